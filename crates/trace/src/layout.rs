@@ -1,0 +1,303 @@
+//! The bytes of a process file: header, chunks, records. Little-endian; every structure is a multiple of 32 bytes.
+//!
+//! Records are one or two *slots* of 32 bytes. The first 16 bytes are the same in all ([`RecordHead`]); the first
+//! byte tells the kind, the second how many slots the record takes, so that a reader can step over kinds it does
+//! not know.
+
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// First eight bytes of a process file.
+pub const MAGIC: [u8; 8] = *b"APEXREC\0";
+/// Version of this layout; a reader refuses a newer one.
+pub const VERSION: u32 = 1;
+/// Size of the header page, and offset of the first chunk.
+pub const HEADER_BYTES: usize = 4096;
+/// Size of every chunk, its own header included. The unit in which files grow and memory is mapped.
+pub const CHUNK_BYTES: usize = 256 * 1024;
+/// Size of a slot, the unit of records.
+pub const SLOT_BYTES: usize = 32;
+/// Bytes of records or definitions that a chunk holds.
+pub const CHUNK_PAYLOAD_BYTES: usize = CHUNK_BYTES - size_of::<ChunkHeader>();
+
+/// First bytes of a process file. Fields that change while the process runs are atomics.
+#[repr(C)]
+pub struct FileHeader {
+    /// [`MAGIC`], stored last when a file is made, so that a half-made file is recognised.
+    pub magic: AtomicU64,
+    /// [`VERSION`].
+    pub version: u32,
+    /// Process that wrote the file.
+    pub pid: u32,
+    /// Its parent when the file was made.
+    pub parent_pid: u32,
+    /// A [`ClockKind`].
+    pub clock: u32,
+    /// The first anchor between ticks, monotonic and real time.
+    pub start: ClockAnchor,
+    /// The newest anchor. Written under `latest_sequence` (odd while it is being written).
+    pub latest: ClockAnchor,
+    /// Sequence lock of `latest`.
+    pub latest_sequence: AtomicU32,
+    /// 0 while the process runs; 1 when it came to its `atexit`; 2 when it replaced itself by exec.
+    pub ended: AtomicU32,
+    /// Chunks handed out so far; chunk `i` starts at `HEADER_BYTES + i * CHUNK_BYTES`.
+    pub chunks: AtomicU64,
+    /// Records lost because no space could be had (full disk, session limit, out of memory).
+    pub dropped: AtomicU64,
+    /// Records given up because the session's size limit made a thread reuse its oldest chunk.
+    pub overwritten: AtomicU64,
+    /// `errno` of the first failure to get space, 0 if none.
+    pub drop_errno: AtomicU32,
+    /// Launches seen on configurations beyond the table's capacity (recorded as [`NO_CONFIG`]).
+    pub config_overflow: AtomicU32,
+    /// Ticks that the recorder itself spent on timing (event pairs and their collection).
+    pub timing_ticks: AtomicU64,
+    /// Path of the executable, cut to fit, zero-padded.
+    pub executable: [u8; 512],
+}
+
+/// How a process counts time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum ClockKind {
+    /// The invariant time-stamp counter; the anchors give its rate.
+    Tsc = 1,
+    /// `CLOCK_MONOTONIC`, ticks are nanoseconds.
+    Monotonic = 2,
+}
+
+/// One moment on three clocks.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClockAnchor {
+    /// The recorder's own ticks.
+    pub ticks: u64,
+    /// `CLOCK_MONOTONIC`, nanoseconds.
+    pub monotonic_ns: u64,
+    /// `CLOCK_REALTIME`, nanoseconds since 1970.
+    pub real_ns: u64,
+}
+
+/// First bytes of a chunk.
+#[repr(C)]
+pub struct ChunkHeader {
+    /// A [`ChunkKind`], stored last (release) when the chunk is opened; 0 in a chunk never opened.
+    pub kind: AtomicU32,
+    /// Committed payload bytes.
+    pub committed: AtomicU32,
+    /// Order among the chunks of the file by time of (re)opening, starting at 1.
+    pub sequence: u64,
+    /// Unused.
+    pub reserved: [u64; 2],
+}
+
+/// What a chunk holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum ChunkKind {
+    /// Slots, written by one thread at a time; [`Thread`] records tell which.
+    Records = 0x4352_0001,
+    /// [`crate::definition`]s, of variable length. Never overwritten.
+    Definitions = 0x4352_0002,
+}
+
+/// Kinds of records (byte 0 of a record).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum RecordKind {
+    /// [`Thread`].
+    Thread = 1,
+    /// [`Launch`].
+    Launch = 2,
+    /// [`GraphLaunch`].
+    GraphLaunch = 3,
+    /// [`Timing`].
+    Timing = 4,
+    /// [`Call`], two slots.
+    Call = 5,
+}
+
+/// What every record starts with.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordHead {
+    /// A [`RecordKind`].
+    pub kind: u8,
+    /// Slots that the record takes: 1 or 2.
+    pub slots: u8,
+    /// [`flags`].
+    pub flags: u16,
+    /// Ticks that the real driver's call took; saturates.
+    pub duration: u32,
+    /// Ticks when the call began.
+    pub start: u64,
+}
+
+/// Bits of [`RecordHead::flags`].
+pub mod flags {
+    /// The call was captured into a graph, not executed.
+    pub const CAPTURED: u16 = 1;
+    /// Launch: cooperative.
+    pub const COOPERATIVE: u16 = 2;
+    /// Timing: the stream was idle when the kernel was launched, so the reading includes launch latency.
+    pub const STREAM_WAS_IDLE: u16 = 4;
+    /// Copy or set: the call is one of the asynchronous forms.
+    pub const ASYNC: u16 = 8;
+    /// Timing: one launch of a graph, not of a kernel; `config` is a graph identifier.
+    pub const OF_GRAPH: u16 = 16;
+}
+
+/// Configuration identifier of a launch that did not fit the table.
+pub const NO_CONFIG: u32 = 0;
+
+/// The records that follow in this chunk are of this thread.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Thread {
+    /// Kind `Thread`; `start` is when the thread took the chunk.
+    pub head: RecordHead,
+    /// Kernel thread identifier.
+    pub tid: u32,
+    /// The thread's name (first 12 bytes of what `pthread_getname_np` says), zero-padded.
+    pub name: [u8; 12],
+}
+
+/// One kernel launch call.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Launch {
+    /// Kind `Launch`.
+    pub head: RecordHead,
+    /// A configuration definition, or [`NO_CONFIG`].
+    pub config: u32,
+    /// A stream definition; 0 if unknown.
+    pub stream: u32,
+    /// The driver's result; 0 is success.
+    pub result: u32,
+    /// A [`crate::definition::Definition::Name`]: which entry point was called.
+    pub api: u32,
+}
+
+/// One launch of an executable graph.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GraphLaunch {
+    /// Kind `GraphLaunch`.
+    pub head: RecordHead,
+    /// A graph definition, 0 if the graph was made while recording was off.
+    pub graph: u32,
+    /// A stream definition; 0 if unknown.
+    pub stream: u32,
+    /// The driver's result.
+    pub result: u32,
+    /// The entry point's name.
+    pub api: u32,
+}
+
+/// One measured duration on the GPU: an event pair around one launch.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timing {
+    /// Kind `Timing`; `start` is the `start` of the launch that was timed, on the same thread;
+    /// `duration` is what the event pair costs by calibration, in nanoseconds.
+    pub head: RecordHead,
+    /// The launch's configuration.
+    pub config: u32,
+    /// A stream definition.
+    pub stream: u32,
+    /// What the event pair read, nanoseconds, uncorrected.
+    pub raw_ns: u64,
+}
+
+/// Any other recorded call.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Call {
+    /// Kind `Call`, two slots.
+    pub head: RecordHead,
+    /// The entry point's name.
+    pub api: u32,
+    /// A stream definition, 0 where none is involved.
+    pub stream: u32,
+    /// The driver's result.
+    pub result: u32,
+    /// A [`CallClass`].
+    pub class: u8,
+    /// A [`MemoryKind`]: of what is allocated, freed or set; of the destination of a copy.
+    pub memory: u8,
+    /// A [`MemoryKind`]: of the source of a copy.
+    pub source_memory: u8,
+    /// Unused.
+    pub reserved: u8,
+    /// Bytes allocated, copied or set.
+    pub bytes: u64,
+    /// Address allocated, freed, set or copied to.
+    pub address: u64,
+    /// Address copied from.
+    pub source: u64,
+    /// The handle involved: stream, event, module, library, context, graph.
+    pub object: u64,
+}
+
+/// What sort of call a [`Call`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum CallClass {
+    /// Memory allocated (or an address range mapped).
+    Allocate = 1,
+    /// Memory freed.
+    Free = 2,
+    /// Memory copied.
+    Copy = 3,
+    /// Memory set.
+    Set = 4,
+    /// The caller waited: for a stream, an event, a context.
+    Synchronize = 5,
+    /// A module or library was loaded or unloaded.
+    Module = 6,
+    /// A stream was made or destroyed, or told to wait.
+    Stream = 7,
+    /// An event was made, recorded, queried or destroyed.
+    Event = 8,
+    /// A context was made, destroyed, or made current.
+    Context = 9,
+    /// A graph was captured, made, changed or destroyed.
+    Graph = 10,
+    /// A function of the host was queued.
+    HostFunction = 11,
+}
+
+/// Where bytes live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum MemoryKind {
+    /// Not known, or does not apply.
+    Unknown = 0,
+    /// Device memory of a plain allocation (`cuMemAlloc`).
+    Device = 1,
+    /// Pitched device memory (`cuMemAllocPitch`).
+    Pitched = 2,
+    /// Stream-ordered device memory (`cuMemAllocAsync`, pools).
+    Pool = 3,
+    /// Managed memory.
+    Managed = 4,
+    /// Page-locked host memory.
+    Pinned = 5,
+    /// Ordinary host memory.
+    Pageable = 6,
+    /// Physical memory of the virtual memory calls (`cuMemCreate`).
+    Virtual = 7,
+    /// An array (texture memory).
+    Array = 8,
+}
+
+const _: () = {
+    assert!(size_of::<FileHeader>() <= HEADER_BYTES);
+    assert!(size_of::<ChunkHeader>() == 32);
+    assert!(size_of::<RecordHead>() == 16);
+    assert!(size_of::<Thread>() == SLOT_BYTES);
+    assert!(size_of::<Launch>() == SLOT_BYTES);
+    assert!(size_of::<GraphLaunch>() == SLOT_BYTES);
+    assert!(size_of::<Timing>() == SLOT_BYTES);
+    assert!(size_of::<Call>() == 2 * SLOT_BYTES);
+};
