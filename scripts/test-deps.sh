@@ -4,4 +4,4 @@
 #   perfetto   decodes exported traces
 set -euo pipefail
 python=${PYTHON:-python3}
-"$python" -m pip install --quiet --disable-pip-version-check 'pyarrow==22.0.0' 'perfetto==0.16.0' 'protobuf>=5,<7'
+"$python" -m pip install --quiet --disable-pip-version-check 'pyarrow==26.0.1' 'perfetto==0.59.1'
