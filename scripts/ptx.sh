@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Compiles the bundled programs' device code to the PTX that is checked in beside it.
+#
+#   scripts/ptx.sh            # writes crates/demo/kernels/*.ptx
+#   scripts/ptx.sh --check    # writes nothing; fails and names each file that is not what its source compiles to
+#
+# The compiler is NVRTC, fetched from PyPI at a pinned version and kept in target/. CUDA 12.0 emits `.version 8.0`, which
+# every driver since 12.0 takes, and compute_75 runs on every GPU since Turing.
+set -euo pipefail
+
+wheel=nvidia-cuda-nvrtc-cu12==12.0.140
+architecture=compute_75
+
+fail() {
+  echo "ptx: $*" >&2
+  exit 1
+}
+
+cd "$(dirname "$0")/.."
+case "${1:-}" in
+  "") check=false ;;
+  --check) check=true ;;
+  *) fail "usage: scripts/ptx.sh [--check]" ;;
+esac
+python=$(command -v python3) || fail "python3 with pip is needed to fetch NVRTC"
+
+compiler=${CARGO_TARGET_DIR:-target}/nvrtc/${wheel#*==}
+library=$compiler/nvidia/cuda_nvrtc/lib/libnvrtc.so.12
+if [ ! -e "$library" ]; then
+  "$python" -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps --no-compile \
+    --only-binary=:all: --target "$compiler" "$wheel" || fail "pip could not fetch $wheel"
+fi
+
+stale=0
+for source in crates/demo/kernels/*.cu; do
+  ptx=${source%.cu}.ptx
+  fresh=$("$python" scripts/nvrtc_compile.py "$library" "$architecture" "$source")
+  if ! $check; then
+    printf '%s\n' "$fresh" >"$ptx"
+  elif [ ! -f "$ptx" ] || [ "$fresh" != "$(cat "$ptx")" ]; then
+    echo "ptx: $ptx is not what $source compiles to: run scripts/ptx.sh" >&2
+    stale=1
+  fi
+done
+exit $stale
