@@ -1,0 +1,135 @@
+//! What would change if the configuration did: the same calculator, asked again.
+
+use crate::calculator::{Carveout, KernelResources, Occupancy, theoretical};
+use crate::limits::DeviceLimits;
+
+/// Occupancy at every block size that is a multiple of the warp size and can run, ascending. Dynamic shared memory is
+/// held constant: a kernel that needs more of it in larger blocks must be asked about one size at a time.
+pub fn block_sizes<'a>(
+    limits: &'a DeviceLimits,
+    kernel: &'a KernelResources,
+    dynamic_shared: u32,
+    carveout: Carveout,
+) -> impl Iterator<Item = (u32, Occupancy)> + 'a {
+    (1..=limits.max_threads_per_block / limits.warp_size)
+        .map(move |warps| warps * limits.warp_size)
+        .map(move |threads| (threads, theoretical(limits, kernel, threads, dynamic_shared, carveout)))
+        .filter(|(_, occupancy)| occupancy.blocks_per_sm > 0)
+}
+
+/// The block size of highest occupancy, and among equals the one nearest to `near` (the smaller of two as near).
+/// `None` if no size can run.
+pub fn best_block_size(
+    limits: &DeviceLimits,
+    kernel: &KernelResources,
+    dynamic_shared: u32,
+    carveout: Carveout,
+    near: u32,
+) -> Option<(u32, Occupancy)> {
+    block_sizes(limits, kernel, dynamic_shared, carveout).max_by_key(|&(threads, occupancy)| {
+        (occupancy.warps_per_sm, std::cmp::Reverse((threads.abs_diff(near), threads)))
+    })
+}
+
+/// The most registers of a thread, below what the kernel uses now, with which an SM would hold at least `blocks` blocks.
+/// `None` if it holds them already, or if something else stands in the way.
+pub fn registers_for(
+    limits: &DeviceLimits,
+    kernel: &KernelResources,
+    block_threads: u32,
+    dynamic_shared: u32,
+    carveout: Carveout,
+    blocks: u32,
+) -> Option<u32> {
+    let holds = |registers| {
+        let kernel = KernelResources { registers, ..*kernel };
+        theoretical(limits, &kernel, block_threads, dynamic_shared, carveout).blocks_per_sm >= blocks
+    };
+    most_below(kernel.registers, holds)
+}
+
+/// The most shared memory of a block, static and dynamic together, in bytes and below what it takes now, with which an
+/// SM would hold at least `blocks` blocks. `None` if it holds them already, or if something else stands in the way.
+pub fn shared_for(
+    limits: &DeviceLimits,
+    kernel: &KernelResources,
+    block_threads: u32,
+    dynamic_shared: u32,
+    carveout: Carveout,
+    blocks: u32,
+) -> Option<u32> {
+    let holds = |shared| {
+        let kernel = KernelResources { static_shared: shared, max_dynamic_shared: 0, ..*kernel };
+        theoretical(limits, &kernel, block_threads, 0, carveout).blocks_per_sm >= blocks
+    };
+    most_below(kernel.static_shared.saturating_add(dynamic_shared), holds)
+}
+
+/// The largest value in `0..now` that holds, if `now` itself does not; what holds, holds for everything smaller.
+fn most_below(now: u32, holds: impl Fn(u32) -> bool) -> Option<u32> {
+    if holds(now) || !holds(0) {
+        return None;
+    }
+    let (mut good, mut bad) = (0, now);
+    while bad - good > 1 {
+        let middle = good + (bad - good) / 2;
+        if holds(middle) { good = middle } else { bad = middle }
+    }
+    Some(good)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hopper() -> DeviceLimits {
+        DeviceLimits::of_compute_capability(9, 0).expect("known")
+    }
+
+    #[test]
+    fn fewer_registers_admit_one_more_block() {
+        let kernel = KernelResources { registers: 96, ..Default::default() };
+        let ask = |blocks| registers_for(&hopper(), &kernel, 256, 0, Carveout::Default, blocks);
+        assert_eq!(ask(2), None, "two blocks fit already");
+        assert_eq!(ask(3), Some(80));
+        assert_eq!(ask(8), Some(32));
+        assert_eq!(ask(9), None, "2048 threads are all that an SM holds");
+    }
+
+    #[test]
+    fn fewer_bytes_admit_one_more_block() {
+        let kernel = KernelResources { registers: 32, static_shared: 1024, ..Default::default() };
+        let ask = |blocks| shared_for(&hopper(), &kernel, 128, 119 * 1024, Carveout::Default, blocks);
+        assert_eq!(ask(1), None);
+        assert_eq!(ask(2), Some(113 * 1024));
+    }
+
+    #[test]
+    fn the_best_block_size_is_the_nearest_of_the_best() {
+        let kernel = KernelResources { registers: 32, ..Default::default() };
+        let best = |near| {
+            best_block_size(&hopper(), &kernel, 0, Carveout::Default, near).map(|(threads, _)| threads)
+        };
+        assert_eq!((best(100), best(32), best(1000)), (Some(128), Some(64), Some(1024)));
+        let heavy = KernelResources { registers: 255, ..Default::default() };
+        let (threads, occupancy) =
+            best_block_size(&hopper(), &heavy, 0, Carveout::Default, 1024).expect("small blocks run");
+        assert_eq!((threads, occupancy.warps_per_sm), (256, 8));
+    }
+
+    #[test]
+    fn what_is_found_is_the_largest_that_holds() {
+        for registers in [33, 64, 97, 128, 168, 255] {
+            let kernel = KernelResources { registers, ..Default::default() };
+            let now = theoretical(&hopper(), &kernel, 128, 0, Carveout::Default).blocks_per_sm;
+            let Some(fewer) = registers_for(&hopper(), &kernel, 128, 0, Carveout::Default, now + 1) else {
+                continue;
+            };
+            let at = |registers| {
+                let kernel = KernelResources { registers, ..Default::default() };
+                theoretical(&hopper(), &kernel, 128, 0, Carveout::Default).blocks_per_sm
+            };
+            assert!(at(fewer) > now && at(fewer + 1) == now, "{registers} registers: {fewer}");
+        }
+    }
+}
