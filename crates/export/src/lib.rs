@@ -1,1 +1,5 @@
-//! Placeholder.
+//! Sessions as JSON, CSV, Parquet and Perfetto traces.
+pub mod csv;
+pub mod parquet;
+pub mod protobuf;
+pub mod table;
