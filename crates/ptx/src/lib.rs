@@ -1,1 +1,23 @@
-//! Placeholder.
+//! PTX, the assembly language of CUDA: text to IR and back, and a verifier.
+//!
+//! ```
+//! let source = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry nothing() { ret; }\n";
+//! let module = ptx::parse(source).map_err(|error| error.render("nothing.ptx", source)).unwrap();
+//! assert_eq!(&*module.functions().next().unwrap().name, "nothing");
+//! ```
+//!
+//! Everything that NVRTC, nvcc and Triton write parses, whatever the version: see [`ir`] for how. Invariants:
+//!
+//! 1. No input makes the parser panic, recurse without bound, or take more than linear time and space.
+//! 2. `parse(print(parse(x)))` equals `parse(x)`.
+//! 3. This crate knows nothing of CUDA, files or threads.
+pub mod diagnostic;
+pub mod ir;
+mod lexer;
+mod parse;
+pub mod types;
+
+pub use diagnostic::Diagnostic;
+pub use ir::*;
+pub use parse::parse;
+pub use types::{ScalarType, StateSpace};

@@ -1,0 +1,559 @@
+//! PTX as data: what the parser builds, the verifier checks, the printer writes and everything else reads.
+//!
+//! The representation is general on purpose. An instruction is a mnemonic and a list of operands of a few shapes,
+//! so PTX of any version parses; what an instruction *means* is decided by whoever executes or analyses it. Rules:
+//!
+//! 1. Constant expressions are evaluated while parsing; the IR holds their values.
+//! 2. Parameterised declarations (`.reg .b32 %r<10>`) are kept as one [`Variable`] with a [`Variable::count`].
+//! 3. Statements keep their source order, scopes (`{ … }`) included; labels and `.loc` are statements.
+//! 4. [`Position`]s are for messages only: two IRs that differ in positions alone compare equal.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::types::{ScalarType, StateSpace};
+
+/// An identifier. Cheap to clone; one allocation for each distinct name of a module.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Name(Arc<str>);
+
+impl Deref for Name {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::borrow::Borrow<str> for Name {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for Name {
+    fn from(text: &str) -> Self {
+        Name(text.into())
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:?}", &self.0)
+    }
+}
+
+/// Where something stands in the PTX text; both counts start at 1, columns count bytes. 0 means unknown.
+///
+/// Positions do not take part in comparisons: any two are equal.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Position {
+    /// Line.
+    pub line: u32,
+    /// Column in bytes.
+    pub column: u32,
+}
+
+impl PartialEq for Position {
+    fn eq(&self, _: &Position) -> bool {
+        true
+    }
+}
+
+impl Eq for Position {}
+
+/// One PTX translation unit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Module {
+    /// `.version`: major and minor number.
+    pub version: (u32, u32),
+    /// `.target`: architecture first, then options such as `texmode_independent` or `debug`.
+    pub target: Vec<Name>,
+    /// `.address_size` in bits: 32 or 64. PTX without the directive means 32; every current compiler writes 64.
+    pub address_size: u32,
+    /// Everything below the header, in source order.
+    pub items: Vec<Item>,
+}
+
+impl Module {
+    /// The functions, declarations included, in source order.
+    pub fn functions(&self) -> impl Iterator<Item = &Function> {
+        self.items.iter().filter_map(|item| match item {
+            Item::Function(function) => Some(function),
+            _ => None,
+        })
+    }
+
+    /// The module-scope variables in source order.
+    pub fn variables(&self) -> impl Iterator<Item = &Variable> {
+        self.items.iter().filter_map(|item| match item {
+            Item::Variable(variable) => Some(variable),
+            _ => None,
+        })
+    }
+
+    /// The path that `.file` gave to `index`, as [`Location::file`] refers to it.
+    pub fn file(&self, index: u32) -> Option<&str> {
+        self.items.iter().find_map(|item| match item {
+            Item::File(file) if file.index == index => Some(file.path.as_str()),
+            _ => None,
+        })
+    }
+}
+
+/// A construct at module scope.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Item {
+    /// A variable in `.global`, `.const`, `.shared` or `.tex`.
+    Variable(Variable),
+    /// An `.entry` or `.func`, with or without a body.
+    Function(Function),
+    /// `.file`.
+    File(File),
+    /// `.section`: debugging data.
+    Section(Section),
+    /// `.alias NAME, FUNCTION`.
+    Alias {
+        /// The new name.
+        name: Name,
+        /// The function that it stands for.
+        function: Name,
+    },
+    /// `.pragma` outside functions.
+    Pragma(Vec<String>),
+}
+
+/// How the linker sees a symbol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Linkage {
+    /// Seen in this module only.
+    Internal,
+    /// `.extern`: defined elsewhere (for `.shared`: sized at launch).
+    Extern,
+    /// `.visible`.
+    Visible,
+    /// `.weak`.
+    Weak,
+    /// `.common`.
+    Common,
+}
+
+/// A declaration in any state space, function parameters included.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Variable {
+    /// Linkage; [`Linkage::Internal`] inside functions.
+    pub linkage: Linkage,
+    /// Where it lives.
+    pub space: StateSpace,
+    /// Contents of `.attribute( … )`, such as `.managed`, as written.
+    pub attributes: Vec<Name>,
+    /// `.align` in bytes, if given.
+    pub align: Option<u32>,
+    /// 2 or 4 for `.v2` and `.v4`, 8 where the ISA allows it, else 1.
+    pub vector: u8,
+    /// Type of an element.
+    pub ty: ScalarType,
+    /// `.ptr` of a kernel parameter.
+    pub pointer: Option<Pointer>,
+    /// Name; `_` in prototypes.
+    pub name: Name,
+    /// `Some(n)` for `name<n>`, which declares `name0` to `name(n-1)`.
+    pub count: Option<u32>,
+    /// Array dimensions; `None` where the brackets are empty.
+    pub dimensions: Vec<Option<u64>>,
+    /// Initial value, if given.
+    pub initializer: Option<Initializer>,
+    /// Where the name stands.
+    pub position: Position,
+}
+
+impl Variable {
+    /// Bytes of one element, vectors included.
+    pub fn element_bytes(&self) -> u64 {
+        self.ty.bytes() * u64::from(self.vector)
+    }
+
+    /// Bytes of the variable; `None` if it is an array without a size, or too big for 64 bits. An empty first
+    /// dimension takes its size from the initialiser.
+    pub fn bytes(&self) -> Option<u64> {
+        let mut total = self.element_bytes();
+        for (index, dimension) in self.dimensions.iter().enumerate() {
+            let length = match (dimension, &self.initializer) {
+                (Some(length), _) => *length,
+                (None, Some(Initializer::List(items))) if index == 0 => items.len() as u64,
+                _ => return None,
+            };
+            total = total.checked_mul(length)?;
+        }
+        Some(total)
+    }
+
+    /// Alignment in bytes: `.align`, or the natural one of the element.
+    pub fn alignment(&self) -> u64 {
+        self.align.map_or(self.element_bytes().max(1), u64::from)
+    }
+}
+
+/// `.ptr [.space] [.align n]` of a kernel parameter: what the pointer points to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pointer {
+    /// State space that it points into; generic if none is given.
+    pub space: Option<StateSpace>,
+    /// Alignment of what it points to, in bytes.
+    pub align: Option<u32>,
+}
+
+/// Initial value of a variable.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Initializer {
+    /// A number.
+    Constant(Constant),
+    /// The address of a variable or function.
+    Symbol(SymbolAddress),
+    /// `{ … }`, for arrays and vectors.
+    List(Vec<Initializer>),
+    /// `name = value`, for `.samplerref` and `.texref`.
+    Field(Name, Constant),
+    /// `name = word`, for `.samplerref` and `.texref`.
+    Setting(Name, Name),
+}
+
+/// `symbol + offset`, `generic(symbol) + offset` or `mask(symbol)` in an initialiser.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SymbolAddress {
+    /// The variable or function.
+    pub name: Name,
+    /// Added to the address, in bytes.
+    pub offset: i64,
+    /// Whether the generic address is meant rather than the one in the symbol's state space.
+    pub generic: bool,
+    /// Which byte of the address is meant: a mask such as `0xff00`.
+    pub mask: Option<u64>,
+}
+
+/// What a function is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FunctionKind {
+    /// `.entry`: a kernel.
+    Entry,
+    /// `.func`: a device function.
+    Func,
+}
+
+/// An `.entry` or `.func`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Function {
+    /// Linkage.
+    pub linkage: Linkage,
+    /// Kernel or device function.
+    pub kind: FunctionKind,
+    /// Contents of `.attribute( … )`.
+    pub attributes: Vec<Name>,
+    /// Return parameters, `.reg` or `.param`.
+    pub returns: Vec<Variable>,
+    /// Name.
+    pub name: Name,
+    /// Parameters, `.reg` or `.param`.
+    pub params: Vec<Variable>,
+    /// `.maxntid`, `.noreturn`, … between parameters and body.
+    pub directives: Vec<Directive>,
+    /// The body; `None` for a declaration.
+    pub body: Option<Vec<Statement>>,
+    /// Where the name stands.
+    pub position: Position,
+}
+
+impl Function {
+    /// The values of the directive `name` (no dot), if the function has it.
+    pub fn directive(&self, name: &str) -> Option<&[u64]> {
+        self.directives.iter().find(|d| &*d.name == name).map(|d| d.values.as_slice())
+    }
+
+    /// Calls `visit` for each statement, in source order, statements of inner scopes after their scope's own.
+    pub fn visit<'a>(&'a self, visit: &mut impl FnMut(&'a Statement)) {
+        let mut open: Vec<std::slice::Iter<'a, Statement>> = Vec::new();
+        open.extend(self.body.as_ref().map(|body| body.iter()));
+        while let Some(top) = open.last_mut() {
+            match top.next() {
+                Some(statement) => {
+                    visit(statement);
+                    if let Statement::Block(inner) = statement {
+                        open.push(inner.iter());
+                    }
+                }
+                None => {
+                    open.pop();
+                }
+            }
+        }
+    }
+}
+
+/// A function directive: `.maxntid 256, 1, 1`, `.noreturn`, `.pragma "…"`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Directive {
+    /// Name without its dot.
+    pub name: Name,
+    /// Numbers that follow.
+    pub values: Vec<u64>,
+    /// Strings that follow (`.pragma`).
+    pub strings: Vec<String>,
+}
+
+/// A part of a function's body.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Statement {
+    /// `name:`.
+    Label(Name, Position),
+    /// An instruction.
+    Instruction(Instruction),
+    /// A declaration.
+    Variable(Variable),
+    /// `{ … }`: a scope of its own.
+    Block(Vec<Statement>),
+    /// `.loc`: the source line of what follows.
+    Location(Location),
+    /// `.pragma`.
+    Pragma(Vec<String>),
+    /// `name: .callprototype …;`
+    Prototype(Prototype),
+    /// `name: .calltargets f, g;`
+    CallTargets(Name, Vec<Name>),
+    /// `name: .branchtargets L1, L2;`
+    BranchTargets(Name, Vec<Name>),
+}
+
+/// What an indirect call passes and gets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prototype {
+    /// Label by which calls name it.
+    pub name: Name,
+    /// Return parameters.
+    pub returns: Vec<Variable>,
+    /// Parameters.
+    pub params: Vec<Variable>,
+    /// `.noreturn`, `.abi_preserve`, ….
+    pub directives: Vec<Directive>,
+}
+
+/// `.loc`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// Index of a `.file`.
+    pub file: u32,
+    /// Line in that file, from 1; 0 where the compiler knew none.
+    pub line: u32,
+    /// Column, from 1.
+    pub column: u32,
+    /// For inlined code: label of the function's name, offset to it, and where it was inlined (file, line, column).
+    pub inlined: Option<Inlined>,
+}
+
+/// The `function_name …, inlined_at …` part of a `.loc`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inlined {
+    /// Label in `.debug_str` that holds the name of the inlined function.
+    pub function: Name,
+    /// Bytes from that label.
+    pub offset: i64,
+    /// Index of a `.file`.
+    pub file: u32,
+    /// Line of the call.
+    pub line: u32,
+    /// Column of the call.
+    pub column: u32,
+}
+
+/// `.file`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct File {
+    /// Index that `.loc` uses.
+    pub index: u32,
+    /// Path of the source file.
+    pub path: String,
+    /// Modification time (seconds since 1970) and size in bytes, if given.
+    pub stamp: Option<(u64, u64)>,
+}
+
+/// `.section NAME { … }`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// Name with its dot, such as `.debug_str`.
+    pub name: Name,
+    /// Contents.
+    pub lines: Vec<SectionLine>,
+}
+
+/// A line of a `.section`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SectionLine {
+    /// `name:`.
+    Label(Name),
+    /// `.b8 1, 2, …` and wider.
+    Data(ScalarType, Vec<SectionValue>),
+}
+
+/// A value in a `.section`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SectionValue {
+    /// A number.
+    Integer(i128),
+    /// Label or section, plus an offset in bytes.
+    Symbol(Name, i64),
+    /// Distance between two labels.
+    Difference(Name, Name),
+}
+
+/// An instruction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Instruction {
+    /// `@p` or `@!p`.
+    pub predicate: Option<Predicate>,
+    /// Opcode and modifiers.
+    pub mnemonic: Mnemonic,
+    /// Operands in source order, destination first where there is one.
+    pub operands: Vec<Operand>,
+    /// Where the mnemonic stands.
+    pub position: Position,
+}
+
+/// Guard of an instruction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Predicate {
+    /// `@!p`.
+    pub negated: bool,
+    /// A `.pred` register.
+    pub register: Name,
+}
+
+/// Opcode and modifiers as written: `ld.global.v4.f32`.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Mnemonic(Name);
+
+impl Mnemonic {
+    /// From its text.
+    pub fn new(text: Name) -> Self {
+        Mnemonic(text)
+    }
+
+    /// The whole text.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// The part before the first dot.
+    pub fn opcode(&self) -> &str {
+        self.0.split('.').next().unwrap_or("")
+    }
+
+    /// The parts after the opcode, without dots: `shared::cta`, `v4`, `f32`.
+    pub fn modifiers(&self) -> impl DoubleEndedIterator<Item = &str> {
+        let mut parts = self.0.split('.');
+        parts.next();
+        parts
+    }
+
+    /// Whether `modifier` (no dot) is among the modifiers.
+    pub fn has(&self, modifier: &str) -> bool {
+        self.modifiers().any(|m| m == modifier)
+    }
+
+    /// The modifiers that are types, in order.
+    pub fn types(&self) -> impl DoubleEndedIterator<Item = ScalarType> {
+        self.modifiers().filter_map(ScalarType::from_name)
+    }
+}
+
+impl fmt::Display for Mnemonic {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, out)
+    }
+}
+
+impl fmt::Debug for Mnemonic {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, out)
+    }
+}
+
+/// A number in an instruction or initialiser.
+#[derive(Clone, Copy, Debug)]
+pub enum Constant {
+    /// An integer, from -2^63 to 2^64 - 1.
+    Integer(i128),
+    /// `0f…`: the bits of an `.f32`.
+    Single(u32),
+    /// `0d…` or a decimal fraction: the bits of an `.f64`.
+    Double(u64),
+}
+
+impl PartialEq for Constant {
+    fn eq(&self, other: &Constant) -> bool {
+        match (self, other) {
+            (Constant::Integer(a), Constant::Integer(b)) => a == b,
+            (Constant::Single(a), Constant::Single(b)) => a == b,
+            (Constant::Double(a), Constant::Double(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Constant {}
+
+/// An operand.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Operand {
+    /// A register, variable, function or label.
+    Name(Name),
+    /// `name.selector`: a component of a vector register (`x`), a part of a register in video instructions (`b0`,
+    /// `h1`), a special register's dimension (`%tid.x`).
+    Component(Name, Name),
+    /// `name + bytes`, without brackets: an address as a value.
+    Offset(Name, i64),
+    /// `name[index]`: an element of an array.
+    Element(Name, i64),
+    /// A number.
+    Constant(Constant),
+    /// `!p`.
+    Not(Name),
+    /// `-a`, where an instruction negates an operand.
+    Negated(Name),
+    /// `_`: a result that is not wanted.
+    Sink,
+    /// `d|p`: two destinations.
+    Pair(Box<Operand>, Box<Operand>),
+    /// `{a, b}`.
+    Vector(Vec<Operand>),
+    /// `(a, b)`: parameters of a call.
+    List(Vec<Operand>),
+    /// `[base + bytes]`.
+    Address(Address),
+}
+
+/// `[base + bytes]`, or `[base, coordinates…]` of textures, surfaces and tensors.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Address {
+    /// Register, variable or absolute address.
+    pub base: AddressBase,
+    /// Added to it, in bytes.
+    pub offset: i64,
+    /// What follows commas inside the brackets.
+    pub rest: Vec<Operand>,
+}
+
+/// What an address starts from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AddressBase {
+    /// A register or variable.
+    Name(Name),
+    /// A component of a vector register.
+    Component(Name, Name),
+    /// Nothing: the address is the offset.
+    Absolute,
+}

@@ -1,0 +1,161 @@
+//! Operands of instructions.
+
+use super::{Parsed, Parser};
+use crate::ir::{Address, AddressBase, Constant, Name, Operand};
+use crate::lexer::TokenKind;
+
+impl Parser<'_, '_> {
+    /// One operand.
+    pub(super) fn operand(&mut self) -> Parsed<Operand> {
+        self.nested(|parser| match parser.peek().kind {
+            TokenKind::Symbol(b'{') => {
+                parser.next += 1;
+                Ok(Operand::Vector(parser.list(b'}', Self::operand)?))
+            }
+            TokenKind::Symbol(b'[') => {
+                parser.next += 1;
+                Ok(Operand::Address(parser.address()?))
+            }
+            TokenKind::Symbol(b'!') if parser.peek_at(1).kind == TokenKind::Word => {
+                parser.next += 1;
+                Ok(Operand::Not(parser.identifier("a predicate register")?))
+            }
+            TokenKind::Symbol(b'-')
+                if parser.peek_at(1).kind == TokenKind::Word && !parser.minus_constant() =>
+            {
+                parser.next += 1;
+                Ok(Operand::Negated(parser.identifier("a register")?))
+            }
+            TokenKind::Symbol(b'(') if parser.opens_list() => {
+                parser.next += 1;
+                Ok(Operand::List(parser.list(b')', Self::operand)?))
+            }
+            TokenKind::Word if !parser.at_word("WARP_SZ") => parser.named(),
+            _ if parser.at_constant() => Ok(Operand::Constant(parser.constant()?)),
+            _ => parser.expected("an operand"),
+        })
+    }
+
+    fn minus_constant(&self) -> bool {
+        self.peek_at(1).text == "WARP_SZ"
+    }
+
+    /// Whether the `(` at the cursor opens the parameters of a call rather than an expression: it does before a
+    /// name, before a closing `)`, and where a comma comes before the `)` of a constant.
+    fn opens_list(&self) -> bool {
+        let next = self.peek_at(1);
+        match next.kind {
+            TokenKind::Word => !next.text.starts_with('.') && next.text != "WARP_SZ",
+            TokenKind::Symbol(b')') => true,
+            TokenKind::Number(..) => matches!(self.peek_at(2).kind, TokenKind::Symbol(b',' | b')')),
+            _ => false,
+        }
+    }
+
+    /// An operand that starts with a word.
+    fn named(&mut self) -> Parsed<Operand> {
+        let first = self.name_or_component()?;
+        if self.eat(b'|') {
+            let second = self.name_or_component()?;
+            return Ok(Operand::Pair(Box::new(first), Box::new(second)));
+        }
+        let Operand::Name(name) = first else { return Ok(first) };
+        if self.at(b'+') || self.at(b'-') {
+            return Ok(Operand::Offset(name, self.signed_offset()?));
+        }
+        if self.eat(b'[') {
+            let index = self.integer("an array index")?;
+            self.expect(b']')?;
+            return Ok(Operand::Element(name, index));
+        }
+        Ok(Operand::Name(name))
+    }
+
+    fn name_or_component(&mut self) -> Parsed<Operand> {
+        let token = self.peek();
+        if token.kind != TokenKind::Word {
+            return self.expected("a register");
+        }
+        if token.text == "_" {
+            self.next += 1;
+            return Ok(Operand::Sink);
+        }
+        match self.component()? {
+            (name, None) => Ok(Operand::Name(name)),
+            (name, Some(selector)) => Ok(Operand::Component(name, selector)),
+        }
+    }
+
+    /// `name` or `name.selector`.
+    fn component(&mut self) -> Parsed<(Name, Option<Name>)> {
+        let text = self.peek().text;
+        let parts = match text.split_once('.') {
+            None => (text, None),
+            Some((name, selector)) if !name.is_empty() && !selector.is_empty() => (name, Some(selector)),
+            Some(_) => return self.expected("a name"),
+        };
+        self.word("a name")?;
+        Ok((self.intern(parts.0), parts.1.map(|selector| self.intern(selector))))
+    }
+
+    /// `+ constant` or `- constant`, possibly several, or nothing: 0.
+    pub(super) fn signed_offset(&mut self) -> Parsed<i64> {
+        let mut total = 0i64;
+        loop {
+            let negative = match self.peek().kind {
+                TokenKind::Symbol(b'+') => false,
+                TokenKind::Symbol(b'-') => true,
+                _ => return Ok(total),
+            };
+            let position = self.advance().position;
+            let Constant::Integer(value) = self.offset_term()? else {
+                return Err(crate::Diagnostic::new(position, "an offset must be an integer"));
+            };
+            // Offsets are addresses modulo 2^64.
+            let value = value as i64;
+            total = if negative { total.wrapping_sub(value) } else { total.wrapping_add(value) };
+        }
+    }
+
+    /// A number, a negated number or a parenthesised expression.
+    fn offset_term(&mut self) -> Parsed<Constant> {
+        match self.peek().kind {
+            TokenKind::Number(constant, _) => {
+                self.next += 1;
+                Ok(constant)
+            }
+            TokenKind::Symbol(b'-') => {
+                self.next += 1;
+                match self.nested(Self::offset_term)? {
+                    Constant::Integer(value) => Ok(Constant::Integer(-value)),
+                    _ => self.error("an offset must be an integer"),
+                }
+            }
+            TokenKind::Symbol(b'(') => self.constant(),
+            _ => self.expected("an offset"),
+        }
+    }
+
+    /// After `[`.
+    fn address(&mut self) -> Parsed<Address> {
+        let (base, offset) = if self.peek().kind == TokenKind::Word && !self.at_word("WARP_SZ") {
+            let base = match self.component()? {
+                (name, None) => AddressBase::Name(name),
+                (name, Some(selector)) => AddressBase::Component(name, selector),
+            };
+            (base, self.signed_offset()?)
+        } else {
+            let Constant::Integer(value) = self.constant()? else {
+                return self.error("an address must be an integer");
+            };
+            (AddressBase::Absolute, value as i64)
+        };
+        let rest = if self.eat(b',') {
+            self.list(b']', Self::operand)?
+        } else {
+            self.expect(b']')?;
+            Vec::new()
+        };
+        Ok(Address { base, offset, rest })
+    }
+}
