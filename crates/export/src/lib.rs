@@ -1,5 +1,6 @@
 //! Sessions as JSON, CSV, Parquet and Perfetto traces.
 pub mod csv;
 pub mod parquet;
+pub mod perfetto;
 pub mod protobuf;
 pub mod table;
