@@ -1,5 +1,6 @@
 //! Chores of this repository: `cargo xtask COMMAND`. Each command is a module of its name.
 
+mod abi_diff;
 mod abi_gen;
 mod c;
 mod render;
@@ -20,18 +21,42 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Generate the ABI table of crates/cuda-abi from a toolkit's headers
-    #[command(
-        after_help = "Example:\n  pip download --no-deps nvidia-cuda-runtime && unzip -d hdr nvidia_cuda_runtime-*.whl\n  cargo xtask abi-gen hdr/nvidia/cu13/include"
-    )]
+    #[command(after_help = ABI_GEN_EXAMPLES)]
     AbiGen {
         /// The folder that holds cuda.h
         headers: PathBuf,
     },
+    /// Compare the ABI table with a toolkit's headers: what is new, gone or changed
+    #[command(after_help = ABI_DIFF_EXAMPLES)]
+    AbiDiff {
+        /// The folder that holds cuda.h
+        headers: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
+
+const ABI_GEN_EXAMPLES: &str = "\
+Example, with the headers of the newest wheel:
+  pip download --no-deps nvidia-cuda-runtime
+  unzip -d headers nvidia_cuda_runtime-*.whl
+  cargo xtask abi-gen headers/nvidia/cu13/include
+
+Needs a C preprocessor: cc, or what CC names. Symbols that the driver exports and no header declares come from
+crates/cuda-abi/undeclared.txt.";
+
+const ABI_DIFF_EXAMPLES: &str = "\
+Exit code: 0 if the table says what the headers say, 1 if they differ, 2 if they cannot be compared.
+
+Examples:
+  cargo xtask abi-diff headers/nvidia/cu13/include
+  cargo xtask abi-diff --json /usr/local/cuda/include | jq '.entry_points.new[].name'";
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::AbiGen { headers } => abi_gen::run(&headers).map(|()| ExitCode::SUCCESS),
+        Command::AbiDiff { headers, json } => abi_diff::run(&headers, json),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

@@ -17,12 +17,14 @@
 
 mod constants;
 pub mod index;
+mod plain;
 mod result;
 pub mod signature;
 mod table;
 pub mod trampoline;
 pub mod types;
 
+pub use plain::Plain;
 pub use table::{COUNT, ENTRY_POINTS, TOOLKIT_VERSION};
 
 /// What is known of an exported function.
@@ -111,16 +113,4 @@ pub fn resolve(base: &str, cuda_version: u32, per_thread: bool) -> Option<usize>
         forms(at).version <= cuda_version && (per_thread || forms(at).stream == StreamMode::Legacy)
     };
     family.filter(fits).last().map(|at| usize::from(*at))
-}
-
-/// A type for which any bytes are a value, zeros above all: what C calls `memset(&x, 0, sizeof x)`.
-///
-/// # Safety
-/// All-zero bytes are a valid value of the type.
-pub unsafe trait Plain: Copy {
-    /// All bytes zero: null pointers, no functions, first enumerators.
-    fn zeroed() -> Self {
-        // SAFETY: the implementor promises that zeros are a value.
-        unsafe { core::mem::zeroed() }
-    }
 }

@@ -9,8 +9,8 @@
     reason = "the names are CUDA's, and so is their meaning"
 )]
 
-use crate::Plain;
 pub use crate::constants::*;
+use crate::plain::plain;
 pub use crate::result::{result_description, result_name};
 use core::ffi::{c_char, c_void};
 
@@ -418,36 +418,36 @@ pub struct CUgreenCtx_st {
 pub struct CUuuid {
     pub bytes: [c_char; 16],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUuuid {}
-const _: () = assert!(size_of::<CUuuid>() == 16 && align_of::<CUuuid>() == 1);
+plain!(CUuuid: 16, 1;
+    bytes at 0
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CUmemFabricHandle_v1 {
     pub data: [u8; 64],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUmemFabricHandle_v1 {}
-const _: () = assert!(size_of::<CUmemFabricHandle_v1>() == 64 && align_of::<CUmemFabricHandle_v1>() == 1);
+plain!(CUmemFabricHandle_v1: 64, 1;
+    data at 0
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CUipcEventHandle_v1 {
     pub reserved: [c_char; 64],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUipcEventHandle_v1 {}
-const _: () = assert!(size_of::<CUipcEventHandle_v1>() == 64 && align_of::<CUipcEventHandle_v1>() == 1);
+plain!(CUipcEventHandle_v1: 64, 1;
+    reserved at 0
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CUipcMemHandle_v1 {
     pub reserved: [c_char; 64],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUipcMemHandle_v1 {}
-const _: () = assert!(size_of::<CUipcMemHandle_v1>() == 64 && align_of::<CUipcMemHandle_v1>() == 1);
+plain!(CUipcMemHandle_v1: 64, 1;
+    reserved at 0
+);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -460,10 +460,10 @@ pub union CUstreamBatchMemOpParams_v1 {
     pub atomicReduction: CUstreamMemOpAtomicReductionParams_st,
     pub pad: [cuuint64_t; 6],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUstreamBatchMemOpParams_v1 {}
-const _: () =
-    assert!(size_of::<CUstreamBatchMemOpParams_v1>() == 48 && align_of::<CUstreamBatchMemOpParams_v1>() == 8);
+plain!(CUstreamBatchMemOpParams_v1: 48, 8;
+    operation at 0, waitValue at 0, writeValue at 0, flushRemoteWrites at 0, memoryBarrier at 0,
+    atomicReduction at 0, pad at 0
+);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -474,10 +474,8 @@ pub struct CUstreamMemOpWaitValueParams_st {
     pub flags: u32,
     pub alias: CUdeviceptr,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUstreamMemOpWaitValueParams_st {}
-const _: () = assert!(
-    size_of::<CUstreamMemOpWaitValueParams_st>() == 40 && align_of::<CUstreamMemOpWaitValueParams_st>() == 8
+plain!(CUstreamMemOpWaitValueParams_st: 40, 8;
+    operation at 0, address at 8, anonymous at 16, flags at 24, alias at 32
 );
 
 #[repr(C)]
@@ -486,11 +484,8 @@ pub union CUstreamMemOpWaitValueParams_st_anonymous {
     pub value: cuuint32_t,
     pub value64: cuuint64_t,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUstreamMemOpWaitValueParams_st_anonymous {}
-const _: () = assert!(
-    size_of::<CUstreamMemOpWaitValueParams_st_anonymous>() == 8
-        && align_of::<CUstreamMemOpWaitValueParams_st_anonymous>() == 8
+plain!(CUstreamMemOpWaitValueParams_st_anonymous: 8, 8;
+    value at 0, value64 at 0
 );
 
 #[repr(C)]
@@ -502,11 +497,8 @@ pub struct CUstreamMemOpWriteValueParams_st {
     pub flags: u32,
     pub alias: CUdeviceptr,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUstreamMemOpWriteValueParams_st {}
-const _: () = assert!(
-    size_of::<CUstreamMemOpWriteValueParams_st>() == 40
-        && align_of::<CUstreamMemOpWriteValueParams_st>() == 8
+plain!(CUstreamMemOpWriteValueParams_st: 40, 8;
+    operation at 0, address at 8, anonymous at 16, flags at 24, alias at 32
 );
 
 #[repr(C)]
@@ -515,11 +507,8 @@ pub union CUstreamMemOpWriteValueParams_st_anonymous {
     pub value: cuuint32_t,
     pub value64: cuuint64_t,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUstreamMemOpWriteValueParams_st_anonymous {}
-const _: () = assert!(
-    size_of::<CUstreamMemOpWriteValueParams_st_anonymous>() == 8
-        && align_of::<CUstreamMemOpWriteValueParams_st_anonymous>() == 8
+plain!(CUstreamMemOpWriteValueParams_st_anonymous: 8, 8;
+    value at 0, value64 at 0
 );
 
 #[repr(C)]
@@ -528,11 +517,8 @@ pub struct CUstreamMemOpFlushRemoteWritesParams_st {
     pub operation: CUstreamBatchMemOpType,
     pub flags: u32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUstreamMemOpFlushRemoteWritesParams_st {}
-const _: () = assert!(
-    size_of::<CUstreamMemOpFlushRemoteWritesParams_st>() == 8
-        && align_of::<CUstreamMemOpFlushRemoteWritesParams_st>() == 4
+plain!(CUstreamMemOpFlushRemoteWritesParams_st: 8, 4;
+    operation at 0, flags at 4
 );
 
 #[repr(C)]
@@ -541,11 +527,8 @@ pub struct CUstreamMemOpMemoryBarrierParams_st {
     pub operation: CUstreamBatchMemOpType,
     pub flags: u32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUstreamMemOpMemoryBarrierParams_st {}
-const _: () = assert!(
-    size_of::<CUstreamMemOpMemoryBarrierParams_st>() == 8
-        && align_of::<CUstreamMemOpMemoryBarrierParams_st>() == 4
+plain!(CUstreamMemOpMemoryBarrierParams_st: 8, 4;
+    operation at 0, flags at 4
 );
 
 #[repr(C)]
@@ -559,11 +542,8 @@ pub struct CUstreamMemOpAtomicReductionParams_st {
     pub value: cuuint64_t,
     pub alias: CUdeviceptr,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUstreamMemOpAtomicReductionParams_st {}
-const _: () = assert!(
-    size_of::<CUstreamMemOpAtomicReductionParams_st>() == 40
-        && align_of::<CUstreamMemOpAtomicReductionParams_st>() == 8
+plain!(CUstreamMemOpAtomicReductionParams_st: 40, 8;
+    operation at 0, flags at 4, reductionOp at 8, dataType at 12, address at 16, value at 24, alias at 32
 );
 
 #[repr(C)]
@@ -574,11 +554,8 @@ pub struct CUDA_BATCH_MEM_OP_NODE_PARAMS_v1 {
     pub paramArray: *mut CUstreamBatchMemOpParams,
     pub flags: u32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_BATCH_MEM_OP_NODE_PARAMS_v1 {}
-const _: () = assert!(
-    size_of::<CUDA_BATCH_MEM_OP_NODE_PARAMS_v1>() == 32
-        && align_of::<CUDA_BATCH_MEM_OP_NODE_PARAMS_v1>() == 8
+plain!(CUDA_BATCH_MEM_OP_NODE_PARAMS_v1: 32, 8;
+    ctx at 0, count at 8, paramArray at 16, flags at 24
 );
 
 #[repr(C)]
@@ -589,11 +566,8 @@ pub struct CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 {
     pub paramArray: *mut CUstreamBatchMemOpParams,
     pub flags: u32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 {}
-const _: () = assert!(
-    size_of::<CUDA_BATCH_MEM_OP_NODE_PARAMS_v2>() == 32
-        && align_of::<CUDA_BATCH_MEM_OP_NODE_PARAMS_v2>() == 8
+plain!(CUDA_BATCH_MEM_OP_NODE_PARAMS_v2: 32, 8;
+    ctx at 0, count at 8, paramArray at 16, flags at 24
 );
 
 #[repr(C)]
@@ -602,20 +576,17 @@ pub struct CUasyncNotificationInfo {
     pub r#type: CUasyncNotificationType,
     pub info: CUasyncNotificationInfo_info,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUasyncNotificationInfo {}
-const _: () =
-    assert!(size_of::<CUasyncNotificationInfo>() == 16 && align_of::<CUasyncNotificationInfo>() == 8);
+plain!(CUasyncNotificationInfo: 16, 8;
+    r#type at 0, info at 8
+);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union CUasyncNotificationInfo_info {
     pub overBudget: CUasyncNotificationInfo_info_overBudget,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUasyncNotificationInfo_info {}
-const _: () = assert!(
-    size_of::<CUasyncNotificationInfo_info>() == 8 && align_of::<CUasyncNotificationInfo_info>() == 8
+plain!(CUasyncNotificationInfo_info: 8, 8;
+    overBudget at 0
 );
 
 #[repr(C)]
@@ -623,11 +594,8 @@ const _: () = assert!(
 pub struct CUasyncNotificationInfo_info_overBudget {
     pub bytesOverBudget: u64,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUasyncNotificationInfo_info_overBudget {}
-const _: () = assert!(
-    size_of::<CUasyncNotificationInfo_info_overBudget>() == 8
-        && align_of::<CUasyncNotificationInfo_info_overBudget>() == 8
+plain!(CUasyncNotificationInfo_info_overBudget: 8, 8;
+    bytesOverBudget at 0
 );
 
 #[repr(C)]
@@ -644,9 +612,11 @@ pub struct CUdevprop_v1 {
     pub clockRate: i32,
     pub textureAlign: i32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUdevprop_v1 {}
-const _: () = assert!(size_of::<CUdevprop_v1>() == 56 && align_of::<CUdevprop_v1>() == 4);
+plain!(CUdevprop_v1: 56, 4;
+    maxThreadsPerBlock at 0, maxThreadsDim at 4, maxGridSize at 16, sharedMemPerBlock at 28,
+    totalConstantMemory at 32, SIMDWidth at 36, memPitch at 40, regsPerBlock at 44, clockRate at 48,
+    textureAlign at 52
+);
 
 #[repr(C)]
 #[derive(Debug)]
@@ -663,10 +633,9 @@ pub struct CUaccessPolicyWindow_v1 {
     pub hitProp: CUaccessProperty,
     pub missProp: CUaccessProperty,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUaccessPolicyWindow_v1 {}
-const _: () =
-    assert!(size_of::<CUaccessPolicyWindow_v1>() == 32 && align_of::<CUaccessPolicyWindow_v1>() == 8);
+plain!(CUaccessPolicyWindow_v1: 32, 8;
+    base_ptr at 0, num_bytes at 8, hitRatio at 16, hitProp at 20, missProp at 24
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -682,10 +651,10 @@ pub struct CUDA_KERNEL_NODE_PARAMS_v1 {
     pub kernelParams: *mut *mut c_void,
     pub extra: *mut *mut c_void,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_KERNEL_NODE_PARAMS_v1 {}
-const _: () =
-    assert!(size_of::<CUDA_KERNEL_NODE_PARAMS_v1>() == 56 && align_of::<CUDA_KERNEL_NODE_PARAMS_v1>() == 8);
+plain!(CUDA_KERNEL_NODE_PARAMS_v1: 56, 8;
+    func at 0, gridDimX at 8, gridDimY at 12, gridDimZ at 16, blockDimX at 20, blockDimY at 24,
+    blockDimZ at 28, sharedMemBytes at 32, kernelParams at 40, extra at 48
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -703,10 +672,10 @@ pub struct CUDA_KERNEL_NODE_PARAMS_v2 {
     pub kern: CUkernel,
     pub ctx: CUcontext,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_KERNEL_NODE_PARAMS_v2 {}
-const _: () =
-    assert!(size_of::<CUDA_KERNEL_NODE_PARAMS_v2>() == 72 && align_of::<CUDA_KERNEL_NODE_PARAMS_v2>() == 8);
+plain!(CUDA_KERNEL_NODE_PARAMS_v2: 72, 8;
+    func at 0, gridDimX at 8, gridDimY at 12, gridDimZ at 16, blockDimX at 20, blockDimY at 24,
+    blockDimZ at 28, sharedMemBytes at 32, kernelParams at 40, extra at 48, kern at 56, ctx at 64
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -724,10 +693,10 @@ pub struct CUDA_KERNEL_NODE_PARAMS_v3 {
     pub kern: CUkernel,
     pub ctx: CUcontext,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_KERNEL_NODE_PARAMS_v3 {}
-const _: () =
-    assert!(size_of::<CUDA_KERNEL_NODE_PARAMS_v3>() == 72 && align_of::<CUDA_KERNEL_NODE_PARAMS_v3>() == 8);
+plain!(CUDA_KERNEL_NODE_PARAMS_v3: 72, 8;
+    func at 0, gridDimX at 8, gridDimY at 12, gridDimZ at 16, blockDimX at 20, blockDimY at 24,
+    blockDimZ at 28, sharedMemBytes at 32, kernelParams at 40, extra at 48, kern at 56, ctx at 64
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -739,10 +708,9 @@ pub struct CUDA_MEMSET_NODE_PARAMS_v1 {
     pub width: usize,
     pub height: usize,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_MEMSET_NODE_PARAMS_v1 {}
-const _: () =
-    assert!(size_of::<CUDA_MEMSET_NODE_PARAMS_v1>() == 40 && align_of::<CUDA_MEMSET_NODE_PARAMS_v1>() == 8);
+plain!(CUDA_MEMSET_NODE_PARAMS_v1: 40, 8;
+    dst at 0, pitch at 8, value at 16, elementSize at 20, width at 24, height at 32
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -755,10 +723,9 @@ pub struct CUDA_MEMSET_NODE_PARAMS_v2 {
     pub height: usize,
     pub ctx: CUcontext,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_MEMSET_NODE_PARAMS_v2 {}
-const _: () =
-    assert!(size_of::<CUDA_MEMSET_NODE_PARAMS_v2>() == 48 && align_of::<CUDA_MEMSET_NODE_PARAMS_v2>() == 8);
+plain!(CUDA_MEMSET_NODE_PARAMS_v2: 48, 8;
+    dst at 0, pitch at 8, value at 16, elementSize at 20, width at 24, height at 32, ctx at 40
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -766,10 +733,9 @@ pub struct CUDA_HOST_NODE_PARAMS_v1 {
     pub r#fn: CUhostFn,
     pub userData: *mut c_void,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_HOST_NODE_PARAMS_v1 {}
-const _: () =
-    assert!(size_of::<CUDA_HOST_NODE_PARAMS_v1>() == 16 && align_of::<CUDA_HOST_NODE_PARAMS_v1>() == 8);
+plain!(CUDA_HOST_NODE_PARAMS_v1: 16, 8;
+    r#fn at 0, userData at 8
+);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -779,10 +745,9 @@ pub struct CUDA_HOST_NODE_PARAMS_v2 {
     pub syncMode: u32,
     pub anonymous: CUDA_HOST_NODE_PARAMS_v2_anonymous,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_HOST_NODE_PARAMS_v2 {}
-const _: () =
-    assert!(size_of::<CUDA_HOST_NODE_PARAMS_v2>() == 32 && align_of::<CUDA_HOST_NODE_PARAMS_v2>() == 8);
+plain!(CUDA_HOST_NODE_PARAMS_v2: 32, 8;
+    r#fn at 0, userData at 8, syncMode at 16, anonymous at 24
+);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -790,11 +755,8 @@ pub union CUDA_HOST_NODE_PARAMS_v2_anonymous {
     pub ctx: CUcontext,
     pub gCtx: CUgreenCtx,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_HOST_NODE_PARAMS_v2_anonymous {}
-const _: () = assert!(
-    size_of::<CUDA_HOST_NODE_PARAMS_v2_anonymous>() == 8
-        && align_of::<CUDA_HOST_NODE_PARAMS_v2_anonymous>() == 8
+plain!(CUDA_HOST_NODE_PARAMS_v2_anonymous: 8, 8;
+    ctx at 0, gCtx at 0
 );
 
 #[repr(C)]
@@ -806,10 +768,8 @@ pub struct CUDA_CONDITIONAL_NODE_PARAMS {
     pub phGraph_out: *mut CUgraph,
     pub ctx: CUcontext,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_CONDITIONAL_NODE_PARAMS {}
-const _: () = assert!(
-    size_of::<CUDA_CONDITIONAL_NODE_PARAMS>() == 32 && align_of::<CUDA_CONDITIONAL_NODE_PARAMS>() == 8
+plain!(CUDA_CONDITIONAL_NODE_PARAMS: 32, 8;
+    handle at 0, r#type at 8, size at 12, phGraph_out at 16, ctx at 24
 );
 
 #[repr(C)]
@@ -820,9 +780,9 @@ pub struct CUgraphEdgeData {
     pub r#type: u8,
     pub reserved: [u8; 5],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUgraphEdgeData {}
-const _: () = assert!(size_of::<CUgraphEdgeData>() == 8 && align_of::<CUgraphEdgeData>() == 1);
+plain!(CUgraphEdgeData: 8, 1;
+    from_port at 0, to_port at 1, r#type at 2, reserved at 3
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -832,10 +792,8 @@ pub struct CUDA_GRAPH_INSTANTIATE_PARAMS {
     pub hErrNode_out: CUgraphNode,
     pub result_out: CUgraphInstantiateResult,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_GRAPH_INSTANTIATE_PARAMS {}
-const _: () = assert!(
-    size_of::<CUDA_GRAPH_INSTANTIATE_PARAMS>() == 32 && align_of::<CUDA_GRAPH_INSTANTIATE_PARAMS>() == 8
+plain!(CUDA_GRAPH_INSTANTIATE_PARAMS: 32, 8;
+    flags at 0, hUploadStream at 8, hErrNode_out at 16, result_out at 24
 );
 
 #[repr(C)]
@@ -844,10 +802,9 @@ pub struct CUlaunchMemSyncDomainMap {
     pub default_: u8,
     pub remote: u8,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUlaunchMemSyncDomainMap {}
-const _: () =
-    assert!(size_of::<CUlaunchMemSyncDomainMap>() == 2 && align_of::<CUlaunchMemSyncDomainMap>() == 1);
+plain!(CUlaunchMemSyncDomainMap: 2, 1;
+    default_ at 0, remote at 1
+);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -871,9 +828,13 @@ pub union CUlaunchAttributeValue {
     pub portableClusterSizeMode: CUlaunchAttributePortableClusterMode,
     pub sharedMemoryMode: CUsharedMemoryMode,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUlaunchAttributeValue {}
-const _: () = assert!(size_of::<CUlaunchAttributeValue>() == 64 && align_of::<CUlaunchAttributeValue>() == 8);
+plain!(CUlaunchAttributeValue: 64, 8;
+    pad at 0, accessPolicyWindow at 0, cooperative at 0, syncPolicy at 0, clusterDim at 0,
+    clusterSchedulingPolicyPreference at 0, programmaticStreamSerializationAllowed at 0,
+    programmaticEvent at 0, launchCompletionEvent at 0, priority at 0, memSyncDomainMap at 0,
+    memSyncDomain at 0, preferredClusterDim at 0, deviceUpdatableKernelNode at 0, sharedMemCarveout at 0,
+    nvlinkUtilCentricScheduling at 0, portableClusterSizeMode at 0, sharedMemoryMode at 0
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -882,11 +843,8 @@ pub struct CUlaunchAttributeValue_clusterDim {
     pub y: u32,
     pub z: u32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUlaunchAttributeValue_clusterDim {}
-const _: () = assert!(
-    size_of::<CUlaunchAttributeValue_clusterDim>() == 12
-        && align_of::<CUlaunchAttributeValue_clusterDim>() == 4
+plain!(CUlaunchAttributeValue_clusterDim: 12, 4;
+    x at 0, y at 4, z at 8
 );
 
 #[repr(C)]
@@ -896,11 +854,8 @@ pub struct CUlaunchAttributeValue_programmaticEvent {
     pub flags: i32,
     pub triggerAtBlockStart: i32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUlaunchAttributeValue_programmaticEvent {}
-const _: () = assert!(
-    size_of::<CUlaunchAttributeValue_programmaticEvent>() == 16
-        && align_of::<CUlaunchAttributeValue_programmaticEvent>() == 8
+plain!(CUlaunchAttributeValue_programmaticEvent: 16, 8;
+    event at 0, flags at 8, triggerAtBlockStart at 12
 );
 
 #[repr(C)]
@@ -909,11 +864,8 @@ pub struct CUlaunchAttributeValue_launchCompletionEvent {
     pub event: CUevent,
     pub flags: i32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUlaunchAttributeValue_launchCompletionEvent {}
-const _: () = assert!(
-    size_of::<CUlaunchAttributeValue_launchCompletionEvent>() == 16
-        && align_of::<CUlaunchAttributeValue_launchCompletionEvent>() == 8
+plain!(CUlaunchAttributeValue_launchCompletionEvent: 16, 8;
+    event at 0, flags at 8
 );
 
 #[repr(C)]
@@ -923,11 +875,8 @@ pub struct CUlaunchAttributeValue_preferredClusterDim {
     pub y: u32,
     pub z: u32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUlaunchAttributeValue_preferredClusterDim {}
-const _: () = assert!(
-    size_of::<CUlaunchAttributeValue_preferredClusterDim>() == 12
-        && align_of::<CUlaunchAttributeValue_preferredClusterDim>() == 4
+plain!(CUlaunchAttributeValue_preferredClusterDim: 12, 4;
+    x at 0, y at 4, z at 8
 );
 
 #[repr(C)]
@@ -936,11 +885,8 @@ pub struct CUlaunchAttributeValue_deviceUpdatableKernelNode {
     pub deviceUpdatable: i32,
     pub devNode: CUgraphDeviceNode,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUlaunchAttributeValue_deviceUpdatableKernelNode {}
-const _: () = assert!(
-    size_of::<CUlaunchAttributeValue_deviceUpdatableKernelNode>() == 16
-        && align_of::<CUlaunchAttributeValue_deviceUpdatableKernelNode>() == 8
+plain!(CUlaunchAttributeValue_deviceUpdatableKernelNode: 16, 8;
+    deviceUpdatable at 0, devNode at 8
 );
 
 #[repr(C)]
@@ -950,9 +896,9 @@ pub struct CUlaunchAttribute {
     pub pad: [c_char; 4],
     pub value: CUlaunchAttributeValue,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUlaunchAttribute {}
-const _: () = assert!(size_of::<CUlaunchAttribute>() == 72 && align_of::<CUlaunchAttribute>() == 8);
+plain!(CUlaunchAttribute: 72, 8;
+    id at 0, pad at 4, value at 8
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -968,19 +914,19 @@ pub struct CUlaunchConfig {
     pub attrs: *mut CUlaunchAttribute,
     pub numAttrs: u32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUlaunchConfig {}
-const _: () = assert!(size_of::<CUlaunchConfig>() == 56 && align_of::<CUlaunchConfig>() == 8);
+plain!(CUlaunchConfig: 56, 8;
+    gridDimX at 0, gridDimY at 4, gridDimZ at 8, blockDimX at 12, blockDimY at 16, blockDimZ at 20,
+    sharedMemBytes at 24, hStream at 32, attrs at 40, numAttrs at 48
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CUexecAffinitySmCount_v1 {
     pub val: u32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUexecAffinitySmCount_v1 {}
-const _: () =
-    assert!(size_of::<CUexecAffinitySmCount_v1>() == 4 && align_of::<CUexecAffinitySmCount_v1>() == 4);
+plain!(CUexecAffinitySmCount_v1: 4, 4;
+    val at 0
+);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -988,19 +934,17 @@ pub struct CUexecAffinityParam_v1 {
     pub r#type: CUexecAffinityType,
     pub param: CUexecAffinityParam_v1_param,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUexecAffinityParam_v1 {}
-const _: () = assert!(size_of::<CUexecAffinityParam_v1>() == 8 && align_of::<CUexecAffinityParam_v1>() == 4);
+plain!(CUexecAffinityParam_v1: 8, 4;
+    r#type at 0, param at 4
+);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union CUexecAffinityParam_v1_param {
     pub smCount: CUexecAffinitySmCount,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUexecAffinityParam_v1_param {}
-const _: () = assert!(
-    size_of::<CUexecAffinityParam_v1_param>() == 4 && align_of::<CUexecAffinityParam_v1_param>() == 4
+plain!(CUexecAffinityParam_v1_param: 4, 4;
+    smCount at 0
 );
 
 #[repr(C)]
@@ -1009,9 +953,9 @@ pub struct CUctxCigParam {
     pub sharedDataType: CUcigDataType,
     pub sharedData: *mut c_void,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUctxCigParam {}
-const _: () = assert!(size_of::<CUctxCigParam>() == 16 && align_of::<CUctxCigParam>() == 8);
+plain!(CUctxCigParam: 16, 8;
+    sharedDataType at 0, sharedData at 8
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -1020,9 +964,9 @@ pub struct CUctxCreateParams {
     pub numExecAffinityParams: i32,
     pub cigParams: *mut CUctxCigParam,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUctxCreateParams {}
-const _: () = assert!(size_of::<CUctxCreateParams>() == 24 && align_of::<CUctxCreateParams>() == 8);
+plain!(CUctxCreateParams: 24, 8;
+    execAffinityParams at 0, numExecAffinityParams at 8, cigParams at 16
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -1030,19 +974,18 @@ pub struct CUstreamCigParam {
     pub streamSharedDataType: CUstreamCigDataType,
     pub streamSharedData: *mut c_void,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUstreamCigParam {}
-const _: () = assert!(size_of::<CUstreamCigParam>() == 16 && align_of::<CUstreamCigParam>() == 8);
+plain!(CUstreamCigParam: 16, 8;
+    streamSharedDataType at 0, streamSharedData at 8
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CUstreamCigCaptureParams {
     pub streamCigParams: *mut CUstreamCigParam,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUstreamCigCaptureParams {}
-const _: () =
-    assert!(size_of::<CUstreamCigCaptureParams>() == 8 && align_of::<CUstreamCigCaptureParams>() == 8);
+plain!(CUstreamCigCaptureParams: 8, 8;
+    streamCigParams at 0
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -1052,11 +995,8 @@ pub struct CUlibraryHostUniversalFunctionAndDataTable {
     pub dataTable: *mut c_void,
     pub dataWindowSize: usize,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUlibraryHostUniversalFunctionAndDataTable {}
-const _: () = assert!(
-    size_of::<CUlibraryHostUniversalFunctionAndDataTable>() == 32
-        && align_of::<CUlibraryHostUniversalFunctionAndDataTable>() == 8
+plain!(CUlibraryHostUniversalFunctionAndDataTable: 32, 8;
+    functionTable at 0, functionWindowSize at 8, dataTable at 16, dataWindowSize at 24
 );
 
 #[repr(C)]
@@ -1079,9 +1019,11 @@ pub struct CUDA_MEMCPY2D_v2 {
     pub WidthInBytes: usize,
     pub Height: usize,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_MEMCPY2D_v2 {}
-const _: () = assert!(size_of::<CUDA_MEMCPY2D_v2>() == 128 && align_of::<CUDA_MEMCPY2D_v2>() == 8);
+plain!(CUDA_MEMCPY2D_v2: 128, 8;
+    srcXInBytes at 0, srcY at 8, srcMemoryType at 16, srcHost at 24, srcDevice at 32, srcArray at 40,
+    srcPitch at 48, dstXInBytes at 56, dstY at 64, dstMemoryType at 72, dstHost at 80, dstDevice at 88,
+    dstArray at 96, dstPitch at 104, WidthInBytes at 112, Height at 120
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -1112,9 +1054,13 @@ pub struct CUDA_MEMCPY3D_v2 {
     pub Height: usize,
     pub Depth: usize,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_MEMCPY3D_v2 {}
-const _: () = assert!(size_of::<CUDA_MEMCPY3D_v2>() == 200 && align_of::<CUDA_MEMCPY3D_v2>() == 8);
+plain!(CUDA_MEMCPY3D_v2: 200, 8;
+    srcXInBytes at 0, srcY at 8, srcZ at 16, srcLOD at 24, srcMemoryType at 32, srcHost at 40,
+    srcDevice at 48, srcArray at 56, reserved0 at 64, srcPitch at 72, srcHeight at 80, dstXInBytes at 88,
+    dstY at 96, dstZ at 104, dstLOD at 112, dstMemoryType at 120, dstHost at 128, dstDevice at 136,
+    dstArray at 144, reserved1 at 152, dstPitch at 160, dstHeight at 168, WidthInBytes at 176,
+    Height at 184, Depth at 192
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -1145,9 +1091,13 @@ pub struct CUDA_MEMCPY3D_PEER_v1 {
     pub Height: usize,
     pub Depth: usize,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_MEMCPY3D_PEER_v1 {}
-const _: () = assert!(size_of::<CUDA_MEMCPY3D_PEER_v1>() == 200 && align_of::<CUDA_MEMCPY3D_PEER_v1>() == 8);
+plain!(CUDA_MEMCPY3D_PEER_v1: 200, 8;
+    srcXInBytes at 0, srcY at 8, srcZ at 16, srcLOD at 24, srcMemoryType at 32, srcHost at 40,
+    srcDevice at 48, srcArray at 56, srcContext at 64, srcPitch at 72, srcHeight at 80, dstXInBytes at 88,
+    dstY at 96, dstZ at 104, dstLOD at 112, dstMemoryType at 120, dstHost at 128, dstDevice at 136,
+    dstArray at 144, dstContext at 152, dstPitch at 160, dstHeight at 168, WidthInBytes at 176,
+    Height at 184, Depth at 192
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -1157,10 +1107,9 @@ pub struct CUDA_MEMCPY_NODE_PARAMS {
     pub copyCtx: CUcontext,
     pub copyParams: CUDA_MEMCPY3D,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_MEMCPY_NODE_PARAMS {}
-const _: () =
-    assert!(size_of::<CUDA_MEMCPY_NODE_PARAMS>() == 216 && align_of::<CUDA_MEMCPY_NODE_PARAMS>() == 8);
+plain!(CUDA_MEMCPY_NODE_PARAMS: 216, 8;
+    flags at 0, reserved at 4, copyCtx at 8, copyParams at 16
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -1170,10 +1119,9 @@ pub struct CUDA_ARRAY_DESCRIPTOR_v2 {
     pub Format: CUarray_format,
     pub NumChannels: u32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_ARRAY_DESCRIPTOR_v2 {}
-const _: () =
-    assert!(size_of::<CUDA_ARRAY_DESCRIPTOR_v2>() == 24 && align_of::<CUDA_ARRAY_DESCRIPTOR_v2>() == 8);
+plain!(CUDA_ARRAY_DESCRIPTOR_v2: 24, 8;
+    Width at 0, Height at 8, Format at 16, NumChannels at 20
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -1185,10 +1133,9 @@ pub struct CUDA_ARRAY3D_DESCRIPTOR_v2 {
     pub NumChannels: u32,
     pub Flags: u32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_ARRAY3D_DESCRIPTOR_v2 {}
-const _: () =
-    assert!(size_of::<CUDA_ARRAY3D_DESCRIPTOR_v2>() == 40 && align_of::<CUDA_ARRAY3D_DESCRIPTOR_v2>() == 8);
+plain!(CUDA_ARRAY3D_DESCRIPTOR_v2: 40, 8;
+    Width at 0, Height at 8, Depth at 16, Format at 24, NumChannels at 28, Flags at 32
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -1199,10 +1146,8 @@ pub struct CUDA_ARRAY_SPARSE_PROPERTIES_v1 {
     pub flags: u32,
     pub reserved: [u32; 4],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_ARRAY_SPARSE_PROPERTIES_v1 {}
-const _: () = assert!(
-    size_of::<CUDA_ARRAY_SPARSE_PROPERTIES_v1>() == 48 && align_of::<CUDA_ARRAY_SPARSE_PROPERTIES_v1>() == 8
+plain!(CUDA_ARRAY_SPARSE_PROPERTIES_v1: 48, 8;
+    tileExtent at 0, miptailFirstLevel at 12, miptailSize at 16, flags at 24, reserved at 28
 );
 
 #[repr(C)]
@@ -1212,11 +1157,8 @@ pub struct CUDA_ARRAY_SPARSE_PROPERTIES_v1_tileExtent {
     pub height: u32,
     pub depth: u32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_ARRAY_SPARSE_PROPERTIES_v1_tileExtent {}
-const _: () = assert!(
-    size_of::<CUDA_ARRAY_SPARSE_PROPERTIES_v1_tileExtent>() == 12
-        && align_of::<CUDA_ARRAY_SPARSE_PROPERTIES_v1_tileExtent>() == 4
+plain!(CUDA_ARRAY_SPARSE_PROPERTIES_v1_tileExtent: 12, 4;
+    width at 0, height at 4, depth at 8
 );
 
 #[repr(C)]
@@ -1226,11 +1168,8 @@ pub struct CUDA_ARRAY_MEMORY_REQUIREMENTS_v1 {
     pub alignment: usize,
     pub reserved: [u32; 4],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_ARRAY_MEMORY_REQUIREMENTS_v1 {}
-const _: () = assert!(
-    size_of::<CUDA_ARRAY_MEMORY_REQUIREMENTS_v1>() == 32
-        && align_of::<CUDA_ARRAY_MEMORY_REQUIREMENTS_v1>() == 8
+plain!(CUDA_ARRAY_MEMORY_REQUIREMENTS_v1: 32, 8;
+    size at 0, alignment at 8, reserved at 16
 );
 
 #[repr(C)]
@@ -1240,9 +1179,9 @@ pub struct CUDA_RESOURCE_DESC_v1 {
     pub res: CUDA_RESOURCE_DESC_v1_res,
     pub flags: u32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_RESOURCE_DESC_v1 {}
-const _: () = assert!(size_of::<CUDA_RESOURCE_DESC_v1>() == 144 && align_of::<CUDA_RESOURCE_DESC_v1>() == 8);
+plain!(CUDA_RESOURCE_DESC_v1: 144, 8;
+    resType at 0, res at 8, flags at 136
+);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -1253,20 +1192,17 @@ pub union CUDA_RESOURCE_DESC_v1_res {
     pub pitch2D: CUDA_RESOURCE_DESC_v1_res_pitch2D,
     pub reserved: CUDA_RESOURCE_DESC_v1_res_reserved,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_RESOURCE_DESC_v1_res {}
-const _: () =
-    assert!(size_of::<CUDA_RESOURCE_DESC_v1_res>() == 128 && align_of::<CUDA_RESOURCE_DESC_v1_res>() == 8);
+plain!(CUDA_RESOURCE_DESC_v1_res: 128, 8;
+    array at 0, mipmap at 0, linear at 0, pitch2D at 0, reserved at 0
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CUDA_RESOURCE_DESC_v1_res_array {
     pub hArray: CUarray,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_RESOURCE_DESC_v1_res_array {}
-const _: () = assert!(
-    size_of::<CUDA_RESOURCE_DESC_v1_res_array>() == 8 && align_of::<CUDA_RESOURCE_DESC_v1_res_array>() == 8
+plain!(CUDA_RESOURCE_DESC_v1_res_array: 8, 8;
+    hArray at 0
 );
 
 #[repr(C)]
@@ -1274,10 +1210,8 @@ const _: () = assert!(
 pub struct CUDA_RESOURCE_DESC_v1_res_mipmap {
     pub hMipmappedArray: CUmipmappedArray,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_RESOURCE_DESC_v1_res_mipmap {}
-const _: () = assert!(
-    size_of::<CUDA_RESOURCE_DESC_v1_res_mipmap>() == 8 && align_of::<CUDA_RESOURCE_DESC_v1_res_mipmap>() == 8
+plain!(CUDA_RESOURCE_DESC_v1_res_mipmap: 8, 8;
+    hMipmappedArray at 0
 );
 
 #[repr(C)]
@@ -1288,11 +1222,8 @@ pub struct CUDA_RESOURCE_DESC_v1_res_linear {
     pub numChannels: u32,
     pub sizeInBytes: usize,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_RESOURCE_DESC_v1_res_linear {}
-const _: () = assert!(
-    size_of::<CUDA_RESOURCE_DESC_v1_res_linear>() == 24
-        && align_of::<CUDA_RESOURCE_DESC_v1_res_linear>() == 8
+plain!(CUDA_RESOURCE_DESC_v1_res_linear: 24, 8;
+    devPtr at 0, format at 8, numChannels at 12, sizeInBytes at 16
 );
 
 #[repr(C)]
@@ -1305,11 +1236,8 @@ pub struct CUDA_RESOURCE_DESC_v1_res_pitch2D {
     pub height: usize,
     pub pitchInBytes: usize,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_RESOURCE_DESC_v1_res_pitch2D {}
-const _: () = assert!(
-    size_of::<CUDA_RESOURCE_DESC_v1_res_pitch2D>() == 40
-        && align_of::<CUDA_RESOURCE_DESC_v1_res_pitch2D>() == 8
+plain!(CUDA_RESOURCE_DESC_v1_res_pitch2D: 40, 8;
+    devPtr at 0, format at 8, numChannels at 12, width at 16, height at 24, pitchInBytes at 32
 );
 
 #[repr(C)]
@@ -1317,11 +1245,8 @@ const _: () = assert!(
 pub struct CUDA_RESOURCE_DESC_v1_res_reserved {
     pub reserved: [i32; 32],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_RESOURCE_DESC_v1_res_reserved {}
-const _: () = assert!(
-    size_of::<CUDA_RESOURCE_DESC_v1_res_reserved>() == 128
-        && align_of::<CUDA_RESOURCE_DESC_v1_res_reserved>() == 4
+plain!(CUDA_RESOURCE_DESC_v1_res_reserved: 128, 4;
+    reserved at 0
 );
 
 #[repr(C)]
@@ -1338,9 +1263,11 @@ pub struct CUDA_TEXTURE_DESC_v1 {
     pub borderColor: [f32; 4],
     pub reserved: [i32; 12],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_TEXTURE_DESC_v1 {}
-const _: () = assert!(size_of::<CUDA_TEXTURE_DESC_v1>() == 104 && align_of::<CUDA_TEXTURE_DESC_v1>() == 4);
+plain!(CUDA_TEXTURE_DESC_v1: 104, 4;
+    addressMode at 0, filterMode at 12, flags at 16, maxAnisotropy at 20, mipmapFilterMode at 24,
+    mipmapLevelBias at 28, minMipmapLevelClamp at 32, maxMipmapLevelClamp at 36, borderColor at 40,
+    reserved at 56
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -1355,19 +1282,19 @@ pub struct CUDA_RESOURCE_VIEW_DESC_v1 {
     pub lastLayer: u32,
     pub reserved: [u32; 16],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_RESOURCE_VIEW_DESC_v1 {}
-const _: () =
-    assert!(size_of::<CUDA_RESOURCE_VIEW_DESC_v1>() == 112 && align_of::<CUDA_RESOURCE_VIEW_DESC_v1>() == 8);
+plain!(CUDA_RESOURCE_VIEW_DESC_v1: 112, 8;
+    format at 0, width at 8, height at 16, depth at 24, firstMipmapLevel at 32, lastMipmapLevel at 36,
+    firstLayer at 40, lastLayer at 44, reserved at 48
+);
 
 #[repr(C, align(128))]
 #[derive(Clone, Copy, Debug)]
 pub struct CUtensorMap {
     pub opaque: [cuuint64_t; 16],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUtensorMap {}
-const _: () = assert!(size_of::<CUtensorMap>() == 128 && align_of::<CUtensorMap>() == 128);
+plain!(CUtensorMap: 128, 128;
+    opaque at 0
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -1375,11 +1302,8 @@ pub struct CUDA_POINTER_ATTRIBUTE_P2P_TOKENS_v1 {
     pub p2pToken: u64,
     pub vaSpaceToken: u32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_POINTER_ATTRIBUTE_P2P_TOKENS_v1 {}
-const _: () = assert!(
-    size_of::<CUDA_POINTER_ATTRIBUTE_P2P_TOKENS_v1>() == 16
-        && align_of::<CUDA_POINTER_ATTRIBUTE_P2P_TOKENS_v1>() == 8
+plain!(CUDA_POINTER_ATTRIBUTE_P2P_TOKENS_v1: 16, 8;
+    p2pToken at 0, vaSpaceToken at 8
 );
 
 #[repr(C)]
@@ -1396,9 +1320,10 @@ pub struct CUDA_LAUNCH_PARAMS_v1 {
     pub hStream: CUstream,
     pub kernelParams: *mut *mut c_void,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_LAUNCH_PARAMS_v1 {}
-const _: () = assert!(size_of::<CUDA_LAUNCH_PARAMS_v1>() == 56 && align_of::<CUDA_LAUNCH_PARAMS_v1>() == 8);
+plain!(CUDA_LAUNCH_PARAMS_v1: 56, 8;
+    function at 0, gridDimX at 8, gridDimY at 12, gridDimZ at 16, blockDimX at 20, blockDimY at 24,
+    blockDimZ at 28, sharedMemBytes at 32, hStream at 40, kernelParams at 48
+);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -1409,11 +1334,8 @@ pub struct CUDA_EXTERNAL_MEMORY_HANDLE_DESC_v1 {
     pub flags: u32,
     pub reserved: [u32; 16],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_EXTERNAL_MEMORY_HANDLE_DESC_v1 {}
-const _: () = assert!(
-    size_of::<CUDA_EXTERNAL_MEMORY_HANDLE_DESC_v1>() == 104
-        && align_of::<CUDA_EXTERNAL_MEMORY_HANDLE_DESC_v1>() == 8
+plain!(CUDA_EXTERNAL_MEMORY_HANDLE_DESC_v1: 104, 8;
+    r#type at 0, handle at 8, size at 24, flags at 32, reserved at 36
 );
 
 #[repr(C)]
@@ -1423,11 +1345,8 @@ pub union CUDA_EXTERNAL_MEMORY_HANDLE_DESC_v1_handle {
     pub win32: CUDA_EXTERNAL_MEMORY_HANDLE_DESC_v1_handle_win32,
     pub nvSciBufObject: *const c_void,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_EXTERNAL_MEMORY_HANDLE_DESC_v1_handle {}
-const _: () = assert!(
-    size_of::<CUDA_EXTERNAL_MEMORY_HANDLE_DESC_v1_handle>() == 16
-        && align_of::<CUDA_EXTERNAL_MEMORY_HANDLE_DESC_v1_handle>() == 8
+plain!(CUDA_EXTERNAL_MEMORY_HANDLE_DESC_v1_handle: 16, 8;
+    fd at 0, win32 at 0, nvSciBufObject at 0
 );
 
 #[repr(C)]
@@ -1436,11 +1355,8 @@ pub struct CUDA_EXTERNAL_MEMORY_HANDLE_DESC_v1_handle_win32 {
     pub handle: *mut c_void,
     pub name: *const c_void,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_EXTERNAL_MEMORY_HANDLE_DESC_v1_handle_win32 {}
-const _: () = assert!(
-    size_of::<CUDA_EXTERNAL_MEMORY_HANDLE_DESC_v1_handle_win32>() == 16
-        && align_of::<CUDA_EXTERNAL_MEMORY_HANDLE_DESC_v1_handle_win32>() == 8
+plain!(CUDA_EXTERNAL_MEMORY_HANDLE_DESC_v1_handle_win32: 16, 8;
+    handle at 0, name at 8
 );
 
 #[repr(C)]
@@ -1451,11 +1367,8 @@ pub struct CUDA_EXTERNAL_MEMORY_BUFFER_DESC_v1 {
     pub flags: u32,
     pub reserved: [u32; 16],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_EXTERNAL_MEMORY_BUFFER_DESC_v1 {}
-const _: () = assert!(
-    size_of::<CUDA_EXTERNAL_MEMORY_BUFFER_DESC_v1>() == 88
-        && align_of::<CUDA_EXTERNAL_MEMORY_BUFFER_DESC_v1>() == 8
+plain!(CUDA_EXTERNAL_MEMORY_BUFFER_DESC_v1: 88, 8;
+    offset at 0, size at 8, flags at 16, reserved at 20
 );
 
 #[repr(C)]
@@ -1466,11 +1379,8 @@ pub struct CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC_v1 {
     pub numLevels: u32,
     pub reserved: [u32; 16],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC_v1 {}
-const _: () = assert!(
-    size_of::<CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC_v1>() == 120
-        && align_of::<CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC_v1>() == 8
+plain!(CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC_v1: 120, 8;
+    offset at 0, arrayDesc at 8, numLevels at 48, reserved at 52
 );
 
 #[repr(C)]
@@ -1481,11 +1391,8 @@ pub struct CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_v1 {
     pub flags: u32,
     pub reserved: [u32; 16],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_v1 {}
-const _: () = assert!(
-    size_of::<CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_v1>() == 96
-        && align_of::<CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_v1>() == 8
+plain!(CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_v1: 96, 8;
+    r#type at 0, handle at 8, flags at 24, reserved at 28
 );
 
 #[repr(C)]
@@ -1495,11 +1402,8 @@ pub union CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_v1_handle {
     pub win32: CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_v1_handle_win32,
     pub nvSciSyncObj: *const c_void,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_v1_handle {}
-const _: () = assert!(
-    size_of::<CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_v1_handle>() == 16
-        && align_of::<CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_v1_handle>() == 8
+plain!(CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_v1_handle: 16, 8;
+    fd at 0, win32 at 0, nvSciSyncObj at 0
 );
 
 #[repr(C)]
@@ -1508,11 +1412,8 @@ pub struct CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_v1_handle_win32 {
     pub handle: *mut c_void,
     pub name: *const c_void,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_v1_handle_win32 {}
-const _: () = assert!(
-    size_of::<CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_v1_handle_win32>() == 16
-        && align_of::<CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_v1_handle_win32>() == 8
+plain!(CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_v1_handle_win32: 16, 8;
+    handle at 0, name at 8
 );
 
 #[repr(C)]
@@ -1522,11 +1423,8 @@ pub struct CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_v1 {
     pub flags: u32,
     pub reserved: [u32; 16],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_v1 {}
-const _: () = assert!(
-    size_of::<CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_v1>() == 144
-        && align_of::<CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_v1>() == 8
+plain!(CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_v1: 144, 8;
+    params at 0, flags at 72, reserved at 76
 );
 
 #[repr(C)]
@@ -1537,11 +1435,8 @@ pub struct CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_v1_params {
     pub keyedMutex: CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_v1_params_keyedMutex,
     pub reserved: [u32; 12],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_v1_params {}
-const _: () = assert!(
-    size_of::<CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_v1_params>() == 72
-        && align_of::<CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_v1_params>() == 8
+plain!(CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_v1_params: 72, 8;
+    fence at 0, nvSciSync at 8, keyedMutex at 16, reserved at 24
 );
 
 #[repr(C)]
@@ -1549,11 +1444,8 @@ const _: () = assert!(
 pub struct CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_v1_params_fence {
     pub value: u64,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_v1_params_fence {}
-const _: () = assert!(
-    size_of::<CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_v1_params_fence>() == 8
-        && align_of::<CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_v1_params_fence>() == 8
+plain!(CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_v1_params_fence: 8, 8;
+    value at 0
 );
 
 #[repr(C)]
@@ -1562,11 +1454,8 @@ pub union CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_v1_params_nvSciSync {
     pub fence: *mut c_void,
     pub reserved: u64,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_v1_params_nvSciSync {}
-const _: () = assert!(
-    size_of::<CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_v1_params_nvSciSync>() == 8
-        && align_of::<CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_v1_params_nvSciSync>() == 8
+plain!(CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_v1_params_nvSciSync: 8, 8;
+    fence at 0, reserved at 0
 );
 
 #[repr(C)]
@@ -1574,11 +1463,8 @@ const _: () = assert!(
 pub struct CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_v1_params_keyedMutex {
     pub key: u64,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_v1_params_keyedMutex {}
-const _: () = assert!(
-    size_of::<CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_v1_params_keyedMutex>() == 8
-        && align_of::<CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_v1_params_keyedMutex>() == 8
+plain!(CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_v1_params_keyedMutex: 8, 8;
+    key at 0
 );
 
 #[repr(C)]
@@ -1588,11 +1474,8 @@ pub struct CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_v1 {
     pub flags: u32,
     pub reserved: [u32; 16],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_v1 {}
-const _: () = assert!(
-    size_of::<CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_v1>() == 144
-        && align_of::<CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_v1>() == 8
+plain!(CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_v1: 144, 8;
+    params at 0, flags at 72, reserved at 76
 );
 
 #[repr(C)]
@@ -1603,11 +1486,8 @@ pub struct CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_v1_params {
     pub keyedMutex: CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_v1_params_keyedMutex,
     pub reserved: [u32; 10],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_v1_params {}
-const _: () = assert!(
-    size_of::<CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_v1_params>() == 72
-        && align_of::<CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_v1_params>() == 8
+plain!(CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_v1_params: 72, 8;
+    fence at 0, nvSciSync at 8, keyedMutex at 16, reserved at 32
 );
 
 #[repr(C)]
@@ -1615,11 +1495,8 @@ const _: () = assert!(
 pub struct CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_v1_params_fence {
     pub value: u64,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_v1_params_fence {}
-const _: () = assert!(
-    size_of::<CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_v1_params_fence>() == 8
-        && align_of::<CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_v1_params_fence>() == 8
+plain!(CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_v1_params_fence: 8, 8;
+    value at 0
 );
 
 #[repr(C)]
@@ -1628,11 +1505,8 @@ pub union CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_v1_params_nvSciSync {
     pub fence: *mut c_void,
     pub reserved: u64,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_v1_params_nvSciSync {}
-const _: () = assert!(
-    size_of::<CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_v1_params_nvSciSync>() == 8
-        && align_of::<CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_v1_params_nvSciSync>() == 8
+plain!(CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_v1_params_nvSciSync: 8, 8;
+    fence at 0, reserved at 0
 );
 
 #[repr(C)]
@@ -1641,11 +1515,8 @@ pub struct CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_v1_params_keyedMutex {
     pub key: u64,
     pub timeoutMs: u32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_v1_params_keyedMutex {}
-const _: () = assert!(
-    size_of::<CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_v1_params_keyedMutex>() == 16
-        && align_of::<CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_v1_params_keyedMutex>() == 8
+plain!(CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_v1_params_keyedMutex: 16, 8;
+    key at 0, timeoutMs at 8
 );
 
 #[repr(C)]
@@ -1655,11 +1526,8 @@ pub struct CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v1 {
     pub paramsArray: *const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS,
     pub numExtSems: u32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v1 {}
-const _: () = assert!(
-    size_of::<CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v1>() == 24
-        && align_of::<CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v1>() == 8
+plain!(CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v1: 24, 8;
+    extSemArray at 0, paramsArray at 8, numExtSems at 16
 );
 
 #[repr(C)]
@@ -1670,11 +1538,8 @@ pub struct CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2 {
     pub numExtSems: u32,
     pub anonymous: CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2_anonymous,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2 {}
-const _: () = assert!(
-    size_of::<CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2>() == 32
-        && align_of::<CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2>() == 8
+plain!(CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2: 32, 8;
+    extSemArray at 0, paramsArray at 8, numExtSems at 16, anonymous at 24
 );
 
 #[repr(C)]
@@ -1683,11 +1548,8 @@ pub union CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2_anonymous {
     pub ctx: CUcontext,
     pub gCtx: CUgreenCtx,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2_anonymous {}
-const _: () = assert!(
-    size_of::<CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2_anonymous>() == 8
-        && align_of::<CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2_anonymous>() == 8
+plain!(CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2_anonymous: 8, 8;
+    ctx at 0, gCtx at 0
 );
 
 #[repr(C)]
@@ -1697,11 +1559,8 @@ pub struct CUDA_EXT_SEM_WAIT_NODE_PARAMS_v1 {
     pub paramsArray: *const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS,
     pub numExtSems: u32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_EXT_SEM_WAIT_NODE_PARAMS_v1 {}
-const _: () = assert!(
-    size_of::<CUDA_EXT_SEM_WAIT_NODE_PARAMS_v1>() == 24
-        && align_of::<CUDA_EXT_SEM_WAIT_NODE_PARAMS_v1>() == 8
+plain!(CUDA_EXT_SEM_WAIT_NODE_PARAMS_v1: 24, 8;
+    extSemArray at 0, paramsArray at 8, numExtSems at 16
 );
 
 #[repr(C)]
@@ -1712,11 +1571,8 @@ pub struct CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2 {
     pub numExtSems: u32,
     pub anonymous: CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2_anonymous,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2 {}
-const _: () = assert!(
-    size_of::<CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2>() == 32
-        && align_of::<CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2>() == 8
+plain!(CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2: 32, 8;
+    extSemArray at 0, paramsArray at 8, numExtSems at 16, anonymous at 24
 );
 
 #[repr(C)]
@@ -1725,11 +1581,8 @@ pub union CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2_anonymous {
     pub ctx: CUcontext,
     pub gCtx: CUgreenCtx,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2_anonymous {}
-const _: () = assert!(
-    size_of::<CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2_anonymous>() == 8
-        && align_of::<CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2_anonymous>() == 8
+plain!(CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2_anonymous: 8, 8;
+    ctx at 0, gCtx at 0
 );
 
 #[repr(C)]
@@ -1747,9 +1600,10 @@ pub struct CUarrayMapInfo_v1 {
     pub flags: u32,
     pub reserved: [u32; 2],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUarrayMapInfo_v1 {}
-const _: () = assert!(size_of::<CUarrayMapInfo_v1>() == 96 && align_of::<CUarrayMapInfo_v1>() == 8);
+plain!(CUarrayMapInfo_v1: 96, 8;
+    resourceType at 0, resource at 8, subresourceType at 16, subresource at 24, memOperationType at 56,
+    memHandleType at 60, memHandle at 64, offset at 72, deviceBitMask at 80, flags at 84, reserved at 88
+);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -1757,10 +1611,9 @@ pub union CUarrayMapInfo_v1_resource {
     pub mipmap: CUmipmappedArray,
     pub array: CUarray,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUarrayMapInfo_v1_resource {}
-const _: () =
-    assert!(size_of::<CUarrayMapInfo_v1_resource>() == 8 && align_of::<CUarrayMapInfo_v1_resource>() == 8);
+plain!(CUarrayMapInfo_v1_resource: 8, 8;
+    mipmap at 0, array at 0
+);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -1768,10 +1621,8 @@ pub union CUarrayMapInfo_v1_subresource {
     pub sparseLevel: CUarrayMapInfo_v1_subresource_sparseLevel,
     pub miptail: CUarrayMapInfo_v1_subresource_miptail,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUarrayMapInfo_v1_subresource {}
-const _: () = assert!(
-    size_of::<CUarrayMapInfo_v1_subresource>() == 32 && align_of::<CUarrayMapInfo_v1_subresource>() == 8
+plain!(CUarrayMapInfo_v1_subresource: 32, 8;
+    sparseLevel at 0, miptail at 0
 );
 
 #[repr(C)]
@@ -1786,11 +1637,9 @@ pub struct CUarrayMapInfo_v1_subresource_sparseLevel {
     pub extentHeight: u32,
     pub extentDepth: u32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUarrayMapInfo_v1_subresource_sparseLevel {}
-const _: () = assert!(
-    size_of::<CUarrayMapInfo_v1_subresource_sparseLevel>() == 32
-        && align_of::<CUarrayMapInfo_v1_subresource_sparseLevel>() == 4
+plain!(CUarrayMapInfo_v1_subresource_sparseLevel: 32, 4;
+    level at 0, layer at 4, offsetX at 8, offsetY at 12, offsetZ at 16, extentWidth at 20,
+    extentHeight at 24, extentDepth at 28
 );
 
 #[repr(C)]
@@ -1800,11 +1649,8 @@ pub struct CUarrayMapInfo_v1_subresource_miptail {
     pub offset: u64,
     pub size: u64,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUarrayMapInfo_v1_subresource_miptail {}
-const _: () = assert!(
-    size_of::<CUarrayMapInfo_v1_subresource_miptail>() == 24
-        && align_of::<CUarrayMapInfo_v1_subresource_miptail>() == 8
+plain!(CUarrayMapInfo_v1_subresource_miptail: 24, 8;
+    layer at 0, offset at 8, size at 16
 );
 
 #[repr(C)]
@@ -1812,10 +1658,9 @@ const _: () = assert!(
 pub union CUarrayMapInfo_v1_memHandle {
     pub memHandle: CUmemGenericAllocationHandle,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUarrayMapInfo_v1_memHandle {}
-const _: () =
-    assert!(size_of::<CUarrayMapInfo_v1_memHandle>() == 8 && align_of::<CUarrayMapInfo_v1_memHandle>() == 8);
+plain!(CUarrayMapInfo_v1_memHandle: 8, 8;
+    memHandle at 0
+);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -1823,9 +1668,9 @@ pub struct CUmemLocation_v1 {
     pub r#type: CUmemLocationType,
     pub anonymous: CUmemLocation_v1_anonymous,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUmemLocation_v1 {}
-const _: () = assert!(size_of::<CUmemLocation_v1>() == 8 && align_of::<CUmemLocation_v1>() == 4);
+plain!(CUmemLocation_v1: 8, 4;
+    r#type at 0, anonymous at 4
+);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -1833,10 +1678,9 @@ pub union CUmemLocation_v1_anonymous {
     pub id: i32,
     pub localized: CUmemLocation_v1_anonymous_localized,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUmemLocation_v1_anonymous {}
-const _: () =
-    assert!(size_of::<CUmemLocation_v1_anonymous>() == 4 && align_of::<CUmemLocation_v1_anonymous>() == 4);
+plain!(CUmemLocation_v1_anonymous: 4, 4;
+    id at 0, localized at 0
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -1844,11 +1688,8 @@ pub struct CUmemLocation_v1_anonymous_localized {
     pub deviceId: u8,
     pub localityDomainId: u8,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUmemLocation_v1_anonymous_localized {}
-const _: () = assert!(
-    size_of::<CUmemLocation_v1_anonymous_localized>() == 2
-        && align_of::<CUmemLocation_v1_anonymous_localized>() == 1
+plain!(CUmemLocation_v1_anonymous_localized: 2, 1;
+    deviceId at 0, localityDomainId at 1
 );
 
 #[repr(C)]
@@ -1860,9 +1701,9 @@ pub struct CUmemAllocationProp_v1 {
     pub win32HandleMetaData: *mut c_void,
     pub allocFlags: CUmemAllocationProp_v1_allocFlags,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUmemAllocationProp_v1 {}
-const _: () = assert!(size_of::<CUmemAllocationProp_v1>() == 32 && align_of::<CUmemAllocationProp_v1>() == 8);
+plain!(CUmemAllocationProp_v1: 32, 8;
+    r#type at 0, requestedHandleTypes at 4, location at 8, win32HandleMetaData at 16, allocFlags at 24
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -1872,11 +1713,8 @@ pub struct CUmemAllocationProp_v1_allocFlags {
     pub usage: u16,
     pub reserved: [u8; 4],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUmemAllocationProp_v1_allocFlags {}
-const _: () = assert!(
-    size_of::<CUmemAllocationProp_v1_allocFlags>() == 8
-        && align_of::<CUmemAllocationProp_v1_allocFlags>() == 2
+plain!(CUmemAllocationProp_v1_allocFlags: 8, 2;
+    compressionType at 0, gpuDirectRDMACapable at 1, usage at 2, reserved at 4
 );
 
 #[repr(C)]
@@ -1887,10 +1725,9 @@ pub struct CUmulticastObjectProp_v1 {
     pub handleTypes: u64,
     pub flags: u64,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUmulticastObjectProp_v1 {}
-const _: () =
-    assert!(size_of::<CUmulticastObjectProp_v1>() == 32 && align_of::<CUmulticastObjectProp_v1>() == 8);
+plain!(CUmulticastObjectProp_v1: 32, 8;
+    numDevices at 0, size at 8, handleTypes at 16, flags at 24
+);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -1898,9 +1735,9 @@ pub struct CUmemAccessDesc_v1 {
     pub location: CUmemLocation,
     pub flags: CUmemAccess_flags,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUmemAccessDesc_v1 {}
-const _: () = assert!(size_of::<CUmemAccessDesc_v1>() == 12 && align_of::<CUmemAccessDesc_v1>() == 4);
+plain!(CUmemAccessDesc_v1: 12, 4;
+    location at 0, flags at 8
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -1909,10 +1746,8 @@ pub struct CUgraphExecUpdateResultInfo_v1 {
     pub errorNode: CUgraphNode,
     pub errorFromNode: CUgraphNode,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUgraphExecUpdateResultInfo_v1 {}
-const _: () = assert!(
-    size_of::<CUgraphExecUpdateResultInfo_v1>() == 24 && align_of::<CUgraphExecUpdateResultInfo_v1>() == 8
+plain!(CUgraphExecUpdateResultInfo_v1: 24, 8;
+    result at 0, errorNode at 8, errorFromNode at 16
 );
 
 #[repr(C)]
@@ -1927,19 +1762,19 @@ pub struct CUmemPoolProps_v1 {
     pub gpuDirectRDMACapable: u8,
     pub reserved: [u8; 53],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUmemPoolProps_v1 {}
-const _: () = assert!(size_of::<CUmemPoolProps_v1>() == 88 && align_of::<CUmemPoolProps_v1>() == 8);
+plain!(CUmemPoolProps_v1: 88, 8;
+    allocType at 0, handleTypes at 4, location at 8, win32SecurityAttributes at 16, maxSize at 24,
+    usage at 32, gpuDirectRDMACapable at 34, reserved at 35
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CUmemPoolPtrExportData_v1 {
     pub reserved: [u8; 64],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUmemPoolPtrExportData_v1 {}
-const _: () =
-    assert!(size_of::<CUmemPoolPtrExportData_v1>() == 64 && align_of::<CUmemPoolPtrExportData_v1>() == 1);
+plain!(CUmemPoolPtrExportData_v1: 64, 1;
+    reserved at 0
+);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -1949,9 +1784,9 @@ pub struct CUmemcpyAttributes_v1 {
     pub dstLocHint: CUmemLocation,
     pub flags: u32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUmemcpyAttributes_v1 {}
-const _: () = assert!(size_of::<CUmemcpyAttributes_v1>() == 24 && align_of::<CUmemcpyAttributes_v1>() == 4);
+plain!(CUmemcpyAttributes_v1: 24, 4;
+    srcAccessOrder at 0, srcLocHint at 4, dstLocHint at 12, flags at 20
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -1960,9 +1795,9 @@ pub struct CUoffset3D_v1 {
     pub y: usize,
     pub z: usize,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUoffset3D_v1 {}
-const _: () = assert!(size_of::<CUoffset3D_v1>() == 24 && align_of::<CUoffset3D_v1>() == 8);
+plain!(CUoffset3D_v1: 24, 8;
+    x at 0, y at 8, z at 16
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -1971,9 +1806,9 @@ pub struct CUextent3D_v1 {
     pub height: usize,
     pub depth: usize,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUextent3D_v1 {}
-const _: () = assert!(size_of::<CUextent3D_v1>() == 24 && align_of::<CUextent3D_v1>() == 8);
+plain!(CUextent3D_v1: 24, 8;
+    width at 0, height at 8, depth at 16
+);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -1981,9 +1816,9 @@ pub struct CUmemcpy3DOperand_v1 {
     pub r#type: CUmemcpy3DOperandType,
     pub op: CUmemcpy3DOperand_v1_op,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUmemcpy3DOperand_v1 {}
-const _: () = assert!(size_of::<CUmemcpy3DOperand_v1>() == 40 && align_of::<CUmemcpy3DOperand_v1>() == 8);
+plain!(CUmemcpy3DOperand_v1: 40, 8;
+    r#type at 0, op at 8
+);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -1991,10 +1826,9 @@ pub union CUmemcpy3DOperand_v1_op {
     pub ptr: CUmemcpy3DOperand_v1_op_ptr,
     pub array: CUmemcpy3DOperand_v1_op_array,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUmemcpy3DOperand_v1_op {}
-const _: () =
-    assert!(size_of::<CUmemcpy3DOperand_v1_op>() == 32 && align_of::<CUmemcpy3DOperand_v1_op>() == 8);
+plain!(CUmemcpy3DOperand_v1_op: 32, 8;
+    ptr at 0, array at 0
+);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -2004,10 +1838,9 @@ pub struct CUmemcpy3DOperand_v1_op_ptr {
     pub layerHeight: usize,
     pub locHint: CUmemLocation,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUmemcpy3DOperand_v1_op_ptr {}
-const _: () =
-    assert!(size_of::<CUmemcpy3DOperand_v1_op_ptr>() == 32 && align_of::<CUmemcpy3DOperand_v1_op_ptr>() == 8);
+plain!(CUmemcpy3DOperand_v1_op_ptr: 32, 8;
+    ptr at 0, rowLength at 8, layerHeight at 16, locHint at 24
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -2015,10 +1848,8 @@ pub struct CUmemcpy3DOperand_v1_op_array {
     pub array: CUarray,
     pub offset: CUoffset3D,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUmemcpy3DOperand_v1_op_array {}
-const _: () = assert!(
-    size_of::<CUmemcpy3DOperand_v1_op_array>() == 32 && align_of::<CUmemcpy3DOperand_v1_op_array>() == 8
+plain!(CUmemcpy3DOperand_v1_op_array: 32, 8;
+    array at 0, offset at 8
 );
 
 #[repr(C)]
@@ -2030,10 +1861,9 @@ pub struct CUDA_MEMCPY3D_BATCH_OP_v1 {
     pub srcAccessOrder: CUmemcpySrcAccessOrder,
     pub flags: u32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_MEMCPY3D_BATCH_OP_v1 {}
-const _: () =
-    assert!(size_of::<CUDA_MEMCPY3D_BATCH_OP_v1>() == 112 && align_of::<CUDA_MEMCPY3D_BATCH_OP_v1>() == 8);
+plain!(CUDA_MEMCPY3D_BATCH_OP_v1: 112, 8;
+    src at 0, dst at 40, extent at 80, srcAccessOrder at 104, flags at 108
+);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -2044,10 +1874,8 @@ pub struct CUDA_MEM_ALLOC_NODE_PARAMS_v1 {
     pub bytesize: usize,
     pub dptr: CUdeviceptr,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_MEM_ALLOC_NODE_PARAMS_v1 {}
-const _: () = assert!(
-    size_of::<CUDA_MEM_ALLOC_NODE_PARAMS_v1>() == 120 && align_of::<CUDA_MEM_ALLOC_NODE_PARAMS_v1>() == 8
+plain!(CUDA_MEM_ALLOC_NODE_PARAMS_v1: 120, 8;
+    poolProps at 0, accessDescs at 88, accessDescCount at 96, bytesize at 104, dptr at 112
 );
 
 #[repr(C)]
@@ -2059,10 +1887,8 @@ pub struct CUDA_MEM_ALLOC_NODE_PARAMS_v2 {
     pub bytesize: usize,
     pub dptr: CUdeviceptr,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_MEM_ALLOC_NODE_PARAMS_v2 {}
-const _: () = assert!(
-    size_of::<CUDA_MEM_ALLOC_NODE_PARAMS_v2>() == 120 && align_of::<CUDA_MEM_ALLOC_NODE_PARAMS_v2>() == 8
+plain!(CUDA_MEM_ALLOC_NODE_PARAMS_v2: 120, 8;
+    poolProps at 0, accessDescs at 88, accessDescCount at 96, bytesize at 104, dptr at 112
 );
 
 #[repr(C)]
@@ -2070,10 +1896,9 @@ const _: () = assert!(
 pub struct CUDA_MEM_FREE_NODE_PARAMS {
     pub dptr: CUdeviceptr,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_MEM_FREE_NODE_PARAMS {}
-const _: () =
-    assert!(size_of::<CUDA_MEM_FREE_NODE_PARAMS>() == 8 && align_of::<CUDA_MEM_FREE_NODE_PARAMS>() == 8);
+plain!(CUDA_MEM_FREE_NODE_PARAMS: 8, 8;
+    dptr at 0
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -2081,10 +1906,8 @@ pub struct CUDA_CHILD_GRAPH_NODE_PARAMS {
     pub graph: CUgraph,
     pub ownership: CUgraphChildGraphNodeOwnership,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_CHILD_GRAPH_NODE_PARAMS {}
-const _: () = assert!(
-    size_of::<CUDA_CHILD_GRAPH_NODE_PARAMS>() == 16 && align_of::<CUDA_CHILD_GRAPH_NODE_PARAMS>() == 8
+plain!(CUDA_CHILD_GRAPH_NODE_PARAMS: 16, 8;
+    graph at 0, ownership at 8
 );
 
 #[repr(C)]
@@ -2093,10 +1916,8 @@ pub struct CUDA_EVENT_RECORD_NODE_PARAMS {
     pub event: CUevent,
     pub anonymous: CUDA_EVENT_RECORD_NODE_PARAMS_anonymous,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_EVENT_RECORD_NODE_PARAMS {}
-const _: () = assert!(
-    size_of::<CUDA_EVENT_RECORD_NODE_PARAMS>() == 16 && align_of::<CUDA_EVENT_RECORD_NODE_PARAMS>() == 8
+plain!(CUDA_EVENT_RECORD_NODE_PARAMS: 16, 8;
+    event at 0, anonymous at 8
 );
 
 #[repr(C)]
@@ -2105,11 +1926,8 @@ pub union CUDA_EVENT_RECORD_NODE_PARAMS_anonymous {
     pub ctx: CUcontext,
     pub gCtx: CUgreenCtx,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_EVENT_RECORD_NODE_PARAMS_anonymous {}
-const _: () = assert!(
-    size_of::<CUDA_EVENT_RECORD_NODE_PARAMS_anonymous>() == 8
-        && align_of::<CUDA_EVENT_RECORD_NODE_PARAMS_anonymous>() == 8
+plain!(CUDA_EVENT_RECORD_NODE_PARAMS_anonymous: 8, 8;
+    ctx at 0, gCtx at 0
 );
 
 #[repr(C)]
@@ -2117,10 +1935,9 @@ const _: () = assert!(
 pub struct CUDA_EVENT_WAIT_NODE_PARAMS {
     pub event: CUevent,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_EVENT_WAIT_NODE_PARAMS {}
-const _: () =
-    assert!(size_of::<CUDA_EVENT_WAIT_NODE_PARAMS>() == 8 && align_of::<CUDA_EVENT_WAIT_NODE_PARAMS>() == 8);
+plain!(CUDA_EVENT_WAIT_NODE_PARAMS: 8, 8;
+    event at 0
+);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -2134,11 +1951,9 @@ pub struct CUDA_MEMCPY_BATCH_NODE_PARAMS_V1 {
     pub numAttrs: usize,
     pub anonymous: CUDA_MEMCPY_BATCH_NODE_PARAMS_V1_anonymous,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_MEMCPY_BATCH_NODE_PARAMS_V1 {}
-const _: () = assert!(
-    size_of::<CUDA_MEMCPY_BATCH_NODE_PARAMS_V1>() == 64
-        && align_of::<CUDA_MEMCPY_BATCH_NODE_PARAMS_V1>() == 8
+plain!(CUDA_MEMCPY_BATCH_NODE_PARAMS_V1: 64, 8;
+    count at 0, dsts at 8, srcs at 16, sizes at 24, attrs at 32, attrsIdxs at 40, numAttrs at 48,
+    anonymous at 56
 );
 
 #[repr(C)]
@@ -2147,11 +1962,8 @@ pub union CUDA_MEMCPY_BATCH_NODE_PARAMS_V1_anonymous {
     pub ctx: CUcontext,
     pub gCtx: CUgreenCtx,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_MEMCPY_BATCH_NODE_PARAMS_V1_anonymous {}
-const _: () = assert!(
-    size_of::<CUDA_MEMCPY_BATCH_NODE_PARAMS_V1_anonymous>() == 8
-        && align_of::<CUDA_MEMCPY_BATCH_NODE_PARAMS_V1_anonymous>() == 8
+plain!(CUDA_MEMCPY_BATCH_NODE_PARAMS_V1_anonymous: 8, 8;
+    ctx at 0, gCtx at 0
 );
 
 #[repr(C)]
@@ -2162,10 +1974,8 @@ pub struct CUDA_FABRIC_COPY_BATCH_OP_v1 {
     pub size: usize,
     pub flags: u32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_FABRIC_COPY_BATCH_OP_v1 {}
-const _: () = assert!(
-    size_of::<CUDA_FABRIC_COPY_BATCH_OP_v1>() == 64 && align_of::<CUDA_FABRIC_COPY_BATCH_OP_v1>() == 8
+plain!(CUDA_FABRIC_COPY_BATCH_OP_v1: 64, 8;
+    src at 0, dst at 24, size at 48, flags at 56
 );
 
 #[repr(C)]
@@ -2176,11 +1986,8 @@ pub struct CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1 {
     pub flags: u64,
     pub anonymous: CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1_anonymous,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1 {}
-const _: () = assert!(
-    size_of::<CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1>() == 32
-        && align_of::<CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1>() == 8
+plain!(CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1: 32, 8;
+    numOps at 0, opList at 8, flags at 16, anonymous at 24
 );
 
 #[repr(C)]
@@ -2189,11 +1996,8 @@ pub union CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1_anonymous {
     pub ctx: CUcontext,
     pub gCtx: CUgreenCtx,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1_anonymous {}
-const _: () = assert!(
-    size_of::<CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1_anonymous>() == 8
-        && align_of::<CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1_anonymous>() == 8
+plain!(CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1_anonymous: 8, 8;
+    ctx at 0, gCtx at 0
 );
 
 #[repr(C)]
@@ -2204,9 +2008,9 @@ pub struct CUgraphNodeParams {
     pub anonymous: CUgraphNodeParams_anonymous,
     pub reserved2: i64,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUgraphNodeParams {}
-const _: () = assert!(size_of::<CUgraphNodeParams>() == 256 && align_of::<CUgraphNodeParams>() == 8);
+plain!(CUgraphNodeParams: 256, 8;
+    r#type at 0, reserved0 at 4, anonymous at 16, reserved2 at 248
+);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -2229,10 +2033,10 @@ pub union CUgraphNodeParams_anonymous {
     pub fabricCpyBatch: CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1,
     pub asBytes: [c_char; 232],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUgraphNodeParams_anonymous {}
-const _: () = assert!(
-    size_of::<CUgraphNodeParams_anonymous>() == 232 && align_of::<CUgraphNodeParams_anonymous>() == 8
+plain!(CUgraphNodeParams_anonymous: 232, 8;
+    reserved1 at 0, kernel at 0, memcpy at 0, memset at 0, host at 0, graph at 0, eventWait at 0,
+    eventRecord at 0, extSemSignal at 0, extSemWait at 0, alloc at 0, free at 0, memOp at 0,
+    conditional at 0, memcpyBatch at 0, fabricCpyBatch at 0, asBytes at 0
 );
 
 #[repr(C)]
@@ -2242,11 +2046,8 @@ pub struct CUcheckpointCustomStoragePerDeviceData {
     pub size: usize,
     pub stream: CUstream,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUcheckpointCustomStoragePerDeviceData {}
-const _: () = assert!(
-    size_of::<CUcheckpointCustomStoragePerDeviceData>() == 24
-        && align_of::<CUcheckpointCustomStoragePerDeviceData>() == 8
+plain!(CUcheckpointCustomStoragePerDeviceData: 24, 8;
+    devPtr at 0, size at 8, stream at 16
 );
 
 #[repr(C)]
@@ -2262,10 +2063,8 @@ pub struct CUcheckpointCustomStorageInfo {
     pub perDeviceData: *mut CUcheckpointCustomStoragePerDeviceData,
     pub deviceCount: u32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUcheckpointCustomStorageInfo {}
-const _: () = assert!(
-    size_of::<CUcheckpointCustomStorageInfo>() == 24 && align_of::<CUcheckpointCustomStorageInfo>() == 8
+plain!(CUcheckpointCustomStorageInfo: 24, 8;
+    handle at 0, perDeviceData at 8, deviceCount at 16
 );
 
 #[repr(C)]
@@ -2275,9 +2074,9 @@ pub struct CUcheckpointLockArgs {
     pub reserved0: u32,
     pub reserved1: [cuuint64_t; 7],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUcheckpointLockArgs {}
-const _: () = assert!(size_of::<CUcheckpointLockArgs>() == 64 && align_of::<CUcheckpointLockArgs>() == 8);
+plain!(CUcheckpointLockArgs: 64, 8;
+    timeoutMs at 0, reserved0 at 4, reserved1 at 8
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -2285,10 +2084,9 @@ pub struct CUcheckpointCheckpointArgs {
     pub customStorageInfo_out: *mut *mut CUcheckpointCustomStorageInfo,
     pub reserved: [c_char; 56],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUcheckpointCheckpointArgs {}
-const _: () =
-    assert!(size_of::<CUcheckpointCheckpointArgs>() == 64 && align_of::<CUcheckpointCheckpointArgs>() == 8);
+plain!(CUcheckpointCheckpointArgs: 64, 8;
+    customStorageInfo_out at 0, reserved at 8
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -2296,9 +2094,9 @@ pub struct CUcheckpointGpuPair {
     pub oldUuid: CUuuid,
     pub newUuid: CUuuid,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUcheckpointGpuPair {}
-const _: () = assert!(size_of::<CUcheckpointGpuPair>() == 32 && align_of::<CUcheckpointGpuPair>() == 1);
+plain!(CUcheckpointGpuPair: 32, 1;
+    oldUuid at 0, newUuid at 16
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -2309,19 +2107,18 @@ pub struct CUcheckpointRestoreArgs {
     pub customStorageInfo_out: *mut *mut CUcheckpointCustomStorageInfo,
     pub reserved: [c_char; 40],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUcheckpointRestoreArgs {}
-const _: () =
-    assert!(size_of::<CUcheckpointRestoreArgs>() == 64 && align_of::<CUcheckpointRestoreArgs>() == 8);
+plain!(CUcheckpointRestoreArgs: 64, 8;
+    gpuPairs at 0, gpuPairsCount at 8, padding0 at 12, customStorageInfo_out at 16, reserved at 24
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CUcheckpointUnlockArgs {
     pub reserved: [cuuint64_t; 8],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUcheckpointUnlockArgs {}
-const _: () = assert!(size_of::<CUcheckpointUnlockArgs>() == 64 && align_of::<CUcheckpointUnlockArgs>() == 8);
+plain!(CUcheckpointUnlockArgs: 64, 8;
+    reserved at 0
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -2334,9 +2131,10 @@ pub struct CUmemDecompressParams {
     pub algo: CUmemDecompressAlgorithm,
     pub padding: [u8; 20],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUmemDecompressParams {}
-const _: () = assert!(size_of::<CUmemDecompressParams>() == 64 && align_of::<CUmemDecompressParams>() == 8);
+plain!(CUmemDecompressParams: 64, 8;
+    srcNumBytes at 0, dstNumBytes at 8, dstActBytes at 16, src at 24, dst at 32, algo at 40,
+    padding at 44
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -2344,19 +2142,17 @@ pub struct CUcliqueInfo {
     pub r#type: CUcliqueType,
     pub id: u32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUcliqueInfo {}
-const _: () = assert!(size_of::<CUcliqueInfo>() == 8 && align_of::<CUcliqueInfo>() == 4);
+plain!(CUcliqueInfo: 8, 4;
+    r#type at 0, id at 4
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CUlogicalEndpointFabricHandle {
     pub data: [u8; 64],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUlogicalEndpointFabricHandle {}
-const _: () = assert!(
-    size_of::<CUlogicalEndpointFabricHandle>() == 64 && align_of::<CUlogicalEndpointFabricHandle>() == 1
+plain!(CUlogicalEndpointFabricHandle: 64, 1;
+    data at 0
 );
 
 #[repr(C)]
@@ -2368,9 +2164,9 @@ pub struct CUlogicalEndpointProp {
     pub ipcHandleTypes: u32,
     pub flags: u32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUlogicalEndpointProp {}
-const _: () = assert!(size_of::<CUlogicalEndpointProp>() == 24 && align_of::<CUlogicalEndpointProp>() == 8);
+plain!(CUlogicalEndpointProp: 24, 8;
+    r#type at 0, anonymous at 4, size at 8, ipcHandleTypes at 16, flags at 20
+);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -2378,10 +2174,8 @@ pub union CUlogicalEndpointProp_anonymous {
     pub unicast: CUlogicalEndpointProp_anonymous_unicast,
     pub multicast: CUlogicalEndpointProp_anonymous_multicast,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUlogicalEndpointProp_anonymous {}
-const _: () = assert!(
-    size_of::<CUlogicalEndpointProp_anonymous>() == 4 && align_of::<CUlogicalEndpointProp_anonymous>() == 4
+plain!(CUlogicalEndpointProp_anonymous: 4, 4;
+    unicast at 0, multicast at 0
 );
 
 #[repr(C)]
@@ -2389,11 +2183,8 @@ const _: () = assert!(
 pub struct CUlogicalEndpointProp_anonymous_unicast {
     pub device: CUdevice,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUlogicalEndpointProp_anonymous_unicast {}
-const _: () = assert!(
-    size_of::<CUlogicalEndpointProp_anonymous_unicast>() == 4
-        && align_of::<CUlogicalEndpointProp_anonymous_unicast>() == 4
+plain!(CUlogicalEndpointProp_anonymous_unicast: 4, 4;
+    device at 0
 );
 
 #[repr(C)]
@@ -2401,11 +2192,8 @@ const _: () = assert!(
 pub struct CUlogicalEndpointProp_anonymous_multicast {
     pub numDevices: u32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUlogicalEndpointProp_anonymous_multicast {}
-const _: () = assert!(
-    size_of::<CUlogicalEndpointProp_anonymous_multicast>() == 4
-        && align_of::<CUlogicalEndpointProp_anonymous_multicast>() == 4
+plain!(CUlogicalEndpointProp_anonymous_multicast: 4, 4;
+    numDevices at 0
 );
 
 #[repr(C)]
@@ -2414,9 +2202,9 @@ pub struct CUfabricCpyOperand {
     pub r#type: CUfabricCpyOperandType,
     pub op: CUfabricCpyOperand_op,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUfabricCpyOperand {}
-const _: () = assert!(size_of::<CUfabricCpyOperand>() == 24 && align_of::<CUfabricCpyOperand>() == 8);
+plain!(CUfabricCpyOperand: 24, 8;
+    r#type at 0, op at 8
+);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -2424,9 +2212,9 @@ pub union CUfabricCpyOperand_op {
     pub ptr: CUfabricCpyOperand_op_ptr,
     pub le: CUfabricCpyOperand_op_le,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUfabricCpyOperand_op {}
-const _: () = assert!(size_of::<CUfabricCpyOperand_op>() == 16 && align_of::<CUfabricCpyOperand_op>() == 8);
+plain!(CUfabricCpyOperand_op: 16, 8;
+    ptr at 0, le at 0
+);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -2434,10 +2222,9 @@ pub struct CUfabricCpyOperand_op_ptr {
     pub ptr: CUdeviceptr,
     pub locHint: CUmemLocation,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUfabricCpyOperand_op_ptr {}
-const _: () =
-    assert!(size_of::<CUfabricCpyOperand_op_ptr>() == 16 && align_of::<CUfabricCpyOperand_op_ptr>() == 8);
+plain!(CUfabricCpyOperand_op_ptr: 16, 8;
+    ptr at 0, locHint at 8
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -2445,10 +2232,9 @@ pub struct CUfabricCpyOperand_op_le {
     pub id: CUlogicalEndpointId,
     pub offset: cuuint64_t,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUfabricCpyOperand_op_le {}
-const _: () =
-    assert!(size_of::<CUfabricCpyOperand_op_le>() == 16 && align_of::<CUfabricCpyOperand_op_le>() == 8);
+plain!(CUfabricCpyOperand_op_le: 16, 8;
+    id at 0, offset at 8
+);
 
 #[repr(C)]
 #[derive(Debug)]
@@ -2471,9 +2257,10 @@ pub struct CUdevSmResource {
     pub flags: u32,
     pub localityDomainId: u32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUdevSmResource {}
-const _: () = assert!(size_of::<CUdevSmResource>() == 20 && align_of::<CUdevSmResource>() == 4);
+plain!(CUdevSmResource: 20, 4;
+    smCount at 0, minSmPartitionSize at 4, smCoscheduledAlignment at 8, flags at 12,
+    localityDomainId at 16
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -2482,10 +2269,8 @@ pub struct CUdevWorkqueueConfigResource {
     pub wqConcurrencyLimit: u32,
     pub sharingScope: CUdevWorkqueueConfigScope,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUdevWorkqueueConfigResource {}
-const _: () = assert!(
-    size_of::<CUdevWorkqueueConfigResource>() == 12 && align_of::<CUdevWorkqueueConfigResource>() == 4
+plain!(CUdevWorkqueueConfigResource: 12, 4;
+    device at 0, wqConcurrencyLimit at 4, sharingScope at 8
 );
 
 #[repr(C)]
@@ -2493,9 +2278,9 @@ const _: () = assert!(
 pub struct CUdevWorkqueueResource {
     pub reserved: [u8; 40],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUdevWorkqueueResource {}
-const _: () = assert!(size_of::<CUdevWorkqueueResource>() == 40 && align_of::<CUdevWorkqueueResource>() == 1);
+plain!(CUdevWorkqueueResource: 40, 1;
+    reserved at 0
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -2507,10 +2292,9 @@ pub struct CU_DEV_SM_RESOURCE_GROUP_PARAMS {
     pub localityDomainId: u32,
     pub reserved: [u32; 11],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CU_DEV_SM_RESOURCE_GROUP_PARAMS {}
-const _: () = assert!(
-    size_of::<CU_DEV_SM_RESOURCE_GROUP_PARAMS>() == 64 && align_of::<CU_DEV_SM_RESOURCE_GROUP_PARAMS>() == 4
+plain!(CU_DEV_SM_RESOURCE_GROUP_PARAMS: 64, 4;
+    smCount at 0, coscheduledSmCount at 4, preferredCoscheduledSmCount at 8, flags at 12,
+    localityDomainId at 16, reserved at 20
 );
 
 #[repr(C)]
@@ -2521,9 +2305,9 @@ pub struct CUdevResource_v1 {
     pub anonymous: CUdevResource_v1_anonymous,
     pub nextResource: *mut CUdevResource_v1,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUdevResource_v1 {}
-const _: () = assert!(size_of::<CUdevResource_v1>() == 144 && align_of::<CUdevResource_v1>() == 8);
+plain!(CUdevResource_v1: 144, 8;
+    r#type at 0, _internal_padding at 4, anonymous at 96, nextResource at 136
+);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -2533,10 +2317,9 @@ pub union CUdevResource_v1_anonymous {
     pub wq: CUdevWorkqueueResource,
     pub _oversize: [u8; 40],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUdevResource_v1_anonymous {}
-const _: () =
-    assert!(size_of::<CUdevResource_v1_anonymous>() == 40 && align_of::<CUdevResource_v1_anonymous>() == 4);
+plain!(CUdevResource_v1_anonymous: 40, 4;
+    sm at 0, wqConfig at 0, wq at 0, _oversize at 0
+);
 
 #[repr(C)]
 #[derive(Debug)]
@@ -2564,9 +2347,11 @@ pub struct CUDA_MEMCPY2D_v1 {
     pub WidthInBytes: u32,
     pub Height: u32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_MEMCPY2D_v1 {}
-const _: () = assert!(size_of::<CUDA_MEMCPY2D_v1>() == 96 && align_of::<CUDA_MEMCPY2D_v1>() == 8);
+plain!(CUDA_MEMCPY2D_v1: 96, 8;
+    srcXInBytes at 0, srcY at 4, srcMemoryType at 8, srcHost at 16, srcDevice at 24, srcArray at 32,
+    srcPitch at 40, dstXInBytes at 44, dstY at 48, dstMemoryType at 52, dstHost at 56, dstDevice at 64,
+    dstArray at 72, dstPitch at 80, WidthInBytes at 84, Height at 88
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -2597,9 +2382,13 @@ pub struct CUDA_MEMCPY3D_v1 {
     pub Height: u32,
     pub Depth: u32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_MEMCPY3D_v1 {}
-const _: () = assert!(size_of::<CUDA_MEMCPY3D_v1>() == 144 && align_of::<CUDA_MEMCPY3D_v1>() == 8);
+plain!(CUDA_MEMCPY3D_v1: 144, 8;
+    srcXInBytes at 0, srcY at 4, srcZ at 8, srcLOD at 12, srcMemoryType at 16, srcHost at 24,
+    srcDevice at 32, srcArray at 40, reserved0 at 48, srcPitch at 56, srcHeight at 60, dstXInBytes at 64,
+    dstY at 68, dstZ at 72, dstLOD at 76, dstMemoryType at 80, dstHost at 88, dstDevice at 96,
+    dstArray at 104, reserved1 at 112, dstPitch at 120, dstHeight at 124, WidthInBytes at 128,
+    Height at 132, Depth at 136
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -2609,10 +2398,9 @@ pub struct CUDA_ARRAY_DESCRIPTOR_v1 {
     pub Format: CUarray_format,
     pub NumChannels: u32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_ARRAY_DESCRIPTOR_v1 {}
-const _: () =
-    assert!(size_of::<CUDA_ARRAY_DESCRIPTOR_v1>() == 16 && align_of::<CUDA_ARRAY_DESCRIPTOR_v1>() == 4);
+plain!(CUDA_ARRAY_DESCRIPTOR_v1: 16, 4;
+    Width at 0, Height at 4, Format at 8, NumChannels at 12
+);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -2624,10 +2412,9 @@ pub struct CUDA_ARRAY3D_DESCRIPTOR_v1 {
     pub NumChannels: u32,
     pub Flags: u32,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUDA_ARRAY3D_DESCRIPTOR_v1 {}
-const _: () =
-    assert!(size_of::<CUDA_ARRAY3D_DESCRIPTOR_v1>() == 24 && align_of::<CUDA_ARRAY3D_DESCRIPTOR_v1>() == 4);
+plain!(CUDA_ARRAY3D_DESCRIPTOR_v1: 24, 4;
+    Width at 0, Height at 4, Depth at 8, Format at 12, NumChannels at 16, Flags at 20
+);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -2643,9 +2430,10 @@ pub struct CUeglFrame_v1 {
     pub eglColorFormat: CUeglColorFormat,
     pub cuFormat: CUarray_format,
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUeglFrame_v1 {}
-const _: () = assert!(size_of::<CUeglFrame_v1>() == 64 && align_of::<CUeglFrame_v1>() == 8);
+plain!(CUeglFrame_v1: 64, 8;
+    frame at 0, width at 24, height at 28, depth at 32, pitch at 36, planeCount at 40, numChannels at 44,
+    frameType at 48, eglColorFormat at 52, cuFormat at 56
+);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -2653,9 +2441,9 @@ pub union CUeglFrame_v1_frame {
     pub pArray: [CUarray; 3],
     pub pPitch: [*mut c_void; 3],
 }
-// SAFETY: integers, floats, raw pointers, optional functions, and records of these.
-unsafe impl Plain for CUeglFrame_v1_frame {}
-const _: () = assert!(size_of::<CUeglFrame_v1_frame>() == 24 && align_of::<CUeglFrame_v1_frame>() == 8);
+plain!(CUeglFrame_v1_frame: 24, 8;
+    pArray at 0, pPitch at 0
+);
 
 #[repr(C)]
 #[derive(Debug)]

@@ -88,7 +88,7 @@ impl Parser<'_> {
     }
 
     fn primary(&mut self) -> Result<Constant> {
-        match self.next() {
+        match self.take() {
             Some(Token { kind: Kind::Int { value, unsigned }, .. }) => {
                 Ok(Constant::plain(i128::from(value), unsigned))
             }

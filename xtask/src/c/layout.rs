@@ -14,6 +14,15 @@ pub struct Layout {
     pub align: u64,
 }
 
+/// How a record is laid out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordLayout {
+    /// The record's own size and alignment.
+    pub whole: Layout,
+    /// Where each member begins.
+    pub offsets: Vec<u64>,
+}
+
 impl Layout {
     const fn scalar(bytes: u64) -> Layout {
         Layout { size: bytes, align: bytes }
@@ -34,23 +43,22 @@ impl Unit {
                 let element = self.layout_of(of)?;
                 Some(Layout { size: element.size.checked_mul((*len)?)?, align: element.align })
             }
-            Type::Record(tag) => self.records.get(tag)?.layout,
+            Type::Record(tag) => Some(self.records.get(tag)?.layout.as_ref()?.whole),
         }
     }
 
     /// The layout of a record with these members; `None` where one is incomplete or the whole exceeds 64 bits.
-    pub fn lay_out(&self, fields: &[Field], union: bool, align: Option<u64>) -> Option<Layout> {
+    pub fn lay_out(&self, fields: &[Field], union: bool, align: Option<u64>) -> Option<RecordLayout> {
         let mut whole = Layout { size: 0, align: align.unwrap_or(1) };
+        let mut offsets = Vec::new();
         for field in fields {
             let field = self.layout_of(&field.ty)?;
+            let offset = if union { 0 } else { whole.size.checked_next_multiple_of(field.align)? };
+            offsets.push(offset);
             whole.align = whole.align.max(field.align);
-            whole.size = if union {
-                whole.size.max(field.size)
-            } else {
-                whole.size.checked_next_multiple_of(field.align)?.checked_add(field.size)?
-            };
+            whole.size = whole.size.max(offset.checked_add(field.size)?);
         }
         whole.size = whole.size.checked_next_multiple_of(whole.align)?;
-        Some(whole)
+        Some(RecordLayout { whole, offsets })
     }
 }

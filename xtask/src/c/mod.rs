@@ -90,8 +90,8 @@ pub struct Record {
     pub fields: Option<Vec<Field>>,
     /// From `_Alignas`, in bytes.
     pub align: Option<u64>,
-    /// Its size and alignment; `None` while only declared.
-    pub layout: Option<layout::Layout>,
+    /// Where its members are; `None` while only declared.
+    pub layout: Option<layout::RecordLayout>,
     /// The enclosing record's tag and the member's name, for a record without a tag inside another.
     pub inside: Option<(String, String)>,
 }

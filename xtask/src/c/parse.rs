@@ -4,7 +4,6 @@
 //! C demands; members of records must be complete. Hence no cycle can arise among typedefs or records.
 
 use super::expr::Constant;
-use super::layout::Layout;
 use super::lex::{Directive, Kind, Source, Token};
 use super::{
     Enum, Error, Field, Function, Macro, Param, Place, Prototype, Record, Result, Type, Typedef, Unit,
@@ -121,11 +120,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Takes the next token.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "a parser is no iterator: it looks ahead and goes back"
-    )]
-    pub fn next(&mut self) -> Option<Token> {
+    pub fn take(&mut self) -> Option<Token> {
         let token = self.tokens.get(self.at).cloned()?;
         self.at += 1;
         Some(token)
@@ -171,7 +166,7 @@ impl<'a> Parser<'a> {
     fn skip_balanced(&mut self) -> Result<()> {
         let mut open = 1_usize;
         while open > 0 {
-            match self.next().map(|token| token.kind) {
+            match self.take().map(|token| token.kind) {
                 Some(Kind::Mark("(" | "{" | "[")) => open += 1,
                 Some(Kind::Mark(")" | "}" | "]")) => open -= 1,
                 Some(_) => {}
@@ -557,9 +552,9 @@ impl<'a> Parser<'a> {
     }
 
     fn push_field(&mut self, fields: &mut Vec<Field>, tag: &str, name: String, ty: Type) -> Result<()> {
-        let Some(Layout { .. }) = self.unit.layout_of(&ty) else {
+        if self.unit.layout_of(&ty).is_none() {
             return Err(self.error(format!("member `{name}` of `{tag}` has an incomplete type")));
-        };
+        }
         let mut innermost = &ty;
         while let Type::Array { of, .. } = innermost {
             innermost = of;

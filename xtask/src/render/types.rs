@@ -1,9 +1,9 @@
 //! `types.rs`: handles, aliases, structs and unions.
 //!
-//! Every struct is complete where the headers say what is in it, with its size and alignment asserted at compile
-//! time. Enumerations become integers, since a driver may be newer than the table and return what it does not know.
+//! Every struct is complete where the headers say what is in it, with its layout asserted at compile time. Enumerations become integers, since a driver may be newer than the table and return what it does not know.
 
 use super::{Names, head, identifier, standard};
+use crate::c::layout::Layout;
 use crate::c::{Field, Record, Type, Unit};
 use crate::toolkit::Toolkit;
 use std::fmt::Write;
@@ -15,7 +15,7 @@ pub fn render(toolkit: &Toolkit, names: &Names<'_>) -> String {
         "#![allow(\n    non_camel_case_types, non_snake_case, missing_docs,\n    \
          reason = \"the names are CUDA's, and so is their meaning\"\n)]\n\n\
          pub use crate::constants::*;\npub use crate::result::{result_description, result_name};\n\
-         use crate::Plain;\nuse core::ffi::{c_char, c_void};\n\n",
+         use crate::plain::plain;\nuse core::ffi::{c_char, c_void};\n\n",
     );
     let unit = &toolkit.unit;
     for tag in &unit.enum_order {
@@ -49,7 +49,7 @@ fn alias(text: &mut String, typedef: &crate::c::Typedef, names: &Names<'_>) {
 fn record(text: &mut String, unit: &Unit, tag: &str, names: &Names<'_>) {
     let Some(record) = unit.records.get(tag) else { return };
     let name = names.record(tag);
-    let (Some(fields), Some(layout)) = (&record.fields, record.layout) else {
+    let (Some(fields), Some(layout)) = (&record.fields, &record.layout) else {
         let _ = writeln!(text, "#[repr(C)]\n#[derive(Debug)]\npub struct {name} {{ _opaque: [u8; 0] }}\n");
         return;
     };
@@ -60,17 +60,25 @@ fn record(text: &mut String, unit: &Unit, tag: &str, names: &Names<'_>) {
     for field in fields {
         let _ = writeln!(text, "    pub {}: {},", field_name(field), names.ty(&field.ty));
     }
-    let _ = writeln!(text, "}}");
-    let _ = writeln!(
-        text,
-        "// SAFETY: integers, floats, raw pointers, optional functions, and records of these."
-    );
-    let _ = writeln!(text, "unsafe impl Plain for {name} {{}}");
-    let _ = writeln!(
-        text,
-        "const _: () = assert!(size_of::<{name}>() == {} && align_of::<{name}>() == {});\n",
-        layout.size, layout.align
-    );
+    let Layout { size, align } = layout.whole;
+    let _ = writeln!(text, "}}\nplain!({name}: {size}, {align};");
+    let at = |(field, offset): (&Field, &u64)| format!("{} at {offset}", field_name(field));
+    filled(text, fields.iter().zip(&layout.offsets).map(at));
+    text.push_str(");\n\n");
+}
+
+/// A list in indented lines of bearable width: `rustfmt` leaves macros alone.
+fn filled(text: &mut String, items: impl Iterator<Item = String>) {
+    let mut line = String::new();
+    for item in items {
+        if line.len() + item.len() > 100 {
+            let _ = writeln!(text, "   {line},");
+            line.clear();
+        }
+        let comma = if line.is_empty() { "" } else { "," };
+        let _ = write!(line, "{comma} {item}");
+    }
+    let _ = writeln!(text, "   {line}");
 }
 
 /// A member's name in Rust. No record of the headers has two anonymous members.
