@@ -4,7 +4,7 @@
 //! byte tells the kind, the second how many slots the record takes, so that a reader can step over kinds it does
 //! not know.
 
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// First eight bytes of a process file.
 pub const MAGIC: [u8; 8] = *b"APEXREC\0";
@@ -34,19 +34,22 @@ pub struct FileHeader {
     pub clock: u32,
     /// The first anchor between ticks, monotonic and real time.
     pub start: ClockAnchor,
-    /// The newest anchor. Written under `latest_sequence` (odd while it is being written).
-    pub latest: ClockAnchor,
-    /// Sequence lock of `latest`.
-    pub latest_sequence: AtomicU32,
-    /// 0 while the process runs; 1 when it came to its `atexit`; 2 when it replaced itself by exec.
+    /// The newest anchor is `latest[latest_count % 2]`; the other one is being written. So a kill at any moment
+    /// leaves a whole one.
+    pub latest: [SharedAnchor; 2],
+    /// Anchors taken, the first not counted.
+    pub latest_count: AtomicU32,
+    /// An [`Ended`].
     pub ended: AtomicU32,
+    /// Nominal ticks per second, 0 if unknown. The anchors are better unless they lie very close together.
+    pub nominal_hz: u64,
     /// Chunks handed out so far; chunk `i` starts at `HEADER_BYTES + i * CHUNK_BYTES`.
     pub chunks: AtomicU64,
     /// Records lost because no space could be had (full disk, session limit, out of memory).
     pub dropped: AtomicU64,
     /// Records given up because the session's size limit made a thread reuse its oldest chunk.
     pub overwritten: AtomicU64,
-    /// `errno` of the first failure to get space, 0 if none.
+    /// `errno` of the first failure to get space, [`LIMIT_REACHED`] if that was the session's limit, 0 if none.
     pub drop_errno: AtomicU32,
     /// Launches seen on configurations beyond the table's capacity (recorded as [`NO_CONFIG`]).
     pub config_overflow: AtomicU32,
@@ -54,6 +57,22 @@ pub struct FileHeader {
     pub timing_ticks: AtomicU64,
     /// Path of the executable, cut to fit, zero-padded.
     pub executable: [u8; 512],
+}
+
+/// [`FileHeader::drop_errno`] when the session's size limit, not the system, refused space.
+pub const LIMIT_REACHED: u32 = u32::MAX;
+
+/// How a process came to its end, as far as it could tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Ended {
+    /// It did not say: it still runs, or was killed.
+    #[default]
+    Unmarked = 0,
+    /// It came to its `atexit`.
+    Exited = 1,
+    /// It replaced itself by exec.
+    Replaced = 2,
 }
 
 /// How a process counts time.
@@ -78,6 +97,27 @@ pub struct ClockAnchor {
     pub real_ns: u64,
 }
 
+/// A [`ClockAnchor`] that changes while others look at it; [`FileHeader::latest_count`] says when it is whole.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct SharedAnchor {
+    /// See [`ClockAnchor::ticks`].
+    pub ticks: AtomicU64,
+    /// See [`ClockAnchor::monotonic_ns`].
+    pub monotonic_ns: AtomicU64,
+    /// See [`ClockAnchor::real_ns`].
+    pub real_ns: AtomicU64,
+}
+
+impl SharedAnchor {
+    /// Writes it field by field.
+    pub fn store(&self, anchor: ClockAnchor) {
+        self.ticks.store(anchor.ticks, Ordering::Relaxed);
+        self.monotonic_ns.store(anchor.monotonic_ns, Ordering::Relaxed);
+        self.real_ns.store(anchor.real_ns, Ordering::Relaxed);
+    }
+}
+
 /// First bytes of a chunk.
 #[repr(C)]
 pub struct ChunkHeader {
@@ -86,7 +126,7 @@ pub struct ChunkHeader {
     /// Committed payload bytes.
     pub committed: AtomicU32,
     /// Order among the chunks of the file by time of (re)opening, starting at 1.
-    pub sequence: u64,
+    pub sequence: AtomicU64,
     /// Unused.
     pub reserved: [u64; 2],
 }
@@ -117,6 +157,34 @@ pub enum RecordKind {
     Call = 5,
 }
 
+/// A structure that is written into a chunk as it is.
+///
+/// # Safety
+/// The type is `repr(C)`, starts with a [`RecordHead`], is [`SLOT_BYTES`] times one or two long, has no padding,
+/// and any bytes are a valid value of it.
+pub unsafe trait Slots: Copy + Default {
+    /// Its kind.
+    const KIND: RecordKind;
+
+    /// The head of a record of this kind for a call that lasted from `start` to `end`, in ticks.
+    #[inline]
+    fn head(flags: u16, start: u64, end: u64) -> RecordHead {
+        RecordHead::new(Self::KIND, (size_of::<Self>() / SLOT_BYTES) as u8, flags, start, end)
+    }
+
+    /// Reads a record back; `None` if `bytes` are too few.
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        // SAFETY: the bytes are there (checked), and any bytes are a valid `Self` by this trait's contract.
+        (bytes.len() >= size_of::<Self>()).then(|| unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() })
+    }
+
+    /// The record's bytes.
+    fn as_bytes(&self) -> &[u8] {
+        // SAFETY: `Self` has no padding by this trait's contract, so all its bytes are initialised.
+        unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Self>()) }
+    }
+}
+
 /// What every record starts with.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -127,10 +195,35 @@ pub struct RecordHead {
     pub slots: u8,
     /// [`flags`].
     pub flags: u16,
-    /// Ticks that the real driver's call took; saturates.
+    /// Ticks that the real driver's call took, in units of [`LONG_UNIT`] where [`flags::LONG`] is set; saturates.
+    /// See [`RecordHead::duration_ticks`].
     pub duration: u32,
     /// Ticks when the call began.
     pub start: u64,
+}
+
+/// Ticks in a unit of the duration of a long call: with 32 bits, calls of up to a day are told apart.
+pub const LONG_UNIT: u64 = 1 << 16;
+
+impl RecordHead {
+    /// A head for a call from `start` to `end`. A call that lasted more than 2^32 ticks (1 to 2 seconds) is
+    /// flagged [`flags::LONG`] and its duration counted in units of [`LONG_UNIT`].
+    #[inline]
+    pub fn new(kind: RecordKind, slots: u8, flags: u16, start: u64, end: u64) -> RecordHead {
+        let ticks = end.saturating_sub(start);
+        let (flags, duration) = match u32::try_from(ticks) {
+            Ok(duration) => (flags, duration),
+            Err(_) => (flags | flags::LONG, (ticks / LONG_UNIT).min(u32::MAX.into()) as u32),
+        };
+        RecordHead { kind: kind as u8, slots, flags, duration, start }
+    }
+
+    /// How long the call took, ticks. (Of a [`Timing`] record, `duration` means something else.)
+    #[inline]
+    pub fn duration_ticks(&self) -> u64 {
+        let unit = if self.flags & flags::LONG != 0 { LONG_UNIT } else { 1 };
+        u64::from(self.duration) * unit
+    }
 }
 
 /// Bits of [`RecordHead::flags`].
@@ -145,6 +238,8 @@ pub mod flags {
     pub const ASYNC: u16 = 8;
     /// Timing: one launch of a graph, not of a kernel; `config` is a graph identifier.
     pub const OF_GRAPH: u16 = 16;
+    /// `duration` is in units of [`LONG_UNIT`](super::LONG_UNIT) ticks.
+    pub const LONG: u16 = 32;
 }
 
 /// Configuration identifier of a launch that did not fit the table.
@@ -291,13 +386,66 @@ pub enum MemoryKind {
     Array = 8,
 }
 
+macro_rules! slots {
+    ($($record:ident),*) => {$(
+        // SAFETY: `repr(C)`, made of integers only, its head first; size and absence of padding (the sum of its
+        // fields' sizes) are asserted below.
+        unsafe impl Slots for $record {
+            const KIND: RecordKind = RecordKind::$record;
+        }
+    )*};
+}
+slots!(Thread, Launch, GraphLaunch, Timing, Call);
+
+/// Makes `$name::from_raw`, the inverse of `as`.
+macro_rules! from_raw {
+    ($name:ident: $raw:ty { $($variant:ident),* }) => {
+        impl $name {
+            /// The variant that is stored as `raw`, if there is one.
+            pub fn from_raw(raw: $raw) -> Option<$name> {
+                [$($name::$variant),*].into_iter().find(|variant| *variant as $raw == raw)
+            }
+        }
+    };
+}
+from_raw!(Ended: u32 { Unmarked, Exited, Replaced });
+from_raw!(ClockKind: u32 { Tsc, Monotonic });
+from_raw!(ChunkKind: u32 { Records, Definitions });
+from_raw!(RecordKind: u8 { Thread, Launch, GraphLaunch, Timing, Call });
+from_raw!(CallClass: u8 {
+    Allocate, Free, Copy, Set, Synchronize, Module, Stream, Event, Context, Graph, HostFunction
+});
+from_raw!(MemoryKind: u8 { Unknown, Device, Pitched, Pool, Managed, Pinned, Pageable, Virtual, Array });
+
+impl Call {
+    /// What sort of call it is; `None` if it is of a sort that this version does not know.
+    pub fn class(&self) -> Option<CallClass> {
+        CallClass::from_raw(self.class)
+    }
+
+    /// Where the memory lies that is allocated, freed, set or copied to.
+    pub fn memory(&self) -> MemoryKind {
+        MemoryKind::from_raw(self.memory).unwrap_or(MemoryKind::Unknown)
+    }
+
+    /// Where the memory lies that is copied from.
+    pub fn source_memory(&self) -> MemoryKind {
+        MemoryKind::from_raw(self.source_memory).unwrap_or(MemoryKind::Unknown)
+    }
+}
+
 const _: () = {
     assert!(size_of::<FileHeader>() <= HEADER_BYTES);
     assert!(size_of::<ChunkHeader>() == 32);
+    assert!(size_of::<SharedAnchor>() == size_of::<ClockAnchor>());
     assert!(size_of::<RecordHead>() == 16);
     assert!(size_of::<Thread>() == SLOT_BYTES);
     assert!(size_of::<Launch>() == SLOT_BYTES);
     assert!(size_of::<GraphLaunch>() == SLOT_BYTES);
     assert!(size_of::<Timing>() == SLOT_BYTES);
     assert!(size_of::<Call>() == 2 * SLOT_BYTES);
+    assert!(size_of::<RecordHead>() == 1 + 1 + 2 + 4 + 8);
+    assert!(size_of::<Thread>() == 16 + 4 + 12);
+    assert!(size_of::<Timing>() == 16 + 4 + 4 + 8);
+    assert!(size_of::<Call>() == 16 + 3 * 4 + 4 + 4 * 8);
 };

@@ -17,5 +17,18 @@
 //! 5. The reader trusts nothing: any byte sequence gives a [`Session`] with [`Problem`]s, or an [`Error`]; never a panic.
 //!
 //! This crate does not know who writes or who reads. It depends on libc alone: it is part of the injected library.
+mod codec;
+pub mod control;
 pub mod definition;
+mod error;
+mod fork;
 pub mod layout;
+mod mapping;
+mod space;
+mod ticks;
+mod writer;
+
+pub use error::{Error, Problem};
+pub use fork::ForkGuard;
+pub use ticks::now;
+pub use writer::{Chunk, Lane, ProcessFile};

@@ -1,0 +1,286 @@
+//! Definitions as bytes.
+//!
+//! Integers are little-endian; a string is a `u32` of bytes and then UTF-8; a list is a `u32` of entries and then the
+//! entries. A reader ignores what follows the fields it knows and skips tags that it does not know, so fields and tags
+//! may be added without a new version.
+
+use crate::definition::{Config, Context, Definition, Device, Function, Graph, Stream, StreamKind};
+use crate::layout::CHUNK_PAYLOAD_BYTES;
+
+/// Bytes in front of a definition's payload: tag and length.
+pub(crate) const HEAD_BYTES: usize = 8;
+/// Definitions start at multiples of this.
+pub(crate) const ALIGNMENT: usize = 8;
+/// Longest string; a longer one is cut. (Names of C++ templates reach tens of kilobytes.)
+const MAX_STRING_BYTES: usize = 60 * 1024;
+/// Most entries in one list; the rest of a graph's kernels follows in [`tag::GRAPH_CONTINUED`].
+const MAX_ENTRIES: usize = 16 * 1024;
+
+const _: () = assert!(MAX_STRING_BYTES + 8 * MAX_ENTRIES + 256 < CHUNK_PAYLOAD_BYTES);
+
+mod tag {
+    pub const NAME: u32 = 1;
+    pub const DEVICE: u32 = 2;
+    pub const CONTEXT: u32 = 3;
+    pub const STREAM: u32 = 4;
+    pub const FUNCTION: u32 = 5;
+    pub const CONFIG: u32 = 6;
+    pub const GRAPH: u32 = 7;
+    /// More kernels of a graph.
+    pub const GRAPH_CONTINUED: u32 = 8;
+}
+
+/// What one piece of a definitions chunk says.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Piece {
+    /// A definition, whole but for its continuations.
+    Whole(Definition),
+    /// More `(configuration, nodes)` of a graph.
+    GraphContinued { id: u32, kernels: Vec<(u32, u32)> },
+    /// Of a tag that this version does not know.
+    Unknown,
+}
+
+/// Encodes a definition as pieces, each of which fits a chunk, and hands them to `write` until it says false.
+/// `buffer` is overwritten. True if all were written.
+pub(crate) fn encode(
+    definition: &Definition,
+    buffer: &mut Vec<u8>,
+    mut write: impl FnMut(&[u8]) -> bool,
+) -> bool {
+    let Definition::Graph(graph) = definition else {
+        return write(piece(buffer, definition));
+    };
+    let mut lists = graph.kernels.chunks(MAX_ENTRIES);
+    let first = lists.next().unwrap_or_default();
+    write(graph_piece(buffer, graph, first))
+        && lists.all(|list| {
+            write(framed(buffer, tag::GRAPH_CONTINUED, |out| {
+                out.u32(graph.id);
+                out.list(list, |out, &(config, nodes)| out.u32s(&[config, nodes]));
+            }))
+        })
+}
+
+fn piece<'b>(buffer: &'b mut Vec<u8>, definition: &Definition) -> &'b [u8] {
+    match definition {
+        Definition::Name { id, text } => framed(buffer, tag::NAME, |out| {
+            out.u32(*id);
+            out.string(text);
+        }),
+        Definition::Device(device) => framed(buffer, tag::DEVICE, |out| {
+            out.u32s(&[device.id, device.ordinal]);
+            out.string(&device.name);
+            out.bytes(&device.uuid);
+            out.u32(device.driver_version);
+            out.u64(device.total_memory);
+            out.list(&device.attributes, |out, &(attribute, value)| out.u32s(&[attribute, value as u32]));
+        }),
+        Definition::Context(context) => framed(buffer, tag::CONTEXT, |out| {
+            out.u32(context.id);
+            out.u64(context.handle);
+            out.u32s(&[context.device, context.pair_busy_ns, context.pair_idle_ns]);
+        }),
+        Definition::Stream(stream) => framed(buffer, tag::STREAM, |out| {
+            out.u32(stream.id);
+            out.u64(stream.handle);
+            out.u32s(&[stream.context, stream.kind as u32]);
+        }),
+        Definition::Function(function) => framed(buffer, tag::FUNCTION, |out| {
+            out.u32(function.id);
+            out.string(&function.name);
+            out.u32s(&[function.registers, function.static_shared, function.local, function.constant]);
+            out.u32s(&[function.max_threads, function.max_dynamic_shared, function.carveout as u32]);
+            out.u32s(&[function.binary_version, function.ptx_version, function.attributes_known.into()]);
+        }),
+        Definition::Config(config) => framed(buffer, tag::CONFIG, |out| {
+            out.u32s(&[config.id, config.function, config.context]);
+            out.u32s(&config.grid);
+            out.u32s(&config.block);
+            out.u32s(&config.cluster);
+            out.u32(config.dynamic_shared);
+        }),
+        Definition::Graph(graph) => graph_piece(buffer, graph, &graph.kernels),
+    }
+}
+
+fn graph_piece<'b>(buffer: &'b mut Vec<u8>, graph: &Graph, kernels: &[(u32, u32)]) -> &'b [u8] {
+    framed(buffer, tag::GRAPH, |out| {
+        out.u32(graph.id);
+        out.u64(graph.handle);
+        out.u32s(&[graph.copies, graph.sets, graph.others, graph.opaque]);
+        out.list(kernels, |out, &(config, nodes)| out.u32s(&[config, nodes]));
+    })
+}
+
+/// Tag, length, the payload that `fill` makes, padding.
+fn framed(buffer: &mut Vec<u8>, tag: u32, fill: impl FnOnce(&mut Output<'_>)) -> &[u8] {
+    buffer.clear();
+    let mut out = Output(buffer);
+    out.u32s(&[tag, 0]);
+    fill(&mut out);
+    let payload = (buffer.len() - HEAD_BYTES) as u32;
+    buffer[4..8].copy_from_slice(&payload.to_le_bytes());
+    buffer.resize(buffer.len().next_multiple_of(ALIGNMENT), 0);
+    buffer
+}
+
+struct Output<'b>(&'b mut Vec<u8>);
+
+impl Output<'_> {
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn u32(&mut self, value: u32) {
+        self.bytes(&value.to_le_bytes());
+    }
+
+    fn u32s(&mut self, values: &[u32]) {
+        values.iter().for_each(|&value| self.u32(value));
+    }
+
+    fn u64(&mut self, value: u64) {
+        self.bytes(&value.to_le_bytes());
+    }
+
+    fn string(&mut self, text: &str) {
+        let mut end = text.len().min(MAX_STRING_BYTES);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let text = &text[..end];
+        self.u32(text.len() as u32);
+        self.bytes(text.as_bytes());
+    }
+
+    fn list<T>(&mut self, list: &[T], mut entry: impl FnMut(&mut Self, &T)) {
+        let list = &list[..list.len().min(MAX_ENTRIES)];
+        self.u32(list.len() as u32);
+        list.iter().for_each(|item| entry(self, item));
+    }
+}
+
+/// Decodes the payload of a definition. An error says what is wrong with it.
+pub(crate) fn decode(tag: u32, payload: &[u8]) -> Result<Piece, String> {
+    let mut input = Input(payload);
+    let definition = match tag {
+        tag::NAME => Definition::Name { id: input.u32()?, text: input.string()? },
+        tag::DEVICE => Definition::Device(Device {
+            id: input.u32()?,
+            ordinal: input.u32()?,
+            name: input.string()?,
+            uuid: input.array()?,
+            driver_version: input.u32()?,
+            total_memory: input.u64()?,
+            attributes: input.list(|input| Ok((input.u32()?, input.u32()? as i32)))?,
+        }),
+        tag::CONTEXT => Definition::Context(Context {
+            id: input.u32()?,
+            handle: input.u64()?,
+            device: input.u32()?,
+            pair_busy_ns: input.u32()?,
+            pair_idle_ns: input.u32()?,
+        }),
+        tag::STREAM => Definition::Stream(Stream {
+            id: input.u32()?,
+            handle: input.u64()?,
+            context: input.u32()?,
+            kind: stream_kind(input.u32()?)?,
+        }),
+        tag::FUNCTION => Definition::Function(Function {
+            id: input.u32()?,
+            name: input.string()?,
+            registers: input.u32()?,
+            static_shared: input.u32()?,
+            local: input.u32()?,
+            constant: input.u32()?,
+            max_threads: input.u32()?,
+            max_dynamic_shared: input.u32()?,
+            carveout: input.u32()? as i32,
+            binary_version: input.u32()?,
+            ptx_version: input.u32()?,
+            attributes_known: input.u32()? != 0,
+        }),
+        tag::CONFIG => Definition::Config(Config {
+            id: input.u32()?,
+            function: input.u32()?,
+            context: input.u32()?,
+            grid: input.u32x3()?,
+            block: input.u32x3()?,
+            cluster: input.u32x3()?,
+            dynamic_shared: input.u32()?,
+        }),
+        tag::GRAPH => Definition::Graph(Graph {
+            id: input.u32()?,
+            handle: input.u64()?,
+            copies: input.u32()?,
+            sets: input.u32()?,
+            others: input.u32()?,
+            opaque: input.u32()?,
+            kernels: input.list(Input::u32_pair)?,
+        }),
+        tag::GRAPH_CONTINUED => {
+            return Ok(Piece::GraphContinued { id: input.u32()?, kernels: input.list(Input::u32_pair)? });
+        }
+        _ => return Ok(Piece::Unknown),
+    };
+    Ok(Piece::Whole(definition))
+}
+
+fn stream_kind(raw: u32) -> Result<StreamKind, String> {
+    use StreamKind::{Blocking, LegacyDefault, NonBlocking, PerThreadDefault};
+    [LegacyDefault, PerThreadDefault, Blocking, NonBlocking]
+        .into_iter()
+        .find(|kind| *kind as u32 == raw)
+        .ok_or_else(|| format!("a stream of the unknown kind {raw}"))
+}
+
+struct Input<'p>(&'p [u8]);
+
+impl<'p> Input<'p> {
+    fn bytes(&mut self, count: usize) -> Result<&'p [u8], String> {
+        let (bytes, rest) = self
+            .0
+            .split_at_checked(count)
+            .ok_or_else(|| format!("it needs {count} bytes more where {} are left", self.0.len()))?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], String> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.bytes(N)?);
+        Ok(array)
+    }
+
+    fn u32(&mut self) -> Result<u32, String> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u32x3(&mut self) -> Result<[u32; 3], String> {
+        Ok([self.u32()?, self.u32()?, self.u32()?])
+    }
+
+    fn u32_pair(&mut self) -> Result<(u32, u32), String> {
+        Ok((self.u32()?, self.u32()?))
+    }
+
+    fn u64(&mut self) -> Result<u64, String> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn string(&mut self) -> Result<String, String> {
+        let count = self.u32()? as usize;
+        match std::str::from_utf8(self.bytes(count)?) {
+            Ok(text) => Ok(text.to_owned()),
+            Err(error) => Err(format!("a name that is not UTF-8 from its byte {} on", error.valid_up_to())),
+        }
+    }
+
+    /// Entries are read as they come, so an absurd count fails where the bytes end and reserves nothing.
+    fn list<T>(&mut self, entry: impl Fn(&mut Self) -> Result<T, String>) -> Result<Vec<T>, String> {
+        let count = self.u32()?;
+        (0..count).map(|_| entry(self)).collect()
+    }
+}

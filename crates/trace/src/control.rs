@@ -1,0 +1,205 @@
+//! The page through which recording is steered while programs run, and through which the processes of a session share
+//! its size limit.
+//!
+//! `apex run` makes the file `control`; every recorded process maps it and looks at it with relaxed loads; `apex ctl`
+//! maps it too and changes it. All fields are independent of one another, so no order among them matters.
+
+use crate::mapping::Mapping;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::ops::Deref;
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Name of the file in the session's directory.
+pub const CONTROL_FILE: &str = "control";
+/// First eight bytes of it.
+pub const CONTROL_MAGIC: [u8; 8] = *b"APEXCTL\0";
+/// Version of its layout.
+pub const CONTROL_VERSION: u32 = 1;
+const CONTROL_BYTES: usize = 4096;
+
+/// Which kernels are timed on the GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum TimingMode {
+    /// None.
+    Off = 0,
+    /// As many as the budget allows.
+    #[default]
+    Sampled = 1,
+    /// All.
+    All = 2,
+}
+
+/// What a session starts with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether calls are recorded.
+    pub recording: bool,
+    /// Which kernels are timed.
+    pub timing: TimingMode,
+    /// Share of the program's time that sampled timing may cost, parts per million.
+    pub budget_ppm: u32,
+    /// Most bytes that the process files of the session may take together; 0 for no limit.
+    pub max_bytes: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { recording: true, timing: TimingMode::Sampled, budget_ppm: 5000, max_bytes: 0 }
+    }
+}
+
+/// The page.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Control {
+    magic: [u8; 8],
+    version: u32,
+    /// 1 while calls are recorded, else 0.
+    pub recording: AtomicU32,
+    /// A [`TimingMode`].
+    pub timing: AtomicU32,
+    /// Share of the program's time that sampled timing may cost, parts per million.
+    pub budget_ppm: AtomicU32,
+    /// Most bytes that the process files may take together; 0 for no limit.
+    pub max_bytes: AtomicU64,
+    /// Bytes that they take.
+    pub used_bytes: AtomicU64,
+    /// Process files made.
+    pub processes: AtomicU32,
+    /// Changes made through [`Control::set_recording`] and its like.
+    pub generation: AtomicU32,
+}
+
+const _: () = assert!(size_of::<Control>() == 48 && size_of::<Control>() <= CONTROL_BYTES);
+
+impl Control {
+    /// Whether calls are recorded.
+    #[inline]
+    pub fn is_recording(&self) -> bool {
+        self.recording.load(Ordering::Relaxed) != 0
+    }
+
+    /// Which kernels are timed; an unknown value counts as `Off`.
+    #[inline]
+    pub fn timing_mode(&self) -> TimingMode {
+        match self.timing.load(Ordering::Relaxed) {
+            1 => TimingMode::Sampled,
+            2 => TimingMode::All,
+            _ => TimingMode::Off,
+        }
+    }
+
+    /// Switches recording on or off.
+    pub fn set_recording(&self, on: bool) {
+        self.recording.store(on.into(), Ordering::Relaxed);
+        self.changed();
+    }
+
+    /// Chooses which kernels are timed.
+    pub fn set_timing(&self, mode: TimingMode) {
+        self.timing.store(mode as u32, Ordering::Relaxed);
+        self.changed();
+    }
+
+    /// Sets what sampled timing may cost, parts per million of the program's time.
+    pub fn set_budget_ppm(&self, ppm: u32) {
+        self.budget_ppm.store(ppm, Ordering::Relaxed);
+        self.changed();
+    }
+
+    /// Sets the size limit, bytes; 0 for none.
+    pub fn set_max_bytes(&self, bytes: u64) {
+        self.max_bytes.store(bytes, Ordering::Relaxed);
+        self.changed();
+    }
+
+    fn changed(&self) {
+        self.generation.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes `bytes` out of the session's limit; false, and nothing taken, if there are not so many left.
+    pub(crate) fn take(&self, bytes: u64) -> bool {
+        let max = self.max_bytes.load(Ordering::Relaxed);
+        let within = |used: u64| used.checked_add(bytes).filter(|&sum| max == 0 || sum <= max);
+        self.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_ok()
+    }
+
+    /// Gives back what [`Control::take`] took.
+    pub(crate) fn give_back(&self, bytes: u64) {
+        self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// The page, mapped.
+#[derive(Debug)]
+pub struct MappedControl(Mapping);
+
+impl MappedControl {
+    /// Makes the file in the session directory `dir`, where there must be none yet.
+    pub fn create(dir: &Path, settings: Settings) -> io::Result<MappedControl> {
+        let path = dir.join(CONTROL_FILE);
+        let make = || {
+            let mut page = [0; CONTROL_BYTES];
+            page[..8].copy_from_slice(&CONTROL_MAGIC);
+            page[8..12].copy_from_slice(&CONTROL_VERSION.to_le_bytes());
+            let mut file =
+                OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+            file.write_all(&page)?;
+            MappedControl::map(&file)
+        };
+        let control = make().map_err(|error| crate::error::in_file("cannot create", &path, error))?;
+        control.recording.store(settings.recording.into(), Ordering::Relaxed);
+        control.timing.store(settings.timing as u32, Ordering::Relaxed);
+        control.budget_ppm.store(settings.budget_ppm, Ordering::Relaxed);
+        control.max_bytes.store(settings.max_bytes, Ordering::Relaxed);
+        Ok(control)
+    }
+
+    /// Maps the page of the session directory `dir`.
+    pub fn open(dir: &Path) -> io::Result<MappedControl> {
+        let path = dir.join(CONTROL_FILE);
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .and_then(|file| MappedControl::map(&file))
+            .map_err(|error| crate::error::in_file("cannot open", &path, error))
+    }
+
+    fn map(file: &File) -> io::Result<MappedControl> {
+        if file.metadata()?.len() < CONTROL_BYTES as u64 {
+            return Err(io::Error::other("it is cut off: expected a page of 4096 bytes"));
+        }
+        let control = MappedControl(Mapping::shared(file.as_fd(), 0, CONTROL_BYTES)?);
+        if control.magic != CONTROL_MAGIC {
+            return Err(io::Error::other("it is not the control page of an APEX session"));
+        }
+        if control.version != CONTROL_VERSION {
+            let version = control.version;
+            return Err(io::Error::other(format!(
+                "its version is {version}, this APEX knows {CONTROL_VERSION}: the session was made by another APEX"
+            )));
+        }
+        Ok(control)
+    }
+
+    /// Keeps the page mapped for good.
+    pub fn leak(self) -> &'static Control {
+        // SAFETY: page-aligned, long enough (checked when mapped), any bytes are valid, never unmapped.
+        unsafe { self.0.leak().cast().as_ref() }
+    }
+}
+
+impl Deref for MappedControl {
+    type Target = Control;
+
+    fn deref(&self) -> &Control {
+        // SAFETY: page-aligned, long enough (checked when mapped), any bytes are valid, mapped while `self` lives.
+        unsafe { self.0.base().cast().as_ref() }
+    }
+}

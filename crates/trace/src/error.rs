@@ -1,0 +1,85 @@
+//! What can be wrong with a session.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a session could not be opened at all. What is wrong inside one that opens is a [`Problem`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file or directory could not be read.
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The path is not that of a session.
+    NotASession {
+        /// The path.
+        path: PathBuf,
+        /// What was found there.
+        found: String,
+    },
+    /// A newer APEX wrote it.
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        version: u32,
+        /// The newest version that this APEX reads.
+        supported: u32,
+    },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Unreadable { path, source } => write!(f, "cannot read {}: {source}", path.display()),
+            Error::NotASession { path, found } => write!(
+                f,
+                "{} is not an APEX session: {found}; expected a directory made by `apex run`, with \
+                 `session.json` and `*.rec` files in it",
+                path.display()
+            ),
+            Error::Newer { path, version, supported } => write!(
+                f,
+                "{} was recorded by a newer APEX (version {version} of the format, this one reads up to \
+                 {supported}): update APEX to read it",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Unreadable { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+/// Something wrong in a session that could be opened: what is affected was left out, the rest is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The file.
+    pub path: PathBuf,
+    /// Byte in it.
+    pub offset: u64,
+    /// What is wrong, and what that means for what was read.
+    pub what: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: byte {}: {}", self.path.display(), self.offset, self.what)
+    }
+}
+
+/// Adds to an error what was being done and with which file; its kind stays.
+pub(crate) fn in_file(doing: &str, path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{doing} {}: {error}", path.display()))
+}

@@ -1,0 +1,432 @@
+//! Writing a process file.
+//!
+//! A thread holds a [`Chunk`] (best through a [`Lane`]) and copies records into it: a copy and one release store per
+//! record, no lock, no allocation, no system call. Only when its chunk is full does it lock the file's book-keeping,
+//! reserve disk space and map the next chunk; that happens once in 8191 launches.
+//!
+//! **Memory.** Mapped are the header page, the definitions chunk and one chunk for each [`Chunk`] alive:
+//! `4 KiB + 256 KiB x (1 + threads that record)`. Beside that, four bytes for each chunk of the file and a buffer as
+//! large as the longest definition. A thread that ends gives its chunk to the next one.
+//!
+//! **Fork.** Everything here belongs to the process that made the file. In a forked child [`ProcessFile::is_ours`] is
+//! false and every method refuses; the child makes a `ProcessFile` of its own and leaks the inherited one.
+
+use crate::codec;
+use crate::control::Control;
+use crate::definition::Definition;
+use crate::fork::ForkGuard;
+use crate::layout::{
+    CHUNK_PAYLOAD_BYTES, ChunkHeader, ChunkKind, Ended, FileHeader, MAGIC, RecordKind, SLOT_BYTES,
+    SharedAnchor, Slots, Thread, VERSION,
+};
+use crate::mapping::Mapping;
+use crate::space::{Failure, Place, Space};
+use crate::ticks::{self, now};
+use std::io;
+use std::path::Path;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A chunk with less room than this counts as full: a [`Thread`] record and two of the largest records.
+const LEAST_ROOM: usize = 5 * SLOT_BYTES;
+/// After this many failures in a row to get space, the pause between attempts no longer grows.
+const LONGEST_PAUSE_LOG2: u32 = 14;
+
+/// The file into which this process records. Cheap to share: methods take `&self`.
+#[derive(Debug)]
+pub struct ProcessFile {
+    shared: Arc<Shared>,
+    definitions: Mutex<Definitions>,
+}
+
+#[derive(Debug, Default)]
+struct Definitions {
+    chunk: Option<Chunk>,
+    buffer: Vec<u8>,
+}
+
+/// What a file and its chunks have in common.
+#[derive(Debug)]
+struct Shared {
+    header: Mapping,
+    guard: ForkGuard,
+    space: Mutex<Space>,
+    /// Order in which chunks were opened.
+    sequence: AtomicU64,
+    /// Attempts to skip before the next one that asks the system for space.
+    pause: AtomicI64,
+    failures_in_a_row: AtomicU32,
+    anchoring: AtomicBool,
+}
+
+impl ProcessFile {
+    /// Makes the file of the calling process in the session directory `dir`, readable by its owner only. `control` is
+    /// the session's page, if there is one: it holds the size limit. The error names the file.
+    pub fn create(dir: &Path, control: Option<&'static Control>) -> io::Result<ProcessFile> {
+        let guard = ForkGuard::new()?;
+        let clock = ticks::clock_kind();
+        let start = ticks::anchor();
+        let (space, header) = Space::create(dir, start.real_ns, control)?;
+        let fields = FileHeader {
+            magic: AtomicU64::new(0),
+            version: VERSION,
+            pid: std::process::id(),
+            parent_pid: std::os::unix::process::parent_id(),
+            clock: clock as u32,
+            start,
+            latest: [SharedAnchor::default(), SharedAnchor::default()],
+            latest_count: AtomicU32::new(0),
+            ended: AtomicU32::new(Ended::Unmarked as u32),
+            nominal_hz: ticks::nominal_hz(clock),
+            chunks: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            overwritten: AtomicU64::new(0),
+            drop_errno: AtomicU32::new(0),
+            config_overflow: AtomicU32::new(0),
+            timing_ticks: AtomicU64::new(0),
+            executable: executable(),
+        };
+        // SAFETY: the mapping is a page, at least as large as the header, and nobody else knows of it yet.
+        unsafe { header.base().cast::<FileHeader>().write(fields) };
+        let shared = Shared {
+            header,
+            guard,
+            space: Mutex::new(space),
+            sequence: AtomicU64::new(1),
+            pause: AtomicI64::new(0),
+            failures_in_a_row: AtomicU32::new(0),
+            anchoring: AtomicBool::new(false),
+        };
+        shared.header().latest[0].store(start);
+        shared.header().magic.store(u64::from_le_bytes(MAGIC), Ordering::Release);
+        if let Some(control) = control {
+            control.processes.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(ProcessFile { shared: Arc::new(shared), definitions: Mutex::default() })
+    }
+
+    /// False in a forked child of the process that made the file. One load.
+    #[inline]
+    pub fn is_ours(&self) -> bool {
+        self.shared.guard.is_same_process()
+    }
+
+    /// A chunk for the calling thread to record into; its [`Thread`] record is written already. `None` where there is
+    /// no space: then the caller counts every record that it can't write ([`ProcessFile::count_dropped`]). After a
+    /// failure the system is asked again only after some more calls, ever more rarely while it fails.
+    ///
+    /// Under a size limit that is reached, this takes the oldest records chunk of this file that no thread holds, and
+    /// counts what it held as overwritten; `None` if the file has fewer than two.
+    pub fn chunk(&self) -> Option<Chunk> {
+        let mut chunk = Chunk::acquire(&self.shared, ChunkKind::Records)?;
+        chunk.push(&this_thread());
+        self.shared.anchor_if_due();
+        Some(chunk)
+    }
+
+    /// Gives a chunk back, partly filled or full; the same as dropping it. The next [`ProcessFile::chunk`] continues
+    /// a partly filled one.
+    pub fn release(&self, chunk: Chunk) {
+        drop(chunk);
+    }
+
+    /// Writes a definition; false if there is no space for it. Records may name it only if this was true. A later
+    /// definition of the same identifier replaces an earlier one. Strings are cut to 60 KiB.
+    pub fn define(&self, definition: &Definition) -> bool {
+        if !self.is_ours() {
+            return false;
+        }
+        let mut definitions = lock(&self.definitions);
+        let Definitions { chunk, buffer } = &mut *definitions;
+        let done = codec::encode(definition, buffer, |piece| {
+            if let Some(chunk) = chunk
+                && chunk.append(piece)
+            {
+                return true;
+            }
+            *chunk = Chunk::acquire(&self.shared, ChunkKind::Definitions);
+            chunk.as_mut().is_some_and(|chunk| chunk.append(piece))
+        });
+        drop(definitions);
+        self.shared.anchor_if_due();
+        done
+    }
+
+    /// Counts records that could not be written.
+    pub fn count_dropped(&self, records: u64) {
+        self.count(&self.shared.header().dropped, records);
+    }
+
+    /// Counts a launch whose configuration did not fit the recorder's table.
+    pub fn count_config_overflow(&self) {
+        if self.is_ours() {
+            self.shared.header().config_overflow.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Adds ticks that the recorder spent on timing.
+    pub fn add_timing_ticks(&self, ticks: u64) {
+        self.count(&self.shared.header().timing_ticks, ticks);
+    }
+
+    fn count(&self, counter: &AtomicU64, more: u64) {
+        if self.is_ours() {
+            counter.fetch_add(more, Ordering::Relaxed);
+        }
+    }
+
+    /// Anchors the clock now. (It is also anchored, ever more rarely, as chunks are taken and definitions written.)
+    pub fn anchor_clock(&self) {
+        if self.is_ours() {
+            self.shared.anchor();
+        }
+    }
+
+    /// Notes how the process ends; `Unmarked` takes it back, as when an exec failed. Recording can go on.
+    pub fn mark_ended(&self, how: Ended) {
+        if self.is_ours() {
+            self.shared.anchor();
+            self.shared.header().ended.store(how as u32, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Shared {
+    fn header(&self) -> &FileHeader {
+        // SAFETY: `create` wrote a `FileHeader` there; what changes later is atomic.
+        unsafe { self.header.base().cast().as_ref() }
+    }
+
+    fn anchor_if_due(&self) {
+        let header = self.header();
+        let newest = header.latest_count.load(Ordering::Acquire) as usize % 2;
+        let since_start = |ticks: u64| ticks.saturating_sub(header.start.ticks);
+        let known = since_start(header.latest[newest].ticks.load(Ordering::Relaxed));
+        // Geometrically: a baseline that grows by a quarter each time costs few anchors and never lags far.
+        if since_start(now()) > known + known / 4 {
+            self.anchor();
+        }
+    }
+
+    fn anchor(&self) {
+        if self.anchoring.swap(true, Ordering::Acquire) {
+            return; // another thread does it
+        }
+        let header = self.header();
+        let next = header.latest_count.load(Ordering::Relaxed).wrapping_add(1);
+        // Readers, in other processes too, use the other one until `latest_count` says otherwise.
+        header.latest[next as usize % 2].store(ticks::anchor());
+        header.latest_count.store(next, Ordering::Release);
+        self.anchoring.store(false, Ordering::Release);
+    }
+
+    /// True if this attempt to get space is to be skipped.
+    fn pauses(&self) -> bool {
+        self.pause.load(Ordering::Relaxed) > 0 && self.pause.fetch_sub(1, Ordering::Relaxed) > 0
+    }
+
+    fn note_failure(&self, Failure(errno): Failure) {
+        let first = &self.header().drop_errno;
+        let _ = first.compare_exchange(0, errno, Ordering::Relaxed, Ordering::Relaxed);
+        let failures = self.failures_in_a_row.fetch_add(1, Ordering::Relaxed);
+        self.pause.store(1 << failures.min(LONGEST_PAUSE_LOG2), Ordering::Relaxed);
+    }
+
+    fn note_success(&self) {
+        self.failures_in_a_row.store(0, Ordering::Relaxed);
+        self.pause.store(0, Ordering::Relaxed);
+    }
+
+    fn space(&self) -> MutexGuard<'_, Space> {
+        lock(&self.space)
+    }
+}
+
+/// A mapped chunk, held by one thread. Given back when dropped.
+#[derive(Debug)]
+pub struct Chunk {
+    shared: Arc<Shared>,
+    map: Mapping,
+    index: u32,
+    kind: ChunkKind,
+    committed: usize,
+}
+
+impl Chunk {
+    /// Appends a record; false, and nothing done, if the chunk is full. The caller is in the process that made the
+    /// file ([`ProcessFile::is_ours`]).
+    #[inline]
+    pub fn push<R: Slots>(&mut self, record: &R) -> bool {
+        self.append(record.as_bytes())
+    }
+
+    /// Bytes of records that still fit.
+    #[inline]
+    pub fn remaining(&self) -> usize {
+        CHUNK_PAYLOAD_BYTES - self.committed
+    }
+
+    #[inline]
+    fn append(&mut self, bytes: &[u8]) -> bool {
+        if bytes.len() > self.remaining() {
+            return false;
+        }
+        // SAFETY: the payload has room for `bytes` behind `committed` (checked), and only the holder of a chunk
+        // writes to it.
+        unsafe {
+            let to = self.map.base().add(size_of::<ChunkHeader>() + self.committed);
+            ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len());
+        }
+        self.committed += bytes.len();
+        self.header().committed.store(self.committed as u32, Ordering::Release);
+        true
+    }
+
+    fn header(&self) -> &ChunkHeader {
+        // SAFETY: every chunk starts with a header, aligned because chunks are; what changes is atomic.
+        unsafe { self.map.base().cast().as_ref() }
+    }
+
+    /// Finds, maps and opens a chunk. A failure is noted in the file's header.
+    #[cold]
+    fn acquire(shared: &Arc<Shared>, kind: ChunkKind) -> Option<Chunk> {
+        if !shared.guard.is_same_process() || shared.pauses() {
+            return None;
+        }
+        match Chunk::try_acquire(shared, kind) {
+            Ok(chunk) => {
+                shared.note_success();
+                Some(chunk)
+            }
+            Err(failure) => {
+                shared.note_failure(failure);
+                None
+            }
+        }
+    }
+
+    fn try_acquire(shared: &Arc<Shared>, kind: ChunkKind) -> Result<Chunk, Failure> {
+        let (place, map) = shared.space().acquire(kind, &shared.header().chunks)?;
+        let mut chunk = Chunk { shared: shared.clone(), map, index: place.index(), kind, committed: 0 };
+        let committed = chunk.header().committed.load(Ordering::Relaxed) as usize;
+        chunk.committed = committed.min(CHUNK_PAYLOAD_BYTES);
+        chunk.map.populate()?;
+        match place {
+            Place::Continued(_) => {}
+            Place::Empty(_) => chunk.open(),
+            Place::Overwritten(_) => {
+                let lost = count_records(chunk.payload());
+                shared.header().overwritten.fetch_add(lost, Ordering::Relaxed);
+                chunk.open();
+            }
+        }
+        Ok(chunk)
+    }
+
+    /// Makes an empty chunk of what was there. A kill in between leaves a chunk that was never opened.
+    fn open(&mut self) {
+        self.header().kind.store(0, Ordering::Release);
+        self.committed = 0;
+        self.header().committed.store(0, Ordering::Release);
+        let sequence = self.shared.sequence.fetch_add(1, Ordering::Relaxed);
+        self.header().sequence.store(sequence, Ordering::Relaxed);
+        self.header().kind.store(self.kind as u32, Ordering::Release);
+    }
+
+    fn payload(&self) -> &[u8] {
+        // SAFETY: `committed` bytes of the payload are written, and only the holder of the chunk, which is borrowed,
+        // writes more.
+        unsafe {
+            let payload = self.map.base().add(size_of::<ChunkHeader>());
+            std::slice::from_raw_parts(payload.as_ptr(), self.committed)
+        }
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        // A child must not touch the lock: another thread of its parent may have held it at the fork.
+        if !self.shared.guard.is_same_process() {
+            return;
+        }
+        self.shared.space().give_back(self.index, self.kind, self.committed, self.remaining() < LEAST_ROOM);
+        self.shared.pause.store(0, Ordering::Relaxed);
+    }
+}
+
+/// One thread's way into a process file: holds a chunk while it has room, then takes the next one; counts what it could
+/// not write. Dropping it gives the chunk to the next thread.
+#[derive(Debug, Default)]
+pub struct Lane {
+    chunk: Option<Chunk>,
+}
+
+impl Lane {
+    /// Writes a record; false if it had to be counted as dropped, or if `file` is not of this process. All records of
+    /// a lane go into the same file.
+    #[inline]
+    pub fn record<R: Slots>(&mut self, file: &ProcessFile, record: &R) -> bool {
+        if !file.is_ours() {
+            return false;
+        }
+        if let Some(chunk) = &mut self.chunk
+            && chunk.push(record)
+        {
+            return true;
+        }
+        self.record_in_next_chunk(file, record)
+    }
+
+    #[cold]
+    fn record_in_next_chunk<R: Slots>(&mut self, file: &ProcessFile, record: &R) -> bool {
+        self.chunk = None; // given back before the next is taken, so that a limited file can go round
+        self.chunk = file.chunk();
+        let done = self.chunk.as_mut().is_some_and(|chunk| chunk.push(record));
+        if !done {
+            file.count_dropped(1);
+        }
+        done
+    }
+}
+
+/// Records other than [`Thread`] in what this library wrote.
+fn count_records(payload: &[u8]) -> u64 {
+    let mut count = 0;
+    let mut rest = payload;
+    while let [kind, slots, ..] = rest {
+        count += u64::from(*kind != RecordKind::Thread as u8);
+        rest = rest.get(SLOT_BYTES * usize::from(*slots).max(1)..).unwrap_or_default();
+    }
+    count
+}
+
+fn this_thread() -> Thread {
+    let mut name = [0; 16];
+    // SAFETY: `PR_GET_NAME` writes at most 16 bytes, its terminator included.
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    let mut thread = Thread { head: Thread::head(0, now(), 0), tid: thread_id(), name: [0; 12] };
+    thread.name.copy_from_slice(&name[..12]);
+    thread
+}
+
+fn thread_id() -> u32 {
+    // SAFETY: takes no arguments. (The wrapper `gettid` is missing before glibc 2.30.)
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}
+
+fn executable() -> [u8; 512] {
+    use std::os::unix::ffi::OsStrExt;
+    let mut field = [0; 512];
+    if let Ok(path) = std::fs::read_link("/proc/self/exe") {
+        let path = path.as_os_str().as_bytes();
+        let length = path.len().min(field.len());
+        field[..length].copy_from_slice(&path[..length]);
+    }
+    field
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic while it was held leaves the book-keeping valid: every step of it is.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
