@@ -1,1 +1,50 @@
-//! Placeholder.
+//! `libapex.so`: a `libcuda.so.1` that forwards every call to the real driver and records on the way.
+//!
+//! The library carries the SONAME `libcuda.so.1`. Preloaded, it is what the dynamic linker hands to everybody who asks for
+//! the driver, by `dlopen` or by DT_NEEDED; it exports every entry point of the table in `cuda-abi`.
+//!
+//! # Reading order
+//! [`loader`]: the first driver call finds the real driver ([`locate`]) and fills the slots through which every exported
+//! symbol jumps: with the real address, or with a [`hooks`] function. [`launch`] and [`calls`]: what a hook does around the
+//! real call. [`thread`]: what each thread keeps to itself. [`recorder`], [`tables`], [`limits`]: what the process keeps.
+//! [`graphs`], [`capture`], [`timing`]: CUDA graphs, stream capture, GPU durations. [`driver`]: the calls that the library
+//! makes on its own account.
+//!
+//! # Invariants
+//! 1. *Inert.* Nothing happens before the first driver call. With `APEX_DISABLE=1`, or without a session, every slot holds
+//!    the real address: the library is bare jumps.
+//! 2. *Faithful.* The program's arguments reach the real function unchanged, once, and its result comes back unchanged.
+//! 3. *Quiet.* No lock is held across a call into the driver. The launch path takes no lock, allocates nothing and makes no
+//!    system call, except when something is seen for the first time or a chunk of the session file is full.
+//! 4. *Unbreakable.* No panic crosses the ABI; where something fails inside, recording ends, and the program goes on.
+//! 5. *Bounded.* Memory is fixed beforehand ([`limits`]).
+//!
+//! # Environment
+//! | variable | meaning |
+//! | --- | --- |
+//! | `APEX_SESSION` | the session directory, absolute; without it nothing is recorded |
+//! | `APEX_DRIVER` | the driver to forward to, absolute; without it the machine's own is searched for |
+//! | `APEX_DISABLE` | `1`: bare jumps, whatever else is set |
+//!
+//! Everything else (recording on and off, timing mode and budget, size limit) is in the session's control page
+//! ([`trace::control`]), which `apex run` makes before it starts the program.
+
+pub mod calls;
+pub mod capture;
+pub mod driver;
+pub mod environment;
+pub mod graphs;
+pub mod hooks;
+pub mod launch;
+pub mod limits;
+pub mod loader;
+pub mod locate;
+pub mod recorder;
+pub mod tables;
+pub mod thread;
+pub mod timing;
+
+/// The exported symbols. They are not meant to be called from Rust.
+mod exports {
+    cuda_abi::export_entry_points!(crate::loader::SLOTS);
+}

@@ -1,0 +1,238 @@
+//! The real driver: the addresses of its entry points, and the calls that this library makes on its own account.
+//!
+//! [`REAL`] holds, for each entry of the table, the address that the real driver exports, or that of a stub that
+//! returns an error; never null once a driver was looked for. The functions below are the only places where this
+//! library calls the driver for itself. Each says what it asks; none of them locks, allocates on the device,
+//! synchronises or changes what the program sees, except those of [`crate::calibration`] and the event pairs of
+//! [`crate::timing`].
+//!
+//! # Contract of the table
+//! `REAL[i]` can be called with the signature that `cuda_abi::signature` gives for the symbol at index `i`: it is the
+//! driver's own function of that name, or a stub that reads no arguments and returns a `CUresult`.
+
+use cuda_abi::types::*;
+use cuda_abi::{COUNT, Plain, index};
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use trace::definition::{Device, Function, StreamKind};
+
+/// Addresses of the real entry points; see the [module](self).
+pub static REAL: [AtomicPtr<()>; COUNT] = [const { AtomicPtr::new(null_mut()) }; COUNT];
+
+/// What stands in for an entry point that the real driver lacks.
+pub extern "C" fn missing() -> CUresult {
+    CUDA_ERROR_NOT_FOUND
+}
+
+/// The real entry point at `index`.
+///
+/// # Safety
+/// `F` is `cuda_abi::signature`'s type for the symbol at `index`.
+#[inline(always)]
+pub unsafe fn real_at<F: Copy>(index: usize) -> F {
+    const { assert!(size_of::<F>() == size_of::<*mut ()>()) };
+    let address = REAL[index].load(Ordering::Relaxed);
+    // SAFETY: of the right size; by the table's contract the address can be called as `F`. This is only reached after
+    // the table was filled: through a hook, which gets into a slot later than its address into the table.
+    unsafe { std::mem::transmute_copy::<*mut (), F>(&address) }
+}
+
+/// The real entry point of this name, typed.
+macro_rules! real {
+    ($name:ident) => {
+        $crate::driver::real_at::<cuda_abi::signature::$name>(cuda_abi::index::$name)
+    };
+}
+
+/// Whether the real driver has the entry point at `index`.
+pub fn has(index: usize) -> bool {
+    REAL[index].load(Ordering::Relaxed) != missing as *mut ()
+}
+
+fn succeeds(result: CUresult) -> bool {
+    result == CUDA_SUCCESS
+}
+
+/// The calling thread's current context; null without one.
+pub fn current_context() -> CUcontext {
+    let mut context = null_mut();
+    // SAFETY: the out-parameter is valid.
+    if succeeds(unsafe { real!(cuCtxGetCurrent)(&mut context) }) { context } else { null_mut() }
+}
+
+/// The device of the current context.
+pub fn current_device() -> Option<CUdevice> {
+    let mut device = 0;
+    // SAFETY: the out-parameter is valid.
+    succeeds(unsafe { real!(cuCtxGetDevice)(&mut device) }).then_some(device)
+}
+
+/// Whether the primary context of `device` is in use.
+pub fn primary_context_is_active(device: CUdevice) -> bool {
+    let (mut flags, mut active) = (0, 0);
+    // SAFETY: the out-parameters are valid.
+    let result = unsafe { real!(cuDevicePrimaryCtxGetState)(device, &mut flags, &mut active) };
+    succeeds(result) && active != 0
+}
+
+/// Attributes from which occupancy, rooflines and the advice are worked out.
+const DEVICE_ATTRIBUTES: &[CUdevice_attribute] = &[
+    CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
+    CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X,
+    CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y,
+    CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z,
+    CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK,
+    CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY,
+    CU_DEVICE_ATTRIBUTE_WARP_SIZE,
+    CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK,
+    CU_DEVICE_ATTRIBUTE_CLOCK_RATE,
+    CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+    CU_DEVICE_ATTRIBUTE_INTEGRATED,
+    CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS,
+    CU_DEVICE_ATTRIBUTE_ECC_ENABLED,
+    CU_DEVICE_ATTRIBUTE_PCI_BUS_ID,
+    CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID,
+    CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID,
+    CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE,
+    CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH,
+    CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE,
+    CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR,
+    CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT,
+    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+    CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
+    CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR,
+    CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO,
+    CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH,
+    CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+    CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR,
+    CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE,
+    CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK,
+    CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH,
+];
+
+/// Everything that is recorded of a device, its identifier left 0.
+pub fn describe_device(device: CUdevice) -> Device {
+    let mut name = [0 as c_char; 256];
+    let mut uuid = CUuuid::zeroed();
+    let (mut total, mut version) = (0, 0);
+    // SAFETY: the out-parameters are valid, and the name has the length that is stated.
+    unsafe {
+        real!(cuDeviceGetName)(name.as_mut_ptr(), name.len() as i32 - 1, device);
+        real!(cuDeviceGetUuid_v2)(&mut uuid, device);
+        real!(cuDeviceTotalMem_v2)(&mut total, device);
+        real!(cuDriverGetVersion)(&mut version);
+    }
+    let attribute = |&attribute: &CUdevice_attribute| {
+        let mut value = 0;
+        // SAFETY: the out-parameter is valid.
+        succeeds(unsafe { real!(cuDeviceGetAttribute)(&mut value, attribute, device) })
+            .then_some((attribute as u32, value))
+    };
+    Device {
+        id: 0,
+        ordinal: device as u32,
+        // SAFETY: the array ends with a zero that the driver was not told of.
+        name: unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned(),
+        uuid: uuid.bytes.map(|byte| byte as u8),
+        driver_version: version as u32,
+        total_memory: total as u64,
+        attributes: DEVICE_ATTRIBUTES.iter().filter_map(attribute).collect(),
+    }
+}
+
+/// Whether `stream`, or the work of the calling thread on it, is being captured. Not to be asked of the legacy default
+/// stream, which can't be captured.
+pub fn is_capturing(stream: CUstream) -> bool {
+    let mut status = CU_STREAM_CAPTURE_STATUS_NONE;
+    // SAFETY: the out-parameter is valid; the program has just used the stream.
+    succeeds(unsafe { real!(cuStreamIsCapturing)(stream, &mut status) })
+        && status != CU_STREAM_CAPTURE_STATUS_NONE
+}
+
+/// The kind of a stream that the program made.
+pub fn stream_kind(stream: CUstream) -> StreamKind {
+    let mut flags = 0;
+    // SAFETY: the out-parameter is valid; the program has just used the stream with success.
+    let result = unsafe { real!(cuStreamGetFlags)(stream, &mut flags) };
+    if succeeds(result) && flags & CU_STREAM_NON_BLOCKING != 0 {
+        StreamKind::NonBlocking
+    } else {
+        StreamKind::Blocking
+    }
+}
+
+/// The context of a stream that the program made.
+pub fn stream_context(stream: CUstream) -> Option<CUcontext> {
+    let mut context = null_mut();
+    // SAFETY: the out-parameter is valid; the program has just used the stream with success.
+    succeeds(unsafe { real!(cuStreamGetCtx)(stream, &mut context) }).then_some(context)
+}
+
+/// The function of a library's kernel in the current context.
+pub fn function_of_kernel(kernel: CUkernel) -> Option<CUfunction> {
+    let mut function = null_mut();
+    // SAFETY: the out-parameter is valid; the program got the kernel from the driver and has just launched it.
+    succeeds(unsafe { real!(cuKernelGetFunction)(&mut function, kernel) }).then_some(function)
+}
+
+/// A function's name, if the driver can tell it (12.3 and later).
+pub fn function_name(function: CUfunction) -> Option<String> {
+    let mut name: *const c_char = std::ptr::null();
+    // SAFETY: the out-parameter is valid; the function was launched with success, or comes from a kernel that was.
+    let result = unsafe { real!(cuFuncGetName)(&mut name, function) };
+    // SAFETY: the driver gave a string, which lives as long as the function.
+    (succeeds(result) && !name.is_null()).then(|| unsafe { string(name) })
+}
+
+/// Everything that is recorded of a function but its name and identifier.
+pub fn describe_function(function: CUfunction) -> Function {
+    let attribute = |attribute| {
+        let mut value = 0;
+        // SAFETY: the out-parameter is valid; the function was launched with success, or comes from a kernel that was.
+        succeeds(unsafe { real!(cuFuncGetAttribute)(&mut value, attribute, function) }).then_some(value)
+    };
+    let size = |which| attribute(which).unwrap_or(0) as u32;
+    Function {
+        id: 0,
+        name: String::new(),
+        registers: size(CU_FUNC_ATTRIBUTE_NUM_REGS),
+        static_shared: size(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES),
+        local: size(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES),
+        constant: size(CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES),
+        max_threads: size(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
+        max_dynamic_shared: size(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES),
+        carveout: attribute(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT).unwrap_or(-1),
+        binary_version: size(CU_FUNC_ATTRIBUTE_BINARY_VERSION),
+        ptx_version: size(CU_FUNC_ATTRIBUTE_PTX_VERSION),
+        attributes_known: attribute(CU_FUNC_ATTRIBUTE_NUM_REGS).is_some(),
+    }
+}
+
+/// What the driver says of an address: its memory type and whether it is managed; zeros for memory that it does not
+/// know.
+pub fn pointer_attributes(address: CUdeviceptr) -> (CUmemorytype, bool) {
+    let (mut kind, mut managed): (CUmemorytype, u32) = (0, 0);
+    let mut attributes = [CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED];
+    let mut values = [(&raw mut kind).cast::<c_void>(), (&raw mut managed).cast::<c_void>()];
+    // SAFETY: two attributes and two places of four bytes for their values; the address is only looked up.
+    let result =
+        unsafe { real!(cuPointerGetAttributes)(2, attributes.as_mut_ptr(), values.as_mut_ptr(), address) };
+    if succeeds(result) { (kind, managed != 0) } else { (0, false) }
+}
+
+/// A C string, cut to what is kept of names.
+///
+/// # Safety
+/// `text` is a C string.
+pub unsafe fn string(text: *const c_char) -> String {
+    // SAFETY: by contract.
+    let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
+    String::from_utf8_lossy(&bytes[..bytes.len().min(crate::limits::NAME_BYTES)]).into_owned()
+}
+
+/// Whether the driver can tell functions' names.
+pub fn tells_names() -> bool {
+    has(index::cuFuncGetName)
+}

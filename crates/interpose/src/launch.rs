@@ -1,0 +1,257 @@
+//! The launch path: what happens around each kernel launch of the program.
+//!
+//! Before the real call: find the launch's configuration among those that this thread launched lately ([`LaunchCache`]),
+//! and whether it is to be timed. After it: write one record of 32 bytes. A configuration that the thread has not seen
+//! lately is looked up in the shared table, without a lock; one that nobody has seen is described by the driver and
+//! defined, *after* the real launch, so that no code is loaded earlier than the program would have it.
+
+use crate::recorder::{Recorder, api, guarded, is_recording, normalised};
+use crate::tables::ConfigKey;
+use crate::thread::{self, Thread};
+use crate::timing;
+use cuda_abi::types::*;
+use cuda_abi::{ENTRY_POINTS, StreamMode};
+use std::sync::atomic::Ordering::Relaxed;
+use trace::layout::{self, NO_CONFIG, Slots, flags};
+use trace::now;
+
+/// What a program asks for with a launch.
+#[derive(Clone, Copy)]
+pub struct Launch {
+    /// A function, or a library's kernel.
+    pub function: CUfunction,
+    /// Blocks in x, y, z.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y, z.
+    pub block: [u32; 3],
+    /// Blocks of a cluster in x, y, z; zeros without one.
+    pub cluster: [u32; 3],
+    /// Dynamic shared memory of a block, bytes.
+    pub dynamic_shared: u32,
+    /// As the program gave it.
+    pub stream: CUstream,
+    /// [`flags`] of the record.
+    pub flags: u16,
+    /// Whether an event may stand before and after the launch: not where it overlaps with its neighbours on purpose.
+    pub can_be_timed: bool,
+}
+
+/// Forwards a launch through the entry point at `INDEX` and records it.
+#[inline(always)]
+pub fn observe<const INDEX: usize>(launch: Launch, forward: impl FnOnce() -> CUresult) -> CUresult {
+    if !is_recording() {
+        return forward();
+    }
+    let stream = normalised(launch.stream, const { is_per_thread(INDEX) });
+    let plan = thread::with(|thread| thread.plan(&launch)).unwrap_or_default();
+    if plan.is_timed {
+        return timing::around(
+            timing::Subject::Kernel { config: plan.config },
+            stream,
+            forward,
+            |start, end, result| {
+                record(INDEX, &launch, stream, plan.config, start, end, result);
+            },
+        );
+    }
+    let start = now();
+    let result = forward();
+    let end = now();
+    record(INDEX, &launch, stream, plan.config, start, end, result);
+    result
+}
+
+/// Whether stream 0 is the thread's own to the entry point at `index`.
+pub const fn is_per_thread(index: usize) -> bool {
+    matches!(ENTRY_POINTS[index].stream, StreamMode::PerThread)
+}
+
+/// What [`Thread::plan`] found before the launch.
+#[derive(Clone, Copy, Default)]
+struct Plan {
+    config: u32,
+    is_timed: bool,
+}
+
+impl Thread {
+    #[inline(always)]
+    fn plan(&mut self, launch: &Launch) -> Plan {
+        let context = self.context();
+        let epoch = self.recorder.epochs.modules.load(Relaxed);
+        let known = self.launches.place(&Words::of(launch, context, epoch));
+        match known {
+            Ok(known) => {
+                known.until_sample = known.until_sample.wrapping_sub(1);
+                let (config, due) = (known.config, known.until_sample == 0);
+                let is_timed =
+                    (due || timing::wants_all(self.recorder)) && self.decide_timing(launch, config, context);
+                Plan { config, is_timed }
+            }
+            Err(()) => {
+                self.before_unknown(context);
+                Plan::default()
+            }
+        }
+    }
+
+    /// A launch that may be its context's first: the moment to calibrate, for no kernel can be running yet.
+    #[cold]
+    fn before_unknown(&mut self, context: u32) {
+        guarded(|| timing::prepare(self.recorder, context));
+    }
+
+    #[cold]
+    fn decide_timing(&mut self, launch: &Launch, config: u32, context: u32) -> bool {
+        let decision = guarded(|| timing::decide(self.recorder, config, context)).unwrap_or_default();
+        let epoch = self.recorder.epochs.modules.load(Relaxed);
+        if let Ok(known) = self.launches.place(&Words::of(launch, context, epoch)) {
+            known.until_sample = decision.next_after;
+        }
+        decision.now && launch.can_be_timed
+    }
+
+    #[inline(always)]
+    fn record_launch(
+        &mut self,
+        index: usize,
+        launch: &Launch,
+        stream: CUstream,
+        config: u32,
+        (start, end): (u64, u64),
+        result: CUresult,
+    ) {
+        let config = if config == NO_CONFIG { self.look_up(launch, result) } else { config };
+        let captured = if self.is_captured(stream) { flags::CAPTURED } else { 0 };
+        let head = layout::Launch::head(launch.flags | captured, start, end);
+        let stream = self.stream(stream);
+        self.push(&layout::Launch { head, config, stream, result, api: api(index) });
+    }
+
+    /// Finds the identifier of a configuration that this thread has not seen lately, and remembers it. Only a launch that
+    /// succeeded proves that its handle may be asked about.
+    #[cold]
+    fn look_up(&mut self, launch: &Launch, result: CUresult) -> u32 {
+        let (recorder, context) = (self.recorder, self.context());
+        let epoch = recorder.epochs.modules.load(Relaxed);
+        let function = match recorder.known_function(launch.function) {
+            Some(id) => id,
+            None if result == CUDA_SUCCESS => guarded(|| recorder.function(launch.function)).unwrap_or(0),
+            None => 0,
+        };
+        if function == 0 {
+            return NO_CONFIG;
+        }
+        let config = guarded(|| identify(recorder, launch, function, context)).unwrap_or(NO_CONFIG);
+        if config != NO_CONFIG {
+            let until_sample = timing::first_after(recorder, config);
+            self.launches.remember(Words::of(launch, context, epoch), config, until_sample);
+        }
+        config
+    }
+}
+
+fn identify(recorder: &Recorder, launch: &Launch, function: u32, context: u32) -> u32 {
+    recorder.config(&ConfigKey {
+        function,
+        context,
+        grid: launch.grid,
+        block: launch.block,
+        cluster: launch.cluster,
+        dynamic_shared: launch.dynamic_shared,
+    })
+}
+
+#[inline(always)]
+fn record(
+    index: usize,
+    launch: &Launch,
+    stream: CUstream,
+    config: u32,
+    start: u64,
+    end: u64,
+    result: CUresult,
+) {
+    thread::with(|thread| thread.record_launch(index, launch, stream, config, (start, end), result));
+}
+
+/// All that tells one configuration from another, the function's handle in place of its identifier, in seven words.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Words([u64; 7]);
+
+impl Words {
+    #[inline(always)]
+    fn of(launch: &Launch, context: u32, epoch: u32) -> Words {
+        let two = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
+        let ([gx, gy, gz], [bx, by, bz], [cx, cy, cz]) = (launch.grid, launch.block, launch.cluster);
+        Words([
+            launch.function as u64,
+            two(gx, gy),
+            two(gz, bx),
+            two(by, bz),
+            two(cx, cy),
+            two(cz, launch.dynamic_shared),
+            two(context, epoch),
+        ])
+    }
+
+    #[inline(always)]
+    fn place(&self) -> usize {
+        let [function, a, b, c, _, d, e] = self.0;
+        let mixed = function.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            ^ a.wrapping_mul(0xc2b2_ae3d_27d4_eb4f)
+            ^ b.wrapping_mul(0xd6e8_feb8_6659_fd93)
+            ^ (c ^ d).wrapping_mul(0xa076_1d64_78bd_642f)
+            ^ e;
+        (mixed >> (64 - LOG2_PLACES)) as usize
+    }
+}
+
+const LOG2_PLACES: u32 = 8;
+
+/// The configurations that a thread launched lately, in a direct-mapped cache: a miss costs a look into the shared
+/// tables, a hit one cache line.
+pub struct LaunchCache {
+    places: Box<[Known; 1 << LOG2_PLACES]>,
+}
+
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Default)]
+struct Known {
+    words: Words,
+    config: u32,
+    /// Launches until timing is to be thought about.
+    until_sample: u32,
+}
+
+const _: () = assert!(size_of::<Known>() == 64);
+
+impl LaunchCache {
+    /// Bytes of a cache.
+    pub const BYTES: usize = size_of::<[Known; 1 << LOG2_PLACES]>();
+
+    /// An empty cache. (No function has the handle 0.)
+    pub fn new() -> LaunchCache {
+        LaunchCache { places: Box::new([Known::default(); 1 << LOG2_PLACES]) }
+    }
+
+    #[inline(always)]
+    fn place(&mut self, words: &Words) -> Result<&mut Known, ()> {
+        let known = &mut self.places[words.place()];
+        if known.words == *words { Ok(known) } else { Err(()) }
+    }
+
+    fn remember(&mut self, words: Words, config: u32, until_sample: u32) {
+        self.places[words.place()] = Known { words, config, until_sample };
+    }
+}
+
+impl Default for LaunchCache {
+    fn default() -> LaunchCache {
+        LaunchCache::new()
+    }
+}
+
+/// Forgets what the calling thread knows of its current context.
+pub fn context_changed() {
+    thread::with_existing(Thread::forget_context);
+}

@@ -1,0 +1,53 @@
+//! How much memory recording can take, fixed beforehand.
+//!
+//! For a process: [`FIXED_BYTES`], most of it address space that is touched only as far as it is used, and for each
+//! thread that makes recorded calls [`THREAD_BYTES`] beside the one mapped chunk of the session file
+//! ([`trace::layout::CHUNK_BYTES`]). Beyond a table's capacity nothing grows: the record is made all the same, with the
+//! identifier that says "unknown" (0), and configurations beyond the table are counted.
+
+use crate::tables::{ConfigTable, HandleMap};
+
+/// Places in the table of launch configurations; half of them are used.
+pub const CONFIG_PLACES: usize = 1 << 17;
+/// Most launch configurations that get an identifier.
+pub const CONFIGS: usize = ConfigTable::capacity(CONFIG_PLACES);
+/// Most distinct functions that get an identifier.
+pub const FUNCTIONS: usize = 1 << 14;
+/// Function handles that are known at a time.
+pub const FUNCTION_HANDLES: usize = 1 << 15;
+/// Stream handles that are known at a time.
+pub const STREAM_HANDLES: usize = 1 << 14;
+/// Executable graphs that are known at a time.
+pub const GRAPH_HANDLES: usize = 1 << 14;
+/// Most states of executable graphs that get an identifier.
+pub const GRAPHS: usize = 1 << 16;
+/// Most kernel nodes, over all executable graphs, whose updates can be followed one by one.
+pub const GRAPH_NODES: usize = 1 << 18;
+/// Contexts that are known at a time.
+pub const CONTEXT_HANDLES: usize = 1 << 8;
+/// Most function names that are remembered for a driver that can't tell them (before 12.3).
+pub const REMEMBERED_NAMES: usize = 1 << 14;
+/// Longest name that is kept, bytes; longer ones are cut.
+pub const NAME_BYTES: usize = 4096;
+/// Event pairs of a context.
+pub const EVENT_PAIRS: usize = 512;
+/// Event pairs whose reading a thread may still be waiting for.
+pub const PENDING_PAIRS: usize = 64;
+/// Streams that may be capturing at a time and still be told apart.
+pub const CAPTURES: usize = 1 << 10;
+
+/// Bytes of an entry in one of the recorder's hash maps, buckets and slack included (a generous estimate).
+const MAP_ENTRY_BYTES: usize = 64;
+
+/// Bytes that a recorded process takes at most, whatever it does and however many threads it has.
+pub const FIXED_BYTES: usize = ConfigTable::bytes(CONFIG_PLACES)
+    + CONFIGS * size_of::<crate::timing::Progress>()
+    + HandleMap::bytes(FUNCTION_HANDLES)
+    + HandleMap::bytes(STREAM_HANDLES)
+    + HandleMap::bytes(GRAPH_HANDLES)
+    + HandleMap::bytes(CONTEXT_HANDLES)
+    + (FUNCTIONS + GRAPHS + GRAPH_NODES + REMEMBERED_NAMES) * MAP_ENTRY_BYTES
+    + REMEMBERED_NAMES * NAME_BYTES;
+
+/// Bytes that each recorded thread takes beside its mapped chunk.
+pub const THREAD_BYTES: usize = size_of::<crate::thread::Thread>();

@@ -1,0 +1,199 @@
+//! The first driver call: find the real driver and fill the slots.
+//!
+//! Until then this library does nothing; it is loaded into every process of the program's tree, shells included. Every
+//! exported symbol jumps through its slot, and every slot first holds a stub that comes here.
+//!
+//! Cold start takes no lock. Threads that arrive at the same time all do the same work and store the same addresses;
+//! nobody waits for anybody, so it can't deadlock with the dynamic linker's own lock, which one of them may hold because
+//! it makes its first driver call from a library's constructor. A call that comes while the calling thread itself is
+//! opening the driver (from a constructor of the driver's) is answered with "not initialized".
+
+use crate::driver::{self, REAL, missing};
+use crate::locate::{self, FileId};
+use crate::recorder::Recorder;
+use crate::{environment, hooks};
+use cuda_abi::types::*;
+use cuda_abi::{COUNT, ENTRY_POINTS, index};
+use std::cell::Cell;
+use std::ffi::{CStr, CString, OsStr, c_char, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+cuda_abi::lazy_resolver!(first_call, resolve);
+
+/// Where each exported symbol jumps. A slot holds the stub that leads to [`resolve`], a hook, the real driver's
+/// address, or a stub that returns an error without reading its arguments; each can be entered with the symbol's
+/// signature.
+pub static SLOTS: [AtomicPtr<()>; COUNT] = [const { AtomicPtr::new(first_call as *mut ()) }; COUNT];
+
+thread_local! {
+    /// Whether this thread is opening the driver.
+    static OPENING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Finds the address for the slot at `index`. Called by [`first_call`].
+extern "C" fn resolve(index: usize) -> *const () {
+    if OPENING.get() {
+        return not_initialized as *const ();
+    }
+    OPENING.set(true);
+    // Nothing in here is meant to panic; if it does all the same, the program goes on without a driver.
+    if std::panic::catch_unwind(start).is_err() {
+        fill(|_| no_device as *mut ());
+    }
+    OPENING.set(false);
+    SLOTS[index].load(Ordering::Acquire)
+}
+
+fn start() {
+    match open_driver() {
+        Ok(driver) => connect(driver),
+        Err(problem) => {
+            if environment::session().is_some() {
+                say_once(&problem);
+            }
+            fill(without_driver);
+        }
+    }
+}
+
+/// Fills the tables from an open driver: first every real address, then the slots, so that a hook that is entered finds
+/// what it forwards to.
+fn connect(driver: Library) {
+    for (entry, real) in ENTRY_POINTS.iter().zip(&REAL) {
+        let address = driver.symbol(entry.symbol).map_or(missing as *mut (), NonNull::as_ptr);
+        real.store(address, Ordering::Release);
+    }
+    let hooks = (!environment::is_disabled()).then(Recorder::start).flatten().map(|_| hooks::table());
+    fill(|index| {
+        let hook = hooks.and_then(|hooks| hooks[index]).filter(|_| driver::has(index));
+        hook.map_or_else(|| REAL[index].load(Ordering::Relaxed), |hook| hook.address.cast_mut())
+    });
+}
+
+fn fill(address: impl Fn(usize) -> *mut ()) {
+    for (index, slot) in SLOTS.iter().enumerate() {
+        slot.store(address(index), Ordering::Release);
+    }
+}
+
+/// The real driver, opened; or why there is none, in a sentence for the user.
+fn open_driver() -> Result<Library, String> {
+    let ours = own_file();
+    if let Some(path) = environment::driver() {
+        if ours.is_some() && FileId::of(&path) == ours {
+            return Err(format!("{} is {} itself", environment::DRIVER, path.display()));
+        }
+        let named =
+            |reason| format!("cannot open {}, which {} names: {reason}", path.display(), environment::DRIVER);
+        return Library::open(&path).map_err(named);
+    }
+    let candidates = locate::candidates(ours.as_slice());
+    let mut problem = format!("found no {} on this machine: no GPU driver is installed", locate::DRIVER_NAME);
+    for path in &candidates {
+        match Library::open(path) {
+            Ok(driver) => return Ok(driver),
+            Err(reason) => problem = format!("cannot open the GPU driver {}: {reason}", path.display()),
+        }
+    }
+    Err(problem)
+}
+
+/// This library's own file.
+fn own_file() -> Option<FileId> {
+    let mut info = libc::Dl_info {
+        dli_fname: std::ptr::null(),
+        dli_fbase: std::ptr::null_mut(),
+        dli_sname: std::ptr::null(),
+        dli_saddr: std::ptr::null_mut(),
+    };
+    // SAFETY: `info` is valid for writing; the address is only looked up.
+    let found = unsafe { libc::dladdr((&raw const SLOTS).cast(), &mut info) };
+    if found == 0 || info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: dladdr succeeded: the name is a C string that lives as long as the library.
+    let name = unsafe { CStr::from_ptr(info.dli_fname) };
+    FileId::of(Path::new(OsStr::from_bytes(name.to_bytes())))
+}
+
+/// A library that stays open for good.
+struct Library(NonNull<c_void>);
+
+impl Library {
+    /// Opens the file at an absolute path, out of the way of everybody else's symbols (`RTLD_LOCAL`) and preferring its
+    /// own (`RTLD_DEEPBIND`): its internal calls must not come back to us.
+    fn open(path: &PathBuf) -> Result<Library, String> {
+        let name = CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
+        let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_DEEPBIND;
+        // SAFETY: a C string. What the library's constructors do is the driver's business.
+        NonNull::new(unsafe { libc::dlopen(name.as_ptr(), flags) }).map(Library).ok_or_else(last_error)
+    }
+
+    fn symbol(&self, name: &str) -> Option<NonNull<()>> {
+        let name = CString::new(name).ok()?;
+        // SAFETY: an open library and a C string.
+        NonNull::new(unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr()) }.cast())
+    }
+}
+
+fn last_error() -> String {
+    // SAFETY: gives null or a C string that lives until the next call in this thread.
+    let text = unsafe { libc::dlerror() };
+    if text.is_null() {
+        return "unknown reason".to_owned();
+    }
+    // SAFETY: not null, so a C string.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+/// Says a line on the program's standard error, once in a process.
+pub fn say_once(line: &str) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Ordering::Relaxed) {
+        let line = format!("apex: {line}\n");
+        // SAFETY: a valid buffer. (`eprintln!` would panic where standard error is closed.)
+        unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
+    }
+}
+
+/// What the entry at `index` is where there is no driver: as with a driver that finds no device. Programs look up the
+/// text of the error that they get.
+fn without_driver(entry: usize) -> *mut () {
+    match entry {
+        index::cuGetErrorName => error_name as *mut (),
+        index::cuGetErrorString => error_string as *mut (),
+        _ => no_device as *mut (),
+    }
+}
+
+extern "C" fn no_device() -> CUresult {
+    CUDA_ERROR_NO_DEVICE
+}
+
+extern "C" fn not_initialized() -> CUresult {
+    CUDA_ERROR_NOT_INITIALIZED
+}
+
+unsafe extern "C" fn error_name(_: CUresult, text: *mut *const c_char) -> CUresult {
+    // SAFETY: the caller follows the driver's contract.
+    unsafe { answer(text, c"CUDA_ERROR_NO_DEVICE") }
+}
+
+unsafe extern "C" fn error_string(_: CUresult, text: *mut *const c_char) -> CUresult {
+    // SAFETY: the caller follows the driver's contract.
+    unsafe { answer(text, c"no CUDA-capable device is detected") }
+}
+
+/// # Safety
+/// `text` is null or valid for writing.
+unsafe fn answer(text: *mut *const c_char, value: &'static CStr) -> CUresult {
+    if text.is_null() {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    // SAFETY: not null, hence valid by contract.
+    unsafe { *text = value.as_ptr() };
+    CUDA_SUCCESS
+}

@@ -1,0 +1,411 @@
+//! What a recorded process keeps: its session file, and tables that turn the driver's handles into identifiers.
+//!
+//! There is one [`Recorder`] in a process, made at the first driver call and never freed. A forked child finds that the
+//! one it inherited is not its own ([`ProcessFile::is_ours`]) and makes another; the inherited one is left alone, since
+//! locks in it may be held by threads that don't exist in the child.
+//!
+//! Invariants:
+//! 1. The lock `cold` is never held across a call into the driver: the driver may call back, or hold locks of its own.
+//! 2. An identifier gets into a table only after its definition is in the file.
+//! 3. A handle is forgotten, or its epoch ended, *before* the real call that destroys its object: afterwards the driver may
+//!    give the same handle to somebody else.
+
+use crate::capture::Captures;
+use crate::graphs::Graphs;
+use crate::loader::say_once;
+use crate::tables::{ConfigKey, ConfigTable, HandleMap};
+use crate::timing::Timing;
+use crate::{driver, environment, hooks, limits};
+use cuda_abi::ENTRY_POINTS;
+use cuda_abi::types::*;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use trace::ProcessFile;
+use trace::control::{Control, MappedControl};
+use trace::definition::{Config, Context, Definition, Device, Function, Stream, StreamKind};
+use trace::layout::NO_CONFIG;
+
+/// The session's switch for recording, or [`OFF`]. Never null.
+static RECORDING: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const OFF).cast_mut());
+static OFF: AtomicU32 = AtomicU32::new(0);
+
+static RECORDER: AtomicPtr<Recorder> = AtomicPtr::new(null_mut());
+
+/// Which process makes or has made [`RECORDER`], and how far it is: the process identifier times 4, plus a stage.
+static STAGE: AtomicU64 = AtomicU64::new(0);
+const MAKING: u64 = 1;
+const MADE: u64 = 2;
+const FAILED: u64 = 3;
+
+/// Whether calls are to be recorded now.
+#[inline(always)]
+pub fn is_recording() -> bool {
+    // SAFETY: points to `OFF` or into the session's control page, which stays mapped.
+    unsafe { (*RECORDING.load(Relaxed)).load(Relaxed) != 0 }
+}
+
+/// Runs `work`, which is not on the launch path. If it panics, recording ends for this process, and the program goes on.
+pub fn guarded<R>(work: impl FnOnce() -> R) -> Option<R> {
+    catch_unwind(AssertUnwindSafe(work))
+        .inspect_err(|_| {
+            RECORDING.store((&raw const OFF).cast_mut(), Relaxed);
+            if let Some(recorder) = Recorder::existing() {
+                recorder.file.count_dropped(1);
+            }
+        })
+        .ok()
+}
+
+/// Moments after which what was known of handles may be wrong. Each only ever grows.
+#[derive(Default)]
+pub struct Epochs {
+    /// Ends when a module or library is unloaded, a function's attributes change, or a context goes: functions' handles.
+    pub modules: AtomicU32,
+    /// Ends when a stream or context goes: what threads remember of streams.
+    pub streams: AtomicU32,
+    /// Ends when a context goes or may have gone: what threads remember of their current context.
+    pub contexts: AtomicU32,
+}
+
+/// See the [module](self).
+pub struct Recorder {
+    /// The session file of this process.
+    pub file: ProcessFile,
+    /// The session's control page.
+    pub control: &'static Control,
+    /// See [`Epochs`].
+    pub epochs: Epochs,
+    /// Streams that are being captured.
+    pub captures: Captures,
+    /// Executable graphs.
+    pub graphs: Graphs,
+    /// GPU durations.
+    pub timing: Timing,
+    functions: HandleMap,
+    streams: HandleMap,
+    contexts: HandleMap,
+    configs: ConfigTable,
+    cold: Mutex<Cold>,
+}
+
+/// What is only needed when something is seen for the first time.
+#[derive(Default)]
+struct Cold {
+    /// Function identifiers by digest of their definition, so that reloading a module makes no new ones.
+    functions: HashMap<u128, u32>,
+    /// Names by handle, for drivers that can't tell them.
+    names: HashMap<u64, Box<str>>,
+    devices: HashMap<CUdevice, u32>,
+    contexts: u32,
+    streams: u32,
+}
+
+impl Recorder {
+    /// The recorder of this process, made if need be. `None` if there is no session or its files can't be used.
+    pub fn start() -> Option<&'static Recorder> {
+        let session = environment::session()?;
+        let mine = u64::from(std::process::id()) * 4;
+        loop {
+            let seen = STAGE.load(Acquire);
+            match seen.checked_sub(mine) {
+                Some(MADE) => return Recorder::existing(),
+                Some(FAILED) => return None,
+                // Another thread is at it: file work only, so this ends.
+                Some(MAKING) => std::thread::yield_now(),
+                // Nobody, or the process that this one was forked from.
+                _ => {
+                    if STAGE.compare_exchange(seen, mine + MAKING, Acquire, Relaxed).is_ok() {
+                        let made = Recorder::make(&session);
+                        STAGE.store(mine + if made.is_some() { MADE } else { FAILED }, Release);
+                        return made;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The recorder of this process, if it has been made.
+    #[inline]
+    pub fn existing() -> Option<&'static Recorder> {
+        // SAFETY: null or a leaked recorder, published with release.
+        unsafe { RECORDER.load(Acquire).as_ref() }.filter(|recorder| recorder.file.is_ours())
+    }
+
+    fn make(session: &Path) -> Option<&'static Recorder> {
+        let made = MappedControl::open(session).and_then(|control| {
+            let control = control.leak();
+            Ok((control, ProcessFile::create(session, Some(control))?))
+        });
+        let (control, file) = match made {
+            Ok(made) => made,
+            Err(error) => {
+                say_once(&format!("this process is not recorded: {error}"));
+                RECORDING.store((&raw const OFF).cast_mut(), Relaxed);
+                return None;
+            }
+        };
+        let recorder = Box::leak(Box::new(Recorder {
+            file,
+            control,
+            epochs: Epochs::default(),
+            captures: Captures::default(),
+            graphs: Graphs::new(),
+            timing: Timing::new(),
+            functions: HandleMap::new(limits::FUNCTION_HANDLES),
+            streams: HandleMap::new(limits::STREAM_HANDLES),
+            contexts: HandleMap::new(limits::CONTEXT_HANDLES),
+            configs: ConfigTable::new(limits::CONFIG_PLACES),
+            cold: Mutex::default(),
+        }));
+        for (index, _) in hooks::table().iter().enumerate().filter(|(_, hook)| hook.is_some()) {
+            let text = ENTRY_POINTS[index].symbol.to_owned();
+            recorder.file.define(&Definition::Name { id: api(index), text });
+        }
+        RECORDER.store(recorder, Release);
+        RECORDING.store((&raw const control.recording).cast_mut(), Relaxed);
+        Some(recorder)
+    }
+
+    fn cold(&self) -> MutexGuard<'_, Cold> {
+        self.cold.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The identifier of the context `handle`, which is current in the calling thread; 0 if it can't be defined.
+    pub fn context(&self, handle: CUcontext) -> u32 {
+        let key = handle as u64;
+        if key == 0 {
+            return 0;
+        }
+        if let Some(id) = self.contexts.get(key, 0) {
+            return id;
+        }
+        let device = driver::current_device().map_or(0, |device| self.device(device));
+        let mut cold = self.cold();
+        if let Some(id) = self.contexts.get(key, 0) {
+            return id;
+        }
+        let context = Context { id: cold.contexts + 1, handle: key, device, ..Context::default() };
+        let id = context.id;
+        self.define_next(&mut cold.contexts, id, Definition::Context(context), || {
+            self.contexts.insert(key, 0, id)
+        })
+    }
+
+    fn device(&self, device: CUdevice) -> u32 {
+        if let Some(&id) = self.cold().devices.get(&device) {
+            return id;
+        }
+        let description = driver::describe_device(device);
+        let mut cold = self.cold();
+        let next = cold.devices.len() as u32 + 1;
+        if let Some(&id) = cold.devices.get(&device) {
+            return id;
+        }
+        if !self.file.define(&Definition::Device(Device { id: next, ..description })) {
+            return 0;
+        }
+        cold.devices.insert(device, next);
+        next
+    }
+
+    /// Writes the definition with identifier `id`; if that works, counts it and enters it.
+    fn define_next(&self, count: &mut u32, id: u32, definition: Definition, enter: impl FnOnce()) -> u32 {
+        if !self.file.define(&definition) {
+            return 0;
+        }
+        *count = id;
+        enter();
+        id
+    }
+
+    /// The identifier of a stream. `context` is the calling thread's, and `stream` is as [`normalised`] gives it.
+    pub fn stream(&self, stream: CUstream, context: u32, thread: u32) -> u32 {
+        let key = stream_key(stream, context, thread);
+        if let Some(id) = self.streams.get(key, 0) {
+            return id;
+        }
+        let (kind, context) = match stream as usize {
+            LEGACY => (StreamKind::LegacyDefault, context),
+            PER_THREAD => (StreamKind::PerThreadDefault, context),
+            _ => {
+                let known = |handle: CUcontext| self.contexts.get(handle as u64, 0);
+                let its_own = driver::stream_context(stream).and_then(known);
+                (driver::stream_kind(stream), its_own.unwrap_or(context))
+            }
+        };
+        let mut cold = self.cold();
+        if let Some(id) = self.streams.get(key, 0) {
+            return id;
+        }
+        let id = cold.streams + 1;
+        let definition = Definition::Stream(Stream { id, handle: stream as u64, context, kind });
+        self.define_next(&mut cold.streams, id, definition, || self.streams.insert(key, 0, id))
+    }
+
+    /// Forgets a stream that is about to be destroyed.
+    pub fn forget_stream(&self, stream: CUstream) {
+        let _cold = self.cold();
+        self.streams.remove(stream as u64);
+        self.epochs.streams.fetch_add(1, Release);
+    }
+
+    /// Forgets a context that is about to be destroyed, and all handles that may belong to it.
+    pub fn forget_context(&self, context: CUcontext) {
+        let cold = self.cold();
+        self.contexts.remove(context as u64);
+        drop(cold);
+        self.epochs.contexts.fetch_add(1, Release);
+        self.epochs.streams.fetch_add(1, Release);
+        self.forget_functions();
+    }
+
+    /// Ends the epoch of function handles: code is about to be unloaded, or attributes have changed.
+    pub fn forget_functions(&self) {
+        self.epochs.modules.fetch_add(1, Release);
+    }
+
+    /// Remembers the name under which the program asked for a function or kernel.
+    pub fn note_name(&self, handle: u64, name: impl FnOnce() -> String) {
+        if driver::tells_names() {
+            return;
+        }
+        let name = name().into_boxed_str();
+        let mut cold = self.cold();
+        if cold.names.len() < limits::REMEMBERED_NAMES || cold.names.contains_key(&handle) {
+            cold.names.insert(handle, name);
+        }
+    }
+
+    /// The identifier of the function behind a handle that was launched with success; 0 if it can't be defined.
+    pub fn function(&self, handle: CUfunction) -> u32 {
+        let (key, epoch) = (handle as u64, self.epochs.modules.load(Acquire));
+        if let Some(id) = self.functions.get(key, epoch) {
+            return id;
+        }
+        let description = self.describe(handle);
+        let digest = digest(&description);
+        let mut cold = self.cold();
+        let id = match cold.functions.get(&digest) {
+            Some(&id) => id,
+            None if cold.functions.len() >= limits::FUNCTIONS => return 0,
+            None => {
+                let id = cold.functions.len() as u32 + 1;
+                if !self.file.define(&Definition::Function(Function { id, ..description })) {
+                    return 0;
+                }
+                cold.functions.insert(digest, id);
+                id
+            }
+        };
+        self.functions.insert(key, epoch, id);
+        id
+    }
+
+    /// The identifier of a function that is known already. Asks nobody.
+    pub fn known_function(&self, handle: CUfunction) -> Option<u32> {
+        self.functions.get(handle as u64, self.epochs.modules.load(Acquire))
+    }
+
+    /// The handle may be a function or a library's kernel (`CUkernel`): launches take both, the queries functions only.
+    fn describe(&self, handle: CUfunction) -> Function {
+        let mut function = handle;
+        let mut description = driver::describe_function(function);
+        if !description.attributes_known
+            && let Some(of_kernel) = driver::function_of_kernel(handle.cast())
+        {
+            function = of_kernel;
+            description = driver::describe_function(function);
+        }
+        let remembered = || self.cold().names.get(&(handle as u64)).map(|name| name.to_string());
+        description.name = driver::function_name(function)
+            .or_else(remembered)
+            .unwrap_or_else(|| UNKNOWN_FUNCTION.to_owned());
+        description
+    }
+
+    /// The identifier of a configuration, or [`NO_CONFIG`]. A launch beyond the table's capacity is counted.
+    pub fn config(&self, key: &ConfigKey) -> u32 {
+        if let Some(id) = self.configs.get(key) {
+            return id;
+        }
+        if self.configs.is_full() {
+            self.file.count_config_overflow();
+            return NO_CONFIG;
+        }
+        let _cold = self.cold();
+        let define = |id| {
+            self.file.define(&Definition::Config(Config {
+                id,
+                function: key.function,
+                context: key.context,
+                grid: key.grid,
+                block: key.block,
+                cluster: key.cluster,
+                dynamic_shared: key.dynamic_shared,
+            }))
+        };
+        self.configs.insert(key, define).unwrap_or(NO_CONFIG)
+    }
+}
+
+/// The name of a function of which neither the driver nor an earlier call told it.
+pub const UNKNOWN_FUNCTION: &str = "(unknown)";
+
+/// The identifier of an entry point's name.
+#[inline(always)]
+pub const fn api(index: usize) -> u32 {
+    index as u32 + 1
+}
+
+/// `CU_STREAM_LEGACY`
+const LEGACY: usize = 1;
+/// `CU_STREAM_PER_THREAD`
+const PER_THREAD: usize = 2;
+
+/// The stream that `stream` means to an entry point, with the default streams told apart: stream 0 is the thread's own
+/// in the per-thread forms, and the legacy one otherwise.
+#[inline(always)]
+pub fn normalised(stream: CUstream, per_thread: bool) -> CUstream {
+    match stream as usize {
+        0 if per_thread => PER_THREAD as CUstream,
+        0 => LEGACY as CUstream,
+        _ => stream,
+    }
+}
+
+/// Whether a [`normalised`] stream is the legacy default stream, which can't be captured.
+#[inline(always)]
+pub fn is_legacy(stream: CUstream) -> bool {
+    stream as usize == LEGACY
+}
+
+/// Handles of streams are the driver's pointers; default streams, which each context or thread has its own of, get
+/// numbers that are no pointers.
+fn stream_key(stream: CUstream, context: u32, thread: u32) -> u64 {
+    let own = |thread: u32| 1 << 63 | u64::from(context) << 32 | u64::from(thread);
+    match stream as usize {
+        LEGACY => own(0),
+        PER_THREAD => own(thread),
+        handle => handle as u64,
+    }
+}
+
+/// 128 bits that stand for a function's name and attributes.
+fn digest(function: &Function) -> u128 {
+    let half = |seed: u64| {
+        let mut hasher = DefaultHasher::new();
+        let Function { id: _, name, registers, static_shared, local, constant, max_threads, .. } = function;
+        (seed, name, registers, static_shared, local, constant, max_threads).hash(&mut hasher);
+        let Function { max_dynamic_shared, carveout, binary_version, ptx_version, attributes_known, .. } =
+            function;
+        (max_dynamic_shared, carveout, binary_version, ptx_version, attributes_known).hash(&mut hasher);
+        u128::from(hasher.finish())
+    };
+    half(1) << 64 | half(2)
+}

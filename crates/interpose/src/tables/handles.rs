@@ -1,0 +1,162 @@
+//! From the driver's handles to our identifiers.
+//!
+//! The driver reuses a handle as soon as its object is gone. An entry therefore carries the epoch in which it was made,
+//! and whoever destroys objects of the kind either removes the one handle ([`HandleMap::remove`]) or moves on to the
+//! next epoch, after which all older entries are strangers.
+//!
+//! The map is set-associative: a key has [`WAYS`] possible places. When all are taken by living keys one is given up;
+//! its handle is looked up anew with the driver when it is next seen. So the map never fills and never grows.
+
+use super::{Zeroable, spread, zeroed};
+use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+
+/// Places in which a key may lie.
+const WAYS: usize = 8;
+
+/// Key of a place that was never used.
+const EMPTY: u64 = 0;
+
+/// One place. `value` is 0 while the place changes hands, so a reader that sees the key before and after it sees a
+/// value other than 0 has a value of that key.
+#[derive(Default)]
+struct Place {
+    key: AtomicU64,
+    value: AtomicU64,
+}
+
+// SAFETY: two atomic integers, for which zero is a value.
+unsafe impl Zeroable for Place {}
+
+/// A map from non-zero handles to identifiers, read without locks. Writers must exclude each other.
+pub struct HandleMap {
+    places: Box<[Place]>,
+}
+
+impl HandleMap {
+    /// Bytes that a map of this capacity takes.
+    pub const fn bytes(capacity: usize) -> usize {
+        capacity * size_of::<Place>()
+    }
+
+    /// A map with room for `capacity` handles, a power of two.
+    pub fn new(capacity: usize) -> HandleMap {
+        assert!(capacity.is_power_of_two() && capacity >= WAYS);
+        HandleMap { places: zeroed(capacity) }
+    }
+
+    /// The identifier of `handle` in `epoch`.
+    #[inline]
+    pub fn get(&self, handle: u64, epoch: u32) -> Option<u32> {
+        self.set_of(handle).iter().find_map(|place| {
+            if place.key.load(Acquire) != handle {
+                return None;
+            }
+            let value = place.value.load(Acquire);
+            let (made, id) = ((value >> 32) as u32, value as u32);
+            (id != 0 && made == epoch && place.key.load(Relaxed) == handle).then_some(id)
+        })
+    }
+
+    /// Makes `handle` stand for `id` (not 0). The caller keeps other writers out.
+    pub fn insert(&self, handle: u64, epoch: u32, id: u32) {
+        let set = self.set_of(handle);
+        let with = |test: &dyn Fn(&Place) -> bool| set.iter().find(|place| test(place));
+        let place = with(&|place| place.key.load(Relaxed) == handle)
+            .or_else(|| with(&|place| place.value.load(Relaxed) == 0))
+            .or_else(|| with(&|place| (place.value.load(Relaxed) >> 32) as u32 != epoch))
+            .unwrap_or(&set[spread(u64::from(id)) as usize % WAYS]);
+        place.value.store(0, Release);
+        place.key.store(handle, Release);
+        place.value.store(u64::from(epoch) << 32 | u64::from(id), Release);
+    }
+
+    /// Forgets `handle`. The caller keeps other writers out.
+    pub fn remove(&self, handle: u64) {
+        if handle == EMPTY {
+            return;
+        }
+        for place in self.set_of(handle) {
+            if place.key.load(Relaxed) == handle {
+                place.value.store(0, Release);
+            }
+        }
+    }
+
+    #[inline]
+    fn set_of(&self, handle: u64) -> &[Place] {
+        let sets = self.places.len() / WAYS;
+        let first = (spread(handle) as usize & (sets - 1)) * WAYS;
+        &self.places[first..first + WAYS]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+    use std::sync::atomic::AtomicBool;
+
+    /// Numbers that look random, the same in every run.
+    fn numbers(mut state: u64) -> impl Iterator<Item = u64> {
+        std::iter::repeat_with(move || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            spread(state)
+        })
+    }
+
+    #[test]
+    fn what_was_put_in_is_found_until_it_is_removed() {
+        let map = HandleMap::new(4096);
+        let mut model = HashMap::new();
+        let mut random = numbers(1);
+        for id in 1..=1000 {
+            let handle = random.next().unwrap() | 1;
+            map.insert(handle, 7, id);
+            model.insert(handle, id);
+        }
+        for (&handle, &id) in &model {
+            assert_eq!(map.get(handle, 7), Some(id));
+            assert_eq!(map.get(handle, 8), None, "an entry of an older epoch is a stranger");
+            map.remove(handle);
+            assert_eq!(map.get(handle, 7), None);
+        }
+    }
+
+    #[test]
+    fn a_full_map_forgets_and_never_lies() {
+        let map = HandleMap::new(64);
+        let handles: Vec<u64> = numbers(2).take(10_000).collect();
+        for (index, &handle) in handles.iter().enumerate() {
+            map.insert(handle, 1, index as u32 + 1);
+            assert_eq!(map.get(handle, 1), Some(index as u32 + 1));
+        }
+        let kept = handles.iter().enumerate().filter_map(|(index, &handle)| {
+            let found = map.get(handle, 1)?;
+            assert_eq!(found, index as u32 + 1);
+            Some(())
+        });
+        assert!((1..=64).contains(&kept.count()));
+    }
+
+    #[test]
+    fn readers_beside_a_writer_see_a_value_of_the_key_or_none() {
+        let map = HandleMap::new(8);
+        let done = AtomicBool::new(false);
+        let value_of = |handle: u64| handle as u32 * 10;
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !done.load(Relaxed) {
+                        for handle in 1..=20 {
+                            assert!(map.get(handle, 1).is_none_or(|id| id == value_of(handle)));
+                        }
+                    }
+                });
+            }
+            for handle in numbers(3).take(200_000).map(|number| number % 20 + 1) {
+                map.insert(handle, 1, value_of(handle));
+            }
+            done.store(true, Relaxed);
+        });
+    }
+}

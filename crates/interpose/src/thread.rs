@@ -1,0 +1,228 @@
+//! What each thread of a recorded process keeps to itself: its way into the session file, and caches that make the launch
+//! path a matter of a few cache lines.
+//!
+//! The state is made when a thread's first call is recorded and freed when the thread ends. [`with`] lends it out, never
+//! twice at a time: should a call be recorded from within recording (the driver calls back, or a signal handler makes a
+//! driver call), the inner one is counted as dropped and goes through untouched.
+
+use crate::launch::LaunchCache;
+use crate::recorder::{Recorder, guarded};
+use crate::timing::Pending;
+use crate::{driver, recorder};
+use cuda_abi::types::*;
+use std::cell::{Cell, UnsafeCell};
+use std::ffi::c_void;
+use std::ptr::null;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::Relaxed;
+use trace::Lane;
+use trace::layout::Slots;
+
+/// Uses of the current context's identifier after which the driver is asked again, in case it was changed by ways that
+/// no hook sees.
+const CONTEXT_USES: u32 = 64;
+
+/// Streams that a thread remembers.
+const STREAMS: usize = 8;
+
+/// A thread's state.
+pub struct Thread {
+    /// The recorder of this process.
+    pub recorder: &'static Recorder,
+    /// Launch configurations seen lately.
+    pub launches: LaunchCache,
+    /// Event pairs whose reading is awaited.
+    pub pending: Pending,
+    lane: Lane,
+    id: u32,
+    context: u32,
+    context_epoch: u32,
+    context_uses: u32,
+    streams: [KnownStream; STREAMS],
+}
+
+#[derive(Clone, Copy, Default)]
+struct KnownStream {
+    handle: u64,
+    context: u32,
+    epoch: u32,
+    id: u32,
+}
+
+/// A thread's state, and whether it is lent out.
+struct Lent {
+    busy: Cell<bool>,
+    thread: UnsafeCell<Thread>,
+}
+
+thread_local! {
+    static CURRENT: Cell<*const Lent> = const { Cell::new(null()) };
+}
+
+/// Lends the calling thread's state to `work`. `None`, and nothing done, if this process can't record, or if the state
+/// is lent out already (then the record is counted as dropped).
+#[inline(always)]
+pub fn with<R>(work: impl FnOnce(&mut Thread) -> R) -> Option<R> {
+    let mut current = CURRENT.get();
+    // SAFETY: null, or made by `attach` in this thread and freed only when the thread ends.
+    let ready = unsafe { current.as_ref() }.is_some_and(Lent::is_ready);
+    if !ready {
+        current = attach()?;
+    }
+    // SAFETY: as above; `attach` gives no null.
+    Some(unsafe { &*current }.lend(work))
+}
+
+/// As [`with`], but only if the thread has recorded before.
+pub fn with_existing(work: impl FnOnce(&mut Thread)) {
+    // SAFETY: as in `with`.
+    if let Some(current) = unsafe { CURRENT.get().as_ref() }
+        && current.is_ready()
+    {
+        current.lend(work);
+    }
+}
+
+impl Lent {
+    #[inline(always)]
+    fn is_ready(&self) -> bool {
+        // SAFETY: a shared look at a field that never changes; while the state is lent out it isn't looked at.
+        !self.busy.get() && unsafe { (*self.thread.get()).recorder.file.is_ours() }
+    }
+
+    #[inline(always)]
+    fn lend<R>(&self, work: impl FnOnce(&mut Thread) -> R) -> R {
+        self.busy.set(true);
+        // SAFETY: `busy` was false, so nobody in this thread holds a reference; other threads have no way to it.
+        let result = work(unsafe { &mut *self.thread.get() });
+        self.busy.set(false);
+        result
+    }
+}
+
+/// Makes the calling thread's state where there is none that can be used.
+#[cold]
+fn attach() -> Option<*const Lent> {
+    // SAFETY: as in `with`.
+    if let Some(current) = unsafe { CURRENT.get().as_ref() } {
+        // SAFETY: a shared look at a field that never changes.
+        let recorder = unsafe { (*current.thread.get()).recorder };
+        if recorder.file.is_ours() {
+            recorder.file.count_dropped(1);
+            return None;
+        }
+        // A child of the process that made it: left alone, since the parent's chunk is mapped in it.
+    }
+    guarded(|| {
+        let recorder = Recorder::start()?;
+        let thread =
+            Box::new(Lent { busy: Cell::new(false), thread: UnsafeCell::new(Thread::new(recorder)) });
+        let thread: *const Lent = Box::into_raw(thread);
+        CURRENT.set(thread);
+        // SAFETY: a valid key. A failure only means that the state outlives the thread.
+        unsafe { libc::pthread_setspecific(key()?, thread.cast()) };
+        Some(thread)
+    })?
+}
+
+/// The key whose destructor frees a thread's state.
+fn key() -> Option<libc::pthread_key_t> {
+    static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
+    *KEY.get_or_init(|| {
+        let mut key = 0;
+        // SAFETY: `key` is valid for writing, and `detach` is what a destructor must be.
+        (unsafe { libc::pthread_key_create(&mut key, Some(detach)) } == 0).then_some(key)
+    })
+}
+
+/// Frees a thread's state when the thread ends. A driver call from a later destructor makes another.
+unsafe extern "C" fn detach(thread: *mut c_void) {
+    CURRENT.set(null());
+    let thread: *mut Lent = thread.cast();
+    // SAFETY: the key's value was set by `attach`, once, from a box that nobody else frees.
+    if unsafe { (*(*thread).thread.get()).recorder.file.is_ours() } {
+        // SAFETY: as above.
+        guarded(|| drop(unsafe { Box::from_raw(thread) }));
+    }
+}
+
+impl Thread {
+    fn new(recorder: &'static Recorder) -> Thread {
+        Thread {
+            recorder,
+            launches: LaunchCache::new(),
+            pending: Pending::default(),
+            lane: Lane::default(),
+            // SAFETY: takes no arguments.
+            id: unsafe { libc::syscall(libc::SYS_gettid) } as u32,
+            context: 0,
+            context_epoch: 0,
+            context_uses: 0,
+            streams: [KnownStream::default(); STREAMS],
+        }
+    }
+
+    /// Writes a record, or counts it as dropped.
+    #[inline(always)]
+    pub fn push<R: Slots>(&mut self, record: &R) {
+        self.lane.record(&self.recorder.file, record);
+    }
+
+    /// The identifier of the current context, 0 without one.
+    #[inline(always)]
+    pub fn context(&mut self) -> u32 {
+        if self.context_uses == 0 || self.context_epoch != self.recorder.epochs.contexts.load(Relaxed) {
+            return self.ask_for_context();
+        }
+        self.context_uses -= 1;
+        self.context
+    }
+
+    #[cold]
+    fn ask_for_context(&mut self) -> u32 {
+        self.context_epoch = self.recorder.epochs.contexts.load(Relaxed);
+        self.context = guarded(|| self.recorder.context(driver::current_context())).unwrap_or(0);
+        self.context_uses = if self.context == 0 { 0 } else { CONTEXT_USES };
+        self.context
+    }
+
+    /// The thread's current context has changed.
+    pub fn forget_context(&mut self) {
+        self.context_uses = 0;
+    }
+
+    /// The identifier of a stream as [`recorder::normalised`] gives it.
+    #[inline(always)]
+    pub fn stream(&mut self, stream: CUstream) -> u32 {
+        let (handle, context) = (stream as u64, self.context);
+        let epoch = self.recorder.epochs.streams.load(Relaxed);
+        let known = &self.streams[place_of(handle)];
+        if known.handle == handle && known.context == context && known.epoch == epoch {
+            return known.id;
+        }
+        self.look_up_stream(stream, epoch)
+    }
+
+    #[cold]
+    fn look_up_stream(&mut self, stream: CUstream, epoch: u32) -> u32 {
+        let context = self.context;
+        let id = guarded(|| self.recorder.stream(stream, context, self.id)).unwrap_or(0);
+        if id != 0 {
+            let handle = stream as u64;
+            self.streams[place_of(handle)] = KnownStream { handle, context, epoch, id };
+        }
+        id
+    }
+
+    /// Whether a call on `stream`, as [`recorder::normalised`] gives it, is captured and not executed.
+    #[inline(always)]
+    pub fn is_captured(&self, stream: CUstream) -> bool {
+        self.recorder.captures.any() && !recorder::is_legacy(stream) && driver::is_capturing(stream)
+    }
+}
+
+/// Streams are allocated with headers of some hundred bytes.
+#[inline(always)]
+fn place_of(handle: u64) -> usize {
+    (handle ^ handle >> 7 ^ handle >> 12) as usize % STREAMS
+}
