@@ -30,7 +30,7 @@ const TYPEDEF_HEADERS: [&str; 5] = [
 ];
 
 /// What NVIDIA's headers take from others, by file.
-pub const STAND_INS: [(&str, &str); 7] = [
+const STAND_INS: [(&str, &str); 7] = [
     ("stdlib.h", "typedef unsigned long size_t;\n"),
     (
         "stdint.h",
@@ -139,30 +139,44 @@ fn macro_value(unit: &mut Unit, name: &str) -> Result<u32> {
     Ok(u32::try_from(c::parse::constant_of(unit, &body)?.value)?)
 }
 
-/// Runs the preprocessor over all headers that are there.
-fn preprocess(include: &Path) -> Result<String> {
-    let stand_ins = tempfile::tempdir()?;
+/// The compiler whose preprocessor is used.
+fn compiler() -> String {
+    std::env::var("CC").unwrap_or_else(|_| "cc".to_owned())
+}
+
+/// A folder with the stand-ins.
+fn stand_ins() -> Result<tempfile::TempDir> {
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     for (name, text) in STAND_INS {
-        let path = stand_ins.path().join(name);
-        std::fs::create_dir_all(path.parent().unwrap_or(stand_ins.path()))?;
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap_or(folder.path()))?;
         std::fs::write(&path, format!("#pragma once\n{text}"))?;
     }
+    Ok(folder)
+}
+
+/// A C file that includes all headers that are there. The stand-ins come first: cudaVDPAU.h uses VDPAU's types
+/// without including them.
+fn main_file(include: &Path) -> String {
     let present = |name: &&str| include.join(name).is_file();
     let headers = HEADERS.iter().map(|(name, _)| *name).chain(TYPEDEF_HEADERS).filter(present);
-    // cudaVDPAU.h uses VDPAU's types without including them.
-    let main: String = STAND_INS
+    STAND_INS
         .iter()
         .map(|(name, _)| *name)
         .chain(headers)
         .map(|name| format!("#include <{name}>\n"))
-        .collect();
-    let main_path = stand_ins.path().join("all.c");
-    std::fs::write(&main_path, main)?;
+        .collect()
+}
 
-    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+/// Runs the preprocessor over all headers.
+fn preprocess(include: &Path) -> Result<String> {
+    let stand_ins = stand_ins()?;
+    let main_path = stand_ins.path().join("all.c");
+    std::fs::write(&main_path, main_file(include))?;
+    let compiler = compiler();
     let output = Command::new(&compiler)
         .args(["-E", "-dD", "-nostdinc", "-undef", "-D__LP64__=1", "-D__STDC_VERSION__=201710L"])
-        .args(["-D__GNUC__=4", "-D__CUDA_API_VERSION_INTERNAL", "-Wno-builtin-macro-redefined"])
+        .args(["-D__GNUC__=4", "-D__CUDA_API_VERSION_INTERNAL"])
         .arg("-I")
         .arg(stand_ins.path())
         .arg("-I")
@@ -292,3 +306,6 @@ fn versions(unit: &Unit) -> BTreeMap<Family, Vec<(u32, Prototype)>> {
     versions.values_mut().for_each(|family| family.sort_by_key(|version| version.0));
     versions
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! Integer constant expressions: values of enumerators, array bounds, macros.
 
-use super::lex::{Kind, Token};
+use super::lex::Kind;
 use super::parse::Parser;
 use super::{Result, Type};
 
@@ -88,13 +88,11 @@ impl Parser<'_> {
     }
 
     fn primary(&mut self) -> Result<Constant> {
-        match self.take() {
-            Some(Token { kind: Kind::Int { value, unsigned }, .. }) => {
-                Ok(Constant::plain(i128::from(value), unsigned))
-            }
-            Some(Token { kind: Kind::Word(name), .. }) => self.named_constant(&name),
-            Some(token) => Err(self.error(format!("expected a constant, found {:?}", token.kind))),
-            None => Err(self.error("expected a constant, found the end")),
+        let expected = self.expected("a constant");
+        match self.take().map(|token| token.kind) {
+            Some(Kind::Int { value, unsigned }) => Ok(Constant::plain(i128::from(value), unsigned)),
+            Some(Kind::Word(name)) => self.named_constant(&name),
+            _ => Err(expected),
         }
     }
 

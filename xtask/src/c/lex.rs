@@ -1,6 +1,7 @@
 //! Tokens of preprocessed C, each with the file and line that the line markers give it.
 
 use super::{Error, Place, Result};
+use std::fmt;
 use std::sync::Arc;
 
 /// A token and where it stands.
@@ -23,6 +24,16 @@ pub enum Kind {
     Other(String),
     /// Punctuation.
     Mark(&'static str),
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Word(text) | Kind::Other(text) => write!(f, "`{text}`"),
+            Kind::Int { value, .. } => write!(f, "`{value}`"),
+            Kind::Mark(mark) => write!(f, "`{mark}`"),
+        }
+    }
 }
 
 /// A `#define` or `#undef` line, as `-dD` keeps it.

@@ -12,6 +12,8 @@ pub mod expr;
 pub mod layout;
 pub mod lex;
 pub mod parse;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -145,8 +145,13 @@ impl<'a> Parser<'a> {
         if self.eat(mark) {
             return Ok(());
         }
-        let found = self.peek().map_or("the end".to_owned(), |kind| format!("{kind:?}"));
-        Err(self.error(format!("expected `{mark}`, found {found}")))
+        Err(self.expected(&format!("`{mark}`")))
+    }
+
+    /// The error that something else stands next.
+    pub fn expected(&self, what: &str) -> Error {
+        let found = self.peek().map_or("the end".to_owned(), Kind::to_string);
+        self.error(format!("expected {what}, found {found}"))
     }
 
     fn peek_word(&self) -> Option<&'a str> {
@@ -157,7 +162,7 @@ impl<'a> Parser<'a> {
     }
 
     fn word(&mut self) -> Result<String> {
-        let word = self.peek_word().ok_or_else(|| self.error("expected a name"))?.to_owned();
+        let word = self.peek_word().ok_or_else(|| self.expected("a name"))?.to_owned();
         self.at += 1;
         Ok(word)
     }
@@ -339,10 +344,9 @@ impl<'a> Parser<'a> {
         }
         let ty = match ty {
             Some(ty) => ty,
-            None => arithmetic_type(&arithmetic).ok_or_else(|| match self.peek_word() {
-                Some(word) if arithmetic.is_empty() => self.error(format!("`{word}` is no known type")),
-                _ => self.error(format!("`{}` is no type", arithmetic.join(" "))),
-            })?,
+            None if arithmetic.is_empty() => return Err(self.expected("a type")),
+            None => arithmetic_type(&arithmetic)
+                .ok_or_else(|| self.error(format!("`{}` is no type", arithmetic.join(" "))))?,
         };
         Ok(Specifiers { base: Qualified { ty, constant }, typedef, align })
     }
