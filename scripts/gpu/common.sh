@@ -9,7 +9,11 @@ programs=$here/programs
 out=${1:-${OUT:-out}}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
-build=${BUILD:-$(mktemp -d)}
+if [ -z "${BUILD:-}" ]; then
+  BUILD=$(mktemp -d)
+  trap 'rm -rf "$BUILD"' EXIT
+fi
+build=$BUILD
 
 fail() {
   echo "${0##*/}: $*" >&2
@@ -46,12 +50,28 @@ architecture() {
   echo "sm_${capability//./}"
 }
 
-# build_c NAME [FLAGS...]: programs/NAME.c as a driver-API program, at $build/NAME.
+# build_c NAME: programs/NAME.c as a driver-API program, in $build.
 build_c() {
-  local name=$1
-  shift
-  gcc -std=gnu11 -O2 -Wall -Wextra -I"$cuda/include" "$programs/$name.c" -o "$build/$name" "$@" \
+  gcc -std=gnu11 -O2 -Wall -Wextra -I"$cuda/include" "$programs/$1.c" -o "$build/$(basename "$1")" \
     "$driver" -Wl,-rpath,"$(dirname "$driver")" -ldl -lpthread -lm
+}
+
+# build_cupti_count: the CUPTI injection, $build/cupti_count.so.
+build_cupti_count() {
+  local headers
+  headers=$(dirname "$(find -L "$cuda" "$cuda/extras/CUPTI" -name cupti.h 2>/dev/null | head -1)")
+  local library
+  library=$(find -L "$cuda" -name 'libcupti.so' 2>/dev/null | head -1)
+  [ -n "$library" ] || fail "no CUPTI in $cuda: install it with the toolkit"
+  g++ -std=c++17 -O2 -Wall -Wextra -shared -fPIC -I"$cuda/include" -I"$headers" "$programs/cupti_count.cpp" \
+    -o "$build/cupti_count.so" "$library" -Wl,-rpath,"$(dirname "$library")"
+}
+
+# wait_all: waits for all background jobs; fails if one of them failed.
+wait_all() {
+  local job status=0
+  for job in $(jobs -p); do wait "$job" || status=1; done
+  [ "$status" = 0 ] || fail "a program could not be built"
 }
 
 # provenance COMMAND: the comment lines that open every committed result.

@@ -19,7 +19,7 @@ rows=${ROWS:-6000}
 "$nvcc" -arch="$arch" -cudart static -o "$build/handle_runtime" "$programs/handle_runtime.cu" &
 for name in occupancy addresses call_costs event_pairs handles; do build_c "$name" & done
 gcc -O2 -Wall -shared -fPIC -I"$cuda/include" -Wl,-soname,libcuda.so.1 -o "$build/handle_shim.so" "$programs/handle_shim.c" -ldl &
-wait
+wait_all
 nm -D --defined-only "$driver" | awk '$3 ~ /^cu/ { sub(/@.*/, "", $3); print $3 }' | sort -u >"$build/symbols"
 
 # step NAME COMMAND...: a failing step is named and does not keep the others from running.

@@ -6,6 +6,7 @@
 //   idle   the stream had nothing to do before the pair;
 //   busy   a kernel of 40 us was ahead of the pair;
 //   stream pairs around each of 20 kernels queued one after the other.
+// `spin_us` is 0 for an empty kernel and -1 for no kernel at all between the two events.
 // `inside_us` is the spin's median by the multiprocessor's own clock: the shortest time the kernel can have taken.
 #include "driver.h"
 
@@ -18,6 +19,7 @@ static CUdeviceptr device_elapsed;
 static double cycles_per_us;
 
 static void launch(double us, unsigned blocks, unsigned threads) {
+  if (us < 0) return;
   long long cycles = (long long)(us * cycles_per_us);
   void *arguments[] = {&cycles, &device_elapsed};
   if (us > 0) CHECK(cuLaunchKernel(spin, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, NULL));
@@ -75,7 +77,7 @@ int main(int argc, char **argv) {
     }
   }
 
-  static const double spins[] = {0, 1, 2, 3, 5, 10, 20, 50, 200, 1000};
+  static const double spins[] = {-1, 0, 1, 2, 3, 5, 10, 20, 50, 200, 1000};
   static const unsigned grids[][2] = {{1, 1}, {132, 1024}, {4096, 256}};
   double reading[READINGS], inside[READINGS];
   printf("mode,blocks,threads,spin_us,inside_us,min_us,p5_us,median_us,p95_us,max_us\n");

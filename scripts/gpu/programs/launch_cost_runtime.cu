@@ -1,0 +1,31 @@
+// What one <<<>>> costs on the CPU. Output as of launch_cost.c, with one path.
+//
+//   launch_cost_runtime CALLS
+#include "driver.h"
+
+#define SEGMENT 10000
+#define BATCH 500
+
+__global__ void empty() {}
+
+int main(int argc, char **argv) {
+  if (argc != 2) return fprintf(stderr, "usage: launch_cost_runtime CALLS\n"), 2;
+  cudaStream_t stream;
+  if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess) return 1;
+  double tick = ns_per_tick();
+  static double v[SEGMENT];
+  printf("path,segment,p50_ns,p90_ns,p99_ns,mean_ns\n");
+  for (long s = -1; s < atol(argv[1]) / SEGMENT; s++) {  // segment -1 warms up
+    double sum = 0;
+    for (int c = 0; c < SEGMENT; c++) {
+      if (c % BATCH == 0) cudaStreamSynchronize(stream);
+      uint64_t begin = ticks();
+      empty<<<1, 1, 0, stream>>>();
+      v[c] = (double)(ticks() - begin) * tick;
+      sum += v[c];
+    }
+    if (cudaGetLastError() != cudaSuccess) return 1;
+    if (s >= 0) printf("runtime,%ld,%.2f,%.2f,%.2f,%.2f\n", s, quantile(v, SEGMENT, 0.5), v[(int)(SEGMENT * 0.9)], v[(int)(SEGMENT * 0.99)], sum / SEGMENT);
+  }
+  return cudaDeviceSynchronize() != cudaSuccess;
+}
