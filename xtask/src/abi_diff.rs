@@ -8,6 +8,7 @@ use crate::{abi_gen, render};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -28,16 +29,19 @@ pub fn run(headers: &Path, as_json: bool) -> Result<ExitCode> {
         Section::new("types", &committed.types, &fresh.types),
         Section::new("constants", &committed.constants, &fresh.constants),
     ];
-    if as_json {
+    let report = if as_json {
         let mut report = json!({ "table": committed.version, "headers": fresh.version });
         for section in &sections {
             report[section.title.replace(' ', "_")] = section.json();
         }
-        println!("{report:#}");
+        format!("{report:#}\n")
     } else {
-        println!("table: CUDA_VERSION {}; headers: CUDA_VERSION {}", committed.version, fresh.version);
-        sections.iter().for_each(Section::print);
-    }
+        let head =
+            format!("table: CUDA_VERSION {}; headers: CUDA_VERSION {}\n", committed.version, fresh.version);
+        sections.iter().map(Section::text).fold(head, |text, section| text + "\n" + &section)
+    };
+    // A reader that closes the pipe has seen enough.
+    let _ = std::io::stdout().write_all(report.as_bytes());
     Ok(ExitCode::from(u8::from(!sections.iter().all(Section::is_empty))))
 }
 
@@ -176,18 +180,19 @@ impl Section {
         json!({ "new": named(&self.new), "gone": named(&self.gone), "changed": changed })
     }
 
-    fn print(&self) {
+    fn text(&self) -> String {
         if self.is_empty() {
-            println!("\n{}: the same", self.title);
-            return;
+            return format!("{}: the same\n", self.title);
         }
         let counts = (self.new.len(), self.gone.len(), self.changed.len());
-        println!("\n{}: {} new, {} gone, {} changed", self.title, counts.0, counts.1, counts.2);
-        self.new.iter().for_each(|(name, is)| println!("  new      {name}: {is}"));
-        self.gone.iter().for_each(|(name, was)| println!("  gone     {name}: {was}"));
+        let mut text = format!("{}: {} new, {} gone, {} changed\n", self.title, counts.0, counts.1, counts.2);
+        let mut line = |line: String| text.extend([&line, "\n"]);
+        self.new.iter().for_each(|(name, is)| line(format!("  new      {name}: {is}")));
+        self.gone.iter().for_each(|(name, was)| line(format!("  gone     {name}: {was}")));
         for (name, table, headers) in &self.changed {
-            println!("  changed  {name}\n    table    {table}\n    headers  {headers}");
+            line(format!("  changed  {name}\n    table    {table}\n    headers  {headers}"));
         }
+        text
     }
 }
 

@@ -36,9 +36,15 @@ pub fn read(include: &Path) -> Result<Toolkit> {
     Ok(toolkit)
 }
 
+/// The repository.
+fn root() -> &'static Path {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().unwrap_or(xtask)
+}
+
 /// `crates/cuda-abi`
 pub fn abi_folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/cuda-abi")
+    root().join("crates/cuda-abi")
 }
 
 /// `text` in the house's format.
@@ -48,7 +54,7 @@ pub fn abi_folder() -> PathBuf {
 pub fn rustfmt(text: &str) -> Result<String> {
     let mut child = Command::new("rustfmt")
         .args(["--edition", "2024", "--config-path"])
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../rustfmt.toml"))
+        .arg(root().join("rustfmt.toml"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -16,6 +16,7 @@
 #![no_std]
 
 mod constants;
+pub mod elf;
 pub mod index;
 mod plain;
 mod result;
