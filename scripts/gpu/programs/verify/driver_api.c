@@ -63,12 +63,13 @@ static void launch_cooperative(CUfunction f, CUstream stream, int times) {
   }
 }
 
-static void launch_graph(CUfunction f, CUstream stream) {
+// A kernel node takes a function or a library's kernel, each by its own name.
+static void launch_graph(CUfunction f, CUkernel kernel, CUstream stream) {
   CUgraph graph;
   CUgraphNode nodes[3];
   CUgraphExec exec;
-  CUDA_KERNEL_NODE_PARAMS params = {.func = f, .gridDimX = BLOCKS, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128, .blockDimY = 1,
-                                    .blockDimZ = 1, .kernelParams = arguments};
+  CUDA_KERNEL_NODE_PARAMS params = {.func = f, .kern = kernel, .gridDimX = BLOCKS, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128,
+                                    .blockDimY = 1, .blockDimZ = 1, .kernelParams = arguments};
   CHECK(cuGraphCreate(&graph, 0));
   for (int k = 0; k < 3; k++) {
     factor = 2 * k + 7;
@@ -114,8 +115,8 @@ int main(int argc, char **argv) {
   CHECK(cuCtxSynchronize());
   launch_cooperative(cooperative, stream, 20);
   CHECK(cuCtxSynchronize());
-  launch_graph(f, stream);
-  launch_graph((CUfunction)kernel, stream);
+  launch_graph(f, NULL, stream);
+  launch_graph(NULL, kernel, stream);
   write_words(x);
 
   // A module that goes: its handles may come again for other functions.

@@ -18,6 +18,7 @@ int main() {
   long launches = 0;
   CHECK(cudaMalloc(&sums, blocks * sizeof *sums));
   CHECK(cudaMallocHost(&pinned, blocks * sizeof *pinned));
+  *pinned = 0;
   CHECK(cudaEventCreate(&event));
   for (auto &s : streams) CHECK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
 
@@ -32,6 +33,7 @@ int main() {
     scramble<1><<<(n + threads - 1) / threads, threads>>>(y, n);
     block_sums<<<blocks, 256, 1024 + threads>>>(x, sums, n);
   }
+  CHECK(cudaDeviceSynchronize());  // the other streams don't wait for the null stream
   int count = n;
   uint32_t factor = 7;
   void *arguments[] = {&x, &y, &factor, &count};
