@@ -4,6 +4,7 @@ use crate::launch::is_per_thread;
 use crate::recorder::{api, guarded, is_recording, normalised};
 use crate::thread::{self, Thread};
 use cuda_abi::types::*;
+use std::ptr::null_mut;
 use trace::layout::{Call, CallClass, MemoryKind, Slots, flags};
 use trace::now;
 
@@ -74,6 +75,45 @@ impl Notes {
     pub unsafe fn out_handle<T>(&self, pointer: *const *mut T) -> u64 {
         // SAFETY: by contract; a pointer is as large as a u64 here.
         unsafe { self.out(pointer.cast::<u64>()) }
+    }
+
+    /// Memory was allocated.
+    pub fn allocate(&mut self, kind: MemoryKind, address: u64, bytes: usize) {
+        self.class = Some(CallClass::Allocate);
+        self.memory = Memory::Is(kind);
+        self.address = address;
+        self.bytes = bytes as u64;
+    }
+
+    /// Memory was freed.
+    pub fn free(&mut self, kind: MemoryKind, address: u64) {
+        self.class = Some(CallClass::Free);
+        self.memory = Memory::Is(kind);
+        self.address = address;
+    }
+
+    /// Memory was copied, on the default stream unless said otherwise.
+    pub fn copy(&mut self, to: (Memory, u64), from: (Memory, u64), bytes: usize) {
+        self.class = Some(CallClass::Copy);
+        (self.memory, self.address) = to;
+        (self.source_memory, self.source) = from;
+        self.bytes = bytes as u64;
+        self.stream = Some(null_mut());
+    }
+
+    /// Memory was set, on the default stream unless said otherwise.
+    pub fn set(&mut self, address: u64, bytes: usize) {
+        self.class = Some(CallClass::Set);
+        self.memory = Memory::Any;
+        self.address = address;
+        self.bytes = bytes as u64;
+        self.stream = Some(null_mut());
+    }
+
+    /// Something was done with an object.
+    pub fn object(&mut self, class: CallClass, object: u64) {
+        self.class = Some(class);
+        self.object = object;
     }
 
     /// A call on a stream that returns before the work is done.

@@ -10,6 +10,7 @@
 //! `REAL[i]` can be called with the signature that `cuda_abi::signature` gives for the symbol at index `i`: it is the
 //! driver's own function of that name, or a stub that reads no arguments and returns a `CUresult`.
 
+use crate::graphs::Kernel;
 use cuda_abi::types::*;
 use cuda_abi::{COUNT, Plain, index};
 use std::ffi::{CStr, c_char, c_void};
@@ -128,7 +129,7 @@ pub fn describe_device(device: CUdevice) -> Device {
         let mut value = 0;
         // SAFETY: the out-parameter is valid.
         succeeds(unsafe { real!(cuDeviceGetAttribute)(&mut value, attribute, device) })
-            .then_some((attribute as u32, value))
+            .then_some((attribute, value))
     };
     Device {
         id: 0,
@@ -210,6 +211,138 @@ pub fn describe_function(function: CUfunction) -> Function {
     }
 }
 
+/// The nodes of a graph.
+pub fn graph_nodes(graph: CUgraph) -> Vec<CUgraphNode> {
+    let mut count = 0;
+    // SAFETY: with a null array the driver only counts; the program has just used the graph with success.
+    if !succeeds(unsafe { real!(cuGraphGetNodes)(graph, null_mut(), &mut count) }) {
+        return Vec::new();
+    }
+    let mut nodes = vec![null_mut(); count];
+    // SAFETY: the array has room for `count` nodes.
+    let result = unsafe { real!(cuGraphGetNodes)(graph, nodes.as_mut_ptr(), &mut count) };
+    nodes.truncate(if succeeds(result) { count } else { 0 });
+    nodes
+}
+
+/// What a graph's node is.
+pub enum Node {
+    /// A kernel's launch.
+    Kernel(Kernel),
+    /// A graph of its own.
+    Graph(CUgraph),
+    /// A copy.
+    Copy,
+    /// A set.
+    Set,
+    /// Something else that the host knows of: events, host functions, allocations.
+    Other,
+    /// Something of which the host can't know what it does.
+    Opaque,
+}
+
+/// What `node`, of a graph that the program has just used, is.
+pub fn describe_node(node: CUgraphNode) -> Node {
+    let mut kind = 0;
+    // SAFETY: the out-parameter is valid, and so is the node.
+    if !succeeds(unsafe { real!(cuGraphNodeGetType)(node, &mut kind) }) {
+        return Node::Opaque;
+    }
+    match kind {
+        CU_GRAPH_NODE_TYPE_KERNEL => node_kernel(node).map_or(Node::Opaque, Node::Kernel),
+        CU_GRAPH_NODE_TYPE_GRAPH => node_graph(node).map_or(Node::Opaque, Node::Graph),
+        CU_GRAPH_NODE_TYPE_MEMCPY => Node::Copy,
+        CU_GRAPH_NODE_TYPE_MEMSET => Node::Set,
+        CU_GRAPH_NODE_TYPE_CONDITIONAL => Node::Opaque,
+        _ => Node::Other,
+    }
+}
+
+fn node_kernel(node: CUgraphNode) -> Option<Kernel> {
+    if has(index::cuGraphKernelNodeGetParams_v2) {
+        let mut parameters = CUDA_KERNEL_NODE_PARAMS::zeroed();
+        // SAFETY: the out-parameter is valid, and the node is a kernel's.
+        let result = unsafe { real!(cuGraphKernelNodeGetParams_v2)(node, &mut parameters) };
+        return succeeds(result).then(|| kernel_of(&parameters));
+    }
+    let mut parameters = CUDA_KERNEL_NODE_PARAMS_v1::zeroed();
+    // SAFETY: as above.
+    let result = unsafe { real!(cuGraphKernelNodeGetParams)(node, &mut parameters) };
+    succeeds(result).then(|| kernel_of_v1(&parameters))
+}
+
+fn node_graph(node: CUgraphNode) -> Option<CUgraph> {
+    let mut graph = null_mut();
+    // SAFETY: the out-parameter is valid, and the node holds a graph.
+    succeeds(unsafe { real!(cuGraphChildGraphNodeGetGraph)(node, &mut graph) }).then_some(graph)
+}
+
+/// The cluster of a kernel node; zeros without one.
+pub fn node_cluster(node: CUgraphNode) -> [u32; 3] {
+    let mut value = CUlaunchAttributeValue::zeroed();
+    // SAFETY: the out-parameter is valid, and the node is a kernel's. The driver fills in the member of the union that the
+    // attribute names.
+    unsafe {
+        let attribute = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+        if !succeeds(real!(cuGraphKernelNodeGetAttribute)(node, attribute, &mut value)) {
+            return [0; 3];
+        }
+        [value.clusterDim.x, value.clusterDim.y, value.clusterDim.z]
+    }
+}
+
+/// What parameters without a kernel or context say.
+pub fn kernel_of_v1(parameters: &CUDA_KERNEL_NODE_PARAMS_v1) -> Kernel {
+    Kernel {
+        function: parameters.func,
+        context: null_mut(),
+        grid: [parameters.gridDimX, parameters.gridDimY, parameters.gridDimZ],
+        block: [parameters.blockDimX, parameters.blockDimY, parameters.blockDimZ],
+        dynamic_shared: parameters.sharedMemBytes,
+    }
+}
+
+/// What parameters say. A kernel counts only where there is no function.
+pub fn kernel_of(parameters: &CUDA_KERNEL_NODE_PARAMS) -> Kernel {
+    let has_function = !parameters.func.is_null();
+    Kernel {
+        function: if has_function { parameters.func } else { parameters.kern.cast() },
+        context: if has_function { null_mut() } else { parameters.ctx },
+        grid: [parameters.gridDimX, parameters.gridDimY, parameters.gridDimZ],
+        block: [parameters.blockDimX, parameters.blockDimY, parameters.blockDimZ],
+        dynamic_shared: parameters.sharedMemBytes,
+    }
+}
+
+/// What parameters inside [`CUgraphNodeParams`] say: the same fields again.
+pub fn kernel_of_v3(parameters: &CUDA_KERNEL_NODE_PARAMS_v3) -> Kernel {
+    let &CUDA_KERNEL_NODE_PARAMS_v3 {
+        func,
+        gridDimX,
+        gridDimY,
+        gridDimZ,
+        blockDimX,
+        blockDimY,
+        blockDimZ,
+        ..
+    } = parameters;
+    let &CUDA_KERNEL_NODE_PARAMS_v3 { sharedMemBytes, kernelParams, extra, kern, ctx, .. } = parameters;
+    kernel_of(&CUDA_KERNEL_NODE_PARAMS {
+        func,
+        gridDimX,
+        gridDimY,
+        gridDimZ,
+        blockDimX,
+        blockDimY,
+        blockDimZ,
+        sharedMemBytes,
+        kernelParams,
+        extra,
+        kern,
+        ctx,
+    })
+}
+
 /// What the driver says of an address: its memory type and whether it is managed; zeros for memory that it does not
 /// know.
 pub fn pointer_attributes(address: CUdeviceptr) -> (CUmemorytype, bool) {
@@ -235,4 +368,113 @@ pub unsafe fn string(text: *const c_char) -> String {
 /// Whether the driver can tell functions' names.
 pub fn tells_names() -> bool {
     has(index::cuFuncGetName)
+}
+
+/// A new event that can be timed with.
+pub fn create_event() -> Option<CUevent> {
+    let mut event = null_mut();
+    // SAFETY: the out-parameter is valid.
+    succeeds(unsafe { real!(cuEventCreate)(&mut event, CU_EVENT_DEFAULT) }).then_some(event)
+}
+
+/// Records an event of ours on a stream; false if the driver refuses.
+pub fn record_event(event: CUevent, stream: CUstream) -> bool {
+    // SAFETY: an event of ours in a living context; the program is about to use, or has just used, the stream.
+    succeeds(unsafe { real!(cuEventRecord)(event, stream) })
+}
+
+/// Whether all work on a stream is done.
+pub fn is_idle(stream: CUstream) -> bool {
+    // SAFETY: the program is about to use the stream.
+    succeeds(unsafe { real!(cuStreamQuery)(stream) })
+}
+
+/// Nanoseconds between two events of ours that were recorded; `Err(true)` if they are not both done yet, `Err(false)` if
+/// there will never be an answer.
+pub fn elapsed_ns(before: CUevent, after: CUevent) -> Result<u64, bool> {
+    let mut milliseconds = 0.0_f32;
+    // SAFETY: the out-parameter is valid; events of ours in a living context.
+    match unsafe { real!(cuEventElapsedTime)(&mut milliseconds, before, after) } {
+        CUDA_SUCCESS => Ok((f64::from(milliseconds) * 1e6).max(0.0) as u64),
+        CUDA_ERROR_NOT_READY => Err(true),
+        _ => Err(false),
+    }
+}
+
+/// A stream, a kernel without parameters and event pairs of our own in the current context, for calibration. All of it is
+/// released when dropped.
+pub struct Scratch {
+    stream: CUstream,
+    module: CUmodule,
+    kernel: CUfunction,
+    pairs: Vec<[CUevent; 2]>,
+}
+
+impl Scratch {
+    /// Loads `kernel` from `ptx`.
+    pub fn new(ptx: &CStr, kernel: &CStr, pairs: usize) -> Option<Scratch> {
+        let mut scratch = Scratch {
+            stream: null_mut(),
+            module: null_mut(),
+            kernel: null_mut(),
+            pairs: Vec::with_capacity(pairs),
+        };
+        // SAFETY: the out-parameters are valid, and the texts are C strings.
+        let made = unsafe {
+            succeeds(real!(cuStreamCreate)(&mut scratch.stream, CU_STREAM_NON_BLOCKING))
+                && succeeds(real!(cuModuleLoadData)(&mut scratch.module, ptx.as_ptr().cast()))
+                && succeeds(real!(cuModuleGetFunction)(&mut scratch.kernel, scratch.module, kernel.as_ptr()))
+        };
+        for _ in 0..pairs {
+            scratch.pairs.push([create_event()?, create_event()?]);
+        }
+        made.then_some(scratch)
+    }
+
+    /// Launches the kernel.
+    pub fn launch(&self) -> Option<()> {
+        let (parameters, extra) = (null_mut(), null_mut());
+        // SAFETY: a kernel of ours without parameters, on a stream of ours.
+        let result = unsafe {
+            real!(cuLaunchKernel)(self.kernel, 1, 1, 1, 1, 1, 1, 0, self.stream, parameters, extra)
+        };
+        succeeds(result).then_some(())
+    }
+
+    /// Launches the kernel between the two events of a pair.
+    pub fn launch_between_events(&self, pair: usize) -> Option<()> {
+        let [before, after] = self.pairs[pair];
+        record_event(before, self.stream).then_some(())?;
+        self.launch()?;
+        record_event(after, self.stream).then_some(())
+    }
+
+    /// Waits for the stream.
+    pub fn wait(&self) -> Option<()> {
+        // SAFETY: a stream of ours.
+        succeeds(unsafe { real!(cuStreamSynchronize)(self.stream) }).then_some(())
+    }
+
+    /// What a pair read, nanoseconds.
+    pub fn elapsed_ns(&self, pair: usize) -> Option<u64> {
+        let [before, after] = self.pairs[pair];
+        elapsed_ns(before, after).ok()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // SAFETY: objects of ours, each released once; null where it was never made.
+        unsafe {
+            for event in self.pairs.drain(..).flatten() {
+                real!(cuEventDestroy_v2)(event);
+            }
+            if !self.module.is_null() {
+                real!(cuModuleUnload)(self.module);
+            }
+            if !self.stream.is_null() {
+                real!(cuStreamDestroy_v2)(self.stream);
+            }
+        }
+    }
 }

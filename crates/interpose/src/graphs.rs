@@ -1,9 +1,286 @@
-//! Executable graphs.
-/// Graphs.
-pub struct Graphs;
-impl Graphs {
-    /// New.
-    pub fn new() -> Graphs {
-        Graphs
+//! Executable graphs: what one launch of each does.
+//!
+//! The host sees one call for a graph of a thousand kernels. So the graph's nodes are read when it is instantiated or
+//! updated, and a single node when its parameters are set; each launch is then one record that names a definition with the
+//! kernels' configurations and their counts. A changed graph is defined anew when it is next launched: programs set the
+//! parameters of many nodes between two launches, and most of the time to the same configurations as before, which is the
+//! same definition.
+//!
+//! What the host can't know is counted as opaque: the bodies of conditional nodes, and nodes changed in ways that can't be
+//! followed.
+
+use crate::driver::{self, Node};
+use crate::limits;
+use crate::recorder::Recorder;
+use crate::tables::{ConfigKey, HandleMap};
+use cuda_abi::types::*;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use trace::definition::{self, Definition};
+use trace::layout::NO_CONFIG;
+
+/// Graphs within graphs that are followed.
+const DEEPEST: u32 = 16;
+
+/// The executable graphs of a process.
+pub struct Graphs {
+    /// Identifiers of those whose definition is up to date.
+    defined: HandleMap,
+    book: Mutex<Book>,
+}
+
+#[derive(Default)]
+struct Book {
+    graphs: HashMap<u64, Executable>,
+    /// Nodes in all of them.
+    nodes: usize,
+    /// Identifiers by digest of handle and content.
+    identifiers: HashMap<u64, u32>,
+}
+
+/// An executable graph.
+#[derive(Default)]
+struct Executable {
+    /// By handle in the graph that it was made from. Empty where there was no room.
+    nodes: HashMap<u64, Entry>,
+    /// What is not in `nodes`.
+    rest: Content,
+}
+
+/// A node of an executable graph.
+#[derive(Clone, Copy)]
+struct Entry {
+    work: Work,
+    is_enabled: bool,
+    /// The node of the topmost graph that holds this one's graph; 0 for nodes of the topmost graph itself.
+    within: u64,
+}
+
+/// What a node does.
+#[derive(Clone, Copy)]
+enum Work {
+    Kernel(u32),
+    Copy,
+    Set,
+    Other,
+    Opaque,
+}
+
+/// What a launch does, summed up.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Content {
+    kernels: BTreeMap<u32, u32>,
+    copies: u32,
+    sets: u32,
+    others: u32,
+    opaque: u32,
+}
+
+impl Content {
+    fn add(&mut self, work: Work) {
+        match work {
+            Work::Kernel(config) => *self.kernels.entry(config).or_default() += 1,
+            Work::Copy => self.copies += 1,
+            Work::Set => self.sets += 1,
+            Work::Other => self.others += 1,
+            Work::Opaque => self.opaque += 1,
+        }
     }
+}
+
+impl Executable {
+    fn content(&self) -> Content {
+        let mut content = self.rest.clone();
+        self.nodes.values().filter(|entry| entry.is_enabled).for_each(|entry| content.add(entry.work));
+        content
+    }
+}
+
+impl Default for Graphs {
+    fn default() -> Graphs {
+        Graphs { defined: HandleMap::new(limits::GRAPH_HANDLES), book: Mutex::default() }
+    }
+}
+
+impl Graphs {
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The identifier of what a launch of `graph` does, if it is known without looking.
+    #[inline]
+    pub fn known(&self, graph: CUgraphExec) -> Option<u32> {
+        self.defined.get(graph as u64, 0)
+    }
+
+    /// The identifier of what a launch of `graph` does; 0 for a graph that was not seen being made.
+    #[cold]
+    pub fn identify(&self, recorder: &Recorder, graph: CUgraphExec) -> u32 {
+        let mut book = self.book();
+        let Some(content) = book.graphs.get(&(graph as u64)).map(Executable::content) else { return 0 };
+        let digest = digest(graph as u64, &content);
+        let id = match book.identifiers.get(&digest) {
+            Some(&id) => id,
+            None if book.identifiers.len() >= limits::GRAPHS => return 0,
+            None => {
+                let id = book.identifiers.len() as u32 + 1;
+                if !recorder.file.define(&definition_of(id, graph, content)) {
+                    return 0;
+                }
+                book.identifiers.insert(digest, id);
+                id
+            }
+        };
+        self.defined.insert(graph as u64, 0, id);
+        id
+    }
+
+    /// `graph` was made from `source`, or has become like it.
+    pub fn read(&self, recorder: &Recorder, graph: CUgraphExec, source: CUgraph) {
+        let mut nodes = Vec::new();
+        collect(recorder, source, 0, 0, &mut nodes);
+        self.replace(graph, nodes);
+    }
+
+    fn replace(&self, graph: CUgraphExec, nodes: Vec<(u64, Work, u64)>) {
+        let mut book = self.book();
+        let old = book.graphs.remove(&(graph as u64)).map_or(0, |old| old.nodes.len());
+        book.nodes -= old;
+        let mut made = Executable::default();
+        let fits = book.nodes + nodes.len() <= limits::GRAPH_NODES;
+        for (handle, work, within) in nodes {
+            if fits {
+                made.nodes.insert(handle, Entry { work, is_enabled: true, within });
+            } else {
+                made.rest.add(work);
+            }
+        }
+        book.nodes += made.nodes.len();
+        if book.graphs.len() < limits::GRAPH_HANDLES {
+            book.graphs.insert(graph as u64, made);
+        } else {
+            book.nodes -= made.nodes.len();
+        }
+        self.defined.remove(graph as u64);
+    }
+
+    /// A kernel node was given other parameters.
+    pub fn set_kernel(&self, recorder: &Recorder, graph: CUgraphExec, node: CUgraphNode, kernel: &Kernel) {
+        let config = kernel.identify(recorder, node);
+        self.change(graph, node, |entry| entry.work = Work::Kernel(config));
+    }
+
+    /// A node was switched on or off.
+    pub fn set_enabled(&self, graph: CUgraphExec, node: CUgraphNode, is_enabled: bool) {
+        self.change(graph, node, |entry| entry.is_enabled = is_enabled);
+    }
+
+    fn change(&self, graph: CUgraphExec, node: CUgraphNode, change: impl FnOnce(&mut Entry)) {
+        let mut book = self.book();
+        let Some(executable) = book.graphs.get_mut(&(graph as u64)) else { return };
+        match executable.nodes.get_mut(&(node as u64)) {
+            Some(entry) => change(entry),
+            None => executable.rest.opaque = executable.rest.opaque.max(1),
+        }
+        self.defined.remove(graph as u64);
+    }
+
+    /// The graph within a node was replaced by `child`.
+    pub fn set_child(&self, recorder: &Recorder, graph: CUgraphExec, node: CUgraphNode, child: CUgraph) {
+        let mut nodes = Vec::new();
+        collect(recorder, child, 1, node as u64, &mut nodes);
+        let mut book = self.book();
+        let Some(mut executable) = book.graphs.remove(&(graph as u64)) else { return };
+        book.nodes -= executable.nodes.len();
+        let before = executable.nodes.len();
+        executable.nodes.retain(|_, entry| entry.within != node as u64);
+        if executable.nodes.len() == before || book.nodes + before + nodes.len() > limits::GRAPH_NODES {
+            executable.rest.opaque = executable.rest.opaque.max(1);
+        }
+        if book.nodes + executable.nodes.len() + nodes.len() <= limits::GRAPH_NODES {
+            let entry = |(handle, work, within)| (handle, Entry { work, is_enabled: true, within });
+            executable.nodes.extend(nodes.into_iter().map(entry));
+        }
+        book.nodes += executable.nodes.len();
+        book.graphs.insert(graph as u64, executable);
+        self.defined.remove(graph as u64);
+    }
+
+    /// The graph is about to be destroyed.
+    pub fn forget(&self, graph: CUgraphExec) {
+        let mut book = self.book();
+        if let Some(old) = book.graphs.remove(&(graph as u64)) {
+            book.nodes -= old.nodes.len();
+        }
+        self.defined.remove(graph as u64);
+    }
+}
+
+/// What a kernel node launches.
+pub struct Kernel {
+    /// A function, or a library's kernel.
+    pub function: CUfunction,
+    /// The context that the node names, null for the current one.
+    pub context: CUcontext,
+    /// Blocks in x, y, z.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y, z.
+    pub block: [u32; 3],
+    /// Dynamic shared memory of a block, bytes.
+    pub dynamic_shared: u32,
+}
+
+impl Kernel {
+    fn identify(&self, recorder: &Recorder, node: CUgraphNode) -> u32 {
+        let current = driver::current_context();
+        let context = if self.context.is_null() || self.context == current {
+            recorder.context(current)
+        } else {
+            recorder.known_context(self.context).unwrap_or(0)
+        };
+        let function = recorder.function(self.function);
+        if function == 0 {
+            return NO_CONFIG;
+        }
+        recorder.config(&ConfigKey {
+            function,
+            context,
+            grid: self.grid,
+            block: self.block,
+            cluster: driver::node_cluster(node),
+            dynamic_shared: self.dynamic_shared,
+        })
+    }
+}
+
+/// Reads the nodes of `graph` into `found`: handle, work, and the topmost node within which they are.
+fn collect(recorder: &Recorder, graph: CUgraph, depth: u32, within: u64, found: &mut Vec<(u64, Work, u64)>) {
+    for node in driver::graph_nodes(graph) {
+        let work = match driver::describe_node(node) {
+            Node::Kernel(kernel) => Work::Kernel(kernel.identify(recorder, node)),
+            Node::Graph(child) if depth < DEEPEST => {
+                let within = if within == 0 { node as u64 } else { within };
+                collect(recorder, child, depth + 1, within, found);
+                continue;
+            }
+            Node::Copy => Work::Copy,
+            Node::Set => Work::Set,
+            Node::Other => Work::Other,
+            Node::Graph(_) | Node::Opaque => Work::Opaque,
+        };
+        found.push((node as u64, work, within));
+    }
+}
+
+fn definition_of(id: u32, graph: CUgraphExec, content: Content) -> Definition {
+    let Content { kernels, copies, sets, others, opaque } = content;
+    let kernels = kernels.into_iter().collect();
+    Definition::Graph(definition::Graph { id, handle: graph as u64, kernels, copies, sets, others, opaque })
+}
+
+fn digest(graph: u64, content: &Content) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (graph, content).hash(&mut hasher);
+    hasher.finish()
 }

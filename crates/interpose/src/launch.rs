@@ -12,7 +12,7 @@ use crate::timing;
 use cuda_abi::types::*;
 use cuda_abi::{ENTRY_POINTS, StreamMode};
 use std::sync::atomic::Ordering::Relaxed;
-use trace::layout::{self, NO_CONFIG, Slots, flags};
+use trace::layout::{self, GraphLaunch, NO_CONFIG, Slots, flags};
 use trace::now;
 
 /// What a program asks for with a launch.
@@ -46,7 +46,7 @@ pub fn observe<const INDEX: usize>(launch: Launch, forward: impl FnOnce() -> CUr
     let plan = thread::with(|thread| thread.plan(&launch)).unwrap_or_default();
     if plan.is_timed {
         return timing::around(
-            timing::Subject::Kernel { config: plan.config },
+            timing::Subject::Kernel(plan.config),
             stream,
             forward,
             |start, end, result| {
@@ -58,6 +58,47 @@ pub fn observe<const INDEX: usize>(launch: Launch, forward: impl FnOnce() -> CUr
     let result = forward();
     let end = now();
     record(INDEX, &launch, stream, plan.config, start, end, result);
+    result
+}
+
+/// Forwards a call that makes several launches and records each.
+pub fn observe_many<const INDEX: usize>(
+    launches: impl Iterator<Item = Launch>,
+    forward: impl FnOnce() -> CUresult,
+) -> CUresult {
+    if !is_recording() {
+        return forward();
+    }
+    let start = now();
+    let result = forward();
+    let end = now();
+    for launch in launches {
+        let stream = normalised(launch.stream, const { is_per_thread(INDEX) });
+        record(INDEX, &launch, stream, NO_CONFIG, start, end, result);
+    }
+    result
+}
+
+/// Forwards the launch of a graph through the entry point at `INDEX` and records it.
+pub fn observe_graph<const INDEX: usize>(
+    graph: CUgraphExec,
+    stream: CUstream,
+    forward: impl FnOnce() -> CUresult,
+) -> CUresult {
+    if !is_recording() {
+        return forward();
+    }
+    let stream = normalised(stream, const { is_per_thread(INDEX) });
+    let (id, is_timed) = thread::with(|thread| thread.plan_graph(graph)).unwrap_or_default();
+    let record = |start, end, result| {
+        thread::with(|thread| thread.record_graph(INDEX, id, stream, (start, end), result));
+    };
+    if is_timed {
+        return timing::around(timing::Subject::Graph(id), stream, forward, record);
+    }
+    let start = now();
+    let result = forward();
+    record(start, now(), result);
     result
 }
 
@@ -125,6 +166,28 @@ impl Thread {
         let head = layout::Launch::head(launch.flags | captured, start, end);
         let stream = self.stream(stream);
         self.push(&layout::Launch { head, config, stream, result, api: api(index) });
+    }
+
+    fn plan_graph(&mut self, graph: CUgraphExec) -> (u32, bool) {
+        let (recorder, context) = (self.recorder, self.context());
+        let look_up = || guarded(|| recorder.graphs.identify(recorder, graph)).unwrap_or(0);
+        let id = recorder.graphs.known(graph).unwrap_or_else(look_up);
+        let is_timed = guarded(|| timing::decide_graph(recorder, id, context)).unwrap_or(false);
+        (id, is_timed)
+    }
+
+    fn record_graph(
+        &mut self,
+        index: usize,
+        id: u32,
+        stream: CUstream,
+        (start, end): (u64, u64),
+        result: CUresult,
+    ) {
+        let captured = if self.is_captured(stream) { flags::CAPTURED } else { 0 };
+        let head = GraphLaunch::head(captured, start, end);
+        let stream = if result == CUDA_SUCCESS { self.stream(stream) } else { 0 };
+        self.push(&GraphLaunch { head, graph: id, stream, result, api: api(index) });
     }
 
     /// Finds the identifier of a configuration that this thread has not seen lately, and remembers it. Only a launch that
@@ -249,9 +312,4 @@ impl Default for LaunchCache {
     fn default() -> LaunchCache {
         LaunchCache::new()
     }
-}
-
-/// Forgets what the calling thread knows of its current context.
-pub fn context_changed() {
-    thread::with_existing(Thread::forget_context);
 }

@@ -4,10 +4,10 @@
 //! the driver, by `dlopen` or by DT_NEEDED; it exports every entry point of the table in `cuda-abi`.
 //!
 //! # Reading order
-//! [`loader`]: the first driver call finds the real driver ([`locate`]) and fills the slots through which every exported
-//! symbol jumps: with the real address, or with a [`hooks`] function. [`launch`] and [`calls`]: what a hook does around the
-//! real call. [`thread`]: what each thread keeps to itself. [`recorder`], [`tables`], [`limits`]: what the process keeps.
-//! [`graphs`], [`capture`], [`timing`]: CUDA graphs, stream capture, GPU durations. [`driver`]: the calls that the library
+//! `loader`: the first driver call finds the real driver (`locate`) and fills the slots through which every exported
+//! symbol jumps: with the real address, or with a `hooks` function. `launch` and `calls`: what a hook does around the
+//! real call. `thread`: what each thread keeps to itself. `recorder`, `tables`, [`limits`]: what the process keeps.
+//! `graphs`, `capture`, `timing`: CUDA graphs, stream capture, GPU durations. `driver`: the calls that the library
 //! makes on its own account.
 //!
 //! # Invariants
@@ -29,20 +29,21 @@
 //! Everything else (recording on and off, timing mode and budget, size limit) is in the session's control page
 //! ([`trace::control`]), which `apex run` makes before it starts the program.
 
-pub mod calls;
-pub mod capture;
-pub mod driver;
+mod calibration;
+mod calls;
+mod capture;
+mod driver;
 pub mod environment;
-pub mod graphs;
-pub mod hooks;
-pub mod launch;
+mod graphs;
+mod hooks;
+mod launch;
 pub mod limits;
-pub mod loader;
-pub mod locate;
-pub mod recorder;
-pub mod tables;
-pub mod thread;
-pub mod timing;
+mod loader;
+mod locate;
+mod recorder;
+mod tables;
+mod thread;
+mod timing;
 
 /// The exported symbols. They are not meant to be called from Rust.
 mod exports {

@@ -26,7 +26,9 @@ pub const GRAPH_NODES: usize = 1 << 18;
 /// Contexts that are known at a time.
 pub const CONTEXT_HANDLES: usize = 1 << 8;
 /// Most function names that are remembered for a driver that can't tell them (before 12.3).
-pub const REMEMBERED_NAMES: usize = 1 << 14;
+pub const REMEMBERED_NAMES: usize = 1 << 12;
+/// Most function attributes whose values are remembered.
+pub const ATTRIBUTES: usize = 1 << 14;
 /// Longest name that is kept, bytes; longer ones are cut.
 pub const NAME_BYTES: usize = 4096;
 /// Event pairs of a context.
@@ -41,13 +43,13 @@ const MAP_ENTRY_BYTES: usize = 64;
 
 /// Bytes that a recorded process takes at most, whatever it does and however many threads it has.
 pub const FIXED_BYTES: usize = ConfigTable::bytes(CONFIG_PLACES)
-    + CONFIGS * size_of::<crate::timing::Progress>()
+    + (CONFIGS + GRAPHS) * size_of::<crate::timing::Progress>()
     + HandleMap::bytes(FUNCTION_HANDLES)
     + HandleMap::bytes(STREAM_HANDLES)
     + HandleMap::bytes(GRAPH_HANDLES)
     + HandleMap::bytes(CONTEXT_HANDLES)
-    + (FUNCTIONS + GRAPHS + GRAPH_NODES + REMEMBERED_NAMES) * MAP_ENTRY_BYTES
+    + (FUNCTIONS + GRAPHS + GRAPH_HANDLES + GRAPH_NODES + ATTRIBUTES + REMEMBERED_NAMES) * MAP_ENTRY_BYTES
     + REMEMBERED_NAMES * NAME_BYTES;
 
 /// Bytes that each recorded thread takes beside its mapped chunk.
-pub const THREAD_BYTES: usize = size_of::<crate::thread::Thread>();
+pub const THREAD_BYTES: usize = size_of::<crate::thread::Thread>() + crate::launch::LaunchCache::BYTES;

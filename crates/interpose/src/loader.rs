@@ -17,7 +17,7 @@ use cuda_abi::{COUNT, ENTRY_POINTS, index};
 use std::cell::Cell;
 use std::ffi::{CStr, CString, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -125,7 +125,7 @@ struct Library(NonNull<c_void>);
 impl Library {
     /// Opens the file at an absolute path, out of the way of everybody else's symbols (`RTLD_LOCAL`) and preferring its
     /// own (`RTLD_DEEPBIND`): its internal calls must not come back to us.
-    fn open(path: &PathBuf) -> Result<Library, String> {
+    fn open(path: &Path) -> Result<Library, String> {
         let name = CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
         let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_DEEPBIND;
         // SAFETY: a C string. What the library's constructors do is the driver's business.

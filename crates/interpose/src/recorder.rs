@@ -15,7 +15,7 @@ use crate::graphs::Graphs;
 use crate::loader::say_once;
 use crate::tables::{ConfigKey, ConfigTable, HandleMap};
 use crate::timing::Timing;
-use crate::{driver, environment, hooks, limits};
+use crate::{driver, environment, hooks, limits, thread};
 use cuda_abi::ENTRY_POINTS;
 use cuda_abi::types::*;
 use std::collections::HashMap;
@@ -90,6 +90,8 @@ pub struct Recorder {
     functions: HandleMap,
     streams: HandleMap,
     contexts: HandleMap,
+    /// The epoch of entries in `contexts`.
+    lifetimes: AtomicU32,
     configs: ConfigTable,
     cold: Mutex<Cold>,
 }
@@ -101,7 +103,12 @@ struct Cold {
     functions: HashMap<u128, u32>,
     /// Names by handle, for drivers that can't tell them.
     names: HashMap<u64, Box<str>>,
+    /// What function attributes were set to, by handle.
+    attributes: HashMap<(u64, CUfunction_attribute), i32>,
+    legacy: HashMap<u64, LegacyShape>,
     devices: HashMap<CUdevice, u32>,
+    /// Handles of primary contexts.
+    primaries: HashMap<CUdevice, u64>,
     contexts: u32,
     streams: u32,
 }
@@ -155,11 +162,12 @@ impl Recorder {
             control,
             epochs: Epochs::default(),
             captures: Captures::default(),
-            graphs: Graphs::new(),
-            timing: Timing::new(),
+            graphs: Graphs::default(),
+            timing: Timing::default(),
             functions: HandleMap::new(limits::FUNCTION_HANDLES),
             streams: HandleMap::new(limits::STREAM_HANDLES),
             contexts: HandleMap::new(limits::CONTEXT_HANDLES),
+            lifetimes: AtomicU32::new(0),
             configs: ConfigTable::new(limits::CONFIG_PLACES),
             cold: Mutex::default(),
         }));
@@ -182,19 +190,26 @@ impl Recorder {
         if key == 0 {
             return 0;
         }
-        if let Some(id) = self.contexts.get(key, 0) {
+        if let Some(id) = self.known_context(handle) {
             return id;
         }
+        let epoch = self.lifetimes.load(Acquire);
         let device = driver::current_device().map_or(0, |device| self.device(device));
         let mut cold = self.cold();
-        if let Some(id) = self.contexts.get(key, 0) {
+        if let Some(id) = self.known_context(handle) {
             return id;
         }
-        let context = Context { id: cold.contexts + 1, handle: key, device, ..Context::default() };
-        let id = context.id;
-        self.define_next(&mut cold.contexts, id, Definition::Context(context), || {
-            self.contexts.insert(key, 0, id)
-        })
+        let id = cold.contexts + 1;
+        let definition = Context { id, handle: key, device, ..Context::default() };
+        let enter = || self.contexts.insert(key, epoch, id);
+        self.define_next(&mut cold.contexts, id, Definition::Context(definition), enter)
+    }
+
+    /// Defines the current context again, now that it is calibrated.
+    pub fn calibrated(&self, id: u32, pair_busy_ns: u32, pair_idle_ns: u32) {
+        let handle = driver::current_context() as u64;
+        let device = driver::current_device().map_or(0, |device| self.device(device));
+        self.file.define(&Definition::Context(Context { id, handle, device, pair_busy_ns, pair_idle_ns }));
     }
 
     fn device(&self, device: CUdevice) -> u32 {
@@ -234,8 +249,7 @@ impl Recorder {
             LEGACY => (StreamKind::LegacyDefault, context),
             PER_THREAD => (StreamKind::PerThreadDefault, context),
             _ => {
-                let known = |handle: CUcontext| self.contexts.get(handle as u64, 0);
-                let its_own = driver::stream_context(stream).and_then(known);
+                let its_own = driver::stream_context(stream).and_then(|handle| self.known_context(handle));
                 (driver::stream_kind(stream), its_own.unwrap_or(context))
             }
         };
@@ -255,14 +269,63 @@ impl Recorder {
         self.epochs.streams.fetch_add(1, Release);
     }
 
+    /// The identifier of a context that is known already.
+    pub fn known_context(&self, context: CUcontext) -> Option<u32> {
+        self.contexts.get(context as u64, self.lifetimes.load(Acquire))
+    }
+
     /// Forgets a context that is about to be destroyed, and all handles that may belong to it.
     pub fn forget_context(&self, context: CUcontext) {
+        if let Some(id) = self.known_context(context) {
+            self.timing.forget_context(id);
+        }
         let cold = self.cold();
         self.contexts.remove(context as u64);
         drop(cold);
+        self.end_epochs();
+    }
+
+    /// Forgets all contexts: one of them is about to be destroyed, and it can't be told which.
+    pub fn forget_all_contexts(&self) {
+        self.timing.forget_all_contexts();
+        self.lifetimes.fetch_add(1, Release);
+        self.end_epochs();
+    }
+
+    fn end_epochs(&self) {
         self.epochs.contexts.fetch_add(1, Release);
         self.epochs.streams.fetch_add(1, Release);
         self.forget_functions();
+    }
+
+    /// Notes that `context` is the primary context of `device`.
+    pub fn note_primary(&self, device: CUdevice, context: CUcontext) {
+        if !context.is_null() {
+            self.cold().primaries.insert(device, context as u64);
+        }
+    }
+
+    /// Forgets the primary context of `device`, which is about to be, or has been, destroyed.
+    pub fn forget_primary(&self, device: CUdevice) {
+        let primary = self.cold().primaries.remove(&device);
+        match primary {
+            Some(context) => self.forget_context(context as CUcontext),
+            None => self.forget_all_contexts(),
+        }
+    }
+
+    /// Notes that an attribute of a function or kernel was set. Only a change counts: some libraries set the same value
+    /// before every launch.
+    pub fn note_attribute(&self, handle: u64, attribute: CUfunction_attribute, value: i32) {
+        let mut cold = self.cold();
+        if cold.attributes.len() >= limits::ATTRIBUTES {
+            cold.attributes.clear();
+        }
+        let before = cold.attributes.insert((handle, attribute), value);
+        drop(cold);
+        if before != Some(value) {
+            self.forget_functions();
+        }
     }
 
     /// Ends the epoch of function handles: code is about to be unloaded, or attributes have changed.
@@ -329,6 +392,20 @@ impl Recorder {
         description
     }
 
+    /// What the program set on `function` for the oldest way to launch.
+    pub fn legacy_shape(&self, function: CUfunction) -> LegacyShape {
+        self.cold().legacy.get(&(function as u64)).copied().unwrap_or_default()
+    }
+
+    /// The program sets something on `function` for the oldest way to launch.
+    pub fn change_legacy_shape(&self, function: CUfunction, change: impl FnOnce(&mut LegacyShape)) {
+        let mut cold = self.cold();
+        if cold.legacy.len() >= limits::ATTRIBUTES {
+            cold.legacy.clear();
+        }
+        change(cold.legacy.entry(function as u64).or_default());
+    }
+
     /// The identifier of a configuration, or [`NO_CONFIG`]. A launch beyond the table's capacity is counted.
     pub fn config(&self, key: &ConfigKey) -> u32 {
         if let Some(id) = self.configs.get(key) {
@@ -351,6 +428,21 @@ impl Recorder {
             }))
         };
         self.configs.insert(key, define).unwrap_or(NO_CONFIG)
+    }
+}
+
+/// What `cuFuncSetBlockShape` and `cuFuncSetSharedSize` left with a function.
+#[derive(Clone, Copy, Debug)]
+pub struct LegacyShape {
+    /// Threads of a block in x, y, z.
+    pub block: [u32; 3],
+    /// Dynamic shared memory of a block, bytes.
+    pub dynamic_shared: u32,
+}
+
+impl Default for LegacyShape {
+    fn default() -> LegacyShape {
+        LegacyShape { block: [1; 3], dynamic_shared: 0 }
     }
 }
 
@@ -377,6 +469,11 @@ pub fn normalised(stream: CUstream, per_thread: bool) -> CUstream {
         0 => LEGACY as CUstream,
         _ => stream,
     }
+}
+
+/// The thread to which a [`normalised`] stream belongs: the calling one for its default stream, else 0.
+pub fn origin(stream: CUstream) -> u32 {
+    if stream as usize == PER_THREAD { thread::id() } else { 0 }
 }
 
 /// Whether a [`normalised`] stream is the legacy default stream, which can't be captured.

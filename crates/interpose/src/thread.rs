@@ -38,6 +38,8 @@ pub struct Thread {
     context: u32,
     context_epoch: u32,
     context_uses: u32,
+    /// What the program last set as current context.
+    context_set: u64,
     streams: [KnownStream; STREAMS],
 }
 
@@ -146,6 +148,18 @@ unsafe extern "C" fn detach(thread: *mut c_void) {
     }
 }
 
+/// The calling thread's kernel identifier.
+pub fn id() -> u32 {
+    // SAFETY: takes no arguments. (The wrapper `gettid` is missing before glibc 2.30.)
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}
+
+/// Whether setting the current context to `context` changes anything for the calling thread.
+pub fn sets_another_context(context: CUcontext) -> bool {
+    with(|thread| std::mem::replace(&mut thread.context_set, context as u64) != context as u64)
+        .unwrap_or(false)
+}
+
 impl Thread {
     fn new(recorder: &'static Recorder) -> Thread {
         Thread {
@@ -153,11 +167,11 @@ impl Thread {
             launches: LaunchCache::new(),
             pending: Pending::default(),
             lane: Lane::default(),
-            // SAFETY: takes no arguments.
-            id: unsafe { libc::syscall(libc::SYS_gettid) } as u32,
+            id: id(),
             context: 0,
             context_epoch: 0,
             context_uses: 0,
+            context_set: 0,
             streams: [KnownStream::default(); STREAMS],
         }
     }

@@ -1,10 +1,13 @@
 //! Kernel launches in all their forms.
 
 use crate::driver::real_at;
-use crate::launch::{Launch, observe};
+use crate::hooks::macros::hooks;
+use crate::launch::{Launch, observe, observe_many};
+use crate::recorder::{LegacyShape, Recorder, guarded};
 use cuda_abi::signature;
 use cuda_abi::types::*;
 use std::ffi::c_void;
+use std::ptr::null_mut;
 use trace::layout::flags;
 
 pub unsafe extern "C" fn kernel<const INDEX: usize>(
@@ -152,4 +155,99 @@ unsafe fn launch_of(config: &CUlaunchConfig, function: CUfunction) -> Launch {
         }
     }
     launch
+}
+
+/// One launch on each of several devices: a record each. The functions belong to the devices' contexts, of which none need
+/// be current.
+pub unsafe extern "C" fn cooperative_on_many<const INDEX: usize>(
+    list: *mut CUDA_LAUNCH_PARAMS,
+    count: u32,
+    flags: u32,
+) -> CUresult {
+    let forward = || {
+        // SAFETY: the contract of every hook.
+        unsafe { real_at::<signature::cuLaunchCooperativeKernelMultiDevice>(INDEX)(list, count, flags) }
+    };
+    if list.is_null() {
+        return forward();
+    }
+    // SAFETY: the contract of every hook: as many entries as the program says.
+    let list = unsafe { std::slice::from_raw_parts(list, count as usize) };
+    observe_many::<INDEX>(list.iter().map(launch_of_entry), forward)
+}
+
+fn launch_of_entry(entry: &CUDA_LAUNCH_PARAMS) -> Launch {
+    Launch {
+        function: entry.function,
+        grid: [entry.gridDimX, entry.gridDimY, entry.gridDimZ],
+        block: [entry.blockDimX, entry.blockDimY, entry.blockDimZ],
+        cluster: [0; 3],
+        dynamic_shared: entry.sharedMemBytes,
+        stream: entry.hStream,
+        flags: flags::COOPERATIVE,
+        can_be_timed: false,
+    }
+}
+
+hooks! {
+    /// The oldest way to launch sets block and shared memory on the function beforehand.
+    fn set_block_shape(function: CUfunction, x: i32, y: i32, z: i32) after(result) {
+        remember(result, function, |shape| shape.block = [x, y, z].map(|size| size as u32));
+    } |_notes| {}
+
+    fn set_shared_size(function: CUfunction, bytes: u32) after(result) {
+        remember(result, function, |shape| shape.dynamic_shared = bytes);
+    } |_notes| {}
+}
+
+fn remember(result: CUresult, function: CUfunction, change: impl FnOnce(&mut LegacyShape)) {
+    if result == CUDA_SUCCESS
+        && let Some(recorder) = Recorder::existing()
+    {
+        guarded(|| recorder.change_legacy_shape(function, change));
+    }
+}
+
+pub unsafe extern "C" fn legacy<const INDEX: usize>(function: CUfunction) -> CUresult {
+    observe::<INDEX>(legacy_launch(function, [1, 1], null_mut()), || {
+        // SAFETY: the contract of every hook.
+        unsafe { real_at::<signature::cuLaunch>(INDEX)(function) }
+    })
+}
+
+pub unsafe extern "C" fn legacy_grid<const INDEX: usize>(
+    function: CUfunction,
+    width: i32,
+    height: i32,
+) -> CUresult {
+    observe::<INDEX>(legacy_launch(function, [width, height], null_mut()), || {
+        // SAFETY: the contract of every hook.
+        unsafe { real_at::<signature::cuLaunchGrid>(INDEX)(function, width, height) }
+    })
+}
+
+pub unsafe extern "C" fn legacy_grid_async<const INDEX: usize>(
+    function: CUfunction,
+    width: i32,
+    height: i32,
+    stream: CUstream,
+) -> CUresult {
+    observe::<INDEX>(legacy_launch(function, [width, height], stream), || {
+        // SAFETY: the contract of every hook.
+        unsafe { real_at::<signature::cuLaunchGridAsync>(INDEX)(function, width, height, stream) }
+    })
+}
+
+fn legacy_launch(function: CUfunction, grid: [i32; 2], stream: CUstream) -> Launch {
+    let shape = Recorder::existing().map(|recorder| recorder.legacy_shape(function)).unwrap_or_default();
+    Launch {
+        function,
+        grid: [grid[0] as u32, grid[1] as u32, 1],
+        block: shape.block,
+        cluster: [0; 3],
+        dynamic_shared: shape.dynamic_shared,
+        stream,
+        flags: 0,
+        can_be_timed: true,
+    }
 }

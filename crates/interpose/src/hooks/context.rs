@@ -1,0 +1,115 @@
+//! Contexts: made, destroyed, and made current.
+//!
+//! Which context is current is remembered by each thread ([`crate::thread`]); whatever changes it ends that. Pushes and pops,
+//! which some programs put around every call, are followed but not recorded; setting the current context is recorded where
+//! it changes anything.
+
+use super::macros::hooks;
+use crate::recorder::Recorder;
+use crate::timing::{self, Pause};
+use crate::{driver, thread};
+use cuda_abi::types::*;
+use trace::layout::CallClass::Context;
+
+hooks! {
+    fn create(context: *mut CUcontext, flags: u32, device: CUdevice) after(_result) { changed() } |notes| {
+        notes.object(Context, notes.out_handle(context));
+    }
+
+    fn create_with_affinity(
+        context: *mut CUcontext,
+        affinity: *mut CUexecAffinityParam,
+        count: i32,
+        flags: u32,
+        device: CUdevice,
+    ) after(_result) { changed() } |notes| {
+        notes.object(Context, notes.out_handle(context));
+    }
+
+    fn create_with_parameters(
+        context: *mut CUcontext,
+        parameters: *mut CUctxCreateParams,
+        flags: u32,
+        device: CUdevice,
+    ) after(_result) { changed() } |notes| {
+        notes.object(Context, notes.out_handle(context));
+    }
+
+    fn destroy(context: CUcontext) before { ends(context) } after(_result) { changed() } |notes| {
+        notes.object(Context, context as u64);
+    }
+
+    fn set_current(context: CUcontext) after(_result) { changed() } |notes| {
+        if thread::sets_another_context(context) {
+            notes.object(Context, context as u64);
+        }
+    }
+
+    fn push(context: CUcontext) after(_result) { changed() } |_notes| {}
+
+    fn pop(context: *mut CUcontext) after(_result) { changed() } |_notes| {}
+
+    fn retain_primary(context: *mut CUcontext, device: CUdevice) |notes| {
+        let handle = notes.out_handle(context);
+        notes.object(Context, handle);
+        if let Some(recorder) = Recorder::existing() {
+            recorder.note_primary(device, handle as CUcontext);
+        }
+    }
+
+    /// The last release destroys it.
+    fn release_primary(device: CUdevice) before { pause() } after(_result) { may_have_ended(device) } |notes| {
+        notes.object(Context, 0);
+    }
+
+    fn reset_primary(device: CUdevice) before { primary_ends(device) } after(_result) { changed() } |notes| {
+        notes.object(Context, 0);
+    }
+
+    /// Contexts made from a green context have handles of their own, which nobody told us: all are looked up anew.
+    fn destroy_green(context: CUgreenCtx) before { any_ends() } after(_result) { changed() } |notes| {
+        notes.object(Context, context as u64);
+    }
+}
+
+fn changed() {
+    thread::with_existing(|thread| thread.forget_context());
+}
+
+/// While it is held nothing is timed: events must not be used when their context goes.
+fn pause() -> Option<Pause> {
+    Recorder::existing().map(timing::pause)
+}
+
+fn ends(context: CUcontext) -> Option<Pause> {
+    let pause = pause();
+    if let Some(recorder) = Recorder::existing() {
+        recorder.forget_context(context);
+    }
+    pause
+}
+
+fn primary_ends(device: CUdevice) -> Option<Pause> {
+    let pause = pause();
+    if let Some(recorder) = Recorder::existing() {
+        recorder.forget_primary(device);
+    }
+    pause
+}
+
+fn may_have_ended(device: CUdevice) {
+    if let Some(recorder) = Recorder::existing()
+        && !driver::primary_context_is_active(device)
+    {
+        recorder.forget_primary(device);
+        changed();
+    }
+}
+
+fn any_ends() -> Option<Pause> {
+    let pause = pause();
+    if let Some(recorder) = Recorder::existing() {
+        recorder.forget_all_contexts();
+    }
+    pause
+}

@@ -1,0 +1,144 @@
+//! Allocations and frees of every kind.
+//!
+//! The forms of before CUDA 3.2, which take 32-bit addresses, are bare jumps: no 64-bit program can use them.
+
+use super::macros::hooks;
+use cuda_abi::types::*;
+use std::ffi::c_void;
+use trace::layout::MemoryKind::{Array, Device, Managed, Pinned, Pitched, Pool, Unknown, Virtual};
+
+hooks! {
+    fn allocate(pointer: *mut CUdeviceptr, bytes: usize) |notes| {
+        notes.allocate(Device, notes.out(pointer), bytes);
+    }
+
+    fn allocate_pitched(pointer: *mut CUdeviceptr, pitch: *mut usize, width: usize, height: usize, element: u32)
+    |notes| {
+        notes.allocate(Pitched, notes.out(pointer), notes.out(pitch).wrapping_mul(height));
+    }
+
+    fn allocate_managed(pointer: *mut CUdeviceptr, bytes: usize, flags: u32) |notes| {
+        notes.allocate(Managed, notes.out(pointer), bytes);
+    }
+
+    fn allocate_host(pointer: *mut *mut c_void, bytes: usize) |notes| {
+        notes.allocate(Pinned, notes.out_handle(pointer), bytes);
+    }
+
+    fn allocate_host_with_flags(pointer: *mut *mut c_void, bytes: usize, flags: u32) |notes| {
+        notes.allocate(Pinned, notes.out_handle(pointer), bytes);
+    }
+
+    fn register_host(pointer: *mut c_void, bytes: usize, flags: u32) |notes| {
+        notes.allocate(Pinned, pointer as u64, bytes);
+    }
+
+    fn allocate_async(pointer: *mut CUdeviceptr, bytes: usize, stream: CUstream) |notes| {
+        notes.allocate(Pool, notes.out(pointer), bytes);
+        notes.asynchronous(stream);
+    }
+
+    fn allocate_from_pool(pointer: *mut CUdeviceptr, bytes: usize, pool: CUmemoryPool, stream: CUstream) |notes| {
+        notes.allocate(Pool, notes.out(pointer), bytes);
+        notes.asynchronous(stream);
+        notes.object = pool as u64;
+    }
+
+    fn free(pointer: CUdeviceptr) |notes| {
+        notes.free(Device, pointer);
+    }
+
+    fn free_async(pointer: CUdeviceptr, stream: CUstream) |notes| {
+        notes.free(Pool, pointer);
+        notes.asynchronous(stream);
+    }
+
+    fn free_host(pointer: *mut c_void) |notes| {
+        notes.free(Pinned, pointer as u64);
+    }
+
+    /// Physical memory; [`map`] gives it an address.
+    fn create(
+        handle: *mut CUmemGenericAllocationHandle,
+        bytes: usize,
+        properties: *const CUmemAllocationProp,
+        flags: u64,
+    ) |notes| {
+        notes.allocate(Virtual, 0, bytes);
+        notes.object = notes.out(handle);
+    }
+
+    fn release(handle: CUmemGenericAllocationHandle) |notes| {
+        notes.free(Virtual, 0);
+        notes.object = handle;
+    }
+
+    /// Of unknown kind, so that nobody counts the bytes of [`create`] twice.
+    fn map(address: CUdeviceptr, bytes: usize, offset: usize, handle: CUmemGenericAllocationHandle, flags: u64)
+    |notes| {
+        notes.allocate(Unknown, address, bytes);
+        notes.object = handle;
+    }
+
+    fn unmap(address: CUdeviceptr, bytes: usize) |notes| {
+        notes.free(Unknown, address);
+        notes.bytes = bytes as u64;
+    }
+
+    fn create_array(array: *mut CUarray, descriptor: *const CUDA_ARRAY_DESCRIPTOR) |notes| {
+        let bytes = descriptor.as_ref().map_or(0, |array| {
+            texel(array.Format, array.NumChannels) * array.Width * array.Height.max(1)
+        });
+        notes.allocate(Array, 0, bytes);
+        notes.object = notes.out_handle(array);
+    }
+
+    fn create_3d_array(array: *mut CUarray, descriptor: *const CUDA_ARRAY3D_DESCRIPTOR) |notes| {
+        notes.allocate(Array, 0, descriptor.as_ref().map_or(0, array_bytes));
+        notes.object = notes.out_handle(array);
+    }
+
+    fn create_mipmapped_array(
+        array: *mut CUmipmappedArray,
+        descriptor: *const CUDA_ARRAY3D_DESCRIPTOR,
+        levels: u32,
+    ) |notes| {
+        notes.allocate(Array, 0, descriptor.as_ref().map_or(0, array_bytes));
+        notes.object = notes.out_handle(array);
+    }
+
+    fn destroy_array(array: CUarray) |notes| {
+        notes.free(Array, 0);
+        notes.object = array as u64;
+    }
+
+    fn destroy_mipmapped_array(array: CUmipmappedArray) |notes| {
+        notes.free(Array, 0);
+        notes.object = array as u64;
+    }
+
+    /// Another process's memory.
+    fn open_ipc(pointer: *mut CUdeviceptr, handle: CUipcMemHandle, flags: u32) |notes| {
+        notes.allocate(Unknown, notes.out(pointer), 0);
+    }
+
+    fn close_ipc(pointer: CUdeviceptr) |notes| {
+        notes.free(Unknown, pointer);
+    }
+}
+
+/// Bytes of the (first level of the) array.
+fn array_bytes(array: &CUDA_ARRAY3D_DESCRIPTOR) -> usize {
+    texel(array.Format, array.NumChannels) * array.Width * array.Height.max(1) * array.Depth.max(1)
+}
+
+/// Bytes of an element; 0 for block-compressed and planar formats, whose elements have no whole size.
+fn texel(format: CUarray_format, channels: u32) -> usize {
+    let channel = match format {
+        CU_AD_FORMAT_UNSIGNED_INT8 | CU_AD_FORMAT_SIGNED_INT8 => 1,
+        CU_AD_FORMAT_UNSIGNED_INT16 | CU_AD_FORMAT_SIGNED_INT16 | CU_AD_FORMAT_HALF => 2,
+        CU_AD_FORMAT_UNSIGNED_INT32 | CU_AD_FORMAT_SIGNED_INT32 | CU_AD_FORMAT_FLOAT => 4,
+        _ => 0,
+    };
+    channel * channels as usize
+}

@@ -1,0 +1,38 @@
+//! The beginning and the end of the driver's life in a process.
+
+use super::macros::hooks;
+use crate::recorder::{Recorder, guarded};
+use crate::timing;
+use cuda_abi::types::*;
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, Ordering};
+use trace::layout::Ended;
+
+hooks! {
+    /// Our handler for the end of the process is registered *after* the driver has registered its own: handlers run in
+    /// reverse order, so the driver still works when ours asks it for the last readings.
+    fn init(flags: u32) after(result) { initialized(result) } |_notes| {}
+}
+
+unsafe extern "C" {
+    /// glibc's `atexit` for a given library; with a null handle the handler stays when a library is unloaded.
+    fn __cxa_atexit(handler: extern "C" fn(*mut c_void), argument: *mut c_void, library: *mut c_void) -> i32;
+}
+
+fn initialized(result: CUresult) {
+    static REGISTERED: AtomicBool = AtomicBool::new(false);
+    if result == CUDA_SUCCESS && !REGISTERED.swap(true, Ordering::Relaxed) {
+        // SAFETY: `at_exit` is what a handler must be, and this library is never unloaded.
+        unsafe { __cxa_atexit(at_exit, null_mut(), null_mut()) };
+    }
+}
+
+extern "C" fn at_exit(_: *mut c_void) {
+    guarded(|| {
+        if let Some(recorder) = Recorder::existing() {
+            timing::at_exit();
+            recorder.file.mark_ended(Ended::Exited);
+        }
+    });
+}

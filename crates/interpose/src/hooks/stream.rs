@@ -1,0 +1,127 @@
+//! Streams, their capture, and functions of the host queued on them.
+
+use super::macros::hooks;
+use crate::driver;
+use crate::launch::is_per_thread;
+use crate::recorder::{Recorder, normalised, origin};
+use crate::timing;
+use cuda_abi::types::*;
+use std::ffi::c_void;
+use trace::layout::CallClass::{Graph, HostFunction, Stream};
+
+hooks! {
+    fn create(stream: *mut CUstream, flags: u32) |notes| {
+        notes.object(Stream, notes.out_handle(stream));
+    }
+
+    fn create_with_priority(stream: *mut CUstream, flags: u32, priority: i32) |notes| {
+        notes.object(Stream, notes.out_handle(stream));
+    }
+
+    fn create_in_green_context(stream: *mut CUstream, context: CUgreenCtx, flags: u32, priority: i32) |notes| {
+        notes.object(Stream, notes.out_handle(stream));
+    }
+
+    fn destroy(stream: CUstream) before { ends(stream) } |notes| {
+        notes.object(Stream, stream as u64);
+    }
+
+    fn begin_capture(stream: CUstream)
+    before { begins() } after(result) { begun(result, normalised(stream, is_per_thread(INDEX))) } |notes| {
+        notes.object(Graph, 0);
+        notes.stream = Some(stream);
+    }
+
+    fn begin_capture_in_mode(stream: CUstream, mode: CUstreamCaptureMode)
+    before { begins() } after(result) { begun(result, normalised(stream, is_per_thread(INDEX))) } |notes| {
+        notes.object(Graph, 0);
+        notes.stream = Some(stream);
+    }
+
+    fn begin_capture_to_graph(
+        stream: CUstream,
+        graph: CUgraph,
+        dependencies: *const CUgraphNode,
+        dependency_data: *const CUgraphEdgeData,
+        dependency_count: usize,
+        mode: CUstreamCaptureMode,
+    ) before { begins() } after(result) { begun(result, normalised(stream, is_per_thread(INDEX))) } |notes| {
+        notes.object(Graph, graph as u64);
+        notes.stream = Some(stream);
+    }
+
+    fn begin_recapture(
+        stream: CUstream,
+        mode: CUstreamCaptureMode,
+        graph: CUgraph,
+        callback: CUgraphRecaptureCallback,
+        data: *mut c_void,
+    ) before { begins() } after(result) { begun(result, normalised(stream, is_per_thread(INDEX))) } |notes| {
+        notes.object(Graph, graph as u64);
+        notes.stream = Some(stream);
+    }
+
+    fn begin_capture_to_cig(stream: CUstream, parameters: *mut CUstreamCigCaptureParams)
+    before { begins() } after(result) { begun(result, normalised(stream, is_per_thread(INDEX))) } |notes| {
+        notes.object(Graph, 0);
+        notes.stream = Some(stream);
+    }
+
+    fn end_capture(stream: CUstream, graph: *mut CUgraph)
+    after(result) { may_have_ended(result, normalised(stream, is_per_thread(INDEX))) } |notes| {
+        notes.object(Graph, notes.out_handle(graph));
+    }
+
+    fn end_capture_to_cig(stream: CUstream)
+    after(result) { may_have_ended(result, normalised(stream, is_per_thread(INDEX))) } |notes| {
+        notes.object(Graph, 0);
+    }
+
+    fn host_function(stream: CUstream, function: CUhostFn, data: *mut c_void) |notes| {
+        notes.object(HostFunction, function.map_or(0, |function| function as usize as u64));
+        notes.asynchronous(stream);
+    }
+
+    fn host_function_in_mode(stream: CUstream, function: CUhostFn, data: *mut c_void, mode: u32) |notes| {
+        notes.object(HostFunction, function.map_or(0, |function| function as usize as u64));
+        notes.asynchronous(stream);
+    }
+
+    fn callback(stream: CUstream, function: CUstreamCallback, data: *mut c_void, flags: u32) |notes| {
+        notes.object(HostFunction, function.map_or(0, |function| function as usize as u64));
+        notes.asynchronous(stream);
+    }
+}
+
+/// The stream is about to be destroyed, and with it a capture that was left open.
+fn ends(stream: CUstream) {
+    if let Some(recorder) = Recorder::existing() {
+        recorder.forget_stream(stream);
+        recorder.captures.ended(stream, origin(stream));
+    }
+}
+
+/// A capture is about to begin somewhere: from here on nothing is timed in this process.
+fn begins() {
+    if let Some(recorder) = Recorder::existing() {
+        recorder.captures.beginning();
+        timing::wait_for_sections(recorder);
+    }
+}
+
+fn begun(result: CUresult, stream: CUstream) {
+    match Recorder::existing() {
+        Some(recorder) if result == CUDA_SUCCESS => recorder.captures.begun(stream, origin(stream)),
+        Some(recorder) => recorder.captures.not_begun(),
+        None => {}
+    }
+}
+
+/// An end that fails may or may not leave the stream capturing: the driver knows.
+fn may_have_ended(result: CUresult, stream: CUstream) {
+    if let Some(recorder) = Recorder::existing()
+        && (result == CUDA_SUCCESS || !driver::is_capturing(stream))
+    {
+        recorder.captures.ended(stream, origin(stream));
+    }
+}

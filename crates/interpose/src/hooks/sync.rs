@@ -1,0 +1,25 @@
+//! Calls that make the caller wait. After them work is known to be done: the moment to read event pairs.
+
+use super::macros::hooks;
+use crate::timing;
+use cuda_abi::types::*;
+use trace::layout::CallClass::Synchronize;
+
+hooks! {
+    fn stream(stream: CUstream) after(result) { timing::after_synchronizing(result) } |notes| {
+        notes.object(Synchronize, stream as u64);
+        notes.stream = Some(stream);
+    }
+
+    fn event(event: CUevent) after(result) { timing::after_synchronizing(result) } |notes| {
+        notes.object(Synchronize, event as u64);
+    }
+
+    fn current_context() after(result) { timing::after_idling(result) } |notes| {
+        notes.object(Synchronize, 0);
+    }
+
+    fn context(context: CUcontext) after(result) { timing::after_synchronizing(result) } |notes| {
+        notes.object(Synchronize, context as u64);
+    }
+}
