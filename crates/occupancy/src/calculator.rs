@@ -15,10 +15,11 @@ pub struct KernelResources {
     /// Static shared memory of a block, bytes.
     pub static_shared: u32,
     /// Most threads that a block of this kernel may have (`__launch_bounds__`, or what its registers allow); 0 if
-    /// unknown.
+    /// unknown. Larger blocks are refused at launch, but the driver computes an occupancy for them all the same, and so
+    /// does [`theoretical`]; [`crate::what_if`] does not suggest them.
     pub max_threads: u32,
-    /// Most dynamic shared memory that a launch may ask for, bytes (`cuFuncSetAttribute` raises it); 0 if unknown.
-    pub max_dynamic_shared: u32,
+    /// Most dynamic shared memory that a launch may ask for, bytes (`cuFuncSetAttribute` raises it); `None` if unknown.
+    pub max_dynamic_shared: Option<u32>,
     /// Barriers that a block uses; 0 if unknown. The driver does not tell; one is what nearly every kernel uses.
     pub barriers: u32,
 }
@@ -119,7 +120,7 @@ pub fn theoretical(
 ) -> Occupancy {
     let warps_per_block = limits.warps_of(block_threads);
     let block_limits = [
-        Some(limit_by_warps(limits, kernel, block_threads)),
+        Some(limit_by_warps(limits, block_threads)),
         Some(limits.max_blocks_per_sm),
         limit_by_registers(limits, kernel, warps_per_block),
         limit_by_shared(limits, kernel, dynamic_shared, carveout),
@@ -135,9 +136,8 @@ pub fn theoretical(
     }
 }
 
-fn limit_by_warps(limits: &DeviceLimits, kernel: &KernelResources, block_threads: u32) -> u32 {
-    let kernel_allows = kernel.max_threads == 0 || block_threads <= kernel.max_threads;
-    if block_threads == 0 || block_threads > limits.max_threads_per_block || !kernel_allows {
+fn limit_by_warps(limits: &DeviceLimits, block_threads: u32) -> u32 {
+    if block_threads == 0 || block_threads > limits.max_threads_per_block {
         return 0;
     }
     limits.max_warps_per_sm() / limits.warps_of(block_threads)
@@ -202,7 +202,7 @@ fn shared_of_block(limits: &DeviceLimits, kernel: &KernelResources, dynamic_shar
 /// in its `max_dynamic_shared`.
 fn may_take_shared(limits: &DeviceLimits, kernel: &KernelResources, dynamic_shared: u32) -> bool {
     let used = u64::from(kernel.static_shared) + u64::from(dynamic_shared);
-    let consented = if kernel.max_dynamic_shared == 0 { dynamic_shared } else { kernel.max_dynamic_shared };
+    let consented = kernel.max_dynamic_shared.unwrap_or(dynamic_shared);
     let may_use = u64::from(kernel.static_shared) + u64::from(consented);
     let most = if may_use > u64::from(limits.shared_per_block) {
         limits.shared_per_block_optin
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn a_kernel_that_did_not_consent_gets_no_more_than_48_kib() {
         let kernel =
-            KernelResources { max_dynamic_shared: 40 * 1024, static_shared: 8 * 1024, ..registers(16) };
+            KernelResources { max_dynamic_shared: Some(40 * 1024), static_shared: 8 * 1024, ..registers(16) };
         assert!(on((8, 0), kernel, 128, 40 * 1024, Carveout::Default).blocks_per_sm > 0);
         assert_eq!(on((8, 0), kernel, 128, 40 * 1024 + 1, Carveout::Default).blocks_per_sm, 0);
     }
@@ -293,8 +293,7 @@ mod tests {
 
     #[test]
     fn blocks_that_cannot_be_launched_name_the_reason() {
-        let kernel = KernelResources { max_threads: 128, ..registers(16) };
-        let occupancy = on((8, 0), kernel, 256, 0, Carveout::Default);
+        let occupancy = on((8, 0), registers(16), 1025, 0, Carveout::Default);
         assert_eq!((occupancy.blocks_per_sm, limiters(&occupancy)), (0, vec![Limiter::Warps]));
         assert_eq!(on((8, 0), registers(16), 0, 0, Carveout::Default).blocks_per_sm, 0);
         assert_eq!(on((8, 0), registers(16), u32::MAX, u32::MAX, Carveout::Default).blocks_per_sm, 0);

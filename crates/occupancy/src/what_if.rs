@@ -3,7 +3,7 @@
 use crate::calculator::{Carveout, KernelResources, Occupancy, theoretical};
 use crate::limits::DeviceLimits;
 
-/// Occupancy at every block size that is a multiple of the warp size and can run, ascending. Dynamic shared memory is
+/// Occupancy at every block size that is a multiple of the warp size and can be launched, ascending. Dynamic shared memory is
 /// held constant: a kernel that needs more of it in larger blocks must be asked about one size at a time.
 pub fn block_sizes<'a>(
     limits: &'a DeviceLimits,
@@ -11,7 +11,11 @@ pub fn block_sizes<'a>(
     dynamic_shared: u32,
     carveout: Carveout,
 ) -> impl Iterator<Item = (u32, Occupancy)> + 'a {
-    (1..=limits.max_threads_per_block / limits.warp_size)
+    let most = match kernel.max_threads {
+        0 => limits.max_threads_per_block,
+        most => most.min(limits.max_threads_per_block),
+    };
+    (1..=most / limits.warp_size)
         .map(move |warps| warps * limits.warp_size)
         .map(move |threads| (threads, theoretical(limits, kernel, threads, dynamic_shared, carveout)))
         .filter(|(_, occupancy)| occupancy.blocks_per_sm > 0)
@@ -59,7 +63,7 @@ pub fn shared_for(
     blocks: u32,
 ) -> Option<u32> {
     let holds = |shared| {
-        let kernel = KernelResources { static_shared: shared, max_dynamic_shared: 0, ..*kernel };
+        let kernel = KernelResources { static_shared: shared, max_dynamic_shared: None, ..*kernel };
         theoretical(limits, &kernel, block_threads, 0, carveout).blocks_per_sm >= blocks
     };
     most_below(kernel.static_shared.saturating_add(dynamic_shared), holds)
@@ -111,6 +115,8 @@ mod tests {
             best_block_size(&hopper(), &kernel, 0, Carveout::Default, near).map(|(threads, _)| threads)
         };
         assert_eq!((best(100), best(32), best(1000)), (Some(128), Some(64), Some(1024)));
+        let bounded = KernelResources { max_threads: 96, ..kernel };
+        assert!(block_sizes(&hopper(), &bounded, 0, Carveout::Default).all(|(threads, _)| threads <= 96));
         let heavy = KernelResources { registers: 255, ..Default::default() };
         let (threads, occupancy) =
             best_block_size(&hopper(), &heavy, 0, Carveout::Default, 1024).expect("small blocks run");

@@ -1,0 +1,84 @@
+//! The calculator against those who decide.
+//!
+//! * Every row of `data/occupancy-h200.csv` is what `cuOccupancyMaxActiveBlocksPerMultiprocessor` answered on an H200 for
+//!   a random kernel and configuration.
+//! * Every row of `tests/data/reference.csv` is what NVIDIA's own calculator (`cuda_occupancy.h`) answers, for every
+//!   compute capability; `tests/data/reference.c` made it.
+
+use std::collections::HashMap;
+
+use occupancy::{Carveout, DeviceLimits, KernelResources, theoretical};
+
+const ANSWERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/occupancy-h200.csv");
+const REFERENCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/reference.csv");
+const DEVICE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/device-h200.csv");
+
+/// Rows of a CSV file as maps from column to value; `#` starts a comment.
+fn rows(path: &str) -> Vec<HashMap<String, String>> {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let mut lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    let columns: Vec<&str> = lines.next().expect("a header").split(',').collect();
+    lines
+        .map(|line| columns.iter().map(|c| c.to_string()).zip(line.split(',').map(str::to_owned)).collect())
+        .collect()
+}
+
+fn h200() -> DeviceLimits {
+    let attributes: Vec<(u32, i32)> = rows(DEVICE)
+        .iter()
+        .filter_map(|row| Some((row.get("attribute")?.parse().ok()?, row.get("value")?.parse().ok()?)))
+        .collect();
+    DeviceLimits::from_attributes(&attributes).expect("an H200 is of compute capability 9.0")
+}
+
+/// Asserts that the calculator gives the column `blocks` of every row.
+fn assert_equal(path: &str, least_rows: usize, limits: impl Fn(&dyn Fn(&str) -> u32) -> DeviceLimits) {
+    let answers = rows(path);
+    assert!(answers.len() >= least_rows, "{path} has only {} rows", answers.len());
+    let mut wrong = Vec::new();
+    for row in &answers {
+        let signed =
+            |column: &str| row[column].parse::<i32>().unwrap_or_else(|_| panic!("{column} in {row:?}"));
+        let value = |column: &str| signed(column) as u32;
+        let kernel = KernelResources {
+            registers: value("registers"),
+            static_shared: value("static_shared"),
+            max_threads: 0,
+            max_dynamic_shared: Some(value("max_dynamic_shared")),
+            barriers: row.get("barriers").map_or(0, |_| value("barriers")),
+        };
+        let carveout = Carveout::from_attribute(signed("carveout"));
+        let threads = value("block_threads");
+        let ours = theoretical(&limits(&value), &kernel, threads, value("dynamic_shared"), carveout);
+        if ours.blocks_per_sm != value("blocks") {
+            wrong.push(format!("{row:?}: {ours:?}"));
+        }
+    }
+    let some = &wrong[..wrong.len().min(10)];
+    assert!(
+        wrong.is_empty(),
+        "{} of {} rows differ, such as\n{}",
+        wrong.len(),
+        answers.len(),
+        some.join("\n")
+    );
+}
+
+#[test]
+fn equals_the_driver_of_an_h200() {
+    let limits = h200();
+    assert_equal(ANSWERS, 2000, |_| limits.clone());
+}
+
+#[test]
+fn equals_the_reference_on_every_compute_capability() {
+    assert_equal(REFERENCE, DeviceLimits::known().count() * 250, |value| {
+        DeviceLimits::of_compute_capability(value("major"), value("minor")).expect("known")
+    });
+}
+
+#[test]
+fn the_table_agrees_with_the_device() {
+    let table = DeviceLimits::of_compute_capability(9, 0).expect("known");
+    assert_eq!(DeviceLimits { sms: 0, ..h200() }, table);
+}
