@@ -1,1 +1,46 @@
-//! Placeholder.
+//! A libcuda.so.1 that executes PTX on the CPU.
+//!
+//! A program loads this library in place of NVIDIA's driver and runs: its kernels' PTX is executed on the host's cores,
+//! its device memory is host memory. Everything that a program can see is CUDA's: results, error codes, order. The way
+//! of a call:
+//!
+//! ```text
+//! exported symbol ─► entry::SLOTS ─► api::* ─► stream ─► task ─► operation ─► copy, fill, launch ─► exec
+//! ```
+//!
+//! * [`entry`]: how functions are declared, the contract at the ABI, which functions there are ([`coverage`]).
+//! * `api`: the functions, by the parts of the driver API's reference. They check and translate.
+//! * `device`, `context`, `memory`, `module`, `pool`: what there is.
+//! * `stream`, `event`, `capture`, `graph`: what is done when. `task` has the threads, `operation` what can be done.
+//! * `exec`: kernels. It knows nothing of the driver; `launch` brings the two together.
+//!
+//! Invariants:
+//!
+//! 1. A device address is a host address (`memory`).
+//! 2. Nothing that a program passes makes the library panic or crash, unless it breaks the contract of [`entry`].
+//! 3. No lock is held while a program's function is called, or while work is waited for.
+
+mod api;
+mod capture;
+mod context;
+mod copy;
+mod device;
+pub mod entry;
+mod error;
+mod event;
+pub mod exec;
+mod fatbin;
+mod graph;
+mod handle;
+mod launch;
+mod memory;
+mod module;
+mod operation;
+mod pool;
+mod stream;
+mod stream_memory;
+mod task;
+
+pub use entry::{Coverage, coverage};
+
+cuda_abi::export_entry_points!(crate::entry::SLOTS);

@@ -1,0 +1,113 @@
+//! Initialisation, versions, errors, and how programs find the other functions.
+
+use crate::device;
+use crate::entry::{SLOTS, entries, text, write, write_if_wanted};
+use crate::error::{Error, Result, fail};
+use cuda_abi::types::*;
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
+
+entries! {
+    /// Makes the device available. Nothing else works before.
+    fn cuInit(flags: u32) {
+        if flags != 0 {
+            return fail(CUDA_ERROR_INVALID_VALUE);
+        }
+        device::init()
+    }
+
+    /// The version of the driver API.
+    fn cuDriverGetVersion(version: *mut i32) {
+        write(version, device::DRIVER_VERSION)
+    }
+
+    /// A code's name.
+    fn cuGetErrorName(code: CUresult, name: *mut *const c_char) {
+        static NAMES: OnceLock<Texts> = OnceLock::new();
+        write_text_of(code, name, NAMES.get_or_init(|| texts(result_name)))
+    }
+
+    /// What a code means.
+    fn cuGetErrorString(code: CUresult, text: *mut *const c_char) {
+        static DESCRIPTIONS: OnceLock<Texts> = OnceLock::new();
+        write_text_of(code, text, DESCRIPTIONS.get_or_init(|| texts(result_description)))
+    }
+
+    /// The address of a function by its base name and the version asked for.
+    fn cuGetProcAddress(name: *const c_char, address: *mut *mut c_void, version: i32, flags: u64) {
+        let found = find(text(name)?, version, flags);
+        write_if_wanted(address, found.unwrap_or(std::ptr::null_mut()));
+        found.map(drop).map_err(|_| Error(CUDA_ERROR_NOT_FOUND))
+    }
+
+    /// The address of a function by its base name and the version asked for, and why there is none.
+    fn cuGetProcAddress_v2(
+        name: *const c_char,
+        address: *mut *mut c_void,
+        version: i32,
+        flags: u64,
+        status: *mut CUdriverProcAddressQueryResult,
+    ) {
+        let found = find(text(name)?, version, flags);
+        write_if_wanted(status, found.err().unwrap_or(CU_GET_PROC_ADDRESS_SUCCESS));
+        write_if_wanted(address, found.unwrap_or(std::ptr::null_mut()));
+        // As the driver does: who asks for the status is told through it, and the call succeeds.
+        if found.is_err() && status.is_null() { fail(CUDA_ERROR_NOT_FOUND) } else { Ok(()) }
+    }
+
+    /// Tables of undocumented functions.
+    fn cuGetExportTable(table: *mut *const c_void, _id: *const CUuuid) partly "no table is known" {
+        write_if_wanted(table, std::ptr::null());
+        fail(CUDA_ERROR_NOT_FOUND)
+    }
+
+    /// Starts profiling: there is nothing to start.
+    fn cuProfilerStart() {
+        crate::context::current().map(drop)
+    }
+
+    /// Stops profiling: there is nothing to stop.
+    fn cuProfilerStop() {
+        crate::context::current().map(drop)
+    }
+}
+
+/// The address under which this library has the newest form of `name` that `version` knows.
+fn find(name: &CStr, version: i32, flags: u64) -> std::result::Result<*mut c_void, CUdriverProcAddressQueryResult> {
+    let known = u64::from(
+        CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM,
+    );
+    let name = name.to_str().unwrap_or_default();
+    let per_thread = flags & u64::from(CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
+    if flags & !known != 0 || version < 0 {
+        return Err(CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+    }
+    match cuda_abi::resolve(name, version as u32, per_thread) {
+        Some(index) => Ok(SLOTS[index].load(Ordering::Relaxed).cast()),
+        None if cuda_abi::resolve(name, u32::MAX, per_thread).is_some() => {
+            Err(CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT)
+        }
+        None => Err(CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND),
+    }
+}
+
+/// Text for each code, as programs in C want it.
+type Texts = HashMap<CUresult, CString>;
+
+fn texts(text_of: fn(CUresult) -> Option<&'static str>) -> Texts {
+    // Codes are sparse and end at 999.
+    let known = (0..=CUDA_ERROR_UNKNOWN).filter_map(|code| Some((code, CString::new(text_of(code)?).ok()?)));
+    known.collect()
+}
+
+/// # Safety
+///
+/// `place` is null or valid for a write.
+unsafe fn write_text_of(code: CUresult, place: *mut *const c_char, texts: &'static Texts) -> Result {
+    let text = texts.get(&code);
+    // SAFETY: as promised by the caller.
+    unsafe { write(place, text.map_or(std::ptr::null(), |text| text.as_ptr()))? };
+    text.map(drop).ok_or(Error(CUDA_ERROR_INVALID_VALUE))
+}

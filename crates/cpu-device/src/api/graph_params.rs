@@ -1,0 +1,220 @@
+//! Graph nodes' parameters: CUDA's structures on one side, [`Operation`]s on the other.
+
+use super::copy::cuboid;
+use crate::copy::{Copy, Fill, Residence, Side};
+use crate::device;
+use crate::entry::{opaque, read};
+use crate::error::{Error, Result, ensure, fail};
+use crate::event::Event;
+use crate::graph::Graph;
+use crate::launch::{Arguments, Configuration, Launch};
+use crate::module::Function;
+use crate::operation::{HostCall, Operation};
+use cuda_abi::Plain;
+use cuda_abi::types::*;
+
+/// A kernel node's operation.
+///
+/// # Safety
+///
+/// The parameters' pointers are what [`Arguments::read`] asks for.
+pub unsafe fn kernel(params: &CUDA_KERNEL_NODE_PARAMS_v2) -> Result<Operation> {
+    // The function may be given as a kernel, in a field of its own.
+    let named = if params.func.is_null() { params.kern.cast() } else { params.func };
+    let function = Function::resolve(named)?;
+    // SAFETY: as promised by the caller.
+    let arguments = unsafe { Arguments::read(&function.attributes, params.kernelParams, params.extra)? };
+    let configuration = Configuration {
+        grid: [params.gridDimX, params.gridDimY, params.gridDimZ],
+        block: [params.blockDimX, params.blockDimY, params.blockDimZ],
+        dynamic_shared: params.sharedMemBytes,
+        cooperative: false,
+    };
+    Ok(Operation::Kernel(Launch::new(named, configuration, arguments)?))
+}
+
+/// The newer structure with what the older one says.
+pub fn kernel_v2(params: &CUDA_KERNEL_NODE_PARAMS_v1) -> CUDA_KERNEL_NODE_PARAMS_v2 {
+    CUDA_KERNEL_NODE_PARAMS_v2 {
+        func: params.func,
+        gridDimX: params.gridDimX,
+        gridDimY: params.gridDimY,
+        gridDimZ: params.gridDimZ,
+        blockDimX: params.blockDimX,
+        blockDimY: params.blockDimY,
+        blockDimZ: params.blockDimZ,
+        sharedMemBytes: params.sharedMemBytes,
+        kernelParams: params.kernelParams,
+        extra: params.extra,
+        ..Plain::zeroed()
+    }
+}
+
+/// What a kernel node answers. The arguments live as long as the node keeps them.
+pub fn of_kernel(launch: &Launch) -> CUDA_KERNEL_NODE_PARAMS_v2 {
+    let Configuration { grid, block, dynamic_shared, .. } = launch.configuration;
+    let by_function = launch.named == launch.function.handle;
+    CUDA_KERNEL_NODE_PARAMS_v2 {
+        func: if by_function { opaque(launch.named) } else { std::ptr::null_mut() },
+        gridDimX: grid[0],
+        gridDimY: grid[1],
+        gridDimZ: grid[2],
+        blockDimX: block[0],
+        blockDimY: block[1],
+        blockDimZ: block[2],
+        sharedMemBytes: dynamic_shared,
+        kernelParams: launch.arguments.pointers(),
+        kern: if by_function { std::ptr::null_mut() } else { opaque(launch.named) },
+        ..Plain::zeroed()
+    }
+}
+
+/// The older structure with what the newer one says.
+pub fn of_kernel_v1(launch: &Launch) -> CUDA_KERNEL_NODE_PARAMS_v1 {
+    let params = of_kernel(launch);
+    CUDA_KERNEL_NODE_PARAMS_v1 {
+        func: opaque(launch.named),
+        gridDimX: params.gridDimX,
+        gridDimY: params.gridDimY,
+        gridDimZ: params.gridDimZ,
+        blockDimX: params.blockDimX,
+        blockDimY: params.blockDimY,
+        blockDimZ: params.blockDimZ,
+        sharedMemBytes: params.sharedMemBytes,
+        kernelParams: params.kernelParams,
+        extra: params.extra,
+    }
+}
+
+/// A copy node's operation.
+pub fn copy(params: &CUDA_MEMCPY3D) -> Result<Operation> {
+    let (source, destination, extent) = cuboid(params)?;
+    let copy = Copy::new(device::get()?, source, destination, extent)?;
+    copy.map(Operation::Copy).ok_or(Error(CUDA_ERROR_INVALID_VALUE))
+}
+
+/// What a copy node answers.
+pub fn of_copy(copy: &Copy) -> CUDA_MEMCPY3D {
+    let kind = |residence| if residence == Residence::Pageable { CU_MEMORYTYPE_HOST } else { CU_MEMORYTYPE_UNIFIED };
+    let rows = |side: &Side| side.layer.checked_div(side.pitch).unwrap_or(0) as usize;
+    CUDA_MEMCPY3D {
+        srcMemoryType: kind(copy.from),
+        srcHost: opaque::<std::ffi::c_void>(copy.source.address).cast_const(),
+        srcDevice: copy.source.address,
+        srcPitch: copy.source.pitch as usize,
+        srcHeight: rows(&copy.source),
+        dstMemoryType: kind(copy.to),
+        dstHost: opaque(copy.destination.address),
+        dstDevice: copy.destination.address,
+        dstPitch: copy.destination.pitch as usize,
+        dstHeight: rows(&copy.destination),
+        WidthInBytes: copy.extent.width as usize,
+        Height: copy.extent.height as usize,
+        Depth: copy.extent.depth as usize,
+        ..Plain::zeroed()
+    }
+}
+
+/// A fill node's operation.
+pub fn fill(params: &CUDA_MEMSET_NODE_PARAMS_v1) -> Result<Operation> {
+    let destination = Side { address: params.dst, pitch: params.pitch as u64, layer: 0 };
+    let (width, height) = (params.width as u64, params.height as u64);
+    let fill = Fill::new(device::get()?, destination, params.value, params.elementSize, width, height)?;
+    fill.map(Operation::Fill).ok_or(Error(CUDA_ERROR_INVALID_VALUE))
+}
+
+/// What a fill node answers.
+pub fn of_fill(fill: &Fill) -> CUDA_MEMSET_NODE_PARAMS_v1 {
+    CUDA_MEMSET_NODE_PARAMS_v1 {
+        dst: fill.destination.address,
+        pitch: fill.destination.pitch as usize,
+        value: fill.value,
+        elementSize: fill.element,
+        width: (fill.extent.width / u64::from(fill.element)) as usize,
+        height: fill.extent.height as usize,
+    }
+}
+
+/// A host node's operation.
+pub fn host(params: &CUDA_HOST_NODE_PARAMS_v1) -> Result<Operation> {
+    let function = params.r#fn.ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
+    Ok(Operation::Host(HostCall { function, data: params.userData }))
+}
+
+/// What a host node answers.
+pub fn of_host(call: &HostCall) -> CUDA_HOST_NODE_PARAMS_v1 {
+    CUDA_HOST_NODE_PARAMS_v1 { r#fn: Some(call.function), userData: call.data }
+}
+
+/// The operation of a node of any type.
+///
+/// # Safety
+///
+/// `params` is null or valid for a read, and keeps what is asked for of its type.
+pub unsafe fn any(params: *const CUgraphNodeParams) -> Result<Operation> {
+    // SAFETY: as promised by the caller; the type says which member of the union was written.
+    unsafe {
+        let params = read(params)?;
+        let members = params.anonymous;
+        match params.r#type {
+            CU_GRAPH_NODE_TYPE_EMPTY => Ok(Operation::Empty),
+            CU_GRAPH_NODE_TYPE_KERNEL => {
+                let given = members.kernel;
+                kernel(&CUDA_KERNEL_NODE_PARAMS_v2 {
+                    func: given.func,
+                    gridDimX: given.gridDimX,
+                    gridDimY: given.gridDimY,
+                    gridDimZ: given.gridDimZ,
+                    blockDimX: given.blockDimX,
+                    blockDimY: given.blockDimY,
+                    blockDimZ: given.blockDimZ,
+                    sharedMemBytes: given.sharedMemBytes,
+                    kernelParams: given.kernelParams,
+                    extra: given.extra,
+                    kern: given.kern,
+                    ctx: given.ctx,
+                })
+            }
+            CU_GRAPH_NODE_TYPE_MEMCPY => copy(&members.memcpy.copyParams),
+            CU_GRAPH_NODE_TYPE_MEMSET => {
+                let given = members.memset;
+                fill(&CUDA_MEMSET_NODE_PARAMS_v1 {
+                    dst: given.dst,
+                    pitch: given.pitch,
+                    value: given.value,
+                    elementSize: given.elementSize,
+                    width: given.width,
+                    height: given.height,
+                })
+            }
+            CU_GRAPH_NODE_TYPE_HOST => {
+                host(&CUDA_HOST_NODE_PARAMS_v1 { r#fn: members.host.r#fn, userData: members.host.userData })
+            }
+            CU_GRAPH_NODE_TYPE_GRAPH => child(members.graph.graph),
+            CU_GRAPH_NODE_TYPE_EVENT_RECORD => Ok(Operation::Record(Event::resolve(members.eventRecord.event)?)),
+            CU_GRAPH_NODE_TYPE_WAIT_EVENT => Ok(Operation::Wait(Event::resolve(members.eventWait.event)?)),
+            _ => fail(CUDA_ERROR_NOT_SUPPORTED),
+        }
+    }
+}
+
+/// A child graph node's operation: a copy of the graph as it is now.
+pub fn child(graph: CUgraph) -> Result<Operation> {
+    Ok(Operation::Child(Graph::resolve(graph)?.duplicate()))
+}
+
+/// A kernel node's operation with an attribute changed.
+pub fn with_attribute(
+    operation: Operation,
+    attribute: CUkernelNodeAttrID,
+    value: &CUkernelNodeAttrValue,
+) -> Result<Operation> {
+    let Operation::Kernel(launch) = operation else { return fail(CUDA_ERROR_INVALID_VALUE) };
+    ensure(attribute < CU_LAUNCH_ATTRIBUTE_MAX, CUDA_ERROR_INVALID_VALUE)?;
+    if attribute != CU_KERNEL_NODE_ATTRIBUTE_COOPERATIVE {
+        return Ok(Operation::Kernel(launch));
+    }
+    // SAFETY: the attribute's identity says which member of the union was written.
+    let cooperative = unsafe { value.cooperative } != 0;
+    Ok(Operation::Kernel(launch.reconfigured(Configuration { cooperative, ..launch.configuration })?))
+}

@@ -1,0 +1,366 @@
+//! Execution control and occupancy: functions, and every way to launch one.
+
+use crate::device::{self, MAX_THREADS_PER_BLOCK, WARP_SIZE};
+use crate::entry::{array, entries, opaque, read, write, write_if_wanted};
+use crate::error::{Error, Result, ensure, fail};
+use crate::launch::{Arguments, Configuration, Launch, LegacyLaunch, blocks_per_multiprocessor, device_limits};
+use crate::module::Function;
+use crate::operation::Operation;
+use crate::stream::{DefaultStream, Stream};
+use cuda_abi::types::*;
+use std::ffi::{c_char, c_void};
+use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
+
+entries! {
+    /// Launches a kernel.
+    fn cuLaunchKernel(
+        function: CUfunction,
+        grid_x: u32,
+        grid_y: u32,
+        grid_z: u32,
+        block_x: u32,
+        block_y: u32,
+        block_z: u32,
+        dynamic_shared: u32,
+        stream: CUstream,
+        arguments: *mut *mut c_void,
+        extra: *mut *mut c_void,
+    ) also cuLaunchKernel_ptsz [default] {
+        let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+        let configuration = Configuration { grid, block, dynamic_shared, cooperative: false };
+        launch(function, configuration, &*Stream::resolve(stream, default)?, arguments, extra)
+    }
+
+    /// Launches a kernel with attributes.
+    fn cuLaunchKernelEx(
+        config: *const CUlaunchConfig,
+        function: CUfunction,
+        arguments: *mut *mut c_void,
+        extra: *mut *mut c_void,
+    ) also cuLaunchKernelEx_ptsz [default] partly "clusters larger than one block, and events at a launch's start, are refused" {
+        let config = read(config)?;
+        let cooperative = read_attributes(array(config.attrs, config.numAttrs as usize)?)?;
+        let configuration = Configuration {
+            grid: [config.gridDimX, config.gridDimY, config.gridDimZ],
+            block: [config.blockDimX, config.blockDimY, config.blockDimZ],
+            dynamic_shared: config.sharedMemBytes,
+            cooperative,
+        };
+        launch(function, configuration, &*Stream::resolve(config.hStream, default)?, arguments, extra)
+    }
+
+    /// Launches a kernel all of whose blocks are resident at once.
+    fn cuLaunchCooperativeKernel(
+        function: CUfunction,
+        grid_x: u32,
+        grid_y: u32,
+        grid_z: u32,
+        block_x: u32,
+        block_y: u32,
+        block_z: u32,
+        dynamic_shared: u32,
+        stream: CUstream,
+        arguments: *mut *mut c_void,
+    ) also cuLaunchCooperativeKernel_ptsz [default] {
+        let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+        let configuration = Configuration { grid, block, dynamic_shared, cooperative: true };
+        launch(function, configuration, &*Stream::resolve(stream, default)?, arguments, std::ptr::null_mut())
+    }
+
+    /// Prepares a launch: the block's extents.
+    fn cuFuncSetBlockShape(function: CUfunction, x: i32, y: i32, z: i32) {
+        ensure(x > 0 && y > 0 && z > 0, CUDA_ERROR_INVALID_VALUE)?;
+        legacy(&*Function::resolve(function)?).block = [x as u32, y as u32, z as u32];
+        Ok(())
+    }
+
+    /// Prepares a launch: dynamic shared memory.
+    fn cuFuncSetSharedSize(function: CUfunction, bytes: u32) {
+        legacy(&*Function::resolve(function)?).shared = bytes;
+        Ok(())
+    }
+
+    /// Prepares a launch: how many bytes of arguments there are.
+    fn cuParamSetSize(function: CUfunction, bytes: u32) {
+        ensure(bytes <= MAX_ARGUMENT_BYTES, CUDA_ERROR_INVALID_VALUE)?;
+        legacy(&*Function::resolve(function)?).arguments.resize(bytes as usize, 0);
+        Ok(())
+    }
+
+    /// Prepares a launch: a 32-bit argument.
+    fn cuParamSeti(function: CUfunction, offset: i32, value: u32) {
+        set_argument(&*Function::resolve(function)?, offset, &value.to_le_bytes())
+    }
+
+    /// Prepares a launch: a float argument.
+    fn cuParamSetf(function: CUfunction, offset: i32, value: f32) {
+        set_argument(&*Function::resolve(function)?, offset, &value.to_le_bytes())
+    }
+
+    /// Prepares a launch: an argument of any size.
+    fn cuParamSetv(function: CUfunction, offset: i32, value: *mut c_void, bytes: u32) {
+        set_argument(&*Function::resolve(function)?, offset, array(value.cast::<u8>(), bytes as usize)?)
+    }
+
+    /// Launches one block of what has been prepared.
+    fn cuLaunch(function: CUfunction) {
+        launch_prepared(function, [1, 1], std::ptr::null_mut())
+    }
+
+    /// Launches what has been prepared.
+    fn cuLaunchGrid(function: CUfunction, width: i32, height: i32) {
+        launch_prepared(function, [width, height], std::ptr::null_mut())
+    }
+
+    /// Launches what has been prepared, in a stream.
+    fn cuLaunchGridAsync(function: CUfunction, width: i32, height: i32, stream: CUstream) {
+        launch_prepared(function, [width, height], stream)
+    }
+
+    /// An attribute of a function.
+    fn cuFuncGetAttribute(value: *mut i32, attribute: CUfunction_attribute, function: CUfunction) {
+        write(value, Function::resolve(function)?.attribute(attribute)?)
+    }
+
+    /// Sets an attribute of a function.
+    fn cuFuncSetAttribute(function: CUfunction, attribute: CUfunction_attribute, value: i32) {
+        Function::resolve(function)?.set_attribute(attribute, value)
+    }
+
+    /// Says how a function prefers to split cache and shared memory: no effect here.
+    fn cuFuncSetCacheConfig(function: CUfunction, config: CUfunc_cache) {
+        ensure(config <= CU_FUNC_CACHE_PREFER_EQUAL, CUDA_ERROR_INVALID_VALUE)?;
+        Function::resolve(function)?.settings.cache.store(config as i32, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Sets the width of shared memory's banks: no effect, as on every GPU since compute capability 5.0.
+    fn cuFuncSetSharedMemConfig(function: CUfunction, config: CUsharedconfig) {
+        ensure(config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE, CUDA_ERROR_INVALID_VALUE)?;
+        Function::resolve(function).map(drop)
+    }
+
+    /// The module that a function is part of.
+    fn cuFuncGetModule(module: *mut CUmodule, function: CUfunction) {
+        write(module, opaque(Function::resolve(function)?.module))
+    }
+
+    /// A function's name; it lives as long as the module.
+    fn cuFuncGetName(name: *mut *const c_char, function: CUfunction) {
+        write(name, Function::resolve(function)?.name.as_ptr())
+    }
+
+    /// Where one of a function's arguments lies, and its size.
+    fn cuFuncGetParamInfo(function: CUfunction, index: usize, offset: *mut usize, size: *mut usize) {
+        let function = Function::resolve(function)?;
+        let Some(layout) = function.attributes.params.get(index) else { return fail(CUDA_ERROR_INVALID_VALUE) };
+        write(offset, layout.offset)?;
+        write_if_wanted(size, layout.size);
+        Ok(())
+    }
+
+    /// How many arguments a function has.
+    fn cuFuncGetParamCount(function: CUfunction, count: *mut usize) {
+        write(count, Function::resolve(function)?.attributes.params.len())
+    }
+
+    /// Whether a function's code is loaded: it is, from the start.
+    fn cuFuncIsLoaded(state: *mut CUfunctionLoadingState, function: CUfunction) {
+        Function::resolve(function)?;
+        write(state, CU_FUNCTION_LOADING_STATE_LOADED)
+    }
+
+    /// Loads a function's code: it is loaded from the start.
+    fn cuFuncLoad(function: CUfunction) {
+        Function::resolve(function).map(drop)
+    }
+
+    /// How many blocks of a function a multiprocessor holds at once.
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        blocks: *mut i32,
+        function: CUfunction,
+        threads: i32,
+        dynamic_shared: usize,
+    ) {
+        write(blocks, active_blocks(&*Function::resolve(function)?, threads, dynamic_shared)?)
+    }
+
+    /// How many blocks of a function a multiprocessor holds at once.
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        blocks: *mut i32,
+        function: CUfunction,
+        threads: i32,
+        dynamic_shared: usize,
+        flags: u32,
+    ) {
+        ensure(flags & !CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE == 0, CUDA_ERROR_INVALID_VALUE)?;
+        write(blocks, active_blocks(&*Function::resolve(function)?, threads, dynamic_shared)?)
+    }
+
+    /// The block size with the highest occupancy, and how many such blocks fill the device.
+    fn cuOccupancyMaxPotentialBlockSize(
+        grid: *mut i32,
+        block: *mut i32,
+        function: CUfunction,
+        shared_of_block: CUoccupancyB2DSize,
+        dynamic_shared: usize,
+        limit: i32,
+    ) {
+        let (blocks, threads) = best_block(&*Function::resolve(function)?, shared_of_block, dynamic_shared, limit)?;
+        write(grid, blocks)?;
+        write(block, threads)
+    }
+
+    /// The block size with the highest occupancy, and how many such blocks fill the device.
+    fn cuOccupancyMaxPotentialBlockSizeWithFlags(
+        grid: *mut i32,
+        block: *mut i32,
+        function: CUfunction,
+        shared_of_block: CUoccupancyB2DSize,
+        dynamic_shared: usize,
+        limit: i32,
+        flags: u32,
+    ) {
+        ensure(flags & !CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE == 0, CUDA_ERROR_INVALID_VALUE)?;
+        let (blocks, threads) = best_block(&*Function::resolve(function)?, shared_of_block, dynamic_shared, limit)?;
+        write(grid, blocks)?;
+        write(block, threads)
+    }
+
+    /// How much dynamic shared memory a block may use so that so many fit on a multiprocessor.
+    fn cuOccupancyAvailableDynamicSMemPerBlock(
+        bytes: *mut usize,
+        function: CUfunction,
+        blocks: i32,
+        threads: i32,
+    ) {
+        ensure(blocks > 0, CUDA_ERROR_INVALID_VALUE)?;
+        let function = Function::resolve(function)?;
+        write(bytes, available_shared(&function, blocks, threads)?)
+    }
+}
+
+/// Bytes of arguments that a kernel may have, on a device of compute capability 8.0.
+const MAX_ARGUMENT_BYTES: u32 = 32764;
+
+/// # Safety
+///
+/// As for [`Arguments::read`].
+unsafe fn launch(
+    named: CUfunction,
+    configuration: Configuration,
+    stream: &Stream,
+    arguments: *const *mut c_void,
+    extra: *const *mut c_void,
+) -> Result {
+    let function = Function::resolve(named)?;
+    // SAFETY: as promised by the caller.
+    let arguments = unsafe { Arguments::read(&function.attributes, arguments, extra)? };
+    stream.enqueue(Operation::Kernel(Launch::new(named, configuration, arguments)?))
+}
+
+/// What a launch's attributes ask for: whether it is cooperative.
+fn read_attributes(attributes: &[CUlaunchAttribute]) -> Result<bool> {
+    let mut cooperative = false;
+    for attribute in attributes {
+        // SAFETY: the attribute's identity says which member of the union was written.
+        unsafe {
+            match attribute.id {
+                CU_LAUNCH_ATTRIBUTE_COOPERATIVE => cooperative = attribute.value.cooperative != 0,
+                CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION => {
+                    let cluster = attribute.value.clusterDim;
+                    ensure((cluster.x, cluster.y, cluster.z) == (1, 1, 1), CUDA_ERROR_NOT_SUPPORTED)?;
+                }
+                CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT | CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT => {
+                    return fail(CUDA_ERROR_NOT_SUPPORTED);
+                }
+                // The others are hints, or ask for less order than there is.
+                _ => {}
+            }
+        }
+    }
+    Ok(cooperative)
+}
+
+fn legacy(function: &Function) -> MutexGuard<'_, LegacyLaunch> {
+    function.legacy.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn set_argument(function: &Function, offset: i32, bytes: &[u8]) -> Result {
+    let start = usize::try_from(offset).map_err(|_| Error(CUDA_ERROR_INVALID_VALUE))?;
+    let end = start.checked_add(bytes.len()).filter(|end| *end <= MAX_ARGUMENT_BYTES as usize);
+    let end = end.ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
+    let mut prepared = legacy(function);
+    if prepared.arguments.len() < end {
+        prepared.arguments.resize(end, 0);
+    }
+    prepared.arguments[start..end].copy_from_slice(bytes);
+    Ok(())
+}
+
+fn launch_prepared(named: CUfunction, grid: [i32; 2], stream: CUstream) -> Result {
+    let function = Function::resolve(named)?;
+    let prepared = legacy(&function).clone();
+    let [width, height] = grid.map(|extent| u32::try_from(extent).unwrap_or(0));
+    let configuration = Configuration {
+        grid: [width, height, 1],
+        block: prepared.block,
+        dynamic_shared: prepared.shared,
+        cooperative: false,
+    };
+    let mut bytes = prepared.arguments;
+    bytes.resize(function.attributes.param_bytes(), 0);
+    let arguments = Arguments::new(&function.attributes, bytes);
+    let stream = Stream::resolve(stream, DefaultStream::Legacy)?;
+    stream.enqueue(Operation::Kernel(Launch::new(named, configuration, arguments)?))
+}
+
+fn active_blocks(function: &Function, threads: i32, dynamic_shared: usize) -> Result<i32> {
+    let threads = u32::try_from(threads).ok().filter(|threads| *threads > 0).ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
+    let shared = u32::try_from(dynamic_shared).map_err(|_| Error(CUDA_ERROR_INVALID_VALUE))?;
+    Ok(blocks_per_multiprocessor(function, threads, shared) as i32)
+}
+
+/// The largest block among those with the highest occupancy, and how many of them fill the device: blocks, threads.
+///
+/// # Safety
+///
+/// `shared_of_block` can be called.
+unsafe fn best_block(
+    function: &Function,
+    shared_of_block: CUoccupancyB2DSize,
+    dynamic_shared: usize,
+    limit: i32,
+) -> Result<(i32, i32)> {
+    let most = function.attributes.max_threads.min(MAX_THREADS_PER_BLOCK) as i32;
+    let most = if limit <= 0 { most } else { most.min(limit) };
+    let mut best = (0, 0);
+    let mut threads = (most as u32).next_multiple_of(WARP_SIZE) as i32;
+    while threads > 0 {
+        let candidate = threads.min(most);
+        let shared = match shared_of_block {
+            // SAFETY: as promised by the caller.
+            Some(shared_of_block) => unsafe { shared_of_block(candidate) },
+            None => dynamic_shared,
+        };
+        let blocks = active_blocks(function, candidate, shared)?;
+        if blocks * candidate > best.0 * best.1 {
+            best = (blocks, candidate);
+        }
+        threads -= WARP_SIZE as i32;
+    }
+    Ok((best.0 * device::get()?.multiprocessors as i32, best.1))
+}
+
+/// The most dynamic shared memory with which `blocks` blocks fit, found by bisection: more memory never admits more.
+fn available_shared(function: &Function, blocks: i32, threads: i32) -> Result<usize> {
+    let fits = |bytes: u32| active_blocks(function, threads, bytes as usize).map(|active| active >= blocks);
+    ensure(fits(0)?, CUDA_ERROR_INVALID_VALUE)?;
+    let (mut enough, mut too_much) = (0, device_limits().shared_per_block_optin + 1);
+    while too_much - enough > 1 {
+        let middle = enough + (too_much - enough) / 2;
+        if fits(middle)? { enough = middle } else { too_much = middle }
+    }
+    Ok(enough as usize)
+}

@@ -1,0 +1,306 @@
+//! Memory management and unified addressing: allocation, host memory, managed memory, and what is known of a pointer.
+
+use crate::context;
+use crate::device::{self, PITCH_ALIGNMENT};
+use crate::entry::{array, entries, opaque, write, write_if_wanted};
+use crate::error::{Error, Result, ensure, fail};
+use crate::memory::{Allocation, Kind, Request};
+use crate::operation::Operation;
+use crate::pool;
+use crate::stream::Stream;
+use cuda_abi::types::*;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+entries! {
+    /// The device's free and total memory.
+    fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
+        context::current()?;
+        let (available, all) = device::get()?.memory.free_and_total();
+        write(free, available as usize)?;
+        write(total, all as usize)
+    }
+
+    /// Allocates device memory.
+    fn cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize) {
+        ensure(!address.is_null(), CUDA_ERROR_INVALID_VALUE)?;
+        write(address, allocate(bytes as u64, Kind::Device, 0)?.start)
+    }
+
+    /// Allocates rows whose starts are well aligned.
+    fn cuMemAllocPitch_v2(
+        address: *mut CUdeviceptr,
+        pitch: *mut usize,
+        width: usize,
+        height: usize,
+        element: u32,
+    ) {
+        ensure(!address.is_null() && !pitch.is_null(), CUDA_ERROR_INVALID_VALUE)?;
+        ensure(matches!(element, 4 | 8 | 16) && width > 0 && height > 0, CUDA_ERROR_INVALID_VALUE)?;
+        let row = (width as u64).checked_next_multiple_of(PITCH_ALIGNMENT).ok_or(Error(CUDA_ERROR_OUT_OF_MEMORY))?;
+        let bytes = row.checked_mul(height as u64).ok_or(Error(CUDA_ERROR_OUT_OF_MEMORY))?;
+        write(address, allocate(bytes, Kind::Device, 0)?.start)?;
+        write(pitch, row as usize)
+    }
+
+    /// Allocates memory that host and device use.
+    fn cuMemAllocManaged(address: *mut CUdeviceptr, bytes: usize, flags: u32) {
+        ensure(!address.is_null(), CUDA_ERROR_INVALID_VALUE)?;
+        ensure(matches!(flags, CU_MEM_ATTACH_GLOBAL | CU_MEM_ATTACH_HOST), CUDA_ERROR_INVALID_VALUE)?;
+        write(address, allocate(bytes as u64, Kind::Managed, flags)?.start)
+    }
+
+    /// Frees device memory, after all work that was submitted before.
+    fn cuMemFree_v2(address: CUdeviceptr) {
+        if address == 0 {
+            return Ok(());
+        }
+        let context = context::current()?;
+        ensure(find(address)?.start == address, CUDA_ERROR_INVALID_VALUE)?;
+        context.order.all().iter().for_each(|task| task.wait());
+        context.check()?;
+        pool::release(address)?.map(drop).ok_or(Error(CUDA_ERROR_INVALID_VALUE))
+    }
+
+    /// The start and size of the allocation that an address lies in.
+    fn cuMemGetAddressRange_v2(start: *mut CUdeviceptr, bytes: *mut usize, address: CUdeviceptr) {
+        context::current()?;
+        let found = device::get()?.memory.find(address).ok_or(Error(CUDA_ERROR_NOT_FOUND))?;
+        write_if_wanted(start, found.start);
+        write_if_wanted(bytes, found.bytes as usize);
+        Ok(())
+    }
+
+    /// Allocates page-locked host memory.
+    fn cuMemAllocHost_v2(address: *mut *mut c_void, bytes: usize) {
+        ensure(!address.is_null(), CUDA_ERROR_INVALID_VALUE)?;
+        write(address, opaque(allocate(bytes as u64, Kind::Pinned, CU_MEMHOSTALLOC_DEVICEMAP)?.start))
+    }
+
+    /// Allocates page-locked host memory.
+    fn cuMemHostAlloc(address: *mut *mut c_void, bytes: usize, flags: u32) {
+        ensure(!address.is_null() && flags & !7 == 0, CUDA_ERROR_INVALID_VALUE)?;
+        // With unified addressing, all of it is mapped.
+        let flags = flags | CU_MEMHOSTALLOC_DEVICEMAP;
+        write(address, opaque(allocate(bytes as u64, Kind::Pinned, flags)?.start))
+    }
+
+    /// Frees page-locked host memory.
+    fn cuMemFreeHost(address: *mut c_void) {
+        let context = context::current()?;
+        if address.is_null() {
+            return Ok(());
+        }
+        ensure(find(address as u64)?.start == address as u64, CUDA_ERROR_INVALID_VALUE)?;
+        context.order.all().iter().for_each(|task| task.wait());
+        let released = device::get()?.memory.release(address as u64, |kind| kind == Kind::Pinned);
+        released.map(drop).ok_or(Error(CUDA_ERROR_INVALID_VALUE))
+    }
+
+    /// Page-locks memory of the program's.
+    fn cuMemHostRegister_v2(address: *mut c_void, bytes: usize, flags: u32) {
+        ensure(flags & !15 == 0, CUDA_ERROR_INVALID_VALUE)?;
+        ensure(flags & CU_MEMHOSTREGISTER_IOMEMORY == 0, CUDA_ERROR_NOT_SUPPORTED)?;
+        let flags = flags | CU_MEMHOSTREGISTER_DEVICEMAP;
+        let context = context::current()?.handle;
+        let request = Request { bytes: bytes as u64, kind: Kind::Registered, flags, context };
+        let writable = flags & CU_MEMHOSTREGISTER_READ_ONLY == 0;
+        device::get()?.memory.register(address as u64, request, writable)?;
+        Ok(())
+    }
+
+    /// Ends page-locking.
+    fn cuMemHostUnregister(address: *mut c_void) {
+        let context = context::current()?;
+        context.order.all().iter().for_each(|task| task.wait());
+        let released = device::get()?.memory.release(address as u64, |kind| kind == Kind::Registered);
+        released.map(drop).ok_or(Error(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED))
+    }
+
+    /// The device's address of page-locked host memory: the same.
+    fn cuMemHostGetDevicePointer_v2(address: *mut CUdeviceptr, host: *mut c_void, flags: u32) {
+        ensure(flags == 0, CUDA_ERROR_INVALID_VALUE)?;
+        context::current()?;
+        ensure(find(host as u64)?.kind.is_host(), CUDA_ERROR_INVALID_VALUE)?;
+        write(address, host as u64)
+    }
+
+    /// The flags that page-locked host memory was allocated with.
+    fn cuMemHostGetFlags(flags: *mut u32, host: *mut c_void) {
+        context::current()?;
+        let found = find(host as u64)?;
+        ensure(found.kind == Kind::Pinned, CUDA_ERROR_INVALID_VALUE)?;
+        write(flags, found.flags)
+    }
+
+    /// Says how managed memory will be used: it is where every processor finds it.
+    fn cuMemAdvise(address: CUdeviceptr, bytes: usize, advice: CUmem_advise, _device: CUdevice) {
+        advise(address, bytes, advice)
+    }
+
+    /// Says how managed memory will be used: it is where every processor finds it.
+    fn cuMemAdvise_v2(address: CUdeviceptr, bytes: usize, advice: CUmem_advise, _location: CUmemLocation) {
+        advise(address, bytes, advice)
+    }
+
+    /// Moves managed memory: it is where every processor finds it.
+    fn cuMemPrefetchAsync(
+        address: CUdeviceptr,
+        bytes: usize,
+        _device: CUdevice,
+        stream: CUstream,
+    ) also cuMemPrefetchAsync_ptsz [default] {
+        check_managed(address, bytes)?;
+        Stream::resolve(stream, default)?.enqueue(Operation::Empty)
+    }
+
+    /// Moves managed memory: it is where every processor finds it.
+    fn cuMemPrefetchAsync_v2(
+        address: CUdeviceptr,
+        bytes: usize,
+        _location: CUmemLocation,
+        flags: u32,
+        stream: CUstream,
+    ) also cuMemPrefetchAsync_v2_ptsz [default] {
+        ensure(flags == 0, CUDA_ERROR_INVALID_VALUE)?;
+        check_managed(address, bytes)?;
+        Stream::resolve(stream, default)?.enqueue(Operation::Empty)
+    }
+
+    /// What is known of an address.
+    fn cuPointerGetAttribute(value: *mut c_void, attribute: CUpointer_attribute, address: CUdeviceptr) {
+        ensure(!value.is_null(), CUDA_ERROR_INVALID_VALUE)?;
+        let found = find(address)?;
+        write_attribute(value, attribute, &found, address)
+    }
+
+    /// What is known of an address, several things at once. An address that is not known has zeros.
+    fn cuPointerGetAttributes(
+        count: u32,
+        attributes: *mut CUpointer_attribute,
+        values: *mut *mut c_void,
+        address: CUdeviceptr,
+    ) {
+        let found = device::get()?.memory.find(address);
+        let attributes = array(attributes, count as usize)?;
+        for (attribute, value) in attributes.iter().zip(array(values, count as usize)?) {
+            ensure(!value.is_null(), CUDA_ERROR_INVALID_VALUE)?;
+            match &found {
+                Some(found) => write_attribute(*value, *attribute, found, address)?,
+                None => write_unknown(*value, *attribute)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets what is known of an address: copies always synchronise as is asked for here.
+    fn cuPointerSetAttribute(value: *const c_void, attribute: CUpointer_attribute, address: CUdeviceptr)
+        partly "the one attribute that can be set has no effect"
+    {
+        ensure(!value.is_null() && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, CUDA_ERROR_INVALID_VALUE)?;
+        find(address).map(drop)
+    }
+}
+
+fn allocate(bytes: u64, kind: Kind, flags: u32) -> Result<Arc<Allocation>> {
+    let context = context::current()?.handle;
+    Ok(device::get()?.memory.allocate(Request { bytes, kind, flags, context })?)
+}
+
+/// The allocation that holds an address.
+fn find(address: u64) -> Result<Arc<Allocation>> {
+    device::get()?.memory.find(address).ok_or(Error(CUDA_ERROR_INVALID_VALUE))
+}
+
+fn check_managed(address: u64, bytes: usize) -> Result {
+    context::current()?;
+    let found = find(address)?;
+    ensure(found.kind == Kind::Managed && found.holds(address, bytes as u64), CUDA_ERROR_INVALID_VALUE)
+}
+
+fn advise(address: u64, bytes: usize, advice: CUmem_advise) -> Result {
+    let known = CU_MEM_ADVISE_SET_READ_MOSTLY..=CU_MEM_ADVISE_UNSET_ACCESSED_BY;
+    ensure(known.contains(&advice), CUDA_ERROR_INVALID_VALUE)?;
+    check_managed(address, bytes)
+}
+
+/// # Safety
+///
+/// `place` is valid for a write of the attribute's type.
+unsafe fn write_attribute(
+    place: *mut c_void,
+    attribute: CUpointer_attribute,
+    found: &Allocation,
+    address: u64,
+) -> Result {
+    let is_host = found.kind.is_host();
+    // SAFETY: the types are those that the driver's reference gives the attributes.
+    unsafe {
+        match attribute {
+            CU_POINTER_ATTRIBUTE_CONTEXT => write(place.cast::<CUcontext>(), opaque(found.context)),
+            CU_POINTER_ATTRIBUTE_MEMORY_TYPE => {
+                write(place.cast::<u32>(), if is_host { CU_MEMORYTYPE_HOST } else { CU_MEMORYTYPE_DEVICE })
+            }
+            CU_POINTER_ATTRIBUTE_DEVICE_POINTER => write(place.cast::<u64>(), address),
+            CU_POINTER_ATTRIBUTE_HOST_POINTER => {
+                ensure(is_host || found.kind == Kind::Managed, CUDA_ERROR_INVALID_VALUE)?;
+                write(place.cast::<u64>(), address)
+            }
+            CU_POINTER_ATTRIBUTE_BUFFER_ID | CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID => {
+                write(place.cast::<u64>(), found.id)
+            }
+            CU_POINTER_ATTRIBUTE_IS_MANAGED => write(place.cast::<u32>(), (found.kind == Kind::Managed).into()),
+            CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => write(place.cast::<i32>(), device::ORDINAL),
+            CU_POINTER_ATTRIBUTE_RANGE_START_ADDR | CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR => {
+                write(place.cast::<u64>(), found.start)
+            }
+            CU_POINTER_ATTRIBUTE_RANGE_SIZE | CU_POINTER_ATTRIBUTE_MAPPING_SIZE => {
+                write(place.cast::<usize>(), found.bytes as usize)
+            }
+            CU_POINTER_ATTRIBUTE_MAPPED => write(place.cast::<u32>(), 1),
+            CU_POINTER_ATTRIBUTE_ACCESS_FLAGS => {
+                let flags = if found.writable {
+                    CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
+                } else {
+                    CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ
+                };
+                write(place.cast::<u32>(), flags)
+            }
+            CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE => match found.kind {
+                Kind::Pooled(pool) => write(place.cast::<CUmemoryPool>(), opaque(pool)),
+                _ => write(place.cast::<CUmemoryPool>(), std::ptr::null_mut()),
+            },
+            CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
+            | CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE
+            | CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE
+            | CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE => write(place.cast::<u32>(), 0),
+            CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES => write(place.cast::<u64>(), 0),
+            CU_POINTER_ATTRIBUTE_P2P_TOKENS => fail(CUDA_ERROR_NOT_SUPPORTED),
+            _ => fail(CUDA_ERROR_INVALID_VALUE),
+        }
+    }
+}
+
+/// What `cuPointerGetAttributes` says of an address that the device does not know.
+///
+/// # Safety
+///
+/// `place` is valid for a write of the attribute's type.
+unsafe fn write_unknown(place: *mut c_void, attribute: CUpointer_attribute) -> Result {
+    // SAFETY: the types are those that the driver's reference gives the attributes.
+    unsafe {
+        match attribute {
+            CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => write(place.cast::<i32>(), -2),
+            CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+            | CU_POINTER_ATTRIBUTE_IS_MANAGED
+            | CU_POINTER_ATTRIBUTE_MAPPED
+            | CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
+            | CU_POINTER_ATTRIBUTE_ACCESS_FLAGS
+            | CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE
+            | CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE
+            | CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE => write(place.cast::<u32>(), 0),
+            CU_POINTER_ATTRIBUTE_CONTEXT..=CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID => write(place.cast::<u64>(), 0),
+            _ => fail(CUDA_ERROR_INVALID_VALUE),
+        }
+    }
+}

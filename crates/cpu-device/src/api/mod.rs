@@ -1,0 +1,36 @@
+//! The driver's functions, one module for each part of the driver API's reference.
+//!
+//! Functions here check and translate arguments, and leave the work to the modules outside. What they share is in
+//! [`crate::entry`], its contract above all.
+
+use crate::entry::Entry;
+
+mod context;
+mod copy;
+mod device;
+mod driver;
+mod event;
+mod graph;
+mod graph_params;
+mod kernel;
+mod library;
+mod memory;
+mod module;
+mod pool;
+mod stream;
+
+/// Everything that is implemented.
+pub(crate) const ALL: &[&[Entry]] = &[
+    context::ENTRIES,
+    copy::ENTRIES,
+    device::ENTRIES,
+    driver::ENTRIES,
+    event::ENTRIES,
+    graph::ENTRIES,
+    kernel::ENTRIES,
+    library::ENTRIES,
+    memory::ENTRIES,
+    module::ENTRIES,
+    pool::ENTRIES,
+    stream::ENTRIES,
+];

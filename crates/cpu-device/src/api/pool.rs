@@ -1,0 +1,131 @@
+//! The stream-ordered memory allocator.
+
+use crate::device;
+use crate::entry::{entries, opaque, read, write};
+use crate::error::{Result, ensure, fail};
+use crate::operation::Operation;
+use crate::pool::{self, Pool};
+use crate::stream::Stream;
+use cuda_abi::types::*;
+use std::ffi::c_void;
+
+entries! {
+    /// Allocates from the device's current pool.
+    fn cuMemAllocAsync(address: *mut CUdeviceptr, bytes: usize, stream: CUstream) also cuMemAllocAsync_ptsz [default]
+        partly "not while the stream is being captured"
+    {
+        allocate(address, bytes, &pool::current_pool(), &*Stream::resolve(stream, default)?)
+    }
+
+    /// Allocates from a pool.
+    fn cuMemAllocFromPoolAsync(
+        address: *mut CUdeviceptr,
+        bytes: usize,
+        pool: CUmemoryPool,
+        stream: CUstream,
+    ) also cuMemAllocFromPoolAsync_ptsz [default] partly "not while the stream is being captured" {
+        allocate(address, bytes, &*Pool::resolve(pool)?, &*Stream::resolve(stream, default)?)
+    }
+
+    /// Frees memory when the stream comes to it.
+    fn cuMemFreeAsync(address: CUdeviceptr, stream: CUstream) also cuMemFreeAsync_ptsz [default]
+        partly "not while the stream is being captured"
+    {
+        let stream = Stream::resolve(stream, default)?;
+        ensure(stream.capture().is_none(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)?;
+        pool::plan_free(address)?;
+        stream.enqueue(Operation::Free(address))
+    }
+
+    /// The device's default pool.
+    fn cuDeviceGetDefaultMemPool(pool: *mut CUmemoryPool, device: CUdevice) {
+        device::at(device)?;
+        write(pool, opaque(pool::default_pool().handle))
+    }
+
+    /// The pool that the device allocates from.
+    fn cuDeviceGetMemPool(pool: *mut CUmemoryPool, device: CUdevice) {
+        device::at(device)?;
+        write(pool, opaque(pool::current_pool().handle))
+    }
+
+    /// Has the device allocate from another pool.
+    fn cuDeviceSetMemPool(device: CUdevice, pool: CUmemoryPool) {
+        device::at(device)?;
+        pool::set_current_pool(Pool::resolve(pool)?);
+        Ok(())
+    }
+
+    /// Creates a pool.
+    fn cuMemPoolCreate(pool: *mut CUmemoryPool, properties: *const CUmemPoolProps)
+        partly "pools that others can import, and pools on the host, are refused"
+    {
+        device::get()?;
+        ensure(!pool.is_null(), CUDA_ERROR_INVALID_VALUE)?;
+        let properties = read(properties)?;
+        ensure(properties.allocType == CU_MEM_ALLOCATION_TYPE_PINNED, CUDA_ERROR_INVALID_VALUE)?;
+        ensure(properties.handleTypes == CU_MEM_HANDLE_TYPE_NONE, CUDA_ERROR_NOT_SUPPORTED)?;
+        ensure(properties.location.r#type == CU_MEM_LOCATION_TYPE_DEVICE, CUDA_ERROR_NOT_SUPPORTED)?;
+        write(pool, opaque(Pool::create().handle))
+    }
+
+    /// Ends a pool; what was allocated from it lives on.
+    fn cuMemPoolDestroy(pool: CUmemoryPool) {
+        Pool::destroy(pool)
+    }
+
+    /// Gives memory back to the system: nothing is kept back.
+    fn cuMemPoolTrimTo(pool: CUmemoryPool, _keep: usize) {
+        Pool::resolve(pool).map(drop)
+    }
+
+    /// An attribute of a pool.
+    fn cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: CUmemPool_attribute, value: *mut c_void) {
+        let found = Pool::resolve(pool)?.attribute(attribute)?;
+        if pool::is_wide(attribute) { write(value.cast::<u64>(), found) } else { write(value.cast::<i32>(), found as i32) }
+    }
+
+    /// Sets an attribute of a pool.
+    fn cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: CUmemPool_attribute, value: *mut c_void)
+        partly "how memory is reused can't be chosen"
+    {
+        let pool = Pool::resolve(pool)?;
+        let wide = pool::is_wide(attribute);
+        let wanted = if wide { read(value.cast::<u64>())? } else { u64::from(read(value.cast::<i32>())? != 0) };
+        pool.set_attribute(attribute, wanted)
+    }
+
+    /// Says which devices may use a pool's memory: there is one, and it may.
+    fn cuMemPoolSetAccess(pool: CUmemoryPool, access: *const CUmemAccessDesc, count: usize) {
+        Pool::resolve(pool)?;
+        for description in crate::entry::array(access, count)? {
+            let reading_and_writing = description.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+            ensure(reading_and_writing, CUDA_ERROR_INVALID_DEVICE)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a device may use a pool's memory.
+    fn cuMemPoolGetAccess(flags: *mut CUmemAccess_flags, pool: CUmemoryPool, _location: *mut CUmemLocation) {
+        Pool::resolve(pool)?;
+        write(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+    }
+
+    /// Gives a graph allocator's memory back to the system: it holds none.
+    fn cuDeviceGraphMemTrim(device: CUdevice) {
+        device::at(device).map(drop)
+    }
+}
+
+/// # Safety
+///
+/// `address` is null or valid for a write.
+unsafe fn allocate(address: *mut CUdeviceptr, bytes: usize, pool: &Pool, stream: &Stream) -> Result {
+    ensure(!address.is_null() && bytes > 0, CUDA_ERROR_INVALID_VALUE)?;
+    if stream.capture().is_some() {
+        return fail(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    }
+    let context = stream.context()?;
+    // SAFETY: as promised by the caller.
+    unsafe { write(address, pool.allocate(bytes as u64, context.handle)?.start) }
+}

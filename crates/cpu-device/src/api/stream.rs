@@ -1,0 +1,408 @@
+//! Stream management, stream capture, host functions and stream memory operations.
+
+use crate::capture::Capture;
+use crate::context;
+use crate::device;
+use crate::entry::{array, entries, opaque, read, write, write_if_wanted};
+use crate::error::{Error, Result, ensure, fail};
+use crate::event::Event;
+use crate::graph::Graph;
+use crate::operation::{HostCall, Operation};
+use crate::stream::{DefaultStream, Stream};
+use crate::stream_memory::{WaitValue, Word, WriteValue};
+use cuda_abi::types::*;
+use std::cell::{Cell, RefCell};
+use std::ffi::c_void;
+use std::sync::atomic::Ordering;
+
+entries! {
+    /// Creates a stream.
+    fn cuStreamCreate(stream: *mut CUstream, flags: u32) {
+        create(stream, flags, 0)
+    }
+
+    /// Creates a stream with a priority.
+    fn cuStreamCreateWithPriority(stream: *mut CUstream, flags: u32, priority: i32)
+        partly "the priority is kept and has no effect"
+    {
+        create(stream, flags, priority)
+    }
+
+    /// Ends a stream; work that it was given is still done.
+    fn cuStreamDestroy_v2(stream: CUstream) {
+        Stream::destroy(stream)
+    }
+
+    /// Waits until a stream's work is done.
+    fn cuStreamSynchronize(stream: CUstream) also cuStreamSynchronize_ptsz [default] {
+        Stream::resolve(stream, default)?.synchronize()
+    }
+
+    /// Whether a stream's work is done.
+    fn cuStreamQuery(stream: CUstream) also cuStreamQuery_ptsz [default] {
+        Stream::resolve(stream, default)?.query()
+    }
+
+    /// Makes a stream wait for an event; in a capture, as a node if the flags say so.
+    fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: u32) also cuStreamWaitEvent_ptsz [default] {
+        ensure(flags & !CU_EVENT_WAIT_EXTERNAL == 0, CUDA_ERROR_INVALID_VALUE)?;
+        let stream = Stream::resolve(stream, default)?;
+        let event = Event::resolve(event)?;
+        match stream.capture() {
+            Some(capture) if flags == CU_EVENT_WAIT_EXTERNAL => capture.add(&stream, Operation::Wait(event)),
+            _ => stream.wait_event(&event),
+        }
+    }
+
+    /// A stream's flags.
+    fn cuStreamGetFlags(stream: CUstream, flags: *mut u32) also cuStreamGetFlags_ptsz [default] {
+        write(flags, Stream::resolve(stream, default)?.flags)
+    }
+
+    /// A stream's priority.
+    fn cuStreamGetPriority(stream: CUstream, priority: *mut i32) also cuStreamGetPriority_ptsz [default] {
+        write(priority, Stream::resolve(stream, default)?.priority)
+    }
+
+    /// A number that no other stream has.
+    fn cuStreamGetId(stream: CUstream, id: *mut u64) also cuStreamGetId_ptsz [default] {
+        write(id, Stream::resolve(stream, default)?.id)
+    }
+
+    /// A stream's context.
+    fn cuStreamGetCtx(stream: CUstream, context: *mut CUcontext) also cuStreamGetCtx_ptsz [default] {
+        write(context, opaque(Stream::resolve(stream, default)?.context()?.handle))
+    }
+
+    /// A stream's context; there are no green ones.
+    fn cuStreamGetCtx_v2(
+        stream: CUstream,
+        context: *mut CUcontext,
+        green: *mut CUgreenCtx,
+    ) also cuStreamGetCtx_v2_ptsz [default] {
+        write(context, opaque(Stream::resolve(stream, default)?.context()?.handle))?;
+        write_if_wanted(green, std::ptr::null_mut());
+        Ok(())
+    }
+
+    /// A stream's device.
+    fn cuStreamGetDevice(stream: CUstream, device: *mut CUdevice) also cuStreamGetDevice_ptsz [default] {
+        Stream::resolve(stream, default)?;
+        write(device, device::ORDINAL)
+    }
+
+    /// An attribute of a stream.
+    fn cuStreamGetAttribute(
+        stream: CUstream,
+        attribute: CUstreamAttrID,
+        value: *mut CUstreamAttrValue,
+    ) also cuStreamGetAttribute_ptsz [default] {
+        let stream = Stream::resolve(stream, default)?;
+        let mut found: CUstreamAttrValue = cuda_abi::Plain::zeroed();
+        match attribute {
+            CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY => {
+                found.syncPolicy = stream.synchronization_policy().load(Ordering::Relaxed) as u32;
+            }
+            CU_STREAM_ATTRIBUTE_PRIORITY => found.priority = stream.priority,
+            CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW
+            | CU_STREAM_ATTRIBUTE_MEM_SYNC_DOMAIN
+            | CU_STREAM_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP => {}
+            _ => return fail(CUDA_ERROR_INVALID_VALUE),
+        }
+        write(value, found)
+    }
+
+    /// Sets an attribute of a stream.
+    fn cuStreamSetAttribute(
+        stream: CUstream,
+        attribute: CUstreamAttrID,
+        value: *const CUstreamAttrValue,
+    ) also cuStreamSetAttribute_ptsz [default] partly "attributes have no effect" {
+        let stream = Stream::resolve(stream, default)?;
+        let value = read(value)?;
+        match attribute {
+            CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY => {
+                ensure(value.syncPolicy <= CU_SYNC_POLICY_BLOCKING_SYNC, CUDA_ERROR_INVALID_VALUE)?;
+                stream.synchronization_policy().store(value.syncPolicy as i32, Ordering::Relaxed);
+                Ok(())
+            }
+            CU_STREAM_ATTRIBUTE_PRIORITY
+            | CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW
+            | CU_STREAM_ATTRIBUTE_MEM_SYNC_DOMAIN
+            | CU_STREAM_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP => Ok(()),
+            _ => fail(CUDA_ERROR_INVALID_VALUE),
+        }
+    }
+
+    /// Copies one stream's attributes to another.
+    fn cuStreamCopyAttributes(to: CUstream, from: CUstream) also cuStreamCopyAttributes_ptsz [default] {
+        let policy = Stream::resolve(from, default)?.synchronization_policy().load(Ordering::Relaxed);
+        Stream::resolve(to, default)?.synchronization_policy().store(policy, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Says which stream uses managed memory: every processor may use it at any time here.
+    fn cuStreamAttachMemAsync(
+        stream: CUstream,
+        address: CUdeviceptr,
+        _bytes: usize,
+        flags: u32,
+    ) also cuStreamAttachMemAsync_ptsz [default] {
+        ensure(matches!(flags, CU_MEM_ATTACH_GLOBAL | CU_MEM_ATTACH_HOST | CU_MEM_ATTACH_SINGLE), CUDA_ERROR_INVALID_VALUE)?;
+        device::get()?.memory.find(address).ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
+        Stream::resolve(stream, default)?.enqueue(Operation::Empty)
+    }
+
+    /// Calls a function of the program's at its place in a stream.
+    fn cuLaunchHostFunc(
+        stream: CUstream,
+        function: CUhostFn,
+        data: *mut c_void,
+    ) also cuLaunchHostFunc_ptsz [default] {
+        let function = function.ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
+        Stream::resolve(stream, default)?.enqueue(Operation::Host(HostCall { function, data }))
+    }
+
+    /// Calls a function of the program's at its place in a stream.
+    fn cuLaunchHostFunc_v2(
+        stream: CUstream,
+        function: CUhostFn,
+        data: *mut c_void,
+        _mode: u32,
+    ) also cuLaunchHostFunc_v2_ptsz [default] partly "how the stream waits for the function can't be chosen" {
+        let function = function.ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
+        Stream::resolve(stream, default)?.enqueue(Operation::Host(HostCall { function, data }))
+    }
+
+    /// Calls a function of the program's at its place in a stream, and tells it how the work before it went.
+    fn cuStreamAddCallback(
+        stream: CUstream,
+        callback: CUstreamCallback,
+        data: *mut c_void,
+        flags: u32,
+    ) also cuStreamAddCallback_ptsz [default] partly "not called after a fault" {
+        ensure(flags == 0, CUDA_ERROR_INVALID_VALUE)?;
+        let callback = callback.ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
+        let target = Stream::resolve(stream, default)?;
+        ensure(target.capture().is_none(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)?;
+        let call = Box::into_raw(Box::new(StreamCallback { callback, stream, data }));
+        target.enqueue(Operation::Host(HostCall { function: call_back, data: call.cast() }))
+    }
+
+    /// Begins a capture.
+    fn cuStreamBeginCapture_v2(
+        stream: CUstream,
+        mode: CUstreamCaptureMode,
+    ) also cuStreamBeginCapture_v2_ptsz [default] {
+        Capture::begin(&Stream::resolve(stream, default)?, Graph::create(), vec![], mode)
+    }
+
+    /// Begins a capture that adds to a graph.
+    fn cuStreamBeginCaptureToGraph(
+        stream: CUstream,
+        graph: CUgraph,
+        dependencies: *const CUgraphNode,
+        _edges: *const CUgraphEdgeData,
+        count: usize,
+        mode: CUstreamCaptureMode,
+    ) also cuStreamBeginCaptureToGraph_ptsz [default] {
+        let graph = Graph::resolve(graph)?;
+        let after: Vec<u64> = array(dependencies, count)?.iter().map(|node| *node as u64).collect();
+        for node in &after {
+            graph.node(*node)?;
+        }
+        Capture::begin(&Stream::resolve(stream, default)?, graph, after, mode)
+    }
+
+    /// Ends a capture.
+    fn cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph) also cuStreamEndCapture_ptsz [default] {
+        ensure(!graph.is_null(), CUDA_ERROR_INVALID_VALUE)?;
+        let captured = Capture::end(&*Stream::resolve(stream, default)?);
+        write(graph, captured.as_ref().map_or(std::ptr::null_mut(), |graph| opaque(graph.handle)))?;
+        captured.map(drop)
+    }
+
+    /// Whether a stream is being captured.
+    fn cuStreamIsCapturing(
+        stream: CUstream,
+        status: *mut CUstreamCaptureStatus,
+    ) also cuStreamIsCapturing_ptsz [default] {
+        let stream = Stream::resolve(stream, default)?;
+        write(status, stream.capture().map_or(CU_STREAM_CAPTURE_STATUS_NONE, |capture| capture.status()))
+    }
+
+    /// What is known of a stream's capture.
+    fn cuStreamGetCaptureInfo_v2(
+        stream: CUstream,
+        status: *mut CUstreamCaptureStatus,
+        id: *mut u64,
+        graph: *mut CUgraph,
+        dependencies: *mut *const CUgraphNode,
+        count: *mut usize,
+    ) also cuStreamGetCaptureInfo_v2_ptsz [default] {
+        capture_info(stream, default, CaptureInfo { status, id, graph, dependencies, count })
+    }
+
+    /// What is known of a stream's capture.
+    fn cuStreamGetCaptureInfo_v3(
+        stream: CUstream,
+        status: *mut CUstreamCaptureStatus,
+        id: *mut u64,
+        graph: *mut CUgraph,
+        dependencies: *mut *const CUgraphNode,
+        edges: *mut *const CUgraphEdgeData,
+        count: *mut usize,
+    ) also cuStreamGetCaptureInfo_v3_ptsz [default] {
+        write_if_wanted(edges, std::ptr::null());
+        capture_info(stream, default, CaptureInfo { status, id, graph, dependencies, count })
+    }
+
+    /// Changes what the next operation of a stream that is being captured comes behind.
+    fn cuStreamUpdateCaptureDependencies(
+        stream: CUstream,
+        dependencies: *mut CUgraphNode,
+        count: usize,
+        flags: u32,
+    ) also cuStreamUpdateCaptureDependencies_ptsz [default] {
+        set_frontier(&*Stream::resolve(stream, default)?, array(dependencies, count)?, flags)
+    }
+
+    /// Changes what the next operation of a stream that is being captured comes behind.
+    fn cuStreamUpdateCaptureDependencies_v2(
+        stream: CUstream,
+        dependencies: *mut CUgraphNode,
+        _edges: *const CUgraphEdgeData,
+        count: usize,
+        flags: u32,
+    ) also cuStreamUpdateCaptureDependencies_v2_ptsz [default] {
+        set_frontier(&*Stream::resolve(stream, default)?, array(dependencies, count)?, flags)
+    }
+
+    /// Exchanges the thread's capture mode.
+    fn cuThreadExchangeStreamCaptureMode(mode: *mut CUstreamCaptureMode)
+        partly "the mode is kept and has no effect: calls that could disturb a capture are done outside of it"
+    {
+        device::get()?;
+        let wanted = read(mode)?;
+        ensure(wanted <= CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_ERROR_INVALID_VALUE)?;
+        write(mode, CAPTURE_MODE.replace(wanted))
+    }
+
+    /// Waits, in a stream, for a word of memory to change.
+    fn cuStreamWaitValue32_v2(
+        stream: CUstream,
+        address: CUdeviceptr,
+        value: u32,
+        flags: u32,
+    ) also cuStreamWaitValue32_v2_ptsz [default] {
+        let wait = WaitValue::new(Word::at(address, false)?, value.into(), flags)?;
+        Stream::resolve(stream, default)?.enqueue(Operation::WaitValue(wait))
+    }
+
+    /// Waits, in a stream, for a word of memory to change.
+    fn cuStreamWaitValue64_v2(
+        stream: CUstream,
+        address: CUdeviceptr,
+        value: u64,
+        flags: u32,
+    ) also cuStreamWaitValue64_v2_ptsz [default] {
+        let wait = WaitValue::new(Word::at(address, true)?, value, flags)?;
+        Stream::resolve(stream, default)?.enqueue(Operation::WaitValue(wait))
+    }
+
+    /// Writes, in a stream, a word of memory.
+    fn cuStreamWriteValue32_v2(
+        stream: CUstream,
+        address: CUdeviceptr,
+        value: u32,
+        flags: u32,
+    ) also cuStreamWriteValue32_v2_ptsz [default] {
+        ensure(flags & !CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER == 0, CUDA_ERROR_INVALID_VALUE)?;
+        let write = WriteValue { word: Word::at(address, false)?, value: value.into() };
+        Stream::resolve(stream, default)?.enqueue(Operation::WriteValue(write))
+    }
+
+    /// Writes, in a stream, a word of memory.
+    fn cuStreamWriteValue64_v2(
+        stream: CUstream,
+        address: CUdeviceptr,
+        value: u64,
+        flags: u32,
+    ) also cuStreamWriteValue64_v2_ptsz [default] {
+        ensure(flags & !CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER == 0, CUDA_ERROR_INVALID_VALUE)?;
+        let write = WriteValue { word: Word::at(address, true)?, value };
+        Stream::resolve(stream, default)?.enqueue(Operation::WriteValue(write))
+    }
+}
+
+thread_local! {
+    static CAPTURE_MODE: Cell<CUstreamCaptureMode> = const { Cell::new(CU_STREAM_CAPTURE_MODE_GLOBAL) };
+
+    /// The nodes that the last `cuStreamGetCaptureInfo` pointed at: they stay until this thread's next call.
+    static TOLD_NODES: RefCell<Vec<CUgraphNode>> = const { RefCell::new(Vec::new()) };
+}
+
+/// # Safety
+///
+/// `stream` is null or valid for a write.
+unsafe fn create(stream: *mut CUstream, flags: u32, priority: i32) -> Result {
+    ensure(!stream.is_null(), CUDA_ERROR_INVALID_VALUE)?;
+    let created = Stream::create(&context::current()?, flags, priority)?;
+    // SAFETY: as promised by the caller.
+    unsafe { write(stream, opaque(created.handle)) }
+}
+
+/// What `cuStreamAddCallback` was given, until the callback has been called.
+struct StreamCallback {
+    callback: unsafe extern "C" fn(CUstream, CUresult, *mut c_void),
+    stream: CUstream,
+    data: *mut c_void,
+}
+
+/// The host function that calls a stream callback.
+unsafe extern "C" fn call_back(call: *mut c_void) {
+    // SAFETY: the pointer comes from `Box::into_raw` in `cuStreamAddCallback`, and a host function is called once.
+    let call = unsafe { Box::from_raw(call.cast::<StreamCallback>()) };
+    // SAFETY: the program vouches for its function and for the data that goes with it.
+    unsafe { (call.callback)(call.stream, CUDA_SUCCESS, call.data) };
+}
+
+/// Where the program wants to be told about a capture.
+struct CaptureInfo {
+    status: *mut CUstreamCaptureStatus,
+    id: *mut u64,
+    graph: *mut CUgraph,
+    dependencies: *mut *const CUgraphNode,
+    count: *mut usize,
+}
+
+/// # Safety
+///
+/// The pointers of `told` are null or valid for writes.
+unsafe fn capture_info(stream: CUstream, default: DefaultStream, told: CaptureInfo) -> Result {
+    let stream = Stream::resolve(stream, default)?;
+    let capture = stream.capture();
+    let status = capture.as_ref().map_or(CU_STREAM_CAPTURE_STATUS_NONE, |capture| capture.status());
+    // SAFETY: as promised by the caller.
+    unsafe { write(told.status, status)? };
+    let Some(capture) = capture.filter(|_| status == CU_STREAM_CAPTURE_STATUS_ACTIVE) else { return Ok(()) };
+    let nodes = capture.frontier(&stream)?;
+    TOLD_NODES.with_borrow_mut(|kept| {
+        *kept = nodes.iter().map(|node| opaque(*node)).collect();
+        // SAFETY: as promised by the caller.
+        unsafe {
+            write_if_wanted(told.id, capture.id);
+            write_if_wanted(told.graph, opaque(capture.graph.handle));
+            write_if_wanted(told.dependencies, kept.as_ptr());
+            write_if_wanted(told.count, kept.len());
+        }
+    });
+    Ok(())
+}
+
+fn set_frontier(stream: &Stream, nodes: &[CUgraphNode], flags: u32) -> Result {
+    ensure(flags <= CU_STREAM_SET_CAPTURE_DEPENDENCIES, CUDA_ERROR_INVALID_VALUE)?;
+    let capture = stream.capture().ok_or(Error(CUDA_ERROR_ILLEGAL_STATE))?;
+    let nodes: Vec<u64> = nodes.iter().map(|node| *node as u64).collect();
+    capture.set_frontier(stream, &nodes, flags == CU_STREAM_ADD_CAPTURE_DEPENDENCIES)
+}

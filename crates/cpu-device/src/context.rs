@@ -1,0 +1,317 @@
+//! Contexts: whose work, memory and faults belong together, and which of them a thread uses.
+//!
+//! Every thread has a stack of contexts, the top of which is current. The device's primary context is counted by
+//! retains and releases; others are made and destroyed by the program. A context that has seen a fault answers every
+//! later call with that fault, as CUDA's do: the state of its memory can't be trusted.
+
+use crate::capture::Capture;
+use crate::device;
+use crate::error::{Error, Result, ensure, fail};
+use crate::handle::{Kind, Table};
+use crate::operation::Operation;
+use crate::stream::{Order, Stream};
+use cuda_abi::types::*;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+static CONTEXTS: Table<Context> = Table::new(Kind::Context);
+
+static PRIMARY: Mutex<Primary> = Mutex::new(Primary { context: None, retained: 0, flags: 0 });
+
+thread_local! {
+    /// This thread's contexts, by handle, the current one last.
+    static STACK: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A context.
+pub struct Context {
+    /// As the program knows it.
+    pub handle: u64,
+    /// In what order its work is done.
+    pub order: Order,
+    /// Its legacy default stream.
+    pub legacy: Arc<Stream>,
+    /// Raised to make its kernels stop.
+    pub cancel: AtomicBool,
+    flags: AtomicU32,
+    fault: AtomicU32,
+    settings: Mutex<Settings>,
+    captures: Mutex<Vec<Weak<Capture>>>,
+}
+
+/// What a program can set on a context.
+#[derive(Clone)]
+pub struct Settings {
+    /// By `CUlimit`.
+    pub limits: HashMap<CUlimit, usize>,
+    /// `CUfunc_cache`: kept, and without effect.
+    pub cache: CUfunc_cache,
+    /// `CUsharedconfig`: kept, and without effect.
+    pub shared: CUsharedconfig,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let limits = HashMap::from([
+            (CU_LIMIT_STACK_SIZE, 1 << 10),
+            (CU_LIMIT_PRINTF_FIFO_SIZE, 1 << 20),
+            (CU_LIMIT_MALLOC_HEAP_SIZE, 8 << 20),
+            (CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH, 2),
+            (CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT, 2048),
+            (CU_LIMIT_MAX_L2_FETCH_GRANULARITY, 128),
+            (CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0),
+        ]);
+        Settings { limits, cache: CU_FUNC_CACHE_PREFER_NONE, shared: CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE }
+    }
+}
+
+impl Context {
+    fn new(flags: u32) -> Arc<Context> {
+        let handle = CONTEXTS.reserve();
+        let context = Arc::new_cyclic(|weak| Context {
+            handle,
+            order: Order::default(),
+            legacy: Arc::new(Stream::legacy(weak)),
+            cancel: AtomicBool::new(false),
+            flags: AtomicU32::new(flags),
+            fault: AtomicU32::new(CUDA_SUCCESS),
+            settings: Mutex::default(),
+            captures: Mutex::default(),
+        });
+        CONTEXTS.insert(handle, context.clone());
+        context
+    }
+
+    /// Creates a context and makes it current.
+    pub fn create(flags: u32) -> Result<Arc<Context>> {
+        device::get()?;
+        ensure(are_flags(flags), CUDA_ERROR_INVALID_VALUE)?;
+        let context = Context::new(flags);
+        STACK.with_borrow_mut(|stack| stack.push(context.handle));
+        Ok(context)
+    }
+
+    /// The context that a handle names.
+    pub fn resolve(handle: CUcontext) -> Result<Arc<Context>> {
+        device::get()?;
+        CONTEXTS.get(handle as u64).ok_or(Error(CUDA_ERROR_INVALID_CONTEXT))
+    }
+
+    /// Ends a context that was [created](Context::create): waits for its work, frees its memory.
+    pub fn destroy(handle: CUcontext) -> Result {
+        let context = Context::resolve(handle)?;
+        let is_primary = primary().context.as_ref().is_some_and(|primary| Arc::ptr_eq(primary, &context));
+        ensure(!is_primary, CUDA_ERROR_INVALID_CONTEXT)?;
+        STACK.with_borrow_mut(|stack| {
+            if stack.last() == Some(&context.handle) {
+                stack.pop();
+            }
+        });
+        context.end();
+        Ok(())
+    }
+
+    fn end(&self) {
+        CONTEXTS.remove(self.handle);
+        if self.fault() != CUDA_SUCCESS {
+            self.cancel.store(true, Ordering::Relaxed);
+        }
+        self.order.all().iter().for_each(|task| task.wait());
+        if let Ok(device) = device::get() {
+            device.memory.release_all(self.handle);
+        }
+    }
+
+    /// The flags it was created with.
+    pub fn flags(&self) -> u32 {
+        self.flags.load(Ordering::Relaxed)
+    }
+
+    /// Changes the flags.
+    pub fn set_flags(&self, flags: u32) -> Result {
+        ensure(are_flags(flags), CUDA_ERROR_INVALID_VALUE)?;
+        self.flags.store(flags, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What the program has set.
+    pub fn settings(&self) -> MutexGuard<'_, Settings> {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Fails with the fault that the context has seen, if it has.
+    pub fn check(&self) -> Result {
+        match self.fault() {
+            CUDA_SUCCESS => Ok(()),
+            code => fail(code),
+        }
+    }
+
+    fn fault(&self) -> CUresult {
+        self.fault.load(Ordering::Acquire)
+    }
+
+    /// Does one operation, now. After a fault nothing is done any more; the first fault is the one that is reported.
+    pub fn execute(&self, operation: Operation) {
+        if self.fault() != CUDA_SUCCESS {
+            return;
+        }
+        let code = match catch_unwind(AssertUnwindSafe(|| operation.execute(self))) {
+            Ok(Ok(())) => return,
+            Ok(Err(Error(code))) => code,
+            Err(_) => CUDA_ERROR_UNKNOWN,
+        };
+        let _ = self.fault.compare_exchange(CUDA_SUCCESS, code, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// Waits until all work of all streams is done.
+    pub fn synchronize(&self) -> Result {
+        self.check()?;
+        if let Some(capture) = self.active_capture(|_| true) {
+            capture.invalidate();
+            return fail(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        }
+        self.order.all().iter().for_each(|task| task.wait());
+        self.check()
+    }
+
+    /// Remembers a capture that has begun in one of the context's streams.
+    pub fn add_capture(&self, capture: &Arc<Capture>) {
+        let mut captures = self.captures();
+        captures.retain(|known| known.upgrade().is_some_and(|known| !known.has_ended()));
+        captures.push(Arc::downgrade(capture));
+    }
+
+    /// Work in the legacy default stream would make a blocking stream that is being captured wait for it: an error, which
+    /// spoils the capture.
+    pub fn forbid_implicit_capture(&self, stream: &Stream) -> Result {
+        if !stream.is_legacy() {
+            return Ok(());
+        }
+        match self.active_capture(|capture| capture.origin_is_blocking) {
+            None => Ok(()),
+            Some(capture) => {
+                capture.invalidate();
+                fail(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+            }
+        }
+    }
+
+    fn active_capture(&self, wanted: impl Fn(&Capture) -> bool) -> Option<Arc<Capture>> {
+        let captures = self.captures();
+        captures.iter().filter_map(Weak::upgrade).find(|capture| !capture.has_ended() && wanted(capture))
+    }
+
+    fn captures(&self) -> MutexGuard<'_, Vec<Weak<Capture>>> {
+        self.captures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The calling thread's current context, if it has seen no fault.
+pub fn current() -> Result<Arc<Context>> {
+    let context = current_even_if_faulty()?;
+    context.check()?;
+    Ok(context)
+}
+
+/// The calling thread's current context.
+pub fn current_even_if_faulty() -> Result<Arc<Context>> {
+    device::get()?;
+    let handle = current_handle().ok_or(Error(CUDA_ERROR_INVALID_CONTEXT))?;
+    CONTEXTS.get(handle).ok_or(Error(CUDA_ERROR_CONTEXT_IS_DESTROYED))
+}
+
+/// The calling thread's current context as a handle, whether or not it is alive.
+pub fn current_handle() -> Option<u64> {
+    STACK.with_borrow(|stack| stack.last().copied())
+}
+
+/// Pushes a context on the thread's stack.
+pub fn push(context: &Context) {
+    STACK.with_borrow_mut(|stack| stack.push(context.handle));
+}
+
+/// Takes the current context off the thread's stack and returns its handle.
+pub fn pop() -> Result<u64> {
+    device::get()?;
+    STACK.with_borrow_mut(Vec::pop).ok_or(Error(CUDA_ERROR_INVALID_CONTEXT))
+}
+
+/// Replaces the top of the thread's stack; with nothing, takes it off.
+pub fn set_current(context: Option<&Context>) {
+    STACK.with_borrow_mut(|stack| {
+        stack.pop();
+        stack.extend(context.map(|context| context.handle));
+    });
+}
+
+/// The context that the runtime API and most programs share.
+struct Primary {
+    context: Option<Arc<Context>>,
+    retained: u32,
+    flags: u32,
+}
+
+fn primary() -> MutexGuard<'static, Primary> {
+    PRIMARY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The primary context, made if there is none, with one more retain.
+pub fn retain_primary() -> Arc<Context> {
+    let mut primary = primary();
+    primary.retained += 1;
+    let flags = primary.flags;
+    primary.context.get_or_insert_with(|| Context::new(flags)).clone()
+}
+
+/// Takes back one retain; the last ends the context.
+pub fn release_primary() -> Result {
+    let mut primary = primary();
+    ensure(primary.retained > 0, CUDA_ERROR_INVALID_CONTEXT)?;
+    primary.retained -= 1;
+    let ended = if primary.retained == 0 { primary.context.take() } else { None };
+    drop(primary);
+    if let Some(context) = ended {
+        context.end();
+    }
+    Ok(())
+}
+
+/// Ends the primary context whoever holds it; the next retain makes a new one.
+pub fn reset_primary() {
+    let mut primary = primary();
+    primary.retained = 0;
+    let ended = primary.context.take();
+    drop(primary);
+    if let Some(context) = ended {
+        context.end();
+    }
+}
+
+/// The primary context's flags, and whether it exists.
+pub fn primary_state() -> (u32, bool) {
+    let primary = primary();
+    (primary.flags, primary.context.is_some())
+}
+
+/// Sets the primary context's flags, now and for when it is made again.
+pub fn set_primary_flags(flags: u32) -> Result {
+    ensure(are_flags(flags), CUDA_ERROR_INVALID_VALUE)?;
+    let mut primary = primary();
+    primary.flags = flags;
+    match &primary.context {
+        Some(context) => context.set_flags(flags),
+        None => Ok(()),
+    }
+}
+
+/// Whether `flags` are flags of a context, with at most one way of waiting.
+fn are_flags(flags: u32) -> bool {
+    let scheduling = flags & CU_CTX_SCHED_MASK;
+    flags & !CU_CTX_FLAGS_MASK == 0
+        && [CU_CTX_SCHED_AUTO, CU_CTX_SCHED_SPIN, CU_CTX_SCHED_YIELD, CU_CTX_SCHED_BLOCKING_SYNC]
+            .contains(&scheduling)
+}

@@ -1,0 +1,196 @@
+//! The device: what it reports to be, and the memory that goes with it.
+//!
+//! It presents itself as a GPU of compute capability 8.0, the newest whose PTX needs nothing that can't be executed here:
+//! programs that compile at run time then stay within it. Limits that shape a launch are those of 8.0. Figures that
+//! describe a machine are this machine's: a multiprocessor for each CPU core that the process may use, the host's memory,
+//! its last cache, and a clock of 1 GHz, so that clock cycles are nanoseconds.
+
+use crate::error::{Error, Result, ensure};
+use crate::memory::Memory;
+use cuda_abi::types::*;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The version of the driver API that `cuDriverGetVersion` tells: CUDA 13.0.
+pub const DRIVER_VERSION: i32 = 13000;
+
+/// The compute capability, major and minor.
+pub const COMPUTE_CAPABILITY: (i32, i32) = (8, 0);
+
+/// The newest architecture whose PTX the device takes, as fatbins write it.
+pub const ARCHITECTURE: u32 = 80;
+
+/// The only device's ordinal.
+pub const ORDINAL: CUdevice = 0;
+
+/// What programs show their users.
+pub const NAME: &str = "APEX CPU device (sm_80)";
+
+/// Identifies the device; the same everywhere and always.
+pub const UUID: [u8; 16] = *b"APEX CPU device\0";
+
+/// Threads in a warp.
+pub const WARP_SIZE: u32 = 32;
+/// Threads in a block at most.
+pub const MAX_THREADS_PER_BLOCK: u32 = 1024;
+/// A block's extents at most.
+pub const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
+/// A grid's extents at most.
+pub const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
+/// Shared memory of a block in bytes: without asking, and after `cuFuncSetAttribute`.
+pub const SHARED_PER_BLOCK: (u32, u32) = (48 << 10, 163 << 10);
+/// Constant memory in bytes.
+pub const CONSTANT_BYTES: u32 = 64 << 10;
+/// Stream priorities: the least urgent and the most. They are kept and have no effect.
+pub const LEAST_PRIORITY: i32 = 0;
+/// See [`LEAST_PRIORITY`].
+pub const GREATEST_PRIORITY: i32 = -5;
+/// Rows of pitched allocations start at multiples of this.
+pub const PITCH_ALIGNMENT: u64 = 512;
+
+/// The device's state.
+pub struct Device {
+    /// Its memory.
+    pub memory: Memory,
+    /// One for each CPU core that the process may run on.
+    pub multiprocessors: u32,
+}
+
+static DEVICE: OnceLock<Device> = OnceLock::new();
+
+/// Set in a child that was forked after `cuInit`: CUDA does not work there, and the threads that would do the work
+/// are not there.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// `cuInit`.
+pub fn init() -> Result {
+    DEVICE.get_or_init(|| {
+        extern "C" fn in_child() {
+            FORKED.store(true, Ordering::Relaxed);
+        }
+        // SAFETY: the handler only stores to an atomic, which is allowed in the child of a process with threads.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+        Device { memory: Memory::new(host_memory()), multiprocessors: cores }
+    });
+    get().map(drop)
+}
+
+/// The device, once `cuInit` has been called.
+pub fn get() -> Result<&'static Device> {
+    let device = DEVICE.get().filter(|_| !FORKED.load(Ordering::Relaxed));
+    device.ok_or(Error(CUDA_ERROR_NOT_INITIALIZED))
+}
+
+/// The device, if `ordinal` names it.
+pub fn at(ordinal: CUdevice) -> Result<&'static Device> {
+    let device = get()?;
+    ensure(ordinal == ORDINAL, CUDA_ERROR_INVALID_DEVICE)?;
+    Ok(device)
+}
+
+/// The machine's memory in bytes.
+fn host_memory() -> u64 {
+    system_value(libc::_SC_PHYS_PAGES) * system_value(libc::_SC_PAGESIZE)
+}
+
+/// A value from `sysconf`; 0 where the system does not know it.
+fn system_value(name: libc::c_int) -> u64 {
+    // SAFETY: `sysconf` takes any name.
+    u64::try_from(unsafe { libc::sysconf(name) }).unwrap_or(0)
+}
+
+impl Device {
+    /// The value of an attribute. Of those that CUDA knows, the ones that are not listed are features that 8.0 has not
+    /// or that this device has not, and their value is 0.
+    pub fn attribute(&self, attribute: CUdevice_attribute) -> Result<i32> {
+        ensure((1..CU_DEVICE_ATTRIBUTE_MAX).contains(&attribute), CUDA_ERROR_INVALID_VALUE)?;
+        Ok(match attribute {
+            CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR => COMPUTE_CAPABILITY.0,
+            CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR => COMPUTE_CAPABILITY.1,
+            CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT => self.multiprocessors as i32,
+            CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE => system_value(libc::_SC_LEVEL3_CACHE_SIZE) as i32,
+            _ => launch_limit(attribute).or_else(|| feature(attribute)).or_else(|| extent(attribute)).unwrap_or(0),
+        })
+    }
+}
+
+/// Attributes that bound a launch.
+fn launch_limit(attribute: CUdevice_attribute) -> Option<i32> {
+    Some(match attribute {
+        CU_DEVICE_ATTRIBUTE_WARP_SIZE => WARP_SIZE as i32,
+        CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK => MAX_THREADS_PER_BLOCK as i32,
+        CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X => MAX_BLOCK[0] as i32,
+        CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y => MAX_BLOCK[1] as i32,
+        CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z => MAX_BLOCK[2] as i32,
+        CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X => MAX_GRID[0] as i32,
+        CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y => MAX_GRID[1] as i32,
+        CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z => MAX_GRID[2] as i32,
+        CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK => SHARED_PER_BLOCK.0 as i32,
+        CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN => SHARED_PER_BLOCK.1 as i32,
+        CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK => 1 << 10,
+        CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR => 164 << 10,
+        CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK => 65536,
+        CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR => 65536,
+        CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR => 2048,
+        CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR => 32,
+        CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY => CONSTANT_BYTES as i32,
+        CU_DEVICE_ATTRIBUTE_MAX_PITCH => i32::MAX,
+        _ => return None,
+    })
+}
+
+/// Attributes that say what the device can do, and what kind of machine it is.
+fn feature(attribute: CUdevice_attribute) -> Option<i32> {
+    Some(match attribute {
+        CU_DEVICE_ATTRIBUTE_GPU_OVERLAP
+        | CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS
+        | CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY
+        | CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING
+        | CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED
+        | CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED
+        | CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED
+        | CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY
+        | CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS
+        | CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST
+        | CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED
+        | CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED
+        | CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
+        | CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED
+        | CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED
+        | CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH
+        | CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
+        | CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
+        | CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR
+        | CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS
+        | CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID
+        | CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT => 1,
+        CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT => 2,
+        CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO => 2,
+        CU_DEVICE_ATTRIBUTE_COMPUTE_MODE => CU_COMPUTEMODE_DEFAULT as i32,
+        // Kilohertz.
+        CU_DEVICE_ATTRIBUTE_CLOCK_RATE | CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE => 1_000_000,
+        CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH => 64,
+        CU_DEVICE_ATTRIBUTE_NUMA_CONFIG => CU_DEVICE_NUMA_CONFIG_NONE as i32,
+        CU_DEVICE_ATTRIBUTE_NUMA_ID | CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID => -1,
+        _ => return None,
+    })
+}
+
+/// Attributes that bound textures and surfaces, and their alignments.
+fn extent(attribute: CUdevice_attribute) -> Option<i32> {
+    Some(match attribute {
+        CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT | CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT => 512,
+        CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT => 32,
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH => 131_072,
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH => 1 << 28,
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_WIDTH
+        | CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH
+        | CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_WIDTH => 131_072,
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_HEIGHT
+        | CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT
+        | CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_HEIGHT => 65_536,
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH => 2_097_120,
+        _ => return None,
+    })
+}

@@ -1,0 +1,284 @@
+//! Entry points: how a driver function is written here, and the one table of those that are.
+//!
+//! [`entries!`] declares functions by the symbols they are exported under. From each declaration come the function with
+//! the C signature (held against `cuda_abi::signature` by the compiler), its place in [`SLOTS`] and its line in
+//! [`coverage`]; nothing has to be listed twice. A symbol that is declared nowhere answers `CUDA_ERROR_NOT_SUPPORTED`.
+//!
+//! # The contract at the ABI
+//!
+//! A program that calls a driver function promises what the driver API's reference asks of it: a pointer is null or valid
+//! for what the function does with it, and an array is as long as the count beside it says. Bodies inside [`entries!`]
+//! run under that promise and under no other: handles and device addresses are looked up, never trusted, and null is
+//! checked for. No panic leaves: it becomes `CUDA_ERROR_UNKNOWN`.
+
+use crate::error::{Error, Result, fail};
+use cuda_abi::types::*;
+use cuda_abi::{COUNT, ENTRY_POINTS};
+use std::ffi::{CStr, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicPtr;
+
+/// Declares driver functions and, as `ENTRIES`, the list of them:
+///
+/// ```ignore
+/// entries! {
+///     /// What it does.
+///     fn cuStreamQuery(stream: CUstream) also cuStreamQuery_ptsz [default] {
+///         Stream::resolve(stream, default)?.query()
+///     }
+///     /// What it does.
+///     fn cuCtxSetFlags(flags: u32) partly "scheduling flags are kept and have no effect" { … }
+/// }
+/// ```
+///
+/// A body is an expression of type [`Result`]. The symbol behind `also` is the per-thread form: the same body with another
+/// value of [`DefaultStream`](crate::stream::DefaultStream) under the name in brackets.
+macro_rules! entries {
+    ($(
+        #[doc = $doc:literal]
+        fn $symbol:ident $arguments:tt $(also $per_thread:ident [$default:ident])? $(partly $limit:literal)? $body:block
+    )*) => {
+        $(
+            $crate::entry::entry! { $doc $symbol [$($default)? = Legacy] $arguments $body }
+            $($crate::entry::entry! { $doc $per_thread [$default = PerThread] $arguments $body })?
+        )*
+
+        /// The functions that are declared in this module.
+        pub(crate) const ENTRIES: &[$crate::entry::Entry] = &[
+            $($crate::entry::Entry {
+                function: (::cuda_abi::index::$symbol, $symbol as *const ()),
+                per_thread: $crate::entry::optional!(
+                    $((::cuda_abi::index::$per_thread, $per_thread as *const ()))?
+                ),
+                limit: $crate::entry::optional!($($limit)?),
+            },)*
+        ];
+    };
+}
+
+/// One function of [`entries!`].
+macro_rules! entry {
+    (
+        $doc:literal $symbol:ident [$($default:ident)? = $mode:ident]
+        ($($argument:ident: $type:ty),* $(,)?) $body:block
+    ) => {
+        #[doc = $doc]
+        ///
+        /// # Safety
+        ///
+        /// The contract of [`crate::entry`].
+        #[allow(non_snake_case, clippy::too_many_arguments, reason = "the symbol and its signature are CUDA's")]
+        pub(crate) unsafe extern "C" fn $symbol($($argument: $type),*) -> ::cuda_abi::types::CUresult {
+            $(let $default = $crate::stream::DefaultStream::$mode;)?
+            $crate::entry::guarded(move || {
+                // SAFETY: the caller keeps the contract of `crate::entry`, and the body relies on nothing else.
+                #[allow(unused_unsafe, reason = "not every body dereferences something")]
+                unsafe { $body }
+            })
+        }
+        const _: ::cuda_abi::signature::$symbol = $symbol;
+    };
+}
+
+macro_rules! optional {
+    () => {
+        None
+    };
+    ($value:expr) => {
+        Some($value)
+    };
+}
+
+pub(crate) use {entries, entry, optional};
+
+/// A function that is implemented.
+pub(crate) struct Entry {
+    /// Its place in the ABI's table, and its address.
+    pub function: (usize, *const ()),
+    /// The same for its per-thread form, if there is one.
+    pub per_thread: Option<(usize, *const ())>,
+    /// What it does not do.
+    pub limit: Option<&'static str>,
+}
+
+// SAFETY: the pointers are addresses of functions.
+unsafe impl Sync for Entry {}
+
+/// How far an entry point is implemented.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coverage {
+    /// It does what CUDA documents.
+    Done,
+    /// It does, with the exception given.
+    Partly(&'static str),
+    /// It answers `CUDA_ERROR_NOT_SUPPORTED`.
+    Refused,
+}
+
+/// Every entry point of the driver with how far it is implemented here, in the order of the ABI's table.
+pub fn coverage() -> impl Iterator<Item = (&'static str, Coverage)> {
+    let mut all = [Coverage::Refused; COUNT];
+    for entry in crate::api::ALL.iter().flat_map(|list| list.iter()) {
+        for (index, _) in [entry.function].into_iter().chain(entry.per_thread) {
+            all[index] = entry.limit.map_or(Coverage::Done, Coverage::Partly);
+        }
+    }
+    ENTRY_POINTS.iter().map(|entry| entry.symbol).zip(all)
+}
+
+/// Where the exported symbols jump to: this library's functions, as `cuda_abi::trampoline` asks.
+pub static SLOTS: [AtomicPtr<()>; COUNT] = {
+    let mut functions = [None; COUNT];
+    let mut list = 0;
+    while list < crate::api::ALL.len() {
+        let mut at = 0;
+        while at < crate::api::ALL[list].len() {
+            let entry = &crate::api::ALL[list][at];
+            place(&mut functions, entry.function);
+            if let Some(per_thread) = entry.per_thread {
+                place(&mut functions, per_thread);
+            }
+            at += 1;
+        }
+        list += 1;
+    }
+    let mut slots = [const { AtomicPtr::new(refuse as *const () as *mut ()) }; COUNT];
+    let mut index = 0;
+    while index < COUNT {
+        if let Some(function) = functions[index] {
+            slots[index] = AtomicPtr::new(function);
+        }
+        index += 1;
+    }
+    slots
+};
+
+const fn place(functions: &mut [Option<*mut ()>; COUNT], (index, function): (usize, *const ())) {
+    assert!(functions[index].is_none(), "an entry point is declared twice");
+    functions[index] = Some(function.cast_mut());
+}
+
+/// Runs the body of an entry point; see the contract above.
+pub fn guarded(body: impl FnOnce() -> Result) -> CUresult {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => CUDA_SUCCESS,
+        Ok(Err(Error(code))) => code,
+        Err(_) => CUDA_ERROR_UNKNOWN,
+    }
+}
+
+/// What stands in the slot of every symbol that is declared nowhere.
+///
+/// # Safety
+///
+/// Entered only through an exported symbol, which leaves its index in `r11d`.
+#[unsafe(naked)]
+unsafe extern "C" fn refuse() {
+    core::arch::naked_asm!("mov edi, r11d", "jmp {report}", report = sym report_refusal)
+}
+
+/// Answers for an entry point that is not implemented, and names it once when `APEX_CPU_TRACE` is set.
+extern "C" fn report_refusal(index: u32) -> CUresult {
+    static NAMED: Mutex<[bool; COUNT]> = Mutex::new([false; COUNT]);
+    guarded(|| {
+        let named = NAMED.lock().is_ok_and(|mut named| std::mem::replace(&mut named[index as usize], true));
+        if !named && std::env::var_os("APEX_CPU_TRACE").is_some() {
+            eprintln!("apex: cpu device: {} is not supported", ENTRY_POINTS[index as usize].symbol);
+        }
+        fail(CUDA_ERROR_NOT_SUPPORTED)
+    })
+}
+
+/// Stores a result where the program asked for it.
+///
+/// # Safety
+///
+/// `place` is null, which is an error, or valid for a write.
+pub unsafe fn write<T>(place: *mut T, value: T) -> Result {
+    if place.is_null() {
+        return fail(CUDA_ERROR_INVALID_VALUE);
+    }
+    // SAFETY: not null, hence valid for a write. Programs are not held to alignment by the real driver either.
+    unsafe { place.write_unaligned(value) };
+    Ok(())
+}
+
+/// Stores a result where the program may have asked for it.
+///
+/// # Safety
+///
+/// `place` is null, which means that the result is not wanted, or valid for a write.
+pub unsafe fn write_if_wanted<T>(place: *mut T, value: T) {
+    if !place.is_null() {
+        // SAFETY: not null, hence valid for a write.
+        unsafe { place.write_unaligned(value) };
+    }
+}
+
+/// Reads a structure that the program passed by pointer.
+///
+/// # Safety
+///
+/// `place` is null, which is an error, or valid for a read.
+pub unsafe fn read<T: Copy>(place: *const T) -> Result<T> {
+    if place.is_null() {
+        return fail(CUDA_ERROR_INVALID_VALUE);
+    }
+    // SAFETY: not null, hence valid for a read.
+    Ok(unsafe { place.read_unaligned() })
+}
+
+/// Reads an array that the program passed with its length.
+///
+/// # Safety
+///
+/// `start` is valid for reads of `count` elements while the result lives, or is null, which is an error unless `count`
+/// is 0.
+pub unsafe fn array<'a, T>(start: *const T, count: usize) -> Result<&'a [T]> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if start.is_null() || !start.is_aligned() {
+        return fail(CUDA_ERROR_INVALID_VALUE);
+    }
+    // SAFETY: aligned and valid for `count` elements.
+    Ok(unsafe { std::slice::from_raw_parts(start, count) })
+}
+
+/// Reads a string that the program passed.
+///
+/// # Safety
+///
+/// `start` is null, which is an error, or ends in a zero byte and stays as it is while the result lives.
+pub unsafe fn text<'a>(start: *const c_char) -> Result<&'a CStr> {
+    if start.is_null() {
+        return fail(CUDA_ERROR_INVALID_VALUE);
+    }
+    // SAFETY: not null, hence a string.
+    Ok(unsafe { CStr::from_ptr(start) })
+}
+
+/// A handle as the pointer that it is to the program.
+pub fn opaque<T>(handle: u64) -> *mut T {
+    std::ptr::without_provenance_mut(handle as usize)
+}
+
+/// Writes `value` into a buffer of `length` bytes, cut to fit and always ended by a zero byte.
+///
+/// # Safety
+///
+/// `buffer` is null, which is an error, or valid for writes of `length` bytes.
+pub unsafe fn write_text(buffer: *mut c_char, length: i32, value: &str) -> Result {
+    let room = usize::try_from(length).unwrap_or(0);
+    if buffer.is_null() || room == 0 {
+        return fail(CUDA_ERROR_INVALID_VALUE);
+    }
+    let copied = value.len().min(room - 1);
+    // SAFETY: `copied` bytes and the zero byte behind them fit in `length`.
+    unsafe {
+        buffer.cast::<u8>().copy_from_nonoverlapping(value.as_ptr(), copied);
+        buffer.add(copied).write(0);
+    }
+    Ok(())
+}

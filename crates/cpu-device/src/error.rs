@@ -1,0 +1,41 @@
+//! Errors as the driver's result codes, usable with `?`.
+
+use crate::memory::AllocationError;
+use cuda_abi::types::*;
+use std::fmt;
+
+/// A result code other than `CUDA_SUCCESS`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Error(pub CUresult);
+
+/// What a driver call comes to.
+pub type Result<T = ()> = std::result::Result<T, Error>;
+
+/// Fails with the code given.
+pub fn fail<T>(code: CUresult) -> Result<T> {
+    Err(Error(code))
+}
+
+/// Fails with the code given unless `condition` holds.
+pub fn ensure(condition: bool, code: CUresult) -> Result {
+    if condition { Ok(()) } else { Err(Error(code)) }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match result_name(self.0) {
+            Some(name) => formatter.write_str(name),
+            None => write!(formatter, "CUresult {}", self.0),
+        }
+    }
+}
+
+impl From<AllocationError> for Error {
+    fn from(error: AllocationError) -> Error {
+        Error(match error {
+            AllocationError::OutOfMemory => CUDA_ERROR_OUT_OF_MEMORY,
+            AllocationError::Invalid => CUDA_ERROR_INVALID_VALUE,
+            AllocationError::Overlaps => CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,
+        })
+    }
+}

@@ -1,0 +1,170 @@
+//! Events: points in a stream's work that can be waited for and timed.
+
+use crate::capture::Capture;
+use crate::context::Context;
+use crate::device;
+use crate::error::{Error, Result, ensure, fail};
+use crate::handle::{Kind, Table};
+use crate::operation::Operation;
+use crate::stream::Stream;
+use crate::task::Task;
+use cuda_abi::types::*;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
+
+static EVENTS: Table<Event> = Table::new(Kind::Event);
+
+/// An event.
+pub struct Event {
+    /// As the program knows it.
+    pub handle: u64,
+    flags: u32,
+    state: Mutex<State>,
+}
+
+/// When an event's point was reached; empty until then.
+pub type Moment = Arc<OnceLock<Instant>>;
+
+enum State {
+    /// Never recorded: complete, and without a time.
+    New,
+    Recorded { task: Arc<Task>, moment: Moment },
+    /// Recorded in a stream that is being captured, behind these nodes.
+    Captured { capture: Arc<Capture>, nodes: Vec<u64> },
+}
+
+impl Event {
+    /// Creates an event and names it.
+    pub fn create(flags: u32) -> Result<Arc<Event>> {
+        let known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+        ensure(flags & !known == 0, CUDA_ERROR_INVALID_VALUE)?;
+        // An event that others can open must not be timed.
+        let shared = flags & CU_EVENT_INTERPROCESS != 0;
+        ensure(!shared || flags & CU_EVENT_DISABLE_TIMING != 0, CUDA_ERROR_INVALID_VALUE)?;
+        let event = Arc::new(Event { handle: EVENTS.reserve(), flags, state: Mutex::new(State::New) });
+        EVENTS.insert(event.handle, event.clone());
+        Ok(event)
+    }
+
+    /// The event that a handle names.
+    pub fn resolve(handle: CUevent) -> Result<Arc<Event>> {
+        device::get()?;
+        EVENTS.get(handle as u64).ok_or(Error(CUDA_ERROR_INVALID_HANDLE))
+    }
+
+    /// Takes away an event's name. What waits for it still does.
+    pub fn destroy(handle: CUevent) -> Result {
+        EVENTS.remove(handle as u64).ok_or(Error(CUDA_ERROR_INVALID_HANDLE))?;
+        Ok(())
+    }
+
+    /// Records the event behind what `stream` has been given so far.
+    pub fn record(self: &Arc<Event>, stream: &Stream) -> Result {
+        let context = stream.context()?;
+        if let Some(capture) = stream.capture() {
+            let nodes = capture.frontier(stream)?;
+            *self.lock() = State::Captured { capture, nodes };
+            return Ok(());
+        }
+        let moment = Moment::default();
+        let task = stream.submit(&context, Operation::Mark(moment.clone()), &[]);
+        self.set_recorded(task.clone(), moment);
+        task.start();
+        Ok(())
+    }
+
+    /// Records the event behind `stream`'s work as a node of the graph being captured (`CU_EVENT_RECORD_EXTERNAL`), or
+    /// as [`Event::record`] does when nothing is.
+    pub fn record_external(self: &Arc<Event>, stream: &Stream) -> Result {
+        match stream.capture() {
+            Some(capture) => capture.add(stream, Operation::Record(self.clone())),
+            None => self.record(stream),
+        }
+    }
+
+    /// Notes the time of the record that is under way: the event's node in a graph has been reached.
+    pub fn mark_now(&self) -> Result {
+        if let State::Recorded { moment, .. } = &*self.lock() {
+            let _ = moment.set(Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Makes the event complete when `task`, which sets `moment`, has run.
+    pub fn set_recorded(&self, task: Arc<Task>, moment: Moment) {
+        *self.lock() = State::Recorded { task, moment };
+    }
+
+    /// The task to wait for, unless there is nothing to wait for.
+    pub fn pending(&self) -> Option<Arc<Task>> {
+        match &*self.lock() {
+            State::Recorded { task, .. } if !task.has_ended() => Some(task.clone()),
+            _ => None,
+        }
+    }
+
+    /// The capture in which the event was recorded last, and the nodes it stands behind.
+    pub fn captured(&self) -> Option<(Arc<Capture>, Vec<u64>)> {
+        match &*self.lock() {
+            State::Captured { capture, nodes } => Some((capture.clone(), nodes.clone())),
+            _ => None,
+        }
+    }
+
+    /// Whether the event's point has been reached: `CUDA_ERROR_NOT_READY` if not.
+    pub fn query(&self) -> Result {
+        self.forbid_captured()?;
+        ensure(self.pending().is_none(), CUDA_ERROR_NOT_READY)
+    }
+
+    /// Waits until the event's point has been reached.
+    pub fn synchronize(&self) -> Result {
+        self.forbid_captured()?;
+        if let Some(task) = self.pending() {
+            task.wait();
+        }
+        Ok(())
+    }
+
+    /// Milliseconds from this event's point to the other's.
+    pub fn milliseconds_until(&self, end: &Event) -> Result<f32> {
+        let (start, end) = (self.time()?, end.time()?);
+        // Streams may reach the two in either order.
+        let forward = end.saturating_duration_since(start).as_secs_f64();
+        let backward = start.saturating_duration_since(end).as_secs_f64();
+        Ok(((forward - backward) * 1e3) as f32)
+    }
+
+    fn time(&self) -> Result<Instant> {
+        ensure(self.flags & CU_EVENT_DISABLE_TIMING == 0, CUDA_ERROR_INVALID_HANDLE)?;
+        match &*self.lock() {
+            State::Recorded { task, moment } if task.has_ended() => {
+                moment.get().copied().ok_or(Error(CUDA_ERROR_INVALID_HANDLE))
+            }
+            State::Recorded { .. } => fail(CUDA_ERROR_NOT_READY),
+            State::New | State::Captured { .. } => fail(CUDA_ERROR_INVALID_HANDLE),
+        }
+    }
+
+    fn forbid_captured(&self) -> Result {
+        let Some((capture, _)) = self.captured() else { return Ok(()) };
+        if capture.has_ended() {
+            return Ok(());
+        }
+        capture.invalidate();
+        fail(CUDA_ERROR_CAPTURED_EVENT)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Events recorded for the whole of `context`'s work (`cuCtxRecordEvent`).
+pub fn record_behind_everything(event: &Event, context: &Arc<Context>) {
+    let moment = Moment::default();
+    let mark = moment.clone();
+    let task = Task::new(move || _ = mark.set(Instant::now()), &context.order.all());
+    event.set_recorded(task.clone(), moment);
+    task.start();
+}

@@ -1,0 +1,392 @@
+//! Graphs: operations with the order between them, made once and launched many times.
+//!
+//! A [`Graph`] is what the program builds or captures; a [`GraphExec`] is a copy of it, put in an order in which it can be
+//! done, whose nodes' operands can be changed but not its shape. Nodes are named by handles of their own, valid for the
+//! graph that made them.
+//!
+//! A launch is one task: its nodes are done one after the other in an order that respects every edge. Nodes that no edge
+//! orders may be done in any order, so this is one of the orders that CUDA may choose too; a kernel node
+//! uses all cores by itself.
+
+use crate::device;
+use crate::error::{Error, Result, ensure, fail};
+use crate::event::Event;
+use crate::handle::{Kind, Table};
+use crate::operation::Operation;
+use cuda_abi::types::*;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+static GRAPHS: Table<Graph> = Table::new(Kind::Graph);
+static EXECS: Table<GraphExec> = Table::new(Kind::GraphExec);
+/// For each node, the graph that it is a node of.
+static NODES: Table<Weak<Graph>> = Table::new(Kind::GraphNode);
+
+/// A graph as the program builds it.
+pub struct Graph {
+    /// As the program knows it.
+    pub handle: u64,
+    /// In the order in which they were added, which is that of their handles.
+    nodes: Mutex<Vec<Node>>,
+    /// For a copy, what each node was copied from.
+    origins: HashMap<u64, u64>,
+}
+
+/// One node.
+#[derive(Clone)]
+pub struct Node {
+    /// As the program knows it.
+    pub handle: u64,
+    /// What it does.
+    pub operation: Operation,
+    /// The nodes that come before it.
+    pub after: Vec<u64>,
+}
+
+impl Graph {
+    /// An empty graph with a name.
+    pub fn create() -> Arc<Graph> {
+        let graph = Arc::new(Graph { handle: GRAPHS.reserve(), nodes: Mutex::default(), origins: HashMap::new() });
+        GRAPHS.insert(graph.handle, graph.clone());
+        graph
+    }
+
+    /// The graph that a handle names.
+    pub fn resolve(handle: CUgraph) -> Result<Arc<Graph>> {
+        device::get()?;
+        GRAPHS.get(handle as u64).ok_or(Error(CUDA_ERROR_INVALID_VALUE))
+    }
+
+    /// Takes away a graph's name, and those of its nodes.
+    pub fn destroy(handle: CUgraph) -> Result {
+        GRAPHS.remove(handle as u64).ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
+        Ok(())
+    }
+
+    /// The graph that a node belongs to.
+    pub fn of_node(node: CUgraphNode) -> Result<Arc<Graph>> {
+        device::get()?;
+        let home = NODES.get(node as u64).and_then(|graph| graph.upgrade());
+        home.ok_or(Error(CUDA_ERROR_INVALID_VALUE))
+    }
+
+    /// Adds a node behind the nodes of `after`.
+    pub fn add(self: &Arc<Graph>, operation: Operation, after: &[u64]) -> Result<u64> {
+        let mut nodes = self.lock();
+        ensure(after.iter().all(|handle| place(&nodes, *handle).is_ok()), CUDA_ERROR_INVALID_VALUE)?;
+        let mut after = after.to_vec();
+        after.dedup();
+        let handle = NODES.add(Arc::new(Arc::downgrade(self)));
+        nodes.push(Node { handle, operation, after });
+        Ok(handle)
+    }
+
+    /// Takes a node away, and the edges that touch it.
+    pub fn remove(&self, handle: u64) -> Result {
+        let mut nodes = self.lock();
+        let at = place(&nodes, handle)?;
+        nodes.remove(at);
+        nodes.iter_mut().for_each(|node| node.after.retain(|before| *before != handle));
+        NODES.remove(handle);
+        Ok(())
+    }
+
+    /// A node, as it is now.
+    pub fn node(&self, handle: u64) -> Result<Node> {
+        let nodes = self.lock();
+        Ok(nodes[place(&nodes, handle)?].clone())
+    }
+
+    /// All nodes, in the order in which they were added.
+    pub fn nodes(&self) -> Vec<Node> {
+        self.lock().clone()
+    }
+
+    /// The nodes that come right behind a node.
+    pub fn dependents(&self, handle: u64) -> Vec<u64> {
+        self.lock().iter().filter(|node| node.after.contains(&handle)).map(|node| node.handle).collect()
+    }
+
+    /// Changes a node's operation to another of the same type.
+    pub fn set_operation(&self, handle: u64, operation: Operation) -> Result {
+        let mut nodes = self.lock();
+        let at = place(&nodes, handle)?;
+        replace(&mut nodes[at].operation, operation)
+    }
+
+    /// Adds an edge.
+    pub fn connect(&self, from: u64, to: u64) -> Result {
+        let mut nodes = self.lock();
+        ensure(from != to, CUDA_ERROR_INVALID_VALUE)?;
+        place(&nodes, from)?;
+        let at = place(&nodes, to)?;
+        let node = &mut nodes[at];
+        ensure(!node.after.contains(&from), CUDA_ERROR_INVALID_VALUE)?;
+        node.after.push(from);
+        Ok(())
+    }
+
+    /// Takes an edge away.
+    pub fn disconnect(&self, from: u64, to: u64) -> Result {
+        let mut nodes = self.lock();
+        let node = place(&nodes, to)?;
+        let node = &mut nodes[node];
+        let at = node.after.iter().position(|before| *before == from).ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
+        node.after.remove(at);
+        Ok(())
+    }
+
+    /// A copy with a name and nodes of its own.
+    pub fn duplicate(&self) -> Arc<Graph> {
+        let nodes = self.nodes();
+        let renamed: HashMap<u64, u64> = nodes.iter().map(|node| (node.handle, NODES.reserve())).collect();
+        let copies = nodes.iter().map(|node| Node {
+            handle: renamed[&node.handle],
+            operation: node.operation.clone(),
+            after: node.after.iter().map(|before| renamed[before]).collect(),
+        });
+        let graph = Arc::new(Graph {
+            handle: GRAPHS.reserve(),
+            nodes: Mutex::new(copies.collect()),
+            origins: renamed.iter().map(|(original, copy)| (*copy, *original)).collect(),
+        });
+        renamed.values().for_each(|copy| NODES.insert(*copy, Arc::new(Arc::downgrade(&graph))));
+        GRAPHS.insert(graph.handle, graph.clone());
+        graph
+    }
+
+    /// In a copy, the node that was made from `original`.
+    pub fn copy_of(&self, original: u64) -> Result<u64> {
+        let found = self.origins.iter().find(|(_, from)| **from == original);
+        found.map(|(copy, _)| *copy).ok_or(Error(CUDA_ERROR_INVALID_VALUE))
+    }
+
+    /// The nodes in an order that respects the edges; fails if they run in a circle.
+    fn sorted(&self) -> Result<Vec<Node>> {
+        let mut waiting = self.nodes();
+        let mut sorted: Vec<Node> = Vec::with_capacity(waiting.len());
+        let mut placed = std::collections::HashSet::new();
+        while !waiting.is_empty() {
+            let before = waiting.len();
+            // Keeps the order in which nodes were added where the edges allow it.
+            waiting.retain(|node| {
+                let ready = node.after.iter().all(|handle| placed.contains(handle));
+                if ready {
+                    placed.insert(node.handle);
+                    sorted.push(node.clone());
+                }
+                !ready
+            });
+            ensure(waiting.len() < before, CUDA_ERROR_INVALID_VALUE)?;
+        }
+        Ok(sorted)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Node>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        self.lock().iter().for_each(|node| drop(NODES.remove(node.handle)));
+    }
+}
+
+/// Where the node with this handle stands.
+fn place(nodes: &[Node], handle: u64) -> Result<usize> {
+    nodes.binary_search_by_key(&handle, |node| node.handle).map_err(|_| Error(CUDA_ERROR_INVALID_VALUE))
+}
+
+/// The type of node that an operation makes.
+pub fn node_type(operation: &Operation) -> CUgraphNodeType {
+    match operation {
+        Operation::Empty | Operation::Mark(_) | Operation::Sequence(_) => CU_GRAPH_NODE_TYPE_EMPTY,
+        Operation::Kernel(_) => CU_GRAPH_NODE_TYPE_KERNEL,
+        Operation::Copy(_) => CU_GRAPH_NODE_TYPE_MEMCPY,
+        Operation::Fill(_) => CU_GRAPH_NODE_TYPE_MEMSET,
+        Operation::Host(_) => CU_GRAPH_NODE_TYPE_HOST,
+        Operation::Record(_) => CU_GRAPH_NODE_TYPE_EVENT_RECORD,
+        Operation::Wait(_) => CU_GRAPH_NODE_TYPE_WAIT_EVENT,
+        Operation::Free(_) => CU_GRAPH_NODE_TYPE_MEM_FREE,
+        Operation::WriteValue(_) | Operation::WaitValue(_) => CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
+        Operation::Child(_) | Operation::Graph(_) => CU_GRAPH_NODE_TYPE_GRAPH,
+    }
+}
+
+fn replace(current: &mut Operation, operation: Operation) -> Result {
+    ensure(node_type(current) == node_type(&operation), CUDA_ERROR_INVALID_VALUE)?;
+    *current = operation;
+    Ok(())
+}
+
+/// A graph that can be launched.
+pub struct GraphExec {
+    /// As the program knows it.
+    pub handle: u64,
+    /// Unique over the life of the process.
+    pub id: u64,
+    /// What it was instantiated with.
+    pub flags: u64,
+    /// In an order that respects the edges.
+    nodes: Mutex<Vec<ExecNode>>,
+}
+
+#[derive(Clone)]
+struct ExecNode {
+    node: Node,
+    enabled: bool,
+}
+
+/// Why a graph can't take the place of another.
+pub struct Mismatch {
+    /// The node of the new graph that has no counterpart, where one is to blame.
+    pub node: u64,
+    /// What is different.
+    pub result: CUgraphExecUpdateResult,
+}
+
+impl GraphExec {
+    /// Instantiates a graph and names what comes of it.
+    pub fn instantiate(graph: &Graph, flags: u64) -> Result<Arc<GraphExec>> {
+        let exec = Arc::new(GraphExec::build(graph, flags)?);
+        EXECS.insert(exec.handle, exec.clone());
+        Ok(exec)
+    }
+
+    /// Instantiates a graph for use inside of another.
+    pub fn instantiate_unnamed(graph: &Graph) -> Result<Arc<GraphExec>> {
+        GraphExec::build(graph, 0).map(Arc::new)
+    }
+
+    fn build(graph: &Graph, flags: u64) -> Result<GraphExec> {
+        static IDS: AtomicU64 = AtomicU64::new(1);
+        Ok(GraphExec {
+            handle: EXECS.reserve(),
+            id: IDS.fetch_add(1, Ordering::Relaxed),
+            flags,
+            nodes: Mutex::new(executable(graph)?),
+        })
+    }
+
+    /// What a handle names.
+    pub fn resolve(handle: CUgraphExec) -> Result<Arc<GraphExec>> {
+        device::get()?;
+        EXECS.get(handle as u64).ok_or(Error(CUDA_ERROR_INVALID_VALUE))
+    }
+
+    /// Takes away the name. Launches under way go on.
+    pub fn destroy(handle: CUgraphExec) -> Result {
+        EXECS.remove(handle as u64).ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
+        Ok(())
+    }
+
+    /// The operations of a launch, as they are now: changes made later are for later launches.
+    pub fn snapshot(&self) -> Vec<Operation> {
+        self.lock().iter().filter(|node| node.enabled).map(|node| node.node.operation.clone()).collect()
+    }
+
+    /// The events that its nodes wait for.
+    pub fn awaited_events(&self) -> Vec<Arc<Event>> {
+        let awaited = |operation| match operation {
+            Operation::Wait(event) => Some(event),
+            _ => None,
+        };
+        self.snapshot().into_iter().filter_map(awaited).collect()
+    }
+
+    /// The events that its nodes record.
+    pub fn recorded_events(&self) -> Vec<Arc<Event>> {
+        let recorded = |operation| match operation {
+            Operation::Record(event) => Some(event),
+            _ => None,
+        };
+        self.snapshot().into_iter().filter_map(recorded).collect()
+    }
+
+    /// Changes a node's operation to another of the same type.
+    pub fn set_operation(&self, node: u64, operation: Operation) -> Result {
+        let operation = instantiated(operation)?;
+        self.with_node(node, |node| replace(&mut node.node.operation, operation))
+    }
+
+    /// Whether launches do a node's work.
+    pub fn is_enabled(&self, node: u64) -> Result<bool> {
+        self.with_node(node, |node| Ok(node.enabled))
+    }
+
+    /// Has launches do a node's work or leave it out. Only kernels, copies and fills can be left out.
+    pub fn set_enabled(&self, node: u64, enabled: bool) -> Result {
+        self.with_node(node, |node| {
+            let optional =
+                matches!(node.node.operation, Operation::Kernel(_) | Operation::Copy(_) | Operation::Fill(_));
+            ensure(optional, CUDA_ERROR_INVALID_VALUE)?;
+            node.enabled = enabled;
+            Ok(())
+        })
+    }
+
+    /// Takes over the operations of a graph of the same shape.
+    pub fn update(&self, graph: &Graph) -> Result<std::result::Result<(), Mismatch>> {
+        let fresh = executable(graph)?;
+        let mut nodes = self.lock();
+        if let Some(mismatch) = mismatch(&nodes, &fresh) {
+            return Ok(Err(mismatch));
+        }
+        for (old, new) in nodes.iter_mut().zip(fresh) {
+            old.node.operation = new.node.operation;
+        }
+        Ok(Ok(()))
+    }
+
+    fn with_node<T>(&self, node: u64, action: impl FnOnce(&mut ExecNode) -> Result<T>) -> Result<T> {
+        match self.lock().iter_mut().find(|known| known.node.handle == node) {
+            Some(node) => action(node),
+            None => fail(CUDA_ERROR_INVALID_VALUE),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<ExecNode>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn executable(graph: &Graph) -> Result<Vec<ExecNode>> {
+    let ready = |node: Node| Ok(ExecNode { node: Node { operation: instantiated(node.operation)?, ..node }, enabled: true });
+    graph.sorted()?.into_iter().map(ready).collect()
+}
+
+/// A child graph is instantiated with its parent; everything else is launched as it is.
+fn instantiated(operation: Operation) -> Result<Operation> {
+    match operation {
+        Operation::Child(graph) => GraphExec::instantiate_unnamed(&graph).map(Operation::Graph),
+        other => Ok(other),
+    }
+}
+
+/// The first difference in shape between what is instantiated and what should take its place.
+fn mismatch(old: &[ExecNode], new: &[ExecNode]) -> Option<Mismatch> {
+    if old.len() != new.len() {
+        return Some(Mismatch { node: 0, result: CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED });
+    }
+    let places = |nodes: &[ExecNode]| -> HashMap<u64, usize> {
+        nodes.iter().enumerate().map(|(place, node)| (node.node.handle, place)).collect()
+    };
+    let (old_places, new_places) = (places(old), places(new));
+    let predecessors = |node: &ExecNode, places: &HashMap<u64, usize>| {
+        let mut before: Vec<usize> = node.node.after.iter().map(|handle| places[handle]).collect();
+        before.sort_unstable();
+        before
+    };
+    old.iter().zip(new).find_map(|(old, new)| {
+        let result = if predecessors(old, &old_places) != predecessors(new, &new_places) {
+            CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED
+        } else if node_type(&old.node.operation) != node_type(&new.node.operation) {
+            CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED
+        } else {
+            return None;
+        };
+        Some(Mismatch { node: new.node.handle, result })
+    })
+}

@@ -1,0 +1,271 @@
+//! Launches: a kernel with its configuration and its arguments, checked and ready to be executed.
+
+use crate::context::Context;
+use crate::device::{self, Device, MAX_BLOCK, MAX_GRID, MAX_THREADS_PER_BLOCK};
+use crate::error::{Error, Result, ensure, fail};
+use crate::exec::{self, Fault, FaultKind, KernelAttributes, LaunchParams, Region};
+use crate::memory::{Kind, Request};
+use crate::module::Function;
+use cuda_abi::types::*;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// How a kernel is to be launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Configuration {
+    /// Blocks of the grid.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub block: [u32; 3],
+    /// Dynamic shared memory of a block, in bytes.
+    pub dynamic_shared: u32,
+    /// Whether all blocks must be resident at once, so that they can wait for each other.
+    pub cooperative: bool,
+}
+
+/// A kernel that can be executed, any number of times.
+pub struct Launch {
+    /// The kernel.
+    pub function: Arc<Function>,
+    /// The handle that the program named it by: a `CUfunction` or a `CUkernel`.
+    pub named: u64,
+    /// How it is launched.
+    pub configuration: Configuration,
+    /// With what.
+    pub arguments: Arguments,
+}
+
+impl Launch {
+    /// Checks a launch. The kernel's handle is `named`.
+    pub fn new(named: CUfunction, configuration: Configuration, arguments: Arguments) -> Result<Arc<Launch>> {
+        let function = Function::resolve(named)?;
+        check(device::get()?, &function, &configuration)?;
+        Ok(Arc::new(Launch { function, named: named as u64, configuration, arguments }))
+    }
+
+    /// The same kernel with the same arguments, configured anew.
+    pub fn reconfigured(&self, configuration: Configuration) -> Result<Arc<Launch>> {
+        check(device::get()?, &self.function, &configuration)?;
+        let arguments = Arguments::new(&self.function.attributes, self.arguments.bytes.to_vec());
+        Ok(Arc::new(Launch { function: self.function.clone(), named: self.named, configuration, arguments }))
+    }
+
+    /// Executes the kernel on the calling thread and its helpers. A fault is described on standard error.
+    pub fn execute(&self, context: &Context) -> Result {
+        let device = device::get()?;
+        let _pin = device.memory.pin();
+        let Configuration { grid, block, dynamic_shared, cooperative } = self.configuration;
+        let params = LaunchParams { grid, block, dynamic_shared, cooperative, params: &self.arguments.bytes };
+        let memory = KernelMemory { device, context };
+        let linked = &self.function.code.linked;
+        match exec::launch(linked, self.function.kernel, &params, &memory, &context.cancel) {
+            Ok(_) => Ok(()),
+            Err(fault) => fail(report(&fault)),
+        }
+    }
+}
+
+/// Says on standard error what stopped a kernel; returns the code that CUDA has for it.
+fn report(fault: &Fault) -> CUresult {
+    let code = match fault.kind {
+        FaultKind::OutOfBounds => CUDA_ERROR_ILLEGAL_ADDRESS,
+        FaultKind::Misaligned => CUDA_ERROR_MISALIGNED_ADDRESS,
+        FaultKind::IllegalInstruction => CUDA_ERROR_ILLEGAL_INSTRUCTION,
+        FaultKind::Assert => CUDA_ERROR_ASSERT,
+        FaultKind::Unsupported => CUDA_ERROR_NOT_SUPPORTED,
+        FaultKind::StackOverflow => CUDA_ERROR_HARDWARE_STACK_ERROR,
+        FaultKind::Deadlock => CUDA_ERROR_LAUNCH_TIMEOUT,
+        FaultKind::InvalidLaunch => CUDA_ERROR_INVALID_VALUE,
+        FaultKind::Trap | FaultKind::Cancelled => CUDA_ERROR_LAUNCH_FAILED,
+    };
+    eprintln!("apex: cpu device: {fault} ({})", result_name(code).unwrap_or_default());
+    code
+}
+
+/// Holds a configuration against the limits of the device and of the function.
+fn check(device: &Device, function: &Function, configuration: &Configuration) -> Result {
+    let Configuration { grid, block, dynamic_shared, cooperative } = configuration;
+    for (extent, most) in grid.iter().zip(MAX_GRID).chain(block.iter().zip(MAX_BLOCK)) {
+        ensure((1..=most).contains(extent), CUDA_ERROR_INVALID_VALUE)?;
+    }
+    let threads: u32 = block.iter().product();
+    ensure(threads <= MAX_THREADS_PER_BLOCK, CUDA_ERROR_INVALID_VALUE)?;
+    ensure(threads <= function.attributes.max_threads, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES)?;
+    ensure(*dynamic_shared <= function.settings.max_dynamic_shared(), CUDA_ERROR_INVALID_VALUE)?;
+    if *cooperative {
+        let blocks: u64 = grid.iter().map(|extent| u64::from(*extent)).product();
+        let resident = u64::from(blocks_per_multiprocessor(function, threads, *dynamic_shared));
+        let most = resident * u64::from(device.multiprocessors);
+        ensure(blocks <= most, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE)?;
+    }
+    Ok(())
+}
+
+/// How many blocks of a function a multiprocessor holds at once.
+pub fn blocks_per_multiprocessor(function: &Function, threads: u32, dynamic_shared: u32) -> u32 {
+    let limits = device_limits();
+    let carveout = occupancy::Carveout::from_attribute(function.settings.carveout());
+    occupancy::theoretical(&limits, &resources(function), threads, dynamic_shared, carveout).blocks_per_sm
+}
+
+/// The device's limits, as the occupancy calculator wants them.
+pub fn device_limits() -> occupancy::DeviceLimits {
+    let (major, minor) = device::COMPUTE_CAPABILITY;
+    occupancy::DeviceLimits::of_compute_capability(major as u32, minor as u32)
+        .expect("the calculator knows the compute capability that the device reports")
+}
+
+/// What a function needs, as the occupancy calculator wants it.
+pub fn resources(function: &Function) -> occupancy::KernelResources {
+    occupancy::KernelResources {
+        registers: function.attributes.registers,
+        static_shared: function.attributes.static_shared,
+        max_threads: function.attributes.max_threads,
+        max_dynamic_shared: Some(function.settings.max_dynamic_shared()),
+        ..occupancy::KernelResources::default()
+    }
+}
+
+/// A kernel's arguments, laid out as the kernel reads them.
+pub struct Arguments {
+    bytes: Box<[u8]>,
+    /// A pointer to each argument in `bytes`: what a graph's kernel node answers when it is asked for its parameters.
+    pointers: Box<[*mut c_void]>,
+}
+
+// SAFETY: the pointers point into `bytes`, which is never written after it has been filled.
+unsafe impl Send for Arguments {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Arguments {}
+
+impl Arguments {
+    /// Takes arguments as a launch is given them: one pointer for each, or all of them in a buffer.
+    ///
+    /// # Safety
+    ///
+    /// `pointers` is null or has a pointer to each argument of the function; `extra` is null or a list of options that
+    /// ends in `CU_LAUNCH_PARAM_END`, as the driver's reference says.
+    pub unsafe fn read(
+        attributes: &KernelAttributes,
+        pointers: *const *mut c_void,
+        extra: *const *mut c_void,
+    ) -> Result<Arguments> {
+        let mut bytes = vec![0; attributes.param_bytes()];
+        if !pointers.is_null() {
+            ensure(extra.is_null(), CUDA_ERROR_INVALID_VALUE)?;
+            for (index, layout) in attributes.params.iter().enumerate() {
+                // SAFETY: there is a pointer for each argument.
+                let argument = unsafe { *pointers.add(index) };
+                ensure(!argument.is_null(), CUDA_ERROR_INVALID_VALUE)?;
+                let place = &mut bytes[layout.offset..layout.offset + layout.size];
+                // SAFETY: the pointer is to an argument of the size that the kernel declares.
+                unsafe { argument.cast::<u8>().copy_to_nonoverlapping(place.as_mut_ptr(), layout.size) };
+            }
+        } else if !extra.is_null() {
+            // SAFETY: as promised by the caller.
+            let buffer = unsafe { buffer_of(extra)? };
+            ensure(buffer.len() >= bytes.len(), CUDA_ERROR_INVALID_VALUE)?;
+            let length = bytes.len();
+            bytes.copy_from_slice(&buffer[..length]);
+        } else {
+            ensure(attributes.params.is_empty(), CUDA_ERROR_INVALID_VALUE)?;
+        }
+        Ok(Arguments::new(attributes, bytes))
+    }
+
+    /// Takes arguments that are laid out already.
+    pub fn new(attributes: &KernelAttributes, bytes: Vec<u8>) -> Arguments {
+        let mut bytes = bytes.into_boxed_slice();
+        let start = bytes.as_mut_ptr();
+        let pointers = attributes.params.iter().map(|layout| start.wrapping_add(layout.offset).cast()).collect();
+        Arguments { bytes, pointers }
+    }
+
+    /// A pointer to each argument, as `kernelParams` wants them; null if there are none. They live as long as this.
+    pub fn pointers(&self) -> *mut *mut c_void {
+        if self.pointers.is_empty() { std::ptr::null_mut() } else { self.pointers.as_ptr().cast_mut() }
+    }
+}
+
+/// The buffer that a launch's `extra` list names.
+///
+/// # Safety
+///
+/// As for [`Arguments::read`].
+unsafe fn buffer_of<'a>(mut extra: *const *mut c_void) -> Result<&'a [u8]> {
+    let mut buffer = std::ptr::null();
+    let mut length = None;
+    loop {
+        // SAFETY: the list goes on until its end has been read, and every option has a value behind it.
+        let (option, value) = unsafe { ((*extra) as usize, extra.add(1)) };
+        match option as u64 {
+            LAUNCH_PARAM_END => break,
+            // SAFETY: the option's value is the buffer's address.
+            LAUNCH_PARAM_BUFFER_POINTER => buffer = unsafe { *value }.cast_const().cast::<u8>(),
+            // SAFETY: the option's value is the address of the buffer's size.
+            LAUNCH_PARAM_BUFFER_SIZE => length = unsafe { (*value).cast::<usize>().as_ref() }.copied(),
+            _ => return fail(CUDA_ERROR_INVALID_VALUE),
+        }
+        // SAFETY: not the end yet.
+        extra = unsafe { extra.add(2) };
+    }
+    let length = length.ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
+    ensure(!buffer.is_null() || length == 0, CUDA_ERROR_INVALID_VALUE)?;
+    if length == 0 {
+        return Ok(&[]);
+    }
+    // SAFETY: the program says that the buffer is so long.
+    Ok(unsafe { std::slice::from_raw_parts(buffer, length) })
+}
+
+/// The options of `extra`, which CUDA declares as pointers.
+const LAUNCH_PARAM_END: u64 = 0;
+const LAUNCH_PARAM_BUFFER_POINTER: u64 = 1;
+const LAUNCH_PARAM_BUFFER_SIZE: u64 = 2;
+
+/// What the calls of long ago (`cuFuncSetBlockShape`, `cuParamSetv`, …) have prepared on a function.
+#[derive(Clone, Debug, Default)]
+pub struct LegacyLaunch {
+    /// Threads of a block.
+    pub block: [u32; 3],
+    /// Dynamic shared memory in bytes.
+    pub shared: u32,
+    /// The arguments, laid out by the program.
+    pub arguments: Vec<u8>,
+}
+
+/// The device's memory as an executing kernel sees it.
+struct KernelMemory<'a> {
+    device: &'a Device,
+    context: &'a Context,
+}
+
+// SAFETY: the launch holds a pin on the memory, so what was looked up stays mapped until it is over, freed or not.
+unsafe impl exec::Memory for KernelMemory<'_> {
+    fn region(&self, address: u64, bytes: u64) -> Option<Region> {
+        let found = self.device.memory.find(address)?;
+        found.holds(address, bytes).then(|| Region { start: found.start, end: found.end(), writable: found.writable })
+    }
+
+    fn describe(&self, address: u64) -> String {
+        self.device.memory.describe(address)
+    }
+
+    fn malloc(&self, bytes: u64) -> u64 {
+        let heap = self.context.settings().limits.get(&CU_LIMIT_MALLOC_HEAP_SIZE).copied().unwrap_or(0) as u64;
+        let request = Request { bytes, kind: Kind::Heap, flags: 0, context: self.context.handle };
+        self.device.memory.allocate_from_heap(request, heap).map_or(0, |allocation| allocation.start)
+    }
+
+    fn free(&self, address: u64) -> std::result::Result<(), String> {
+        let released = self.device.memory.release(address, |kind| kind == Kind::Heap);
+        released.map(drop).ok_or_else(|| format!("free of {}", self.device.memory.describe(address)))
+    }
+
+    fn print(&self, text: &[u8]) {
+        use std::io::Write;
+        // A program that has closed its output loses it; the kernel goes on.
+        let mut output = std::io::stdout().lock();
+        let _ = output.write_all(text).and_then(|()| output.flush());
+    }
+}

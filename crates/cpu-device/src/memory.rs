@@ -1,0 +1,505 @@
+//! The device's memory: every range that a kernel or a copy may touch, and what is known about it.
+//!
+//! A device address is a host address. The device's memory is host memory, so unified addressing holds by itself: a
+//! pointer means the same thing on both sides, and pinned and managed memory need no translation.
+//!
+//! Invariants:
+//! - Allocations never overlap, and a guard page lies between two that this module made: running past the end of one is
+//!   found, not absorbed by its neighbour.
+//! - A freed range stays mapped for a while (see [`Quarantine`]): a use after free is found rather than hidden by the
+//!   next allocation, and an executing kernel that still holds the range touches nobody else's memory.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+/// The granularity of mappings, hence the alignment of allocations (CUDA promises 256), and the width of the guard between
+/// two of them.
+const PAGE: u64 = 4096;
+
+/// What a range is, as `cuPointerGetAttribute` tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// From `cuMemAlloc` and its like.
+    Device,
+    /// From `cuMemAllocAsync`: belongs to the pool with this identity.
+    Pooled(u64),
+    /// From `cuMemAllocManaged`.
+    Managed,
+    /// Page-locked host memory from `cuMemHostAlloc`.
+    Pinned,
+    /// The program's own host memory, page-locked by `cuMemHostRegister`.
+    Registered,
+    /// A `__device__` or `__constant__` variable of a module.
+    Global,
+    /// From `malloc` in device code.
+    Heap,
+    /// A physical allocation mapped by `cuMemMap`.
+    Mapped,
+}
+
+impl Kind {
+    /// Whether the memory counts as the host's.
+    pub fn is_host(self) -> bool {
+        matches!(self, Kind::Pinned | Kind::Registered)
+    }
+
+    fn counts_against_the_device(self) -> bool {
+        !self.is_host() && self != Kind::Mapped
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Kind::Device => "device allocation",
+            Kind::Pooled(_) => "stream-ordered allocation",
+            Kind::Managed => "managed allocation",
+            Kind::Pinned => "pinned host allocation",
+            Kind::Registered => "registered host range",
+            Kind::Global => "module variable",
+            Kind::Heap => "device-side malloc",
+            Kind::Mapped => "mapped allocation",
+        })
+    }
+}
+
+/// One range of memory.
+#[derive(Debug)]
+pub struct Allocation {
+    /// The first address.
+    pub start: u64,
+    /// Its length; never zero.
+    pub bytes: u64,
+    /// What it is.
+    pub kind: Kind,
+    /// Unique over the life of the process (`CU_POINTER_ATTRIBUTE_BUFFER_ID`).
+    pub id: u64,
+    /// The flags it was allocated or registered with.
+    pub flags: u32,
+    /// The context it was made in, as a handle; 0 for none.
+    pub context: u64,
+    /// Whether kernels may write it.
+    pub writable: bool,
+    /// Whether this module mapped the memory and unmaps it.
+    owned: bool,
+}
+
+impl Allocation {
+    /// The first address after the range.
+    pub fn end(&self) -> u64 {
+        self.start + self.bytes
+    }
+
+    /// Whether `bytes` bytes from `address` lie inside.
+    pub fn holds(&self, address: u64, bytes: u64) -> bool {
+        address >= self.start && bytes <= self.bytes && address - self.start <= self.bytes - bytes
+    }
+}
+
+/// Why an allocation or registration failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AllocationError {
+    /// The device (or the system) has no such amount left.
+    OutOfMemory,
+    /// The range is empty or runs past the end of the address space.
+    Invalid,
+    /// The range overlaps one that is already known.
+    Overlaps,
+}
+
+/// How to make an allocation.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// How many bytes.
+    pub bytes: u64,
+    /// What for.
+    pub kind: Kind,
+    /// Flags to remember.
+    pub flags: u32,
+    /// The context to remember.
+    pub context: u64,
+}
+
+/// All ranges that are known, and the accounts.
+pub struct Memory {
+    ranges: RwLock<BTreeMap<u64, Arc<Allocation>>>,
+    quarantine: Mutex<Quarantine>,
+    /// Kernels that execute now and may hold on to ranges they have looked up.
+    readers: AtomicUsize,
+    used: AtomicU64,
+    /// What of it device code has allocated.
+    heap: AtomicU64,
+    total: u64,
+    next_id: AtomicU64,
+}
+
+impl Memory {
+    /// Memory of `total` bytes.
+    pub fn new(total: u64) -> Memory {
+        Memory {
+            ranges: RwLock::new(BTreeMap::new()),
+            quarantine: Mutex::new(Quarantine::default()),
+            readers: AtomicUsize::new(0),
+            used: AtomicU64::new(0),
+            heap: AtomicU64::new(0),
+            total,
+            next_id: AtomicU64::new(1),
+        }
+    }
+
+    /// The device's bytes: how many are free, and how many there are.
+    pub fn free_and_total(&self) -> (u64, u64) {
+        (self.total.saturating_sub(self.used.load(Ordering::Relaxed)), self.total)
+    }
+
+    /// Allocates zeroed memory.
+    pub fn allocate(&self, request: Request) -> Result<Arc<Allocation>, AllocationError> {
+        self.allocate_variable(request, true)
+    }
+
+    /// Allocates zeroed memory that kernels may write, or not. Copies may in any case.
+    pub fn allocate_variable(
+        &self,
+        request: Request,
+        writable: bool,
+    ) -> Result<Arc<Allocation>, AllocationError> {
+        if request.bytes == 0 {
+            return Err(AllocationError::Invalid);
+        }
+        let mapped = mapped_bytes(request.bytes).ok_or(AllocationError::OutOfMemory)?;
+        let accounted = request.kind.counts_against_the_device();
+        if accounted && !self.take(request.bytes) {
+            return Err(AllocationError::OutOfMemory);
+        }
+        let Some(start) = map(mapped) else {
+            if accounted {
+                self.used.fetch_sub(request.bytes, Ordering::Relaxed);
+            }
+            return Err(AllocationError::OutOfMemory);
+        };
+        let allocation = Arc::new(self.describe_new(start, request, writable, true));
+        self.write().insert(start, allocation.clone());
+        Ok(allocation)
+    }
+
+    /// Allocates for `malloc` in device code, from which at most `limit` bytes can be had at once.
+    pub fn allocate_from_heap(&self, request: Request, limit: u64) -> Result<Arc<Allocation>, AllocationError> {
+        let within = |used: u64| used.checked_add(request.bytes).filter(|&sum| sum <= limit);
+        let taken = self.heap.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within);
+        taken.map_err(|_| AllocationError::OutOfMemory)?;
+        let allocated = self.allocate(request);
+        if allocated.is_err() {
+            self.heap.fetch_sub(request.bytes, Ordering::Relaxed);
+        }
+        allocated
+    }
+
+    /// Makes memory of somebody else's known, for as long as its owner says.
+    pub fn register(&self, start: u64, request: Request, writable: bool) -> Result<Arc<Allocation>, AllocationError> {
+        let end = start.checked_add(request.bytes).ok_or(AllocationError::Invalid)?;
+        if start == 0 || request.bytes == 0 {
+            return Err(AllocationError::Invalid);
+        }
+        let mut ranges = self.write();
+        let before = ranges.range(..end).next_back();
+        if before.is_some_and(|(_, known)| known.end() > start) {
+            return Err(AllocationError::Overlaps);
+        }
+        let allocation = Arc::new(self.describe_new(start, request, writable, false));
+        ranges.insert(start, allocation.clone());
+        Ok(allocation)
+    }
+
+    /// Forgets the range that starts at `start`, if there is one that `may_release` agrees to.
+    pub fn release(&self, start: u64, may_release: impl FnOnce(Kind) -> bool) -> Option<Arc<Allocation>> {
+        let mut ranges = self.write();
+        if !may_release(ranges.get(&start)?.kind) {
+            return None;
+        }
+        let allocation = ranges.remove(&start)?;
+        drop(ranges);
+        if allocation.kind.counts_against_the_device() {
+            self.used.fetch_sub(allocation.bytes, Ordering::Relaxed);
+        }
+        if allocation.kind == Kind::Heap {
+            self.heap.fetch_sub(allocation.bytes, Ordering::Relaxed);
+        }
+        self.quarantine().push(allocation.clone());
+        self.recycle();
+        Some(allocation)
+    }
+
+    /// Releases everything that was allocated or registered in a context.
+    pub fn release_all(&self, context: u64) {
+        let of_context = |ranges: &BTreeMap<u64, Arc<Allocation>>| -> Vec<u64> {
+            ranges.values().filter(|range| range.context == context).map(|range| range.start).collect()
+        };
+        for start in self.read(of_context) {
+            self.release(start, |_| true);
+        }
+    }
+
+    /// The range that holds `address`.
+    pub fn find(&self, address: u64) -> Option<Arc<Allocation>> {
+        self.read(|ranges| {
+            let (_, allocation) = ranges.range(..=address).next_back()?;
+            (address < allocation.end()).then(|| allocation.clone())
+        })
+    }
+
+    /// Promises that ranges looked up from now on stay mapped until the promise is dropped, freed or not.
+    pub fn pin(&self) -> Pin<'_> {
+        self.readers.fetch_add(1, Ordering::AcqRel);
+        Pin(self)
+    }
+
+    /// Where `address` lies, in words, for the report of a fault.
+    pub fn describe(&self, address: u64) -> String {
+        if address < PAGE {
+            return "a null pointer, or an offset from one".into();
+        }
+        if let Some(inside) = self.find(address) {
+            return format!("{} bytes into {}", address - inside.start, Described(&inside));
+        }
+        if let Some(freed) = self.quarantine().find(address) {
+            return format!("{} bytes into {}, which has been freed", address - freed.start, Described(freed));
+        }
+        self.read(|ranges| {
+            let before = ranges.range(..=address).next_back().map(|(_, below)| (address - below.end(), below));
+            let after = ranges.range(address..).next().map(|(_, above)| (above.start - address, above));
+            match (before, after) {
+                (Some((gap, below)), Some((distance, _))) if gap < distance => past_the_end(gap, below),
+                (Some((gap, below)), None) => past_the_end(gap, below),
+                (_, Some((distance, above))) => format!("{distance} bytes before {}", Described(above)),
+                (None, None) => "nothing is allocated".into(),
+            }
+        })
+    }
+
+    /// Accounts for `bytes` of the device's memory, unless there is not as much left.
+    pub fn take(&self, bytes: u64) -> bool {
+        let within = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= self.total);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_ok()
+    }
+
+    /// Gives the oldest freed ranges back, unless somebody may still hold them. The lock is taken before the readers are
+    /// counted: who pins afterwards can only look up what has not been freed.
+    fn recycle(&self) {
+        let mut quarantine = self.quarantine();
+        if self.readers.load(Ordering::Acquire) == 0 {
+            quarantine.shrink();
+        }
+    }
+
+    fn describe_new(&self, start: u64, request: Request, writable: bool, owned: bool) -> Allocation {
+        let Request { bytes, kind, flags, context } = request;
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        Allocation { start, bytes, kind, id, flags, context, writable, owned }
+    }
+
+    fn read<T>(&self, look: impl FnOnce(&BTreeMap<u64, Arc<Allocation>>) -> T) -> T {
+        look(&self.ranges.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<u64, Arc<Allocation>>> {
+        self.ranges.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn quarantine(&self) -> MutexGuard<'_, Quarantine> {
+        self.quarantine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let ranges = std::mem::take(&mut *self.write());
+        ranges.into_values().for_each(|allocation| unmap(&allocation));
+    }
+}
+
+/// While it lives, what [`Memory::find`] returned stays mapped.
+pub struct Pin<'a>(&'a Memory);
+
+impl Drop for Pin<'_> {
+    fn drop(&mut self) {
+        if self.0.readers.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.recycle();
+        }
+    }
+}
+
+/// Freed ranges, oldest first. They hold address space only: their pages go back to the system at once.
+#[derive(Default)]
+struct Quarantine {
+    freed: VecDeque<Arc<Allocation>>,
+}
+
+impl Quarantine {
+    const CAPACITY: usize = 256;
+
+    fn push(&mut self, allocation: Arc<Allocation>) {
+        if allocation.owned {
+            discard_pages(&allocation);
+            self.freed.push_back(allocation);
+        }
+    }
+
+    fn shrink(&mut self) {
+        while self.freed.len() > Self::CAPACITY
+            && let Some(oldest) = self.freed.pop_front()
+        {
+            unmap(&oldest);
+        }
+    }
+
+    fn find(&self, address: u64) -> Option<&Allocation> {
+        self.freed.iter().rev().map(Arc::as_ref).find(|freed| freed.holds(address, 1))
+    }
+}
+
+impl Drop for Quarantine {
+    fn drop(&mut self) {
+        self.freed.iter().for_each(|allocation| unmap(allocation));
+    }
+}
+
+/// An allocation in words.
+struct Described<'a>(&'a Allocation);
+
+impl fmt::Display for Described<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "a {} of {} bytes at {:#x}", self.0.kind, self.0.bytes, self.0.start)
+    }
+}
+
+fn past_the_end(gap: u64, below: &Allocation) -> String {
+    format!("{gap} bytes past the end of {}", Described(below))
+}
+
+/// How much to map for an allocation of `bytes`: whole pages, and a guard.
+fn mapped_bytes(bytes: u64) -> Option<usize> {
+    let pages = bytes.checked_next_multiple_of(PAGE)?.checked_add(PAGE)?;
+    usize::try_from(pages).ok().filter(|&size| isize::try_from(size).is_ok())
+}
+
+fn map(bytes: usize) -> Option<u64> {
+    // SAFETY: an anonymous mapping at an address of the kernel's choosing touches no existing memory.
+    let address = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    (address != libc::MAP_FAILED).then_some(address as u64)
+}
+
+fn unmap(allocation: &Allocation) {
+    let Some(bytes) = mapped_bytes(allocation.bytes).filter(|_| allocation.owned) else { return };
+    // SAFETY: the range was mapped by `map` with this size, and whoever calls this holds the last record of it.
+    unsafe { libc::munmap(allocation.start as *mut libc::c_void, bytes) };
+}
+
+fn discard_pages(allocation: &Allocation) {
+    let Some(bytes) = mapped_bytes(allocation.bytes) else { return };
+    // SAFETY: the range was mapped by `map` with this size. Its contents are dead: it has just been freed.
+    unsafe { libc::madvise(allocation.start as *mut libc::c_void, bytes, libc::MADV_DONTNEED) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOTAL: u64 = 1 << 30;
+
+    fn request(bytes: u64) -> Request {
+        Request { bytes, kind: Kind::Device, flags: 0, context: 0 }
+    }
+
+    #[test]
+    fn finds_exactly_the_bytes_that_were_allocated() {
+        let memory = Memory::new(TOTAL);
+        for bytes in [1, 255, 4096, 4097, 1 << 20] {
+            let allocation = memory.allocate(request(bytes)).unwrap();
+            assert_eq!(allocation.start % 256, 0);
+            assert_eq!(memory.find(allocation.start).unwrap().id, allocation.id);
+            assert_eq!(memory.find(allocation.end() - 1).unwrap().id, allocation.id);
+            assert!(memory.find(allocation.end()).is_none());
+            assert!(memory.find(allocation.start - 1).is_none());
+        }
+    }
+
+    #[test]
+    fn holds_does_not_wrap() {
+        let memory = Memory::new(TOTAL);
+        let allocation = memory.allocate(request(100)).unwrap();
+        assert!(allocation.holds(allocation.start, 100));
+        assert!(!allocation.holds(allocation.start + 1, 100));
+        assert!(!allocation.holds(allocation.start, u64::MAX));
+        assert!(!allocation.holds(u64::MAX, 2));
+    }
+
+    #[test]
+    fn the_account_goes_up_and_down_and_has_an_end() {
+        let memory = Memory::new(10_000);
+        let first = memory.allocate(request(6_000)).unwrap();
+        assert_eq!(memory.free_and_total(), (4_000, 10_000));
+        assert_eq!(memory.allocate(request(4_001)).unwrap_err(), AllocationError::OutOfMemory);
+        assert_eq!(memory.allocate(request(u64::MAX)).unwrap_err(), AllocationError::OutOfMemory);
+        assert!(memory.release(first.start, |_| true).is_some());
+        assert_eq!(memory.free_and_total(), (10_000, 10_000));
+        assert!(memory.release(first.start, |_| true).is_none(), "a second release of the same range");
+    }
+
+    #[test]
+    fn registered_ranges_may_not_overlap() {
+        let memory = Memory::new(TOTAL);
+        let host = vec![0u8; 4096];
+        let start = host.as_ptr() as u64;
+        let registered = Request { kind: Kind::Registered, ..request(4096) };
+        memory.register(start, registered, true).unwrap();
+        for (at, bytes) in [(start, 1), (start - 1, 2), (start + 4095, 10), (start - 10, 5000)] {
+            let overlapping = memory.register(at, Request { bytes, ..registered }, true);
+            assert_eq!(overlapping.unwrap_err(), AllocationError::Overlaps);
+        }
+        memory.register(start + 4096, Request { bytes: 1, ..registered }, true).unwrap();
+        memory.register(start - 1, Request { bytes: 1, ..registered }, true).unwrap();
+        assert_eq!(memory.register(u64::MAX, registered, true).unwrap_err(), AllocationError::Invalid);
+    }
+
+    #[test]
+    fn says_where_an_address_lies() {
+        let memory = Memory::new(TOTAL);
+        assert_eq!(memory.describe(1 << 40), "nothing is allocated");
+        let allocation = memory.allocate(request(1000)).unwrap();
+        assert!(memory.describe(0).contains("null pointer"));
+        let past = memory.describe(allocation.end() + 24);
+        assert!(past.starts_with("24 bytes past the end of a device allocation of 1000 bytes"), "{past}");
+        assert!(memory.describe(allocation.start - 8).starts_with("8 bytes before"));
+        memory.release(allocation.start, |_| true);
+        let freed = memory.describe(allocation.start + 4);
+        assert!(freed.starts_with("4 bytes into") && freed.ends_with("has been freed"), "{freed}");
+    }
+
+    #[test]
+    fn a_pinned_range_stays_mapped_however_much_is_freed() {
+        let memory = Memory::new(TOTAL);
+        let pin = memory.pin();
+        let ranges: Vec<_> = (0..2 * Quarantine::CAPACITY).map(|_| memory.allocate(request(64)).unwrap()).collect();
+        for range in &ranges {
+            memory.release(range.start, |_| true);
+        }
+        for range in &ranges {
+            // SAFETY: the pin keeps every range mapped that has been freed since.
+            assert_eq!(unsafe { *(range.start as *const u8) }, 0);
+        }
+        assert_eq!(memory.quarantine().freed.len(), ranges.len());
+        drop(pin);
+        assert_eq!(memory.quarantine().freed.len(), Quarantine::CAPACITY);
+    }
+}

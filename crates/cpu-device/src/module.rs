@@ -1,0 +1,442 @@
+//! Modules and libraries: device code, from the image that a program hands over to the functions it launches.
+//!
+//! An image is read ([`crate::fatbin`]), parsed, and compiled to a [`Program`], none of which depends on a context. A
+//! [`Module`] is a program with memory for its variables, in one context. A [`Library`] is a program that becomes a module
+//! in each context where one of its kernels is used, and a [`Kernel`] stands for the function that it is in each.
+
+use crate::context::{self, Context};
+use crate::device::{self, ARCHITECTURE, COMPUTE_CAPABILITY, SHARED_PER_BLOCK};
+use crate::error::{Error, Result, ensure, fail};
+use crate::exec::{GlobalSpace, KernelAttributes, KernelId, Linked, Program, RelocationTarget};
+use crate::fatbin::{self, Architectures, Image, ImageError};
+use crate::handle::{Kind, Table};
+use crate::launch::LegacyLaunch;
+use crate::memory::{self, Allocation, Request};
+use cuda_abi::types::*;
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+static MODULES: Table<Module> = Table::new(Kind::Module);
+static FUNCTIONS: Table<Function> = Table::new(Kind::Function);
+static LIBRARIES: Table<Library> = Table::new(Kind::Library);
+static KERNELS: Table<Kernel> = Table::new(Kind::Kernel);
+
+/// Why an image can't be loaded.
+pub struct LoadError {
+    /// What the program is told.
+    pub code: CUresult,
+    /// What its user is told, in the log or on standard error.
+    pub message: String,
+}
+
+/// Compiles the image that `image` points at.
+///
+/// # Safety
+///
+/// As for [`fatbin::read_pointer`].
+pub unsafe fn compile_at(image: *const u8) -> std::result::Result<Arc<Program>, LoadError> {
+    // SAFETY: as promised by the caller.
+    compile(unsafe { fatbin::read_pointer(image, ARCHITECTURE) })
+}
+
+/// Compiles an image whose length is known.
+pub fn compile_bytes(image: &[u8]) -> std::result::Result<Arc<Program>, LoadError> {
+    compile(fatbin::read(image, ARCHITECTURE))
+}
+
+fn compile(image: std::result::Result<Image<'_>, ImageError>) -> std::result::Result<Arc<Program>, LoadError> {
+    let text = match image {
+        Ok(Image::Ptx(text)) => text,
+        Ok(Image::MachineCodeOnly(architectures)) => return Err(no_ptx(&architectures)),
+        Err(error) => return Err(LoadError { code: CUDA_ERROR_INVALID_IMAGE, message: error.to_string() }),
+    };
+    let invalid = |message| LoadError { code: CUDA_ERROR_INVALID_PTX, message };
+    let source = std::str::from_utf8(&text).map_err(|error| invalid(format!("the PTX is not UTF-8: {error}")))?;
+    let module = ptx::parse(source).map_err(|error| invalid(error.render("ptx", source)))?;
+    let program = Program::compile(&module).map_err(|error| invalid(error.render("ptx", source)))?;
+    Ok(Arc::new(program))
+}
+
+fn no_ptx(architectures: &[u32]) -> LoadError {
+    let found = if architectures.is_empty() {
+        "a cubin".into()
+    } else {
+        format!("machine code for {}", Architectures(architectures))
+    };
+    LoadError {
+        code: CUDA_ERROR_NO_BINARY_FOR_GPU,
+        message: format!(
+            "the image holds {found} and no PTX, which is what the CPU device executes; build with PTX, as nvcc does \
+             with -arch=compute_80 or -gencode arch=compute_80,code=compute_80"
+        ),
+    }
+}
+
+/// A program with memory for its variables.
+pub struct Code {
+    /// What is executed.
+    pub linked: Linked,
+    globals: Vec<Global>,
+}
+
+/// A module's variable.
+struct Global {
+    name: String,
+    allocation: Arc<Allocation>,
+    managed: bool,
+}
+
+impl Code {
+    fn link(program: Arc<Program>, context: &Context) -> Result<Code> {
+        let device = device::get()?;
+        let mut globals = Vec::new();
+        for layout in program.globals() {
+            // A variable that another module defines: there is no linker that could bring them together.
+            ensure(!layout.external, CUDA_ERROR_INVALID_PTX)?;
+            let kind = if layout.managed { memory::Kind::Managed } else { memory::Kind::Global };
+            let request = Request { bytes: layout.size.max(1), kind, flags: 0, context: context.handle };
+            let allocation = device.memory.allocate_variable(request, layout.space == GlobalSpace::Global)?;
+            globals.push(Global { name: layout.name.clone(), allocation, managed: layout.managed });
+        }
+        let addresses: Vec<u64> = globals.iter().map(|global| global.allocation.start).collect();
+        for (layout, address) in program.globals().iter().zip(&addresses) {
+            // SAFETY: the variable was just given `size` bytes at `address`, and nobody else knows of it yet.
+            let contents = unsafe { std::slice::from_raw_parts_mut(*address as *mut u8, layout.size as usize) };
+            let initial = layout.initial.len().min(contents.len());
+            contents[..initial].copy_from_slice(&layout.initial[..initial]);
+            for relocation in &layout.relocations {
+                let target = match relocation.target {
+                    RelocationTarget::Global(index) => addresses[index],
+                    RelocationTarget::Function(address) => address,
+                };
+                let value = target.wrapping_add_signed(relocation.addend) >> relocation.shift;
+                let (offset, bytes) = (relocation.offset as usize, usize::from(relocation.bytes));
+                let place = contents.get_mut(offset..offset + bytes).ok_or(Error(CUDA_ERROR_INVALID_PTX))?;
+                place.copy_from_slice(&value.to_le_bytes()[..bytes]);
+            }
+        }
+        Ok(Code { linked: Linked::new(program, addresses), globals })
+    }
+
+    fn global(&self, name: &str) -> Option<&Global> {
+        self.globals.iter().find(|global| global.name == name)
+    }
+}
+
+impl Drop for Code {
+    fn drop(&mut self) {
+        let Ok(device) = device::get() else { return };
+        for global in &self.globals {
+            device.memory.release(global.allocation.start, |_| true);
+        }
+    }
+}
+
+/// What can be set on a function, and on the kernel that it comes from.
+pub struct FunctionSettings {
+    max_dynamic_shared: AtomicI32,
+    carveout: AtomicI32,
+    /// `CUfunc_cache`: kept, and without effect.
+    pub cache: AtomicI32,
+}
+
+impl FunctionSettings {
+    fn new(attributes: &KernelAttributes) -> Arc<FunctionSettings> {
+        let dynamic = SHARED_PER_BLOCK.0.saturating_sub(attributes.static_shared) as i32;
+        Arc::new(FunctionSettings {
+            max_dynamic_shared: AtomicI32::new(dynamic),
+            carveout: AtomicI32::new(-1),
+            cache: AtomicI32::new(CU_FUNC_CACHE_PREFER_NONE as i32),
+        })
+    }
+
+    /// Dynamic shared memory that a launch may ask for, in bytes.
+    pub fn max_dynamic_shared(&self) -> u32 {
+        self.max_dynamic_shared.load(Ordering::Relaxed).cast_unsigned()
+    }
+
+    /// The preferred share of shared memory in percent; -1 for no preference.
+    pub fn carveout(&self) -> i32 {
+        self.carveout.load(Ordering::Relaxed)
+    }
+}
+
+/// A kernel in one context.
+pub struct Function {
+    /// As the program knows it.
+    pub handle: u64,
+    /// The handle of its module.
+    pub module: u64,
+    /// Its name.
+    pub name: CString,
+    /// The code that it is part of.
+    pub code: Arc<Code>,
+    /// Which kernel of the code it is.
+    pub kernel: KernelId,
+    /// What the compiler knows of it.
+    pub attributes: KernelAttributes,
+    /// What has been set on it.
+    pub settings: Arc<FunctionSettings>,
+    /// What has been prepared for `cuLaunch` and its like.
+    pub legacy: Mutex<LegacyLaunch>,
+}
+
+impl Function {
+    /// The function that a handle names in the current context: a `CUfunction`, or a `CUkernel` in its place.
+    pub fn resolve(handle: CUfunction) -> Result<Arc<Function>> {
+        device::get()?;
+        match FUNCTIONS.get(handle as u64) {
+            Some(function) => Ok(function),
+            None => Kernel::resolve(handle.cast())?.function(&context::current()?),
+        }
+    }
+
+    /// The value of an attribute.
+    pub fn attribute(&self, attribute: CUfunction_attribute) -> Result<i32> {
+        attribute_of(&self.attributes, &self.settings, attribute)
+    }
+
+    /// Sets an attribute.
+    pub fn set_attribute(&self, attribute: CUfunction_attribute, value: i32) -> Result {
+        set_attribute_of(&self.attributes, &self.settings, attribute, value)
+    }
+}
+
+fn attribute_of(
+    attributes: &KernelAttributes,
+    settings: &FunctionSettings,
+    attribute: CUfunction_attribute,
+) -> Result<i32> {
+    Ok(match attribute {
+        CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK => attributes.max_threads as i32,
+        CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES => attributes.static_shared as i32,
+        CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES => attributes.const_bytes as i32,
+        CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES => attributes.local_bytes as i32,
+        CU_FUNC_ATTRIBUTE_NUM_REGS => attributes.registers as i32,
+        CU_FUNC_ATTRIBUTE_PTX_VERSION => attributes.ptx_version as i32,
+        CU_FUNC_ATTRIBUTE_BINARY_VERSION => COMPUTE_CAPABILITY.0 * 10 + COMPUTE_CAPABILITY.1,
+        CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => settings.max_dynamic_shared() as i32,
+        CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT => settings.carveout(),
+        // Clusters, and what else came after compute capability 8.0.
+        _ if attribute < CU_FUNC_ATTRIBUTE_MAX => 0,
+        _ => return fail(CUDA_ERROR_INVALID_VALUE),
+    })
+}
+
+fn set_attribute_of(
+    attributes: &KernelAttributes,
+    settings: &FunctionSettings,
+    attribute: CUfunction_attribute,
+    value: i32,
+) -> Result {
+    let place = match attribute {
+        CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => {
+            let most = SHARED_PER_BLOCK.1.saturating_sub(attributes.static_shared);
+            ensure((0..=most as i32).contains(&value), CUDA_ERROR_INVALID_VALUE)?;
+            &settings.max_dynamic_shared
+        }
+        CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT => {
+            ensure((-1..=100).contains(&value), CUDA_ERROR_INVALID_VALUE)?;
+            &settings.carveout
+        }
+        _ => return fail(CUDA_ERROR_INVALID_VALUE),
+    };
+    place.store(value, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Device code in one context.
+pub struct Module {
+    /// As the program knows it.
+    pub handle: u64,
+    /// The context that it was loaded in.
+    pub context: Weak<Context>,
+    /// Its functions, in source order.
+    pub functions: Vec<Arc<Function>>,
+    code: Arc<Code>,
+}
+
+impl Module {
+    /// Gives a program memory in `context`, and names to its kernels.
+    pub fn load(program: Arc<Program>, context: &Arc<Context>) -> Result<Arc<Module>> {
+        Module::link(program, context, &HashMap::new())
+    }
+
+    fn link(
+        program: Arc<Program>,
+        context: &Arc<Context>,
+        settings: &HashMap<KernelId, Arc<FunctionSettings>>,
+    ) -> Result<Arc<Module>> {
+        let code = Arc::new(Code::link(program.clone(), context)?);
+        let handle = MODULES.reserve();
+        let function = |(kernel, name): (KernelId, &str)| {
+            let attributes = program.attributes(kernel).clone();
+            let function = Arc::new(Function {
+                handle: FUNCTIONS.reserve(),
+                module: handle,
+                name: CString::new(name).unwrap_or_default(),
+                code: code.clone(),
+                kernel,
+                settings: settings.get(&kernel).cloned().unwrap_or_else(|| FunctionSettings::new(&attributes)),
+                attributes,
+                legacy: Mutex::default(),
+            });
+            FUNCTIONS.insert(function.handle, function.clone());
+            function
+        };
+        let functions = program.kernels().map(function).collect();
+        let module = Arc::new(Module { handle, context: Arc::downgrade(context), functions, code });
+        MODULES.insert(handle, module.clone());
+        Ok(module)
+    }
+
+    /// The module that a handle names.
+    pub fn resolve(handle: CUmodule) -> Result<Arc<Module>> {
+        device::get()?;
+        MODULES.get(handle as u64).ok_or(Error(CUDA_ERROR_INVALID_HANDLE))
+    }
+
+    /// Ends a module, after all work of its context: functions that are executing need its code.
+    pub fn unload(&self) {
+        MODULES.remove(self.handle);
+        if let Some(context) = self.context.upgrade() {
+            context.order.all().iter().for_each(|task| task.wait());
+        }
+        self.functions.iter().for_each(|function| drop(FUNCTIONS.remove(function.handle)));
+    }
+
+    /// The function called `name`.
+    pub fn function(&self, name: &str) -> Result<Arc<Function>> {
+        let found = self.functions.iter().find(|function| function.name.as_bytes() == name.as_bytes());
+        found.cloned().ok_or(Error(CUDA_ERROR_NOT_FOUND))
+    }
+
+    /// The address and size of the variable called `name`.
+    pub fn global(&self, name: &str) -> Result<(u64, u64)> {
+        let global = self.code.global(name).ok_or(Error(CUDA_ERROR_NOT_FOUND))?;
+        Ok((global.allocation.start, global.allocation.bytes))
+    }
+
+    /// The same, if the variable is managed memory.
+    pub fn managed(&self, name: &str) -> Result<(u64, u64)> {
+        let managed = self.code.global(name).is_some_and(|global| global.managed);
+        ensure(managed, CUDA_ERROR_NOT_FOUND)?;
+        self.global(name)
+    }
+}
+
+/// Device code that is at home in every context.
+pub struct Library {
+    /// As the program knows it.
+    pub handle: u64,
+    /// Its kernels, in source order.
+    pub kernels: Vec<Arc<Kernel>>,
+    program: Arc<Program>,
+    /// By context.
+    modules: Mutex<HashMap<u64, Arc<Module>>>,
+}
+
+/// A kernel of a library.
+pub struct Kernel {
+    /// As the program knows it.
+    pub handle: u64,
+    /// Its name.
+    pub name: CString,
+    /// What the compiler knows of it.
+    pub attributes: KernelAttributes,
+    /// What has been set on it.
+    pub settings: Arc<FunctionSettings>,
+    library: Weak<Library>,
+    id: KernelId,
+}
+
+impl Library {
+    /// Names a program and its kernels.
+    pub fn load(program: Arc<Program>) -> Arc<Library> {
+        let handle = LIBRARIES.reserve();
+        let library = Arc::new_cyclic(|library| {
+            let kernel = |(id, name): (KernelId, &str)| {
+                let attributes = program.attributes(id).clone();
+                let settings = FunctionSettings::new(&attributes);
+                let name = CString::new(name).unwrap_or_default();
+                let handle = KERNELS.reserve();
+                Arc::new(Kernel { handle, name, attributes, settings, library: library.clone(), id })
+            };
+            let kernels = program.kernels().map(kernel).collect();
+            Library { handle, kernels, program: program.clone(), modules: Mutex::default() }
+        });
+        library.kernels.iter().for_each(|kernel| KERNELS.insert(kernel.handle, kernel.clone()));
+        LIBRARIES.insert(handle, library.clone());
+        library
+    }
+
+    /// The library that a handle names.
+    pub fn resolve(handle: CUlibrary) -> Result<Arc<Library>> {
+        device::get()?;
+        LIBRARIES.get(handle as u64).ok_or(Error(CUDA_ERROR_INVALID_HANDLE))
+    }
+
+    /// Ends a library, and the modules that it became.
+    pub fn unload(handle: CUlibrary) -> Result {
+        let library = Library::resolve(handle)?;
+        LIBRARIES.remove(library.handle);
+        library.kernels.iter().for_each(|kernel| drop(KERNELS.remove(kernel.handle)));
+        library.modules().drain().for_each(|(_, module)| module.unload());
+        Ok(())
+    }
+
+    /// The library as a module of `context`.
+    pub fn module(&self, context: &Arc<Context>) -> Result<Arc<Module>> {
+        let mut modules = self.modules();
+        modules.retain(|_, module| module.context.strong_count() > 0);
+        if let Some(module) = modules.get(&context.handle) {
+            return Ok(module.clone());
+        }
+        let settings = self.kernels.iter().map(|kernel| (kernel.id, kernel.settings.clone())).collect();
+        let module = Module::link(self.program.clone(), context, &settings)?;
+        modules.insert(context.handle, module.clone());
+        Ok(module)
+    }
+
+    /// The kernel called `name`.
+    pub fn kernel(&self, name: &str) -> Result<Arc<Kernel>> {
+        let found = self.kernels.iter().find(|kernel| kernel.name.as_bytes() == name.as_bytes());
+        found.cloned().ok_or(Error(CUDA_ERROR_NOT_FOUND))
+    }
+
+    fn modules(&self) -> MutexGuard<'_, HashMap<u64, Arc<Module>>> {
+        self.modules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kernel {
+    /// The kernel that a handle names.
+    pub fn resolve(handle: CUkernel) -> Result<Arc<Kernel>> {
+        device::get()?;
+        KERNELS.get(handle as u64).ok_or(Error(CUDA_ERROR_INVALID_HANDLE))
+    }
+
+    /// The library that it is part of.
+    pub fn library(&self) -> Result<Arc<Library>> {
+        self.library.upgrade().ok_or(Error(CUDA_ERROR_INVALID_HANDLE))
+    }
+
+    /// The function that it is in `context`.
+    pub fn function(&self, context: &Arc<Context>) -> Result<Arc<Function>> {
+        let module = self.library()?.module(context)?;
+        let found = module.functions.iter().find(|function| function.kernel == self.id);
+        found.cloned().ok_or(Error(CUDA_ERROR_INVALID_HANDLE))
+    }
+
+    /// The value of an attribute.
+    pub fn attribute(&self, attribute: CUfunction_attribute) -> Result<i32> {
+        attribute_of(&self.attributes, &self.settings, attribute)
+    }
+
+    /// Sets an attribute, in every context.
+    pub fn set_attribute(&self, attribute: CUfunction_attribute, value: i32) -> Result {
+        set_attribute_of(&self.attributes, &self.settings, attribute, value)
+    }
+}

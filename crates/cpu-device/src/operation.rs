@@ -1,0 +1,99 @@
+//! Operations: everything that a stream can be given to do, and a graph can hold as a node.
+//!
+//! One type serves both, so a stream that is captured turns what it is given into nodes without translating it, and
+//! launching a graph does what a stream would have done.
+
+use crate::context::Context;
+use crate::copy::{Copy, Fill};
+use crate::error::Result;
+use crate::event::{Event, Moment};
+use crate::graph::{Graph, GraphExec};
+use crate::launch::Launch;
+use crate::stream_memory::{WaitValue, WriteValue};
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Something to do, complete with its operands.
+#[derive(Clone)]
+pub enum Operation {
+    /// Nothing: a point that others are ordered by.
+    Empty,
+    /// A kernel.
+    Kernel(Arc<Launch>),
+    /// A copy.
+    Copy(Copy),
+    /// A fill.
+    Fill(Fill),
+    /// A function of the program's.
+    Host(HostCall),
+    /// Notes the time.
+    Mark(Moment),
+    /// Records an event, as a node of a graph.
+    Record(Arc<Event>),
+    /// Waits for an event, as a node of a graph.
+    Wait(Arc<Event>),
+    /// Frees what `cuMemAllocAsync` returned.
+    Free(u64),
+    /// Writes a value to memory.
+    WriteValue(WriteValue),
+    /// Waits for memory to have a value.
+    WaitValue(WaitValue),
+    /// All nodes of a graph, as a node of another that has not been instantiated.
+    Child(Arc<Graph>),
+    /// All nodes of a graph.
+    Graph(Arc<GraphExec>),
+    /// One thing after the other: what a graph was made of when it was launched.
+    Sequence(Arc<[Operation]>),
+}
+
+impl Operation {
+    /// Does it, on the calling thread. An error is a fault of the context.
+    pub fn execute(self, context: &Context) -> Result {
+        match self {
+            // An event's node is ordered by the graph's launch; there is nothing left to do at its place.
+            Operation::Empty | Operation::Wait(_) => Ok(()),
+            Operation::Kernel(launch) => launch.execute(context),
+            Operation::Copy(copy) => copy.execute(),
+            Operation::Fill(fill) => fill.execute(),
+            Operation::Host(call) => call.execute(),
+            Operation::Mark(moment) => {
+                let _ = moment.set(Instant::now());
+                Ok(())
+            }
+            Operation::Record(event) => event.mark_now(),
+            Operation::Free(address) => crate::pool::free(address),
+            Operation::WriteValue(write) => write.execute(),
+            Operation::WaitValue(wait) => wait.execute(context),
+            Operation::Child(graph) => execute_all(&GraphExec::instantiate_unnamed(&graph)?.snapshot(), context),
+            Operation::Graph(graph) => execute_all(&graph.snapshot(), context),
+            Operation::Sequence(operations) => execute_all(&operations, context),
+        }
+    }
+}
+
+fn execute_all(operations: &[Operation], context: &Context) -> Result {
+    operations.iter().try_for_each(|operation| operation.clone().execute(context))
+}
+
+/// A function that the program wants called at its place in a stream.
+#[derive(Clone, Copy, Debug)]
+pub struct HostCall {
+    /// The function.
+    pub function: unsafe extern "C" fn(*mut c_void),
+    /// What it is called with.
+    pub data: *mut c_void,
+}
+
+// SAFETY: a program that submits a host function knows that another thread calls it; the pointer is its own business.
+unsafe impl Send for HostCall {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for HostCall {}
+
+impl HostCall {
+    fn execute(self) -> Result {
+        // SAFETY: the program vouches for its function and for the data that goes with it.
+        unsafe { (self.function)(self.data) };
+        Ok(())
+    }
+}

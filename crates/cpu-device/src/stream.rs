@@ -1,0 +1,283 @@
+//! Streams: in what order a context's work is done.
+//!
+//! The rules are the programming guide's. Work in one stream is done in the order in which it was submitted. The legacy
+//! default stream comes after everything submitted before to the context's blocking streams, and they come after
+//! it; non-blocking streams stand apart. A thread's own default stream is a blocking stream like any other.
+//!
+//! [`Order`] keeps, for each stream, the task submitted last; new work goes behind that one and behind those that the
+//! rules name. One lock covers finding them and taking their place, so that two threads that submit to a stream
+//! agree about what came first.
+
+use crate::capture::Capture;
+use crate::context::{self, Context};
+use crate::device;
+use crate::error::{Error, Result, ensure, fail};
+use crate::event::Event;
+use crate::handle::{Kind, Table};
+use crate::operation::Operation;
+use crate::task::Task;
+use cuda_abi::types::*;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// What the null stream means to an entry point: its `_ptsz` and `_ptds` forms mean the calling thread's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DefaultStream {
+    /// The stream that synchronises with all blocking ones.
+    Legacy,
+    /// A blocking stream of the calling thread.
+    PerThread,
+}
+
+const LEGACY_HANDLE: u64 = 1;
+const PER_THREAD_HANDLE: u64 = 2;
+
+static STREAMS: Table<Stream> = Table::new(Kind::Stream);
+
+thread_local! {
+    /// This thread's own default stream, in each context where it has used one.
+    static OWN: RefCell<Vec<Arc<Stream>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// How a stream stands to the legacy default stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    Legacy,
+    Blocking,
+    NonBlocking,
+}
+
+/// A stream.
+pub struct Stream {
+    /// As the program knows it: for the default streams, the reserved values.
+    pub handle: u64,
+    /// Unique over the life of the process.
+    pub id: u64,
+    /// `CU_STREAM_NON_BLOCKING` or 0.
+    pub flags: u32,
+    /// Kept, and without effect: every task that is ready runs.
+    pub priority: i32,
+    class: Class,
+    context: Weak<Context>,
+    capture: Mutex<Option<Arc<Capture>>>,
+    synchronization_policy: AtomicI32,
+}
+
+impl Stream {
+    fn new(context: &Weak<Context>, class: Class, handle: u64, priority: i32) -> Stream {
+        static IDS: AtomicU64 = AtomicU64::new(1);
+        Stream {
+            handle,
+            id: IDS.fetch_add(1, Ordering::Relaxed),
+            flags: if class == Class::NonBlocking { CU_STREAM_NON_BLOCKING } else { CU_STREAM_DEFAULT },
+            priority,
+            class,
+            context: context.clone(),
+            capture: Mutex::new(None),
+            synchronization_policy: AtomicI32::new(CU_SYNC_POLICY_AUTO as i32),
+        }
+    }
+
+    /// The legacy default stream of a context.
+    pub fn legacy(context: &Weak<Context>) -> Stream {
+        Stream::new(context, Class::Legacy, LEGACY_HANDLE, 0)
+    }
+
+    /// Creates a stream in `context` and names it.
+    pub fn create(context: &Arc<Context>, flags: u32, priority: i32) -> Result<Arc<Stream>> {
+        ensure(flags & !CU_STREAM_NON_BLOCKING == 0, CUDA_ERROR_INVALID_VALUE)?;
+        let class = if flags & CU_STREAM_NON_BLOCKING != 0 { Class::NonBlocking } else { Class::Blocking };
+        let priority = priority.clamp(device::GREATEST_PRIORITY, device::LEAST_PRIORITY);
+        let stream = Arc::new(Stream::new(&Arc::downgrade(context), class, STREAMS.reserve(), priority));
+        STREAMS.insert(stream.handle, stream.clone());
+        Ok(stream)
+    }
+
+    /// Takes away a stream's name. Its work is still done, and the legacy default stream still waits for it.
+    pub fn destroy(handle: CUstream) -> Result {
+        STREAMS.remove(handle as u64).ok_or(Error(CUDA_ERROR_INVALID_HANDLE))?;
+        Ok(())
+    }
+
+    /// The stream that a handle names, null and the reserved values included.
+    pub fn resolve(handle: CUstream, default: DefaultStream) -> Result<Arc<Stream>> {
+        match (handle as u64, default) {
+            (0, DefaultStream::Legacy) | (LEGACY_HANDLE, _) => Ok(context::current()?.legacy.clone()),
+            (0, DefaultStream::PerThread) | (PER_THREAD_HANDLE, _) => Ok(Stream::own(&context::current()?)),
+            (handle, _) => {
+                device::get()?;
+                STREAMS.get(handle).ok_or(Error(CUDA_ERROR_INVALID_HANDLE))
+            }
+        }
+    }
+
+    /// The calling thread's own default stream in `context`.
+    fn own(context: &Arc<Context>) -> Arc<Stream> {
+        OWN.with_borrow_mut(|streams| {
+            streams.retain(|stream| stream.context.strong_count() > 0);
+            let known = streams.iter().find(|stream| std::ptr::eq(stream.context.as_ptr(), &**context));
+            if let Some(stream) = known {
+                return stream.clone();
+            }
+            let weak = Arc::downgrade(context);
+            let stream = Arc::new(Stream::new(&weak, Class::Blocking, PER_THREAD_HANDLE, 0));
+            streams.push(stream.clone());
+            stream
+        })
+    }
+
+    /// The stream's context, if it is alive and has seen no fault.
+    pub fn context(&self) -> Result<Arc<Context>> {
+        let context = self.context.upgrade().ok_or(Error(CUDA_ERROR_CONTEXT_IS_DESTROYED))?;
+        context.check()?;
+        Ok(context)
+    }
+
+    /// Submits an operation, or adds it to the graph that is being captured.
+    pub fn enqueue(&self, operation: Operation) -> Result {
+        let context = self.context()?;
+        if let Some(capture) = self.capture() {
+            return capture.add(self, operation);
+        }
+        context.forbid_implicit_capture(self)?;
+        self.submit(&context, operation, &[]).start();
+        Ok(())
+    }
+
+    /// Submits an operation and waits for it. That can't be captured.
+    pub fn run(&self, operation: Operation) -> Result {
+        let context = self.context()?;
+        self.forbid_in_capture()?;
+        context.forbid_implicit_capture(self)?;
+        self.submit(&context, operation, &[]).start_and_wait();
+        context.check()
+    }
+
+    /// Submits an operation behind the stream's work and behind `also`, and returns the task, not yet started.
+    pub fn submit(&self, context: &Arc<Context>, operation: Operation, also: &[Arc<Task>]) -> Arc<Task> {
+        let executor = context.clone();
+        context.order.append(self, also, move || executor.execute(operation))
+    }
+
+    /// Waits until the stream's work is done.
+    pub fn synchronize(&self) -> Result {
+        let context = self.context()?;
+        self.forbid_in_capture()?;
+        context.order.before(self).iter().for_each(|task| task.wait());
+        context.check()
+    }
+
+    /// Whether the stream's work is done: `CUDA_ERROR_NOT_READY` if not.
+    pub fn query(&self) -> Result {
+        let context = self.context()?;
+        self.forbid_in_capture()?;
+        ensure(context.order.before(self).iter().all(|task| task.has_ended()), CUDA_ERROR_NOT_READY)
+    }
+
+    /// Makes later work of the stream wait for what `event` was recorded behind.
+    pub fn wait_event(self: &Arc<Stream>, event: &Event) -> Result {
+        let context = self.context()?;
+        if let Some((capture, nodes)) = event.captured() {
+            return capture.join(self, &nodes);
+        }
+        // Work outside of the capture can't be waited for inside: a replay has nothing to wait for.
+        ensure(self.capture().is_none(), CUDA_ERROR_STREAM_CAPTURE_ISOLATION)?;
+        if let Some(task) = event.pending() {
+            self.submit(&context, Operation::Empty, &[task]).start();
+        }
+        Ok(())
+    }
+
+    /// Whether this is the legacy default stream, which can't be captured.
+    pub fn is_legacy(&self) -> bool {
+        self.class == Class::Legacy
+    }
+
+    /// Whether work of the legacy default stream waits for this stream's.
+    pub fn is_blocking(&self) -> bool {
+        self.class == Class::Blocking
+    }
+
+    /// The capture that takes the stream's operations, if there is one.
+    pub fn capture(&self) -> Option<Arc<Capture>> {
+        self.capture_slot().clone()
+    }
+
+    /// Where the stream keeps its capture.
+    pub fn capture_slot(&self) -> MutexGuard<'_, Option<Arc<Capture>>> {
+        self.capture.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How a waiting thread waits (`CUsynchronizationPolicy`): kept, and without effect.
+    pub fn synchronization_policy(&self) -> &AtomicI32 {
+        &self.synchronization_policy
+    }
+
+    /// Fails, and spoils the capture, when the stream is being captured.
+    fn forbid_in_capture(&self) -> Result {
+        let Some(capture) = self.capture() else { return Ok(()) };
+        capture.invalidate();
+        fail(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+    }
+}
+
+/// The task submitted last to each stream of a context.
+#[derive(Default)]
+pub struct Order {
+    state: Mutex<OrderState>,
+}
+
+#[derive(Default)]
+struct OrderState {
+    legacy: Option<Arc<Task>>,
+    /// By stream id; with whether the stream is a blocking one.
+    tails: HashMap<u64, (Arc<Task>, bool)>,
+}
+
+impl Order {
+    /// Makes a task the last of `stream`, behind what the stream's class demands and behind `also`.
+    fn append(&self, stream: &Stream, also: &[Arc<Task>], work: impl FnOnce() + Send + 'static) -> Arc<Task> {
+        let mut state = self.lock();
+        let mut after = state.before(stream);
+        after.extend_from_slice(also);
+        let task = Task::new(work, &after);
+        if stream.class == Class::Legacy {
+            state.tails.retain(|_, (tail, _)| !tail.has_ended());
+            state.legacy = Some(task.clone());
+        } else {
+            state.tails.insert(stream.id, (task.clone(), stream.is_blocking()));
+        }
+        task
+    }
+
+    /// What work submitted to `stream` now would go behind.
+    fn before(&self, stream: &Stream) -> Vec<Arc<Task>> {
+        self.lock().before(stream)
+    }
+
+    /// The last task of every stream.
+    pub fn all(&self) -> Vec<Arc<Task>> {
+        let state = self.lock();
+        state.tails.values().map(|(tail, _)| tail).chain(&state.legacy).cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, OrderState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl OrderState {
+    fn before(&self, stream: &Stream) -> Vec<Arc<Task>> {
+        let own = self.tails.get(&stream.id).map(|(tail, _)| tail);
+        match stream.class {
+            Class::NonBlocking => own.into_iter().cloned().collect(),
+            Class::Blocking => own.into_iter().chain(&self.legacy).cloned().collect(),
+            Class::Legacy => {
+                let blocking = self.tails.values().filter(|(_, blocking)| *blocking).map(|(tail, _)| tail);
+                blocking.chain(&self.legacy).cloned().collect()
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Stream memory operations: a stream that writes a word of memory, or waits for one to change.
+
+use crate::context::Context;
+use crate::device;
+use crate::error::{Error, Result, ensure};
+use cuda_abi::types::*;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A word in memory that the device knows.
+#[derive(Clone, Copy, Debug)]
+pub struct Word {
+    address: u64,
+    wide: bool,
+}
+
+impl Word {
+    /// The word of 4 bytes, or 8 if `wide`, at an address that is aligned to it.
+    pub fn at(address: u64, wide: bool) -> Result<Word> {
+        let bytes = if wide { 8 } else { 4 };
+        ensure(address.is_multiple_of(bytes), CUDA_ERROR_INVALID_VALUE)?;
+        let allocation = device::get()?.memory.find(address).ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
+        ensure(allocation.holds(address, bytes), CUDA_ERROR_INVALID_VALUE)?;
+        Ok(Word { address, wide })
+    }
+
+    fn load(self) -> u64 {
+        // SAFETY: aligned and inside of a known allocation; freeing waits for work that has been submitted.
+        unsafe {
+            if self.wide {
+                (*(self.address as *const AtomicU64)).load(Ordering::Acquire)
+            } else {
+                (*(self.address as *const AtomicU32)).load(Ordering::Acquire).into()
+            }
+        }
+    }
+
+    fn store(self, value: u64) {
+        // SAFETY: as in `load`.
+        unsafe {
+            if self.wide {
+                (*(self.address as *const AtomicU64)).store(value, Ordering::Release);
+            } else {
+                (*(self.address as *const AtomicU32)).store(value as u32, Ordering::Release);
+            }
+        }
+    }
+}
+
+/// `cuStreamWriteValue32` and `64`.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteValue {
+    /// Where.
+    pub word: Word,
+    /// What.
+    pub value: u64,
+}
+
+impl WriteValue {
+    /// Writes the value.
+    pub fn execute(self) -> Result {
+        self.word.store(self.value);
+        Ok(())
+    }
+}
+
+/// `cuStreamWaitValue32` and `64`.
+#[derive(Clone, Copy, Debug)]
+pub struct WaitValue {
+    word: Word,
+    value: u64,
+    condition: CUstreamWaitValue_flags,
+}
+
+impl WaitValue {
+    /// Waits for `word` to stand in the relation to `value` that `flags` name.
+    pub fn new(word: Word, value: u64, flags: CUstreamWaitValue_flags) -> Result<WaitValue> {
+        let condition = flags & !CU_STREAM_WAIT_VALUE_FLUSH;
+        ensure(condition <= CU_STREAM_WAIT_VALUE_NOR, CUDA_ERROR_INVALID_VALUE)?;
+        Ok(WaitValue { word, value, condition })
+    }
+
+    /// Waits, until the condition holds or the context's work is cancelled.
+    pub fn execute(self, context: &Context) -> Result {
+        while !self.holds(self.word.load()) && !context.cancel.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_micros(20));
+        }
+        Ok(())
+    }
+
+    fn holds(self, found: u64) -> bool {
+        match self.condition {
+            CU_STREAM_WAIT_VALUE_EQ => found == self.value,
+            CU_STREAM_WAIT_VALUE_AND => found & self.value != 0,
+            CU_STREAM_WAIT_VALUE_NOR => {
+                let bits = found | self.value;
+                if self.word.wide { !bits != 0 } else { !(bits as u32) != 0 }
+            }
+            // Cyclic: the sign of the difference, as the driver's reference defines it.
+            _ if self.word.wide => found.wrapping_sub(self.value).cast_signed() >= 0,
+            _ => (found as u32).wrapping_sub(self.value as u32).cast_signed() >= 0,
+        }
+    }
+}
