@@ -34,13 +34,13 @@ pub struct FileHeader {
     pub clock: u32,
     /// The first anchor between ticks, monotonic and real time.
     pub start: ClockAnchor,
-    /// The newest anchor is `latest[latest_count % 2]`; the other one is being written. So a kill at any moment
-    /// leaves a whole one.
-    pub latest: [SharedAnchor; 2],
-    /// Anchors taken, the first not counted.
+    /// Anchors taken, the first not counted. (In front of `latest`: who copies the header reads the count first.)
     pub latest_count: AtomicU32,
     /// An [`Ended`].
     pub ended: AtomicU32,
+    /// The newest anchor is `latest[latest_count % 2]`; the other one is being written. So a kill at any moment
+    /// leaves a whole one.
+    pub latest: [SharedAnchor; 2],
     /// Nominal ticks per second, 0 if unknown. The anchors are better unless they lie very close together.
     pub nominal_hz: u64,
     /// Chunks handed out so far; chunk `i` starts at `HEADER_BYTES + i * CHUNK_BYTES`.

@@ -17,6 +17,7 @@
 //! 5. The reader trusts nothing: any byte sequence gives a [`Session`] with [`Problem`]s, or an [`Error`]; never a panic.
 //!
 //! This crate does not know who writes or who reads. It depends on libc alone: it is part of the injected library.
+mod clock;
 mod codec;
 pub mod control;
 pub mod definition;
@@ -24,11 +25,21 @@ mod error;
 mod fork;
 pub mod layout;
 mod mapping;
+#[cfg(feature = "meta")]
+pub mod meta;
+mod reader;
 mod space;
 mod ticks;
 mod writer;
 
+pub use clock::{Clock, Rate};
+pub use control::{Control, MappedControl};
+pub use definition::Definition;
 pub use error::{Error, Problem};
 pub use fork::ForkGuard;
+pub use layout::Ended;
+#[cfg(feature = "meta")]
+pub use meta::Meta;
+pub use reader::{Definitions, Event, META_FILE, Process, Record, Session};
 pub use ticks::now;
 pub use writer::{Chunk, Lane, ProcessFile};

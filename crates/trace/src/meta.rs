@@ -1,0 +1,128 @@
+//! `session.json`: what was run, where, and how it ended.
+
+use crate::error::{Error, Problem, in_file};
+use crate::reader::META_FILE;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Version of the format that this APEX writes, and the newest that it reads.
+pub const SCHEMA: u32 = 1;
+
+/// What `apex run` says about a session. Written when it starts and again when the program has ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Meta {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// Version of the APEX that recorded.
+    pub apex_version: String,
+    /// The program and its arguments, as given.
+    pub command: Vec<String>,
+    /// Directory in which it was started.
+    pub cwd: String,
+    /// When, nanoseconds since 1970.
+    pub started_real_ns: u64,
+    /// When it ended; none while it runs, or if `apex` was killed.
+    pub ended_real_ns: Option<u64>,
+    /// How it ended.
+    pub exit: Option<Exit>,
+    /// What executed the kernels: `gpu` or `cpu`.
+    pub device: String,
+    /// Which kernels were timed: `off`, `sampled` or `all`.
+    pub timing: String,
+    /// The machine.
+    #[serde(default)]
+    pub host: Host,
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exit {
+    /// With this status.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+/// The machine on which a session was recorded. Empty or zero where it could not be found out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Host {
+    /// Its name.
+    pub name: String,
+    /// Release of the kernel.
+    pub kernel: String,
+    /// Model of the processor.
+    pub cpu: String,
+    /// Logical processors that the program could use.
+    pub cpus: u32,
+    /// Memory, bytes.
+    pub memory_bytes: u64,
+}
+
+impl Host {
+    /// This machine.
+    pub fn here() -> Host {
+        let first_line = |path| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+        let field = |path, name: &str| {
+            let file = fs::read_to_string(path).unwrap_or_default();
+            let line = file.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+            line.split_once(':').map(|(_, value)| value.trim().to_owned()).unwrap_or_default()
+        };
+        let memory_kib = field("/proc/meminfo", "MemTotal").trim_end_matches(" kB").parse().unwrap_or(0);
+        Host {
+            name: first_line("/proc/sys/kernel/hostname"),
+            kernel: first_line("/proc/sys/kernel/osrelease"),
+            cpu: field("/proc/cpuinfo", "model name"),
+            cpus: std::thread::available_parallelism().map_or(0, |count| count.get() as u32),
+            memory_bytes: u64::saturating_mul(memory_kib, 1024),
+        }
+    }
+}
+
+impl Meta {
+    /// Writes it into the session directory `dir`: the file there is the old one or the new one, whole, at any moment.
+    pub fn store(&self, dir: &Path) -> io::Result<()> {
+        let path = dir.join(META_FILE);
+        let temporary = dir.join(format!("{META_FILE}.{}", std::process::id()));
+        let write = || {
+            let mut json = serde_json::to_vec_pretty(self)?;
+            json.push(b'\n');
+            let mut file = File::create(&temporary)?;
+            file.write_all(&json)?;
+            file.sync_all()?;
+            fs::rename(&temporary, &path)?;
+            File::open(dir)?.sync_all()
+        };
+        write().map_err(|error| {
+            let _ = fs::remove_file(&temporary);
+            in_file("cannot write", &path, error)
+        })
+    }
+
+    /// Reads it; none, with a problem, if it is missing or damaged. An error if a newer APEX wrote it.
+    pub(crate) fn load(dir: &Path) -> Result<(Option<Meta>, Vec<Problem>), Error> {
+        #[derive(Deserialize)]
+        struct Schema {
+            schema: u32,
+        }
+        let path = dir.join(META_FILE);
+        let problem = |what: String| Ok((None, vec![Problem { path: path.clone(), offset: 0, what }]));
+        let json = match fs::read(&path) {
+            Ok(json) => json,
+            Err(error) => return problem(format!("cannot be read: {error}; what was run is unknown")),
+        };
+        match serde_json::from_slice(&json) {
+            Ok(Schema { schema }) if schema > SCHEMA => {
+                return Err(Error::Newer { path, version: schema, supported: SCHEMA });
+            }
+            _ => {}
+        }
+        match serde_json::from_slice(&json) {
+            Ok(meta) => Ok((Some(meta), Vec::new())),
+            Err(error) => problem(format!("is damaged: {error}; what was run is unknown")),
+        }
+    }
+}

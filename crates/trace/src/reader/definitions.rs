@@ -1,0 +1,173 @@
+//! The definitions of a process, found by their identifiers.
+
+use crate::codec::{self, HEAD_BYTES, Piece};
+use crate::definition::{Config, Context, Definition, Device, Function, Graph, Stream};
+use crate::reader::header::u32_at;
+use std::collections::BTreeMap;
+
+/// What the identifiers in a process's records stand for. An identifier that was never defined gives `None`: 0 never is.
+#[derive(Clone, Debug, Default)]
+pub struct Definitions {
+    names: Table<String>,
+    devices: Table<Device>,
+    contexts: Table<Context>,
+    streams: Table<Stream>,
+    functions: Table<Function>,
+    configs: Table<Config>,
+    graphs: Table<Graph>,
+}
+
+macro_rules! lookups {
+    ($($(#[$doc:meta])* $one:ident, $many:ident: $type:ty;)*) => {
+        impl Definitions {
+            $(
+                $(#[$doc])*
+                pub fn $one(&self, id: u32) -> Option<&$type> {
+                    self.$many.get(id)
+                }
+
+                /// All of them, in the order of their identifiers.
+                pub fn $many(&self) -> impl Iterator<Item = &$type> {
+                    self.$many.iter()
+                }
+            )*
+        }
+    };
+}
+
+lookups! {
+    /// A device.
+    device, devices: Device;
+    /// A context.
+    context, contexts: Context;
+    /// A stream.
+    stream, streams: Stream;
+    /// A kernel.
+    function, functions: Function;
+    /// A kernel in one launch configuration.
+    config, configs: Config;
+    /// An executable graph.
+    graph, graphs: Graph;
+}
+
+impl Definitions {
+    /// The name of an entry point.
+    pub fn name(&self, id: u32) -> Option<&str> {
+        self.names.get(id).map(String::as_str)
+    }
+
+    /// All names of entry points, in the order of their identifiers.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(String::as_str)
+    }
+
+    /// Adds what a definitions chunk holds. `problem` is called with an offset in the payload.
+    pub(crate) fn add_chunk(&mut self, payload: &[u8], mut problem: impl FnMut(usize, String)) {
+        let mut at = 0;
+        while at < payload.len() {
+            let rest = &payload[at..];
+            let (tag, length) = (u32_at(rest, 0), u32_at(rest, 4) as usize);
+            let Some(bytes) = rest.get(HEAD_BYTES..).and_then(|rest| rest.get(..length)).filter(|_| tag != 0)
+            else {
+                let left = rest.len();
+                problem(
+                    at,
+                    format!(
+                        "no definition here (tag {tag}, {length} bytes, where {left} are left); the rest of this chunk's definitions is lost"
+                    ),
+                );
+                return;
+            };
+            match codec::decode(tag, bytes) {
+                Ok(piece) => self.add(piece),
+                Err(what) => {
+                    problem(at, format!("a definition (tag {tag}) is damaged: {what}; it is left out"))
+                }
+            }
+            at += (HEAD_BYTES + length).next_multiple_of(codec::ALIGNMENT);
+        }
+    }
+
+    fn add(&mut self, piece: Piece) {
+        match piece {
+            Piece::Whole(Definition::Name { id, text }) => self.names.insert(id, text),
+            Piece::Whole(Definition::Device(device)) => self.devices.insert(device.id, device),
+            Piece::Whole(Definition::Context(context)) => self.contexts.insert(context.id, context),
+            Piece::Whole(Definition::Stream(stream)) => self.streams.insert(stream.id, stream),
+            Piece::Whole(Definition::Function(function)) => self.functions.insert(function.id, function),
+            Piece::Whole(Definition::Config(config)) => self.configs.insert(config.id, config),
+            Piece::Whole(Definition::Graph(graph)) => self.graphs.insert(graph.id, graph),
+            Piece::GraphContinued { id, kernels } => {
+                if let Some(graph) = self.graphs.get_mut(id) {
+                    graph.kernels.extend(kernels);
+                }
+            }
+            Piece::Unknown => {}
+        }
+    }
+}
+
+/// Values by identifier. Identifiers count from 1, so nearly all sit in `dense`; a damaged file's absurd ones in `rest`,
+/// where they cost no memory in proportion to their value.
+#[derive(Clone, Debug)]
+struct Table<T> {
+    /// Identifier `i` at `i - 1`.
+    dense: Vec<T>,
+    rest: BTreeMap<u32, T>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Table<T> {
+        Table { dense: Vec::new(), rest: BTreeMap::new() }
+    }
+}
+
+impl<T> Table<T> {
+    fn get(&self, id: u32) -> Option<&T> {
+        self.dense.get((id as usize).wrapping_sub(1)).or_else(|| self.rest.get(&id))
+    }
+
+    fn get_mut(&mut self, id: u32) -> Option<&mut T> {
+        self.dense.get_mut((id as usize).wrapping_sub(1)).or_else(|| self.rest.get_mut(&id))
+    }
+
+    /// A later value of an identifier replaces an earlier one. 0 stands for none and can't be defined.
+    fn insert(&mut self, id: u32, value: T) {
+        if id == 0 {
+            return;
+        }
+        if let Some(old) = self.get_mut(id) {
+            *old = value;
+        } else if id as usize == self.dense.len() + 1 {
+            self.dense.push(value);
+            while let Some(next) = self.rest.remove(&(self.dense.len() as u32 + 1)) {
+                self.dense.push(next);
+            }
+        } else {
+            self.rest.insert(id, value);
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &T> {
+        self.dense.iter().chain(self.rest.values())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_takes_identifiers_in_any_order() {
+        let mut table = Table::default();
+        for id in [3, 1, 4_000_000_000, 2, 5, 4, 0, 2] {
+            table.insert(id, id);
+        }
+        assert_eq!(table.iter().copied().collect::<Vec<_>>(), [1, 2, 3, 4, 5, 4_000_000_000]);
+        assert_eq!(table.dense.len(), 5);
+        for id in [1, 2, 3, 4, 5, 4_000_000_000] {
+            assert_eq!(table.get(id), Some(&id));
+        }
+        assert_eq!((table.get(0), table.get(6)), (None, None));
+    }
+}

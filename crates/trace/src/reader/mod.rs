@@ -1,0 +1,92 @@
+//! Reading sessions, finished or running, whole or damaged.
+//!
+//! Nothing that a file says is trusted. What is sound is read, what is not is named in a [`Problem`] with its place, and
+//! only a session that can't be understood at all is an [`Error`]. Memory: the definitions, 48 bytes for each run of a
+//! thread in a chunk (8191 launches, usually), and one chunk while records are streamed.
+
+mod definitions;
+mod header;
+mod process;
+mod records;
+mod source;
+
+pub use definitions::Definitions;
+pub use process::Process;
+pub use records::{Event, Record};
+
+use crate::control::CONTROL_FILE;
+use crate::error::{Error, Problem};
+use process::{Loading, settle_clocks};
+use source::Source;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Name of the file in a session's directory that says what was run.
+pub const META_FILE: &str = "session.json";
+/// How the names of process files end.
+const PROCESS_FILE_EXTENSION: &str = "rec";
+
+/// What was recorded under one `apex run`.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Session {
+    /// Its directory.
+    pub dir: PathBuf,
+    /// What was run; `None`, with a problem, if `session.json` is missing or damaged.
+    #[cfg(feature = "meta")]
+    pub meta: Option<crate::meta::Meta>,
+    /// The processes that made CUDA calls, in the order of their first one. None is no error: a session of a program that
+    /// never used CUDA.
+    pub processes: Vec<Process>,
+    /// What is wrong in it.
+    pub problems: Vec<Problem>,
+}
+
+impl Session {
+    /// Opens the session in `dir`. It may still be running: then this is what was recorded up to now.
+    pub fn open(dir: impl AsRef<Path>) -> Result<Session, Error> {
+        let dir = dir.as_ref();
+        let files = list(dir)?;
+        #[cfg(feature = "meta")]
+        let (meta, mut problems) = crate::meta::Meta::load(dir)?;
+        #[cfg(not(feature = "meta"))]
+        let mut problems = Vec::new();
+        let mut processes = Vec::new();
+        for path in files {
+            let mut loading = Loading::new(path.clone());
+            processes.extend(loading.load(Source::Path(path))?);
+            problems.extend(loading.problems());
+        }
+        processes.sort_by_key(|process| (process.start_real_ns, process.pid));
+        settle_clocks(&mut processes);
+        Ok(Session {
+            dir: dir.to_owned(),
+            #[cfg(feature = "meta")]
+            meta,
+            processes,
+            problems,
+        })
+    }
+}
+
+/// The process files in a session's directory, in the order of their names.
+fn list(dir: &Path) -> Result<Vec<PathBuf>, Error> {
+    let unreadable = |source: io::Error| Error::Unreadable { path: dir.to_owned(), source };
+    let not_a_session = |found: &str| Error::NotASession { path: dir.to_owned(), found: found.to_owned() };
+    if !fs::metadata(dir).map_err(unreadable)?.is_dir() {
+        return Err(not_a_session("it is a file"));
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        if path.extension().is_some_and(|extension| extension == PROCESS_FILE_EXTENSION) {
+            files.push(path);
+        }
+    }
+    if files.is_empty() && !dir.join(META_FILE).exists() && !dir.join(CONTROL_FILE).exists() {
+        return Err(not_a_session("nothing in it is part of one"));
+    }
+    files.sort();
+    Ok(files)
+}

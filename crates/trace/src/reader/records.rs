@@ -1,0 +1,289 @@
+//! Records, streamed out of a process file.
+//!
+//! When a file is opened its chunks are walked once, and what is found sound is noted as *segments*: the records that one
+//! thread wrote into one chunk. The iterators go over segments and read one at a time. They check again what they read,
+//! because a running program may have reused a chunk in the meantime.
+
+use crate::layout::{Call, GraphLaunch, Launch, RecordHead, RecordKind, SLOT_BYTES, Slots, Timing};
+use crate::reader::header::{ChunkHead, chunk_offset};
+use crate::reader::process::Process;
+use crate::reader::source::Opened;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+
+/// What a thread did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Kernel identifier of the thread, 0 if unknown.
+    pub tid: u32,
+    /// What it did.
+    pub event: Event,
+}
+
+/// A record's content, by kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A kernel launch.
+    Launch(Launch),
+    /// A graph launch.
+    GraphLaunch(GraphLaunch),
+    /// A measured duration on the GPU.
+    Timing(Timing),
+    /// Any other call.
+    Call(Call),
+}
+
+impl Record {
+    /// What all kinds of records have.
+    pub fn head(&self) -> &RecordHead {
+        match &self.event {
+            Event::Launch(launch) => &launch.head,
+            Event::GraphLaunch(launch) => &launch.head,
+            Event::Timing(timing) => &timing.head,
+            Event::Call(call) => &call.head,
+        }
+    }
+
+    /// Ticks when the call began (of a timing: when the launch that was timed began).
+    pub fn start(&self) -> u64 {
+        self.head().start
+    }
+
+    /// Ticks that the call took; 0 for a timing, which is no call.
+    pub fn duration_ticks(&self) -> u64 {
+        match self.event {
+            Event::Timing(_) => 0,
+            _ => self.head().duration_ticks(),
+        }
+    }
+}
+
+/// The records of one thread in one chunk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segment {
+    pub chunk: u32,
+    /// [`crate::layout::ChunkHeader::sequence`] when it was found.
+    pub sequence: u64,
+    /// First byte in the payload, and the byte after the last.
+    pub from: u32,
+    pub to: u32,
+    pub tid: u32,
+    /// When the thread took the chunk, ticks.
+    pub taken: u64,
+    /// The earliest start of a record in it other than a timing, ticks; `taken` if there is none.
+    pub first: u64,
+}
+
+/// One step through the slots of a chunk.
+#[derive(Debug)]
+pub(crate) struct Step<'p> {
+    /// Byte in the payload.
+    pub at: usize,
+    /// Raw kind.
+    pub kind: u8,
+    /// The record, of whatever kind.
+    pub bytes: &'p [u8],
+}
+
+/// Walks over slots. Ends at the end of `payload` or, with an error, at a record that can't be one.
+pub(crate) fn walk(payload: &[u8]) -> impl Iterator<Item = Result<Step<'_>, (usize, String)>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let rest = &payload[at..];
+        let [kind, slots, ..] = *rest else { return None };
+        let bytes = rest.get(..usize::from(slots) * SLOT_BYTES).filter(|_| slots > 0 && kind > 0);
+        let start = at;
+        at = bytes.map_or(payload.len(), |bytes| start + bytes.len());
+        Some(bytes.map(|bytes| Step { at: start, kind, bytes }).ok_or_else(|| {
+            let left = rest.len() / SLOT_BYTES;
+            (start, format!("no record here (kind {kind}, {slots} slots, where {left} are left)"))
+        }))
+    })
+}
+
+impl Event {
+    /// `None` for kinds that are consumed (thread records), unknown, or shorter than their kind needs.
+    pub(crate) fn parse(step: &Step<'_>) -> Option<Event> {
+        match RecordKind::from_raw(step.kind)? {
+            RecordKind::Thread => None,
+            RecordKind::Launch => Launch::from_bytes(step.bytes).map(Event::Launch),
+            RecordKind::GraphLaunch => GraphLaunch::from_bytes(step.bytes).map(Event::GraphLaunch),
+            RecordKind::Timing => Timing::from_bytes(step.bytes).map(Event::Timing),
+            RecordKind::Call => Call::from_bytes(step.bytes).map(Event::Call),
+        }
+    }
+}
+
+/// Reads segments of a process file.
+#[derive(Debug)]
+struct Reading<'p> {
+    process: &'p Process,
+    file: Option<Opened>,
+}
+
+impl<'p> Reading<'p> {
+    fn new(process: &'p Process) -> Reading<'p> {
+        let opened = process.source.open();
+        let file = opened.map_err(|error| process.note_read_failure(0, &error)).ok();
+        Reading { process, file }
+    }
+
+    /// Replaces `buffer` by the segment's bytes: by nothing if they can't be read, or are gone.
+    fn load(&self, segment: &Segment, buffer: &mut Vec<u8>) {
+        let offset = chunk_offset(segment.chunk);
+        let result = self.file.as_ref().map_or(Ok(false), |file| read_segment(file, segment, buffer));
+        if !matches!(result, Ok(true)) {
+            buffer.clear();
+        }
+        if let Err(error) = result {
+            self.process.note_read_failure(offset, &error);
+        }
+    }
+}
+
+/// False if the chunk was reused since the segment was found.
+fn read_segment(file: &Opened, segment: &Segment, buffer: &mut Vec<u8>) -> io::Result<bool> {
+    let offset = chunk_offset(segment.chunk);
+    let head_bytes = size_of::<crate::layout::ChunkHeader>();
+    let payload = offset + head_bytes as u64;
+    let count = (segment.to - segment.from) as usize;
+    file.read(payload + u64::from(segment.from), count, buffer)?;
+    // Looked at afterwards: then the bytes were read before any reuse.
+    let mut head = Vec::new();
+    file.read(offset, head_bytes, &mut head)?;
+    Ok(ChunkHead::parse(&head).is_some_and(|head| head.kind != 0 && head.sequence == segment.sequence))
+}
+
+/// See [`Process::records`].
+#[derive(Debug)]
+pub struct Records<'p> {
+    reading: Reading<'p>,
+    segments: std::slice::Iter<'p, Segment>,
+    tid: u32,
+    buffer: Vec<u8>,
+    at: usize,
+}
+
+impl<'p> Records<'p> {
+    pub(crate) fn new(process: &'p Process) -> Records<'p> {
+        let segments = process.segments.iter();
+        Records { reading: Reading::new(process), segments, tid: 0, buffer: Vec::new(), at: 0 }
+    }
+}
+
+impl Iterator for Records<'_> {
+    type Item = Record;
+
+    fn next(&mut self) -> Option<Record> {
+        loop {
+            while let Some(Ok(step)) = walk(&self.buffer[self.at..]).next() {
+                self.at += step.bytes.len();
+                if let Some(event) = Event::parse(&step) {
+                    return Some(Record { tid: self.tid, event });
+                }
+            }
+            let segment = self.segments.next()?;
+            self.reading.load(segment, &mut self.buffer);
+            self.at = 0;
+            self.tid = segment.tid;
+        }
+    }
+}
+
+/// See [`Process::records_by_time`].
+#[derive(Debug)]
+pub struct RecordsByTime<'p> {
+    reading: Reading<'p>,
+    /// Segments not opened yet, the next one last.
+    pending: Vec<&'p Segment>,
+    /// Segments being read; a finished one leaves its place to the next.
+    open: Vec<Ordered>,
+    /// `(key, place in open)` of the next record of each.
+    heap: BinaryHeap<Reverse<(u64, usize)>>,
+    vacant: Vec<usize>,
+}
+
+/// A segment in memory, with its records in the order of their keys.
+#[derive(Debug, Default)]
+struct Ordered {
+    tid: u32,
+    buffer: Vec<u8>,
+    /// `(key, byte)`, the next one last.
+    order: Vec<(u64, u32)>,
+}
+
+impl<'p> RecordsByTime<'p> {
+    pub(crate) fn new(process: &'p Process) -> RecordsByTime<'p> {
+        let mut pending: Vec<_> = process.segments.iter().collect();
+        pending.sort_by_key(|segment| Reverse(segment.first));
+        let (open, heap, vacant) = (Vec::new(), BinaryHeap::new(), Vec::new());
+        RecordsByTime { reading: Reading::new(process), pending, open, heap, vacant }
+    }
+
+    /// Opens every segment that may hold the next record.
+    fn open_due(&mut self) {
+        while let Some(segment) = self
+            .pending
+            .pop_if(|segment| self.heap.peek().is_none_or(|Reverse((key, _))| segment.first <= *key))
+        {
+            let place = self.vacant.pop().unwrap_or_else(|| {
+                self.open.push(Ordered::default());
+                self.open.len() - 1
+            });
+            let ordered = &mut self.open[place];
+            ordered.tid = segment.tid;
+            self.reading.load(segment, &mut ordered.buffer);
+            ordered.sort(segment);
+            self.await_next(place);
+        }
+    }
+
+    fn await_next(&mut self, place: usize) {
+        match self.open[place].order.last() {
+            Some(&(key, _)) => self.heap.push(Reverse((key, place))),
+            None => {
+                self.open[place] = Ordered::default();
+                self.vacant.push(place);
+            }
+        }
+    }
+}
+
+impl Ordered {
+    fn sort(&mut self, segment: &Segment) {
+        let mut reached = segment.first;
+        for step in walk(&self.buffer).map_while(Result::ok) {
+            if let Some(event) = Event::parse(&step) {
+                let start = Record { tid: 0, event }.start();
+                let key = if matches!(event, Event::Timing(_)) { reached } else { start };
+                reached = reached.max(key);
+                self.order.push((key, step.at as u32));
+            }
+        }
+        // Stable, so that what began at the same tick stays in the order of writing.
+        self.order.sort_by_key(|&(key, _)| key);
+        self.order.reverse();
+    }
+}
+
+impl Iterator for RecordsByTime<'_> {
+    type Item = Record;
+
+    fn next(&mut self) -> Option<Record> {
+        loop {
+            self.open_due();
+            let Reverse((_, place)) = self.heap.pop()?;
+            let ordered = &mut self.open[place];
+            let at = ordered.order.pop().map(|(_, at)| at as usize);
+            let event = at
+                .and_then(|at| walk(&ordered.buffer[at..]).next()?.ok())
+                .and_then(|step| Event::parse(&step));
+            let tid = ordered.tid;
+            self.await_next(place);
+            if let Some(event) = event {
+                return Some(Record { tid, event });
+            }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Where the bytes of a process file come from.
+//!
+//! Files are read, never mapped: a file that shrinks under a mapping is a SIGBUS, under a read it is a short count.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A file by its path, or bytes in memory.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    Path(PathBuf),
+    Bytes(Arc<[u8]>),
+}
+
+impl Source {
+    /// Opens it. Not kept open in between: a session may have more files than a process may have descriptors.
+    pub fn open(&self) -> io::Result<Opened> {
+        match self {
+            Source::Path(path) => File::open(path).map(Opened::File),
+            Source::Bytes(bytes) => Ok(Opened::Bytes(bytes.clone())),
+        }
+    }
+}
+
+/// A source, open for reading.
+#[derive(Debug)]
+pub(crate) enum Opened {
+    File(File),
+    Bytes(Arc<[u8]>),
+}
+
+impl Opened {
+    /// Its length, bytes.
+    pub fn len(&self) -> io::Result<u64> {
+        match self {
+            Opened::File(file) => Ok(file.metadata()?.len()),
+            Opened::Bytes(bytes) => Ok(bytes.len() as u64),
+        }
+    }
+
+    /// Replaces `buffer` by up to `count` bytes from `offset`: fewer only where the source ends.
+    pub fn read(&self, offset: u64, count: usize, buffer: &mut Vec<u8>) -> io::Result<()> {
+        buffer.resize(count, 0);
+        let mut done = 0;
+        while done < count {
+            match self.read_some(offset + done as u64, &mut buffer[done..]) {
+                Ok(0) => break,
+                Ok(read) => done += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    buffer.clear();
+                    return Err(error);
+                }
+            }
+        }
+        buffer.truncate(done);
+        Ok(())
+    }
+
+    fn read_some(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Opened::File(file) => file.read_at(buffer, offset),
+            Opened::Bytes(bytes) => {
+                let rest = usize::try_from(offset).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
+                let count = rest.len().min(buffer.len());
+                buffer[..count].copy_from_slice(&rest[..count]);
+                Ok(count)
+            }
+        }
+    }
+}
