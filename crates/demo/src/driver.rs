@@ -1,0 +1,124 @@
+//! The driver's functions, found at run time.
+//!
+//! The library is opened by the name under which every CUDA program asks for it, so a library preloaded under that name
+//! is what answers. Nothing of CUDA is linked.
+
+use crate::error::{DemoError, Result};
+use cuda_abi::signature;
+use cuda_abi::types::*;
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::path::Path;
+
+const LIBRARY: &CStr = c"libcuda.so.1";
+
+/// Declares the table of functions by their exported symbols.
+macro_rules! functions {
+    ($($symbol:ident),* $(,)?) => {
+        /// Functions of the driver, by the symbols they are exported under.
+        #[allow(non_snake_case, missing_docs, reason = "the names are CUDA's, and so is their meaning")]
+        pub struct Functions {
+            $(pub $symbol: signature::$symbol,)*
+        }
+
+        impl Functions {
+            /// Looks every function up in a library.
+            ///
+            /// # Safety
+            ///
+            /// `library` was opened with `dlopen`, and is a CUDA driver.
+            unsafe fn of(library: *mut c_void) -> Result<Functions> {
+                Ok(Functions {
+                    $($symbol: {
+                        let name = concat!(stringify!($symbol), "\0");
+                        // SAFETY: the library is open, and the name ends in a zero byte.
+                        let address = unsafe { libc::dlsym(library, name.as_ptr().cast::<c_char>()) };
+                        if address.is_null() {
+                            return Err(DemoError::MissingFunction(stringify!($symbol)));
+                        }
+                        // SAFETY: in a CUDA driver, the symbol has this signature.
+                        unsafe { std::mem::transmute::<*mut c_void, signature::$symbol>(address) }
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+functions! {
+    cuInit,
+    cuDeviceGet,
+    cuDeviceGetName,
+    cuDeviceGetAttribute,
+    cuDevicePrimaryCtxRetain,
+    cuDevicePrimaryCtxRelease_v2,
+    cuCtxSetCurrent,
+    cuCtxSynchronize,
+    cuModuleLoadDataEx,
+    cuModuleUnload,
+    cuModuleGetFunction,
+    cuMemAlloc_v2,
+    cuMemFree_v2,
+    cuMemHostAlloc,
+    cuMemFreeHost,
+    cuMemcpyHtoD_v2,
+    cuMemcpyDtoH_v2,
+    cuMemcpyHtoDAsync_v2,
+    cuMemcpyDtoHAsync_v2,
+    cuMemsetD8Async,
+    cuLaunchKernel,
+    cuStreamCreate,
+    cuStreamDestroy_v2,
+    cuStreamSynchronize,
+    cuStreamWaitEvent,
+    cuStreamBeginCapture_v2,
+    cuStreamEndCapture,
+    cuEventCreate,
+    cuEventDestroy_v2,
+    cuEventRecord,
+    cuEventSynchronize,
+    cuEventElapsedTime,
+    cuGraphDestroy,
+    cuGraphInstantiateWithFlags,
+    cuGraphExecDestroy,
+    cuGraphLaunch,
+}
+
+/// Calls a function of a [`Functions`] table; an error names the call.
+///
+/// The calling code vouches for the arguments, inside an `unsafe` block.
+macro_rules! call {
+    ($functions:expr, $symbol:ident($($argument:expr),* $(,)?)) => {
+        $crate::driver::check(stringify!($symbol), ($functions.$symbol)($($argument),*))
+    };
+}
+pub(crate) use call;
+
+/// Turns a result code into a [`Result`].
+pub(crate) fn check(call: &'static str, code: CUresult) -> Result {
+    if code == CUDA_SUCCESS { Ok(()) } else { Err(DemoError::Call { call, code }) }
+}
+
+/// Opens the system's CUDA driver and initialises it. Where there is none, or it finds no GPU, does so with the library at
+/// `fallback`.
+pub fn open(fallback: Option<&Path>) -> Result<Functions> {
+    let Some(fallback) = fallback else { return open_library(LIBRARY) };
+    open_library(LIBRARY).or_else(|missing| {
+        let path = CString::new(fallback.as_os_str().as_encoded_bytes()).map_err(|_| missing)?;
+        open_library(&path)
+    })
+}
+
+fn open_library(name: &CStr) -> Result<Functions> {
+    // SAFETY: opening a CUDA driver runs its initialisers, which is what it is opened for.
+    let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
+    if library.is_null() {
+        // SAFETY: `dlopen` has just failed, so there is a message, which ends in a zero byte.
+        let message = unsafe { CStr::from_ptr(libc::dlerror()) };
+        return Err(DemoError::NoDriver(message.to_string_lossy().into_owned()));
+    }
+    // SAFETY: the library has just been opened, and its name is a CUDA driver's. It stays open for good.
+    let functions = unsafe { Functions::of(library)? };
+    // SAFETY: no arguments but flags.
+    unsafe { call!(functions, cuInit(0))? };
+    Ok(functions)
+}
