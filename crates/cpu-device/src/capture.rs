@@ -49,7 +49,12 @@ enum Status {
 
 impl Capture {
     /// Begins a capture in `stream` that adds to `graph` behind the nodes of `after`.
-    pub fn begin(stream: &Arc<Stream>, graph: Arc<Graph>, after: Vec<u64>, mode: CUstreamCaptureMode) -> Result {
+    pub fn begin(
+        stream: &Arc<Stream>,
+        graph: Arc<Graph>,
+        after: Vec<u64>,
+        mode: CUstreamCaptureMode,
+    ) -> Result {
         static IDS: AtomicU64 = AtomicU64::new(1);
         let context = stream.context()?;
         ensure(mode <= CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_ERROR_INVALID_VALUE)?;
@@ -64,7 +69,10 @@ impl Capture {
             origin: stream.id,
             mode,
             thread: std::thread::current().id(),
-            state: Mutex::new(State { status: Status::Active, streams: HashMap::from([(stream.id, member)]) }),
+            state: Mutex::new(State {
+                status: Status::Active,
+                streams: HashMap::from([(stream.id, member)]),
+            }),
         });
         context.add_capture(&capture);
         *slot = Some(capture);
@@ -101,7 +109,11 @@ impl Capture {
     /// The nodes that the next operation of `stream` comes behind.
     pub fn frontier(&self, stream: &Stream) -> Result<Vec<u64>> {
         let state = self.active()?;
-        state.streams.get(&stream.id).map(|member| member.frontier.clone()).ok_or(Error(CUDA_ERROR_ILLEGAL_STATE))
+        state
+            .streams
+            .get(&stream.id)
+            .map(|member| member.frontier.clone())
+            .ok_or(Error(CUDA_ERROR_ILLEGAL_STATE))
     }
 
     /// Replaces the nodes that the next operation of `stream` comes behind, or adds to them.
@@ -158,7 +170,8 @@ impl Capture {
     fn all_joined(&self, streams: &HashMap<u64, Member>) -> bool {
         let before: HashMap<u64, Vec<u64>> =
             self.graph.nodes().into_iter().map(|node| (node.handle, node.after)).collect();
-        let mut pending: Vec<u64> = streams.get(&self.origin).map_or(vec![], |origin| origin.frontier.clone());
+        let mut pending: Vec<u64> =
+            streams.get(&self.origin).map_or(vec![], |origin| origin.frontier.clone());
         let mut reached = HashSet::new();
         while let Some(node) = pending.pop() {
             if reached.insert(node) {

@@ -64,7 +64,11 @@ impl Default for Settings {
             (CU_LIMIT_MAX_L2_FETCH_GRANULARITY, 128),
             (CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0),
         ]);
-        Settings { limits, cache: CU_FUNC_CACHE_PREFER_NONE, shared: CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE }
+        Settings {
+            limits,
+            cache: CU_FUNC_CACHE_PREFER_NONE,
+            shared: CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE,
+        }
     }
 }
 

@@ -135,7 +135,11 @@ impl Copy {
     pub unsafe fn stage(&mut self) -> bool {
         const STAGED: u64 = 64 << 10;
         let flat = self.extent.height == 1 && self.extent.depth == 1;
-        if self.from != Residence::Pageable || self.to == Residence::Pageable || !flat || self.extent.width > STAGED {
+        if self.from != Residence::Pageable
+            || self.to == Residence::Pageable
+            || !flat
+            || self.extent.width > STAGED
+        {
             return false;
         }
         // SAFETY: the caller vouches for the source; it is `width` bytes long, as the extent is flat.
@@ -183,7 +187,14 @@ pub struct Fill {
 
 impl Fill {
     /// Checks a fill of `width` elements by `height` rows; `None` when there is nothing to do.
-    pub fn new(device: &Device, destination: Side, value: u32, element: u32, width: u64, height: u64) -> Result<Option<Fill>> {
+    pub fn new(
+        device: &Device,
+        destination: Side,
+        value: u32,
+        element: u32,
+        width: u64,
+        height: u64,
+    ) -> Result<Option<Fill>> {
         ensure(matches!(element, 1 | 2 | 4), CUDA_ERROR_INVALID_VALUE)?;
         let width = width.checked_mul(element.into()).ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
         let extent = Extent { width, height, depth: 1 };
@@ -192,7 +203,10 @@ impl Fill {
         }
         let aligned = |address: u64| address.is_multiple_of(element.into());
         ensure(aligned(destination.address), CUDA_ERROR_INVALID_VALUE)?;
-        ensure(height == 1 || (destination.pitch >= width && aligned(destination.pitch)), CUDA_ERROR_INVALID_VALUE)?;
+        ensure(
+            height == 1 || (destination.pitch >= width && aligned(destination.pitch)),
+            CUDA_ERROR_INVALID_VALUE,
+        )?;
         check_side(device, &destination, Place::Device, &extent)?;
         Ok(Some(Fill { destination, value, element, extent }))
     }

@@ -110,7 +110,10 @@ impl Device {
             CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR => COMPUTE_CAPABILITY.1,
             CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT => self.multiprocessors as i32,
             CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE => system_value(libc::_SC_LEVEL3_CACHE_SIZE) as i32,
-            _ => launch_limit(attribute).or_else(|| feature(attribute)).or_else(|| extent(attribute)).unwrap_or(0),
+            _ => launch_limit(attribute)
+                .or_else(|| feature(attribute))
+                .or_else(|| extent(attribute))
+                .unwrap_or(0),
         })
     }
 }

@@ -28,9 +28,15 @@ pub type Moment = Arc<OnceLock<Instant>>;
 enum State {
     /// Never recorded: complete, and without a time.
     New,
-    Recorded { task: Arc<Task>, moment: Moment },
+    Recorded {
+        task: Arc<Task>,
+        moment: Moment,
+    },
     /// Recorded in a stream that is being captured, behind these nodes.
-    Captured { capture: Arc<Capture>, nodes: Vec<u64> },
+    Captured {
+        capture: Arc<Capture>,
+        nodes: Vec<u64>,
+    },
 }
 
 impl Event {

@@ -49,7 +49,9 @@ impl fmt::Display for ImageError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ImageError::Unrecognised => write!(formatter, "the image is neither PTX, a cubin nor a fatbin"),
-            ImageError::Truncated => write!(formatter, "the fatbin is truncated: a length points outside of it"),
+            ImageError::Truncated => {
+                write!(formatter, "the fatbin is truncated: a length points outside of it")
+            }
             ImageError::Corrupt => write!(formatter, "the fatbin's compressed PTX is corrupt"),
         }
     }
@@ -142,7 +144,9 @@ fn choose(image: &[u8], newest: u32) -> Result<Image<'_>, ImageError> {
     for entry in Entries::of(image)? {
         let entry = entry?;
         match entry.kind {
-            KIND_PTX if best.as_ref().is_none_or(|best| entry.suits_better(best, newest)) => best = Some(entry),
+            KIND_PTX if best.as_ref().is_none_or(|best| entry.suits_better(best, newest)) => {
+                best = Some(entry)
+            }
             KIND_CUBIN => cubins.push(entry.architecture),
             _ => {}
         }
@@ -226,7 +230,8 @@ impl<'a> Entry<'a> {
     }
 
     fn unpack_zstd(&self) -> Result<Vec<u8>, ImageError> {
-        let decoder = ruzstd::decoding::StreamingDecoder::new(self.payload).map_err(|_| ImageError::Corrupt)?;
+        let decoder =
+            ruzstd::decoding::StreamingDecoder::new(self.payload).map_err(|_| ImageError::Corrupt)?;
         let mut expanded = Vec::new();
         decoder.take(self.expanded_bytes + 1).read_to_end(&mut expanded).map_err(|_| ImageError::Corrupt)?;
         Ok(expanded)
@@ -242,7 +247,8 @@ impl<'a> Entries<'a> {
     fn of(image: &'a [u8]) -> Result<Entries<'a>, ImageError> {
         let header = Header::read(image)?;
         let start = header.header_bytes as usize;
-        let end = header.header_bytes.checked_add(header.payload_bytes).and_then(|end| usize::try_from(end).ok());
+        let end =
+            header.header_bytes.checked_add(header.payload_bytes).and_then(|end| usize::try_from(end).ok());
         let rest = image.get(start..end.ok_or(ImageError::Truncated)?).ok_or(ImageError::Truncated)?;
         Ok(Entries { rest })
     }
@@ -264,7 +270,13 @@ impl<'a> Entries<'a> {
         };
         let expanded_bytes = u64_at(entry, 56).unwrap_or(0);
         self.rest = &entry[end..];
-        Ok(Entry { kind: u16_at(entry, 0)?, architecture: u32_at(entry, 28)?, flags, payload, expanded_bytes })
+        Ok(Entry {
+            kind: u16_at(entry, 0)?,
+            architecture: u32_at(entry, 28)?,
+            flags,
+            payload,
+            expanded_bytes,
+        })
     }
 }
 
@@ -360,7 +372,8 @@ mod tests {
 
     #[test]
     fn says_when_there_is_only_machine_code() {
-        let image = fatbin(&[entry(KIND_CUBIN, 80, 0, b"\x7fELF....", 0), entry(KIND_CUBIN, 90, 0, b"\x7fELF", 0)]);
+        let image =
+            fatbin(&[entry(KIND_CUBIN, 80, 0, b"\x7fELF....", 0), entry(KIND_CUBIN, 90, 0, b"\x7fELF", 0)]);
         assert_eq!(read(&image, 80), Ok(Image::MachineCodeOnly(vec![80, 90])));
         assert_eq!(read(b"\x7fELF\x02\x01", 80), Ok(Image::MachineCodeOnly(vec![])));
     }

@@ -47,7 +47,8 @@ pub struct Node {
 impl Graph {
     /// An empty graph with a name.
     pub fn create() -> Arc<Graph> {
-        let graph = Arc::new(Graph { handle: GRAPHS.reserve(), nodes: Mutex::default(), origins: HashMap::new() });
+        let graph =
+            Arc::new(Graph { handle: GRAPHS.reserve(), nodes: Mutex::default(), origins: HashMap::new() });
         GRAPHS.insert(graph.handle, graph.clone());
         graph
     }
@@ -132,7 +133,8 @@ impl Graph {
         let mut nodes = self.lock();
         let node = place(&nodes, to)?;
         let node = &mut nodes[node];
-        let at = node.after.iter().position(|before| *before == from).ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
+        let at =
+            node.after.iter().position(|before| *before == from).ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
         node.after.remove(at);
         Ok(())
     }
@@ -353,7 +355,9 @@ impl GraphExec {
 }
 
 fn executable(graph: &Graph) -> Result<Vec<ExecNode>> {
-    let ready = |node: Node| Ok(ExecNode { node: Node { operation: instantiated(node.operation)?, ..node }, enabled: true });
+    let ready = |node: Node| {
+        Ok(ExecNode { node: Node { operation: instantiated(node.operation)?, ..node }, enabled: true })
+    };
     graph.sorted()?.into_iter().map(ready).collect()
 }
 

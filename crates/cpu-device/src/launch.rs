@@ -177,7 +177,8 @@ impl Arguments {
     pub fn new(attributes: &KernelAttributes, bytes: Vec<u8>) -> Arguments {
         let mut bytes = bytes.into_boxed_slice();
         let start = bytes.as_mut_ptr();
-        let pointers = attributes.params.iter().map(|layout| start.wrapping_add(layout.offset).cast()).collect();
+        let pointers =
+            attributes.params.iter().map(|layout| start.wrapping_add(layout.offset).cast()).collect();
         Arguments { bytes, pointers }
     }
 
@@ -244,7 +245,11 @@ struct KernelMemory<'a> {
 unsafe impl exec::Memory for KernelMemory<'_> {
     fn region(&self, address: u64, bytes: u64) -> Option<Region> {
         let found = self.device.memory.find(address)?;
-        found.holds(address, bytes).then(|| Region { start: found.start, end: found.end(), writable: found.writable })
+        found.holds(address, bytes).then(|| Region {
+            start: found.start,
+            end: found.end(),
+            writable: found.writable,
+        })
     }
 
     fn describe(&self, address: u64) -> String {
@@ -252,7 +257,8 @@ unsafe impl exec::Memory for KernelMemory<'_> {
     }
 
     fn malloc(&self, bytes: u64) -> u64 {
-        let heap = self.context.settings().limits.get(&CU_LIMIT_MALLOC_HEAP_SIZE).copied().unwrap_or(0) as u64;
+        let heap =
+            self.context.settings().limits.get(&CU_LIMIT_MALLOC_HEAP_SIZE).copied().unwrap_or(0) as u64;
         let request = Request { bytes, kind: Kind::Heap, flags: 0, context: self.context.handle };
         self.device.memory.allocate_from_heap(request, heap).map_or(0, |allocation| allocation.start)
     }

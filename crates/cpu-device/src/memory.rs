@@ -185,7 +185,11 @@ impl Memory {
     }
 
     /// Allocates for `malloc` in device code, from which at most `limit` bytes can be had at once.
-    pub fn allocate_from_heap(&self, request: Request, limit: u64) -> Result<Arc<Allocation>, AllocationError> {
+    pub fn allocate_from_heap(
+        &self,
+        request: Request,
+        limit: u64,
+    ) -> Result<Arc<Allocation>, AllocationError> {
         let within = |used: u64| used.checked_add(request.bytes).filter(|&sum| sum <= limit);
         let taken = self.heap.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within);
         taken.map_err(|_| AllocationError::OutOfMemory)?;
@@ -197,7 +201,12 @@ impl Memory {
     }
 
     /// Makes memory of somebody else's known, for as long as its owner says.
-    pub fn register(&self, start: u64, request: Request, writable: bool) -> Result<Arc<Allocation>, AllocationError> {
+    pub fn register(
+        &self,
+        start: u64,
+        request: Request,
+        writable: bool,
+    ) -> Result<Arc<Allocation>, AllocationError> {
         let end = start.checked_add(request.bytes).ok_or(AllocationError::Invalid)?;
         if start == 0 || request.bytes == 0 {
             return Err(AllocationError::Invalid);
@@ -264,10 +273,15 @@ impl Memory {
             return format!("{} bytes into {}", address - inside.start, Described(&inside));
         }
         if let Some(freed) = self.quarantine().find(address) {
-            return format!("{} bytes into {}, which has been freed", address - freed.start, Described(freed));
+            return format!(
+                "{} bytes into {}, which has been freed",
+                address - freed.start,
+                Described(freed)
+            );
         }
         self.read(|ranges| {
-            let before = ranges.range(..=address).next_back().map(|(_, below)| (address - below.end(), below));
+            let before =
+                ranges.range(..=address).next_back().map(|(_, below)| (address - below.end(), below));
             let after = ranges.range(address..).next().map(|(_, above)| (above.start - address, above));
             match (before, after) {
                 (Some((gap, below)), Some((distance, _))) if gap < distance => past_the_end(gap, below),
@@ -490,7 +504,8 @@ mod tests {
     fn a_pinned_range_stays_mapped_however_much_is_freed() {
         let memory = Memory::new(TOTAL);
         let pin = memory.pin();
-        let ranges: Vec<_> = (0..2 * Quarantine::CAPACITY).map(|_| memory.allocate(request(64)).unwrap()).collect();
+        let ranges: Vec<_> =
+            (0..2 * Quarantine::CAPACITY).map(|_| memory.allocate(request(64)).unwrap()).collect();
         for range in &ranges {
             memory.release(range.start, |_| true);
         }

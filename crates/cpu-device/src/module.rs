@@ -46,14 +46,17 @@ pub fn compile_bytes(image: &[u8]) -> std::result::Result<Arc<Program>, LoadErro
     compile(fatbin::read(image, ARCHITECTURE))
 }
 
-fn compile(image: std::result::Result<Image<'_>, ImageError>) -> std::result::Result<Arc<Program>, LoadError> {
+fn compile(
+    image: std::result::Result<Image<'_>, ImageError>,
+) -> std::result::Result<Arc<Program>, LoadError> {
     let text = match image {
         Ok(Image::Ptx(text)) => text,
         Ok(Image::MachineCodeOnly(architectures)) => return Err(no_ptx(&architectures)),
         Err(error) => return Err(LoadError { code: CUDA_ERROR_INVALID_IMAGE, message: error.to_string() }),
     };
     let invalid = |message| LoadError { code: CUDA_ERROR_INVALID_PTX, message };
-    let source = std::str::from_utf8(&text).map_err(|error| invalid(format!("the PTX is not UTF-8: {error}")))?;
+    let source =
+        std::str::from_utf8(&text).map_err(|error| invalid(format!("the PTX is not UTF-8: {error}")))?;
     let module = ptx::parse(source).map_err(|error| invalid(error.render("ptx", source)))?;
     let program = Program::compile(&module).map_err(|error| invalid(error.render("ptx", source)))?;
     Ok(Arc::new(program))
@@ -103,7 +106,8 @@ impl Code {
         let addresses: Vec<u64> = globals.iter().map(|global| global.allocation.start).collect();
         for (layout, address) in program.globals().iter().zip(&addresses) {
             // SAFETY: the variable was just given `size` bytes at `address`, and nobody else knows of it yet.
-            let contents = unsafe { std::slice::from_raw_parts_mut(*address as *mut u8, layout.size as usize) };
+            let contents =
+                unsafe { std::slice::from_raw_parts_mut(*address as *mut u8, layout.size as usize) };
             let initial = layout.initial.len().min(contents.len());
             contents[..initial].copy_from_slice(&layout.initial[..initial]);
             for relocation in &layout.relocations {
@@ -279,7 +283,10 @@ impl Module {
                 name: CString::new(name).unwrap_or_default(),
                 code: code.clone(),
                 kernel,
-                settings: settings.get(&kernel).cloned().unwrap_or_else(|| FunctionSettings::new(&attributes)),
+                settings: settings
+                    .get(&kernel)
+                    .cloned()
+                    .unwrap_or_else(|| FunctionSettings::new(&attributes)),
                 attributes,
                 legacy: Mutex::default(),
             });

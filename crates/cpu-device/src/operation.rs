@@ -65,7 +65,9 @@ impl Operation {
             Operation::Free(address) => crate::pool::free(address),
             Operation::WriteValue(write) => write.execute(),
             Operation::WaitValue(wait) => wait.execute(context),
-            Operation::Child(graph) => execute_all(&GraphExec::instantiate_unnamed(&graph)?.snapshot(), context),
+            Operation::Child(graph) => {
+                execute_all(&GraphExec::instantiate_unnamed(&graph)?.snapshot(), context)
+            }
             Operation::Graph(graph) => execute_all(&graph.snapshot(), context),
             Operation::Sequence(operations) => execute_all(&operations, context),
         }

@@ -384,7 +384,8 @@ fn rectangle(copy: &CUDA_MEMCPY2D) -> Result<(Given, Given, Extent)> {
 
 /// A box's sides and size.
 pub(super) fn cuboid(copy: &CUDA_MEMCPY3D) -> Result<(Given, Given, Extent)> {
-    let extent = Extent { width: copy.WidthInBytes as u64, height: copy.Height as u64, depth: copy.Depth as u64 };
+    let extent =
+        Extent { width: copy.WidthInBytes as u64, height: copy.Height as u64, depth: copy.Depth as u64 };
     let source = Corner {
         kind: copy.srcMemoryType,
         host: copy.srcHost as u64,

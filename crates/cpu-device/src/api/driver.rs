@@ -75,10 +75,12 @@ entries! {
 }
 
 /// The address under which this library has the newest form of `name` that `version` knows.
-fn find(name: &CStr, version: i32, flags: u64) -> std::result::Result<*mut c_void, CUdriverProcAddressQueryResult> {
-    let known = u64::from(
-        CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM,
-    );
+fn find(
+    name: &CStr,
+    version: i32,
+    flags: u64,
+) -> std::result::Result<*mut c_void, CUdriverProcAddressQueryResult> {
+    let known = u64::from(CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM);
     let name = name.to_str().unwrap_or_default();
     let per_thread = flags & u64::from(CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
     if flags & !known != 0 || version < 0 {

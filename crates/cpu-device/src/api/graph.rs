@@ -679,7 +679,12 @@ unsafe fn write_list(nodes: *mut CUgraphNode, count: *mut usize, list: &[u64]) -
 /// # Safety
 ///
 /// As for [`write_list`], for both lists.
-unsafe fn write_edges(graph: &Graph, from: *mut CUgraphNode, to: *mut CUgraphNode, count: *mut usize) -> Result {
+unsafe fn write_edges(
+    graph: &Graph,
+    from: *mut CUgraphNode,
+    to: *mut CUgraphNode,
+    count: *mut usize,
+) -> Result {
     ensure(from.is_null() == to.is_null(), CUDA_ERROR_INVALID_VALUE)?;
     let nodes = graph.nodes();
     let edges = nodes.iter().flat_map(|node| node.after.iter().map(|before| (*before, node.handle)));

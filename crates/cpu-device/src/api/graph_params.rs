@@ -95,7 +95,8 @@ pub fn copy(params: &CUDA_MEMCPY3D) -> Result<Operation> {
 
 /// What a copy node answers.
 pub fn of_copy(copy: &Copy) -> CUDA_MEMCPY3D {
-    let kind = |residence| if residence == Residence::Pageable { CU_MEMORYTYPE_HOST } else { CU_MEMORYTYPE_UNIFIED };
+    let kind =
+        |residence| if residence == Residence::Pageable { CU_MEMORYTYPE_HOST } else { CU_MEMORYTYPE_UNIFIED };
     let rows = |side: &Side| side.layer.checked_div(side.pitch).unwrap_or(0) as usize;
     CUDA_MEMCPY3D {
         srcMemoryType: kind(copy.from),
@@ -191,7 +192,9 @@ pub unsafe fn any(params: *const CUgraphNodeParams) -> Result<Operation> {
                 host(&CUDA_HOST_NODE_PARAMS_v1 { r#fn: members.host.r#fn, userData: members.host.userData })
             }
             CU_GRAPH_NODE_TYPE_GRAPH => child(members.graph.graph),
-            CU_GRAPH_NODE_TYPE_EVENT_RECORD => Ok(Operation::Record(Event::resolve(members.eventRecord.event)?)),
+            CU_GRAPH_NODE_TYPE_EVENT_RECORD => {
+                Ok(Operation::Record(Event::resolve(members.eventRecord.event)?))
+            }
             CU_GRAPH_NODE_TYPE_WAIT_EVENT => Ok(Operation::Wait(Event::resolve(members.eventWait.event)?)),
             _ => fail(CUDA_ERROR_NOT_SUPPORTED),
         }

@@ -3,7 +3,9 @@
 use crate::device::{self, MAX_THREADS_PER_BLOCK, WARP_SIZE};
 use crate::entry::{array, entries, opaque, read, write, write_if_wanted};
 use crate::error::{Error, Result, ensure, fail};
-use crate::launch::{Arguments, Configuration, Launch, LegacyLaunch, blocks_per_multiprocessor, device_limits};
+use crate::launch::{
+    Arguments, Configuration, Launch, LegacyLaunch, blocks_per_multiprocessor, device_limits,
+};
 use crate::module::Function;
 use crate::operation::Operation;
 use crate::stream::{DefaultStream, Stream};
@@ -317,7 +319,8 @@ fn launch_prepared(named: CUfunction, grid: [i32; 2], stream: CUstream) -> Resul
 }
 
 fn active_blocks(function: &Function, threads: i32, dynamic_shared: usize) -> Result<i32> {
-    let threads = u32::try_from(threads).ok().filter(|threads| *threads > 0).ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
+    let threads =
+        u32::try_from(threads).ok().filter(|threads| *threads > 0).ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
     let shared = u32::try_from(dynamic_shared).map_err(|_| Error(CUDA_ERROR_INVALID_VALUE))?;
     Ok(blocks_per_multiprocessor(function, threads, shared) as i32)
 }

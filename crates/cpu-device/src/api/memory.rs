@@ -249,7 +249,9 @@ unsafe fn write_attribute(
             CU_POINTER_ATTRIBUTE_BUFFER_ID | CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID => {
                 write(place.cast::<u64>(), found.id)
             }
-            CU_POINTER_ATTRIBUTE_IS_MANAGED => write(place.cast::<u32>(), (found.kind == Kind::Managed).into()),
+            CU_POINTER_ATTRIBUTE_IS_MANAGED => {
+                write(place.cast::<u32>(), (found.kind == Kind::Managed).into())
+            }
             CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => write(place.cast::<i32>(), device::ORDINAL),
             CU_POINTER_ATTRIBUTE_RANGE_START_ADDR | CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR => {
                 write(place.cast::<u64>(), found.start)
@@ -299,7 +301,9 @@ unsafe fn write_unknown(place: *mut c_void, attribute: CUpointer_attribute) -> R
             | CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE
             | CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE
             | CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE => write(place.cast::<u32>(), 0),
-            CU_POINTER_ATTRIBUTE_CONTEXT..=CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID => write(place.cast::<u64>(), 0),
+            CU_POINTER_ATTRIBUTE_CONTEXT..=CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID => {
+                write(place.cast::<u64>(), 0)
+            }
             _ => fail(CUDA_ERROR_INVALID_VALUE),
         }
     }

@@ -169,7 +169,9 @@ impl JitLog {
             let (slot, value) = unsafe { (values.add(index), *values.add(index)) };
             match *option {
                 CU_JIT_INFO_LOG_BUFFER => log.info.text = value.cast(),
-                CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES => (log.info.bytes, log.info.size) = (value as u32 as usize, slot),
+                CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES => {
+                    (log.info.bytes, log.info.size) = (value as u32 as usize, slot)
+                }
                 CU_JIT_ERROR_LOG_BUFFER => log.error.text = value.cast(),
                 CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES => {
                     (log.error.bytes, log.error.size) = (value as u32 as usize, slot);
@@ -186,7 +188,10 @@ impl JitLog {
     /// # Safety
     ///
     /// The buffers are still there.
-    unsafe fn conclude(&mut self, outcome: std::result::Result<Arc<Program>, LoadError>) -> Result<Arc<Program>> {
+    unsafe fn conclude(
+        &mut self,
+        outcome: std::result::Result<Arc<Program>, LoadError>,
+    ) -> Result<Arc<Program>> {
         // SAFETY: as promised by the caller.
         unsafe { self.info.write("") };
         match outcome {

@@ -1,0 +1,107 @@
+//! What the tests of the driver share: calls through the exported table, and a context to make them in.
+
+#![allow(dead_code, unused_macros, unused_imports, reason = "no test uses all of it")]
+
+use cuda_abi::types::*;
+
+/// Calls the function that an exported symbol jumps to and returns its result code.
+macro_rules! cu {
+    ($symbol:ident($($argument:expr),* $(,)?)) => {{
+        let slot = apex_cpu_device::entry::SLOTS[cuda_abi::index::$symbol].load(std::sync::atomic::Ordering::Relaxed);
+        // SAFETY: a slot holds a function with the symbol's signature, or one that takes no notice of its arguments. The
+        // test passes what the function asks for.
+        unsafe {
+            let function = std::mem::transmute::<*mut (), cuda_abi::signature::$symbol>(slot);
+            function($($argument),*)
+        }
+    }};
+}
+
+/// Calls a function that has to succeed.
+macro_rules! ok {
+    ($symbol:ident($($argument:tt)*)) => {
+        $crate::common::assert_code(stringify!($symbol), cu!($symbol($($argument)*)), cuda_abi::types::CUDA_SUCCESS)
+    };
+}
+
+/// Calls a function that has to fail with the code given.
+macro_rules! fails {
+    ($code:ident, $symbol:ident($($argument:tt)*)) => {
+        $crate::common::assert_code(stringify!($symbol), cu!($symbol($($argument)*)), cuda_abi::types::$code)
+    };
+}
+
+pub(crate) use {cu, fails, ok};
+
+#[track_caller]
+pub fn assert_code(call: &str, found: CUresult, expected: CUresult) {
+    let name = |code| result_name(code).unwrap_or("?");
+    assert!(found == expected, "{call} returned {}, expected {}", name(found), name(expected));
+}
+
+/// A context of the test's own, current on its thread: a fault in one test is none in another.
+pub struct Context(pub CUcontext);
+
+impl Context {
+    pub fn new() -> Context {
+        let mut context = std::ptr::null_mut();
+        ok!(cuInit(0));
+        ok!(cuCtxCreate_v2(&mut context, 0, 0));
+        Context(context)
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        cu!(cuCtxDestroy_v2(self.0));
+    }
+}
+
+/// Random numbers, the same in every run: SplitMix64.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+
+    /// A number below `end`.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| self.next() as u8).collect()
+    }
+}
+
+/// Allocates device memory and fills it.
+pub fn upload(bytes: &[u8]) -> CUdeviceptr {
+    let mut address = 0;
+    ok!(cuMemAlloc_v2(&mut address, bytes.len()));
+    ok!(cuMemcpyHtoD_v2(address, bytes.as_ptr().cast(), bytes.len()));
+    address
+}
+
+/// Copies device memory to the host.
+pub fn download(address: CUdeviceptr, count: usize) -> Vec<u8> {
+    let mut bytes = vec![0; count];
+    ok!(cuMemcpyDtoH_v2(bytes.as_mut_ptr().cast(), address, count));
+    bytes
+}
+
+pub fn stream(flags: u32) -> CUstream {
+    let mut stream = std::ptr::null_mut();
+    ok!(cuStreamCreate(&mut stream, flags));
+    stream
+}
+
+pub fn event() -> CUevent {
+    let mut event = std::ptr::null_mut();
+    ok!(cuEventCreate(&mut event, 0));
+    event
+}
