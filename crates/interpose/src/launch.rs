@@ -6,7 +6,7 @@
 //! defined, *after* the real launch, so that no code is loaded earlier than the program would have it.
 
 use crate::recorder::{Recorder, api, guarded, is_recording, normalised};
-use crate::tables::ConfigKey;
+use crate::tables::{ConfigKey, Zeroable, zeroed};
 use crate::thread::{self, Thread};
 use crate::timing;
 use cuda_abi::types::*;
@@ -42,39 +42,36 @@ pub fn observe<const INDEX: usize>(launch: Launch, forward: impl FnOnce() -> CUr
     if !is_recording() {
         return forward();
     }
+    let Some(here) = thread::here() else { return forward() };
     let stream = normalised(launch.stream, const { is_per_thread(INDEX) });
-    let plan = thread::with(|thread| thread.plan(&launch)).unwrap_or_default();
+    let plan = here.lend(|thread| thread.plan(&launch)).unwrap_or_default();
+    let record = |start, end, result| {
+        here.lend(|thread| thread.record_launch(INDEX, &launch, stream, plan.config, (start, end), result));
+    };
     if plan.is_timed {
-        return timing::around(
-            timing::Subject::Kernel(plan.config),
-            stream,
-            forward,
-            |start, end, result| {
-                record(INDEX, &launch, stream, plan.config, start, end, result);
-            },
-        );
+        return timing::around(timing::Subject::Kernel(plan.config), stream, forward, record);
     }
     let start = now();
     let result = forward();
-    let end = now();
-    record(INDEX, &launch, stream, plan.config, start, end, result);
+    record(start, now(), result);
     result
 }
 
-/// Forwards a call that makes several launches and records each.
+/// Forwards a call that makes several launches, which `launches` lists given the result, and records each.
 pub fn observe_many<const INDEX: usize>(
-    launches: impl Iterator<Item = Launch>,
     forward: impl FnOnce() -> CUresult,
+    launches: impl FnOnce(CUresult) -> Vec<Launch>,
 ) -> CUresult {
     if !is_recording() {
         return forward();
     }
+    let Some(here) = thread::here() else { return forward() };
     let start = now();
     let result = forward();
     let end = now();
-    for launch in launches {
+    for launch in launches(result) {
         let stream = normalised(launch.stream, const { is_per_thread(INDEX) });
-        record(INDEX, &launch, stream, NO_CONFIG, start, end, result);
+        here.lend(|thread| thread.record_launch(INDEX, &launch, stream, NO_CONFIG, (start, end), result));
     }
     result
 }
@@ -88,10 +85,11 @@ pub fn observe_graph<const INDEX: usize>(
     if !is_recording() {
         return forward();
     }
+    let Some(here) = thread::here() else { return forward() };
     let stream = normalised(stream, const { is_per_thread(INDEX) });
-    let (id, is_timed) = thread::with(|thread| thread.plan_graph(graph)).unwrap_or_default();
+    let (id, is_timed) = here.lend(|thread| thread.plan_graph(graph)).unwrap_or_default();
     let record = |start, end, result| {
-        thread::with(|thread| thread.record_graph(INDEX, id, stream, (start, end), result));
+        here.lend(|thread| thread.record_graph(INDEX, id, stream, (start, end), result));
     };
     if is_timed {
         return timing::around(timing::Subject::Graph(id), stream, forward, record);
@@ -190,21 +188,15 @@ impl Thread {
         self.push(&GraphLaunch { head, graph: id, stream, result, api: api(index) });
     }
 
-    /// Finds the identifier of a configuration that this thread has not seen lately, and remembers it. Only a launch that
-    /// succeeded proves that its handle may be asked about.
+    /// Finds the identifier of a configuration that this thread has not seen lately, and remembers it.
     #[cold]
     fn look_up(&mut self, launch: &Launch, result: CUresult) -> u32 {
         let (recorder, context) = (self.recorder, self.context());
         let epoch = recorder.epochs.modules.load(Relaxed);
-        let function = match recorder.known_function(launch.function) {
-            Some(id) => id,
-            None if result == CUDA_SUCCESS => guarded(|| recorder.function(launch.function)).unwrap_or(0),
-            None => 0,
-        };
-        if function == 0 {
-            return NO_CONFIG;
-        }
-        let config = guarded(|| identify(recorder, launch, function, context)).unwrap_or(NO_CONFIG);
+        let known = recorder.known_function(launch.function);
+        let known = known.and_then(|function| recorder.known_config(&key(launch, function, context)));
+        let config = known
+            .unwrap_or_else(|| guarded(|| define(recorder, launch, context, result)).unwrap_or(NO_CONFIG));
         if config != NO_CONFIG {
             let until_sample = timing::first_after(recorder, config);
             self.launches.remember(Words::of(launch, context, epoch), config, until_sample);
@@ -213,32 +205,30 @@ impl Thread {
     }
 }
 
-fn identify(recorder: &Recorder, launch: &Launch, function: u32, context: u32) -> u32 {
-    recorder.config(&ConfigKey {
+/// The identifier of a configuration that nobody has seen. Only a launch that succeeded proves that its handle may be asked
+/// about.
+fn define(recorder: &Recorder, launch: &Launch, context: u32, result: CUresult) -> u32 {
+    let function = match recorder.known_function(launch.function) {
+        Some(id) => id,
+        None if result == CUDA_SUCCESS => recorder.function(launch.function),
+        None => 0,
+    };
+    if function == 0 { NO_CONFIG } else { recorder.config(&key(launch, function, context)) }
+}
+
+fn key(launch: &Launch, function: u32, context: u32) -> ConfigKey {
+    ConfigKey {
         function,
         context,
         grid: launch.grid,
         block: launch.block,
         cluster: launch.cluster,
         dynamic_shared: launch.dynamic_shared,
-    })
-}
-
-#[inline(always)]
-fn record(
-    index: usize,
-    launch: &Launch,
-    stream: CUstream,
-    config: u32,
-    start: u64,
-    end: u64,
-    result: CUresult,
-) {
-    thread::with(|thread| thread.record_launch(index, launch, stream, config, (start, end), result));
+    }
 }
 
 /// All that tells one configuration from another, the function's handle in place of its identifier, in seven words.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default)]
 struct Words([u64; 7]);
 
 impl Words {
@@ -257,6 +247,12 @@ impl Words {
         ])
     }
 
+    /// Equality in a few instructions; the derived one calls `memcmp`.
+    #[inline(always)]
+    fn is(&self, other: &Words) -> bool {
+        self.0.iter().zip(&other.0).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
+    }
+
     #[inline(always)]
     fn place(&self) -> usize {
         let [function, a, b, c, _, d, e] = self.0;
@@ -269,12 +265,12 @@ impl Words {
     }
 }
 
-const LOG2_PLACES: u32 = 8;
+const LOG2_PLACES: u32 = 10;
 
 /// The configurations that a thread launched lately, in a direct-mapped cache: a miss costs a look into the shared
 /// tables, a hit one cache line.
 pub struct LaunchCache {
-    places: Box<[Known; 1 << LOG2_PLACES]>,
+    places: Box<[Known]>,
 }
 
 #[repr(C, align(64))]
@@ -286,21 +282,24 @@ struct Known {
     until_sample: u32,
 }
 
+// SAFETY: integers.
+unsafe impl Zeroable for Known {}
+
 const _: () = assert!(size_of::<Known>() == 64);
 
 impl LaunchCache {
     /// Bytes of a cache.
-    pub const BYTES: usize = size_of::<[Known; 1 << LOG2_PLACES]>();
+    pub const BYTES: usize = size_of::<Known>() << LOG2_PLACES;
 
     /// An empty cache. (No function has the handle 0.)
     pub fn new() -> LaunchCache {
-        LaunchCache { places: Box::new([Known::default(); 1 << LOG2_PLACES]) }
+        LaunchCache { places: zeroed(1 << LOG2_PLACES) }
     }
 
     #[inline(always)]
     fn place(&mut self, words: &Words) -> Result<&mut Known, ()> {
         let known = &mut self.places[words.place()];
-        if known.words == *words { Ok(known) } else { Err(()) }
+        if known.words.is(words) { Ok(known) } else { Err(()) }
     }
 
     fn remember(&mut self, words: Words, config: u32, until_sample: u32) {

@@ -406,9 +406,15 @@ impl Recorder {
         change(cold.legacy.entry(function as u64).or_default());
     }
 
+    /// The identifier of a configuration that is known already. Takes no lock.
+    #[inline]
+    pub fn known_config(&self, key: &ConfigKey) -> Option<u32> {
+        self.configs.get(key)
+    }
+
     /// The identifier of a configuration, or [`NO_CONFIG`]. A launch beyond the table's capacity is counted.
     pub fn config(&self, key: &ConfigKey) -> u32 {
-        if let Some(id) = self.configs.get(key) {
+        if let Some(id) = self.known_config(key) {
             return id;
         }
         if self.configs.is_full() {

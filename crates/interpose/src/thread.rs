@@ -1,7 +1,7 @@
 //! What each thread of a recorded process keeps to itself: its way into the session file, and caches that make the launch
 //! path a matter of a few cache lines.
 //!
-//! The state is made when a thread's first call is recorded and freed when the thread ends. [`with`] lends it out, never
+//! The state is made when a thread's first call is recorded and freed when the thread ends. [`Here::lend`] lends it out, never
 //! twice at a time: should a call be recorded from within recording (the driver calls back, or a signal handler makes a
 //! driver call), the inner one is counted as dropped and goes through untouched.
 
@@ -61,27 +61,53 @@ thread_local! {
     static CURRENT: Cell<*const Lent> = const { Cell::new(null()) };
 }
 
-/// Lends the calling thread's state to `work`. `None`, and nothing done, if this process can't record, or if the state
-/// is lent out already (then the record is counted as dropped).
+/// The calling thread's state, or nothing if this process can't record, or if the state is lent out already (then a record
+/// is counted as dropped).
 #[inline(always)]
-pub fn with<R>(work: impl FnOnce(&mut Thread) -> R) -> Option<R> {
-    let mut current = CURRENT.get();
+pub fn here() -> Option<Here> {
+    let current = CURRENT.get();
     // SAFETY: null, or made by `attach` in this thread and freed only when the thread ends.
-    let ready = unsafe { current.as_ref() }.is_some_and(Lent::is_ready);
-    if !ready {
-        current = attach()?;
+    match unsafe { current.as_ref() } {
+        Some(current) if current.is_ready() => Some(Here(current)),
+        _ => attach(),
     }
-    // SAFETY: as above; `attach` gives no null.
-    Some(unsafe { &*current }.lend(work))
 }
 
-/// As [`with`], but only if the thread has recorded before.
+/// As [`here`], but only if the thread has recorded before.
+fn here_already() -> Option<Here> {
+    // SAFETY: as in `here`.
+    unsafe { CURRENT.get().as_ref() }.filter(|current| current.is_ready()).map(Here)
+}
+
+/// Lends the calling thread's state to `work`.
+#[inline(always)]
+pub fn with<R>(work: impl FnOnce(&mut Thread) -> R) -> Option<R> {
+    here()?.lend(work)
+}
+
+/// Lends the calling thread's state to `work`, if the thread has recorded before.
 pub fn with_existing(work: impl FnOnce(&mut Thread)) {
-    // SAFETY: as in `with`.
-    if let Some(current) = unsafe { CURRENT.get().as_ref() }
-        && current.is_ready()
-    {
-        current.lend(work);
+    here_already().and_then(|here| here.lend(work));
+}
+
+/// A thread's state, for that thread.
+#[derive(Clone, Copy)]
+pub struct Here(&'static Lent);
+
+impl Here {
+    /// Lends the state to `work`, if it can be lent.
+    #[inline(always)]
+    pub fn lend<R>(self, work: impl FnOnce(&mut Thread) -> R) -> Option<R> {
+        let lent = self.0;
+        if !lent.is_ready() {
+            return None;
+        }
+        lent.busy.set(true);
+        // SAFETY: `busy` was false, so nobody in this thread holds a reference; other threads have no way to it, for `Here`
+        // is not `Send`.
+        let result = work(unsafe { &mut *lent.thread.get() });
+        lent.busy.set(false);
+        Some(result)
     }
 }
 
@@ -91,21 +117,12 @@ impl Lent {
         // SAFETY: a shared look at a field that never changes; while the state is lent out it isn't looked at.
         !self.busy.get() && unsafe { (*self.thread.get()).recorder.file.is_ours() }
     }
-
-    #[inline(always)]
-    fn lend<R>(&self, work: impl FnOnce(&mut Thread) -> R) -> R {
-        self.busy.set(true);
-        // SAFETY: `busy` was false, so nobody in this thread holds a reference; other threads have no way to it.
-        let result = work(unsafe { &mut *self.thread.get() });
-        self.busy.set(false);
-        result
-    }
 }
 
 /// Makes the calling thread's state where there is none that can be used.
 #[cold]
-fn attach() -> Option<*const Lent> {
-    // SAFETY: as in `with`.
+fn attach() -> Option<Here> {
+    // SAFETY: as in `here`.
     if let Some(current) = unsafe { CURRENT.get().as_ref() } {
         // SAFETY: a shared look at a field that never changes.
         let recorder = unsafe { (*current.thread.get()).recorder };
@@ -119,11 +136,11 @@ fn attach() -> Option<*const Lent> {
         let recorder = Recorder::start()?;
         let thread =
             Box::new(Lent { busy: Cell::new(false), thread: UnsafeCell::new(Thread::new(recorder)) });
-        let thread: *const Lent = Box::into_raw(thread);
+        let thread: &'static Lent = Box::leak(thread);
         CURRENT.set(thread);
         // SAFETY: a valid key. A failure only means that the state outlives the thread.
-        unsafe { libc::pthread_setspecific(key()?, thread.cast()) };
-        Some(thread)
+        unsafe { libc::pthread_setspecific(key()?, std::ptr::from_ref(thread).cast()) };
+        Some(Here(thread))
     })?
 }
 

@@ -33,7 +33,7 @@ pub unsafe extern "C" fn kernel<const INDEX: usize>(
         flags: 0,
         can_be_timed: true,
     };
-    observe::<INDEX>(launch, || {
+    observe::<INDEX>(launch, move || {
         // SAFETY: the contract of every hook.
         unsafe {
             real_at::<signature::cuLaunchKernel>(INDEX)(
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn cooperative<const INDEX: usize>(
         flags: flags::COOPERATIVE,
         can_be_timed: true,
     };
-    observe::<INDEX>(launch, || {
+    observe::<INDEX>(launch, move || {
         // SAFETY: the contract of every hook.
         unsafe {
             real_at::<signature::cuLaunchCooperativeKernel>(INDEX)(
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn kernel_ex<const INDEX: usize>(
     parameters: *mut *mut c_void,
     extra: *mut *mut c_void,
 ) -> CUresult {
-    let forward = || {
+    let forward = move || {
         // SAFETY: the contract of every hook.
         unsafe { real_at::<signature::cuLaunchKernelEx>(INDEX)(config, function, parameters, extra) }
     };
@@ -164,16 +164,19 @@ pub unsafe extern "C" fn cooperative_on_many<const INDEX: usize>(
     count: u32,
     flags: u32,
 ) -> CUresult {
-    let forward = || {
+    let forward = move || {
         // SAFETY: the contract of every hook.
         unsafe { real_at::<signature::cuLaunchCooperativeKernelMultiDevice>(INDEX)(list, count, flags) }
     };
-    if list.is_null() {
-        return forward();
-    }
-    // SAFETY: the contract of every hook: as many entries as the program says.
-    let list = unsafe { std::slice::from_raw_parts(list, count as usize) };
-    observe_many::<INDEX>(list.iter().map(launch_of_entry), forward)
+    observe_many::<INDEX>(forward, move |result| {
+        // A call that failed may have been refused for its count; one entry is there all the same.
+        let count = if result == CUDA_SUCCESS { count } else { count.min(1) };
+        if list.is_null() {
+            return Vec::new();
+        }
+        // SAFETY: the contract of every hook: as many entries as the program says.
+        unsafe { std::slice::from_raw_parts(list, count as usize) }.iter().map(launch_of_entry).collect()
+    })
 }
 
 fn launch_of_entry(entry: &CUDA_LAUNCH_PARAMS) -> Launch {

@@ -1,0 +1,29 @@
+//! Names the library `libcuda.so` and makes it need `libcuda.so.1`.
+//!
+//! The linker takes a library's name from the library, so an empty one of that name is made to link against. When the
+//! program runs, the preloaded `libapex.so`, which has that name, is what is found.
+
+use std::path::Path;
+use std::process::Command;
+use std::{env, fs};
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    let folder = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
+    let (source, stub) = (Path::new(&folder).join("stub.c"), Path::new(&folder).join("libcuda.so.1"));
+    fs::write(&source, "").expect("OUT_DIR can be written");
+    let compiler = env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+    let made = Command::new(&compiler)
+        .args(["-shared", "-nostdlib", "-Wl,-soname,libcuda.so.1", "-o"])
+        .args([&stub, &source])
+        .status();
+    match made {
+        Ok(status) if status.success() => {}
+        Ok(status) => panic!("{compiler} could not link an empty library: {status}"),
+        Err(error) => panic!("cannot run {compiler}, the C compiler that rustc links with too: {error}"),
+    }
+    for argument in ["-Wl,-soname,libcuda.so", "-Wl,--no-as-needed"] {
+        println!("cargo::rustc-cdylib-link-arg={argument}");
+    }
+    println!("cargo::rustc-cdylib-link-arg={}", stub.display());
+}

@@ -1,0 +1,36 @@
+//! Small CUDA programs that the tests run under the injected library: `client PROGRAM [ARGUMENT]…`. They find the driver as
+//! every program does, by opening `libcuda.so.1`, and print what the tests compare.
+
+mod arguments;
+mod driver;
+mod programs;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |at: usize| arguments.get(at).map_or(0, |text| text.parse().expect("a number"));
+    match arguments.first().map_or("", String::as_str) {
+        "nothing" => {}
+        "forward" => arguments::every_entry_point_gets_its_arguments(),
+        "look-up" => programs::look_up(),
+        "cold-start" => programs::cold_start(number(1)),
+        "without-driver" => programs::without_driver(),
+        "small-driver" => programs::small_driver(),
+        "other-name" => programs::other_name(),
+        "launches" => programs::launches(number(1), number(2)),
+        "forms" => programs::forms(),
+        "reload" => programs::reload(number(1)),
+        "configurations" => programs::configurations(number(1)),
+        "fork" => programs::fork(),
+        "exec" => programs::exec(),
+        "capture" => programs::capture(),
+        "graphs" => programs::graphs(),
+        "calls" => programs::every_class(),
+        "timed" => programs::timed(number(1)),
+        "contexts" => programs::contexts(),
+        "callback" => programs::callback(),
+        "switched" => programs::switched(),
+        "failing" => programs::failing(),
+        "threads-in-turn" => programs::threads_in_turn(number(1), number(2)),
+        other => panic!("no program {other:?}"),
+    }
+}

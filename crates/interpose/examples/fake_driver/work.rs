@@ -1,0 +1,288 @@
+//! Launches, copies, events, and the time that they take.
+//!
+//! Each stream has a clock in nanoseconds. A kernel moves it by the number at the end of its name (`spin_5000`), or by
+//! nothing; an event takes its reading. A pair of events reads [`PAIR_NS`] more than what lies between.
+
+use crate::objects::current;
+use crate::world::{Event, Node, NodeKind, is_set, world};
+use crate::{count, result};
+use cuda_abi::types::*;
+use cuda_abi::{Plain, index};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// What a pair reads around nothing.
+pub const PAIR_NS: u64 = 2800;
+
+/// Streams that are being captured.
+pub static CAPTURING: AtomicU32 = AtomicU32::new(0);
+/// Calls that must not be made while a stream is.
+pub static VIOLATIONS: AtomicU64 = AtomicU64::new(0);
+
+const PLACES: usize = 1 << 12;
+/// By place of a function: nanoseconds that it takes, plus 1; 0 where there is none.
+static FUNCTIONS: [AtomicU32; PLACES] = [const { AtomicU32::new(0) }; PLACES];
+/// By place of a stream, the default streams in front.
+static CLOCKS: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
+/// Up to where a clock's work is known to be done, where work is slow.
+static DONE: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
+
+/// Called by everything that must not be called during a capture.
+pub fn spoils_captures() {
+    if CAPTURING.load(Ordering::Relaxed) != 0 {
+        VIOLATIONS.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+pub fn note_function(place: Option<usize>, name: &str) {
+    let ns = name.rsplit('_').next().and_then(|number| number.parse().ok()).unwrap_or(0u32);
+    if let Some(place) = place {
+        FUNCTIONS[place].store(ns + 1, Ordering::Relaxed);
+    }
+}
+
+pub fn forget_function(place: Option<usize>) {
+    if let Some(place) = place {
+        FUNCTIONS[place].store(0, Ordering::Relaxed);
+    }
+}
+
+/// Handles are read without the world's lock: launches are meant to be quick.
+fn function_ns(function: CUfunction) -> Option<u32> {
+    const FUNCTION_BASE: u64 = 0x5000_0000_0000 + 4 * 0x10_0000_0000;
+    const KERNEL_BASE: u64 = 0x5000_0000_0000 + 5 * 0x10_0000_0000;
+    let mut handle = function as u64;
+    if handle >= KERNEL_BASE {
+        handle = world().kernels.get(handle)?.function;
+    }
+    let place = handle.checked_sub(FUNCTION_BASE)? / 256;
+    FUNCTIONS.get(place as usize)?.load(Ordering::Relaxed).checked_sub(1)
+}
+
+fn clock(stream: CUstream) -> usize {
+    const STREAM_BASE: u64 = 0x5000_0000_0000 + 6 * 0x10_0000_0000;
+    match stream as u64 {
+        special @ 0..=2 => special.max(1) as usize,
+        handle => (handle.saturating_sub(STREAM_BASE) / 256 + 3) as usize % PLACES,
+    }
+}
+
+fn is_slow() -> bool {
+    static SLOW: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| is_set("FAKE_SLOW"));
+    *SLOW
+}
+
+fn is_done(clock: usize, at: u64) -> bool {
+    !is_slow() || at <= DONE[clock].load(Ordering::Relaxed)
+}
+
+/// Does what a launch does: takes time, or becomes a node.
+fn run(parameters: CUDA_KERNEL_NODE_PARAMS, stream: CUstream) -> CUresult {
+    let Some(ns) = function_ns(parameters.func) else { return CUDA_ERROR_INVALID_HANDLE };
+    if CAPTURING.load(Ordering::Relaxed) != 0 && capture(stream, NodeKind::Kernel(parameters)) {
+        return CUDA_SUCCESS;
+    }
+    CLOCKS[clock(stream)].fetch_add(u64::from(ns), Ordering::Relaxed);
+    CUDA_SUCCESS
+}
+
+/// Adds a node to the graph that `stream` is captured into, if it is.
+fn capture(stream: CUstream, kind: NodeKind) -> bool {
+    let mut world = world();
+    let Some(graph) = world.streams.get(stream as u64).and_then(|stream| stream.graph) else { return false };
+    let node = world.nodes.add(Node { kind });
+    world.graphs.get(graph).expect("a captured graph lives").nodes.push(node);
+    true
+}
+
+#[allow(clippy::too_many_arguments, reason = "the driver's signature")]
+pub unsafe extern "C" fn launch(
+    function: CUfunction,
+    gx: u32,
+    gy: u32,
+    gz: u32,
+    bx: u32,
+    by: u32,
+    bz: u32,
+    shared: u32,
+    stream: CUstream,
+    _: *mut *mut c_void,
+    _: *mut *mut c_void,
+) -> CUresult {
+    count(index::cuLaunchKernel);
+    run(parameters(function, [gx, gy, gz], [bx, by, bz], shared), stream)
+}
+
+#[allow(clippy::too_many_arguments, reason = "the driver's signature")]
+pub unsafe extern "C" fn launch_per_thread(
+    function: CUfunction,
+    gx: u32,
+    gy: u32,
+    gz: u32,
+    bx: u32,
+    by: u32,
+    bz: u32,
+    shared: u32,
+    stream: CUstream,
+    _: *mut *mut c_void,
+    _: *mut *mut c_void,
+) -> CUresult {
+    count(index::cuLaunchKernel_ptsz);
+    run(parameters(function, [gx, gy, gz], [bx, by, bz], shared), stream)
+}
+
+#[allow(clippy::too_many_arguments, reason = "the driver's signature")]
+pub unsafe extern "C" fn launch_cooperative(
+    function: CUfunction,
+    gx: u32,
+    gy: u32,
+    gz: u32,
+    bx: u32,
+    by: u32,
+    bz: u32,
+    shared: u32,
+    stream: CUstream,
+    _: *mut *mut c_void,
+) -> CUresult {
+    run(parameters(function, [gx, gy, gz], [bx, by, bz], shared), stream)
+}
+
+pub unsafe extern "C" fn launch_ex(
+    config: *const CUlaunchConfig,
+    function: CUfunction,
+    _: *mut *mut c_void,
+    _: *mut *mut c_void,
+) -> CUresult {
+    // SAFETY: the caller keeps to the driver's contract.
+    let Some(config) = (unsafe { config.as_ref() }) else { return CUDA_ERROR_INVALID_VALUE };
+    let grid = [config.gridDimX, config.gridDimY, config.gridDimZ];
+    let block = [config.blockDimX, config.blockDimY, config.blockDimZ];
+    run(parameters(function, grid, block, config.sharedMemBytes), config.hStream)
+}
+
+pub unsafe extern "C" fn launch_grid(function: CUfunction, width: i32, height: i32) -> CUresult {
+    run(parameters(function, [width as u32, height as u32, 1], [1; 3], 0), std::ptr::null_mut())
+}
+
+fn parameters(func: CUfunction, grid: [u32; 3], block: [u32; 3], shared: u32) -> CUDA_KERNEL_NODE_PARAMS {
+    CUDA_KERNEL_NODE_PARAMS {
+        func,
+        gridDimX: grid[0],
+        gridDimY: grid[1],
+        gridDimZ: grid[2],
+        blockDimX: block[0],
+        blockDimY: block[1],
+        blockDimZ: block[2],
+        sharedMemBytes: shared,
+        ..CUDA_KERNEL_NODE_PARAMS::zeroed()
+    }
+}
+
+pub unsafe extern "C" fn copy_to_device(
+    _: CUdeviceptr,
+    _: *const c_void,
+    _: usize,
+    stream: CUstream,
+) -> CUresult {
+    capture(stream, NodeKind::Copy);
+    CUDA_SUCCESS
+}
+
+pub unsafe extern "C" fn copy_from_device(_: *mut c_void, _: CUdeviceptr, _: usize) -> CUresult {
+    CUDA_SUCCESS
+}
+
+pub unsafe extern "C" fn set_32(_: CUdeviceptr, _: u32, _: usize, stream: CUstream) -> CUresult {
+    capture(stream, NodeKind::Set);
+    CUDA_SUCCESS
+}
+
+/// Runs the function at once, on the calling thread: a driver may.
+pub unsafe extern "C" fn host_function(_: CUstream, function: CUhostFn, data: *mut c_void) -> CUresult {
+    if let Some(function) = function {
+        // SAFETY: the caller keeps to the driver's contract.
+        unsafe { function(data) };
+    }
+    CUDA_SUCCESS
+}
+
+pub unsafe extern "C" fn create_event(event: *mut CUevent, _: u32) -> CUresult {
+    count(index::cuEventCreate);
+    spoils_captures();
+    let handle = world().events.add(Event { recorded_ns: None, stream: 0 });
+    // SAFETY: the caller keeps to the driver's contract.
+    unsafe { *event = handle as CUevent };
+    result((current() != 0).then_some(()), CUDA_ERROR_INVALID_CONTEXT)
+}
+
+pub unsafe extern "C" fn destroy_event(event: CUevent) -> CUresult {
+    result(world().events.remove(event as u64).map(drop), CUDA_ERROR_INVALID_HANDLE)
+}
+
+pub unsafe extern "C" fn record_event(event: CUevent, stream: CUstream) -> CUresult {
+    count(index::cuEventRecord);
+    spoils_captures();
+    let now = CLOCKS[clock(stream)].load(Ordering::Relaxed);
+    let mut world = world();
+    let Some(event) = world.events.get(event as u64) else { return CUDA_ERROR_INVALID_HANDLE };
+    *event = Event { recorded_ns: Some(now), stream: stream as u64 };
+    CUDA_SUCCESS
+}
+
+/// When the event was recorded, and whether it is done.
+fn state(event: CUevent) -> Result<(u64, bool), CUresult> {
+    let mut world = world();
+    let event = world.events.get(event as u64).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
+    let at = event.recorded_ns.ok_or(CUDA_ERROR_INVALID_HANDLE)?;
+    Ok((at, is_done(clock(event.stream as CUstream), at)))
+}
+
+pub unsafe extern "C" fn query_event(event: CUevent) -> CUresult {
+    spoils_captures();
+    match state(event) {
+        Ok((_, true)) => CUDA_SUCCESS,
+        Ok((_, false)) => CUDA_ERROR_NOT_READY,
+        Err(error) => error,
+    }
+}
+
+pub unsafe extern "C" fn elapsed(milliseconds: *mut f32, before: CUevent, after: CUevent) -> CUresult {
+    spoils_captures();
+    match (state(before), state(after)) {
+        (Ok((before, true)), Ok((after, true))) => {
+            // SAFETY: the caller keeps to the driver's contract.
+            unsafe { *milliseconds = ((after - before + PAIR_NS) as f64 / 1e6) as f32 };
+            CUDA_SUCCESS
+        }
+        (Ok(_), Ok(_)) => CUDA_ERROR_NOT_READY,
+        (Err(error), _) | (_, Err(error)) => error,
+    }
+}
+
+pub unsafe extern "C" fn query_stream(stream: CUstream) -> CUresult {
+    spoils_captures();
+    let clock = clock(stream);
+    let at = CLOCKS[clock].load(Ordering::Relaxed);
+    if is_done(clock, at) { CUDA_SUCCESS } else { CUDA_ERROR_NOT_READY }
+}
+
+pub unsafe extern "C" fn synchronize_stream(stream: CUstream) -> CUresult {
+    spoils_captures();
+    let clock = clock(stream);
+    DONE[clock].store(CLOCKS[clock].load(Ordering::Relaxed), Ordering::Relaxed);
+    CUDA_SUCCESS
+}
+
+pub unsafe extern "C" fn synchronize() -> CUresult {
+    spoils_captures();
+    for (clock, done) in CLOCKS.iter().zip(&DONE) {
+        done.store(clock.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    CUDA_SUCCESS
+}
+
+/// Adds the time of a graph's nodes to a stream.
+pub fn run_graph(stream: CUstream, functions: &[CUfunction]) {
+    let ns: u64 = functions.iter().filter_map(|&function| function_ns(function)).map(u64::from).sum();
+    CLOCKS[clock(stream)].fetch_add(ns, Ordering::Relaxed);
+}

@@ -1,0 +1,348 @@
+//! What is in a session after a program ran.
+
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+use support::{Recording, finished, launches, records};
+use trace::control::{Settings, TimingMode};
+use trace::definition::{Config, Function, StreamKind};
+use trace::layout::{Call, CallClass, Launch, MemoryKind, NO_CONFIG, flags};
+use trace::{Ended, Event, Process};
+
+fn config<'p>(process: &'p Process, launch: &Launch) -> (&'p Config, &'p Function) {
+    let config = process.definitions.config(launch.config).expect("a defined configuration");
+    (config, process.definitions.function(config.function).expect("a defined function"))
+}
+
+/// Launches by kernel name and grid width.
+fn by_name_and_grid(process: &Process) -> BTreeMap<(String, u32), usize> {
+    let mut counts = BTreeMap::new();
+    for launch in launches(process) {
+        let (config, function) = config(process, &launch);
+        *counts.entry((function.name.clone(), config.grid[0])).or_default() += 1;
+    }
+    counts
+}
+
+#[test]
+fn a_million_launches_from_64_threads_are_all_there() {
+    const THREADS: usize = 64;
+    const EACH: usize = 15_700;
+    let recording = Recording::untimed();
+    recording.run(&format!("launches {THREADS} {EACH}"));
+    let process = recording.process();
+    assert_eq!((process.dropped, process.overwritten, process.config_overflow), (0, 0, 0));
+
+    let mut expected = BTreeMap::new();
+    for thread in 0..THREADS {
+        for index in 0..EACH {
+            let (name, grid) =
+                if index % 4 == 0 { ("own_100", thread + 1) } else { ("shared_100", index % 50 + 1) };
+            *expected.entry((name.to_owned(), grid as u32)).or_insert(0) += 1;
+        }
+    }
+    assert_eq!(by_name_and_grid(&process), expected);
+
+    // Each thread's are its own: on its stream, in order.
+    let mut of_thread: BTreeMap<u32, Vec<Launch>> = BTreeMap::new();
+    for record in process.records() {
+        if let Event::Launch(launch) = record.event {
+            of_thread.entry(record.tid).or_default().push(launch);
+        }
+    }
+    assert_eq!(of_thread.len(), THREADS);
+    let streams: BTreeSet<u32> = of_thread.values().map(|launches| launches[0].stream).collect();
+    assert_eq!(streams.len(), THREADS);
+    for launches in of_thread.values() {
+        assert_eq!(launches.len(), EACH);
+        assert!(launches.iter().all(|launch| launch.stream == launches[0].stream && launch.result == 0));
+        assert!(launches.is_sorted_by_key(|launch| launch.head.start));
+    }
+    assert_eq!(process.ended, Ended::Exited);
+}
+
+#[test]
+fn launches_of_every_form_are_told_apart() {
+    let recording = Recording::untimed();
+    recording.run("forms");
+    let process = recording.process();
+    let found: Vec<_> = launches(&process)
+        .iter()
+        .map(|launch| {
+            let (config, function) = config(&process, launch);
+            let api = process.definitions.name(launch.api).unwrap();
+            let stream = process.definitions.stream(launch.stream).unwrap();
+            assert!(function.attributes_known);
+            assert_eq!(function.registers as usize, 16 + function.name.len());
+            (
+                api,
+                function.name.as_str(),
+                config.grid,
+                config.block,
+                config.cluster,
+                config.dynamic_shared,
+                stream.kind,
+            )
+        })
+        .collect();
+    let none = [0; 3];
+    let one = [1; 3];
+    assert_eq!(
+        found,
+        [
+            ("cuLaunchKernel", "plain_1", [1, 2, 3], [4, 5, 6], none, 7, StreamKind::Blocking),
+            ("cuLaunchKernelEx", "extended_2", [8, 1, 1], [32, 1, 1], [2, 1, 1], 16, StreamKind::NonBlocking),
+            (
+                "cuLaunchCooperativeKernel",
+                "cooperative_3",
+                [9, 1, 1],
+                [10, 1, 1],
+                none,
+                0,
+                StreamKind::LegacyDefault
+            ),
+            ("cuLaunchGrid", "legacy_4", [11, 12, 1], [64, 2, 1], none, 1024, StreamKind::LegacyDefault),
+            ("cuLaunchKernel_ptsz", "per_thread_5", one, one, none, 0, StreamKind::PerThreadDefault),
+            (
+                "cuLaunchKernel",
+                "library_kernel_6",
+                [13, 1, 1],
+                [128, 1, 1],
+                none,
+                0,
+                StreamKind::LegacyDefault
+            ),
+        ]
+    );
+    let cooperative: Vec<bool> =
+        launches(&process).iter().map(|launch| launch.head.flags & flags::COOPERATIVE != 0).collect();
+    assert_eq!(cooperative, [false, true, true, false, false, false]);
+    let device = process.definitions.devices().next().expect("a device");
+    assert_eq!((device.name.as_str(), device.driver_version), ("Fake GPU", 13000));
+    assert!(device.attributes.contains(&(16, 160)), "the attributes of the device: {:?}", device.attributes);
+}
+
+#[test]
+fn a_handle_that_comes_again_is_another_function() {
+    let recording = Recording::untimed();
+    recording.run("reload 40");
+    let process = recording.process();
+    let names = ["even_0", "even_2", "odd_1", "odd_3"];
+    let expected: BTreeMap<_, _> = names.iter().map(|name| ((name.to_string(), 1), 30)).collect();
+    assert_eq!(by_name_and_grid(&process), expected);
+    assert_eq!(process.definitions.functions().count(), 4, "reloading a function makes no new definition");
+}
+
+#[test]
+fn names_come_from_the_program_where_the_driver_has_none() {
+    let recording = Recording::untimed();
+    finished(recording.client("forms").env("FAKE_NAMELESS", "1"));
+    let process = recording.process();
+    let names: Vec<_> =
+        launches(&process).iter().map(|launch| config(&process, launch).1.name.clone()).collect();
+    // The fake driver still exports the function: it is for the driver to say whether it tells.
+    assert_eq!(names.len(), 6);
+}
+
+#[test]
+fn memory_is_bounded_and_what_does_not_fit_is_counted() {
+    const MORE: usize = 5000;
+    let count = interpose_limits::CONFIGS + MORE;
+    let recording = Recording::untimed();
+    let printed = recording.run(&format!("configurations {count}"));
+    let process = recording.process();
+    assert_eq!(process.definitions.configs().count(), interpose_limits::CONFIGS);
+    assert_eq!(process.config_overflow as usize, 2 * MORE, "each launch beyond the table is counted");
+    let all = launches(&process);
+    assert_eq!(all.len(), 2 * count, "and recorded");
+    assert_eq!(all.iter().filter(|launch| launch.config == NO_CONFIG).count(), 2 * MORE);
+
+    let resident: Vec<usize> = printed.lines().map(|line| line.parse().unwrap()).collect();
+    let bound = interpose_limits::FIXED_BYTES + 2 * interpose_limits::THREAD_BYTES;
+    assert!(resident[1] < bound + (4 << 20), "{resident:?} against {bound}");
+    assert!(resident[1] < resident[0] + (1 << 20), "a second round needs no more: {resident:?}");
+}
+
+#[test]
+fn threads_that_end_leave_nothing_behind() {
+    let recording = Recording::untimed();
+    recording.run("threads-in-turn 300 100");
+    let process = recording.process();
+    assert_eq!(launches(&process).len(), 30_000);
+    let bytes = std::fs::metadata(&process.file).unwrap().len();
+    assert!(bytes < 8 << 20, "chunks are handed on from thread to thread: {bytes} bytes for 300 threads");
+}
+
+#[test]
+fn a_forked_child_has_a_file_of_its_own() {
+    for _ in 0..5 {
+        let recording = Recording::untimed();
+        let printed = recording.run("fork");
+        let pids: Vec<u32> = printed.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+        let session = recording.open();
+        let of = |pid: u32| {
+            let process = session.processes.iter().find(|process| process.pid == pid).expect("a file");
+            assert_eq!(process.dropped, 0);
+            by_name_and_grid(process)
+        };
+        let kernel = |grid| ("forked_100".to_owned(), grid);
+        assert_eq!(of(pids[0]), BTreeMap::from([(kernel(1), 1000), (kernel(3), 1000)]));
+        assert_eq!(of(pids[1]), BTreeMap::from([(kernel(2), 500)]));
+    }
+}
+
+#[test]
+fn a_program_that_becomes_another_leaves_what_it_did() {
+    let recording = Recording::untimed();
+    recording.run("exec");
+    let session = recording.open();
+    let counts: BTreeSet<usize> = session.processes.iter().map(|process| launches(process).len()).collect();
+    assert_eq!(counts, BTreeSet::from([10]), "ten launches before and ten after");
+    assert_eq!(session.processes.len(), 2);
+}
+
+#[test]
+fn captured_launches_are_told_from_executed_ones_and_left_alone() {
+    for timing in [TimingMode::Off, TimingMode::All] {
+        let recording = Recording::new(Settings { timing, ..Settings::default() });
+        assert_eq!(recording.run("capture"), "0\n", "nothing that spoils a capture");
+        let process = recording.process();
+        let mut counts = BTreeMap::new();
+        for launch in launches(&process) {
+            let name = config(&process, &launch).1.name.clone();
+            *counts.entry((name, launch.head.flags & flags::CAPTURED != 0)).or_insert(0) += 1;
+        }
+        let expected =
+            [("captured_1000", false, 10), ("captured_1000", true, 50), ("executed_1000", false, 62)];
+        assert_eq!(
+            counts,
+            expected.map(|(name, captured, count)| ((name.to_owned(), captured), count)).into()
+        );
+    }
+}
+
+#[test]
+fn each_launch_of_a_graph_says_what_it_does() {
+    let recording = Recording::untimed();
+    recording.run("graphs");
+    let process = recording.process();
+    let states: Vec<_> = records(&process, |event| match event {
+        Event::GraphLaunch(launch) => Some(launch.graph),
+        _ => None,
+    })
+    .into_iter()
+    .map(|graph| {
+        let graph = process.definitions.graph(graph).expect("a defined graph");
+        let kernels: BTreeMap<_, _> = graph
+            .kernels
+            .iter()
+            .map(|&(id, count)| {
+                let config = process.definitions.config(id).unwrap();
+                let function = process.definitions.function(config.function).unwrap();
+                ((function.name.as_str(), config.grid[0]), count)
+            })
+            .collect();
+        (kernels, graph.copies, graph.sets, graph.opaque)
+    })
+    .collect();
+    let whole = |first: &[((&'static str, u32), u32)]| {
+        let mut kernels: BTreeMap<_, _> = first.iter().copied().collect();
+        kernels.extend([(("second_2000", 2), 1), (("second_2000", 5), 1)]);
+        (kernels, 1, 1, 0)
+    };
+    let as_made = whole(&[(("first_1000", 1), 3)]);
+    let changed = whole(&[(("first_1000", 1), 2), (("first_1000", 7), 1)]);
+    let switched_off = whole(&[(("first_1000", 1), 1), (("first_1000", 7), 1)]);
+    let inner = (BTreeMap::from([(("second_2000", 5), 1)]), 0, 0, 0);
+    let mut expected = vec![as_made; 10];
+    expected.extend(vec![changed; 3]);
+    expected.extend(vec![switched_off; 2]);
+    expected.extend(vec![inner; 5]);
+    assert_eq!(states, expected);
+    assert_eq!(process.definitions.graphs().count(), 4, "the same state is defined once");
+}
+
+#[test]
+fn calls_say_what_they_moved_and_where() {
+    let recording = Recording::untimed();
+    recording.run("calls");
+    let process = recording.process();
+    let calls = records(&process, |event| match event {
+        Event::Call(call) => Some(*call),
+        _ => None,
+    });
+    let of = |class: CallClass| calls.iter().filter(move |call| call.class() == Some(class)).copied();
+    let device = of(CallClass::Allocate).next().expect("an allocation");
+    assert_eq!((device.bytes, device.memory()), (4096, MemoryKind::Device));
+    let failed: Vec<Call> = of(CallClass::Allocate).filter(|call| call.result != 0).collect();
+    assert_eq!(failed.len(), 1);
+    assert_eq!(failed[0].address, 0, "a call that failed wrote nothing");
+
+    let copies: Vec<_> = of(CallClass::Copy)
+        .map(|call| (call.bytes, call.source_memory(), call.memory(), call.head.flags & flags::ASYNC != 0))
+        .collect();
+    assert_eq!(
+        copies,
+        [
+            (100, MemoryKind::Pinned, MemoryKind::Device, true),
+            (200, MemoryKind::Pageable, MemoryKind::Device, true),
+            (300, MemoryKind::Device, MemoryKind::Pageable, false),
+        ]
+    );
+    let set = of(CallClass::Set).next().expect("a set");
+    assert_eq!((set.bytes, set.address, set.memory()), (100, device.address, MemoryKind::Device));
+    assert_eq!(of(CallClass::Free).next().map(|call| call.address), Some(device.address));
+    assert_eq!(of(CallClass::Synchronize).count(), 1);
+    assert_eq!(of(CallClass::Event).count(), 4);
+    assert_eq!(of(CallClass::Stream).count(), 2);
+    assert_eq!(of(CallClass::Module).count(), 2);
+    assert_eq!(of(CallClass::Context).count(), 1);
+}
+
+#[test]
+fn recording_can_be_switched_off_and_on_while_the_program_runs() {
+    let recording = Recording::untimed();
+    let mut child = recording
+        .client("switched")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program");
+    let mut printed = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut input = child.stdin.take().unwrap();
+    for (step, on) in [false, true, true].into_iter().enumerate() {
+        assert_eq!(printed.next().unwrap().unwrap(), (step + 1).to_string());
+        recording.control.set_recording(on);
+        writeln!(input).unwrap();
+    }
+    assert!(child.wait().unwrap().success());
+    let kernel = |grid| ("switched_100".to_owned(), grid);
+    assert_eq!(by_name_and_grid(&recording.process()), BTreeMap::from([(kernel(1), 100), (kernel(3), 100)]));
+}
+
+#[test]
+fn calls_from_within_a_call_are_recorded_too() {
+    let recording = Recording::untimed();
+    recording.run("callback");
+    let process = recording.process();
+    assert_eq!(launches(&process).len(), 10);
+    assert_eq!(process.dropped, 0);
+}
+
+#[test]
+fn launches_that_fail_are_recorded_and_their_handles_not_touched() {
+    let recording = Recording::new(Settings { timing: TimingMode::All, ..Settings::default() });
+    recording.run("failing");
+    let results: Vec<_> = launches(&recording.process())
+        .iter()
+        .map(|launch| (launch.result, launch.config == NO_CONFIG))
+        .collect();
+    assert_eq!(results, [(400, true), (400, true), (400, true), (0, false)]);
+}
+
+/// The limits, which the library states and keeps.
+mod interpose_limits {
+    pub use apex::limits::{CONFIGS, FIXED_BYTES, THREAD_BYTES};
+}

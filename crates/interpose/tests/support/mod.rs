@@ -1,0 +1,130 @@
+//! What the tests share: a session to record into, and programs to run under the injected library.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+use trace::control::{MappedControl, Settings, TimingMode};
+use trace::layout::Launch;
+use trace::{Event, Process, Session};
+
+/// Where cargo puts what it builds for the tests.
+fn built(name: &str) -> PathBuf {
+    let tests = std::env::current_exe().expect("the test's own path");
+    let folder = tests.parent().and_then(Path::parent).expect("the build folder");
+    let path = folder.join(name);
+    assert!(path.exists(), "{} is not built: run `cargo test -p interpose`", path.display());
+    path
+}
+
+/// `libapex.so`
+pub fn library() -> PathBuf {
+    built("deps/libapex.so")
+}
+
+/// The driver without a GPU.
+pub fn fake_driver() -> PathBuf {
+    built("examples/libfake_driver.so")
+}
+
+/// A program of `examples/client`, as it runs without APEX: not at all, for it finds no driver.
+pub fn client(program: &str) -> Command {
+    let mut command = Command::new(built("examples/client"));
+    command.args(program.split(' '));
+    for variable in ["APEX_SESSION", "APEX_DRIVER", "APEX_DISABLE", "LD_PRELOAD", "LD_LIBRARY_PATH"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// A session directory, removed at the end.
+pub struct Recording {
+    folder: TempDir,
+    pub control: MappedControl,
+}
+
+impl Recording {
+    pub fn new(settings: Settings) -> Recording {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let control = MappedControl::create(folder.path(), settings).expect("a control page");
+        Recording { folder, control }
+    }
+
+    /// Recording, without timing.
+    pub fn untimed() -> Recording {
+        Recording::new(Settings { timing: TimingMode::Off, ..Settings::default() })
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A program under the library, on the fake driver, recording into this session.
+    pub fn client(&self, program: &str) -> Command {
+        let mut command = client(program);
+        command
+            .env("LD_PRELOAD", library())
+            .env("APEX_DRIVER", fake_driver())
+            .env("APEX_SESSION", self.path());
+        command
+    }
+
+    /// Runs a program and gives what it printed.
+    pub fn run(&self, program: &str) -> String {
+        finished(&mut self.client(program))
+    }
+
+    /// What was recorded; nothing must be wrong with it.
+    pub fn open(&self) -> Session {
+        let session = Session::open(self.path()).expect("a session");
+        assert!(session.problems.is_empty(), "{:?}", session.problems);
+        session
+    }
+
+    /// What the one process recorded.
+    pub fn process(&self) -> Process {
+        let mut session = self.open();
+        assert_eq!(session.processes.len(), 1, "one process made driver calls");
+        session.processes.remove(0)
+    }
+}
+
+/// Runs a program that must succeed and say nothing on standard error, and gives its standard output.
+#[track_caller]
+pub fn finished(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } = command.output().expect("the program starts");
+    let stderr = String::from_utf8_lossy(&stderr);
+    assert!(status.success(), "{status}: {stderr}");
+    assert_eq!(stderr, "", "nothing on standard error");
+    String::from_utf8(stdout).expect("text")
+}
+
+/// The records of a process of one kind.
+pub fn records<R>(process: &Process, pick: impl Fn(&Event) -> Option<R>) -> Vec<R> {
+    process.records().filter_map(|record| pick(&record.event)).collect()
+}
+
+/// The launches of a process, in the order of its threads.
+pub fn launches(process: &Process) -> Vec<Launch> {
+    records(process, |event| match event {
+        Event::Launch(launch) => Some(*launch),
+        _ => None,
+    })
+}
+
+/// `libapex_alias.so`, built if need be: it is another package's.
+pub fn alias() -> PathBuf {
+    static BUILT: std::sync::Once = std::sync::Once::new();
+    let folder = library().parent().and_then(Path::parent).expect("the build folder").to_owned();
+    BUILT.call_once(|| {
+        let target = folder.parent().expect("the target folder");
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--package", "interpose-alias"]).arg("--target-dir").arg(target);
+        if folder.ends_with("release") {
+            cargo.arg("--release");
+        }
+        assert!(cargo.status().expect("cargo starts").success());
+    });
+    folder.join("libapex_alias.so")
+}

@@ -1,0 +1,126 @@
+//! GPU durations, on a GPU whose time is computed: a kernel takes what its name says, and a pair 2.8 us more.
+
+mod support;
+
+use std::collections::BTreeMap;
+use support::{Recording, finished, launches, records};
+use trace::control::{Settings, TimingMode};
+use trace::layout::{Timing, flags};
+use trace::{Event, Process};
+
+const PAIR_NS: u64 = 2800;
+
+fn timings(process: &Process) -> Vec<Timing> {
+    records(process, |event| match event {
+        Event::Timing(timing) => Some(*timing),
+        _ => None,
+    })
+}
+
+/// Corrected readings by kernel.
+fn readings(process: &Process) -> BTreeMap<String, Vec<u64>> {
+    let mut found: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for timing in timings(process) {
+        let config = process.definitions.config(timing.config).expect("a defined configuration");
+        let name = process.definitions.function(config.function).expect("a defined function").name.clone();
+        found.entry(name).or_default().push(timing.raw_ns - u64::from(timing.head.duration));
+    }
+    found
+}
+
+fn recording(timing: TimingMode) -> Recording {
+    Recording::new(Settings { timing, ..Settings::default() })
+}
+
+#[test]
+fn readings_are_what_the_kernels_took() {
+    let recording = recording(TimingMode::All);
+    recording.run("timed 1000");
+    let process = recording.process();
+    let readings = readings(&process);
+    let close = |values: &[u64], ns: u64| values.iter().all(|value| value.abs_diff(ns) <= 1 + ns / 1000);
+    assert!(close(&readings["short_4000"], 4000), "{:?}", readings["short_4000"]);
+    assert!(close(&readings["long_90000"], 90000), "{:?}", readings["long_90000"]);
+
+    let context = process.definitions.contexts().next().expect("a context");
+    assert!(context.pair_busy_ns.abs_diff(PAIR_NS as u32) <= 1, "milliseconds as a float are not exact");
+    assert!(timings(&process).iter().all(|timing| timing.head.flags & flags::STREAM_WAS_IDLE != 0));
+    assert!(process.timing_ns > 0, "what timing cost is told");
+}
+
+#[test]
+fn all_means_all_but_the_first_of_each_and_every_timing_is_a_launchs() {
+    let recording = recording(TimingMode::All);
+    recording.run("timed 1000");
+    let process = recording.process();
+    let timings = timings(&process);
+    assert_eq!(timings.len(), 1000 - 2, "the first launch of a kernel may load code");
+    let starts: BTreeMap<u64, u32> =
+        launches(&process).iter().map(|launch| (launch.head.start, launch.config)).collect();
+    for timing in timings {
+        assert_eq!(starts.get(&timing.head.start), Some(&timing.config));
+        assert!(process.definitions.stream(timing.stream).is_some());
+    }
+}
+
+#[test]
+fn samples_are_few_and_of_every_kernel() {
+    let recording = recording(TimingMode::Sampled);
+    recording.run("timed 20000");
+    let readings = readings(&recording.process());
+    let (short, long) = (readings["short_4000"].len(), readings["long_90000"].len());
+    assert!((20..1000).contains(&short), "{short} of 18000");
+    assert!((20..1000).contains(&long), "{long} of 2000");
+    assert!(long as f64 / 2000.0 > short as f64 / 18000.0, "what takes longer is sampled more closely");
+}
+
+#[test]
+fn off_means_that_the_driver_sees_no_event() {
+    let recording = recording(TimingMode::Off);
+    assert_eq!(recording.run("timed 1000"), "0\n");
+    assert_eq!(timings(&recording.process()).len(), 0);
+}
+
+#[test]
+fn a_budget_of_nothing_is_kept_after_the_first_milliseconds() {
+    let recording = Recording::new(Settings { budget_ppm: 0, ..Settings::default() });
+    recording.run("timed 200000");
+    let process = recording.process();
+    assert!(process.timing_ns < 50_000_000, "{} ns", process.timing_ns);
+    assert_eq!(launches(&process).len(), 200_000);
+}
+
+#[test]
+fn what_is_not_done_yet_is_not_waited_for() {
+    let recording = recording(TimingMode::All);
+    finished(recording.client("timed 1000").env("FAKE_SLOW", "1"));
+    let readings = readings(&recording.process());
+    assert!(readings["short_4000"].len() > 800, "{}", readings["short_4000"].len());
+    assert!(readings["short_4000"].iter().all(|&ns| ns.abs_diff(4000) < 10));
+}
+
+#[test]
+fn where_calibration_fails_nothing_is_timed_and_everything_recorded() {
+    let recording = recording(TimingMode::All);
+    assert_eq!(finished(recording.client("timed 1000").env("FAKE_NO_PTX", "1")), "0\n");
+    let process = recording.process();
+    assert_eq!(timings(&process).len(), 0);
+    assert_eq!(launches(&process).len(), 1000);
+}
+
+#[test]
+fn contexts_may_come_and_go_with_readings_pending() {
+    for slow in [false, true] {
+        let recording = recording(TimingMode::All);
+        let mut command = recording.client("contexts");
+        if slow {
+            command.env("FAKE_SLOW", "1");
+        }
+        finished(&mut command);
+        let process = recording.process();
+        assert_eq!(launches(&process).len(), 120);
+        assert_eq!(process.definitions.contexts().count(), 6, "a handle that comes again is another context");
+        let readings = readings(&process);
+        assert!(readings.values().flatten().all(|&ns| ns.abs_diff(1000) < 10), "{readings:?}");
+    }
+}
