@@ -9,6 +9,7 @@ use crate::device;
 use crate::error::{Error, Result, ensure, fail};
 use crate::handle::{Kind, Table};
 use crate::operation::Operation;
+use crate::storage::Storage;
 use crate::stream::{Order, Stream};
 use cuda_abi::types::*;
 use std::cell::RefCell;
@@ -40,6 +41,8 @@ pub struct Context {
     fault: AtomicU32,
     settings: Mutex<Settings>,
     captures: Mutex<Vec<Weak<Capture>>>,
+    /// What the runtime keeps with the context, by its keys.
+    pub storage: Storage,
 }
 
 /// What a program can set on a context.
@@ -73,8 +76,7 @@ impl Default for Settings {
 }
 
 impl Context {
-    fn new(flags: u32) -> Arc<Context> {
-        let handle = CONTEXTS.reserve();
+    fn new(handle: u64, flags: u32) -> Arc<Context> {
         let context = Arc::new_cyclic(|weak| Context {
             handle,
             order: Order::default(),
@@ -84,6 +86,7 @@ impl Context {
             fault: AtomicU32::new(CUDA_SUCCESS),
             settings: Mutex::default(),
             captures: Mutex::default(),
+            storage: Storage::default(),
         });
         CONTEXTS.insert(handle, context.clone());
         context
@@ -93,7 +96,7 @@ impl Context {
     pub fn create(flags: u32) -> Result<Arc<Context>> {
         device::get()?;
         ensure(are_flags(flags), CUDA_ERROR_INVALID_VALUE)?;
-        let context = Context::new(flags);
+        let context = Context::new(CONTEXTS.reserve(), flags);
         STACK.with_borrow_mut(|stack| stack.push(context.handle));
         Ok(context)
     }
@@ -114,16 +117,18 @@ impl Context {
                 stack.pop();
             }
         });
+        CONTEXTS.remove(context.handle);
         context.end();
         Ok(())
     }
 
+    /// Waits for the context's work and gives back what it holds.
     fn end(&self) {
-        CONTEXTS.remove(self.handle);
         if self.fault() != CUDA_SUCCESS {
             self.cancel.store(true, Ordering::Relaxed);
         }
         self.order.all().iter().for_each(|task| task.wait());
+        self.storage.clear(self.handle);
         if let Ok(device) = device::get() {
             device.memory.release_all(self.handle);
         }
@@ -254,21 +259,42 @@ pub fn set_current(context: Option<&Context>) {
 
 /// The context that the runtime API and most programs share.
 struct Primary {
+    /// Made when it is first asked for, and replaced, under the same handle, when it ends: the runtime keeps the handle,
+    /// and makes the context current before it retains it.
     context: Option<Arc<Context>>,
     retained: u32,
     flags: u32,
+}
+
+impl Primary {
+    fn context(&mut self) -> &Arc<Context> {
+        let flags = self.flags;
+        self.context.get_or_insert_with(|| Context::new(CONTEXTS.reserve(), flags))
+    }
+
+    /// Puts a fresh context in the place of the one that is returned.
+    fn replace(&mut self) -> Arc<Context> {
+        let old = self.context().clone();
+        self.retained = 0;
+        self.context = Some(Context::new(old.handle, self.flags));
+        old
+    }
 }
 
 fn primary() -> MutexGuard<'static, Primary> {
     PRIMARY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The primary context, made if there is none, with one more retain.
-pub fn retain_primary() -> Arc<Context> {
+/// The primary context's handle.
+pub fn primary_handle() -> u64 {
+    primary().context().handle
+}
+
+/// Retains the primary context; returns its handle.
+pub fn retain_primary() -> u64 {
     let mut primary = primary();
     primary.retained += 1;
-    let flags = primary.flags;
-    primary.context.get_or_insert_with(|| Context::new(flags)).clone()
+    primary.context().handle
 }
 
 /// Takes back one retain; the last ends the context.
@@ -276,29 +302,24 @@ pub fn release_primary() -> Result {
     let mut primary = primary();
     ensure(primary.retained > 0, CUDA_ERROR_INVALID_CONTEXT)?;
     primary.retained -= 1;
-    let ended = if primary.retained == 0 { primary.context.take() } else { None };
-    drop(primary);
-    if let Some(context) = ended {
-        context.end();
+    if primary.retained == 0 {
+        let ended = primary.replace();
+        drop(primary);
+        ended.end();
     }
     Ok(())
 }
 
-/// Ends the primary context whoever holds it; the next retain makes a new one.
+/// Ends the primary context whoever holds it.
 pub fn reset_primary() {
-    let mut primary = primary();
-    primary.retained = 0;
-    let ended = primary.context.take();
-    drop(primary);
-    if let Some(context) = ended {
-        context.end();
-    }
+    let ended = primary().replace();
+    ended.end();
 }
 
-/// The primary context's flags, and whether it exists.
+/// The primary context's flags, and whether anybody holds it.
 pub fn primary_state() -> (u32, bool) {
     let primary = primary();
-    (primary.flags, primary.context.is_some())
+    (primary.flags, primary.retained > 0)
 }
 
 /// Sets the primary context's flags, now and for when it is made again.

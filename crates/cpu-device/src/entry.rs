@@ -15,9 +15,10 @@ use crate::error::{Error, Result, fail};
 use cuda_abi::types::*;
 use cuda_abi::{COUNT, ENTRY_POINTS};
 use std::ffi::{CStr, c_char};
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
 use std::sync::atomic::AtomicPtr;
+use std::sync::{Mutex, OnceLock};
 
 /// Declares driver functions and, as `ENTRIES`, the list of them:
 ///
@@ -71,7 +72,7 @@ macro_rules! entry {
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "the symbol and its signature are CUDA's")]
         pub(crate) unsafe extern "C" fn $symbol($($argument: $type),*) -> ::cuda_abi::types::CUresult {
             $(let $default = $crate::stream::DefaultStream::$mode;)?
-            $crate::entry::guarded(move || {
+            $crate::entry::guarded(stringify!($symbol), move || {
                 // SAFETY: the caller keeps the contract of `crate::entry`, and the body relies on nothing else.
                 #[allow(unused_unsafe, reason = "not every body dereferences something")]
                 unsafe { $body }
@@ -159,13 +160,38 @@ const fn place(functions: &mut [Option<*mut ()>; COUNT], (index, function): (usi
     functions[index] = Some(function.cast_mut());
 }
 
-/// Runs the body of an entry point; see the contract above.
-pub fn guarded(body: impl FnOnce() -> Result) -> CUresult {
-    match catch_unwind(AssertUnwindSafe(body)) {
+/// Runs the body of the entry point called `symbol`; see the contract above.
+pub fn guarded(symbol: &str, body: impl FnOnce() -> Result) -> CUresult {
+    let code = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => CUDA_SUCCESS,
         Ok(Err(Error(code))) => code,
         Err(_) => CUDA_ERROR_UNKNOWN,
+    };
+    if trace() == Trace::Calls {
+        // A program may have closed its standard error; that must not become its problem.
+        let _ = writeln!(std::io::stderr(), "apex: cpu device: {symbol} -> {:?}", Error(code));
     }
+    code
+}
+
+/// What `APEX_CPU_TRACE` asks to be told on standard error.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trace {
+    /// Nothing: it is not set.
+    Off,
+    /// The name of each function that is called and not implemented, once.
+    Refusals,
+    /// Every call and what came of it: it is `calls`.
+    Calls,
+}
+
+fn trace() -> Trace {
+    static TRACE: OnceLock<Trace> = OnceLock::new();
+    *TRACE.get_or_init(|| match std::env::var_os("APEX_CPU_TRACE") {
+        None => Trace::Off,
+        Some(value) if value == "calls" => Trace::Calls,
+        Some(_) => Trace::Refusals,
+    })
 }
 
 /// What stands in the slot of every symbol that is declared nowhere.
@@ -181,10 +207,11 @@ unsafe extern "C" fn refuse() {
 /// Answers for an entry point that is not implemented, and names it once when `APEX_CPU_TRACE` is set.
 extern "C" fn report_refusal(index: u32) -> CUresult {
     static NAMED: Mutex<[bool; COUNT]> = Mutex::new([false; COUNT]);
-    guarded(|| {
+    let symbol = ENTRY_POINTS[index as usize].symbol;
+    guarded(symbol, || {
         let named = NAMED.lock().is_ok_and(|mut named| std::mem::replace(&mut named[index as usize], true));
-        if !named && std::env::var_os("APEX_CPU_TRACE").is_some() {
-            eprintln!("apex: cpu device: {} is not supported", ENTRY_POINTS[index as usize].symbol);
+        if !named && trace() == Trace::Refusals {
+            let _ = writeln!(std::io::stderr(), "apex: cpu device: {symbol} is not supported");
         }
         fail(CUDA_ERROR_NOT_SUPPORTED)
     })

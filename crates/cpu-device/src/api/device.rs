@@ -141,7 +141,7 @@ entries! {
     fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice) {
         device::at(device)?;
         ensure(!context.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        write(context, opaque(context::retain_primary().handle))
+        write(context, opaque(context::retain_primary()))
     }
 
     /// Takes back a retain of the primary context.

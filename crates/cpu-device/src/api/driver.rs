@@ -1,7 +1,8 @@
 //! Initialisation, versions, errors, and how programs find the other functions.
 
+use super::export_tables;
 use crate::device;
-use crate::entry::{SLOTS, entries, text, write, write_if_wanted};
+use crate::entry::{SLOTS, entries, read, text, write, write_if_wanted};
 use crate::error::{Error, Result, fail};
 use cuda_abi::types::*;
 use std::collections::HashMap;
@@ -58,9 +59,10 @@ entries! {
     }
 
     /// Tables of undocumented functions.
-    fn cuGetExportTable(table: *mut *const c_void, _id: *const CUuuid) partly "no table is known" {
-        write_if_wanted(table, std::ptr::null());
-        fail(CUDA_ERROR_NOT_FOUND)
+    fn cuGetExportTable(table: *mut *const c_void, id: *const CUuuid) partly "the tables that libcudart needs" {
+        let found = export_tables::find(&read(id)?);
+        write(table, found.map_or(std::ptr::null(), <[_]>::as_ptr).cast())?;
+        found.map(drop).ok_or(Error(CUDA_ERROR_NOT_FOUND))
     }
 
     /// Starts profiling: there is nothing to start.

@@ -51,7 +51,7 @@ entries! {
     /// A library's kernel by name.
     fn cuLibraryGetKernel(kernel: *mut CUkernel, library: CUlibrary, name: *const c_char) {
         let library = Library::resolve(library)?;
-        write(kernel, opaque(library.kernel(&*text(name)?.to_string_lossy())?.handle))
+        write(kernel, opaque(library.kernel(&text(name)?.to_string_lossy())?.handle))
     }
 
     /// How many kernels a library has.
@@ -81,7 +81,7 @@ entries! {
         name: *const c_char,
     ) {
         let module = Library::resolve(library)?.module(&context::current()?)?;
-        let (start, size) = module.global(&*text(name)?.to_string_lossy())?;
+        let (start, size) = module.global(&text(name)?.to_string_lossy())?;
         write_if_wanted(address, start);
         write_if_wanted(bytes, size as usize);
         Ok(())
@@ -95,7 +95,7 @@ entries! {
         name: *const c_char,
     ) {
         let module = Library::resolve(library)?.module(&context::current()?)?;
-        let (start, size) = module.managed(&*text(name)?.to_string_lossy())?;
+        let (start, size) = module.managed(&text(name)?.to_string_lossy())?;
         write_if_wanted(address, start);
         write_if_wanted(bytes, size as usize);
         Ok(())

@@ -10,6 +10,7 @@ mod copy;
 mod device;
 mod driver;
 mod event;
+mod export_tables;
 mod graph;
 mod graph_params;
 mod kernel;

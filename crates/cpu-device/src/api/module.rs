@@ -57,7 +57,7 @@ entries! {
     fn cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char) {
         context::current()?;
         let module = Module::resolve(module)?;
-        let found = module.function(&*text(name)?.to_string_lossy())?;
+        let found = module.function(&text(name)?.to_string_lossy())?;
         write(function, opaque(found.handle))
     }
 
@@ -83,7 +83,7 @@ entries! {
         name: *const c_char,
     ) {
         context::current()?;
-        let (start, size) = Module::resolve(module)?.global(&*text(name)?.to_string_lossy())?;
+        let (start, size) = Module::resolve(module)?.global(&text(name)?.to_string_lossy())?;
         write_if_wanted(address, start);
         write_if_wanted(bytes, size as usize);
         Ok(())
