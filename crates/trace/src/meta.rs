@@ -21,6 +21,9 @@ pub struct Meta {
     pub command: Vec<String>,
     /// Directory in which it was started.
     pub cwd: String,
+    /// Process identifier of the program; none until it was started.
+    #[serde(default)]
+    pub pid: Option<u32>,
     /// When, nanoseconds since 1970.
     pub started_real_ns: u64,
     /// When it ended; none while it runs, or if `apex` was killed.
