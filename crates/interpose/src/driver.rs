@@ -152,6 +152,28 @@ pub fn is_capturing(stream: CUstream) -> bool {
         && status != CU_STREAM_CAPTURE_STATUS_NONE
 }
 
+/// While it lives, what this thread asks of the driver is no business of the captures that are under way. Without it a
+/// question that makes the driver load code lazily, as those about functions do, would invalidate them.
+pub struct BesideCaptures(CUstreamCaptureMode);
+
+impl BesideCaptures {
+    /// Lets the thread ask; the mode that it had comes back on drop.
+    pub fn begin() -> Option<BesideCaptures> {
+        exchange_capture_mode(CU_STREAM_CAPTURE_MODE_RELAXED).map(BesideCaptures)
+    }
+}
+
+impl Drop for BesideCaptures {
+    fn drop(&mut self) {
+        exchange_capture_mode(self.0);
+    }
+}
+
+fn exchange_capture_mode(mut mode: CUstreamCaptureMode) -> Option<CUstreamCaptureMode> {
+    // SAFETY: the parameter is valid for reading and writing.
+    succeeds(unsafe { real!(cuThreadExchangeStreamCaptureMode)(&mut mode) }).then_some(mode)
+}
+
 /// The kind of a stream that the program made.
 pub fn stream_kind(stream: CUstream) -> StreamKind {
     let mut flags = 0;

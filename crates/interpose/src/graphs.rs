@@ -138,6 +138,7 @@ impl Graphs {
 
     /// `graph` was made from `source`, or has become like it.
     pub fn read(&self, recorder: &Recorder, graph: CUgraphExec, source: CUgraph) {
+        let _aside = recorder.beside_captures();
         let mut nodes = Vec::new();
         collect(recorder, source, 0, 0, &mut nodes);
         self.replace(graph, nodes);
@@ -188,6 +189,7 @@ impl Graphs {
 
     /// The graph within a node was replaced by `child`.
     pub fn set_child(&self, recorder: &Recorder, graph: CUgraphExec, node: CUgraphNode, child: CUgraph) {
+        let _aside = recorder.beside_captures();
         let mut nodes = Vec::new();
         collect(recorder, child, 1, node as u64, &mut nodes);
         let mut book = self.book();

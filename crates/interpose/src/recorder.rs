@@ -184,6 +184,11 @@ impl Recorder {
         self.cold.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Held while the driver is asked about something that is seen for the first time.
+    pub fn beside_captures(&self) -> Option<driver::BesideCaptures> {
+        if self.captures.any() { driver::BesideCaptures::begin() } else { None }
+    }
+
     /// The identifier of the context `handle`, which is current in the calling thread; 0 if it can't be defined.
     pub fn context(&self, handle: CUcontext) -> u32 {
         let key = handle as u64;
@@ -194,6 +199,7 @@ impl Recorder {
             return id;
         }
         let epoch = self.lifetimes.load(Acquire);
+        let _aside = self.beside_captures();
         let device = driver::current_device().map_or(0, |device| self.device(device));
         let mut cold = self.cold();
         if let Some(id) = self.known_context(handle) {
@@ -245,6 +251,7 @@ impl Recorder {
         if let Some(id) = self.streams.get(key, 0) {
             return id;
         }
+        let _aside = self.beside_captures();
         let (kind, context) = match stream as usize {
             LEGACY => (StreamKind::LegacyDefault, context),
             PER_THREAD => (StreamKind::PerThreadDefault, context),
