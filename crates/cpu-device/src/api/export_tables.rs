@@ -49,6 +49,7 @@ const TABLES: &[([u8; 16], &[Place])] = &[
     (0xa094798c_2e742e74_93f20800_200c0a66_u128.to_be_bytes(), &TOOLS_HOOKS),
     (0xc693336e_1121df11_a8c368f3_55d89593_u128.to_be_bytes(), &CONTEXT_STORAGE),
     (0xd4082055_bde6704b_8d34ba12_3c66e1f2_u128.to_be_bytes(), &INTEGRITY),
+    (0x21318c60_97143248_8ca641ff_7324c8f2_u128.to_be_bytes(), &RUNTIME_13_5),
     (0x263e8860_7cd26143_92f6bbd5_006dfa7e_u128.to_be_bytes(), &CONTEXT_CHECKS),
 ];
 
@@ -79,6 +80,9 @@ static TOOLS_HOOKS: [Place; 7] =
 /// Values that libcudart keeps with a context.
 static CONTEXT_STORAGE: [Place; 4] =
     [function!(storage_put), function!(storage_delete), function!(storage_get), NOTHING];
+
+/// libcudart 13.5 does not start without this table, and calls nothing in it. Its size says that nothing is there.
+static RUNTIME_13_5: [Place; 1] = [size_of_table(1)];
 
 static INTEGRITY: [Place; 3] = [size_of_table(3), function!(check_integrity), NOTHING];
 
