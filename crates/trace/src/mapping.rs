@@ -104,18 +104,26 @@ pub(crate) fn reserve(file: BorrowedFd<'_>, offset: u64, bytes: usize) -> io::Re
     if offset + bytes as u64 > file_size_limit() {
         return Err(io::Error::from_raw_os_error(libc::EFBIG));
     }
-    let allocate = || {
-        // SAFETY: no memory is involved.
-        let result =
-            unsafe { libc::fallocate(file.as_raw_fd(), 0, offset as libc::off_t, bytes as libc::off_t) };
-        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-    };
-    match retry(allocate) {
+    match fallocate(file, 0, offset, bytes) {
         Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => {
             write_zeros(file, offset, bytes)
         }
         result => result,
     }
+}
+
+/// Gives disk space back: the range reads as zeros from then on, and is no longer reserved.
+pub(crate) fn release(file: BorrowedFd<'_>, offset: u64, bytes: usize) -> io::Result<()> {
+    fallocate(file, libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, offset, bytes)
+}
+
+fn fallocate(file: BorrowedFd<'_>, mode: i32, offset: u64, bytes: usize) -> io::Result<()> {
+    retry(|| {
+        // SAFETY: no memory of ours is involved.
+        let result =
+            unsafe { libc::fallocate(file.as_raw_fd(), mode, offset as libc::off_t, bytes as libc::off_t) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    })
 }
 
 fn file_size_limit() -> u64 {
@@ -154,4 +162,48 @@ pub(crate) fn retry<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result
         }
     }
     Err(io::Error::from_raw_os_error(libc::EINTR))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Seek, Write};
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn zeros_extend_a_file_that_cannot_reserve() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"before").unwrap();
+        let (offset, bytes) = (PAGE_BYTES as u64, 9 * PAGE_BYTES + 7);
+        write_zeros(file.as_fd(), offset, bytes).unwrap();
+        let mut content = Vec::new();
+        file.rewind().unwrap();
+        file.read_to_end(&mut content).unwrap();
+        assert_eq!(content.len(), PAGE_BYTES + bytes);
+        assert_eq!(&content[..6], b"before");
+        assert!(content[6..].iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn populated_pages_keep_their_content() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[7; 3 * PAGE_BYTES]).unwrap();
+        let map = Mapping::shared(file.as_fd(), 0, 3 * PAGE_BYTES).unwrap();
+        map.populate().unwrap();
+        map.touch();
+        // SAFETY: mapped above, and nobody writes to it.
+        let content = unsafe { std::slice::from_raw_parts(map.base().as_ptr(), 3 * PAGE_BYTES) };
+        assert!(content.iter().all(|&byte| byte == 7));
+    }
+
+    #[test]
+    fn what_is_interrupted_for_ever_fails() {
+        let mut tries = 0;
+        let endless = retry(|| -> io::Result<()> {
+            tries += 1;
+            Err(io::Error::from_raw_os_error(libc::EINTR))
+        });
+        assert_eq!(endless.unwrap_err().raw_os_error(), Some(libc::EINTR));
+        assert_eq!(tries, 100);
+    }
 }

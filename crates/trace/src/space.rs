@@ -2,11 +2,12 @@
 
 use crate::control::Control;
 use crate::error::in_file;
-use crate::layout::{CHUNK_BYTES, ChunkKind, HEADER_BYTES, LIMIT_REACHED};
-use crate::mapping::{Mapping, reserve};
+use crate::layout::{CHUNK_BYTES, ChunkHeader, ChunkKind, HEADER_BYTES, LIMIT_REACHED};
+use crate::mapping::{Mapping, PAGE_BYTES, release, reserve};
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ pub(crate) enum Place {
     /// Never opened.
     Empty(u32),
     /// A records chunk with room, given back by a thread.
-    Continued(u32),
+    Continued(Tail),
     /// A full records chunk, whose content is to be given up.
     Overwritten(u32),
 }
@@ -29,7 +30,8 @@ pub(crate) enum Place {
 impl Place {
     pub fn index(self) -> u32 {
         match self {
-            Place::Empty(index) | Place::Continued(index) | Place::Overwritten(index) => index,
+            Place::Empty(index) | Place::Overwritten(index) => index,
+            Place::Continued(tail) => tail.index,
         }
     }
 }
@@ -48,7 +50,7 @@ impl From<io::Error> for Failure {
 #[derive(Debug)]
 pub(crate) struct Space {
     path: PathBuf,
-    file: File,
+    file: ManuallyDrop<File>,
     /// Device and inode, by which the file is known again.
     identity: (u64, u64),
     control: Option<&'static Control>,
@@ -56,10 +58,19 @@ pub(crate) struct Space {
     chunks: u32,
     /// How many of them are records chunks.
     records: u32,
-    /// Chunks that nobody holds, by state. `full` is in the order of filling.
+    /// Records chunks that nobody holds, by state. `full` is in the order of filling.
     empty: Vec<u32>,
-    partial: Vec<u32>,
+    partial: Vec<Tail>,
     full: VecDeque<u32>,
+    /// Definitions chunks that nobody holds; none is ever handed out again.
+    definitions: Vec<Tail>,
+}
+
+/// A chunk that is used up to some byte of its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tail {
+    index: u32,
+    committed: usize,
 }
 
 impl Space {
@@ -90,7 +101,7 @@ impl Space {
         let path = path.to_owned();
         let space = Space {
             path,
-            file,
+            file: ManuallyDrop::new(file),
             identity,
             control,
             chunks: 0,
@@ -98,6 +109,7 @@ impl Space {
             empty: Vec::new(),
             partial: Vec::new(),
             full: VecDeque::new(),
+            definitions: Vec::new(),
         };
         Ok((space, header))
     }
@@ -119,9 +131,9 @@ impl Space {
 
     fn place(&mut self, kind: ChunkKind) -> Result<Place, Failure> {
         if kind == ChunkKind::Records
-            && let Some(index) = self.partial.pop()
+            && let Some(tail) = self.partial.pop()
         {
-            return Ok(Place::Continued(index));
+            return Ok(Place::Continued(tail));
         }
         if let Some(index) = self.empty.pop() {
             return Ok(Place::Empty(index));
@@ -150,21 +162,37 @@ impl Space {
     fn put_back(&mut self, place: Place) {
         match place {
             Place::Empty(index) => self.empty.push(index),
-            Place::Continued(index) => self.partial.push(index),
+            Place::Continued(tail) => self.partial.push(tail),
             Place::Overwritten(index) => self.full.push_front(index),
         }
     }
 
-    /// Takes back a chunk that its holder no longer needs. Definitions are never overwritten, so their chunks stay out.
+    /// Takes back a chunk that its holder no longer needs; `full` if it has no room for more.
     pub fn give_back(&mut self, index: u32, kind: ChunkKind, committed: usize, full: bool) {
         match kind {
-            ChunkKind::Definitions => {}
+            ChunkKind::Definitions => self.definitions.push(Tail { index, committed }),
             ChunkKind::Records if committed == 0 => {
                 self.records -= 1;
                 self.empty.push(index);
             }
             ChunkKind::Records if full => self.full.push_back(index),
-            ChunkKind::Records => self.partial.push(index),
+            ChunkKind::Records => self.partial.push(Tail { index, committed }),
+        }
+    }
+
+    /// Gives back to the disk, and to the session's limit, what chunks that nobody holds have not used. They are not
+    /// handed out any more: their space is no longer reserved.
+    pub fn trim(&mut self) {
+        if self.find_file().is_err() {
+            return;
+        }
+        let empty = self.empty.drain(..).map(|index| Tail { index, committed: 0 });
+        for tail in empty.chain(self.partial.drain(..)).chain(self.definitions.drain(..)) {
+            let used = (size_of::<ChunkHeader>() + tail.committed).next_multiple_of(PAGE_BYTES);
+            let unused = CHUNK_BYTES - used;
+            if unused > 0 && release(self.file.as_fd(), offset(tail.index) + used as u64, unused).is_ok() {
+                give_back(self.control, unused);
+            }
         }
     }
 
@@ -183,7 +211,7 @@ impl Space {
             return Err(io::Error::from_raw_os_error(libc::ESTALE));
         }
         // The old number is no longer ours to close.
-        std::mem::forget(std::mem::replace(&mut self.file, out_of_the_way(file)));
+        self.file = ManuallyDrop::new(out_of_the_way(file));
         Ok(())
     }
 }
@@ -191,10 +219,8 @@ impl Space {
 impl Drop for Space {
     fn drop(&mut self) {
         if identity(&self.file).is_ok_and(|found| found == self.identity) {
-            return; // and the descriptor is closed
-        }
-        if let Ok(nothing) = File::open("/dev/null") {
-            std::mem::forget(std::mem::replace(&mut self.file, nothing));
+            // SAFETY: dropped here only, and not used afterwards. The descriptor is ours, as was just seen.
+            unsafe { ManuallyDrop::drop(&mut self.file) };
         }
     }
 }

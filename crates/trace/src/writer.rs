@@ -183,11 +183,18 @@ impl ProcessFile {
         }
     }
 
-    /// Notes how the process ends; `Unmarked` takes it back, as when an exec failed. Recording can go on.
+    /// Notes how the process ends, and gives disk space that chunks reserved and did not need back (those that no thread
+    /// holds: a thread that is done should have dropped its chunk). `Unmarked` takes it back, as when an exec failed.
+    /// Recording can go on in any case.
     pub fn mark_ended(&self, how: Ended) {
-        if self.is_ours() {
-            self.shared.anchor();
-            self.shared.header().ended.store(how as u32, Ordering::Relaxed);
+        if !self.is_ours() {
+            return;
+        }
+        self.shared.anchor();
+        self.shared.header().ended.store(how as u32, Ordering::Relaxed);
+        if how != Ended::Unmarked {
+            lock(&self.definitions).chunk = None;
+            self.shared.space().trim();
         }
     }
 }
@@ -307,19 +314,20 @@ impl Chunk {
     }
 
     fn try_acquire(shared: &Arc<Shared>, kind: ChunkKind) -> Result<Chunk, Failure> {
-        let (place, map) = shared.space().acquire(kind, &shared.header().chunks)?;
+        let mut space = shared.space();
+        let (place, map) = space.acquire(kind, &shared.header().chunks)?;
         let mut chunk = Chunk { shared: shared.clone(), map, index: place.index(), kind, committed: 0 };
         let committed = chunk.header().committed.load(Ordering::Relaxed) as usize;
         chunk.committed = committed.min(CHUNK_PAYLOAD_BYTES);
+        if let Place::Overwritten(_) = place {
+            // Under the lock: so the oldest records go first, whichever thread is quicker.
+            shared.header().overwritten.fetch_add(count_records(chunk.payload()), Ordering::Relaxed);
+            chunk.open();
+        }
+        drop(space);
         chunk.map.populate()?;
-        match place {
-            Place::Continued(_) => {}
-            Place::Empty(_) => chunk.open(),
-            Place::Overwritten(_) => {
-                let lost = count_records(chunk.payload());
-                shared.header().overwritten.fetch_add(lost, Ordering::Relaxed);
-                chunk.open();
-            }
+        if let Place::Empty(_) = place {
+            chunk.open();
         }
         Ok(chunk)
     }
@@ -378,9 +386,14 @@ impl Lane {
         self.record_in_next_chunk(file, record)
     }
 
+    /// Gives the chunk back, as dropping the lane does; the next record takes another one.
+    pub fn give_back(&mut self) {
+        self.chunk = None;
+    }
+
     #[cold]
     fn record_in_next_chunk<R: Slots>(&mut self, file: &ProcessFile, record: &R) -> bool {
-        self.chunk = None; // given back before the next is taken, so that a limited file can go round
+        self.give_back(); // before the next is taken, so that a limited file can go round
         self.chunk = file.chunk();
         let done = self.chunk.as_mut().is_some_and(|chunk| chunk.push(record));
         if !done {

@@ -149,6 +149,9 @@ fn read_segment(file: &Opened, segment: &Segment, buffer: &mut Vec<u8>) -> io::R
     let payload = offset + head_bytes as u64;
     let count = (segment.to - segment.from) as usize;
     file.read(payload + u64::from(segment.from), count, buffer)?;
+    if buffer.len() < count {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file has been cut off"));
+    }
     // Looked at afterwards: then the bytes were read before any reuse.
     let mut head = Vec::new();
     file.read(offset, head_bytes, &mut head)?;

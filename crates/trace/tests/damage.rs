@@ -1,0 +1,228 @@
+//! Sessions that are damaged, foreign, empty or too new: a clear answer, never a panic, and whatever is sound is read.
+
+mod common;
+
+use common::*;
+use proptest::prelude::*;
+use std::fs;
+use std::path::Path;
+use std::sync::{Barrier, OnceLock};
+use trace::definition::{Definition, Graph};
+use trace::layout::{CHUNK_BYTES, HEADER_BYTES, LIMIT_REACHED, SLOT_BYTES};
+use trace::{Error, Event, Lane, Process, ProcessFile, Session};
+
+const THREADS: u32 = 3;
+const LAUNCHES: u32 = 9000;
+
+/// A process file with one definitions chunk and two records chunks of each of three threads.
+fn sound_bytes() -> &'static [u8] {
+    static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
+    BYTES.get_or_init(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let file = ProcessFile::create(dir.path(), None).unwrap();
+        for id in 1..=50 {
+            assert!(file.define(&Definition::Name { id, text: format!("entry point {id}") }));
+            let kernels = vec![(id, 7); id as usize];
+            assert!(file.define(&Definition::Graph(Graph { id, kernels, ..Graph::default() })));
+        }
+        let together = Barrier::new(THREADS as usize);
+        std::thread::scope(|scope| {
+            for thread in 1..=THREADS {
+                let (file, together) = (&file, &together);
+                scope.spawn(move || {
+                    let mut lane = Lane::default();
+                    assert!((0..LAUNCHES).all(|number| lane.record(file, &launch(thread, number))));
+                    together.wait(); // or else one thread continues the chunk of another
+                });
+            }
+        });
+        fs::read(open_only_process(dir.path()).file).unwrap()
+    })
+}
+
+/// Reads everything there is to read; what a reader promises of any bytes is checked.
+fn read_all(bytes: &[u8]) -> Option<Process> {
+    let (process, problems) = match Process::from_bytes(Path::new("test.rec"), bytes) {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            assert!(matches!(error, Error::Newer { .. }), "{error}");
+            return None;
+        }
+    };
+    assert!(process.is_some() || !problems.is_empty(), "nothing read, and nothing said");
+    assert!(problems.len() <= 21);
+    let process = process?;
+    let records: Vec<_> = process.records().collect();
+    assert_eq!(records.len() as u64, process.record_count);
+    assert_eq!(process.records_by_time().count(), records.len());
+    for record in records {
+        let clock = process.clock;
+        let _ = (clock.real_ns(record.start()), clock.duration_ns(record.duration_ticks()));
+        let _ = match record.event {
+            Event::Launch(launch) => process.definitions.config(launch.config).is_some(),
+            Event::GraphLaunch(launch) => process.definitions.graph(launch.graph).is_some(),
+            Event::Timing(timing) => process.definitions.stream(timing.stream).is_some(),
+            Event::Call(call) => {
+                let _ = (call.class(), call.memory(), call.source_memory());
+                process.definitions.name(call.api).is_some()
+            }
+        };
+    }
+    assert_eq!(process.read_failure(), None);
+    Some(process)
+}
+
+/// A place in a file, near enough to its structures that hits on them are common.
+fn place() -> impl Strategy<Value = usize> {
+    let chunk = (0..7usize, 0..160usize).prop_map(|(chunk, byte)| HEADER_BYTES + chunk * CHUNK_BYTES + byte);
+    prop_oneof![0..300usize, chunk, 0..HEADER_BYTES + 7 * CHUNK_BYTES]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn damaged_bytes_are_read_as_far_as_they_go(
+        damage in prop::collection::vec((place(), prop_oneof![Just(0), Just(u32::MAX), any::<u32>()]), 1..20),
+    ) {
+        let mut bytes = sound_bytes().to_vec();
+        for (at, value) in damage {
+            let end = (at + 4).min(bytes.len());
+            bytes[at.min(end)..end].copy_from_slice(&value.to_le_bytes()[..end - at.min(end)]);
+        }
+        read_all(&bytes);
+    }
+
+    #[test]
+    fn flipped_bits_cost_at_most_the_chunks_they_are_in(
+        flips in prop::collection::vec((0..7 * CHUNK_BYTES, 0..8u32), 1..6),
+    ) {
+        let mut bytes = sound_bytes().to_vec();
+        let mut damaged = [false; 7];
+        for (at, bit) in flips {
+            bytes[HEADER_BYTES + at] ^= 1 << bit;
+            damaged[at / CHUNK_BYTES] = true;
+        }
+        let process = read_all(&bytes).unwrap();
+        let whole = |count: usize| count * (CHUNK_BYTES / SLOT_BYTES - 2);
+        let lost = damaged.iter().filter(|&&damaged| damaged).count();
+        let all = (THREADS * LAUNCHES) as usize;
+        prop_assert!(process.record_count as usize + whole(lost) >= all);
+    }
+
+    #[test]
+    fn a_file_cut_anywhere_gives_what_was_before_the_cut(cut in 0..HEADER_BYTES + 7 * CHUNK_BYTES) {
+        let process = read_all(&sound_bytes()[..cut]);
+        if cut >= HEADER_BYTES {
+            let process = process.unwrap();
+            for thread in 1..=THREADS {
+                prop_assert!(numbers(process.records(), thread).windows(2).all(|pair| pair[0] < pair[1]));
+            }
+        }
+    }
+
+    #[test]
+    fn any_bytes_at_all_are_read(bytes in prop::collection::vec(any::<u8>(), 0..3000), header in any::<bool>()) {
+        let mut file = if header { sound_bytes()[..HEADER_BYTES + 32].to_vec() } else { Vec::new() };
+        file.extend(&bytes);
+        read_all(&file);
+    }
+}
+
+#[test]
+fn problems_say_where_and_what() {
+    let mut bytes = sound_bytes().to_vec();
+    let chunk = |index: usize| HEADER_BYTES + index * CHUNK_BYTES;
+    let put =
+        |bytes: &mut Vec<u8>, at: usize, value: u32| bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    put(&mut bytes, chunk(1), 0x1234); // kind of a chunk
+    put(&mut bytes, chunk(2) + 4, 300_000); // committed
+    put(&mut bytes, chunk(3) + 32 + 10 * SLOT_BYTES, 0); // a record's kind and slots
+    put(&mut bytes, chunk(0) + 32 + 4, 70_000_000); // length of a definition
+    let (process, problems) = Process::from_bytes(Path::new("test.rec"), &bytes).unwrap();
+    let found = |offset: usize, words: &str| {
+        let matches =
+            |problem: &&trace::Problem| problem.offset == offset as u64 && problem.what.contains(words);
+        assert_eq!(problems.iter().filter(matches).count(), 1, "{words}, in {problems:#?}");
+    };
+    found(chunk(1), "unknown kind 0x1234");
+    found(chunk(2), "says that it holds 300000 bytes");
+    found(chunk(3) + 32 + 10 * SLOT_BYTES, "no record here (kind 0, 0 slots");
+    found(chunk(0) + 32, "70000000 bytes, where");
+    assert_eq!(problems[0].path, Path::new("test.rec"));
+    assert_eq!(process.unwrap().definitions.names().count(), 0);
+}
+
+#[test]
+fn a_cut_file_says_so() {
+    let cut = &sound_bytes()[..HEADER_BYTES + CHUNK_BYTES + CHUNK_BYTES / 2];
+    let (process, problems) = Process::from_bytes(Path::new("test.rec"), cut).unwrap();
+    let said: Vec<_> = problems.iter().map(|problem| problem.what.as_str()).collect();
+    assert!(said[0].starts_with("the file is cut off: 7 chunks were written, 2 are there"), "{said:?}");
+    assert!(said[1].starts_with("the file is cut off inside a chunk:"), "{said:?}");
+    assert_eq!(process.unwrap().record_count as usize, CHUNK_BYTES / 2 / SLOT_BYTES - 2);
+}
+
+/// What a newer APEX adds without a new version: kinds of records and of definitions.
+#[test]
+fn unknown_kinds_are_stepped_over() {
+    let mut bytes = sound_bytes().to_vec();
+    let payload = |index: usize| HEADER_BYTES + index * CHUNK_BYTES + 32;
+    bytes[payload(1) + 5 * SLOT_BYTES] = 200; // kind
+    bytes[payload(1) + 5 * SLOT_BYTES + 1] = 4; // slots
+    bytes[payload(0)] = 99; // tag of the first definition
+    let (process, problems) = Process::from_bytes(Path::new("test.rec"), &bytes).unwrap();
+    let process = process.unwrap();
+    assert_eq!(process.unknown_records, 1);
+    assert_eq!(process.record_count, u64::from(THREADS * LAUNCHES) - 4);
+    assert_eq!(process.definitions.names().count(), 49);
+    assert_eq!(process.definitions.name(2), Some("entry point 2"));
+    assert!(problems.iter().all(|problem| problem.what.contains("only a newer APEX knows")), "{problems:?}");
+}
+
+#[test]
+fn a_newer_file_asks_for_an_update() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut bytes = sound_bytes().to_vec();
+    bytes[8] = 2; // version
+    let path = dir.path().join("1-1.rec");
+    fs::write(&path, bytes).unwrap();
+    let error = Session::open(dir.path()).unwrap_err().to_string();
+    assert!(error.contains(path.to_str().unwrap()), "{error}");
+    assert!(error.contains("recorded by a newer APEX (version 2"), "{error}");
+    assert!(error.ends_with("update APEX to read it"), "{error}");
+}
+
+#[test]
+fn what_is_no_session_is_refused_with_what_was_expected() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = Session::open(dir.path()).unwrap_err();
+    assert!(matches!(error, Error::NotASession { .. }));
+    assert!(error.to_string().contains("expected a directory made by `apex run`"), "{error}");
+    let file = dir.path().join("file");
+    fs::write(&file, "text").unwrap();
+    assert!(Session::open(&file).unwrap_err().to_string().contains("it is a file"));
+    let missing = Session::open(dir.path().join("missing")).unwrap_err();
+    assert!(matches!(missing, Error::Unreadable { .. }), "{missing}");
+    assert!(missing.to_string().contains("missing: No such file"), "{missing}");
+}
+
+#[test]
+fn a_session_without_processes_is_a_session() {
+    let dir = tempfile::tempdir().unwrap();
+    trace::MappedControl::create(dir.path(), trace::control::Settings::default()).unwrap();
+    assert!(open_sound(dir.path()).processes.is_empty());
+}
+
+#[test]
+fn drop_causes_read_as_sentences() {
+    let cause = |errno: u32| {
+        let mut bytes = sound_bytes().to_vec();
+        let at = std::mem::offset_of!(trace::layout::FileHeader, drop_errno);
+        bytes[at..at + 4].copy_from_slice(&errno.to_le_bytes());
+        read_all(&bytes).unwrap().drop_cause()
+    };
+    assert_eq!(cause(0), None);
+    assert!(cause(libc::ENOSPC as u32).unwrap().starts_with("No space left on device"));
+    assert!(cause(LIMIT_REACHED).unwrap().contains("limit"));
+}

@@ -1,0 +1,230 @@
+//! When space runs out: the session's limit, the disk, the process's own limits, the directory's permissions.
+
+mod common;
+
+use common::*;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use trace::control::Settings;
+use trace::definition::{Definition, Graph};
+use trace::layout::{CHUNK_BYTES, Ended, HEADER_BYTES, LIMIT_REACHED, SLOT_BYTES};
+use trace::{Control, Lane, MappedControl, ProcessFile, Session};
+
+const LAUNCHES_PER_CHUNK: usize = CHUNK_BYTES / SLOT_BYTES - 2; // its header, and who writes
+
+fn limited(dir: &Path, chunks: usize, files: usize) -> &'static Control {
+    let max_bytes = (files * HEADER_BYTES + chunks * CHUNK_BYTES) as u64;
+    MappedControl::create(dir, Settings { max_bytes, ..Settings::default() }).unwrap().leak()
+}
+
+fn bytes_of_process_files(dir: &Path) -> usize {
+    let entries = fs::read_dir(dir).unwrap().map(Result::unwrap);
+    let files = entries.filter(|entry| entry.path().extension().is_some_and(|extension| extension == "rec"));
+    files.map(|file| file.metadata().unwrap().len() as usize).sum()
+}
+
+#[test]
+fn a_limited_session_keeps_the_newest_records() {
+    let dir = tempfile::tempdir().unwrap();
+    let control = limited(dir.path(), 4, 1);
+    let file = ProcessFile::create(dir.path(), Some(control)).unwrap();
+    assert!(file.define(&Definition::Name { id: 1, text: "cuLaunchKernel".to_owned() }));
+    let mut lane = Lane::default();
+    let count = 10 * LAUNCHES_PER_CHUNK as u32 + 5;
+    assert!((0..count).all(|number| lane.record(&file, &launch(1, number))));
+    assert_eq!(bytes_of_process_files(dir.path()), HEADER_BYTES + 4 * CHUNK_BYTES);
+    let process = open_only_process(dir.path());
+    let kept = 2 * LAUNCHES_PER_CHUNK as u32 + 5;
+    assert!(numbers(process.records(), 1).into_iter().eq(count - kept..count));
+    assert_eq!(process.overwritten, u64::from(count - kept));
+    assert_eq!((process.dropped, process.drop_errno), (0, 0));
+    assert_eq!(process.definitions.name(1), Some("cuLaunchKernel"));
+}
+
+#[test]
+fn definitions_take_the_place_of_the_oldest_records() {
+    let dir = tempfile::tempdir().unwrap();
+    let control = limited(dir.path(), 4, 1);
+    let file = ProcessFile::create(dir.path(), Some(control)).unwrap();
+    let mut lane = Lane::default();
+    let count = 4 * LAUNCHES_PER_CHUNK as u32;
+    assert!((0..count).all(|number| lane.record(&file, &launch(1, number))));
+    let graph = |id| Definition::Graph(Graph { id, kernels: vec![(1, id); 16_000], ..Graph::default() });
+    assert!((1..=3).all(|id| file.define(&graph(id))), "two fit a chunk");
+    let process = open_only_process(dir.path());
+    assert_eq!(bytes_of_process_files(dir.path()), HEADER_BYTES + 4 * CHUNK_BYTES);
+    assert_eq!(process.definitions.graphs().count(), 3);
+    assert!(numbers(process.records(), 1).into_iter().eq(2 * LAUNCHES_PER_CHUNK as u32..count));
+    assert_eq!(process.overwritten, 2 * LAUNCHES_PER_CHUNK as u64);
+}
+
+#[test]
+fn with_a_single_chunk_the_oldest_records_stay_and_the_rest_is_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let control = limited(dir.path(), 1, 1);
+    let file = ProcessFile::create(dir.path(), Some(control)).unwrap();
+    let mut lane = Lane::default();
+    let count = LAUNCHES_PER_CHUNK as u32 + 1000;
+    let done = (0..count).filter(|&number| lane.record(&file, &launch(1, number))).count();
+    assert_eq!(done, LAUNCHES_PER_CHUNK);
+    assert!(!file.define(&Definition::Name { id: 1, text: "cuLaunchKernel".to_owned() }));
+    let process = open_only_process(dir.path());
+    assert!(numbers(process.records(), 1).into_iter().eq(0..done as u32));
+    assert_eq!((process.dropped, process.drop_errno), (1000, LIMIT_REACHED));
+    assert_eq!(process.drop_cause().as_deref(), Some("the session's size limit was reached"));
+}
+
+#[test]
+fn the_limit_holds_over_all_processes_and_threads() {
+    let dir = tempfile::tempdir().unwrap();
+    let control = limited(dir.path(), 9, 3);
+    let files: Vec<_> = (0..3).map(|_| ProcessFile::create(dir.path(), Some(control)).unwrap()).collect();
+    assert_eq!(control.processes.load(std::sync::atomic::Ordering::Relaxed), 3);
+    let per_thread = 20_000;
+    std::thread::scope(|scope| {
+        for file in &files {
+            for thread in 1..=4 {
+                scope.spawn(move || {
+                    let mut lane = Lane::default();
+                    (0..per_thread).for_each(|number| _ = lane.record(file, &launch(thread, number)));
+                });
+            }
+        }
+    });
+    assert!(bytes_of_process_files(dir.path()) <= 3 * HEADER_BYTES + 9 * CHUNK_BYTES);
+    let refused = ProcessFile::create(dir.path(), Some(control)).unwrap_err().to_string();
+    assert!(refused.contains("size limit"), "{refused}");
+    let session = open_sound(dir.path());
+    let accounted: u64 = session
+        .processes
+        .iter()
+        .map(|process| process.record_count + process.dropped + process.overwritten)
+        .sum();
+    assert_eq!(accounted, 3 * 4 * u64::from(per_thread), "each record is there or counted");
+}
+
+#[test]
+fn a_process_that_ends_gives_back_what_it_did_not_use() {
+    let dir = tempfile::tempdir().unwrap();
+    let control = limited(dir.path(), 4, 2);
+    let file = ProcessFile::create(dir.path(), Some(control)).unwrap();
+    assert!(file.define(&Definition::Name { id: 1, text: "cuLaunchKernel".to_owned() }));
+    let mut lane = Lane::default();
+    assert!((0..100).all(|number| lane.record(&file, &launch(1, number))));
+    lane.give_back();
+    file.mark_ended(Ended::Exited);
+    let used = control.used_bytes.load(std::sync::atomic::Ordering::Relaxed) as usize;
+    assert!(used <= 4 * HEADER_BYTES, "{used} bytes are still taken");
+    // Threads may go on after `exit` was called.
+    assert!((100..200).all(|number| lane.record(&file, &launch(1, number))));
+    assert!(file.define(&Definition::Name { id: 2, text: "cuCtxSynchronize".to_owned() }));
+    let process = open_only_process(dir.path());
+    assert!(numbers(process.records(), 1).into_iter().eq(0..200));
+    assert_eq!(process.definitions.names().collect::<Vec<_>>(), ["cuLaunchKernel", "cuCtxSynchronize"]);
+}
+
+#[test]
+fn an_unusable_directory_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = dir.path().join("missing");
+    let error = ProcessFile::create(&missing, None).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+    assert!(error.to_string().contains(missing.to_str().unwrap()), "{error}");
+    assert!(MappedControl::open(&missing).unwrap_err().to_string().contains("missing/control"));
+    // `/proc` is writable for nobody, root included.
+    let error = ProcessFile::create(Path::new("/proc"), None).unwrap_err();
+    assert!(error.to_string().contains("cannot create /proc/"), "{error}");
+}
+
+#[test]
+fn a_file_is_for_its_owner_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let _file = ProcessFile::create(dir.path(), None).unwrap();
+    let process = open_only_process(dir.path());
+    assert_eq!(fs::metadata(&process.file).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+/// A file size limit must neither kill the program (SIGXFSZ) nor go unnoticed.
+#[test]
+fn past_the_file_size_limit_records_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    run_child("child_with_a_file_size_limit", dir.path(), &[]);
+    let process = open_only_process(dir.path());
+    assert_eq!(process.drop_errno, libc::EFBIG as u32);
+    assert!(process.drop_cause().unwrap().contains("File too large"));
+    assert_eq!(process.record_count, LAUNCHES_PER_CHUNK as u64);
+    assert_eq!(process.record_count + process.dropped, 50_000);
+}
+
+#[test]
+#[ignore = "run by past_the_file_size_limit_records_are_counted"]
+fn child_with_a_file_size_limit() {
+    let Some(dir) = child_dir() else { return };
+    let bytes = (HEADER_BYTES + CHUNK_BYTES + CHUNK_BYTES / 2) as u64;
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+    // SAFETY: `limit` is valid; it holds for this process, which is of this test alone.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) }, 0);
+    let file = ProcessFile::create(&dir, None).unwrap();
+    let mut lane = Lane::default();
+    (0..50_000).for_each(|number| _ = lane.record(&file, &launch(1, number)));
+}
+
+#[test]
+fn on_a_full_disk_records_are_counted_until_there_is_space_again() {
+    let dir = tempfile::tempdir().unwrap();
+    // A file system of one's own takes a name space, or to be root.
+    let prefixes: [&[&str]; 2] =
+        [&["unshare", "--user", "--map-root-user", "--mount"], &["unshare", "--mount"]];
+    let able = |prefix: &&&[&str]| {
+        let mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "apex-test"];
+        let mut command = std::process::Command::new(prefix[0]);
+        command
+            .args(&prefix[1..])
+            .args(mount)
+            .arg(dir.path())
+            .output()
+            .is_ok_and(|output| output.status.success())
+    };
+    let Some(prefix) = prefixes.iter().find(able) else {
+        eprintln!("skipped: a small file system can't be mounted here (needs user name spaces, or root)");
+        return;
+    };
+    run_child("child_on_a_full_disk", dir.path(), prefix);
+}
+
+#[test]
+#[ignore = "run by on_a_full_disk_records_are_counted_until_there_is_space_again"]
+fn child_on_a_full_disk() {
+    let Some(dir) = child_dir() else { return };
+    let mount = ["-t", "tmpfs", "-o", "size=1m", "apex-test"];
+    let mounted = std::process::Command::new("mount").args(mount).arg(&dir).status().unwrap();
+    assert!(mounted.success());
+    let file = ProcessFile::create(&dir, None).unwrap();
+    assert!(file.define(&Definition::Name { id: 1, text: "cuLaunchKernel".to_owned() }));
+    let mut lane = Lane::default();
+    let mut done = (0..50_000).filter(|&number| lane.record(&file, &launch(1, number))).count();
+    let process = open_only_process(&dir);
+    assert_eq!(process.drop_errno, libc::ENOSPC as u32);
+    assert_eq!((process.record_count, process.dropped), (done as u64, 50_000 - done as u64));
+    assert_eq!(done, 2 * LAUNCHES_PER_CHUNK, "1 MiB holds the header and three chunks");
+    assert!(MappedControl::create(&dir, Settings::default()).is_ok_and(|control| control.is_recording()));
+    fill(&dir.join("rest"));
+    let refused = ProcessFile::create(&dir, None).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::StorageFull);
+    // More space: recording goes on before long.
+    let remount = ["-o", "remount,size=2m"];
+    assert!(std::process::Command::new("mount").args(remount).arg(&dir).status().unwrap().success());
+    done += (0..50_000).filter(|&number| lane.record(&file, &launch(2, number))).count();
+    let session = Session::open(&dir).unwrap();
+    let process = &session.processes[0];
+    assert_eq!((process.record_count, process.dropped), (done as u64, 100_000 - done as u64));
+    assert!(!numbers(process.records(), 2).is_empty());
+    assert!(numbers(process.records(), 1).into_iter().eq(0..2 * LAUNCHES_PER_CHUNK as u32));
+}
+
+fn fill(path: &Path) {
+    let mut file = fs::File::create(path).unwrap();
+    while file.write_all(&[1; 4096]).is_ok() {}
+}

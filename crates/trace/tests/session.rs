@@ -1,0 +1,130 @@
+//! The files of a session beside its process files: `control` and `session.json`.
+
+mod common;
+
+use std::fs;
+use std::sync::atomic::Ordering;
+use trace::MappedControl;
+use trace::control::{CONTROL_FILE, Settings, TimingMode};
+
+#[test]
+fn the_control_page_is_shared() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings =
+        Settings { recording: false, timing: TimingMode::All, budget_ppm: 1234, max_bytes: 1 << 40 };
+    let ours = MappedControl::create(dir.path(), settings).unwrap();
+    let theirs = MappedControl::open(dir.path()).unwrap();
+    assert_eq!((theirs.is_recording(), theirs.timing_mode()), (false, TimingMode::All));
+    assert_eq!(theirs.budget_ppm.load(Ordering::Relaxed), 1234);
+    assert_eq!(theirs.max_bytes.load(Ordering::Relaxed), 1 << 40);
+    ours.set_recording(true);
+    ours.set_timing(TimingMode::Off);
+    ours.set_budget_ppm(99);
+    ours.set_max_bytes(0);
+    assert_eq!((theirs.is_recording(), theirs.timing_mode()), (true, TimingMode::Off));
+    assert_eq!(theirs.budget_ppm.load(Ordering::Relaxed), 99);
+    assert_eq!(theirs.max_bytes.load(Ordering::Relaxed), 0);
+    assert_eq!(theirs.generation.load(Ordering::Relaxed), 4);
+}
+
+#[test]
+fn a_foreign_control_page_is_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(CONTROL_FILE);
+    let refusal = |content: &[u8]| {
+        fs::write(&path, content).unwrap();
+        let error = MappedControl::open(dir.path()).unwrap_err().to_string();
+        assert!(error.contains(path.to_str().unwrap()), "{error}");
+        error
+    };
+    assert!(refusal(b"short").contains("cut off"));
+    assert!(refusal(&[b'x'; 4096]).contains("not the control page"));
+    let mut newer = vec![0; 4096];
+    newer[..9].copy_from_slice(b"APEXCTL\0\x02");
+    assert!(refusal(&newer).contains("its version is 2, this APEX knows 1"));
+    let exists = MappedControl::create(dir.path(), Settings::default()).unwrap_err();
+    assert_eq!(exists.kind(), std::io::ErrorKind::AlreadyExists);
+}
+
+#[cfg(feature = "meta")]
+mod meta {
+    use super::*;
+    use proptest::prelude::*;
+    use proptest::strategy::ValueTree;
+    use trace::meta::{Exit, Host, Meta};
+    use trace::{Error, META_FILE, Session};
+
+    fn any_meta() -> impl Strategy<Value = Meta> {
+        let text = || "\\PC{0,40}";
+        let exit = prop::option::of(
+            any::<(bool, i32)>()
+                .prop_map(|(killed, code)| if killed { Exit::Signal(code) } else { Exit::Code(code) }),
+        );
+        let command = prop::collection::vec(text(), 0..8);
+        (text(), command, any::<u64>(), prop::option::of(any::<u64>()), exit).prop_map(
+            |(text, command, started_real_ns, ended_real_ns, exit)| Meta {
+                schema: 1,
+                apex_version: "0.1.0".to_owned(),
+                command,
+                cwd: text,
+                pid: Some(started_real_ns as u32),
+                started_real_ns,
+                ended_real_ns,
+                exit,
+                device: "cpu".to_owned(),
+                timing: "sampled".to_owned(),
+                host: Host::here(),
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20))]
+
+        #[test]
+        fn session_json_comes_back(first in any_meta(), second in any_meta()) {
+            let dir = tempfile::tempdir().unwrap();
+            for meta in [first, second] {
+                meta.store(dir.path()).unwrap();
+                let session = Session::open(dir.path()).unwrap();
+                prop_assert_eq!(session.meta, Some(meta));
+                prop_assert_eq!(session.problems, []);
+                prop_assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file stays");
+            }
+        }
+    }
+
+    #[test]
+    fn the_machine_is_described() {
+        let host = Host::here();
+        assert!(host.cpus > 0 && host.memory_bytes > 1 << 20, "{host:?}");
+        assert!(!host.name.is_empty() && !host.kernel.is_empty());
+    }
+
+    #[test]
+    fn a_damaged_session_json_is_a_problem_and_a_newer_one_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(META_FILE);
+        for damaged in ["", "{", "[]", "{\"schema\": 1}", "{\"schema\": \"one\"}", "\u{fffd}"] {
+            fs::write(&path, damaged).unwrap();
+            let session = Session::open(dir.path()).unwrap();
+            assert_eq!(session.meta, None);
+            assert_eq!(session.problems.len(), 1);
+            assert_eq!(session.problems[0].path, path);
+            assert!(session.problems[0].what.starts_with("is damaged"), "{}", session.problems[0]);
+        }
+        fs::write(&path, r#"{"schema": 7, "command": "of a shape not known today"}"#).unwrap();
+        let error = Session::open(dir.path()).unwrap_err();
+        assert!(matches!(error, Error::Newer { version: 7, supported: 1, .. }), "{error}");
+    }
+
+    #[test]
+    fn an_unwritable_session_json_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let missing = dir.path().join("missing");
+        let mut runner = proptest::test_runner::TestRunner::deterministic();
+        let meta = any_meta().new_tree(&mut runner).unwrap().current();
+        let error = meta.store(&missing).unwrap_err().to_string();
+        assert!(error.contains("missing/session.json"), "{error}");
+    }
+}
