@@ -128,7 +128,7 @@ impl Recorder {
                 // Nobody, or the process that this one was forked from.
                 _ => {
                     if STAGE.compare_exchange(seen, mine + MAKING, Acquire, Relaxed).is_ok() {
-                        let made = Recorder::make(&session);
+                        let made = guarded(|| Recorder::make(&session)).flatten();
                         STAGE.store(mine + if made.is_some() { MADE } else { FAILED }, Release);
                         return made;
                     }

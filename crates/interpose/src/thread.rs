@@ -161,7 +161,9 @@ unsafe extern "C" fn detach(thread: *mut c_void) {
     // SAFETY: the key's value was set by `attach`, once, from a box that nobody else frees.
     if unsafe { (*(*thread).thread.get()).recorder.file.is_ours() } {
         // SAFETY: as above.
-        guarded(|| drop(unsafe { Box::from_raw(thread) }));
+        let mut thread = unsafe { Box::from_raw(thread) };
+        guarded(|| thread.thread.get_mut().give_up_samples());
+        guarded(|| drop(thread));
     }
 }
 

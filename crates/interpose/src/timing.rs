@@ -498,6 +498,14 @@ impl Thread {
         }
     }
 
+    /// Gives the pairs of samples that are not read yet to whoever times next. The thread ends: the driver is not asked for
+    /// anything any more.
+    pub fn give_up_samples(&mut self) {
+        for sample in self.pending.samples.drain(..) {
+            self.recorder.timing.give_back(sample.context, sample.pair);
+        }
+    }
+
     /// Reads and records up to `most` of the samples that are done.
     fn read_samples(&mut self, most: usize) {
         let (recorder, timing) = (self.recorder, &self.recorder.timing);

@@ -4,6 +4,7 @@ mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use support::{Recording, finished, launches, records};
 use trace::control::{Settings, TimingMode};
@@ -135,15 +136,48 @@ fn a_handle_that_comes_again_is_another_function() {
     assert_eq!(process.definitions.functions().count(), 4, "reloading a function makes no new definition");
 }
 
+/// The fake driver without a function: its name in the file is spoiled.
+fn driver_without(symbol: &str, folder: &Path) -> PathBuf {
+    let mut file = std::fs::read(support::fake_driver()).unwrap();
+    let name = format!("\0{symbol}\0").into_bytes();
+    let mut spoiled = 0;
+    for at in 0..file.len() - name.len() {
+        if file[at..].starts_with(&name) {
+            file[at + 3] = b'_';
+            spoiled += 1;
+        }
+    }
+    assert!(spoiled > 0, "{symbol} is in the driver");
+    let path = folder.join("libcuda.so.1");
+    std::fs::write(&path, file).unwrap();
+    path
+}
+
 #[test]
-fn names_come_from_the_program_where_the_driver_has_none() {
+fn names_come_from_the_program_where_the_driver_cannot_tell_them() {
+    let folder = tempfile::tempdir().unwrap();
     let recording = Recording::untimed();
-    finished(recording.client("forms").env("FAKE_NAMELESS", "1"));
+    finished(recording.client("forms").env("APEX_DRIVER", driver_without("cuFuncGetName", folder.path())));
     let process = recording.process();
     let names: Vec<_> =
         launches(&process).iter().map(|launch| config(&process, launch).1.name.clone()).collect();
-    // The fake driver still exports the function: it is for the driver to say whether it tells.
-    assert_eq!(names.len(), 6);
+    let expected = ["plain_1", "extended_2", "cooperative_3", "legacy_4", "per_thread_5", "library_kernel_6"];
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn a_function_that_nobody_can_name_is_unknown_and_recorded() {
+    let recording = Recording::untimed();
+    finished(recording.client("forms").env("FAKE_NAMELESS", "1"));
+    let process = recording.process();
+    let names: BTreeSet<_> =
+        launches(&process).iter().map(|launch| config(&process, launch).1.name.clone()).collect();
+    assert_eq!(names, BTreeSet::from(["(unknown)".to_owned()]));
+    assert_eq!(
+        process.definitions.functions().count(),
+        6,
+        "functions of different attributes are told apart"
+    );
 }
 
 #[test]

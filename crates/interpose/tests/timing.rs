@@ -124,3 +124,20 @@ fn contexts_may_come_and_go_with_readings_pending() {
         assert!(readings.values().flatten().all(|&ns| ns.abs_diff(1000) < 10), "{readings:?}");
     }
 }
+
+#[test]
+fn threads_that_time_never_spoil_another_threads_capture() {
+    let recording = recording(TimingMode::All);
+    assert_eq!(recording.run("capture-race 300"), "0\n");
+    let process = recording.process();
+    assert!(timings(&process).len() > 100, "and time between captures");
+    assert_eq!(process.dropped, 0);
+}
+
+#[test]
+fn threads_that_end_leave_their_event_pairs_to_others() {
+    let recording = recording(TimingMode::All);
+    finished(recording.client("threads-in-turn 300 50").env("FAKE_SLOW", "1"));
+    let process = recording.process();
+    assert_eq!(launches(&process).len(), 15_000);
+}

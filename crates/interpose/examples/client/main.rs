@@ -23,6 +23,7 @@ fn main() {
         "fork" => programs::fork(),
         "exec" => programs::exec(),
         "capture" => programs::capture(),
+        "capture-race" => programs::capture_race(number(1)),
         "graphs" => programs::graphs(),
         "calls" => programs::every_class(),
         "timed" => programs::timed(number(1)),

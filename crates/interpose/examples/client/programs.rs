@@ -6,6 +6,7 @@ use cuda_abi::{Plain, index};
 use std::ffi::{CStr, CString, c_void};
 use std::ptr::null_mut;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Looks functions up as libcudart does, and checks that what it gets can be called.
 pub fn look_up() {
@@ -309,6 +310,38 @@ pub fn capture() {
     let asked = calls(index::cuStreamIsCapturing);
     launch(executed, 1, other);
     assert_eq!(calls(index::cuStreamIsCapturing), asked, "nobody asks where nothing is captured");
+}
+
+/// Captures again and again in one thread while others launch.
+pub fn capture_race(captures: usize) {
+    let context = context() as usize;
+    let module = module(c"raced_1000") as usize;
+    launch(function(module as CUmodule, c"raced_1000"), 1, null_mut());
+    let running = AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                check(cuda!(cuCtxSetCurrent(context as CUcontext)));
+                let (function, stream) =
+                    (function(module as CUmodule, c"raced_1000"), stream(CU_STREAM_NON_BLOCKING));
+                let launch = launcher();
+                while running.load(Ordering::Relaxed) {
+                    check(launch(function, 1, stream));
+                }
+            });
+        }
+        let (function, stream) =
+            (function(module as CUmodule, c"raced_1000"), stream(CU_STREAM_NON_BLOCKING));
+        for _ in 0..captures {
+            let mut graph = null_mut();
+            check(cuda!(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL)));
+            (0..20).for_each(|_| launch(function, 1, stream));
+            check(cuda!(cuStreamEndCapture(stream, &mut graph)));
+            std::thread::yield_now();
+        }
+        running.store(false, Ordering::Relaxed);
+    });
+    println!("{}", fake::<extern "C" fn() -> u64>(c"fake_violations")());
 }
 
 /// Makes, launches, updates and destroys graphs.

@@ -49,12 +49,9 @@ hooks! {
 
     fn pop(context: *mut CUcontext) after(_result) { changed() } |_notes| {}
 
-    fn retain_primary(context: *mut CUcontext, device: CUdevice) |notes| {
-        let handle = notes.out_handle(context);
-        notes.object(Context, handle);
-        if let Some(recorder) = Recorder::existing() {
-            recorder.note_primary(device, handle as CUcontext);
-        }
+    fn retain_primary(context: *mut CUcontext, device: CUdevice)
+    after(result) { primary_is(result, device, context) } |notes| {
+        notes.object(Context, notes.out_handle(context));
     }
 
     /// The last release destroys it.
@@ -69,6 +66,16 @@ hooks! {
     /// Contexts made from a green context have handles of their own, which nobody told us: all are looked up anew.
     fn destroy_green(context: CUgreenCtx) before { any_ends() } after(_result) { changed() } |notes| {
         notes.object(Context, context as u64);
+    }
+}
+
+fn primary_is(result: CUresult, device: CUdevice, context: *const CUcontext) {
+    if result == CUDA_SUCCESS
+        && let Some(recorder) = Recorder::existing()
+        // SAFETY: the contract of every hook: null, or written by the call, which succeeded.
+        && let Some(&context) = unsafe { context.as_ref() }
+    {
+        recorder.note_primary(device, context);
     }
 }
 

@@ -61,13 +61,11 @@ hooks! {
     }
 
     /// Not recorded: only the name is of interest, and only where the driver can't tell it.
-    fn get_function(function: *mut CUfunction, module: CUmodule, name: *const c_char) |notes| {
-        note_name(notes.out_handle(function), name);
-    }
+    fn get_function(function: *mut CUfunction, module: CUmodule, name: *const c_char)
+    after(result) { note_name(result, function.cast(), name) } |_notes| {}
 
-    fn get_kernel(kernel: *mut CUkernel, library: CUlibrary, name: *const c_char) |notes| {
-        note_name(notes.out_handle(kernel), name);
-    }
+    fn get_kernel(kernel: *mut CUkernel, library: CUlibrary, name: *const c_char)
+    after(result) { note_name(result, kernel.cast(), name) } |_notes| {}
 
     fn set_function_attribute(function: CUfunction, attribute: CUfunction_attribute, value: i32)
     after(result) { attribute_set(result, function as u64, attribute, value) } |_notes| {}
@@ -91,13 +89,14 @@ fn attribute_set(result: CUresult, handle: u64, attribute: CUfunction_attribute,
     }
 }
 
-/// # Safety
-/// `handle` is 0, or `name` is a C string.
-unsafe fn note_name(handle: u64, name: *const c_char) {
-    if handle != 0
+/// The program got `handle` for `name`.
+fn note_name(result: CUresult, handle: *const u64, name: *const c_char) {
+    if result == CUDA_SUCCESS
         && let Some(recorder) = Recorder::existing()
+        // SAFETY: the contract of every hook: null, or written by the call, which succeeded.
+        && let Some(&handle) = unsafe { handle.as_ref() }
     {
-        // SAFETY: by contract.
+        // SAFETY: the contract of every hook: the call succeeded, so it read the name.
         recorder.note_name(handle, || unsafe { driver::string(name) });
     }
 }
