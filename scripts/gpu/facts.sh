@@ -10,6 +10,7 @@
 #   occupancy.csv             the driver's occupancy for random launch configurations
 #   occupancy-refused.csv     the configurations that it refuses, and with which error
 #   call-costs.csv            CPU time of single driver calls
+#   captures.csv              which questions to the driver invalidate a stream capture
 #   event-pairs.csv           what event pairs read around kernels of known length
 source "$(dirname "$0")/common.sh"
 rows=${ROWS:-6000}
@@ -17,7 +18,7 @@ rows=${ROWS:-6000}
 "$nvcc" -arch="$arch" -cubin -o "$build/kernels.cubin" "$programs/kernels.cu" &
 "$nvcc" -arch="$arch" -cubin -o "$build/occupancy.cubin" "$programs/occupancy_kernels.cu" &
 "$nvcc" -arch="$arch" -cudart static -o "$build/handle_runtime" "$programs/handle_runtime.cu" &
-for name in occupancy addresses call_costs event_pairs handles; do build_c "$name" & done
+for name in occupancy addresses call_costs captures event_pairs handles; do build_c "$name" & done
 gcc -O2 -Wall -shared -fPIC -I"$cuda/include" -Wl,-soname,libcuda.so.1 -o "$build/handle_shim.so" "$programs/handle_shim.c" -ldl &
 wait_all
 nm -D --defined-only "$driver" | awk '$3 ~ /^cu/ { sub(/@.*/, "", $3); print $3 }' | sort -u >"$build/symbols"
@@ -67,5 +68,6 @@ for pair in answers:occupancy refusals:occupancy-refused device:device; do
   { provenance "scripts/gpu/facts.sh"; cat "$build/${pair%%:*}"; } >"$out/${pair##*:}.csv"
 done
 { provenance "scripts/gpu/facts.sh"; step costs "$build/call_costs" "$build/kernels.cubin"; } >"$out/call-costs.csv"
+{ provenance "scripts/gpu/facts.sh"; step captures "$build/captures" "$build/kernels.cubin"; } >"$out/captures.csv"
 { provenance "scripts/gpu/facts.sh"; step pairs "$build/event_pairs" "$build/kernels.cubin"; } >"$out/event-pairs.csv"
 exit "$failed"
