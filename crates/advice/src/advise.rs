@@ -1,0 +1,363 @@
+//! Running the rules, and making sure that what they promise adds up.
+//!
+//! Savings are capped in this order, so that the sum over findings that are not within another one never exceeds what
+//! there is:
+//!
+//! 1. *Kernels.* Where several rules find fault with the same kernel, the largest saving counts in full and each next one
+//!    for its share of what the larger ones leave.
+//! 2. *Host.* Changes on the host's side can save no more than the time that the device is idle: the modelled idle time
+//!    where it is known, the whole span else. A finding whose rule has a parent that fired lies *within* the parent's
+//!    ([`Finding::within`]): it is capped by that one, and does not add to it. The others share the idle time, the largest
+//!    first.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::figure::Figure;
+use crate::finding::{Finding, Scope, Severity};
+use crate::profile::Profile;
+use crate::rules::{self, Outcome, RULES, Rule};
+
+/// What the caller wants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Identifiers or names of rules that are not to be reported.
+    pub suppress: BTreeSet<String>,
+}
+
+/// What the rules say of a profile.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Advice {
+    /// The job in one line.
+    pub verdict: Verdict,
+    /// Findings, by the time that they would save; those whose saving is not known come after, by severity and by the
+    /// launches that they concern.
+    pub findings: Vec<Finding>,
+    /// Kernels in whose launch configuration nothing is left to gain: they ran, their geometry is known, and no rule
+    /// about kernels found fault. Indices into [`Profile::kernels`].
+    pub excellent: Vec<usize>,
+    /// Rules that could not judge, and why.
+    pub unjudged: Vec<Unjudged>,
+    /// Rules whose findings were suppressed: how many kernels each concerned (0 if it is not about kernels).
+    pub suppressed: BTreeMap<String, u64>,
+    /// Names in [`Options::suppress`] that no rule has.
+    pub unknown_suppressions: Vec<String>,
+    /// Rules that were run.
+    pub rules: usize,
+}
+
+/// A rule that could not judge.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unjudged {
+    /// Its identifier.
+    pub rule: String,
+    /// Its name.
+    pub slug: String,
+    /// Why.
+    pub because: String,
+}
+
+/// The job in one line.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// See [`crate::profile::Totals::gpu_busy`].
+    pub gpu_busy: Option<Figure>,
+    /// Kernels that ran.
+    pub launches: u64,
+    /// Of these, share with a finding above [`Severity::Info`] about the kernel.
+    pub launches_with_finding: f64,
+    /// Of these, share of kernels that are excellent.
+    pub launches_excellent: f64,
+    /// See [`crate::profile::Recorder::overhead_share`].
+    pub overhead_share: Option<Figure>,
+    /// Records lost, of any sort.
+    pub lost_records: u64,
+    /// Share of the job's time that all findings together would save; `None` where none is known.
+    pub saving_of_job: Option<Figure>,
+}
+
+/// A finding that saves less of the job than this costs it next to nothing.
+const NEGLIGIBLE: f64 = 0.001;
+
+/// Runs the rules over a profile.
+pub fn advise(profile: &Profile, options: &Options) -> Advice {
+    let mut advice = Advice { rules: RULES.len(), ..Advice::default() };
+    let suppressed: Vec<&str> =
+        options.suppress.iter().filter_map(|name| Rule::named(name)).map(|rule| rule.id).collect();
+    advice.unknown_suppressions =
+        options.suppress.iter().filter(|name| Rule::named(name).is_none()).cloned().collect();
+    for rule in RULES {
+        match (rule.judge)(profile) {
+            Outcome::Clear => {}
+            Outcome::Unjudged(because) => {
+                advice.unjudged.push(Unjudged { rule: rule.id.into(), slug: rule.slug.into(), because });
+            }
+            Outcome::Found(draft) if suppressed.contains(&rule.id) => {
+                advice.suppressed.insert(rule.id.to_owned(), draft.kernels.len() as u64);
+            }
+            Outcome::Found(draft) => advice.findings.push(rule.finding(draft)),
+        }
+    }
+    cap_kernels(profile, &mut advice.findings);
+    cap_host(profile, &mut advice.findings);
+    for finding in &mut advice.findings {
+        if finding.saving.of_job.is_some_and(|share| share.value < NEGLIGIBLE) {
+            finding.severity = Severity::Info;
+        }
+    }
+    rank(&mut advice.findings);
+    advice.excellent = excellent(profile, &advice.findings);
+    advice.verdict = verdict(profile, &advice);
+    advice
+}
+
+/// Rule 1 of the module: compounds savings on the same kernel, and sums them up for each finding.
+fn cap_kernels(profile: &Profile, findings: &mut [Finding]) {
+    let mut by_kernel: BTreeMap<usize, Vec<(f64, usize, usize)>> = BTreeMap::new();
+    for (f, finding) in findings.iter().enumerate().filter(|(_, finding)| finding.scope == Scope::Kernel) {
+        for (k, kernel) in finding.kernels.iter().enumerate() {
+            if let Some(local) = kernel.saving.of_kernel {
+                by_kernel.entry(kernel.kernel).or_default().push((local.value, f, k));
+            }
+        }
+    }
+    for mut savings in by_kernel.into_values() {
+        savings.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let mut left = 1.0;
+        for (local, f, k) in savings {
+            let saving = &mut findings[f].kernels[k].saving;
+            saving.time_ns = saving.time_ns.map(|time| time.scaled(left));
+            saving.of_job = saving.of_job.map(|share| share.scaled(left));
+            left *= (1.0 - local).clamp(0.0, 1.0);
+        }
+    }
+    for finding in findings.iter_mut().filter(|finding| finding.scope == Scope::Kernel) {
+        sum_kernels(profile, finding);
+    }
+}
+
+/// The saving of a finding about kernels: the sum over them.
+fn sum_kernels(profile: &Profile, finding: &mut Finding) {
+    let Some(time) = Figure::sum(finding.kernels.iter().filter_map(|kernel| kernel.saving.time_ns)) else {
+        finding.saving.unknown_because =
+            finding.kernels.iter().find_map(|kernel| kernel.saving.unknown_because.clone());
+        return;
+    };
+    let own: f64 =
+        finding.kernels.iter().filter_map(|found| profile.kernels.get(found.kernel)?.gpu_total_ns()).sum();
+    finding.saving = rules::job_saving(profile, time);
+    finding.saving.of_kernel = (own > 0.0).then(|| time.scaled(1.0 / own));
+}
+
+/// Rule 2 of the module.
+fn cap_host(profile: &Profile, findings: &mut [Finding]) {
+    let fired: BTreeMap<String, Option<f64>> = findings
+        .iter()
+        .map(|finding| (finding.rule.clone(), finding.saving.time_ns.map(|time| time.value)))
+        .collect();
+    let mut left = idle_time(profile);
+    let mut order: Vec<usize> = (0..findings.len()).filter(|&f| findings[f].scope == Scope::Host).collect();
+    order.sort_by(|&a, &b| time_of(&findings[b]).total_cmp(&time_of(&findings[a])));
+    for f in order {
+        let parent = nearest_parent(&findings[f].rule, &fired);
+        let Some(time) = findings[f].saving.time_ns else { continue };
+        let cap = match &parent {
+            Some((_, parents_time)) => parents_time.unwrap_or(f64::INFINITY).min(idle_time(profile)),
+            None => left,
+        };
+        let capped = Figure { value: time.value.min(cap), ..time };
+        if parent.is_none() {
+            left -= capped.value;
+        }
+        findings[f].saving = rules::job_saving(profile, capped);
+        findings[f].within = parent.map(|(rule, _)| rule);
+    }
+}
+
+/// The nearest ancestor of a rule that fired, with the time that it would save.
+fn nearest_parent(rule: &str, fired: &BTreeMap<String, Option<f64>>) -> Option<(String, Option<f64>)> {
+    let mut next = Rule::named(rule)?.parent;
+    while let Some(id) = next {
+        if let Some(&time) = fired.get(id) {
+            return Some((id.to_owned(), time));
+        }
+        next = Rule::named(id)?.parent;
+    }
+    None
+}
+
+/// Time that the devices are idle: as modelled, or the span where that is not known.
+fn idle_time(profile: &Profile) -> f64 {
+    let of = |activity: &crate::profile::Activity| {
+        activity.idle_share.map_or(1.0, |share| share.value) * activity.span_ns
+    };
+    profile.activities.iter().map(of).sum()
+}
+
+fn time_of(finding: &Finding) -> f64 {
+    finding.saving.time_ns.map_or(0.0, |time| time.value)
+}
+
+fn rank(findings: &mut [Finding]) {
+    let concerned = |finding: &Finding| finding.kernels.iter().map(|kernel| kernel.launches).sum::<u64>();
+    let known = |finding: &Finding| finding.saving.time_ns.is_some();
+    findings.sort_by(|a, b| {
+        known(b)
+            .cmp(&known(a))
+            .then(time_of(b).total_cmp(&time_of(a)))
+            // A finding comes before those within it.
+            .then(a.within.is_some().cmp(&b.within.is_some()))
+            .then(b.severity.cmp(&a.severity))
+            .then(concerned(b).cmp(&concerned(a)))
+            .then(a.rule.cmp(&b.rule))
+    });
+}
+
+fn excellent(profile: &Profile, findings: &[Finding]) -> Vec<usize> {
+    let faulty: BTreeSet<usize> =
+        findings.iter().flat_map(|finding| finding.kernels.iter().map(|kernel| kernel.kernel)).collect();
+    let fine = |(index, kernel): &(usize, &crate::profile::Kernel)| {
+        let runs = kernel.geometry.is_some_and(|geometry| geometry.occupancy.blocks_per_sm > 0);
+        kernel.launches.ran() > 0 && runs && !faulty.contains(index)
+    };
+    profile.kernels.iter().enumerate().filter(fine).map(|(index, _)| index).collect()
+}
+
+fn verdict(profile: &Profile, advice: &Advice) -> Verdict {
+    let launches = profile.totals.kernels_run();
+    let share = |kernels: &BTreeSet<usize>| {
+        let count: u64 =
+            kernels.iter().filter_map(|&k| profile.kernels.get(k)).map(|k| k.launches.ran()).sum();
+        count as f64 / launches.max(1) as f64
+    };
+    let faulty = advice
+        .findings
+        .iter()
+        .filter(|finding| finding.severity > Severity::Info)
+        .flat_map(|finding| finding.kernels.iter().map(|kernel| kernel.kernel))
+        .collect();
+    let total = Figure::sum(
+        advice
+            .findings
+            .iter()
+            .filter(|finding| finding.within.is_none())
+            .filter_map(|finding| finding.saving.of_job),
+    );
+    Verdict {
+        gpu_busy: profile.totals.gpu_busy,
+        launches,
+        launches_with_finding: share(&faulty),
+        launches_excellent: share(&advice.excellent.iter().copied().collect()),
+        overhead_share: profile.recorder.overhead_share,
+        lost_records: profile.recorder.dropped + profile.recorder.overwritten,
+        saving_of_job: total.map(|saving| Figure { value: saving.value.min(1.0), ..saving }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{Activity, Kernel, Sequence};
+    use crate::rules::fixture::{SMS, activity, gap, kernel_of, profile_of, profile_with, timed};
+
+    fn named<'a>(advice: &'a Advice, rule: &str) -> &'a Finding {
+        advice
+            .findings
+            .iter()
+            .find(|finding| finding.rule == rule)
+            .unwrap_or_else(|| panic!("{rule} finds nothing"))
+    }
+
+    #[test]
+    fn nothing_in_nothing() {
+        let advice = advise(&Profile::default(), &Options::default());
+        assert!(
+            advice.findings.is_empty()
+                && advice.excellent.is_empty()
+                && advice.unknown_suppressions.is_empty()
+        );
+        assert_eq!(advice.verdict, Verdict::default());
+    }
+
+    #[test]
+    fn a_good_configuration_is_excellent() {
+        let profile = profile_of([timed(kernel_of(100_000, 256), 50_000.0), kernel_of(10, 100)]);
+        let advice = advise(&profile, &Options::default());
+        assert_eq!(advice.excellent, [0]);
+        assert_eq!((advice.verdict.launches_with_finding, advice.verdict.launches_excellent), (0.5, 0.5));
+    }
+
+    #[test]
+    fn savings_on_one_kernel_compound() {
+        // 33 blocks of 100 threads: APEX-L02 saves 75 %, APEX-L01 28 of 128 lanes of what that leaves.
+        let profile = profile_of([timed(kernel_of(33, 100), 1e6)]);
+        let advice = advise(&profile, &Options::default());
+        let time = |rule| named(&advice, rule).saving.time_ns.expect("timed").value;
+        assert!((time("APEX-L02") - 0.75e9).abs() < 1.0);
+        assert!((time("APEX-L01") - 0.25e9 * 28.0 / 128.0).abs() < 1.0);
+        assert_eq!(advice.findings[0].rule, "APEX-L02", "the largest saving comes first");
+    }
+
+    #[test]
+    fn findings_on_the_host_share_the_idle_time() {
+        let mut profile = profile_with([Activity { busy: Vec::new(), ..activity(1e9, 0.2) }]);
+        let sequence =
+            |launch_cpu_ns| Sequence { length: 10, repeats: 1000, launch_cpu_ns, ..Sequence::default() };
+        profile.sequences = vec![sequence(0.9e9)];
+        profile.calls =
+            vec![crate::rules::fixture::call("cuMemsetD8_v2", trace::layout::CallClass::Set, 10_000)];
+        let advice = advise(&profile, &Options::default());
+        let total: f64 = advice.findings.iter().map(time_of).sum();
+        assert_eq!(advice.findings.len(), 2);
+        assert!(total <= 0.2e9 + 1.0, "{total}");
+        assert!(advice.verdict.saving_of_job.expect("known").value <= 0.2 + 1e-9);
+    }
+
+    #[test]
+    fn what_lies_within_another_finding_does_not_add() {
+        let mut active = activity(10e9, 0.6);
+        active.gaps = vec![gap(1e9, 2e9)];
+        (active.long_gaps, active.long_gaps_ns) = (1, 2e9);
+        let advice = advise(&profile_with([active]), &Options::default());
+        let (parent, child) = (named(&advice, "APEX-T17"), named(&advice, "APEX-T16"));
+        assert_eq!((parent.within.as_deref(), child.within.as_deref()), (None, Some("APEX-T17")));
+        assert_eq!(advice.verdict.saving_of_job, parent.saving.of_job);
+        assert!(time_of(child) <= time_of(parent));
+    }
+
+    #[test]
+    fn untimed_findings_come_last_and_say_why() {
+        let profile = profile_of([timed(kernel_of(1000, 100), 1e6), kernel_of(SMS / 2, 256)]);
+        let advice = advise(&profile, &Options::default());
+        let last = advice.findings.last().expect("some");
+        assert!(last.saving.time_ns.is_none() && last.saving.unknown_because.is_some());
+        assert!(advice.findings[0].saving.time_ns.is_some());
+    }
+
+    #[test]
+    fn what_costs_next_to_nothing_is_information() {
+        let profile = profile_of([timed(kernel_of(1000, 100), 10.0)]);
+        assert_eq!(named(&advise(&profile, &Options::default()), "APEX-L01").severity, Severity::Info);
+    }
+
+    #[test]
+    fn suppression_counts_and_names_what_it_does_not_know() {
+        let profile =
+            profile_of([kernel_of(1000, 100), Kernel { symbol: "other".into(), ..kernel_of(1000, 33) }]);
+        let suppress = ["block-not-warp-multiple", "APEX-X99"].map(String::from).into();
+        let advice = advise(&profile, &Options { suppress });
+        assert!(advice.findings.iter().all(|finding| finding.rule != "APEX-L01"));
+        assert_eq!(advice.suppressed, BTreeMap::from([("APEX-L01".to_owned(), 2)]));
+        assert_eq!(advice.unknown_suppressions, ["APEX-X99"]);
+    }
+
+    #[test]
+    fn advice_survives_json() {
+        let profile = profile_of([timed(kernel_of(33, 100), 1e6)]);
+        let advice = advise(&profile, &Options::default());
+        let text = serde_json::to_string(&(&profile, &advice)).expect("serialises");
+        let back: (Profile, Advice) = serde_json::from_str(&text).expect("reads back");
+        assert_eq!(back, (profile, advice));
+    }
+}

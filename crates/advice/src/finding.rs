@@ -1,0 +1,176 @@
+//! What a rule found: evidence, one change to make, what it would save, how sure that is, how to verify it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::figure::Figure;
+
+/// How much a finding matters in general; what it costs this job is in its [`Saving`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Worth knowing.
+    Info,
+    /// Costs a little, or only sometimes.
+    Low,
+    /// Usually costs.
+    Medium,
+    /// Nearly always costs.
+    High,
+}
+
+/// What a finding is about, and so which time it can save.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// Kernels: it can save time that the device is busy.
+    Kernel,
+    /// The host's side: it can save time that the device is idle.
+    Host,
+}
+
+/// A step on a scale of three.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// A hint.
+    Low,
+    /// Likely.
+    Medium,
+    /// Nearly sure.
+    High,
+}
+
+/// How sure it is that the change saves what is claimed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Confidence {
+    /// How sure.
+    pub level: Level,
+    /// Why.
+    pub reason: String,
+}
+
+/// Unit of a value in evidence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// A number of things.
+    Count,
+    /// A share, 0 to 1.
+    Share,
+    /// Nanoseconds.
+    Nanoseconds,
+    /// Bytes.
+    Bytes,
+}
+
+/// Which way a value should move.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// Up, towards the value.
+    IncreaseTowards(f64),
+    /// Down, towards the value.
+    DecreaseTowards(f64),
+}
+
+/// One value that speaks for a finding.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// What it is: "threads per block".
+    pub name: String,
+    /// The value.
+    pub figure: Figure,
+    /// Its unit.
+    pub unit: Unit,
+    /// Which way it should move, where that is known.
+    pub direction: Option<Direction>,
+}
+
+impl Evidence {
+    /// A value whose direction is not told.
+    pub fn new(name: impl Into<String>, figure: Figure, unit: Unit) -> Self {
+        Self { name: name.into(), figure, unit, direction: None }
+    }
+
+    /// The value should rise towards `goal`.
+    pub fn increase_towards(mut self, goal: f64) -> Self {
+        self.direction = Some(Direction::IncreaseTowards(goal));
+        self
+    }
+
+    /// The value should fall towards `goal`.
+    pub fn decrease_towards(mut self, goal: f64) -> Self {
+        self.direction = Some(Direction::DecreaseTowards(goal));
+        self
+    }
+}
+
+/// What a change would save, at most. Shares are of run time saved: 0.5 is a factor of 2.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Saving {
+    /// Share of the kernels' own time.
+    pub of_kernel: Option<Figure>,
+    /// Share of the job's time.
+    pub of_job: Option<Figure>,
+    /// Time of the job, nanoseconds.
+    pub time_ns: Option<Figure>,
+    /// Why the time is unknown, where it is.
+    pub unknown_because: Option<String>,
+}
+
+impl Saving {
+    /// The job would be so many times as fast.
+    pub fn factor(&self) -> Option<f64> {
+        self.of_job.map(|share| 1.0 / (1.0 - share.value.clamp(0.0, 0.999_999)))
+    }
+}
+
+/// One kernel configuration that has the fault.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KernelFinding {
+    /// Index into [`crate::Profile::kernels`].
+    pub kernel: usize,
+    /// Its short name.
+    pub name: String,
+    /// Its configuration, as `<<<(128, 1, 1), (100, 1, 1), 0>>>`.
+    pub configuration: String,
+    /// Launches that ran, by graphs too.
+    pub launches: u64,
+    /// Values that speak for it.
+    pub evidence: Vec<Evidence>,
+    /// The change for this kernel.
+    pub change: String,
+    /// What the change would save.
+    pub saving: Saving,
+}
+
+/// What one rule found in a profile: one finding, however many kernels have the fault.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// The rule's identifier, `APEX-L01`.
+    pub rule: String,
+    /// The rule's name, `block-not-warp-multiple`.
+    pub slug: String,
+    /// What is wrong, in a few words.
+    pub title: String,
+    /// How much it matters in general.
+    pub severity: Severity,
+    /// What it is about.
+    pub scope: Scope,
+    /// The rule whose finding contains this one: its saving is part of that one's, and does not add to it.
+    pub within: Option<String>,
+    /// What was found here, in one sentence with values.
+    pub summary: String,
+    /// Values that speak for it, of the job.
+    pub evidence: Vec<Evidence>,
+    /// The kernels that have the fault, the costliest first; empty where it is not about kernels.
+    pub kernels: Vec<KernelFinding>,
+    /// The one change to make.
+    pub change: String,
+    /// What it would save, after capping (see [`crate::advise`]).
+    pub saving: Saving,
+    /// How sure that is.
+    pub confidence: Confidence,
+    /// A command that shows whether the change helped.
+    pub verify: String,
+}

@@ -1,0 +1,542 @@
+//! The profile of a session: what every view shows and every rule judges.
+//!
+//! Plain integers are counts of records (measured). Durations whose name does not tell otherwise are in nanoseconds.
+//! Lists are sorted by what costs most. Indices ([`Kernel::device`], [`Activity::process`], …) point into the lists of
+//! the same profile.
+//!
+//! A *kernel* here is a function in one launch configuration on one device: launches of the same function with another
+//! grid are another kernel. Processes that run the same function in the same configuration share it.
+
+mod activity;
+mod build;
+pub(crate) mod geometry;
+mod idle;
+mod kernels;
+mod memory;
+mod sequences;
+mod serde_layout;
+mod summary;
+mod times;
+
+use occupancy::{DeviceLimits, KernelResources, Occupancy, Waves};
+use serde::{Deserialize, Serialize};
+use trace::definition::StreamKind;
+use trace::layout::{CallClass, MemoryKind};
+
+use crate::figure::Figure;
+use crate::sketch::Distribution;
+
+pub use build::RECORD_COST_NS;
+
+/// What a session says.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    /// Sums over everything.
+    pub totals: Totals,
+    /// Devices, in the order in which they were seen.
+    pub devices: Vec<Device>,
+    /// Processes that made CUDA calls, in the order of their start.
+    pub processes: Vec<Process>,
+    /// Kernels, by GPU time where it is known, then by launches.
+    pub kernels: Vec<Kernel>,
+    /// Executable graphs that were launched, by launches.
+    pub graphs: Vec<Graph>,
+    /// Calls other than launches, by CPU time.
+    pub calls: Vec<Call>,
+    /// Copies, by bytes.
+    pub copies: Vec<Copies>,
+    /// Memory by kind, by peak.
+    pub memory: Vec<Memory>,
+    /// Streams that work was launched into, by launches.
+    pub streams: Vec<Stream>,
+    /// Sequences of launches that repeat, by launches that they cover.
+    pub sequences: Vec<Sequence>,
+    /// Each device over time, as each process used it.
+    pub activities: Vec<Activity>,
+    /// What recording cost, and what it missed.
+    pub recorder: Recorder,
+}
+
+/// Sums over everything.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Launch calls that ran.
+    pub launches: u64,
+    /// Graph launches that ran.
+    pub graph_launches: u64,
+    /// Kernels that graph launches ran.
+    pub graph_kernels: u64,
+    /// Launch calls that were captured into a graph, and did not run.
+    pub captured: u64,
+    /// Launch calls (of graphs too) that the driver refused.
+    pub failed: u64,
+    /// Launches that ran whose configuration was not recorded.
+    pub unknown: u64,
+    /// CPU time in launch calls, of graphs too.
+    pub launch_cpu_ns: f64,
+    /// Share of the launches that ran, by graphs too, whose GPU time is known from samples.
+    pub timed_share: f64,
+    /// Time from first launch to last launch or synchronisation, summed over [`Profile::activities`].
+    pub span_ns: f64,
+    /// GPU time of kernels, from samples; `None` without any.
+    pub gpu_time_ns: Option<Figure>,
+    /// GPU time of kernels over `span_ns`. Above 1 where kernels on several streams overlap. A lower bound while
+    /// `timed_share` is below 1.
+    pub gpu_busy: Option<Figure>,
+    /// From the start of the first process to the last record of the last one.
+    pub wall_ns: f64,
+}
+
+impl Totals {
+    /// Kernels that ran, by launch calls and by graphs.
+    pub fn kernels_run(&self) -> u64 {
+        self.launches + self.graph_kernels
+    }
+}
+
+/// A device.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Device {
+    /// Name, such as `NVIDIA H200`; empty where the device of a launch is not known.
+    pub name: String,
+    /// UUID, as `GPU-…`.
+    pub uuid: String,
+    /// Compute capability; `None` if the driver did not tell.
+    pub compute_capability: Option<(u32, u32)>,
+    /// Multiprocessors; 0 if unknown.
+    pub sms: u32,
+    /// Global memory, bytes.
+    pub total_memory: u64,
+    /// Version of the driver's API: 13000 is CUDA 13.0.
+    pub driver_version: u32,
+    /// `(CUdevice_attribute, value)`, as recorded.
+    pub attributes: Vec<(u32, i32)>,
+}
+
+impl Device {
+    /// What its multiprocessors have to give; `None` for a compute capability whose rules are not known.
+    pub fn limits(&self) -> Option<DeviceLimits> {
+        DeviceLimits::from_attributes(&self.attributes)
+    }
+}
+
+/// A process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its identifier.
+    pub pid: u32,
+    /// Its parent's.
+    pub parent_pid: u32,
+    /// Path of its executable.
+    pub executable: String,
+    /// Nanoseconds from the start of the session's first process to the start of this one.
+    pub start_ns: f64,
+    /// From its start to its last record.
+    pub wall_ns: f64,
+    /// Launch calls that ran, and graph launches.
+    pub launches: u64,
+    /// Whether it came to its end (by exit or exec); else it was killed, or still ran when the session was read.
+    pub ended: bool,
+}
+
+/// A function in one launch configuration on one device.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Kernel {
+    /// Demangled name in full.
+    pub name: String,
+    /// Name for tables: no parameters, template arguments collapsed.
+    pub short_name: String,
+    /// Name as the driver gives it.
+    pub symbol: String,
+    /// Index into [`Profile::devices`]; `None` if unknown.
+    pub device: Option<usize>,
+    /// Blocks in x, y, z.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y, z.
+    pub block: [u32; 3],
+    /// Blocks of a cluster in x, y, z; zeros without one.
+    pub cluster: [u32; 3],
+    /// Dynamic shared memory of a block, bytes.
+    pub dynamic_shared: u32,
+    /// Attributes; `None` where they could not be read.
+    pub attributes: Option<Attributes>,
+    /// How often it was launched.
+    pub launches: Launches,
+    /// CPU time of its launch calls that ran.
+    pub cpu: Distribution,
+    /// Launch calls that took longer than 50 us, and the CPU time of these.
+    pub slow_calls: (u64, f64),
+    /// GPU time, where some of its launches were timed.
+    pub gpu: Option<GpuTime>,
+    /// What follows from configuration, attributes and device; `None` where one of them is not known.
+    pub geometry: Option<Geometry>,
+}
+
+impl Kernel {
+    /// Blocks of the grid.
+    pub fn blocks(&self) -> u64 {
+        self.grid.iter().map(|&n| u64::from(n)).product()
+    }
+
+    /// Threads of a block; saturates.
+    pub fn block_threads(&self) -> u32 {
+        self.block.iter().fold(1, |threads: u32, &n| threads.saturating_mul(n))
+    }
+
+    /// The configuration as a launch is written: `<<<(128, 1, 1), (256, 1, 1), 0>>>`.
+    pub fn configuration(&self) -> String {
+        let ([a, b, c], [x, y, z]) = (self.grid, self.block);
+        format!("<<<({a}, {b}, {c}), ({x}, {y}, {z}), {}>>>", self.dynamic_shared)
+    }
+
+    /// GPU time of all launches, from samples.
+    pub fn gpu_total_ns(&self) -> Option<f64> {
+        self.gpu.as_ref().map(|gpu| gpu.total_ns.value)
+    }
+}
+
+/// Attributes of a function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Attributes {
+    /// What occupancy depends on.
+    pub resources: KernelResources,
+    /// Local memory of a thread, bytes.
+    pub local: u32,
+    /// Constant memory, bytes.
+    pub constant: u32,
+    /// Preferred shared-memory carve-out in percent of the maximum; -1 for the driver's default.
+    pub carveout: i32,
+    /// Architecture of the machine code, such as 90.
+    pub binary_version: u32,
+    /// Architecture of the PTX it came from, such as 80.
+    pub ptx_version: u32,
+}
+
+/// How often a kernel was launched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Launches {
+    /// Launch calls that ran.
+    pub calls: u64,
+    /// Runs by graph launches.
+    pub by_graphs: u64,
+    /// Launch calls captured into a graph: these did not run.
+    pub captured: u64,
+    /// Launch calls that the driver refused.
+    pub failed: u64,
+    /// Of `calls`, cooperative ones.
+    pub cooperative: u64,
+}
+
+impl Launches {
+    /// Runs, by calls and by graphs.
+    pub fn ran(&self) -> u64 {
+        self.calls + self.by_graphs
+    }
+}
+
+/// Which samples a GPU time rests on. On an idle stream the reading contains part of the launch's latency, so samples
+/// from busy streams are preferred.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Basis {
+    /// Samples from busy streams alone.
+    #[default]
+    Busy,
+    /// Samples from idle streams alone: there were no others.
+    Idle,
+    /// Both: too few from busy streams.
+    Mixed,
+}
+
+/// GPU time of a kernel or graph: event pairs around sampled launches, less what a pair around an empty kernel reads on
+/// the same sort of stream (busy or idle), never below zero. It is the time *above an empty kernel's*.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GpuTime {
+    /// The samples that count, in nanoseconds each.
+    pub each: Distribution,
+    /// Standard deviation of these; `None` below two.
+    pub deviation_ns: Option<f64>,
+    /// Which samples count.
+    pub basis: Basis,
+    /// Samples from busy streams, counted or not.
+    pub busy_samples: u64,
+    /// Samples from idle streams, counted or not.
+    pub idle_samples: u64,
+    /// Mean correction of the samples that count.
+    pub correction_ns: f64,
+    /// Time of all launches: mean times launch calls (graph launches for a graph). Standard error from the spread of the
+    /// samples, with the correction for a finite population.
+    pub total_ns: Figure,
+}
+
+/// What follows from configuration, attributes and device: computed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Geometry {
+    /// Theoretical occupancy.
+    pub occupancy: Occupancy,
+    /// Waves and tail.
+    pub waves: Waves,
+    /// Share of the lanes of a block's warps that hold a thread.
+    pub block_efficiency: f64,
+}
+
+/// An executable graph, or its state after an update.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Graph {
+    /// Index into [`Profile::processes`].
+    pub process: usize,
+    /// Its identifier in that process.
+    pub id: u32,
+    /// Launches that ran.
+    pub launches: u64,
+    /// Launches that the driver refused.
+    pub failed: u64,
+    /// Kernel nodes: index into [`Profile::kernels`], and how many of the nodes it is.
+    pub kernels: Vec<(usize, u32)>,
+    /// Copy nodes.
+    pub copies: u32,
+    /// Set nodes.
+    pub sets: u32,
+    /// Other nodes.
+    pub others: u32,
+    /// Nodes whose work is not known.
+    pub opaque: u32,
+    /// CPU time of its launch calls.
+    pub cpu: Distribution,
+    /// GPU time of one launch.
+    pub gpu: Option<GpuTime>,
+}
+
+/// Calls of one entry point.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    /// Its name.
+    pub name: String,
+    /// What sort of call; `None` for a sort that this version does not know.
+    #[serde(with = "serde_layout::call_class")]
+    pub class: Option<CallClass>,
+    /// Calls that succeeded.
+    pub count: u64,
+    /// Calls that failed.
+    pub failed: u64,
+    /// Of `count`, calls captured into a graph.
+    pub captured: u64,
+    /// Bytes allocated, copied or set.
+    pub bytes: u64,
+    /// CPU time of the calls that succeeded.
+    pub cpu: Distribution,
+}
+
+/// Where a copy goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CopyDirection {
+    /// From host memory to the device.
+    HostToDevice,
+    /// From the device to host memory.
+    DeviceToHost,
+    /// Within the device, or between devices.
+    DeviceToDevice,
+    /// Between host memory.
+    HostToHost,
+    /// One of the ends is managed memory, or not known.
+    Other,
+}
+
+impl CopyDirection {
+    /// The direction between two kinds of memory.
+    pub fn between(source: MemoryKind, destination: MemoryKind) -> Self {
+        use MemoryKind::{Array, Device, Pageable, Pinned, Pitched, Pool, Virtual};
+        let host = |kind| matches!(kind, Pinned | Pageable);
+        let device = |kind| matches!(kind, Device | Pitched | Pool | Virtual | Array);
+        match (source, destination) {
+            (from, to) if host(from) && device(to) => Self::HostToDevice,
+            (from, to) if device(from) && host(to) => Self::DeviceToHost,
+            (from, to) if device(from) && device(to) => Self::DeviceToDevice,
+            (from, to) if host(from) && host(to) => Self::HostToHost,
+            _ => Self::Other,
+        }
+    }
+
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::HostToDevice => "host to device",
+            Self::DeviceToHost => "device to host",
+            Self::DeviceToDevice => "device to device",
+            Self::HostToHost => "host to host",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// Copies of one sort.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Copies {
+    /// Where to.
+    pub direction: CopyDirection,
+    /// Memory that is read.
+    #[serde(with = "serde_layout::memory_kind")]
+    pub source: MemoryKind,
+    /// Memory that is written.
+    #[serde(with = "serde_layout::memory_kind")]
+    pub destination: MemoryKind,
+    /// Whether the call is one of the asynchronous forms.
+    pub asynchronous: bool,
+    /// Calls that succeeded and ran.
+    pub count: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// CPU time of these.
+    pub cpu: Distribution,
+}
+
+/// Memory of one kind, over all processes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Which kind.
+    #[serde(with = "serde_layout::memory_kind")]
+    pub kind: MemoryKind,
+    /// Allocations.
+    pub allocations: u64,
+    /// Frees of known allocations.
+    pub frees: u64,
+    /// Bytes allocated, in all.
+    pub allocated_bytes: u64,
+    /// Most bytes live at once in one process.
+    pub peak_bytes: u64,
+    /// Allocations still live at the end.
+    pub live: u64,
+    /// Bytes of these.
+    pub live_bytes: u64,
+    /// Allocations of a size that had been freed before in the same process: a pool would have had it.
+    pub repeated: u64,
+    /// Allocations between the first and the last launch of their process.
+    pub among_launches: u64,
+    /// CPU time of allocations and frees.
+    pub cpu_ns: f64,
+}
+
+/// A stream that work was launched into.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stream {
+    /// Index into [`Profile::processes`].
+    pub process: usize,
+    /// Index into [`Profile::devices`]; `None` if unknown.
+    pub device: Option<usize>,
+    /// Its identifier in that process; 0 for launches whose stream is not known.
+    pub id: u32,
+    /// Which sort; `None` if unknown.
+    #[serde(with = "serde_layout::stream_kind")]
+    pub kind: Option<StreamKind>,
+    /// Launch calls that ran.
+    pub launches: u64,
+    /// Graph launches that ran.
+    pub graph_launches: u64,
+    /// Asynchronous copies and sets.
+    pub transfers: u64,
+}
+
+/// A sequence of launches that repeats on one stream with no synchronisation, allocation or synchronous copy inside, so
+/// that a CUDA graph could hold it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sequence {
+    /// Index into [`Profile::processes`].
+    pub process: usize,
+    /// The kernels in their order: index into [`Profile::kernels`]. At most [`Self::SHOWN`] of them.
+    pub kernels: Vec<usize>,
+    /// Launches of one repetition.
+    pub length: u64,
+    /// Repetitions.
+    pub repeats: u64,
+    /// CPU time in the launch calls of all repetitions.
+    pub launch_cpu_ns: f64,
+    /// Time from the first to the end of the last launch call of each repetition, summed up.
+    pub elapsed_ns: f64,
+}
+
+impl Sequence {
+    /// Most kernels that are listed.
+    pub const SHOWN: usize = 64;
+}
+
+/// One device over time, as one process used it.
+///
+/// The queue is modelled: a launch starts when its call returned and the launches before it on its stream are done; it
+/// takes the mean time of its kernel; a synchronisation that returned proves the device idle. That is exact where kernels
+/// take equally long each time, and a prediction else.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Activity {
+    /// Index into [`Profile::processes`].
+    pub process: usize,
+    /// Index into [`Profile::devices`]; `None` if unknown.
+    pub device: Option<usize>,
+    /// Start of the first launch, nanoseconds after the process's start.
+    pub start_ns: f64,
+    /// From there to the end of the last launch or synchronisation call.
+    pub span_ns: f64,
+    /// Launch calls and graph launches that ran.
+    pub launches: u64,
+    /// Share of these whose GPU time is known.
+    pub timed_share: f64,
+    /// Streams that were launched into. With more than one, kernels may overlap.
+    pub streams: usize,
+    /// GPU time of kernels; `None` where nothing was timed.
+    pub gpu_time_ns: Option<Figure>,
+    /// Of the span, share in which the modelled queue is empty; `None` unless nearly all launches are timed.
+    pub idle_share: Option<Figure>,
+    /// Gaps of at least [`Self::LONG_GAP_NS`], the longest ten.
+    pub gaps: Vec<Gap>,
+    /// All gaps of at least [`Self::LONG_GAP_NS`].
+    pub long_gaps: u64,
+    /// Their time.
+    pub long_gaps_ns: f64,
+    /// Share of time that the modelled queue was busy, in [`Self::CHUNKS`] equal parts of the span; empty unless nearly
+    /// all launches are timed.
+    pub busy: Vec<f64>,
+}
+
+impl Activity {
+    /// Nsight Systems calls a gap long from here on.
+    pub const LONG_GAP_NS: f64 = 500e6;
+    /// Parts of the span in which utilisation is given, as in Nsight Systems.
+    pub const CHUNKS: usize = 30;
+    /// From this share of timed launches on the queue is modelled.
+    pub const NEARLY_ALL: f64 = 0.95;
+}
+
+/// A time without work on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gap {
+    /// Nanoseconds after the process's start.
+    pub start_ns: f64,
+    /// Its length. Measured where it begins with a synchronisation that returned, else predicted.
+    pub duration_ns: Figure,
+    /// The kernel before it: index into [`Profile::kernels`].
+    pub before: Option<usize>,
+    /// The kernel after it.
+    pub after: Option<usize>,
+}
+
+/// What recording cost, and what it missed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Recorder {
+    /// Records read.
+    pub records: u64,
+    /// Timed launches among them.
+    pub timings: u64,
+    /// Time spent on timing, as the recorder measured itself.
+    pub timing_ns: f64,
+    /// Time spent on recording: records times [`RECORD_COST_NS`], computed.
+    pub recording_ns: f64,
+    /// Both over the processes' wall time.
+    pub overhead_share: Option<Figure>,
+    /// Records lost for want of space.
+    pub dropped: u64,
+    /// Records given up to the session's size limit.
+    pub overwritten: u64,
+    /// Launches whose configuration did not fit the table.
+    pub config_overflow: u64,
+    /// What is wrong with the session's files.
+    pub problems: Vec<String>,
+}

@@ -1,0 +1,550 @@
+//! From records to a profile, process by process.
+//!
+//! The records of a process are read twice, in the order of time: once to count everything and to learn how long kernels
+//! take, once more (launches and synchronisations alone) to lay kernels of known time on the time line.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use trace::definition::Context;
+use trace::layout::{
+    Call as CallRecord, CallClass, GraphLaunch, Launch, MemoryKind, NO_CONFIG, RecordHead, Timing, flags,
+};
+use trace::{Ended, Event, Session};
+
+use super::kernels::Kernels;
+use super::memory::Heap;
+use super::sequences::Sequences;
+use super::times::{Estimate, STRATA, Samples};
+use super::{
+    Activity, Call, Copies, CopyDirection, Device, Graph, Memory, Process, Profile, Recorder, Sequence,
+    Stream, Totals,
+};
+use crate::sketch::Sketch;
+
+/// What recording one launch may cost at most, at the median: the bound that the overhead test of the recorder holds it to.
+/// [`Recorder::recording_ns`] is computed with it.
+pub const RECORD_COST_NS: f64 = 50.0;
+
+impl Profile {
+    /// Reads everything that `session` recorded.
+    pub fn from_session(session: &Session) -> Self {
+        let mut builder = Builder::default();
+        let epoch = session.processes.iter().map(|process| process.start_real_ns).min().unwrap_or(0);
+        for process in &session.processes {
+            builder.add(process, epoch);
+        }
+        builder.recorder.problems.extend(session.problems.iter().map(ToString::to_string));
+        builder.finish()
+    }
+}
+
+/// What grows with each process.
+#[derive(Default)]
+pub(super) struct Builder {
+    totals: Totals,
+    devices: Vec<Device>,
+    processes: Vec<Process>,
+    pub kernels: Kernels,
+    graphs: Vec<Graph>,
+    calls: BTreeMap<(String, u8), CallCounts>,
+    copies: BTreeMap<(CopyDirection, MemoryKind, MemoryKind, bool), CopyCounts>,
+    memory: BTreeMap<MemoryKind, Memory>,
+    streams: Vec<Stream>,
+    sequences: Vec<Sequence>,
+    activities: Vec<Activity>,
+    recorder: Recorder,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct CallCounts {
+    failed: u64,
+    captured: u64,
+    bytes: u64,
+    cpu: Sketch,
+}
+
+#[derive(Default)]
+struct CopyCounts {
+    bytes: u64,
+    cpu: Sketch,
+}
+
+/// What is learnt from the first reading of one process.
+pub(super) struct Reading<'b> {
+    pub builder: &'b mut Builder,
+    pub process: &'b trace::Process,
+    pub index: usize,
+    /// Devices by context.
+    pub devices: HashMap<u32, usize>,
+    pub configs: HashMap<u32, Subject>,
+    pub graph_index: HashMap<u32, usize>,
+    pub graphs: Vec<GraphState>,
+    pub calls: HashMap<(u32, u8), CallCounts>,
+    pub streams: HashMap<u32, Stream>,
+    heap: Heap,
+    sequences: Sequences,
+    pub extents: BTreeMap<Option<usize>, Extent>,
+}
+
+/// A configuration in one process.
+pub(super) struct Subject {
+    pub kernel: usize,
+    pub device: Option<usize>,
+    samples: Samples,
+}
+
+/// A graph in one process.
+pub(super) struct GraphState {
+    pub id: u32,
+    pub device: Option<usize>,
+    pub samples: Samples,
+    cpu: Sketch,
+    launches: u64,
+    failed: u64,
+    /// Kernels and how many nodes each is.
+    pub kernels: Vec<(usize, u32)>,
+}
+
+/// What one process did on one device, nanoseconds after the process's start.
+#[derive(Default)]
+pub(super) struct Extent {
+    pub start: f64,
+    pub end: f64,
+    pub launches: u64,
+    pub streams: BTreeSet<u32>,
+}
+
+impl Builder {
+    fn add(&mut self, process: &trace::Process, epoch: u64) {
+        let index = self.processes.len();
+        let wall_ns = process.span.map_or(0, |(_, last)| process.clock.ns_since_start(last)) as f64;
+        self.processes.push(Process {
+            pid: process.pid,
+            parent_pid: process.parent_pid,
+            executable: process.executable.clone(),
+            start_ns: process.start_real_ns.saturating_sub(epoch) as f64,
+            wall_ns,
+            launches: 0,
+            ended: process.ended != Ended::Unmarked,
+        });
+        self.recorder.timing_ns += process.timing_ns as f64;
+        self.recorder.dropped += process.dropped;
+        self.recorder.overwritten += process.overwritten;
+        self.recorder.config_overflow += u64::from(process.config_overflow);
+        let mut reading = Reading::new(self, process, index);
+        for record in process.records_by_time() {
+            reading.record(record.event);
+        }
+        reading.finish();
+        self.recorder.problems.extend(process.read_failure().map(ToString::to_string));
+    }
+
+    /// The device of a definition, merged by UUID over processes.
+    fn device(&mut self, device: &trace::definition::Device) -> usize {
+        let uuid = uuid(&device.uuid);
+        if let Some(known) =
+            self.devices.iter().position(|known| known.uuid == uuid && known.name == device.name)
+        {
+            return known;
+        }
+        let attribute =
+            |id| device.attributes.iter().find(|(known, _)| *known == id).map(|&(_, value)| value);
+        let positive = |id| attribute(id).and_then(|value| u32::try_from(value).ok());
+        self.devices.push(Device {
+            name: device.name.clone(),
+            uuid,
+            compute_capability: positive(75).zip(positive(76)),
+            sms: positive(16).unwrap_or(0),
+            total_memory: device.total_memory,
+            driver_version: device.driver_version,
+            attributes: device.attributes.clone(),
+        });
+        self.devices.len() - 1
+    }
+
+    fn finish(mut self) -> Profile {
+        let kernels = self.kernels.finish(&self.devices);
+        let mut profile = Profile {
+            devices: self.devices,
+            processes: self.processes,
+            kernels,
+            graphs: self.graphs,
+            calls: self.calls.into_iter().map(|(key, counts)| call(key, counts)).collect(),
+            copies: self.copies.into_iter().map(|(key, counts)| copies(key, counts)).collect(),
+            memory: self.memory.into_values().collect(),
+            streams: self.streams,
+            sequences: self.sequences,
+            activities: self.activities,
+            totals: Totals::default(),
+            recorder: Recorder::default(),
+        };
+        self.totals.sum_up(&profile);
+        self.recorder.sum_up(&profile);
+        profile.totals = self.totals;
+        profile.recorder = self.recorder;
+        profile.sort();
+        profile
+    }
+}
+
+impl<'b> Reading<'b> {
+    fn new(builder: &'b mut Builder, process: &'b trace::Process, index: usize) -> Self {
+        let definitions = &process.definitions;
+        let by_device: HashMap<u32, usize> =
+            definitions.devices().map(|device| (device.id, builder.device(device))).collect();
+        let devices = definitions
+            .contexts()
+            .filter_map(|context: &Context| Some((context.id, *by_device.get(&context.device)?)))
+            .collect();
+        Self {
+            builder,
+            process,
+            index,
+            devices,
+            configs: HashMap::new(),
+            graph_index: HashMap::new(),
+            graphs: Vec::new(),
+            calls: HashMap::new(),
+            streams: HashMap::new(),
+            heap: Heap::default(),
+            sequences: Sequences::default(),
+            extents: BTreeMap::new(),
+        }
+    }
+
+    fn record(&mut self, event: Event) {
+        self.builder.recorder.records += 1;
+        match event {
+            Event::Launch(launch) => self.launch(&launch),
+            Event::GraphLaunch(launch) => self.graph_launch(&launch),
+            Event::Timing(timing) => self.timing(&timing),
+            Event::Call(call) => self.call(&call),
+        }
+    }
+
+    fn launch(&mut self, launch: &Launch) {
+        let (start, cpu_ns) = self.times(&launch.head);
+        let subject = self.subject(launch.config).map(|subject| (subject.kernel, subject.device));
+        if let Some((kernel, _)) = subject {
+            self.builder.kernels.counts(kernel).launch(launch, cpu_ns);
+        }
+        let totals = &mut self.builder.totals;
+        if launch.result != 0 {
+            totals.failed += 1;
+            return;
+        }
+        if launch.head.flags & flags::CAPTURED != 0 {
+            totals.captured += 1;
+            return;
+        }
+        totals.launches += 1;
+        totals.launch_cpu_ns += cpu_ns as f64;
+        totals.unknown += u64::from(subject.is_none());
+        self.heap.launch();
+        self.stream(launch.stream).launches += 1;
+        self.extend(subject.and_then(|(_, device)| device), launch.stream, start, cpu_ns);
+        let stratum = self.stratum(launch.head.start);
+        if let Some((kernel, _)) = subject {
+            self.sequences.launch(launch.stream, kernel, start, cpu_ns as f64);
+        }
+        if let Some(subject) = self.subject(launch.config) {
+            subject.samples.launch(stratum);
+        }
+    }
+
+    fn graph_launch(&mut self, launch: &GraphLaunch) {
+        let (start, cpu_ns) = self.times(&launch.head);
+        let stratum = self.stratum(launch.head.start);
+        let at = self.graph(launch.graph);
+        let graph = &mut self.graphs[at];
+        let totals = &mut self.builder.totals;
+        if launch.result != 0 {
+            graph.failed += 1;
+            totals.failed += 1;
+            return;
+        }
+        graph.launches += 1;
+        graph.cpu.add(cpu_ns);
+        graph.samples.launch(stratum);
+        totals.graph_launches += 1;
+        totals.launch_cpu_ns += cpu_ns as f64;
+        for &(kernel, nodes) in &graph.kernels {
+            self.builder.kernels.counts(kernel).launches.by_graphs += u64::from(nodes);
+            totals.graph_kernels += u64::from(nodes);
+        }
+        let device = graph.device;
+        self.heap.launch();
+        self.stream(launch.stream).graph_launches += 1;
+        self.sequences.interrupt(Some(launch.stream));
+        self.extend(device, launch.stream, start, cpu_ns);
+    }
+
+    fn timing(&mut self, timing: &Timing) {
+        self.builder.recorder.timings += 1;
+        let stratum = self.stratum(timing.head.start);
+        let idle = timing.head.flags & flags::STREAM_WAS_IDLE != 0;
+        let correction = u64::from(timing.head.duration);
+        if timing.head.flags & flags::OF_GRAPH != 0 {
+            let at = self.graph(timing.config);
+            self.graphs[at].samples.sample(stratum, timing.raw_ns, correction, idle);
+        } else if let Some(subject) = self.subject(timing.config) {
+            subject.samples.sample(stratum, timing.raw_ns, correction, idle);
+        }
+    }
+
+    fn call(&mut self, call: &CallRecord) {
+        let (start, cpu_ns) = self.times(&call.head);
+        let captured = call.head.flags & flags::CAPTURED != 0;
+        let counts = self.calls.entry((call.api, call.class)).or_default();
+        if call.result != 0 {
+            counts.failed += 1;
+            return;
+        }
+        counts.cpu.add(cpu_ns);
+        counts.captured += u64::from(captured);
+        counts.bytes = counts.bytes.saturating_add(call.bytes);
+        if captured {
+            return;
+        }
+        let kind = MemoryKind::from_raw(call.memory).unwrap_or(MemoryKind::Unknown);
+        match CallClass::from_raw(call.class) {
+            Some(CallClass::Allocate) => {
+                let after_launch = self.builder.totals.launches + self.builder.totals.graph_launches > 0;
+                self.heap.allocate(kind, call, cpu_ns as f64, after_launch);
+                self.interrupt_unless_pool(kind);
+            }
+            Some(CallClass::Free) => {
+                self.heap.free(call, cpu_ns as f64);
+                self.interrupt_unless_pool(kind);
+            }
+            Some(CallClass::Copy) => self.copy(call, kind, cpu_ns),
+            Some(CallClass::Set) => self.transfer(call),
+            _ => {}
+        }
+        if cannot_be_captured(call) {
+            self.sequences.interrupt((call.stream != 0).then_some(call.stream));
+        }
+        if waits(call) {
+            let end = start + cpu_ns as f64;
+            self.extents.values_mut().for_each(|extent| extent.end = extent.end.max(end));
+        }
+    }
+
+    fn copy(&mut self, call: &CallRecord, destination: MemoryKind, cpu_ns: u64) {
+        let source = MemoryKind::from_raw(call.source_memory).unwrap_or(MemoryKind::Unknown);
+        let asynchronous = call.head.flags & flags::ASYNC != 0;
+        let key = (CopyDirection::between(source, destination), source, destination, asynchronous);
+        let counts = self.builder.copies.entry(key).or_default();
+        counts.cpu.add(cpu_ns);
+        counts.bytes = counts.bytes.saturating_add(call.bytes);
+        self.transfer(call);
+    }
+
+    fn transfer(&mut self, call: &CallRecord) {
+        if call.head.flags & flags::ASYNC != 0 {
+            self.stream(call.stream).transfers += 1;
+        }
+    }
+
+    /// Allocating ends what a graph could hold, except from a pool.
+    fn interrupt_unless_pool(&mut self, kind: MemoryKind) {
+        if kind != MemoryKind::Pool {
+            self.sequences.interrupt(None);
+        }
+    }
+
+    /// Start of a call in nanoseconds after the process's start, and how long it took.
+    pub(super) fn times(&self, head: &RecordHead) -> (f64, u64) {
+        let clock = &self.process.clock;
+        (clock.ns_since_start(head.start) as f64, clock.duration_ns(head.duration_ticks()))
+    }
+
+    /// In which part of the process's span a moment lies.
+    fn stratum(&self, ticks: u64) -> u64 {
+        let Some((first, last)) = self.process.span else { return 0 };
+        let length = u128::from(last.saturating_sub(first).max(1));
+        let at = u128::from(ticks.saturating_sub(first)) * u128::from(STRATA) / length;
+        (at as u64).min(STRATA - 1)
+    }
+
+    /// The state of a configuration; `None` if it was not recorded.
+    fn subject(&mut self, config: u32) -> Option<&mut Subject> {
+        if config == NO_CONFIG {
+            return None;
+        }
+        if !self.configs.contains_key(&config) {
+            let definition = self.process.definitions.config(config)?;
+            let device = self.device_of(definition.context);
+            let function = self.process.definitions.function(definition.function);
+            let kernel = self.builder.kernels.of(device, function, definition);
+            self.configs.insert(config, Subject { kernel, device, samples: Samples::default() });
+        }
+        self.configs.get_mut(&config)
+    }
+
+    /// Where the state of a graph is; one that was not recorded has no kernels.
+    fn graph(&mut self, id: u32) -> usize {
+        if let Some(&known) = self.graph_index.get(&id) {
+            return known;
+        }
+        let nodes = self.process.definitions.graph(id).map_or(&[][..], |graph| &graph.kernels);
+        let (mut kernels, mut device) = (Vec::new(), None);
+        for &(config, nodes) in nodes {
+            if let Some(subject) = self.subject(config) {
+                device = device.or(subject.device);
+                kernels.push((subject.kernel, nodes));
+            }
+        }
+        let (samples, cpu) = (Samples::default(), Sketch::default());
+        self.graphs.push(GraphState { id, device, samples, cpu, launches: 0, failed: 0, kernels });
+        self.graph_index.insert(id, self.graphs.len() - 1);
+        self.graphs.len() - 1
+    }
+
+    fn stream(&mut self, id: u32) -> &mut Stream {
+        let (process, devices, index) = (self.process, &self.devices, self.index);
+        self.streams.entry(id).or_insert_with(|| {
+            let definition = process.definitions.stream(id);
+            Stream {
+                process: index,
+                device: definition.and_then(|stream| devices.get(&stream.context).copied()),
+                id,
+                kind: definition.map(|stream| stream.kind),
+                launches: 0,
+                graph_launches: 0,
+                transfers: 0,
+            }
+        })
+    }
+
+    /// The kernel of a configuration that was launched.
+    pub(super) fn kernel_of(&self, config: u32) -> Option<usize> {
+        self.configs.get(&config).map(|subject| subject.kernel)
+    }
+
+    /// The device of a context; where the context is not known, the only device that the process has.
+    fn device_of(&self, context: u32) -> Option<usize> {
+        self.devices.get(&context).copied().or_else(|| {
+            let mut all = self.devices.values().copied();
+            let first = all.next()?;
+            all.all(|other| other == first).then_some(first)
+        })
+    }
+
+    fn extend(&mut self, device: Option<usize>, stream: u32, start: f64, cpu_ns: u64) {
+        let extent = self.extents.entry(device).or_insert_with(|| Extent { start, ..Extent::default() });
+        extent.end = extent.end.max(start + cpu_ns as f64);
+        extent.launches += 1;
+        extent.streams.insert(stream);
+    }
+
+    /// Adds everything to the session's profile. The second reading happens here.
+    fn finish(mut self) {
+        let estimates: HashMap<u32, Option<Estimate>> =
+            self.configs.iter().map(|(&config, subject)| (config, subject.samples.estimate())).collect();
+        for (config, estimate) in &estimates {
+            let (Some(estimate), Some(subject)) = (estimate, self.configs.get(config)) else { continue };
+            let times = &mut self.builder.kernels.counts(subject.kernel).times;
+            match times {
+                Some(times) => times.merge(estimate),
+                None => *times = Some(estimate.clone()),
+            }
+        }
+        let costs = self.costs(&estimates);
+        self.builder.activities.extend(self.activities(&costs));
+        let process = self.index;
+        let launches = self.streams.values().map(|stream| stream.launches + stream.graph_launches).sum();
+        self.builder.processes[process].launches = launches;
+        self.builder.streams.extend(self.streams.into_values());
+        self.builder.sequences.extend(self.sequences.finish(process));
+        self.heap.add_to(&mut self.builder.memory);
+        for ((api, class), counts) in self.calls {
+            let name = self.process.definitions.name(api).unwrap_or("unknown").to_owned();
+            self.builder.calls.entry((name, class)).or_default().merge(&counts);
+        }
+        for graph in self.graphs.into_iter().filter(|graph| graph.launches + graph.failed > 0) {
+            self.builder.graphs.push(graph.finish(process, self.process));
+        }
+    }
+}
+
+impl GraphState {
+    fn finish(self, process: usize, recorded: &trace::Process) -> Graph {
+        let definition = recorded.definitions.graph(self.id);
+        let count = |of: fn(&trace::definition::Graph) -> u32| definition.map_or(0, of);
+        Graph {
+            process,
+            id: self.id,
+            launches: self.launches,
+            failed: self.failed,
+            kernels: self.kernels,
+            copies: count(|graph| graph.copies),
+            sets: count(|graph| graph.sets),
+            others: count(|graph| graph.others),
+            opaque: count(|graph| graph.opaque),
+            cpu: self.cpu.distribution(),
+            gpu: self.samples.estimate().map(|estimate| estimate.gpu_time(self.launches)),
+        }
+    }
+}
+
+impl CallCounts {
+    fn merge(&mut self, other: &Self) {
+        self.failed += other.failed;
+        self.captured += other.captured;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.cpu.merge(&other.cpu);
+    }
+}
+
+/// Whether the call may have waited for work on the device.
+pub(super) fn waits(call: &CallRecord) -> bool {
+    let asynchronous = call.head.flags & flags::ASYNC != 0;
+    match CallClass::from_raw(call.class) {
+        Some(CallClass::Synchronize) => true,
+        // Copies within the device return at once, whatever the name of the call says.
+        Some(CallClass::Copy) if !asynchronous => {
+            let kind = |raw| MemoryKind::from_raw(raw).unwrap_or(MemoryKind::Unknown);
+            CopyDirection::between(kind(call.source_memory), kind(call.memory))
+                != CopyDirection::DeviceToDevice
+        }
+        _ => false,
+    }
+}
+
+/// Whether a stream capture would not survive the call.
+fn cannot_be_captured(call: &CallRecord) -> bool {
+    let asynchronous = call.head.flags & flags::ASYNC != 0;
+    match CallClass::from_raw(call.class) {
+        Some(CallClass::Synchronize) => true,
+        Some(CallClass::Copy | CallClass::Set) => !asynchronous,
+        _ => false,
+    }
+}
+
+fn call((name, class): (String, u8), counts: CallCounts) -> Call {
+    Call {
+        name,
+        class: CallClass::from_raw(class),
+        count: counts.cpu.count(),
+        failed: counts.failed,
+        captured: counts.captured,
+        bytes: counts.bytes,
+        cpu: counts.cpu.distribution(),
+    }
+}
+
+fn copies(
+    (direction, source, destination, asynchronous): (CopyDirection, MemoryKind, MemoryKind, bool),
+    counts: CopyCounts,
+) -> Copies {
+    let cpu = counts.cpu.distribution();
+    Copies { direction, source, destination, asynchronous, count: cpu.count, bytes: counts.bytes, cpu }
+}
+
+/// As `nvidia-smi` prints it.
+fn uuid(bytes: &[u8; 16]) -> String {
+    let hex =
+        |range: std::ops::Range<usize>| bytes[range].iter().map(|b| format!("{b:02x}")).collect::<String>();
+    format!("GPU-{}-{}-{}-{}-{}", hex(0..4), hex(4..6), hex(6..8), hex(8..10), hex(10..16))
+}

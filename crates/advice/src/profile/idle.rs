@@ -1,0 +1,253 @@
+//! When a device is busy: a model of its queue, driven by the host's calls.
+//!
+//! A launch starts when its call has returned and the launches before it on its stream are done; it takes its kernel's
+//! mean time. The device is busy while any stream is. A synchronisation that the model says had to wait corrects it: the
+//! work was done when the call returned. After a launch of unknown time nothing is said until a synchronisation has shown
+//! that the device is done.
+
+use std::collections::HashMap;
+
+use super::{Activity, Gap};
+use crate::figure::Figure;
+
+/// Gaps that are listed.
+const LISTED: usize = 10;
+
+/// One device, as one process uses it. Times are nanoseconds after the process's start.
+pub(crate) struct Queue {
+    start: f64,
+    end: f64,
+    /// When the work of each stream is done.
+    free_at: HashMap<u32, f64>,
+    /// The device is busy from here …
+    busy_from: f64,
+    /// … to here …
+    busy_until: f64,
+    /// … and a synchronisation has seen the end.
+    end_was_seen: bool,
+    /// Launches of unknown time may still run.
+    unknown: bool,
+    last_kernel: Option<usize>,
+    idle_ns: f64,
+    /// Busy time in each part of the span.
+    busy_ns: [f64; Activity::CHUNKS],
+    gaps: Vec<Gap>,
+    long_gaps: u64,
+    long_gaps_ns: f64,
+}
+
+impl Queue {
+    /// A queue whose first launch begins at `start` and whose last launch or synchronisation ends at `end`.
+    pub fn new(start: f64, end: f64) -> Self {
+        Self {
+            start,
+            end,
+            free_at: HashMap::new(),
+            busy_from: start,
+            busy_until: start,
+            end_was_seen: false,
+            unknown: false,
+            last_kernel: None,
+            idle_ns: 0.0,
+            busy_ns: [0.0; Activity::CHUNKS],
+            gaps: Vec::new(),
+            long_gaps: 0,
+            long_gaps_ns: 0.0,
+        }
+    }
+
+    /// A launch whose call returned at `returned`; `duration` is `None` where its kernel's time is not known.
+    pub fn launch(&mut self, stream: u32, returned: f64, kernel: Option<usize>, duration: Option<f64>) {
+        if returned > self.busy_until && !self.unknown {
+            self.idle(returned, kernel);
+        }
+        let free_at = self.free_at.entry(stream).or_insert(returned);
+        *free_at = free_at.max(returned) + duration.unwrap_or(0.0);
+        if *free_at >= self.busy_until {
+            self.busy_until = *free_at;
+            self.end_was_seen = false;
+        }
+        self.unknown |= duration.is_none();
+        self.last_kernel = kernel;
+    }
+
+    /// A call from `called` to `returned` that waited for the work of a stream, or of all if `None`.
+    pub fn synchronised(&mut self, stream: Option<u32>, called: f64, returned: f64) {
+        match stream {
+            Some(stream) if self.free_at.keys().any(|&other| other != stream) => {
+                if let Some(free_at) = self.free_at.get_mut(&stream).filter(|free_at| **free_at > called) {
+                    *free_at = returned;
+                    self.busy_until = self.free_at.values().copied().fold(self.busy_from, f64::max);
+                }
+            }
+            _ => {
+                if self.unknown || self.busy_until > called {
+                    self.busy_until = returned.max(self.busy_from);
+                    self.end_was_seen = true;
+                    self.unknown = false;
+                }
+                self.free_at.values_mut().for_each(|free_at| *free_at = free_at.min(returned));
+            }
+        }
+    }
+
+    /// The device was idle from the end of its work until `until`, when `next` came.
+    fn idle(&mut self, until: f64, next: Option<usize>) {
+        let (from, length) = (self.busy_until, until - self.busy_until);
+        self.idle_ns += length;
+        if length >= Activity::LONG_GAP_NS {
+            self.long_gaps += 1;
+            self.long_gaps_ns += length;
+            let duration_ns =
+                if self.end_was_seen { Figure::measured(length) } else { Figure::predicted(length) };
+            self.gaps.push(Gap { start_ns: from, duration_ns, before: self.last_kernel, after: next });
+            self.gaps.sort_by(|a, b| b.duration_ns.value.total_cmp(&a.duration_ns.value));
+            self.gaps.truncate(LISTED);
+        }
+        self.was_busy();
+        self.busy_from = until;
+        self.busy_until = until;
+        self.end_was_seen = false;
+    }
+
+    /// Lays the busy time that has ended into the parts of the span.
+    fn was_busy(&mut self) {
+        let width = (self.end - self.start) / Activity::CHUNKS as f64;
+        let (from, until) = (self.busy_from.max(self.start), self.busy_until.min(self.end));
+        if width <= 0.0 || until <= from {
+            return;
+        }
+        let part = |at: f64| (((at - self.start) / width) as usize).min(Activity::CHUNKS - 1);
+        for index in part(from)..=part(until) {
+            let begin = self.start + index as f64 * width;
+            self.busy_ns[index] += (until.min(begin + width) - from.max(begin)).max(0.0);
+        }
+    }
+
+    /// Fills in what the model says; idle time and utilisation only where `activity.timed_share` allows it.
+    pub fn finish(mut self, activity: &mut Activity) {
+        self.was_busy();
+        let span = self.end - self.start;
+        activity.gaps = self.gaps;
+        activity.long_gaps = self.long_gaps;
+        activity.long_gaps_ns = self.long_gaps_ns;
+        if activity.timed_share >= Activity::NEARLY_ALL && span > 0.0 {
+            let trailing = (self.end - self.busy_until).max(0.0);
+            activity.idle_share = Some(Figure::predicted(((self.idle_ns + trailing) / span).min(1.0)));
+            let width = span / Activity::CHUNKS as f64;
+            activity.busy = self.busy_ns.iter().map(|busy| (busy / width).clamp(0.0, 1.0)).collect();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::figure::Provenance;
+
+    fn finished(queue: Queue) -> Activity {
+        let mut activity = Activity { timed_share: 1.0, ..Activity::default() };
+        queue.finish(&mut activity);
+        activity
+    }
+
+    fn idle(queue: Queue) -> f64 {
+        finished(queue).idle_share.expect("all is timed").value
+    }
+
+    #[test]
+    fn launches_queue_up_on_a_stream() {
+        let mut queue = Queue::new(0.0, 100.0);
+        queue.launch(1, 10.0, None, Some(30.0));
+        queue.launch(1, 20.0, None, Some(30.0));
+        // Busy from 10 to 70.
+        queue.launch(1, 90.0, None, Some(10.0));
+        assert!((idle(queue) - 0.3).abs() < 1e-9);
+    }
+
+    #[test]
+    fn streams_overlap() {
+        let mut queue = Queue::new(0.0, 100.0);
+        queue.launch(1, 0.0, None, Some(60.0));
+        queue.launch(2, 0.0, None, Some(60.0));
+        assert!((idle(queue) - 0.4).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_synchronisation_that_waited_corrects_the_model() {
+        for (called, returned, expected) in [(10.0, 80.0, 0.2), (10.0, 20.0, 0.8), (60.0, 61.0, 0.5)] {
+            let mut queue = Queue::new(0.0, 100.0);
+            queue.launch(1, 0.0, None, Some(50.0));
+            queue.synchronised(None, called, returned);
+            assert!((idle(queue) - expected).abs() < 1e-9, "called at {called}");
+        }
+    }
+
+    #[test]
+    fn a_synchronisation_of_one_stream_leaves_the_others() {
+        let mut queue = Queue::new(0.0, 100.0);
+        queue.launch(1, 0.0, None, Some(50.0));
+        queue.launch(2, 0.0, None, Some(90.0));
+        queue.synchronised(Some(1), 10.0, 60.0);
+        assert!((idle(queue) - 0.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_gap_after_a_synchronisation_is_measured() {
+        let second = 1e9;
+        let mut queue = Queue::new(0.0, 10.0 * second);
+        queue.launch(1, 0.0, Some(3), None);
+        queue.synchronised(Some(1), 1.0, second);
+        queue.launch(1, 3.0 * second, Some(4), Some(second));
+        queue.launch(1, 4.6 * second, Some(5), Some(second));
+        let activity = finished(queue);
+        assert_eq!((activity.long_gaps, activity.long_gaps_ns.round()), (2, 2.6e9));
+        let longest = &activity.gaps[0];
+        assert_eq!((longest.start_ns, longest.duration_ns.value), (second, 2.0 * second));
+        assert_eq!((longest.before, longest.after), (Some(3), Some(4)));
+        assert_eq!(longest.duration_ns.provenance, Provenance::Measured);
+        assert_eq!(activity.gaps[1].duration_ns.provenance, Provenance::Predicted);
+    }
+
+    #[test]
+    fn after_a_launch_of_unknown_time_nothing_is_said() {
+        let mut queue = Queue::new(0.0, 10e9);
+        queue.launch(1, 0.0, None, None);
+        queue.launch(1, 9e9, None, Some(1.0));
+        assert_eq!(finished(queue).long_gaps, 0);
+    }
+
+    #[test]
+    fn too_few_timed_launches_give_no_idle_time() {
+        let mut activity = Activity { timed_share: 0.94, ..Activity::default() };
+        Queue::new(0.0, 1.0).finish(&mut activity);
+        assert!(activity.idle_share.is_none() && activity.busy.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn busy_parts_and_idle_time_add_up(steps in prop::collection::vec((0u32..3, 0.0f64..50.0, 0.0f64..80.0, 0u8..5), 1..60)) {
+            let end: f64 = steps.iter().map(|step| step.1).sum::<f64>() + 200.0;
+            let mut queue = Queue::new(0.0, end);
+            let mut now = 0.0;
+            for (stream, pause, duration, sort) in steps {
+                now += pause;
+                match sort {
+                    0 => queue.synchronised(Some(stream), now, now + duration),
+                    1 => queue.synchronised(None, now, now + duration),
+                    _ => queue.launch(stream, now, None, Some(duration)),
+                }
+                if sort < 2 {
+                    now += duration.min(3.0);
+                }
+            }
+            let activity = finished(queue);
+            let busy = activity.busy.iter().sum::<f64>() / Activity::CHUNKS as f64;
+            let idle = activity.idle_share.expect("all is timed").value;
+            prop_assert!((0.0..=1.0).contains(&idle));
+            prop_assert!((busy + idle - 1.0).abs() < 1e-6, "busy {busy}, idle {idle}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The layout's enumerations as snake-case names: `trace` does not know serde.
+
+use serde::de::{Deserialize, Deserializer, Error};
+use serde::ser::Serializer;
+use trace::definition::StreamKind;
+use trace::layout::{CallClass, MemoryKind};
+
+/// Names of memory kinds.
+pub const MEMORY_KINDS: &[(MemoryKind, &str)] = &[
+    (MemoryKind::Unknown, "unknown"),
+    (MemoryKind::Device, "device"),
+    (MemoryKind::Pitched, "pitched"),
+    (MemoryKind::Pool, "pool"),
+    (MemoryKind::Managed, "managed"),
+    (MemoryKind::Pinned, "pinned"),
+    (MemoryKind::Pageable, "pageable"),
+    (MemoryKind::Virtual, "virtual"),
+    (MemoryKind::Array, "array"),
+];
+
+const CALL_CLASSES: &[(CallClass, &str)] = &[
+    (CallClass::Allocate, "allocate"),
+    (CallClass::Free, "free"),
+    (CallClass::Copy, "copy"),
+    (CallClass::Set, "set"),
+    (CallClass::Synchronize, "synchronize"),
+    (CallClass::Module, "module"),
+    (CallClass::Stream, "stream"),
+    (CallClass::Event, "event"),
+    (CallClass::Context, "context"),
+    (CallClass::Graph, "graph"),
+    (CallClass::HostFunction, "host_function"),
+];
+
+const STREAM_KINDS: &[(StreamKind, &str)] = &[
+    (StreamKind::LegacyDefault, "legacy_default"),
+    (StreamKind::PerThreadDefault, "per_thread_default"),
+    (StreamKind::Blocking, "blocking"),
+    (StreamKind::NonBlocking, "non_blocking"),
+];
+
+fn name_of<T: PartialEq>(table: &[(T, &'static str)], value: &T) -> &'static str {
+    table.iter().find(|(known, _)| known == value).map_or("unknown", |(_, name)| name)
+}
+
+fn value_of<T: Copy>(table: &[(T, &'static str)], name: &str) -> Option<T> {
+    table.iter().find(|(_, known)| *known == name).map(|&(value, _)| value)
+}
+
+/// An optional value as its name or null.
+macro_rules! optional {
+    ($module:ident, $type:ty, $table:ident) => {
+        pub mod $module {
+            use super::*;
+
+            pub fn serialize<S: Serializer>(value: &Option<$type>, to: S) -> Result<S::Ok, S::Error> {
+                match value {
+                    Some(value) => to.serialize_some(name_of($table, value)),
+                    None => to.serialize_none(),
+                }
+            }
+
+            pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<$type>, D::Error> {
+                Option::<String>::deserialize(from)?
+                    .map(|name| value_of($table, &name).ok_or_else(|| D::Error::custom(format!("no {name}"))))
+                    .transpose()
+            }
+        }
+    };
+}
+
+optional!(call_class, CallClass, CALL_CLASSES);
+optional!(stream_kind, StreamKind, STREAM_KINDS);
+
+pub mod memory_kind {
+    use super::*;
+
+    pub fn serialize<S: Serializer>(value: &MemoryKind, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(name_of(MEMORY_KINDS, value))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<MemoryKind, D::Error> {
+        let name = String::deserialize(from)?;
+        value_of(MEMORY_KINDS, &name).ok_or_else(|| D::Error::custom(format!("no memory kind {name}")))
+    }
+}

@@ -1,0 +1,81 @@
+//! Sums over a finished profile, and the order of its lists.
+
+use super::build::RECORD_COST_NS;
+use super::{Profile, Recorder, Totals};
+use crate::figure::Figure;
+
+/// Repeated sequences that a profile lists.
+const SEQUENCES: usize = 100;
+
+impl Totals {
+    /// What follows from the lists of `profile`.
+    pub(super) fn sum_up(&mut self, profile: &Profile) {
+        let activities = &profile.activities;
+        self.span_ns = activities.iter().map(|activity| activity.span_ns).sum();
+        self.gpu_time_ns = Figure::sum(activities.iter().filter_map(|activity| activity.gpu_time_ns));
+        self.gpu_busy =
+            self.gpu_time_ns.filter(|_| self.span_ns > 0.0).map(|time| time.scaled(1.0 / self.span_ns));
+        let launches: u64 = activities.iter().map(|activity| activity.launches).sum();
+        let timed: f64 =
+            activities.iter().map(|activity| activity.timed_share * activity.launches as f64).sum();
+        self.timed_share = timed / launches.max(1) as f64;
+        self.wall_ns =
+            profile.processes.iter().map(|process| process.start_ns + process.wall_ns).fold(0.0, f64::max);
+    }
+}
+
+impl Recorder {
+    /// What follows from the lists of `profile`.
+    pub(super) fn sum_up(&mut self, profile: &Profile) {
+        self.recording_ns = self.records as f64 * RECORD_COST_NS;
+        let wall: f64 = profile.processes.iter().map(|process| process.wall_ns).sum();
+        let spent = self.timing_ns + self.recording_ns;
+        self.overhead_share = (wall > 0.0).then(|| Figure::computed(spent / wall));
+    }
+}
+
+impl Profile {
+    /// Puts what costs most first, and follows the kernels to their new places.
+    pub(super) fn sort(&mut self) {
+        let mut order: Vec<usize> = (0..self.kernels.len()).collect();
+        let kernels = &self.kernels;
+        order.sort_by(|&a, &b| {
+            let (a, b) = (&kernels[a], &kernels[b]);
+            let time = |kernel: &super::Kernel| kernel.gpu_total_ns().unwrap_or(0.0);
+            let same = || {
+                (&a.symbol, a.grid, a.block, a.dynamic_shared).cmp(&(
+                    &b.symbol,
+                    b.grid,
+                    b.block,
+                    b.dynamic_shared,
+                ))
+            };
+            time(b).total_cmp(&time(a)).then(b.launches.ran().cmp(&a.launches.ran())).then_with(same)
+        });
+        let mut place = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(new, &old)| place[old] = new);
+        self.kernels = order.iter().map(|&old| std::mem::take(&mut self.kernels[old])).collect();
+        self.renumber(&place);
+        self.graphs.sort_by_key(|graph| (std::cmp::Reverse(graph.launches), graph.process, graph.id));
+        self.calls.sort_by(|a, b| b.cpu.total_ns.total_cmp(&a.cpu.total_ns).then(a.name.cmp(&b.name)));
+        self.copies.sort_by_key(|copies| std::cmp::Reverse((copies.bytes, copies.count)));
+        self.memory.sort_by_key(|memory| std::cmp::Reverse((memory.peak_bytes, memory.allocations)));
+        self.streams.sort_by_key(|stream| {
+            (std::cmp::Reverse(stream.launches + stream.graph_launches), stream.process, stream.id)
+        });
+        let covered = |sequence: &super::Sequence| sequence.length * sequence.repeats;
+        self.sequences.sort_by(|a, b| covered(b).cmp(&covered(a)).then(a.kernels.cmp(&b.kernels)));
+        self.sequences.truncate(SEQUENCES);
+    }
+
+    fn renumber(&mut self, place: &[usize]) {
+        let graphs =
+            self.graphs.iter_mut().flat_map(|graph| graph.kernels.iter_mut().map(|(kernel, _)| kernel));
+        let sequences = self.sequences.iter_mut().flat_map(|sequence| sequence.kernels.iter_mut());
+        let gaps = self.activities.iter_mut().flat_map(|activity| activity.gaps.iter_mut());
+        let ends = gaps.flat_map(|gap| gap.before.iter_mut().chain(gap.after.iter_mut()));
+        for kernel in graphs.chain(sequences).chain(ends) {
+            *kernel = place[*kernel];
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! The rules that judge a profile, one per file.
+//!
+//! A rule is a row of [`RULES`]: what it detects, at which threshold and on whose authority, what to change, how its
+//! saving is estimated; and a function that looks at a profile and says [`Outcome::Clear`], [`Outcome::Unjudged`] or
+//! [`Outcome::Found`]. `docs/advice.md` is generated from the table. Identifiers are stable: `APEX-L…` needs launch and
+//! call records alone, `APEX-T…` needs sampled kernel times. Numbers are never used again.
+
+mod block_not_warp_multiple;
+mod few_blocks_with_barriers;
+mod gpu_gap;
+mod graph_candidate;
+mod launch_bound;
+mod legacy_stream;
+mod low_occupancy;
+mod low_utilisation;
+mod pageable_async_copy;
+mod repeated_allocation;
+mod short_kernels;
+mod slow_launch;
+mod small_grid;
+mod sub_wave_grid;
+mod synchronous_calls;
+mod tail_wave;
+
+#[cfg(test)]
+pub(crate) mod fixture;
+
+use crate::figure::Figure;
+use crate::finding::{Confidence, Evidence, Finding, KernelFinding, Level, Saving, Scope, Severity};
+use crate::profile::{Geometry, Kernel, Profile};
+
+/// What a rule must be given to judge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// Records of launches and calls.
+    Records,
+    /// Sampled kernel times too.
+    Times,
+}
+
+/// A rule.
+pub struct Rule {
+    /// Stable identifier.
+    pub id: &'static str,
+    /// Stable name.
+    pub slug: &'static str,
+    /// What is wrong, in a few words.
+    pub title: &'static str,
+    /// How much it matters in general.
+    pub severity: Severity,
+    /// What it is about.
+    pub scope: Scope,
+    /// What it must be given.
+    pub needs: Needs,
+    /// The rule whose finding contains this one's: its saving is then part of that one's.
+    pub parent: Option<&'static str>,
+    /// When it fires, with the threshold.
+    pub detects: &'static str,
+    /// Where detection and threshold come from.
+    pub source: &'static str,
+    /// Why it costs time.
+    pub why: &'static str,
+    /// What to change.
+    pub change: &'static str,
+    /// How the saving is estimated.
+    pub saving: &'static str,
+    /// What [`VERIFY`] then shows, if the change helped.
+    pub verify: &'static str,
+    pub(crate) judge: fn(&Profile) -> Outcome,
+}
+
+/// What a rule says about a profile.
+pub(crate) enum Outcome {
+    /// It looked, and the fault is not there.
+    Clear,
+    /// It could not look, and why.
+    Unjudged(String),
+    /// The fault is there.
+    Found(Box<Draft>),
+}
+
+impl Outcome {
+    pub fn found(draft: Draft) -> Self {
+        Self::Found(Box::new(draft))
+    }
+}
+
+/// A finding before savings are capped and before the table's columns are added.
+pub(crate) struct Draft {
+    pub summary: String,
+    pub evidence: Vec<Evidence>,
+    pub kernels: Vec<KernelFinding>,
+    /// In place of the table's general advice.
+    pub change: Option<String>,
+    /// Of the job; a rule about kernels leaves it to the sum over `kernels`.
+    pub saving: Saving,
+    pub confidence: Confidence,
+}
+
+/// How to see whether a change helped.
+pub const VERIFY: &str = "apex run -o NEW -- COMMAND, then apex diff OLD NEW";
+
+/// All rules, in the order of their numbers.
+pub static RULES: &[Rule] = &[
+    block_not_warp_multiple::RULE,
+    small_grid::RULE,
+    few_blocks_with_barriers::RULE,
+    tail_wave::RULE,
+    low_occupancy::RULE,
+    sub_wave_grid::RULE,
+    gpu_gap::RULE,
+    low_utilisation::RULE,
+    pageable_async_copy::RULE,
+    synchronous_calls::RULE,
+    short_kernels::RULE,
+    slow_launch::RULE,
+    legacy_stream::RULE,
+    repeated_allocation::RULE,
+    launch_bound::RULE,
+    graph_candidate::RULE,
+];
+
+impl Rule {
+    /// The rule with this identifier or name.
+    pub fn named(name: &str) -> Option<&'static Rule> {
+        RULES.iter().find(|rule| rule.id.eq_ignore_ascii_case(name) || rule.slug == name)
+    }
+
+    pub(crate) fn finding(&self, draft: Box<Draft>) -> Finding {
+        Finding {
+            rule: self.id.to_owned(),
+            slug: self.slug.to_owned(),
+            title: self.title.to_owned(),
+            severity: self.severity,
+            scope: self.scope,
+            within: None,
+            summary: draft.summary,
+            evidence: draft.evidence,
+            kernels: draft.kernels,
+            change: draft.change.unwrap_or_else(|| self.change.to_owned()),
+            saving: draft.saving,
+            confidence: draft.confidence,
+            verify: format!("{VERIFY}: {}", self.verify),
+        }
+    }
+}
+
+/// What a rule about one kernel says of it.
+pub(crate) struct Fault {
+    pub evidence: Vec<Evidence>,
+    pub change: String,
+    /// Share of the kernel's time that the change would save; or why that is unknown.
+    pub saves: Result<Figure, &'static str>,
+}
+
+/// A kernel that ran and whose geometry is known.
+#[derive(Clone, Copy)]
+pub(crate) struct Subject<'a> {
+    pub kernel: &'a Kernel,
+    pub geometry: &'a Geometry,
+    /// Multiprocessors of its device; 0 if unknown.
+    pub sms: u32,
+    pub profile: &'a Profile,
+}
+
+/// Asks `fault` about every kernel that ran and whose geometry is known; one finding for all that have the fault.
+/// `headline` words the summary from how many they are and how often they ran.
+pub(crate) fn judge_kernels(
+    profile: &Profile,
+    confidence: Confidence,
+    fault: impl Fn(Subject<'_>) -> Option<Fault>,
+    headline: impl Fn(&str) -> String,
+) -> Outcome {
+    let mut seen = 0;
+    let mut kernels = Vec::new();
+    for (index, kernel) in profile.kernels.iter().enumerate().filter(|(_, kernel)| kernel.launches.ran() > 0)
+    {
+        let Some(geometry) = &kernel.geometry else { continue };
+        seen += 1;
+        let sms = kernel.device.and_then(|device| profile.devices.get(device)).map_or(0, |device| device.sms);
+        if let Some(fault) = fault(Subject { kernel, geometry, sms, profile }) {
+            kernels.push(kernel_finding(profile, index, fault));
+        }
+    }
+    if seen == 0 && profile.totals.kernels_run() > 0 {
+        return Outcome::Unjudged("of no kernel are attributes and device known".to_owned());
+    }
+    if kernels.is_empty() {
+        return Outcome::Clear;
+    }
+    Outcome::found(about_kernels(profile, kernels, confidence, headline))
+}
+
+/// A draft about `kernels`, the costliest first.
+pub(crate) fn about_kernels(
+    profile: &Profile,
+    mut kernels: Vec<KernelFinding>,
+    confidence: Confidence,
+    headline: impl Fn(&str) -> String,
+) -> Draft {
+    let cost = |finding: &KernelFinding| {
+        (finding.saving.time_ns.map_or(0.0, |time| time.value), finding.launches as f64)
+    };
+    kernels.sort_by(|a, b| {
+        let ((time_a, launches_a), (time_b, launches_b)) = (cost(a), cost(b));
+        time_b.total_cmp(&time_a).then(launches_b.total_cmp(&launches_a)).then(a.kernel.cmp(&b.kernel))
+    });
+    let launches: u64 = kernels.iter().map(|finding| finding.launches).sum();
+    let share = launches as f64 / profile.totals.kernels_run().max(1) as f64;
+    let who = match &kernels[..] {
+        [one] => format!("`{}` ({} launches, {})", one.name, one.launches, percent(share)),
+        many => format!("{} kernels ({launches} launches, {})", many.len(), percent(share)),
+    };
+    let change = (kernels.len() == 1).then(|| kernels[0].change.clone());
+    Draft {
+        summary: headline(&who),
+        evidence: Vec::new(),
+        kernels,
+        change,
+        saving: Saving::default(),
+        confidence,
+    }
+}
+
+/// What `fault` says of the kernel at `index`, with its saving in the job's time.
+pub(crate) fn kernel_finding(profile: &Profile, index: usize, fault: Fault) -> KernelFinding {
+    let kernel = &profile.kernels[index];
+    let saving = match (fault.saves, kernel.gpu_total_ns()) {
+        (Err(because), _) => Saving { unknown_because: Some(because.to_owned()), ..Saving::default() },
+        (Ok(local), Some(time)) => {
+            Saving { of_kernel: Some(local), ..job_saving(profile, Figure::predicted(local.value * time)) }
+        }
+        (Ok(local), None) => Saving {
+            of_kernel: Some(local),
+            unknown_because: Some("the kernel was not timed".to_owned()),
+            ..Saving::default()
+        },
+    };
+    KernelFinding {
+        kernel: index,
+        name: kernel.short_name.clone(),
+        configuration: kernel.configuration(),
+        launches: kernel.launches.ran(),
+        evidence: fault.evidence,
+        change: fault.change,
+        saving,
+    }
+}
+
+/// A saving of so much time, and the share of the job that it is.
+pub(crate) fn job_saving(profile: &Profile, time_ns: Figure) -> Saving {
+    let span = profile.totals.span_ns;
+    Saving {
+        time_ns: Some(time_ns),
+        of_job: (span > 0.0).then(|| time_ns.scaled(1.0 / span)),
+        ..Saving::default()
+    }
+}
+
+pub(crate) fn confidence(level: Level, reason: impl Into<String>) -> Confidence {
+    Confidence { level, reason: reason.into() }
+}
+
+/// A share as text: `12 %`, `3.4 %`, `0.05 %`.
+pub(crate) fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    match percent.abs() {
+        p if p >= 9.95 || p == 0.0 => format!("{percent:.0} %"),
+        p if p >= 0.095 => format!("{percent:.1} %"),
+        _ => format!("{percent:.2} %"),
+    }
+}
+
+/// Nanoseconds as text: `640 ns`, `12.5 us`, `3.1 ms`, `2.0 s`.
+pub(crate) fn time(ns: f64) -> String {
+    match ns.abs() {
+        t if t < 1e3 => format!("{ns:.0} ns"),
+        t if t < 1e6 => format!("{:.1} us", ns / 1e3),
+        t if t < 1e9 => format!("{:.1} ms", ns / 1e6),
+        _ => format!("{:.1} s", ns / 1e9),
+    }
+}
+
+/// Bytes as text, in binary units.
+pub(crate) fn bytes(count: f64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let step = if count < 1.0 { 0 } else { (count.log2() / 10.0) as usize }.min(UNITS.len() - 1);
+    match step {
+        0 => format!("{count:.0} B"),
+        _ => format!("{:.1} {}", count / 1024f64.powi(step as i32), UNITS[step]),
+    }
+}
+
+/// Why nothing can be said where no launch was timed.
+pub(crate) const UNTIMED: &str = "no launch was timed: record with --timing sampled or all";
+
+/// Why nothing can be said of idle time where too few launches were timed.
+pub(crate) const NOT_MODELLED: &str =
+    "too few launches were timed to know when the device is idle: record with --timing all, or for longer";
+
+/// What a call that only queues work takes in this session: the median launch call of the kernel launched most often,
+/// nanoseconds; 0 without launches.
+pub(crate) fn typical_launch_call(profile: &Profile) -> f64 {
+    profile
+        .kernels
+        .iter()
+        .max_by_key(|kernel| kernel.launches.calls)
+        .map_or(0.0, |kernel| kernel.cpu.median_ns)
+}
+
+#[cfg(test)]
+mod tests;

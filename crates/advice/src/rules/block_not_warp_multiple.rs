@@ -1,0 +1,88 @@
+//! A block whose last warp is partly empty.
+
+use super::{Fault, Needs, Outcome, Rule, Subject, confidence, judge_kernels};
+use crate::figure::Figure;
+use crate::finding::{Evidence, Level, Scope, Severity, Unit};
+use crate::profile::Profile;
+
+pub(super) const RULE: Rule = Rule {
+    id: "APEX-L01",
+    slug: "block-not-warp-multiple",
+    title: "Threads per block are not a multiple of the warp size",
+    severity: Severity::Medium,
+    scope: Scope::Kernel,
+    needs: Needs::Records,
+    parent: None,
+    detects: "Threads of a block modulo the warp size are not 0.",
+    source: "Nsight Compute, launch statistics: block size not a multiple of 32; it suggests 128 to 256 threads.",
+    why: "A warp is scheduled whole. Lanes without a thread take issue slots, registers and residency, and do nothing.",
+    change: "Make the number of threads of a block a multiple of 32, and keep the kernel's bounds check.",
+    saving: "Share of lanes without a thread: (1 / warps) (1 - threads in the last warp / 32).",
+    verify: "block efficiency is 100 %, and the kernel's duration falls",
+    judge,
+};
+
+fn judge(profile: &Profile) -> Outcome {
+    judge_kernels(
+        profile,
+        confidence(Level::Medium, "all of it where issue slots limit the kernel, less where memory does"),
+        fault,
+        |who| format!("{who}: the last warp of each block is partly empty"),
+    )
+}
+
+fn fault(Subject { kernel, geometry, .. }: Subject<'_>) -> Option<Fault> {
+    let threads = kernel.block_threads();
+    let idle = 1.0 - geometry.block_efficiency;
+    if idle <= 0.0 {
+        return None;
+    }
+    let up = threads.div_ceil(32) * 32;
+    let most = kernel.attributes.map_or(0, |attributes| attributes.resources.max_threads);
+    let better = if most == 0 || up <= most { up } else { (threads / 32 * 32).max(32) };
+    Some(Fault {
+        evidence: vec![
+            Evidence::new("threads per block", Figure::measured(threads.into()), Unit::Count)
+                .increase_towards(better.into()),
+            Evidence::new("block efficiency", Figure::computed(geometry.block_efficiency), Unit::Share)
+                .increase_towards(1.0),
+        ],
+        change: format!("use {better} instead of {threads} threads per block, and adapt the grid to it"),
+        saves: Ok(Figure::predicted(idle)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{assert_clear, assert_finds, kernel_of};
+    use super::RULE;
+
+    #[test]
+    fn fires_on_100_threads() {
+        let finding = assert_finds(&RULE, kernel_of(1000, 100));
+        assert_eq!(finding.change, "use 128 instead of 100 threads per block, and adapt the grid to it");
+        let saved = finding.kernels[0].saving.of_kernel.expect("a share").value;
+        assert!((saved - 28.0 / 128.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn stays_within_what_the_kernel_allows() {
+        let mut kernel = kernel_of(1000, 100);
+        kernel.attributes.as_mut().expect("known").resources.max_threads = 100;
+        assert!(assert_finds(&RULE, kernel).change.starts_with("use 96 instead"));
+    }
+
+    #[test]
+    fn is_clear_on_multiples() {
+        for threads in [32, 64, 96, 1024] {
+            assert_clear(&RULE, kernel_of(1000, threads));
+        }
+    }
+
+    #[test]
+    fn fires_on_both_sides_of_a_multiple() {
+        for threads in [1, 31, 33, 127, 129, 1023] {
+            assert_finds(&RULE, kernel_of(1000, threads));
+        }
+    }
+}

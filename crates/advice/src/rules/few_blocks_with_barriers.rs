@@ -1,0 +1,89 @@
+//! One block per multiprocessor, and the block waits at barriers.
+
+use super::{Fault, Needs, Outcome, Rule, Subject, confidence, judge_kernels};
+use crate::figure::Figure;
+use crate::finding::{Evidence, Level, Scope, Severity, Unit};
+use crate::profile::Profile;
+
+pub(super) const RULE: Rule = Rule {
+    id: "APEX-L03",
+    slug: "few-blocks-with-barriers",
+    title: "Fewer than two blocks per multiprocessor in a kernel that waits at barriers",
+    severity: Severity::Low,
+    scope: Scope::Kernel,
+    needs: Needs::Records,
+    parent: None,
+    detects: "SMs <= blocks < 2 SMs, in a kernel with shared memory. Barriers are not recorded; blocks that share memory \
+              synchronise. (Grids below the number of SMs are APEX-L02's.)",
+    source: "Nsight Compute, launch statistics: fewer than two blocks per SM in a kernel that executes barriers.",
+    why: "While the warps of a block wait for each other, another block on the same SM could work. There is none.",
+    change: "Launch at least two blocks per SM: use smaller blocks, or divide the work further.",
+    saving: "Unknown: how long blocks wait at barriers needs hardware counters.",
+    verify: "blocks are at least twice the SMs, and the kernel's duration falls",
+    judge,
+};
+
+fn judge(profile: &Profile) -> Outcome {
+    judge_kernels(
+        profile,
+        confidence(
+            Level::Low,
+            "barriers are inferred from the use of shared memory, and their cost is not known",
+        ),
+        fault,
+        |who| format!("{who}: with fewer than two blocks per SM nothing hides the waiting at barriers"),
+    )
+}
+
+fn fault(Subject { kernel, sms, .. }: Subject<'_>) -> Option<Fault> {
+    let blocks = kernel.blocks();
+    let shared =
+        kernel.attributes.map_or(0, |a| a.resources.static_shared).saturating_add(kernel.dynamic_shared);
+    let sms = u64::from(sms);
+    if shared == 0 || !(sms..2 * sms).contains(&blocks) {
+        return None;
+    }
+    let threads = kernel.block_threads();
+    Some(Fault {
+        evidence: vec![
+            Evidence::new("blocks", Figure::measured(blocks as f64), Unit::Count)
+                .increase_towards((2 * sms) as f64),
+            Evidence::new("shared memory per block", Figure::measured(shared.into()), Unit::Bytes),
+        ],
+        change: match threads / 2 / 32 * 32 {
+            0 => format!("divide the work over at least {} blocks instead of {blocks}", 2 * sms),
+            half => format!("use {half} instead of {threads} threads per block, and twice as many blocks"),
+        },
+        saves: Err("how long blocks wait at barriers needs hardware counters"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{SMS, assert_clear, assert_finds, kernel_of};
+    use super::RULE;
+    use crate::profile::Kernel;
+
+    fn sharing(blocks: u32) -> Kernel {
+        Kernel { dynamic_shared: 4096, ..kernel_of(blocks, 256) }
+    }
+
+    #[test]
+    fn fires_between_one_and_two_blocks_per_sm() {
+        let finding = assert_finds(&RULE, sharing(SMS));
+        assert_eq!(finding.change, "use 128 instead of 256 threads per block, and twice as many blocks");
+        assert!(finding.saving.time_ns.is_none() && finding.saving.unknown_because.is_some());
+        assert_finds(&RULE, sharing(2 * SMS - 1));
+    }
+
+    #[test]
+    fn the_boundaries_belong_to_others() {
+        assert_clear(&RULE, sharing(SMS - 1));
+        assert_clear(&RULE, sharing(2 * SMS));
+    }
+
+    #[test]
+    fn is_clear_without_shared_memory() {
+        assert_clear(&RULE, kernel_of(SMS, 256));
+    }
+}

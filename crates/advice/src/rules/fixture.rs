@@ -1,0 +1,217 @@
+//! Profiles with and without faults, for the tests of the rules: an imaginary H100 with 132 multiprocessors.
+
+use occupancy::KernelResources;
+use trace::definition::StreamKind;
+use trace::layout::{CallClass, MemoryKind};
+
+use super::{Outcome, Rule};
+use crate::advise::{Options, advise};
+use crate::figure::Figure;
+use crate::finding::Finding;
+use crate::profile::{
+    Activity, Attributes, Basis, Call, Copies, CopyDirection, Device, Gap, GpuTime, Kernel, Launches, Memory,
+    Process, Profile, Stream, Totals, geometry,
+};
+use crate::sketch::Distribution;
+
+/// Multiprocessors of the device.
+pub(crate) const SMS: u32 = 132;
+
+pub(crate) fn device() -> Device {
+    Device {
+        name: "NVIDIA H100".to_owned(),
+        compute_capability: Some((9, 0)),
+        sms: SMS,
+        attributes: vec![(75, 9), (76, 0), (16, SMS as i32)],
+        ..Device::default()
+    }
+}
+
+/// A kernel of 32 registers, launched 1000 times in `blocks` blocks of `threads` threads.
+pub(crate) fn kernel_of(blocks: u32, threads: u32) -> Kernel {
+    with_registers(blocks, threads, 32)
+}
+
+pub(crate) fn with_registers(blocks: u32, threads: u32, registers: u32) -> Kernel {
+    let resources = KernelResources { registers, max_threads: 1024, ..KernelResources::default() };
+    Kernel {
+        name: "kernel(float*)".to_owned(),
+        short_name: "kernel".to_owned(),
+        symbol: "_Z6kernelPf".to_owned(),
+        device: Some(0),
+        grid: [blocks, 1, 1],
+        block: [threads, 1, 1],
+        attributes: Some(Attributes { resources, carveout: -1, ..Attributes::default() }),
+        launches: Launches { calls: 1000, ..Launches::default() },
+        ..Kernel::default()
+    }
+}
+
+/// With a mean GPU time, as from 50 samples.
+pub(crate) fn timed(mut kernel: Kernel, each_ns: f64) -> Kernel {
+    let launches = kernel.launches.calls as f64;
+    kernel.gpu = Some(GpuTime {
+        each: uniform(50, each_ns),
+        deviation_ns: Some(each_ns * 0.02),
+        basis: Basis::Busy,
+        busy_samples: 50,
+        idle_samples: 0,
+        correction_ns: 2_700.0,
+        total_ns: Figure::sampled(each_ns * launches, 50, Some(each_ns * 0.02 / 50f64.sqrt() * launches)),
+    });
+    kernel
+}
+
+/// Launched so often, with calls that take so long.
+pub(crate) fn called(mut kernel: Kernel, launches: u64, call_ns: f64) -> Kernel {
+    kernel.launches.calls = launches;
+    kernel.cpu = uniform(launches, call_ns);
+    kernel
+}
+
+fn uniform(count: u64, each_ns: f64) -> Distribution {
+    Distribution {
+        count,
+        total_ns: each_ns * count as f64,
+        mean_ns: each_ns,
+        p10_ns: each_ns,
+        median_ns: each_ns,
+        p90_ns: each_ns,
+        p99_ns: each_ns,
+        max_ns: each_ns,
+    }
+}
+
+/// A profile of these kernels, with what follows from them.
+pub(crate) fn profile_of<const N: usize>(kernels: [Kernel; N]) -> Profile {
+    let mut profile = Profile { devices: vec![device()], kernels: kernels.into(), ..Profile::default() };
+    let limits = device().limits().expect("9.0 is known");
+    for kernel in &mut profile.kernels {
+        kernel.geometry = geometry::of(&limits, kernel);
+    }
+    let gpu =
+        Figure::sum(profile.kernels.iter().filter_map(|kernel| kernel.gpu.as_ref()).map(|gpu| gpu.total_ns));
+    profile.totals = Totals {
+        launches: profile.kernels.iter().map(|kernel| kernel.launches.calls).sum(),
+        span_ns: 10e9,
+        gpu_time_ns: gpu,
+        gpu_busy: gpu.map(|gpu| gpu.scaled(1e-10)),
+        ..Totals::default()
+    };
+    profile
+}
+
+/// A profile of one process with these activities.
+pub(crate) fn profile_with<const N: usize>(activities: [Activity; N]) -> Profile {
+    Profile {
+        devices: vec![device()],
+        processes: vec![Process { pid: 1, ..Process::default() }],
+        totals: Totals { span_ns: activities.iter().map(|a| a.span_ns).sum(), ..Totals::default() },
+        activities: activities.into(),
+        ..Profile::default()
+    }
+}
+
+/// Modelled, and evenly idle.
+pub(crate) fn activity(span_ns: f64, idle: f64) -> Activity {
+    Activity {
+        device: Some(0),
+        span_ns,
+        timed_share: 1.0,
+        streams: 1,
+        idle_share: Some(Figure::predicted(idle)),
+        busy: vec![1.0 - idle; Activity::CHUNKS],
+        ..Activity::default()
+    }
+}
+
+pub(crate) fn gap(start_ns: f64, duration_ns: f64) -> Gap {
+    Gap { start_ns, duration_ns: Figure::predicted(duration_ns), before: None, after: None }
+}
+
+/// Copies of `bytes` bytes whose calls take 100 us each.
+pub(crate) fn copies(
+    destination: MemoryKind,
+    source: MemoryKind,
+    asynchronous: bool,
+    count: u64,
+    bytes: u64,
+) -> Copies {
+    let direction = CopyDirection::between(source, destination);
+    Copies {
+        direction,
+        source,
+        destination,
+        asynchronous,
+        count,
+        bytes: count * bytes,
+        cpu: uniform(count, 100e3),
+    }
+}
+
+/// Calls that take 20 us each.
+pub(crate) fn call(name: &str, class: CallClass, count: u64) -> Call {
+    Call {
+        name: name.to_owned(),
+        class: Some(class),
+        count,
+        failed: 0,
+        captured: 0,
+        bytes: 0,
+        cpu: uniform(count, 20e3),
+    }
+}
+
+pub(crate) fn stream(kind: StreamKind, launches: u64) -> Stream {
+    Stream { process: 0, device: Some(0), id: 1, kind: Some(kind), launches, graph_launches: 0, transfers: 0 }
+}
+
+/// Memory allocated among launches and freed again.
+pub(crate) fn memory(kind: MemoryKind, allocations: u64, repeated: u64, cpu_ns: f64) -> Memory {
+    Memory {
+        kind,
+        allocations,
+        frees: allocations,
+        allocated_bytes: allocations << 20,
+        peak_bytes: 1 << 20,
+        live: 0,
+        live_bytes: 0,
+        repeated,
+        among_launches: allocations,
+        cpu_ns,
+    }
+}
+
+pub(crate) fn judged(rule: &Rule, profile: &Profile) -> Outcome {
+    (rule.judge)(profile)
+}
+
+/// The finding of `rule` on a profile of this kernel alone.
+pub(crate) fn assert_finds(rule: &Rule, kernel: Kernel) -> Finding {
+    assert_finds_in(rule, profile_of([kernel]))
+}
+
+pub(crate) fn assert_clear(rule: &Rule, kernel: Kernel) {
+    assert_clear_in(rule, profile_of([kernel]));
+}
+
+/// The finding of `rule` as [`advise`] gives it.
+pub(crate) fn assert_finds_in(rule: &Rule, profile: Profile) -> Finding {
+    let advice = advise(&profile, &Options::default());
+    let found = advice.findings.into_iter().find(|finding| finding.rule == rule.id);
+    found.unwrap_or_else(|| panic!("{} finds nothing", rule.id))
+}
+
+#[track_caller]
+pub(crate) fn assert_clear_in(rule: &Rule, profile: Profile) {
+    match judged(rule, &profile) {
+        Outcome::Clear => {}
+        Outcome::Found(draft) => panic!("{} finds: {}", rule.id, draft.summary),
+        Outcome::Unjudged(because) => panic!("{} does not judge: {because}", rule.id),
+    }
+}
+
+#[track_caller]
+pub(crate) fn assert_unjudged(rule: &Rule, profile: Profile) {
+    assert!(matches!(judged(rule, &profile), Outcome::Unjudged(_)), "{} judges", rule.id);
+}

@@ -1,0 +1,110 @@
+//! Long times without any work on the device.
+
+use super::{Draft, Needs, Outcome, Rule, confidence, job_saving, percent, time};
+use crate::figure::Figure;
+use crate::finding::{Evidence, Level, Scope, Severity, Unit};
+use crate::profile::{Activity, Profile};
+
+pub(super) const RULE: Rule = Rule {
+    id: "APEX-T16",
+    slug: "gpu-gap",
+    title: "The device waits for a long time",
+    severity: Severity::High,
+    scope: Scope::Host,
+    needs: Needs::Times,
+    parent: Some("APEX-T17"),
+    detects: "A gap of at least 500 ms without a kernel on the device, between the first and the last launch of a process.",
+    source: "Nsight Systems, rule gpu_gaps: 500 ms.",
+    why: "The program did something else: it loaded data, compiled, wrote a checkpoint, waited for another process.",
+    change: "Move what the host does in the gap to another thread, or before the first launch: prefetch the next input, \
+             write checkpoints in the background, compile ahead of time.",
+    saving: "The time of these gaps.",
+    verify: "no gaps of 500 ms are left, and the job's time falls",
+    judge,
+};
+
+fn judge(profile: &Profile) -> Outcome {
+    let gaps: u64 = profile.activities.iter().map(|activity| activity.long_gaps).sum();
+    let lost: f64 = profile.activities.iter().map(|activity| activity.long_gaps_ns).sum();
+    if gaps == 0 {
+        return match profile.activities.iter().any(|activity| activity.idle_share.is_none()) {
+            true => Outcome::Unjudged(super::NOT_MODELLED.to_owned()),
+            false => Outcome::Clear,
+        };
+    }
+    let longest = profile.activities.iter().filter_map(|a| Some((a, a.gaps.first()?)));
+    let Some((activity, longest)) =
+        longest.max_by(|a, b| a.1.duration_ns.value.total_cmp(&b.1.duration_ns.value))
+    else {
+        return Outcome::Clear;
+    };
+    Outcome::found(Draft {
+        summary: format!(
+            "{gaps} gaps of 500 ms and more, {} together; the longest takes {}, {} after the first launch{}",
+            time(lost),
+            time(longest.duration_ns.value),
+            time((longest.start_ns - activity.start_ns).max(0.0)),
+            between(profile, longest.before, longest.after)
+        ),
+        evidence: vec![
+            Evidence::new("gaps of 500 ms and more", Figure::measured(gaps as f64), Unit::Count)
+                .decrease_towards(0.0),
+            Evidence::new("longest gap", longest.duration_ns, Unit::Nanoseconds)
+                .decrease_towards(Activity::LONG_GAP_NS),
+            Evidence::new(
+                "share of the device's time",
+                Figure::predicted(lost / profile.totals.span_ns.max(1.0)),
+                Unit::Share,
+            )
+            .decrease_towards(0.0),
+        ],
+        kernels: Vec::new(),
+        change: None,
+        saving: job_saving(profile, Figure::predicted(lost)),
+        confidence: confidence(
+            Level::Medium,
+            format!(
+                "the device is idle for {}; how much of the host's work can be moved is not known",
+                percent(lost / profile.totals.span_ns.max(1.0))
+            ),
+        ),
+    })
+}
+
+/// `, between ``a`` and ``b```, as far as these are known.
+fn between(profile: &Profile, before: Option<usize>, after: Option<usize>) -> String {
+    let name = |kernel: Option<usize>| kernel.and_then(|k| profile.kernels.get(k)).map(|k| &k.short_name);
+    match (name(before), name(after)) {
+        (Some(before), Some(after)) => format!(", between `{before}` and `{after}`"),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{
+        activity, assert_clear_in, assert_finds_in, assert_unjudged, gap, profile_with,
+    };
+    use super::RULE;
+    use crate::profile::Activity;
+
+    #[test]
+    fn fires_on_a_long_gap() {
+        let mut active = activity(10e9, 0.8);
+        active.gaps = vec![gap(2e9, 900e6)];
+        (active.long_gaps, active.long_gaps_ns) = (1, 900e6);
+        let finding = assert_finds_in(&RULE, profile_with([active]));
+        assert_eq!(finding.saving.time_ns.expect("a time").value, 900e6);
+        assert!((finding.saving.of_job.expect("a share").value - 0.09).abs() < 1e-12);
+    }
+
+    #[test]
+    fn is_clear_without_one() {
+        assert_clear_in(&RULE, profile_with([activity(10e9, 0.5)]));
+    }
+
+    #[test]
+    fn does_not_judge_what_was_not_modelled() {
+        assert_unjudged(&RULE, profile_with([Activity { idle_share: None, ..activity(10e9, 0.5) }]));
+    }
+}

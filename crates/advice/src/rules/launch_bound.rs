@@ -1,0 +1,142 @@
+//! The device runs dry between short kernels.
+
+use super::{Draft, NOT_MODELLED, Needs, Outcome, Rule, confidence, job_saving, percent, time};
+use crate::figure::Figure;
+use crate::finding::{Evidence, Level, Scope, Severity, Unit};
+use crate::profile::{Activity, Profile};
+
+/// Idle for more than this share of the time …
+const IDLE: f64 = 0.3;
+/// … while the median kernel is shorter than this.
+const SHORT_NS: f64 = 10e3;
+
+pub(super) const RULE: Rule = Rule {
+    id: "APEX-T24",
+    slug: "launch-bound",
+    title: "The host cannot launch short kernels fast enough",
+    severity: Severity::High,
+    scope: Scope::Host,
+    needs: Needs::Times,
+    parent: Some("APEX-T17"),
+    detects: "The queue is empty for more than 30 % of the time (gaps of 500 ms and more left out), and the median \
+              kernel takes less than 10 us.",
+    source: "APEX: a launch call takes 2.5 us and more on an H200 (data/call-costs-h200.csv), what frameworks do around \
+             it several times that.",
+    why: "Each launch costs the host more time than the device needs for it.",
+    change: "Launch less often: capture repeated sequences into a CUDA graph (torch.cuda.graph, \
+             torch.compile(mode=\"reduce-overhead\")), fuse small kernels, enlarge the batch.",
+    saving: "The idle time between launches, gaps of 500 ms and more left out.",
+    verify: "fewer launch calls, GPU busy share rises, the job's time falls",
+    judge,
+};
+
+fn judge(profile: &Profile) -> Outcome {
+    if profile.activities.is_empty() {
+        return Outcome::Clear;
+    }
+    let Some(median) = median_kernel(profile) else { return Outcome::Unjudged(super::UNTIMED.to_owned()) };
+    if profile.activities.iter().all(|activity| activity.idle_share.is_none()) {
+        return Outcome::Unjudged(NOT_MODELLED.to_owned());
+    }
+    let bound = |a: &&Activity| short_idle(a) > IDLE * a.span_ns;
+    let lost: f64 = profile.activities.iter().filter(bound).map(short_idle).sum();
+    if lost == 0.0 || median >= SHORT_NS {
+        return Outcome::Clear;
+    }
+    let span: f64 = profile.activities.iter().filter(bound).map(|a| a.span_ns).sum();
+    Outcome::found(Draft {
+        summary: format!(
+            "the queue is empty for {} of the time, and the median kernel takes {}",
+            percent(lost / span),
+            time(median)
+        ),
+        evidence: vec![
+            Evidence::new("share of time with an empty queue", Figure::predicted(lost / span), Unit::Share)
+                .decrease_towards(IDLE),
+            Evidence::new("median kernel", Figure::measured(median), Unit::Nanoseconds)
+                .increase_towards(SHORT_NS),
+            Evidence::new("mean launch call", Figure::measured(mean_call(profile)), Unit::Nanoseconds),
+        ],
+        kernels: Vec::new(),
+        change: None,
+        saving: job_saving(profile, Figure::predicted(lost)),
+        confidence: confidence(
+            Level::Medium,
+            "idle time is modelled from launch times and mean durations of kernels; a graph removes most of it",
+        ),
+    })
+}
+
+/// Idle time outside of long gaps; 0 where it was not modelled.
+fn short_idle(activity: &Activity) -> f64 {
+    let idle = activity.idle_share.map_or(0.0, |share| share.value * activity.span_ns);
+    (idle - activity.long_gaps_ns).max(0.0)
+}
+
+/// The median over launches of their kernel's mean time.
+fn median_kernel(profile: &Profile) -> Option<f64> {
+    let mut times: Vec<(f64, u64)> = profile
+        .kernels
+        .iter()
+        .filter_map(|kernel| Some((kernel.gpu.as_ref()?.each.mean_ns, kernel.launches.ran())))
+        .collect();
+    times.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let half = times.iter().map(|(_, launches)| launches).sum::<u64>().div_ceil(2);
+    let mut seen = 0;
+    times
+        .into_iter()
+        .find(|(_, launches)| {
+            seen += launches;
+            seen >= half && seen > 0
+        })
+        .map(|(time, _)| time)
+}
+
+fn mean_call(profile: &Profile) -> f64 {
+    profile.totals.launch_cpu_ns / (profile.totals.launches + profile.totals.graph_launches).max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{
+        activity, assert_clear_in, assert_finds_in, assert_unjudged, kernel_of, profile_with, timed,
+    };
+    use super::RULE;
+    use crate::profile::{Activity, Profile};
+
+    fn profile(idle: f64, kernel_ns: f64) -> Profile {
+        Profile {
+            kernels: vec![timed(kernel_of(1000, 128), kernel_ns)],
+            ..profile_with([activity(1e9, idle)])
+        }
+    }
+
+    #[test]
+    fn fires_on_short_kernels_and_an_empty_queue() {
+        let finding = assert_finds_in(&RULE, profile(0.6, 3e3));
+        assert!((finding.saving.of_job.expect("a share").value - 0.6).abs() < 1e-9);
+    }
+
+    #[test]
+    fn both_boundaries_count() {
+        assert_clear_in(&RULE, profile(0.3, 3e3));
+        assert_finds_in(&RULE, profile(0.31, 3e3));
+        assert_clear_in(&RULE, profile(0.6, 10e3));
+        assert_finds_in(&RULE, profile(0.6, 9.9e3));
+    }
+
+    #[test]
+    fn long_gaps_are_anothers() {
+        let mut one = profile(0.6, 3e3);
+        one.activities[0].long_gaps_ns = 0.5e9;
+        assert_clear_in(&RULE, one);
+    }
+
+    #[test]
+    fn does_not_judge_what_was_not_timed() {
+        assert_unjudged(&RULE, profile_with([activity(1e9, 0.6)]));
+        let mut one = profile(0.6, 3e3);
+        one.activities = vec![Activity { idle_share: None, ..activity(1e9, 0.6) }];
+        assert_unjudged(&RULE, one);
+    }
+}

@@ -1,0 +1,153 @@
+//! A kernel of which too few warps fit on a multiprocessor.
+
+use occupancy::{DeviceLimits, Limiter, what_if};
+
+use super::{Fault, Needs, Outcome, Rule, Subject, bytes, confidence, judge_kernels, percent};
+use crate::figure::Figure;
+use crate::finding::{Evidence, Level, Scope, Severity, Unit};
+use crate::profile::{Kernel, Profile};
+
+/// Theoretical occupancy from which on there is nothing to say.
+const ENOUGH: f64 = 0.8;
+
+pub(super) const RULE: Rule = Rule {
+    id: "APEX-L05",
+    slug: "low-theoretical-occupancy",
+    title: "Theoretical occupancy is low",
+    severity: Severity::Low,
+    scope: Scope::Kernel,
+    needs: Needs::Records,
+    parent: None,
+    detects: "Theoretical occupancy < 80 %. Names the limiter: registers, shared memory, warps or blocks.",
+    source: "Nsight Compute, occupancy: theoretical occupancy below 80 %.",
+    why: "Fewer resident warps hide less latency. A kernel with much parallelism inside each thread (matrix products on \
+          tensor cores) is fast all the same.",
+    change: "Use less of the limiting resource, or another block size.",
+    saving: "Unknown: whether latency is hidden already needs hardware counters. The bound is what Nsight Compute \
+             prints, 1 - theoretical occupancy.",
+    verify: "theoretical occupancy rises, and the kernel's duration falls (if only occupancy rises, undo it)",
+    judge,
+};
+
+fn judge(profile: &Profile) -> Outcome {
+    judge_kernels(
+        profile,
+        confidence(
+            Level::Low,
+            "helps only kernels whose latency is not hidden yet, which takes hardware counters to tell",
+        ),
+        fault,
+        |who| format!("{who}: theoretical occupancy below {}", percent(ENOUGH)),
+    )
+}
+
+fn fault(Subject { kernel, geometry, profile, .. }: Subject<'_>) -> Option<Fault> {
+    let occupancy = &geometry.occupancy;
+    let fraction = occupancy.fraction();
+    if fraction >= ENOUGH || occupancy.blocks_per_sm == 0 {
+        return None;
+    }
+    let limits = profile.devices.get(kernel.device?)?.limits()?;
+    let limiters: Vec<&str> = occupancy.limiters().map(Limiter::name).collect();
+    let mut evidence = vec![
+        Evidence::new("theoretical occupancy", Figure::computed(fraction), Unit::Share)
+            .increase_towards(ENOUGH),
+        Evidence::new("blocks per SM", Figure::computed(occupancy.blocks_per_sm.into()), Unit::Count),
+    ];
+    for limiter in occupancy.limiters() {
+        let name = format!("blocks that {} admit", limiter.name());
+        evidence.push(Evidence::new(name, Figure::computed(occupancy.blocks_per_sm.into()), Unit::Count));
+    }
+    Some(Fault {
+        evidence,
+        change: change(&limits, kernel, occupancy.blocks_per_sm)
+            .unwrap_or_else(|| format!("it is limited by {}: use less of it", limiters.join(" and "))),
+        saves: Err("whether latency is hidden already needs hardware counters"),
+    })
+}
+
+/// The smallest step that admits more warps: another block size, or less of the limiting resource.
+fn change(limits: &DeviceLimits, kernel: &Kernel, blocks: u32) -> Option<String> {
+    let attributes = kernel.attributes?;
+    let (resources, carveout) = (attributes.resources, attributes.preferred_carveout());
+    let (threads, dynamic) = (kernel.block_threads(), kernel.dynamic_shared);
+    let now = occupancy::theoretical(limits, &resources, threads, dynamic, carveout);
+    let limited_by = |limiter| now.limit(limiter) == Some(blocks);
+    if let Some((better, then)) = what_if::best_block_size(limits, &resources, dynamic, carveout, threads)
+        && then.fraction() >= ENOUGH
+        && dynamic == 0
+    {
+        return Some(format!(
+            "use {better} instead of {threads} threads per block: theoretical occupancy becomes {}",
+            percent(then.fraction())
+        ));
+    }
+    if limited_by(Limiter::Registers)
+        && let Some(fewer) =
+            what_if::registers_for(limits, &resources, threads, dynamic, carveout, blocks + 1)
+    {
+        return Some(format!(
+            "get from {} to {fewer} registers per thread for {} instead of {blocks} blocks per SM: \
+             __launch_bounds__({threads}, {}), and see that nothing spills",
+            resources.registers,
+            blocks + 1,
+            blocks + 1
+        ));
+    }
+    if limited_by(Limiter::SharedMemory)
+        && let Some(less) = what_if::shared_for(limits, &resources, threads, dynamic, carveout, blocks + 1)
+    {
+        let used = f64::from(resources.static_shared) + f64::from(dynamic);
+        return Some(format!(
+            "get from {} to {} of shared memory per block for {} instead of {blocks} blocks per SM",
+            bytes(used),
+            bytes(less.into()),
+            blocks + 1
+        ));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{assert_clear, assert_finds, kernel_of, with_registers};
+    use super::RULE;
+    use crate::profile::Kernel;
+
+    #[test]
+    fn names_fewer_registers() {
+        let finding = assert_finds(&RULE, with_registers(10_000, 256, 96));
+        assert_eq!(
+            finding.change,
+            "get from 96 to 80 registers per thread for 3 instead of 2 blocks per SM: __launch_bounds__(256, 3), \
+             and see that nothing spills"
+        );
+        assert!(finding.saving.time_ns.is_none());
+    }
+
+    #[test]
+    fn names_fewer_bytes() {
+        let finding = assert_finds(&RULE, Kernel { dynamic_shared: 119 * 1024, ..kernel_of(10_000, 128) });
+        assert_eq!(
+            finding.change,
+            "get from 119.0 KiB to 113.0 KiB of shared memory per block for 2 instead of 1 blocks per SM"
+        );
+    }
+
+    #[test]
+    fn names_a_better_block_size() {
+        // 32 blocks of one warp are half of what an SM holds.
+        let finding = assert_finds(&RULE, kernel_of(100_000, 32));
+        assert!(finding.change.starts_with("use 64 instead of 32 threads per block"), "{}", finding.change);
+    }
+
+    #[test]
+    fn the_boundary_is_80_percent() {
+        // 52 of 64 warps are 81 %, 48 are 75 %: registers per partition decide.
+        assert_clear(&RULE, with_registers(10_000, 128, 32));
+        assert_finds(&RULE, with_registers(10_000, 128, 40));
+        // Two blocks of 832 threads are 52 warps.
+        assert_clear(&RULE, kernel_of(10_000, 832));
+        assert_finds(&RULE, kernel_of(10_000, 800));
+    }
+}

@@ -1,0 +1,133 @@
+//! Launch calls that take long though the device has nothing to do.
+
+use super::{
+    Draft, Fault, NOT_MODELLED, Needs, Outcome, Rule, about_kernels, confidence, job_saving, kernel_finding,
+    percent, time,
+};
+use crate::figure::Figure;
+use crate::finding::{Evidence, Level, Scope, Severity, Unit};
+use crate::profile::{Kernel, Profile};
+
+/// Slow calls must cost at least this share of the span.
+const SHARE: f64 = 0.01;
+/// A device that is idle for less is the reason why calls wait.
+const IDLE: f64 = 0.1;
+
+pub(super) const RULE: Rule = Rule {
+    id: "APEX-T21",
+    slug: "slow-launch",
+    title: "Launch calls that take unusually long",
+    severity: Severity::Low,
+    scope: Scope::Host,
+    needs: Needs::Times,
+    parent: Some("APEX-T17"),
+    detects: "Launch calls of more than 50 us that together take at least 1 % of the time between first and last launch, \
+              while the device is idle for at least 10 % of it (else they wait for room in a full queue, which is \
+              harmless).",
+    source: "Holistic Trace Analysis, CUDA kernel launch statistics: CPU time above 50 us is an outlier. The other two \
+             thresholds are APEX's own.",
+    why: "The first launch of a kernel loads its code; a loaded or throttled CPU delays any of them.",
+    change: "Launch each kernel once before it counts (warm up), or set CUDA_MODULE_LOADING=EAGER; where calls stay slow \
+             after that, look for other work on the same cores.",
+    saving: "CPU time of these calls, less as many usual ones.",
+    verify: "fewer calls above 50 us, and the job's time falls",
+    judge,
+};
+
+fn judge(profile: &Profile) -> Outcome {
+    let idle: Vec<f64> =
+        profile.activities.iter().filter_map(|a| Some(a.idle_share?.value * a.span_ns)).collect();
+    if idle.is_empty() {
+        return if profile.activities.is_empty() {
+            Outcome::Clear
+        } else {
+            Outcome::Unjudged(NOT_MODELLED.to_owned())
+        };
+    }
+    let span = profile.totals.span_ns;
+    let (count, spent) = profile
+        .kernels
+        .iter()
+        .fold((0, 0.0), |(count, spent), kernel| (count + kernel.slow_calls.0, spent + excess(kernel)));
+    if count == 0 || spent < SHARE * span || idle.iter().sum::<f64>() < IDLE * span {
+        return Outcome::Clear;
+    }
+    let kernels = profile
+        .kernels
+        .iter()
+        .enumerate()
+        .filter(|(_, kernel)| kernel.slow_calls.0 > 0)
+        .map(|(index, kernel)| {
+            let mut finding = kernel_finding(profile, index, fault(kernel));
+            finding.saving = job_saving(profile, Figure::predicted(excess(kernel)));
+            finding
+        })
+        .collect();
+    let sure = confidence(Level::Medium, "saved only as far as the device waits for these calls");
+    let draft = about_kernels(profile, kernels, sure, |_| {
+        format!(
+            "{count} launch calls took more than 50 us, {} together, {} of the time",
+            time(spent),
+            percent(spent / span)
+        )
+    });
+    Outcome::found(Draft { change: None, saving: job_saving(profile, Figure::predicted(spent)), ..draft })
+}
+
+/// CPU time of a kernel's slow calls above that of usual ones.
+fn excess(kernel: &Kernel) -> f64 {
+    let (count, spent) = kernel.slow_calls;
+    (spent - count as f64 * kernel.cpu.median_ns.min(50e3)).max(0.0)
+}
+
+fn fault(kernel: &Kernel) -> Fault {
+    let (count, spent) = kernel.slow_calls;
+    Fault {
+        evidence: vec![
+            Evidence::new("calls above 50 us", Figure::measured(count as f64), Unit::Count)
+                .decrease_towards(0.0),
+            Evidence::new("CPU time of these", Figure::measured(spent), Unit::Nanoseconds),
+            Evidence::new("slowest", Figure::measured(kernel.cpu.max_ns), Unit::Nanoseconds),
+        ],
+        change: match count {
+            1 => "launch it once before it counts: its only slow call is likely to be the first".to_owned(),
+            _ => "its calls are slow again and again: look for other work on the same cores".to_owned(),
+        },
+        saves: Err("it is the host's time that is saved"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{
+        activity, assert_clear_in, assert_finds_in, assert_unjudged, kernel_of, profile_with,
+    };
+    use super::RULE;
+    use crate::profile::{Activity, Kernel, Profile};
+
+    fn profile(slow_ns: f64, idle: f64) -> Profile {
+        let mut kernel = Kernel { slow_calls: (3, slow_ns), ..kernel_of(1000, 128) };
+        kernel.cpu.median_ns = 0.0;
+        Profile { kernels: vec![kernel], ..profile_with([activity(1e9, idle)]) }
+    }
+
+    #[test]
+    fn fires_on_slow_calls_while_the_device_waits() {
+        let finding = assert_finds_in(&RULE, profile(20e6, 0.4));
+        assert_eq!(finding.saving.time_ns.expect("a time").value, 20e6);
+    }
+
+    #[test]
+    fn the_boundaries_are_one_percent_and_an_idle_device() {
+        assert_finds_in(&RULE, profile(10e6, 0.1));
+        assert_clear_in(&RULE, profile(9.9e6, 0.1));
+        assert_clear_in(&RULE, profile(10e6, 0.09));
+    }
+
+    #[test]
+    fn does_not_judge_what_was_not_modelled() {
+        let mut one = profile(20e6, 0.4);
+        one.activities = vec![Activity { idle_share: None, ..activity(1e9, 0.4) }];
+        assert_unjudged(&RULE, one);
+    }
+}

@@ -1,0 +1,96 @@
+//! A grid with fewer blocks than the device has multiprocessors.
+
+use super::{Fault, Needs, Outcome, Rule, Subject, confidence, judge_kernels};
+use crate::figure::Figure;
+use crate::finding::{Evidence, Level, Scope, Severity, Unit};
+use crate::profile::Profile;
+
+pub(super) const RULE: Rule = Rule {
+    id: "APEX-L02",
+    slug: "small-grid",
+    title: "Fewer blocks than multiprocessors",
+    severity: Severity::Medium,
+    scope: Scope::Kernel,
+    needs: Needs::Records,
+    parent: None,
+    detects: "Blocks of the grid < multiprocessors (SMs) of the device.",
+    source: "Nsight Compute, launch statistics: grid size below the number of SMs.",
+    why: "A block runs on one SM: the SMs without a block are idle for the whole kernel, unless another kernel runs beside it.",
+    change: "Spread the work over at least as many blocks as there are SMs: smaller blocks, or less work per thread; \
+             else launch independent kernels on streams of their own, so that they run side by side.",
+    saving: "(SMs - blocks) / SMs of the kernel's time.",
+    verify: "the grid covers all SMs, and the kernel's duration falls",
+    judge,
+};
+
+fn judge(profile: &Profile) -> Outcome {
+    judge_kernels(
+        profile,
+        confidence(
+            Level::Low,
+            "only where the work can be divided further, and no other kernel fills the idle SMs",
+        ),
+        fault,
+        |who| format!("{who}: part of the SMs get no block"),
+    )
+}
+
+fn fault(Subject { kernel, geometry, sms, .. }: Subject<'_>) -> Option<Fault> {
+    let blocks = kernel.blocks();
+    if sms == 0 || blocks >= u64::from(sms) {
+        return None;
+    }
+    Some(Fault {
+        evidence: vec![
+            Evidence::new("blocks", Figure::measured(blocks as f64), Unit::Count)
+                .increase_towards(sms.into()),
+            Evidence::new("SMs with a block", Figure::computed(geometry.waves.sm_coverage), Unit::Share)
+                .increase_towards(1.0),
+        ],
+        change: change(blocks, kernel.block_threads(), sms),
+        saves: Ok(Figure::predicted(1.0 - blocks as f64 / f64::from(sms))),
+    })
+}
+
+/// A block size with which the same threads make a block for every SM, where there is one.
+fn change(blocks: u64, threads: u32, sms: u32) -> String {
+    let warps_per_sm = blocks * u64::from(threads.div_ceil(32)) / u64::from(sms);
+    let smaller = warps_per_sm * 32;
+    if (32..u64::from(threads)).contains(&smaller) {
+        let more = (blocks * u64::from(threads)).div_ceil(smaller);
+        format!(
+            "use {smaller} instead of {threads} threads per block: the same threads then make {more} blocks"
+        )
+    } else {
+        format!(
+            "give each thread less work, so that there are at least {sms} blocks instead of {blocks}; or run it beside other kernels on a stream of its own"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{SMS, assert_clear, assert_finds, kernel_of};
+    use super::RULE;
+
+    #[test]
+    fn fires_below_the_number_of_sms() {
+        let finding = assert_finds(&RULE, kernel_of(33, 1024));
+        assert_eq!(
+            finding.change,
+            "use 256 instead of 1024 threads per block: the same threads then make 132 blocks"
+        );
+        assert_eq!(finding.kernels[0].saving.of_kernel.expect("a share").value, 0.75);
+    }
+
+    #[test]
+    fn says_what_to_do_where_smaller_blocks_are_not_enough() {
+        assert!(assert_finds(&RULE, kernel_of(1, 128)).change.starts_with("give each thread less work"));
+    }
+
+    #[test]
+    fn the_boundary_is_the_number_of_sms() {
+        assert_finds(&RULE, kernel_of(SMS - 1, 128));
+        assert_clear(&RULE, kernel_of(SMS, 128));
+    }
+}

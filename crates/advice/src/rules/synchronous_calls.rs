@@ -1,0 +1,145 @@
+//! Calls that make the host wait for the device.
+
+use trace::layout::CallClass;
+
+use super::{Draft, Needs, Outcome, Rule, confidence, job_saving, time, typical_launch_call};
+use crate::figure::Figure;
+use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
+use crate::profile::Profile;
+
+/// From here on synchronisations are part of a loop …
+const MANY: u64 = 100;
+/// … and one for so many launches keeps the queue from filling.
+const LAUNCHES_EACH: u64 = 10;
+
+pub(super) const RULE: Rule = Rule {
+    id: "APEX-L19",
+    slug: "synchronous-calls",
+    title: "Synchronous copies, or frequent synchronisation",
+    severity: Severity::Low,
+    scope: Scope::Host,
+    needs: Needs::Records,
+    parent: None,
+    detects: "Any synchronous copy or memset with the device; or at least 100 synchronisations, and more than one for every \
+              10 launches.",
+    source: "Nsight Systems, rules cuda_memcpy_sync, cuda_memset_sync and cuda_api_sync: any. The second threshold is \
+             APEX's own: a program synchronises at its end.",
+    why: "The host waits until the device is done, and launches nothing meanwhile; then the device waits for the host.",
+    change: "Use the asynchronous forms on a stream with pinned memory, and wait with an event only where the result is \
+             needed. In PyTorch, .item(), .cpu(), print and data-dependent control flow synchronise.",
+    saving: "For copies: CPU time of the calls, less one that only queues the copy. For synchronisations: unknown; the \
+             waiting itself is the device's work, what it costs is the idle time after it.",
+    verify: "fewer of these calls, and GPU busy share rises",
+    judge,
+};
+
+fn judge(profile: &Profile) -> Outcome {
+    let (transfers, spent) = synchronous_transfers(profile);
+    let waits = || profile.calls.iter().filter(|call| call.class == Some(CallClass::Synchronize));
+    let synchronisations: u64 = waits().map(|call| call.count).sum();
+    let waited: f64 = waits().map(|call| call.cpu.total_ns).sum();
+    let launches = profile.totals.launches + profile.totals.graph_launches;
+    let frequent = synchronisations >= MANY && synchronisations.saturating_mul(LAUNCHES_EACH) > launches;
+    if transfers == 0 && !frequent {
+        return Outcome::Clear;
+    }
+    let mut parts = Vec::new();
+    let mut evidence = Vec::new();
+    if transfers > 0 {
+        parts.push(format!("{transfers} synchronous copies and memsets took {} of CPU time", time(spent)));
+        evidence.push(
+            Evidence::new("synchronous copies and memsets", Figure::measured(transfers as f64), Unit::Count)
+                .decrease_towards(0.0),
+        );
+        evidence.push(
+            Evidence::new("CPU time of these", Figure::measured(spent), Unit::Nanoseconds)
+                .decrease_towards(0.0),
+        );
+    }
+    if frequent {
+        parts.push(format!(
+            "{synchronisations} synchronisations waited for {}, among {launches} launches",
+            time(waited)
+        ));
+        evidence.push(
+            Evidence::new("synchronisations", Figure::measured(synchronisations as f64), Unit::Count)
+                .decrease_towards((launches / LAUNCHES_EACH) as f64),
+        );
+        evidence.push(Evidence::new("time waited", Figure::measured(waited), Unit::Nanoseconds));
+    }
+    let saved = (spent - typical_launch_call(profile) * transfers as f64).max(0.0);
+    let saving = match transfers {
+        0 => Saving {
+            unknown_because: Some("what synchronisation costs is the idle time after it".to_owned()),
+            ..Saving::default()
+        },
+        _ => job_saving(profile, Figure::predicted(saved)),
+    };
+    Outcome::found(Draft {
+        summary: parts.join("; "),
+        evidence,
+        kernels: Vec::new(),
+        change: None,
+        saving,
+        confidence: confidence(
+            Level::Low,
+            "part of the time is the device's own work or the transfer itself, which stays",
+        ),
+    })
+}
+
+/// Synchronous copies that touch the device and synchronous memsets: how many, and their CPU time.
+fn synchronous_transfers(profile: &Profile) -> (u64, f64) {
+    let copies = profile
+        .copies
+        .iter()
+        .filter(|copy| !copy.asynchronous && copy.direction != crate::profile::CopyDirection::HostToHost)
+        .map(|copy| (copy.count, copy.cpu.total_ns));
+    let sets = profile
+        .calls
+        .iter()
+        .filter(|call| call.class == Some(CallClass::Set) && !call.name.contains("Async"))
+        .map(|call| (call.count, call.cpu.total_ns));
+    copies.chain(sets).fold((0, 0.0), |(count, time), (c, t)| (count + c, time + t))
+}
+
+#[cfg(test)]
+mod tests {
+    use trace::layout::CallClass::{Set, Synchronize};
+    use trace::layout::MemoryKind::{Device, Pageable, Pinned};
+
+    use super::super::fixture::{activity, assert_clear_in, assert_finds_in, call, copies, profile_with};
+    use super::RULE;
+    use crate::profile::Profile;
+
+    fn idle_half() -> Profile {
+        profile_with([activity(1e9, 0.5)])
+    }
+
+    #[test]
+    fn fires_on_any_synchronous_copy_or_memset() {
+        let copied = Profile { copies: vec![copies(Device, Pageable, false, 1, 64)], ..idle_half() };
+        assert!(assert_finds_in(&RULE, copied).saving.time_ns.is_some());
+        assert_finds_in(&RULE, Profile { calls: vec![call("cuMemsetD32_v2", Set, 1)], ..idle_half() });
+    }
+
+    #[test]
+    fn is_clear_on_asynchronous_forms() {
+        assert_clear_in(&RULE, Profile { copies: vec![copies(Device, Pinned, true, 9, 64)], ..idle_half() });
+        assert_clear_in(&RULE, Profile { calls: vec![call("cuMemsetD32Async", Set, 9)], ..idle_half() });
+    }
+
+    #[test]
+    fn synchronisations_count_when_many_and_often() {
+        let synchronising = |count, launches| {
+            let mut profile =
+                Profile { calls: vec![call("cuStreamSynchronize", Synchronize, count)], ..idle_half() };
+            profile.totals.launches = launches;
+            profile
+        };
+        assert_clear_in(&RULE, synchronising(99, 200));
+        assert_clear_in(&RULE, synchronising(100, 1000));
+        let finding = assert_finds_in(&RULE, synchronising(100, 999));
+        assert!(finding.saving.time_ns.is_none() && finding.saving.unknown_because.is_some());
+    }
+}

@@ -1,0 +1,199 @@
+//! Few full waves, and a last one that is nearly empty.
+
+use super::{Fault, Needs, Outcome, Rule, Subject, UNTIMED, confidence, judge_kernels, percent};
+use crate::figure::Figure;
+use crate::finding::{Evidence, Level, Scope, Severity, Unit};
+use crate::profile::{Kernel, Profile};
+
+/// A tail may cost so much of the kernel: 1 / (full waves + 1).
+const SHARE: f64 = 0.2;
+/// Time per block over that of the same function's best configuration, from which on the tail shows.
+const SHOWS: f64 = 1.05;
+
+pub(super) const RULE: Rule = Rule {
+    id: "APEX-T04",
+    slug: "tail-wave",
+    title: "The last wave is partly empty",
+    severity: Severity::Medium,
+    scope: Scope::Kernel,
+    needs: Needs::Times,
+    parent: None,
+    detects: "At least one full wave, a partial last one, and 1 / (full waves + 1) >= 20 %; where the same function was \
+              timed with a shorter tail, its time per block must be at least 5 % better there.",
+    source: "Nsight Compute, launch statistics: tail effect. It also asks that achieved occupancy be below 80 % of the \
+             theoretical one, which takes hardware counters; measured time per block stands in for it.",
+    why: "While the last blocks run, most SMs are idle: a few blocks above a full wave cost as much as a wave.",
+    change: "Choose block size or work per thread so that blocks fill whole waves, or launch one full wave of blocks \
+             that loop over the work (grid-stride loop).",
+    saving: "1 - waves / ceil(waves): the share of block slots that stay empty.",
+    verify: "the tail effect falls, and so does the kernel's duration",
+    judge,
+};
+
+fn judge(profile: &Profile) -> Outcome {
+    if profile.totals.gpu_time_ns.is_none() {
+        return Outcome::Unjudged(UNTIMED.to_owned());
+    }
+    judge_kernels(
+        profile,
+        confidence(
+            Level::Medium,
+            "exact if blocks take equally long; blocks of uneven length fill the tail by themselves",
+        ),
+        fault,
+        |who| format!("{who}: the last of few waves is partly empty"),
+    )
+}
+
+fn fault(Subject { kernel, geometry, profile, .. }: Subject<'_>) -> Option<Fault> {
+    let waves = &geometry.waves;
+    let effect = waves.tail_effect();
+    if waves.full == 0 || waves.tail_blocks == 0 || 1.0 / (waves.full + 1) as f64 + 1e-12 < SHARE {
+        return None;
+    }
+    let mine = time_per_block(kernel)?;
+    let best = best_sibling(profile, kernel, effect);
+    if best.is_some_and(|best| mine < best * SHOWS) {
+        return None;
+    }
+    let mut evidence = vec![
+        Evidence::new("waves", Figure::computed(waves.waves), Unit::Count),
+        Evidence::new("blocks in the last wave", Figure::computed(waves.tail_blocks as f64), Unit::Count)
+            .increase_towards(waves.capacity as f64),
+        Evidence::new("tail effect", Figure::computed(effect), Unit::Share).decrease_towards(0.0),
+    ];
+    if let Some(best) = best {
+        evidence.push(
+            Evidence::new(
+                "time per block over that of its best configuration",
+                Figure::measured(mine / best),
+                Unit::Count,
+            )
+            .decrease_towards(1.0),
+        );
+    }
+    Some(Fault {
+        evidence,
+        change: change(kernel, waves.capacity, effect, geometry, profile),
+        saves: Ok(Figure::predicted(effect)),
+    })
+}
+
+/// Mean GPU time over blocks.
+fn time_per_block(kernel: &Kernel) -> Option<f64> {
+    kernel.gpu.as_ref().map(|gpu| gpu.each.mean_ns / kernel.blocks().max(1) as f64)
+}
+
+/// The best time per block of the same function with the same block and at least one full wave, but half the tail.
+fn best_sibling(profile: &Profile, kernel: &Kernel, effect: f64) -> Option<f64> {
+    profile
+        .kernels
+        .iter()
+        .filter(|other| other.symbol == kernel.symbol && other.device == kernel.device)
+        .filter(|other| other.block == kernel.block && other.dynamic_shared == kernel.dynamic_shared)
+        .filter(|other| {
+            other.geometry.is_some_and(|g| g.waves.full > 0 && g.waves.tail_effect() < effect / 2.0)
+        })
+        .filter_map(time_per_block)
+        .filter(|&time| time > 0.0)
+        .min_by(f64::total_cmp)
+}
+
+/// Another block size for the same threads that halves the tail, where there is one; else a grid-stride loop.
+fn change(
+    kernel: &Kernel,
+    capacity: u64,
+    effect: f64,
+    geometry: &crate::profile::Geometry,
+    profile: &Profile,
+) -> String {
+    let flat = kernel.grid[1..] == [1, 1] && kernel.block[1..] == [1, 1];
+    if let Some((threads, blocks, then)) = flat.then(|| other_block_size(kernel, profile)).flatten()
+        && then < effect / 2.0
+    {
+        return format!(
+            "use {threads} threads in {blocks} blocks instead of {} in {}: the tail effect falls from {} to {}",
+            kernel.block_threads(),
+            kernel.blocks(),
+            percent(effect),
+            percent(then)
+        );
+    }
+    let full = geometry.waves.full;
+    format!(
+        "launch {} blocks ({full} full waves of {capacity}) that loop over the work of {}",
+        full * capacity,
+        kernel.blocks()
+    )
+}
+
+/// `(threads, blocks, tail effect)` of the block size with the least tail that keeps theoretical occupancy.
+fn other_block_size(kernel: &Kernel, profile: &Profile) -> Option<(u32, u64, f64)> {
+    let limits = profile.devices.get(kernel.device?)?.limits()?;
+    let attributes = kernel.attributes?;
+    let threads = kernel.blocks() * u64::from(kernel.block_threads());
+    let least = kernel.geometry?.occupancy.warps_per_sm;
+    occupancy::what_if::block_sizes(
+        &limits,
+        &attributes.resources,
+        kernel.dynamic_shared,
+        attributes.preferred_carveout(),
+    )
+    .filter(|(size, occupancy)| *size >= 64 && occupancy.warps_per_sm >= least)
+    .map(|(size, occupancy)| {
+        let blocks = threads.div_ceil(u64::from(size));
+        let waves = occupancy::Waves::of_grid(blocks, occupancy.blocks_per_sm, limits.sms);
+        (size, blocks, waves.tail_effect())
+    })
+    .min_by(|a, b| a.2.total_cmp(&b.2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Outcome;
+    use super::super::fixture::{
+        SMS, assert_clear, assert_finds, assert_unjudged, judged, kernel_of, profile_of, timed,
+        with_registers,
+    };
+    use super::RULE;
+
+    /// One block of this kernel fills an SM: a wave is 132 blocks.
+    fn waves(blocks: u32) -> crate::profile::Kernel {
+        timed(with_registers(blocks, 1024, 64), 100_000.0)
+    }
+
+    #[test]
+    fn fires_on_one_block_above_a_wave() {
+        let finding = assert_finds(&RULE, waves(SMS + 1));
+        let saved = finding.kernels[0].saving.of_kernel.expect("a share").value;
+        assert!((saved - (1.0 - 133.0 / 264.0)).abs() < 1e-12);
+        assert!(
+            finding.change.contains("threads in") || finding.change.contains("loop over"),
+            "{}",
+            finding.change
+        );
+    }
+
+    #[test]
+    fn the_boundaries_are_whole_waves_and_four_of_them() {
+        assert_clear(&RULE, waves(SMS));
+        assert_clear(&RULE, waves(SMS - 1));
+        assert_finds(&RULE, waves(4 * SMS + 1));
+        assert_clear(&RULE, waves(5 * SMS + 1));
+    }
+
+    #[test]
+    fn is_silent_where_a_shorter_tail_is_no_faster() {
+        let even = timed(with_registers(2 * SMS, 1024, 64), 200_000.0);
+        let per_block = 200_000.0 / f64::from(2 * SMS);
+        let slow = timed(with_registers(SMS + 1, 1024, 64), per_block * 133.0 * 1.9);
+        let fast = timed(with_registers(SMS + 1, 1024, 64), per_block * 133.0 * 1.02);
+        assert!(matches!(judged(&RULE, &profile_of([even.clone(), slow])), Outcome::Found(_)));
+        assert!(matches!(judged(&RULE, &profile_of([even, fast])), Outcome::Clear));
+    }
+
+    #[test]
+    fn says_so_where_nothing_was_timed() {
+        assert_unjudged(&RULE, profile_of([kernel_of(SMS + 1, 1024)]));
+    }
+}
