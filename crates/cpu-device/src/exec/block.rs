@@ -1,0 +1,243 @@
+//! A block: its warps, its memory, its barriers.
+//!
+//! Warps run one after the other on one thread, each until it waits, ends or is out of fuel. So shared memory needs no
+//! atomics, and what a block computes without races does not depend on the order.
+
+use super::access::Spaces;
+use super::code::BarrierKind;
+use super::fault::FaultKind;
+use super::lanes::WARP;
+use super::launch::Launch;
+use super::memory::Region;
+use super::warp::{Counts, Pause, State, Stop, Surroundings, Waiting, Warp};
+
+/// Barriers of a block.
+const BARRIERS: usize = 16;
+
+/// Rounds over all warps, most of which spin, after which a block lets others have its thread.
+const PATIENCE: u32 = 16;
+
+/// Threads that have arrived at barriers without waiting there.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Barriers {
+    arrived: [u32; BARRIERS],
+    /// Expected threads, as the last `bar.arrive` said.
+    expected: [Option<u32>; BARRIERS],
+}
+
+impl Barriers {
+    /// Counts threads that do not wait.
+    pub(super) fn arrive(&mut self, waiting: &Waiting, threads: u32) {
+        let index = waiting.barrier as usize % BARRIERS;
+        self.arrived[index] = self.arrived[index].saturating_add(threads);
+        self.expected[index] = waiting.threads.or(self.expected[index]);
+    }
+}
+
+/// What a block does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// All threads have exited.
+    Done,
+    /// It may wait for other blocks.
+    Waiting,
+}
+
+/// Memory that only one block uses at a time.
+struct Arena {
+    // `u128`: aligned to 16 bytes, as `malloc` would.
+    storage: Vec<u128>,
+    start: u64,
+}
+
+impl Arena {
+    fn new(bytes: u64, align: u64) -> Self {
+        let room = bytes + align;
+        let mut storage = vec![0u128; room.div_ceil(16) as usize];
+        let start = (storage.as_mut_ptr() as u64).next_multiple_of(align);
+        Arena { storage, start }
+    }
+
+    fn clear(&mut self) {
+        self.storage.fill(0);
+    }
+}
+
+/// One resident block; used for one block after the other.
+pub(super) struct Block<'l> {
+    launch: &'l Launch<'l>,
+    pub(super) index: [u32; 3],
+    warps: Vec<Warp>,
+    barriers: Barriers,
+    spaces: Spaces<'l>,
+    shared: Arena,
+    // The windows in `spaces` point into it.
+    _local: Arena,
+    started: bool,
+    pub(super) counts: Counts,
+}
+
+impl<'l> Block<'l> {
+    /// Room for a block of `launch`.
+    pub(super) fn new(launch: &'l Launch<'l>) -> Self {
+        let shared = Arena::new(launch.shared_bytes, 1024);
+        let warps = launch.warps();
+        let local_total = u64::from(warps) * WARP as u64 * launch.local_bytes;
+        let local = Arena::new(local_total, u64::from(launch.local_align));
+        let window = |start: u64, bytes: u64| Region { start, end: start + bytes, writable: true };
+        let (shared_window, local_window) =
+            (window(shared.start, launch.shared_bytes), window(local.start, local_total));
+        let spaces =
+            Spaces::new(launch.memory, launch.params, shared_window, local_window, launch.local_bytes);
+        let warp_local = |index: u32| local.start + u64::from(index) * WARP as u64 * launch.local_bytes;
+        let code = launch.code(launch.kernel_function);
+        Block {
+            launch,
+            index: [0; 3],
+            warps: (0..warps).map(|index| Warp::new(index, code, warp_local(index))).collect(),
+            barriers: Barriers::default(),
+            spaces,
+            shared,
+            _local: local,
+            started: false,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Sets all threads at the start of the kernel, in block `index`.
+    pub(super) fn start(&mut self, index: [u32; 3]) {
+        self.index = index;
+        self.barriers = Barriers::default();
+        if self.started {
+            // What the last block left there is nobody's business.
+            self.shared.clear();
+        }
+        for warp in &mut self.warps {
+            warp.start(self.launch, index, self.shared.start, !self.started);
+        }
+        self.started = true;
+    }
+
+    /// Runs until the block is done, or seems to wait for something outside.
+    pub(super) fn run(&mut self) -> Result<Progress, Box<Stop>> {
+        let mut spinning_rounds = 0;
+        loop {
+            let (mut live, mut tired, mut spinning) = (false, false, false);
+            for warp in self.warps.iter_mut().filter(|warp| warp.live != 0) {
+                if self.launch.cancelled() {
+                    let text = "the launch was cancelled";
+                    let stop = warp.stuck(FaultKind::Cancelled, text);
+                    return Err(stop.unwrap_or_else(|| Box::new(Stop::nowhere(FaultKind::Cancelled, text))));
+                }
+                let mut around = Surroundings {
+                    launch: self.launch,
+                    spaces: &mut self.spaces,
+                    barriers: &mut self.barriers,
+                    counts: &mut self.counts,
+                    block: self.index,
+                };
+                match warp.run(&mut around)? {
+                    Pause::Exited => {}
+                    Pause::Waiting => live = true,
+                    Pause::Tired { spinning: this } => {
+                        (live, tired, spinning) = (true, true, spinning | this)
+                    }
+                }
+            }
+            if !live {
+                return Ok(Progress::Done);
+            }
+            let released = self.release_barriers();
+            if !released && !tired {
+                return Err(self.deadlock());
+            }
+            spinning_rounds = if spinning && !released { spinning_rounds + 1 } else { 0 };
+            if spinning_rounds == PATIENCE {
+                return Ok(Progress::Waiting);
+            }
+        }
+    }
+
+    /// Lets those go on whose barrier is complete; whether any was.
+    fn release_barriers(&mut self) -> bool {
+        let mut released = false;
+        for barrier in 0..BARRIERS as u32 {
+            let Some((arrived, expected)) = self.count(barrier) else { continue };
+            let complete = match expected {
+                Some(expected) => arrived >= expected,
+                None => self.everyone_waits(barrier),
+            };
+            if !complete {
+                continue;
+            }
+            let (votes, voters) = self.votes(barrier);
+            let outcome = |kind| match kind {
+                BarrierKind::Popc => votes,
+                BarrierKind::And => u32::from(votes == voters),
+                _ => u32::from(votes != 0),
+            };
+            self.warps.iter_mut().for_each(|warp| warp.release(barrier, outcome));
+            self.barriers.arrived[barrier as usize] = 0;
+            self.barriers.expected[barrier as usize] = None;
+            released = true;
+        }
+        released
+    }
+
+    /// Threads that have come to a barrier and how many it expects (all, if nobody says); `None` if nobody waits.
+    ///
+    /// A warp whose threads have all come counts as 32 threads, as thread counts of barriers do.
+    fn count(&self, barrier: u32) -> Option<(u32, Option<u32>)> {
+        let mut arrived = self.barriers.arrived[barrier as usize];
+        let mut expected = self.barriers.expected[barrier as usize];
+        let mut anybody = false;
+        for warp in &self.warps {
+            let mut mask = 0u32;
+            for (fragment_mask, waiting) in waiting_at(warp, barrier) {
+                mask |= fragment_mask;
+                expected = waiting.threads.or(expected);
+            }
+            if mask != 0 {
+                anybody = true;
+                arrived += if mask == warp.live { WARP as u32 } else { mask.count_ones() };
+            }
+        }
+        anybody.then_some((arrived, expected))
+    }
+
+    fn everyone_waits(&self, barrier: u32) -> bool {
+        // Threads that arrived without waiting are counted, not known.
+        let mut missing = 0;
+        for warp in &self.warps {
+            let mask = waiting_at(warp, barrier).fold(0, |mask, (here, _)| mask | here);
+            missing += (warp.live & !mask).count_ones();
+        }
+        missing <= self.barriers.arrived[barrier as usize]
+    }
+
+    /// True predicates at a barrier, and threads that brought one.
+    fn votes(&self, barrier: u32) -> (u32, u32) {
+        let (mut votes, mut voters) = (0, 0);
+        for (mask, waiting) in self.warps.iter().flat_map(|warp| waiting_at(warp, barrier)) {
+            if waiting.kind != BarrierKind::Sync {
+                votes += waiting.votes.count_ones();
+                voters += mask.count_ones();
+            }
+        }
+        (votes, voters)
+    }
+
+    fn deadlock(&self) -> Box<Stop> {
+        let text = "every thread of the block waits, at a barrier or for other lanes, and none can go on";
+        let stuck = self.warps.iter().find_map(|warp| warp.stuck(FaultKind::Deadlock, text));
+        stuck.unwrap_or_else(|| Box::new(Stop::nowhere(FaultKind::Deadlock, text)))
+    }
+}
+
+/// Masks and conditions of a warp's fragments that wait at `barrier`.
+fn waiting_at(warp: &Warp, barrier: u32) -> impl Iterator<Item = (u32, Waiting)> {
+    warp.fragments.iter().filter_map(move |fragment| match fragment.state {
+        State::Barrier(waiting) if waiting.barrier == barrier => Some((fragment.mask, waiting)),
+        _ => None,
+    })
+}

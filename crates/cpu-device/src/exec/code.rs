@@ -1,0 +1,446 @@
+//! The form in which kernels are executed: a list of steps over register slots.
+//!
+//! The compiler ([`super::compile`]) writes steps over virtual registers, allocates slots, and renames. Rules:
+//!
+//! 1. Every operand is a register. Constants, parameters and special registers are [`Input`]s: registers that are
+//!    filled before the function runs and never written, so no step ever asks what kind of operand it has.
+//! 2. Registers come in three classes. A *word* is one slot of 32 lanes of 32 bits; of
+//!    8- and 16-bit registers the upper bits mean nothing), a *long* two adjacent slots (32 lanes of 64 bits), a *predicate* one bit for
+//!    each lane, in a file of its own.
+//! 3. A step acts on the lanes of its mask only. Lanes that have exited may be overwritten.
+//! 4. Steps are laid out so that a loop is contiguous and a join comes after what it joins: the lanes that are
+//!    furthest behind have the smallest program counter. [`super::warp`] relies on that for reconvergence only;
+//!    results do not depend on it.
+
+use super::access::AccessHandler;
+use super::lanes::LaneHandler;
+
+/// A register: virtual while compiling; then a slot (words, longs) or an index (predicates).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Reg(pub u32);
+
+impl Reg {
+    /// No register.
+    pub(super) const NONE: Reg = Reg(u32::MAX);
+
+    pub(super) fn is_some(self) -> bool {
+        self != Reg::NONE
+    }
+}
+
+/// What a register holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Class {
+    /// Up to 32 bits for each lane.
+    Word,
+    /// 64 bits for each lane.
+    Long,
+    /// One bit for each lane.
+    Predicate,
+}
+
+/// Which lanes execute a step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Guard {
+    /// All that are active.
+    Always,
+    /// Those with the predicate set.
+    If(Reg),
+    /// Those with the predicate clear.
+    Unless(Reg),
+}
+
+impl Guard {
+    /// The other lanes; [`Guard::Always`] has none and stays.
+    pub(super) fn inverted(self) -> Guard {
+        match self {
+            Guard::Always => Guard::Always,
+            Guard::If(reg) => Guard::Unless(reg),
+            Guard::Unless(reg) => Guard::If(reg),
+        }
+    }
+}
+
+/// Operands of a step on registers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Args {
+    /// Results.
+    pub(super) d: Reg,
+    pub(super) e: Reg,
+    /// Sources.
+    pub(super) a: Reg,
+    pub(super) b: Reg,
+    pub(super) c: Reg,
+    pub(super) f: Reg,
+    /// A number that the handler knows how to read.
+    pub(super) immediate: u32,
+}
+
+impl Args {
+    pub(super) const EMPTY: Args = Args {
+        d: Reg::NONE,
+        e: Reg::NONE,
+        a: Reg::NONE,
+        b: Reg::NONE,
+        c: Reg::NONE,
+        f: Reg::NONE,
+        immediate: 0,
+    };
+}
+
+/// Where an address points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Space {
+    /// Global and constant memory: host addresses in the device's allocations.
+    Global,
+    /// Offsets in the block's shared memory.
+    Shared,
+    /// Offsets in the thread's local memory, which also holds parameters of functions.
+    Local,
+    /// Host addresses in any of these.
+    Generic,
+}
+
+/// Operands of a load, store or atomic.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AccessArgs {
+    pub(super) space: Space,
+    /// Loaded or stored registers, one for each element; for atomics the old value is `data[0]`.
+    pub(super) data: [Reg; 4],
+    /// Base address: a long, or a word for 32-bit addresses.
+    pub(super) address: Reg,
+    /// Whether `address` is a word.
+    pub(super) narrow: bool,
+    /// Added to the address.
+    pub(super) offset: i64,
+    /// Operands of atomics; source address (and size) of asynchronous copies.
+    pub(super) operands: [Reg; 2],
+    /// Whether it is a load, a store or both.
+    pub(super) kind: AccessKind,
+}
+
+/// What an access does with `data`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AccessKind {
+    /// Writes the registers.
+    Load,
+    /// Reads the registers.
+    Store,
+    /// Reads `operands`, writes `data[0]` if there is one.
+    Atomic,
+}
+
+/// How a barrier is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BarrierKind {
+    /// Wait until all have come.
+    Sync,
+    /// Count, and go on.
+    Arrive,
+    /// Wait, and get how many predicates were true.
+    Popc,
+    /// Wait, and get whether all were.
+    And,
+    /// Wait, and get whether any was.
+    Or,
+}
+
+/// Operations of `redux.sync`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reduction {
+    Add,
+    MinSigned,
+    MaxSigned,
+    Min,
+    Max,
+    And,
+    Or,
+    Xor,
+}
+
+/// How lanes talk to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WarpOp {
+    /// `bar.warp.sync`.
+    Sync,
+    /// `shfl`: value `a`, lane or distance `b`, clamp and segment `c`; results `d` and predicate `e`.
+    Shuffle(Shuffle),
+    /// `vote.all`, `.any`, `.uni`: predicate `a`, result predicate `d`.
+    All,
+    Any,
+    Uniform,
+    /// `vote.ballot`: predicate `a`, result `d`.
+    Ballot,
+    /// `match.any`: value `a`, result `d`; the flag tells 64-bit values.
+    MatchAny {
+        long: bool,
+    },
+    /// `match.all`: the same, and a predicate `e`.
+    MatchAll {
+        long: bool,
+    },
+    /// `redux`: value `a`, result `d`.
+    Redux(Reduction),
+    /// `activemask`: result `d`.
+    ActiveMask,
+    /// `elect`: result lane `d`, predicate `e`.
+    Elect,
+}
+
+/// The modes of `shfl`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shuffle {
+    Up,
+    Down,
+    Butterfly,
+    Index,
+}
+
+/// The clock registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Clock {
+    /// Nanoseconds since 1970 rather than since the launch.
+    pub(super) wall: bool,
+    /// The upper half rather than the lower, in 32-bit registers.
+    pub(super) high: bool,
+}
+
+/// Functions that are not in the program because the driver provides them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Builtin {
+    /// `int vprintf(const char*, void*)`.
+    Print,
+    /// `void* malloc(size_t)`.
+    Malloc,
+    /// `void free(void*)`.
+    Free,
+    /// `void __assertfail(const char*, const char*, unsigned, const char*, size_t)`.
+    AssertFail,
+}
+
+/// Whom a call calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Callee {
+    /// A function of the program, by index.
+    Function(u32),
+    /// A function that the device provides.
+    Builtin(Builtin),
+    /// The function whose address is in the register.
+    Indirect(Reg),
+}
+
+/// Bytes that move between a caller's local memory and the parameter area of the function it calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Transfer {
+    /// Offset in the caller's frame.
+    pub(super) caller: u32,
+    /// Offset in the callee's frame.
+    pub(super) callee: u32,
+    pub(super) bytes: u32,
+}
+
+/// A call.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    pub(super) callee: Callee,
+    pub(super) arguments: Vec<Transfer>,
+}
+
+/// What a step does.
+#[derive(Clone, Debug)]
+pub(super) enum Op {
+    /// Computes on registers.
+    Lanes { run: LaneHandler, args: Args },
+    /// Accesses memory.
+    Access { run: AccessHandler, args: Box<AccessArgs> },
+    /// Goes to a step; what the guard leaves out falls through.
+    Jump { target: u32 },
+    /// Goes to one of several steps, by an index that may differ between lanes.
+    JumpTable { index: Reg, targets: Box<[u32]> },
+    /// Calls; the step after it is a [`Op::Results`].
+    Call(Box<Call>),
+    /// Fetches the results of the call before it.
+    Results(Box<[Transfer]>),
+    /// Ends a function; in a kernel the thread.
+    Return,
+    /// Ends the thread.
+    Exit,
+    /// `bar`, `barrier`: identifier and thread count (or none), predicate `source`, result `result`.
+    Barrier { kind: BarrierKind, barrier: Reg, threads: Reg, source: Reg, negated: bool, result: Reg },
+    /// Lanes exchange; they wait for the lanes of the mask `members`.
+    Warp { op: WarpOp, members: Reg, args: Args },
+    /// `membar`, `fence`.
+    Fence,
+    /// `nanosleep`: lets others run.
+    Yield,
+    /// `%clock`, `%globaltimer`: a count of nanoseconds in `d`.
+    Clock { d: Reg, class: Class, clock: Clock },
+    /// `trap`, `brkpt`.
+    Trap,
+    /// What this device does not execute; index into [`Code::complaints`].
+    Unsupported(u32),
+}
+
+/// A step.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    pub(super) guard: Guard,
+    pub(super) op: Op,
+}
+
+/// Whether a step reads or writes a register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Use,
+    Def,
+}
+
+impl Step {
+    /// Shows every register of the step, so that it can be renamed. A guarded definition keeps the old value in
+    /// some lanes: whoever cares looks at the guard too.
+    pub(super) fn registers(&mut self, visit: &mut dyn FnMut(&mut Reg, Role)) {
+        let mut show = |reg: &mut Reg, role| {
+            if reg.is_some() {
+                visit(reg, role);
+            }
+        };
+        match &mut self.guard {
+            Guard::Always => {}
+            Guard::If(reg) | Guard::Unless(reg) => show(reg, Role::Use),
+        }
+        match &mut self.op {
+            Op::Lanes { args, .. } => args.registers(&mut show),
+            Op::Warp { members, args, .. } => {
+                show(members, Role::Use);
+                args.registers(&mut show);
+            }
+            Op::Access { args, .. } => {
+                show(&mut args.address, Role::Use);
+                args.operands.iter_mut().for_each(|reg| show(reg, Role::Use));
+                let role = if args.kind == AccessKind::Store { Role::Use } else { Role::Def };
+                args.data.iter_mut().for_each(|reg| show(reg, role));
+            }
+            Op::JumpTable { index, .. } => show(index, Role::Use),
+            Op::Call(call) => {
+                if let Callee::Indirect(reg) = &mut call.callee {
+                    show(reg, Role::Use);
+                }
+            }
+            Op::Barrier { barrier, threads, source, result, .. } => {
+                show(barrier, Role::Use);
+                show(threads, Role::Use);
+                show(source, Role::Use);
+                show(result, Role::Def);
+            }
+            Op::Clock { d, .. } => show(d, Role::Def),
+            Op::Jump { .. } | Op::Results(_) | Op::Return | Op::Exit => {}
+            Op::Fence | Op::Yield | Op::Trap | Op::Unsupported(_) => {}
+        }
+    }
+}
+
+impl Args {
+    fn registers(&mut self, show: &mut dyn FnMut(&mut Reg, Role)) {
+        for reg in [&mut self.a, &mut self.b, &mut self.c, &mut self.f] {
+            show(reg, Role::Use);
+        }
+        show(&mut self.d, Role::Def);
+        show(&mut self.e, Role::Def);
+    }
+}
+
+/// A value that is in a register before a function starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Input {
+    /// The same bits in each lane.
+    Constant(u64),
+    /// `%tid`.
+    Thread(u8),
+    /// `%ntid`.
+    BlockSize(u8),
+    /// `%ctaid`.
+    Block(u8),
+    /// `%nctaid`.
+    GridSize(u8),
+    /// `%laneid`.
+    Lane,
+    /// `%warpid`.
+    Warp,
+    /// `%nwarpid`.
+    Warps,
+    /// `%smid`.
+    Processor,
+    /// `%nsmid`.
+    Processors,
+    /// `%gridid`.
+    Grid,
+    /// `%lanemask_eq`, `_le`, `_lt`, `_ge`, `_gt`.
+    LaneMask(LaneMask),
+    /// Static, dynamic and all shared memory of the block, in bytes.
+    SharedBytes { fixed: bool, dynamic: bool },
+    /// Bytes of a kernel parameter, zero- or sign-extended.
+    Param { offset: u32, bytes: u8, signed: bool },
+    /// Address of a byte of the kernel's parameters.
+    ParamAddress(u32),
+    /// First address after the kernel's parameters.
+    ParamEnd,
+    /// Offset of a shared variable, by index.
+    SharedVariable(u32),
+    /// Generic address of the block's shared memory.
+    SharedWindow,
+    /// First generic address after it.
+    SharedWindowEnd,
+    /// Generic address of the thread's local memory.
+    LocalWindow,
+    /// First generic address after it.
+    LocalWindowEnd,
+    /// Offset in local memory of a byte of the function's frame.
+    Frame(u32),
+    /// Address of a global or constant variable, by index.
+    Global(u32),
+}
+
+/// The lane-mask registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum LaneMask {
+    Equal,
+    LessEqual,
+    Less,
+    GreaterEqual,
+    Greater,
+}
+
+/// Where an instruction came from.
+#[derive(Clone, Debug)]
+pub(super) struct Origin {
+    /// Line in the PTX.
+    pub(super) line: u32,
+    pub(super) mnemonic: ptx::Mnemonic,
+    /// File index and line of the last `.loc`.
+    pub(super) source: Option<(u32, u32)>,
+}
+
+/// A compiled function.
+#[derive(Clone, Debug)]
+pub(super) struct Code {
+    pub(super) steps: Vec<Step>,
+    /// For each step the index of its origin.
+    pub(super) origin_of: Vec<u32>,
+    pub(super) origins: Vec<Origin>,
+    /// Registers to fill at the start.
+    pub(super) inputs: Vec<(Reg, Class, Input)>,
+    /// Slots that a frame takes.
+    pub(super) slots: u32,
+    /// Predicates that a frame takes.
+    pub(super) predicates: u32,
+    /// Bytes of local memory that a frame takes: parameters, then variables.
+    pub(super) frame_bytes: u32,
+    /// Why steps are [`Op::Unsupported`].
+    pub(super) complaints: Vec<String>,
+    /// Functions that it calls by name.
+    pub(super) calls: Vec<u32>,
+    /// Whether it calls through pointers.
+    pub(super) calls_indirectly: bool,
+    /// Shared variables that it names.
+    pub(super) shared: Vec<u32>,
+}

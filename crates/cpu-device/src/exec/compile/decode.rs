@@ -1,0 +1,115 @@
+//! From an instruction to steps: asks each family of decoders in turn.
+
+use ptx::{Instruction, Operand, ScalarType};
+
+use super::super::code::Args;
+use super::super::lanes::LaneHandler;
+use super::form::Form;
+use super::function::{Decoded, FunctionCompiler, invalid, unsupported};
+use super::layout::Block;
+use super::{bits, compare, control, convert, float, integer, memory, moves, warp};
+
+/// An instruction that computes one register from others, and nothing else.
+pub(super) struct Pure {
+    pub(super) run: LaneHandler,
+    pub(super) result: ScalarType,
+    /// Types of the sources, in order; at most four.
+    pub(super) sources: Vec<ScalarType>,
+    pub(super) immediate: u32,
+}
+
+impl Pure {
+    /// All operands have the type of the result.
+    pub(super) fn uniform(run: LaneHandler, ty: ScalarType, sources: usize) -> Option<Self> {
+        Some(Pure { run, result: ty, sources: vec![ty; sources], immediate: 0 })
+    }
+
+    pub(super) fn new(run: LaneHandler, result: ScalarType, sources: &[ScalarType]) -> Option<Self> {
+        Some(Pure { run, result, sources: sources.to_vec(), immediate: 0 })
+    }
+
+    pub(super) fn with(self, immediate: u32) -> Self {
+        Pure { immediate, ..self }
+    }
+}
+
+/// Decodes an instruction; `blocks` are the function's, `next` the one laid out after the current one.
+pub(super) fn instruction(
+    compiler: &mut FunctionCompiler,
+    instruction: &Instruction,
+    blocks: &[Block],
+    next: Option<usize>,
+) -> Decoded<()> {
+    let mut form = Form::new(&instruction.mnemonic);
+    let form = &mut form;
+    let outcome = if let Some(outcome) = control::decode(compiler, instruction, form, blocks, next) {
+        outcome
+    } else if let Some(outcome) = memory::decode(compiler, instruction, form) {
+        outcome
+    } else if let Some(outcome) = moves::decode(compiler, instruction, form) {
+        outcome
+    } else if let Some(outcome) = compare::decode(compiler, instruction, form) {
+        outcome
+    } else if let Some(outcome) = warp::decode(compiler, instruction, form) {
+        outcome
+    } else if let Some(outcome) = integer::decode_carry(compiler, instruction, form) {
+        outcome
+    } else if let Some(outcome) = bits::decode_lop3(compiler, instruction, form) {
+        outcome
+    } else {
+        match pure(form) {
+            Some(found) => emit(compiler, instruction, &found),
+            None => unsupported(format!("`{}` is not supported", instruction.mnemonic)),
+        }
+    };
+    outcome?;
+    match form.left_over() {
+        None => Ok(()),
+        Some(modifier) => {
+            unsupported(format!("`.{modifier}` is not supported in `{}`", instruction.mnemonic))
+        }
+    }
+}
+
+fn pure(form: &mut Form) -> Option<Pure> {
+    if form.opcode == "cvt" {
+        return convert::decode(form);
+    }
+    let ty = *form.types().first()?;
+    if ty.is_float() { float::decode(form) } else { integer::decode(form).or_else(|| bits::decode(form)) }
+}
+
+/// Adds the step of a pure instruction.
+pub(super) fn emit(compiler: &mut FunctionCompiler, instruction: &Instruction, pure: &Pure) -> Decoded<()> {
+    let Some((destination, sources)) = instruction.operands.split_first() else {
+        return invalid("this instruction needs operands");
+    };
+    if sources.len() != pure.sources.len() {
+        return invalid(format!(
+            "`{}` takes {} source operands, not {}",
+            instruction.mnemonic,
+            pure.sources.len(),
+            sources.len()
+        ));
+    }
+    let args = pure_args(compiler, destination, sources, pure)?;
+    compiler.lanes(pure.run, args.0);
+    compiler.settle(args.1);
+    Ok(())
+}
+
+fn pure_args(
+    compiler: &mut FunctionCompiler,
+    destination: &Operand,
+    sources: &[Operand],
+    pure: &Pure,
+) -> Decoded<(Args, super::function::Destination)> {
+    let mut args = Args { immediate: pure.immediate, ..Args::EMPTY };
+    let slots = [&mut args.a, &mut args.b, &mut args.c, &mut args.f];
+    for ((slot, operand), ty) in slots.into_iter().zip(sources).zip(&pure.sources) {
+        *slot = compiler.source(operand, *ty)?;
+    }
+    let destination = compiler.destination(destination, pure.result)?;
+    args.d = destination.reg;
+    Ok((args, destination))
+}

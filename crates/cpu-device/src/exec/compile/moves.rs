@@ -1,0 +1,252 @@
+//! `mov` in all its forms, and the instructions that need not be executed at all.
+//!
+//! A register that is written once, and then with a constant, a special register, an address or a kernel parameter,
+//! *is* that input: [`FunctionCompiler::bind_inputs`] finds such registers before anything is decoded. (Where the
+//! write does not come before a read, the ISA leaves the value open.)
+
+use std::collections::HashMap;
+
+use ptx::{Instruction, Operand, ScalarType};
+
+use super::super::code::{Args, Class, Input, Reg};
+use super::super::lanes::{binary, logic, quaternary, split};
+use super::form::Form;
+use super::function::{Decoded, FunctionCompiler, class_of, invalid, unsupported};
+use super::{control, memory};
+
+/// Decodes `mov` and its like. `None` if the opcode is another.
+pub(super) fn decode(
+    compiler: &mut FunctionCompiler,
+    instruction: &Instruction,
+    form: &mut Form,
+) -> Option<Decoded<()>> {
+    Some(match form.opcode {
+        "mov" => mov(compiler, instruction, form),
+        "mapa" | "getctarank" => unsupported("clusters are not supported"),
+        _ => return None,
+    })
+}
+
+fn mov(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+    let Some(ty) = form.ty() else { return invalid("`mov` needs a type") };
+    let [destination, source] = instruction.operands.as_slice() else {
+        return invalid("`mov` takes a destination and a source");
+    };
+    match (destination, source) {
+        (Operand::Vector(parts), source) => unpack(compiler, parts, source, ty),
+        (destination, Operand::Vector(parts)) => pack(compiler, destination, parts, ty),
+        _ if ty == ScalarType::Pred => {
+            let destination = compiler.destination(destination, ty)?;
+            let (run, a) = match source {
+                Operand::Not(name) => (logic(|a, _, _| !a), compiler.predicate(name)?),
+                other => (logic(|a, _, _| a), compiler.source(other, ty)?),
+            };
+            compiler.lanes(run, Args { d: destination.reg, a, ..Args::EMPTY });
+            Ok(())
+        }
+        _ => {
+            let source = compiler.source(source, ty)?;
+            let destination = compiler.destination(destination, ty)?;
+            control::copy(compiler, destination.reg, source);
+            compiler.settle(destination);
+            Ok(())
+        }
+    }
+}
+
+/// The type of each of `count` registers that together hold a `ty`.
+fn part_type(ty: ScalarType, count: usize) -> Decoded<ScalarType> {
+    match (ty.bytes() as usize, count) {
+        (2, 2) => Ok(ScalarType::B8),
+        (4, 4) => Ok(ScalarType::B8),
+        (4, 2) | (8, 4) => Ok(ScalarType::B16),
+        (8, 2) => Ok(ScalarType::B32),
+        _ => unsupported(format!("`mov` between {ty} and {count} registers is not supported")),
+    }
+}
+
+fn unpack(
+    compiler: &mut FunctionCompiler,
+    parts: &[Operand],
+    source: &Operand,
+    ty: ScalarType,
+) -> Decoded<()> {
+    let part = part_type(ty, parts.len())?;
+    let source = compiler.source(source, ty)?;
+    let mut registers = Vec::new();
+    for operand in parts {
+        registers.push(compiler.destination(operand, part)?);
+    }
+    // The source may be among the destinations: it is split in two before anything is overwritten.
+    if parts.len() == 4 {
+        let (low, high) = (compiler.fresh(Class::Word), compiler.fresh(Class::Word));
+        let halves = match ty.bytes() {
+            8 => split(|a: u64| (a as u32, (a >> 32) as u32)),
+            _ => split(|a: u32| (a & 0xffff, a >> 16)),
+        };
+        compiler.lanes(halves, Args { d: low, e: high, a: source, ..Args::EMPTY });
+        let run = match part {
+            ScalarType::B16 => split(|a: u32| (a & 0xffff, a >> 16)),
+            _ => split(|a: u32| (a & 0xff, a >> 8 & 0xff)),
+        };
+        for (half, pair) in [low, high].into_iter().zip(registers.chunks(2)) {
+            compiler.lanes(run, Args { d: pair[0].reg, e: pair[1].reg, a: half, ..Args::EMPTY });
+        }
+    } else {
+        let run = match ty.bytes() {
+            8 => split(|a: u64| (a as u32, (a >> 32) as u32)),
+            4 => split(|a: u32| (a & 0xffff, a >> 16)),
+            _ => split(|a: u32| (a & 0xff, a >> 8 & 0xff)),
+        };
+        compiler.lanes(run, Args { d: registers[0].reg, e: registers[1].reg, a: source, ..Args::EMPTY });
+    }
+    registers.into_iter().for_each(|register| compiler.settle(register));
+    Ok(())
+}
+
+fn pack(
+    compiler: &mut FunctionCompiler,
+    destination: &Operand,
+    parts: &[Operand],
+    ty: ScalarType,
+) -> Decoded<()> {
+    let part = part_type(ty, parts.len())?;
+    let mut sources = [Reg::NONE; 4];
+    for (slot, operand) in sources.iter_mut().zip(parts) {
+        *slot = compiler.source(operand, part)?;
+    }
+    let destination = compiler.destination(destination, ty)?;
+    let run = match (ty.bytes(), parts.len()) {
+        (8, 2) => binary(|a: u32, b: u32| u64::from(a) | u64::from(b) << 32),
+        (4, 2) => binary(|a: u16, b: u16| u32::from(a) | u32::from(b) << 16),
+        (2, 2) => binary(|a: u8, b: u8| u16::from(a) | u16::from(b) << 8),
+        (8, _) => quaternary(|a: u16, b: u16, c: u16, d: u16| {
+            u64::from(a) | u64::from(b) << 16 | u64::from(c) << 32 | u64::from(d) << 48
+        }),
+        _ => quaternary(|a: u8, b: u8, c: u8, d: u8| u32::from_le_bytes([a, b, c, d])),
+    };
+    let [a, b, c, f] = sources;
+    compiler.lanes(run, Args { d: destination.reg, a, b, c, f, ..Args::EMPTY });
+    compiler.settle(destination);
+    Ok(())
+}
+
+impl FunctionCompiler<'_> {
+    /// Finds the registers that equal an input throughout.
+    pub(super) fn bind_inputs(&mut self) {
+        let writes = self.count_writes();
+        for index in 0..self.body.lines.len() {
+            let (instruction, scope) = (self.body.lines[index].instruction, self.body.lines[index].scope);
+            self.scope = scope;
+            if instruction.predicate.is_some() {
+                continue;
+            }
+            let Some(Operand::Name(name)) = instruction.operands.first() else { continue };
+            let Ok(Some((reg, ty))) = self.register(name, None) else { continue };
+            if writes.get(&reg) == Some(&1)
+                && let Ok(class @ (Class::Word | Class::Long)) = class_of(ty)
+                && let Some(input) = self.input_of(instruction, ty, class)
+            {
+                self.bound.insert(reg, input);
+            }
+        }
+    }
+
+    /// Whether the instruction only says what `bind_inputs` has found.
+    pub(super) fn is_bound(&mut self, instruction: &Instruction) -> bool {
+        let Some(Operand::Name(name)) = instruction.operands.first() else { return false };
+        matches!(self.register(name, None), Ok(Some((reg, _))) if self.bound.contains_key(&reg))
+            && instruction.operands.len() == 2
+    }
+
+    /// How often each register is written. Destinations come first in PTX; counting a source costs nothing but speed.
+    fn count_writes(&mut self) -> HashMap<Reg, u32> {
+        let mut writes = HashMap::new();
+        for index in 0..self.body.lines.len() {
+            let (instruction, scope) = (self.body.lines[index].instruction, self.body.lines[index].scope);
+            self.scope = scope;
+            if let Some(first) = instruction.operands.first() {
+                self.count_write(first, &mut writes);
+            }
+        }
+        for formal in self.function.returns.iter().chain(&self.function.params) {
+            self.scope = 0;
+            self.count_write(&Operand::Name(formal.name.clone()), &mut writes);
+        }
+        writes
+    }
+
+    fn count_write(&mut self, operand: &Operand, writes: &mut HashMap<Reg, u32>) {
+        let mut open = vec![operand];
+        while let Some(operand) = open.pop() {
+            let register = match operand {
+                Operand::Name(name) => self.register(name, None),
+                Operand::Component(name, component) => self.register(name, Some(component)),
+                Operand::Pair(first, second) => {
+                    open.extend([&**first, &**second]);
+                    continue;
+                }
+                Operand::Vector(parts) | Operand::List(parts) => {
+                    open.extend(parts);
+                    continue;
+                }
+                _ => continue,
+            };
+            if let Ok(Some((reg, _))) = register {
+                *writes.entry(reg).or_default() += 1;
+            }
+        }
+    }
+
+    /// The input whose value an instruction puts into a register of type `ty`, if that is all it does.
+    fn input_of(&mut self, instruction: &Instruction, ty: ScalarType, class: Class) -> Option<Reg> {
+        let mut form = Form::new(&instruction.mnemonic);
+        let [_, source] = instruction.operands.as_slice() else { return None };
+        match form.opcode {
+            "mov" => {
+                let moved = form.ty()?;
+                (class_of(moved).ok()? == class).then_some(())?;
+                self.plain_input(source, moved, class)
+            }
+            "cvta" => {
+                memory::is_identity(self, &mut form).then_some(())?;
+                self.plain_input(source, ty, class)
+            }
+            "ld" => {
+                (self.is_kernel() && form.flag("param")).then_some(())?;
+                let loaded = form.ty()?;
+                if form.left_over().is_some() || !(1..=8).contains(&loaded.bytes()) {
+                    return None;
+                }
+                let offset = memory::kernel_param(self, source)?;
+                let (bytes, signed) = (loaded.bytes() as u8, loaded.is_signed());
+                // Beyond the end or misaligned: left to the access, which complains.
+                let end = self.param_bytes();
+                if u64::from(offset) + loaded.bytes() > end || u64::from(offset) % loaded.bytes() != 0 {
+                    return None;
+                }
+                (class_of(loaded).ok()? == class || class == Class::Long).then_some(())?;
+                Some(self.input(class, Input::Param { offset, bytes, signed }))
+            }
+            _ => None,
+        }
+    }
+
+    /// The input that an operand is, if it is one.
+    fn plain_input(&mut self, operand: &Operand, ty: ScalarType, class: Class) -> Option<Reg> {
+        match operand {
+            Operand::Constant(constant) => {
+                Some(self.constant(class, super::function::constant_bits(*constant, ty)))
+            }
+            Operand::Name(name) if let Ok(Some((reg, _))) = self.register(name, None) => {
+                self.bound.get(&reg).copied().filter(|input| self.class(*input) == class)
+            }
+            Operand::Name(name) | Operand::Component(name, _) if control::clock(name).is_some() => None,
+            Operand::Name(_) | Operand::Component(..) => {
+                let reg = self.source(operand, ty).ok()?;
+                (self.class(reg) == class && self.is_input(reg)).then_some(reg)
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! What stops a kernel, with everything that is known about it.
+
+use std::fmt;
+
+/// Why a kernel was stopped. The driver turns it into CUDA's error code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// An access outside every allocation, or a write to memory that may only be read.
+    OutOfBounds,
+    /// An address that is not a multiple of the access's size.
+    Misaligned,
+    /// An instruction whose operands make no sense, such as a call to an address that is no function.
+    IllegalInstruction,
+    /// `trap` or `brkpt`.
+    Trap,
+    /// A failed `assert`.
+    Assert,
+    /// An instruction that this device does not execute.
+    Unsupported,
+    /// Recursion beyond the stack.
+    StackOverflow,
+    /// Every thread of a block waits for a barrier or for lanes that never come.
+    Deadlock,
+    /// The launch was cancelled from outside.
+    Cancelled,
+    /// The launch itself is impossible: too many threads, too much shared memory, parameters of the wrong size.
+    InvalidLaunch,
+}
+
+/// A kernel that was stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Why.
+    pub kind: FaultKind,
+    /// What happened, in one sentence.
+    pub text: String,
+    /// Name of the kernel.
+    pub kernel: String,
+    /// `%ctaid` of the block.
+    pub block: [u32; 3],
+    /// `%tid` of the (first) thread.
+    pub thread: [u32; 3],
+    /// Address of the access, for memory faults.
+    pub address: Option<u64>,
+    /// Mnemonic of the instruction.
+    pub instruction: String,
+    /// Line of the instruction in the PTX text, from 1; 0 if there is none.
+    pub line: u32,
+    /// File and line that the PTX's `.loc` gives for the instruction.
+    pub source: Option<(String, u32)>,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [bx, by, bz] = self.block;
+        let [tx, ty, tz] = self.thread;
+        write!(
+            out,
+            "{} in kernel {}, block ({bx},{by},{bz}), thread ({tx},{ty},{tz})",
+            self.text, self.kernel
+        )?;
+        if self.line != 0 {
+            write!(out, ", at {} (PTX line {})", self.instruction, self.line)?;
+        }
+        if let Some((file, line)) = &self.source {
+            write!(out, ", from {file}:{line}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Fault {}

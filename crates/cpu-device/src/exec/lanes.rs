@@ -1,0 +1,467 @@
+//! Computing on 32 lanes at once.
+//!
+//! An instruction's meaning is written once, as a closure on scalars; [`unary`], [`binary`], [`compare`] and the other
+//! *shapes* turn it into a [`LaneHandler`] that applies it to whole registers. Each handler exists in two versions,
+//! for any CPU and for one with wide vectors, and the choice is made when the handler is made.
+//!
+//! Shapes come in two kinds: *dense* ones compute all 32 lanes and keep those of the mask, so that the loop
+//! vectorises; *sparse* ones (`…_each`) compute only the lanes of the mask, for what is slow on scalars.
+//!
+//! # Safety
+//!
+//! A handler dereferences the slots and predicates that its [`Args`] name, as the types of its closure say (64-bit
+//! types take two slots). The caller promises that the [`Lanes`] point to a frame that has them, which the compiler
+//! ensures by allocating registers by class, and that handlers run on the CPU that they were made on.
+
+use std::ptr::NonNull;
+
+use super::code::{Args, Reg};
+
+/// Lanes of a warp.
+pub(super) const WARP: usize = 32;
+
+/// One register slot: 32 lanes of 32 bits.
+#[derive(Clone, Copy)]
+#[repr(C, align(128))]
+pub(super) struct Slot(pub(super) [u32; WARP]);
+
+/// Where a step finds its registers, and for which lanes it acts.
+#[derive(Clone, Copy)]
+pub(super) struct Lanes {
+    /// Slots of the frame.
+    pub(super) slots: *mut Slot,
+    /// Predicates of the frame.
+    pub(super) predicates: *mut u32,
+    /// Lanes that act.
+    pub(super) mask: u32,
+    /// Whether the mask has all lanes that have not exited.
+    pub(super) full: bool,
+}
+
+/// Computes one step. See the module's safety contract.
+pub(super) type LaneHandler = unsafe fn(&Lanes, &Args);
+
+/// A scalar as a lane of a register holds it.
+pub(super) trait Lane: Copy {
+    /// `u32` for words, `u64` for longs.
+    type Stored: Copy + Default;
+    fn load(stored: Self::Stored) -> Self;
+    fn store(self) -> Self::Stored;
+}
+
+macro_rules! lane {
+    ($($ty:ty: $stored:ty, $from:expr, $to:expr;)*) => {$(
+        impl Lane for $ty {
+            type Stored = $stored;
+            #[inline(always)]
+            fn load(stored: $stored) -> Self {
+                $from(stored)
+            }
+            #[inline(always)]
+            fn store(self) -> $stored {
+                $to(self)
+            }
+        }
+    )*};
+}
+
+lane! {
+    u32: u32, |x| x, |x| x;
+    i32: u32, |x| x as i32, |x| x as u32;
+    f32: u32, f32::from_bits, f32::to_bits;
+    u64: u64, |x| x, |x| x;
+    i64: u64, |x| x as i64, |x| x as u64;
+    f64: u64, f64::from_bits, f64::to_bits;
+    // Narrow values fill the word, extended by their own sign, whatever the width of the register.
+    u16: u32, |x| x as u16, u32::from;
+    i16: u32, |x| x as i16, |x| x as i32 as u32;
+    u8: u32, |x| x as u8, u32::from;
+    i8: u32, |x| x as i8, |x| x as i32 as u32;
+}
+
+impl Lanes {
+    /// # Safety
+    /// The frame has `reg`, of the class of `S`.
+    #[inline(always)]
+    pub(super) unsafe fn pointer<S>(&self, reg: Reg) -> *mut [S; WARP] {
+        // SAFETY: the register lies in the frame, as the caller promises.
+        unsafe { self.slots.add(reg.0 as usize).cast() }
+    }
+
+    /// The lanes of a source register.
+    ///
+    /// # Safety
+    /// The frame has `reg`, of the class of `S`, and nobody writes it while the reference lives.
+    #[inline(always)]
+    pub(super) unsafe fn source<S>(&self, reg: Reg) -> &[S; WARP] {
+        // SAFETY: as the caller promises; slots are aligned beyond any `S`, and any bits are a value of `S` = u32, u64.
+        unsafe { &*self.pointer(reg) }
+    }
+
+    /// Puts the active lanes of `values` into `reg`.
+    ///
+    /// # Safety
+    /// The frame has `reg`, of the class of `S`.
+    #[inline(always)]
+    pub(super) unsafe fn write<S: Copy>(&self, reg: Reg, values: &[S; WARP]) {
+        // SAFETY: as for `pointer`; no other reference to the register is alive, `values` is the caller's own.
+        let destination = unsafe { &mut *self.pointer::<S>(reg) };
+        if self.full {
+            *destination = *values;
+        } else {
+            for lane in 0..WARP {
+                destination[lane] = if self.mask >> lane & 1 != 0 { values[lane] } else { destination[lane] };
+            }
+        }
+    }
+
+    /// # Safety
+    /// The frame has the predicate `reg`.
+    #[inline(always)]
+    pub(super) unsafe fn predicate(&self, reg: Reg) -> u32 {
+        // SAFETY: as the caller promises.
+        unsafe { *self.predicates.add(reg.0 as usize) }
+    }
+
+    /// Puts the active lanes of `bits` into the predicate `reg`.
+    ///
+    /// # Safety
+    /// The frame has the predicate `reg`.
+    #[inline(always)]
+    pub(super) unsafe fn write_predicate(&self, reg: Reg, bits: u32) {
+        // SAFETY: as the caller promises.
+        let predicate = unsafe { &mut *self.predicates.add(reg.0 as usize) };
+        *predicate = *predicate & !self.mask | bits & self.mask;
+    }
+}
+
+/// Calls `f` for each lane of `mask`.
+#[inline(always)]
+pub(super) fn each_lane(mut mask: u32, mut f: impl FnMut(usize)) {
+    while mask != 0 {
+        f(mask.trailing_zeros() as usize);
+        mask &= mask - 1;
+    }
+}
+
+/// Whether this CPU has the vectors that the wide versions of handlers need.
+pub(super) fn wide_vectors() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("lzcnt")
+            && is_x86_feature_detected!("popcnt")
+            && is_x86_feature_detected!("f16c")
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+/// The closure of which only the type is known.
+///
+/// # Safety
+/// A value of `F` exists.
+#[inline(always)]
+pub(super) unsafe fn conjure<F: Copy>() -> F {
+    const { assert!(size_of::<F>() == 0, "meanings of instructions capture nothing") };
+    // SAFETY: `F` has no bytes, so reading one needs no memory; the caller has seen a value of it.
+    unsafe { NonNull::<F>::dangling().read() }
+}
+
+/// Defines a shape: the function that makes handlers, and the two versions of the handler.
+macro_rules! shape {
+    ($(#[$doc:meta])* $name:ident<$($param:ident: $bound:path),*>($($argument:ident),* => $result:ty) $body:expr) => {
+        $(#[$doc])*
+        pub(super) fn $name<$($param: $bound,)* F>(_: F) -> LaneHandler
+        where
+            F: Fn($($argument),*) -> $result + Copy,
+        {
+            /// # Safety
+            /// See the module. A value of `F` exists, for `$name` was given one.
+            unsafe fn plain<$($param: $bound,)* F>(lanes: &Lanes, args: &Args)
+            where
+                F: Fn($($argument),*) -> $result + Copy,
+            {
+                // SAFETY: the caller's promise.
+                unsafe { ($body)(conjure::<F>(), lanes, args) }
+            }
+
+            /// # Safety
+            /// See the module. A value of `F` exists, for `$name` was given one.
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt,f16c")]
+            unsafe fn wide<$($param: $bound,)* F>(lanes: &Lanes, args: &Args)
+            where
+                F: Fn($($argument),*) -> $result + Copy,
+            {
+                // SAFETY: the caller's promise.
+                unsafe { ($body)(conjure::<F>(), lanes, args) }
+            }
+
+            #[cfg(target_arch = "x86_64")]
+            if wide_vectors() {
+                return wide::<$($param,)* F>;
+            }
+            plain::<$($param,)* F>
+        }
+    };
+}
+
+shape! {
+    /// `d = f(a)`.
+    unary<A: Lane, R: Lane>(A => R)
+    |f: F, lanes: &Lanes, args: &Args| {
+        let mut results = [R::Stored::default(); WARP];
+        let a = lanes.source::<A::Stored>(args.a);
+        for lane in 0..WARP {
+            results[lane] = f(A::load(a[lane])).store();
+        }
+        lanes.write(args.d, &results);
+    }
+}
+
+shape! {
+    /// `d = f(a)`, lane by lane.
+    unary_each<A: Lane, R: Lane>(A => R)
+    |f: F, lanes: &Lanes, args: &Args| {
+        let mut results = [R::Stored::default(); WARP];
+        let a = lanes.source::<A::Stored>(args.a);
+        each_lane(lanes.mask, |lane| results[lane] = f(A::load(a[lane])).store());
+        lanes.write(args.d, &results);
+    }
+}
+
+shape! {
+    /// `d = f(a, b)`.
+    binary<A: Lane, B: Lane, R: Lane>(A, B => R)
+    |f: F, lanes: &Lanes, args: &Args| {
+        let mut results = [R::Stored::default(); WARP];
+        let a = lanes.source::<A::Stored>(args.a);
+        let b = lanes.source::<B::Stored>(args.b);
+        for lane in 0..WARP {
+            results[lane] = f(A::load(a[lane]), B::load(b[lane])).store();
+        }
+        lanes.write(args.d, &results);
+    }
+}
+
+shape! {
+    /// `d = f(a, b)`, lane by lane.
+    binary_each<A: Lane, B: Lane, R: Lane>(A, B => R)
+    |f: F, lanes: &Lanes, args: &Args| {
+        let mut results = [R::Stored::default(); WARP];
+        let a = lanes.source::<A::Stored>(args.a);
+        let b = lanes.source::<B::Stored>(args.b);
+        each_lane(lanes.mask, |lane| results[lane] = f(A::load(a[lane]), B::load(b[lane])).store());
+        lanes.write(args.d, &results);
+    }
+}
+
+shape! {
+    /// `d = f(a, b, c)`.
+    ternary<A: Lane, B: Lane, C: Lane, R: Lane>(A, B, C => R)
+    |f: F, lanes: &Lanes, args: &Args| {
+        let mut results = [R::Stored::default(); WARP];
+        let a = lanes.source::<A::Stored>(args.a);
+        let b = lanes.source::<B::Stored>(args.b);
+        let c = lanes.source::<C::Stored>(args.c);
+        for lane in 0..WARP {
+            results[lane] = f(A::load(a[lane]), B::load(b[lane]), C::load(c[lane])).store();
+        }
+        lanes.write(args.d, &results);
+    }
+}
+
+shape! {
+    /// `d = f(a, b, c, immediate)`.
+    ternary_immediate<A: Lane, B: Lane, C: Lane, R: Lane>(A, B, C, u32 => R)
+    |f: F, lanes: &Lanes, args: &Args| {
+        let mut results = [R::Stored::default(); WARP];
+        let a = lanes.source::<A::Stored>(args.a);
+        let b = lanes.source::<B::Stored>(args.b);
+        let c = lanes.source::<C::Stored>(args.c);
+        for lane in 0..WARP {
+            results[lane] = f(A::load(a[lane]), B::load(b[lane]), C::load(c[lane]), args.immediate).store();
+        }
+        lanes.write(args.d, &results);
+    }
+}
+
+shape! {
+    /// `d = f(a, b, c, immediate)`, lane by lane; `b` and `c` are `a` where they are absent.
+    each_immediate<A: Lane, R: Lane>(A, A, A, u32 => R)
+    |f: F, lanes: &Lanes, args: &Args| {
+        let mut results = [R::Stored::default(); WARP];
+        let a = lanes.source::<A::Stored>(args.a);
+        let b = lanes.source::<A::Stored>(if args.b.is_some() { args.b } else { args.a });
+        let c = lanes.source::<A::Stored>(if args.c.is_some() { args.c } else { args.a });
+        each_lane(lanes.mask, |lane| {
+            let (a, b, c) = (A::load(a[lane]), A::load(b[lane]), A::load(c[lane]));
+            results[lane] = f(a, b, c, args.immediate).store();
+        });
+        lanes.write(args.d, &results);
+    }
+}
+
+shape! {
+    /// `d = f(a, b, c, f)`: four sources.
+    quaternary<A: Lane, B: Lane, C: Lane, D: Lane, R: Lane>(A, B, C, D => R)
+    |f: F, lanes: &Lanes, args: &Args| {
+        let mut results = [R::Stored::default(); WARP];
+        let a = lanes.source::<A::Stored>(args.a);
+        let b = lanes.source::<B::Stored>(args.b);
+        let c = lanes.source::<C::Stored>(args.c);
+        let d = lanes.source::<D::Stored>(args.f);
+        for lane in 0..WARP {
+            results[lane] = f(A::load(a[lane]), B::load(b[lane]), C::load(c[lane]), D::load(d[lane])).store();
+        }
+        lanes.write(args.d, &results);
+    }
+}
+
+shape! {
+    /// `d, e = f(a)`: two results, either of which may be unwanted.
+    split<A: Lane, R: Lane, S: Lane>(A => (R, S))
+    |f: F, lanes: &Lanes, args: &Args| {
+        let (mut first, mut second) = ([R::Stored::default(); WARP], [S::Stored::default(); WARP]);
+        let a = lanes.source::<A::Stored>(args.a);
+        for lane in 0..WARP {
+            let (d, e) = f(A::load(a[lane]));
+            (first[lane], second[lane]) = (d.store(), e.store());
+        }
+        if args.d.is_some() {
+            lanes.write(args.d, &first);
+        }
+        if args.e.is_some() {
+            lanes.write(args.e, &second);
+        }
+    }
+}
+
+shape! {
+    /// `d = f(a, b, predicate c)`.
+    select<A: Lane, B: Lane, R: Lane>(A, B, bool => R)
+    |f: F, lanes: &Lanes, args: &Args| {
+        let mut results = [R::Stored::default(); WARP];
+        let a = lanes.source::<A::Stored>(args.a);
+        let b = lanes.source::<B::Stored>(args.b);
+        let c = lanes.predicate(args.c);
+        for lane in 0..WARP {
+            results[lane] = f(A::load(a[lane]), B::load(b[lane]), c >> lane & 1 != 0).store();
+        }
+        lanes.write(args.d, &results);
+    }
+}
+
+shape! {
+    /// `d, predicate e = f(a, b, c, predicate f)`, where `f` may be absent (false): additions with carry.
+    carry<A: Lane, B: Lane, C: Lane, R: Lane>(A, B, C, bool => (R, bool))
+    |f: F, lanes: &Lanes, args: &Args| {
+        let mut results = [R::Stored::default(); WARP];
+        let a = lanes.source::<A::Stored>(args.a);
+        let b = lanes.source::<B::Stored>(args.b);
+        let c = lanes.source::<C::Stored>(if args.c.is_some() { args.c } else { args.b });
+        let carry_in = if args.f.is_some() { lanes.predicate(args.f) } else { 0 };
+        let mut carry_out = 0u32;
+        for lane in 0..WARP {
+            let carry = carry_in >> lane & 1 != 0;
+            let (result, carry) = f(A::load(a[lane]), B::load(b[lane]), C::load(c[lane]), carry);
+            results[lane] = result.store();
+            carry_out |= u32::from(carry) << lane;
+        }
+        lanes.write(args.d, &results);
+        if args.e.is_some() {
+            lanes.write_predicate(args.e, carry_out);
+        }
+    }
+}
+
+/// `immediate` of [`compare`] and [`test`]: how the outcome is combined with predicate `c`.
+pub(super) mod combine {
+    /// No combination.
+    pub(in super::super) const NONE: u32 = 0;
+    /// `and`.
+    pub(in super::super) const AND: u32 = 1;
+    /// `or`.
+    pub(in super::super) const OR: u32 = 2;
+    /// `xor`.
+    pub(in super::super) const XOR: u32 = 3;
+    /// Added when `c` is to be negated.
+    pub(in super::super) const NOT: u32 = 4;
+}
+
+/// `d = outcome OP c`, `e = !outcome OP c`.
+///
+/// # Safety
+/// The frame has the predicates that `args` names.
+#[inline(always)]
+unsafe fn conclude(lanes: &Lanes, args: &Args, outcome: u32) {
+    let apply = |outcome: u32| {
+        if args.immediate == combine::NONE {
+            return outcome;
+        }
+        // SAFETY: the caller's promise.
+        let other = unsafe { lanes.predicate(args.c) };
+        let other = if args.immediate & combine::NOT != 0 { !other } else { other };
+        match args.immediate & 3 {
+            combine::AND => outcome & other,
+            combine::OR => outcome | other,
+            _ => outcome ^ other,
+        }
+    };
+    let (first, second) = (apply(outcome), apply(!outcome));
+    // SAFETY: the caller's promise.
+    unsafe {
+        if args.d.is_some() {
+            lanes.write_predicate(args.d, first);
+        }
+        if args.e.is_some() {
+            lanes.write_predicate(args.e, second);
+        }
+    }
+}
+
+shape! {
+    /// Predicates `d` and `e` from `f(a, b)`, combined with `c` as [`combine`] says.
+    compare<A: Lane, B: Lane>(A, B => bool)
+    |f: F, lanes: &Lanes, args: &Args| {
+        let a = lanes.source::<A::Stored>(args.a);
+        let b = lanes.source::<B::Stored>(args.b);
+        let mut outcome = 0u32;
+        for lane in 0..WARP {
+            outcome |= u32::from(f(A::load(a[lane]), B::load(b[lane]))) << lane;
+        }
+        conclude(lanes, args, outcome);
+    }
+}
+
+shape! {
+    /// Predicate `d` from `f(a)`.
+    test<A: Lane>(A => bool)
+    |f: F, lanes: &Lanes, args: &Args| {
+        let a = lanes.source::<A::Stored>(args.a);
+        let mut outcome = 0u32;
+        for lane in 0..WARP {
+            outcome |= u32::from(f(A::load(a[lane]))) << lane;
+        }
+        conclude(lanes, args, outcome);
+    }
+}
+
+/// Predicate `d = f(a, b, c)` on predicates, all lanes at once; absent sources read as 0.
+pub(super) fn logic<F: Fn(u32, u32, u32) -> u32 + Copy>(_: F) -> LaneHandler {
+    /// # Safety
+    /// See the module. A value of `F` exists, for `logic` was given one.
+    unsafe fn run<F: Fn(u32, u32, u32) -> u32 + Copy>(lanes: &Lanes, args: &Args) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let read = |reg: Reg| if reg.is_some() { lanes.predicate(reg) } else { 0 };
+            let result = conjure::<F>()(read(args.a), read(args.b), read(args.c));
+            lanes.write_predicate(args.d, result);
+        }
+    }
+    run::<F>
+}

@@ -1,0 +1,392 @@
+//! A launch: a kernel over a grid of blocks.
+//!
+//! Blocks are handed out in order to as many threads as there are cores; each thread runs its block to the end. A
+//! block that spins without getting on may wait for another that has not started (a barrier of the whole grid): its
+//! thread then starts that one too and takes turns, so such kernels end whenever they end on a GPU that holds the
+//! whole grid at once.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use super::block::{Block, Progress};
+use super::code::{Clock, Code};
+use super::fault::{Fault, FaultKind};
+use super::lanes::WARP;
+use super::memory::{Memory, Region};
+use super::program::{KernelId, Program};
+use super::warp::{Counts, Stop};
+
+/// Most threads of a block.
+const MAX_BLOCK: u64 = 1024;
+
+/// Most shared memory of a block, in bytes: what compute capability 8.0 allows.
+pub const MAX_SHARED: u64 = 163 * 1024;
+
+/// Most blocks that one thread takes turns with.
+const MAX_RESIDENT: usize = 4096;
+
+/// A program with the addresses of its variables.
+pub struct Linked {
+    program: Arc<Program>,
+    globals: Vec<u64>,
+}
+
+impl Linked {
+    /// Puts the variable [`Program::globals`]`()[i]` at `addresses[i]`.
+    ///
+    /// # Panics
+    ///
+    /// If there are not as many addresses as variables.
+    pub fn new(program: impl Into<Arc<Program>>, addresses: Vec<u64>) -> Self {
+        let program = program.into();
+        assert_eq!(addresses.len(), program.globals().len(), "each variable needs an address");
+        Linked { program, globals: addresses }
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Addresses of the program's variables.
+    pub fn addresses(&self) -> &[u64] {
+        &self.globals
+    }
+}
+
+/// How a kernel is launched.
+#[derive(Clone, Copy, Debug)]
+pub struct LaunchParams<'a> {
+    /// Blocks along x, y, z.
+    pub grid: [u32; 3],
+    /// Threads of a block along x, y, z.
+    pub block: [u32; 3],
+    /// Shared memory in bytes, in addition to what the kernel declares.
+    pub dynamic_shared: u32,
+    /// Whether all blocks have to be resident at once.
+    pub cooperative: bool,
+    /// Local memory in bytes for each thread, in addition to what calls without recursion need: the driver's
+    /// `CU_LIMIT_STACK_SIZE`.
+    pub stack: u32,
+    /// Threads of the host to use; 0 for one on each core.
+    pub workers: usize,
+    /// The kernel's parameters, as [`KernelAttributes::params`](super::KernelAttributes::params) lays them out.
+    pub params: &'a [u8],
+}
+
+/// What a launch executed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaunchStats {
+    /// Instructions, each counted once for all lanes of a warp that execute it together.
+    pub warp_instructions: u64,
+    /// Instructions, counted for each thread.
+    pub thread_instructions: u64,
+    /// Branches, by warp.
+    pub branches: u64,
+    /// Branches that lanes of a warp took differently.
+    pub divergent_branches: u64,
+}
+
+/// Everything that the blocks of a launch share.
+pub(super) struct Launch<'a> {
+    linked: &'a Linked,
+    pub(super) memory: &'a dyn Memory,
+    cancel: &'a AtomicBool,
+    failed: AtomicBool,
+    pub(super) kernel_function: u32,
+    kernel: KernelId,
+    pub(super) grid: [u32; 3],
+    pub(super) block: [u32; 3],
+    pub(super) block_threads: u32,
+    pub(super) static_shared: u32,
+    pub(super) dynamic_shared: u32,
+    pub(super) shared_bytes: u64,
+    /// Local memory of a thread.
+    pub(super) local_bytes: u64,
+    pub(super) local_align: u32,
+    pub(super) params: Region,
+    started: Instant,
+}
+
+/// Runs a kernel to its end.
+///
+/// # Errors
+///
+/// A [`Fault`] says what stopped it. Blocks that were running then have done part of their work.
+pub fn launch(
+    linked: &Linked,
+    kernel: KernelId,
+    params: &LaunchParams,
+    memory: &dyn Memory,
+    cancel: &AtomicBool,
+) -> Result<LaunchStats, Fault> {
+    // Parameters are addressed like any memory: aligned, and theirs to read.
+    let mut parameters = vec![0u128; params.params.len().div_ceil(16).max(1)];
+    // SAFETY: the vector has at least as many bytes, and any bytes are a valid `u128`.
+    unsafe {
+        let start = parameters.as_mut_ptr().cast::<u8>();
+        std::ptr::copy_nonoverlapping(params.params.as_ptr(), start, params.params.len());
+    }
+    let start = parameters.as_ptr() as u64;
+    let region = Region { start, end: start + params.params.len() as u64, writable: false };
+    let launch = prepare(linked, kernel, params, memory, cancel, region).map_err(|text| Fault {
+        kind: FaultKind::InvalidLaunch,
+        text,
+        kernel: kernel_name(linked, kernel),
+        block: [0; 3],
+        thread: [0; 3],
+        address: None,
+        instruction: String::new(),
+        line: 0,
+        source: None,
+    })?;
+    let blocks = launch.grid.iter().map(|&side| u64::from(side)).product::<u64>();
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = if params.workers == 0 { cores() } else { params.workers };
+    let workers = workers.min(blocks.try_into().unwrap_or(usize::MAX));
+    let work =
+        Work { launch: &launch, next: AtomicU64::new(0), blocks, outcome: Mutex::new(Ok(Counts::default())) };
+    std::thread::scope(|scope| {
+        for _ in 1..workers {
+            scope.spawn(|| work.run());
+        }
+        work.run();
+    });
+    let outcome = work.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
+    drop(parameters);
+    outcome.map(|counts| LaunchStats {
+        warp_instructions: counts.warp_instructions,
+        thread_instructions: counts.thread_instructions,
+        branches: counts.branches,
+        divergent_branches: counts.divergent_branches,
+    })
+}
+
+fn kernel_name(linked: &Linked, kernel: KernelId) -> String {
+    let function = linked.program.kernels[kernel.0 as usize].function;
+    linked.program.functions[function as usize].name.to_string()
+}
+
+/// Checks a launch; the error is a sentence.
+fn prepare<'a>(
+    linked: &'a Linked,
+    kernel_id: KernelId,
+    params: &LaunchParams,
+    memory: &'a dyn Memory,
+    cancel: &'a AtomicBool,
+    region: Region,
+) -> Result<Launch<'a>, String> {
+    let kernel = &linked.program.kernels[kernel_id.0 as usize];
+    let attributes = &kernel.attributes;
+    let threads: u64 = params.block.iter().map(|&side| u64::from(side)).product();
+    if params.grid.contains(&0) || params.block.contains(&0) {
+        return Err("a grid and a block need at least one element along each axis".to_owned());
+    }
+    if threads > MAX_BLOCK || params.block.iter().any(|&side| u64::from(side) > MAX_BLOCK) {
+        return Err(format!("a block has at most {MAX_BLOCK} threads, not {threads}"));
+    }
+    if threads > attributes.max_threads.into() {
+        return Err(format!(
+            "the kernel was compiled for {} threads in a block, not {threads}",
+            attributes.max_threads
+        ));
+    }
+    if let Some(required) = kernel.required_block
+        && required != params.block
+    {
+        return Err(format!("the kernel requires blocks of {required:?} threads, not {:?}", params.block));
+    }
+    let shared_bytes = u64::from(attributes.static_shared) + u64::from(params.dynamic_shared);
+    if shared_bytes > MAX_SHARED {
+        return Err(format!(
+            "{shared_bytes} bytes of shared memory are more than the {MAX_SHARED} of a block"
+        ));
+    }
+    let wanted = attributes.param_bytes();
+    if params.params.len() < wanted {
+        return Err(format!("the kernel takes {wanted} bytes of parameters, not {}", params.params.len()));
+    }
+    let extra = if kernel.unbounded_stack { u64::from(params.stack) } else { 0 };
+    // Builtin functions find their arguments above the deepest frame.
+    let local = u64::from(attributes.local_bytes) + extra + if attributes.local_bytes > 0 { 64 } else { 0 };
+    Ok(Launch {
+        linked,
+        memory,
+        cancel,
+        failed: AtomicBool::new(false),
+        kernel_function: kernel.function,
+        kernel: kernel_id,
+        grid: params.grid,
+        block: params.block,
+        block_threads: threads as u32,
+        static_shared: attributes.static_shared,
+        dynamic_shared: params.dynamic_shared,
+        shared_bytes,
+        local_bytes: local.next_multiple_of(linked.program.local_align.into()),
+        local_align: linked.program.local_align,
+        params: region,
+        started: Instant::now(),
+    })
+}
+
+impl<'a> Launch<'a> {
+    pub(super) fn code(&self, function: u32) -> &'a Code {
+        &self.linked.program.functions[function as usize].code
+    }
+
+    /// Whether the program has a function of this index, with a body.
+    pub(super) fn has(&self, function: u32) -> bool {
+        self.linked
+            .program
+            .functions
+            .get(function as usize)
+            .is_some_and(|function| !function.code.steps.is_empty())
+    }
+
+    pub(super) fn warps(&self) -> u32 {
+        self.block_threads.div_ceil(WARP as u32)
+    }
+
+    /// `%tid` of a thread, counted through the block.
+    pub(super) fn thread(&self, index: u32) -> [u32; 3] {
+        let [x, y, _] = self.block;
+        [index % x, index / x % y, index / x / y]
+    }
+
+    /// Bytes of the parameters as a number.
+    pub(super) fn param(&self, offset: u32, bytes: u8, signed: bool) -> u64 {
+        let mut value = [0; 8];
+        let end = self.params.end - self.params.start;
+        if u64::from(offset) + u64::from(bytes) <= end {
+            // SAFETY: the bytes lie inside the parameters, which outlive the launch.
+            unsafe {
+                let from = (self.params.start + u64::from(offset)) as *const u8;
+                std::ptr::copy_nonoverlapping(from, value.as_mut_ptr(), bytes.into());
+            }
+        }
+        let shift = 64 - 8 * u32::from(bytes);
+        let value = u64::from_le_bytes(value);
+        if signed { ((value << shift) as i64 >> shift) as u64 } else { value }
+    }
+
+    pub(super) fn shared_offset(&self, variable: u32) -> u64 {
+        let kernel = &self.linked.program.kernels[self.kernel.0 as usize];
+        kernel.shared_offsets.get(variable as usize).copied().flatten().unwrap_or(0).into()
+    }
+
+    pub(super) fn global(&self, variable: u32) -> u64 {
+        self.linked.globals[variable as usize]
+    }
+
+    /// Nanoseconds on one of the clocks.
+    pub(super) fn now(&self, clock: Clock) -> u64 {
+        let time = match clock.wall {
+            true => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+            false => self.started.elapsed(),
+        };
+        time.as_nanos() as u64
+    }
+
+    /// Whether the launch has to end now.
+    pub(super) fn cancelled(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed) || self.failed.load(Ordering::Relaxed)
+    }
+
+    fn fault(&self, stop: Stop, block: [u32; 3]) -> Fault {
+        let origin = stop.place.and_then(|(function, pc)| {
+            let code = self.code(function);
+            code.origins.get(*code.origin_of.get(pc as usize)? as usize)
+        });
+        let source = origin.and_then(|origin| {
+            let (file, line) = origin.source?;
+            Some((self.linked.program.files.get(&file)?.clone(), line))
+        });
+        Fault {
+            kind: stop.kind,
+            text: stop.text,
+            kernel: kernel_name(self.linked, self.kernel),
+            block,
+            thread: self.thread(stop.thread),
+            address: stop.address,
+            instruction: origin.map_or(String::new(), |origin| origin.mnemonic.to_string()),
+            line: origin.map_or(0, |origin| origin.line),
+            source,
+        }
+    }
+}
+
+/// The blocks that are still to be run.
+struct Work<'w, 'a> {
+    launch: &'w Launch<'a>,
+    next: AtomicU64,
+    blocks: u64,
+    outcome: Mutex<Result<Counts, Fault>>,
+}
+
+impl Work<'_, '_> {
+    fn take(&self) -> Option<[u32; 3]> {
+        let index = self.next.fetch_add(1, Ordering::Relaxed);
+        let [x, y, _] = self.launch.grid.map(u64::from);
+        (index < self.blocks).then(|| [index % x, index / x % y, index / x / y].map(|at| at as u32))
+    }
+
+    /// Runs blocks until there are none, or one has failed.
+    fn run(&self) {
+        let mut resident: VecDeque<Block> = VecDeque::new();
+        let mut spare: Option<Block> = None;
+        let mut counts = Counts::default();
+        loop {
+            let mut block = match resident.pop_front() {
+                Some(block) => block,
+                None => match self.start(&mut spare) {
+                    Some(block) => block,
+                    None => break,
+                },
+            };
+            match block.run() {
+                Ok(Progress::Done) => spare = Some(block),
+                Ok(Progress::Waiting) => {
+                    resident.push_back(block);
+                    // What it waits for may not have started.
+                    let another = (resident.len() < MAX_RESIDENT).then(|| self.start(&mut spare)).flatten();
+                    match another {
+                        Some(block) => resident.push_front(block),
+                        None => std::thread::yield_now(),
+                    }
+                }
+                Err(stop) => {
+                    self.fail(*stop, block.index);
+                    return;
+                }
+            }
+            if let Some(done) = &mut spare {
+                counts.add(&std::mem::take(&mut done.counts));
+            }
+        }
+        if let Ok(total) = &mut *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) {
+            total.add(&counts);
+        }
+    }
+
+    /// The next block, at its start.
+    fn start<'b>(&'b self, spare: &mut Option<Block<'b>>) -> Option<Block<'b>> {
+        if self.launch.failed.load(Ordering::Relaxed) {
+            return None;
+        }
+        let index = self.take()?;
+        let mut block = spare.take().unwrap_or_else(|| Block::new(self.launch));
+        block.start(index);
+        Some(block)
+    }
+
+    /// Keeps the first fault.
+    fn fail(&self, stop: Stop, block: [u32; 3]) {
+        let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = !self.launch.failed.swap(true, Ordering::Relaxed);
+        if first {
+            *outcome = Err(self.launch.fault(stop, block));
+        }
+    }
+}

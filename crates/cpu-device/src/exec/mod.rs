@@ -1,0 +1,42 @@
+//! Executes PTX on the CPU.
+//!
+//! [`Program::compile`] turns a [`ptx::Module`] into steps over 32-lane registers; [`Linked`] adds the addresses of its
+//! variables; [`launch`] runs a kernel over a grid, with [`Memory`] saying what may be accessed. Reading order: `code`
+//! (what is executed), `lanes` and `access` (how a step computes and accesses memory), `warp` (divergence), `block`,
+//! `launch`; then `compile`.
+//!
+//! Invariants:
+//!
+//! 1. Every access is checked; a kernel can touch nothing but its own registers and what `Memory` allows.
+//! 2. Every thread that can make progress does, whatever the others do: lanes of a warp, warps of a block, blocks that
+//!    are resident. A launch that never ends can be cancelled.
+//! 3. What fails names the kernel, the block, the thread, the instruction and its line.
+//! 4. PTX that this device does not execute compiles; only a kernel that reaches it fails.
+//!
+//! One module is the definition of floating point (`soft`); what is fast is tested against it.
+
+mod access;
+mod block;
+mod builtin;
+mod code;
+mod compile;
+mod exchange;
+mod fault;
+mod half;
+mod lanes;
+mod launch;
+mod memory;
+mod printf;
+mod program;
+mod soft;
+mod warp;
+
+pub use fault::{Fault, FaultKind};
+pub use launch::{LaunchParams, LaunchStats, Linked, MAX_SHARED, launch};
+pub use memory::{Memory, Region};
+pub use program::{
+    GlobalLayout, GlobalSpace, KernelAttributes, KernelId, ParamLayout, Program, Relocation, RelocationTarget,
+};
+
+/// PTX that cannot be compiled, and where.
+pub type CompileError = ptx::Diagnostic;

@@ -1,0 +1,180 @@
+//! A compiled module: what the driver asks about its kernels and variables.
+
+use std::collections::HashMap;
+
+use super::code::Code;
+
+/// A module that can be executed, once its variables have addresses (see [`super::Linked`]).
+pub struct Program {
+    pub(super) functions: Vec<Function>,
+    pub(super) kernels: Vec<Kernel>,
+    pub(super) globals: Vec<GlobalLayout>,
+    pub(super) shared: Vec<SharedVariable>,
+    pub(super) names: HashMap<ptx::Name, KernelId>,
+    pub(super) files: HashMap<u32, String>,
+    /// Alignment of frames in local memory.
+    pub(super) local_align: u32,
+}
+
+/// A kernel of a [`Program`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct KernelId(pub(super) u32);
+
+/// An `.entry` or `.func`, compiled.
+pub(super) struct Function {
+    pub(super) name: ptx::Name,
+    pub(super) code: Code,
+}
+
+/// What only kernels have.
+pub(super) struct Kernel {
+    pub(super) function: u32,
+    pub(super) attributes: KernelAttributes,
+    /// Offset of each of the program's shared variables; those that the kernel does not use have none.
+    pub(super) shared_offsets: Vec<Option<u32>>,
+    /// Whether recursion or calls through pointers make the depth of its stack unknown.
+    pub(super) unbounded_stack: bool,
+    /// `.reqntid`, if given.
+    pub(super) required_block: Option<[u32; 3]>,
+}
+
+/// A `.shared` variable.
+#[derive(Debug)]
+pub(super) struct SharedVariable {
+    /// 0 for arrays that are sized at launch.
+    pub(super) bytes: u64,
+    pub(super) align: u64,
+    pub(super) dynamic: bool,
+}
+
+/// What `cuFuncGetAttribute` and `cuKernelGetParamInfo` tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelAttributes {
+    /// An estimate of the registers that a thread would need on a GPU: 32-bit registers live at once, at least 8.
+    pub registers: u32,
+    /// Bytes of shared memory that the kernel declares.
+    pub static_shared: u32,
+    /// Bytes of local memory that a thread needs, without what recursion adds.
+    pub local_bytes: u32,
+    /// Bytes of constant memory that the module declares.
+    pub const_bytes: u32,
+    /// Most threads that a block may have: 1024, or less if `.maxntid` or `.reqntid` say so.
+    pub max_threads: u32,
+    /// `.minnctapersm`, or 0.
+    pub min_blocks: u32,
+    /// PTX version times ten, as CUDA gives it: 80 for 8.0.
+    pub ptx_version: u32,
+    /// Parameters in order.
+    pub params: Vec<ParamLayout>,
+}
+
+impl KernelAttributes {
+    /// Bytes of all parameters.
+    pub fn param_bytes(&self) -> usize {
+        self.params.last().map_or(0, |last| last.offset + last.size)
+    }
+}
+
+/// Where a kernel parameter lies, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParamLayout {
+    /// From the start of the parameters.
+    pub offset: usize,
+    /// Size.
+    pub size: usize,
+}
+
+/// The state space of a module-scope variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GlobalSpace {
+    /// `.global`.
+    Global,
+    /// `.const`: kernels may not write it.
+    Const,
+}
+
+/// A module-scope variable that the driver gives memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GlobalLayout {
+    /// Name.
+    pub name: String,
+    /// State space.
+    pub space: GlobalSpace,
+    /// Bytes.
+    pub size: u64,
+    /// Alignment in bytes.
+    pub align: u64,
+    /// Whether other modules may see it (`.visible`, `.weak`, `.common`).
+    pub visible: bool,
+    /// Whether it is declared here and defined elsewhere (`.extern`).
+    pub external: bool,
+    /// Whether it is `__managed__`.
+    pub managed: bool,
+    /// Initial contents; what is missing at the end is zero.
+    pub initial: Vec<u8>,
+    /// Addresses to be put into the contents.
+    pub relocations: Vec<Relocation>,
+}
+
+/// An address in the initial contents of a variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Relocation {
+    /// Where in the contents.
+    pub offset: u64,
+    /// Bytes that the address takes: 8, 4, or 1 where the PTX picks out a byte.
+    pub bytes: u8,
+    /// How far the address is shifted right before its low bytes are taken.
+    pub shift: u8,
+    /// Whose address.
+    pub target: RelocationTarget,
+    /// Added to the address.
+    pub addend: i64,
+}
+
+/// What a [`Relocation`] points to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RelocationTarget {
+    /// A variable, by index into [`Program::globals`].
+    Global(usize),
+    /// A function: this value is its address.
+    Function(u64),
+}
+
+/// Where addresses of functions begin: where no memory is.
+const FUNCTIONS: u64 = 0xf0_0000_0000_0000;
+
+/// The address of a function, as device code sees it.
+pub(super) fn function_address(index: u32) -> u64 {
+    FUNCTIONS + u64::from(index) * 16
+}
+
+/// The function at an address.
+pub(super) fn function_at(address: u64) -> Option<u32> {
+    let offset = address.checked_sub(FUNCTIONS)?;
+    (offset % 16 == 0).then(|| u32::try_from(offset / 16).ok())?
+}
+
+impl Program {
+    /// The kernel called `name`.
+    pub fn kernel(&self, name: &str) -> Option<KernelId> {
+        self.names.get(name).copied()
+    }
+
+    /// The kernels in source order, with their names.
+    pub fn kernels(&self) -> impl Iterator<Item = (KernelId, &str)> {
+        self.kernels
+            .iter()
+            .enumerate()
+            .map(|(index, kernel)| (KernelId(index as u32), &*self.functions[kernel.function as usize].name))
+    }
+
+    /// What is known about a kernel.
+    pub fn attributes(&self, kernel: KernelId) -> &KernelAttributes {
+        &self.kernels[kernel.0 as usize].attributes
+    }
+
+    /// The variables in `.global` and `.const`, in source order.
+    pub fn globals(&self) -> &[GlobalLayout] {
+        &self.globals
+    }
+}

@@ -1,0 +1,883 @@
+//! A warp: 32 threads that execute together as far as they agree.
+//!
+//! The lanes of a warp are divided into *fragments*, sets of lanes at the same place with the same calls behind them.
+//! A branch that lanes take differently splits a fragment; fragments that meet at the same place merge. Of those that
+//! can run, the one furthest behind runs (see [`super::code`], rule 4), until it meets another, ends or waits. That
+//! brings lanes together again at the earliest place where they can meet.
+//!
+//! It would also let lanes that spin wait for ever for lanes further on, which independent thread scheduling forbids.
+//! So each run has *fuel*, which backward jumps and synchronising accesses burn; a fragment that runs out moves on one
+//! *epoch*, and lower epochs run first. Every fragment that can run therefore does, sooner or later.
+//!
+//! Invariants: the masks of the fragments are disjoint, and together they are the lanes that have not exited.
+
+use super::access::{AccessFault, Spaces};
+use super::block::Barriers;
+use super::code::{
+    AccessKind, BarrierKind, Call, Callee, Class, Code, Guard, Input, LaneMask, Op, Reg, Step, Transfer,
+    WarpOp,
+};
+use super::exchange;
+use super::fault::FaultKind;
+use super::lanes::{Lanes, Slot, WARP, each_lane};
+use super::launch::Launch;
+use super::program::function_at;
+
+/// Backward jumps in a run.
+const FUEL: u32 = 8192;
+
+/// What an access that synchronises burns.
+const SYNCHRONISING: u32 = 32;
+
+/// Most slots of a warp's registers, which is what bounds recursion: 64 MiB.
+const MAX_SLOTS: usize = 1 << 19;
+
+/// Where a function's registers and local memory begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    slots: u32,
+    predicates: u32,
+    local: u32,
+}
+
+/// Where a function returns to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Return {
+    function: u32,
+    /// The step after the call.
+    pc: u32,
+    frame: Frame,
+}
+
+/// Why a fragment does not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It does.
+    Ready,
+    /// It waits for the lanes of this mask at a warp instruction.
+    Warp(u32),
+    /// They have all come: the instruction may be executed.
+    Met,
+    /// It waits at a barrier of the block.
+    Barrier(Waiting),
+}
+
+/// A fragment at a barrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Waiting {
+    pub(super) barrier: u32,
+    pub(super) kind: BarrierKind,
+    /// Expected threads, if the instruction says.
+    pub(super) threads: Option<u32>,
+    /// For reductions: lanes whose predicate is true.
+    pub(super) votes: u32,
+    /// For reductions: where the outcome goes.
+    result: Reg,
+}
+
+/// Lanes at the same place.
+#[derive(Clone, Debug)]
+pub(super) struct Fragment {
+    function: u32,
+    pc: u32,
+    pub(super) mask: u32,
+    frame: Frame,
+    returns: Vec<Return>,
+    epoch: u32,
+    pub(super) state: State,
+}
+
+impl Fragment {
+    fn same_place(&self, other: &Fragment) -> bool {
+        self.pc == other.pc && self.same_calls(other)
+    }
+
+    fn same_calls(&self, other: &Fragment) -> bool {
+        self.function == other.function && self.frame == other.frame && self.returns == other.returns
+    }
+
+    /// How far it has come: calls from the outside in (at the call itself), then the place. A fragment inside a call
+    /// is behind one that has the call behind it.
+    fn progress(&self) -> impl Iterator<Item = (u32, u32)> {
+        let calls = self.returns.iter().map(|call| (call.function, call.pc - 1));
+        calls.chain(std::iter::once((self.function, self.pc)))
+    }
+
+    fn runs_before(&self, other: &Fragment) -> bool {
+        self.epoch.cmp(&other.epoch).then_with(|| self.progress().cmp(other.progress())).is_lt()
+    }
+}
+
+/// Why a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pause {
+    /// All lanes have exited.
+    Exited,
+    /// Every fragment waits, for the block or for each other.
+    Waiting,
+    /// The fuel is used up. The flag tells whether synchronising accesses burnt most of it.
+    Tired { spinning: bool },
+}
+
+/// What was executed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) warp_instructions: u64,
+    pub(super) thread_instructions: u64,
+    pub(super) branches: u64,
+    pub(super) divergent_branches: u64,
+}
+
+impl Counts {
+    /// Adds what another block executed.
+    pub(super) fn add(&mut self, other: &Counts) {
+        self.warp_instructions += other.warp_instructions;
+        self.thread_instructions += other.thread_instructions;
+        self.branches += other.branches;
+        self.divergent_branches += other.divergent_branches;
+    }
+}
+
+/// A fault, before the launch adds what it knows.
+#[derive(Debug)]
+pub(super) struct Stop {
+    pub(super) kind: FaultKind,
+    pub(super) text: String,
+    pub(super) address: Option<u64>,
+    /// The thread, counted through the block.
+    pub(super) thread: u32,
+    /// Function and step.
+    pub(super) place: Option<(u32, u32)>,
+}
+
+impl Stop {
+    /// A fault of which nothing is known but its kind.
+    pub(super) fn nowhere(kind: FaultKind, text: &str) -> Self {
+        Stop { kind, text: text.to_owned(), address: None, thread: 0, place: None }
+    }
+}
+
+/// Everything around a warp while it runs.
+pub(super) struct Surroundings<'l, 's, 'm> {
+    pub(super) launch: &'l Launch<'l>,
+    pub(super) spaces: &'s mut Spaces<'m>,
+    pub(super) barriers: &'s mut Barriers,
+    pub(super) counts: &'s mut Counts,
+    pub(super) block: [u32; 3],
+}
+
+/// 32 threads and their registers.
+pub(super) struct Warp {
+    index: u32,
+    /// Lanes that exist and have not exited.
+    pub(super) live: u32,
+    pub(super) fragments: Vec<Fragment>,
+    slots: Vec<Slot>,
+    predicates: Vec<u32>,
+    /// First address of the local memory of lane 0.
+    local: u64,
+}
+
+/// What the run of a fragment comes to.
+enum Outcome {
+    /// It met another, split, waits or ended: choose again.
+    Choose,
+    /// It is out of fuel.
+    Tired,
+}
+
+impl Warp {
+    /// A warp with registers for the kernel; `local` is the local memory of its first lane.
+    pub(super) fn new(index: u32, kernel: &Code, local: u64) -> Self {
+        let slots = vec![Slot([0; WARP]); kernel.slots as usize];
+        let predicates = vec![0; kernel.predicates as usize];
+        Warp { index, live: 0, fragments: Vec::new(), slots, predicates, local }
+    }
+
+    /// Sets the warp at the start of the kernel in block `block`.
+    pub(super) fn start(&mut self, launch: &Launch, block: [u32; 3], shared: u64, first: bool) {
+        let threads = launch.block_threads - self.index * WARP as u32;
+        self.live = if threads >= WARP as u32 { u32::MAX } else { (1 << threads) - 1 };
+        let frame = Frame { slots: 0, predicates: 0, local: 0 };
+        self.fragments.clear();
+        self.fragments.push(Fragment {
+            function: launch.kernel_function,
+            pc: 0,
+            mask: self.live,
+            frame,
+            returns: Vec::new(),
+            epoch: 0,
+            state: State::Ready,
+        });
+        let code = launch.code(launch.kernel_function);
+        let block_inputs = |input: &Input| matches!(input, Input::Block(_));
+        for (reg, class, input) in &code.inputs {
+            if first || block_inputs(input) {
+                self.fill(launch, block, shared, frame, *reg, *class, *input, u32::MAX);
+            }
+        }
+    }
+
+    /// Puts an input into a register of `frame`, in the lanes of `mask`.
+    #[expect(clippy::too_many_arguments, reason = "an input depends on all of them")]
+    fn fill(
+        &mut self,
+        launch: &Launch,
+        block: [u32; 3],
+        shared: u64,
+        frame: Frame,
+        reg: Reg,
+        class: Class,
+        input: Input,
+        mask: u32,
+    ) {
+        let at = |lane: usize| self.input(launch, block, shared, frame, input, lane);
+        match class {
+            Class::Predicate => {
+                let bits = at(0) as u32;
+                let predicate = &mut self.predicates[(frame.predicates + reg.0) as usize];
+                *predicate = *predicate & !mask | bits & mask;
+            }
+            Class::Word => {
+                let mut values = self.slots[(frame.slots + reg.0) as usize].0;
+                each_lane(mask, |lane| values[lane] = at(lane) as u32);
+                self.slots[(frame.slots + reg.0) as usize].0 = values;
+            }
+            Class::Long => {
+                // A long is two slots: 16 lanes in each.
+                let values: [u64; WARP] = std::array::from_fn(at);
+                for (half, lanes) in values.chunks(WARP / 2).enumerate() {
+                    let slot = &mut self.slots[(frame.slots + reg.0) as usize + half].0;
+                    for (lane, value) in lanes.iter().enumerate() {
+                        if mask >> (half * WARP / 2 + lane) & 1 != 0 {
+                            let words = value.to_ne_bytes();
+                            let word = |at: usize| {
+                                u32::from_ne_bytes([words[at], words[at + 1], words[at + 2], words[at + 3]])
+                            };
+                            (slot[2 * lane], slot[2 * lane + 1]) = (word(0), word(4));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The value of an input in a lane.
+    fn input(
+        &self,
+        launch: &Launch,
+        block: [u32; 3],
+        shared: u64,
+        frame: Frame,
+        input: Input,
+        lane: usize,
+    ) -> u64 {
+        let thread = self.index * WARP as u32 + lane as u32;
+        let lane_bit = 1u32 << lane;
+        match input {
+            Input::Constant(bits) => bits,
+            Input::Thread(axis) => launch.thread(thread)[axis as usize].into(),
+            Input::BlockSize(axis) => launch.block[axis as usize].into(),
+            Input::Block(axis) => block[axis as usize].into(),
+            Input::GridSize(axis) => launch.grid[axis as usize].into(),
+            Input::Lane => lane as u64,
+            Input::Warp => self.index.into(),
+            Input::Warps => launch.warps().into(),
+            Input::Processor => 0,
+            Input::Processors => 1,
+            Input::Grid => 1,
+            Input::LaneMask(mask) => u64::from(match mask {
+                LaneMask::Equal => lane_bit,
+                LaneMask::Less => lane_bit - 1,
+                LaneMask::LessEqual => lane_bit | (lane_bit - 1),
+                LaneMask::Greater => !(lane_bit | (lane_bit - 1)),
+                LaneMask::GreaterEqual => !(lane_bit - 1),
+            }),
+            Input::SharedBytes { fixed, dynamic } => {
+                let fixed = if fixed { launch.static_shared } else { 0 };
+                u64::from(fixed) + u64::from(if dynamic { launch.dynamic_shared } else { 0 })
+            }
+            Input::Param { offset, bytes, signed } => launch.param(offset, bytes, signed),
+            Input::ParamAddress(offset) => launch.params.start + u64::from(offset),
+            Input::ParamEnd => launch.params.end,
+            Input::SharedVariable(index) => launch.shared_offset(index),
+            Input::SharedWindow => shared,
+            Input::SharedWindowEnd => shared + launch.shared_bytes,
+            Input::LocalWindow => self.local + lane as u64 * launch.local_bytes,
+            Input::LocalWindowEnd => self.local + (lane as u64 + 1) * launch.local_bytes,
+            Input::Frame(offset) => u64::from(frame.local) + u64::from(offset),
+            Input::Global(index) => launch.global(index),
+        }
+    }
+
+    /// Runs until nothing more can be done now.
+    pub(super) fn run(&mut self, around: &mut Surroundings) -> Result<Pause, Box<Stop>> {
+        around.spaces.warp_local = self.local;
+        let mut fuel = Fuel { left: FUEL, strong: 0 };
+        loop {
+            let Some(index) = self.choose() else {
+                return Ok(if self.live == 0 { Pause::Exited } else { Pause::Waiting });
+            };
+            if let Outcome::Tired = self.step(index, around, &mut fuel)? {
+                self.fragments[index].epoch += u32::from(self.fragments.len() > 1);
+                return Ok(Pause::Tired { spinning: fuel.strong > FUEL / 2 });
+            }
+        }
+    }
+
+    /// Releases lanes that have found each other, merges, and picks the fragment to run.
+    fn choose(&mut self) -> Option<usize> {
+        if self.fragments.len() == 1 && self.fragments[0].state == State::Ready {
+            return Some(0);
+        }
+        self.release_members();
+        self.merge();
+        let ready = |fragment: &&Fragment| matches!(fragment.state, State::Ready | State::Met);
+        let first =
+            self.fragments.iter().filter(ready).reduce(|a, b| if b.runs_before(a) { b } else { a })?;
+        self.fragments.iter().position(|fragment| fragment.mask == first.mask)
+    }
+
+    /// Lets fragments go that wait for lanes which now wait too, or have exited.
+    fn release_members(&mut self) {
+        for index in 0..self.fragments.len() {
+            let State::Warp(members) = self.fragments[index].state else { continue };
+            let waiting = |fragment: &Fragment| fragment.state == State::Warp(members);
+            let arrived =
+                self.fragments.iter().filter(|f| waiting(f)).fold(0, |mask, fragment| mask | fragment.mask);
+            if members & self.live & !arrived == 0 {
+                self.fragments.iter_mut().filter(|f| waiting(f)).for_each(|f| f.state = State::Met);
+            }
+        }
+    }
+
+    /// Joins fragments that are at the same place.
+    fn merge(&mut self) {
+        let mut index = 0;
+        while index < self.fragments.len() {
+            let mut other = index + 1;
+            while other < self.fragments.len() {
+                let (a, b) = (&self.fragments[index], &self.fragments[other]);
+                let state = matches!(a.state, State::Ready | State::Met) && a.state == b.state;
+                if state && a.same_place(b) {
+                    let joined = self.fragments.swap_remove(other);
+                    let fragment = &mut self.fragments[index];
+                    fragment.mask |= joined.mask;
+                    fragment.epoch = fragment.epoch.min(joined.epoch);
+                } else {
+                    other += 1;
+                }
+            }
+            index += 1;
+        }
+    }
+
+    /// The place at which a fragment may meet another, and has to stop to see.
+    fn limit(&self, index: usize) -> u32 {
+        let fragment = &self.fragments[index];
+        let others = self.fragments.iter().filter(|other| {
+            other.state == State::Ready && other.pc > fragment.pc && other.same_calls(fragment)
+        });
+        others.map(|other| other.pc).min().unwrap_or(u32::MAX)
+    }
+
+    fn lanes(&mut self, frame: Frame, mask: u32) -> Lanes {
+        // A frame lies within the vectors: `enter` and `new` make room before anything runs in it.
+        let slots = &mut self.slots[frame.slots as usize..];
+        let predicates = &mut self.predicates[frame.predicates as usize..];
+        Lanes {
+            slots: slots.as_mut_ptr(),
+            predicates: predicates.as_mut_ptr(),
+            mask,
+            full: mask == self.live,
+        }
+    }
+
+    /// Runs one fragment until it has to be chosen again.
+    fn step(
+        &mut self,
+        index: usize,
+        around: &mut Surroundings,
+        fuel: &mut Fuel,
+    ) -> Result<Outcome, Box<Stop>> {
+        #[cfg(target_arch = "x86_64")]
+        if super::lanes::wide_vectors() {
+            // SAFETY: the CPU has the features, as `wide_vectors` has found.
+            return unsafe { self.step_wide(index, around, fuel) };
+        }
+        self.step_plain(index, around, fuel)
+    }
+
+    /// [`step_plain`](Self::step_plain), with `popcnt` and its like.
+    ///
+    /// # Safety
+    /// The CPU has the features.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt,f16c")]
+    unsafe fn step_wide(
+        &mut self,
+        index: usize,
+        around: &mut Surroundings,
+        fuel: &mut Fuel,
+    ) -> Result<Outcome, Box<Stop>> {
+        self.step_plain(index, around, fuel)
+    }
+
+    #[inline(always)]
+    fn step_plain(
+        &mut self,
+        index: usize,
+        around: &mut Surroundings,
+        fuel: &mut Fuel,
+    ) -> Result<Outcome, Box<Stop>> {
+        let limit = if self.fragments.len() == 1 { u32::MAX } else { self.limit(index) };
+        let fragment = &mut self.fragments[index];
+        let (function, mask, frame) = (fragment.function, fragment.mask, fragment.frame);
+        let mut met = std::mem::replace(&mut fragment.state, State::Ready) == State::Met;
+        let mut pc = fragment.pc;
+        let code = around.launch.code(function);
+        let live = self.live;
+        let mut lanes = self.lanes(frame, mask);
+        loop {
+            if pc >= limit {
+                self.fragments[index].pc = pc;
+                return Ok(Outcome::Choose);
+            }
+            let Step { guard, op } = &code.steps[pc as usize];
+            // SAFETY: the frame has the predicates that its code names.
+            let active = mask
+                & unsafe {
+                    match *guard {
+                        Guard::Always => u32::MAX,
+                        Guard::If(reg) => lanes.predicate(reg),
+                        Guard::Unless(reg) => !lanes.predicate(reg),
+                    }
+                };
+            around.counts.warp_instructions += 1;
+            around.counts.thread_instructions += u64::from(active.count_ones());
+            if active == 0 {
+                pc += 1;
+                continue;
+            }
+            (lanes.mask, lanes.full) = (active, active == live);
+            match op {
+                Op::Lanes { run, args } => {
+                    // SAFETY: the frame has the registers that its code names, in the classes that the handler
+                    // takes, and the handler was made for this CPU.
+                    unsafe { run(&lanes, args) };
+                    pc += 1;
+                }
+                Op::Access { run, args } => {
+                    // SAFETY: as above; the windows are this block's own memory.
+                    let accessed = unsafe { run(&lanes, around.spaces, args) };
+                    if let Err(fault) = accessed {
+                        let AccessFault { lane, address, kind, text } = *fault;
+                        return Err(self.stop(kind, text, Some(address), lane, (function, pc)));
+                    }
+                    pc += 1;
+                    if args.kind == AccessKind::Atomic && fuel.burn_strongly() {
+                        self.fragments[index].pc = pc;
+                        return Ok(Outcome::Tired);
+                    }
+                }
+                Op::Jump { target } => {
+                    around.counts.branches += 1;
+                    if active != mask {
+                        around.counts.divergent_branches += 1;
+                        self.fragments[index].pc = pc + 1;
+                        self.split(index, active).pc = *target;
+                        if *target <= pc && fuel.burn() {
+                            return Ok(Outcome::Tired);
+                        }
+                        return Ok(Outcome::Choose);
+                    }
+                    let backward = *target <= pc;
+                    pc = *target;
+                    if backward && fuel.burn() {
+                        self.fragments[index].pc = pc;
+                        return Ok(Outcome::Tired);
+                    }
+                }
+                Op::Warp { op, members, args } => {
+                    let needed = if met { 0 } else { self.needed(&lanes, *op, *members) };
+                    met = false;
+                    if needed & live & !active != 0 {
+                        self.wait_for_lanes(index, pc, active, needed);
+                        return Ok(Outcome::Choose);
+                    }
+                    // SAFETY: the frame has the registers that its code names.
+                    unsafe { exchange::run(&lanes, *op, *members, args) };
+                    pc += 1;
+                }
+                _ => {
+                    self.fragments[index].pc = pc;
+                    return self.rare(index, active, op, around, fuel);
+                }
+            }
+        }
+    }
+
+    /// The lanes that have to be there before a warp instruction is executed.
+    fn needed(&self, lanes: &Lanes, op: WarpOp, members: Reg) -> u32 {
+        if !members.is_some() || op == WarpOp::ActiveMask {
+            return 0;
+        }
+        let mut needed = 0;
+        // SAFETY: the frame has the register, a word.
+        let masks = unsafe { lanes.source::<u32>(members) };
+        each_lane(lanes.mask, |lane| needed |= masks[lane]);
+        needed
+    }
+
+    /// Parks the active lanes of a fragment at the warp instruction at `pc`; the others go past it.
+    fn wait_for_lanes(&mut self, index: usize, pc: u32, active: u32, needed: u32) {
+        self.fragments[index].pc = pc + 1;
+        let parked = self.split(index, active);
+        parked.pc = pc;
+        parked.state = State::Warp(needed);
+    }
+
+    /// Makes a fragment of its own of the lanes of `mask`, which the fragment has; returns it. If these are all its
+    /// lanes it stays what it is.
+    fn split(&mut self, index: usize, mask: u32) -> &mut Fragment {
+        let fragment = &mut self.fragments[index];
+        if fragment.mask == mask {
+            return &mut self.fragments[index];
+        }
+        fragment.mask &= !mask;
+        let part = Fragment { mask, ..fragment.clone() };
+        self.fragments.push(part);
+        let last = self.fragments.len() - 1;
+        &mut self.fragments[last]
+    }
+
+    /// Steps that need more than registers and memory. The fragment's `pc` is at the step.
+    #[inline(never)]
+    fn rare(
+        &mut self,
+        index: usize,
+        active: u32,
+        op: &Op,
+        around: &mut Surroundings,
+        fuel: &mut Fuel,
+    ) -> Result<Outcome, Box<Stop>> {
+        let pc = self.fragments[index].pc;
+        let function = self.fragments[index].function;
+        let lane = active.trailing_zeros() as usize;
+        let stop = |warp: &Self, kind, text| Err(warp.stop(kind, text, None, lane, (function, pc)));
+        self.fragments[index].pc = pc + 1;
+        match op {
+            Op::Exit => self.exit(index, active),
+            Op::Return => match self.fragments[index].returns.last().copied() {
+                None => self.exit(index, active),
+                Some(back) => {
+                    let part = self.split(index, active);
+                    part.returns.pop();
+                    (part.function, part.pc, part.frame) = (back.function, back.pc, back.frame);
+                }
+            },
+            Op::Call(call) => self.call(index, active, call, around)?,
+            Op::Results(transfers) => self.fetch_results(index, active, transfers, around)?,
+            Op::JumpTable { index: reg, targets } => {
+                self.jump_table(index, active, *reg, targets);
+                if fuel.burn() {
+                    return Ok(Outcome::Tired);
+                }
+            }
+            Op::Barrier { kind, barrier, threads, source, negated, result } => {
+                let frame = self.fragments[index].frame;
+                let lanes = self.lanes(frame, active);
+                // SAFETY: the frame has the registers that its code names.
+                let (barrier, threads, votes) = unsafe {
+                    let threads = threads.is_some().then(|| lanes.source::<u32>(*threads)[lane]);
+                    let votes = if source.is_some() { lanes.predicate(*source) } else { 0 };
+                    (
+                        lanes.source::<u32>(*barrier)[lane],
+                        threads,
+                        if *negated { !votes } else { votes } & active,
+                    )
+                };
+                if barrier >= 16 {
+                    return stop(
+                        self,
+                        FaultKind::IllegalInstruction,
+                        format!("barrier {barrier} does not exist"),
+                    );
+                }
+                let whole = active == self.live;
+                let waiting = Waiting { barrier, kind: *kind, threads, votes, result: *result };
+                if *kind == BarrierKind::Arrive {
+                    around.barriers.arrive(&waiting, if whole { WARP as u32 } else { active.count_ones() });
+                } else {
+                    self.split(index, active).state = State::Barrier(waiting);
+                }
+            }
+            Op::Fence => std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst),
+            Op::Yield => {
+                fuel.left = 0;
+                fuel.strong = FUEL;
+                return Ok(Outcome::Tired);
+            }
+            Op::Clock { d, class, clock } => {
+                let frame = self.fragments[index].frame;
+                let now = around.launch.now(*clock);
+                let lanes = self.lanes(frame, active);
+                // SAFETY: the frame has the register, of this class.
+                unsafe {
+                    match class {
+                        Class::Long => lanes.write(*d, &[now; WARP]),
+                        _ => {
+                            lanes.write(*d, &[if clock.high { (now >> 32) as u32 } else { now as u32 }; WARP])
+                        }
+                    }
+                }
+            }
+            Op::Trap => return stop(self, FaultKind::Trap, "trap".to_owned()),
+            Op::Unsupported(complaint) => {
+                let text = around.launch.code(function).complaints[*complaint as usize].clone();
+                return stop(self, FaultKind::Unsupported, text);
+            }
+            // Executed by `step`.
+            Op::Lanes { .. } | Op::Access { .. } | Op::Jump { .. } | Op::Warp { .. } => {}
+        }
+        Ok(Outcome::Choose)
+    }
+
+    fn exit(&mut self, index: usize, active: u32) {
+        self.live &= !active;
+        self.fragments[index].mask &= !active;
+        if self.fragments[index].mask == 0 {
+            self.fragments.swap_remove(index);
+        }
+    }
+
+    fn jump_table(&mut self, index: usize, active: u32, reg: Reg, targets: &[u32]) {
+        let frame = self.fragments[index].frame;
+        let lanes = self.lanes(frame, active);
+        // SAFETY: the frame has the register, a word.
+        let choices = unsafe { *lanes.source::<u32>(reg) };
+        let mut left = active;
+        while left != 0 {
+            // An index beyond the list is undefined: it takes the last target.
+            let choice = choices[left.trailing_zeros() as usize];
+            let mut same = 0;
+            each_lane(left, |lane| same |= u32::from(choices[lane] == choice) << lane);
+            let target = targets[(choice as usize).min(targets.len() - 1)];
+            // The last group may be all that is left of the fragment itself.
+            self.split(index, same).pc = target;
+            left &= !same;
+        }
+    }
+
+    fn call(
+        &mut self,
+        index: usize,
+        active: u32,
+        call: &Call,
+        around: &mut Surroundings,
+    ) -> Result<(), Box<Stop>> {
+        let Callee::Indirect(reg) = call.callee else {
+            return self.call_one(index, active, call.callee, call, around);
+        };
+        let frame = self.fragments[index].frame;
+        let lanes = self.lanes(frame, active);
+        // SAFETY: the frame has the register, a long.
+        let targets = unsafe { *lanes.source::<u64>(reg) };
+        let first = active.trailing_zeros() as usize;
+        let mut same = 0;
+        each_lane(active, |lane| same |= u32::from(targets[lane] == targets[first]) << lane);
+        let (pc, function) = (self.fragments[index].pc, self.fragments[index].function);
+        let known = function_at(targets[first]).filter(|&callee| around.launch.has(callee));
+        let Some(callee) = known else {
+            let text = format!("call of {:#x}, which is no function", targets[first]);
+            let address = Some(targets[first]);
+            return Err(self.stop(FaultKind::IllegalInstruction, text, address, first, (function, pc - 1)));
+        };
+        // Lanes with other targets make the call again, among themselves.
+        if active & !same != 0 {
+            self.split(index, active & !same).pc = pc - 1;
+        }
+        let own = self.fragments.iter().position(|fragment| fragment.mask & same != 0).unwrap_or(index);
+        self.call_one(own, same, Callee::Function(callee), call, around)
+    }
+
+    fn call_one(
+        &mut self,
+        index: usize,
+        active: u32,
+        callee: Callee,
+        call: &Call,
+        around: &mut Surroundings,
+    ) -> Result<(), Box<Stop>> {
+        let caller = &self.fragments[index];
+        let (function, pc, frame) = (caller.function, caller.pc, caller.frame);
+        let code = around.launch.code(function);
+        let align = around.launch.local_align;
+        let lane = active.trailing_zeros() as usize;
+        let overflow = |warp: &Self| {
+            let text = "stack overflow: calls nest too deeply".to_owned();
+            warp.stop(FaultKind::StackOverflow, text, None, lane, (function, pc - 1))
+        };
+        let inner = Frame {
+            slots: frame.slots + code.slots,
+            predicates: frame.predicates + code.predicates,
+            local: (frame.local + code.frame_bytes).next_multiple_of(align),
+        };
+        for Transfer { caller, callee, bytes } in &call.arguments {
+            let moved =
+                move_bytes(around.spaces, active, (frame.local, *caller), (inner.local, *callee), *bytes);
+            moved.ok_or_else(|| overflow(self))?;
+        }
+        let callee = match callee {
+            Callee::Builtin(builtin) => {
+                return super::builtin::run(builtin, around, active, inner.local.into())
+                    .map_err(|(kind, text, lane)| self.stop(kind, text, None, lane, (function, pc - 1)));
+            }
+            Callee::Function(callee) => callee,
+            // Resolved by `call`.
+            Callee::Indirect(_) => return Ok(()),
+        };
+        let code = around.launch.code(callee);
+        if u64::from(inner.local) + u64::from(code.frame_bytes) > around.launch.local_bytes {
+            return Err(overflow(self));
+        }
+        if !self.make_room(inner, code) {
+            return Err(overflow(self));
+        }
+        for (reg, class, input) in &code.inputs {
+            let shared = around.spaces.shared.start;
+            self.fill(around.launch, around.block, shared, inner, *reg, *class, *input, active);
+        }
+        let part = self.split(index, active);
+        part.returns.push(Return { function, pc, frame });
+        (part.function, part.pc, part.frame) = (callee, 0, inner);
+        Ok(())
+    }
+
+    /// Makes room for the registers of a function; `false` if that would be too many.
+    fn make_room(&mut self, frame: Frame, code: &Code) -> bool {
+        let slots = frame.slots as usize + code.slots as usize;
+        if slots > MAX_SLOTS {
+            return false;
+        }
+        if self.slots.len() < slots {
+            self.slots.resize(slots, Slot([0; WARP]));
+        }
+        let predicates = frame.predicates as usize + code.predicates as usize;
+        if self.predicates.len() < predicates {
+            self.predicates.resize(predicates, 0);
+        }
+        true
+    }
+
+    fn fetch_results(
+        &mut self,
+        index: usize,
+        active: u32,
+        transfers: &[Transfer],
+        around: &mut Surroundings,
+    ) -> Result<(), Box<Stop>> {
+        let Fragment { function, pc, frame, .. } = self.fragments[index];
+        let code = around.launch.code(function);
+        let inner = (frame.local + code.frame_bytes).next_multiple_of(around.launch.local_align);
+        for Transfer { caller, callee, bytes } in transfers {
+            let moved = move_bytes(around.spaces, active, (inner, *callee), (frame.local, *caller), *bytes);
+            moved.ok_or_else(|| {
+                let text = "a result lies outside local memory".to_owned();
+                let lane = active.trailing_zeros() as usize;
+                self.stop(FaultKind::OutOfBounds, text, None, lane, (function, pc - 1))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Lets the fragments at a barrier go on, with the outcome of its reduction.
+    pub(super) fn release(&mut self, barrier: u32, outcome: impl Fn(BarrierKind) -> u32) {
+        for index in 0..self.fragments.len() {
+            let State::Barrier(waiting) = self.fragments[index].state else { continue };
+            if waiting.barrier != barrier {
+                continue;
+            }
+            let fragment = &mut self.fragments[index];
+            fragment.state = State::Ready;
+            // A barrier brings all back together.
+            fragment.epoch = 0;
+            let (frame, mask) = (fragment.frame, fragment.mask);
+            if waiting.result.is_some() {
+                let lanes = self.lanes(frame, mask);
+                let value = outcome(waiting.kind);
+                // SAFETY: the frame has the register: a word for counts, else a predicate.
+                unsafe {
+                    match waiting.kind {
+                        BarrierKind::Popc => lanes.write(waiting.result, &[value; WARP]),
+                        _ => lanes.write_predicate(waiting.result, if value != 0 { u32::MAX } else { 0 }),
+                    }
+                }
+            }
+        }
+        self.merge();
+    }
+
+    /// A fault of the warp where its first fragment stands; `None` if all lanes have exited.
+    pub(super) fn stuck(&self, kind: FaultKind, text: &str) -> Option<Box<Stop>> {
+        let fragment = self.fragments.first()?;
+        // At a barrier the step is behind the fragment already.
+        let pc = if matches!(fragment.state, State::Barrier(_)) { fragment.pc - 1 } else { fragment.pc };
+        let lane = fragment.mask.trailing_zeros() as usize;
+        Some(self.stop(kind, text.to_owned(), None, lane, (fragment.function, pc)))
+    }
+
+    fn stop(
+        &self,
+        kind: FaultKind,
+        text: String,
+        address: Option<u64>,
+        lane: usize,
+        place: (u32, u32),
+    ) -> Box<Stop> {
+        Box::new(Stop {
+            kind,
+            text,
+            address,
+            thread: self.index * WARP as u32 + lane as u32,
+            place: Some(place),
+        })
+    }
+}
+
+/// What a run may still burn.
+struct Fuel {
+    left: u32,
+    /// What synchronising accesses have burnt.
+    strong: u32,
+}
+
+impl Fuel {
+    /// Burns a backward jump; whether that was the last.
+    fn burn(&mut self) -> bool {
+        self.left = self.left.saturating_sub(1);
+        self.left == 0
+    }
+
+    fn burn_strongly(&mut self) -> bool {
+        self.left = self.left.saturating_sub(SYNCHRONISING);
+        self.strong += SYNCHRONISING;
+        self.left == 0
+    }
+}
+
+/// Copies bytes of local memory from `from` to `to` (frame and offset) in each lane; `None` if either lies outside.
+fn move_bytes(spaces: &Spaces, mask: u32, from: (u32, u32), to: (u32, u32), bytes: u32) -> Option<()> {
+    let place = |(frame, offset): (u32, u32)| u64::from(frame) + u64::from(offset);
+    let mut inside = true;
+    each_lane(mask, |lane| {
+        let (from, to) =
+            (spaces.local(lane, place(from), bytes.into()), spaces.local(lane, place(to), bytes.into()));
+        match (from, to) {
+            // SAFETY: both ranges lie in the lane's local memory, which only this block uses.
+            (Some(from), Some(to)) => unsafe { std::ptr::copy(from, to, bytes as usize) },
+            _ => inside = false,
+        }
+    });
+    inside.then_some(())
+}
