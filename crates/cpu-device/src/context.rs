@@ -151,6 +151,11 @@ impl Context {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The value of a limit; 0 for one that does not exist.
+    pub fn limit(&self, limit: CUlimit) -> usize {
+        self.settings().limits.get(&limit).copied().unwrap_or(0)
+    }
+
     /// Fails with the fault that the context has seen, if it has.
     pub fn check(&self) -> Result {
         match self.fault() {

@@ -55,7 +55,9 @@ impl Launch {
         let device = device::get()?;
         let _pin = device.memory.pin();
         let Configuration { grid, block, dynamic_shared, cooperative } = self.configuration;
-        let params = LaunchParams { grid, block, dynamic_shared, cooperative, params: &self.arguments.bytes };
+        let stack = context.limit(CU_LIMIT_STACK_SIZE).try_into().unwrap_or(u32::MAX);
+        let params = &self.arguments.bytes;
+        let params = LaunchParams { grid, block, dynamic_shared, cooperative, stack, workers: 0, params };
         let memory = KernelMemory { device, context };
         let linked = &self.function.code.linked;
         match exec::launch(linked, self.function.kernel, &params, &memory, &context.cancel) {
