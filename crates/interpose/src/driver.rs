@@ -152,29 +152,8 @@ pub fn is_capturing(stream: CUstream) -> bool {
         && status != CU_STREAM_CAPTURE_STATUS_NONE
 }
 
-/// While it lives, what this thread asks of the driver is no business of the captures that are under way. Without it a
-/// question that makes the driver load code lazily, as those about functions do, would invalidate them.
-pub struct BesideCaptures(CUstreamCaptureMode);
-
-impl BesideCaptures {
-    /// Lets the thread ask; the mode that it had comes back on drop.
-    pub fn begin() -> Option<BesideCaptures> {
-        exchange_capture_mode(CU_STREAM_CAPTURE_MODE_RELAXED).map(BesideCaptures)
-    }
-}
-
-impl Drop for BesideCaptures {
-    fn drop(&mut self) {
-        exchange_capture_mode(self.0);
-    }
-}
-
-fn exchange_capture_mode(mut mode: CUstreamCaptureMode) -> Option<CUstreamCaptureMode> {
-    // SAFETY: the parameter is valid for reading and writing.
-    succeeds(unsafe { real!(cuThreadExchangeStreamCaptureMode)(&mut mode) }).then_some(mode)
-}
-
-/// The kind of a stream that the program made.
+/// The kind of a stream that the program made. Not to be asked of a stream that is capturing: the driver ends the capture
+/// (580.159.04; `data/captures-h200.csv`).
 pub fn stream_kind(stream: CUstream) -> StreamKind {
     let mut flags = 0;
     // SAFETY: the out-parameter is valid; the program has just used the stream with success.
@@ -209,13 +188,16 @@ pub fn function_name(function: CUfunction) -> Option<String> {
     (succeeds(result) && !name.is_null()).then(|| unsafe { string(name) })
 }
 
+/// An attribute of a function; `None` of a library's kernel, which is none.
+fn function_attribute(function: CUfunction, attribute: CUfunction_attribute) -> Option<i32> {
+    let mut value = 0;
+    // SAFETY: the out-parameter is valid; the function was launched with success, or comes from a kernel that was.
+    succeeds(unsafe { real!(cuFuncGetAttribute)(&mut value, attribute, function) }).then_some(value)
+}
+
 /// Everything that is recorded of a function but its name and identifier.
 pub fn describe_function(function: CUfunction) -> Function {
-    let attribute = |attribute| {
-        let mut value = 0;
-        // SAFETY: the out-parameter is valid; the function was launched with success, or comes from a kernel that was.
-        succeeds(unsafe { real!(cuFuncGetAttribute)(&mut value, attribute, function) }).then_some(value)
-    };
+    let attribute = |which| function_attribute(function, which);
     let size = |which| attribute(which).unwrap_or(0) as u32;
     Function {
         id: 0,
@@ -363,6 +345,22 @@ pub fn kernel_of_v3(parameters: &CUDA_KERNEL_NODE_PARAMS_v3) -> Kernel {
         kern,
         ctx,
     })
+}
+
+/// The cluster that a function, or a library's kernel, was compiled for; zeros if for none. The program has launched it with
+/// success.
+pub fn required_cluster(function: CUfunction) -> [u32; 3] {
+    let sizes = [
+        CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH,
+        CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT,
+        CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH,
+    ];
+    let of = |function| sizes.map(|size| function_attribute(function, size));
+    let found = match of(function) {
+        [None, ..] => function_of_kernel(function.cast()).map_or([None; 3], of),
+        found => found,
+    };
+    found.map(|size| size.unwrap_or(0) as u32)
 }
 
 /// What the driver says of an address: its memory type and whether it is managed; zeros for memory that it does not

@@ -138,7 +138,6 @@ impl Graphs {
 
     /// `graph` was made from `source`, or has become like it.
     pub fn read(&self, recorder: &Recorder, graph: CUgraphExec, source: CUgraph) {
-        let _aside = recorder.beside_captures();
         let mut nodes = Vec::new();
         collect(recorder, source, 0, 0, &mut nodes);
         self.replace(graph, nodes);
@@ -189,7 +188,6 @@ impl Graphs {
 
     /// The graph within a node was replaced by `child`.
     pub fn set_child(&self, recorder: &Recorder, graph: CUgraphExec, node: CUgraphNode, child: CUgraph) {
-        let _aside = recorder.beside_captures();
         let mut nodes = Vec::new();
         collect(recorder, child, 1, node as u64, &mut nodes);
         let mut book = self.book();
@@ -245,14 +243,15 @@ impl Kernel {
         if function == 0 {
             return NO_CONFIG;
         }
-        recorder.config(&ConfigKey {
+        let key = ConfigKey {
             function,
             context,
             grid: self.grid,
             block: self.block,
             cluster: driver::node_cluster(node),
             dynamic_shared: self.dynamic_shared,
-        })
+        };
+        recorder.config(&key, self.function)
     }
 }
 

@@ -126,17 +126,23 @@ impl Thread {
                     (due || timing::wants_all(self.recorder)) && self.decide_timing(launch, config, context);
                 Plan { config, is_timed }
             }
-            Err(()) => {
-                self.before_unknown(context);
-                Plan::default()
-            }
+            Err(()) => self.plan_unfamiliar(launch, context),
         }
     }
 
-    /// A launch that may be its context's first: the moment to calibrate, for no kernel can be running yet.
+    /// Plans a launch whose configuration this thread has not seen lately. It may be its context's first, which is the
+    /// moment to calibrate, for no kernel can be running yet.
     #[cold]
-    fn before_unknown(&mut self, context: u32) {
-        guarded(|| timing::prepare(self.recorder, context));
+    fn plan_unfamiliar(&mut self, launch: &Launch, context: u32) -> Plan {
+        let recorder = self.recorder;
+        guarded(|| timing::prepare(recorder, context));
+        let epoch = recorder.epochs.modules.load(Relaxed);
+        let function = recorder.known_function(launch.function);
+        let known = function.and_then(|function| recorder.known_config(&key(launch, function, context)));
+        let Some(config) = known else { return Plan::default() };
+        self.launches.remember(Words::of(launch, context, epoch), config, timing::interval(recorder, config));
+        let is_due = timing::wants_all(recorder) || timing::is_due_when_met_again(recorder, config);
+        Plan { config, is_timed: is_due && self.decide_timing(launch, config, context) }
     }
 
     #[cold]
@@ -159,7 +165,7 @@ impl Thread {
         (start, end): (u64, u64),
         result: CUresult,
     ) {
-        let config = if config == NO_CONFIG { self.look_up(launch, result) } else { config };
+        let config = if config == NO_CONFIG { self.define(launch, result) } else { config };
         let captured = if self.is_captured(stream) { flags::CAPTURED } else { 0 };
         let head = layout::Launch::head(launch.flags | captured, start, end);
         let stream = self.stream(stream);
@@ -188,18 +194,18 @@ impl Thread {
         self.push(&GraphLaunch { head, graph: id, stream, result, api: api(index) });
     }
 
-    /// Finds the identifier of a configuration that this thread has not seen lately, and remembers it.
+    /// Gives a configuration that nobody has seen an identifier, and remembers it.
     #[cold]
-    fn look_up(&mut self, launch: &Launch, result: CUresult) -> u32 {
+    fn define(&mut self, launch: &Launch, result: CUresult) -> u32 {
         let (recorder, context) = (self.recorder, self.context());
         let epoch = recorder.epochs.modules.load(Relaxed);
-        let known = recorder.known_function(launch.function);
-        let known = known.and_then(|function| recorder.known_config(&key(launch, function, context)));
-        let config = known
-            .unwrap_or_else(|| guarded(|| define(recorder, launch, context, result)).unwrap_or(NO_CONFIG));
+        let config = guarded(|| define(recorder, launch, context, result)).unwrap_or(NO_CONFIG);
         if config != NO_CONFIG {
-            let until_sample = timing::first_after(recorder, config);
-            self.launches.remember(Words::of(launch, context, epoch), config, until_sample);
+            self.launches.remember(
+                Words::of(launch, context, epoch),
+                config,
+                timing::interval(recorder, config),
+            );
         }
         config
     }
@@ -213,7 +219,10 @@ fn define(recorder: &Recorder, launch: &Launch, context: u32, result: CUresult) 
         None if result == CUDA_SUCCESS => recorder.function(launch.function),
         None => 0,
     };
-    if function == 0 { NO_CONFIG } else { recorder.config(&key(launch, function, context)) }
+    if function == 0 {
+        return NO_CONFIG;
+    }
+    recorder.config(&key(launch, function, context), launch.function)
 }
 
 fn key(launch: &Launch, function: u32, context: u32) -> ConfigKey {

@@ -39,7 +39,7 @@ mod hooks;
 mod launch;
 pub mod limits;
 mod loader;
-mod locate;
+pub mod locate;
 mod recorder;
 mod tables;
 mod thread;

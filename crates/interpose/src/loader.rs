@@ -51,7 +51,7 @@ fn start() {
     match open_driver() {
         Ok(driver) => connect(driver),
         Err(problem) => {
-            if environment::session().is_some() {
+            if environment::session().is_some() && !environment::is_disabled() {
                 say_once(&problem);
             }
             fill(without_driver);

@@ -184,11 +184,6 @@ impl Recorder {
         self.cold.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Held while the driver is asked about something that is seen for the first time.
-    pub fn beside_captures(&self) -> Option<driver::BesideCaptures> {
-        if self.captures.any() { driver::BesideCaptures::begin() } else { None }
-    }
-
     /// The identifier of the context `handle`, which is current in the calling thread; 0 if it can't be defined.
     pub fn context(&self, handle: CUcontext) -> u32 {
         let key = handle as u64;
@@ -199,7 +194,6 @@ impl Recorder {
             return id;
         }
         let epoch = self.lifetimes.load(Acquire);
-        let _aside = self.beside_captures();
         let device = driver::current_device().map_or(0, |device| self.device(device));
         let mut cold = self.cold();
         if let Some(id) = self.known_context(handle) {
@@ -245,16 +239,17 @@ impl Recorder {
         id
     }
 
-    /// The identifier of a stream. `context` is the calling thread's, and `stream` is as [`normalised`] gives it.
+    /// The identifier of a stream; 0 if it is not known and can't be asked about because it is capturing. `context` is the
+    /// calling thread's, and `stream` is as [`normalised`] gives it.
     pub fn stream(&self, stream: CUstream, context: u32, thread: u32) -> u32 {
         let key = stream_key(stream, context, thread);
         if let Some(id) = self.streams.get(key, 0) {
             return id;
         }
-        let _aside = self.beside_captures();
         let (kind, context) = match stream as usize {
             LEGACY => (StreamKind::LegacyDefault, context),
             PER_THREAD => (StreamKind::PerThreadDefault, context),
+            _ if self.captures.any() && driver::is_capturing(stream) => return 0,
             _ => {
                 let its_own = driver::stream_context(stream).and_then(|handle| self.known_context(handle));
                 (driver::stream_kind(stream), its_own.unwrap_or(context))
@@ -419,8 +414,9 @@ impl Recorder {
         self.configs.get(key)
     }
 
-    /// The identifier of a configuration, or [`NO_CONFIG`]. A launch beyond the table's capacity is counted.
-    pub fn config(&self, key: &ConfigKey) -> u32 {
+    /// The identifier of a configuration, or [`NO_CONFIG`]. A launch beyond the table's capacity is counted. `handle` is the
+    /// function's.
+    pub fn config(&self, key: &ConfigKey, handle: CUfunction) -> u32 {
         if let Some(id) = self.known_config(key) {
             return id;
         }
@@ -428,6 +424,7 @@ impl Recorder {
             self.file.count_config_overflow();
             return NO_CONFIG;
         }
+        let cluster = if key.cluster == [0; 3] { driver::required_cluster(handle) } else { key.cluster };
         let _cold = self.cold();
         let define = |id| {
             self.file.define(&Definition::Config(Config {
@@ -436,7 +433,7 @@ impl Recorder {
                 context: key.context,
                 grid: key.grid,
                 block: key.block,
-                cluster: key.cluster,
+                cluster,
                 dynamic_shared: key.dynamic_shared,
             }))
         };

@@ -41,7 +41,7 @@ pub struct Progress {
     chosen: AtomicU32,
     /// Mean of what was read, less the pair's cost, ns; 0 before the first reading.
     mean_ns: AtomicU32,
-    /// Graphs: launches until the next decision.
+    /// Graphs: launches until the next decision. Kernels: how often they were met again.
     until: AtomicU32,
 }
 
@@ -353,8 +353,17 @@ pub struct Decision {
 
 /// Launches of a configuration that a thread has just come to know until the first decision. The first launch of all is
 /// never timed, since it may load code.
-pub fn first_after(recorder: &Recorder, config: u32) -> u32 {
+pub fn interval(recorder: &Recorder, config: u32) -> u32 {
     recorder.timing.progress(Subject::Kernel(config)).map_or(LATER, Progress::interval)
+}
+
+/// Whether to decide about a launch whose configuration the thread knew but has forgotten, and with it how many launches
+/// ago the last decision was: so these are counted for all threads together.
+pub fn is_due_when_met_again(recorder: &Recorder, config: u32) -> bool {
+    recorder.timing.progress(Subject::Kernel(config)).is_some_and(|progress| {
+        let met = progress.until.fetch_add(1, Relaxed);
+        met.is_multiple_of(progress.interval())
+    })
 }
 
 /// Whether a launch of `config` in `context` is to be timed.

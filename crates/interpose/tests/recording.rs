@@ -108,7 +108,7 @@ fn launches_of_every_form_are_told_apart() {
             ("cuLaunchKernel_ptsz", "per_thread_5", one, one, none, 0, StreamKind::PerThreadDefault),
             (
                 "cuLaunchKernel",
-                "library_kernel_6",
+                "clustered_kernel_6",
                 [13, 1, 1],
                 [128, 1, 1],
                 none,
@@ -161,7 +161,8 @@ fn names_come_from_the_program_where_the_driver_cannot_tell_them() {
     let process = recording.process();
     let names: Vec<_> =
         launches(&process).iter().map(|launch| config(&process, launch).1.name.clone()).collect();
-    let expected = ["plain_1", "extended_2", "cooperative_3", "legacy_4", "per_thread_5", "library_kernel_6"];
+    let expected =
+        ["plain_1", "extended_2", "cooperative_3", "legacy_4", "per_thread_5", "clustered_kernel_6"];
     assert_eq!(names, expected);
 }
 

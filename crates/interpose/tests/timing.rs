@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use support::{Recording, finished, launches, records};
 use trace::control::{Settings, TimingMode};
 use trace::layout::{Timing, flags};
@@ -75,6 +75,16 @@ fn samples_are_few_and_of_every_kernel() {
 }
 
 #[test]
+fn configurations_that_a_thread_forgets_are_sampled_all_the_same() {
+    const CONFIGURATIONS: usize = 5000;
+    let recording = Recording::new(Settings { budget_ppm: 1_000_000, ..Settings::default() });
+    recording.run(&format!("timed-in-turn {CONFIGURATIONS} 6"));
+    let process = recording.process();
+    let timed: BTreeSet<u32> = timings(&process).iter().map(|timing| timing.config).collect();
+    assert!(timed.len() > CONFIGURATIONS / 2, "{} of {CONFIGURATIONS}", timed.len());
+}
+
+#[test]
 fn off_means_that_the_driver_sees_no_event() {
     let recording = recording(TimingMode::Off);
     assert_eq!(recording.run("timed 1000"), "0\n");
@@ -116,7 +126,7 @@ fn contexts_may_come_and_go_with_readings_pending() {
         if slow {
             command.env("FAKE_SLOW", "1");
         }
-        finished(&mut command);
+        assert_eq!(finished(&mut command), "0\n", "no event of a context that is gone is used");
         let process = recording.process();
         assert_eq!(launches(&process).len(), 120);
         assert_eq!(process.definitions.contexts().count(), 6, "a handle that comes again is another context");

@@ -27,6 +27,7 @@ fn main() {
         "graphs" => programs::graphs(),
         "calls" => programs::every_class(),
         "timed" => programs::timed(number(1)),
+        "timed-in-turn" => programs::timed_in_turn(number(1) as u32, number(2) as u32),
         "contexts" => programs::contexts(),
         "callback" => programs::callback(),
         "switched" => programs::switched(),

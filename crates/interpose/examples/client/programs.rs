@@ -194,7 +194,7 @@ pub fn forms() {
     let (options, values) = (null_mut(), null_mut());
     check(cuda!(cuLibraryLoadData(
         &mut library,
-        c"library_kernel_6".as_ptr().cast(),
+        c"clustered_kernel_6".as_ptr().cast(),
         options,
         values,
         0,
@@ -202,7 +202,7 @@ pub fn forms() {
         null_mut(),
         0
     )));
-    check(cuda!(cuLibraryGetKernel(&mut kernel, library, c"library_kernel_6".as_ptr())));
+    check(cuda!(cuLibraryGetKernel(&mut kernel, library, c"clustered_kernel_6".as_ptr())));
     launch(kernel.cast(), 13, null_mut());
 }
 
@@ -442,6 +442,16 @@ pub fn timed(launches: usize) {
     println!("{}", calls(index::cuEventRecord));
 }
 
+/// Launches more configurations in turn than a thread remembers.
+pub fn timed_in_turn(configurations: u32, rounds: u32) {
+    context();
+    let function = function(module(c"turn_5000"), c"turn_5000");
+    let launch = launcher();
+    for grid in (0..rounds).flat_map(|_| 1..=configurations) {
+        check(launch(function, grid, null_mut()));
+    }
+}
+
 /// Contexts come and go, the same handle for each, with timed launches pending.
 pub fn contexts() {
     check(cuda!(cuInit(0)));
@@ -460,6 +470,7 @@ pub fn contexts() {
     let function = function(module(c"primary_1000"), c"primary_1000");
     (0..20).for_each(|_| launch(function, 1, null_mut()));
     check(cuda!(cuDevicePrimaryCtxReset_v2(0)));
+    println!("{}", fake::<extern "C" fn() -> u64>(c"fake_violations")());
 }
 
 /// The driver calls back into the program in the middle of a call, and the program calls the driver.

@@ -37,7 +37,7 @@ pub extern "C" fn fake_calls(index: usize) -> u64 {
     CALLS[index].load(Ordering::Relaxed)
 }
 
-/// What tests ask: how often something was done that spoils a capture.
+/// What tests ask: how often something was done that spoils a capture, or with an event that is gone.
 #[unsafe(no_mangle)]
 pub extern "C" fn fake_violations() -> u64 {
     work::VIOLATIONS.load(Ordering::Relaxed)

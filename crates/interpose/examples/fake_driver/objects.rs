@@ -216,6 +216,7 @@ pub unsafe extern "C" fn function_attribute(
         CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK => 1024,
         CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => function.dynamic_limit,
         CU_FUNC_ATTRIBUTE_BINARY_VERSION => 90,
+        CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH if function.name.as_bytes().starts_with(b"clustered") => 4,
         _ => 0,
     };
     // SAFETY: the caller keeps to the driver's contract.

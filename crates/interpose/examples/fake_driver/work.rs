@@ -16,7 +16,7 @@ pub const PAIR_NS: u64 = 2800;
 
 /// Streams that are being captured.
 pub static CAPTURING: AtomicU32 = AtomicU32::new(0);
-/// Calls that must not be made while a stream is.
+/// Calls that must not be made while a stream is, or with an event that is gone.
 pub static VIOLATIONS: AtomicU64 = AtomicU64::new(0);
 
 const PLACES: usize = 1 << 12;
@@ -232,7 +232,11 @@ pub unsafe extern "C" fn record_event(event: CUevent, stream: CUstream) -> CUres
 /// When the event was recorded, and whether it is done.
 fn state(event: CUevent) -> Result<(u64, bool), CUresult> {
     let mut world = world();
-    let event = world.events.get(event as u64).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
+    // The real driver does not survive this.
+    let event = world.events.get(event as u64).ok_or_else(|| {
+        VIOLATIONS.fetch_add(1, Ordering::Relaxed);
+        CUDA_ERROR_INVALID_HANDLE
+    })?;
     let at = event.recorded_ns.ok_or(CUDA_ERROR_INVALID_HANDLE)?;
     Ok((at, is_done(clock(event.stream as CUstream), at)))
 }

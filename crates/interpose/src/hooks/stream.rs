@@ -11,15 +11,15 @@ use trace::layout::CallClass::{Graph, HostFunction, Stream};
 
 hooks! {
     fn create(stream: *mut CUstream, flags: u32) |notes| {
-        notes.object(Stream, notes.out_handle(stream));
+        notes.made_stream(notes.out_handle(stream));
     }
 
     fn create_with_priority(stream: *mut CUstream, flags: u32, priority: i32) |notes| {
-        notes.object(Stream, notes.out_handle(stream));
+        notes.made_stream(notes.out_handle(stream));
     }
 
     fn create_in_green_context(stream: *mut CUstream, context: CUgreenCtx, flags: u32, priority: i32) |notes| {
-        notes.object(Stream, notes.out_handle(stream));
+        notes.made_stream(notes.out_handle(stream));
     }
 
     fn destroy(stream: CUstream) before { ends(stream) } |notes| {
