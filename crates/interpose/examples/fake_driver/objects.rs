@@ -211,12 +211,18 @@ pub unsafe extern "C" fn function_attribute(
     let mut world = world();
     let Some(function) = world.functions.get(function as u64) else { return CUDA_ERROR_INVALID_HANDLE };
     let length = function.name.as_bytes().len() as i32;
+    let is_clustered = function.name.as_bytes().starts_with(b"clustered");
     let found = match attribute {
         CU_FUNC_ATTRIBUTE_NUM_REGS => 16 + length,
         CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK => 1024,
         CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => function.dynamic_limit,
         CU_FUNC_ATTRIBUTE_BINARY_VERSION => 90,
-        CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH if function.name.as_bytes().starts_with(b"clustered") => 4,
+        CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH if is_clustered => 4,
+        CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT | CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH
+            if is_clustered =>
+        {
+            1
+        }
         _ => 0,
     };
     // SAFETY: the caller keeps to the driver's contract.
@@ -261,7 +267,12 @@ pub unsafe extern "C" fn destroy_stream(stream: CUstream) -> CUresult {
     result(world().streams.remove(stream as u64).map(drop), CUDA_ERROR_INVALID_HANDLE)
 }
 
+/// Like the real driver, ends the capture of a stream that is asked while it captures.
 pub unsafe extern "C" fn stream_flags(stream: CUstream, flags: *mut u32) -> CUresult {
+    if world().streams.get(stream as u64).is_some_and(|stream| stream.graph.is_some()) {
+        spoils_captures();
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
     let found = world().streams.get(stream as u64).map(|stream| stream.flags);
     // SAFETY: the caller keeps to the driver's contract.
     result(found.map(|found| unsafe { *flags = found }), CUDA_ERROR_INVALID_HANDLE)
