@@ -97,18 +97,20 @@ impl Drop for Mapping {
     }
 }
 
-/// Reserves disk space for `bytes` of `file` from `offset`; the file then reaches that far. Existing content stays
-/// where the file system can reserve; where it can't, the range is filled with zeros.
+/// Reserves disk space for `bytes` of `file` from `offset`, which hold nothing yet, and fills them with zeros; the file
+/// then reaches that far.
+///
+/// Filling reserves too, where the file system can't otherwise. Where it can, it is a matter of speed: one large write
+/// brings large folios into the page cache, and mapping those costs a third of faulting page by page (80 against 300
+/// microseconds a chunk on ext4).
 pub(crate) fn reserve(file: BorrowedFd<'_>, offset: u64, bytes: usize) -> io::Result<()> {
     // Past RLIMIT_FSIZE the kernel would not only refuse but send SIGXFSZ, which ends the program.
     if offset + bytes as u64 > file_size_limit() {
         return Err(io::Error::from_raw_os_error(libc::EFBIG));
     }
     match fallocate(file, 0, offset, bytes) {
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => {
-            write_zeros(file, offset, bytes)
-        }
-        result => result,
+        Err(error) if !matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => Err(error),
+        _ => write_zeros(file, offset, bytes),
     }
 }
 
@@ -139,11 +141,14 @@ fn write_zeros(file: BorrowedFd<'_>, offset: u64, bytes: usize) -> io::Result<()
     static ZEROS: [u8; 4 * PAGE_BYTES] = [0; 4 * PAGE_BYTES];
     let mut done = 0;
     while done < bytes {
-        let wanted = ZEROS.len().min(bytes - done);
+        let slices: [libc::iovec; 16] = std::array::from_fn(|index| {
+            let left = (bytes - done).saturating_sub(index * ZEROS.len());
+            libc::iovec { iov_base: ZEROS.as_ptr().cast_mut().cast(), iov_len: left.min(ZEROS.len()) }
+        });
         let at = (offset + done as u64) as libc::off_t;
         done += retry(|| {
-            // SAFETY: `wanted` bytes of `ZEROS` are read.
-            match unsafe { libc::pwrite(file.as_raw_fd(), ZEROS.as_ptr().cast(), wanted, at) } {
+            // SAFETY: each slice is the beginning of `ZEROS`, which is read only.
+            match unsafe { libc::pwritev(file.as_raw_fd(), slices.as_ptr(), slices.len() as i32, at) } {
                 -1 => Err(io::Error::last_os_error()),
                 0 => Err(io::Error::from_raw_os_error(libc::ENOSPC)),
                 written => Ok(written as usize),
@@ -171,10 +176,10 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn zeros_extend_a_file_that_cannot_reserve() {
+    fn zeros_extend_a_file() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"before").unwrap();
-        let (offset, bytes) = (PAGE_BYTES as u64, 9 * PAGE_BYTES + 7);
+        let (offset, bytes) = (PAGE_BYTES as u64, 99 * PAGE_BYTES + 7);
         write_zeros(file.as_fd(), offset, bytes).unwrap();
         let mut content = Vec::new();
         file.rewind().unwrap();
