@@ -1,0 +1,76 @@
+//! The table of entry points: what is found by name, what is refused, what is said to be done.
+
+mod common;
+
+use apex_cpu_device::{Coverage, coverage, entry::SLOTS};
+use common::{Context, cu, fails, ok};
+use cuda_abi::types::*;
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::sync::atomic::Ordering;
+
+/// What `cuGetProcAddress` finds: the symbol whose slot has the address, and the status.
+fn find(name: &str, version: i32, flags: u32) -> (Option<&'static str>, CUdriverProcAddressQueryResult) {
+    let name = CString::new(name).unwrap();
+    let (mut address, mut status) = (std::ptr::null_mut(), 99);
+    ok!(cuGetProcAddress_v2(name.as_ptr(), &mut address, version, flags.into(), &mut status));
+    let index = SLOTS.iter().position(|slot| slot.load(Ordering::Relaxed).cast() == address);
+    (index.map(|index| cuda_abi::ENTRY_POINTS[index].symbol), status)
+}
+
+#[test]
+fn functions_are_found_by_name_version_and_stream() {
+    let per_thread = CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+    let found = CU_GET_PROC_ADDRESS_SUCCESS;
+    assert_eq!(find("cuMemAlloc", 13000, 0), (Some("cuMemAlloc_v2"), found));
+    assert_eq!(find("cuLaunchKernel", 12000, 0), (Some("cuLaunchKernel"), found));
+    assert_eq!(find("cuLaunchKernel", 12000, per_thread), (Some("cuLaunchKernel_ptsz"), found));
+    assert_eq!(find("cuMemcpyHtoD", 12000, per_thread), (Some("cuMemcpyHtoD_v2_ptds"), found));
+    assert_eq!(find("cuLaunchKernelEx", 11000, 0), (None, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT));
+    assert_eq!(find("cuNothing", 13000, 0), (None, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND));
+    let mut address = std::ptr::null_mut();
+    fails!(CUDA_ERROR_NOT_FOUND, cuGetProcAddress(c"cuNothing".as_ptr(), &mut address, 13000, 0));
+    // The address that is found is the function: no context is needed for this one.
+    ok!(cuGetProcAddress(c"cuDriverGetVersion".as_ptr(), &mut address, 13000, 0));
+    let mut version = 0;
+    // SAFETY: the address was asked for by this name.
+    let get_version: cuda_abi::signature::cuDriverGetVersion = unsafe { std::mem::transmute(address) };
+    // SAFETY: the pointer is to a local.
+    assert_eq!(unsafe { get_version(&mut version) }, CUDA_SUCCESS);
+    assert!(version >= 13000);
+}
+
+#[test]
+fn what_is_not_implemented_says_so() {
+    let _context = Context::new();
+    let mut texture = std::ptr::null_mut();
+    fails!(CUDA_ERROR_NOT_SUPPORTED, cuTexRefCreate(&mut texture));
+    let refused = coverage().find(|(symbol, _)| *symbol == "cuTexRefCreate").unwrap();
+    assert_eq!(refused.1, Coverage::Refused);
+}
+
+#[test]
+fn coverage_is_what_the_slots_say() {
+    let covered: BTreeMap<&str, Coverage> = coverage().collect();
+    assert_eq!(covered.len(), cuda_abi::COUNT);
+    let refusal = SLOTS[cuda_abi::index::cuTexRefCreate].load(Ordering::Relaxed);
+    for (index, entry) in cuda_abi::ENTRY_POINTS.iter().enumerate() {
+        let refused = SLOTS[index].load(Ordering::Relaxed) == refusal;
+        assert_eq!(covered[entry.symbol] == Coverage::Refused, refused, "{}", entry.symbol);
+    }
+    let done = covered.values().filter(|coverage| **coverage != Coverage::Refused).count();
+    assert!(done >= 250, "{done} entry points are implemented");
+}
+
+#[test]
+fn every_code_has_a_name_and_a_meaning() {
+    let mut text = std::ptr::null();
+    ok!(cuGetErrorName(CUDA_ERROR_ILLEGAL_ADDRESS, &mut text));
+    // SAFETY: the call has just told where the text is.
+    assert_eq!(unsafe { std::ffi::CStr::from_ptr(text) }, c"CUDA_ERROR_ILLEGAL_ADDRESS");
+    ok!(cuGetErrorString(CUDA_ERROR_ILLEGAL_ADDRESS, &mut text));
+    // SAFETY: as above.
+    assert!(!unsafe { std::ffi::CStr::from_ptr(text) }.is_empty());
+    fails!(CUDA_ERROR_INVALID_VALUE, cuGetErrorName(12345, &mut text));
+    assert!(text.is_null());
+}
