@@ -1,0 +1,226 @@
+//! Sessions written as the injected library writes them, with a clock whose ticks are nanoseconds since the start.
+
+use std::fs::OpenOptions;
+use std::mem::offset_of;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use advice::Profile;
+use tempfile::TempDir;
+use trace::definition::{Config, Context, Definition, Device, Function, Stream, StreamKind};
+use trace::layout::{
+    Call, CallClass, ClockAnchor, ClockKind, FileHeader, GraphLaunch, Launch, MemoryKind, RecordHead, Slots,
+    Timing, flags,
+};
+use trace::{Ended, Lane, ProcessFile, Session};
+
+pub const SMS: i32 = 132;
+/// The streams that every recording defines.
+pub const LEGACY: u32 = 1;
+pub const BLOCKING: u32 = 2;
+pub const NON_BLOCKING: u32 = 3;
+
+/// A process file being written, by one thread.
+pub struct Recording {
+    file: ProcessFile,
+    lane: Lane,
+    names: Vec<String>,
+    functions: u32,
+    configs: u32,
+    /// When the next call begins.
+    pub now: u64,
+}
+
+impl Recording {
+    pub fn new(dir: &Path) -> Self {
+        let file = ProcessFile::create(dir, None).expect("a process file");
+        let recording =
+            Self { file, lane: Lane::default(), names: Vec::new(), functions: 0, configs: 0, now: 1_000 };
+        let attributes =
+            vec![(75, 9), (76, 0), (16, SMS), (39, 2048), (106, 32), (82, 65536), (81, 233_472), (111, 1024)];
+        recording.define(Definition::Device(Device {
+            id: 1,
+            name: "NVIDIA H100".to_owned(),
+            uuid: *b"0123456789abcdef",
+            driver_version: 13_000,
+            total_memory: 80 << 30,
+            attributes,
+            ..Device::default()
+        }));
+        recording.define(Definition::Context(Context {
+            id: 1,
+            handle: 0xc0,
+            device: 1,
+            ..Context::default()
+        }));
+        for (id, kind) in [
+            (LEGACY, StreamKind::LegacyDefault),
+            (BLOCKING, StreamKind::Blocking),
+            (NON_BLOCKING, StreamKind::NonBlocking),
+        ] {
+            recording.define(Definition::Stream(Stream { id, handle: id.into(), context: 1, kind }));
+        }
+        recording
+    }
+
+    pub fn define(&self, definition: Definition) {
+        assert!(self.file.define(&definition));
+    }
+
+    pub fn write<R: Slots>(&mut self, record: &R) {
+        assert!(self.lane.record(&self.file, record));
+    }
+
+    /// A function of 32 registers.
+    pub fn function(&mut self, name: &str) -> u32 {
+        self.functions += 1;
+        self.define(Definition::Function(Function {
+            id: self.functions,
+            name: name.to_owned(),
+            registers: 32,
+            max_threads: 1024,
+            max_dynamic_shared: 49_152,
+            carveout: -1,
+            binary_version: 90,
+            ptx_version: 90,
+            attributes_known: true,
+            ..Function::default()
+        }));
+        self.functions
+    }
+
+    pub fn config(&mut self, function: u32, blocks: u32, threads: u32) -> u32 {
+        self.configs += 1;
+        self.define(Definition::Config(Config {
+            id: self.configs,
+            function,
+            context: 1,
+            grid: [blocks, 1, 1],
+            block: [threads, 1, 1],
+            ..Config::default()
+        }));
+        self.configs
+    }
+
+    fn name(&mut self, name: &str) -> u32 {
+        if let Some(at) = self.names.iter().position(|known| known == name) {
+            return at as u32 + 1;
+        }
+        self.names.push(name.to_owned());
+        let id = self.names.len() as u32;
+        self.define(Definition::Name { id, text: name.to_owned() });
+        id
+    }
+
+    /// The head of a call that takes `cpu_ns`; the next one begins when it has returned.
+    fn head<R: Slots>(&mut self, flags: u16, cpu_ns: u64) -> RecordHead {
+        let start = self.now;
+        self.now += cpu_ns;
+        R::head(flags, start, self.now)
+    }
+
+    /// A launch whose call takes 4 us. Returns its start.
+    pub fn launch(&mut self, config: u32, stream: u32) -> u64 {
+        self.launch_with(config, stream, 0, 0)
+    }
+
+    pub fn launch_with(&mut self, config: u32, stream: u32, flags: u16, result: u32) -> u64 {
+        let (start, api) = (self.now, self.name("cuLaunchKernel"));
+        let head = self.head::<Launch>(flags, 4_000);
+        self.write(&Launch { head, config, stream, result, api });
+        start
+    }
+
+    /// A reading of an event pair around the launch that began at `start`.
+    pub fn timing(&mut self, config: u32, stream: u32, start: u64, gpu_ns: u64, flags: u16) {
+        let correction = 2_700;
+        let mut head = Timing::head(flags, start, start);
+        head.duration = correction;
+        self.write(&Timing { head, config, stream, raw_ns: gpu_ns + u64::from(correction) });
+    }
+
+    /// A launch, and the reading of it.
+    pub fn timed(&mut self, config: u32, stream: u32, gpu_ns: u64) {
+        let start = self.launch(config, stream);
+        self.timing(config, stream, start, gpu_ns, 0);
+    }
+
+    pub fn graph_launch(&mut self, graph: u32, stream: u32) -> u64 {
+        let (start, api) = (self.now, self.name("cuGraphLaunch"));
+        let head = self.head::<GraphLaunch>(0, 5_000);
+        self.write(&GraphLaunch { head, graph, stream, result: 0, api });
+        start
+    }
+
+    pub fn call(&mut self, name: &str, class: CallClass, cpu_ns: u64, call: Call) {
+        let api = self.name(name);
+        let head = self.head::<Call>(call.head.flags, cpu_ns);
+        self.write(&Call { head, api, class: class as u8, ..call });
+    }
+
+    pub fn synchronise(&mut self, stream: u32, cpu_ns: u64) {
+        self.call("cuStreamSynchronize", CallClass::Synchronize, cpu_ns, Call { stream, ..Call::default() });
+    }
+
+    pub fn allocate(&mut self, kind: MemoryKind, address: u64, bytes: u64, cpu_ns: u64) {
+        let call = Call { memory: kind as u8, address, bytes, ..Call::default() };
+        self.call("cuMemAlloc_v2", CallClass::Allocate, cpu_ns, call);
+    }
+
+    pub fn free(&mut self, address: u64, cpu_ns: u64) {
+        let call = Call { memory: MemoryKind::Device as u8, address, ..Call::default() };
+        self.call("cuMemFree_v2", CallClass::Free, cpu_ns, call);
+    }
+
+    pub fn copy(
+        &mut self,
+        destination: MemoryKind,
+        source: MemoryKind,
+        bytes: u64,
+        asynchronous: bool,
+        cpu_ns: u64,
+    ) {
+        let head = RecordHead { flags: if asynchronous { flags::ASYNC } else { 0 }, ..RecordHead::default() };
+        let (memory, source_memory) = (destination as u8, source as u8);
+        let name = if asynchronous { "cuMemcpyAsync" } else { "cuMemcpy" };
+        self.call(
+            name,
+            CallClass::Copy,
+            cpu_ns,
+            Call { head, stream: LEGACY, memory, source_memory, bytes, ..Call::default() },
+        );
+    }
+
+    /// The process exits.
+    pub fn exit(self) {
+        drop(self.lane);
+        self.file.mark_ended(Ended::Exited);
+    }
+}
+
+/// The profile of a session of one process that does this.
+pub fn profile(program: impl FnOnce(&mut Recording)) -> Profile {
+    let dir = TempDir::new().expect("a temporary directory");
+    let mut recording = Recording::new(dir.path());
+    program(&mut recording);
+    recording.exit();
+    read(&dir)
+}
+
+/// The profile of the session in `dir`.
+pub fn read(dir: &TempDir) -> Profile {
+    for entry in std::fs::read_dir(dir.path()).expect("the session's directory") {
+        tick_in_nanoseconds(&entry.expect("an entry").path());
+    }
+    Profile::from_session(&Session::open(dir.path()).expect("a session"))
+}
+
+/// Makes a process file's ticks nanoseconds since its start.
+fn tick_in_nanoseconds(path: &Path) {
+    let file = OpenOptions::new().write(true).open(path).expect("the process file");
+    let put =
+        |bytes: &[u8], offset: usize| file.write_all_at(bytes, offset as u64).expect("it can be changed");
+    put(&(ClockKind::Monotonic as u32).to_le_bytes(), offset_of!(FileHeader, clock));
+    let ticks = offset_of!(FileHeader, start) + offset_of!(ClockAnchor, ticks);
+    put(&0u64.to_le_bytes(), ticks);
+}

@@ -1,0 +1,321 @@
+//! Profiles of sessions: what programs did is what the profile says.
+
+use crate::common::{BLOCKING, LEGACY, Recording, profile, read};
+use advice::profile::{Basis, CopyDirection};
+use advice::{Profile, Provenance};
+use proptest::prelude::*;
+use tempfile::TempDir;
+use trace::definition::{Definition, Graph, StreamKind};
+use trace::layout::{Call, CallClass, GraphLaunch, Launch, MemoryKind, Slots, Timing, flags};
+
+#[test]
+fn a_session_without_records_is_an_empty_profile() {
+    let profile = profile(|_| {});
+    assert_eq!((profile.kernels.len(), profile.totals.launches, profile.processes.len()), (0, 0, 1));
+    assert!(profile.processes[0].ended);
+    assert!(profile.totals.gpu_busy.is_none());
+}
+
+#[test]
+fn launches_are_told_apart_by_what_became_of_them() {
+    let profile = profile(|program| {
+        let function = program.function("_Z5saxpyifPfS_");
+        let config = program.config(function, 1056, 256);
+        for _ in 0..7 {
+            program.launch(config, LEGACY);
+        }
+        for _ in 0..3 {
+            program.launch_with(config, BLOCKING, flags::CAPTURED, 0);
+        }
+        for _ in 0..2 {
+            program.launch_with(config, LEGACY, 0, 700);
+        }
+        program.launch_with(config, LEGACY, flags::COOPERATIVE, 0);
+        program.launch(0, LEGACY);
+        program.launch(999, LEGACY);
+    });
+    let totals = &profile.totals;
+    assert_eq!((totals.launches, totals.captured, totals.failed, totals.unknown), (10, 3, 2, 2));
+    let [kernel] = &profile.kernels[..] else { panic!("{} kernels", profile.kernels.len()) };
+    assert_eq!(
+        (kernel.short_name.as_str(), kernel.name.as_str()),
+        ("saxpy", "saxpy(int, float, float*, float*)")
+    );
+    let launches = kernel.launches;
+    assert_eq!((launches.calls, launches.captured, launches.failed, launches.cooperative), (8, 3, 2, 1));
+    assert_eq!((kernel.cpu.count, kernel.cpu.mean_ns, kernel.cpu.max_ns), (8, 4_000.0, 4_000.0));
+    assert!((kernel.cpu.median_ns / 4_000.0 - 1.0).abs() < 0.016);
+    let geometry = kernel.geometry.expect("its device is known");
+    assert_eq!(
+        (geometry.occupancy.fraction(), geometry.waves.waves, geometry.block_efficiency),
+        (1.0, 1.0, 1.0)
+    );
+    assert_eq!(profile.devices[0].compute_capability, Some((9, 0)));
+    assert_eq!(profile.devices[0].uuid, "GPU-30313233-3435-3637-3839-616263646566");
+}
+
+#[test]
+fn graphs_run_their_kernels() {
+    let profile = profile(|program| {
+        let function = program.function("step");
+        let (a, b) = (program.config(function, 132, 256), program.config(function, 264, 256));
+        program.define(Definition::Graph(Graph {
+            id: 1,
+            kernels: vec![(a, 2), (b, 3)],
+            copies: 1,
+            ..Graph::default()
+        }));
+        for _ in 0..10 {
+            let start = program.graph_launch(1, BLOCKING);
+            program.timing(1, BLOCKING, start, 50_000, flags::OF_GRAPH);
+        }
+        program.launch(a, BLOCKING);
+    });
+    let totals = &profile.totals;
+    assert_eq!(
+        (totals.launches, totals.graph_launches, totals.graph_kernels, totals.kernels_run()),
+        (1, 10, 50, 51)
+    );
+    let runs: Vec<(u64, u64)> = profile.kernels.iter().map(|k| (k.blocks(), k.launches.by_graphs)).collect();
+    assert_eq!(runs, [(264, 30), (132, 20)]);
+    let graph = &profile.graphs[0];
+    assert_eq!((graph.launches, graph.copies, &graph.kernels[..]), (10, 1, &[(1, 2), (0, 3)][..]));
+    assert_eq!(graph.gpu.expect("timed").total_ns.value, 500_000.0);
+}
+
+#[test]
+fn times_are_corrected_and_extended_to_all_launches() {
+    let profile = profile(|program| {
+        let function = program.function("kernel");
+        let config = program.config(function, 1056, 256);
+        for i in 0..1000u64 {
+            let start = program.launch(config, LEGACY);
+            if i % 50 == 0 {
+                program.timing(config, LEGACY, start, 8_000 + i, 0);
+            }
+            if i % 200 == 0 {
+                program.timing(config, LEGACY, start, 20_000, flags::STREAM_WAS_IDLE);
+            }
+        }
+    });
+    let gpu = profile.kernels[0].gpu.expect("timed");
+    assert_eq!((gpu.busy_samples, gpu.idle_samples, gpu.basis), (20, 5, Basis::Busy));
+    assert_eq!(gpu.correction_ns, 2_700.0);
+    let expected = 1000.0 * (8_000.0 + 475.0);
+    assert!((gpu.total_ns.value / expected - 1.0).abs() < 0.01, "{}", gpu.total_ns.value);
+    assert_eq!((gpu.total_ns.provenance, gpu.total_ns.samples), (Provenance::Measured, 20));
+    assert!(gpu.total_ns.standard_error.expect("a spread") > 0.0);
+    assert_eq!(profile.totals.timed_share, 1.0);
+    assert_eq!(profile.totals.gpu_time_ns.expect("timed").value, gpu.total_ns.value);
+}
+
+#[test]
+fn busy_share_and_idle_time_follow_from_times_and_synchronisations() {
+    let profile = profile(|program| {
+        let function = program.function("kernel");
+        let config = program.config(function, 1056, 256);
+        for _ in 0..100 {
+            // Half of each 20 us the device works: the call, then 10 us of kernel, then 6 us of nothing.
+            program.timed(config, LEGACY, 10_000);
+            program.synchronise(LEGACY, 10_000);
+            program.now += 6_000;
+        }
+    });
+    let [activity] = &profile.activities[..] else { panic!("{} activities", profile.activities.len()) };
+    assert_eq!((activity.launches, activity.timed_share, activity.streams), (100, 1.0, 1));
+    assert!((profile.totals.gpu_busy.expect("timed").value - 0.5).abs() < 0.01);
+    assert!((activity.idle_share.expect("modelled").value - 0.5).abs() < 0.01);
+    assert!(activity.busy.iter().all(|busy| (busy - 0.5).abs() < 0.2), "{:?}", activity.busy);
+}
+
+#[test]
+fn copies_memory_and_calls_are_counted_by_kind() {
+    let profile = profile(|program| {
+        let function = program.function("kernel");
+        let config = program.config(function, 1056, 256);
+        program.launch(config, LEGACY);
+        for _ in 0..20 {
+            program.allocate(MemoryKind::Device, 0x7000, 1 << 20, 30_000);
+            program.launch(config, LEGACY);
+            program.free(0x7000, 20_000);
+        }
+        program.allocate(MemoryKind::Pinned, 0x9000, 4096, 5_000);
+        program.copy(MemoryKind::Device, MemoryKind::Pageable, 1000, false, 50_000);
+        program.copy(MemoryKind::Device, MemoryKind::Pinned, 5000, true, 2_000);
+        program.copy(MemoryKind::Pageable, MemoryKind::Device, 70, false, 9_000);
+    });
+    let device = profile.memory.iter().find(|memory| memory.kind == MemoryKind::Device).expect("allocated");
+    assert_eq!((device.allocations, device.frees, device.repeated, device.among_launches), (20, 20, 19, 20));
+    assert_eq!((device.peak_bytes, device.live, device.cpu_ns), (1 << 20, 0, 1_000_000.0));
+    let pinned = profile.memory.iter().find(|memory| memory.kind == MemoryKind::Pinned).expect("allocated");
+    assert_eq!((pinned.live, pinned.live_bytes), (1, 4096));
+    let copies: Vec<_> =
+        profile.copies.iter().map(|c| (c.direction, c.asynchronous, c.count, c.bytes)).collect();
+    let expected = [
+        (CopyDirection::HostToDevice, true, 1, 5000),
+        (CopyDirection::HostToDevice, false, 1, 1000),
+        (CopyDirection::DeviceToHost, false, 1, 70),
+    ];
+    assert_eq!(copies, expected);
+    let call = profile.calls.iter().find(|call| call.name == "cuMemAlloc_v2").expect("called");
+    assert_eq!((call.class, call.count, call.cpu.total_ns), (Some(CallClass::Allocate), 21, 605_000.0));
+    let stream = &profile.streams[0];
+    assert_eq!((stream.kind, stream.launches, stream.transfers), (Some(StreamKind::LegacyDefault), 21, 1));
+}
+
+#[test]
+fn repeated_sequences_name_their_kernels() {
+    let profile = profile(|program| {
+        let function = program.function("layer");
+        let configs: Vec<u32> = (1..=5).map(|i| program.config(function, i * 132, 256)).collect();
+        for _ in 0..300 {
+            for &config in &configs {
+                program.launch(config, LEGACY);
+            }
+            program.synchronise(LEGACY, 10_000);
+        }
+    });
+    let [sequence] = &profile.sequences[..] else { panic!("{:?}", profile.sequences) };
+    assert_eq!((sequence.length, sequence.repeats), (5, 300));
+    assert_eq!((sequence.launch_cpu_ns, sequence.elapsed_ns), (300.0 * 20_000.0, 300.0 * 20_000.0));
+    let grids: Vec<u64> = sequence.kernels.iter().map(|&kernel| profile.kernels[kernel].blocks()).collect();
+    assert_eq!(grids, [132, 264, 396, 528, 660]);
+}
+
+#[test]
+fn processes_share_kernels_and_devices() {
+    let dir = TempDir::new().expect("a temporary directory");
+    let mut first = Recording::new(dir.path());
+    let mut second = Recording::new(dir.path());
+    // Identifiers differ between the processes.
+    second.function("other");
+    for (program, launches) in [(&mut first, 10), (&mut second, 30)] {
+        let function = program.function("kernel");
+        let config = program.config(function, 132, 128);
+        for _ in 0..launches {
+            program.launch(config, LEGACY);
+        }
+    }
+    first.exit();
+    drop(second);
+    let profile = read(&dir);
+    assert_eq!((profile.processes.len(), profile.devices.len(), profile.kernels.len()), (2, 1, 1));
+    assert_eq!(profile.kernels[0].launches.calls, 40);
+    let mut ends: Vec<(u64, bool)> = profile.processes.iter().map(|p| (p.launches, p.ended)).collect();
+    ends.sort_unstable();
+    assert_eq!(ends, [(10, true), (30, false)], "the second process never said that it ended");
+    assert_eq!(profile.activities.len(), 2);
+}
+
+#[test]
+fn the_recorders_own_cost_is_stated() {
+    let profile = profile(|program| {
+        let function = program.function("kernel");
+        let config = program.config(function, 132, 128);
+        for _ in 0..100 {
+            program.launch(config, LEGACY);
+        }
+    });
+    let recorder = &profile.recorder;
+    assert_eq!((recorder.records, recorder.timings, recorder.dropped), (100, 0, 0));
+    assert_eq!(recorder.recording_ns, 100.0 * advice::profile::RECORD_COST_NS);
+    let share = recorder.overhead_share.expect("the process took time");
+    assert_eq!(share.provenance, Provenance::Computed);
+    assert!((share.value - 5_000.0 / 401_000.0).abs() < 0.002, "{}", share.value);
+}
+
+#[test]
+fn a_profile_survives_json() {
+    let profile = profile(|program| {
+        let function = program.function("kernel");
+        let config = program.config(function, 100, 100);
+        (0..100).for_each(|_| program.timed(config, LEGACY, 10_000));
+        program.copy(MemoryKind::Device, MemoryKind::Pageable, 1000, false, 50_000);
+    });
+    let text = serde_json::to_string(&profile).expect("serialises");
+    assert_eq!(serde_json::from_str::<Profile>(&text).expect("reads back"), profile);
+}
+
+/// Any record at all: identifiers, classes and kinds that were never defined included.
+#[derive(Clone, Debug)]
+enum Any {
+    Launch(Launch),
+    Graph(GraphLaunch),
+    Timing(Timing),
+    Call(Call),
+}
+
+fn any_record() -> impl Strategy<Value = Any> {
+    let numbers = (0u32..6, 0u32..5, 0u32..3, any::<u16>(), any::<u32>(), any::<u64>());
+    (0u8..4, numbers, any::<[u8; 3]>(), any::<[u64; 4]>()).prop_map(|(sort, numbers, kinds, words)| {
+        let (id, stream, result, flags, duration, start) = numbers;
+        let start = if sort % 2 == 0 { start } else { start >> 30 };
+        let api = id % 3;
+        match sort {
+            0 => {
+                let mut head = Launch::head(flags, start, start);
+                head.duration = duration;
+                Any::Launch(Launch { head, config: id, stream, result: result / 2, api })
+            }
+            1 => {
+                let mut head = GraphLaunch::head(flags, start, start);
+                head.duration = duration;
+                Any::Graph(GraphLaunch { head, graph: id, stream, result: result / 2, api })
+            }
+            2 => {
+                let mut head = Timing::head(flags, start, start);
+                head.duration = duration;
+                Any::Timing(Timing { head, config: id, stream, raw_ns: words[0] })
+            }
+            _ => {
+                let mut head = Call::head(flags, start, start);
+                head.duration = duration;
+                let [class, memory, source_memory] = kinds.map(|kind| kind % 14);
+                let [bytes, address, source, object] = words;
+                let (address, object) = (address % 4, object % 4);
+                let reserved = 0;
+                let result = result / 2;
+                Any::Call(Call {
+                    head,
+                    api,
+                    stream,
+                    result,
+                    class,
+                    memory,
+                    source_memory,
+                    reserved,
+                    bytes,
+                    address,
+                    source,
+                    object,
+                })
+            }
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_records_make_it_panic(records in prop::collection::vec(any_record(), 0..300)) {
+        let profile = profile(|program| {
+            let function = program.function("_Z1fv");
+            let configs = [program.config(function, 10, 100), program.config(function, 0, 0)];
+            let kernels = vec![(configs[0], u32::MAX), (77, 1)];
+            program.define(Definition::Graph(Graph { id: 1, kernels, opaque: 1, ..Graph::default() }));
+            program.define(Definition::Graph(Graph { id: 2, kernels: vec![(configs[1], 2)], ..Graph::default() }));
+            for record in records {
+                match record {
+                    Any::Launch(record) => program.write(&record),
+                    Any::Graph(record) => program.write(&record),
+                    Any::Timing(record) => program.write(&record),
+                    Any::Call(record) => program.write(&record),
+                }
+            }
+        });
+        let advice = advice::advise(&profile, &advice::Options::default());
+        prop_assert!(advice.verdict.saving_of_job.is_none_or(|saving| saving.value <= 1.0));
+        serde_json::to_string(&(&profile, &advice)).expect("serialises");
+    }
+}

@@ -1,0 +1,131 @@
+//! Advice on whole programs: one with the faults, one without.
+
+use std::collections::BTreeSet;
+
+use crate::common::{BLOCKING, LEGACY, NON_BLOCKING, Recording, profile};
+use advice::{Advice, Options, Severity, advise};
+use trace::layout::MemoryKind;
+
+fn advice_on(program: impl FnOnce(&mut Recording)) -> Advice {
+    advise(&profile(program), &Options::default())
+}
+
+fn rules(advice: &Advice) -> BTreeSet<&str> {
+    advice.findings.iter().map(|finding| finding.rule.as_str()).collect()
+}
+
+/// Large kernels that keep the device busy, pinned asynchronous copies, one synchronisation at the end.
+fn good(program: &mut Recording) {
+    let function = program.function("gemm");
+    let config = program.config(function, 132 * 8 * 20, 256);
+    program.allocate(MemoryKind::Device, 0x1000, 1 << 30, 90_000);
+    for _ in 0..1000 {
+        program.copy(MemoryKind::Device, MemoryKind::Pinned, 1 << 20, true, 3_000);
+        program.timed(config, NON_BLOCKING, 400_000);
+    }
+    program.synchronise(NON_BLOCKING, 1000 * 400_000);
+}
+
+/// Everything that launch records, calls and times can show.
+fn bad(program: &mut Recording) {
+    let names = ["odd", "tiny", "step_a", "step_b", "few", "tail"];
+    let [odd, tiny, step_a, step_b, few, tail] = names.map(|name| program.function(name));
+    let odd = program.config(odd, 5_000, 100);
+    let tiny = program.config(tiny, 4, 1024);
+    let (step_a, step_b) = (program.config(step_a, 2_112, 256), program.config(step_b, 2_112, 256));
+    let few = program.config(few, 200, 256);
+    let tail = program.config(tail, 132 * 8 + 10, 256);
+    program.launch(step_a, BLOCKING);
+    for i in 0..150 {
+        program.allocate(MemoryKind::Device, 0x1000, 16 << 20, 40_000);
+        program.copy(MemoryKind::Device, MemoryKind::Pageable, 1 << 20, true, 60_000);
+        program.copy(MemoryKind::Device, MemoryKind::Pageable, 1 << 20, false, 60_000);
+        for config in [odd, tiny, few, tail] {
+            program.timed(config, LEGACY, 3_000);
+        }
+        program.synchronise(LEGACY, 2_000);
+        for _ in 0..10 {
+            program.timed(step_a, LEGACY, 2_000);
+            program.timed(step_b, LEGACY, 2_000);
+        }
+        program.synchronise(LEGACY, 2_000);
+        program.free(0x1000, 40_000);
+        if i == 70 {
+            program.now += 800_000_000;
+        }
+    }
+}
+
+#[test]
+fn the_good_program_is_excellent() {
+    let advice = advice_on(good);
+    assert_eq!(rules(&advice), BTreeSet::new(), "{:#?}", advice.findings);
+    assert_eq!((advice.excellent.len(), advice.verdict.launches_excellent), (1, 1.0));
+    assert!(advice.unjudged.is_empty(), "{:?}", advice.unjudged);
+    assert!(advice.verdict.gpu_busy.expect("timed").value > 0.95);
+}
+
+#[test]
+fn the_bad_program_has_every_fault() {
+    let advice = advice_on(bad);
+    let expected = [
+        "APEX-L01", "APEX-L02", "APEX-T04", "APEX-L06", "APEX-T16", "APEX-T17", "APEX-L18", "APEX-L19",
+        "APEX-T20", "APEX-L22", "APEX-L23", "APEX-T24", "APEX-L25",
+    ];
+    assert_eq!(rules(&advice), BTreeSet::from(expected));
+    assert!(advice.verdict.launches_with_finding > 0.1);
+}
+
+#[test]
+fn savings_never_exceed_what_there_is() {
+    let profile = profile(bad);
+    let advice = advise(&profile, &Options::default());
+    let saving = |host: bool| -> f64 {
+        let of = advice.findings.iter().filter(|finding| (finding.scope == advice::Scope::Host) == host);
+        of.filter(|f| f.within.is_none()).filter_map(|f| f.saving.time_ns).map(|time| time.value).sum()
+    };
+    let idle = profile.activities[0].idle_share.expect("modelled").value * profile.totals.span_ns;
+    assert!(saving(true) <= idle * 1.000_001, "{} of {idle}", saving(true));
+    assert!(saving(false) <= profile.totals.gpu_time_ns.expect("timed").value);
+    assert!(advice.verdict.saving_of_job.expect("known").value <= 1.0);
+}
+
+#[test]
+fn findings_are_ranked_and_complete() {
+    let advice = advice_on(bad);
+    let times: Vec<f64> =
+        advice.findings.iter().map_while(|f| f.saving.time_ns).map(|time| time.value).collect();
+    assert!(times.is_sorted_by(|a, b| a >= b), "{times:?}");
+    for finding in &advice.findings {
+        assert!(
+            !finding.summary.is_empty()
+                && !finding.change.is_empty()
+                && !finding.confidence.reason.is_empty()
+        );
+        assert!(finding.verify.contains("apex diff"), "{}", finding.verify);
+        let known = finding.saving.time_ns.is_some();
+        assert_eq!(known, finding.saving.unknown_because.is_none(), "{}: {:?}", finding.rule, finding.saving);
+        assert!(known || finding.severity <= Severity::Medium, "{} has no saving", finding.rule);
+        let has_values =
+            !finding.evidence.is_empty() || finding.kernels.iter().all(|k| !k.evidence.is_empty());
+        assert!(has_values, "{} shows no values", finding.rule);
+    }
+}
+
+#[test]
+fn without_times_the_other_rules_still_judge() {
+    let advice = advice_on(|program| {
+        let function = program.function("odd");
+        let config = program.config(function, 5_000, 100);
+        for _ in 0..200 {
+            program.launch(config, LEGACY);
+        }
+    });
+    assert_eq!(rules(&advice), BTreeSet::from(["APEX-L01"]));
+    assert!(advice.findings[0].saving.unknown_because.is_some());
+    let unjudged: BTreeSet<&str> = advice.unjudged.iter().map(|rule| rule.rule.as_str()).collect();
+    assert_eq!(
+        unjudged,
+        BTreeSet::from(["APEX-T04", "APEX-T16", "APEX-T17", "APEX-T20", "APEX-T21", "APEX-T24"])
+    );
+}
