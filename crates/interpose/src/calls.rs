@@ -116,12 +116,6 @@ impl Notes {
         self.object = object;
     }
 
-    /// A stream was made. It is asked about at once, because later it may be capturing ([`crate::recorder::Recorder::stream`]).
-    pub fn made_stream(&mut self, stream: u64) {
-        self.object(CallClass::Stream, stream);
-        self.stream = (stream != 0).then_some(stream as CUstream);
-    }
-
     /// A call on a stream that returns before the work is done.
     pub fn asynchronous(&mut self, stream: CUstream) {
         self.flags |= flags::ASYNC;

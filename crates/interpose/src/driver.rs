@@ -16,7 +16,7 @@ use cuda_abi::{COUNT, Plain, index};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use trace::definition::{Device, Function, StreamKind};
+use trace::definition::{Device, Function};
 
 /// Addresses of the real entry points; see the [module](self).
 pub static REAL: [AtomicPtr<()>; COUNT] = [const { AtomicPtr::new(null_mut()) }; COUNT];
@@ -152,17 +152,11 @@ pub fn is_capturing(stream: CUstream) -> bool {
         && status != CU_STREAM_CAPTURE_STATUS_NONE
 }
 
-/// The kind of a stream that the program made. Not to be asked of a stream that is capturing: the driver ends the capture
-/// (580.159.04; `data/captures-h200.csv`).
-pub fn stream_kind(stream: CUstream) -> StreamKind {
+/// The flags of a stream that the program made. Not to be asked of a stream that is capturing: it ends the capture.
+pub fn stream_flags(stream: CUstream) -> Option<u32> {
     let mut flags = 0;
     // SAFETY: the out-parameter is valid; the program has just used the stream with success.
-    let result = unsafe { real!(cuStreamGetFlags)(stream, &mut flags) };
-    if succeeds(result) && flags & CU_STREAM_NON_BLOCKING != 0 {
-        StreamKind::NonBlocking
-    } else {
-        StreamKind::Blocking
-    }
+    succeeds(unsafe { real!(cuStreamGetFlags)(stream, &mut flags) }).then_some(flags)
 }
 
 /// The context of a stream that the program made.

@@ -1,6 +1,6 @@
 //! How much memory recording can take, fixed beforehand.
 //!
-//! For a process: [`FIXED_BYTES`], 50 MiB, nearly all of it address space that is touched only as far as it is used (6 MiB in
+//! For a process: [`FIXED_BYTES`], less than 56 MiB, nearly all of it address space that is touched only as far as it is used (6 MiB in
 //! a process that fills the table of configurations); and for each thread that makes recorded calls [`THREAD_BYTES`],
 //! 70 KiB, beside the one mapped chunk of the session file ([`trace::layout::CHUNK_BYTES`]). Beyond a table's capacity nothing grows: the record is made all the same, with the
 //! identifier that says "unknown" (0), and configurations beyond the table are counted.
@@ -48,11 +48,12 @@ pub const FIXED_BYTES: usize = ConfigTable::bytes(CONFIG_PLACES)
     + HandleMap::bytes(STREAM_HANDLES)
     + HandleMap::bytes(GRAPH_HANDLES)
     + HandleMap::bytes(CONTEXT_HANDLES)
-    + (FUNCTIONS + GRAPHS + GRAPH_HANDLES + GRAPH_NODES + ATTRIBUTES + REMEMBERED_NAMES) * MAP_ENTRY_BYTES
+    + (FUNCTIONS + GRAPHS + GRAPH_HANDLES + GRAPH_NODES + 2 * ATTRIBUTES + STREAM_HANDLES + REMEMBERED_NAMES)
+        * MAP_ENTRY_BYTES
     + REMEMBERED_NAMES * NAME_BYTES
     + CONTEXT_HANDLES * EVENT_PAIRS * 2 * size_of::<usize>();
 
 /// Bytes that each recorded thread takes beside its mapped chunk.
 pub const THREAD_BYTES: usize = size_of::<crate::thread::Thread>() + crate::launch::LaunchCache::BYTES;
 
-const _: () = assert!(FIXED_BYTES < 52 << 20 && THREAD_BYTES < 70 << 10);
+const _: () = assert!(FIXED_BYTES < 56 << 20 && THREAD_BYTES < 70 << 10);

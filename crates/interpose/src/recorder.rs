@@ -106,6 +106,8 @@ struct Cold {
     /// What function attributes were set to, by handle.
     attributes: HashMap<(u64, CUfunction_attribute), i32>,
     legacy: HashMap<u64, LegacyShape>,
+    /// Flags of the streams that the program made, by handle.
+    stream_flags: HashMap<u64, u32>,
     devices: HashMap<CUdevice, u32>,
     /// Handles of primary contexts.
     primaries: HashMap<CUdevice, u64>,
@@ -239,6 +241,27 @@ impl Recorder {
         id
     }
 
+    /// Notes how a stream was made. While it is capturing the driver must not be asked: asking for a capturing stream's flags
+    /// ends the capture (580.159.04, `data/captures-h200.csv`).
+    pub fn note_stream(&self, stream: CUstream, flags: u32) {
+        let mut cold = self.cold();
+        if cold.stream_flags.len() < limits::STREAM_HANDLES {
+            cold.stream_flags.insert(stream as u64, flags);
+        }
+    }
+
+    /// The kind of a stream that the program made; `None` if it was not seen being made and is capturing now.
+    fn stream_kind(&self, stream: CUstream) -> Option<StreamKind> {
+        let noted = self.cold().stream_flags.get(&(stream as u64)).copied();
+        let flags = match noted {
+            Some(flags) => flags,
+            None if self.captures.any() && driver::is_capturing(stream) => return None,
+            None => driver::stream_flags(stream)?,
+        };
+        let is_parallel = flags & CU_STREAM_NON_BLOCKING != 0;
+        Some(if is_parallel { StreamKind::NonBlocking } else { StreamKind::Blocking })
+    }
+
     /// The identifier of a stream; 0 if it is not known and can't be asked about because it is capturing. `context` is the
     /// calling thread's, and `stream` is as [`normalised`] gives it.
     pub fn stream(&self, stream: CUstream, context: u32, thread: u32) -> u32 {
@@ -249,10 +272,10 @@ impl Recorder {
         let (kind, context) = match stream as usize {
             LEGACY => (StreamKind::LegacyDefault, context),
             PER_THREAD => (StreamKind::PerThreadDefault, context),
-            _ if self.captures.any() && driver::is_capturing(stream) => return 0,
             _ => {
+                let Some(kind) = self.stream_kind(stream) else { return 0 };
                 let its_own = driver::stream_context(stream).and_then(|handle| self.known_context(handle));
-                (driver::stream_kind(stream), its_own.unwrap_or(context))
+                (kind, its_own.unwrap_or(context))
             }
         };
         let mut cold = self.cold();
@@ -266,7 +289,8 @@ impl Recorder {
 
     /// Forgets a stream that is about to be destroyed.
     pub fn forget_stream(&self, stream: CUstream) {
-        let _cold = self.cold();
+        let mut cold = self.cold();
+        cold.stream_flags.remove(&(stream as u64));
         self.streams.remove(stream as u64);
         self.epochs.streams.fetch_add(1, Release);
     }

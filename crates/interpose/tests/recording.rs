@@ -111,7 +111,7 @@ fn launches_of_every_form_are_told_apart() {
                 "clustered_kernel_6",
                 [13, 1, 1],
                 [128, 1, 1],
-                none,
+                [4, 1, 1],
                 0,
                 StreamKind::LegacyDefault
             ),
@@ -134,6 +134,28 @@ fn a_handle_that_comes_again_is_another_function() {
     let expected: BTreeMap<_, _> = names.iter().map(|name| ((name.to_string(), 1), 30)).collect();
     assert_eq!(by_name_and_grid(&process), expected);
     assert_eq!(process.definitions.functions().count(), 4, "reloading a function makes no new definition");
+}
+
+#[test]
+fn a_stream_handle_that_comes_again_is_another_stream() {
+    let recording = Recording::untimed();
+    recording.run("streams");
+    let process = recording.process();
+    let mut of_grid: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+    for launch in launches(&process) {
+        of_grid.entry(config(&process, &launch).0.grid[0]).or_default().insert(launch.stream);
+    }
+    assert!(
+        of_grid.values().all(|streams| streams.len() == 1),
+        "a stream that lives keeps its identifier: {of_grid:?}"
+    );
+    let different: BTreeSet<u32> = of_grid.values().flatten().copied().collect();
+    assert_eq!(different.len(), 7);
+    let kind = |grid: u32| process.definitions.stream(*of_grid[&grid].first().unwrap()).unwrap().kind;
+    assert_eq!(
+        [1, 2, 3, 100].map(kind),
+        [StreamKind::Blocking, StreamKind::NonBlocking, StreamKind::Blocking, StreamKind::NonBlocking]
+    );
 }
 
 /// The fake driver without a function: its name in the file is spoiled.
@@ -248,9 +270,13 @@ fn captured_launches_are_told_from_executed_ones_and_left_alone() {
         for launch in launches(&process) {
             let name = config(&process, &launch).1.name.clone();
             *counts.entry((name, launch.head.flags & flags::CAPTURED != 0)).or_insert(0) += 1;
+            assert!(
+                process.definitions.stream(launch.stream).is_some(),
+                "streams are known even if they only captured"
+            );
         }
         let expected =
-            [("captured_1000", false, 10), ("captured_1000", true, 50), ("executed_1000", false, 62)];
+            [("captured_1000", false, 10), ("captured_1000", true, 51), ("executed_1000", false, 62)];
         assert_eq!(
             counts,
             expected.map(|(name, captured, count)| ((name.to_owned(), captured), count)).into()

@@ -18,6 +18,7 @@ fn main() {
         "other-name" => programs::other_name(),
         "launches" => programs::launches(number(1), number(2)),
         "forms" => programs::forms(),
+        "streams" => programs::streams(),
         "reload" => programs::reload(number(1)),
         "configurations" => programs::configurations(number(1)),
         "fork" => programs::fork(),

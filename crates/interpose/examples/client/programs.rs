@@ -206,6 +206,21 @@ pub fn forms() {
     launch(kernel.cast(), 13, null_mut());
 }
 
+/// Streams come and go under the same handle.
+pub fn streams() {
+    context();
+    let function = function(module(c"streamed_1"), c"streamed_1");
+    let lasting = stream(CU_STREAM_NON_BLOCKING);
+    for round in 0..6 {
+        let stream = stream(if round % 2 == 0 { CU_STREAM_DEFAULT } else { CU_STREAM_NON_BLOCKING });
+        for _ in 0..3 {
+            launch(function, round + 1, stream);
+            launch(function, 100, lasting);
+        }
+        check(cuda!(cuStreamDestroy_v2(stream)));
+    }
+}
+
 /// Loads, launches and unloads modules, so that their functions come under the same handles one after the other.
 pub fn reload(times: usize) {
     context();
@@ -302,6 +317,12 @@ pub fn capture() {
     let mut graph = null_mut();
     check(cuda!(cuStreamEndCapture(one, &mut graph)));
     launch_both(5);
+
+    // On a stream on which nothing was done before.
+    let fresh = stream(CU_STREAM_NON_BLOCKING);
+    check(cuda!(cuStreamBeginCapture_v2(fresh, CU_STREAM_CAPTURE_MODE_GLOBAL)));
+    launch(captured, 1, fresh);
+    check(cuda!(cuStreamEndCapture(fresh, &mut graph)));
     println!("{}", fake::<extern "C" fn() -> u64>(c"fake_violations")());
 
     // A capture that is never ended goes with its stream.

@@ -268,14 +268,15 @@ pub unsafe extern "C" fn destroy_stream(stream: CUstream) -> CUresult {
 }
 
 /// Like the real driver, ends the capture of a stream that is asked while it captures.
+/// Asked of a capturing stream this ends the capture (measured: `data/captures-h200.csv`).
 pub unsafe extern "C" fn stream_flags(stream: CUstream, flags: *mut u32) -> CUresult {
-    if world().streams.get(stream as u64).is_some_and(|stream| stream.graph.is_some()) {
+    let found = world().streams.get(stream as u64).map(|stream| (stream.flags, stream.graph.is_some()));
+    if found.is_some_and(|(_, is_capturing)| is_capturing) {
         spoils_captures();
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
-    let found = world().streams.get(stream as u64).map(|stream| stream.flags);
     // SAFETY: the caller keeps to the driver's contract.
-    result(found.map(|found| unsafe { *flags = found }), CUDA_ERROR_INVALID_HANDLE)
+    result(found.map(|(found, _)| unsafe { *flags = found }), CUDA_ERROR_INVALID_HANDLE)
 }
 
 pub unsafe extern "C" fn stream_context(stream: CUstream, context: *mut CUcontext) -> CUresult {

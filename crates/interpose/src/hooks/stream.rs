@@ -10,16 +10,19 @@ use std::ffi::c_void;
 use trace::layout::CallClass::{Graph, HostFunction, Stream};
 
 hooks! {
-    fn create(stream: *mut CUstream, flags: u32) |notes| {
-        notes.made_stream(notes.out_handle(stream));
+    fn create(stream: *mut CUstream, flags: u32)
+    after(result) { made(result, stream, flags) } |notes| {
+        notes.object(Stream, notes.out_handle(stream));
     }
 
-    fn create_with_priority(stream: *mut CUstream, flags: u32, priority: i32) |notes| {
-        notes.made_stream(notes.out_handle(stream));
+    fn create_with_priority(stream: *mut CUstream, flags: u32, priority: i32)
+    after(result) { made(result, stream, flags) } |notes| {
+        notes.object(Stream, notes.out_handle(stream));
     }
 
-    fn create_in_green_context(stream: *mut CUstream, context: CUgreenCtx, flags: u32, priority: i32) |notes| {
-        notes.made_stream(notes.out_handle(stream));
+    fn create_in_green_context(stream: *mut CUstream, context: CUgreenCtx, flags: u32, priority: i32)
+    after(result) { made(result, stream, flags) } |notes| {
+        notes.object(Stream, notes.out_handle(stream));
     }
 
     fn destroy(stream: CUstream) before { ends(stream) } |notes| {
@@ -90,6 +93,16 @@ hooks! {
     fn callback(stream: CUstream, function: CUstreamCallback, data: *mut c_void, flags: u32) |notes| {
         notes.object(HostFunction, function.map_or(0, |function| function as usize as u64));
         notes.asynchronous(stream);
+    }
+}
+
+fn made(result: CUresult, stream: *const CUstream, flags: u32) {
+    if result == CUDA_SUCCESS
+        && let Some(recorder) = Recorder::existing()
+        // SAFETY: the contract of every hook: null, or written by the call, which succeeded.
+        && let Some(&stream) = unsafe { stream.as_ref() }
+    {
+        recorder.note_stream(stream, flags);
     }
 }
 
