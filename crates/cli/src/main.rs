@@ -1,2 +1,135 @@
-//! Placeholder.
-fn main() {}
+//! `apex`: record, report and explain the launches of any CUDA program.
+//!
+//! The one place where the parts meet. A module for each subcommand: arguments with their help, what it does, how it is
+//! shown. What a session says is computed in `advice`; formats are written in `export`; here are processes and text.
+
+mod advise;
+mod ctl;
+mod demo;
+mod diff;
+mod doctor;
+mod exit;
+mod export;
+mod loaded;
+mod output;
+mod progress;
+mod report;
+mod run;
+mod session;
+mod text;
+mod units;
+
+use clap::{Parser, Subcommand};
+use output::Color;
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(name = "apex", version, about = "Records, judges and explains the launches of any CUDA program.")]
+#[command(after_help = "Start with:
+  apex run -- COMMAND    record a program, unmodified
+  apex report            what ran, how well, what to change, what it would save
+
+Every option can also be set as APEX_<OPTION>.")]
+struct Arguments {
+    /// When to colour: auto (on a terminal, unless NO_COLOR is set), always, never
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        global = true,
+        hide_possible_values = true,
+        env = "APEX_COLOR",
+        value_name = "WHEN"
+    )]
+    color: Color,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(run::Args),
+    Report(report::Args),
+    Advise(advise::Args),
+    Export(export::Args),
+    Diff(diff::Args),
+    Ctl(ctl::Args),
+    Doctor(doctor::Args),
+    Demo(demo::Args),
+    /// Explains exit codes
+    #[command(long_about = exit::HELP)]
+    ExitCodes,
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return refuse(&error),
+    };
+    let color = arguments.color;
+    let done = match arguments.command {
+        Command::Run(args) => run::execute(&args, color),
+        Command::Report(args) => report::execute(&args, color),
+        Command::Advise(args) => advise::execute(&args, color),
+        Command::Export(args) => export::execute(&args),
+        Command::Diff(args) => diff::execute(&args, color),
+        Command::Ctl(args) => ctl::execute(&args),
+        Command::Doctor(args) => doctor::execute(&args, color),
+        Command::Demo(args) => demo::execute(&args, color),
+        Command::ExitCodes => exit::print(),
+    };
+    done.unwrap_or_else(|error| {
+        output::remark(format!("{error:#}"));
+        ExitCode::from(exit::FAILED)
+    })
+}
+
+/// Shows help, or what is wrong with the command line. `run` and `demo` stand for a program, whose codes must not be
+/// mistaken for ours.
+fn refuse(error: &clap::Error) -> ExitCode {
+    // That the terminal is gone is no reason to fail.
+    let _ = error.print();
+    let stands_for_program =
+        std::env::args_os().nth(1).is_some_and(|command| command == "run" || command == "demo");
+    match error.exit_code() {
+        0 => ExitCode::SUCCESS,
+        _ if stands_for_program => ExitCode::from(exit::FAILED),
+        _ => ExitCode::from(exit::USAGE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn arguments_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    /// Every option of every command has a variable that mirrors it, named after it.
+    #[test]
+    fn options_have_variables() {
+        let exempt = ["help", "version", "probe_driver", "bare"];
+        for command in Arguments::command().get_subcommands() {
+            for argument in
+                command.get_opts().filter(|argument| !exempt.contains(&argument.get_id().as_str()))
+            {
+                let variable = argument.get_env().unwrap_or_default().to_string_lossy().into_owned();
+                let option = argument.get_long().unwrap_or_default().to_uppercase().replace('-', "_");
+                assert_eq!(variable, format!("APEX_{option}"), "apex {}", command.get_name());
+            }
+        }
+    }
+
+    #[test]
+    fn every_command_has_examples() {
+        for command in
+            Arguments::command().get_subcommands().filter(|command| command.get_name() != "exit-codes")
+        {
+            let help = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains(&format!("apex {}", command.get_name())), "apex {}", command.get_name());
+        }
+    }
+}

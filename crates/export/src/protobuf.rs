@@ -29,11 +29,6 @@ impl Message {
         &self.bytes
     }
 
-    /// Empties the message and keeps its memory.
-    pub fn clear(&mut self) {
-        self.bytes.clear();
-    }
-
     /// Adds an integer, an enumeration or a flag.
     pub fn integer(&mut self, field: u32, value: u64) -> &mut Self {
         self.key(field, Wire::Varint);
@@ -88,28 +83,26 @@ fn varint(bytes: &mut Vec<u8>, mut value: u64) {
 mod tests {
     use super::*;
 
+    fn built(fill: impl FnOnce(&mut Message) -> &mut Message) -> Message {
+        let mut message = Message::new();
+        fill(&mut message);
+        message
+    }
+
     /// The examples of the format's own documentation.
     #[test]
     fn documented_examples() {
-        let mut message = Message::new();
-        message.integer(1, 150);
-        assert_eq!(message.as_bytes(), [0x08, 0x96, 0x01]);
-        message.clear();
-        message.text(2, "testing");
-        assert_eq!(message.as_bytes(), b"\x12\x07testing");
-        let mut outer = Message::new();
-        message.clear();
-        outer.message(3, message.integer(1, 150));
-        assert_eq!(outer.as_bytes(), [0x1a, 0x03, 0x08, 0x96, 0x01]);
+        let inner = built(|message| message.integer(1, 150));
+        assert_eq!(inner.as_bytes(), [0x08, 0x96, 0x01]);
+        assert_eq!(built(|message| message.text(2, "testing")).as_bytes(), b"\x12\x07testing");
+        assert_eq!(built(|message| message.message(3, &inner)).as_bytes(), [0x1a, 0x03, 0x08, 0x96, 0x01]);
     }
 
     #[test]
     fn widest_values() {
-        let mut message = Message::new();
-        message.signed(1, -2);
-        assert_eq!(message.as_bytes(), [0x08, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]);
-        message.clear();
-        message.fixed(2, 0x0102_0304_0506_0708);
-        assert_eq!(message.as_bytes(), [0x11, 8, 7, 6, 5, 4, 3, 2, 1]);
+        let negative = built(|message| message.signed(1, -2));
+        assert_eq!(negative.as_bytes(), [0x08, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]);
+        let fixed = built(|message| message.fixed(2, 0x0102_0304_0506_0708));
+        assert_eq!(fixed.as_bytes(), [0x11, 8, 7, 6, 5, 4, 3, 2, 1]);
     }
 }

@@ -2,27 +2,11 @@
 //!
 //! Skipped, with a message, where the package is not installed (`scripts/test-deps.sh` installs it).
 
-use export::perfetto::{Slice, Trace, Value};
-use serde_json::{Value as Json, json};
-use std::process::Command;
+mod common;
 
-/// Decodes a trace; `None` where the decoder is not installed.
-fn decode(trace: &[u8]) -> Option<Vec<Json>> {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), trace).unwrap();
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/decode_perfetto.py");
-    let output = Command::new("python3").arg(script).arg(file.path()).output();
-    let Ok(output) = output.inspect_err(|error| eprintln!("skipped: no python3: {error}")) else {
-        return None;
-    };
-    let text = String::from_utf8(output.stdout).unwrap();
-    if output.status.code() == Some(77) {
-        eprintln!("skipped: {text}");
-        return None;
-    }
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Some(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
-}
+use common::decode;
+use export::perfetto::{Slice, Trace, Value};
+use serde_json::json;
 
 #[test]
 fn tracks_slices_counters_and_flows_come_back() {

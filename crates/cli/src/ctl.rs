@@ -1,0 +1,146 @@
+//! `apex ctl`: steers recording while programs run, through the session's control page.
+
+use crate::run::Timing;
+use crate::{exit, output, session, units};
+use serde::Serialize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use trace::Session;
+use trace::control::{Control, MappedControl, TimingMode};
+
+/// Switches recording or timing while the program runs.
+#[derive(clap::Args)]
+#[command(after_long_help = "Examples:
+  apex ctl status                     of the newest session in this folder
+  apex ctl off; apex ctl on           leave a phase of the program out
+  apex ctl timing all apex-train-20261121-093011
+
+Takes effect at the next call of each thread. Exits with 1 if no program of the session runs any more.")]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// Record
+    On(Target),
+    /// Stop recording; the program goes on
+    Off(Target),
+    /// Choose which kernels are timed
+    Timing {
+        /// Which
+        mode: Timing,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Show how the session is recorded now
+    Status(Target),
+}
+
+#[derive(clap::Args)]
+struct Target {
+    /// Session folder [default: the newest one here]
+    session: Option<PathBuf>,
+    /// Print JSON (schema apex.ctl/1)
+    #[arg(long, env = "APEX_JSON")]
+    json: bool,
+}
+
+/// How a session is recorded at this moment.
+#[derive(Serialize)]
+struct State {
+    schema: &'static str,
+    session: PathBuf,
+    recording: bool,
+    timing: &'static str,
+    budget_percent: f64,
+    used_bytes: u64,
+    max_bytes: Option<u64>,
+    running: Vec<u32>,
+    /// What this command changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changed: Option<String>,
+}
+
+/// Runs `apex ctl`.
+pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
+    let (Action::On(target) | Action::Off(target) | Action::Status(target) | Action::Timing { target, .. }) =
+        &args.action;
+    let path = session::choose(target.session.as_deref())?;
+    let control = MappedControl::open(&path)?;
+    let running = session::running(&Session::open(&path)?);
+    let changes = !matches!(args.action, Action::Status(_));
+    if changes && running.is_empty() {
+        output::remark(format!("no program of {} runs any more: nothing to steer", path.display()));
+        return Ok(ExitCode::from(exit::NO));
+    }
+    let before = describe(&control);
+    match args.action {
+        Action::On(_) => control.set_recording(true),
+        Action::Off(_) => control.set_recording(false),
+        Action::Timing { mode, .. } => control.set_timing(mode.into()),
+        Action::Status(_) => {}
+    }
+    let after = describe(&control);
+    let changed = changes.then(|| {
+        if before == after { format!("already so: {after}") } else { format!("{before} → {after}") }
+    });
+    show(&State::of(path, &control, running, changed), target.json)
+}
+
+fn describe(control: &Control) -> String {
+    format!("recording {}, timing {}", on_off(control.is_recording()), mode_name(control.timing_mode()))
+}
+
+fn on_off(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}
+
+fn mode_name(mode: TimingMode) -> &'static str {
+    match mode {
+        TimingMode::Off => "off",
+        TimingMode::Sampled => "sampled",
+        TimingMode::All => "all",
+    }
+}
+
+impl State {
+    fn of(session: PathBuf, control: &Control, running: Vec<u32>, changed: Option<String>) -> Self {
+        let max_bytes = control.max_bytes.load(Ordering::Relaxed);
+        Self {
+            schema: "apex.ctl/1",
+            session,
+            recording: control.is_recording(),
+            timing: mode_name(control.timing_mode()),
+            budget_percent: f64::from(control.budget_ppm.load(Ordering::Relaxed)) / 1e4,
+            used_bytes: control.used_bytes.load(Ordering::Relaxed),
+            max_bytes: (max_bytes > 0).then_some(max_bytes),
+            running,
+            changed,
+        }
+    }
+}
+
+fn show(state: &State, json: bool) -> anyhow::Result<ExitCode> {
+    if json {
+        return output::json(state);
+    }
+    output::page(|out| {
+        if let Some(changed) = &state.changed {
+            return writeln!(out, "{}: {changed}", state.session.display());
+        }
+        writeln!(out, "session    {}", state.session.display())?;
+        writeln!(out, "recording  {}", on_off(state.recording))?;
+        writeln!(
+            out,
+            "timing     {}, at most {}% of the program's time",
+            state.timing, state.budget_percent
+        )?;
+        let limit = state.max_bytes.map_or("no limit".into(), |max| format!("limit {}", units::bytes(max)));
+        writeln!(out, "size       {}, {limit}", units::bytes(state.used_bytes))?;
+        let running: Vec<_> = state.running.iter().map(ToString::to_string).collect();
+        writeln!(out, "running    {}", if running.is_empty() { "nothing".into() } else { running.join(", ") })
+    })
+}

@@ -1,0 +1,102 @@
+//! `apex demo`: records the bundled CUDA programs and reports on them, on whatever there is to run them on.
+
+use crate::loaded;
+use crate::output::{self, Color};
+use crate::report::{self, View};
+use crate::run::{self, NotRecorded, Recording};
+use crate::text::{Ink, Style};
+use crate::{exit, session};
+use anyhow::Context;
+use demo::{Device, PROGRAMS, Program};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const EXPLANATION: &str = "\
+You see the report of a real run: bundled CUDA programs, unmodified, whose launches APEX recorded through the driver.
+`apex run -- YOUR_COMMAND` does the same with any CUDA program. The program `bad` does everything wrong that still
+computes the right result, so that there is something to find.";
+
+/// Records the bundled CUDA programs, on the GPU or on APEX's CPU device, and shows the report.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = "Examples:
+  apex demo                      all programs
+  apex demo matmul reduce        two of them
+  apex demo --list
+  apex demo --bare matmul        run it without recording
+
+The same can be had in two steps: apex run -- apex demo --bare; apex report.")]
+pub struct Args {
+    /// Programs to run [default: all]
+    #[arg(value_name = "PROGRAM", value_parser = known_program)]
+    programs: Vec<String>,
+    /// List the programs
+    #[arg(long)]
+    list: bool,
+    /// Run the programs in this process, with the driver that it finds, and without recording
+    #[arg(long)]
+    bare: bool,
+    /// Session folder to make [default: apex-demo-DATE-TIME]
+    #[arg(short, long, value_name = "DIR", env = "APEX_OUTPUT")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    recording: Recording,
+}
+
+fn known_program(name: &str) -> Result<String, String> {
+    let names: Vec<_> = PROGRAMS.iter().map(|program| program.name).collect();
+    if names.contains(&name) {
+        Ok(name.into())
+    } else {
+        Err(format!("the programs are {}", names.join(", ")))
+    }
+}
+
+/// Runs `apex demo`.
+pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
+    if args.list {
+        return output::page(|out| {
+            PROGRAMS.iter().try_for_each(|p| writeln!(out, "{:12} {}", p.name, p.summary))
+        });
+    }
+    if args.bare { run_bare(&args.programs) } else { run_recorded(args, color) }
+}
+
+/// Runs the programs one after the other, and prints what each computed.
+fn run_bare(names: &[String]) -> anyhow::Result<ExitCode> {
+    let device = Device::open(None).map_err(|error| anyhow::anyhow!("{error}"))?;
+    let wanted = |program: &&Program| names.is_empty() || names.iter().any(|name| name == program.name);
+    for program in PROGRAMS.iter().filter(wanted) {
+        let outcome = (program.run)(&device).map_err(|error| anyhow::anyhow!("{}: {error}", program.name))?;
+        output::page(|out| writeln!(out, "{:12} {outcome}", program.name))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs itself with `--bare` under APEX, then reports.
+fn run_recorded(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
+    let apex = std::env::current_exe().context("cannot tell where the apex executable lies")?;
+    let mut command: Vec<OsString> = vec![apex.into(), "demo".into(), "--bare".into()];
+    command.extend(args.programs.iter().map(OsString::from));
+    let output =
+        args.output.clone().unwrap_or_else(|| session::unused(&session::default_name("demo".as_ref())));
+    let recorded = match run::record(&command, Some(&output), &args.recording, false) {
+        Ok(recorded) => recorded,
+        Err(NotRecorded::NotStarted(code)) => return Ok(ExitCode::from(code)),
+        Err(NotRecorded::Failed(error)) => return Err(error),
+    };
+    if !recorded.status.success() {
+        run::end_like(recorded.status);
+    }
+    let loaded = loaded::just_recorded(&recorded.session)?;
+    if loaded.profile.recorder.records == 0 {
+        output::remark("the programs ran and nothing was recorded; `apex doctor` may tell why");
+        return Ok(ExitCode::from(exit::NOTHING_CAPTURED));
+    }
+    let style = Style { color: color.on_stdout() };
+    output::page(|out| {
+        writeln!(out)?;
+        report::write(out, &loaded, &View::usual(), style, output::width())?;
+        writeln!(out, "\n{}", style.paint(Ink::Dim, EXPLANATION))
+    })
+}

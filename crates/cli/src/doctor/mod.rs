@@ -1,0 +1,122 @@
+//! `apex doctor`: what could keep APEX from recording here, and what to do about each.
+//!
+//! Every check is one function that looks and returns a [`Check`]; none changes anything that stays. What could crash
+//! or hang, the driver, is tried in a child process.
+
+mod driver;
+mod environment;
+mod system;
+
+use crate::exit;
+use crate::output::{self, Color};
+use serde::Serialize;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Checks what APEX needs on this machine, and says what to do about what is missing.
+#[derive(clap::Args)]
+#[command(after_long_help = "Examples:
+  apex doctor                  check this machine and the current folder
+  apex doctor --json | jq '.checks[] | select(.status != \"ok\")'
+
+Exits with 1 if a check failed. Warnings are about things that some programs need.")]
+pub struct Args {
+    /// Folder in which sessions would be written
+    #[arg(long, value_name = "DIR", env = "APEX_DIR", default_value = ".")]
+    dir: PathBuf,
+    /// Print JSON (schema apex.doctor/1)
+    #[arg(long, env = "APEX_JSON")]
+    json: bool,
+    /// Try the driver in this process (what the check does in a child process)
+    #[arg(long, hide = true)]
+    probe_driver: bool,
+}
+
+/// How a check came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// As it should be.
+    Ok,
+    /// Some programs will not be recorded, or not as expected.
+    Warn,
+    /// Nothing can be recorded.
+    Fail,
+}
+
+/// What one check found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// Stable name.
+    pub id: &'static str,
+    /// How it came out.
+    pub status: Status,
+    /// What was found.
+    pub found: String,
+    /// What to do, where there is something to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<String>,
+}
+
+impl Check {
+    fn ok(id: &'static str, found: impl Into<String>) -> Self {
+        Check { id, status: Status::Ok, found: found.into(), advice: None }
+    }
+
+    fn warn(id: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Check { id, status: Status::Warn, found: found.into(), advice: Some(advice.into()) }
+    }
+
+    fn fail(id: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Check { status: Status::Fail, ..Self::warn(id, found, advice) }
+    }
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    apex_version: &'static str,
+    checks: &'a [Check],
+}
+
+/// Runs the checks.
+pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
+    if args.probe_driver {
+        return output::page(|out| {
+            serde_json::to_writer(out, &driver::Probe::here()).map_err(io::Error::from)
+        });
+    }
+    let checks = [driver::checks(), environment::checks(), system::checks(&args.dir)].concat();
+    if args.json {
+        let document =
+            Document { schema: "apex.doctor/1", apex_version: env!("CARGO_PKG_VERSION"), checks: &checks };
+        output::json(&document)?;
+    } else {
+        output::page(|out| print(out, &checks, color.on_stdout()))?;
+    }
+    let failed = checks.iter().any(|check| check.status == Status::Fail);
+    Ok(if failed { ExitCode::from(exit::NO) } else { ExitCode::SUCCESS })
+}
+
+fn print(out: &mut dyn Write, checks: &[Check], color: bool) -> io::Result<()> {
+    let widest = checks.iter().map(|check| check.id.len()).max().unwrap_or(0);
+    for check in checks {
+        let (word, code) = match check.status {
+            Status::Ok => ("ok  ", "32"),
+            Status::Warn => ("warn", "33"),
+            Status::Fail => ("FAIL", "31;1"),
+        };
+        let word = if color { format!("\x1b[{code}m{word}\x1b[0m") } else { word.into() };
+        writeln!(out, "{word}  {:widest$}  {}", check.id, check.found)?;
+        if let Some(advice) = &check.advice {
+            writeln!(out, "      {:widest$}  → {advice}", "")?;
+        }
+    }
+    let count = |status| checks.iter().filter(|check| check.status == status).count();
+    match (count(Status::Fail), count(Status::Warn)) {
+        (0, 0) => writeln!(out, "\nEverything is as APEX needs it."),
+        (0, warnings) => writeln!(out, "\nAPEX can record here; {warnings} of {} checks warn.", checks.len()),
+        (failures, _) => writeln!(out, "\n{failures} of {} checks failed: see the arrows.", checks.len()),
+    }
+}

@@ -1,0 +1,149 @@
+//! What the system grants: space, limits, clocks, the C library, containers.
+
+use super::Check;
+use crate::units;
+use std::ffi::{CStr, CString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use trace::control::{MappedControl, Settings};
+
+/// Less free space than this is worth a warning: some millions of launches.
+const LOW_SPACE: u64 = 1 << 30;
+
+pub(super) fn checks(dir: &Path) -> Vec<Check> {
+    vec![
+        session_folder(dir),
+        space(dir),
+        file_size(),
+        memory_lock(),
+        shared_memory(),
+        clock(),
+        c_library(),
+        container(),
+    ]
+}
+
+/// Makes a real session folder with its mapped page, and removes it.
+fn session_folder(dir: &Path) -> Check {
+    const ID: &str = "session-folder";
+    let trial = dir.join(format!(".apex-doctor-{}", std::process::id()));
+    let made = std::fs::create_dir(&trial)
+        .and_then(|()| MappedControl::create(&trial, Settings::default()).map(drop));
+    // A folder that could not be made need not be removed.
+    let _ = std::fs::remove_dir_all(&trial);
+    match made {
+        Ok(()) => Check::ok(ID, format!("{} can hold a session", dir.display())),
+        Err(error) => Check::fail(
+            ID,
+            format!("{} cannot hold a session: {error}", dir.display()),
+            "name a folder on a local disk with `apex run -o DIR`",
+        ),
+    }
+}
+
+fn space(dir: &Path) -> Check {
+    const ID: &str = "disk-space";
+    match free_and_total(dir) {
+        Some((free, _)) if free < LOW_SPACE => Check::warn(
+            ID,
+            format!("{} free in {}", units::bytes(free), dir.display()),
+            "what finds no space is dropped and counted; bound the session with --max-size, or name another folder",
+        ),
+        Some((free, _)) => Check::ok(ID, format!("{} free in {}", units::bytes(free), dir.display())),
+        None => Check::warn(
+            ID,
+            format!("the free space of {} is not known", dir.display()),
+            "check that it exists",
+        ),
+    }
+}
+
+/// Free and total bytes of a file system.
+fn free_and_total(path: &Path) -> Option<(u64, u64)> {
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    // SAFETY: `statvfs` is plain data; the path ends with a zero byte.
+    let stat = unsafe {
+        let mut stat: libc::statvfs = std::mem::zeroed();
+        (libc::statvfs(path.as_ptr(), &raw mut stat) == 0).then_some(stat)
+    }?;
+    Some((stat.f_bavail.saturating_mul(stat.f_frsize), stat.f_blocks.saturating_mul(stat.f_frsize)))
+}
+
+/// The soft limit of a resource; `None` if unlimited.
+fn limit(resource: libc::__rlimit_resource_t) -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the pointer is to a local `rlimit`; on failure it stays unlimited.
+    unsafe { libc::getrlimit(resource, &raw mut limit) };
+    (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
+fn file_size() -> Check {
+    const ID: &str = "file-size-limit";
+    match limit(libc::RLIMIT_FSIZE) {
+        None => Check::ok(ID, "unlimited"),
+        Some(bytes) => Check::warn(
+            ID,
+            format!("files may grow to {} (ulimit -f)", units::bytes(bytes)),
+            "raise it, or bound the session below it with --max-size",
+        ),
+    }
+}
+
+fn memory_lock() -> Check {
+    let found = limit(libc::RLIMIT_MEMLOCK).map_or("unlimited".into(), units::bytes);
+    Check::ok("locked-memory", format!("{found} (APEX locks none; RDMA and GPUDirect programs do)"))
+}
+
+fn shared_memory() -> Check {
+    const ID: &str = "shared-memory";
+    match free_and_total(Path::new("/dev/shm")) {
+        Some((_, total)) if total <= 64 << 20 => Check::warn(
+            ID,
+            format!("/dev/shm is {} (APEX uses none)", units::bytes(total)),
+            "data loaders with worker processes fail with so little: docker run --shm-size=8g",
+        ),
+        Some((_, total)) => Check::ok(ID, format!("/dev/shm is {}", units::bytes(total))),
+        None => Check::ok(ID, "no /dev/shm (APEX uses none)"),
+    }
+}
+
+fn clock() -> Check {
+    const ID: &str = "clock";
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let flags = info.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
+    let invariant =
+        ["constant_tsc", "nonstop_tsc"].iter().all(|flag| flags.split_whitespace().any(|f| f == *flag));
+    if invariant {
+        Check::ok(ID, "invariant time-stamp counter")
+    } else {
+        Check::ok(ID, "clock_gettime (no invariant time-stamp counter): each record costs some 20 ns more")
+    }
+}
+
+fn c_library() -> Check {
+    // SAFETY: returns a constant string.
+    let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) }.to_string_lossy();
+    let musl = std::fs::read_dir("/lib").into_iter().flatten().flatten();
+    let musl = musl.map(|entry| entry.file_name()).find(|name| name.as_bytes().starts_with(b"ld-musl-"));
+    match musl {
+        Some(linker) => Check::warn(
+            "libc",
+            format!("glibc {version}, and musl's {} beside it", linker.to_string_lossy()),
+            "programs built for musl are not recorded: build them for glibc",
+        ),
+        None => Check::ok("libc", format!("glibc {version}")),
+    }
+}
+
+fn container() -> Check {
+    let inside = Path::new("/.dockerenv").exists() || Path::new("/run/.containerenv").exists();
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let filtered = status.lines().any(|line| line.split_whitespace().eq(["Seccomp:", "2"]));
+    let found = match (inside, filtered) {
+        (false, false) => "none",
+        (true, false) => "in a container",
+        (false, true) => "system calls are filtered (seccomp)",
+        (true, true) => "in a container, system calls are filtered (seccomp)",
+    };
+    Check::ok("container", format!("{found}; APEX needs no ptrace, no perf events and no counter permission"))
+}

@@ -1,0 +1,217 @@
+//! `apex export`: a session in somebody else's format.
+
+use crate::loaded::{Loaded, Source};
+use crate::{progress, units};
+use anyhow::{Context, bail};
+use export::csv::Csv;
+use export::json::{self, Json};
+use export::parquet::Parquet;
+use export::table::{Column, Sink};
+use export::{Reading, rows, timeline};
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+
+/// Writes a session as JSON, CSV, Parquet or a Perfetto trace.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = "Examples:
+  apex export --format perfetto -o run.pftrace     open it in ui.perfetto.dev
+  apex export --format parquet --what launches -o launches.parquet
+  apex export --format csv --what calls --window 1.5s..2s > calls.csv
+  apex export --format json | jq .profile.totals
+
+Rows: `launches` has one for each launch call, of a kernel or a graph; `kernels` one for each kernel and
+configuration; `calls` one for each other call. What is not known is null (CSV: empty). A Perfetto trace holds
+launches and calls; kernels on its GPU tracks are the measured ones.")]
+pub struct Args {
+    #[command(flatten)]
+    source: Source,
+    /// Format
+    #[arg(short, long, value_enum, env = "APEX_FORMAT")]
+    format: Format,
+    /// File to write [default: stdout]
+    #[arg(short, long, value_name = "FILE", env = "APEX_OUTPUT")]
+    output: Option<PathBuf>,
+    /// Only calls that began between these times since the session's start, such as 1.5s..2s or 200ms..
+    #[arg(long, value_name = "A..B", value_parser = units::parse_window, env = "APEX_WINDOW")]
+    window: Option<Range<u64>>,
+    /// Which rows [default: launches; JSON: none, the profile alone]
+    #[arg(long, value_enum, env = "APEX_WHAT")]
+    what: Option<What>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// The profile, and rows if --what asks for them
+    Json,
+    /// Rows as RFC 4180 has them
+    Csv,
+    /// Rows in columns, for analysis
+    Parquet,
+    /// A trace for ui.perfetto.dev
+    Perfetto,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum What {
+    /// Launch calls
+    Launches,
+    /// Kernels by configuration, over the whole session
+    Kernels,
+    /// Other calls
+    Calls,
+}
+
+impl What {
+    fn columns(self) -> &'static [Column] {
+        match self {
+            What::Launches => &rows::launches::COLUMNS,
+            What::Kernels => &rows::kernels::COLUMNS,
+            What::Calls => &rows::calls::COLUMNS,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            What::Launches => "launches",
+            What::Kernels => "kernels",
+            What::Calls => "calls",
+        }
+    }
+}
+
+/// Runs `apex export`.
+pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
+    args.check()?;
+    let loaded = args.source.load()?;
+    let doing = format!("exporting {}", loaded.session.dir.display());
+    let written = progress::show(&doing, |records| {
+        let mut progress = |count| records.store(count, Ordering::Relaxed);
+        let window = args.window.clone().unwrap_or(0..u64::MAX);
+        let mut reading = Reading::new(&loaded.session, window, &mut progress);
+        match &args.output {
+            Some(path) => to_file(path, |file| args.write(&loaded, &mut reading, file)),
+            None => args.write(&loaded, &mut reading, BufWriter::new(io::stdout())).map_err(Into::into),
+        }
+    });
+    match written {
+        // Whoever read our output has seen enough.
+        Err(error) if is_broken_pipe(&error) => {}
+        other => other?,
+    }
+    for process in &loaded.session.processes {
+        if let Some(failure) = process.read_failure() {
+            bail!("the export is incomplete: {failure}");
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Args {
+    /// Refuses combinations that mean nothing.
+    fn check(&self) -> anyhow::Result<()> {
+        match (self.format, self.what) {
+            (Format::Perfetto, Some(_)) => {
+                bail!("--what does not apply to a Perfetto trace, which holds everything")
+            }
+            (_, Some(What::Kernels)) if self.window.is_some() => {
+                bail!("--window does not apply to kernels, which are counted over the whole session")
+            }
+            (Format::Json, None) if self.window.is_some() => {
+                bail!("--window does not apply to the profile; add --what launches or --what calls")
+            }
+            (Format::Parquet | Format::Perfetto, _)
+                if self.output.is_none() && io::stdout().is_terminal() =>
+            {
+                bail!("this format is binary and stdout is a terminal: name a file with -o")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn write(
+        &self,
+        loaded: &Loaded,
+        reading: &mut Reading<'_>,
+        mut out: impl Write + Send,
+    ) -> io::Result<()> {
+        let what = self.what.unwrap_or(What::Launches);
+        match (self.format, self.what) {
+            (Format::Perfetto, _) => timeline::write(reading, out),
+            (Format::Json, None) => json::summary(&loaded.session, &loaded.profile, out),
+            (Format::Json, Some(what)) => {
+                let (session, profile) = (&loaded.session, &loaded.profile);
+                write_rows(
+                    what,
+                    loaded,
+                    reading,
+                    &mut Json::new(out, session, profile, what.name(), what.columns())?,
+                )
+            }
+            (Format::Csv, _) => write_rows(what, loaded, reading, &mut Csv::new(out, what.columns())?),
+            (Format::Parquet, _) => {
+                write_rows(what, loaded, reading, &mut Parquet::new(&mut out, what.columns())?)?;
+                out.flush()
+            }
+        }
+    }
+}
+
+fn write_rows(what: What, loaded: &Loaded, reading: &mut Reading<'_>, sink: &mut dyn Sink) -> io::Result<()> {
+    match what {
+        What::Launches => rows::launches::write(reading, sink)?,
+        What::Kernels => rows::kernels::write(&loaded.profile, sink)?,
+        What::Calls => rows::calls::write(reading, sink)?,
+    }
+    sink.finish()
+}
+
+/// Writes a file that is there whole or not at all.
+fn to_file(path: &Path, write: impl FnOnce(BufWriter<File>) -> io::Result<()>) -> anyhow::Result<()> {
+    let mut name =
+        path.file_name().with_context(|| format!("{} is no file name", path.display()))?.to_os_string();
+    name.push(format!(".{}.part", std::process::id()));
+    let part = path.with_file_name(name);
+    let written = File::create(&part)
+        .and_then(|file| write(BufWriter::new(file)))
+        .and_then(|()| std::fs::rename(&part, path));
+    if written.is_err() {
+        // The error that counts is the first one.
+        let _ = std::fs::remove_file(&part);
+    }
+    written.with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_export_leaves_nothing_and_keeps_what_was_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.csv");
+        std::fs::write(&path, "old").unwrap();
+        let error = to_file(&path, |mut file| {
+            file.write_all(b"half")?;
+            Err(io::Error::other("the disk is on fire"))
+        });
+        assert!(format!("{:#}", error.unwrap_err()).contains("on fire"));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        to_file(&path, |mut file| file.write_all(b"new").and_then(|()| file.flush())).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_named() {
+        let error = to_file(Path::new("/no/such/folder/out.csv"), |_| Ok(())).unwrap_err();
+        assert!(format!("{error:#}").contains("/no/such/folder/out.csv"));
+    }
+}

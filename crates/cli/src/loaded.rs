@@ -1,0 +1,77 @@
+//! A session with its profile, as every reading command needs it.
+
+use crate::{output, progress, session, units};
+use advice::Profile;
+use anyhow::Context;
+use std::path::Path;
+use trace::Session;
+
+/// A session and what it says.
+pub struct Loaded {
+    /// The session.
+    pub session: Session,
+    /// Its profile.
+    pub profile: Profile,
+}
+
+/// Where a command reads from.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Source {
+    /// Session folder [default: the newest one here]
+    pub session: Option<std::path::PathBuf>,
+}
+
+impl Source {
+    /// Reads the session that the user means.
+    ///
+    /// # Errors
+    /// If there is none, or it cannot be read.
+    pub fn load(&self) -> anyhow::Result<Loaded> {
+        Loaded::read(&session::choose(self.session.as_deref())?)
+    }
+}
+
+impl Loaded {
+    /// Reads a session. What is wrong with it is said on stderr.
+    ///
+    /// # Errors
+    /// If it cannot be read at all.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let doing = format!("reading {} of {}", units::bytes(recorded_bytes(path)), path.display());
+        let (session, profile) = progress::show(&doing, |_| {
+            let session = Session::open(path)?;
+            let profile = Profile::from_session(&session);
+            anyhow::Ok((session, profile))
+        })?;
+        let loaded = Self { session, profile };
+        for problem in loaded.problems() {
+            output::remark(problem);
+        }
+        Ok(loaded)
+    }
+
+    /// What is wrong with the session's files, a line each.
+    pub fn problems(&self) -> Vec<String> {
+        let failures = self.session.processes.iter().filter_map(|process| process.read_failure());
+        self.session.problems.iter().chain(failures).map(ToString::to_string).collect()
+    }
+
+    /// What was run, as typed.
+    pub fn command(&self) -> Option<String> {
+        Some(self.session.meta.as_ref()?.command.join(" "))
+    }
+}
+
+/// Bytes of the process files.
+fn recorded_bytes(path: &Path) -> u64 {
+    let files = std::fs::read_dir(path).into_iter().flatten().flatten();
+    files.filter_map(|file| file.metadata().ok()).map(|metadata| metadata.len()).sum()
+}
+
+/// A session that was just recorded.
+///
+/// # Errors
+/// Names the session.
+pub fn just_recorded(path: &Path) -> anyhow::Result<Loaded> {
+    Loaded::read(path).with_context(|| format!("the session {} cannot be read back", path.display()))
+}

@@ -1,0 +1,83 @@
+//! Where text goes: pages on stdout, remarks on stderr; width and colours of the terminal.
+//!
+//! stdout carries only what was asked for; remarks carry the prefix `apex:`, because they stand among the program's
+//! own lines. A reader that stops early (`apex report | head`) is no error.
+
+use std::fmt::Display;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::process::ExitCode;
+
+/// Columns where stdout is no terminal and `COLUMNS` is not set.
+const FALLBACK_WIDTH: usize = 100;
+
+/// When to colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless NO_COLOR is set.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+impl Color {
+    /// Whether to colour stdout.
+    pub fn on_stdout(self) -> bool {
+        self.on(io::stdout().is_terminal())
+    }
+
+    /// Whether to colour stderr.
+    pub fn on_stderr(self) -> bool {
+        self.on(io::stderr().is_terminal())
+    }
+
+    fn on(self, is_terminal: bool) -> bool {
+        let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        match self {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => is_terminal && !unwanted,
+        }
+    }
+}
+
+/// Columns to fill: the terminal's, else `COLUMNS`, else 100.
+pub fn width() -> usize {
+    let from_environment = || std::env::var("COLUMNS").ok()?.parse().ok();
+    terminal_width().or_else(from_environment).filter(|&columns| columns > 0).unwrap_or(FALLBACK_WIDTH)
+}
+
+fn terminal_width() -> Option<usize> {
+    // SAFETY: `winsize` is four integers, for which zeros are valid.
+    let mut size: libc::winsize = unsafe { std::mem::zeroed() };
+    // SAFETY: TIOCGWINSZ writes one `winsize` to the pointer, which is one; on another file it fails.
+    let known = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) } == 0;
+    (known && size.ws_col > 0).then_some(size.ws_col.into())
+}
+
+/// Writes a page to stdout, buffered. A closed pipe ends it quietly.
+pub fn page(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<ExitCode> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    match write(&mut out).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Writes a remark to stderr. That it cannot be written is no reason to fail.
+pub fn remark(text: impl Display) {
+    let mut err = io::stderr().lock();
+    for line in text.to_string().lines() {
+        let _ = writeln!(err, "apex: {line}");
+    }
+}
+
+/// Writes a JSON document to stdout.
+pub fn json(document: &impl serde::Serialize) -> anyhow::Result<ExitCode> {
+    page(|out| {
+        serde_json::to_writer_pretty(&mut *out, document).map_err(io::Error::from)?;
+        writeln!(out)
+    })
+}

@@ -1,0 +1,42 @@
+//! A line on stderr while something takes long, if somebody watches: on a terminal, after a second.
+
+use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+/// Between two changes of the line, and before the first.
+const STEP: Duration = Duration::from_secs(1);
+
+/// Does `work`, which counts records into what it is given, and shows meanwhile that it is `doing` something.
+pub fn show<T>(doing: &str, work: impl FnOnce(&AtomicU64) -> T) -> T {
+    let records = AtomicU64::new(0);
+    if !std::io::stderr().is_terminal() {
+        return work(&records);
+    }
+    let (done, waiting) = channel::<()>();
+    std::thread::scope(|scope| {
+        let records = &records;
+        scope.spawn(move || {
+            let started = Instant::now();
+            while waiting.recv_timeout(STEP) == Err(RecvTimeoutError::Timeout) {
+                line(doing, started.elapsed(), records.load(Ordering::Relaxed));
+            }
+            if started.elapsed() > STEP {
+                eprint!("\r\x1b[K");
+            }
+        });
+        // Dropped when the work ends, even by a panic, so that the thread always ends too.
+        let _done = done;
+        work(records)
+    })
+}
+
+fn line(doing: &str, elapsed: Duration, records: u64) {
+    let counted = match records {
+        0 => String::new(),
+        records => format!(", {} records", crate::units::count(records)),
+    };
+    // A terminal that is gone is no reason to fail.
+    let _ = write!(std::io::stderr(), "\r\x1b[Kapex: {doing}{counted}, {} s", elapsed.as_secs());
+}

@@ -1,0 +1,218 @@
+//! Findings as text: brief in a report, in full in `apex advise`.
+
+use super::mark;
+use crate::text::{Ink, Style, wrap};
+use crate::units;
+use advice::{
+    Advice, Confidence, Direction, Evidence, Figure, Finding, KernelFinding, Level, Profile, Saving,
+    Severity, Unit,
+};
+use std::io::{self, Write};
+
+/// Kernels listed for each finding; the rest is counted.
+const KERNELS: usize = 5;
+
+/// The first findings: what, and what to do.
+pub fn brief(
+    out: &mut dyn Write,
+    profile: &Profile,
+    advice: &Advice,
+    limit: usize,
+    style: Style,
+    width: usize,
+) -> io::Result<()> {
+    heading(out, profile, advice, style)?;
+    for (i, finding) in advice.findings.iter().take(limit).enumerate() {
+        title(out, i, finding, style, width)?;
+        paragraph(out, &finding.summary, width)?;
+        paragraph(out, &format!("→ {}", finding.change), width)?;
+    }
+    let rest = advice.findings.len().saturating_sub(limit);
+    if rest > 0 {
+        writeln!(out, "\n{rest} more: `apex advise` has all of them, with evidence and how to verify.")?;
+    } else if !advice.findings.is_empty() {
+        writeln!(out, "\n`apex advise` has the evidence, and how to verify.")?;
+    }
+    Ok(())
+}
+
+/// All findings, with evidence.
+pub fn full(
+    out: &mut dyn Write,
+    profile: &Profile,
+    advice: &Advice,
+    style: Style,
+    width: usize,
+) -> io::Result<()> {
+    heading(out, profile, advice, style)?;
+    for (i, finding) in advice.findings.iter().enumerate() {
+        title(out, i, finding, style, width)?;
+        paragraph(out, &finding.summary, width)?;
+        paragraph(out, &format!("→ {}", finding.change), width)?;
+        if !finding.evidence.is_empty() {
+            paragraph(out, &format!("Evidence: {}", evidence(&finding.evidence)), width)?;
+        }
+        for kernel in finding.kernels.iter().take(KERNELS) {
+            paragraph(out, &about_kernel(kernel), width)?;
+        }
+        if finding.kernels.len() > KERNELS {
+            paragraph(out, &format!("and {} more kernels", finding.kernels.len() - KERNELS), width)?;
+        }
+        let Confidence { level, reason } = &finding.confidence;
+        paragraph(out, &format!("Confidence: {}. {reason}", level_name(*level)), width)?;
+        paragraph(out, &format!("Verify: {}", finding.verify), width)?;
+    }
+    epilogue(out, profile, advice, style, width)
+}
+
+/// How many, and what they would save together.
+fn heading(out: &mut dyn Write, profile: &Profile, advice: &Advice, style: Style) -> io::Result<()> {
+    let judged = advice.rules - advice.unjudged.len();
+    let line = match (advice.findings.len(), &advice.verdict.saving_of_job) {
+        (0, _) if advice.excellent.len() == profile.kernels.len() => {
+            format!("Advice: nothing found by {judged} rules; every kernel's launch is excellent")
+        }
+        (0, _) => format!("Advice: nothing found by {judged} rules"),
+        (count, Some(saving)) if saving.value > 0.0 => {
+            let (share, factor) = (units::percent(saving.value), 1.0 / (1.0 - saving.value.min(0.999)));
+            format!(
+                "Advice: {count} findings, worth up to {share} of the job ({factor:.2}×){}",
+                mark(saving.provenance)
+            )
+        }
+        (count, _) => format!("Advice: {count} findings"),
+    };
+    writeln!(out, "{}", style.paint(Ink::Bold, line))
+}
+
+fn title(out: &mut dyn Write, index: usize, finding: &Finding, style: Style, width: usize) -> io::Result<()> {
+    let ink = match finding.severity {
+        Severity::High => Ink::Bad,
+        Severity::Medium => Ink::Warning,
+        Severity::Low | Severity::Info => Ink::Dim,
+    };
+    let rule = format!("{} {}", finding.rule, finding.slug);
+    let head = format!("{:2}  {}", index + 1, finding.title);
+    writeln!(out, "\n{}", style.paint(Ink::Bold, crate::text::shorten(&head, width)))?;
+    let inside = finding.within.as_ref().map_or(String::new(), |parent| format!(", part of {parent}"));
+    let line = format!("{} · {} · {rule}{inside}", saving(&finding.saving), severity_name(finding.severity));
+    writeln!(out, "    {}", style.paint(ink, line))
+}
+
+fn saving(saving: &Saving) -> String {
+    match (&saving.of_job, &saving.time_ns) {
+        (Some(share), Some(time)) => {
+            let factor = saving.factor().unwrap_or(1.0);
+            let (share, mark) = (units::percent(share.value), mark(share.provenance));
+            format!("saves up to {share} of the job, {} ({factor:.2}×){mark}", units::time(time.value))
+        }
+        (Some(share), None) => {
+            format!("saves up to {} of the job{}", units::percent(share.value), mark(share.provenance))
+        }
+        _ => match &saving.unknown_because {
+            Some(reason) => format!("saving not known: {reason}"),
+            None => "saving not known".into(),
+        },
+    }
+}
+
+fn about_kernel(kernel: &KernelFinding) -> String {
+    let KernelFinding { name, configuration, launches, evidence: values, change, .. } = kernel;
+    let evidence = if values.is_empty() { String::new() } else { format!(": {}", evidence(values)) };
+    format!("· {name}{configuration}, {} launches{evidence}. {change}", units::count(*launches))
+}
+
+fn evidence(values: &[Evidence]) -> String {
+    values.iter().map(one_value).collect::<Vec<_>>().join("; ")
+}
+
+fn one_value(evidence: &Evidence) -> String {
+    let goal = match evidence.direction {
+        Some(Direction::IncreaseTowards(goal)) => {
+            format!(", increase towards {}", value(goal, evidence.unit))
+        }
+        Some(Direction::DecreaseTowards(goal)) => {
+            format!(", decrease towards {}", value(goal, evidence.unit))
+        }
+        None => String::new(),
+    };
+    let Figure { value: number, provenance, samples, .. } = evidence.figure;
+    let samples = if samples > 0 { format!(" ×{}", units::count(samples)) } else { String::new() };
+    format!("{} {}{}{samples}{goal}", evidence.name, value(number, evidence.unit), mark(provenance))
+}
+
+fn value(value: f64, unit: Unit) -> String {
+    match unit {
+        Unit::Count if value.fract() == 0.0 && (0.0..1e15).contains(&value) => units::count(value as u64),
+        Unit::Count => format!("{value:.2}"),
+        Unit::Share => units::percent(value),
+        Unit::Nanoseconds => units::time(value),
+        Unit::Bytes => units::bytes(value.max(0.0) as u64),
+    }
+}
+
+/// What could not be judged, what was suppressed, what is excellent.
+fn epilogue(
+    out: &mut dyn Write,
+    profile: &Profile,
+    advice: &Advice,
+    style: Style,
+    width: usize,
+) -> io::Result<()> {
+    let mut notes = Vec::new();
+    for unjudged in &advice.unjudged {
+        notes.push(format!("{} {} could not judge: {}", unjudged.rule, unjudged.slug, unjudged.because));
+    }
+    for (rule, kernels) in &advice.suppressed {
+        notes.push(format!("{rule} is suppressed; it would concern {}", counted(*kernels, "kernel")));
+    }
+    if !advice.excellent.is_empty() {
+        let names: Vec<_> =
+            advice.excellent.iter().filter_map(|&kernel| profile.kernels.get(kernel)).collect();
+        let names: std::collections::BTreeSet<_> =
+            names.iter().map(|kernel| kernel.short_name.as_str()).collect();
+        let names = names.into_iter().collect::<Vec<_>>().join(", ");
+        notes.push(format!("Nothing left to gain in the launch configuration of: {names}"));
+    }
+    if !notes.is_empty() {
+        writeln!(out)?;
+    }
+    for note in notes {
+        for line in wrap(&note, width, "  ") {
+            writeln!(out, "{}", style.paint(Ink::Dim, line))?;
+        }
+    }
+    writeln!(
+        out,
+        "{}",
+        style.paint(Ink::Dim, "ᵐ measured (×n: on n samples) · ᶜ computed exactly · ᵖ predicted")
+    )
+}
+
+fn counted(count: u64, thing: &str) -> String {
+    if count == 1 { format!("1 {thing}") } else { format!("{} {thing}s", units::count(count)) }
+}
+
+fn paragraph(out: &mut dyn Write, text: &str, width: usize) -> io::Result<()> {
+    for line in wrap(text, width.saturating_sub(4).max(20), "  ") {
+        writeln!(out, "    {line}")?;
+    }
+    Ok(())
+}
+
+fn level_name(level: Level) -> &'static str {
+    match level {
+        Level::Low => "low",
+        Level::Medium => "medium",
+        Level::High => "high",
+    }
+}
+
+fn severity_name(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Info => "info",
+        Severity::Low => "low",
+        Severity::Medium => "medium",
+        Severity::High => "high",
+    }
+}

@@ -1,0 +1,144 @@
+//! The table of top kernels.
+
+use crate::text::{Align, Table, bar};
+use crate::units;
+use advice::Profile;
+use advice::profile::{Geometry, GpuTime, Kernel};
+
+/// What the table is sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Sort {
+    /// GPU time, where it was measured
+    Time,
+    /// Launches
+    Count,
+    /// CPU time in launch calls
+    Cpu,
+}
+
+impl Sort {
+    /// What the table is sorted by if the user does not say: time, where any was measured.
+    pub fn default_of(profile: &Profile) -> Self {
+        if profile.totals.gpu_time_ns.is_some() { Sort::Time } else { Sort::Count }
+    }
+
+    /// As a heading has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Sort::Time => "GPU time",
+            Sort::Count => "launches",
+            Sort::Cpu => "CPU time of launch calls",
+        }
+    }
+
+    /// The quantity, of one kernel.
+    fn of(self, kernel: &Kernel) -> f64 {
+        match self {
+            Sort::Time => kernel.gpu_total_ns().unwrap_or(0.0),
+            Sort::Count => kernel.launches.ran() as f64,
+            Sort::Cpu => kernel.cpu.total_ns,
+        }
+    }
+}
+
+/// Indices of the first `top` kernels.
+pub fn ranked(profile: &Profile, sort: Sort, top: usize) -> Vec<usize> {
+    let mut order: Vec<_> = (0..profile.kernels.len()).collect();
+    order.sort_by(|&a, &b| sort.of(&profile.kernels[b]).total_cmp(&sort.of(&profile.kernels[a])));
+    order.truncate(top);
+    order
+}
+
+/// Marks behind headings, and what they mean.
+pub const LEGEND: &str =
+    "ᵐ measured (×n: on n sampled launches) · ᶜ computed exactly · GPU time is above an empty kernel's";
+
+/// The table as lines, its header first.
+pub fn table(profile: &Profile, sort: Sort, top: usize, width: usize) -> Vec<String> {
+    let mut table = Table::new(&[
+        ("kernel", Align::Flexible),
+        ("launches", Align::Right),
+        ("grid × block", Align::Left),
+        ("occupancyᶜ", Align::Left),
+        ("wavesᶜ", Align::Right),
+        ("tailᶜ", Align::Right),
+        ("block eff.ᶜ", Align::Optional),
+        ("GPU time eachᵐ", Align::Right),
+        ("CPU eachᵐ", Align::Optional),
+        ("share", Align::Left),
+    ]);
+    let total: f64 = profile.kernels.iter().map(|kernel| sort.of(kernel)).sum();
+    for index in ranked(profile, sort, top) {
+        let kernel = &profile.kernels[index];
+        let geometry = kernel.geometry.as_ref();
+        let share = if total > 0.0 { sort.of(kernel) / total } else { 0.0 };
+        table.row(vec![
+            kernel.short_name.clone(),
+            units::count(kernel.launches.ran()),
+            configuration(kernel),
+            geometry.map_or("?".into(), occupancy),
+            geometry.map_or("?".into(), |geometry| waves(geometry.waves.waves)),
+            geometry.map_or("?".into(), |geometry| units::share(geometry.waves.tail_effect())),
+            geometry.map_or("?".into(), |geometry| units::share(geometry.block_efficiency)),
+            kernel.gpu.as_ref().map_or("not timed".into(), gpu_time),
+            if kernel.cpu.count > 0 { units::time(kernel.cpu.mean_ns) } else { "-".into() },
+            format!("{:>4} {}", units::share(share), bar(share, 5)).trim_end().to_string(),
+        ]);
+    }
+    table.lines(width)
+}
+
+/// `64,64 × 256`, with cluster and dynamic shared memory where there are any.
+fn configuration(kernel: &Kernel) -> String {
+    let mut text = format!("{} × {}", extent(kernel.grid), extent(kernel.block));
+    if kernel.cluster.iter().any(|&n| n > 1) {
+        text += &format!(" c{}", extent(kernel.cluster));
+    }
+    if kernel.dynamic_shared > 0 {
+        text += &format!(" {}", units::bytes(kernel.dynamic_shared.into()).replace(' ', ""));
+    }
+    text
+}
+
+/// Dimensions without trailing ones.
+fn extent(dimensions: [u32; 3]) -> String {
+    let used = dimensions.iter().rposition(|&n| n != 1).map_or(1, |last| last + 1);
+    dimensions[..used].iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+fn occupancy(geometry: &Geometry) -> String {
+    let occupancy = &geometry.occupancy;
+    let limiters: Vec<_> = occupancy.limiters().map(occupancy::Limiter::name).collect();
+    format!("{} {}", units::share(occupancy.fraction()), limiters.join("+"))
+}
+
+fn waves(waves: f64) -> String {
+    if waves < 99.95 { format!("{waves:.1}") } else { units::count(waves.round() as u64) }
+}
+
+/// `12.3 µs ±1% ×34`: mean, relative standard error, samples.
+fn gpu_time(gpu: &GpuTime) -> String {
+    let samples = gpu.each.count;
+    let mean = units::time(gpu.each.mean_ns);
+    match gpu.deviation_ns {
+        Some(deviation) if gpu.each.mean_ns > 0.0 => {
+            let error = deviation / (samples as f64).sqrt() / gpu.each.mean_ns;
+            format!("{mean} ±{} ×{samples}", units::share(error))
+        }
+        _ => format!("{mean} ×{samples}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extents_leave_trailing_ones_out() {
+        for (dimensions, text) in
+            [([1, 1, 1], "1"), ([7, 1, 1], "7"), ([1, 2, 1], "1,2"), ([4, 1, 9], "4,1,9")]
+        {
+            assert_eq!(extent(dimensions), text);
+        }
+    }
+}

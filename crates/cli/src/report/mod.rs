@@ -1,0 +1,207 @@
+//! `apex report`: a verdict in one line, the top kernels, the advice.
+
+pub mod findings;
+mod kernels;
+
+use crate::loaded::{Loaded, Source};
+use crate::output::{self, Color};
+use crate::text::{Ink, Style};
+use crate::units;
+use advice::{Advice, Figure, Options, Profile, Provenance};
+use kernels::Sort;
+use serde::Serialize;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use trace::meta::{Exit, Meta};
+
+/// Kernels in the table unless the user says otherwise.
+const TOP: usize = 10;
+/// Findings in a report; `apex advise` has them all.
+const FINDINGS: usize = 5;
+
+/// Shows what ran, how well, what to change, and what that would save.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = "Examples:
+  apex report                            the newest session in this folder
+  apex report --top 30 --sort cpu before
+  apex report --json | jq .advice.verdict
+
+Every figure says where it comes from: measured (with its samples), computed exactly, or predicted.")]
+pub struct Args {
+    #[command(flatten)]
+    source: Source,
+    #[command(flatten)]
+    view: View,
+    /// Print JSON (schema apex.report/1)
+    #[arg(long, env = "APEX_JSON")]
+    json: bool,
+}
+
+/// What of a session is shown.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct View {
+    /// Kernels to list
+    #[arg(long, value_name = "N", default_value_t = TOP, env = "APEX_TOP")]
+    top: usize,
+    /// What to rank kernels by [default: time where any was measured, else count]
+    #[arg(long, value_enum, env = "APEX_SORT")]
+    sort: Option<Sort>,
+    /// Rules not to report, by identifier or name
+    #[arg(long, value_name = "RULE", value_delimiter = ',', env = "APEX_SUPPRESS")]
+    suppress: Vec<String>,
+}
+
+impl View {
+    /// What is shown unless the user says otherwise.
+    pub fn usual() -> Self {
+        Self { top: TOP, ..Self::default() }
+    }
+
+    /// The rules' judgement, without what the user does not want to hear.
+    pub fn advise(&self, profile: &Profile) -> Advice {
+        advise(profile, &self.suppress)
+    }
+}
+
+/// Runs the rules, less the suppressed ones; names that no rule has are remarked upon.
+pub fn advise(profile: &Profile, suppress: &[String]) -> Advice {
+    let advice = advice::advise(profile, &Options { suppress: suppress.iter().cloned().collect() });
+    for name in &advice.unknown_suppressions {
+        output::remark(format!("--suppress {name}: there is no such rule"));
+    }
+    advice
+}
+
+/// The document of `--json`.
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    apex_version: &'static str,
+    session: String,
+    run: Option<&'a Meta>,
+    /// Indices into the profile's kernels, as the table ranks them.
+    top: Vec<usize>,
+    profile: &'a Profile,
+    advice: &'a Advice,
+    problems: Vec<String>,
+}
+
+/// Runs `apex report`.
+pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
+    let loaded = args.source.load()?;
+    if !args.json {
+        let style = Style { color: color.on_stdout() };
+        return output::page(|out| write(out, &loaded, &args.view, style, output::width()));
+    }
+    let advice = args.view.advise(&loaded.profile);
+    let sort = args.view.sort.unwrap_or(Sort::default_of(&loaded.profile));
+    output::json(&Document {
+        schema: "apex.report/1",
+        apex_version: env!("CARGO_PKG_VERSION"),
+        session: loaded.session.dir.display().to_string(),
+        run: loaded.session.meta.as_ref(),
+        top: kernels::ranked(&loaded.profile, sort, args.view.top),
+        profile: &loaded.profile,
+        advice: &advice,
+        problems: loaded.problems(),
+    })
+}
+
+/// Writes the report as text.
+pub fn write(
+    out: &mut dyn Write,
+    loaded: &Loaded,
+    view: &View,
+    style: Style,
+    width: usize,
+) -> io::Result<()> {
+    let profile = &loaded.profile;
+    let advice = view.advise(profile);
+    for line in verdict(profile, &advice, width) {
+        writeln!(out, "{}", style.paint(Ink::Bold, line))?;
+    }
+    for line in circumstances(loaded) {
+        writeln!(out, "{}", style.paint(Ink::Dim, line))?;
+    }
+    if profile.kernels.is_empty() {
+        return writeln!(out, "\nNo kernel was launched.");
+    }
+    let sort = view.sort.unwrap_or(Sort::default_of(profile));
+    let shown = view.top.min(profile.kernels.len());
+    let title = format!("{shown} of {} kernels, by {}", profile.kernels.len(), sort.name());
+    writeln!(out, "\n{}", style.paint(Ink::Bold, title))?;
+    for (i, line) in kernels::table(profile, sort, view.top, width).into_iter().enumerate() {
+        writeln!(out, "{}", if i == 0 { style.paint(Ink::Dim, line) } else { line })?;
+    }
+    writeln!(out, "{}", style.paint(Ink::Dim, kernels::LEGEND))?;
+    writeln!(out)?;
+    findings::brief(out, profile, &advice, FINDINGS, style, width)
+}
+
+/// The job in one line, wrapped where the terminal is narrow.
+fn verdict(profile: &Profile, advice: &Advice, width: usize) -> Vec<String> {
+    let verdict = &advice.verdict;
+    let busy = match &verdict.gpu_busy {
+        // Only some launches are timed: the others add to it.
+        Some(busy) if profile.totals.timed_share < 1.0 => format!("GPU busy at least {}", share(busy)),
+        Some(busy) => format!("GPU busy {}", share(busy)),
+        None => "GPU time not measured".into(),
+    };
+    let overhead = verdict
+        .overhead_share
+        .as_ref()
+        .map_or("recorder's cost not known".into(), |overhead| format!("recorder {}", share(overhead)));
+    let parts = [
+        busy,
+        format!("{} launches", units::count(verdict.launches)),
+        format!(
+            "{} with a finding, {} excellent",
+            units::percent(verdict.launches_with_finding),
+            units::percent(verdict.launches_excellent)
+        ),
+        overhead,
+        match verdict.lost_records {
+            0 => "nothing dropped".into(),
+            lost => format!("{} RECORDS DROPPED", units::count(lost)),
+        },
+    ];
+    crate::text::wrap(&parts.join(" · "), width, "")
+}
+
+/// A share with the mark of its provenance.
+fn share(figure: &Figure) -> String {
+    format!("{}{}", units::percent(figure.value), mark(figure.provenance))
+}
+
+/// The mark that the legend explains.
+pub fn mark(provenance: Provenance) -> char {
+    match provenance {
+        Provenance::Measured => 'ᵐ',
+        Provenance::Computed => 'ᶜ',
+        Provenance::Predicted => 'ᵖ',
+    }
+}
+
+/// What was run, where, and how it ended.
+fn circumstances(loaded: &Loaded) -> Vec<String> {
+    let profile = &loaded.profile;
+    let devices = profile.devices.iter().map(|device| match device.compute_capability {
+        Some((major, minor)) => format!("{} (CC {major}.{minor}, {} SMs)", device.name, device.sms),
+        None if device.name.is_empty() => "unknown device".into(),
+        None => device.name.clone(),
+    });
+    let devices = devices.collect::<Vec<_>>().join(", ");
+    let command = loaded.command().unwrap_or_else(|| "unknown command".into());
+    let ended = match loaded.session.meta.as_ref().map(|meta| meta.exit) {
+        Some(Some(Exit::Code(0))) => String::new(),
+        Some(Some(Exit::Code(code))) => format!(" (exit status {code})"),
+        Some(Some(Exit::Signal(signal))) => format!(" (ended by signal {signal})"),
+        Some(None) => " (running, or killed together with apex)".into(),
+        None => String::new(),
+    };
+    let processes = match profile.processes.len() {
+        1 => String::new(),
+        count => format!(" · {count} processes"),
+    };
+    vec![format!("{}: {command}{ended}", loaded.session.dir.display()), format!("{devices}{processes}")]
+}

@@ -1,0 +1,119 @@
+//! Finding the libraries that `apex run` loads into programs: they lie beside the executable, wherever that is.
+
+use anyhow::{Context, bail};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The injected library.
+pub const RECORDER: &str = "libapex.so";
+/// Its second name, for programs that open `libcuda.so` without a version.
+pub const ALIAS: &str = "libapex_alias.so";
+/// The driver that executes PTX on the CPU.
+pub const CPU_DEVICE: &str = "libapex_cpu_device.so";
+
+/// A folder that holds [`RECORDER`].
+pub struct Libraries {
+    folder: PathBuf,
+}
+
+impl Libraries {
+    /// Looks in `APEX_LIB_DIR`, or if that is not set: beside the executable, in `deps` beside it (where cargo builds
+    /// them for tests), and in `../lib/apex` (an installation).
+    ///
+    /// # Errors
+    /// Names every folder that was looked into.
+    pub fn find() -> anyhow::Result<Self> {
+        let folders = match std::env::var_os("APEX_LIB_DIR") {
+            Some(folder) => vec![PathBuf::from(folder)],
+            None => {
+                let executable =
+                    std::env::current_exe().context("cannot tell where the apex executable lies")?;
+                let beside = executable.parent().unwrap_or(Path::new("/"));
+                vec![beside.to_path_buf(), beside.join("deps"), beside.join("../lib/apex")]
+            }
+        };
+        match folders.iter().find(|folder| folder.join(RECORDER).is_file()) {
+            Some(folder) => Ok(Self { folder: std::path::absolute(folder)? }),
+            None => bail!(
+                "{RECORDER} was not found; looked in: {}. `cargo build --release` makes it beside apex; \
+                 APEX_LIB_DIR names another folder.",
+                folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(", ")
+            ),
+        }
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The CPU device.
+    ///
+    /// # Errors
+    /// If it does not lie beside the recorder.
+    pub fn cpu_device(&self) -> anyhow::Result<PathBuf> {
+        let path = self.folder.join(CPU_DEVICE);
+        if !path.is_file() {
+            bail!("{CPU_DEVICE} was not found in {}, beside {RECORDER}", self.folder.display());
+        }
+        Ok(path)
+    }
+
+    /// `LD_PRELOAD` for the program: ours first, then what `existing` asks for.
+    ///
+    /// # Errors
+    /// If the folder's name cannot stand in that variable, which separates by blanks and colons.
+    pub fn preload(&self, existing: Option<&OsStr>) -> anyhow::Result<OsString> {
+        let name = self.folder.as_os_str();
+        if name.as_bytes().iter().any(|byte| b": \t\n".contains(byte)) {
+            bail!(
+                "{} cannot be preloaded: LD_PRELOAD knows no names with blanks or colons. Make a link without them \
+                 to that folder and set APEX_LIB_DIR to the link.",
+                self.folder.display()
+            );
+        }
+        let ours = [RECORDER, ALIAS].map(|name| self.folder.join(name));
+        let mut list =
+            ours.into_iter().filter(|path| path.is_file()).map(PathBuf::into_os_string).collect::<Vec<_>>();
+        for entry in existing.unwrap_or_default().as_bytes().split(|byte| b": ".contains(byte)) {
+            let entry = OsStr::from_bytes(entry).to_os_string();
+            if !entry.is_empty() && !list.contains(&entry) {
+                list.push(entry);
+            }
+        }
+        Ok(list.join(OsStr::new(":")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn libraries(folder: &Path) -> Libraries {
+        for name in [RECORDER, ALIAS] {
+            std::fs::write(folder.join(name), "").unwrap();
+        }
+        Libraries { folder: folder.to_path_buf() }
+    }
+
+    #[test]
+    fn ours_come_first_and_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let libraries = libraries(folder.path());
+        let ours = [RECORDER, ALIAS].map(|name| folder.path().join(name).display().to_string()).join(":");
+        assert_eq!(libraries.preload(None).unwrap(), *ours);
+        let existing = format!("/opt/liba.so {ours}:/opt/libb.so");
+        let expected = format!("{ours}:/opt/liba.so:/opt/libb.so");
+        assert_eq!(libraries.preload(Some(OsStr::new(&existing))).unwrap(), *expected);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_named_is_an_error_that_says_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let blank = folder.path().join("my programs");
+        std::fs::create_dir(&blank).unwrap();
+        let error = libraries(&blank).preload(None).unwrap_err().to_string();
+        assert!(error.contains("APEX_LIB_DIR"), "{error}");
+    }
+}

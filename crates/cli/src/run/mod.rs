@@ -1,0 +1,294 @@
+//! `apex run`: records a program that does not know it.
+//!
+//! Makes the session, starts the program with the injected library preloaded, passes signals on, and ends the way the
+//! program ended. The program never depends on this process: what it records is in mapped files, and `apex` may be
+//! killed at any moment. Nothing is written to stdout; remarks go to stderr and `--quiet` silences them.
+
+mod child;
+pub mod inspect;
+pub mod libraries;
+pub mod place;
+mod uncaptured;
+mod watch;
+
+use crate::loaded::{self, Loaded};
+use crate::output::{self, Color};
+use crate::report::{self, View};
+use crate::text::Style;
+use crate::{exit, session, units};
+use apex::environment;
+use child::Signals;
+pub use child::end_like;
+use clap::ValueEnum;
+use libraries::Libraries;
+use place::Place;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus};
+use std::sync::atomic::Ordering;
+use std::time::{SystemTime, UNIX_EPOCH};
+use trace::control::{MappedControl, Settings, TimingMode};
+use trace::meta::{self, Exit, Host, Meta};
+use watch::{Seen, Watch};
+
+/// The dynamic linker's variable.
+const PRELOAD: &str = "LD_PRELOAD";
+
+/// Records every CUDA launch of an unmodified program.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = "Examples:
+  apex run -- python train.py
+  apex run -o before --timing all -- ./matmul 4096
+  apex run --device cpu -- ./no_gpu_needed
+  apex run --max-size 512M --quiet -- mpirun -n 4 ./solver
+
+The program's exit status is returned exactly; `apex help exit-codes` lists APEX's own codes. Inside another
+`apex run`, the inner one joins the outer session unless it has its own -o.")]
+pub struct Args {
+    /// Session folder to make [default: apex-COMMAND-DATE-TIME]
+    #[arg(short, long, value_name = "DIR", env = "APEX_OUTPUT")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    pub recording: Recording,
+    /// Fail with 124 if the program succeeds and nothing was captured
+    #[arg(long, env = "APEX_REQUIRE_CAPTURE")]
+    require_capture: bool,
+    /// Say nothing on stderr unless something is wrong
+    #[arg(short, long, env = "APEX_QUIET")]
+    quiet: bool,
+    /// Print the report to stderr at the end
+    #[arg(long, env = "APEX_REPORT")]
+    report: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// What is recorded, and where the program runs.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Recording {
+    /// Where kernels run: on the GPU, or on APEX's CPU device
+    #[arg(long, value_enum, default_value_t, env = "APEX_DEVICE")]
+    pub device: place::Device,
+    /// Which kernels are timed on the GPU
+    #[arg(long, value_enum, default_value_t, env = "APEX_TIMING")]
+    pub timing: Timing,
+    /// Most of the program's time that sampled timing may cost, percent
+    #[arg(long, value_name = "PERCENT", default_value = "0.5", value_parser = units::parse_percent, env = "APEX_BUDGET")]
+    pub budget: f64,
+    /// Most disk space of the session, such as 512M; the oldest records give way [default: no limit]
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, env = "APEX_MAX_SIZE")]
+    pub max_size: Option<u64>,
+}
+
+/// Which kernels are timed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Timing {
+    /// None: recording adds tens of nanoseconds to a launch
+    Off,
+    /// As many of each configuration as the budget allows
+    #[default]
+    Sampled,
+    /// Every one
+    All,
+}
+
+impl From<Timing> for TimingMode {
+    fn from(timing: Timing) -> Self {
+        match timing {
+            Timing::Off => TimingMode::Off,
+            Timing::Sampled => TimingMode::Sampled,
+            Timing::All => TimingMode::All,
+        }
+    }
+}
+
+impl Recording {
+    fn settings(&self) -> Settings {
+        Settings {
+            recording: true,
+            timing: self.timing.into(),
+            budget_ppm: (self.budget * 1e4).round() as u32,
+            max_bytes: self.max_size.unwrap_or(0),
+        }
+    }
+}
+
+/// A program that has been recorded.
+pub struct Recorded {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Its session, an absolute path.
+    pub session: PathBuf,
+    /// The processes that were seen while nothing had been captured.
+    pub seen: BTreeMap<u32, Seen>,
+}
+
+/// Why there is nothing recorded.
+pub enum NotRecorded {
+    /// The command could not be started; the code says how.
+    NotStarted(u8),
+    /// APEX failed before that.
+    Failed(anyhow::Error),
+}
+
+impl<E: Into<anyhow::Error>> From<E> for NotRecorded {
+    fn from(error: E) -> Self {
+        NotRecorded::Failed(error.into())
+    }
+}
+
+/// Runs `apex run`. Returns only where the program did not run.
+pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
+    if args.output.is_none()
+        && let Some(outer) = outer_session()
+    {
+        return join(&outer, args);
+    }
+    match record(&args.command, args.output.as_deref(), &args.recording, args.quiet) {
+        Ok(recorded) => conclude(&recorded, args, color),
+        Err(NotRecorded::NotStarted(code)) => Ok(ExitCode::from(code)),
+        Err(NotRecorded::Failed(error)) => Err(error),
+    }
+}
+
+/// Makes the session, runs the program to its end, and writes down how it ended.
+pub fn record(
+    command: &[OsString],
+    output: Option<&Path>,
+    recording: &Recording,
+    quiet: bool,
+) -> Result<Recorded, NotRecorded> {
+    let libraries = Libraries::find()?;
+    let place = Place::decide(recording.device, &libraries, quiet)?;
+    let preload = libraries.preload(std::env::var_os(PRELOAD).as_deref())?;
+    let session = session::make(output, &command[0])?;
+    let control = MappedControl::create(&session, recording.settings())?;
+    let mut meta = describe(command, &place, recording);
+    meta.store(&session)?;
+
+    let mut program = Command::new(&command[0]);
+    program.args(&command[1..]).env(PRELOAD, preload).env(environment::SESSION, &session);
+    place.set(&mut program);
+    let signals = Signals::block();
+    let mut child = match signals.spawn(&mut program) {
+        Ok(child) => child,
+        Err(error) => {
+            session::discard(&session, output.is_some());
+            return Err(NotRecorded::NotStarted(not_started(&command[0], &error)));
+        }
+    };
+    meta.pid = Some(child.id());
+    remember(&meta, &session);
+    let mut watch = Watch::new(child.id());
+    let status = signals.wait(&mut child, || watch.look(control.processes.load(Ordering::Relaxed) > 0))?;
+    meta.ended_real_ns = Some(real_ns());
+    meta.exit = status.code().map(Exit::Code).or_else(|| status.signal().map(Exit::Signal));
+    remember(&meta, &session);
+    Ok(Recorded { status, session, seen: watch.into_seen() })
+}
+
+/// The session of the `apex run` that this one runs in.
+fn outer_session() -> Option<PathBuf> {
+    environment::session().filter(|session| MappedControl::open(session).is_ok())
+}
+
+/// Becomes the program, in the outer run's session.
+fn join(outer: &Path, args: &Args) -> anyhow::Result<ExitCode> {
+    let preload = Libraries::find()?.preload(std::env::var_os(PRELOAD).as_deref())?;
+    if !args.quiet {
+        let session = outer.display();
+        output::remark(format!(
+            "joins the session {session} of the `apex run` around it, with that one's options"
+        ));
+    }
+    let mut program = Command::new(&args.command[0]);
+    program.args(&args.command[1..]).env(PRELOAD, preload);
+    let error = Signals::block().replace(&mut program);
+    Ok(ExitCode::from(not_started(&args.command[0], &error)))
+}
+
+/// Says why the command could not be started, and returns the code that shells have for it.
+fn not_started(command: &OsStr, error: &io::Error) -> u8 {
+    output::remark(format!("cannot run {}: {error}", command.to_string_lossy()));
+    if error.kind() == io::ErrorKind::NotFound { exit::NOT_FOUND } else { exit::NOT_EXECUTABLE }
+}
+
+/// Writes session.json again. The program's run counts more than this file, so failing to is a remark.
+fn remember(meta: &Meta, session: &Path) {
+    if let Err(error) = meta.store(session) {
+        output::remark(error);
+    }
+}
+
+/// What session.json says before the program has started.
+fn describe(command: &[OsString], place: &Place, recording: &Recording) -> Meta {
+    Meta {
+        schema: meta::SCHEMA,
+        apex_version: env!("CARGO_PKG_VERSION").into(),
+        command: command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        cwd: std::env::current_dir().unwrap_or_default().display().to_string(),
+        pid: None,
+        started_real_ns: real_ns(),
+        ended_real_ns: None,
+        exit: None,
+        device: place.name().into(),
+        timing: recording.timing.to_possible_value().map_or(String::new(), |value| value.get_name().into()),
+        host: Host::here(),
+    }
+}
+
+/// Nanoseconds since 1970.
+pub fn real_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}
+
+/// Says what was captured, or loudly that nothing was; then ends as the program did.
+fn conclude(recorded: &Recorded, args: &Args, color: Color) -> anyhow::Result<ExitCode> {
+    let failed_to_read = |error: anyhow::Error| output::remark(format!("{error:#}"));
+    if let Ok(loaded) = loaded::just_recorded(&recorded.session).map_err(failed_to_read) {
+        let captured = summarize(&loaded, recorded, args);
+        if captured && args.report {
+            let style = Style { color: color.on_stderr() };
+            // Lost with the terminal, it can be had again with `apex report`.
+            let _ = report::write(&mut io::stderr(), &loaded, &View::usual(), style, output::width());
+        }
+        if !captured && args.require_capture && recorded.status.success() {
+            return Ok(ExitCode::from(exit::NOTHING_CAPTURED));
+        }
+    }
+    end_like(recorded.status)
+}
+
+/// The line at the end, or the warning that nothing was captured. Returns whether something was.
+fn summarize(loaded: &Loaded, recorded: &Recorded, args: &Args) -> bool {
+    let profile = &loaded.profile;
+    let lost = profile.recorder.dropped + profile.recorder.overwritten;
+    if profile.recorder.records == 0 {
+        for line in uncaptured::message(&args.command, loaded, &recorded.seen) {
+            output::remark(line);
+        }
+        return false;
+    }
+    if lost > 0 {
+        let causes: BTreeSet<_> =
+            loaded.session.processes.iter().filter_map(|process| process.drop_cause()).collect();
+        let cause = causes.into_iter().collect::<Vec<_>>().join("; ");
+        let cause = if cause.is_empty() { "the session's size limit was reached".into() } else { cause };
+        output::remark(format!("{} RECORDS WERE LOST: {cause}", units::count(lost)));
+    }
+    if !args.quiet {
+        let session = session::shown(&recorded.session);
+        let named = if args.output.is_some() { format!(" {session}") } else { String::new() };
+        output::remark(format!(
+            "{} launches of {} kernels, {} dropped, in {session}; `apex report{named}` explains",
+            units::count(profile.totals.kernels_run()),
+            units::count(profile.kernels.len() as u64),
+            units::count(lost),
+        ));
+    }
+    true
+}

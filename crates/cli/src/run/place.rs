@@ -1,0 +1,124 @@
+//! Where the program's kernels run: on a GPU, or on APEX's CPU device.
+
+use super::libraries::{CPU_DEVICE, Libraries};
+use crate::output;
+use apex::environment;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The choice of `--device`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Device {
+    /// The GPU if a driver and a device are there, else the CPU device
+    #[default]
+    Auto,
+    /// The GPU, through the installed driver
+    Gpu,
+    /// APEX's CPU device, which executes PTX
+    Cpu,
+}
+
+/// The decision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The driver that APEX_DRIVER names, else the one that the injected library finds.
+    Gpu,
+    /// The library at this path is the driver.
+    Cpu(PathBuf),
+}
+
+impl Place {
+    /// Decides, and says so on stderr if `auto` means the CPU device and not `quiet`.
+    ///
+    /// # Errors
+    /// If the CPU device is needed and its library is not there.
+    pub fn decide(device: Device, libraries: &Libraries, quiet: bool) -> anyhow::Result<Self> {
+        let missing = match device {
+            Device::Gpu => return Ok(Place::Gpu),
+            Device::Cpu => return libraries.cpu_device().map(Place::Cpu),
+            Device::Auto => match (environment::driver(), missing_for_gpu()) {
+                (Some(driver), _) if is_cpu_device(&driver) => return Ok(Place::Cpu(driver)),
+                (Some(_), _) | (None, None) => return Ok(Place::Gpu),
+                (None, Some(missing)) => missing,
+            },
+        };
+        let place = libraries.cpu_device().map(Place::Cpu)?;
+        if !quiet {
+            output::remark(format!(
+                "{missing}: kernels run on APEX's CPU device (--device cpu makes this explicit)"
+            ));
+        }
+        Ok(place)
+    }
+
+    /// Tells the injected library.
+    pub fn set(&self, command: &mut Command) {
+        match self {
+            Place::Cpu(driver) => {
+                command.env(environment::DRIVER, driver);
+            }
+            // Left over from an outer `apex run --device cpu`.
+            Place::Gpu if environment::driver().is_some_and(|driver| is_cpu_device(&driver)) => {
+                command.env_remove(environment::DRIVER);
+            }
+            Place::Gpu => {}
+        }
+    }
+
+    /// As it stands in session.json.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Place::Gpu => "gpu",
+            Place::Cpu(_) => "cpu",
+        }
+    }
+}
+
+fn is_cpu_device(driver: &Path) -> bool {
+    driver.file_name() == Some(OsStr::new(CPU_DEVICE))
+}
+
+/// Why kernels cannot run on a GPU here.
+fn missing_for_gpu() -> Option<&'static str> {
+    if device_nodes().is_empty() {
+        return Some("no GPU here");
+    }
+    apex::locate::candidates(&[]).is_empty().then_some("a GPU and no CUDA driver library here")
+}
+
+/// `/dev/nvidia0`, `/dev/nvidiactl`, `/dev/nvidia-uvm`; `/dev/dxg` under WSL; `/dev/nvmap` on Jetson.
+pub fn device_nodes() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir("/dev").into_iter().flatten().flatten();
+    let mut nodes: Vec<_> = entries.map(|entry| entry.path()).filter(|path| is_device_node(path)).collect();
+    nodes.sort();
+    nodes
+}
+
+fn is_device_node(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let numbered = |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit());
+    matches!(&*name, "nvidiactl" | "nvidia-uvm" | "dxg" | "nvmap")
+        || name.strip_prefix("nvidia").is_some_and(numbered)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_nodes_are_told_from_their_neighbours() {
+        for (name, expected) in [
+            ("nvidia0", true),
+            ("nvidia15", true),
+            ("nvidiactl", true),
+            ("dxg", true),
+            ("nvidia", false),
+            ("nvidia-modeset", false),
+            ("nvidia-caps", false),
+            ("null", false),
+        ] {
+            assert_eq!(is_device_node(&Path::new("/dev").join(name)), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! A run that captured nothing: the likely causes, from what the command is and what its processes looked like.
+
+use super::inspect::{self, Program};
+use super::watch::Seen;
+use crate::loaded::Loaded;
+use apex::environment;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use trace::MappedControl;
+
+/// Interpreters of interpreters: deeper chains of `#!` do not run.
+const SCRIPT_DEPTH: usize = 4;
+
+/// Commands that run the program elsewhere, or with another environment.
+const LAUNCHERS: &[(&[&str], &str)] = &[
+    (
+        &["ssh", "srun", "kubectl", "flux", "qsub", "sbatch"],
+        "runs the program on another machine: put `apex run --` in front of the program there",
+    ),
+    (
+        &["docker", "podman", "nerdctl", "singularity", "apptainer", "bwrap", "nsenter", "chroot"],
+        "runs the program in a container: install APEX in it and run `apex run` inside",
+    ),
+    (
+        &["sudo", "su", "doas", "pkexec", "runuser"],
+        "clears the environment, LD_PRELOAD included: write `sudo apex run -- …` instead of `apex run -- sudo …`",
+    ),
+];
+
+/// What to say of a run that captured nothing, a line each.
+pub fn message(command: &[OsString], loaded: &Loaded, seen: &BTreeMap<u32, Seen>) -> Vec<String> {
+    let mut lines = vec!["NOTHING WAS CAPTURED".to_string()];
+    let mut causes = switched_off(loaded);
+    if causes.is_empty() {
+        causes = self::causes(command, seen);
+    }
+    lines.extend(causes.into_iter().map(|cause| format!("likely cause: {cause}")));
+    lines.push("`apex doctor` checks the rest".into());
+    lines
+}
+
+/// Causes that the session itself tells.
+fn switched_off(loaded: &Loaded) -> Vec<String> {
+    let mut causes = Vec::new();
+    if environment::is_disabled() {
+        causes.push("APEX_DISABLE=1 is set".into());
+    }
+    if MappedControl::open(&loaded.session.dir).is_ok_and(|control| !control.is_recording()) {
+        causes.push("recording was switched off by `apex ctl`".into());
+    }
+    for process in &loaded.session.processes {
+        causes.push(match process.drop_cause() {
+            Some(cause) => {
+                format!("{} records of process {} found no space: {cause}", process.dropped, process.pid)
+            }
+            None => format!(
+                "{} (pid {}) opened CUDA and then did nothing with it",
+                process.executable, process.pid
+            ),
+        });
+    }
+    causes.extend(loaded.problems());
+    causes
+}
+
+/// Likely causes, each a sentence; never empty.
+fn causes(command: &[OsString], seen: &BTreeMap<u32, Seen>) -> Vec<String> {
+    let mut causes = Vec::new();
+    causes.extend(command.first().and_then(|name| launcher(name)));
+    causes.extend(clears_environment(command));
+    causes.extend(obstacle(command));
+    causes.extend(seen.iter().filter_map(|(pid, process)| suspicious(*pid, process)));
+    if causes.is_empty() {
+        causes.push(no_cuda(seen));
+    }
+    causes
+}
+
+fn launcher(name: &OsStr) -> Option<String> {
+    let name = Path::new(name).file_name()?.to_str()?;
+    let (_, what) = LAUNCHERS.iter().find(|(names, _)| names.contains(&name))?;
+    Some(format!("`{name}` {what}"))
+}
+
+fn clears_environment(command: &[OsString]) -> Option<String> {
+    let is_env = Path::new(command.first()?).file_name() == Some(OsStr::new("env"));
+    let clears = command
+        .iter()
+        .skip(1)
+        .take_while(|word| word.to_string_lossy().starts_with('-'))
+        .any(|word| matches!(&*word.to_string_lossy(), "-i" | "-" | "--ignore-environment"));
+    (is_env && clears).then(|| {
+        "`env -i` clears the environment, LD_PRELOAD included: write `env -i apex run -- …` instead"
+            .to_string()
+    })
+}
+
+/// What keeps a library from being preloaded into the command, scripts followed to their interpreter.
+fn obstacle(command: &[OsString]) -> Option<String> {
+    let mut path = inspect::resolve(command.first()?)?;
+    for _ in 0..SCRIPT_DEPTH {
+        match Program::of(&path) {
+            Program::Script(interpreter) => path = interpreter,
+            program => return program.obstacle().map(|why| format!("{}: {why}", path.display())),
+        }
+    }
+    None
+}
+
+fn suspicious(pid: u32, process: &Seen) -> Option<String> {
+    let Seen { name, recorder, other_driver } = process;
+    match (recorder, other_driver) {
+        (true, Some(driver)) => Some(format!(
+            "{name} (pid {pid}) opened {driver} by its own path, past APEX: `apex run` stands in for the name \
+             libcuda.so.1 only"
+        )),
+        (false, Some(driver)) => Some(format!(
+            "{name} (pid {pid}) uses {driver} and had no libapex.so: its environment was cleared, or it runs with \
+             other rights than its caller"
+        )),
+        (false, None) => Some(format!(
+            "{name} (pid {pid}) ran without libapex.so: its environment was cleared, or it is statically linked"
+        )),
+        (true, None) => None,
+    }
+}
+
+fn no_cuda(seen: &BTreeMap<u32, Seen>) -> String {
+    let names: std::collections::BTreeSet<_> = seen.values().map(|process| process.name.as_str()).collect();
+    let tree = match names.len() {
+        0 => String::new(),
+        _ => format!(" (seen with libapex.so: {})", names.into_iter().collect::<Vec<_>>().join(", ")),
+    };
+    format!("the program made no CUDA call{tree}: it ended before, chose the CPU by itself, or needs no CUDA")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn causes_of(command: &[&str], seen: &[Seen]) -> String {
+        let command: Vec<_> = command.iter().map(OsString::from).collect();
+        causes(&command, &seen.iter().cloned().zip(10..).map(|(process, pid)| (pid, process)).collect())
+            .join("\n")
+    }
+
+    fn process(name: &str, recorder: bool, other_driver: Option<&str>) -> Seen {
+        Seen { name: name.into(), recorder, other_driver: other_driver.map(String::from) }
+    }
+
+    #[test]
+    fn launchers_and_cleared_environments_are_named() {
+        assert!(causes_of(&["/usr/bin/ssh", "host", "x"], &[]).contains("another machine"));
+        assert!(causes_of(&["docker", "run", "x"], &[]).contains("container"));
+        assert!(causes_of(&["sudo", "x"], &[]).contains("sudo apex run"));
+        assert!(
+            causes_of(&["env", "-u", "X", "-i", "true"], &[]).contains("no CUDA call"),
+            "-u takes a word"
+        );
+        assert!(causes_of(&["env", "-i", "true"], &[]).contains("env -i apex run"));
+    }
+
+    #[test]
+    fn processes_tell_more_than_the_command() {
+        let stripped = process("python3", false, None);
+        assert!(
+            causes_of(&["sh"], &[process("sh", true, None), stripped])
+                .contains("python3 (pid 11) ran without")
+        );
+        let bypass = process("solver", true, Some("/usr/lib/libcuda.so.580"));
+        assert!(causes_of(&["sh"], &[bypass]).contains("past APEX"));
+        let nothing = causes_of(&["sh"], &[process("sh", true, None), process("make", true, None)]);
+        assert!(nothing.contains("no CUDA call (seen with libapex.so: make, sh)"), "{nothing}");
+    }
+
+    #[test]
+    fn a_static_program_behind_a_script_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        // The smallest statically linked program there is: a header without segments.
+        let mut elf = [0u8; 64];
+        elf[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        elf[18] = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
+        let (program, script) = (folder.path().join("program"), folder.path().join("script"));
+        std::fs::write(&program, elf).unwrap();
+        std::fs::write(&script, format!("#!{}\n", program.display())).unwrap();
+        let causes = causes_of(&[script.to_str().unwrap()], &[]);
+        assert!(causes.contains("statically linked") && causes.contains("program"), "{causes}");
+    }
+}

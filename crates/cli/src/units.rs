@@ -1,0 +1,180 @@
+//! Numbers as people write and read them: sizes, durations, shares, counts.
+//!
+//! Three significant digits, SI prefixes for time and counts, binary ones for bytes. What is parsed says what it
+//! accepts when it is given something else.
+
+use std::ops::Range;
+
+/// `1.23 ms` from nanoseconds.
+pub fn time(ns: f64) -> String {
+    let (value, unit) = match ns.abs() {
+        x if x < 1e3 => (ns, "ns"),
+        x if x < 1e6 => (ns / 1e3, "µs"),
+        x if x < 1e9 => (ns / 1e6, "ms"),
+        _ => (ns / 1e9, "s"),
+    };
+    format!("{} {unit}", digits(value))
+}
+
+/// `1.50 GiB`.
+pub fn bytes(count: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{count} B") } else { format!("{} {}", digits(value), units[unit]) }
+}
+
+/// `12,345,678`, grouped so that it can be read and still be exact.
+pub fn count(value: u64) -> String {
+    let plain = value.to_string();
+    let mut grouped = String::with_capacity(plain.len() + plain.len() / 3);
+    for (i, digit) in plain.chars().enumerate() {
+        if i > 0 && (plain.len() - i).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// `37.5%` from a ratio; small shares keep a digit that is not zero.
+pub fn percent(ratio: f64) -> String {
+    let percent = ratio * 100.0;
+    match percent.abs() {
+        x if x == 0.0 || x >= 99.95 => format!("{percent:.0}%"),
+        x if x < 0.01 => "<0.01%".into(),
+        x if x < 1.0 => format!("{percent:.2}%"),
+        _ => format!("{percent:.1}%"),
+    }
+}
+
+/// `38%` from a ratio, for tables.
+pub fn share(ratio: f64) -> String {
+    let percent = ratio * 100.0;
+    if percent > 0.0 && percent < 0.5 { "<1%".into() } else { format!("{percent:.0}%") }
+}
+
+/// Three significant digits.
+fn digits(value: f64) -> String {
+    match value.abs() {
+        x if x >= 99.95 || x == 0.0 => format!("{value:.0}"),
+        x if x >= 9.995 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// Parses `64M`, `1.5GiB`, `4096`: bytes with an optional binary prefix.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let explain = || format!("`{text}` is no size; write bytes, or a number with K, M, G or T, such as 512M");
+    let (number, unit) = split_unit(text);
+    let prefix = unit.trim_end_matches(['b', 'B']).trim_end_matches('i');
+    let shift = match prefix.to_ascii_uppercase().as_str() {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => return Err(explain()),
+    };
+    let value: f64 = number.parse().map_err(|_| explain())?;
+    let bytes = value * 2f64.powi(shift);
+    if bytes.is_finite() && (0.0..9e18).contains(&bytes) { Ok(bytes as u64) } else { Err(explain()) }
+}
+
+/// Parses a percentage between 0 and 100, with or without the sign.
+pub fn parse_percent(text: &str) -> Result<f64, String> {
+    let value: Option<f64> = text.strip_suffix('%').unwrap_or(text).trim().parse().ok();
+    value
+        .filter(|value| (0.0..=100.0).contains(value))
+        .ok_or_else(|| format!("`{text}` is no percentage between 0 and 100"))
+}
+
+/// Parses `A..B`, times since the session's start with `ns`, `us`, `ms` or `s` (the default); either side may be
+/// missing. The result is in nanoseconds.
+pub fn parse_window(text: &str) -> Result<Range<u64>, String> {
+    let explain =
+        || format!("`{text}` is no window; write A..B since the start, such as 1.5s..2s, 200ms.. or ..3");
+    let (from, to) = text.split_once("..").ok_or_else(explain)?;
+    let side = |side: &str, missing| {
+        if side.is_empty() { Ok(missing) } else { nanoseconds(side).ok_or_else(explain) }
+    };
+    let window = side(from.trim(), 0)?..side(to.trim(), u64::MAX)?;
+    if window.is_empty() { Err(explain()) } else { Ok(window) }
+}
+
+fn nanoseconds(text: &str) -> Option<u64> {
+    let (number, unit) = split_unit(text);
+    let scale = match unit {
+        "ns" => 1.0,
+        "us" | "µs" => 1e3,
+        "ms" => 1e6,
+        "s" | "" => 1e9,
+        _ => return None,
+    };
+    let value = number.parse::<f64>().ok()? * scale;
+    (0.0..1.8e19).contains(&value).then_some(value.round() as u64)
+}
+
+fn split_unit(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let at = text.find(|c: char| c.is_alphabetic() && c != 'e').unwrap_or(text.len());
+    (text[..at].trim(), &text[at..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn written() {
+        assert_eq!(
+            [time(0.0), time(999.4), time(1234.0), time(99.99e6), time(12e9)].map(|t| t.replace(' ', "")),
+            ["0ns", "999ns", "1.23µs", "100ms", "12.0s"]
+        );
+        assert_eq!(
+            [bytes(0), bytes(1023), bytes(1536), bytes(u64::MAX)],
+            ["0 B", "1023 B", "1.50 KiB", "16.0 EiB"]
+        );
+        assert_eq!([count(0), count(999), count(1000), count(1234567)], ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!(
+            [percent(0.0), percent(0.00001), percent(0.0042), percent(0.375), percent(0.99999)],
+            ["0%", "<0.01%", "0.42%", "37.5%", "100%"]
+        );
+    }
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in
+            [("4096", 4096), ("64k", 65536), ("1.5 GiB", 3 << 29), ("2TB", 2 << 40), ("0", 0)]
+        {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "M", "-1", "1X", "1e30T", "nan", "inf"] {
+            assert!(parse_size(text).unwrap_err().contains("512M"), "{text}");
+        }
+    }
+
+    #[test]
+    fn windows() {
+        assert_eq!(parse_window("1.5..2"), Ok(1_500_000_000..2_000_000_000));
+        assert_eq!(parse_window("200ms..300 ms"), Ok(200_000_000..300_000_000));
+        assert_eq!(parse_window("..5us"), Ok(0..5_000));
+        assert_eq!(parse_window("7ns.."), Ok(7..u64::MAX));
+        for text in ["", "1", "2..1", "1..1", "a..b", "1h..2h", "-1..2"] {
+            assert!(parse_window(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn percentages() {
+        assert_eq!(parse_percent("0.5%"), Ok(0.5));
+        assert_eq!(parse_percent("100"), Ok(100.0));
+        for text in ["101", "-1", "", "half", "nan"] {
+            assert!(parse_percent(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! One row for each recorded call that is no launch.
+
+use crate::names;
+use crate::reading::Reading;
+use crate::table::{Cell, Column, Sink, Type, column};
+use std::io;
+use trace::layout::{Call, CallClass, flags};
+use trace::{Event, Process};
+
+use Type::{Flag, Integer, Text};
+
+/// Columns of the calls' table.
+pub const COLUMNS: [Column; 18] = [
+    column("process", Integer, "process identifier"),
+    column("thread", Integer, "kernel thread identifier"),
+    column("start_ns", Integer, "when the call began, since the session's first process started; measured"),
+    column("cpu_ns", Integer, "how long the driver's call took; measured"),
+    column("api", Text, "the driver's entry point"),
+    column("class", Text, "what sort of call; null for one that this version does not know"),
+    column("result", Integer, "what the driver returned; 0 is success"),
+    column("captured", Flag, "whether the call was captured into a graph and executed nothing"),
+    column("asynchronous", Flag, "copies and sets: whether the call is one of the asynchronous forms"),
+    column("bytes", Integer, "allocated, copied or set"),
+    column("memory", Text, "kind of what is allocated, freed, set or copied to"),
+    column("source_memory", Text, "kind of what is copied from"),
+    column("address", Integer, "allocated, freed, set or copied to"),
+    column("source_address", Integer, "copied from"),
+    column("object", Integer, "handle of the stream, event, module, context or graph"),
+    column("stream", Integer, "identifier of the stream in its process; null where none is involved"),
+    column("device", Integer, "ordinal of the stream's device; null if unknown"),
+    column("executable", Text, "path of the process's program"),
+];
+
+/// Writes the calls other than launches that began in the window.
+///
+/// # Errors
+/// Those of the sink.
+pub fn write(reading: &mut Reading<'_>, sink: &mut dyn Sink) -> io::Result<()> {
+    for process in &reading.session.processes {
+        reading.each(process, |record, start_ns| match record.event {
+            Event::Call(call) => row(process, record.tid, start_ns, &call, sink),
+            _ => Ok(()),
+        })?;
+    }
+    Ok(())
+}
+
+fn row(process: &Process, tid: u32, start_ns: u64, call: &Call, sink: &mut dyn Sink) -> io::Result<()> {
+    let definitions = &process.definitions;
+    let stream = definitions.stream(call.stream);
+    let context = stream.and_then(|stream| definitions.context(stream.context));
+    let device = context.and_then(|context| definitions.device(context.device));
+    let moves = matches!(call.class(), Some(CallClass::Copy | CallClass::Set));
+    let present = |value: u64| (value != 0).then_some(value);
+    let cells: [Cell<'_>; COLUMNS.len()] = [
+        process.pid.into(),
+        tid.into(),
+        start_ns.into(),
+        process.clock.duration_ns(call.head.duration_ticks()).into(),
+        definitions.name(call.api).into(),
+        call.class().map(names::class).into(),
+        call.result.into(),
+        (call.head.flags & flags::CAPTURED != 0).into(),
+        moves.then_some(call.head.flags & flags::ASYNC != 0).into(),
+        present(call.bytes).into(),
+        names::memory(call.memory()).into(),
+        names::memory(call.source_memory()).into(),
+        present(call.address).into(),
+        present(call.source).into(),
+        present(call.object).into(),
+        stream.map(|stream| stream.id).into(),
+        device.map(|device| device.ordinal).into(),
+        process.executable.as_str().into(),
+    ];
+    sink.row(&cells)
+}

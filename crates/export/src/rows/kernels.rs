@@ -1,0 +1,111 @@
+//! One row for each kernel: a function in one launch configuration on one device.
+
+use super::axis;
+use crate::table::{Cell, Column, Sink, Type, column};
+use advice::Profile;
+use advice::profile::Kernel;
+use std::io;
+
+use Type::{Integer, Real, Text};
+
+/// Columns of the kernels' table.
+pub const COLUMNS: [Column; 37] = [
+    column("kernel", Text, "name, demangled"),
+    column("symbol", Text, "name as the driver gives it"),
+    column("device", Text, "name of the device; null if unknown"),
+    column("grid_x", Integer, "blocks"),
+    column("grid_y", Integer, "blocks"),
+    column("grid_z", Integer, "blocks"),
+    column("block_x", Integer, "threads"),
+    column("block_y", Integer, "threads"),
+    column("block_z", Integer, "threads"),
+    column("cluster_x", Integer, "blocks of a cluster; null without clusters"),
+    column("cluster_y", Integer, "blocks of a cluster"),
+    column("cluster_z", Integer, "blocks of a cluster"),
+    column("dynamic_shared_bytes", Integer, "of a block"),
+    column("static_shared_bytes", Integer, "of a block"),
+    column("local_bytes", Integer, "of a thread"),
+    column("registers", Integer, "of a thread"),
+    column("binary_version", Integer, "architecture of the machine code, such as 90"),
+    column("ptx_version", Integer, "architecture of the PTX it came from, such as 80"),
+    column("launches", Integer, "runs, by launch calls and by graphs; measured"),
+    column("by_graphs", Integer, "of these, runs by graph launches; computed from the graphs' nodes"),
+    column("captured", Integer, "launch calls captured into a graph, which executed nothing; measured"),
+    column("failed", Integer, "launch calls that the driver refused; measured"),
+    column("cpu_ns", Integer, "CPU time in launch calls; measured"),
+    column("cpu_median_ns", Integer, "of one call; measured"),
+    column("cpu_p99_ns", Integer, "of one call; measured"),
+    column("gpu_samples", Integer, "timed launches that gpu_mean_ns rests on"),
+    column("gpu_mean_ns", Real, "GPU time of one launch above an empty kernel's; measured on gpu_samples"),
+    column("gpu_deviation_ns", Real, "standard deviation of the samples; measured"),
+    column("gpu_total_ns", Real, "mean times launches; measured on gpu_samples"),
+    column("occupancy", Real, "theoretical occupancy, 0 to 1; computed"),
+    column("limiters", Text, "what limits occupancy, joined by +; computed"),
+    column("blocks_per_sm", Integer, "resident blocks; computed"),
+    column("warps_per_block", Integer, "computed"),
+    column("waves", Real, "blocks over what the device holds at once; computed"),
+    column("tail_effect", Real, "share of block slots empty over all waves; computed"),
+    column("sm_coverage", Real, "share of multiprocessors that get a block; computed"),
+    column("block_efficiency", Real, "threads over lanes of the block's warps; computed"),
+];
+
+/// Writes the kernels of a profile, one configuration a row, the costliest first. The window does not apply: a profile
+/// is of the whole session.
+///
+/// # Errors
+/// Those of the sink.
+pub fn write(profile: &Profile, sink: &mut dyn Sink) -> io::Result<()> {
+    profile.kernels.iter().try_for_each(|kernel| row(profile, kernel, sink))
+}
+
+fn row(profile: &Profile, kernel: &Kernel, sink: &mut dyn Sink) -> io::Result<()> {
+    let device = kernel.device.and_then(|device| profile.devices.get(device));
+    let attributes = kernel.attributes.as_ref();
+    let gpu = kernel.gpu.as_ref();
+    let geometry = kernel.geometry.as_ref();
+    let limiters = geometry.map(|geometry| {
+        geometry.occupancy.limiters().map(|limiter| limiter.name()).collect::<Vec<_>>().join("+")
+    });
+    let cluster = Some(kernel.cluster).filter(|cluster| *cluster != [0; 3]);
+    let called = kernel.cpu.count > 0;
+    let cells: [Cell<'_>; COLUMNS.len()] = [
+        kernel.name.as_str().into(),
+        kernel.symbol.as_str().into(),
+        device.map(|device| device.name.as_str()).into(),
+        axis(Some(kernel.grid), 0),
+        axis(Some(kernel.grid), 1),
+        axis(Some(kernel.grid), 2),
+        axis(Some(kernel.block), 0),
+        axis(Some(kernel.block), 1),
+        axis(Some(kernel.block), 2),
+        axis(cluster, 0),
+        axis(cluster, 1),
+        axis(cluster, 2),
+        kernel.dynamic_shared.into(),
+        attributes.map(|attributes| attributes.resources.static_shared).into(),
+        attributes.map(|attributes| attributes.local).into(),
+        attributes.map(|attributes| attributes.resources.registers).into(),
+        attributes.map(|attributes| attributes.binary_version).into(),
+        attributes.map(|attributes| attributes.ptx_version).into(),
+        kernel.launches.ran().into(),
+        kernel.launches.by_graphs.into(),
+        kernel.launches.captured.into(),
+        kernel.launches.failed.into(),
+        (kernel.cpu.total_ns.round() as u64).into(),
+        called.then_some(kernel.cpu.median_ns.round() as u64).into(),
+        called.then_some(kernel.cpu.p99_ns.round() as u64).into(),
+        gpu.map(|gpu| gpu.each.count).into(),
+        gpu.map(|gpu| gpu.each.mean_ns).into(),
+        gpu.and_then(|gpu| gpu.deviation_ns).into(),
+        gpu.map(|gpu| gpu.total_ns.value).into(),
+        geometry.map(|geometry| geometry.occupancy.fraction()).into(),
+        limiters.as_deref().into(),
+        geometry.map(|geometry| geometry.occupancy.blocks_per_sm).into(),
+        geometry.map(|geometry| geometry.occupancy.warps_per_block).into(),
+        geometry.map(|geometry| geometry.waves.waves).into(),
+        geometry.map(|geometry| geometry.waves.tail_effect()).into(),
+        geometry.map(|geometry| geometry.waves.sm_coverage).into(),
+        geometry.map(|geometry| geometry.block_efficiency).into(),
+    ];
+    sink.row(&cells)
+}
