@@ -1,8 +1,8 @@
 //! PTX text to tokens.
 //!
 //! A *word* is any run of identifier characters, dots and `::`, so a whole mnemonic (`ld.shared::cta.v4.f32`), a
-//! directive (`.reg`), a component (`%tid.x`) and a plain identifier are each one token; the parser knows which it
-//! wants. Invariant: the tokens end with exactly one [`TokenKind::End`], and every token lies on character
+//! component (`%tid.x`) and a plain identifier are each one token; the parser knows which it wants. A word that starts
+//! with a dot is a directive or a type, and ends before the next dot (`.reg.b32` is two). Invariant: the tokens end with exactly one [`TokenKind::End`], and every token lies on character
 //! boundaries of the source.
 
 use crate::diagnostic::Diagnostic;
@@ -139,9 +139,10 @@ impl<'a> Lexer<'a> {
     }
 
     fn word(&mut self) {
+        let directive = self.peek(0) == b'.';
         self.offset += 1;
         loop {
-            if continues_word(self.peek(0)) {
+            if continues_word(self.peek(0)) && !(directive && self.peek(0) == b'.') {
                 self.offset += 1;
             } else if self.peek(0) == b':' && self.peek(1) == b':' && self.peek(2).is_ascii_alphanumeric() {
                 self.offset += 2;

@@ -15,6 +15,7 @@ pub mod diagnostic;
 pub mod ir;
 mod lexer;
 mod parse;
+mod print;
 pub mod types;
 
 pub use diagnostic::Diagnostic;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::code::Code;
+use super::code::{Code, Op};
 
 /// A module that can be executed, once its variables have addresses (see [`super::Linked`]).
 pub struct Program {
@@ -171,6 +171,20 @@ impl Program {
     /// What is known about a kernel.
     pub fn attributes(&self, kernel: KernelId) -> &KernelAttributes {
         &self.kernels[kernel.0 as usize].attributes
+    }
+
+    /// What this device does not execute: function, line of the PTX, and why.
+    pub fn unsupported(&self) -> impl Iterator<Item = (&str, u32, &str)> {
+        self.functions.iter().flat_map(|function| {
+            let code = &function.code;
+            code.steps.iter().zip(&code.origin_of).filter_map(move |(step, origin)| match step.op {
+                Op::Unsupported(complaint) => {
+                    let line = code.origins[*origin as usize].line;
+                    Some((&*function.name, line, code.complaints[complaint as usize].as_str()))
+                }
+                _ => None,
+            })
+        })
     }
 
     /// The variables in `.global` and `.const`, in source order.

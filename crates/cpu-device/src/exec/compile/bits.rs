@@ -22,6 +22,12 @@ macro_rules! of_width {
     };
 }
 
+/// The pure instructions of this module.
+pub(super) const OPCODES: [&str; 18] = [
+    "and", "or", "xor", "not", "cnot", "shl", "shr", "shf", "popc", "clz", "brev", "bfind", "fns", "bfe",
+    "bfi", "bmsk", "szext", "prmt",
+];
+
 /// Decodes pure instructions on bits.
 pub(super) fn decode(form: &mut Form) -> Option<Pure> {
     use ScalarType::*;

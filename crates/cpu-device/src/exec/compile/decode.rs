@@ -75,8 +75,11 @@ fn pure(form: &mut Form) -> Option<Pure> {
     if form.opcode == "cvt" {
         return convert::decode(form);
     }
+    if bits::OPCODES.contains(&form.opcode) {
+        return bits::decode(form);
+    }
     let ty = *form.types().first()?;
-    if ty.is_float() { float::decode(form) } else { integer::decode(form).or_else(|| bits::decode(form)) }
+    if ty.is_float() { float::decode(form) } else { integer::decode(form) }
 }
 
 /// Adds the step of a pure instruction.
