@@ -35,6 +35,8 @@ pub enum Kind {
     GraphExec,
     /// `CUmemoryPool`
     Pool,
+    /// `CUmemGenericAllocationHandle`
+    Physical,
 }
 
 const KIND_SHIFT: u32 = 40;

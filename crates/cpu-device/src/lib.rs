@@ -10,7 +10,7 @@
 //!
 //! * [`entry`]: how functions are declared, the contract at the ABI, which functions there are ([`coverage`]).
 //! * `api`: the functions, by the parts of the driver API's reference. They check and translate.
-//! * `device`, `context`, `memory`, `module`, `pool`: what there is.
+//! * `device`, `context`, `memory`, `virtual_memory`, `pool`, `module`: what there is.
 //! * `stream`, `event`, `capture`, `graph`: what is done when. `task` has the threads, `operation` what can be done.
 //! * `exec`: kernels. It knows nothing of the driver; `launch` brings the two together.
 //!
@@ -42,6 +42,7 @@ mod storage;
 mod stream;
 mod stream_memory;
 mod task;
+mod virtual_memory;
 
 pub use entry::{Coverage, coverage};
 

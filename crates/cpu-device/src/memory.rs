@@ -82,8 +82,8 @@ pub struct Allocation {
     pub context: u64,
     /// Whether kernels may write it.
     pub writable: bool,
-    /// Whether this module mapped the memory and unmaps it.
-    owned: bool,
+    /// The memory itself, unless it is somebody else's.
+    backing: Option<Arc<Backing>>,
 }
 
 impl Allocation {
@@ -95,6 +95,56 @@ impl Allocation {
     /// Whether `bytes` bytes from `address` lie inside.
     pub fn holds(&self, address: u64, bytes: u64) -> bool {
         address >= self.start && bytes <= self.bytes && address - self.start <= self.bytes - bytes
+    }
+}
+
+/// Mapped memory that is given back when nobody holds it any more.
+#[derive(Debug)]
+pub struct Backing {
+    start: u64,
+    mapped: usize,
+}
+
+impl Backing {
+    /// Maps zeroed pages for `bytes` bytes, and a guard behind them.
+    pub fn map(bytes: u64) -> Result<Arc<Backing>, AllocationError> {
+        let pages = bytes.checked_next_multiple_of(PAGE).and_then(|pages| pages.checked_add(PAGE));
+        let mapped =
+            pages.and_then(|pages| usize::try_from(pages).ok()).filter(|&size| isize::try_from(size).is_ok());
+        let mapped = mapped.ok_or(AllocationError::OutOfMemory)?;
+        // SAFETY: an anonymous mapping at an address of the kernel's choosing touches no existing memory.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                mapped,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(AllocationError::OutOfMemory);
+        }
+        Ok(Arc::new(Backing { start: start as u64, mapped }))
+    }
+
+    /// The first address.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Gives the pages back to the system and keeps the addresses. The contents become zeros.
+    fn discard_pages(&self) {
+        // SAFETY: the range was mapped with this size, and its contents are dead: it has just been freed.
+        unsafe { libc::madvise(self.start as *mut libc::c_void, self.mapped, libc::MADV_DONTNEED) };
+    }
+}
+
+impl Drop for Backing {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped with this size, and whoever could know of it held this.
+        unsafe { libc::munmap(self.start as *mut libc::c_void, self.mapped) };
     }
 }
 
@@ -168,18 +218,21 @@ impl Memory {
         if request.bytes == 0 {
             return Err(AllocationError::Invalid);
         }
-        let mapped = mapped_bytes(request.bytes).ok_or(AllocationError::OutOfMemory)?;
-        let accounted = request.kind.counts_against_the_device();
-        if accounted && !self.take(request.bytes) {
+        self.adopt(Backing::map(request.bytes)?, request, writable)
+    }
+
+    /// Makes mapped memory an allocation: the first `request.bytes` bytes of it.
+    pub fn adopt(
+        &self,
+        backing: Arc<Backing>,
+        request: Request,
+        writable: bool,
+    ) -> Result<Arc<Allocation>, AllocationError> {
+        if request.kind.counts_against_the_device() && !self.take(request.bytes) {
             return Err(AllocationError::OutOfMemory);
         }
-        let Some(start) = map(mapped) else {
-            if accounted {
-                self.used.fetch_sub(request.bytes, Ordering::Relaxed);
-            }
-            return Err(AllocationError::OutOfMemory);
-        };
-        let allocation = Arc::new(self.describe_new(start, request, writable, true));
+        let start = backing.start;
+        let allocation = Arc::new(self.describe_new(start, request, writable, Some(backing)));
         self.write().insert(start, allocation.clone());
         Ok(allocation)
     }
@@ -200,12 +253,14 @@ impl Memory {
         allocated
     }
 
-    /// Makes memory of somebody else's known, for as long as its owner says.
+    /// Makes memory of somebody else's known, for as long as its owner says. With a backing, that stays mapped at least
+    /// until the range has been released and nothing that executes can still know of it.
     pub fn register(
         &self,
         start: u64,
         request: Request,
         writable: bool,
+        backing: Option<Arc<Backing>>,
     ) -> Result<Arc<Allocation>, AllocationError> {
         let end = start.checked_add(request.bytes).ok_or(AllocationError::Invalid)?;
         if start == 0 || request.bytes == 0 {
@@ -216,7 +271,7 @@ impl Memory {
         if before.is_some_and(|(_, known)| known.end() > start) {
             return Err(AllocationError::Overlaps);
         }
-        let allocation = Arc::new(self.describe_new(start, request, writable, false));
+        let allocation = Arc::new(self.describe_new(start, request, writable, backing));
         ranges.insert(start, allocation.clone());
         Ok(allocation)
     }
@@ -230,7 +285,7 @@ impl Memory {
         let allocation = ranges.remove(&start)?;
         drop(ranges);
         if allocation.kind.counts_against_the_device() {
-            self.used.fetch_sub(allocation.bytes, Ordering::Relaxed);
+            self.give_back(allocation.bytes);
         }
         if allocation.kind == Kind::Heap {
             self.heap.fetch_sub(allocation.bytes, Ordering::Relaxed);
@@ -298,6 +353,11 @@ impl Memory {
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_ok()
     }
 
+    /// Takes back what [`Memory::take`] has accounted for.
+    pub fn give_back(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
     /// Gives the oldest freed ranges back, unless somebody may still hold them. The lock is taken before the readers are
     /// counted: who pins afterwards can only look up what has not been freed.
     fn recycle(&self) {
@@ -307,10 +367,16 @@ impl Memory {
         }
     }
 
-    fn describe_new(&self, start: u64, request: Request, writable: bool, owned: bool) -> Allocation {
+    fn describe_new(
+        &self,
+        start: u64,
+        request: Request,
+        writable: bool,
+        backing: Option<Arc<Backing>>,
+    ) -> Allocation {
         let Request { bytes, kind, flags, context } = request;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        Allocation { start, bytes, kind, id, flags, context, writable, owned }
+        Allocation { start, bytes, kind, id, flags, context, writable, backing }
     }
 
     fn read<T>(&self, look: impl FnOnce(&BTreeMap<u64, Arc<Allocation>>) -> T) -> T {
@@ -323,13 +389,6 @@ impl Memory {
 
     fn quarantine(&self) -> MutexGuard<'_, Quarantine> {
         self.quarantine.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        let ranges = std::mem::take(&mut *self.write());
-        ranges.into_values().for_each(|allocation| unmap(&allocation));
     }
 }
 
@@ -354,28 +413,21 @@ impl Quarantine {
     const CAPACITY: usize = 256;
 
     fn push(&mut self, allocation: Arc<Allocation>) {
-        if allocation.owned {
-            discard_pages(&allocation);
-            self.freed.push_back(allocation);
+        let Some(backing) = &allocation.backing else { return };
+        // Unless somebody means to use it again.
+        if Arc::strong_count(backing) == 1 {
+            backing.discard_pages();
         }
+        self.freed.push_back(allocation);
     }
 
     fn shrink(&mut self) {
-        while self.freed.len() > Self::CAPACITY
-            && let Some(oldest) = self.freed.pop_front()
-        {
-            unmap(&oldest);
-        }
+        let excess = self.freed.len().saturating_sub(Self::CAPACITY);
+        self.freed.drain(..excess);
     }
 
     fn find(&self, address: u64) -> Option<&Allocation> {
         self.freed.iter().rev().map(Arc::as_ref).find(|freed| freed.holds(address, 1))
-    }
-}
-
-impl Drop for Quarantine {
-    fn drop(&mut self) {
-        self.freed.iter().for_each(|allocation| unmap(allocation));
     }
 }
 
@@ -390,39 +442,6 @@ impl fmt::Display for Described<'_> {
 
 fn past_the_end(gap: u64, below: &Allocation) -> String {
     format!("{gap} bytes past the end of {}", Described(below))
-}
-
-/// How much to map for an allocation of `bytes`: whole pages, and a guard.
-fn mapped_bytes(bytes: u64) -> Option<usize> {
-    let pages = bytes.checked_next_multiple_of(PAGE)?.checked_add(PAGE)?;
-    usize::try_from(pages).ok().filter(|&size| isize::try_from(size).is_ok())
-}
-
-fn map(bytes: usize) -> Option<u64> {
-    // SAFETY: an anonymous mapping at an address of the kernel's choosing touches no existing memory.
-    let address = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        )
-    };
-    (address != libc::MAP_FAILED).then_some(address as u64)
-}
-
-fn unmap(allocation: &Allocation) {
-    let Some(bytes) = mapped_bytes(allocation.bytes).filter(|_| allocation.owned) else { return };
-    // SAFETY: the range was mapped by `map` with this size, and whoever calls this holds the last record of it.
-    unsafe { libc::munmap(allocation.start as *mut libc::c_void, bytes) };
-}
-
-fn discard_pages(allocation: &Allocation) {
-    let Some(bytes) = mapped_bytes(allocation.bytes) else { return };
-    // SAFETY: the range was mapped by `map` with this size. Its contents are dead: it has just been freed.
-    unsafe { libc::madvise(allocation.start as *mut libc::c_void, bytes, libc::MADV_DONTNEED) };
 }
 
 #[cfg(test)]
@@ -476,14 +495,14 @@ mod tests {
         let host = vec![0u8; 4096];
         let start = host.as_ptr() as u64;
         let registered = Request { kind: Kind::Registered, ..request(4096) };
-        memory.register(start, registered, true).unwrap();
+        memory.register(start, registered, true, None).unwrap();
         for (at, bytes) in [(start, 1), (start - 1, 2), (start + 4095, 10), (start - 10, 5000)] {
-            let overlapping = memory.register(at, Request { bytes, ..registered }, true);
+            let overlapping = memory.register(at, Request { bytes, ..registered }, true, None);
             assert_eq!(overlapping.unwrap_err(), AllocationError::Overlaps);
         }
-        memory.register(start + 4096, Request { bytes: 1, ..registered }, true).unwrap();
-        memory.register(start - 1, Request { bytes: 1, ..registered }, true).unwrap();
-        assert_eq!(memory.register(u64::MAX, registered, true).unwrap_err(), AllocationError::Invalid);
+        memory.register(start + 4096, Request { bytes: 1, ..registered }, true, None).unwrap();
+        memory.register(start - 1, Request { bytes: 1, ..registered }, true, None).unwrap();
+        assert_eq!(memory.register(u64::MAX, registered, true, None).unwrap_err(), AllocationError::Invalid);
     }
 
     #[test]

@@ -276,3 +276,61 @@ fn pools_count_what_is_taken_from_them() {
     ok!(cuMemFreeAsync(addresses[2], stream));
     ok!(cuStreamSynchronize(stream));
 }
+
+#[test]
+fn memory_is_mapped_where_the_program_wants_it() {
+    let _context = Context::new();
+    let location = CUmemLocation { r#type: CU_MEM_LOCATION_TYPE_DEVICE, ..Plain::zeroed() };
+    let properties = CUmemAllocationProp {
+        r#type: CU_MEM_ALLOCATION_TYPE_PINNED,
+        requestedHandleTypes: CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        location,
+        ..Plain::zeroed()
+    };
+    let mut step = 0;
+    ok!(cuMemGetAllocationGranularity(&mut step, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    let at = |steps: usize, start: u64| start + (steps * step) as u64;
+    let (mut start, mut first, mut second) = (0, 0, 0);
+    ok!(cuMemAddressReserve(&mut start, 4 * step, 0, 0, 0));
+    assert!(start.is_multiple_of(step as u64));
+    ok!(cuMemCreate(&mut first, step, &properties, 0));
+    ok!(cuMemCreate(&mut second, 2 * step, &properties, 0));
+    fails!(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&mut second, step + 1, &properties, 0));
+    ok!(cuMemMap(start, step, 0, first, 0));
+    ok!(cuMemMap(at(1, start), 2 * step, 0, second, 0));
+    fails!(CUDA_ERROR_INVALID_VALUE, cuMemMap(at(2, start), step, 0, first, 0));
+    fails!(CUDA_ERROR_INVALID_VALUE, cuMemMap(at(3, start), 2 * step, 0, second, 0));
+    // Mapped is not yet accessible.
+    fails!(CUDA_ERROR_INVALID_VALUE, cuMemsetD8_v2(start, 1, 1));
+    let access = CUmemAccessDesc { location, flags: CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+    fails!(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(start, 4 * step, &access, 1));
+    ok!(cuMemSetAccess(start, 3 * step, &access, 1));
+    let bytes = Random(9).bytes(100);
+    ok!(cuMemcpyHtoD_v2(at(1, start), bytes.as_ptr().cast(), 100));
+
+    // The same memory at another place, by way of a file descriptor.
+    let (mut file, mut imported) = (-1i32, 0);
+    let kind = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    ok!(cuMemExportToShareableHandle((&raw mut file).cast(), second, kind, 0));
+    ok!(cuMemImportFromShareableHandle(&mut imported, std::ptr::without_provenance_mut(file as usize), kind));
+    // SAFETY: the descriptor is the test's.
+    unsafe { libc::close(file) };
+    ok!(cuMemMap(at(3, start), step, 0, imported, 0));
+    ok!(cuMemSetAccess(at(3, start), step, &access, 1));
+    assert_eq!(download(at(3, start), 100), bytes);
+
+    // What is mapped lives without its handle; what is unmapped is gone.
+    ok!(cuMemRelease(second));
+    assert_eq!(download(at(1, start), 100), bytes);
+    fails!(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(start, 4 * step));
+    fails!(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(at(1, start), step));
+    ok!(cuMemUnmap(at(1, start), 2 * step));
+    fails!(CUDA_ERROR_INVALID_VALUE, cuMemsetD8_v2(at(1, start), 1, 1));
+    ok!(cuMemUnmap(start, step));
+    ok!(cuMemUnmap(at(3, start), step));
+    ok!(cuMemAddressFree(start, 4 * step));
+    fails!(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(start, 4 * step));
+    ok!(cuMemRelease(first));
+    ok!(cuMemRelease(imported));
+    fails!(CUDA_ERROR_INVALID_VALUE, cuMemRelease(imported));
+}

@@ -105,7 +105,7 @@ entries! {
         let context = context::current()?.handle;
         let request = Request { bytes: bytes as u64, kind: Kind::Registered, flags, context };
         let writable = flags & CU_MEMHOSTREGISTER_READ_ONLY == 0;
-        device::get()?.memory.register(address as u64, request, writable)?;
+        device::get()?.memory.register(address as u64, request, writable, None)?;
         Ok(())
     }
 

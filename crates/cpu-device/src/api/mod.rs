@@ -19,6 +19,7 @@ mod memory;
 mod module;
 mod pool;
 mod stream;
+mod virtual_memory;
 
 /// Everything that is implemented.
 pub(crate) const ALL: &[&[Entry]] = &[
@@ -34,4 +35,5 @@ pub(crate) const ALL: &[&[Entry]] = &[
     module::ENTRIES,
     pool::ENTRIES,
     stream::ENTRIES,
+    virtual_memory::ENTRIES,
 ];

@@ -3,3 +3,5 @@
 
 mod cases;
 mod device;
+mod instruction;
+mod integers;
