@@ -1,10 +1,12 @@
 //! What happens around every recorded call that is not a launch.
 
 use crate::launch::is_per_thread;
-use crate::recorder::{api, guarded, is_recording, normalised};
+use crate::recorder::{Recorder, api, guarded, is_recording, normalised};
+use crate::tables::spread;
 use crate::thread::{self, Thread};
 use cuda_abi::types::*;
 use std::ptr::null_mut;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use trace::layout::{Call, CallClass, MemoryKind, Slots, flags};
 use trace::now;
 
@@ -160,14 +162,16 @@ impl Thread {
                 stream = self.stream(handle);
             }
         }
+        let memory = self.kind(notes.memory, notes.address) as u8;
+        let source_memory = self.kind(notes.source_memory, notes.source) as u8;
         self.push(&Call {
             head: Call::head(notes.flags | more, start, end),
             api: api(index),
             stream,
             result: notes.result,
             class: class as u8,
-            memory: self.kind(notes.memory, notes.address) as u8,
-            source_memory: self.kind(notes.source_memory, notes.source) as u8,
+            memory,
+            source_memory,
             reserved: 0,
             bytes: notes.bytes,
             address: notes.address,
@@ -176,13 +180,54 @@ impl Thread {
         });
     }
 
-    fn kind(&self, memory: Memory, address: u64) -> MemoryKind {
+    fn kind(&mut self, memory: Memory, address: u64) -> MemoryKind {
         match memory {
             Memory::Is(kind) => kind,
-            // The driver is asked nothing that it may not like during a capture.
-            Memory::Host | Memory::Any if address == 0 || self.recorder.captures.any() => MemoryKind::Unknown,
-            Memory::Host | Memory::Any => kind_of(address),
+            Memory::Host | Memory::Any if address == 0 => MemoryKind::Unknown,
+            Memory::Host | Memory::Any => self.kind_at(address),
         }
+    }
+
+    /// What is known of an address, else what the driver says: asking about pageable memory takes it half a microsecond.
+    fn kind_at(&mut self, address: u64) -> MemoryKind {
+        let recorder = self.recorder;
+        let epoch = recorder.epochs.memory.load(Acquire);
+        if let Some(kind) = self.addresses.get(address, epoch) {
+            return kind;
+        }
+        // The driver is asked nothing during a capture that can wait.
+        if recorder.captures.any() {
+            return MemoryKind::Unknown;
+        }
+        let kind = kind_of(address);
+        self.addresses.put(address, epoch, kind);
+        kind
+    }
+}
+
+/// Addresses that a thread asked about lately.
+#[derive(Default)]
+pub struct KnownAddresses([(u64, u32, Option<MemoryKind>); 16]);
+
+impl KnownAddresses {
+    fn place(address: u64) -> usize {
+        (spread(address) % 16) as usize
+    }
+
+    fn get(&self, address: u64, epoch: u32) -> Option<MemoryKind> {
+        let (known, made, kind) = self.0[Self::place(address)];
+        kind.filter(|_| (known, made) == (address, epoch))
+    }
+
+    fn put(&mut self, address: u64, epoch: u32, kind: MemoryKind) {
+        self.0[Self::place(address)] = (address, epoch, Some(kind));
+    }
+}
+
+/// Memory was or is about to be allocated, registered or freed: addresses may come to mean something else.
+pub fn addresses_change() {
+    if let Some(recorder) = Recorder::existing() {
+        recorder.epochs.memory.fetch_add(1, Release);
     }
 }
 

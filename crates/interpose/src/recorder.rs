@@ -71,6 +71,8 @@ pub struct Epochs {
     pub streams: AtomicU32,
     /// Ends when a context goes or may have gone: what threads remember of their current context.
     pub contexts: AtomicU32,
+    /// Ends when memory is allocated on the host, registered or freed: what threads remember of addresses.
+    pub memory: AtomicU32,
 }
 
 /// See the [module](self).

@@ -5,6 +5,7 @@
 //! twice at a time: should a call be recorded from within recording (the driver calls back, or a signal handler makes a
 //! driver call), the inner one is counted as dropped and goes through untouched.
 
+use crate::calls::KnownAddresses;
 use crate::launch::LaunchCache;
 use crate::recorder::{Recorder, guarded};
 use crate::timing::Pending;
@@ -31,6 +32,8 @@ pub struct Thread {
     pub recorder: &'static Recorder,
     /// Launch configurations seen lately.
     pub launches: LaunchCache,
+    /// Addresses asked about lately.
+    pub addresses: KnownAddresses,
     /// Event pairs whose reading is awaited.
     pub pending: Pending,
     lane: Lane,
@@ -184,6 +187,7 @@ impl Thread {
         Thread {
             recorder,
             launches: LaunchCache::new(),
+            addresses: KnownAddresses::default(),
             pending: Pending::default(),
             lane: Lane::default(),
             id: id(),

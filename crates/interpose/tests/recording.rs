@@ -363,6 +363,18 @@ fn calls_say_what_they_moved_and_where() {
 }
 
 #[test]
+fn the_driver_is_asked_once_about_memory_until_it_changes() {
+    let recording = Recording::untimed();
+    assert_eq!(recording.run("copies"), "3\n");
+    let kinds = records(&recording.process(), |event| match event {
+        Event::Call(call) if call.class() == Some(CallClass::Copy) => Some(call.source_memory()),
+        _ => None,
+    });
+    let expected = [MemoryKind::Pageable, MemoryKind::Pinned, MemoryKind::Pageable].map(|kind| [kind; 100]);
+    assert_eq!(kinds, expected.concat());
+}
+
+#[test]
 fn recording_can_be_switched_off_and_on_while_the_program_runs() {
     let recording = Recording::untimed();
     let mut child = recording

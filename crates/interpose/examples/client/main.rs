@@ -27,6 +27,7 @@ fn main() {
         "capture-race" => programs::capture_race(number(1)),
         "graphs" => programs::graphs(),
         "calls" => programs::every_class(),
+        "copies" => programs::copies(),
         "timed" => programs::timed(number(1)),
         "timed-in-turn" => programs::timed_in_turn(number(1) as u32, number(2) as u32),
         "contexts" => programs::contexts(),

@@ -448,6 +448,20 @@ pub fn every_class() {
     check(cuda!(cuStreamDestroy_v2(stream)));
 }
 
+/// Copies from the same buffer before, while and after it is pinned.
+pub fn copies() {
+    context();
+    let buffer = 0x5000 as *mut c_void;
+    let copy =
+        || (0..100).for_each(|_| check(cuda!(cuMemcpyHtoDAsync_v2(0x7000_0000_0000, buffer, 8, null_mut()))));
+    copy();
+    check(cuda!(cuMemHostRegister_v2(buffer, 4096, 0)));
+    copy();
+    check(cuda!(cuMemHostUnregister(buffer)));
+    copy();
+    println!("{}", calls(index::cuPointerGetAttributes));
+}
+
 /// Launches kernels of known durations, now and then waiting for them.
 pub fn timed(launches: usize) {
     context();

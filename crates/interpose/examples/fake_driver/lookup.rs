@@ -1,6 +1,6 @@
 //! What the driver says of itself, its device and addresses.
 
-use crate::world::is_set;
+use crate::world::{is_set, world};
 use crate::{SLOTS, count};
 use cuda_abi::types::*;
 use cuda_abi::{index, resolve};
@@ -131,16 +131,18 @@ pub unsafe extern "C" fn device_attribute(
     CUDA_SUCCESS
 }
 
-/// Odd pages are pinned, device addresses are the driver's own, everything else is not known.
+/// What was registered is pinned, and so is 0x1001; device addresses are the driver's own; everything else is not known.
 pub unsafe extern "C" fn pointer_attributes(
     count: u32,
     attributes: *mut CUpointer_attribute,
     values: *mut *mut c_void,
     pointer: CUdeviceptr,
 ) -> CUresult {
+    crate::count(index::cuPointerGetAttributes);
     let kind = match pointer {
         0x7000_0000_0000..0x7100_0000_0000 => CU_MEMORYTYPE_DEVICE,
         0x1001 => CU_MEMORYTYPE_HOST,
+        other if world().registered.contains(&other) => CU_MEMORYTYPE_HOST,
         _ => 0,
     };
     for at in 0..count as usize {

@@ -99,6 +99,8 @@ implemented! {
     cuStreamGetCtx => objects::stream_context,
     cuMemAlloc_v2 => objects::allocate,
     cuMemFree_v2 => objects::free,
+    cuMemHostRegister_v2 => objects::register,
+    cuMemHostUnregister => objects::unregister,
 
     cuLaunchKernel => work::launch,
     cuLaunchKernel_ptsz => work::launch_per_thread,

@@ -300,3 +300,13 @@ pub unsafe extern "C" fn allocate(pointer: *mut CUdeviceptr, bytes: usize) -> CU
 pub unsafe extern "C" fn free(_: CUdeviceptr) -> CUresult {
     CUDA_SUCCESS
 }
+
+pub unsafe extern "C" fn register(pointer: *mut c_void, _: usize, _: u32) -> CUresult {
+    world().registered.push(pointer as u64);
+    CUDA_SUCCESS
+}
+
+pub unsafe extern "C" fn unregister(pointer: *mut c_void) -> CUresult {
+    world().registered.retain(|&address| address != pointer as u64);
+    CUDA_SUCCESS
+}

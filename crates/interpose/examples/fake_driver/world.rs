@@ -108,6 +108,8 @@ pub struct World {
     pub nodes: Slab<Node>,
     pub executables: Slab<()>,
     pub next_address: u64,
+    /// Host addresses that are pinned.
+    pub registered: Vec<u64>,
 }
 
 static WORLD: Mutex<World> = Mutex::new(World {
@@ -123,6 +125,7 @@ static WORLD: Mutex<World> = Mutex::new(World {
     nodes: Slab::new(9),
     executables: Slab::new(10),
     next_address: 0x7000_0000_0000,
+    registered: Vec::new(),
 });
 
 pub fn world() -> MutexGuard<'static, World> {

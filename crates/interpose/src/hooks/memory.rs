@@ -3,6 +3,7 @@
 //! The forms of before CUDA 3.2, which take 32-bit addresses, are bare jumps: no 64-bit program can use them.
 
 use super::macros::hooks;
+use crate::calls::addresses_change;
 use cuda_abi::types::*;
 use std::ffi::c_void;
 use trace::layout::MemoryKind::{Array, Device, Managed, Pinned, Pitched, Pool, Unknown, Virtual};
@@ -17,19 +18,19 @@ hooks! {
         notes.allocate(Pitched, notes.out(pointer), notes.out(pitch).wrapping_mul(height));
     }
 
-    fn allocate_managed(pointer: *mut CUdeviceptr, bytes: usize, flags: u32) |notes| {
+    fn allocate_managed(pointer: *mut CUdeviceptr, bytes: usize, flags: u32) after(_result) { addresses_change() } |notes| {
         notes.allocate(Managed, notes.out(pointer), bytes);
     }
 
-    fn allocate_host(pointer: *mut *mut c_void, bytes: usize) |notes| {
+    fn allocate_host(pointer: *mut *mut c_void, bytes: usize) after(_result) { addresses_change() } |notes| {
         notes.allocate(Pinned, notes.out_handle(pointer), bytes);
     }
 
-    fn allocate_host_with_flags(pointer: *mut *mut c_void, bytes: usize, flags: u32) |notes| {
+    fn allocate_host_with_flags(pointer: *mut *mut c_void, bytes: usize, flags: u32) after(_result) { addresses_change() } |notes| {
         notes.allocate(Pinned, notes.out_handle(pointer), bytes);
     }
 
-    fn register_host(pointer: *mut c_void, bytes: usize, flags: u32) |notes| {
+    fn register_host(pointer: *mut c_void, bytes: usize, flags: u32) after(_result) { addresses_change() } |notes| {
         notes.allocate(Pinned, pointer as u64, bytes);
     }
 
@@ -44,7 +45,7 @@ hooks! {
         notes.object = pool as u64;
     }
 
-    fn free(pointer: CUdeviceptr) |notes| {
+    fn free(pointer: CUdeviceptr) before { addresses_change() } |notes| {
         notes.free(Device, pointer);
     }
 
@@ -53,7 +54,7 @@ hooks! {
         notes.asynchronous(stream);
     }
 
-    fn free_host(pointer: *mut c_void) |notes| {
+    fn free_host(pointer: *mut c_void) before { addresses_change() } |notes| {
         notes.free(Pinned, pointer as u64);
     }
 
@@ -80,7 +81,7 @@ hooks! {
         notes.object = handle;
     }
 
-    fn unmap(address: CUdeviceptr, bytes: usize) |notes| {
+    fn unmap(address: CUdeviceptr, bytes: usize) before { addresses_change() } |notes| {
         notes.free(Unknown, address);
         notes.bytes = bytes as u64;
     }
@@ -122,7 +123,7 @@ hooks! {
         notes.allocate(Unknown, notes.out(pointer), 0);
     }
 
-    fn close_ipc(pointer: CUdeviceptr) |notes| {
+    fn close_ipc(pointer: CUdeviceptr) before { addresses_change() } |notes| {
         notes.free(Unknown, pointer);
     }
 }
