@@ -84,6 +84,11 @@ impl Figure {
     }
 }
 
+/// The sum of values: of none it is 0, where `Iterator::sum` gives -0.
+pub(crate) fn total(values: impl IntoIterator<Item = f64>) -> f64 {
+    values.into_iter().fold(0.0, |sum, value| sum + value)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,6 +18,8 @@ mod serde_layout;
 mod summary;
 mod times;
 
+use std::collections::BTreeMap;
+
 use occupancy::{DeviceLimits, KernelResources, Occupancy, Waves};
 use serde::{Deserialize, Serialize};
 use trace::definition::StreamKind;
@@ -485,6 +487,8 @@ pub struct Activity {
     pub gpu_time_ns: Option<Figure>,
     /// Of the span, share in which the modelled queue is empty; `None` unless nearly all launches are timed.
     pub idle_share: Option<Figure>,
+    /// The idle time by what the host did meanwhile, nanoseconds; sums up to it. Empty where it was not modelled.
+    pub idle_by: BTreeMap<IdleCause, f64>,
     /// Gaps of at least [`Self::LONG_GAP_NS`], the longest ten.
     pub gaps: Vec<Gap>,
     /// All gaps of at least [`Self::LONG_GAP_NS`].
@@ -503,6 +507,56 @@ impl Activity {
     pub const CHUNKS: usize = 30;
     /// From this share of timed launches on the queue is modelled.
     pub const NEARLY_ALL: f64 = 0.95;
+}
+
+/// What the host did while the device was idle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IdleCause {
+    /// It was in launch calls.
+    Launching,
+    /// It allocated or freed memory.
+    Allocating,
+    /// It was in calls that copy or set memory.
+    Transferring,
+    /// It was in synchronisations of work that was already done.
+    Synchronising,
+    /// It loaded or unloaded code.
+    Loading,
+    /// It was in other driver calls.
+    OtherCalls,
+    /// It ran its own code.
+    HostCode,
+    /// Anything, in a gap of at least [`Activity::LONG_GAP_NS`].
+    LongGap,
+}
+
+impl IdleCause {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Launching,
+        Self::Allocating,
+        Self::Transferring,
+        Self::Synchronising,
+        Self::Loading,
+        Self::OtherCalls,
+        Self::HostCode,
+        Self::LongGap,
+    ];
+
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Launching => "launch calls",
+            Self::Allocating => "allocating and freeing",
+            Self::Transferring => "copying and setting memory",
+            Self::Synchronising => "synchronising",
+            Self::Loading => "loading code",
+            Self::OtherCalls => "other driver calls",
+            Self::HostCode => "the program's own code",
+            Self::LongGap => "long gaps",
+        }
+    }
 }
 
 /// A time without work on the device.

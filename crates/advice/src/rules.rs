@@ -25,9 +25,11 @@ mod tail_wave;
 #[cfg(test)]
 pub(crate) mod fixture;
 
+use std::collections::BTreeMap;
+
 use crate::figure::Figure;
 use crate::finding::{Confidence, Evidence, Finding, KernelFinding, Level, Saving, Scope, Severity};
-use crate::profile::{Geometry, Kernel, Profile};
+use crate::profile::{Geometry, IdleCause, Kernel, Profile};
 
 /// What a rule must be given to judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +56,8 @@ pub struct Rule {
     pub needs: Needs,
     /// The rule whose finding contains this one's: its saving is then part of that one's.
     pub parent: Option<&'static str>,
+    /// Which idle time of the device a change on the host's side can save; empty for rules about kernels.
+    pub idle: &'static [IdleCause],
     /// When it fires, with the threshold.
     pub detects: &'static str,
     /// Where detection and threshold come from.
@@ -207,9 +211,10 @@ pub(crate) fn about_kernels(
     });
     let launches: u64 = kernels.iter().map(|finding| finding.launches).sum();
     let share = launches as f64 / profile.totals.kernels_run().max(1) as f64;
+    let launched = if launches == 1 { "1 launch".to_owned() } else { format!("{launches} launches") };
     let who = match &kernels[..] {
-        [one] => format!("`{}` ({} launches, {})", one.name, one.launches, percent(share)),
-        many => format!("{} kernels ({launches} launches, {})", many.len(), percent(share)),
+        [one] => format!("`{}` ({}, {})", one.name, launched, percent(share)),
+        many => format!("{} kernels ({}, {})", many.len(), launched, percent(share)),
     };
     let change = (kernels.len() == 1).then(|| kernels[0].change.clone());
     Draft {
@@ -281,6 +286,14 @@ pub(crate) fn time(ns: f64) -> String {
     }
 }
 
+/// `1 gap`, `2 gaps`.
+pub(crate) fn counted(number: u64, what: &str) -> String {
+    match number {
+        1 => format!("1 {what}"),
+        _ => format!("{number} {what}s"),
+    }
+}
+
 /// Bytes as text, in binary units.
 pub(crate) fn bytes(count: f64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -297,6 +310,15 @@ pub(crate) const UNTIMED: &str = "no launch was timed: record with --timing samp
 /// Why nothing can be said of idle time where too few launches were timed.
 pub(crate) const NOT_MODELLED: &str =
     "too few launches were timed to know when the device is idle: record with --timing all, or for longer";
+
+/// The idle time of all devices by what the host did meanwhile, nanoseconds; empty where nothing was modelled.
+pub(crate) fn idle_by_cause(profile: &Profile) -> BTreeMap<IdleCause, f64> {
+    let mut sums = BTreeMap::new();
+    for (&cause, idle) in profile.activities.iter().flat_map(|activity| &activity.idle_by) {
+        *sums.entry(cause).or_default() += idle;
+    }
+    sums
+}
 
 /// What a call that only queues work takes in this session: the median launch call of the kernel launched most often,
 /// nanoseconds; 0 without launches.

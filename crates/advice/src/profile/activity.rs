@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use trace::Event;
 use trace::layout::{Call, CallClass, flags};
 
-use super::Activity;
 use super::build::{Extent, Reading, waits};
 use super::idle::Queue;
 use super::times::Estimate;
+use super::{Activity, IdleCause};
 use crate::figure::Figure;
 
 /// What one launch takes.
@@ -105,7 +105,7 @@ impl Reading<'_> {
                     let kernel = self.kernel_of(launch.config);
                     if let Some(device) = devices.get_mut(&device) {
                         let what = Launched::Config(launch.config);
-                        device.launch(what, costs, launch.stream, start + cpu_ns as f64, kernel);
+                        device.launch(what, costs, launch.stream, (start, start + cpu_ns as f64), kernel);
                     }
                 }
                 Event::GraphLaunch(launch) if launch.result == 0 => {
@@ -114,11 +114,18 @@ impl Reading<'_> {
                     let kernel = graph.and_then(|graph| graph.kernels.first()).map(|&(kernel, _)| kernel);
                     if let Some(device) = devices.get_mut(&graph.and_then(|graph| graph.device)) {
                         let what = Launched::Graph(launch.graph);
-                        device.launch(what, costs, launch.stream, start + cpu_ns as f64, kernel);
+                        device.launch(what, costs, launch.stream, (start, start + cpu_ns as f64), kernel);
                     }
                 }
-                Event::Call(call) if call.result == 0 && waits(&call) => {
-                    self.waited(&call, &events, &mut devices);
+                Event::Call(call) => {
+                    let (start, cpu_ns) = self.times(&call.head);
+                    let cause = cause(&call);
+                    devices
+                        .values_mut()
+                        .for_each(|state| state.queue.called(cause, start, start + cpu_ns as f64));
+                    if call.result == 0 && waits(&call) {
+                        self.waited(&call, &events, &mut devices);
+                    }
                 }
                 _ => {}
             }
@@ -194,11 +201,18 @@ impl Device {
         Self { queue: Queue::new(extent.start, extent.end), timed: 0, counts: HashMap::new() }
     }
 
-    fn launch(&mut self, what: Launched, costs: &Costs, stream: u32, returned: f64, kernel: Option<usize>) {
+    fn launch(
+        &mut self,
+        what: Launched,
+        costs: &Costs,
+        stream: u32,
+        call: (f64, f64),
+        kernel: Option<usize>,
+    ) {
         let cost = costs.0.get(&what);
         self.timed += u64::from(cost.is_some());
         *self.counts.entry(what).or_default() += 1;
-        self.queue.launch(stream, returned, kernel, cost.map(|cost| cost.mean_ns));
+        self.queue.launch(stream, call, kernel, cost.map(|cost| cost.mean_ns));
     }
 
     /// GPU time of all launches whose time is known.
@@ -208,5 +222,16 @@ impl Device {
             let error = cost.variance.map(f64::sqrt);
             Some(Figure::sampled(cost.mean_ns, cost.samples, error).scaled(count as f64))
         }))
+    }
+}
+
+/// What the host does in a call.
+fn cause(call: &Call) -> IdleCause {
+    match CallClass::from_raw(call.class) {
+        Some(CallClass::Allocate | CallClass::Free) => IdleCause::Allocating,
+        Some(CallClass::Copy | CallClass::Set) => IdleCause::Transferring,
+        Some(CallClass::Synchronize) => IdleCause::Synchronising,
+        Some(CallClass::Module) => IdleCause::Loading,
+        _ => IdleCause::OtherCalls,
     }
 }

@@ -3,11 +3,12 @@
 //! A launch starts when its call has returned and the launches before it on its stream are done; it takes its kernel's
 //! mean time. The device is busy while any stream is. A synchronisation that the model says had to wait corrects it: the
 //! work was done when the call returned. After a launch of unknown time nothing is said until a synchronisation has shown
-//! that the device is done.
+//! that the device is done. Idle time is laid to what the host did meanwhile: its driver calls, and for the rest its own
+//! code.
 
 use std::collections::HashMap;
 
-use super::{Activity, Gap};
+use super::{Activity, Gap, IdleCause};
 use crate::figure::Figure;
 
 /// Gaps that are listed.
@@ -28,12 +29,14 @@ pub(crate) struct Queue {
     /// Launches of unknown time may still run.
     unknown: bool,
     last_kernel: Option<usize>,
-    idle_ns: f64,
+    /// Time of driver calls since `busy_until`, by [`IdleCause`].
+    calls_ns: [f64; IdleCause::ALL.len()],
+    /// Idle time, by [`IdleCause`].
+    idle_ns: [f64; IdleCause::ALL.len()],
     /// Busy time in each part of the span.
     busy_ns: [f64; Activity::CHUNKS],
     gaps: Vec<Gap>,
     long_gaps: u64,
-    long_gaps_ns: f64,
 }
 
 impl Queue {
@@ -48,16 +51,28 @@ impl Queue {
             end_was_seen: false,
             unknown: false,
             last_kernel: None,
-            idle_ns: 0.0,
+            calls_ns: [0.0; IdleCause::ALL.len()],
+            idle_ns: [0.0; IdleCause::ALL.len()],
             busy_ns: [0.0; Activity::CHUNKS],
             gaps: Vec::new(),
             long_gaps: 0,
-            long_gaps_ns: 0.0,
         }
     }
 
-    /// A launch whose call returned at `returned`; `duration` is `None` where its kernel's time is not known.
-    pub fn launch(&mut self, stream: u32, returned: f64, kernel: Option<usize>, duration: Option<f64>) {
+    /// A driver call of the host.
+    pub fn called(&mut self, cause: IdleCause, called: f64, returned: f64) {
+        self.calls_ns[cause as usize] += (returned - called.max(self.busy_until)).max(0.0);
+    }
+
+    /// A launch; `duration` is `None` where its kernel's time is not known.
+    pub fn launch(
+        &mut self,
+        stream: u32,
+        (called, returned): (f64, f64),
+        kernel: Option<usize>,
+        duration: Option<f64>,
+    ) {
+        self.called(IdleCause::Launching, called, returned);
         if returned > self.busy_until && !self.unknown {
             self.idle(returned, kernel);
         }
@@ -69,6 +84,7 @@ impl Queue {
         }
         self.unknown |= duration.is_none();
         self.last_kernel = kernel;
+        self.calls_ns = Default::default();
     }
 
     /// A call from `called` to `returned` that waited for the work of a stream, or of all if `None`.
@@ -78,6 +94,7 @@ impl Queue {
                 if let Some(free_at) = self.free_at.get_mut(&stream).filter(|free_at| **free_at > called) {
                     *free_at = returned;
                     self.busy_until = self.free_at.values().copied().fold(self.busy_from, f64::max);
+                    self.calls_ns = Default::default();
                 }
             }
             _ => {
@@ -85,6 +102,7 @@ impl Queue {
                     self.busy_until = returned.max(self.busy_from);
                     self.end_was_seen = true;
                     self.unknown = false;
+                    self.calls_ns = Default::default();
                 }
                 self.free_at.values_mut().for_each(|free_at| *free_at = free_at.min(returned));
             }
@@ -94,20 +112,32 @@ impl Queue {
     /// The device was idle from the end of its work until `until`, when `next` came.
     fn idle(&mut self, until: f64, next: Option<usize>) {
         let (from, length) = (self.busy_until, until - self.busy_until);
-        self.idle_ns += length;
         if length >= Activity::LONG_GAP_NS {
+            self.idle_ns[IdleCause::LongGap as usize] += length;
             self.long_gaps += 1;
-            self.long_gaps_ns += length;
             let duration_ns =
                 if self.end_was_seen { Figure::measured(length) } else { Figure::predicted(length) };
             self.gaps.push(Gap { start_ns: from, duration_ns, before: self.last_kernel, after: next });
             self.gaps.sort_by(|a, b| b.duration_ns.value.total_cmp(&a.duration_ns.value));
             self.gaps.truncate(LISTED);
+        } else {
+            self.explain(length);
         }
         self.was_busy();
         self.busy_from = until;
         self.busy_until = until;
         self.end_was_seen = false;
+    }
+
+    /// Lays idle time to the driver calls in it, and the rest to the host's code. Calls of several threads at once share
+    /// the time.
+    fn explain(&mut self, length: f64) {
+        let called: f64 = self.calls_ns.iter().sum();
+        let share = if called > length { length / called } else { 1.0 };
+        for (idle, call) in self.idle_ns.iter_mut().zip(self.calls_ns) {
+            *idle += call * share;
+        }
+        self.idle_ns[IdleCause::HostCode as usize] += (length - called).max(0.0);
     }
 
     /// Lays the busy time that has ended into the parts of the span.
@@ -128,12 +158,15 @@ impl Queue {
     pub fn finish(mut self, activity: &mut Activity) {
         self.was_busy();
         let span = self.end - self.start;
-        activity.gaps = self.gaps;
+        activity.gaps = std::mem::take(&mut self.gaps);
         activity.long_gaps = self.long_gaps;
-        activity.long_gaps_ns = self.long_gaps_ns;
+        activity.long_gaps_ns = self.idle_ns[IdleCause::LongGap as usize];
         if activity.timed_share >= Activity::NEARLY_ALL && span > 0.0 {
-            let trailing = (self.end - self.busy_until).max(0.0);
-            activity.idle_share = Some(Figure::predicted(((self.idle_ns + trailing) / span).min(1.0)));
+            self.explain((self.end - self.busy_until).max(0.0));
+            let idle: f64 = self.idle_ns.iter().sum();
+            activity.idle_share = Some(Figure::predicted((idle / span).min(1.0)));
+            activity.idle_by =
+                IdleCause::ALL.into_iter().zip(self.idle_ns).filter(|(_, time)| *time > 0.0).collect();
             let width = span / Activity::CHUNKS as f64;
             activity.busy = self.busy_ns.iter().map(|busy| (busy / width).clamp(0.0, 1.0)).collect();
         }
@@ -160,18 +193,18 @@ mod tests {
     #[test]
     fn launches_queue_up_on_a_stream() {
         let mut queue = Queue::new(0.0, 100.0);
-        queue.launch(1, 10.0, None, Some(30.0));
-        queue.launch(1, 20.0, None, Some(30.0));
+        queue.launch(1, (10.0, 10.0), None, Some(30.0));
+        queue.launch(1, (20.0, 20.0), None, Some(30.0));
         // Busy from 10 to 70.
-        queue.launch(1, 90.0, None, Some(10.0));
+        queue.launch(1, (90.0, 90.0), None, Some(10.0));
         assert!((idle(queue) - 0.3).abs() < 1e-9);
     }
 
     #[test]
     fn streams_overlap() {
         let mut queue = Queue::new(0.0, 100.0);
-        queue.launch(1, 0.0, None, Some(60.0));
-        queue.launch(2, 0.0, None, Some(60.0));
+        queue.launch(1, (0.0, 0.0), None, Some(60.0));
+        queue.launch(2, (0.0, 0.0), None, Some(60.0));
         assert!((idle(queue) - 0.4).abs() < 1e-9);
     }
 
@@ -179,7 +212,7 @@ mod tests {
     fn a_synchronisation_that_waited_corrects_the_model() {
         for (called, returned, expected) in [(10.0, 80.0, 0.2), (10.0, 20.0, 0.8), (60.0, 61.0, 0.5)] {
             let mut queue = Queue::new(0.0, 100.0);
-            queue.launch(1, 0.0, None, Some(50.0));
+            queue.launch(1, (0.0, 0.0), None, Some(50.0));
             queue.synchronised(None, called, returned);
             assert!((idle(queue) - expected).abs() < 1e-9, "called at {called}");
         }
@@ -188,8 +221,8 @@ mod tests {
     #[test]
     fn a_synchronisation_of_one_stream_leaves_the_others() {
         let mut queue = Queue::new(0.0, 100.0);
-        queue.launch(1, 0.0, None, Some(50.0));
-        queue.launch(2, 0.0, None, Some(90.0));
+        queue.launch(1, (0.0, 0.0), None, Some(50.0));
+        queue.launch(2, (0.0, 0.0), None, Some(90.0));
         queue.synchronised(Some(1), 10.0, 60.0);
         assert!((idle(queue) - 0.1).abs() < 1e-9);
     }
@@ -198,10 +231,10 @@ mod tests {
     fn a_gap_after_a_synchronisation_is_measured() {
         let second = 1e9;
         let mut queue = Queue::new(0.0, 10.0 * second);
-        queue.launch(1, 0.0, Some(3), None);
+        queue.launch(1, (0.0, 0.0), Some(3), None);
         queue.synchronised(Some(1), 1.0, second);
-        queue.launch(1, 3.0 * second, Some(4), Some(second));
-        queue.launch(1, 4.6 * second, Some(5), Some(second));
+        queue.launch(1, (3.0 * second, 3.0 * second), Some(4), Some(second));
+        queue.launch(1, (4.6 * second, 4.6 * second), Some(5), Some(second));
         let activity = finished(queue);
         assert_eq!((activity.long_gaps, activity.long_gaps_ns.round()), (2, 2.6e9));
         let longest = &activity.gaps[0];
@@ -212,10 +245,43 @@ mod tests {
     }
 
     #[test]
+    fn idle_time_is_laid_to_what_the_host_did() {
+        let mut queue = Queue::new(0.0, 100.0);
+        queue.launch(1, (0.0, 10.0), None, Some(10.0));
+        // Busy from 10 to 20: only the second half of this call is idle time.
+        queue.called(IdleCause::Allocating, 15.0, 25.0);
+        queue.called(IdleCause::Transferring, 30.0, 40.0);
+        queue.launch(1, (45.0, 50.0), None, Some(10.0));
+        queue.called(IdleCause::Synchronising, 90.0, 100.0);
+        let by = finished(queue).idle_by;
+        let expected = [
+            (IdleCause::Launching, 15.0),
+            (IdleCause::Allocating, 5.0),
+            (IdleCause::Transferring, 10.0),
+            (IdleCause::Synchronising, 10.0),
+            (IdleCause::HostCode, 40.0),
+        ];
+        assert_eq!(by.into_iter().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn calls_of_several_threads_share_the_time() {
+        let mut queue = Queue::new(0.0, 30.0);
+        queue.called(IdleCause::Allocating, 0.0, 20.0);
+        queue.called(IdleCause::Transferring, 0.0, 20.0);
+        queue.launch(1, (20.0, 20.0), None, Some(10.0));
+        let by = finished(queue).idle_by;
+        assert_eq!(
+            by.into_iter().collect::<Vec<_>>(),
+            [(IdleCause::Allocating, 10.0), (IdleCause::Transferring, 10.0)]
+        );
+    }
+
+    #[test]
     fn after_a_launch_of_unknown_time_nothing_is_said() {
         let mut queue = Queue::new(0.0, 10e9);
-        queue.launch(1, 0.0, None, None);
-        queue.launch(1, 9e9, None, Some(1.0));
+        queue.launch(1, (0.0, 0.0), None, None);
+        queue.launch(1, (9e9, 9e9), None, Some(1.0));
         assert_eq!(finished(queue).long_gaps, 0);
     }
 
@@ -237,7 +303,8 @@ mod tests {
                 match sort {
                     0 => queue.synchronised(Some(stream), now, now + duration),
                     1 => queue.synchronised(None, now, now + duration),
-                    _ => queue.launch(stream, now, None, Some(duration)),
+                    2 => queue.called(IdleCause::Allocating, now, now + pause),
+                    _ => queue.launch(stream, (now, now), None, Some(duration)),
                 }
                 if sort < 2 {
                     now += duration.min(3.0);
@@ -246,6 +313,8 @@ mod tests {
             let activity = finished(queue);
             let busy = activity.busy.iter().sum::<f64>() / Activity::CHUNKS as f64;
             let idle = activity.idle_share.expect("all is timed").value;
+            let explained = activity.idle_by.values().sum::<f64>() / end;
+            prop_assert!((explained - idle).abs() < 1e-6, "{:?}", activity.idle_by);
             prop_assert!((0.0..=1.0).contains(&idle));
             prop_assert!((busy + idle - 1.0).abs() < 1e-6, "busy {busy}, idle {idle}");
         }

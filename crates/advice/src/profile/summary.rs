@@ -2,7 +2,7 @@
 
 use super::build::RECORD_COST_NS;
 use super::{Profile, Recorder, Totals};
-use crate::figure::Figure;
+use crate::figure::{Figure, total};
 
 /// Repeated sequences that a profile lists.
 const SEQUENCES: usize = 100;
@@ -11,13 +11,12 @@ impl Totals {
     /// What follows from the lists of `profile`.
     pub(super) fn sum_up(&mut self, profile: &Profile) {
         let activities = &profile.activities;
-        self.span_ns = activities.iter().map(|activity| activity.span_ns).sum();
+        self.span_ns = total(activities.iter().map(|activity| activity.span_ns));
         self.gpu_time_ns = Figure::sum(activities.iter().filter_map(|activity| activity.gpu_time_ns));
         self.gpu_busy =
             self.gpu_time_ns.filter(|_| self.span_ns > 0.0).map(|time| time.scaled(1.0 / self.span_ns));
         let launches: u64 = activities.iter().map(|activity| activity.launches).sum();
-        let timed: f64 =
-            activities.iter().map(|activity| activity.timed_share * activity.launches as f64).sum();
+        let timed = total(activities.iter().map(|activity| activity.timed_share * activity.launches as f64));
         self.timed_share = timed / launches.max(1) as f64;
         self.wall_ns =
             profile.processes.iter().map(|process| process.start_ns + process.wall_ns).fold(0.0, f64::max);
@@ -28,7 +27,7 @@ impl Recorder {
     /// What follows from the lists of `profile`.
     pub(super) fn sum_up(&mut self, profile: &Profile) {
         self.recording_ns = self.records as f64 * RECORD_COST_NS;
-        let wall: f64 = profile.processes.iter().map(|process| process.wall_ns).sum();
+        let wall = total(profile.processes.iter().map(|process| process.wall_ns));
         let spent = self.timing_ns + self.recording_ns;
         self.overhead_share = (wall > 0.0).then(|| Figure::computed(spent / wall));
     }

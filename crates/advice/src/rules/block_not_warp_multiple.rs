@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     scope: Scope::Kernel,
     needs: Needs::Records,
     parent: None,
+    idle: &[],
     detects: "Threads of a block modulo the warp size are not 0.",
     source: "Nsight Compute, launch statistics: block size not a multiple of 32; it suggests 128 to 256 threads.",
     why: "A warp is scheduled whole. Lanes without a thread take issue slots, registers and residency, and do nothing.",

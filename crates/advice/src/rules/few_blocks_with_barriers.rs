@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     scope: Scope::Kernel,
     needs: Needs::Records,
     parent: None,
+    idle: &[],
     detects: "SMs <= blocks < 2 SMs, in a kernel with shared memory. Barriers are not recorded; blocks that share memory \
               synchronise. (Grids below the number of SMs are APEX-L02's.)",
     source: "Nsight Compute, launch statistics: fewer than two blocks per SM in a kernel that executes barriers.",

@@ -9,8 +9,8 @@ use crate::advise::{Options, advise};
 use crate::figure::Figure;
 use crate::finding::Finding;
 use crate::profile::{
-    Activity, Attributes, Basis, Call, Copies, CopyDirection, Device, Gap, GpuTime, Kernel, Launches, Memory,
-    Process, Profile, Stream, Totals, geometry,
+    Activity, Attributes, Basis, Call, Copies, CopyDirection, Device, Gap, GpuTime, IdleCause, Kernel,
+    Launches, Memory, Process, Profile, Stream, Totals, geometry,
 };
 use crate::sketch::Distribution;
 
@@ -112,9 +112,16 @@ pub(crate) fn profile_with<const N: usize>(activities: [Activity; N]) -> Profile
     }
 }
 
-/// Modelled, and evenly idle.
+/// Modelled, and evenly idle while the host runs its own code.
 pub(crate) fn activity(span_ns: f64, idle: f64) -> Activity {
+    idle_during(IdleCause::HostCode, span_ns, idle)
+}
+
+/// Modelled, and evenly idle for one reason; 100 000 launches.
+pub(crate) fn idle_during(cause: IdleCause, span_ns: f64, idle: f64) -> Activity {
     Activity {
+        launches: 100_000,
+        idle_by: [(cause, idle * span_ns)].into(),
         device: Some(0),
         span_ns,
         timed_share: 1.0,

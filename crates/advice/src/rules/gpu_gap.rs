@@ -1,9 +1,9 @@
 //! Long times without any work on the device.
 
-use super::{Draft, Needs, Outcome, Rule, confidence, job_saving, percent, time};
+use super::{Draft, Needs, Outcome, Rule, confidence, counted, job_saving, percent, time};
 use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
-use crate::profile::{Activity, Profile};
+use crate::profile::{Activity, IdleCause, Profile};
 
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T16",
@@ -12,7 +12,8 @@ pub(super) const RULE: Rule = Rule {
     severity: Severity::High,
     scope: Scope::Host,
     needs: Needs::Times,
-    parent: Some("APEX-T17"),
+    parent: None,
+    idle: &[IdleCause::LongGap],
     detects: "A gap of at least 500 ms without a kernel on the device, between the first and the last launch of a process.",
     source: "Nsight Systems, rule gpu_gaps: 500 ms.",
     why: "The program did something else: it loaded data, compiled, wrote a checkpoint, waited for another process.",
@@ -40,7 +41,8 @@ fn judge(profile: &Profile) -> Outcome {
     };
     Outcome::found(Draft {
         summary: format!(
-            "{gaps} gaps of 500 ms and more, {} together; the longest takes {}, {} after the first launch{}",
+            "{} of 500 ms and more, {} together; the longest takes {}, {} after the first launch{}",
+            counted(gaps, "gap"),
             time(lost),
             time(longest.duration_ns.value),
             time((longest.start_ns - activity.start_ns).max(0.0)),
@@ -83,14 +85,14 @@ fn between(profile: &Profile, before: Option<usize>, after: Option<usize>) -> St
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{
-        activity, assert_clear_in, assert_finds_in, assert_unjudged, gap, profile_with,
+        activity, assert_clear_in, assert_finds_in, assert_unjudged, gap, idle_during, profile_with,
     };
     use super::RULE;
-    use crate::profile::Activity;
+    use crate::profile::{Activity, IdleCause};
 
     #[test]
     fn fires_on_a_long_gap() {
-        let mut active = activity(10e9, 0.8);
+        let mut active = idle_during(IdleCause::LongGap, 10e9, 0.09);
         active.gaps = vec![gap(2e9, 900e6)];
         (active.long_gaps, active.long_gaps_ns) = (1, 900e6);
         let finding = assert_finds_in(&RULE, profile_with([active]));

@@ -3,7 +3,7 @@
 use super::{Draft, Needs, Outcome, Rule, confidence, job_saving, time};
 use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
-use crate::profile::{Profile, Sequence};
+use crate::profile::{IdleCause, Profile, Sequence};
 
 /// From so many repetitions on it pays.
 const REPEATS: u64 = 100;
@@ -19,6 +19,7 @@ pub(super) const RULE: Rule = Rule {
     scope: Scope::Host,
     needs: Needs::Records,
     parent: Some("APEX-T24"),
+    idle: &[IdleCause::Launching],
     detects: "The same sequence of at least 2 launches on one stream at least 100 times, with no synchronisation, \
               allocation or synchronous copy inside.",
     source: "APEX. On an H200, launching a graph of 1000 kernels takes 3.4 us of CPU time, 1000 launch calls 2500 us \
@@ -44,11 +45,10 @@ fn judge(profile: &Profile) -> Outcome {
     let share = covered as f64 / profile.totals.launches.max(1) as f64;
     Outcome::found(Draft {
         summary: format!(
-            "a sequence of {} launches that starts with `{}` repeats {} times; {} such sequences cover {} of all launch calls",
+            "a sequence of {} launches that starts with `{}` repeats {} times; sequences like this cover {} of all launch calls",
             first.length,
             first.kernels.first().and_then(|&k| profile.kernels.get(k)).map_or("?", |k| &k.short_name),
             first.repeats,
-            candidates.len(),
             super::percent(share)
         ),
         evidence: vec![
@@ -90,9 +90,9 @@ fn gain(sequence: &Sequence) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{activity, assert_clear_in, assert_finds_in, kernel_of, profile_with};
+    use super::super::fixture::{assert_clear_in, assert_finds_in, idle_during, kernel_of, profile_with};
     use super::RULE;
-    use crate::profile::{Profile, Sequence};
+    use crate::profile::{IdleCause, Profile, Sequence};
 
     /// Launch calls take 4 us each.
     fn profile(length: u64, repeats: u64) -> Profile {
@@ -103,7 +103,7 @@ mod tests {
             launch_cpu_ns: 4000.0 * (length * repeats) as f64,
             ..Sequence::default()
         };
-        let mut profile = profile_with([activity(1e9, 0.5)]);
+        let mut profile = profile_with([idle_during(IdleCause::Launching, 1e9, 0.5)]);
         profile.totals.launches = length * repeats;
         Profile { kernels: vec![kernel_of(1000, 128)], sequences: vec![sequence], ..profile }
     }

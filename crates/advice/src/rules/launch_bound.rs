@@ -1,12 +1,14 @@
 //! The device runs dry between short kernels.
 
 use super::{Draft, NOT_MODELLED, Needs, Outcome, Rule, confidence, job_saving, percent, time};
-use crate::figure::Figure;
+use crate::figure::{Figure, total};
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
-use crate::profile::{Activity, Profile};
+use crate::profile::{Activity, IdleCause, Profile};
 
 /// Idle for more than this share of the time …
 const IDLE: f64 = 0.3;
+/// … for at most so long before a launch, on average …
+const EACH_NS: f64 = 100e3;
 /// … while the median kernel is shorter than this.
 const SHORT_NS: f64 = 10e3;
 
@@ -17,15 +19,17 @@ pub(super) const RULE: Rule = Rule {
     severity: Severity::High,
     scope: Scope::Host,
     needs: Needs::Times,
-    parent: Some("APEX-T17"),
-    detects: "Outside of gaps of 500 ms and more, the queue is empty for more than 30 % of the time, and the median kernel \
-              takes less than 10 us.",
-    source: "APEX: a launch call takes 2.5 us and more on an H200 (data/call-costs-h200.csv), what frameworks do around \
+    parent: None,
+    idle: &[IdleCause::Launching, IdleCause::HostCode],
+    detects: "Outside of gaps of 500 ms and more, the queue is empty for more than 30 % of the time while the host is in \
+              launch calls or in its own code; that is at most 100 us for each launch; and the median kernel takes less \
+              than 10 us.",
+    source: "APEX, with the cutoff of Holistic Trace Analysis for launch delays (100 us): a launch call takes 2.5 us and more on an H200 (data/call-costs-h200.csv), what frameworks do around \
              it several times that.",
     why: "Each launch costs the host more time than the device needs for it.",
     change: "Launch less often: capture repeated sequences into a CUDA graph (torch.cuda.graph, \
              torch.compile(mode=\"reduce-overhead\")), fuse small kernels, enlarge the batch.",
-    saving: "The idle time between launches, gaps of 500 ms and more left out.",
+    saving: "The idle time during launch calls and the host's own code, gaps of 500 ms and more left out.",
     verify: "fewer launch calls, GPU busy share rises, the job's time falls",
     judge,
 };
@@ -39,8 +43,8 @@ fn judge(profile: &Profile) -> Outcome {
         return Outcome::Unjudged(NOT_MODELLED.to_owned());
     }
     let rest = |a: &Activity| a.span_ns - a.long_gaps_ns;
-    let bound = |a: &&Activity| short_idle(a) > IDLE * rest(a);
-    let lost: f64 = profile.activities.iter().filter(bound).map(short_idle).sum();
+    let bound = |a: &&Activity| idle(a) > IDLE * rest(a) && idle(a) <= EACH_NS * a.launches as f64;
+    let lost = total(profile.activities.iter().filter(bound).map(idle));
     if lost == 0.0 || median >= SHORT_NS {
         return Outcome::Clear;
     }
@@ -68,10 +72,9 @@ fn judge(profile: &Profile) -> Outcome {
     })
 }
 
-/// Idle time outside of long gaps; 0 where it was not modelled.
-fn short_idle(activity: &Activity) -> f64 {
-    let idle = activity.idle_share.map_or(0.0, |share| share.value * activity.span_ns);
-    (idle - activity.long_gaps_ns).max(0.0)
+/// Idle time that launching explains; 0 where it was not modelled.
+fn idle(activity: &Activity) -> f64 {
+    total(RULE.idle.iter().filter_map(|cause| activity.idle_by.get(cause).copied()))
 }
 
 /// The median over launches of their kernel's mean time.
@@ -100,10 +103,11 @@ fn mean_call(profile: &Profile) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{
-        activity, assert_clear_in, assert_finds_in, assert_unjudged, kernel_of, profile_with, timed,
+        activity, assert_clear_in, assert_finds_in, assert_unjudged, idle_during, kernel_of, profile_with,
+        timed,
     };
     use super::RULE;
-    use crate::profile::{Activity, Profile};
+    use crate::profile::{Activity, IdleCause, Profile};
 
     fn profile(idle: f64, kernel_ns: f64) -> Profile {
         Profile {
@@ -128,10 +132,22 @@ mod tests {
 
     #[test]
     fn long_gaps_are_anothers() {
-        let mut one = profile(0.6, 3e3);
-        // Of the half second that is left, a fifth is idle.
-        one.activities[0].long_gaps_ns = 0.5e9;
-        assert_clear_in(&RULE, one);
+        let mut one = profile(0.25, 3e3);
+        one.activities[0].long_gaps_ns = 0.1e9;
+        one.activities[0].idle_by.insert(IdleCause::LongGap, 0.1e9);
+        assert_clear_in(&RULE, one.clone());
+        // A quarter of the second is five twelfths of what is left beside longer gaps.
+        one.activities[0].long_gaps_ns = 0.4e9;
+        assert_finds_in(&RULE, one);
+    }
+
+    #[test]
+    fn idle_time_that_launching_does_not_explain_is_anothers() {
+        let slow_host = Activity { launches: 5_999, ..activity(1e9, 0.6) };
+        let kernels = vec![timed(kernel_of(1000, 128), 3e3)];
+        assert_clear_in(&RULE, Profile { kernels: kernels.clone(), ..profile_with([slow_host]) });
+        let allocating = idle_during(IdleCause::Allocating, 1e9, 0.6);
+        assert_clear_in(&RULE, Profile { kernels, ..profile_with([allocating]) });
     }
 
     #[test]

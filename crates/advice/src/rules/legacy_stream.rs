@@ -2,7 +2,7 @@
 
 use trace::definition::StreamKind;
 
-use super::{Draft, Needs, Outcome, Rule, confidence, percent};
+use super::{Draft, Needs, Outcome, Rule, confidence, counted, percent};
 use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use crate::profile::{Profile, Stream};
@@ -18,6 +18,7 @@ pub(super) const RULE: Rule = Rule {
     scope: Scope::Host,
     needs: Needs::Records,
     parent: None,
+    idle: &[],
     detects: "In one process, at least 90 % of launches go to the legacy default stream, while work goes to other \
               streams that wait for it (made without cudaStreamNonBlocking).",
     source: "APEX; CUDA programming guide, default stream: implicit synchronisation.",
@@ -37,8 +38,9 @@ fn judge(profile: &Profile) -> Outcome {
     let share = legacy as f64 / launches as f64;
     Outcome::found(Draft {
         summary: format!(
-            "{} of {launches} launches are on the legacy default stream, while {others} other streams have work",
-            percent(share)
+            "{} of {launches} launches are on the legacy default stream; it holds up {}",
+            percent(share),
+            counted(others as u64, "other stream")
         ),
         evidence: vec![
             Evidence::new(

@@ -18,6 +18,7 @@ pub(super) const RULE: Rule = Rule {
     scope: Scope::Kernel,
     needs: Needs::Records,
     parent: None,
+    idle: &[],
     detects: "Theoretical occupancy < 80 %. Names the limiter: registers, shared memory, warps or blocks.",
     source: "Nsight Compute, occupancy: theoretical occupancy below 80 %.",
     why: "Fewer resident warps hide less latency. A kernel with much parallelism inside each thread (matrix products on \

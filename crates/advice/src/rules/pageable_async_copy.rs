@@ -5,7 +5,7 @@ use trace::layout::MemoryKind;
 use super::{Draft, Needs, Outcome, Rule, bytes, confidence, job_saving, time, typical_launch_call};
 use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
-use crate::profile::{Copies, Profile};
+use crate::profile::{Copies, IdleCause, Profile};
 
 pub(super) const RULE: Rule = Rule {
     id: "APEX-L18",
@@ -15,6 +15,7 @@ pub(super) const RULE: Rule = Rule {
     scope: Scope::Host,
     needs: Needs::Records,
     parent: None,
+    idle: &[IdleCause::Transferring],
     detects: "Any asynchronous copy with pageable host memory at one end.",
     source: "Nsight Systems, rule cuda_memcpy_async: any. CUDA programming guide, page-locked host memory.",
     why: "The device cannot reach pageable memory: the driver copies through a buffer of its own, at a lower rate, and \

@@ -5,7 +5,7 @@ use trace::layout::MemoryKind;
 use super::{Draft, Needs, Outcome, Rule, confidence, job_saving, time};
 use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
-use crate::profile::{Memory, Profile};
+use crate::profile::{IdleCause, Memory, Profile};
 
 /// From so many on it is a loop.
 const LOOP: u64 = 10;
@@ -20,6 +20,7 @@ pub(super) const RULE: Rule = Rule {
     scope: Scope::Host,
     needs: Needs::Records,
     parent: None,
+    idle: &[IdleCause::Allocating],
     detects: "At least 10 allocations, between first and last launch of a process, of a size that had been freed before; \
               stream-ordered allocations (pools) do not count.",
     source: "APEX. On an H200, allocating and freeing 16 MiB takes 85 us, 1 GiB 820 us, from a pool 1.2 us at any size.",
@@ -74,12 +75,12 @@ fn cost(memory: &Memory) -> f64 {
 mod tests {
     use trace::layout::MemoryKind::{Device, Pool};
 
-    use super::super::fixture::{activity, assert_clear_in, assert_finds_in, memory, profile_with};
+    use super::super::fixture::{assert_clear_in, assert_finds_in, idle_during, memory, profile_with};
     use super::RULE;
-    use crate::profile::{Memory, Profile};
+    use crate::profile::{IdleCause, Memory, Profile};
 
     fn profile(memory: Memory) -> Profile {
-        Profile { memory: vec![memory], ..profile_with([activity(1e9, 0.5)]) }
+        Profile { memory: vec![memory], ..profile_with([idle_during(IdleCause::Allocating, 1e9, 0.5)]) }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::{
 };
 use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
-use crate::profile::{Kernel, Profile};
+use crate::profile::{IdleCause, Kernel, Profile};
 
 /// Below so many launches a kernel does not matter.
 const LAUNCHES: u64 = 100;
@@ -20,6 +20,7 @@ pub(super) const RULE: Rule = Rule {
     scope: Scope::Host,
     needs: Needs::Times,
     parent: Some("APEX-T24"),
+    idle: &[IdleCause::Launching],
     detects: "A kernel launched at least 100 times whose mean GPU time is below the median CPU time of its launch call, \
               with calls of at most 50 us.",
     source: "Holistic Trace Analysis, CUDA kernel launch statistics: GPU time below CPU time, CPU time at most 50 us. The \
@@ -85,15 +86,16 @@ fn fault(kernel: &Kernel) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{
-        activity, assert_clear_in, assert_finds_in, assert_unjudged, called, kernel_of, profile_with, timed,
+        assert_clear_in, assert_finds_in, assert_unjudged, called, idle_during, kernel_of, profile_with,
+        timed,
     };
     use super::RULE;
-    use crate::profile::Profile;
+    use crate::profile::{IdleCause, Profile};
 
     /// Launch calls take 5 us each.
     fn profile(gpu_ns: f64, launches: u64) -> Profile {
         let kernel = called(timed(kernel_of(1000, 128), gpu_ns), launches, 5000.0);
-        let mut profile = profile_with([activity(1e9, 0.5)]);
+        let mut profile = profile_with([idle_during(IdleCause::Launching, 1e9, 0.5)]);
         profile.totals.gpu_time_ns = kernel.gpu.map(|gpu| gpu.total_ns);
         Profile { kernels: vec![kernel], ..profile }
     }
@@ -113,6 +115,6 @@ mod tests {
 
     #[test]
     fn says_so_where_nothing_was_timed() {
-        assert_unjudged(&RULE, profile_with([activity(1e9, 0.5)]));
+        assert_unjudged(&RULE, profile_with([idle_during(IdleCause::Launching, 1e9, 0.5)]));
     }
 }

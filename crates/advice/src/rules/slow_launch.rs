@@ -6,7 +6,7 @@ use super::{
 };
 use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
-use crate::profile::{Kernel, Profile};
+use crate::profile::{IdleCause, Kernel, Profile};
 
 /// Slow calls must cost at least this share of the span.
 const SHARE: f64 = 0.01;
@@ -20,7 +20,8 @@ pub(super) const RULE: Rule = Rule {
     severity: Severity::Low,
     scope: Scope::Host,
     needs: Needs::Times,
-    parent: Some("APEX-T17"),
+    parent: None,
+    idle: &[IdleCause::Launching],
     detects: "Launch calls of more than 50 us that together take at least 1 % of the time between first and last launch, \
               while the device is idle for at least 10 % of it (else they wait for room in a full queue, which is \
               harmless).",
@@ -100,15 +101,15 @@ fn fault(kernel: &Kernel) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{
-        activity, assert_clear_in, assert_finds_in, assert_unjudged, kernel_of, profile_with,
+        activity, assert_clear_in, assert_finds_in, assert_unjudged, idle_during, kernel_of, profile_with,
     };
     use super::RULE;
-    use crate::profile::{Activity, Kernel, Profile};
+    use crate::profile::{Activity, IdleCause, Kernel, Profile};
 
     fn profile(slow_ns: f64, idle: f64) -> Profile {
         let mut kernel = Kernel { slow_calls: (3, slow_ns), ..kernel_of(1000, 128) };
         kernel.cpu.median_ns = 0.0;
-        Profile { kernels: vec![kernel], ..profile_with([activity(1e9, idle)]) }
+        Profile { kernels: vec![kernel], ..profile_with([idle_during(IdleCause::Launching, 1e9, idle)]) }
     }
 
     #[test]

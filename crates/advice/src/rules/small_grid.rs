@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     scope: Scope::Kernel,
     needs: Needs::Records,
     parent: None,
+    idle: &[],
     detects: "Blocks of the grid < multiprocessors (SMs) of the device.",
     source: "Nsight Compute, launch statistics: grid size below the number of SMs.",
     why: "A block runs on one SM: the SMs without a block are idle for the whole kernel, unless another kernel runs beside it.",

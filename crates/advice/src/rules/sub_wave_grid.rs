@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     scope: Scope::Kernel,
     needs: Needs::Records,
     parent: None,
+    idle: &[],
     detects: "SMs <= blocks < the blocks that the device holds at once. (Grids below the number of SMs are APEX-L02's.)",
     source: "Nsight Compute, speed of light: the grid is too small to fill the device, below one wave. It also asks that \
              compute and memory are both below 60 % of peak, which takes hardware counters.",

@@ -5,7 +5,7 @@ use trace::layout::CallClass;
 use super::{Draft, Needs, Outcome, Rule, confidence, job_saving, time, typical_launch_call};
 use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
-use crate::profile::Profile;
+use crate::profile::{IdleCause, Profile};
 
 /// From here on synchronisations are part of a loop …
 const MANY: u64 = 100;
@@ -20,6 +20,7 @@ pub(super) const RULE: Rule = Rule {
     scope: Scope::Host,
     needs: Needs::Records,
     parent: None,
+    idle: &[IdleCause::Transferring],
     detects: "Any synchronous copy or memset with the device; or at least 100 synchronisations, and more than one for every \
               10 launches.",
     source: "Nsight Systems, rules cuda_memcpy_sync, cuda_memset_sync and cuda_api_sync: any. The second threshold is \

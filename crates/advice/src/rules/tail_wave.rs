@@ -1,9 +1,11 @@
 //! Few full waves, and a last one that is nearly empty.
 
+use occupancy::{Waves, what_if};
+
 use super::{Fault, Needs, Outcome, Rule, Subject, UNTIMED, confidence, judge_kernels, percent};
 use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
-use crate::profile::{Kernel, Profile};
+use crate::profile::{Geometry, Kernel, Profile};
 
 /// A tail may cost so much of the kernel: 1 / (full waves + 1).
 const SHARE: f64 = 0.2;
@@ -18,13 +20,14 @@ pub(super) const RULE: Rule = Rule {
     scope: Scope::Kernel,
     needs: Needs::Times,
     parent: None,
+    idle: &[],
     detects: "At least one full wave, a partial last one, and 1 / (full waves + 1) >= 20 %; where the same function was \
               timed with a shorter tail, its time per block must be at least 5 % better there.",
     source: "Nsight Compute, launch statistics: tail effect. It also asks that achieved occupancy be below 80 % of the \
              theoretical one, which takes hardware counters; measured time per block stands in for it.",
     why: "While the last blocks run, most SMs are idle: a few blocks above a full wave cost as much as a wave.",
-    change: "Choose block size or work per thread so that blocks fill whole waves, or launch one full wave of blocks \
-             that loop over the work (grid-stride loop).",
+    change: "Choose a block size with which blocks fill whole waves, or divide the work finer: with more and shorter \
+             waves the last one matters less.",
     saving: "1 - waves / ceil(waves): the share of block slots that stay empty.",
     verify: "the tail effect falls, and so does the kernel's duration",
     judge,
@@ -72,11 +75,7 @@ fn fault(Subject { kernel, geometry, profile, .. }: Subject<'_>) -> Option<Fault
             .decrease_towards(1.0),
         );
     }
-    Some(Fault {
-        evidence,
-        change: change(kernel, waves.capacity, effect, geometry, profile),
-        saves: Ok(Figure::predicted(effect)),
-    })
+    Some(Fault { evidence, change: change(kernel, geometry, profile), saves: Ok(Figure::predicted(effect)) })
 }
 
 /// Mean GPU time over blocks.
@@ -99,17 +98,12 @@ fn best_sibling(profile: &Profile, kernel: &Kernel, effect: f64) -> Option<f64> 
         .min_by(f64::total_cmp)
 }
 
-/// Another block size for the same threads that halves the tail, where there is one; else a grid-stride loop.
-fn change(
-    kernel: &Kernel,
-    capacity: u64,
-    effect: f64,
-    geometry: &crate::profile::Geometry,
-    profile: &Profile,
-) -> String {
+/// The nearest change that halves the tail: another block size for the same threads, or less work in each block.
+fn change(kernel: &Kernel, geometry: &Geometry, profile: &Profile) -> String {
+    let effect = geometry.waves.tail_effect();
     let flat = kernel.grid[1..] == [1, 1] && kernel.block[1..] == [1, 1];
-    if let Some((threads, blocks, then)) = flat.then(|| other_block_size(kernel, profile)).flatten()
-        && then < effect / 2.0
+    if let Some((threads, blocks, then)) =
+        flat.then(|| other_block_size(kernel, profile, effect / 2.0)).flatten()
     {
         return format!(
             "use {threads} threads in {blocks} blocks instead of {} in {}: the tail effect falls from {} to {}",
@@ -119,33 +113,34 @@ fn change(
             percent(then)
         );
     }
-    let full = geometry.waves.full;
+    let finer = |parts: u64| (geometry.waves.waves * parts as f64, parts);
+    let tail = |waves: f64| 1.0 - waves / waves.ceil();
+    let (waves, parts) =
+        (2..=8).map(finer).find(|(waves, _)| tail(*waves) <= effect / 2.0).unwrap_or(finer(8));
     format!(
-        "launch {} blocks ({full} full waves of {capacity}) that loop over the work of {}",
-        full * capacity,
-        kernel.blocks()
+        "divide the work finer: 1/{parts} of it in each of {parts} times as many blocks makes {waves:.2} waves, and the \
+         tail effect falls from {} to {}",
+        percent(effect),
+        percent(tail(waves))
     )
 }
 
-/// `(threads, blocks, tail effect)` of the block size with the least tail that keeps theoretical occupancy.
-fn other_block_size(kernel: &Kernel, profile: &Profile) -> Option<(u32, u64, f64)> {
+/// `(threads, blocks, tail effect)` of the block size nearest to the present one that has at most so much tail and keeps
+/// theoretical occupancy.
+fn other_block_size(kernel: &Kernel, profile: &Profile, most: f64) -> Option<(u32, u64, f64)> {
     let limits = profile.devices.get(kernel.device?)?.limits()?;
     let attributes = kernel.attributes?;
-    let threads = kernel.blocks() * u64::from(kernel.block_threads());
-    let least = kernel.geometry?.occupancy.warps_per_sm;
-    occupancy::what_if::block_sizes(
-        &limits,
-        &attributes.resources,
-        kernel.dynamic_shared,
-        attributes.preferred_carveout(),
-    )
-    .filter(|(size, occupancy)| *size >= 64 && occupancy.warps_per_sm >= least)
-    .map(|(size, occupancy)| {
-        let blocks = threads.div_ceil(u64::from(size));
-        let waves = occupancy::Waves::of_grid(blocks, occupancy.blocks_per_sm, limits.sms);
-        (size, blocks, waves.tail_effect())
-    })
-    .min_by(|a, b| a.2.total_cmp(&b.2))
+    let (size_now, least) = (kernel.block_threads(), kernel.geometry?.occupancy.warps_per_sm);
+    let threads = kernel.blocks() * u64::from(size_now);
+    let (resources, carveout) = (&attributes.resources, attributes.preferred_carveout());
+    what_if::block_sizes(&limits, resources, kernel.dynamic_shared, carveout)
+        .filter(|(size, occupancy)| *size >= 64 && occupancy.warps_per_sm >= least)
+        .map(|(size, occupancy)| {
+            let blocks = threads.div_ceil(u64::from(size));
+            (size, blocks, Waves::of_grid(blocks, occupancy.blocks_per_sm, limits.sms).tail_effect())
+        })
+        .filter(|(_, _, effect)| *effect <= most)
+        .min_by_key(|(size, ..)| size.abs_diff(size_now))
 }
 
 #[cfg(test)]
@@ -167,8 +162,19 @@ mod tests {
         let finding = assert_finds(&RULE, waves(SMS + 1));
         let saved = finding.kernels[0].saving.of_kernel.expect("a share").value;
         assert!((saved - (1.0 - 133.0 / 264.0)).abs() < 1e-12);
+        assert_eq!(
+            finding.change,
+            "divide the work finer: 1/3 of it in each of 3 times as many blocks makes 3.02 waves, and the tail effect \
+             falls from 50 % to 24 %"
+        );
+    }
+
+    #[test]
+    fn suggests_the_nearest_block_size_that_halves_the_tail() {
+        // Blocks of 100 threads leave lanes empty, so that fewer threads are resident than with 128.
+        let finding = assert_finds(&RULE, timed(kernel_of(5_000, 100), 50_000.0));
         assert!(
-            finding.change.contains("threads in") || finding.change.contains("loop over"),
+            finding.change.starts_with("use 128 threads in 3907 blocks instead of 100 in 5000"),
             "{}",
             finding.change
         );

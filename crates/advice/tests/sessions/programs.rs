@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::common::{BLOCKING, LEGACY, NON_BLOCKING, Recording, profile};
-use advice::{Advice, Options, Severity, advise};
+use advice::{Advice, Options, advise};
 use trace::layout::MemoryKind;
 
 fn advice_on(program: impl FnOnce(&mut Recording)) -> Advice {
@@ -70,10 +70,34 @@ fn the_bad_program_has_every_fault() {
     let advice = advice_on(bad);
     let expected = [
         "APEX-L01", "APEX-L02", "APEX-T04", "APEX-L06", "APEX-T16", "APEX-T17", "APEX-L18", "APEX-L19",
-        "APEX-T20", "APEX-L22", "APEX-L23", "APEX-T24", "APEX-L25",
+        "APEX-T20", "APEX-L22", "APEX-L23", "APEX-L25",
     ];
     assert_eq!(rules(&advice), BTreeSet::from(expected));
-    assert!(advice.verdict.launches_with_finding > 0.1);
+    // Those of `few`; what the other kernels cost is next to nothing beside a gap of 0.8 s.
+    assert!((advice.verdict.launches_with_finding - 150.0 / 3601.0).abs() < 1e-9);
+}
+
+#[test]
+fn a_loop_of_short_kernels_is_launch_bound() {
+    let advice = advice_on(|program| {
+        let function = program.function("layer");
+        let layers: Vec<u32> = (1..=20).map(|i| program.config(function, 1056 * i, 256)).collect();
+        for _ in 0..200 {
+            for &layer in &layers {
+                program.timed(layer, LEGACY, 2_000);
+                // What a framework does between two launches.
+                program.now += 6_000;
+            }
+            program.synchronise(LEGACY, 1_500);
+        }
+    });
+    let expected = ["APEX-T17", "APEX-T20", "APEX-L19", "APEX-T24", "APEX-L25"];
+    assert!(rules(&advice).is_subset(&BTreeSet::from(expected)), "{:?}", rules(&advice));
+    let named = |rule| advice.findings.iter().find(|finding| finding.rule == rule).expect("it fires");
+    let (bound, graph) = (named("APEX-T24"), named("APEX-L25"));
+    assert!((bound.saving.of_job.expect("known").value - 0.8).abs() < 0.02);
+    assert_eq!(graph.within.as_deref(), Some("APEX-T24"));
+    assert!(graph.summary.starts_with("a sequence of 20 launches"), "{}", graph.summary);
 }
 
 #[test]
@@ -105,7 +129,6 @@ fn findings_are_ranked_and_complete() {
         assert!(finding.verify.contains("apex diff"), "{}", finding.verify);
         let known = finding.saving.time_ns.is_some();
         assert_eq!(known, finding.saving.unknown_because.is_none(), "{}: {:?}", finding.rule, finding.saving);
-        assert!(known || finding.severity <= Severity::Medium, "{} has no saving", finding.rule);
         let has_values =
             !finding.evidence.is_empty() || finding.kernels.iter().all(|k| !k.evidence.is_empty());
         assert!(has_values, "{} shows no values", finding.rule);
