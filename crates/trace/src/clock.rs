@@ -18,7 +18,7 @@ const SANE_RATES: std::ops::Range<f64> = 0.01..1000.0;
 
 /// Where the rate of a [`Clock`] comes from, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rate {
+pub enum ClockRate {
     /// Ticks are nanoseconds, or the process's own anchors lie far apart.
     Measured,
     /// Another process of the session measured it.
@@ -36,7 +36,7 @@ pub enum Rate {
 pub struct Clock {
     start: ClockAnchor,
     ns_per_tick: f64,
-    rate: Rate,
+    rate: ClockRate,
 }
 
 /// What a process file says about its clock.
@@ -54,7 +54,7 @@ impl Anchors {
         self.latest.monotonic_ns.saturating_sub(self.start.monotonic_ns)
     }
 
-    /// Rate from the anchors, if they make sense.
+    /// ClockRate from the anchors, if they make sense.
     fn own(&self) -> Option<f64> {
         let ticks = self.latest.ticks.checked_sub(self.start.ticks)?;
         Some(self.baseline_ns() as f64 / ticks as f64).filter(|rate| SANE_RATES.contains(rate))
@@ -79,17 +79,17 @@ impl Anchors {
     fn clock(&self, borrowed: Option<f64>) -> Clock {
         let allowed = |rate: Option<f64>| rate.filter(|&rate| self.allow(rate));
         let (rate, ns_per_tick) = if self.kind == Some(ClockKind::Monotonic) {
-            (Rate::Measured, 1.0)
+            (ClockRate::Measured, 1.0)
         } else if let Some(own) = self.long() {
-            (Rate::Measured, own)
+            (ClockRate::Measured, own)
         } else if let Some(borrowed) = allowed(borrowed) {
-            (Rate::Borrowed, borrowed)
+            (ClockRate::Borrowed, borrowed)
         } else if let Some(nominal) = allowed(self.nominal()) {
-            (Rate::Nominal, nominal)
+            (ClockRate::Nominal, nominal)
         } else if let Some(own) = self.own() {
-            (Rate::Rough, own)
+            (ClockRate::Rough, own)
         } else {
-            (Rate::Unknown, 1.0)
+            (ClockRate::Unknown, 1.0)
         };
         Clock { start: self.start, ns_per_tick, rate }
     }
@@ -108,7 +108,7 @@ impl Anchors {
 
 impl Clock {
     /// Where its rate comes from.
-    pub fn rate(&self) -> Rate {
+    pub fn rate(&self) -> ClockRate {
         self.rate
     }
 
@@ -160,7 +160,7 @@ mod tests {
         let clocks = Anchors::clocks(&[killed_at_once, anchors(30_000, 400), anchors(5_000_000_000, 80)]);
         assert_eq!(
             clocks.iter().map(Clock::rate).collect::<Vec<_>>(),
-            [Rate::Borrowed, Rate::Borrowed, Rate::Measured]
+            [ClockRate::Borrowed, ClockRate::Borrowed, ClockRate::Measured]
         );
         assert!(clocks.iter().all(|&clock| off_by(clock) < 1e-6));
     }
@@ -170,7 +170,7 @@ mod tests {
         let mut other = anchors(5_000_000_000, 0);
         other.latest.ticks = other.start.ticks + (5e9 * 3.1) as u64;
         let clocks = Anchors::clocks(&[anchors(1_000_000, 100), other]);
-        assert_eq!(clocks[0].rate(), Rate::Rough);
+        assert_eq!(clocks[0].rate(), ClockRate::Rough);
         assert!(off_by(clocks[0]) < 1e-3);
     }
 
@@ -179,8 +179,22 @@ mod tests {
         let mut alone = anchors(20_000, 300);
         alone.nominal_hz = 2_500_000_000;
         let clocks = Anchors::clocks(&[alone]);
-        assert_eq!(clocks[0].rate(), Rate::Nominal);
+        assert_eq!(clocks[0].rate(), ClockRate::Nominal);
         assert!(off_by(clocks[0]) < 1e-6);
+    }
+
+    #[test]
+    fn nanoseconds_need_no_rate() {
+        let mut system = anchors(0, 0);
+        system.kind = Some(ClockKind::Monotonic);
+        system.latest = system.start;
+        let clock = Anchors::clocks(&[system, anchors(5_000_000_000, 0)])[0];
+        assert_eq!((clock.rate(), clock.duration_ns(123_456_789)), (ClockRate::Measured, 123_456_789));
+        let later = system.start.ticks + 1000;
+        assert_eq!(clock.ns_since_start(later), 1000);
+        assert_eq!(clock.real_ns(later), system.start.real_ns + 1000);
+        assert_eq!(clock.monotonic_ns(later), system.start.monotonic_ns + 1000);
+        assert_eq!(clock.ns_since_start(system.start.ticks - 1), 0);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::ptr;
 use std::sync::Once;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-/// See the [module](self). Never freed: a thread may be about to look at it.
+/// Tells the process that made it from its forked children. Never freed: a thread may be about to look at it.
 #[derive(Clone, Copy, Debug)]
 pub struct ForkGuard {
     alive: &'static AtomicU32,

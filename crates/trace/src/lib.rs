@@ -16,7 +16,43 @@
 //! 4. What could not be recorded is counted in the header.
 //! 5. The reader trusts nothing: any byte sequence gives a [`Session`] with [`Problem`]s, or an [`Error`]; never a panic.
 //!
-//! This crate does not know who writes or who reads. It depends on libc alone: it is part of the injected library.
+//! How it is used, by the two sides that never meet but in a file:
+//!
+//! ```
+//! use trace::layout::{Launch, Slots};
+//! use trace::{Definition, Event, Lane, ProcessFile, Session, now};
+//!
+//! # let dir = std::env::temp_dir().join(format!("apex-doc-{}", std::process::id()));
+//! # std::fs::create_dir(&dir)?;
+//! // In the program, through the injected library: a file for the process, a lane for each thread.
+//! let file = ProcessFile::create(&dir, None)?;
+//! assert!(file.define(&Definition::Name { id: 1, text: "cuLaunchKernel".into() }));
+//! let mut lane = Lane::default();
+//! let start = now();
+//! // ... the driver's call ...
+//! let head = Launch::head(0, start, now());
+//! assert!(lane.record(&file, &Launch { head, config: 1, stream: 1, result: 0, api: 1 }));
+//!
+//! // In a report, then or later:
+//! let session = Session::open(&dir)?;
+//! let process = &session.processes[0];
+//! for record in process.records() {
+//!     if let Event::Launch(launch) = record.event {
+//!         assert_eq!(process.definitions.name(launch.api), Some("cuLaunchKernel"));
+//!         let _ns = process.clock.duration_ns(record.duration_ticks());
+//!     }
+//! }
+//! # assert_eq!(process.record_count, 1);
+//! # std::fs::remove_dir_all(&dir)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! **Disk.** A record is 32 or 64 bytes. A file grows by a chunk at a time, one for definitions and one for each thread
+//! that records; a process that ends in an orderly way gives back what of them it did not use. [`Control::max_bytes`]
+//! bounds all files of a session together: then the oldest records go first, and are counted.
+//!
+//! This crate does not know who writes or who reads. It depends on libc alone (on serde for `session.json`, behind the
+//! feature `meta`): it is part of the injected library.
 mod clock;
 mod codec;
 pub mod control;
@@ -32,7 +68,7 @@ mod space;
 mod ticks;
 mod writer;
 
-pub use clock::{Clock, Rate};
+pub use clock::{Clock, ClockRate};
 pub use control::{Control, MappedControl};
 pub use definition::Definition;
 pub use error::{Error, Problem};
@@ -42,4 +78,4 @@ pub use layout::Ended;
 pub use meta::Meta;
 pub use reader::{Definitions, Event, META_FILE, Process, Record, Session};
 pub use ticks::now;
-pub use writer::{Chunk, Lane, ProcessFile};
+pub use writer::{Lane, ProcessFile};

@@ -7,23 +7,31 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// `CLOCK_MONOTONIC`. Never goes back within a thread; comparable between threads and processes of one machine.
 #[inline]
 pub fn now() -> u64 {
-    static DECIDED: AtomicU32 = AtomicU32::new(0);
-    const TSC: u32 = ClockKind::Tsc as u32;
-    const MONOTONIC: u32 = ClockKind::Monotonic as u32;
     match DECIDED.load(Ordering::Relaxed) {
         TSC => time_stamp_counter(),
         MONOTONIC => system_ns(libc::CLOCK_MONOTONIC),
         _ => {
-            DECIDED.store(clock_kind() as u32, Ordering::Relaxed);
+            clock_kind();
             now()
         }
     }
 }
 
-/// What [`now`] counts in this process. Asks the processor: not for the launch path.
+/// What was decided that [`now`] counts: a [`ClockKind`], or 0 as long as nobody asked.
+static DECIDED: AtomicU32 = AtomicU32::new(0);
+const TSC: u32 = ClockKind::Tsc as u32;
+const MONOTONIC: u32 = ClockKind::Monotonic as u32;
+
+/// What [`now`] counts in this process.
 #[cold]
 pub(crate) fn clock_kind() -> ClockKind {
-    if invariant_tsc() && tsc_is_readable() { ClockKind::Tsc } else { ClockKind::Monotonic }
+    let decide = || {
+        let usable = invariant_tsc() && tsc_is_readable() && kernel_has_not_given_up_tsc();
+        if usable { ClockKind::Tsc } else { ClockKind::Monotonic }
+    };
+    let kind = ClockKind::from_raw(DECIDED.load(Ordering::Relaxed)).unwrap_or_else(decide);
+    DECIDED.store(kind as u32, Ordering::Relaxed);
+    kind
 }
 
 /// Nominal rate of the clock, ticks per second; 0 if the processor does not tell.
@@ -67,6 +75,13 @@ fn tsc_is_readable() -> bool {
     // SAFETY: `PR_GET_TSC` writes an int to the given address.
     let result = unsafe { libc::prctl(libc::PR_GET_TSC, &mut state) };
     result != 0 || state != libc::PR_TSC_SIGSEGV
+}
+
+/// Where the counters of several sockets disagree, the kernel finds out and takes a slow clock instead. (In virtual
+/// machines it has clocks of other names, and those rest on the counter.)
+fn kernel_has_not_given_up_tsc() -> bool {
+    let source = std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    !source.is_ok_and(|name| matches!(name.trim(), "hpet" | "acpi_pm" | "jiffies" | "refined-jiffies"))
 }
 
 #[cfg(target_arch = "x86_64")]

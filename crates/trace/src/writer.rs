@@ -1,12 +1,12 @@
 //! Writing a process file.
 //!
-//! A thread holds a [`Chunk`] (best through a [`Lane`]) and copies records into it: a copy and one release store per
-//! record, no lock, no allocation, no system call. Only when its chunk is full does it lock the file's book-keeping,
-//! reserve disk space and map the next chunk; that happens once in 8191 launches.
+//! A thread records through its [`Lane`], which holds a mapped chunk: a copy and one release store per record, no lock,
+//! no allocation, no system call. Only when the chunk is full does it lock the file's book-keeping, reserve disk space
+//! and map the next chunk; that happens once in 8190 launches.
 //!
-//! **Memory.** Mapped are the header page, the definitions chunk and one chunk for each [`Chunk`] alive:
-//! `4 KiB + 256 KiB x (1 + threads that record)`. Beside that, four bytes for each chunk of the file and a buffer as
-//! large as the longest definition. A thread that ends gives its chunk to the next one.
+//! **Memory.** Mapped are the header page, the definitions chunk and one chunk for each lane that has one:
+//! `4 KiB + 256 KiB x (1 + threads that record)`. Beside that, at most 16 bytes for each chunk of the file and a buffer
+//! as large as the longest definition (at most a chunk). A thread that ends gives its chunk to the next one.
 //!
 //! **Fork.** Everything here belongs to the process that made the file. In a forked child [`ProcessFile::is_ours`] is
 //! false and every method refuses; the child makes a `ProcessFile` of its own and leaks the inherited one.
@@ -110,25 +110,6 @@ impl ProcessFile {
     #[inline]
     pub fn is_ours(&self) -> bool {
         self.shared.guard.is_same_process()
-    }
-
-    /// A chunk for the calling thread to record into; its [`Thread`] record is written already. `None` where there is
-    /// no space: then the caller counts every record that it can't write ([`ProcessFile::count_dropped`]). After a
-    /// failure the system is asked again only after some more calls, ever more rarely while it fails.
-    ///
-    /// Under a size limit that is reached, this takes the oldest records chunk of this file that no thread holds, and
-    /// counts what it held as overwritten; `None` if the file has fewer than two.
-    pub fn chunk(&self) -> Option<Chunk> {
-        let mut chunk = Chunk::acquire(&self.shared, ChunkKind::Records)?;
-        chunk.push(&this_thread());
-        self.shared.anchor_if_due();
-        Some(chunk)
-    }
-
-    /// Gives a chunk back, partly filled or full; the same as dropping it. The next [`ProcessFile::chunk`] continues
-    /// a partly filled one.
-    pub fn release(&self, chunk: Chunk) {
-        drop(chunk);
     }
 
     /// Writes a definition; false if there is no space for it. Records may name it only if this was true. A later
@@ -250,9 +231,9 @@ impl Shared {
     }
 }
 
-/// A mapped chunk, held by one thread. Given back when dropped.
+/// A mapped chunk, held by one thread. Given back when dropped: full, or to be continued by the next thread.
 #[derive(Debug)]
-pub struct Chunk {
+struct Chunk {
     shared: Arc<Shared>,
     map: Mapping,
     index: u32,
@@ -261,19 +242,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// Appends a record; false, and nothing done, if the chunk is full. The caller is in the process that made the
-    /// file ([`ProcessFile::is_ours`]).
-    #[inline]
-    pub fn push<R: Slots>(&mut self, record: &R) -> bool {
-        self.append(record.as_bytes())
-    }
-
-    /// Bytes of records that still fit.
-    #[inline]
-    pub fn remaining(&self) -> usize {
-        CHUNK_PAYLOAD_BYTES - self.committed
-    }
-
+    /// Appends a record or definition; false, and nothing done, if it does not fit.
     #[inline]
     fn append(&mut self, bytes: &[u8]) -> bool {
         if bytes.len() > self.remaining() {
@@ -290,12 +259,18 @@ impl Chunk {
         true
     }
 
+    #[inline]
+    fn remaining(&self) -> usize {
+        CHUNK_PAYLOAD_BYTES - self.committed
+    }
+
     fn header(&self) -> &ChunkHeader {
         // SAFETY: every chunk starts with a header, aligned because chunks are; what changes is atomic.
         unsafe { self.map.base().cast().as_ref() }
     }
 
-    /// Finds, maps and opens a chunk. A failure is noted in the file's header.
+    /// Finds, maps and opens a chunk. A failure is noted in the file's header; afterwards the system is asked again only
+    /// after some more calls, ever more rarely while it fails.
     #[cold]
     fn acquire(shared: &Arc<Shared>, kind: ChunkKind) -> Option<Chunk> {
         if !shared.guard.is_same_process() || shared.pauses() {
@@ -365,6 +340,9 @@ impl Drop for Chunk {
 
 /// One thread's way into a process file: holds a chunk while it has room, then takes the next one; counts what it could
 /// not write. Dropping it gives the chunk to the next thread.
+///
+/// Under a session's size limit that is reached, the next chunk is the one of this file whose records are the oldest,
+/// among those that no thread holds; they are counted as overwritten. A file of fewer than two chunks gives up none.
 #[derive(Debug, Default)]
 pub struct Lane {
     chunk: Option<Chunk>,
@@ -379,7 +357,7 @@ impl Lane {
             return false;
         }
         if let Some(chunk) = &mut self.chunk
-            && chunk.push(record)
+            && chunk.append(record.as_bytes())
         {
             return true;
         }
@@ -394,11 +372,15 @@ impl Lane {
     #[cold]
     fn record_in_next_chunk<R: Slots>(&mut self, file: &ProcessFile, record: &R) -> bool {
         self.give_back(); // before the next is taken, so that a limited file can go round
-        self.chunk = file.chunk();
-        let done = self.chunk.as_mut().is_some_and(|chunk| chunk.push(record));
+        self.chunk = Chunk::acquire(&file.shared, ChunkKind::Records);
+        let done = self
+            .chunk
+            .as_mut()
+            .is_some_and(|chunk| chunk.append(this_thread().as_bytes()) && chunk.append(record.as_bytes()));
         if !done {
             file.count_dropped(1);
         }
+        file.shared.anchor_if_due();
         done
     }
 }

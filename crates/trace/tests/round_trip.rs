@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use trace::definition::{Definition, Function, Graph};
 use trace::layout::{Ended, LONG_UNIT, Launch, Slots};
-use trace::{Event, Lane, ProcessFile, Rate};
+use trace::{ClockRate, Event, Lane, ProcessFile};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
@@ -143,7 +143,7 @@ fn times_and_durations_agree_with_the_systems_clock() {
     assert!(lane.record(&file, &record));
     file.anchor_clock();
     let process = open_only_process(dir.path());
-    assert_eq!(process.clock.rate(), Rate::Measured);
+    assert_eq!(process.clock.rate(), ClockRate::Measured);
     let read = process.records().next().unwrap();
     let measured = process.clock.duration_ns(read.duration_ticks());
     let seconds = Duration::from_nanos(measured).as_secs_f64();

@@ -2,7 +2,7 @@
 //!
 //! Nothing that a file says is trusted. What is sound is read, what is not is named in a [`Problem`] with its place, and
 //! only a session that can't be understood at all is an [`Error`]. Memory: the definitions, 48 bytes for each run of a
-//! thread in a chunk (8191 launches, usually), and one chunk while records are streamed.
+//! thread in a chunk (8190 launches, usually), and one chunk while records are streamed.
 
 mod definitions;
 mod header;
