@@ -14,16 +14,25 @@ use crate::graphs::Kernel;
 use cuda_abi::types::*;
 use cuda_abi::{COUNT, Plain, index};
 use std::ffi::{CStr, c_char, c_void};
-use std::ptr::null_mut;
+use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use trace::definition::{Device, Function};
 
 /// Addresses of the real entry points; see the [module](self).
 pub static REAL: [AtomicPtr<()>; COUNT] = [const { AtomicPtr::new(null_mut()) }; COUNT];
 
-/// What stands in for an entry point that the real driver lacks.
-pub extern "C" fn missing() -> CUresult {
+/// What stands in for an entry point that the real driver lacks. The one place to take its address from: the compiler may
+/// make several copies of a function, each with an address of its own.
+static MISSING: extern "C" fn() -> CUresult = missing;
+
+extern "C" fn missing() -> CUresult {
     CUDA_ERROR_NOT_FOUND
+}
+
+/// Enters the address of an entry point of the real driver, or that it has none.
+pub fn set_real(index: usize, address: Option<NonNull<()>>) {
+    let address = address.map_or(MISSING as *mut (), NonNull::as_ptr);
+    REAL[index].store(address, Ordering::Release);
 }
 
 /// The real entry point at `index`.
@@ -48,7 +57,7 @@ macro_rules! real {
 
 /// Whether the real driver has the entry point at `index`.
 pub fn has(index: usize) -> bool {
-    REAL[index].load(Ordering::Relaxed) != missing as *mut ()
+    REAL[index].load(Ordering::Relaxed) != MISSING as *mut ()
 }
 
 fn succeeds(result: CUresult) -> bool {

@@ -8,7 +8,7 @@
 //! it makes its first driver call from a library's constructor. A call that comes while the calling thread itself is
 //! opening the driver (from a constructor of the driver's) is answered with "not initialized".
 
-use crate::driver::{self, REAL, missing};
+use crate::driver::{self, REAL};
 use crate::locate::{self, FileId};
 use crate::recorder::Recorder;
 use crate::{environment, hooks};
@@ -61,10 +61,9 @@ fn start() {
 
 /// Fills the tables from an open driver: first every real address, then the slots, so that a hook that is entered finds
 /// what it forwards to.
-fn connect(driver: Library) {
-    for (entry, real) in ENTRY_POINTS.iter().zip(&REAL) {
-        let address = driver.symbol(entry.symbol).map_or(missing as *mut (), NonNull::as_ptr);
-        real.store(address, Ordering::Release);
+fn connect(library: Library) {
+    for (index, entry) in ENTRY_POINTS.iter().enumerate() {
+        driver::set_real(index, library.symbol(entry.symbol));
     }
     let hooks = (!environment::is_disabled()).then(Recorder::start).flatten().map(|_| hooks::table());
     fill(|index| {
