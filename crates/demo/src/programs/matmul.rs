@@ -8,7 +8,7 @@ use crate::random::Random;
 const ROWS: u32 = 381;
 const COLUMNS: u32 = 310;
 const INNER: u32 = 250;
-const LAUNCHES: usize = 8;
+const LAUNCHES: usize = 4;
 /// As in the kernel.
 const TILE: u32 = 16;
 

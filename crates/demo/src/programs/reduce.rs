@@ -6,7 +6,7 @@ use crate::outcome::{Outcome, rounding};
 use crate::random::Random;
 
 const COUNT: u32 = (1 << 20) + 12_345;
-const ROUNDS: usize = 20;
+const ROUNDS: usize = 12;
 const BLOCKS: u32 = 256;
 const THREADS: u32 = 256;
 

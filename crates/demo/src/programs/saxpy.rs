@@ -6,7 +6,7 @@ use crate::outcome::{Outcome, rounding};
 use crate::random::Random;
 
 const COUNT: u32 = 1 << 20;
-const LAUNCHES: usize = 25;
+const LAUNCHES: usize = 15;
 const THREADS: u32 = 256;
 const ALPHA: f32 = 0.75;
 

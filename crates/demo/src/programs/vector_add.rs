@@ -7,7 +7,7 @@ use crate::outcome::Outcome;
 use crate::random::Random;
 
 const COUNT: u32 = 1 << 20;
-const LAUNCHES: usize = 20;
+const LAUNCHES: usize = 12;
 const THREADS: u32 = 256;
 
 pub fn run(device: &Device) -> Result<Outcome> {
