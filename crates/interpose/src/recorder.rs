@@ -243,10 +243,12 @@ impl Recorder {
         id
     }
 
-    /// Notes how a stream was made. While it is capturing the driver must not be asked: asking for a capturing stream's flags
-    /// ends the capture (580.159.04, `data/captures-h200.csv`).
+    /// A stream was made, perhaps under the handle of one that went with its context. How it was made is noted, for while it
+    /// is capturing the driver must not be asked: asking for a capturing stream's flags ends the capture (580.159.04,
+    /// `data/captures-h200.csv`).
     pub fn note_stream(&self, stream: CUstream, flags: u32) {
         let mut cold = self.cold();
+        self.streams.remove(stream as u64);
         if cold.stream_flags.len() < limits::STREAM_HANDLES {
             cold.stream_flags.insert(stream as u64, flags);
         }

@@ -158,6 +158,23 @@ fn a_stream_handle_that_comes_again_is_another_stream() {
     );
 }
 
+#[test]
+fn streams_go_with_their_contexts() {
+    let recording = Recording::untimed();
+    recording.run("streams-of-contexts");
+    let process = recording.process();
+    let mut streams: Vec<_> = launches(&process)
+        .iter()
+        .map(|launch| {
+            let stream = process.definitions.stream(launch.stream).unwrap();
+            (config(&process, launch).0.grid[0], stream.context, stream.kind)
+        })
+        .collect();
+    streams.dedup();
+    let (blocking, parallel) = (StreamKind::Blocking, StreamKind::NonBlocking);
+    assert_eq!(streams, [(1, 1, blocking), (2, 2, parallel), (3, 3, blocking), (4, 4, parallel)]);
+}
+
 /// The fake driver without a function: its name in the file is spoiled.
 fn driver_without(symbol: &str, folder: &Path) -> PathBuf {
     let mut file = std::fs::read(support::fake_driver()).unwrap();

@@ -19,6 +19,7 @@ fn main() {
         "launches" => programs::launches(number(1), number(2)),
         "forms" => programs::forms(),
         "streams" => programs::streams(),
+        "streams-of-contexts" => programs::streams_of_contexts(),
         "reload" => programs::reload(number(1)),
         "configurations" => programs::configurations(number(1)),
         "fork" => programs::fork(),

@@ -221,6 +221,17 @@ pub fn streams() {
     }
 }
 
+/// Streams that go with their contexts, and come again under the same handle in the next.
+pub fn streams_of_contexts() {
+    for round in 0..4 {
+        let context = context();
+        let function = function(module(c"streamed_1"), c"streamed_1");
+        let stream = stream(if round % 2 == 0 { CU_STREAM_DEFAULT } else { CU_STREAM_NON_BLOCKING });
+        (0..3).for_each(|_| launch(function, round + 1, stream));
+        check(cuda!(cuCtxDestroy_v2(context)));
+    }
+}
+
 /// Loads, launches and unloads modules, so that their functions come under the same handles one after the other.
 pub fn reload(times: usize) {
     context();
