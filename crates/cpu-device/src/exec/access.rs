@@ -9,20 +9,44 @@
 //!
 //! # Safety
 //!
-//! An [`AccessHandler`] dereferences registers as a [`LaneHandler`](super::lanes::LaneHandler) does, and host
-//! addresses that [`Spaces`] approved. The caller promises the former, and that the windows in `Spaces` are memory
+//! An [`AccessHandler`] dereferences the registers that it takes, as a [`LaneHandler`](super::lanes::LaneHandler) does,
+//! and host addresses that [`Spaces`] approved. The caller promises that the former are there, and that the windows in `Spaces` are memory
 //! that nobody else accesses; [`Memory`] promises the latter.
 
 use std::ptr;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use super::code::{AccessArgs, Reg, Space};
+use super::code::{AccessArgs, AccessKind, Class, Reg, Space};
 use super::fault::FaultKind;
 use super::lanes::{Lane, Lanes, WARP, conjure, each_lane, wide_vectors};
 use super::memory::{Memory, Region};
 
 /// Performs one access. See the module's safety contract.
-pub(super) type AccessHandler = unsafe fn(&Lanes, &mut Spaces, &AccessArgs) -> Accessed;
+pub(super) type RunAccess = unsafe fn(&Lanes, &mut Spaces, &AccessArgs) -> Accessed;
+
+/// A way to perform an access, and the classes of the registers that it takes.
+#[derive(Clone, Copy)]
+pub(super) struct AccessHandler {
+    pub(super) run: RunAccess,
+    /// Of [`AccessArgs::data`].
+    data: Class,
+    /// Of [`AccessArgs::operands`].
+    operands: [Class; 2],
+}
+
+impl AccessHandler {
+    /// Whether the registers that `args` names have the classes that the handler takes.
+    pub(super) fn takes(&self, args: &AccessArgs, class: impl Fn(Reg) -> Class) -> bool {
+        let fits = |reg: Reg, wanted: Class| !reg.is_some() || class(reg) == wanted;
+        let address = if args.narrow { Class::Word } else { Class::Long };
+        args.address.is_some()
+            && fits(args.address, address)
+            && args.data.iter().all(|&reg| fits(reg, self.data))
+            && args.operands.iter().zip(self.operands).all(|(&reg, wanted)| fits(reg, wanted))
+            && (args.kind == AccessKind::Atomic || args.kind == AccessKind::Copy || args.data[0].is_some())
+            && (matches!(args.kind, AccessKind::Load | AccessKind::Store) || args.operands[0].is_some())
+    }
+}
 
 /// What an access comes to. The fault is boxed: the good case is to stay small.
 pub(super) type Accessed = Result<(), Box<AccessFault>>;
@@ -387,7 +411,7 @@ impl<const N: usize> Copied for [u8; N] {}
 /// Defines a family of access handlers in two versions, as the shapes of `lanes` are.
 macro_rules! access {
     ($(#[$doc:meta])* $name:ident<$($param:ident: $bound:path),*> $(($f:ident: $closure:path))?
-     |$lanes:ident, $spaces:ident, $args:ident| $body:block) => {
+     takes [$data:expr, $first:expr, $second:expr] |$lanes:ident, $spaces:ident, $args:ident| $body:block) => {
         $(#[$doc])*
         pub(super) fn $name<$($param: $bound,)* $($f: $closure + Copy)?>($(_: $f)?) -> AccessHandler {
             /// # Safety
@@ -414,18 +438,19 @@ macro_rules! access {
                 unsafe { $body }
             }
 
+            let (data, operands) = ($data, [$first, $second]);
             #[cfg(target_arch = "x86_64")]
             if wide_vectors() {
-                return wide::<$($param,)* $($f)?>;
+                return AccessHandler { run: wide::<$($param,)* $($f)?>, data, operands };
             }
-            plain::<$($param,)* $($f)?>
+            AccessHandler { run: plain::<$($param,)* $($f)?>, data, operands }
         }
     };
 }
 
 access! {
     /// `data = [address]`: elements of type `C` into registers of type `R`.
-    load<R: Lane, C: Extend<R>> |lanes, spaces, args| {
+    load<R: Lane, C: Extend<R>> takes [R::CLASS, R::CLASS, R::CLASS] |lanes, spaces, args| {
         let registers = args.elements();
         let bytes = size_of::<C>() as u64;
         let mut addresses = addresses(lanes, args);
@@ -451,7 +476,7 @@ access! {
 
 access! {
     /// `[address] = data`: elements of type `C` from registers of type `R`.
-    store<R: Lane, C: Extend<R>> |lanes, spaces, args| {
+    store<R: Lane, C: Extend<R>> takes [R::CLASS, R::CLASS, R::CLASS] |lanes, spaces, args| {
         let registers = args.elements();
         let bytes = size_of::<C>() as u64;
         let mut addresses = addresses(lanes, args);
@@ -477,7 +502,7 @@ access! {
 
 access! {
     /// `data = [address]`, each element atomically.
-    load_strong<R: Lane, C: Extend<R>> |lanes, spaces, args| {
+    load_strong<R: Lane, C: Extend<R>> takes [R::CLASS, R::CLASS, R::CLASS] |lanes, spaces, args| {
         let registers = args.elements();
         let mut addresses = addresses(lanes, args);
         let bytes = size_of::<C>() * registers.len();
@@ -495,7 +520,7 @@ access! {
 
 access! {
     /// `[address] = data`, each element atomically.
-    store_strong<R: Lane, C: Extend<R>> |lanes, spaces, args| {
+    store_strong<R: Lane, C: Extend<R>> takes [R::CLASS, R::CLASS, R::CLASS] |lanes, spaces, args| {
         let registers = args.elements();
         let mut addresses = addresses(lanes, args);
         let bytes = size_of::<C>() * registers.len();
@@ -512,7 +537,7 @@ access! {
 
 access! {
     /// `data[0], [address] = [address], f([address], operands)`, lane after lane.
-    atomic<C: AtomicLane> (F: Fn(C, C, C) -> C) |lanes, spaces, args| {
+    atomic<C: AtomicLane> (F: Fn(C, C, C) -> C) takes [C::CLASS, C::CLASS, C::CLASS] |lanes, spaces, args| {
         let mut addresses = addresses(lanes, args);
         spaces.resolve(args.space, &mut addresses, lanes.mask, size_of::<C>() as u64, true)?;
         let f = conjure::<F>();
@@ -541,7 +566,7 @@ access! {
 access! {
     /// `cp.async`: copies an element of type `C` from global memory at `operands[0]` to `address`; where
     /// `operands[1]` gives a smaller size, the rest is zero.
-    copy<C: Copied> |lanes, spaces, args| {
+    copy<C: Copied> takes [Class::Word, Class::Long, Class::Word] |lanes, spaces, args| {
         let bytes = size_of::<C>();
         let mut destinations = addresses(lanes, args);
         spaces.resolve(args.space, &mut destinations, lanes.mask, bytes as u64, true)?;

@@ -12,8 +12,8 @@
 //!    furthest behind have the smallest program counter. [`super::warp`] relies on that for reconvergence only;
 //!    results do not depend on it.
 
-use super::access::AccessHandler;
-use super::lanes::LaneHandler;
+use super::access::RunAccess;
+use super::lanes::RunLanes;
 
 /// A register: virtual while compiling; then a slot (words, longs) or an index (predicates).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -128,6 +128,8 @@ pub(super) enum AccessKind {
     Store,
     /// Reads `operands`, writes `data[0]` if there is one.
     Atomic,
+    /// Reads `operands`.
+    Copy,
 }
 
 /// How a barrier is waited for.
@@ -250,9 +252,9 @@ pub(super) struct Call {
 #[derive(Clone, Debug)]
 pub(super) enum Op {
     /// Computes on registers.
-    Lanes { run: LaneHandler, args: Args },
+    Lanes { run: RunLanes, args: Args },
     /// Accesses memory.
-    Access { run: AccessHandler, args: Box<AccessArgs> },
+    Access { run: RunAccess, args: Box<AccessArgs> },
     /// Goes to a step; what the guard leaves out falls through.
     Jump { target: u32 },
     /// Goes to one of several steps, by an index that may differ between lanes.

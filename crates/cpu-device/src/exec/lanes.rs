@@ -10,12 +10,12 @@
 //! # Safety
 //!
 //! A handler dereferences the slots and predicates that its [`Args`] name, as the types of its closure say (64-bit
-//! types take two slots). The caller promises that the [`Lanes`] point to a frame that has them, which the compiler
-//! ensures by allocating registers by class, and that handlers run on the CPU that they were made on.
+//! types take two slots): these are its [`Needs`], which the compiler checks for every step. The caller promises that
+//! the [`Lanes`] point to a frame that has the registers, and that handlers run on the CPU that they were made on.
 
 use std::ptr::NonNull;
 
-use super::code::{Args, Reg};
+use super::code::{Args, Class, Reg};
 
 /// Lanes of a warp.
 pub(super) const WARP: usize = 32;
@@ -39,10 +39,74 @@ pub(super) struct Lanes {
 }
 
 /// Computes one step. See the module's safety contract.
-pub(super) type LaneHandler = unsafe fn(&Lanes, &Args);
+pub(super) type RunLanes = unsafe fn(&Lanes, &Args);
+
+/// A way to compute a step, and the registers that it takes.
+#[derive(Clone, Copy)]
+pub(super) struct LaneHandler {
+    pub(super) run: RunLanes,
+    pub(super) needs: Needs,
+}
+
+/// What a handler expects of one of its [`Args`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// It is not looked at.
+    Ignored,
+    /// A register of this class.
+    One(Class),
+    /// A register of this class, or none.
+    Optional(Class),
+}
+
+/// What a handler expects of its [`Args`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Needs {
+    d: Need,
+    e: Need,
+    a: Need,
+    b: Need,
+    c: Need,
+    f: Need,
+}
+
+impl Needs {
+    const NONE: Needs = Needs {
+        d: Need::Ignored,
+        e: Need::Ignored,
+        a: Need::Ignored,
+        b: Need::Ignored,
+        c: Need::Ignored,
+        f: Need::Ignored,
+    };
+
+    /// Whether `args` are what the handler expects.
+    pub(super) fn met_by(&self, args: &Args, class: impl Fn(Reg) -> Class) -> bool {
+        let met = |need: Need, reg: Reg| match need {
+            Need::Ignored => true,
+            Need::Optional(_) if !reg.is_some() => true,
+            Need::One(wanted) | Need::Optional(wanted) => reg.is_some() && class(reg) == wanted,
+        };
+        met(self.d, args.d)
+            && met(self.e, args.e)
+            && met(self.a, args.a)
+            && met(self.b, args.b)
+            && met(self.c, args.c)
+            && met(self.f, args.f)
+    }
+}
+
+/// The class of register that holds a type.
+pub(super) trait Held {
+    const CLASS: Class;
+}
+
+impl Held for bool {
+    const CLASS: Class = Class::Predicate;
+}
 
 /// A scalar as a lane of a register holds it.
-pub(super) trait Lane: Copy {
+pub(super) trait Lane: Copy + Held {
     /// `u32` for words, `u64` for longs.
     type Stored: Copy + Default;
     fn load(stored: Self::Stored) -> Self;
@@ -50,7 +114,11 @@ pub(super) trait Lane: Copy {
 }
 
 macro_rules! lane {
-    ($($ty:ty: $stored:ty, $from:expr, $to:expr;)*) => {$(
+    ($($ty:ty: $class:ident $stored:ty, $from:expr, $to:expr;)*) => {$(
+        impl Held for $ty {
+            const CLASS: Class = Class::$class;
+        }
+
         impl Lane for $ty {
             type Stored = $stored;
             #[inline(always)]
@@ -66,17 +134,17 @@ macro_rules! lane {
 }
 
 lane! {
-    u32: u32, |x| x, |x| x;
-    i32: u32, |x| x as i32, |x| x as u32;
-    f32: u32, f32::from_bits, f32::to_bits;
-    u64: u64, |x| x, |x| x;
-    i64: u64, |x| x as i64, |x| x as u64;
-    f64: u64, f64::from_bits, f64::to_bits;
+    u32: Word u32, |x| x, |x| x;
+    i32: Word u32, |x| x as i32, |x| x as u32;
+    f32: Word u32, f32::from_bits, f32::to_bits;
+    u64: Long u64, |x| x, |x| x;
+    i64: Long u64, |x| x as i64, |x| x as u64;
+    f64: Long u64, f64::from_bits, f64::to_bits;
     // Narrow values fill the word, extended by their own sign, whatever the width of the register.
-    u16: u32, |x| x as u16, u32::from;
-    i16: u32, |x| x as i16, |x| x as i32 as u32;
-    u8: u32, |x| x as u8, u32::from;
-    i8: u32, |x| x as i8, |x| x as i32 as u32;
+    u16: Word u32, |x| x as u16, u32::from;
+    i16: Word u32, |x| x as i16, |x| x as i32 as u32;
+    u8: Word u32, |x| x as u8, u32::from;
+    i8: Word u32, |x| x as i8, |x| x as i32 as u32;
 }
 
 impl Lanes {
@@ -173,7 +241,11 @@ pub(super) unsafe fn conjure<F: Copy>() -> F {
 
 /// Defines a shape: the function that makes handlers, and the two versions of the handler.
 macro_rules! shape {
-    ($(#[$doc:meta])* $name:ident<$($param:ident: $bound:path),*>($($argument:ident),* => $result:ty) $body:expr) => {
+    (
+        $(#[$doc:meta])* $name:ident<$($param:ident: $bound:path),*>($($argument:ident),* => $result:ty)
+        needs [$($field:ident: $held:ty),* $(; optional $($maybe:ident: $maybe_held:ty),*)?]
+        $body:expr
+    ) => {
         $(#[$doc])*
         pub(super) fn $name<$($param: $bound,)* F>(_: F) -> LaneHandler
         where
@@ -201,11 +273,16 @@ macro_rules! shape {
                 unsafe { ($body)(conjure::<F>(), lanes, args) }
             }
 
+            let needs = Needs {
+                $($field: Need::One(<$held as Held>::CLASS),)*
+                $($($maybe: Need::Optional(<$maybe_held as Held>::CLASS),)*)?
+                ..Needs::NONE
+            };
             #[cfg(target_arch = "x86_64")]
             if wide_vectors() {
-                return wide::<$($param,)* F>;
+                return LaneHandler { run: wide::<$($param,)* F>, needs };
             }
-            plain::<$($param,)* F>
+            LaneHandler { run: plain::<$($param,)* F>, needs }
         }
     };
 }
@@ -213,6 +290,7 @@ macro_rules! shape {
 shape! {
     /// `d = f(a)`.
     unary<A: Lane, R: Lane>(A => R)
+    needs [d: R, a: A]
     |f: F, lanes: &Lanes, args: &Args| {
         let mut results = [R::Stored::default(); WARP];
         let a = lanes.source::<A::Stored>(args.a);
@@ -226,6 +304,7 @@ shape! {
 shape! {
     /// `d = f(a)`, lane by lane.
     unary_each<A: Lane, R: Lane>(A => R)
+    needs [d: R, a: A]
     |f: F, lanes: &Lanes, args: &Args| {
         let mut results = [R::Stored::default(); WARP];
         let a = lanes.source::<A::Stored>(args.a);
@@ -237,6 +316,7 @@ shape! {
 shape! {
     /// `d = f(a, b)`.
     binary<A: Lane, B: Lane, R: Lane>(A, B => R)
+    needs [d: R, a: A, b: B]
     |f: F, lanes: &Lanes, args: &Args| {
         let mut results = [R::Stored::default(); WARP];
         let a = lanes.source::<A::Stored>(args.a);
@@ -251,6 +331,7 @@ shape! {
 shape! {
     /// `d = f(a, b)`, lane by lane.
     binary_each<A: Lane, B: Lane, R: Lane>(A, B => R)
+    needs [d: R, a: A, b: B]
     |f: F, lanes: &Lanes, args: &Args| {
         let mut results = [R::Stored::default(); WARP];
         let a = lanes.source::<A::Stored>(args.a);
@@ -263,6 +344,7 @@ shape! {
 shape! {
     /// `d = f(a, b, c)`.
     ternary<A: Lane, B: Lane, C: Lane, R: Lane>(A, B, C => R)
+    needs [d: R, a: A, b: B, c: C]
     |f: F, lanes: &Lanes, args: &Args| {
         let mut results = [R::Stored::default(); WARP];
         let a = lanes.source::<A::Stored>(args.a);
@@ -278,6 +360,7 @@ shape! {
 shape! {
     /// `d = f(a, b, c, immediate)`.
     ternary_immediate<A: Lane, B: Lane, C: Lane, R: Lane>(A, B, C, u32 => R)
+    needs [d: R, a: A, b: B, c: C]
     |f: F, lanes: &Lanes, args: &Args| {
         let mut results = [R::Stored::default(); WARP];
         let a = lanes.source::<A::Stored>(args.a);
@@ -293,6 +376,7 @@ shape! {
 shape! {
     /// `d = f(a, b, c, immediate)`, lane by lane; `b` and `c` are `a` where they are absent.
     each_immediate<A: Lane, R: Lane>(A, A, A, u32 => R)
+    needs [d: R, a: A; optional b: A, c: A]
     |f: F, lanes: &Lanes, args: &Args| {
         let mut results = [R::Stored::default(); WARP];
         let a = lanes.source::<A::Stored>(args.a);
@@ -309,6 +393,7 @@ shape! {
 shape! {
     /// `d = f(a, b, c, f)`: four sources.
     quaternary<A: Lane, B: Lane, C: Lane, D: Lane, R: Lane>(A, B, C, D => R)
+    needs [d: R, a: A, b: B, c: C, f: D]
     |f: F, lanes: &Lanes, args: &Args| {
         let mut results = [R::Stored::default(); WARP];
         let a = lanes.source::<A::Stored>(args.a);
@@ -325,6 +410,7 @@ shape! {
 shape! {
     /// `d, e = f(a)`: two results, either of which may be unwanted.
     split<A: Lane, R: Lane, S: Lane>(A => (R, S))
+    needs [a: A; optional d: R, e: S]
     |f: F, lanes: &Lanes, args: &Args| {
         let (mut first, mut second) = ([R::Stored::default(); WARP], [S::Stored::default(); WARP]);
         let a = lanes.source::<A::Stored>(args.a);
@@ -344,6 +430,7 @@ shape! {
 shape! {
     /// `d = f(a, b, predicate c)`.
     select<A: Lane, B: Lane, R: Lane>(A, B, bool => R)
+    needs [d: R, a: A, b: B, c: bool]
     |f: F, lanes: &Lanes, args: &Args| {
         let mut results = [R::Stored::default(); WARP];
         let a = lanes.source::<A::Stored>(args.a);
@@ -359,6 +446,7 @@ shape! {
 shape! {
     /// `d, predicate e = f(a, b, c, predicate f)`, where `f` may be absent (false): additions with carry.
     carry<A: Lane, B: Lane, C: Lane, R: Lane>(A, B, C, bool => (R, bool))
+    needs [d: R, a: A, b: B; optional c: C, e: bool, f: bool]
     |f: F, lanes: &Lanes, args: &Args| {
         let mut results = [R::Stored::default(); WARP];
         let a = lanes.source::<A::Stored>(args.a);
@@ -427,6 +515,7 @@ unsafe fn conclude(lanes: &Lanes, args: &Args, outcome: u32) {
 shape! {
     /// Predicates `d` and `e` from `f(a, b)`, combined with `c` as [`combine`] says.
     compare<A: Lane, B: Lane>(A, B => bool)
+    needs [a: A, b: B; optional c: bool, d: bool, e: bool]
     |f: F, lanes: &Lanes, args: &Args| {
         let a = lanes.source::<A::Stored>(args.a);
         let b = lanes.source::<B::Stored>(args.b);
@@ -441,6 +530,7 @@ shape! {
 shape! {
     /// Predicate `d` from `f(a)`.
     test<A: Lane>(A => bool)
+    needs [a: A; optional c: bool, d: bool, e: bool]
     |f: F, lanes: &Lanes, args: &Args| {
         let a = lanes.source::<A::Stored>(args.a);
         let mut outcome = 0u32;
@@ -463,5 +553,8 @@ pub(super) fn logic<F: Fn(u32, u32, u32) -> u32 + Copy>(_: F) -> LaneHandler {
             lanes.write_predicate(args.d, result);
         }
     }
-    run::<F>
+    let predicate = Need::Optional(Class::Predicate);
+    let needs =
+        Needs { d: Need::One(Class::Predicate), a: predicate, b: predicate, c: predicate, ..Needs::NONE };
+    LaneHandler { run: run::<F>, needs }
 }

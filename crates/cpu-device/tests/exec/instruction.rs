@@ -137,12 +137,25 @@ impl Check<'_> {
             text = text.replace(&format!("${name}"), name);
             let at = index * 8;
             match width {
-                Predicate => loads += &format!(".reg .pred {name}; ld.global.u32 word, [in+{at}]; and.b32 word, word, 1; setp.ne.u32 {name}, word, 0;\n"),
-                _ => loads += &format!(".reg {} {name}; ld.global.b{} {name}, [in+{at}];\n", width.register(), width.bits()),
+                Predicate => {
+                    loads += &format!(
+                        ".reg .pred {name}; ld.global.u32 word, [in+{at}]; and.b32 word, word, 1; setp.ne.u32 {name}, word, 0;\n"
+                    )
+                }
+                _ => {
+                    loads += &format!(
+                        ".reg {} {name}; ld.global.b{} {name}, [in+{at}];\n",
+                        width.register(),
+                        width.bits()
+                    )
+                }
             }
         }
         let (initial, store) = match self.result {
-            Predicate => ("setp.eq.u32 d, 0, 0;".to_owned(), "selp.u32 word, 1, 0, d; st.global.u32 [out], word;".to_owned()),
+            Predicate => (
+                "setp.eq.u32 d, 0, 0;".to_owned(),
+                "selp.u32 word, 1, 0, d; st.global.u32 [out], word;".to_owned(),
+            ),
             width => (
                 format!("mov.b{} d, {};", width.bits(), width.mask(KEPT)),
                 format!("st.global.b{} [out], d;", width.bits()),
@@ -169,10 +182,14 @@ impl Check<'_> {
 
     /// Runs the instruction on random inputs and calls `compare` with the sources and the result of each thread.
     pub fn run(&self, compare: &mut dyn FnMut(&[u64], u64)) {
-        let seed = self.text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+        let seed = self.text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        });
         let mut random = Random(seed | 1);
         let inputs: Vec<[u64; 4]> = (0..THREADS)
-            .map(|_| std::array::from_fn(|index| self.sources.get(index).map_or(0, |width| random.input(*width))))
+            .map(|_| {
+                std::array::from_fn(|index| self.sources.get(index).map_or(0, |width| random.input(*width)))
+            })
             .collect();
         let device = Device::default();
         let linked = device.load(&self.ptx());

@@ -4,8 +4,14 @@ use crate::instruction::Width::{Predicate, W16, W32, W64};
 use crate::instruction::{Width, check};
 
 /// The types that most instructions take: name, width, signed.
-const TYPES: [(&str, Width, bool); 6] =
-    [("u16", W16, false), ("s16", W16, true), ("u32", W32, false), ("s32", W32, true), ("u64", W64, false), ("s64", W64, true)];
+const TYPES: [(&str, Width, bool); 6] = [
+    ("u16", W16, false),
+    ("s16", W16, true),
+    ("u32", W32, false),
+    ("s32", W32, true),
+    ("u64", W64, false),
+    ("s64", W64, true),
+];
 
 fn bits(width: Width) -> u32 {
     match width {
@@ -93,8 +99,12 @@ fn products_of_24_bits() {
     check("mul24.hi.u32 $d, $a, $b;", W32, &[W32; 2], |x| ((low(x[0]) * low(x[1])) >> 16) as u64);
     check("mul24.lo.s32 $d, $a, $b;", W32, &[W32; 2], |x| (signed(x[0]) * signed(x[1])) as u64);
     check("mul24.hi.s32 $d, $a, $b;", W32, &[W32; 2], |x| ((signed(x[0]) * signed(x[1])) >> 16) as u64);
-    check("mad24.lo.s32 $d, $a, $b, $c;", W32, &[W32; 3], |x| ((signed(x[0]) * signed(x[1])) as u64).wrapping_add(x[2]));
-    check("mad24.hi.u32 $d, $a, $b, $c;", W32, &[W32; 3], |x| (((low(x[0]) * low(x[1])) >> 16) as u64).wrapping_add(x[2]));
+    check("mad24.lo.s32 $d, $a, $b, $c;", W32, &[W32; 3], |x| {
+        ((signed(x[0]) * signed(x[1])) as u64).wrapping_add(x[2])
+    });
+    check("mad24.hi.u32 $d, $a, $b, $c;", W32, &[W32; 3], |x| {
+        (((low(x[0]) * low(x[1])) >> 16) as u64).wrapping_add(x[2])
+    });
 }
 
 #[test]
@@ -107,7 +117,8 @@ fn carries_chain() {
     // The carry of a carry: 96 bits, of which the upper word is kept.
     let text = "{ .reg .u32 l, h; add.cc.u32 l, $a, $b; addc.cc.u32 h, $c, $e; addc.u32 $d, 0, 0; }";
     check(text, W32, &[W32; 4], |x| ((join(x[0], x[2]) + join(x[1], x[3])) >> 64) as u64);
-    let text = "{ .reg .u32 l, h; mad.lo.cc.u32 l, $a, $b, $c; madc.hi.u32 h, $a, $b, $e; mov.b64 $d, {l, h}; }";
+    let text =
+        "{ .reg .u32 l, h; mad.lo.cc.u32 l, $a, $b, $c; madc.hi.u32 h, $a, $b, $e; mov.b64 $d, {l, h}; }";
     check(text, W64, &[W32; 4], |x| (u128::from(x[0]) * u128::from(x[1]) + join(x[2], x[3])) as u64);
     check("{ .reg .u64 l; add.cc.u64 l, $a, $b; addc.u64 $d, $c, 0; }", W64, &[W64; 3], |x| {
         (((u128::from(x[0]) + u128::from(x[1])) >> 64) as u64).wrapping_add(x[2])
@@ -217,10 +228,19 @@ fn single_bits_and_fields() {
 fn bytes_are_permuted() {
     let pick = |a: u64, b: u64, selector: u64| {
         let byte = (b << 32 | a) >> (8 * (selector & 7)) & 255;
-        if selector & 8 == 0 { byte } else if byte & 128 != 0 { 255 } else { 0 }
+        if selector & 8 == 0 {
+            byte
+        } else if byte & 128 != 0 {
+            255
+        } else {
+            0
+        }
     };
     let all = |x: &[u64], selectors: [u64; 4]| {
-        selectors.iter().enumerate().fold(0, |result, (index, &selector)| result | pick(x[0], x[1], selector) << (8 * index))
+        selectors
+            .iter()
+            .enumerate()
+            .fold(0, |result, (index, &selector)| result | pick(x[0], x[1], selector) << (8 * index))
     };
     check("prmt.b32 $d, $a, $b, $c;", W32, &[W32; 3], |x| {
         all(x, std::array::from_fn(|index| x[2] >> (4 * index) & 15))
@@ -235,7 +255,9 @@ fn bytes_are_permuted() {
         ("rc16", [[0, 1, 0, 1], [0, 1, 0, 1], [2, 3, 2, 3], [2, 3, 2, 3]]),
     ];
     for (mode, table) in tables {
-        check(&format!("prmt.b32.{mode} $d, $a, $b, $c;"), W32, &[W32; 3], |x| all(x, table[(x[2] & 3) as usize]));
+        check(&format!("prmt.b32.{mode} $d, $a, $b, $c;"), W32, &[W32; 3], |x| {
+            all(x, table[(x[2] & 3) as usize])
+        });
     }
 }
 
@@ -257,7 +279,8 @@ fn dot_products() {
             });
             for (part, from) in [("lo", 0), ("hi", 2)] {
                 check(&format!("dp2a.{part}.{a}.{b} $d, $a, $b, $c;"), W32, &[W32; 3], |x| {
-                    let sum: i64 = (0..2).map(|i| half(x[0], i, signed_a) * byte(x[1], from + i, signed_b)).sum();
+                    let sum: i64 =
+                        (0..2).map(|i| half(x[0], i, signed_a) * byte(x[1], from + i, signed_b)).sum();
                     (sum as u64).wrapping_add(x[2])
                 });
             }
@@ -300,10 +323,18 @@ fn comparisons_and_selections() {
     check("{ .reg .pred p; setp.eq.xor.s32 p|$d, $a, $b, $c; }", Predicate, &[W32, W32, Predicate], |x| {
         u64::from(x[0] != x[1]) ^ x[2]
     });
-    check("{ .reg .b32 r; lop3.or.b32 r|$d, $a, $b, 0, 0xc0, $c; }", Predicate, &[W32, W32, Predicate], |x| {
-        u64::from(x[0] & x[1] != 0) | x[2]
-    });
-    check("set.gt.u32.s32 $d, $a, $b;", W32, &[W32; 2], |x| if x[0] as i32 > x[1] as i32 { u64::MAX } else { 0 });
+    check(
+        "{ .reg .b32 r; lop3.or.b32 r|$d, $a, $b, 0, 0xc0, $c; }",
+        Predicate,
+        &[W32, W32, Predicate],
+        |x| u64::from(x[0] & x[1] != 0) | x[2],
+    );
+    check(
+        "set.gt.u32.s32 $d, $a, $b;",
+        W32,
+        &[W32; 2],
+        |x| if x[0] as i32 > x[1] as i32 { u64::MAX } else { 0 },
+    );
     check("set.le.f32.u64 $d, $a, $b;", W32, &[W64; 2], |x| if x[0] <= x[1] { 0x3f80_0000 } else { 0 });
 }
 
@@ -317,7 +348,12 @@ fn moves_pack_and_unpack() {
     check("{ .reg .b16 x; mov.b32 {$d, x}, $a; }", W16, &[W32], |x| x[0]);
     check("mov.b64 {$d, _}, $a;", W32, &[W64], |x| x[0]);
     // A register may be unpacked into itself and its neighbour.
-    check("{ .reg .b64 x; mov.b64 x, {$a, $b}; mov.b64 {$a, $b}, x; xor.b32 $d, $a, $b; }", W32, &[W32; 2], |x| x[0] ^ x[1]);
+    check(
+        "{ .reg .b64 x; mov.b64 x, {$a, $b}; mov.b64 {$a, $b}, x; xor.b32 $d, $a, $b; }",
+        W32,
+        &[W32; 2],
+        |x| x[0] ^ x[1],
+    );
 }
 
 #[test]
@@ -342,7 +378,11 @@ fn integers_convert() {
                 extend(extend(x[0], from_bits, from_signed) as u64, to_bits, to_signed) as u64
             });
             check(&format!("cvt.sat.{to}.{from} $d, $a;"), to_width, &[from_width], |x| {
-                let (low, high) = if to_signed { (-(1i128 << (to_bits - 1)), (1 << (to_bits - 1)) - 1) } else { (0, (1 << to_bits) - 1) };
+                let (low, high) = if to_signed {
+                    (-(1i128 << (to_bits - 1)), (1 << (to_bits - 1)) - 1)
+                } else {
+                    (0, (1 << to_bits) - 1)
+                };
                 extend(x[0], from_bits, from_signed).clamp(low, high) as u64
             });
         }

@@ -226,7 +226,10 @@ mod tests {
 
     fn add(d: u32, a: u32, b: u32) -> Step {
         let args = Args { d: Reg(d), a: Reg(a), b: Reg(b), ..Args::EMPTY };
-        Step { guard: Guard::Always, op: Op::Lanes { run: binary(|a: u32, b: u32| a.wrapping_add(b)), args } }
+        Step {
+            guard: Guard::Always,
+            op: Op::Lanes { run: binary(|a: u32, b: u32| a.wrapping_add(b)).run, args },
+        }
     }
 
     fn places(steps: &mut [Step]) -> Vec<(u32, Role)> {

@@ -12,7 +12,7 @@ use super::function::{Decoded, FunctionCompiler, invalid, unsupported};
 
 /// `$shape(|x: T, …| body)` with `T` the unsigned integer of the width of `$ty`.
 macro_rules! of_width {
-    ($ty:expr, $shape:ident |$($x:ident),+| $body:expr) => {
+    ($ty:expr, $shape:ident, |$($x:ident),+| $body:expr) => {
         match $ty {
             ScalarType::B16 => $shape(|$($x: u16),+| $body),
             ScalarType::B32 => $shape(|$($x: u32),+| $body),
@@ -49,7 +49,7 @@ pub(super) fn decode(form: &mut Form) -> Option<Pure> {
         }
         "brev" => {
             let ty = form.ty()?;
-            Pure::uniform(of_width!(ty, unary | a | a.reverse_bits()), ty, 1)
+            Pure::uniform(of_width!(ty, unary, |a| a.reverse_bits()), ty, 1)
         }
         "bfind" => find(form),
         "fns" => {
@@ -88,11 +88,14 @@ fn bitwise(form: &mut Form) -> Option<Pure> {
         ("or", ScalarType::Pred) => (logic(|a, b, _| a | b), 2),
         ("xor", ScalarType::Pred) => (logic(|a, b, _| a ^ b), 2),
         ("not", ScalarType::Pred) => (logic(|a, _, _| !a), 1),
-        ("and", _) => (of_width!(ty, binary | a, b | a & b), 2),
-        ("or", _) => (of_width!(ty, binary | a, b | a | b), 2),
-        ("xor", _) => (of_width!(ty, binary | a, b | a ^ b), 2),
-        ("not", _) => (of_width!(ty, unary | a | !a), 1),
-        _ => (of_width!(ty, unary | a | if a == 0 { 1 } else { 0 }), 1),
+        ("and", _) => (of_width!(ty, binary, |a, b| a & b), 2),
+        ("or", _) => (of_width!(ty, binary, |a, b| a | b), 2),
+        ("xor", _) => (of_width!(ty, binary, |a, b| a ^ b), 2),
+        ("not", _) => (of_width!(ty, unary, |a| !a), 1),
+        (_, ScalarType::B16) => (unary(|a: u16| u16::from(a == 0)), 1),
+        (_, ScalarType::B32) => (unary(|a: u32| u32::from(a == 0)), 1),
+        (_, ScalarType::B64) => (unary(|a: u64| u64::from(a == 0)), 1),
+        _ => return None,
     };
     Pure::uniform(run, ty, sources)
 }

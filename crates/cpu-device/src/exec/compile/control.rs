@@ -206,11 +206,14 @@ fn barrier(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mu
                 Some(_) => BarrierKind::Or,
                 None => return invalid("a reducing barrier needs `.popc`, `.and` or `.or`"),
             };
-            let ty = form.ty().unwrap_or(ScalarType::Pred);
+            let ty = form.ty();
+            if ty != Some(if kind == BarrierKind::Popc { ScalarType::U32 } else { ScalarType::Pred }) {
+                return invalid("`.popc` gives a `.u32`, `.and` and `.or` give a `.pred`");
+            }
             let [destination, middle @ .., predicate] = operands else {
                 return invalid("a reducing barrier takes a result, a barrier and a predicate");
             };
-            let destination = compiler.destination(destination, ty)?;
+            let destination = compiler.destination(destination, ty.unwrap_or(ScalarType::Pred))?;
             result = destination.reg;
             settled = Some(destination);
             (source, negated) = match predicate {

@@ -66,7 +66,7 @@ struct Modifiers {
 
 /// `$shape` of an `.f32` expression, with `.ftz` and `.sat` as the modifiers say.
 macro_rules! single {
-    ($modifiers:expr, $shape:ident |$($x:ident),+| $body:expr) => {
+    ($modifiers:expr, $shape:ident, |$($x:ident),+| $body:expr) => {
         match ($modifiers.ftz, $modifiers.sat) {
             (false, false) => $shape(|$($x: f32),+| canonical($body)),
             (false, true) => $shape(|$($x: f32),+| saturate($body)),
@@ -225,21 +225,21 @@ fn reciprocal(a: u64, format: Format, rounding: Rounding) -> u64 {
 /// `.f32` to nearest even, and the approximations.
 fn single_precision(form: &mut Form, modifiers: Modifiers, approx: bool) -> Option<Pure> {
     let run = match form.opcode {
-        "add" => single!(modifiers, binary | a, b | a + b),
-        "sub" => single!(modifiers, binary | a, b | a - b),
-        "mul" => single!(modifiers, binary | a, b | a * b),
-        "fma" | "mad" => single!(modifiers, ternary | a, b, c | a.mul_add(b, c)),
-        "div" if approx => single!(modifiers, binary | a, b | divide_approximately(a, b)),
+        "add" => single!(modifiers, binary, |a, b| a + b),
+        "sub" => single!(modifiers, binary, |a, b| a - b),
+        "mul" => single!(modifiers, binary, |a, b| a * b),
+        "fma" | "mad" => single!(modifiers, ternary, |a, b, c| a.mul_add(b, c)),
+        "div" if approx => single!(modifiers, binary, |a, b| divide_approximately(a, b)),
         // `.full` too: its bound is two units in the last place.
-        "div" => single!(modifiers, binary | a, b | a / b),
-        "sqrt" => single!(modifiers, unary | a | a.sqrt()),
-        "rcp" => single!(modifiers, unary | a | 1.0 / a),
-        "rsqrt" => single!(modifiers, unary | a | (1.0 / f64::from(a).sqrt()) as f32),
-        "sin" => single!(modifiers, unary_each | a | f64::from(a).sin() as f32),
-        "cos" => single!(modifiers, unary_each | a | f64::from(a).cos() as f32),
-        "lg2" => single!(modifiers, unary_each | a | f64::from(a).log2() as f32),
-        "ex2" => single!(modifiers, unary_each | a | f64::from(a).exp2() as f32),
-        "tanh" => single!(modifiers, unary_each | a | f64::from(a).tanh() as f32),
+        "div" => single!(modifiers, binary, |a, b| a / b),
+        "sqrt" => single!(modifiers, unary, |a| a.sqrt()),
+        "rcp" => single!(modifiers, unary, |a| 1.0 / a),
+        "rsqrt" => single!(modifiers, unary, |a| (1.0 / f64::from(a).sqrt()) as f32),
+        "sin" => single!(modifiers, unary_each, |a| f64::from(a).sin() as f32),
+        "cos" => single!(modifiers, unary_each, |a| f64::from(a).cos() as f32),
+        "lg2" => single!(modifiers, unary_each, |a| f64::from(a).log2() as f32),
+        "ex2" => single!(modifiers, unary_each, |a| f64::from(a).exp2() as f32),
+        "tanh" => single!(modifiers, unary_each, |a| f64::from(a).tanh() as f32),
         _ => return None,
     };
     let sources = match form.opcode {
@@ -293,7 +293,7 @@ fn approximately(value: f64) -> f64 {
 
 /// Makes an expression on `.f32` one on halves or pairs of halves.
 macro_rules! half {
-    ($ty:expr, $shape1:ident |$($x:ident),+| $body:expr) => {
+    ($ty:expr, $shape1:ident, |$($x:ident),+| $body:expr) => {
         match $ty {
             ScalarType::F16 => $shape1(|$($x: u16),+| {
                 $(let $x = f16_to_f32($x);)+
@@ -393,15 +393,15 @@ fn half_precision(form: &mut Form, modifiers: Modifiers, ty: ScalarType) -> Opti
         return half_modified(form, modifiers, ty);
     }
     let (run, sources) = match form.opcode {
-        "add" => (half!(ty, binary | a, b | a + b), 2),
-        "sub" => (half!(ty, binary | a, b | a - b), 2),
+        "add" => (half!(ty, binary, |a, b| a + b), 2),
+        "sub" => (half!(ty, binary, |a, b| a - b), 2),
         "mul" if matches!(ty, ScalarType::Bf16) => (binary(|a: u16, b: u16| bf16_fma(a, b, 0x8000)), 2),
         "mul" if matches!(ty, ScalarType::Bf16x2) => {
             (binary(|a: u32, b: u32| pairwise(a, b, |a, b| bf16_fma(a, b, 0x8000))), 2)
         }
-        "mul" => (half!(ty, binary | a, b | a * b), 2),
-        "ex2" => (half!(ty, unary_each | a | f64::from(a).exp2() as f32), 1),
-        "tanh" => (half!(ty, unary_each | a | f64::from(a).tanh() as f32), 1),
+        "mul" => (half!(ty, binary, |a, b| a * b), 2),
+        "ex2" => (half!(ty, unary_each, |a| f64::from(a).exp2() as f32), 1),
+        "tanh" => (half!(ty, unary_each, |a| f64::from(a).tanh() as f32), 1),
         _ => return None,
     };
     Pure::uniform(run, ty, sources)
@@ -438,7 +438,7 @@ fn half_modified(form: &mut Form, modifiers: Modifiers, ty: ScalarType) -> Optio
         "sub" => modified!(|a: u16, b: u16| add_f16(a, if b & 0x7fff > 0x7c00 { b } else { b ^ 0x8000 })),
         "mul" => modified!(|a: u16, b: u16| f32_to_f16(f16_to_f32(a) * f16_to_f32(b))),
         "ex2" if modifiers.ftz && !modifiers.sat => {
-            let run = half!(ty, unary_each | a | f64::from(a).exp2() as f32);
+            let run = half!(ty, unary_each, |a| f64::from(a).exp2() as f32);
             return Pure::uniform(run, ty, 1);
         }
         _ => return None,
@@ -497,15 +497,15 @@ fn extremum(form: &mut Form, modifiers: Modifiers) -> Option<Pure> {
     }
     let run = match ty {
         ScalarType::F32 => match (min, nan, xorsign) {
-            (true, false, false) => single!(modifiers, binary | a, b | minimum(a, b)),
-            (false, false, false) => single!(modifiers, binary | a, b | maximum(a, b)),
-            (true, true, false) => single!(modifiers, binary | a, b | with_nan(a, b, minimum(a, b))),
-            (false, true, false) => single!(modifiers, binary | a, b | with_nan(a, b, maximum(a, b))),
-            (true, false, true) => single!(modifiers, binary | a, b | xor_sign(a, b, minimum)),
-            (false, false, true) => single!(modifiers, binary | a, b | xor_sign(a, b, maximum)),
-            (true, true, true) => single!(modifiers, binary | a, b | with_nan(a, b, xor_sign(a, b, minimum))),
+            (true, false, false) => single!(modifiers, binary, |a, b| minimum(a, b)),
+            (false, false, false) => single!(modifiers, binary, |a, b| maximum(a, b)),
+            (true, true, false) => single!(modifiers, binary, |a, b| with_nan(a, b, minimum(a, b))),
+            (false, true, false) => single!(modifiers, binary, |a, b| with_nan(a, b, maximum(a, b))),
+            (true, false, true) => single!(modifiers, binary, |a, b| xor_sign(a, b, minimum)),
+            (false, false, true) => single!(modifiers, binary, |a, b| xor_sign(a, b, maximum)),
+            (true, true, true) => single!(modifiers, binary, |a, b| with_nan(a, b, xor_sign(a, b, minimum))),
             (false, true, true) => {
-                single!(modifiers, binary | a, b | with_nan(a, b, xor_sign(a, b, maximum)))
+                single!(modifiers, binary, |a, b| with_nan(a, b, xor_sign(a, b, maximum)))
             }
         },
         ScalarType::F64 if !nan && !xorsign => match min {
@@ -513,25 +513,25 @@ fn extremum(form: &mut Form, modifiers: Modifiers) -> Option<Pure> {
             false => binary(maximum_double),
         },
         _ if modifiers.ftz => match (min, nan, xorsign) {
-            (true, false, false) => half!(ty, binary | a, b | minimum(flush_half(a), flush_half(b))),
-            (false, false, false) => half!(ty, binary | a, b | maximum(flush_half(a), flush_half(b))),
+            (true, false, false) => half!(ty, binary, |a, b| minimum(flush_half(a), flush_half(b))),
+            (false, false, false) => half!(ty, binary, |a, b| maximum(flush_half(a), flush_half(b))),
             (true, true, false) => {
-                half!(ty, binary | a, b | with_nan(a, b, minimum(flush_half(a), flush_half(b))))
+                half!(ty, binary, |a, b| with_nan(a, b, minimum(flush_half(a), flush_half(b))))
             }
             (false, true, false) => {
-                half!(ty, binary | a, b | with_nan(a, b, maximum(flush_half(a), flush_half(b))))
+                half!(ty, binary, |a, b| with_nan(a, b, maximum(flush_half(a), flush_half(b))))
             }
             _ => return None,
         },
         _ => match (min, nan, xorsign) {
-            (true, false, false) => half!(ty, binary | a, b | minimum(a, b)),
-            (false, false, false) => half!(ty, binary | a, b | maximum(a, b)),
-            (true, true, false) => half!(ty, binary | a, b | with_nan(a, b, minimum(a, b))),
-            (false, true, false) => half!(ty, binary | a, b | with_nan(a, b, maximum(a, b))),
-            (true, false, true) => half!(ty, binary | a, b | xor_sign(a, b, minimum)),
-            (false, false, true) => half!(ty, binary | a, b | xor_sign(a, b, maximum)),
-            (true, true, true) => half!(ty, binary | a, b | with_nan(a, b, xor_sign(a, b, minimum))),
-            (false, true, true) => half!(ty, binary | a, b | with_nan(a, b, xor_sign(a, b, maximum))),
+            (true, false, false) => half!(ty, binary, |a, b| minimum(a, b)),
+            (false, false, false) => half!(ty, binary, |a, b| maximum(a, b)),
+            (true, true, false) => half!(ty, binary, |a, b| with_nan(a, b, minimum(a, b))),
+            (false, true, false) => half!(ty, binary, |a, b| with_nan(a, b, maximum(a, b))),
+            (true, false, true) => half!(ty, binary, |a, b| xor_sign(a, b, minimum)),
+            (false, false, true) => half!(ty, binary, |a, b| xor_sign(a, b, maximum)),
+            (true, true, true) => half!(ty, binary, |a, b| with_nan(a, b, xor_sign(a, b, minimum))),
+            (false, true, true) => half!(ty, binary, |a, b| with_nan(a, b, xor_sign(a, b, maximum))),
         },
     };
     Pure::uniform(run, ty, 2)

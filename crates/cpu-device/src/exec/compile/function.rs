@@ -10,7 +10,8 @@ use ptx::{
     Constant, Diagnostic, Function, FunctionKind, Instruction, Operand, ScalarType, StateSpace, Variable,
 };
 
-use super::super::code::{Args, Class, Code, Guard, Input, LaneMask, Op, Origin, Reg, Step};
+use super::super::access::AccessHandler;
+use super::super::code::{AccessArgs, Args, Class, Code, Guard, Input, LaneMask, Op, Origin, Reg, Step};
 use super::super::lanes::{LaneHandler, binary, unary};
 use super::super::program::function_address;
 use super::super::soft;
@@ -299,8 +300,7 @@ impl<'m> FunctionCompiler<'m> {
             Err(Refusal::Unsupported(message)) => {
                 self.steps.truncate(first);
                 self.origin_of.truncate(first);
-                self.complaints.push(message);
-                self.push(Op::Unsupported(self.complaints.len() as u32 - 1));
+                self.complain(message);
                 Ok(())
             }
         }
@@ -330,8 +330,29 @@ impl<'m> FunctionCompiler<'m> {
         self.guard = guard;
     }
 
-    pub(super) fn lanes(&mut self, run: LaneHandler, args: Args) {
-        self.push(Op::Lanes { run, args });
+    /// Adds a step on registers.
+    pub(super) fn lanes(&mut self, handler: LaneHandler, args: Args) {
+        if handler.needs.met_by(&args, |reg| self.class(reg)) {
+            self.push(Op::Lanes { run: handler.run, args });
+        } else {
+            // The handler would take a register for something else: a mistake of this crate, not of the PTX.
+            self.complain(format!("no way to execute this with {:?} for {args:?}", handler.needs));
+        }
+    }
+
+    /// Adds a step that accesses memory.
+    pub(super) fn access(&mut self, handler: AccessHandler, args: AccessArgs) {
+        if handler.takes(&args, |reg| self.class(reg)) {
+            self.push(Op::Access { run: handler.run, args: Box::new(args) });
+        } else {
+            self.complain(format!("no way to access memory with {args:?}"));
+        }
+    }
+
+    /// Adds a step that faults.
+    fn complain(&mut self, message: String) {
+        self.complaints.push(message);
+        self.push(Op::Unsupported(self.complaints.len() as u32 - 1));
     }
 
     /// A new register.

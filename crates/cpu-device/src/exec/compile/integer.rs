@@ -13,7 +13,7 @@ use super::function::{Decoded, FunctionCompiler, invalid};
 
 /// `$shape(|x: T, …| body)` with `T` the Rust type of `$ty`.
 macro_rules! typed {
-    ($ty:expr, $shape:ident |$($x:ident),+| $body:expr) => {
+    ($ty:expr, $shape:ident, |$($x:ident),+| $body:expr) => {
         match $ty {
             ScalarType::U16 | ScalarType::B16 => $shape(|$($x: u16),+| $body),
             ScalarType::S16 => $shape(|$($x: i16),+| $body),
@@ -40,7 +40,7 @@ fn wide(ty: ScalarType) -> Option<ScalarType> {
 fn multiply(ty: ScalarType, part: &str) -> Option<LaneHandler> {
     use ScalarType::*;
     Some(match (part, ty) {
-        ("lo", _) => typed!(ty, binary | a, b | a.wrapping_mul(b)),
+        ("lo", _) => typed!(ty, binary, |a, b| a.wrapping_mul(b)),
         ("hi", U16) => binary(|a: u16, b: u16| (u32::from(a) * u32::from(b) >> 16) as u16),
         ("hi", S16) => binary(|a: i16, b: i16| (i32::from(a) * i32::from(b) >> 16) as i16),
         ("hi", U32) => binary(high_u32),
@@ -80,7 +80,7 @@ fn multiply_add(ty: ScalarType, part: &str, saturate: bool) -> Option<LaneHandle
     Some(match (part, ty, saturate) {
         ("hi", S32, true) => ternary(|a: i32, b: i32, c: i32| high_i32(a, b).saturating_add(c)),
         (_, _, true) => return None,
-        ("lo", ..) => typed!(ty, ternary | a, b, c | a.wrapping_mul(b).wrapping_add(c)),
+        ("lo", ..) => typed!(ty, ternary, |a, b, c| a.wrapping_mul(b).wrapping_add(c)),
         ("hi", U16, _) => {
             ternary(|a: u16, b: u16, c: u16| ((u32::from(a) * u32::from(b) >> 16) as u16).wrapping_add(c))
         }
@@ -272,8 +272,8 @@ pub(super) fn decode(form: &mut Form) -> Option<Pure> {
         ("min", false, true) if ty == S32 => same(binary(|a: i32, b: i32| a.min(b).max(0)), 2),
         ("max", false, true) if ty == S32 => same(binary(|a: i32, b: i32| a.max(b).max(0)), 2),
         (_, true, _) | (_, _, true) => None,
-        ("add", ..) => same(typed!(ty, binary | a, b | a.wrapping_add(b)), 2),
-        ("sub", ..) => same(typed!(ty, binary | a, b | a.wrapping_sub(b)), 2),
+        ("add", ..) => same(typed!(ty, binary, |a, b| a.wrapping_add(b)), 2),
+        ("sub", ..) => same(typed!(ty, binary, |a, b| a.wrapping_sub(b)), 2),
         ("mul", ..) => {
             let result = if part? == "wide" { wide(ty)? } else { ty };
             Pure::new(multiply(ty, part?)?, result, &[ty, ty])
@@ -288,9 +288,9 @@ pub(super) fn decode(form: &mut Form) -> Option<Pure> {
         ("div", ..) => same(divide(ty)?, 2),
         ("rem", ..) => same(remainder(ty)?, 2),
         ("abs", ..) => same(absolute(ty)?, 1),
-        ("neg", ..) => same(typed!(ty, unary | a | a.wrapping_neg()), 1),
-        ("min", ..) => same(typed!(ty, binary | a, b | a.min(b)), 2),
-        ("max", ..) => same(typed!(ty, binary | a, b | a.max(b)), 2),
+        ("neg", ..) => same(typed!(ty, unary, |a| a.wrapping_neg()), 1),
+        ("min", ..) => same(typed!(ty, binary, |a, b| a.min(b)), 2),
+        ("max", ..) => same(typed!(ty, binary, |a, b| a.max(b)), 2),
         _ => None,
     }
 }

@@ -3,7 +3,7 @@
 use ptx::{AddressBase, Instruction, Operand, ScalarType, StateSpace, Variable};
 
 use super::super::access::{self, AccessHandler, Extend};
-use super::super::code::{AccessArgs, AccessKind, Args, Class, Input, Op, Reg, Space};
+use super::super::code::{AccessArgs, AccessKind, Args, Class, Input, Reg, Space};
 use super::super::lanes::{binary, compare};
 use super::form::Form;
 use super::function::{
@@ -137,11 +137,11 @@ fn absolute(compiler: &mut FunctionCompiler, address: i64, space: Option<StateSp
     Ok(Place { space, address: compiler.constant(Class::Long, address as u64), offset: 0 })
 }
 
-fn access(compiler: &mut FunctionCompiler, run: AccessHandler, place: Place, args: AccessArgs) {
+fn access(compiler: &mut FunctionCompiler, handler: AccessHandler, place: Place, args: AccessArgs) {
     let narrow = compiler.class(place.address) == Class::Word;
     let args =
         AccessArgs { space: place.space, address: place.address, offset: place.offset, narrow, ..args };
-    compiler.push(Op::Access { run, args: Box::new(args) });
+    compiler.access(handler, args);
 }
 
 const NO_DATA: AccessArgs = AccessArgs {
@@ -487,7 +487,7 @@ fn copy_async(compiler: &mut FunctionCompiler, instruction: &Instruction, form: 
     let add = binary(|a: u64, b: u64| a.wrapping_add(b));
     compiler.lanes(add, Args { d: source, a: from.address, b: offset, ..Args::EMPTY });
     let to = place(compiler, destination, Some(StateSpace::Shared))?;
-    let args = AccessArgs { operands: [source, size], kind: AccessKind::Store, ..NO_DATA };
+    let args = AccessArgs { operands: [source, size], kind: AccessKind::Copy, ..NO_DATA };
     access(compiler, run, to, args);
     Ok(())
 }
