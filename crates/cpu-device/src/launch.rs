@@ -57,7 +57,8 @@ impl Launch {
         let Configuration { grid, block, dynamic_shared, cooperative } = self.configuration;
         let stack = context.limit(CU_LIMIT_STACK_SIZE).try_into().unwrap_or(u32::MAX);
         let params = &self.arguments.bytes;
-        let params = LaunchParams { grid, block, dynamic_shared, cooperative, stack, workers: 0, params };
+        let workers = device.multiprocessors as usize;
+        let params = LaunchParams { grid, block, dynamic_shared, cooperative, stack, workers, params };
         let memory = KernelMemory { device, context };
         let linked = &self.function.code.linked;
         match exec::launch(linked, self.function.kernel, &params, &memory, &context.cancel) {
