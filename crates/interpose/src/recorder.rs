@@ -544,3 +544,43 @@ fn digest(function: &Function) -> u128 {
     };
     half(1) << 64 | half(2)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_ends_recording_and_goes_no_further() {
+        static ON: AtomicU32 = AtomicU32::new(1);
+        RECORDING.store((&raw const ON).cast_mut(), Relaxed);
+        assert_eq!(guarded(|| 7), Some(7));
+        assert!(is_recording());
+        assert_eq!(guarded(|| -> u32 { panic!("a fault of ours") }), None);
+        assert!(!is_recording());
+    }
+
+    #[test]
+    fn default_streams_are_told_apart_from_each_other_and_from_handles() {
+        let null = null_mut();
+        let (legacy, own) = (normalised(null, false), normalised(null, true));
+        assert!(is_legacy(legacy) && !is_legacy(own));
+        let handle = 0x5555_0000_1000 as CUstream;
+        assert_eq!((normalised(handle, true), normalised(own, false)), (handle, own));
+        let keys = [
+            stream_key(legacy, 1, 7),
+            stream_key(legacy, 2, 7),
+            stream_key(own, 1, 7),
+            stream_key(own, 1, 8),
+            stream_key(own, 2, 7),
+            stream_key(handle, 1, 7),
+        ];
+        let distinct: std::collections::HashSet<u64> = keys.into_iter().collect();
+        assert_eq!(distinct.len(), keys.len());
+        assert_eq!(
+            stream_key(legacy, 1, 7),
+            stream_key(legacy, 1, 8),
+            "all threads share a context's legacy stream"
+        );
+        assert_eq!(stream_key(handle, 1, 7), stream_key(handle, 2, 8), "a handle is one stream everywhere");
+    }
+}

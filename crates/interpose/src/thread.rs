@@ -16,8 +16,8 @@ use std::ffi::c_void;
 use std::ptr::null;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
-use trace::Lane;
 use trace::layout::Slots;
+use trace::{ForkGuard, Lane};
 
 /// Uses of the current context's identifier after which the driver is asked again, in case it was changed by ways that
 /// no hook sees.
@@ -26,24 +26,26 @@ const CONTEXT_USES: u32 = 64;
 /// Streams that a thread remembers.
 const STREAMS: usize = 8;
 
-/// A thread's state.
+/// A thread's state. What every launch looks at comes first: between two launches the driver has used the processor's
+/// caches for itself, so each line that is touched costs.
+#[repr(C)]
 pub struct Thread {
     /// The recorder of this process.
     pub recorder: &'static Recorder,
+    context: u32,
+    context_epoch: u32,
+    context_uses: u32,
+    id: u32,
     /// Launch configurations seen lately.
     pub launches: LaunchCache,
+    lane: Lane,
+    streams: [KnownStream; STREAMS],
+    /// What the program last set as current context.
+    context_set: u64,
     /// Addresses asked about lately.
     pub addresses: KnownAddresses,
     /// Event pairs whose reading is awaited.
     pub pending: Pending,
-    lane: Lane,
-    id: u32,
-    context: u32,
-    context_epoch: u32,
-    context_uses: u32,
-    /// What the program last set as current context.
-    context_set: u64,
-    streams: [KnownStream; STREAMS],
 }
 
 #[derive(Clone, Copy, Default)]
@@ -54,15 +56,16 @@ struct KnownStream {
     id: u32,
 }
 
-/// A thread's state, and whether it is lent out.
+/// A thread's state, whether it is lent out, and whether it is this process's.
+#[repr(C, align(64))]
 struct Lent {
     busy: Cell<bool>,
+    guard: ForkGuard,
     thread: UnsafeCell<Thread>,
 }
 
-thread_local! {
-    static CURRENT: Cell<*const Lent> = const { Cell::new(null()) };
-}
+mod current;
+use current::CURRENT;
 
 /// The calling thread's state, or nothing if this process can't record, or if the state is lent out already (then a record
 /// is counted as dropped).
@@ -117,8 +120,7 @@ impl Here {
 impl Lent {
     #[inline(always)]
     fn is_ready(&self) -> bool {
-        // SAFETY: a shared look at a field that never changes; while the state is lent out it isn't looked at.
-        !self.busy.get() && unsafe { (*self.thread.get()).recorder.file.is_ours() }
+        !self.busy.get() && self.guard.is_same_process()
     }
 }
 
@@ -127,18 +129,20 @@ impl Lent {
 fn attach() -> Option<Here> {
     // SAFETY: as in `here`.
     if let Some(current) = unsafe { CURRENT.get().as_ref() } {
-        // SAFETY: a shared look at a field that never changes.
-        let recorder = unsafe { (*current.thread.get()).recorder };
-        if recorder.file.is_ours() {
-            recorder.file.count_dropped(1);
+        if current.guard.is_same_process() {
+            // SAFETY: a shared look at a field that never changes.
+            unsafe { (*current.thread.get()).recorder }.file.count_dropped(1);
             return None;
         }
         // A child of the process that made it: left alone, since the parent's chunk is mapped in it.
     }
     guarded(|| {
         let recorder = Recorder::start()?;
-        let thread =
-            Box::new(Lent { busy: Cell::new(false), thread: UnsafeCell::new(Thread::new(recorder)) });
+        let thread = Box::new(Lent {
+            busy: Cell::new(false),
+            guard: recorder.file.guard(),
+            thread: UnsafeCell::new(Thread::new(recorder)),
+        });
         let thread: &'static Lent = Box::leak(thread);
         CURRENT.set(thread);
         // SAFETY: a valid key. A failure only means that the state outlives the thread.
@@ -162,7 +166,7 @@ unsafe extern "C" fn detach(thread: *mut c_void) {
     CURRENT.set(null());
     let thread: *mut Lent = thread.cast();
     // SAFETY: the key's value was set by `attach`, once, from a box that nobody else frees.
-    if unsafe { (*(*thread).thread.get()).recorder.file.is_ours() } {
+    if unsafe { (*thread).guard.is_same_process() } {
         // SAFETY: as above.
         let mut thread = unsafe { Box::from_raw(thread) };
         guarded(|| thread.thread.get_mut().give_up_samples());
