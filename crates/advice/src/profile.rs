@@ -13,6 +13,7 @@ pub(crate) mod geometry;
 mod idle;
 mod kernels;
 mod memory;
+mod places;
 mod sequences;
 mod serde_layout;
 mod summary;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use trace::Event;
 use trace::layout::{Call, CallClass, flags};
 
-use super::build::{Extent, Reading, waits};
+use super::build::{Extent, GraphState, Reading, waits};
 use super::idle::Queue;
 use super::times::Estimate;
 use super::{Activity, IdleCause};
@@ -13,29 +13,54 @@ use crate::figure::Figure;
 
 /// What one launch takes.
 #[derive(Clone, Copy)]
-struct Cost {
+pub(super) struct Cost {
     mean_ns: f64,
     /// Variance of the mean; `None` where the spread of the samples is not known.
     variance: Option<f64>,
     samples: u64,
 }
 
-/// What is launched: a configuration or a graph, by identifier.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+/// What is launched: a configuration or a graph, by its place in the process's list; `None` if it was not recorded.
+#[derive(Clone, Copy)]
 enum Launched {
-    Config(u32),
-    Graph(u32),
+    Config(Option<usize>),
+    Graph(Option<usize>),
+}
+
+/// Something for each configuration and each graph of a process.
+pub(super) struct PerLaunched<T> {
+    configs: Vec<T>,
+    graphs: Vec<T>,
+}
+
+impl<T> PerLaunched<T> {
+    fn get_mut(&mut self, what: Launched) -> Option<&mut T> {
+        match what {
+            Launched::Config(place) => self.configs.get_mut(place?),
+            Launched::Graph(place) => self.graphs.get_mut(place?),
+        }
+    }
+
+    fn get(&self, what: Launched) -> Option<&T> {
+        match what {
+            Launched::Config(place) => self.configs.get(place?),
+            Launched::Graph(place) => self.graphs.get(place?),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &T> {
+        self.configs.iter().chain(&self.graphs)
+    }
 }
 
 /// What launches take, where it is known.
-#[derive(Default)]
-pub(super) struct Costs(HashMap<Launched, Cost>);
+pub(super) type Costs = PerLaunched<Option<Cost>>;
 
 /// A device while the process is read for the second time.
 struct Device {
     queue: Queue,
     timed: u64,
-    counts: HashMap<Launched, u64>,
+    counts: PerLaunched<u64>,
 }
 
 /// What a call that waited has waited for.
@@ -52,68 +77,76 @@ impl Cost {
         let (mean_ns, variance, samples) = estimate.mean_with_variance();
         Self { mean_ns, variance, samples }
     }
+
+    const NONE: Self = Self { mean_ns: 0.0, variance: Some(0.0), samples: 0 };
+
+    fn times(self, count: u32) -> Self {
+        let count = f64::from(count);
+        Self {
+            mean_ns: self.mean_ns * count,
+            variance: self.variance.map(|variance| variance * count * count),
+            ..self
+        }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            mean_ns: self.mean_ns + other.mean_ns,
+            variance: self.variance.zip(other.variance).map(|(a, b)| a + b),
+            samples: self.samples + other.samples,
+        }
+    }
 }
 
 impl Reading<'_> {
     /// What configurations and graphs take: by their own samples, else by those of other processes; a graph without
     /// samples takes the sum of its kernels.
-    pub(super) fn costs(&mut self, estimates: &HashMap<u32, Option<Estimate>>) -> Costs {
-        let mut costs = Costs::default();
+    pub(super) fn costs(&mut self, estimates: &[Option<Estimate>]) -> Costs {
+        let mut configs = Vec::new();
         let mut by_kernel = HashMap::new();
-        for (&config, estimate) in estimates {
-            let Some(kernel) = self.kernel_of(config) else { continue };
-            let estimate = estimate.as_ref().or(self.builder.kernels.counts(kernel).times.as_ref());
-            if let Some(cost) = estimate.map(Cost::of) {
-                costs.0.insert(Launched::Config(config), cost);
-                by_kernel.insert(kernel, cost);
-            }
+        for (config, estimate) in self.configs.iter().zip(estimates) {
+            let estimate = estimate.as_ref().or(self.builder.kernels.counts(config.kernel).times.as_ref());
+            let cost = estimate.map(Cost::of);
+            by_kernel.insert(config.kernel, cost);
+            configs.push(cost);
         }
-        for graph in &self.graphs {
+        let graph_cost = |graph: &GraphState| {
             let own = graph.samples.estimate().as_ref().map(Cost::of);
             let opaque = self.process.definitions.graph(graph.id).is_none_or(|graph| graph.opaque > 0);
-            let parts = || {
-                graph.kernels.iter().map(|(kernel, nodes)| Some((by_kernel.get(kernel)?, f64::from(*nodes))))
-            };
-            let sum = || {
-                let none = Cost { mean_ns: 0.0, variance: Some(0.0), samples: 0 };
-                parts().try_fold(none, |sum, part| {
-                    let (cost, nodes) = part?;
-                    Some(Cost {
-                        mean_ns: sum.mean_ns + cost.mean_ns * nodes,
-                        variance: sum.variance.zip(cost.variance).map(|(sum, one)| sum + one * nodes * nodes),
-                        samples: sum.samples + cost.samples,
-                    })
-                })
-            };
-            if let Some(cost) = own.or_else(|| if opaque { None } else { sum() }) {
-                costs.0.insert(Launched::Graph(graph.id), cost);
-            }
-        }
-        costs
+            let kernels =
+                || graph.kernels.iter().map(|(kernel, nodes)| Some(by_kernel[kernel]?.times(*nodes)));
+            own.or_else(|| {
+                if opaque { None } else { kernels().try_fold(Cost::NONE, |sum, cost| Some(sum.plus(cost?))) }
+            })
+        };
+        let graphs = self.graphs.iter().map(graph_cost).collect();
+        Costs { configs, graphs }
     }
 
     /// Reads the process's launches and synchronisations again.
     pub(super) fn activities(&self, costs: &Costs) -> Vec<Activity> {
         let mut devices: BTreeMap<Option<usize>, Device> =
-            self.extents.iter().map(|(&device, extent)| (device, Device::new(extent))).collect();
+            self.extents.iter().map(|(&device, extent)| (device, Device::new(extent, costs))).collect();
         let events = self.event_synchronisations();
         for record in self.process.records_by_time() {
             match record.event {
                 Event::Launch(launch) if launch.result == 0 && launch.head.flags & flags::CAPTURED == 0 => {
                     let (start, cpu_ns) = self.times(&launch.head);
-                    let device = self.configs.get(&launch.config).and_then(|subject| subject.device);
-                    let kernel = self.kernel_of(launch.config);
-                    if let Some(device) = devices.get_mut(&device) {
-                        let what = Launched::Config(launch.config);
+                    let place = self.config_places.get(launch.config);
+                    let config = place.map(|place| &self.configs[place]);
+                    let kernel = config.map(|config| config.kernel);
+                    if let Some(device) = devices.get_mut(&config.and_then(|config| config.device)) {
+                        let what = Launched::Config(place);
                         device.launch(what, costs, launch.stream, (start, start + cpu_ns as f64), kernel);
                     }
                 }
                 Event::GraphLaunch(launch) if launch.result == 0 => {
                     let (start, cpu_ns) = self.times(&launch.head);
-                    let graph = self.graph_index.get(&launch.graph).map(|&at| &self.graphs[at]);
+                    let place = self.graph_places.get(launch.graph);
+                    let graph = place.map(|place| &self.graphs[place]);
                     let kernel = graph.and_then(|graph| graph.kernels.first()).map(|&(kernel, _)| kernel);
                     if let Some(device) = devices.get_mut(&graph.and_then(|graph| graph.device)) {
-                        let what = Launched::Graph(launch.graph);
+                        let what = Launched::Graph(place);
                         device.launch(what, costs, launch.stream, (start, start + cpu_ns as f64), kernel);
                     }
                 }
@@ -197,8 +230,10 @@ impl Reading<'_> {
 }
 
 impl Device {
-    fn new(extent: &Extent) -> Self {
-        Self { queue: Queue::new(extent.start, extent.end), timed: 0, counts: HashMap::new() }
+    fn new(extent: &Extent, costs: &Costs) -> Self {
+        let counts =
+            PerLaunched { configs: vec![0; costs.configs.len()], graphs: vec![0; costs.graphs.len()] };
+        Self { queue: Queue::new(extent.start, extent.end), timed: 0, counts }
     }
 
     fn launch(
@@ -209,19 +244,23 @@ impl Device {
         call: (f64, f64),
         kernel: Option<usize>,
     ) {
-        let cost = costs.0.get(&what);
+        let cost = costs.get(what).copied().flatten();
         self.timed += u64::from(cost.is_some());
-        *self.counts.entry(what).or_default() += 1;
+        if let Some(count) = self.counts.get_mut(what) {
+            *count += 1;
+        }
         self.queue.launch(stream, call, kernel, cost.map(|cost| cost.mean_ns));
     }
 
     /// GPU time of all launches whose time is known.
     fn gpu_time(&self, costs: &Costs) -> Option<Figure> {
-        Figure::sum(self.counts.iter().filter_map(|(what, &count)| {
-            let cost = costs.0.get(what)?;
-            let error = cost.variance.map(f64::sqrt);
-            Some(Figure::sampled(cost.mean_ns, cost.samples, error).scaled(count as f64))
-        }))
+        Figure::sum(self.counts.iter().zip(costs.iter()).filter(|(count, _)| **count > 0).filter_map(
+            |(&count, cost)| {
+                let cost = (*cost)?;
+                let error = cost.variance.map(f64::sqrt);
+                Some(Figure::sampled(cost.mean_ns, cost.samples, error).scaled(count as f64))
+            },
+        ))
     }
 }
 

@@ -7,12 +7,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use trace::definition::Context;
 use trace::layout::{
-    Call as CallRecord, CallClass, GraphLaunch, Launch, MemoryKind, NO_CONFIG, RecordHead, Timing, flags,
+    Call as CallRecord, CallClass, GraphLaunch, Launch, MemoryKind, RecordHead, Timing, flags,
 };
 use trace::{Ended, Event, Session};
 
 use super::kernels::Kernels;
 use super::memory::Heap;
+use super::places::Places;
 use super::sequences::Sequences;
 use super::times::{Estimate, STRATA, Samples};
 use super::{
@@ -76,8 +77,9 @@ pub(super) struct Reading<'b> {
     pub index: usize,
     /// Devices by context.
     pub devices: HashMap<u32, usize>,
-    pub configs: HashMap<u32, Subject>,
-    pub graph_index: HashMap<u32, usize>,
+    pub config_places: Places,
+    pub configs: Vec<ConfigState>,
+    pub graph_places: Places,
     pub graphs: Vec<GraphState>,
     pub calls: HashMap<(u32, u8), CallCounts>,
     pub streams: HashMap<u32, Stream>,
@@ -87,7 +89,7 @@ pub(super) struct Reading<'b> {
 }
 
 /// A configuration in one process.
-pub(super) struct Subject {
+pub(super) struct ConfigState {
     pub kernel: usize,
     pub device: Option<usize>,
     samples: Samples,
@@ -201,8 +203,9 @@ impl<'b> Reading<'b> {
             process,
             index,
             devices,
-            configs: HashMap::new(),
-            graph_index: HashMap::new(),
+            config_places: Places::default(),
+            configs: Vec::new(),
+            graph_places: Places::default(),
             graphs: Vec::new(),
             calls: HashMap::new(),
             streams: HashMap::new(),
@@ -224,8 +227,9 @@ impl<'b> Reading<'b> {
 
     fn launch(&mut self, launch: &Launch) {
         let (start, cpu_ns) = self.times(&launch.head);
-        let subject = self.subject(launch.config).map(|subject| (subject.kernel, subject.device));
-        if let Some((kernel, _)) = subject {
+        let config = self.config(launch.config);
+        let kernel = config.map(|config| self.configs[config].kernel);
+        if let Some(kernel) = kernel {
             self.builder.kernels.counts(kernel).launch(launch, cpu_ns);
         }
         let totals = &mut self.builder.totals;
@@ -239,16 +243,14 @@ impl<'b> Reading<'b> {
         }
         totals.launches += 1;
         totals.launch_cpu_ns += cpu_ns as f64;
-        totals.unknown += u64::from(subject.is_none());
+        totals.unknown += u64::from(config.is_none());
         self.heap.launch();
         self.stream(launch.stream).launches += 1;
-        self.extend(subject.and_then(|(_, device)| device), launch.stream, start, cpu_ns);
-        let stratum = self.stratum(launch.head.start);
-        if let Some((kernel, _)) = subject {
+        self.extend(config.and_then(|config| self.configs[config].device), launch.stream, start, cpu_ns);
+        if let (Some(config), Some(kernel)) = (config, kernel) {
+            let stratum = self.stratum(launch.head.start);
+            self.configs[config].samples.launch(stratum);
             self.sequences.launch(launch.stream, kernel, start, cpu_ns as f64);
-        }
-        if let Some(subject) = self.subject(launch.config) {
-            subject.samples.launch(stratum);
         }
     }
 
@@ -287,8 +289,8 @@ impl<'b> Reading<'b> {
         if timing.head.flags & flags::OF_GRAPH != 0 {
             let at = self.graph(timing.config);
             self.graphs[at].samples.sample(stratum, timing.raw_ns, correction, idle);
-        } else if let Some(subject) = self.subject(timing.config) {
-            subject.samples.sample(stratum, timing.raw_ns, correction, idle);
+        } else if let Some(config) = self.config(timing.config) {
+            self.configs[config].samples.sample(stratum, timing.raw_ns, correction, idle);
         }
     }
 
@@ -309,7 +311,7 @@ impl<'b> Reading<'b> {
         let kind = MemoryKind::from_raw(call.memory).unwrap_or(MemoryKind::Unknown);
         match CallClass::from_raw(call.class) {
             Some(CallClass::Allocate) => {
-                let after_launch = self.builder.totals.launches + self.builder.totals.graph_launches > 0;
+                let after_launch = !self.extents.is_empty();
                 self.heap.allocate(kind, call, cpu_ns as f64, after_launch);
                 self.interrupt_unless_pool(kind);
             }
@@ -362,42 +364,40 @@ impl<'b> Reading<'b> {
     /// In which part of the process's span a moment lies.
     fn stratum(&self, ticks: u64) -> u64 {
         let Some((first, last)) = self.process.span else { return 0 };
-        let length = u128::from(last.saturating_sub(first).max(1));
-        let at = u128::from(ticks.saturating_sub(first)) * u128::from(STRATA) / length;
-        (at as u64).min(STRATA - 1)
+        let share = ticks.saturating_sub(first) as f64 / last.saturating_sub(first).max(1) as f64;
+        ((share * STRATA as f64) as u64).min(STRATA - 1)
     }
 
-    /// The state of a configuration; `None` if it was not recorded.
-    fn subject(&mut self, config: u32) -> Option<&mut Subject> {
-        if config == NO_CONFIG {
-            return None;
+    /// Where the state of a configuration is; `None` if it was not recorded.
+    fn config(&mut self, id: u32) -> Option<usize> {
+        if let Some(known) = self.config_places.get(id) {
+            return Some(known);
         }
-        if !self.configs.contains_key(&config) {
-            let definition = self.process.definitions.config(config)?;
-            let device = self.device_of(definition.context);
-            let function = self.process.definitions.function(definition.function);
-            let kernel = self.builder.kernels.of(device, function, definition);
-            self.configs.insert(config, Subject { kernel, device, samples: Samples::default() });
-        }
-        self.configs.get_mut(&config)
+        let definition = self.process.definitions.config(id)?;
+        let device = self.device_of(definition.context);
+        let function = self.process.definitions.function(definition.function);
+        let kernel = self.builder.kernels.of(device, function, definition);
+        self.configs.push(ConfigState { kernel, device, samples: Samples::default() });
+        self.config_places.insert(id, self.configs.len() - 1);
+        Some(self.configs.len() - 1)
     }
 
     /// Where the state of a graph is; one that was not recorded has no kernels.
     fn graph(&mut self, id: u32) -> usize {
-        if let Some(&known) = self.graph_index.get(&id) {
+        if let Some(known) = self.graph_places.get(id) {
             return known;
         }
         let nodes = self.process.definitions.graph(id).map_or(&[][..], |graph| &graph.kernels);
         let (mut kernels, mut device) = (Vec::new(), None);
         for &(config, nodes) in nodes {
-            if let Some(subject) = self.subject(config) {
-                device = device.or(subject.device);
-                kernels.push((subject.kernel, nodes));
+            if let Some(config) = self.config(config) {
+                device = device.or(self.configs[config].device);
+                kernels.push((self.configs[config].kernel, nodes));
             }
         }
         let (samples, cpu) = (Samples::default(), Sketch::default());
         self.graphs.push(GraphState { id, device, samples, cpu, launches: 0, failed: 0, kernels });
-        self.graph_index.insert(id, self.graphs.len() - 1);
+        self.graph_places.insert(id, self.graphs.len() - 1);
         self.graphs.len() - 1
     }
 
@@ -415,11 +415,6 @@ impl<'b> Reading<'b> {
                 transfers: 0,
             }
         })
-    }
-
-    /// The kernel of a configuration that was launched.
-    pub(super) fn kernel_of(&self, config: u32) -> Option<usize> {
-        self.configs.get(&config).map(|subject| subject.kernel)
     }
 
     /// The device of a context; where the context is not known, the only device that the process has.
@@ -440,11 +435,11 @@ impl<'b> Reading<'b> {
 
     /// Adds everything to the session's profile. The second reading happens here.
     fn finish(mut self) {
-        let estimates: HashMap<u32, Option<Estimate>> =
-            self.configs.iter().map(|(&config, subject)| (config, subject.samples.estimate())).collect();
-        for (config, estimate) in &estimates {
-            let (Some(estimate), Some(subject)) = (estimate, self.configs.get(config)) else { continue };
-            let times = &mut self.builder.kernels.counts(subject.kernel).times;
+        let estimates: Vec<Option<Estimate>> =
+            self.configs.iter().map(|config| config.samples.estimate()).collect();
+        for (config, estimate) in self.configs.iter().zip(&estimates) {
+            let Some(estimate) = estimate else { continue };
+            let times = &mut self.builder.kernels.counts(config.kernel).times;
             match times {
                 Some(times) => times.merge(estimate),
                 None => *times = Some(estimate.clone()),

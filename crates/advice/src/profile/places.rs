@@ -1,0 +1,48 @@
+//! From identifiers to places in a list. Identifiers count from 1, so nearly all sit in a dense table, which matters where
+//! one is looked up for every record; a damaged file's absurd ones do not make it grow.
+
+use std::collections::HashMap;
+
+/// Identifiers below this are looked up by index.
+const DENSE: u32 = 1 << 16;
+
+/// Places by identifier.
+#[derive(Default)]
+pub(crate) struct Places {
+    dense: Vec<Option<u32>>,
+    rest: HashMap<u32, u32>,
+}
+
+impl Places {
+    pub fn get(&self, id: u32) -> Option<usize> {
+        let place = if id < DENSE { *self.dense.get(id as usize)? } else { self.rest.get(&id).copied() };
+        place.map(|place| place as usize)
+    }
+
+    pub fn insert(&mut self, id: u32, place: usize) {
+        if id >= DENSE {
+            self.rest.insert(id, place as u32);
+            return;
+        }
+        if self.dense.len() <= id as usize {
+            self.dense.resize(id as usize + 1, None);
+        }
+        self.dense[id as usize] = Some(place as u32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_identifier_has_a_place() {
+        let mut places = Places::default();
+        for (place, id) in [1, 3, 0, DENSE - 1, DENSE, u32::MAX].into_iter().enumerate() {
+            assert_eq!(places.get(id), None);
+            places.insert(id, place);
+            assert_eq!(places.get(id), Some(place));
+        }
+        assert_eq!((places.get(2), places.get(3)), (None, Some(1)));
+    }
+}
