@@ -37,6 +37,13 @@ struct State {
     ended: bool,
 }
 
+impl State {
+    /// Whether the work could be begun now: nothing is before it, and nobody has begun it.
+    fn can_begin(&self) -> bool {
+        self.pending == 0 && self.work.is_some()
+    }
+}
+
 impl Task {
     /// A task that will do `work` once every task of `after` has ended and it has been [started](Task::start). Between
     /// the two, others can be put behind it.
@@ -62,12 +69,8 @@ impl Task {
 
     /// Lets the task run and returns when it has ended: on the calling thread when nothing is left before it.
     pub fn start_and_wait(self: &Arc<Task>) {
-        if self.release() {
-            // What becomes ready goes to the pool: the caller waits for its own work, not for that of others.
-            self.perform().into_iter().for_each(|successor| POOL.start(successor));
-        } else {
-            self.wait();
-        }
+        self.release();
+        self.wait();
     }
 
     /// Whether the work has been done.
@@ -75,11 +78,19 @@ impl Task {
         self.lock().ended
     }
 
-    /// Blocks until the work has been done.
+    /// Blocks until the work has been done. Work that is ready and that no thread has begun yet is done here and now: a
+    /// thread that sleeps costs more to wake than most work takes.
     pub fn wait(&self) {
-        let mut state = self.lock();
-        while !state.ended {
-            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let mut state = self.lock();
+            while !state.ended && !state.can_begin() {
+                state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            if state.ended {
+                return;
+            }
+            drop(state);
+            self.perform_and_pass_on();
         }
     }
 
@@ -90,14 +101,18 @@ impl Task {
         state.pending == 0
     }
 
-    /// Does the work and returns the tasks that may start now.
+    /// Does the work and hands the tasks that may start now to the pool: who waits for its own work does not want to do
+    /// that of others.
+    fn perform_and_pass_on(&self) {
+        self.perform().into_iter().for_each(|successor| POOL.start(successor));
+    }
+
+    /// Does the work, unless another thread has begun it, and returns the tasks that may start now.
     fn perform(&self) -> Vec<Arc<Task>> {
-        let work = self.lock().work.take();
-        if let Some(work) = work {
-            // What a panic means for the program is decided by who submitted the work; here it only must not take
-            // the thread or the tasks behind this one with it.
-            let _ = catch_unwind(AssertUnwindSafe(work));
-        }
+        let Some(work) = self.lock().work.take() else { return Vec::new() };
+        // What a panic means for the program is decided by who submitted the work; here it only must not take the
+        // thread or the tasks behind this one with it.
+        let _ = catch_unwind(AssertUnwindSafe(work));
         let mut state = self.lock();
         state.ended = true;
         self.ended.notify_all();
