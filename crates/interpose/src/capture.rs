@@ -12,6 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// The captures of a process.
 #[derive(Default)]
+#[repr(C)]
 pub struct Captures {
     /// How many there are, begun or about to begin.
     count: AtomicU32,

@@ -76,15 +76,17 @@ pub struct Epochs {
 }
 
 /// See the [module](self).
+#[repr(C, align(64))]
 pub struct Recorder {
-    /// The session file of this process.
-    pub file: ProcessFile,
-    /// The session's control page.
-    pub control: &'static Control,
+    // What every launch looks at: one cache line.
     /// See [`Epochs`].
     pub epochs: Epochs,
     /// Streams that are being captured.
     pub captures: Captures,
+    /// The session's control page.
+    pub control: &'static Control,
+    /// The session file of this process.
+    pub file: ProcessFile,
     /// Executable graphs.
     pub graphs: Graphs,
     /// GPU durations.

@@ -5,6 +5,8 @@
 //! twice at a time: should a call be recorded from within recording (the driver calls back, or a signal handler makes a
 //! driver call), the inner one is counted as dropped and goes through untouched.
 
+mod current;
+
 use crate::calls::KnownAddresses;
 use crate::launch::LaunchCache;
 use crate::recorder::{Recorder, guarded};
@@ -64,14 +66,11 @@ struct Lent {
     thread: UnsafeCell<Thread>,
 }
 
-mod current;
-use current::CURRENT;
-
 /// The calling thread's state, or nothing if this process can't record, or if the state is lent out already (then a record
 /// is counted as dropped).
 #[inline(always)]
 pub fn here() -> Option<Here> {
-    let current = CURRENT.get();
+    let current = current::get();
     // SAFETY: null, or made by `attach` in this thread and freed only when the thread ends.
     match unsafe { current.as_ref() } {
         Some(current) if current.is_ready() => Some(Here(current)),
@@ -82,7 +81,7 @@ pub fn here() -> Option<Here> {
 /// As [`here`], but only if the thread has recorded before.
 fn here_already() -> Option<Here> {
     // SAFETY: as in `here`.
-    unsafe { CURRENT.get().as_ref() }.filter(|current| current.is_ready()).map(Here)
+    unsafe { current::get().as_ref() }.filter(|current| current.is_ready()).map(Here)
 }
 
 /// Lends the calling thread's state to `work`.
@@ -128,13 +127,13 @@ impl Lent {
 #[cold]
 fn attach() -> Option<Here> {
     // SAFETY: as in `here`.
-    if let Some(current) = unsafe { CURRENT.get().as_ref() } {
-        if current.guard.is_same_process() {
-            // SAFETY: a shared look at a field that never changes.
-            unsafe { (*current.thread.get()).recorder }.file.count_dropped(1);
-            return None;
-        }
-        // A child of the process that made it: left alone, since the parent's chunk is mapped in it.
+    // (In a child of the process that made it, it is left alone, since the parent's chunk is mapped in it.)
+    if let Some(current) = unsafe { current::get().as_ref() }
+        && current.guard.is_same_process()
+    {
+        // SAFETY: a shared look at a field that never changes.
+        unsafe { (*current.thread.get()).recorder }.file.count_dropped(1);
+        return None;
     }
     guarded(|| {
         let recorder = Recorder::start()?;
@@ -144,7 +143,7 @@ fn attach() -> Option<Here> {
             thread: UnsafeCell::new(Thread::new(recorder)),
         });
         let thread: &'static Lent = Box::leak(thread);
-        CURRENT.set(thread);
+        current::set(thread);
         // SAFETY: a valid key. A failure only means that the state outlives the thread.
         unsafe { libc::pthread_setspecific(key()?, std::ptr::from_ref(thread).cast()) };
         Some(Here(thread))
@@ -163,7 +162,7 @@ fn key() -> Option<libc::pthread_key_t> {
 
 /// Frees a thread's state when the thread ends. A driver call from a later destructor makes another.
 unsafe extern "C" fn detach(thread: *mut c_void) {
-    CURRENT.set(null());
+    current::set(null());
     let thread: *mut Lent = thread.cast();
     // SAFETY: the key's value was set by `attach`, once, from a box that nobody else frees.
     if unsafe { (*thread).guard.is_same_process() } {
@@ -201,6 +200,11 @@ impl Thread {
             context_set: 0,
             streams: [KnownStream::default(); STREAMS],
         }
+    }
+
+    /// Gives the chunk that the thread writes to back, so that the end of the process leaves no reserved space behind.
+    pub fn give_back_chunk(&mut self) {
+        self.lane.give_back();
     }
 
     /// Writes a record, or counts it as dropped.

@@ -36,6 +36,7 @@ const LONGEST_PAUSE_LOG2: u32 = 14;
 /// The file into which this process records. Cheap to share: methods take `&self`.
 #[derive(Debug)]
 pub struct ProcessFile {
+    guard: ForkGuard,
     shared: Arc<Shared>,
     definitions: Mutex<Definitions>,
 }
@@ -103,13 +104,18 @@ impl ProcessFile {
         if let Some(control) = control {
             control.processes.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(ProcessFile { shared: Arc::new(shared), definitions: Mutex::default() })
+        Ok(ProcessFile { guard, shared: Arc::new(shared), definitions: Mutex::default() })
     }
 
     /// False in a forked child of the process that made the file. One load.
     #[inline]
     pub fn is_ours(&self) -> bool {
-        self.shared.guard.is_same_process()
+        self.guard.is_same_process()
+    }
+
+    /// What [`ProcessFile::is_ours`] looks at, for those who look often.
+    pub fn guard(&self) -> ForkGuard {
+        self.guard
     }
 
     /// Writes a definition; false if there is no space for it. Records may name it only if this was true. A later
@@ -234,11 +240,12 @@ impl Shared {
 /// A mapped chunk, held by one thread. Given back when dropped: full, or to be continued by the next thread.
 #[derive(Debug)]
 struct Chunk {
-    shared: Arc<Shared>,
+    guard: ForkGuard,
     map: Mapping,
+    committed: usize,
+    shared: Arc<Shared>,
     index: u32,
     kind: ChunkKind,
-    committed: usize,
 }
 
 impl Chunk {
@@ -291,7 +298,14 @@ impl Chunk {
     fn try_acquire(shared: &Arc<Shared>, kind: ChunkKind) -> Result<Chunk, Failure> {
         let mut space = shared.space();
         let (place, map) = space.acquire(kind, &shared.header().chunks)?;
-        let mut chunk = Chunk { shared: shared.clone(), map, index: place.index(), kind, committed: 0 };
+        let mut chunk = Chunk {
+            guard: shared.guard,
+            map,
+            committed: 0,
+            shared: shared.clone(),
+            index: place.index(),
+            kind,
+        };
         let committed = chunk.header().committed.load(Ordering::Relaxed) as usize;
         chunk.committed = committed.min(CHUNK_PAYLOAD_BYTES);
         if let Place::Overwritten(_) = place {
@@ -353,10 +367,8 @@ impl Lane {
     /// a lane go into the same file.
     #[inline]
     pub fn record<R: Slots>(&mut self, file: &ProcessFile, record: &R) -> bool {
-        if !file.is_ours() {
-            return false;
-        }
         if let Some(chunk) = &mut self.chunk
+            && chunk.guard.is_same_process()
             && chunk.append(record.as_bytes())
         {
             return true;
@@ -371,6 +383,9 @@ impl Lane {
 
     #[cold]
     fn record_in_next_chunk<R: Slots>(&mut self, file: &ProcessFile, record: &R) -> bool {
+        if !file.is_ours() {
+            return false;
+        }
         self.give_back(); // before the next is taken, so that a limited file can go round
         self.chunk = Chunk::acquire(&file.shared, ChunkKind::Records);
         let done = self

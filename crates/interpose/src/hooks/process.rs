@@ -2,6 +2,7 @@
 
 use super::macros::hooks;
 use crate::recorder::{Recorder, guarded};
+use crate::thread::{self, Thread};
 use crate::timing;
 use cuda_abi::types::*;
 use std::ffi::c_void;
@@ -32,6 +33,7 @@ extern "C" fn at_exit(_: *mut c_void) {
     guarded(|| {
         if let Some(recorder) = Recorder::existing() {
             timing::at_exit();
+            thread::with_existing(Thread::give_back_chunk);
             recorder.file.mark_ended(Ended::Exited);
         }
     });

@@ -20,40 +20,32 @@ global_asm!(
     ".popsection",
 );
 
-/// The calling thread's word.
-pub struct Current;
-
-/// See [`Current`].
-pub static CURRENT: Current = Current;
-
-impl Current {
-    /// What was last set in this thread; null at first.
-    #[inline(always)]
-    pub fn get(&self) -> *const Lent {
-        let current: *const Lent;
-        // SAFETY: reads the calling thread's word, which the dynamic linker has placed.
-        unsafe {
-            asm!(
-                "mov {current}, qword ptr [rip + apex_current_thread@GOTTPOFF]",
-                "mov {current}, qword ptr fs:[{current}]",
-                current = out(reg) current,
-                options(nostack, preserves_flags, readonly),
-            );
-        }
-        current
+/// What was last set in this thread; null at first.
+#[inline(always)]
+pub fn get() -> *const Lent {
+    let current: *const Lent;
+    // SAFETY: reads the calling thread's word, which the dynamic linker has placed.
+    unsafe {
+        asm!(
+            "mov {current}, qword ptr [rip + apex_current_thread@GOTTPOFF]",
+            "mov {current}, qword ptr fs:[{current}]",
+            current = out(reg) current,
+            options(nostack, preserves_flags, readonly),
+        );
     }
+    current
+}
 
-    /// Sets the calling thread's word.
-    pub fn set(&self, to: *const Lent) {
-        // SAFETY: writes the calling thread's word.
-        unsafe {
-            asm!(
-                "mov {place}, qword ptr [rip + apex_current_thread@GOTTPOFF]",
-                "mov qword ptr fs:[{place}], {to}",
-                place = out(reg) _,
-                to = in(reg) to,
-                options(nostack, preserves_flags),
-            );
-        }
+/// Sets the calling thread's word.
+pub fn set(to: *const Lent) {
+    // SAFETY: writes the calling thread's word.
+    unsafe {
+        asm!(
+            "mov {place}, qword ptr [rip + apex_current_thread@GOTTPOFF]",
+            "mov qword ptr fs:[{place}], {to}",
+            place = out(reg) _,
+            to = in(reg) to,
+            options(nostack, preserves_flags),
+        );
     }
 }
