@@ -211,6 +211,7 @@ pub fn node_type(operation: &Operation) -> CUgraphNodeType {
         Operation::Host(_) => CU_GRAPH_NODE_TYPE_HOST,
         Operation::Record(_) => CU_GRAPH_NODE_TYPE_EVENT_RECORD,
         Operation::Wait(_) => CU_GRAPH_NODE_TYPE_WAIT_EVENT,
+        Operation::Allocate(_) => CU_GRAPH_NODE_TYPE_MEM_ALLOC,
         Operation::Free(_) => CU_GRAPH_NODE_TYPE_MEM_FREE,
         Operation::WriteValue(_) | Operation::WaitValue(_) => CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
         Operation::Child(_) | Operation::Graph(_) => CU_GRAPH_NODE_TYPE_GRAPH,

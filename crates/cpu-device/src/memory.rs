@@ -228,12 +228,16 @@ impl Memory {
         request: Request,
         writable: bool,
     ) -> Result<Arc<Allocation>, AllocationError> {
+        let start = backing.start;
+        let mut ranges = self.write();
+        if ranges.contains_key(&start) {
+            return Err(AllocationError::Overlaps);
+        }
         if request.kind.counts_against_the_device() && !self.take(request.bytes) {
             return Err(AllocationError::OutOfMemory);
         }
-        let start = backing.start;
         let allocation = Arc::new(self.describe_new(start, request, writable, Some(backing)));
-        self.write().insert(start, allocation.clone());
+        ranges.insert(start, allocation.clone());
         Ok(allocation)
     }
 

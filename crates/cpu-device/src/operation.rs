@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::event::{Event, Moment};
 use crate::graph::{Graph, GraphExec};
 use crate::launch::Launch;
+use crate::pool::{self, GraphMemory};
 use crate::stream_memory::{WaitValue, WriteValue};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -33,7 +34,9 @@ pub enum Operation {
     Record(Arc<Event>),
     /// Waits for an event, as a node of a graph.
     Wait(Arc<Event>),
-    /// Frees what `cuMemAllocAsync` returned.
+    /// Allocates memory of a graph.
+    Allocate(Arc<GraphMemory>),
+    /// Frees what `cuMemAllocAsync` or a graph has allocated.
     Free(u64),
     /// Writes a value to memory.
     WriteValue(WriteValue),
@@ -62,7 +65,8 @@ impl Operation {
                 Ok(())
             }
             Operation::Record(event) => event.mark_now(),
-            Operation::Free(address) => crate::pool::free(address),
+            Operation::Allocate(memory) => memory.allocate(),
+            Operation::Free(address) => pool::free(address),
             Operation::WriteValue(write) => write.execute(),
             Operation::WaitValue(wait) => wait.execute(context),
             Operation::Child(graph) => {

@@ -404,3 +404,45 @@ fn copy_nodes_tell_what_they_were_given() {
         assert_eq!(found[row * 40 + 10..][..30], [0; 30], "row {row}");
     }
 }
+
+#[test]
+fn graphs_allocate_memory_and_free_it() {
+    let _context = Context::new();
+    let stream = stream(1);
+    let mut captured = std::ptr::null_mut();
+    let source = Random(4).bytes(5000);
+    let (first, second) = (upload(&source), upload(&[0; 5000]));
+    let mut scratch = 0;
+    ok!(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    ok!(cuMemAllocAsync(&mut scratch, 5000, stream));
+    ok!(cuMemcpyDtoDAsync_v2(scratch, first, 5000, stream));
+    ok!(cuMemcpyDtoDAsync_v2(second, scratch, 5000, stream));
+    ok!(cuMemFreeAsync(scratch, stream));
+    ok!(cuStreamEndCapture(stream, &mut captured));
+    let kinds: Vec<_> = nodes(captured).iter().map(|node| kind(*node)).collect();
+    let copy = CU_GRAPH_NODE_TYPE_MEMCPY;
+    assert_eq!(kinds, [CU_GRAPH_NODE_TYPE_MEM_ALLOC, copy, copy, CU_GRAPH_NODE_TYPE_MEM_FREE]);
+    let exec = instantiate(captured);
+    ok!(cuGraphDestroy(captured));
+    for _ in 0..3 {
+        ok!(cuMemsetD8_v2(second, 0, 5000));
+        ok!(cuCtxSynchronize());
+        run(exec);
+        assert!(download(second, 5000) == source, "the copy went through memory of the graph's");
+        fails!(CUDA_ERROR_INVALID_VALUE, cuMemsetD8_v2(scratch, 0, 1));
+    }
+    ok!(cuGraphExecDestroy(exec));
+
+    // Memory that a graph leaves behind is the program's to free, even when the graph is no more.
+    let (graph, mut node) = (graph(), std::ptr::null_mut());
+    let mut params = CUDA_MEM_ALLOC_NODE_PARAMS { bytesize: 100, ..Plain::zeroed() };
+    ok!(cuGraphAddMemAllocNode(&mut node, graph, std::ptr::null(), 0, &mut params));
+    let exec = instantiate(graph);
+    run(exec);
+    ok!(cuGraphDestroy(graph));
+    ok!(cuGraphExecDestroy(exec));
+    ok!(cuMemsetD8_v2(params.dptr, 7, 100));
+    assert_eq!(download(params.dptr, 100), [7; 100]);
+    ok!(cuMemFree_v2(params.dptr));
+    fails!(CUDA_ERROR_INVALID_VALUE, cuMemsetD8_v2(params.dptr, 7, 1));
+}

@@ -1,12 +1,14 @@
 //! Graph management.
 
 use super::graph_params as params;
+use crate::context;
 use crate::device;
 use crate::entry::{array, entries, opaque, read, write, write_if_wanted};
 use crate::error::{Result, ensure, fail};
 use crate::event::{Event, Moment};
 use crate::graph::{self, Graph, GraphExec, Mismatch};
 use crate::operation::Operation;
+use crate::pool::{self, GraphMemory};
 use crate::stream::Stream;
 use cuda_abi::types::*;
 use std::ffi::c_char;
@@ -260,6 +262,51 @@ entries! {
     /// Sets the event that a node waits for.
     fn cuGraphEventWaitNodeSetEvent(node: CUgraphNode, event: CUevent) {
         set(node, Operation::Wait(Event::resolve(event)?))
+    }
+
+    /// Adds a node that allocates memory; tells its address.
+    fn cuGraphAddMemAllocNode(
+        node: *mut CUgraphNode,
+        graph: CUgraph,
+        after: *const CUgraphNode,
+        count: usize,
+        given: *mut CUDA_MEM_ALLOC_NODE_PARAMS,
+    ) {
+        let mut told = read(given)?;
+        let memory = GraphMemory::new(told.bytesize as u64, context::current()?.handle)?;
+        told.dptr = memory.address();
+        add(node, graph, after, count, Operation::Allocate(memory))?;
+        write(given, told)
+    }
+
+    /// The parameters of a node that allocates memory.
+    fn cuGraphMemAllocNodeGetParams(node: CUgraphNode, told: *mut CUDA_MEM_ALLOC_NODE_PARAMS) {
+        let Operation::Allocate(memory) = operation(node)? else { return fail(CUDA_ERROR_INVALID_VALUE) };
+        write(told, CUDA_MEM_ALLOC_NODE_PARAMS {
+            bytesize: memory.bytes() as usize,
+            dptr: memory.address(),
+            ..cuda_abi::Plain::zeroed()
+        })
+    }
+
+    /// Adds a node that frees memory.
+    fn cuGraphAddMemFreeNode(
+        node: *mut CUgraphNode,
+        graph: CUgraph,
+        after: *const CUgraphNode,
+        count: usize,
+        address: CUdeviceptr,
+    ) {
+        pool::check_freeable(address)?;
+        add(node, graph, after, count, Operation::Free(address))
+    }
+
+    /// What a node frees.
+    fn cuGraphMemFreeNodeGetParams(node: CUgraphNode, address: *mut CUdeviceptr) {
+        match operation(node)? {
+            Operation::Free(found) => write(address, found),
+            _ => fail(CUDA_ERROR_INVALID_VALUE),
+        }
     }
 
     /// Adds a node of any type.

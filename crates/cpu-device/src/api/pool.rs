@@ -2,9 +2,9 @@
 
 use crate::device;
 use crate::entry::{entries, opaque, read, write};
-use crate::error::{Result, ensure, fail};
+use crate::error::{Result, ensure};
 use crate::operation::Operation;
-use crate::pool::{self, Pool};
+use crate::pool::{self, GraphMemory, Pool};
 use crate::stream::Stream;
 use cuda_abi::types::*;
 use std::ffi::c_void;
@@ -12,7 +12,6 @@ use std::ffi::c_void;
 entries! {
     /// Allocates from the device's current pool.
     fn cuMemAllocAsync(address: *mut CUdeviceptr, bytes: usize, stream: CUstream) also cuMemAllocAsync_ptsz [default]
-        partly "not while the stream is being captured"
     {
         allocate(address, bytes, &pool::current_pool(), &*Stream::resolve(stream, default)?)
     }
@@ -23,17 +22,15 @@ entries! {
         bytes: usize,
         pool: CUmemoryPool,
         stream: CUstream,
-    ) also cuMemAllocFromPoolAsync_ptsz [default] partly "not while the stream is being captured" {
+    ) also cuMemAllocFromPoolAsync_ptsz [default] {
         allocate(address, bytes, &*Pool::resolve(pool)?, &*Stream::resolve(stream, default)?)
     }
 
     /// Frees memory when the stream comes to it.
     fn cuMemFreeAsync(address: CUdeviceptr, stream: CUstream) also cuMemFreeAsync_ptsz [default]
-        partly "not while the stream is being captured"
     {
         let stream = Stream::resolve(stream, default)?;
-        ensure(stream.capture().is_none(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)?;
-        pool::plan_free(address)?;
+        if stream.capture().is_some() { pool::check_freeable(address)? } else { pool::plan_free(address)? }
         stream.enqueue(Operation::Free(address))
     }
 
@@ -122,10 +119,16 @@ entries! {
 /// `address` is null or valid for a write.
 unsafe fn allocate(address: *mut CUdeviceptr, bytes: usize, pool: &Pool, stream: &Stream) -> Result {
     ensure(!address.is_null() && bytes > 0, CUDA_ERROR_INVALID_VALUE)?;
-    if stream.capture().is_some() {
-        return fail(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    }
     let context = stream.context()?;
+    let start = match stream.capture() {
+        None => pool.allocate(bytes as u64, context.handle)?.start,
+        Some(capture) => {
+            let memory = GraphMemory::new(bytes as u64, context.handle)?;
+            let start = memory.address();
+            capture.add(stream, Operation::Allocate(memory))?;
+            start
+        }
+    };
     // SAFETY: as promised by the caller.
-    unsafe { write(address, pool.allocate(bytes as u64, context.handle)?.start) }
+    unsafe { write(address, start) }
 }

@@ -3,5 +3,6 @@
 
 mod cases;
 mod device;
+mod floats;
 mod instruction;
 mod integers;
