@@ -3,7 +3,8 @@
 //! Savings are capped in this order, so that the sum over findings that are not within another one never exceeds what
 //! there is:
 //!
-//! 1. *Kernels.* Where several rules find fault with the same kernel, the largest saving counts in full and each next one
+//! 1. *Kernels.* Where kernels overlap, their GPU time counts for the time that passes on the clock meanwhile. Where several
+//!    rules find fault with the same kernel, the largest saving counts in full and each next one
 //!    for its share of what the larger ones leave.
 //! 2. *Host.* A change on the host's side can save no more than the time that the device is idle, and of that only what
 //!    passes while the host does what the change removes ([`Rule::idle`]): allocating less saves the idle time during
@@ -148,7 +149,8 @@ fn sum_kernels(profile: &Profile, finding: &mut Finding) {
     let own: f64 =
         finding.kernels.iter().filter_map(|found| profile.kernels.get(found.kernel)?.gpu_total_ns()).sum();
     finding.saving = rules::job_saving(profile, time);
-    finding.saving.of_kernel = (own > 0.0).then(|| time.scaled(1.0 / own));
+    let on_the_clock = own * rules::on_the_clock(profile);
+    finding.saving.of_kernel = (on_the_clock > 0.0).then(|| time.scaled(1.0 / on_the_clock));
 }
 
 /// Rule 2 of the module.
@@ -330,6 +332,20 @@ mod tests {
     /// A sequence of ten launches, a thousand times, with calls that take so long in all.
     fn sequence(launch_cpu_ns: f64) -> Sequence {
         Sequence { length: 10, repeats: 1000, launch_cpu_ns, ..Sequence::default() }
+    }
+
+    #[test]
+    fn kernels_that_overlap_save_time_on_the_clock() {
+        // 4 s of GPU time in 1 s: what halves the kernels' time halves the second.
+        let mut profile = profile_of([timed(kernel_of(66, 256), 4e6)]);
+        profile.activities =
+            vec![Activity { idle_share: None, idle_by: BTreeMap::new(), ..activity(1e9, 0.0) }];
+        profile.totals.span_ns = 1e9;
+        let advice = advise(&profile, &Options::default());
+        let saving = &named(&advice, "APEX-L02").saving;
+        assert!((saving.of_job.expect("timed").value - 0.5).abs() < 1e-9);
+        assert!((saving.factor().expect("known") - 2.0).abs() < 1e-9);
+        assert!((saving.of_kernel.expect("timed").value - 0.5).abs() < 1e-9);
     }
 
     #[test]

@@ -119,9 +119,10 @@ pub struct Saving {
 }
 
 impl Saving {
-    /// The job would be so many times as fast.
+    /// The job would be so many times as fast; `None` where that is not known, or so much (beyond 100) that it says
+    /// nothing.
     pub fn factor(&self) -> Option<f64> {
-        self.of_job.map(|share| 1.0 / (1.0 - share.value.clamp(0.0, 0.999_999)))
+        self.of_job.map(|share| 1.0 / (1.0 - share.value)).filter(|factor| (0.0..=100.0).contains(factor))
     }
 }
 

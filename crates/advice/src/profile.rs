@@ -83,8 +83,9 @@ pub struct Totals {
     pub span_ns: f64,
     /// GPU time of kernels, from samples; `None` without any.
     pub gpu_time_ns: Option<Figure>,
-    /// GPU time of kernels over `span_ns`. Above 1 where kernels on several streams overlap. A lower bound while
-    /// `timed_share` is below 1.
+    /// Share of `span_ns` in which kernels ran, at most 1: their summed GPU time where a device has one stream, what the
+    /// queue model says ([`Activity`]) where kernels of several streams may overlap. A lower bound while `timed_share`
+    /// is below 1.
     pub gpu_busy: Option<Figure>,
     /// From the start of the first process to the last record of the last one.
     pub wall_ns: f64,
@@ -508,6 +509,20 @@ impl Activity {
     pub const CHUNKS: usize = 30;
     /// From this share of timed launches on the queue is modelled.
     pub const NEARLY_ALL: f64 = 0.95;
+}
+
+impl Activity {
+    /// Share of the span in which kernels ran; see [`Totals::gpu_busy`].
+    pub fn gpu_busy(&self) -> Option<Figure> {
+        if self.span_ns <= 0.0 {
+            return None;
+        }
+        let summed = self.gpu_time_ns?.scaled(1.0 / self.span_ns);
+        match self.idle_share {
+            Some(idle) if self.streams > 1 => Some(Figure { value: 1.0 - idle.value, ..idle }),
+            _ => Some(Figure { value: summed.value.min(1.0), ..summed }),
+        }
+    }
 }
 
 /// What the host did while the device was idle.

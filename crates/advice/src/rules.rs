@@ -27,7 +27,7 @@ pub(crate) mod fixture;
 
 use std::collections::BTreeMap;
 
-use crate::figure::Figure;
+use crate::figure::{Figure, total};
 use crate::finding::{Confidence, Evidence, Finding, KernelFinding, Level, Saving, Scope, Severity};
 use crate::profile::{Geometry, IdleCause, Kernel, Profile};
 
@@ -232,9 +232,10 @@ pub(crate) fn kernel_finding(profile: &Profile, index: usize, fault: Fault) -> K
     let kernel = &profile.kernels[index];
     let saving = match (fault.saves, kernel.gpu_total_ns()) {
         (Err(because), _) => Saving { unknown_because: Some(because.to_owned()), ..Saving::default() },
-        (Ok(local), Some(time)) => {
-            Saving { of_kernel: Some(local), ..job_saving(profile, Figure::predicted(local.value * time)) }
-        }
+        (Ok(local), Some(time)) => Saving {
+            of_kernel: Some(local),
+            ..job_saving(profile, Figure::predicted(local.value * time * on_the_clock(profile)))
+        },
         (Ok(local), None) => Saving {
             of_kernel: Some(local),
             unknown_because: Some("the kernel was not timed".to_owned()),
@@ -250,6 +251,19 @@ pub(crate) fn kernel_finding(profile: &Profile, index: usize, fault: Fault) -> K
         change: fault.change,
         saving,
     }
+}
+
+/// Time on the clock for each unit of GPU time: 1, or less where kernels overlap, so that together they take more GPU time
+/// than passes while the device is busy.
+pub(crate) fn on_the_clock(profile: &Profile) -> f64 {
+    let summed = profile.totals.gpu_time_ns.map_or(0.0, |time| time.value);
+    let busy = total(
+        profile
+            .activities
+            .iter()
+            .map(|activity| activity.span_ns * (1.0 - activity.idle_share.map_or(0.0, |share| share.value))),
+    );
+    if profile.activities.is_empty() || summed <= busy { 1.0 } else { busy / summed }
 }
 
 /// A saving of so much time, and the share of the job that it is.

@@ -1,11 +1,13 @@
 //! Sums over a finished profile, and the order of its lists.
 
 use super::build::RECORD_COST_NS;
-use super::{Profile, Recorder, Totals};
+use super::{Activity, Profile, Recorder, Totals};
 use crate::figure::{Figure, total};
 
 /// Repeated sequences that a profile lists.
 const SEQUENCES: usize = 100;
+/// GPU times of one stream may be off by so much before it is worth a word.
+const OVERCOUNTED: f64 = 1.2;
 
 impl Totals {
     /// What follows from the lists of `profile`.
@@ -13,8 +15,9 @@ impl Totals {
         let activities = &profile.activities;
         self.span_ns = total(activities.iter().map(|activity| activity.span_ns));
         self.gpu_time_ns = Figure::sum(activities.iter().filter_map(|activity| activity.gpu_time_ns));
-        self.gpu_busy =
-            self.gpu_time_ns.filter(|_| self.span_ns > 0.0).map(|time| time.scaled(1.0 / self.span_ns));
+        let busy =
+            activities.iter().filter_map(|activity| Some(activity.gpu_busy()?.scaled(activity.span_ns)));
+        self.gpu_busy = Figure::sum(busy).map(|time| time.scaled(1.0 / self.span_ns));
         let launches: u64 = activities.iter().map(|activity| activity.launches).sum();
         let timed = total(activities.iter().map(|activity| activity.timed_share * activity.launches as f64));
         self.timed_share = timed / launches.max(1) as f64;
@@ -29,8 +32,21 @@ impl Recorder {
         self.recording_ns = self.records as f64 * RECORD_COST_NS;
         let wall = total(profile.processes.iter().map(|process| process.wall_ns));
         let spent = self.timing_ns + self.recording_ns;
+        self.problems.extend(profile.activities.iter().filter_map(|activity| overcounted(profile, activity)));
         self.overhead_share = (wall > 0.0).then(|| Figure::computed(spent / wall));
     }
+}
+
+/// Says so where kernels of one stream, which cannot overlap, take longer than time has passed.
+fn overcounted(profile: &Profile, activity: &Activity) -> Option<String> {
+    let ratio = activity.gpu_time_ns?.value / activity.span_ns;
+    (activity.streams == 1 && ratio > OVERCOUNTED).then(|| {
+        format!(
+            "GPU times of process {} add up to {ratio:.1} times the time that has passed: its kernels do not take equally \
+             long, or several threads launch into one stream and an event pair holds more than one kernel",
+            profile.processes[activity.process].pid
+        )
+    })
 }
 
 impl Profile {
