@@ -1,9 +1,9 @@
 //! The rules that judge a profile, one per file.
 //!
 //! A rule is a row of [`RULES`]: what it detects, at which threshold and on whose authority, what to change, how its
-//! saving is estimated; and a function that looks at a profile and says [`Outcome::Clear`], [`Outcome::Unjudged`] or
-//! [`Outcome::Found`]. `docs/advice.md` is generated from the table. Identifiers are stable: `APEX-L…` needs launch and
-//! call records alone, `APEX-T…` needs sampled kernel times. Numbers are never used again.
+//! saving is estimated; and a function that looks at a profile and finds the fault, or does not, or says why it cannot
+//! judge. `docs/advice.md` is generated from the table. Identifiers are stable: `APEX-L…` needs launch and call records
+//! alone, `APEX-T…` needs sampled kernel times. Numbers are never used again.
 
 mod block_not_warp_multiple;
 mod few_blocks_with_barriers;
@@ -216,7 +216,10 @@ pub(crate) fn about_kernels(
         [one] => format!("`{}` ({}, {})", one.name, launched, percent(share)),
         many => format!("{} kernels ({}, {})", many.len(), launched, percent(share)),
     };
-    let change = (kernels.len() == 1).then(|| kernels[0].change.clone());
+    let change = kernels.first().map(|first| match kernels.len() - 1 {
+        0 => first.change.clone(),
+        others => format!("`{}`: {}; likewise {}", first.name, first.change, counted(others as u64, "other")),
+    });
     Draft {
         summary: headline(&who),
         evidence: Vec::new(),

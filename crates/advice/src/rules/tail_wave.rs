@@ -9,6 +9,8 @@ use crate::profile::{Geometry, Kernel, Profile};
 
 /// A tail may cost so much of the kernel: 1 / (full waves + 1).
 const SHARE: f64 = 0.2;
+/// It must cost at least so much: a last wave that is nearly full costs little.
+const LEAST: f64 = 0.1;
 /// Time per block over that of the same function's best configuration, from which on the tail shows.
 const SHOWS: f64 = 1.05;
 
@@ -21,10 +23,11 @@ pub(super) const RULE: Rule = Rule {
     needs: Needs::Times,
     parent: None,
     idle: &[],
-    detects: "At least one full wave, a partial last one, and 1 / (full waves + 1) >= 20 %; where the same function was \
-              timed with a shorter tail, its time per block must be at least 5 % better there.",
+    detects: "At least one full wave, a partial last one, 1 / (full waves + 1) >= 20 %, and a tail effect of at least 10 %. \
+              Where the same function was timed with a shorter tail, its time per block must be at least 5 % better there.",
     source: "Nsight Compute, launch statistics: tail effect. It also asks that achieved occupancy be below 80 % of the \
-             theoretical one, which takes hardware counters; measured time per block stands in for it.",
+             theoretical one, which takes hardware counters; measured time per block stands in for it. The 10 % are \
+             APEX's own: a last wave that is nearly full costs little.",
     why: "While the last blocks run, most SMs are idle: a few blocks above a full wave cost as much as a wave.",
     change: "Choose a block size with which blocks fill whole waves, or divide the work finer: with more and shorter \
              waves the last one matters less.",
@@ -51,7 +54,9 @@ fn judge(profile: &Profile) -> Outcome {
 fn fault(Subject { kernel, geometry, profile, .. }: Subject<'_>) -> Option<Fault> {
     let waves = &geometry.waves;
     let effect = waves.tail_effect();
-    if waves.full == 0 || waves.tail_blocks == 0 || 1.0 / (waves.full + 1) as f64 + 1e-12 < SHARE {
+    // Shares such as 1/5 are not exact.
+    let (may_cost, costs) = (1.0 / (waves.full + 1) as f64 + 1e-12, effect + 1e-12);
+    if waves.full == 0 || waves.tail_blocks == 0 || may_cost < SHARE || costs < LEAST {
         return None;
     }
     let mine = time_per_block(kernel)?;
@@ -186,6 +191,9 @@ mod tests {
         assert_clear(&RULE, waves(SMS - 1));
         assert_finds(&RULE, waves(4 * SMS + 1));
         assert_clear(&RULE, waves(5 * SMS + 1));
+        // A last wave that is half full: 4.5 of 5 waves are used.
+        assert_finds(&RULE, waves(4 * SMS + SMS / 2));
+        assert_clear(&RULE, waves(4 * SMS + SMS / 2 + 1));
     }
 
     #[test]
