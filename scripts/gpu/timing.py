@@ -67,7 +67,7 @@ def main():
                 gpu = runs[mode].get(key, {}).get("gpu")
                 if gpu:
                     row[mode] = gpu
-                    row[f"{mode}_ns"] = gpu["each"]["median"]
+                    row[f"{mode}_ns"] = gpu["each"]["median_ns"]
             rows.append(row)
         raw += rows
         rows.sort(key=lambda r: r["cupti_ns"])
