@@ -5,6 +5,7 @@ use crate::output::{self, Color};
 use crate::report;
 use crate::text::Style;
 use advice::Advice;
+use clap::builder::FalseyValueParser;
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -23,7 +24,7 @@ pub struct Args {
     #[arg(long, value_name = "RULE", value_delimiter = ',', env = "APEX_SUPPRESS")]
     suppress: Vec<String>,
     /// Print JSON (schema apex.advise/1)
-    #[arg(long, env = "APEX_JSON")]
+    #[arg(long, env = "APEX_JSON", value_parser = FalseyValueParser::new())]
     json: bool,
 }
 

@@ -2,6 +2,7 @@
 
 use crate::run::Timing;
 use crate::{exit, output, session, units};
+use clap::builder::FalseyValueParser;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,7 +17,8 @@ use trace::control::{Control, MappedControl, TimingMode};
   apex ctl off; apex ctl on           leave a phase of the program out
   apex ctl timing all apex-train-20261121-093011
 
-Takes effect at the next call of each thread. Exits with 1 if no program of the session runs any more.")]
+Takes effect at the next call of each thread. Timing needs a calibration at the first launch in a CUDA context: contexts
+whose first launch was made while timing was off stay untimed. Exits with 1 if no program of the session runs any more.")]
 pub struct Args {
     #[command(subcommand)]
     action: Action,
@@ -44,7 +46,7 @@ struct Target {
     /// Session folder [default: the newest one here]
     session: Option<PathBuf>,
     /// Print JSON (schema apex.ctl/1)
-    #[arg(long, env = "APEX_JSON")]
+    #[arg(long, env = "APEX_JSON", value_parser = FalseyValueParser::new())]
     json: bool,
 }
 
@@ -70,7 +72,8 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
         &args.action;
     let path = session::choose(target.session.as_deref())?;
     let control = MappedControl::open(&path)?;
-    let running = session::running(&Session::open(&path)?);
+    let session = Session::open(&path)?;
+    let running = session::running(&session);
     let changes = !matches!(args.action, Action::Status(_));
     if changes && running.is_empty() {
         output::remark(format!("no program of {} runs any more: nothing to steer", path.display()));
@@ -80,7 +83,15 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     match args.action {
         Action::On(_) => control.set_recording(true),
         Action::Off(_) => control.set_recording(false),
-        Action::Timing { mode, .. } => control.set_timing(mode.into()),
+        Action::Timing { mode, .. } => {
+            control.set_timing(mode.into());
+            let untimed = contexts_without_calibration(&session, &running);
+            if mode != Timing::Off && untimed > 0 {
+                output::remark(format!(
+                    "{untimed} CUDA contexts made their first launch while timing was off, and stay untimed"
+                ));
+            }
+        }
         Action::Status(_) => {}
     }
     let after = describe(&control);
@@ -88,6 +99,19 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
         if before == after { format!("already so: {after}") } else { format!("{before} → {after}") }
     });
     show(&State::of(path, &control, running, changed), target.json)
+}
+
+/// Contexts of running processes in which kernels can't be timed.
+fn contexts_without_calibration(session: &Session, running: &[u32]) -> usize {
+    let processes = session.processes.iter().filter(|process| running.contains(&process.pid));
+    let launched_in = |process: &trace::Process, context: u32| {
+        process.definitions.configs().any(|config| config.context == context)
+    };
+    let untimed = |process: &trace::Process| {
+        let contexts = process.definitions.contexts().filter(|context| context.pair_busy_ns == 0);
+        contexts.filter(|context| launched_in(process, context.id)).count()
+    };
+    processes.map(untimed).sum()
 }
 
 fn describe(control: &Control) -> String {

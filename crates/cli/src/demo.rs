@@ -62,13 +62,23 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     if args.bare { run_bare(&args.programs) } else { run_recorded(args, color) }
 }
 
-/// Runs the programs one after the other, and prints what each computed.
+/// Runs the programs one after the other, and prints what each computed. Ends with 1 where one fails: here it is the
+/// programs that fail, not APEX.
 fn run_bare(names: &[String]) -> anyhow::Result<ExitCode> {
-    let device = Device::open(None).map_err(|error| anyhow::anyhow!("{error}"))?;
+    let fail = |error| {
+        output::remark(error);
+        Ok(ExitCode::FAILURE)
+    };
+    let device = match Device::open(None) {
+        Ok(device) => device,
+        Err(error) => return fail(error.to_string()),
+    };
     let wanted = |program: &&Program| names.is_empty() || names.iter().any(|name| name == program.name);
     for program in PROGRAMS.iter().filter(wanted) {
-        let outcome = (program.run)(&device).map_err(|error| anyhow::anyhow!("{}: {error}", program.name))?;
-        output::page(|out| writeln!(out, "{:12} {outcome}", program.name))?;
+        match (program.run)(&device) {
+            Ok(outcome) => output::page(|out| writeln!(out, "{:12} {outcome}", program.name))?,
+            Err(error) => return fail(format!("{}: {error}", program.name)),
+        };
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,6 +5,7 @@ use crate::output::{self, Color};
 use crate::text::{Align, Ink, Style, Table};
 use crate::{exit, units};
 use advice::{Change, Comparison, KernelChange, Presence, compare};
+use clap::builder::FalseyValueParser;
 use serde::Serialize;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -27,13 +28,13 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 15, env = "APEX_TOP")]
     top: usize,
     /// Compare each launch configuration by itself, instead of functions over all their configurations
-    #[arg(long, env = "APEX_CONFIGURATIONS")]
+    #[arg(long, env = "APEX_CONFIGURATIONS", value_parser = FalseyValueParser::new())]
     configurations: bool,
     /// Exit with 1 if the mean GPU time of a kernel rose by more than this, beyond chance
     #[arg(long, value_name = "PERCENT", value_parser = units::parse_percent, env = "APEX_FAIL_ABOVE")]
     fail_above: Option<f64>,
     /// Print JSON (schema apex.diff/1)
-    #[arg(long, env = "APEX_JSON")]
+    #[arg(long, env = "APEX_JSON", value_parser = FalseyValueParser::new())]
     json: bool,
 }
 

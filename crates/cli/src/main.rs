@@ -111,7 +111,7 @@ mod tests {
     /// Every option of every command has a variable that mirrors it, named after it.
     #[test]
     fn options_have_variables() {
-        let exempt = ["help", "version", "probe_driver", "bare"];
+        let exempt = ["help", "version", "probe_driver", "bare", "list"];
         for command in Arguments::command().get_subcommands() {
             for argument in
                 command.get_opts().filter(|argument| !exempt.contains(&argument.get_id().as_str()))

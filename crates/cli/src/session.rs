@@ -43,46 +43,53 @@ fn made(path: &Path) -> SystemTime {
     file.and_then(|file| file.created().or_else(|_| file.modified())).unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// Makes the folder of a new session and returns its absolute path. A folder that holds anything is never used.
-///
-/// # Errors
-/// Says which folder could not be made, why, and what to do.
-pub fn make(named: Option<&Path>, command: &OsStr) -> anyhow::Result<PathBuf> {
-    let path = match named {
-        Some(path) => path.to_path_buf(),
-        None => unused(&default_name(command)),
-    };
-    if path.exists() {
-        let mut entries =
-            std::fs::read_dir(&path).with_context(|| format!("{} is no usable folder", path.display()))?;
-        if entries.next().is_some() {
-            bail!(
-                "{} is not empty, and a session never overwrites: name another folder with -o",
-                path.display()
-            );
+/// The folder of a session that is about to be recorded.
+pub struct Fresh {
+    /// Its absolute path.
+    pub path: PathBuf,
+    /// Whether it was there before, empty.
+    existed: bool,
+}
+
+impl Fresh {
+    /// Makes the folder. One that holds anything is never used.
+    ///
+    /// # Errors
+    /// Says which folder could not be made, why, and what to do.
+    pub fn make(named: Option<&Path>, command: &OsStr) -> anyhow::Result<Self> {
+        let path = named.map_or_else(|| unused(&default_name(command)), Path::to_path_buf);
+        let existed = path.exists();
+        if existed {
+            let entries = std::fs::read_dir(&path);
+            let mut entries = entries.with_context(|| format!("{} is no usable folder", path.display()))?;
+            if entries.next().is_some() {
+                let path = path.display();
+                bail!("{path} is not empty, and a session never overwrites: name another folder with -o");
+            }
+        }
+        std::fs::create_dir_all(&path).with_context(|| {
+            format!("cannot make the session folder {}: name one that is writable with -o", path.display())
+        })?;
+        let path = path.canonicalize().with_context(|| format!("cannot resolve {}", path.display()))?;
+        Ok(Self { path, existed })
+    }
+
+    /// Takes back what [`Fresh::make`] made, and the two files that a run starts with.
+    pub fn discard(self) {
+        for file in [CONTROL_FILE, META_FILE] {
+            // Missing is as good as removed, and a leftover does no harm.
+            let _ = std::fs::remove_file(self.path.join(file));
+        }
+        if !self.existed {
+            let _ = std::fs::remove_dir(&self.path);
         }
     }
-    std::fs::create_dir_all(&path).with_context(|| {
-        format!("cannot make the session folder {}: name one that is writable with -o", path.display())
-    })?;
-    path.canonicalize().with_context(|| format!("cannot resolve {}", path.display()))
 }
 
 /// A session's path as the user would type it: relative to the current folder where it lies in it.
 pub fn shown(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
     path.strip_prefix(here).unwrap_or(path).display().to_string()
-}
-
-/// Takes back what [`make`] made, and the two files that a run starts with; the folder only if it was not `named`.
-pub fn discard(path: &Path, named: bool) {
-    for file in [CONTROL_FILE, META_FILE] {
-        // Missing is as good as removed, and a leftover does no harm.
-        let _ = std::fs::remove_file(path.join(file));
-    }
-    if !named {
-        let _ = std::fs::remove_dir(path);
-    }
 }
 
 /// The name itself, or with the first number that makes it new.
@@ -119,7 +126,7 @@ pub fn running(session: &Session) -> Vec<u32> {
     let recording = session.processes.iter().filter(|process| process.ended == Ended::Unmarked);
     let mut pids: Vec<_> = recording.map(|process| (process.pid, process.start_real_ns)).collect();
     if let Some(meta) = session.meta.as_ref().filter(|meta| meta.exit.is_none()) {
-        // The program was started right after its session was.
+        // The program was started right after its session was made.
         let started = meta.started_real_ns.saturating_add(START_TOLERANCE_NS);
         pids.extend(meta.pid.map(|pid| (pid, started)));
     }
@@ -193,9 +200,23 @@ mod tests {
     fn a_folder_with_anything_in_it_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let empty = folder.path().join("a/b");
-        assert_eq!(make(Some(&empty), OsStr::new("x")).unwrap(), empty.canonicalize().unwrap());
+        let make = || Fresh::make(Some(&empty), OsStr::new("x"));
+        assert_eq!(make().unwrap().path, empty.canonicalize().unwrap());
         std::fs::write(empty.join("something"), "").unwrap();
-        let error = make(Some(&empty), OsStr::new("x")).unwrap_err().to_string();
+        let error = make().err().unwrap().to_string();
         assert!(error.contains("not empty") && error.contains("-o"), "{error}");
+    }
+
+    #[test]
+    fn what_was_made_in_vain_is_taken_back_and_what_was_there_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let new = folder.path().join("new");
+        for path in [new.as_path(), folder.path()] {
+            let fresh = Fresh::make(Some(path), OsStr::new("x")).unwrap();
+            std::fs::write(path.join(CONTROL_FILE), "").unwrap();
+            fresh.discard();
+        }
+        assert!(!new.exists());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

@@ -21,7 +21,7 @@ pub struct Meta {
     pub command: Vec<String>,
     /// Directory in which it was started.
     pub cwd: String,
-    /// Process identifier of the program; none until it was started.
+    /// Process identifier of the program; of `apex` itself until it is started.
     #[serde(default)]
     pub pid: Option<u32>,
     /// When, nanoseconds since 1970.

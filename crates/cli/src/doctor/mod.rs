@@ -9,6 +9,7 @@ mod system;
 
 use crate::exit;
 use crate::output::{self, Color};
+use clap::builder::FalseyValueParser;
 use serde::Serialize;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -26,7 +27,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR", env = "APEX_DIR", default_value = ".")]
     dir: PathBuf,
     /// Print JSON (schema apex.doctor/1)
-    #[arg(long, env = "APEX_JSON")]
+    #[arg(long, env = "APEX_JSON", value_parser = FalseyValueParser::new())]
     json: bool,
     /// Try the driver in this process (what the check does in a child process)
     #[arg(long, hide = true)]

@@ -76,11 +76,12 @@ fn heading(out: &mut dyn Write, profile: &Profile, advice: &Advice, style: Style
         (count, Some(saving)) if saving.value > 0.0 => {
             let (share, factor) = (units::percent(saving.value), 1.0 / (1.0 - saving.value.min(0.999)));
             format!(
-                "Advice: {count} findings, worth up to {share} of the job ({factor:.2}×){}",
+                "Advice: {}, worth up to {share} of the job ({factor:.2}×){}",
+                counted(count as u64, "finding"),
                 mark(saving.provenance)
             )
         }
-        (count, _) => format!("Advice: {count} findings"),
+        (count, _) => format!("Advice: {}", counted(count as u64, "finding")),
     };
     writeln!(out, "{}", style.paint(Ink::Bold, line))
 }
@@ -96,7 +97,10 @@ fn title(out: &mut dyn Write, index: usize, finding: &Finding, style: Style, wid
     writeln!(out, "\n{}", style.paint(Ink::Bold, crate::text::shorten(&head, width)))?;
     let inside = finding.within.as_ref().map_or(String::new(), |parent| format!(", part of {parent}"));
     let line = format!("{} · {} · {rule}{inside}", saving(&finding.saving), severity_name(finding.severity));
-    writeln!(out, "    {}", style.paint(ink, line))
+    for line in wrap(&line, width.saturating_sub(4).max(20), "  ") {
+        writeln!(out, "    {}", style.paint(ink, line))?;
+    }
+    Ok(())
 }
 
 fn saving(saving: &Saving) -> String {

@@ -4,6 +4,7 @@ use crate::text::{Align, Table, bar};
 use crate::units;
 use advice::Profile;
 use advice::profile::{Geometry, GpuTime, Kernel};
+use occupancy::Limiter;
 
 /// What the table is sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -49,9 +50,9 @@ pub fn ranked(profile: &Profile, sort: Sort, top: usize) -> Vec<usize> {
     order
 }
 
-/// Marks behind headings, and what they mean.
-pub const LEGEND: &str =
-    "ᵐ measured (×n: on n sampled launches) · ᶜ computed exactly · GPU time is above an empty kernel's";
+/// What the headings and their marks mean.
+pub const LEGEND: &str = "ᵐ measured, mean of a launch (×n: of n samples; GPU time above an empty kernel's) · ᶜ computed \
+    exactly: theoretical occupancy and its limiter, waves, tail effect, block efficiency";
 
 /// The table as lines, its header first.
 pub fn table(profile: &Profile, sort: Sort, top: usize, width: usize) -> Vec<String> {
@@ -61,28 +62,31 @@ pub fn table(profile: &Profile, sort: Sort, top: usize, width: usize) -> Vec<Str
         ("grid × block", Align::Left),
         ("occupancyᶜ", Align::Left),
         ("wavesᶜ", Align::Right),
-        ("tailᶜ", Align::Right),
-        ("block eff.ᶜ", Align::Optional),
-        ("GPU time eachᵐ", Align::Right),
-        ("CPU eachᵐ", Align::Optional),
-        ("share", Align::Left),
+        ("tailᶜ", Align::Optional),
+        ("eff.ᶜ", Align::Optional),
+        ("GPU timeᵐ", Align::Right),
+        ("share", Align::Optional),
+        ("CPU timeᵐ", Align::Optional),
+        ("", Align::Optional),
     ]);
     let total: f64 = profile.kernels.iter().map(|kernel| sort.of(kernel)).sum();
+    let computed =
+        |kernel: &Kernel, text: fn(&Geometry) -> String| kernel.geometry.as_ref().map_or("?".into(), text);
     for index in ranked(profile, sort, top) {
         let kernel = &profile.kernels[index];
-        let geometry = kernel.geometry.as_ref();
         let share = if total > 0.0 { sort.of(kernel) / total } else { 0.0 };
         table.row(vec![
             kernel.short_name.clone(),
             units::count(kernel.launches.ran()),
             configuration(kernel),
-            geometry.map_or("?".into(), occupancy),
-            geometry.map_or("?".into(), |geometry| waves(geometry.waves.waves)),
-            geometry.map_or("?".into(), |geometry| units::share(geometry.waves.tail_effect())),
-            geometry.map_or("?".into(), |geometry| units::share(geometry.block_efficiency)),
+            computed(kernel, occupancy),
+            computed(kernel, |geometry| waves(geometry.waves.waves)),
+            computed(kernel, |geometry| units::share(geometry.waves.tail_effect())),
+            computed(kernel, |geometry| units::share(geometry.block_efficiency)),
             kernel.gpu.as_ref().map_or("not timed".into(), gpu_time),
+            units::share(share),
             if kernel.cpu.count > 0 { units::time(kernel.cpu.mean_ns) } else { "-".into() },
-            format!("{:>4} {}", units::share(share), bar(share, 5)).trim_end().to_string(),
+            bar(share, 8),
         ]);
     }
     table.lines(width)
@@ -108,8 +112,22 @@ fn extent(dimensions: [u32; 3]) -> String {
 
 fn occupancy(geometry: &Geometry) -> String {
     let occupancy = &geometry.occupancy;
-    let limiters: Vec<_> = occupancy.limiters().map(occupancy::Limiter::name).collect();
-    format!("{} {}", units::share(occupancy.fraction()), limiters.join("+"))
+    let share = units::share(occupancy.fraction());
+    // At 100% nothing more fits, whatever it is that is full.
+    if occupancy.fraction() == 1.0 {
+        return share;
+    }
+    let limiters: Vec<_> = occupancy.limiters().map(brief).collect();
+    format!("{share} {}", limiters.join("+"))
+}
+
+/// A limiter's name as narrow as a table needs it.
+fn brief(limiter: Limiter) -> &'static str {
+    match limiter {
+        Limiter::Registers => "regs",
+        Limiter::SharedMemory => "shared",
+        other => other.name(),
+    }
 }
 
 fn waves(waves: f64) -> String {

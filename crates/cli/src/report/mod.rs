@@ -5,9 +5,10 @@ mod kernels;
 
 use crate::loaded::{Loaded, Source};
 use crate::output::{self, Color};
-use crate::text::{Ink, Style};
+use crate::text::{Ink, Style, wrap};
 use crate::units;
 use advice::{Advice, Figure, Options, Profile, Provenance};
+use clap::builder::FalseyValueParser;
 use kernels::Sort;
 use serde::Serialize;
 use std::io::{self, Write};
@@ -33,7 +34,7 @@ pub struct Args {
     #[command(flatten)]
     view: View,
     /// Print JSON (schema apex.report/1)
-    #[arg(long, env = "APEX_JSON")]
+    #[arg(long, env = "APEX_JSON", value_parser = FalseyValueParser::new())]
     json: bool,
 }
 
@@ -133,7 +134,9 @@ pub fn write(
     for (i, line) in kernels::table(profile, sort, view.top, width).into_iter().enumerate() {
         writeln!(out, "{}", if i == 0 { style.paint(Ink::Dim, line) } else { line })?;
     }
-    writeln!(out, "{}", style.paint(Ink::Dim, kernels::LEGEND))?;
+    for line in wrap(kernels::LEGEND, width, "") {
+        writeln!(out, "{}", style.paint(Ink::Dim, line))?;
+    }
     writeln!(out)?;
     findings::brief(out, profile, &advice, FINDINGS, style, width)
 }
@@ -153,19 +156,19 @@ fn verdict(profile: &Profile, advice: &Advice, width: usize) -> Vec<String> {
         .map_or("recorder's cost not known".into(), |overhead| format!("recorder {}", share(overhead)));
     let parts = [
         busy,
-        format!("{} launches", units::count(verdict.launches)),
         format!(
-            "{} with a finding, {} excellent",
-            units::percent(verdict.launches_with_finding),
-            units::percent(verdict.launches_excellent)
+            "{} launches, {} with a finding, {} excellent",
+            units::count(verdict.launches),
+            units::share(verdict.launches_with_finding),
+            units::share(verdict.launches_excellent)
         ),
         overhead,
         match verdict.lost_records {
-            0 => "nothing dropped".into(),
+            0 => "0 dropped".into(),
             lost => format!("{} RECORDS DROPPED", units::count(lost)),
         },
     ];
-    crate::text::wrap(&parts.join(" · "), width, "")
+    wrap(&parts.join(" · "), width, "")
 }
 
 /// A share with the mark of its provenance.

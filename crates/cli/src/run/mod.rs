@@ -14,12 +14,14 @@ mod watch;
 use crate::loaded::{self, Loaded};
 use crate::output::{self, Color};
 use crate::report::{self, View};
+use crate::session::Fresh;
 use crate::text::Style;
 use crate::{exit, session, units};
 use apex::environment;
 use child::Signals;
 pub use child::end_like;
 use clap::ValueEnum;
+use clap::builder::FalseyValueParser;
 use libraries::Libraries;
 use place::Place;
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,13 +56,13 @@ pub struct Args {
     #[command(flatten)]
     pub recording: Recording,
     /// Fail with 124 if the program succeeds and nothing was captured
-    #[arg(long, env = "APEX_REQUIRE_CAPTURE")]
+    #[arg(long, env = "APEX_REQUIRE_CAPTURE", value_parser = FalseyValueParser::new())]
     require_capture: bool,
     /// Say nothing on stderr unless something is wrong
-    #[arg(short, long, env = "APEX_QUIET")]
+    #[arg(short, long, env = "APEX_QUIET", value_parser = FalseyValueParser::new())]
     quiet: bool,
     /// Print the report to stderr at the end
-    #[arg(long, env = "APEX_REPORT")]
+    #[arg(long, env = "APEX_REPORT", value_parser = FalseyValueParser::new())]
     report: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
@@ -92,7 +94,7 @@ pub enum Timing {
     /// As many of each configuration as the budget allows
     #[default]
     Sampled,
-    /// Every one
+    /// Every one, as long as a thread has no more than 64 of them under way
     All,
 }
 
@@ -165,7 +167,8 @@ pub fn record(
     let libraries = Libraries::find()?;
     let place = Place::decide(recording.device, &libraries, quiet)?;
     let preload = libraries.preload(std::env::var_os(PRELOAD).as_deref())?;
-    let session = session::make(output, &command[0])?;
+    let fresh = Fresh::make(output, &command[0])?;
+    let session = fresh.path.clone();
     let control = MappedControl::create(&session, recording.settings())?;
     let mut meta = describe(command, &place, recording);
     meta.store(&session)?;
@@ -177,7 +180,7 @@ pub fn record(
     let mut child = match signals.spawn(&mut program) {
         Ok(child) => child,
         Err(error) => {
-            session::discard(&session, output.is_some());
+            fresh.discard();
             return Err(NotRecorded::NotStarted(not_started(&command[0], &error)));
         }
     };
@@ -231,7 +234,8 @@ fn describe(command: &[OsString], place: &Place, recording: &Recording) -> Meta 
         apex_version: env!("CARGO_PKG_VERSION").into(),
         command: command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         cwd: std::env::current_dir().unwrap_or_default().display().to_string(),
-        pid: None,
+        // Until the program has been started, this process stands for it.
+        pid: Some(std::process::id()),
         started_real_ns: real_ns(),
         ended_real_ns: None,
         exit: None,

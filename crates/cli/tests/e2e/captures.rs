@@ -1,0 +1,116 @@
+//! Runs that capture nothing say so, with the likely cause.
+
+use crate::common::{APEX, Sandbox, output, program, text};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// What `apex run` says of a command that captures nothing.
+fn complaint(sandbox: &Sandbox, command: &[&str]) -> String {
+    let mut apex = sandbox.apex(&["run", "--device", "cpu", "-o", "s", "--"]);
+    let message = text(&output(apex.args(command), 0).stderr);
+    assert!(message.contains("NOTHING WAS CAPTURED"), "{message}");
+    std::fs::remove_dir_all(sandbox.path("s")).unwrap();
+    message
+}
+
+#[test]
+fn a_program_without_cuda_is_named() {
+    let sandbox = Sandbox::new();
+    assert!(complaint(&sandbox, &["true"]).contains("no CUDA call"));
+    assert!(complaint(&sandbox, &["sleep", "0.3"]).contains("seen with libapex.so: sleep"));
+}
+
+#[test]
+fn a_stripped_environment_is_named() {
+    let sandbox = Sandbox::new();
+    let program = program();
+    let program = program.to_str().unwrap();
+    assert!(complaint(&sandbox, &["env", "-i", "sleep", "0.01"]).contains("env -i apex run"));
+    let script = format!("env -u LD_PRELOAD sleep 0.3; test -x {program}");
+    let message = complaint(&sandbox, &["sh", "-c", &script]);
+    assert!(message.contains("sleep (pid") && message.contains("ran without libapex.so"), "{message}");
+}
+
+/// A program that exits with 0 and has no dynamic linker.
+fn static_program(path: &Path) {
+    let mut elf = vec![0u8; 64 + 56];
+    elf[..8].copy_from_slice(b"\x7fELF\x02\x01\x01\0");
+    let entry = 0x40_0000u64 + 120;
+    // Executable, x86-64, version 1; then entry point and where the program header lies.
+    elf[16..24].copy_from_slice(&[2, 0, 62, 0, 1, 0, 0, 0]);
+    elf[24..32].copy_from_slice(&entry.to_le_bytes());
+    elf[32..40].copy_from_slice(&64u64.to_le_bytes());
+    elf[52..58].copy_from_slice(&[64, 0, 56, 0, 1, 0]);
+    // mov eax, 60 (exit); xor edi, edi; syscall
+    elf.extend([0xb8, 60, 0, 0, 0, 0x31, 0xff, 0x0f, 0x05]);
+    let length = elf.len() as u64;
+    // Load all of it, readable and executable.
+    let segment =
+        [1 | 5 << 32, 0, 0x40_0000, 0x40_0000, length, length, 0x1000].map(u64::to_le_bytes).concat();
+    elf[64..120].copy_from_slice(&segment);
+    std::fs::write(path, elf).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_static_program_is_named() {
+    let sandbox = Sandbox::new();
+    static_program(&sandbox.path("static"));
+    assert!(complaint(&sandbox, &["./static"]).contains("statically linked"));
+    std::fs::write(sandbox.path("script"), format!("#!{}\n", sandbox.path("static").display())).unwrap();
+    std::fs::set_permissions(sandbox.path("script"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(complaint(&sandbox, &["./script"]).contains("statically linked"));
+}
+
+#[test]
+fn require_capture_fails_where_the_program_succeeded() {
+    let sandbox = Sandbox::new();
+    let run = |command: &[&str], code| {
+        let mut apex = sandbox.apex(&["run", "--require-capture", "--device", "cpu", "-o", "s", "--"]);
+        output(apex.args(command), code);
+        std::fs::remove_dir_all(sandbox.path("s")).unwrap();
+    };
+    run(&["true"], 124);
+    run(&["sh", "-c", "exit 3"], 3);
+    run(&[program().to_str().unwrap(), "launch", "1"], 0);
+}
+
+#[test]
+fn recording_that_was_disabled_is_named() {
+    let sandbox = Sandbox::new();
+    let output = output(sandbox.record(&[], &["launch", "7"]).env("APEX_DISABLE", "1"), 0);
+    assert!(text(&output.stderr).contains("APEX_DISABLE=1"), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout), "launched 7\n");
+}
+
+#[test]
+fn a_program_that_opens_cuda_and_launches_nothing_is_no_error() {
+    let sandbox = Sandbox::new();
+    let output = sandbox.recorded(&["--require-capture"], &["launch", "0"]);
+    assert!(text(&output.stderr).contains("0 launches"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_nested_run_joins_the_outer_session() {
+    let sandbox = Sandbox::new();
+    let program = program();
+    let program = program.to_str().unwrap();
+    let script = format!("{program} launch 10 && {APEX} run -- {program} launch 20 exit 9");
+    let mut command = sandbox.apex(&["run", "--device", "cpu", "-o", "outer", "--", "sh", "-c", &script]);
+    let output = output(&mut command, 9);
+    assert!(text(&output.stderr).contains("joins the session"), "{}", text(&output.stderr));
+    assert_eq!(sandbox.launches("outer"), 30);
+    assert_eq!(std::fs::read_dir(sandbox.path("")).unwrap().count(), 1);
+}
+
+#[test]
+fn a_nested_run_with_its_own_output_has_its_own_session() {
+    let sandbox = Sandbox::new();
+    let program = program();
+    let program = program.to_str().unwrap();
+    let script = format!("{program} launch 10 && {APEX} run -o inner -- {program} launch 20");
+    output(&mut sandbox.apex(&["run", "--device", "cpu", "-o", "outer", "--", "sh", "-c", &script]), 0);
+    assert_eq!((sandbox.launches("outer"), sandbox.launches("inner")), (10, 20));
+    assert_eq!(sandbox.json(&["report", "--json", "inner"])["run"]["device"], "cpu");
+}

@@ -1,0 +1,177 @@
+//! A folder of its own for each test, and the commands in it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use trace::{Event, Session};
+
+/// Longer than anything here takes, even on a busy machine: reaching it is a failure, not a measurement.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The command under test.
+pub const APEX: &str = env!("CARGO_BIN_EXE_apex");
+
+/// The program that is recorded.
+pub fn program() -> PathBuf {
+    Path::new(APEX).with_file_name("examples").join("cuda_program")
+}
+
+/// A folder to run in, removed afterwards.
+pub struct Sandbox {
+    folder: TempDir,
+}
+
+impl Sandbox {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// A path in it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A command in this folder, in an environment that knows nothing of the caller's APEX or CUDA, with the libraries
+    /// that this test run has built (beside the executable may lie older ones).
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        for (name, _) in std::env::vars_os() {
+            let name = name.to_string_lossy().into_owned();
+            if ["APEX_", "CUDA_", "NVIDIA_", "NVTX_"].iter().any(|prefix| name.starts_with(prefix))
+                || name == "LD_PRELOAD"
+            {
+                command.env_remove(name);
+            }
+        }
+        command.current_dir(self.folder.path()).env("APEX_LIB_DIR", Path::new(APEX).with_file_name("deps"));
+        command.env("COLUMNS", "100").stdin(Stdio::null());
+        command
+    }
+
+    /// `apex` with these arguments.
+    pub fn apex<S: AsRef<std::ffi::OsStr>>(&self, arguments: &[S]) -> Command {
+        let mut command = self.command(APEX);
+        command.args(arguments);
+        command
+    }
+
+    /// `apex run` of the program on the CPU device, into the session `s`, with more options in front of `--`.
+    pub fn record(&self, options: &[&str], words: &[&str]) -> Command {
+        let mut command = self.apex(&["run", "--device", "cpu", "-o", "s"]);
+        command.args(options).arg("--").arg(program()).args(words);
+        command
+    }
+
+    /// Records, and expects that it works.
+    pub fn recorded(&self, options: &[&str], words: &[&str]) -> Output {
+        output(&mut self.record(options, words), 0)
+    }
+
+    /// Launches that succeeded in a session.
+    pub fn launches(&self, session: &str) -> u64 {
+        let session = Session::open(self.path(session)).unwrap();
+        assert!(session.problems.is_empty(), "{:?}", session.problems);
+        session.processes.iter().map(launches).sum()
+    }
+
+    /// What `apex` prints as JSON.
+    pub fn json(&self, arguments: &[&str]) -> serde_json::Value {
+        let output = output(&mut self.apex(arguments), 0);
+        serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
+    }
+}
+
+/// Launches of a process that succeeded.
+pub fn launches(process: &trace::Process) -> u64 {
+    let succeeded =
+        |record: &trace::Record| matches!(record.event, Event::Launch(launch) if launch.result == 0);
+    process.records().filter(succeeded).count() as u64
+}
+
+/// Runs a command to its end and expects this exit code.
+pub fn output(command: &mut Command, code: i32) -> Output {
+    let output = command.output().unwrap();
+    let found = output.status.code();
+    assert_eq!(
+        found,
+        Some(code),
+        "{command:?}: {}\n{}{}",
+        output.status,
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+    output
+}
+
+/// Bytes as text.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Waits until something is so.
+pub fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !so() {
+        assert!(started.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Sends a signal.
+pub fn send(pid: u32, signal: i32) {
+    // SAFETY: plain system call; the process is a child of the test that has not been waited for.
+    assert_eq!(unsafe { libc::kill(pid.cast_signed(), signal) }, 0);
+}
+
+/// A child that is killed if the test ends early.
+pub struct Running(pub Child);
+
+impl Running {
+    /// Starts a command with its stdout piped.
+    pub fn start(command: &mut Command) -> Self {
+        Self(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    /// Reads its stdout up to and including a line that starts so.
+    pub fn read_until(&mut self, start: &str) -> String {
+        use std::io::Read;
+        let out = self.0.stdout.as_mut().unwrap();
+        let mut line = Vec::new();
+        loop {
+            let mut byte = [0];
+            assert_eq!(out.read(&mut byte).unwrap(), 1, "the program ended before it said `{start}`");
+            if byte[0] != b'\n' {
+                line.push(byte[0]);
+            } else if line.starts_with(start.as_bytes()) {
+                return text(&line);
+            } else {
+                line.clear();
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A pseudo-random sequence (splitmix64), so that a failure can be repeated.
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next number below `limit`.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (x ^ (x >> 31)) % limit
+    }
+}

@@ -1,0 +1,17 @@
+//! The `apex` command end to end, on the CPU device: real programs, real processes, real files.
+//!
+//! Nothing here needs a GPU. The program that is recorded is `examples/cuda_program.rs`; what it launches is known, so
+//! what was recorded can be counted.
+
+mod captures;
+mod common;
+mod control;
+mod damage;
+mod documents;
+mod endings;
+mod formats;
+mod limits;
+mod processes;
+mod reports;
+mod signals;
+mod survival;

@@ -1,0 +1,130 @@
+//! Reports on recorded programs: what they must contain, how they fit, and the demo.
+
+use crate::common::{Sandbox, output, program, text};
+
+#[test]
+fn the_demo_reports_on_a_real_run() {
+    let sandbox = Sandbox::new();
+    let output = output(&mut sandbox.apex(&["demo", "--device", "cpu", "-o", "s"]), 0);
+    let page = text(&output.stdout);
+    let programs = text(&self::output(&mut sandbox.apex(&["demo", "--list"]), 0).stdout);
+    for program in programs.lines().filter_map(|line| line.split_whitespace().next()) {
+        assert!(page.contains(&format!("{program} ")), "{program} has not run: {page}");
+    }
+    for part in ["GPU busy", "launches", "0 dropped", "kernels, by", "occupancyᶜ", "Advice:", "ᵐ measured"]
+    {
+        assert!(page.contains(part), "no {part}: {page}");
+    }
+    assert!(page.lines().all(|line| line.chars().count() <= 130), "{page}");
+    let report = sandbox.json(&["report", "--json", "s"]);
+    assert_eq!(report["schema"], "apex.report/1");
+    let findings = report["advice"]["findings"].as_array().unwrap();
+    let rules: Vec<_> = findings.iter().map(|finding| finding["rule"].as_str().unwrap()).collect();
+    assert!(rules.contains(&"APEX-L01"), "the bad program's blocks are no multiple of a warp: {rules:?}");
+}
+
+#[test]
+fn bare_programs_run_without_recording() {
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.apex(&["run", "--device", "cpu", "-q", "-o", "s", "--", crate::common::APEX]);
+    let page = text(&output(command.args(["demo", "--bare", "vector_add"]), 0).stdout);
+    assert_eq!(page.lines().count(), 1);
+    assert!(page.starts_with("vector_add"), "{page}");
+}
+
+#[test]
+fn tables_fit_the_width_and_keep_what_matters() {
+    let sandbox = Sandbox::new();
+    sandbox.recorded(&["--timing", "all"], &["launch", "64"]);
+    let always = ["kernel", "launches", "occupancyᶜ", "wavesᶜ", "GPU timeᵐ"];
+    let from_100 = ["tailᶜ", "eff.ᶜ", "share"];
+    for width in [80usize, 100, 200] {
+        let mut command = sandbox.apex(&["report", "s"]);
+        let page = text(&output(command.env("COLUMNS", width.to_string()), 0).stdout);
+        // What was run is given in full.
+        let lines = page.lines().filter(|line| !line.contains("cuda_program"));
+        let too_wide: Vec<_> = lines.filter(|line| line.chars().count() > width).collect();
+        assert!(too_wide.is_empty(), "{width}: {too_wide:#?}");
+        for heading in always.iter().chain(from_100.iter().filter(|_| width >= 100)) {
+            assert!(page.contains(heading), "{width}: no {heading}: {page}");
+        }
+        assert!(page.contains("×63") || page.contains("×64"), "how many samples: {page}");
+    }
+}
+
+#[test]
+fn colours_only_where_they_are_wanted() {
+    let sandbox = Sandbox::new();
+    sandbox.recorded(&[], &["launch", "10"]);
+    let page = |arguments: &[&str], variables: &[(&str, &str)]| {
+        text(&output(sandbox.apex(arguments).envs(variables.iter().copied()), 0).stdout)
+    };
+    assert!(!page(&["report"], &[]).contains('\x1b'), "stdout is no terminal");
+    assert!(page(&["report", "--color", "always"], &[]).contains('\x1b'));
+    assert!(page(&["report"], &[("APEX_COLOR", "always")]).contains('\x1b'));
+    assert!(!page(&["report", "--color", "never"], &[]).contains('\x1b'));
+}
+
+#[test]
+fn kernels_are_ranked_as_asked() {
+    let sandbox = Sandbox::new();
+    sandbox.recorded(&[], &["launch", "10"]);
+    for sort in ["time", "count", "cpu"] {
+        let page = text(&output(&mut sandbox.apex(&["report", "--sort", sort, "--top", "1"]), 0).stdout);
+        assert!(page.contains("1 of 1 kernels"), "{page}");
+    }
+}
+
+#[test]
+fn advice_can_be_suppressed() {
+    let sandbox = Sandbox::new();
+    sandbox.recorded(&[], &["launch", "200"]);
+    let rules = |arguments: &[&str]| {
+        let advice = sandbox.json(arguments);
+        let findings = advice["advice"]["findings"].as_array().unwrap();
+        findings.iter().map(|finding| finding["rule"].as_str().unwrap().to_string()).collect::<Vec<_>>()
+    };
+    let all = rules(&["advise", "--json", "s"]);
+    let first = all.first().expect("one block of an empty kernel has faults").clone();
+    let fewer = rules(&["advise", "--json", "--suppress", &first, "s"]);
+    assert!(!fewer.contains(&first) && fewer.len() == all.len() - 1, "{all:?} {fewer:?}");
+    let output = output(&mut sandbox.apex(&["advise", "--suppress", "NO-SUCH-RULE", "s"]), 0);
+    assert!(text(&output.stderr).contains("NO-SUCH-RULE"));
+}
+
+#[test]
+fn two_sessions_side_by_side() {
+    let sandbox = Sandbox::new();
+    for (session, count) in [("before", "30"), ("after", "50")] {
+        let mut command = sandbox.apex(&["run", "--device", "cpu", "-q", "-o", session, "--"]);
+        output(command.arg(program()).args(["launch", count]), 0);
+    }
+    let page = text(&output(&mut sandbox.apex(&["diff", "before", "after"]), 0).stdout);
+    assert!(page.contains("30 → 50") && page.contains("nothing"), "{page}");
+    let comparison = &sandbox.json(&["diff", "--json", "before", "after"])["comparison"];
+    assert_eq!(comparison["launches"], serde_json::json!([30, 50]));
+    output(&mut sandbox.apex(&["diff", "--fail-above", "100", "before", "before"]), 0);
+}
+
+#[test]
+fn the_doctor_checks_this_machine() {
+    let sandbox = Sandbox::new();
+    let report = sandbox.apex(&["doctor", "--json"]).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    assert_eq!(report["schema"], "apex.doctor/1");
+    let status = |report: &serde_json::Value, id: &str| {
+        let checks = report["checks"].as_array().unwrap();
+        checks.iter().find(|check| check["id"] == id).unwrap_or_else(|| panic!("no check {id}"))["status"]
+            .clone()
+    };
+    assert_eq!(status(&report, "session-folder"), "ok");
+    assert_eq!(std::fs::read_dir(sandbox.path("")).unwrap().count(), 0, "nothing is left behind");
+    let mut disabled = sandbox.apex(&["doctor", "--json"]);
+    let disabled: serde_json::Value =
+        serde_json::from_slice(&output(disabled.env("APEX_DISABLE", "1"), 1).stdout).unwrap();
+    assert_eq!(status(&disabled, "apex-settings"), "fail");
+    let mut profiled = sandbox.apex(&["doctor"]);
+    let page = profiled.env("CUDA_INJECTION64_PATH", "/opt/other.so").output().unwrap();
+    assert!(text(&page.stdout).contains("CUDA_INJECTION64_PATH=/opt/other.so"));
+    assert_eq!(sandbox.apex(&["doctor", "--dir", "/proc"]).output().unwrap().status.code(), Some(1));
+}

@@ -1,0 +1,132 @@
+//! Signals reach the program as if `apex` were not there: once.
+
+use crate::common::{Running, Sandbox, output, program, send, text, wait_until};
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, Stdio};
+
+/// A program that counts a signal in the file `count` until the file `end` appears, then exits with 5.
+fn counting(sandbox: &Sandbox, signal: i32) -> Command {
+    sandbox.record(&["--quiet"], &["count", &signal.to_string(), "count", "await", "end", "exit", "5"])
+}
+
+fn counted(sandbox: &Sandbox) -> usize {
+    std::fs::read(sandbox.path("count")).unwrap_or_default().len()
+}
+
+#[test]
+fn a_signal_to_apex_is_passed_on_once() {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2] {
+        let sandbox = Sandbox::new();
+        let mut apex = Running::start(&mut counting(&sandbox, signal));
+        apex.read_until("waiting");
+        for sent in 1..=3 {
+            send(apex.0.id(), signal);
+            wait_until("the signal arrives", || counted(&sandbox) >= sent);
+        }
+        std::fs::write(sandbox.path("end"), "").unwrap();
+        assert_eq!(apex.0.wait().unwrap().code(), Some(5));
+        assert_eq!(counted(&sandbox), 3, "signal {signal}");
+    }
+}
+
+#[test]
+fn a_signal_that_ends_the_program_ends_apex_too() {
+    let sandbox = Sandbox::new();
+    let mut apex = Running::start(&mut sandbox.record(&[], &["launch", "4", "await", "never"]));
+    apex.read_until("waiting");
+    send(apex.0.id(), libc::SIGTERM);
+    assert_eq!(apex.0.wait().unwrap().signal(), Some(libc::SIGTERM));
+    assert_eq!(sandbox.launches("s"), 4);
+}
+
+/// A pseudo-terminal: the side that types, and the side that a program is given.
+fn terminal() -> (File, OwnedFd) {
+    let (mut master, mut slave) = (-1, -1);
+    let null = std::ptr::null_mut();
+    // SAFETY: two locals to write to; the rest may be null.
+    let result = unsafe { libc::openpty(&raw mut master, &raw mut slave, null, null.cast(), null.cast()) };
+    assert_eq!(result, 0, "no pseudo-terminal");
+    // SAFETY: freshly opened, owned by nobody else.
+    unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) }
+}
+
+#[test]
+fn control_c_reaches_the_program_once() {
+    let sandbox = Sandbox::new();
+    let (mut keyboard, screen) = terminal();
+    let mut command = counting(&sandbox, libc::SIGINT);
+    command.stdin(Stdio::from(screen)).stdout(Stdio::piped()).stderr(Stdio::null());
+    // SAFETY: between fork and exec; async-signal-safe calls: a session of its own, with that terminal.
+    unsafe {
+        command.pre_exec(|| {
+            libc::setsid();
+            libc::ioctl(0, libc::TIOCSCTTY, 0);
+            Ok(())
+        })
+    };
+    let mut apex = Running(command.spawn().unwrap());
+    apex.read_until("waiting");
+    for typed in 1..=3 {
+        keyboard.write_all(b"\x03").unwrap();
+        wait_until("the program gets the signal", || counted(&sandbox) >= typed);
+    }
+    std::fs::write(sandbox.path("end"), "").unwrap();
+    assert_eq!(apex.0.wait().unwrap().code(), Some(5));
+    assert_eq!(counted(&sandbox), 3);
+}
+
+/// Signals that a program finds blocked, ignored or caught when it starts.
+fn signal_state(command: &mut Command) -> String {
+    // SAFETY: between fork and exec; async-signal-safe calls on locals.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+            libc::signal(libc::SIGINT, libc::SIG_IGN);
+            libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+            let mut blocked = std::mem::zeroed();
+            libc::sigemptyset(&raw mut blocked);
+            libc::sigaddset(&raw mut blocked, libc::SIGUSR2);
+            libc::sigaddset(&raw mut blocked, libc::SIGTERM);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const blocked, std::ptr::null_mut());
+            Ok(())
+        })
+    };
+    let status = text(&output(command, 0).stdout);
+    status
+        .lines()
+        .filter(|line| line.starts_with("Sig") || line.starts_with("Shd"))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+#[test]
+fn the_program_inherits_the_signals_that_apex_inherited() {
+    let sandbox = Sandbox::new();
+    let bare = signal_state(sandbox.command("cat").arg("/proc/self/status"));
+    let mut recorded =
+        sandbox.apex(&["run", "--quiet", "--device", "cpu", "-o", "s", "--", "cat", "/proc/self/status"]);
+    assert_eq!(signal_state(&mut recorded), bare);
+    let ignored = bare.lines().find_map(|line| line.strip_prefix("SigIgn:\t")).unwrap();
+    let ignored = u64::from_str_radix(ignored, 16).unwrap();
+    for signal in [libc::SIGINT, libc::SIGPIPE, libc::SIGCHLD] {
+        assert_ne!(ignored & 1 << (signal - 1), 0, "what this test rests on");
+    }
+    let mut joined = sandbox.apex(&["run", "--quiet", "--device", "cpu", "-o", "t", "--"]);
+    joined.arg(crate::common::APEX).args(["run", "--quiet", "--", "cat", "/proc/self/status"]);
+    assert_eq!(signal_state(&mut joined), bare, "a nested run, too");
+}
+
+#[test]
+fn ignored_signals_stay_ignored_by_the_program() {
+    let sandbox = Sandbox::new();
+    let words = ["ignore", "15", "launch", "1", "await", "end", "exit", "6"];
+    let mut apex = Running::start(&mut sandbox.record(&["--quiet"], &words));
+    apex.read_until("waiting");
+    send(apex.0.id(), libc::SIGTERM);
+    std::fs::write(sandbox.path("end"), "").unwrap();
+    assert_eq!(apex.0.wait().unwrap().code(), Some(6));
+    assert!(program().exists());
+}
