@@ -1,4 +1,5 @@
-//! Kernels through the driver's functions: modules, libraries, launches in every form, graphs' kernel nodes, faults.
+//! Kernels through the driver's functions: modules, libraries, launches in every form, graphs' kernel nodes,
+//! faults.
 
 mod common;
 
@@ -333,7 +334,7 @@ fn kernel_nodes_can_be_read_and_changed() {
     ok!(cuLaunchKernel(add, 1, 1, 1, 10, 1, 1, 0, stream, arguments.as_mut_ptr(), std::ptr::null_mut()));
     ok!(cuStreamEndCapture(stream, &mut graph));
     // The arguments were taken when the kernel was captured.
-    amount = 1000;
+    *std::hint::black_box(&mut amount) = 1000;
     let (mut node, mut nodes) = (std::ptr::null_mut(), 1);
     ok!(cuGraphGetNodes(graph, &mut node, &mut nodes));
     ok!(cuGraphInstantiateWithFlags(&mut exec, graph, 0));

@@ -117,6 +117,8 @@ pub(super) struct AccessArgs {
     pub(super) operands: [Reg; 2],
     /// Whether it is a load, a store or both.
     pub(super) kind: AccessKind,
+    /// Whether a thread may do it again and again until another thread has done something.
+    pub(super) synchronises: bool,
 }
 
 /// What an access does with `data`.

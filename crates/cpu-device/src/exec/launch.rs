@@ -198,7 +198,7 @@ fn prepare<'a>(
     {
         return Err(format!("the kernel requires blocks of {required:?} threads, not {:?}", params.block));
     }
-    let shared_bytes = u64::from(attributes.static_shared) + u64::from(params.dynamic_shared);
+    let shared_bytes = u64::from(kernel.dynamic_start) + u64::from(params.dynamic_shared);
     if shared_bytes > MAX_SHARED {
         return Err(format!(
             "{shared_bytes} bytes of shared memory are more than the {MAX_SHARED} of a block"

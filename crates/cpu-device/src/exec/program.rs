@@ -32,6 +32,8 @@ pub(super) struct Kernel {
     pub(super) attributes: KernelAttributes,
     /// Offset of each of the program's shared variables; those that the kernel does not use have none.
     pub(super) shared_offsets: Vec<Option<u32>>,
+    /// Where memory that is sized at launch begins: after what is declared, aligned as its arrays want.
+    pub(super) dynamic_start: u32,
     /// Whether recursion or calls through pointers make the depth of its stack unknown.
     pub(super) unbounded_stack: bool,
     /// `.reqntid`, if given.

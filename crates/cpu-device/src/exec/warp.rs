@@ -14,8 +14,7 @@
 use super::access::{AccessFault, Spaces};
 use super::block::Barriers;
 use super::code::{
-    AccessKind, BarrierKind, Call, Callee, Class, Code, Guard, Input, LaneMask, Op, Reg, Step, Transfer,
-    WarpOp,
+    BarrierKind, Call, Callee, Class, Code, Guard, Input, LaneMask, Op, Reg, Step, Transfer, WarpOp,
 };
 use super::exchange;
 use super::fault::FaultKind;
@@ -475,7 +474,7 @@ impl Warp {
                         return Err(self.stop(kind, text, Some(address), lane, (function, pc)));
                     }
                     pc += 1;
-                    if args.kind == AccessKind::Atomic && fuel.burn_strongly() {
+                    if args.synchronises && fuel.burn_strongly() {
                         self.fragments[index].pc = pc;
                         return Ok(Outcome::Tired);
                     }

@@ -8,7 +8,7 @@
 //! // param u32[64] zero
 //! // expect 0 u32[] 4 5 6           what parameter 0 points to afterwards (the first elements)
 //! // prints hello\n                 what device code printed
-//! // fault Misaligned line 12       how the launch ends, and the PTX line
+//! // fault Misaligned               how the launch ends; at the next line that ends in `// here`, if one does
 //! ```
 //!
 //! `launch` begins a launch, the lines below it belong to it; a file may have several. Numbers are decimal, `0x…`, or
@@ -142,7 +142,9 @@ fn launches(source: &str) -> Vec<Launch> {
                 launch.prints = Some(launch.prints.take().unwrap_or_default() + &text);
             }
             "fault" => {
-                let line = words.get(3).map(|line| line.parse().unwrap());
+                let below = source.lines().enumerate().skip(index + 1);
+                let mut below = below.take_while(|(_, line)| !line.starts_with("// launch"));
+                let line = below.find(|(_, line)| line.ends_with("// here")).map(|(at, _)| at as u32 + 1);
                 launch.fault = Some((words[1].to_owned(), line));
             }
             _ => {}

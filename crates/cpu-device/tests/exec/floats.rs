@@ -106,7 +106,11 @@ fn directed_rounding_of_single_precision() {
         };
         let sum = |a: f32, b: f32| {
             let zero = a == -b && (a != 0.0 || a.is_sign_positive() != b.is_sign_positive());
-            if zero { bits(if up == Some(false) { -0.0 } else { 0.0 }) } else { round(exact_sum(a.into(), b.into())) }
+            if zero {
+                bits(if up == Some(false) { -0.0 } else { 0.0 })
+            } else {
+                round(exact_sum(a.into(), b.into()))
+            }
         };
         check(&format!("add.{name}.f32 $d, $a, $b;"), W32, &[W32; 2], |x| sum(f(x[0]), f(x[1])));
         check(&format!("sub.{name}.f32 $d, $a, $b;"), W32, &[W32; 2], |x| {
@@ -118,12 +122,20 @@ fn directed_rounding_of_single_precision() {
         check(&format!("fma.{name}.f32 $d, $a, $b, $c;"), W32, &[W32; 3], |x| {
             let (product, c) = (f64::from(f(x[0])) * f64::from(f(x[1])), f64::from(f(x[2])));
             let cancels = product == -c && (c != 0.0 || product.is_sign_positive() != c.is_sign_positive());
-            if cancels { bits(if up == Some(false) { -0.0 } else { 0.0 }) } else { round(exact_sum(product, c)) }
+            if cancels {
+                bits(if up == Some(false) { -0.0 } else { 0.0 })
+            } else {
+                round(exact_sum(product, c))
+            }
         });
         check(&format!("div.{name}.f32 $d, $a, $b;"), W32, &[W32; 2], |x| {
             let (a, b) = (f64::from(f(x[0])), f64::from(f(x[1])));
             let quotient = a / b;
-            let rest = if quotient.is_finite() && b.is_finite() { (-quotient).mul_add(b, a) * b.signum() } else { 0.0 };
+            let rest = if quotient.is_finite() && b.is_finite() {
+                (-quotient).mul_add(b, a) * b.signum()
+            } else {
+                0.0
+            };
             round((quotient, rest))
         });
         check(&format!("sqrt.{name}.f32 $d, $a;"), W32, &[W32], |x| {
@@ -187,8 +199,20 @@ fn smaller_and_larger() {
     check64("min.f64 $d, $a, $b;", &[W64; 2], |x| match (d(x[0]), d(x[1])) {
         (a, b) if a.is_nan() => b,
         (a, b) if b.is_nan() => a,
-        (a, b) if a == b => if a.is_sign_negative() { a } else { b },
-        (a, b) => if a < b { a } else { b },
+        (a, b) if a == b => {
+            if a.is_sign_negative() {
+                a
+            } else {
+                b
+            }
+        }
+        (a, b) => {
+            if a < b {
+                a
+            } else {
+                b
+            }
+        }
     });
 }
 
@@ -211,12 +235,20 @@ fn comparisons_know_nan() {
         ("nan", |a, b| a.is_nan() || b.is_nan()),
     ];
     for (relation, holds) in relations {
-        check(&format!("setp.{relation}.f32 $d, $a, $b;"), Predicate, &[W32; 2], |x| holds(f(x[0]).into(), f(x[1]).into()).into());
-        check(&format!("setp.{relation}.f64 $d, $a, $b;"), Predicate, &[W64; 2], |x| holds(d(x[0]), d(x[1])).into());
-        check(&format!("setp.{relation}.f16 $d, $a, $b;"), Predicate, &[W16; 2], |x| holds(half(x[0]), half(x[1])).into());
+        check(&format!("setp.{relation}.f32 $d, $a, $b;"), Predicate, &[W32; 2], |x| {
+            holds(f(x[0]).into(), f(x[1]).into()).into()
+        });
+        check(&format!("setp.{relation}.f64 $d, $a, $b;"), Predicate, &[W64; 2], |x| {
+            holds(d(x[0]), d(x[1])).into()
+        });
+        check(&format!("setp.{relation}.f16 $d, $a, $b;"), Predicate, &[W16; 2], |x| {
+            holds(half(x[0]), half(x[1])).into()
+        });
     }
     check("setp.lt.ftz.f32 $d, $a, $b;", Predicate, &[W32; 2], |x| (flush(f(x[0])) < flush(f(x[1]))).into());
-    check("{ .reg .pred p; setp.lt.f16x2 p|$d, $a, $b; }", Predicate, &[W32; 2], |x| (half(x[0] >> 16) < half(x[1] >> 16)).into());
+    check("{ .reg .pred p; setp.lt.f16x2 p|$d, $a, $b; }", Predicate, &[W32; 2], |x| {
+        (half(x[0] >> 16) < half(x[1] >> 16)).into()
+    });
     check("set.gt.f16x2.f16x2 $d, $a, $b;", W32, &[W32; 2], |x| {
         let one = |a: u64, b: u64| if half(a) > half(b) { 0x3c00 } else { 0 };
         one(x[0] & 0xffff, x[1] & 0xffff) | one(x[0] >> 16, x[1] >> 16) << 16
@@ -276,14 +308,22 @@ fn half_precision_rounds_once() {
         (a, _) if a.is_nan() => x[1],
         (_, b) if b.is_nan() => x[0],
         (a, b) if a == b => x[0] & x[1],
-        (a, b) => if a > b { x[0] } else { x[1] },
+        (a, b) => {
+            if a > b {
+                x[0]
+            } else {
+                x[1]
+            }
+        }
     });
     let sat = |raw: u64| if half(raw).is_nan() || raw & 0x8000 != 0 { 0 } else { raw.min(0x3c00) };
     check("add.sat.f16 $d, $a, $b;", W16, &[W16; 2], |x| sat(to_half(half(x[0]) + half(x[1]))));
     check("cvt.rn.f16.f32 $d, $a;", W16, &[W32], |x| to_half(f(x[0]).into()));
     check("cvt.f32.f16 $d, $a;", W32, &[W16], |x| bits(half(x[0]) as f32));
     check("cvt.rn.f16.f64 $d, $a;", W16, &[W64], |x| to_half(d(x[0])));
-    check("cvt.rn.f16x2.f32 $d, $a, $b;", W32, &[W32; 2], |x| to_half(f(x[0]).into()) << 16 | to_half(f(x[1]).into()));
+    check("cvt.rn.f16x2.f32 $d, $a, $b;", W32, &[W32; 2], |x| {
+        to_half(f(x[0]).into()) << 16 | to_half(f(x[1]).into())
+    });
     check("cvt.rn.f16.s32 $d, $a;", W16, &[W32], |x| to_half((x[0] as i32).into()));
     check("cvt.rzi.s32.f16 $d, $a;", W32, &[W16], |x| half(x[0]) as i32 as u64);
 }
@@ -314,9 +354,12 @@ fn brain_floats() {
     check("mul.rn.bf16 $d, $a, $b;", W16, &[W16; 2], |x| to_brain(b(x[0]) * b(x[1])));
     check("cvt.rn.bf16.f32 $d, $a;", W16, &[W32], |x| to_brain(f(x[0]).into()));
     check("cvt.f32.bf16 $d, $a;", W32, &[W16], |x| bits(b(x[0]) as f32));
-    check("cvt.rn.bf16x2.f32 $d, $a, $b;", W32, &[W32; 2], |x| to_brain(f(x[0]).into()) << 16 | to_brain(f(x[1]).into()));
+    check("cvt.rn.bf16x2.f32 $d, $a, $b;", W32, &[W32; 2], |x| {
+        to_brain(f(x[0]).into()) << 16 | to_brain(f(x[1]).into())
+    });
     check("cvt.rn.relu.bf16x2.f32 $d, $a, $b;", W32, &[W32; 2], |x| {
-        let relu = |value: f32| if value.is_sign_negative() && !value.is_nan() { 0 } else { to_brain(value.into()) };
+        let relu =
+            |value: f32| if value.is_sign_negative() && !value.is_nan() { 0 } else { to_brain(value.into()) };
         relu(f(x[0])) << 16 | relu(f(x[1]))
     });
     check("cvt.rz.bf16.f32 $d, $a;", W16, &[W32], |x| if f(x[0]).is_nan() { 0x7fff } else { x[0] >> 16 });
@@ -324,13 +367,20 @@ fn brain_floats() {
 
 #[test]
 fn integers_and_floats_convert() {
-    let int = |value: f64, low: f64, high: f64| if value.is_nan() { 0 } else { value.clamp(low, high) as i128 as u64 };
-    for (mode, round) in
-        [("rzi", f64::trunc as fn(f64) -> f64), ("rmi", f64::floor), ("rpi", f64::ceil), ("rni", f64::round_ties_even)]
-    {
+    let int = |value: f64, low: f64, high: f64| {
+        if value.is_nan() { 0 } else { value.clamp(low, high) as i128 as u64 }
+    };
+    for (mode, round) in [
+        ("rzi", f64::trunc as fn(f64) -> f64),
+        ("rmi", f64::floor),
+        ("rpi", f64::ceil),
+        ("rni", f64::round_ties_even),
+    ] {
         let single = |raw: u64| round(f(raw).into());
         let double = |raw: u64| round(d(raw));
-        check(&format!("cvt.{mode}.s32.f32 $d, $a;"), W32, &[W32], |x| int(single(x[0]), -2147483648.0, 2147483647.0));
+        check(&format!("cvt.{mode}.s32.f32 $d, $a;"), W32, &[W32], |x| {
+            int(single(x[0]), -2147483648.0, 2147483647.0)
+        });
         check(&format!("cvt.{mode}.u32.f32 $d, $a;"), W32, &[W32], |x| int(single(x[0]), 0.0, 4294967295.0));
         check(&format!("cvt.{mode}.s16.f32 $d, $a;"), W16, &[W32], |x| int(single(x[0]), -32768.0, 32767.0));
         check(&format!("cvt.{mode}.u8.f32 $d, $a;"), W16, &[W32], |x| int(single(x[0]), 0.0, 255.0));
@@ -349,8 +399,12 @@ fn integers_and_floats_convert() {
         check(&format!("cvt.{mode}.f32.f32 $d, $a;"), W32, &[W32], |x| bits(single(x[0]) as f32));
         check64(&format!("cvt.{mode}.f64.f64 $d, $a;"), &[W64], |x| double(x[0]));
     }
-    check("cvt.rzi.ftz.s32.f32 $d, $a;", W32, &[W32], |x| int(flush(f(x[0])).trunc().into(), -2147483648.0, 2147483647.0));
-    check("cvt.rpi.ftz.s32.f32 $d, $a;", W32, &[W32], |x| int(flush(f(x[0])).ceil().into(), -2147483648.0, 2147483647.0));
+    check("cvt.rzi.ftz.s32.f32 $d, $a;", W32, &[W32], |x| {
+        int(flush(f(x[0])).trunc().into(), -2147483648.0, 2147483647.0)
+    });
+    check("cvt.rpi.ftz.s32.f32 $d, $a;", W32, &[W32], |x| {
+        int(flush(f(x[0])).ceil().into(), -2147483648.0, 2147483647.0)
+    });
     check("cvt.rn.f32.s32 $d, $a;", W32, &[W32], |x| bits(x[0] as i32 as f32));
     check("cvt.rn.f32.u32 $d, $a;", W32, &[W32], |x| bits(x[0] as f32));
     check("cvt.rn.f32.s64 $d, $a;", W32, &[W64], |x| bits(x[0] as i64 as f32));
@@ -386,8 +440,12 @@ fn check_near(text: &str, relative: f64, absolute: f64, reference: impl Fn(&[f64
         let (expected, found) = (reference(&values), f64::from(f(found)));
         let close = (found - expected).abs() <= expected.abs() * relative + absolute;
         // Beyond the range of `.f32`, or at the edge of what is subnormal.
-        let edge = expected.abs() > f64::from(f32::MAX) || (expected.abs() < 1.2e-38 && found.abs() < 1.2e-38);
-        assert!(close || edge || (expected.is_nan() && found.is_nan()) || expected == found, "{text} on {values:?}: {found:e} instead of {expected:e}");
+        let edge =
+            expected.abs() > f64::from(f32::MAX) || (expected.abs() < 1.2e-38 && found.abs() < 1.2e-38);
+        assert!(
+            close || edge || (expected.is_nan() && found.is_nan()) || expected == found,
+            "{text} on {values:?}: {found:e} instead of {expected:e}"
+        );
     });
 }
 
@@ -401,8 +459,12 @@ fn approximations_are_within_the_bounds_of_the_isa() {
     check_near("lg2.approx.f32 $d, $a;", 2f64.powf(-22.6), 2f64.powf(-22.6), |x| x[0].log2());
     check_near("tanh.approx.f32 $d, $a;", 2f64.powi(-11), 0.0, |x| x[0].tanh());
     check_near("div.full.f32 $d, $a, $b;", 2.4e-7, 0.0, |x| x[0] / x[1]);
-    let sine = |found: f64, exact: f64, x: f64| x.abs() > std::f64::consts::PI || (found - exact).abs() <= 2f64.powf(-20.5);
-    for (text, exact) in [("sin.approx.f32 $d, $a;", f64::sin as fn(f64) -> f64), ("cos.approx.f32 $d, $a;", f64::cos)] {
+    let sine = |found: f64, exact: f64, x: f64| {
+        x.abs() > std::f64::consts::PI || (found - exact).abs() <= 2f64.powf(-20.5)
+    };
+    for (text, exact) in
+        [("sin.approx.f32 $d, $a;", f64::sin as fn(f64) -> f64), ("cos.approx.f32 $d, $a;", f64::cos)]
+    {
         Check { text, result: W32, sources: &[W32] }.run(&mut |inputs, found| {
             let x = f64::from(f(inputs[0]));
             let found = f64::from(f(found));

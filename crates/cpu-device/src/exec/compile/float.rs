@@ -17,10 +17,11 @@ use super::form::Form;
 /// The NaN of `.f32`.
 const NAN: u32 = 0x7fff_ffff;
 
-/// `value`, with NVIDIA's NaN for any.
+/// `value`, with NVIDIA's NaN for any. Told by the bits: a comparison is optimised away after a square root.
 #[inline(always)]
 pub(super) fn canonical(value: f32) -> f32 {
-    if value.is_nan() { f32::from_bits(NAN) } else { value }
+    let bits = value.to_bits();
+    f32::from_bits(if bits & 0x7fff_ffff > 0x7f80_0000 { NAN } else { bits })
 }
 
 /// `.ftz`: subnormal numbers become zeros of their sign.

@@ -152,6 +152,7 @@ const NO_DATA: AccessArgs = AccessArgs {
     offset: 0,
     operands: [Reg::NONE; 2],
     kind: AccessKind::Load,
+    synchronises: false,
 };
 
 /// The handler that moves cells of a type between memory and registers.
@@ -265,7 +266,8 @@ fn load(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut F
             *slot = compiler.fresh(class);
         }
     }
-    access(compiler, kind.of(ty, class)?, place, AccessArgs { data, ..NO_DATA });
+    let args = AccessArgs { data, synchronises: strong, ..NO_DATA };
+    access(compiler, kind.of(ty, class)?, place, args);
     destinations.into_iter().for_each(|(_, destination)| compiler.settle(destination));
     Ok(())
 }
@@ -323,7 +325,8 @@ fn atomic(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut
     let destination = destination.map(|operand| compiler.destination(operand, ty)).transpose()?;
     let mut data = [Reg::NONE; 4];
     data[0] = destination.as_ref().map_or(Reg::NONE, |destination| destination.reg);
-    access(compiler, run, place, AccessArgs { data, operands: [b, c], kind: AccessKind::Atomic, ..NO_DATA });
+    let (operands, kind) = ([b, c], AccessKind::Atomic);
+    access(compiler, run, place, AccessArgs { data, operands, kind, synchronises: true, ..NO_DATA });
     if let Some(destination) = destination {
         compiler.settle(destination);
     }

@@ -217,6 +217,7 @@ impl Program {
                     .collect(),
             },
             shared_offsets,
+            dynamic_start: small(end),
             unbounded_stack: reach.unbounded,
             required_block,
         }

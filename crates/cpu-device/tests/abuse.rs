@@ -1,0 +1,86 @@
+//! What no program should do: nulls everywhere, and calls in a forked child.
+
+mod common;
+
+use apex_cpu_device::{Coverage, coverage, entry::SLOTS};
+use common::{Context, cu, ok};
+use cuda_abi::types::*;
+use std::sync::atomic::Ordering;
+
+#[test]
+fn nulls_and_zeros_are_answered_by_every_function() {
+    // No function has more arguments. Integers and pointers are passed alike; a null pointer is within the
+    // contract.
+    type Any = unsafe extern "C" fn(u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64) -> CUresult;
+    for (index, (symbol, covered)) in coverage().enumerate() {
+        let context = Context::new();
+        let slot = SLOTS[index].load(Ordering::Relaxed);
+        // SAFETY: the slot holds a function of at most twelve integer or pointer arguments (or float ones,
+        // which then hold whatever the registers do); more arguments than it takes do not disturb it.
+        let code = unsafe { std::mem::transmute::<*mut (), Any>(slot)(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) };
+        assert!(result_name(code).is_some(), "{symbol} returned {code}");
+        assert!(code != CUDA_ERROR_UNKNOWN, "{symbol} panicked");
+        assert_eq!(
+            covered == Coverage::Refused,
+            code == CUDA_ERROR_NOT_SUPPORTED,
+            "{symbol} returned {code}"
+        );
+        // Whatever was done to the thread's contexts, the next round finds its own.
+        drop(context);
+    }
+}
+
+#[test]
+fn a_forked_child_is_told_that_there_is_no_driver() {
+    let _context = Context::new();
+    // SAFETY: the child makes two driver calls, which only look at a flag there, and ends.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        let (mut count, mut address) = (0, 0);
+        let codes = (cu!(cuDeviceGetCount(&mut count)), cu!(cuMemAlloc_v2(&mut address, 1)));
+        let told = codes == (CUDA_ERROR_NOT_INITIALIZED, CUDA_ERROR_NOT_INITIALIZED);
+        // SAFETY: ends the child without running what the parent means to run at its end.
+        unsafe { libc::_exit(if told { 0 } else { 1 }) };
+    }
+    let mut status = 0;
+    // SAFETY: the child is this process's.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0);
+    let mut count = 0;
+    ok!(cuDeviceGetCount(&mut count));
+    assert_eq!(count, 1);
+}
+
+#[test]
+fn loading_and_launching_leaves_nothing_behind() {
+    let _context = Context::new();
+    let image = std::ffi::CString::new(include_str!("data/kernels.ptx")).unwrap();
+    let mut resident = [0; 2];
+    for round in 0..3000 {
+        let (mut module, mut function, mut values) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
+        ok!(cuModuleLoadData(&mut module, image.as_ptr().cast()));
+        ok!(cuModuleGetFunction(&mut function, module, c"add".as_ptr()));
+        ok!(cuMemAlloc_v2(&mut values, 4000));
+        let (mut amount, mut count) = (1u32, 1000u32);
+        let mut arguments: [*mut std::ffi::c_void; 3] =
+            [(&raw mut values).cast(), (&raw mut amount).cast(), (&raw mut count).cast()];
+        let (stream, extra) = (std::ptr::null_mut(), std::ptr::null_mut());
+        ok!(cuLaunchKernel(function, 4, 1, 1, 256, 1, 1, 0, stream, arguments.as_mut_ptr(), extra));
+        ok!(cuMemFree_v2(values));
+        ok!(cuModuleUnload(module));
+        if round == 1000 {
+            resident[0] = resident_kib();
+        }
+    }
+    resident[1] = resident_kib();
+    // The tests beside this one take some too. A leak of one page in each round would be 8000 KiB.
+    assert!(resident[1] < resident[0] + 6000, "{resident:?} KiB");
+}
+
+/// The process's resident memory.
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
