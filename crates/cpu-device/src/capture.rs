@@ -1,9 +1,9 @@
 //! Stream capture: what is submitted to a stream becomes a graph instead of being done.
 //!
-//! A capture begins in one stream, its origin, and spreads: a stream that waits for an event recorded in the capture
-//! joins it. For each of its streams the capture knows the nodes that the stream's next operation comes behind. It
-//! ends in its origin, to which all the others must have been joined again by then. An operation that can't be
-//! captured invalidates the capture: everything but its end then fails.
+//! A capture begins in one stream, its origin, and spreads: a stream that waits for an event recorded in the
+//! capture joins it. For each of its streams the capture knows the nodes that the stream's next operation
+//! comes behind. It ends in its origin, to which all the others must have been joined again by then. An
+//! operation that can't be captured invalidates the capture: everything but its end then fails.
 
 use crate::error::{Error, Result, ensure, fail};
 use crate::graph::Graph;
@@ -21,7 +21,8 @@ pub struct Capture {
     pub id: u64,
     /// What has been captured so far.
     pub graph: Arc<Graph>,
-    /// Whether the capture began in a blocking stream, so that work in the legacy default stream would disturb it.
+    /// Whether the capture began in a blocking stream, so that work in the legacy default stream would
+    /// disturb it.
     pub origin_is_blocking: bool,
     origin: u64,
     mode: CUstreamCaptureMode,

@@ -1,8 +1,8 @@
 //! Contexts: whose work, memory and faults belong together, and which of them a thread uses.
 //!
-//! Every thread has a stack of contexts, the top of which is current. The device's primary context is counted by
-//! retains and releases; others are made and destroyed by the program. A context that has seen a fault answers every
-//! later call with that fault, as CUDA's do: the state of its memory can't be trusted.
+//! Every thread has a stack of contexts, the top of which is current. The device's primary context is counted
+//! by retains and releases; others are made and destroyed by the program. A context that has seen a fault
+//! answers every later call with that fault, as CUDA's do: the state of its memory can't be trusted.
 
 use crate::capture::Capture;
 use crate::device;
@@ -168,7 +168,8 @@ impl Context {
         self.fault.load(Ordering::Acquire)
     }
 
-    /// Does one operation, now. After a fault nothing is done any more; the first fault is the one that is reported.
+    /// Does one operation, now. After a fault nothing is done any more; the first fault is the one that is
+    /// reported.
     pub fn execute(&self, operation: Operation) {
         if self.fault() != CUDA_SUCCESS {
             return;
@@ -199,8 +200,8 @@ impl Context {
         captures.push(Arc::downgrade(capture));
     }
 
-    /// Work in the legacy default stream would make a blocking stream that is being captured wait for it: an error, which
-    /// spoils the capture.
+    /// Work in the legacy default stream would make a blocking stream that is being captured wait for it: an
+    /// error, which spoils the capture.
     pub fn forbid_implicit_capture(&self, stream: &Stream) -> Result {
         if !stream.is_legacy() {
             return Ok(());
@@ -264,8 +265,8 @@ pub fn set_current(context: Option<&Context>) {
 
 /// The context that the runtime API and most programs share.
 struct Primary {
-    /// Made when it is first asked for, and replaced, under the same handle, when it ends: the runtime keeps the handle,
-    /// and makes the context current before it retains it.
+    /// Made when it is first asked for, and replaced, under the same handle, when it ends: the runtime keeps
+    /// the handle, and makes the context current before it retains it.
     context: Option<Arc<Context>>,
     retained: u32,
     flags: u32,

@@ -1,8 +1,8 @@
 //! Copies and fills: every `cuMemcpy…` and `cuMemset…` in one normal form.
 //!
 //! A copy moves a box of rows; a flat copy is a box of one row. What a side is (host memory, the device's, or
-//! whichever its address says) is settled and checked when the copy is submitted, so that a bad one is refused by
-//! the call that asked for it and never fails later.
+//! whichever its address says) is settled and checked when the copy is submitted, so that a bad one is
+//! refused by the call that asked for it and never fails later.
 
 use crate::device::Device;
 use crate::error::{Error, Result, ensure, fail};
@@ -120,14 +120,14 @@ impl Copy {
         Ok(Some(Copy { source, destination, extent, from, to, staged: None }))
     }
 
-    /// Whether the program may touch its host memory as soon as an asynchronous call returns, so that the call has to be
-    /// done with it by then.
+    /// Whether the program may touch its host memory as soon as an asynchronous call returns, so that the
+    /// call has to be done with it by then.
     pub fn touches_pageable_memory(&self) -> bool {
         self.from == Residence::Pageable || self.to == Residence::Pageable
     }
 
-    /// Takes a small pageable source now, as the driver does: the copy itself can then be done later. False where that
-    /// is not possible.
+    /// Takes a small pageable source now, as the driver does: the copy itself can then be done later. False
+    /// where that is not possible.
     ///
     /// # Safety
     ///
@@ -162,9 +162,9 @@ impl Copy {
             for row in 0..height {
                 let source = self.source.row(row, layer) as *const u8;
                 let destination = self.destination.row(row, layer) as *mut u8;
-                // SAFETY: sides that the device knows were checked to hold the whole box when the copy was made, and
-                // freeing waits for work that has been submitted; the program vouches for the others. The ranges may
-                // overlap, which `copy` allows.
+                // SAFETY: sides that the device knows were checked to hold the whole box when the copy was
+                // made, and freeing waits for work that has been submitted; the program vouches for the
+                // others. The ranges may overlap, which `copy` allows.
                 unsafe { std::ptr::copy(source, destination, width as usize) };
             }
         }
@@ -216,8 +216,8 @@ impl Fill {
         for row in 0..self.extent.height {
             let start = self.destination.row(row, 0);
             let count = (self.extent.width / u64::from(self.element)) as usize;
-            // SAFETY: the destination was checked to hold the whole box, to be aligned to the element, and to belong to
-            // the device; freeing waits for work that has been submitted.
+            // SAFETY: the destination was checked to hold the whole box, to be aligned to the element, and to
+            // belong to the device; freeing waits for work that has been submitted.
             unsafe {
                 match self.element {
                     1 => std::ptr::write_bytes(start as *mut u8, self.value as u8, count),

@@ -1,15 +1,16 @@
 //! Entry points: how a driver function is written here, and the one table of those that are.
 //!
-//! [`entries!`] declares functions by the symbols they are exported under. From each declaration come the function with
-//! the C signature (held against `cuda_abi::signature` by the compiler), its place in [`SLOTS`] and its line in
-//! [`coverage`]; nothing has to be listed twice. A symbol that is declared nowhere answers `CUDA_ERROR_NOT_SUPPORTED`.
+//! [`entries!`] declares functions by the symbols they are exported under. From each declaration come the
+//! function with the C signature (held against `cuda_abi::signature` by the compiler), its place in [`SLOTS`]
+//! and its line in [`coverage`]; nothing has to be listed twice. A symbol that is declared nowhere answers
+//! `CUDA_ERROR_NOT_SUPPORTED`.
 //!
 //! # The contract at the ABI
 //!
-//! A program that calls a driver function promises what the driver API's reference asks of it: a pointer is null or valid
-//! for what the function does with it, and an array is as long as the count beside it says. Bodies inside [`entries!`]
-//! run under that promise and under no other: handles and device addresses are looked up, never trusted, and null is
-//! checked for. No panic leaves: it becomes `CUDA_ERROR_UNKNOWN`.
+//! A program that calls a driver function promises what the driver API's reference asks of it: a pointer is
+//! null or valid for what the function does with it, and an array is as long as the count beside it says.
+//! Bodies inside [`entries!`] run under that promise and under no other: handles and device addresses are
+//! looked up, never trusted, and null is checked for. No panic leaves: it becomes `CUDA_ERROR_UNKNOWN`.
 
 use crate::error::{Error, Result, fail};
 use cuda_abi::types::*;
@@ -33,8 +34,8 @@ use std::sync::{Mutex, OnceLock};
 /// }
 /// ```
 ///
-/// A body is an expression of type [`Result`]. The symbol behind `also` is the per-thread form: the same body with another
-/// value of [`DefaultStream`](crate::stream::DefaultStream) under the name in brackets.
+/// A body is an expression of type [`Result`]. The symbol behind `also` is the per-thread form: the same body
+/// with another value of [`DefaultStream`](crate::stream::DefaultStream) under the name in brackets.
 macro_rules! entries {
     ($(
         #[doc = $doc:literal]
@@ -260,8 +261,8 @@ pub unsafe fn read<T: Copy>(place: *const T) -> Result<T> {
 ///
 /// # Safety
 ///
-/// `start` is valid for reads of `count` elements while the result lives, or is null, which is an error unless `count`
-/// is 0.
+/// `start` is valid for reads of `count` elements while the result lives, or is null, which is an error
+/// unless `count` is 0.
 pub unsafe fn array<'a, T>(start: *const T, count: usize) -> Result<&'a [T]> {
     if count == 0 {
         return Ok(&[]);

@@ -79,8 +79,8 @@ impl Event {
         Ok(())
     }
 
-    /// Records the event behind `stream`'s work as a node of the graph being captured (`CU_EVENT_RECORD_EXTERNAL`), or
-    /// as [`Event::record`] does when nothing is.
+    /// Records the event behind `stream`'s work as a node of the graph being captured
+    /// (`CU_EVENT_RECORD_EXTERNAL`), or as [`Event::record`] does when nothing is.
     pub fn record_external(self: &Arc<Event>, stream: &Stream) -> Result {
         match stream.capture() {
             Some(capture) => capture.add(stream, Operation::Record(self.clone())),

@@ -1,12 +1,12 @@
 //! Fatbins: the containers in which nvcc embeds device code, and how the PTX to run is found in one.
 //!
-//! A fatbin is a header and a row of entries, each with a kind (PTX, cubin, …), the architecture it was compiled for, and a
-//! payload that may be compressed. A wrapper, which the host compiler places in the program's data, points at it; the
-//! driver is handed either. Neither is documented by NVIDIA; field meanings are those that public readers of the format
-//! agree on.
+//! A fatbin is a header and a row of entries, each with a kind (PTX, cubin, …), the architecture it was
+//! compiled for, and a payload that may be compressed. A wrapper, which the host compiler places in the
+//! program's data, points at it; the driver is handed either. Neither is documented by NVIDIA; field meanings
+//! are those that public readers of the format agree on.
 //!
-//! The bytes come from a program and are not trusted: nothing here reads outside of what the header says the fatbin
-//! holds, and every length is checked against that.
+//! The bytes come from a program and are not trusted: nothing here reads outside of what the header says the
+//! fatbin holds, and every length is checked against that.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -67,13 +67,13 @@ impl fmt::Display for Architectures<'_> {
     }
 }
 
-/// Finds the code to run in an image of unknown length, as `cuModuleLoadData` gets it: PTX text ending in a zero byte,
-/// a fatbin, or the wrapper of one.
+/// Finds the code to run in an image of unknown length, as `cuModuleLoadData` gets it: PTX text ending in a
+/// zero byte, a fatbin, or the wrapper of one.
 ///
 /// # Safety
 ///
-/// `image` points at readable memory: text that ends in a zero byte, or a structure that is as long as its own header
-/// says. That is what the driver's API asks of its caller.
+/// `image` points at readable memory: text that ends in a zero byte, or a structure that is as long as its
+/// own header says. That is what the driver's API asks of its caller.
 pub unsafe fn read_pointer<'a>(image: *const u8, newest: u32) -> Result<Image<'a>, ImageError> {
     let magic: [u8; 4] = {
         let mut magic = [0; 4];
@@ -120,8 +120,8 @@ unsafe fn read_fatbin_pointer<'a>(fatbin: *const u8, newest: u32) -> Result<Imag
     read(unsafe { std::slice::from_raw_parts(fatbin, bytes) }, newest)
 }
 
-/// Finds the code to run in an image whose length is known: the PTX for the newest architecture up to `newest`. Where there
-/// is only PTX for newer ones, the oldest of that: it runs unless it uses what is new.
+/// Finds the code to run in an image whose length is known: the PTX for the newest architecture up to
+/// `newest`. Where there is only PTX for newer ones, the oldest of that: it runs unless it uses what is new.
 pub fn read(image: &[u8], newest: u32) -> Result<Image<'_>, ImageError> {
     if image.starts_with(&FATBIN_MAGIC.to_le_bytes()) {
         return choose(image, newest);
@@ -185,8 +185,8 @@ struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// Whether to run this rather than `other`: the newest of those up to `newest`, else the oldest. Of two for the same
-    /// architecture the later counts, as it does for the driver.
+    /// Whether to run this rather than `other`: the newest of those up to `newest`, else the oldest. Of two
+    /// for the same architecture the later counts, as it does for the driver.
     fn suits_better(&self, other: &Entry<'_>, newest: u32) -> bool {
         match (self.architecture <= newest, other.architecture <= newest) {
             (true, true) => self.architecture >= other.architecture,
@@ -253,8 +253,8 @@ impl<'a> Entries<'a> {
         Ok(Entries { rest })
     }
 
-    /// An entry's header: kind u16 at 0, header bytes u32 at 4, padded payload bytes u64 at 8, compressed bytes u32
-    /// at 16, architecture u32 at 28, flags u64 at 40, expanded bytes u64 at 56.
+    /// An entry's header: kind u16 at 0, header bytes u32 at 4, padded payload bytes u64 at 8, compressed
+    /// bytes u32 at 16, architecture u32 at 28, flags u64 at 40, expanded bytes u64 at 56.
     fn read_next(&mut self) -> Result<Entry<'a>, ImageError> {
         let entry = self.rest;
         let header_bytes = u32_at(entry, 4)? as usize;

@@ -132,7 +132,8 @@ pub fn resources(function: &Function) -> occupancy::KernelResources {
 /// A kernel's arguments, laid out as the kernel reads them.
 pub struct Arguments {
     bytes: Box<[u8]>,
-    /// A pointer to each argument in `bytes`: what a graph's kernel node answers when it is asked for its parameters.
+    /// A pointer to each argument in `bytes`: what a graph's kernel node answers when it is asked for its
+    /// parameters.
     pointers: Box<[*mut c_void]>,
 }
 
@@ -146,8 +147,8 @@ impl Arguments {
     ///
     /// # Safety
     ///
-    /// `pointers` is null or has a pointer to each argument of the function; `extra` is null or a list of options that
-    /// ends in `CU_LAUNCH_PARAM_END`, as the driver's reference says.
+    /// `pointers` is null or has a pointer to each argument of the function; `extra` is null or a list of
+    /// options that ends in `CU_LAUNCH_PARAM_END`, as the driver's reference says.
     pub unsafe fn read(
         attributes: &KernelAttributes,
         pointers: *const *mut c_void,
@@ -185,7 +186,8 @@ impl Arguments {
         Arguments { bytes, pointers }
     }
 
-    /// A pointer to each argument, as `kernelParams` wants them; null if there are none. They live as long as this.
+    /// A pointer to each argument, as `kernelParams` wants them; null if there are none. They live as long as
+    /// this.
     pub fn pointers(&self) -> *mut *mut c_void {
         if self.pointers.is_empty() { std::ptr::null_mut() } else { self.pointers.as_ptr().cast_mut() }
     }
@@ -244,7 +246,8 @@ struct KernelMemory<'a> {
     context: &'a Context,
 }
 
-// SAFETY: the launch holds a pin on the memory, so what was looked up stays mapped until it is over, freed or not.
+// SAFETY: the launch holds a pin on the memory, so what was looked up stays mapped until it is over, freed or
+// not.
 unsafe impl exec::Memory for KernelMemory<'_> {
     fn region(&self, address: u64, bytes: u64) -> Option<Region> {
         let found = self.device.memory.find(address)?;

@@ -1,8 +1,8 @@
 //! A libcuda.so.1 that executes PTX on the CPU.
 //!
-//! A program loads this library in place of NVIDIA's driver and runs: its kernels' PTX is executed on the host's cores,
-//! its device memory is host memory. Everything that a program can see is CUDA's: results, error codes, order. The way
-//! of a call:
+//! A program loads this library in place of NVIDIA's driver and runs: its kernels' PTX is executed on the
+//! host's cores, its device memory is host memory. Everything that a program can see is CUDA's: results,
+//! error codes, order. The way of a call:
 //!
 //! ```text
 //! exported symbol ─► entry::SLOTS ─► api::* ─► stream ─► task ─► operation ─► copy, fill, launch ─► exec
@@ -11,13 +11,15 @@
 //! * [`entry`]: how functions are declared, the contract at the ABI, which functions there are ([`coverage`]).
 //! * `api`: the functions, by the parts of the driver API's reference. They check and translate.
 //! * `device`, `context`, `memory`, `virtual_memory`, `pool`, `module`: what there is.
-//! * `stream`, `event`, `capture`, `graph`: what is done when. `task` has the threads, `operation` what can be done.
+//! * `stream`, `event`, `capture`, `graph`: what is done when. `task` has the threads, `operation` what can
+//!   be done.
 //! * `exec`: kernels. It knows nothing of the driver; `launch` brings the two together.
 //!
 //! Invariants:
 //!
 //! 1. A device address is a host address (`memory`).
-//! 2. Nothing that a program passes makes the library panic or crash, unless it breaks the contract of [`entry`].
+//! 2. Nothing that a program passes makes the library panic or crash, unless it breaks the contract of
+//!    [`entry`].
 //! 3. No lock is held while a program's function is called, or while work is waited for.
 
 mod api;

@@ -1,21 +1,22 @@
 //! The device's memory: every range that a kernel or a copy may touch, and what is known about it.
 //!
-//! A device address is a host address. The device's memory is host memory, so unified addressing holds by itself: a
-//! pointer means the same thing on both sides, and pinned and managed memory need no translation.
+//! A device address is a host address. The device's memory is host memory, so unified addressing holds by
+//! itself: a pointer means the same thing on both sides, and pinned and managed memory need no translation.
 //!
 //! Invariants:
-//! - Allocations never overlap, and a guard page lies between two that this module made: running past the end of one is
-//!   found, not absorbed by its neighbour.
-//! - A freed range stays mapped for a while (see [`Quarantine`]): a use after free is found rather than hidden by the
-//!   next allocation, and an executing kernel that still holds the range touches nobody else's memory.
+//! - Allocations never overlap, and a guard page lies between two that this module made: running past the end
+//!   of one is found, not absorbed by its neighbour.
+//! - A freed range stays mapped for a while (see [`Quarantine`]): a use after free is found rather than
+//!   hidden by the next allocation, and an executing kernel that still holds the range touches nobody else's
+//!   memory.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-/// The granularity of mappings, hence the alignment of allocations (CUDA promises 256), and the width of the guard between
-/// two of them.
+/// The granularity of mappings, hence the alignment of allocations (CUDA promises 256), and the width of the
+/// guard between two of them.
 const PAGE: u64 = 4096;
 
 /// What a range is, as `cuPointerGetAttribute` tells it.
@@ -257,8 +258,8 @@ impl Memory {
         allocated
     }
 
-    /// Makes memory of somebody else's known, for as long as its owner says. With a backing, that stays mapped at least
-    /// until the range has been released and nothing that executes can still know of it.
+    /// Makes memory of somebody else's known, for as long as its owner says. With a backing, that stays
+    /// mapped at least until the range has been released and nothing that executes can still know of it.
     pub fn register(
         &self,
         start: u64,
@@ -362,8 +363,8 @@ impl Memory {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Gives the oldest freed ranges back, unless somebody may still hold them. The lock is taken before the readers are
-    /// counted: who pins afterwards can only look up what has not been freed.
+    /// Gives the oldest freed ranges back, unless somebody may still hold them. The lock is taken before the
+    /// readers are counted: who pins afterwards can only look up what has not been freed.
     fn recycle(&self) {
         let mut quarantine = self.quarantine();
         if self.readers.load(Ordering::Acquire) == 0 {

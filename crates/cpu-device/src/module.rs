@@ -1,8 +1,9 @@
 //! Modules and libraries: device code, from the image that a program hands over to the functions it launches.
 //!
-//! An image is read ([`crate::fatbin`]), parsed, and compiled to a [`Program`], none of which depends on a context. A
-//! [`Module`] is a program with memory for its variables, in one context. A [`Library`] is a program that becomes a module
-//! in each context where one of its kernels is used, and a [`Kernel`] stands for the function that it is in each.
+//! An image is read ([`crate::fatbin`]), parsed, and compiled to a [`Program`], none of which depends on a
+//! context. A [`Module`] is a program with memory for its variables, in one context. A [`Library`] is a
+//! program that becomes a module in each context where one of its kernels is used, and a [`Kernel`] stands
+//! for the function that it is in each.
 
 use crate::context::{self, Context};
 use crate::device::{self, ARCHITECTURE, COMPUTE_CAPABILITY, SHARED_PER_BLOCK};
@@ -390,7 +391,8 @@ impl Library {
         let library = Library::resolve(handle)?;
         LIBRARIES.remove(library.handle);
         library.kernels.iter().for_each(|kernel| drop(KERNELS.remove(kernel.handle)));
-        library.modules().drain().for_each(|(_, module)| module.unload());
+        let modules = std::mem::take(&mut *library.modules());
+        modules.into_values().for_each(|module| module.unload());
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Operations: everything that a stream can be given to do, and a graph can hold as a node.
 //!
-//! One type serves both, so a stream that is captured turns what it is given into nodes without translating it, and
-//! launching a graph does what a stream would have done.
+//! One type serves both, so a stream that is captured turns what it is given into nodes without translating
+//! it, and launching a graph does what a stream would have done.
 
 use crate::context::Context;
 use crate::copy::{Copy, Fill};
@@ -91,7 +91,8 @@ pub struct HostCall {
     pub data: *mut c_void,
 }
 
-// SAFETY: a program that submits a host function knows that another thread calls it; the pointer is its own business.
+// SAFETY: a program that submits a host function knows that another thread calls it; the pointer is its own
+// business.
 unsafe impl Send for HostCall {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for HostCall {}

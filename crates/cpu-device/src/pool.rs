@@ -1,7 +1,8 @@
 //! Memory pools: what `cuMemAllocAsync` allocates from.
 //!
-//! Memory is allocated when it is asked for and freed when the stream reaches the free. Nothing is kept back for reuse,
-//! so a pool's reserved memory is what is in use, and its release threshold is kept without effect.
+//! Memory is allocated when it is asked for and freed when the stream reaches the free. Nothing is kept back
+//! for reuse, so a pool's reserved memory is what is in use, and its release threshold is kept without
+//! effect.
 
 use crate::device;
 use crate::error::{Error, Result, ensure};
@@ -132,8 +133,8 @@ fn current_slot() -> MutexGuard<'static, Option<Arc<Pool>>> {
     CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Memory that a graph allocates. It has its address from the start, so that other nodes can name it, and is there from the
-/// start too, so that they can be checked; launches allocate it anew once it has been freed.
+/// Memory that a graph allocates. It has its address from the start, so that other nodes can name it, and is
+/// there from the start too, so that they can be checked; launches allocate it anew once it has been freed.
 pub struct GraphMemory {
     backing: Arc<Backing>,
     request: Request,

@@ -1,12 +1,13 @@
 //! Streams: in what order a context's work is done.
 //!
-//! The rules are the programming guide's. Work in one stream is done in the order in which it was submitted. The legacy
-//! default stream comes after everything submitted before to the context's blocking streams, and they come after
-//! it; non-blocking streams stand apart. A thread's own default stream is a blocking stream like any other.
+//! The rules are the programming guide's. Work in one stream is done in the order in which it was submitted.
+//! The legacy default stream comes after everything submitted before to the context's blocking streams, and
+//! they come after it; non-blocking streams stand apart. A thread's own default stream is a blocking stream
+//! like any other.
 //!
-//! [`Order`] keeps, for each stream, the task submitted last; new work goes behind that one and behind those that the
-//! rules name. One lock covers finding them and taking their place, so that two threads that submit to a stream
-//! agree about what came first.
+//! [`Order`] keeps, for each stream, the task submitted last; new work goes behind that one and behind those
+//! that the rules name. One lock covers finding them and taking their place, so that two threads that submit
+//! to a stream agree about what came first.
 
 use crate::capture::Capture;
 use crate::context::{self, Context};

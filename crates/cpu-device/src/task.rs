@@ -1,14 +1,17 @@
-//! Ordered, asynchronous work: tasks that start when those before them have ended, and the threads that run them.
+//! Ordered, asynchronous work: tasks that start when those before them have ended, and the threads that run
+//! them.
 //!
-//! Everything that streams, events and graphs order comes down to this. A stream is the task submitted to it last, an
-//! event is the task it was recorded behind, a graph launch is one task for each node.
+//! Everything that streams, events and graphs order comes down to this. A stream is the task submitted to it
+//! last, an event is the task it was recorded behind, a graph launch is one task for each node.
 //!
 //! Invariants:
-//! - A task runs exactly once, after every task it was put behind has ended, and ends even when its work panics.
-//! - Edges point forward only: a task knows its successors, never its predecessors, so an ended task keeps nothing alive.
-//! - A task that is ready never waits for a thread: one is started when none is idle, up to [`MAX_THREADS`], the number
-//!   of grids that a GPU of compute capability 8.0 holds at once. Kernels that spin on each other's results
-//!   therefore end here whenever they end there.
+//! - A task runs exactly once, after every task it was put behind has ended, and ends even when its work
+//!   panics.
+//! - Edges point forward only: a task knows its successors, never its predecessors, so an ended task keeps
+//!   nothing alive.
+//! - A task that is ready never waits for a thread: one is started when none is idle, up to [`MAX_THREADS`],
+//!   the number of grids that a GPU of compute capability 8.0 holds at once. Kernels that spin on each
+//!   other's results therefore end here whenever they end there.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -45,8 +48,8 @@ impl State {
 }
 
 impl Task {
-    /// A task that will do `work` once every task of `after` has ended and it has been [started](Task::start). Between
-    /// the two, others can be put behind it.
+    /// A task that will do `work` once every task of `after` has ended and it has been
+    /// [started](Task::start). Between the two, others can be put behind it.
     pub fn new(work: impl FnOnce() + Send + 'static, after: &[Arc<Task>]) -> Arc<Task> {
         let state = State { pending: 1, work: Some(Box::new(work)), successors: Vec::new(), ended: false };
         let task = Arc::new(Task { state: Mutex::new(state), ended: Condvar::new() });
@@ -78,8 +81,8 @@ impl Task {
         self.lock().ended
     }
 
-    /// Blocks until the work has been done. Work that is ready and that no thread has begun yet is done here and now: a
-    /// thread that sleeps costs more to wake than most work takes.
+    /// Blocks until the work has been done. Work that is ready and that no thread has begun yet is done here
+    /// and now: a thread that sleeps costs more to wake than most work takes.
     pub fn wait(&self) {
         loop {
             let mut state = self.lock();
@@ -101,8 +104,8 @@ impl Task {
         state.pending == 0
     }
 
-    /// Does the work and hands the tasks that may start now to the pool: who waits for its own work does not want to do
-    /// that of others.
+    /// Does the work and hands the tasks that may start now to the pool: who waits for its own work does not
+    /// want to do that of others.
     fn perform_and_pass_on(&self) {
         self.perform().into_iter().for_each(|successor| POOL.start(successor));
     }
@@ -110,8 +113,8 @@ impl Task {
     /// Does the work, unless another thread has begun it, and returns the tasks that may start now.
     fn perform(&self) -> Vec<Arc<Task>> {
         let Some(work) = self.lock().work.take() else { return Vec::new() };
-        // What a panic means for the program is decided by who submitted the work; here it only must not take the
-        // thread or the tasks behind this one with it.
+        // What a panic means for the program is decided by who submitted the work; here it only must not take
+        // the thread or the tasks behind this one with it.
         let _ = catch_unwind(AssertUnwindSafe(work));
         let mut state = self.lock();
         state.ended = true;
@@ -126,8 +129,8 @@ impl Task {
     }
 }
 
-/// Runs a ready task and, on the same thread, the first of each set of tasks that it makes ready: a stream's work stays
-/// on one thread while nothing else wants it.
+/// Runs a ready task and, on the same thread, the first of each set of tasks that it makes ready: a stream's
+/// work stays on one thread while nothing else wants it.
 fn run(mut task: Arc<Task>) {
     loop {
         let mut ready = task.perform().into_iter();
@@ -272,7 +275,7 @@ mod tests {
         let tasks: Vec<_> = (0..32)
             .map(|_| {
                 let barrier = barrier.clone();
-                submit(move || drop(barrier.wait()), &[])
+                submit(move || _ = barrier.wait(), &[])
             })
             .collect();
         tasks.iter().for_each(|task| task.wait());
@@ -283,7 +286,7 @@ mod tests {
         let first = submit(|| std::panic::resume_unwind(Box::new("expected by this test")), &[]);
         let ran = Arc::new(AtomicUsize::new(0));
         let seen = ran.clone();
-        submit(move || _ = seen.fetch_add(1, Ordering::SeqCst), &[first.clone()]).wait();
+        submit(move || _ = seen.fetch_add(1, Ordering::SeqCst), std::slice::from_ref(&first)).wait();
         assert!(first.has_ended());
         assert_eq!(ran.load(Ordering::SeqCst), 1);
     }

@@ -124,7 +124,9 @@ entries! {
     }
 
     /// Sets a limit.
-    fn cuCtxSetLimit(limit: CUlimit, value: usize) partly "limits other than those of stack and heap are kept and have no effect" {
+    fn cuCtxSetLimit(limit: CUlimit, value: usize)
+        partly "limits other than those of stack and heap are kept and have no effect"
+    {
         let context = context::current()?;
         match context.settings().limits.get_mut(&limit) {
             Some(current) => *current = value,

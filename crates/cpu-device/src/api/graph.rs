@@ -688,8 +688,8 @@ fn update(exec: CUgraphExec, graph: CUgraph) -> Result<Option<Mismatch>> {
     Ok(GraphExec::resolve(exec)?.update(&*Graph::resolve(graph)?)?.err())
 }
 
-/// Launches a graph: behind the stream's work, and behind the events that its nodes wait for. Events that its nodes record
-/// are complete when it has ended.
+/// Launches a graph: behind the stream's work, and behind the events that its nodes wait for. Events that its
+/// nodes record are complete when it has ended.
 fn launch(exec: &Arc<GraphExec>, stream: &Stream) -> Result {
     if let Some(capture) = stream.capture() {
         return capture.add(stream, Operation::Graph(exec.clone()));
@@ -703,8 +703,8 @@ fn launch(exec: &Arc<GraphExec>, stream: &Stream) -> Result {
     Ok(())
 }
 
-/// Tells the program a list of nodes: how many there are, or as many as there is room for. Room that is left over is
-/// filled with null.
+/// Tells the program a list of nodes: how many there are, or as many as there is room for. Room that is left
+/// over is filled with null.
 ///
 /// # Safety
 ///

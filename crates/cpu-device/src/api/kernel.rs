@@ -40,7 +40,10 @@ entries! {
         function: CUfunction,
         arguments: *mut *mut c_void,
         extra: *mut *mut c_void,
-    ) also cuLaunchKernelEx_ptsz [default] partly "clusters larger than one block, and events at a launch's start, are refused" {
+    )
+        also cuLaunchKernelEx_ptsz [default]
+        partly "clusters larger than one block, and events at a launch's start, are refused"
+    {
         let config = read(config)?;
         let cooperative = read_attributes(array(config.attrs, config.numAttrs as usize)?)?;
         let configuration = Configuration {
@@ -325,7 +328,8 @@ fn active_blocks(function: &Function, threads: i32, dynamic_shared: usize) -> Re
     Ok(blocks_per_multiprocessor(function, threads, shared) as i32)
 }
 
-/// The largest block among those with the highest occupancy, and how many of them fill the device: blocks, threads.
+/// The largest block among those with the highest occupancy, and how many of them fill the device: blocks,
+/// threads.
 ///
 /// # Safety
 ///
@@ -356,7 +360,8 @@ unsafe fn best_block(
     Ok((best.0 * device::get()?.multiprocessors as i32, best.1))
 }
 
-/// The most dynamic shared memory with which `blocks` blocks fit, found by bisection: more memory never admits more.
+/// The most dynamic shared memory with which `blocks` blocks fit, found by bisection: more memory never
+/// admits more.
 fn available_shared(function: &Function, blocks: i32, threads: i32) -> Result<usize> {
     let fits = |bytes: u32| active_blocks(function, threads, bytes as usize).map(|active| active >= blocks);
     ensure(fits(0)?, CUDA_ERROR_INVALID_VALUE)?;

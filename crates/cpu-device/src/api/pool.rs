@@ -79,7 +79,10 @@ entries! {
     /// An attribute of a pool.
     fn cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: CUmemPool_attribute, value: *mut c_void) {
         let found = Pool::resolve(pool)?.attribute(attribute)?;
-        if pool::is_wide(attribute) { write(value.cast::<u64>(), found) } else { write(value.cast::<i32>(), found as i32) }
+        match pool::is_wide(attribute) {
+            true => write(value.cast::<u64>(), found),
+            false => write(value.cast::<i32>(), found as i32),
+        }
     }
 
     /// Sets an attribute of a pool.

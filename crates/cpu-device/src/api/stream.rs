@@ -148,7 +148,8 @@ entries! {
         _bytes: usize,
         flags: u32,
     ) also cuStreamAttachMemAsync_ptsz [default] {
-        ensure(matches!(flags, CU_MEM_ATTACH_GLOBAL | CU_MEM_ATTACH_HOST | CU_MEM_ATTACH_SINGLE), CUDA_ERROR_INVALID_VALUE)?;
+        let known = [CU_MEM_ATTACH_GLOBAL, CU_MEM_ATTACH_HOST, CU_MEM_ATTACH_SINGLE];
+        ensure(known.contains(&flags), CUDA_ERROR_INVALID_VALUE)?;
         device::get()?.memory.find(address).ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
         Stream::resolve(stream, default)?.enqueue(Operation::Empty)
     }
@@ -361,7 +362,8 @@ struct StreamCallback {
 
 /// The host function that calls a stream callback.
 unsafe extern "C" fn call_back(call: *mut c_void) {
-    // SAFETY: the pointer comes from `Box::into_raw` in `cuStreamAddCallback`, and a host function is called once.
+    // SAFETY: the pointer comes from `Box::into_raw` in `cuStreamAddCallback`, and a host function is called
+    // once.
     let call = unsafe { Box::from_raw(call.cast::<StreamCallback>()) };
     // SAFETY: the program vouches for its function and for the data that goes with it.
     unsafe { (call.callback)(call.stream, CUDA_SUCCESS, call.data) };

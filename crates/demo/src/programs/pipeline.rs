@@ -1,5 +1,5 @@
-//! A signal in chunks: copies and kernels of different chunks overlap in four streams. Then one chunk's work is captured
-//! as a graph and replayed.
+//! A signal in chunks: copies and kernels of different chunks overlap in four streams. Then one chunk's work
+//! is captured as a graph and replayed.
 
 use super::blocks;
 use crate::device::{Buffer, Device, Kernel, Pinned, Stream, arguments};
@@ -53,7 +53,8 @@ impl<'d> Workspace<'d> {
         destination: &mut [f32],
     ) -> Result {
         let grid = blocks(CHUNK, THREADS);
-        // SAFETY: all buffers are one chunk long; the caller keeps the host's alive, and dropping the device's waits.
+        // SAFETY: all buffers are one chunk long; the caller keeps the host's alive, and dropping the
+        // device's waits.
         unsafe {
             self.input.copy_from(source, stream)?;
             stages.smooth.launch(

@@ -20,8 +20,8 @@ pub fn run(device: &Device) -> Result<Outcome> {
     let sum = device.allocate::<f32>(1)?;
     let stream = device.stream()?;
     for _ in 0..ROUNDS {
-        // SAFETY: the inputs are as long as said, there is a partial sum for each block, and all of it lives until the
-        // synchronisation.
+        // SAFETY: the inputs are as long as said, there is a partial sum for each block, and all of it lives
+        // until the synchronisation.
         unsafe {
             reduce.launch(&stream, [BLOCKS, 1, 1], [THREADS, 1, 1], arguments![&input, &partial, &COUNT])?;
             reduce.launch(&stream, [1, 1, 1], [THREADS, 1, 1], arguments![&partial, &sum, &BLOCKS])?;
