@@ -4,7 +4,7 @@ use crate::loaded;
 use crate::output::{self, Color};
 use crate::report::{self, View};
 use crate::run::{self, NotRecorded, Recording};
-use crate::text::{Ink, Style};
+use crate::text::{Ink, Style, wrap};
 use crate::{exit, session};
 use anyhow::Context;
 use demo::{Device, PROGRAMS, Program};
@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 const EXPLANATION: &str = "\
-You see the report of a real run: bundled CUDA programs, unmodified, whose launches APEX recorded through the driver.
-`apex run -- YOUR_COMMAND` does the same with any CUDA program. The program `bad` does everything wrong that still
+You see the report of a real run: bundled CUDA programs, whose launches APEX recorded on their way to the driver. \
+`apex run -- YOUR_COMMAND` does the same with any CUDA program. The program `bad` does everything wrong that still \
 computes the right result, so that there is something to find.";
 
 /// Records the bundled CUDA programs, on the GPU or on APEX's CPU device, and shows the report.
@@ -107,6 +107,8 @@ fn run_recorded(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     output::page(|out| {
         writeln!(out)?;
         report::write(out, &loaded, &View::usual(), style, output::width())?;
-        writeln!(out, "\n{}", style.paint(Ink::Dim, EXPLANATION))
+        writeln!(out)?;
+        let lines = wrap(EXPLANATION, output::width(), "");
+        lines.into_iter().try_for_each(|line| writeln!(out, "{}", style.paint(Ink::Dim, line)))
     })
 }

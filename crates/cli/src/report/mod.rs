@@ -6,7 +6,7 @@ mod kernels;
 use crate::loaded::{Loaded, Source};
 use crate::output::{self, Color};
 use crate::text::{Ink, Style, wrap};
-use crate::units;
+use crate::{session, units};
 use advice::{Advice, Figure, Options, Profile, Provenance};
 use clap::builder::FalseyValueParser;
 use kernels::Sort;
@@ -125,8 +125,20 @@ pub fn write(
         writeln!(out, "{}", style.paint(Ink::Dim, line))?;
     }
     if profile.kernels.is_empty() {
-        return writeln!(out, "\nNo kernel was launched.");
+        writeln!(out, "\nNo kernel was launched.\n")?;
+    } else {
+        top_kernels(out, profile, view, style, width)?;
     }
+    findings::brief(out, profile, &advice, FINDINGS, style, width)
+}
+
+fn top_kernels(
+    out: &mut dyn Write,
+    profile: &Profile,
+    view: &View,
+    style: Style,
+    width: usize,
+) -> io::Result<()> {
     let sort = view.sort.unwrap_or(Sort::default_of(profile));
     let shown = view.top.min(profile.kernels.len());
     let title = format!("{shown} of {} kernels, by {}", profile.kernels.len(), sort.name());
@@ -137,8 +149,7 @@ pub fn write(
     for line in wrap(kernels::LEGEND, width, "") {
         writeln!(out, "{}", style.paint(Ink::Dim, line))?;
     }
-    writeln!(out)?;
-    findings::brief(out, profile, &advice, FINDINGS, style, width)
+    writeln!(out)
 }
 
 /// The job in one line, wrapped where the terminal is narrow.
@@ -148,7 +159,7 @@ fn verdict(profile: &Profile, advice: &Advice, width: usize) -> Vec<String> {
         // Only some launches are timed: the others add to it.
         Some(busy) if profile.totals.timed_share < 1.0 => format!("GPU busy at least {}", share(busy)),
         Some(busy) => format!("GPU busy {}", share(busy)),
-        None => "GPU time not measured".into(),
+        None => "GPU not timed".into(),
     };
     let overhead = verdict
         .overhead_share
@@ -196,11 +207,13 @@ fn circumstances(loaded: &Loaded) -> Vec<String> {
     let devices = devices.collect::<Vec<_>>().join(", ");
     let command = loaded.command().unwrap_or_else(|| "unknown command".into());
     let ended = match loaded.session.meta.as_ref().map(|meta| meta.exit) {
-        Some(Some(Exit::Code(0))) => String::new(),
+        Some(Some(Exit::Code(0))) | None => String::new(),
         Some(Some(Exit::Code(code))) => format!(" (exit status {code})"),
         Some(Some(Exit::Signal(signal))) => format!(" (ended by signal {signal})"),
-        Some(None) => " (running, or killed together with apex)".into(),
-        None => String::new(),
+        Some(None) if session::running(&loaded.session).is_empty() => {
+            " (apex was killed before it ended)".into()
+        }
+        Some(None) => " (running)".into(),
     };
     let processes = match profile.processes.len() {
         1 => String::new(),

@@ -175,6 +175,8 @@ pub fn record(
 
     let mut program = Command::new(&command[0]);
     program.args(&command[1..]).env(PRELOAD, preload).env(environment::SESSION, &session);
+    // It named this session, and must not name that of a nested run.
+    program.env_remove("APEX_OUTPUT");
     place.set(&mut program);
     let signals = Signals::block();
     let mut child = match signals.spawn(&mut program) {
