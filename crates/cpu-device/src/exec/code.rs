@@ -1,12 +1,12 @@
-//! The form in which kernels are executed: a list of steps over register slots.
+//! The form in which kernels are executed: a list of steps over registers of 32 lanes.
 //!
-//! The compiler ([`super::compile`]) writes steps over virtual registers, allocates slots, and renames. Rules:
+//! The compiler ([`super::compile`]) writes steps over virtual registers, allocates places, and renames. Rules:
 //!
 //! 1. Every operand is a register. Constants, parameters and special registers are [`Input`]s: registers that are
 //!    filled before the function runs and never written, so no step ever asks what kind of operand it has.
-//! 2. Registers come in three classes. A *word* is one slot of 32 lanes of 32 bits; of
-//!    8- and 16-bit registers the upper bits mean nothing), a *long* two adjacent slots (32 lanes of 64 bits), a *predicate* one bit for
-//!    each lane, in a file of its own.
+//! 2. Registers come in three classes. A *word* is 32 lanes of 32 bits (of 8- and 16-bit registers the upper bits
+//!    mean nothing), a *long* 32 lanes of 64 bits, a *predicate* one bit for each lane. Each class has a file of its
+//!    own (see [`super::registers`]).
 //! 3. A step acts on the lanes of its mask only. Lanes that have exited may be overwritten.
 //! 4. Steps are laid out so that a loop is contiguous and a join comes after what it joins: the lanes that are
 //!    furthest behind have the smallest program counter. [`super::warp`] relies on that for reconvergence only;
@@ -14,8 +14,9 @@
 
 use super::access::RunAccess;
 use super::lanes::RunLanes;
+use super::registers::Extent;
 
-/// A register: virtual while compiling; then a slot (words, longs) or an index (predicates).
+/// A register: virtual while compiling; then an index into the frame's part of the file of its class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Reg(pub u32);
 
@@ -433,10 +434,8 @@ pub(super) struct Code {
     pub(super) origins: Vec<Origin>,
     /// Registers to fill at the start.
     pub(super) inputs: Vec<(Reg, Class, Input)>,
-    /// Slots that a frame takes.
-    pub(super) slots: u32,
-    /// Predicates that a frame takes.
-    pub(super) predicates: u32,
+    /// Registers that a frame takes.
+    pub(super) registers: Extent,
     /// Bytes of local memory that a frame takes: parameters, then variables.
     pub(super) frame_bytes: u32,
     /// Why steps are [`Op::Unsupported`].

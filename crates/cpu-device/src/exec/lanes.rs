@@ -9,27 +9,24 @@
 //!
 //! # Safety
 //!
-//! A handler dereferences the slots and predicates that its [`Args`] name, as the types of its closure say (64-bit
-//! types take two slots): these are its [`Needs`], which the compiler checks for every step. The caller promises that
+//! A handler dereferences the registers that its [`Args`] name, as the types of its closure say: these are its [`Needs`], which the compiler checks for every step. The caller promises that
 //! the [`Lanes`] point to a frame that has the registers, and that handlers run on the CPU that they were made on.
 
 use std::ptr::NonNull;
 
 use super::code::{Args, Class, Reg};
+use super::registers::{Long, Word};
 
 /// Lanes of a warp.
 pub(super) const WARP: usize = 32;
 
-/// One register slot: 32 lanes of 32 bits.
-#[derive(Clone, Copy)]
-#[repr(C, align(128))]
-pub(super) struct Slot(pub(super) [u32; WARP]);
-
 /// Where a step finds its registers, and for which lanes it acts.
 #[derive(Clone, Copy)]
 pub(super) struct Lanes {
-    /// Slots of the frame.
-    pub(super) slots: *mut Slot,
+    /// Words of the frame.
+    pub(super) words: *mut Word,
+    /// Longs of the frame.
+    pub(super) longs: *mut Long,
     /// Predicates of the frame.
     pub(super) predicates: *mut u32,
     /// Lanes that act.
@@ -105,10 +102,35 @@ impl Held for bool {
     const CLASS: Class = Class::Predicate;
 }
 
+/// A lane of a word or of a long.
+pub(super) trait Stored: Copy + Default {
+    /// The register `index` of the frame.
+    ///
+    /// # Safety
+    /// The frame has it.
+    unsafe fn register(lanes: &Lanes, index: usize) -> *mut [Self; WARP];
+}
+
+impl Stored for u32 {
+    #[inline(always)]
+    unsafe fn register(lanes: &Lanes, index: usize) -> *mut [u32; WARP] {
+        // SAFETY: the register lies in the file, as the caller promises.
+        unsafe { lanes.words.add(index).cast() }
+    }
+}
+
+impl Stored for u64 {
+    #[inline(always)]
+    unsafe fn register(lanes: &Lanes, index: usize) -> *mut [u64; WARP] {
+        // SAFETY: the register lies in the file, as the caller promises.
+        unsafe { lanes.longs.add(index).cast() }
+    }
+}
+
 /// A scalar as a lane of a register holds it.
 pub(super) trait Lane: Copy + Held {
     /// `u32` for words, `u64` for longs.
-    type Stored: Copy + Default;
+    type Stored: Stored;
     fn load(stored: Self::Stored) -> Self;
     fn store(self) -> Self::Stored;
 }
@@ -148,22 +170,14 @@ lane! {
 }
 
 impl Lanes {
-    /// # Safety
-    /// The frame has `reg`, of the class of `S`.
-    #[inline(always)]
-    pub(super) unsafe fn pointer<S>(&self, reg: Reg) -> *mut [S; WARP] {
-        // SAFETY: the register lies in the frame, as the caller promises.
-        unsafe { self.slots.add(reg.0 as usize).cast() }
-    }
-
     /// The lanes of a source register.
     ///
     /// # Safety
     /// The frame has `reg`, of the class of `S`, and nobody writes it while the reference lives.
     #[inline(always)]
-    pub(super) unsafe fn source<S>(&self, reg: Reg) -> &[S; WARP] {
-        // SAFETY: as the caller promises; slots are aligned beyond any `S`, and any bits are a value of `S` = u32, u64.
-        unsafe { &*self.pointer(reg) }
+    pub(super) unsafe fn source<S: Stored>(&self, reg: Reg) -> &[S; WARP] {
+        // SAFETY: as the caller promises.
+        unsafe { &*S::register(self, reg.0 as usize) }
     }
 
     /// Puts the active lanes of `values` into `reg`.
@@ -171,9 +185,9 @@ impl Lanes {
     /// # Safety
     /// The frame has `reg`, of the class of `S`.
     #[inline(always)]
-    pub(super) unsafe fn write<S: Copy>(&self, reg: Reg, values: &[S; WARP]) {
-        // SAFETY: as for `pointer`; no other reference to the register is alive, `values` is the caller's own.
-        let destination = unsafe { &mut *self.pointer::<S>(reg) };
+    pub(super) unsafe fn write<S: Stored>(&self, reg: Reg, values: &[S; WARP]) {
+        // SAFETY: as the caller promises; no other reference to the register is alive, `values` is the caller's own.
+        let destination = unsafe { &mut *S::register(self, reg.0 as usize) };
         if self.full {
             *destination = *values;
         } else {

@@ -27,6 +27,9 @@ pub const MAX_SHARED: u64 = 163 * 1024;
 /// Most blocks that one thread takes turns with.
 const MAX_RESIDENT: usize = 4096;
 
+/// Launches so far.
+static LAUNCHES: AtomicU64 = AtomicU64::new(1);
+
 /// A program with the addresses of its variables.
 pub struct Linked {
     program: Arc<Program>,
@@ -100,7 +103,8 @@ pub(super) struct Launch<'a> {
     pub(super) grid: [u32; 3],
     pub(super) block: [u32; 3],
     pub(super) block_threads: u32,
-    pub(super) static_shared: u32,
+    /// Tells launches apart: `%gridid`.
+    pub(super) identity: u64,
     pub(super) dynamic_shared: u32,
     pub(super) shared_bytes: u64,
     /// Local memory of a thread.
@@ -221,7 +225,7 @@ fn prepare<'a>(
         grid: params.grid,
         block: params.block,
         block_threads: threads as u32,
-        static_shared: attributes.static_shared,
+        identity: LAUNCHES.fetch_add(1, Ordering::Relaxed),
         dynamic_shared: params.dynamic_shared,
         shared_bytes,
         local_bytes: local.next_multiple_of(linked.program.local_align.into()),

@@ -23,11 +23,13 @@ mod compile;
 mod exchange;
 mod fault;
 mod half;
+mod input;
 mod lanes;
 mod launch;
 mod memory;
 mod printf;
 mod program;
+mod registers;
 mod soft;
 mod warp;
 

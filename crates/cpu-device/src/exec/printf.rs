@@ -139,7 +139,11 @@ fn convert<A: Arguments>(
             text.truncate(directive.precision.unwrap_or(usize::MAX));
             (Vec::new(), text, false)
         }
-        b'p' => (Vec::new(), format!("{:#x}", arguments.number(8)?).into_bytes(), false),
+        b'p' => {
+            let address = arguments.number(8)?;
+            let text = if address == 0 { "(nil)".to_owned() } else { format!("{address:#x}") };
+            (Vec::new(), text.into_bytes(), false)
+        }
         b'f' | b'F' | b'e' | b'E' | b'g' | b'G' | b'a' | b'A' => {
             let value = f64::from_bits(arguments.number(8)?);
             let digits = real(value.abs(), conversion.to_ascii_lowercase(), directive);

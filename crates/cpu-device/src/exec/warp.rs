@@ -13,14 +13,14 @@
 
 use super::access::{AccessFault, Spaces};
 use super::block::Barriers;
-use super::code::{
-    BarrierKind, Call, Callee, Class, Code, Guard, Input, LaneMask, Op, Reg, Step, Transfer, WarpOp,
-};
+use super::code::{BarrierKind, Call, Callee, Class, Code, Guard, Input, Op, Reg, Step, Transfer, WarpOp};
 use super::exchange;
 use super::fault::FaultKind;
-use super::lanes::{Lanes, Slot, WARP, each_lane};
+use super::input::Setting;
+use super::lanes::{Lanes, WARP, each_lane};
 use super::launch::Launch;
 use super::program::function_at;
+use super::registers::{Extent, Registers};
 
 /// Backward jumps in a run.
 const FUEL: u32 = 8192;
@@ -28,14 +28,10 @@ const FUEL: u32 = 8192;
 /// What an access that synchronises burns.
 const SYNCHRONISING: u32 = 32;
 
-/// Most slots of a warp's registers, which is what bounds recursion: 64 MiB.
-const MAX_SLOTS: usize = 1 << 19;
-
 /// Where a function's registers and local memory begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
-    slots: u32,
-    predicates: u32,
+    registers: Extent,
     local: u32,
 }
 
@@ -171,8 +167,7 @@ pub(super) struct Warp {
     /// Lanes that exist and have not exited.
     pub(super) live: u32,
     pub(super) fragments: Vec<Fragment>,
-    slots: Vec<Slot>,
-    predicates: Vec<u32>,
+    registers: Registers,
     /// First address of the local memory of lane 0.
     local: u64,
 }
@@ -188,16 +183,15 @@ enum Outcome {
 impl Warp {
     /// A warp with registers for the kernel; `local` is the local memory of its first lane.
     pub(super) fn new(index: u32, kernel: &Code, local: u64) -> Self {
-        let slots = vec![Slot([0; WARP]); kernel.slots as usize];
-        let predicates = vec![0; kernel.predicates as usize];
-        Warp { index, live: 0, fragments: Vec::new(), slots, predicates, local }
+        let registers = Registers::new(kernel.registers);
+        Warp { index, live: 0, fragments: Vec::new(), registers, local }
     }
 
     /// Sets the warp at the start of the kernel in block `block`.
     pub(super) fn start(&mut self, launch: &Launch, block: [u32; 3], shared: u64, first: bool) {
         let threads = launch.block_threads - self.index * WARP as u32;
         self.live = if threads >= WARP as u32 { u32::MAX } else { (1 << threads) - 1 };
-        let frame = Frame { slots: 0, predicates: 0, local: 0 };
+        let frame = Frame { registers: Extent::default(), local: 0 };
         self.fragments.clear();
         self.fragments.push(Fragment {
             function: launch.kernel_function,
@@ -208,104 +202,11 @@ impl Warp {
             epoch: 0,
             state: State::Ready,
         });
-        let code = launch.code(launch.kernel_function);
-        let block_inputs = |input: &Input| matches!(input, Input::Block(_));
-        for (reg, class, input) in &code.inputs {
-            if first || block_inputs(input) {
-                self.fill(launch, block, shared, frame, *reg, *class, *input, u32::MAX);
-            }
-        }
-    }
-
-    /// Puts an input into a register of `frame`, in the lanes of `mask`.
-    #[expect(clippy::too_many_arguments, reason = "an input depends on all of them")]
-    fn fill(
-        &mut self,
-        launch: &Launch,
-        block: [u32; 3],
-        shared: u64,
-        frame: Frame,
-        reg: Reg,
-        class: Class,
-        input: Input,
-        mask: u32,
-    ) {
-        let at = |lane: usize| self.input(launch, block, shared, frame, input, lane);
-        match class {
-            Class::Predicate => {
-                let bits = at(0) as u32;
-                let predicate = &mut self.predicates[(frame.predicates + reg.0) as usize];
-                *predicate = *predicate & !mask | bits & mask;
-            }
-            Class::Word => {
-                let mut values = self.slots[(frame.slots + reg.0) as usize].0;
-                each_lane(mask, |lane| values[lane] = at(lane) as u32);
-                self.slots[(frame.slots + reg.0) as usize].0 = values;
-            }
-            Class::Long => {
-                // A long is two slots: 16 lanes in each.
-                let values: [u64; WARP] = std::array::from_fn(at);
-                for (half, lanes) in values.chunks(WARP / 2).enumerate() {
-                    let slot = &mut self.slots[(frame.slots + reg.0) as usize + half].0;
-                    for (lane, value) in lanes.iter().enumerate() {
-                        if mask >> (half * WARP / 2 + lane) & 1 != 0 {
-                            let words = value.to_ne_bytes();
-                            let word = |at: usize| {
-                                u32::from_ne_bytes([words[at], words[at + 1], words[at + 2], words[at + 3]])
-                            };
-                            (slot[2 * lane], slot[2 * lane + 1]) = (word(0), word(4));
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    /// The value of an input in a lane.
-    fn input(
-        &self,
-        launch: &Launch,
-        block: [u32; 3],
-        shared: u64,
-        frame: Frame,
-        input: Input,
-        lane: usize,
-    ) -> u64 {
-        let thread = self.index * WARP as u32 + lane as u32;
-        let lane_bit = 1u32 << lane;
-        match input {
-            Input::Constant(bits) => bits,
-            Input::Thread(axis) => launch.thread(thread)[axis as usize].into(),
-            Input::BlockSize(axis) => launch.block[axis as usize].into(),
-            Input::Block(axis) => block[axis as usize].into(),
-            Input::GridSize(axis) => launch.grid[axis as usize].into(),
-            Input::Lane => lane as u64,
-            Input::Warp => self.index.into(),
-            Input::Warps => launch.warps().into(),
-            Input::Processor => 0,
-            Input::Processors => 1,
-            Input::Grid => 1,
-            Input::LaneMask(mask) => u64::from(match mask {
-                LaneMask::Equal => lane_bit,
-                LaneMask::Less => lane_bit - 1,
-                LaneMask::LessEqual => lane_bit | (lane_bit - 1),
-                LaneMask::Greater => !(lane_bit | (lane_bit - 1)),
-                LaneMask::GreaterEqual => !(lane_bit - 1),
-            }),
-            Input::SharedBytes { fixed, dynamic } => {
-                let fixed = if fixed { launch.static_shared } else { 0 };
-                u64::from(fixed) + u64::from(if dynamic { launch.dynamic_shared } else { 0 })
-            }
-            Input::Param { offset, bytes, signed } => launch.param(offset, bytes, signed),
-            Input::ParamAddress(offset) => launch.params.start + u64::from(offset),
-            Input::ParamEnd => launch.params.end,
-            Input::SharedVariable(index) => launch.shared_offset(index),
-            Input::SharedWindow => shared,
-            Input::SharedWindowEnd => shared + launch.shared_bytes,
-            Input::LocalWindow => self.local + lane as u64 * launch.local_bytes,
-            Input::LocalWindowEnd => self.local + (lane as u64 + 1) * launch.local_bytes,
-            Input::Frame(offset) => u64::from(frame.local) + u64::from(offset),
-            Input::Global(index) => launch.global(index),
+        let setting = Setting { launch, block, shared, warp: self.index, local: self.local, frame: 0 };
+        // All but the block's own inputs stay from the block before.
+        let inputs = launch.code(launch.kernel_function).inputs.iter();
+        for (reg, class, input) in inputs.filter(|(.., input)| first || matches!(input, Input::Block(_))) {
+            self.registers.set(frame.registers, *class, reg.0, u32::MAX, &setting.values(*input));
         }
     }
 
@@ -381,15 +282,8 @@ impl Warp {
     }
 
     fn lanes(&mut self, frame: Frame, mask: u32) -> Lanes {
-        // A frame lies within the vectors: `enter` and `new` make room before anything runs in it.
-        let slots = &mut self.slots[frame.slots as usize..];
-        let predicates = &mut self.predicates[frame.predicates as usize..];
-        Lanes {
-            slots: slots.as_mut_ptr(),
-            predicates: predicates.as_mut_ptr(),
-            mask,
-            full: mask == self.live,
-        }
+        let (words, longs, predicates) = self.registers.frame(frame.registers);
+        Lanes { words, longs, predicates, mask, full: mask == self.live }
     }
 
     /// Runs one fragment until it has to be chosen again.
@@ -718,8 +612,7 @@ impl Warp {
             warp.stop(FaultKind::StackOverflow, text, None, lane, (function, pc - 1))
         };
         let inner = Frame {
-            slots: frame.slots + code.slots,
-            predicates: frame.predicates + code.predicates,
+            registers: frame.registers.plus(code.registers),
             local: (frame.local + code.frame_bytes).next_multiple_of(align),
         };
         for Transfer { caller, callee, bytes } in &call.arguments {
@@ -740,33 +633,19 @@ impl Warp {
         if u64::from(inner.local) + u64::from(code.frame_bytes) > around.launch.local_bytes {
             return Err(overflow(self));
         }
-        if !self.make_room(inner, code) {
+        if !self.registers.grow(inner.registers.plus(code.registers)) {
             return Err(overflow(self));
         }
+        let (launch, block, shared) = (around.launch, around.block, around.spaces.shared.start);
+        let setting =
+            Setting { launch, block, shared, warp: self.index, local: self.local, frame: inner.local };
         for (reg, class, input) in &code.inputs {
-            let shared = around.spaces.shared.start;
-            self.fill(around.launch, around.block, shared, inner, *reg, *class, *input, active);
+            self.registers.set(inner.registers, *class, reg.0, active, &setting.values(*input));
         }
         let part = self.split(index, active);
         part.returns.push(Return { function, pc, frame });
         (part.function, part.pc, part.frame) = (callee, 0, inner);
         Ok(())
-    }
-
-    /// Makes room for the registers of a function; `false` if that would be too many.
-    fn make_room(&mut self, frame: Frame, code: &Code) -> bool {
-        let slots = frame.slots as usize + code.slots as usize;
-        if slots > MAX_SLOTS {
-            return false;
-        }
-        if self.slots.len() < slots {
-            self.slots.resize(slots, Slot([0; WARP]));
-        }
-        let predicates = frame.predicates as usize + code.predicates as usize;
-        if self.predicates.len() < predicates {
-            self.predicates.resize(predicates, 0);
-        }
-        true
     }
 
     fn fetch_results(

@@ -2,6 +2,7 @@
 //! that need the scheduler to be fair.
 
 mod cases;
+mod corpus;
 mod device;
 mod floats;
 mod instruction;

@@ -1,13 +1,14 @@
-//! Registers get slots: liveness over blocks, then a linear scan over the laid-out steps.
+//! Registers get places: liveness over blocks, then a linear scan over the laid-out steps.
 //!
 //! A register is given the hull of the steps at which it is live, and registers whose hulls do not meet may share a
-//! slot. That is sound under divergence: liveness is a property of one thread's path, each lane of a slot belongs to
+//! place. That is sound under divergence: liveness is a property of one thread's path, each lane of a place belongs to
 //! one thread, and steps write their own lanes only.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::super::code::{Class, Guard, Reg, Role, Step};
+use super::super::registers::Extent;
 
 /// Steps of a laid-out block, and the (laid-out) blocks that may follow.
 pub(super) struct Span {
@@ -19,8 +20,7 @@ pub(super) struct Span {
 /// How many registers of each kind a frame has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sizes {
-    pub(super) slots: u32,
-    pub(super) predicates: u32,
+    pub(super) registers: Extent,
     /// Most 32-bit registers live at once.
     pub(super) pressure: u32,
 }
@@ -66,7 +66,7 @@ impl Interval {
     }
 }
 
-/// Renames the registers of `steps` from virtual ones (indices into `classes`) to slots and predicate indices.
+/// Renames the registers of `steps` from virtual ones (indices into `classes`) to places in their files.
 /// The registers in `pinned` keep a place of their own throughout; returns where each was put.
 pub(super) fn allocate(
     steps: &mut [Step],
@@ -140,13 +140,9 @@ impl Pools {
         if let Some(place) = self.pool(class).pop() {
             return place;
         }
-        let (end, width) = match class {
-            Class::Predicate => (&mut self.sizes.predicates, 1),
-            _ => (&mut self.sizes.slots, weight(class)),
-        };
-        let place = Reg(*end);
-        *end += width;
-        place
+        let end = self.sizes.registers.of(class);
+        *end += 1;
+        Reg(*end - 1)
     }
 }
 
@@ -239,16 +235,16 @@ mod tests {
     }
 
     #[test]
-    fn registers_that_are_not_live_together_share_slots() {
+    fn registers_that_are_not_live_together_share_places() {
         let mut steps = [add(1, 0, 0), add(2, 1, 1), add(3, 2, 2), add(4, 3, 3)];
         let spans = [Span { start: 0, end: 4, successors: vec![] }];
         let (_, sizes) = allocate(&mut steps, &spans, &[Class::Word; 5], &[Reg(0)]);
-        assert_eq!(sizes.slots, 2);
+        assert_eq!(sizes.registers.words, 2);
         assert_eq!(sizes.pressure, 1);
     }
 
     #[test]
-    fn what_a_loop_carries_keeps_its_slot_through_the_loop() {
+    fn what_a_loop_carries_keeps_its_place_through_the_loop() {
         // 1 is set before the loop and read in it; 2 and 3 come and go.
         let mut steps = [add(1, 0, 0), add(2, 0, 0), add(3, 2, 1), add(4, 3, 3)];
         let spans = [
@@ -260,7 +256,7 @@ mod tests {
         let loop_carried = places(&mut steps[..1])[2].0;
         let others = places(&mut steps[1..]);
         assert!(others.iter().all(|&(place, role)| role == Role::Use || place != loop_carried));
-        assert_eq!(sizes.slots, 3);
+        assert_eq!(sizes.registers.words, 3);
     }
 
     #[test]
@@ -270,14 +266,15 @@ mod tests {
         let spans = [Span { start: 0, end: 4, successors: vec![] }];
         let classes = [Class::Word, Class::Word, Class::Word, Class::Word, Class::Predicate];
         let (_, sizes) = allocate(&mut steps, &spans, &classes, &[Reg(0), Reg(4)]);
-        assert_eq!((sizes.slots, sizes.predicates), (3, 1));
+        assert_eq!((sizes.registers.words, sizes.registers.predicates), (3, 1));
     }
 
     #[test]
-    fn longs_take_two_slots() {
+    fn classes_have_files_of_their_own() {
         let mut steps = [add(1, 0, 0), add(2, 1, 1)];
         let spans = [Span { start: 0, end: 2, successors: vec![] }];
         let (_, sizes) = allocate(&mut steps, &spans, &[Class::Long, Class::Long, Class::Word], &[Reg(0)]);
-        assert_eq!(sizes.slots, 5);
+        assert_eq!(sizes.registers, Extent { words: 1, longs: 2, predicates: 0 });
+        assert_eq!(sizes.pressure, 2);
     }
 }

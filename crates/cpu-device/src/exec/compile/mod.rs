@@ -1,7 +1,7 @@
 //! PTX to [`Program`].
 //!
 //! `scope` flattens bodies and resolves names; `layout` finds the order of blocks; `function` drives; `decode` and the
-//! modules it calls turn instructions into steps; `allocate` gives registers their slots. This module does what
+//! modules it calls turn instructions into steps; `allocate` gives registers their places. This module does what
 //! concerns the whole program: variables, kernels' attributes, and what kernels reach through calls.
 
 mod allocate;

@@ -1,0 +1,78 @@
+//! The values that are in registers before a function starts.
+
+use super::code::{Input, LaneMask};
+use super::lanes::WARP;
+use super::launch::Launch;
+
+/// What an input may depend on.
+pub(super) struct Setting<'l> {
+    pub(super) launch: &'l Launch<'l>,
+    /// `%ctaid`.
+    pub(super) block: [u32; 3],
+    /// Where the block's shared memory begins.
+    pub(super) shared: u64,
+    /// Index of the warp in the block.
+    pub(super) warp: u32,
+    /// Where the local memory of the warp's first lane begins.
+    pub(super) local: u64,
+    /// Where the function's frame begins in local memory.
+    pub(super) frame: u32,
+}
+
+impl Setting<'_> {
+    /// The input in every lane.
+    pub(super) fn values(&self, input: Input) -> [u64; WARP] {
+        match input {
+            Input::Thread(_)
+            | Input::Lane
+            | Input::LaneMask(_)
+            | Input::LocalWindow
+            | Input::LocalWindowEnd => std::array::from_fn(|lane| self.of_lane(input, lane as u32)),
+            _ => [self.of_lane(input, 0); WARP],
+        }
+    }
+
+    fn of_lane(&self, input: Input, lane: u32) -> u64 {
+        let launch = self.launch;
+        match input {
+            Input::Constant(bits) => bits,
+            Input::Thread(axis) => launch.thread(self.warp * WARP as u32 + lane)[axis as usize].into(),
+            Input::BlockSize(axis) => launch.block[axis as usize].into(),
+            Input::Block(axis) => self.block[axis as usize].into(),
+            Input::GridSize(axis) => launch.grid[axis as usize].into(),
+            Input::Lane => lane.into(),
+            Input::Warp => self.warp.into(),
+            Input::Warps => launch.warps().into(),
+            // One multiprocessor: where a block runs is nobody's business.
+            Input::Processor => 0,
+            Input::Processors => 1,
+            Input::Grid => launch.identity,
+            Input::LaneMask(mask) => lane_mask(mask, lane).into(),
+            Input::SharedBytes { fixed, dynamic } => {
+                let fixed = if fixed { launch.shared_bytes - u64::from(launch.dynamic_shared) } else { 0 };
+                fixed + u64::from(if dynamic { launch.dynamic_shared } else { 0 })
+            }
+            Input::Param { offset, bytes, signed } => launch.param(offset, bytes, signed),
+            Input::ParamAddress(offset) => launch.params.start + u64::from(offset),
+            Input::ParamEnd => launch.params.end,
+            Input::SharedVariable(index) => launch.shared_offset(index),
+            Input::SharedWindow => self.shared,
+            Input::SharedWindowEnd => self.shared + launch.shared_bytes,
+            Input::LocalWindow => self.local + u64::from(lane) * launch.local_bytes,
+            Input::LocalWindowEnd => self.local + (u64::from(lane) + 1) * launch.local_bytes,
+            Input::Frame(offset) => u64::from(self.frame) + u64::from(offset),
+            Input::Global(index) => launch.global(index),
+        }
+    }
+}
+
+fn lane_mask(mask: LaneMask, lane: u32) -> u32 {
+    let own = 1u32 << lane;
+    match mask {
+        LaneMask::Equal => own,
+        LaneMask::Less => own - 1,
+        LaneMask::LessEqual => own | (own - 1),
+        LaneMask::Greater => !(own | (own - 1)),
+        LaneMask::GreaterEqual => !(own - 1),
+    }
+}

@@ -1,0 +1,104 @@
+//! The registers of a warp.
+//!
+//! There are three files, one for each class, and a function's frame is a range in each. Longs are not pairs of words
+//! in one file for a reason: lanes that have parted may be in different functions whose frames lie at the same place,
+//! and each lane must own the same bytes in every one of them.
+
+use super::code::Class;
+use super::lanes::WARP;
+
+/// A word: 32 lanes of 32 bits.
+#[derive(Clone, Copy)]
+#[repr(C, align(128))]
+pub(super) struct Word(pub(super) [u32; WARP]);
+
+/// A long: 32 lanes of 64 bits.
+#[derive(Clone, Copy)]
+#[repr(C, align(128))]
+pub(super) struct Long(pub(super) [u64; WARP]);
+
+/// A number of registers in each file: a size, or where a frame begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Extent {
+    pub(super) words: u32,
+    pub(super) longs: u32,
+    pub(super) predicates: u32,
+}
+
+impl Extent {
+    pub(super) fn plus(self, other: Extent) -> Extent {
+        Extent {
+            words: self.words + other.words,
+            longs: self.longs + other.longs,
+            predicates: self.predicates + other.predicates,
+        }
+    }
+
+    /// The count of one class.
+    pub(super) fn of(&mut self, class: Class) -> &mut u32 {
+        match class {
+            Class::Word => &mut self.words,
+            Class::Long => &mut self.longs,
+            Class::Predicate => &mut self.predicates,
+        }
+    }
+}
+
+/// Most registers of a file, which is what bounds recursion: 64 MiB of words.
+const MAX_REGISTERS: u32 = 1 << 19;
+
+/// The three files.
+pub(super) struct Registers {
+    words: Vec<Word>,
+    longs: Vec<Long>,
+    predicates: Vec<u32>,
+}
+
+impl Registers {
+    pub(super) fn new(size: Extent) -> Self {
+        let mut registers = Registers { words: Vec::new(), longs: Vec::new(), predicates: Vec::new() };
+        registers.grow(size);
+        registers
+    }
+
+    /// Makes room up to `end`; `false` if that would be too much.
+    pub(super) fn grow(&mut self, end: Extent) -> bool {
+        if end.words.max(end.longs).max(end.predicates) > MAX_REGISTERS {
+            return false;
+        }
+        let Extent { words, longs, predicates } = end;
+        self.words.resize(self.words.len().max(words as usize), Word([0; WARP]));
+        self.longs.resize(self.longs.len().max(longs as usize), Long([0; WARP]));
+        self.predicates.resize(self.predicates.len().max(predicates as usize), 0);
+        true
+    }
+
+    /// First word, long and predicate of the frame that begins at `base`.
+    pub(super) fn frame(&mut self, base: Extent) -> (*mut Word, *mut Long, *mut u32) {
+        (
+            self.words[base.words as usize..].as_mut_ptr(),
+            self.longs[base.longs as usize..].as_mut_ptr(),
+            self.predicates[base.predicates as usize..].as_mut_ptr(),
+        )
+    }
+
+    /// Puts `values` into the register `index` of the frame at `base`, in the lanes of `mask`.
+    pub(super) fn set(&mut self, base: Extent, class: Class, index: u32, mask: u32, values: &[u64; WARP]) {
+        let inside = |lane: usize| mask >> lane & 1 != 0;
+        match class {
+            Class::Word => {
+                let word = &mut self.words[(base.words + index) as usize].0;
+                (0..WARP).filter(|&lane| inside(lane)).for_each(|lane| word[lane] = values[lane] as u32);
+            }
+            Class::Long => {
+                let long = &mut self.longs[(base.longs + index) as usize].0;
+                (0..WARP).filter(|&lane| inside(lane)).for_each(|lane| long[lane] = values[lane]);
+            }
+            Class::Predicate => {
+                let bits = (0..WARP).fold(0, |bits, lane| bits | u32::from(values[lane] != 0) << lane);
+                let predicate = &mut self.predicates[(base.predicates + index) as usize];
+                *predicate = *predicate & !mask | bits & mask;
+            }
+        }
+    }
+}
