@@ -44,16 +44,10 @@ impl Loaded {
             anyhow::Ok((session, profile))
         })?;
         let loaded = Self { session, profile };
-        for problem in loaded.problems() {
+        for problem in &loaded.profile.recorder.problems {
             output::remark(problem);
         }
         Ok(loaded)
-    }
-
-    /// What is wrong with the session's files, a line each.
-    pub fn problems(&self) -> Vec<String> {
-        let failures = self.session.processes.iter().filter_map(|process| process.read_failure());
-        self.session.problems.iter().chain(failures).map(ToString::to_string).collect()
     }
 
     /// What was run, as typed.

@@ -140,7 +140,7 @@ impl<W: Write> Writer<'_, W> {
         let name = format!("{api} {what}");
         self.trace.slice(&Slice { track, name: &name, start_ns, duration_ns, flow, details })?;
         match measured {
-            Some(measured) => self.gpu(stream, start_ns + duration_ns, what, measured, flow),
+            Some(measured) => self.gpu(stream, start_ns.saturating_add(duration_ns), what, measured, flow),
             None => Ok(()),
         }
     }
@@ -202,7 +202,7 @@ impl<W: Write> Writer<'_, W> {
                 (call.memory(), call.bytes.cast_signed())
             }
             Some(CallClass::Free) => match self.memory.live.remove(&call.address) {
-                Some((kind, bytes)) => (kind, -bytes.cast_signed()),
+                Some((kind, bytes)) => (kind, bytes.cast_signed().saturating_neg()),
                 None => return Ok(()),
             },
             _ => return Ok(()),

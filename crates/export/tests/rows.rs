@@ -120,7 +120,9 @@ fn json_and_csv_hold_the_same_cells() {
     );
     let document: Value = serde_json::from_slice(&json).unwrap();
     assert_eq!(document["schema"], "apex.export/1");
-    assert_eq!(document["profile"], serde_json::to_value(&profile).unwrap());
+    // Through text, too: reading numbers back may cost the last digit.
+    let expected: Value = serde_json::from_slice(&serde_json::to_vec(&profile).unwrap()).unwrap();
+    assert!(document["profile"] == expected, "the profile is part of the document");
     let objects = document["launches"].as_array().unwrap();
     assert_eq!(objects.len(), written.len() + 1);
 

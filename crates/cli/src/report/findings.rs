@@ -67,7 +67,7 @@ pub fn full(
 
 /// How many, and what they would save together.
 fn heading(out: &mut dyn Write, profile: &Profile, advice: &Advice, style: Style) -> io::Result<()> {
-    let judged = advice.rules - advice.unjudged.len();
+    let judged = advice.rules.saturating_sub(advice.unjudged.len());
     let line = match (advice.findings.len(), &advice.verdict.saving_of_job) {
         (0, _) if advice.excellent.len() == profile.kernels.len() => {
             format!("Advice: nothing found by {judged} rules; every kernel's launch is excellent")

@@ -84,7 +84,6 @@ struct Document<'a> {
     top: Vec<usize>,
     profile: &'a Profile,
     advice: &'a Advice,
-    problems: Vec<String>,
 }
 
 /// Runs `apex report`.
@@ -104,7 +103,6 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
         top: kernels::ranked(&loaded.profile, sort, args.view.top),
         profile: &loaded.profile,
         advice: &advice,
-        problems: loaded.problems(),
     })
 }
 

@@ -60,7 +60,7 @@ fn switched_off(loaded: &Loaded) -> Vec<String> {
             ),
         });
     }
-    causes.extend(loaded.problems());
+    causes.extend(loaded.profile.recorder.problems.iter().cloned());
     causes
 }
 
