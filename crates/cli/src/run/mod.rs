@@ -32,6 +32,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
+use trace::META_FILE;
 use trace::control::{MappedControl, Settings, TimingMode};
 use trace::meta::{self, Exit, Host, Meta};
 use watch::{Seen, Watch};
@@ -82,7 +83,7 @@ pub struct Recording {
     #[arg(long, value_name = "PERCENT", default_value = "0.5", value_parser = units::parse_percent, env = "APEX_BUDGET")]
     pub budget: f64,
     /// Most disk space of the session, such as 512M; the oldest records give way [default: no limit]
-    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, env = "APEX_MAX_SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_limit, env = "APEX_MAX_SIZE")]
     pub max_size: Option<u64>,
 }
 
@@ -105,6 +106,14 @@ impl From<Timing> for TimingMode {
             Timing::Sampled => TimingMode::Sampled,
             Timing::All => TimingMode::All,
         }
+    }
+}
+
+/// A size limit that leaves room for something: definitions and two runs of records.
+fn parse_limit(text: &str) -> Result<u64, String> {
+    match units::parse_size(text)? {
+        bytes if bytes < 1 << 20 => Err("a session needs at least 1M".into()),
+        bytes => Ok(bytes),
     }
 }
 
@@ -169,9 +178,16 @@ pub fn record(
     let preload = libraries.preload(std::env::var_os(PRELOAD).as_deref())?;
     let fresh = Fresh::make(output, &command[0])?;
     let session = fresh.path.clone();
-    let control = MappedControl::create(&session, recording.settings())?;
     let mut meta = describe(command, &place, recording);
-    meta.store(&session)?;
+    let control = MappedControl::create(&session, recording.settings())
+        .and_then(|control| meta.store(&session).map(|()| control));
+    let control = match control {
+        Ok(control) => control,
+        Err(error) => {
+            fresh.discard();
+            return Err(error.into());
+        }
+    };
 
     let mut program = Command::new(&command[0]);
     program.args(&command[1..]).env(PRELOAD, preload).env(environment::SESSION, &session);
@@ -196,9 +212,12 @@ pub fn record(
     Ok(Recorded { status, session, seen: watch.into_seen() })
 }
 
-/// The session of the `apex run` that this one runs in.
+/// The session of the `apex run` that this one runs in. One that has ended is none: a server that was started under it
+/// passes its environment on for days.
 fn outer_session() -> Option<PathBuf> {
-    environment::session().filter(|session| MappedControl::open(session).is_ok())
+    let session = environment::session().filter(|session| MappedControl::open(session).is_ok())?;
+    let meta: Meta = serde_json::from_slice(&std::fs::read(session.join(META_FILE)).ok()?).ok()?;
+    meta.exit.is_none().then_some(session)
 }
 
 /// Becomes the program, in the outer run's session.

@@ -114,3 +114,14 @@ fn a_nested_run_with_its_own_output_has_its_own_session() {
     assert_eq!((sandbox.launches("outer"), sandbox.launches("inner")), (10, 20));
     assert_eq!(sandbox.json(&["report", "--json", "inner"])["run"]["device"], "cpu");
 }
+
+#[test]
+fn an_outer_session_that_has_ended_is_not_joined() {
+    let sandbox = Sandbox::new();
+    sandbox.recorded(&[], &["launch", "10"]);
+    let mut later = sandbox.apex(&["run", "--device", "cpu", "--"]);
+    later.arg(program()).args(["launch", "20"]).env("APEX_SESSION", sandbox.path("s"));
+    assert!(!text(&output(&mut later, 0).stderr).contains("joins"));
+    assert_eq!(sandbox.launches("s"), 10);
+    assert_eq!(std::fs::read_dir(sandbox.path("")).unwrap().count(), 2);
+}

@@ -55,6 +55,7 @@ fn apexs_own_failures_are_125_for_run_and_2_for_wrong_usage_elsewhere() {
         &["run"][..],
         &["run", "--timing", "sometimes", "--", program],
         &["run", "--budget", "200", "--", program],
+        &["run", "--max-size", "100K", "--", program],
         &["demo", "no_such_program"],
         &["run", "-o", "/proc/no/such", "--", program],
         &["report", "no-such-session"],

@@ -148,3 +148,23 @@ fn the_doctor_checks_this_machine() {
     assert!(text(&page.stdout).contains("CUDA_INJECTION64_PATH=/opt/other.so"));
     assert_eq!(sandbox.apex(&["doctor", "--dir", "/proc"]).output().unwrap().status.code(), Some(1));
 }
+
+/// The CPU device stands in for an installed driver: it is a `libcuda.so.1` like any other.
+#[test]
+fn the_doctor_tries_the_driver() {
+    let sandbox = Sandbox::new();
+    let library = std::path::Path::new(crate::common::APEX).with_file_name("deps/libapex_cpu_device.so");
+    std::os::unix::fs::symlink(library, sandbox.path("libcuda.so.1")).unwrap();
+    let mut command = sandbox.apex(&["doctor"]);
+    let page = command.env("LD_LIBRARY_PATH", sandbox.path("")).output().unwrap();
+    let page = text(&page.stdout);
+    let line = page.lines().find(|line| line.contains("driver ")).unwrap();
+    assert!(
+        line.starts_with("ok ") && line.contains("CUDA 13") && line.contains("APEX CPU device"),
+        "{page}"
+    );
+    std::fs::remove_file(sandbox.path("libcuda.so.1")).unwrap();
+    std::fs::write(sandbox.path("libcuda.so.1"), "no library").unwrap();
+    let page = text(&command.output().unwrap().stdout);
+    assert!(page.lines().any(|line| line.contains("driver ") && !line.starts_with("ok ")), "{page}");
+}
