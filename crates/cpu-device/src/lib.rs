@@ -30,6 +30,16 @@ mod device;
 pub mod entry;
 mod error;
 mod event;
+#[allow(
+    clippy::double_comparisons,
+    clippy::manual_is_multiple_of,
+    clippy::needless_range_loop,
+    clippy::needless_update,
+    clippy::neg_cmp_op_on_partial_ord,
+    clippy::nonminimal_bool,
+    reason = "lanes index several arrays at once; comparisons and tests are written as the ISA words them"
+)]
+#[allow(clippy::result_large_err, reason = "a fault ends a launch: its size costs nothing")]
 pub mod exec;
 mod fatbin;
 mod graph;

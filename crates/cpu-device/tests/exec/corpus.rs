@@ -101,7 +101,7 @@ fn integers() {
     let mut random = Random(99);
     let a: Vec<i32> = (0..n).map(|i| if i % 3 == 0 { i - 50 } else { random.next() as i32 }).collect();
     let b: Vec<i32> = (0..n).map(|i| if i % 4 == 0 { i } else { random.next() as i32 }).collect();
-    let ffs = |x: u64, bits: i32| if x == 0 { 0 } else { x.trailing_zeros() as i32 + 1 + 0 * bits };
+    let ffs = |x: u64| if x == 0 { 0 } else { x.trailing_zeros() as i32 + 1 };
     let expect = |i: usize| -> [i64; 8] {
         let (x, y) = (a[i], b[i] as u32);
         let wide = i64::from(x).wrapping_mul(i64::from(y as i32)).wrapping_add(i as i64);
@@ -141,10 +141,10 @@ fn integers() {
             // The sum is unsigned: one of its terms is.
             i64::from(
                 (y.count_ones() + x.leading_zeros() * 64)
-                    .wrapping_add((ffs(x as u32 as u64, 32) * 4096) as u32)
+                    .wrapping_add((ffs(x as u32 as u64) * 4096) as u32)
                     .wrapping_add(y.reverse_bits() >> 7),
             ),
-            (u64::from(uwide.count_ones()) + u64::from(wide.leading_zeros()) + ffs(wide as u64, 64) as u64)
+            (u64::from(uwide.count_ones()) + u64::from(wide.leading_zeros()) + ffs(wide as u64) as u64)
                 .wrapping_add(uwide.reverse_bits() >> 11) as i64,
             i64::from(
                 (mulhi(x, y as i32) as u32)

@@ -1,6 +1,15 @@
 //! Tests of the executor: text cases under `tests/ptx`, random instructions against references in Rust, and kernels
 //! that need the scheduler to be fair.
 
+#![allow(
+    clippy::approx_constant,
+    clippy::cast_abs_to_unsigned,
+    clippy::precedence,
+    clippy::result_large_err,
+    clippy::type_complexity,
+    reason = "references repeat what the kernels under test say, constants and order of operations included"
+)]
+
 mod cases;
 mod corpus;
 mod device;

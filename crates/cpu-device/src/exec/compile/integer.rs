@@ -41,8 +41,8 @@ fn multiply(ty: ScalarType, part: &str) -> Option<LaneHandler> {
     use ScalarType::*;
     Some(match (part, ty) {
         ("lo", _) => typed!(ty, binary, |a, b| a.wrapping_mul(b)),
-        ("hi", U16) => binary(|a: u16, b: u16| (u32::from(a) * u32::from(b) >> 16) as u16),
-        ("hi", S16) => binary(|a: i16, b: i16| (i32::from(a) * i32::from(b) >> 16) as i16),
+        ("hi", U16) => binary(|a: u16, b: u16| ((u32::from(a) * u32::from(b)) >> 16) as u16),
+        ("hi", S16) => binary(|a: i16, b: i16| ((i32::from(a) * i32::from(b)) >> 16) as i16),
         ("hi", U32) => binary(high_u32),
         ("hi", S32) => binary(high_i32),
         ("hi", U64) => binary(high_u64),
@@ -57,22 +57,22 @@ fn multiply(ty: ScalarType, part: &str) -> Option<LaneHandler> {
 
 #[inline(always)]
 fn high_u32(a: u32, b: u32) -> u32 {
-    (u64::from(a) * u64::from(b) >> 32) as u32
+    ((u64::from(a) * u64::from(b)) >> 32) as u32
 }
 
 #[inline(always)]
 fn high_i32(a: i32, b: i32) -> i32 {
-    (i64::from(a) * i64::from(b) >> 32) as i32
+    ((i64::from(a) * i64::from(b)) >> 32) as i32
 }
 
 #[inline(always)]
 fn high_u64(a: u64, b: u64) -> u64 {
-    (u128::from(a) * u128::from(b) >> 64) as u64
+    ((u128::from(a) * u128::from(b)) >> 64) as u64
 }
 
 #[inline(always)]
 fn high_i64(a: i64, b: i64) -> i64 {
-    (i128::from(a) * i128::from(b) >> 64) as i64
+    ((i128::from(a) * i128::from(b)) >> 64) as i64
 }
 
 fn multiply_add(ty: ScalarType, part: &str, saturate: bool) -> Option<LaneHandler> {
@@ -82,10 +82,10 @@ fn multiply_add(ty: ScalarType, part: &str, saturate: bool) -> Option<LaneHandle
         (_, _, true) => return None,
         ("lo", ..) => typed!(ty, ternary, |a, b, c| a.wrapping_mul(b).wrapping_add(c)),
         ("hi", U16, _) => {
-            ternary(|a: u16, b: u16, c: u16| ((u32::from(a) * u32::from(b) >> 16) as u16).wrapping_add(c))
+            ternary(|a: u16, b: u16, c: u16| (((u32::from(a) * u32::from(b)) >> 16) as u16).wrapping_add(c))
         }
         ("hi", S16, _) => {
-            ternary(|a: i16, b: i16, c: i16| ((i32::from(a) * i32::from(b) >> 16) as i16).wrapping_add(c))
+            ternary(|a: i16, b: i16, c: i16| (((i32::from(a) * i32::from(b)) >> 16) as i16).wrapping_add(c))
         }
         ("hi", U32, _) => ternary(|a: u32, b: u32, c: u32| high_u32(a, b).wrapping_add(c)),
         ("hi", S32, _) => ternary(|a: i32, b: i32, c: i32| high_i32(a, b).wrapping_add(c)),
@@ -114,25 +114,25 @@ fn multiply24(ty: ScalarType, part: &str, add: bool, saturate: bool) -> Option<L
     use ScalarType::*;
     Some(match (ty, part, add, saturate) {
         (U32, "lo", false, false) => binary(|a: u32, b: u32| (low24(a) * low24(b)) as u32),
-        (U32, "hi", false, false) => binary(|a: u32, b: u32| (low24(a) * low24(b) >> 16) as u32),
+        (U32, "hi", false, false) => binary(|a: u32, b: u32| ((low24(a) * low24(b)) >> 16) as u32),
         (S32, "lo", false, false) => binary(|a: i32, b: i32| (low24_signed(a) * low24_signed(b)) as i32),
         (S32, "hi", false, false) => {
-            binary(|a: i32, b: i32| (low24_signed(a) * low24_signed(b) >> 16) as i32)
+            binary(|a: i32, b: i32| ((low24_signed(a) * low24_signed(b)) >> 16) as i32)
         }
         (U32, "lo", true, false) => {
             ternary(|a: u32, b: u32, c: u32| ((low24(a) * low24(b)) as u32).wrapping_add(c))
         }
         (U32, "hi", true, false) => {
-            ternary(|a: u32, b: u32, c: u32| ((low24(a) * low24(b) >> 16) as u32).wrapping_add(c))
+            ternary(|a: u32, b: u32, c: u32| (((low24(a) * low24(b)) >> 16) as u32).wrapping_add(c))
         }
         (S32, "lo", true, false) => {
             ternary(|a: i32, b: i32, c: i32| ((low24_signed(a) * low24_signed(b)) as i32).wrapping_add(c))
         }
         (S32, "hi", true, false) => ternary(|a: i32, b: i32, c: i32| {
-            ((low24_signed(a) * low24_signed(b) >> 16) as i32).wrapping_add(c)
+            (((low24_signed(a) * low24_signed(b)) >> 16) as i32).wrapping_add(c)
         }),
         (S32, "hi", true, true) => ternary(|a: i32, b: i32, c: i32| {
-            ((low24_signed(a) * low24_signed(b) >> 16) as i32).saturating_add(c)
+            (((low24_signed(a) * low24_signed(b)) >> 16) as i32).saturating_add(c)
         }),
         _ => return None,
     })
