@@ -105,6 +105,8 @@ fn title(out: &mut dyn Write, index: usize, finding: &Finding, style: Style, wid
 
 fn saving(saving: &Saving) -> String {
     match (&saving.of_job, &saving.time_ns) {
+        // Capped: the time that it could save is the time that others save already.
+        (Some(share), _) if share.value == 0.0 => "saves nothing beyond the findings above".into(),
         (Some(share), Some(time)) => {
             let factor = saving.factor().unwrap_or(1.0);
             let (share, mark) = (units::percent(share.value), mark(share.provenance));
