@@ -1,0 +1,141 @@
+//! Damaged PTX: whatever is cut out of a real module, put into it or swapped within it, the parser gives a module or an error
+//! that can be shown, and never panics.
+//!
+//! The damage is random and the same in every run. `PTX_FUZZ_SECONDS=600 cargo test --release -p ptx --test damage` goes on for
+//! that long, with other damage.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// A small generator of random numbers (xorshift64*).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit.max(1)
+    }
+
+    fn range(&mut self, length: usize, longest: usize) -> std::ops::Range<usize> {
+        let start = self.below(length + 1);
+        let count = self.below(longest.min(length - start) + 1);
+        start..start + count
+    }
+}
+
+/// Pieces that mean something to the parser.
+const PIECES: &[&str] = &[
+    "{",
+    "}",
+    "(",
+    ")",
+    "[",
+    "]",
+    "<",
+    ">",
+    ",",
+    ";",
+    ":",
+    "@%p",
+    "!",
+    "|",
+    "+",
+    "-",
+    ".",
+    "%",
+    "_",
+    "\"",
+    "\\",
+    "//",
+    "/*",
+    "*/",
+    "0x",
+    "0f7fc00000",
+    "0d",
+    "0b",
+    "18446744073709551616",
+    "-9223372036854775809",
+    ".entry",
+    ".func",
+    ".param",
+    ".reg",
+    ".b32",
+    ".shared",
+    ".const",
+    ".global",
+    ".align",
+    ".version 9.9",
+    ".target sm_",
+    ".loc",
+    ".file",
+    ".pragma",
+    ".section",
+    "call",
+    "bra",
+    "\u{0}",
+    "\u{fffd}",
+    "é",
+];
+
+fn corpus() -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let is_ptx = |path: &std::path::PathBuf| path.extension().is_some_and(|extension| extension == "ptx");
+    files.into_iter().filter(is_ptx).map(|path| std::fs::read(path).unwrap()).collect()
+}
+
+/// A whole module damaged in a place or two, or a window of one damaged in up to eight.
+fn damaged(corpus: &[Vec<u8>], random: &mut Random) -> String {
+    let whole = &corpus[random.below(corpus.len())];
+    let (mut text, places) = match random.below(2) {
+        0 => (whole.clone(), 3),
+        _ => (whole[random.range(whole.len(), 4000)].to_vec(), 8),
+    };
+    for _ in 0..random.below(places) {
+        let place = random.range(text.len(), 40);
+        match random.below(4) {
+            0 => drop(text.drain(place)),
+            1 => drop(text.splice(place, PIECES[random.below(PIECES.len())].bytes())),
+            2 => {
+                let other = &corpus[random.below(corpus.len())];
+                let piece = other[random.range(other.len(), 200)].to_vec();
+                drop(text.splice(place, piece));
+            }
+            _ => text[place].iter_mut().for_each(|byte| *byte = byte.wrapping_add(1)),
+        }
+    }
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+#[test]
+fn damage_gives_a_module_or_an_error_that_can_be_shown() {
+    let seconds = std::env::var("PTX_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
+    let (seed, least) = (seconds.map_or(1, |_| std::process::id().into()), 3000);
+    let (corpus, mut random) = (corpus(), Random(0x9e37_79b9_7f4a_7c15 ^ seed));
+    let until = Instant::now() + Duration::from_secs(seconds.unwrap_or(0));
+    let (mut modules, mut errors) = (0u64, 0u64);
+    while modules + errors < least || Instant::now() < until {
+        let text = damaged(&corpus, &mut random);
+        match ptx::parse(&text) {
+            Ok(module) => {
+                let printed = module.to_string();
+                let again =
+                    ptx::parse(&printed).unwrap_or_else(|error| panic!("{}", error.render(&text, &printed)));
+                assert!(module == again, "printed and parsed again it differs:\n{text}");
+                modules += 1;
+            }
+            Err(error) => {
+                assert!(!error.render("damaged.ptx", &text).is_empty());
+                errors += 1;
+            }
+        }
+    }
+    println!("{modules} modules, {errors} errors");
+    assert!(
+        modules > 20 && errors > 1000,
+        "{modules} modules, {errors} errors: the damage is too light or too heavy"
+    );
+}
