@@ -1,4 +1,4 @@
-//! PTX, the assembly language of CUDA: text to IR and back, and a verifier.
+//! PTX, the assembly language of CUDA: text to IR and back.
 //!
 //! ```
 //! let source = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry nothing() { ret; }\n";
