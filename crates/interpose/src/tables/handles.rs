@@ -16,8 +16,10 @@ const WAYS: usize = 8;
 /// Key of a place that was never used.
 const EMPTY: u64 = 0;
 
-/// One place. `value` is 0 while the place changes hands, so a reader that sees the key before and after it sees a
-/// value other than 0 has a value of that key.
+/// One place. `value` is 0 while the place changes hands, else [`stamp`] above the identifier.
+///
+/// A reader that sees the key, a value and the same key again could have met three changes of hands: from the key to
+/// another and back. The stamp is what then tells it that the value was the other's.
 #[derive(Default)]
 struct Place {
     key: AtomicU64,
@@ -26,6 +28,13 @@ struct Place {
 
 // SAFETY: two atomic integers, for which zero is a value.
 unsafe impl Zeroable for Place {}
+
+/// What a place of `handle` made in `epoch` carries above its identifier: both, so that a value of another key does not
+/// pass for one of this.
+#[inline]
+fn stamp(handle: u64, epoch: u32) -> u32 {
+    (spread(handle) >> 32) as u32 ^ epoch
+}
 
 /// A map from non-zero handles to identifiers, read without locks. Writers must exclude each other.
 pub struct HandleMap {
@@ -47,13 +56,14 @@ impl HandleMap {
     /// The identifier of `handle` in `epoch`.
     #[inline]
     pub fn get(&self, handle: u64, epoch: u32) -> Option<u32> {
+        let stamp = stamp(handle, epoch);
         self.set_of(handle).iter().find_map(|place| {
             if place.key.load(Acquire) != handle {
                 return None;
             }
             let value = place.value.load(Acquire);
-            let (made, id) = ((value >> 32) as u32, value as u32);
-            (id != 0 && made == epoch && place.key.load(Relaxed) == handle).then_some(id)
+            let (stamped, id) = ((value >> 32) as u32, value as u32);
+            (id != 0 && stamped == stamp && place.key.load(Relaxed) == handle).then_some(id)
         })
     }
 
@@ -61,13 +71,17 @@ impl HandleMap {
     pub fn insert(&self, handle: u64, epoch: u32, id: u32) {
         let set = self.set_of(handle);
         let with = |test: &dyn Fn(&Place) -> bool| set.iter().find(|place| test(place));
+        let of_another_epoch = |place: &Place| {
+            let stamped = (place.value.load(Relaxed) >> 32) as u32;
+            stamped != stamp(place.key.load(Relaxed), epoch)
+        };
         let place = with(&|place| place.key.load(Relaxed) == handle)
             .or_else(|| with(&|place| place.value.load(Relaxed) == 0))
-            .or_else(|| with(&|place| (place.value.load(Relaxed) >> 32) as u32 != epoch))
+            .or_else(|| with(&of_another_epoch))
             .unwrap_or(&set[spread(u64::from(id)) as usize % WAYS]);
         place.value.store(0, Release);
         place.key.store(handle, Release);
-        place.value.store(u64::from(epoch) << 32 | u64::from(id), Release);
+        place.value.store(u64::from(stamp(handle, epoch)) << 32 | u64::from(id), Release);
     }
 
     /// Forgets `handle`. The caller keeps other writers out.
