@@ -1,7 +1,7 @@
 //! Loads, stores, atomics and copies, for all lanes of a warp at once.
 //!
-//! Every access is checked: aligned to its size, and inside a [`Region`] (global memory) or the window of its space.
-//! Lanes that do not act borrow the address of one that does, so checks and loads run over all lanes unmasked.
+//! [`Spaces`] checks every access. Lanes that do not act borrow the address of one that does, so loads run over all
+//! lanes unmasked.
 //!
 //! Weak accesses are plain reads and writes: where they race, PTX defines nothing either. Strong ones (`volatile`,
 //! `relaxed`, `acquire`, `release`) and atomics on global memory are atomics of the host, for blocks run on several
@@ -11,15 +11,15 @@
 //!
 //! An [`AccessHandler`] dereferences the registers that it takes, as a [`LaneHandler`](super::lanes::LaneHandler) does,
 //! and host addresses that [`Spaces`] approved. The caller promises that the former are there, and that the windows in `Spaces` are memory
-//! that nobody else accesses; [`Memory`] promises the latter.
+//! that nobody else accesses; [`Memory`](super::Memory) promises the latter.
 
 use std::ptr;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use super::code::{AccessArgs, AccessKind, Class, Reg, Space};
-use super::fault::FaultKind;
 use super::lanes::{Lane, Lanes, WARP, conjure, each_lane, wide_vectors};
-use super::memory::{Memory, Region};
+use super::spaces::{Accessed, Pattern, Spaces};
+use super::vectors::{Addresses, gather_longs, gather_words};
 
 /// Performs one access. See the module's safety contract.
 pub(super) type RunAccess = unsafe fn(&Lanes, &mut Spaces, &AccessArgs) -> Accessed;
@@ -45,217 +45,6 @@ impl AccessHandler {
             && args.operands.iter().zip(self.operands).all(|(&reg, wanted)| fits(reg, wanted))
             && (args.kind == AccessKind::Atomic || args.kind == AccessKind::Copy || args.data[0].is_some())
             && (matches!(args.kind, AccessKind::Load | AccessKind::Store) || args.operands[0].is_some())
-    }
-}
-
-/// What an access comes to. The fault is boxed: the good case is to stay small.
-pub(super) type Accessed = Result<(), Box<AccessFault>>;
-
-/// An access that was refused.
-#[derive(Debug)]
-pub(super) struct AccessFault {
-    pub(super) lane: usize,
-    pub(super) address: u64,
-    pub(super) kind: FaultKind,
-    pub(super) text: String,
-}
-
-/// Regions that a block remembers.
-const REMEMBERED: usize = 4;
-
-/// The memory that a warp sees.
-pub(super) struct Spaces<'a> {
-    pub(super) memory: &'a dyn Memory,
-    /// The regions accessed last, newest first.
-    regions: [Region; REMEMBERED],
-    /// The block's shared memory.
-    pub(super) shared: Region,
-    /// The kernel's parameters, read-only.
-    pub(super) params: Region,
-    /// Local memory of the block's threads, one after the other.
-    pub(super) local: Region,
-    /// Bytes of local memory of a thread.
-    pub(super) local_bytes: u64,
-    /// First address of the local memory of the warp's first lane.
-    pub(super) warp_local: u64,
-}
-
-const NOWHERE: Region = Region { start: 0, end: 0, writable: false };
-
-impl Region {
-    #[inline(always)]
-    fn holds(&self, first: u64, last: u64, bytes: u64) -> bool {
-        // No overflow: `end` is at least `bytes` where it matters.
-        first >= self.start && last < self.end && self.end - last >= bytes
-    }
-}
-
-impl<'a> Spaces<'a> {
-    pub(super) fn new(
-        memory: &'a dyn Memory,
-        params: Region,
-        shared: Region,
-        local: Region,
-        local_bytes: u64,
-    ) -> Self {
-        let regions = [NOWHERE; REMEMBERED];
-        Spaces { memory, regions, shared, params, local, local_bytes, warp_local: local.start }
-    }
-
-    /// Turns addresses of `space` into host addresses that may be accessed. On return the lanes outside `mask` have
-    /// the address of one inside.
-    #[inline(always)]
-    fn resolve(
-        &mut self,
-        space: Space,
-        addresses: &mut [u64; WARP],
-        mask: u32,
-        bytes: u64,
-        write: bool,
-    ) -> Accessed {
-        if mask != u32::MAX {
-            let stand_in = addresses[mask.trailing_zeros() as usize & (WARP - 1)];
-            for lane in 0..WARP {
-                addresses[lane] = if mask >> lane & 1 != 0 { addresses[lane] } else { stand_in };
-            }
-        }
-        let (mut first, mut last, mut bits) = (u64::MAX, 0, 0);
-        for &address in addresses.iter() {
-            first = first.min(address);
-            last = last.max(address);
-            bits |= address;
-        }
-        let inside = bits & (bytes - 1) == 0
-            && match space {
-                Space::Global => {
-                    self.regions[0].holds(first, last, bytes) && (self.regions[0].writable || !write)
-                }
-                Space::Shared => {
-                    last < self.shared.end - self.shared.start
-                        && self.shared.end - self.shared.start - last >= bytes
-                }
-                Space::Local => last < self.local_bytes && self.local_bytes - last >= bytes,
-                Space::Generic => {
-                    self.regions[0].holds(first, last, bytes) && (self.regions[0].writable || !write)
-                }
-            };
-        if !inside {
-            self.find(space, addresses, mask, bytes, write)?;
-        }
-        match space {
-            Space::Global | Space::Generic => {}
-            Space::Shared => addresses.iter_mut().for_each(|address| *address += self.shared.start),
-            Space::Local => {
-                for (lane, address) in addresses.iter_mut().enumerate() {
-                    *address += self.warp_local + lane as u64 * self.local_bytes;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Checks lane by lane, and finds the first that is at fault.
-    #[cold]
-    #[inline(never)]
-    fn find(
-        &mut self,
-        space: Space,
-        addresses: &[u64; WARP],
-        mask: u32,
-        bytes: u64,
-        write: bool,
-    ) -> Accessed {
-        let mut outcome = Ok(());
-        each_lane(mask, |lane| {
-            if outcome.is_ok() {
-                outcome = self.check(space, addresses[lane], bytes, write).map_err(|(kind, text)| {
-                    Box::new(AccessFault { lane, address: addresses[lane], kind, text })
-                });
-            }
-        });
-        outcome
-    }
-
-    fn check(
-        &mut self,
-        space: Space,
-        address: u64,
-        bytes: u64,
-        write: bool,
-    ) -> Result<(), (FaultKind, String)> {
-        let verb = if write { "write" } else { "read" };
-        if address % bytes != 0 {
-            let text = format!("misaligned {verb} of {bytes} bytes at {address:#x}");
-            return Err((FaultKind::Misaligned, text));
-        }
-        let beyond = |name: &str, size: u64| {
-            let text =
-                format!("{verb} of {bytes} bytes at offset {address:#x} of {size} bytes of {name} memory");
-            Err((FaultKind::OutOfBounds, text))
-        };
-        let fits = |size: u64| address < size && size - address >= bytes;
-        match space {
-            Space::Shared if !fits(self.shared.end - self.shared.start) => {
-                beyond("shared", self.shared.end - self.shared.start)
-            }
-            Space::Local if !fits(self.local_bytes) => beyond("local", self.local_bytes),
-            Space::Shared | Space::Local => Ok(()),
-            Space::Global | Space::Generic => match self.region(space, address, bytes) {
-                Some(region) if region.writable || !write => Ok(()),
-                Some(_) => {
-                    let text = format!("write of {bytes} bytes at {address:#x}, which may only be read");
-                    Err((FaultKind::OutOfBounds, text))
-                }
-                None => {
-                    let place = self.memory.describe(address);
-                    let text = format!("invalid {verb} of {bytes} bytes at {address:#x}: {place}");
-                    Err((FaultKind::OutOfBounds, text))
-                }
-            },
-        }
-    }
-
-    /// The region that holds the bytes; remembered if it is one of the device's.
-    fn region(&mut self, space: Space, address: u64, bytes: u64) -> Option<Region> {
-        if space == Space::Generic {
-            for window in [self.shared, self.local, self.params] {
-                if window.holds(address, address, bytes) {
-                    return Some(window);
-                }
-            }
-        }
-        if let Some(index) = self.regions.iter().position(|region| region.holds(address, address, bytes)) {
-            self.regions[..=index].rotate_right(1);
-            return Some(self.regions[0]);
-        }
-        let region = self.memory.region(address, bytes)?;
-        self.regions.rotate_right(1);
-        self.regions[0] = region;
-        Some(region)
-    }
-
-    /// Forgets the regions: device code has freed memory.
-    pub(super) fn forget(&mut self) {
-        self.regions = [NOWHERE; REMEMBERED];
-    }
-
-    /// The host address of `bytes` bytes at a generic address, for what is not a step on lanes.
-    pub(super) fn generic(
-        &mut self,
-        address: u64,
-        bytes: u64,
-        write: bool,
-    ) -> Result<*mut u8, (FaultKind, String)> {
-        if self.region(Space::Generic, address, bytes).is_some_and(|region| region.writable || !write) {
-            return Ok(address as *mut u8);
-        }
-        self.check(Space::Generic, address, bytes, write).map(|()| address as *mut u8)
-    }
-
-    /// The host address of `bytes` bytes at an offset of a lane's local memory, if they are inside.
-    pub(super) fn local(&self, lane: usize, offset: u64, bytes: u64) -> Option<*mut u8> {
-        let inside = offset < self.local_bytes && self.local_bytes - offset >= bytes;
-        inside.then(|| (self.warp_local + lane as u64 * self.local_bytes + offset) as *mut u8)
     }
 }
 
@@ -312,44 +101,6 @@ cell! {
     u32 as u32: AtomicU32;
     i32 as u32: AtomicU32;
     u64 as u64: AtomicU64;
-}
-
-/// The address of each lane, before it is resolved.
-///
-/// # Safety
-/// The frame has the address register.
-#[inline(always)]
-unsafe fn addresses(lanes: &Lanes, args: &AccessArgs) -> [u64; WARP] {
-    let mut addresses = [0; WARP];
-    // SAFETY: the caller's promise.
-    unsafe {
-        if args.narrow {
-            let base = lanes.source::<u32>(args.address);
-            for lane in 0..WARP {
-                // 32-bit addresses wrap at 32 bits.
-                addresses[lane] = u64::from(base[lane].wrapping_add(args.offset as u32));
-            }
-        } else {
-            let base = lanes.source::<u64>(args.address);
-            for lane in 0..WARP {
-                addresses[lane] = base[lane].wrapping_add(args.offset as u64);
-            }
-        }
-    }
-    addresses
-}
-
-/// Whether lane `i` is at `addresses[0] + i * bytes`, for all 32 lanes.
-#[inline(always)]
-fn consecutive(addresses: &[u64; WARP], mask: u32, bytes: u64) -> bool {
-    if mask != u32::MAX {
-        return false;
-    }
-    let mut difference = 0;
-    for (lane, &address) in addresses.iter().enumerate() {
-        difference |= address ^ addresses[0].wrapping_add(lane as u64 * bytes);
-    }
-    difference == 0
 }
 
 impl AccessArgs {
@@ -421,7 +172,7 @@ macro_rules! access {
                 $spaces: &mut Spaces,
                 $args: &AccessArgs,
             ) -> Accessed {
-                // SAFETY: the caller's promise; addresses are used after `resolve` has approved them.
+                // SAFETY: the caller's promise; addresses are used after `locate` has approved them.
                 unsafe { $body }
             }
 
@@ -434,7 +185,7 @@ macro_rules! access {
                 $spaces: &mut Spaces,
                 $args: &AccessArgs,
             ) -> Accessed {
-                // SAFETY: the caller's promise; addresses are used after `resolve` has approved them.
+                // SAFETY: the caller's promise; addresses are used after `locate` has approved them.
                 unsafe { $body }
             }
 
@@ -448,16 +199,49 @@ macro_rules! access {
     };
 }
 
+/// Reads element `element` of a vector in each lane. Out of line, or the compiler keeps 32 values in registers.
+///
+/// # Safety
+/// The elements may be read.
+#[inline(never)]
+unsafe fn gather<R: Lane, C: Extend<R>>(
+    addresses: &Addresses,
+    element: usize,
+    values: &mut [R::Stored; WARP],
+) {
+    let offset = element * size_of::<C>();
+    // Cells that fill their lane need no extension, only to be moved.
+    match (size_of::<C>(), size_of::<R::Stored>()) {
+        // SAFETY: the caller's promise; `values` are 32 lanes of 32 bits.
+        (4, 4) => {
+            return unsafe {
+                ptr::from_mut(values).cast::<[u32; WARP]>().write(gather_words(addresses, offset))
+            };
+        }
+        // SAFETY: the caller's promise; `values` are 32 lanes of 64 bits.
+        (8, 8) => {
+            return unsafe {
+                ptr::from_mut(values).cast::<[u64; WARP]>().write(gather_longs(addresses, offset))
+            };
+        }
+        _ => {}
+    }
+    for (value, &address) in values.iter_mut().zip(addresses) {
+        // SAFETY: the caller's promise.
+        *value = unsafe { ptr::read((address as *const C).add(element)) }.extend().store();
+    }
+}
+
 access! {
     /// `data = [address]`: elements of type `C` into registers of type `R`.
     load<R: Lane, C: Extend<R>> takes [R::CLASS, R::CLASS, R::CLASS] |lanes, spaces, args| {
         let registers = args.elements();
-        let bytes = size_of::<C>() as u64;
-        let mut addresses = addresses(lanes, args);
-        spaces.resolve(args.space, &mut addresses, lanes.mask, bytes * registers.len() as u64, false)?;
-        let mut values = [R::Stored::default(); WARP];
-        if registers.len() == 1 && consecutive(&addresses, lanes.mask, bytes) {
-            let cells = ptr::read_unaligned(addresses[0] as *const [C; WARP]);
+        let bytes = size_of::<C>() * registers.len();
+        let mut addresses = [0; WARP];
+        let pattern = spaces.locate(lanes, args, bytes as u64, false, &mut addresses)?;
+        if registers.len() == 1 && pattern == Pattern::Consecutive {
+            let cells = &*(addresses[0] as *const [C; WARP]);
+            let mut values = [R::Stored::default(); WARP];
             for lane in 0..WARP {
                 values[lane] = cells[lane].extend().store();
             }
@@ -465,8 +249,11 @@ access! {
             return Ok(());
         }
         for (element, &register) in registers.iter().enumerate() {
-            for lane in 0..WARP {
-                values[lane] = ptr::read((addresses[lane] as *const C).add(element)).extend().store();
+            let mut values = [R::Stored::default(); WARP];
+            if pattern == Pattern::Uniform {
+                values = [ptr::read((addresses[0] as *const C).add(element)).extend().store(); WARP];
+            } else {
+                gather::<R, C>(&addresses, element, &mut values);
             }
             lanes.write(register, &values);
         }
@@ -478,10 +265,10 @@ access! {
     /// `[address] = data`: elements of type `C` from registers of type `R`.
     store<R: Lane, C: Extend<R>> takes [R::CLASS, R::CLASS, R::CLASS] |lanes, spaces, args| {
         let registers = args.elements();
-        let bytes = size_of::<C>() as u64;
-        let mut addresses = addresses(lanes, args);
-        spaces.resolve(args.space, &mut addresses, lanes.mask, bytes * registers.len() as u64, true)?;
-        if registers.len() == 1 && consecutive(&addresses, lanes.mask, bytes) {
+        let bytes = size_of::<C>() * registers.len();
+        let mut addresses = [0; WARP];
+        let pattern = spaces.locate(lanes, args, bytes as u64, true, &mut addresses)?;
+        if registers.len() == 1 && pattern == Pattern::Consecutive {
             let mut cells = [C::default(); WARP];
             let values = lanes.source::<R::Stored>(registers[0]);
             for lane in 0..WARP {
@@ -504,11 +291,11 @@ access! {
     /// `data = [address]`, each element atomically.
     load_strong<R: Lane, C: Extend<R>> takes [R::CLASS, R::CLASS, R::CLASS] |lanes, spaces, args| {
         let registers = args.elements();
-        let mut addresses = addresses(lanes, args);
         let bytes = size_of::<C>() * registers.len();
-        spaces.resolve(args.space, &mut addresses, lanes.mask, bytes as u64, false)?;
-        let mut values = [R::Stored::default(); WARP];
+        let mut addresses = [0; WARP];
+        spaces.locate(lanes, args, bytes as u64, false, &mut addresses)?;
         for (element, &register) in registers.iter().enumerate() {
+            let mut values = [R::Stored::default(); WARP];
             each_lane(lanes.mask, |lane| {
                 values[lane] = C::load_strong((addresses[lane] as *mut C).add(element)).extend().store();
             });
@@ -522,9 +309,9 @@ access! {
     /// `[address] = data`, each element atomically.
     store_strong<R: Lane, C: Extend<R>> takes [R::CLASS, R::CLASS, R::CLASS] |lanes, spaces, args| {
         let registers = args.elements();
-        let mut addresses = addresses(lanes, args);
         let bytes = size_of::<C>() * registers.len();
-        spaces.resolve(args.space, &mut addresses, lanes.mask, bytes as u64, true)?;
+        let mut addresses = [0; WARP];
+        spaces.locate(lanes, args, bytes as u64, true, &mut addresses)?;
         for (element, &register) in registers.iter().enumerate() {
             let values = lanes.source::<R::Stored>(register);
             each_lane(lanes.mask, |lane| {
@@ -538,8 +325,8 @@ access! {
 access! {
     /// `data[0], [address] = [address], f([address], operands)`, lane after lane.
     atomic<C: AtomicLane> (F: Fn(C, C, C) -> C) takes [C::CLASS, C::CLASS, C::CLASS] |lanes, spaces, args| {
-        let mut addresses = addresses(lanes, args);
-        spaces.resolve(args.space, &mut addresses, lanes.mask, size_of::<C>() as u64, true)?;
+        let mut addresses = [0; WARP];
+        spaces.locate(lanes, args, size_of::<C>() as u64, true, &mut addresses)?;
         let f = conjure::<F>();
         let b = lanes.source::<C::Stored>(args.operands[0]);
         let c = lanes.source::<C::Stored>(if args.operands[1].is_some() { args.operands[1] } else { args.operands[0] });
@@ -547,14 +334,14 @@ access! {
         each_lane(lanes.mask, |lane| {
             let cell = addresses[lane] as *mut C;
             let update = |old| f(old, C::load(b[lane]), C::load(c[lane]));
-            old[lane] = if args.space == Space::Shared {
+            let before = if args.space == Space::Shared {
                 let value = ptr::read(cell);
                 ptr::write(cell, update(value));
                 value
             } else {
                 C::update(cell, update)
-            }
-            .store();
+            };
+            old[lane] = before.store();
         });
         if args.data[0].is_some() {
             lanes.write(args.data[0], &old);
@@ -568,8 +355,8 @@ access! {
     /// `operands[1]` gives a smaller size, the rest is zero.
     copy<C: Copied> takes [Class::Word, Class::Long, Class::Word] |lanes, spaces, args| {
         let bytes = size_of::<C>();
-        let mut destinations = addresses(lanes, args);
-        spaces.resolve(args.space, &mut destinations, lanes.mask, bytes as u64, true)?;
+        let mut destinations = [0; WARP];
+        spaces.locate(lanes, args, bytes as u64, true, &mut destinations)?;
         let mut sources = *lanes.source::<u64>(args.operands[0]);
         let sizes = args.operands[1].is_some().then(|| lanes.source::<u32>(args.operands[1]));
         let reading = match sizes {

@@ -3,12 +3,12 @@
 //! Warps run one after the other on one thread, each until it waits, ends or is out of fuel. So shared memory needs no
 //! atomics, and what a block computes without races does not depend on the order.
 
-use super::access::Spaces;
 use super::code::BarrierKind;
 use super::fault::FaultKind;
 use super::lanes::WARP;
 use super::launch::Launch;
 use super::memory::Region;
+use super::spaces::Spaces;
 use super::warp::{Counts, Pause, State, Stop, Surroundings, Waiting, Warp};
 
 /// Barriers of a block.

@@ -16,6 +16,7 @@ use std::ptr::NonNull;
 
 use super::code::{Args, Class, Reg};
 use super::registers::{Long, Word};
+use super::vectors::{blend_longs, blend_words};
 
 /// Lanes of a warp.
 pub(super) const WARP: usize = 32;
@@ -109,6 +110,9 @@ pub(super) trait Stored: Copy + Default {
     /// # Safety
     /// The frame has it.
     unsafe fn register(lanes: &Lanes, index: usize) -> *mut [Self; WARP];
+
+    /// Puts the lanes of `mask` of `values` into `register`.
+    fn blend(register: &mut [Self; WARP], values: &[Self; WARP], mask: u32);
 }
 
 impl Stored for u32 {
@@ -117,6 +121,11 @@ impl Stored for u32 {
         // SAFETY: the register lies in the file, as the caller promises.
         unsafe { lanes.words.add(index).cast() }
     }
+
+    #[inline(always)]
+    fn blend(register: &mut [u32; WARP], values: &[u32; WARP], mask: u32) {
+        blend_words(register, values, mask);
+    }
 }
 
 impl Stored for u64 {
@@ -124,6 +133,11 @@ impl Stored for u64 {
     unsafe fn register(lanes: &Lanes, index: usize) -> *mut [u64; WARP] {
         // SAFETY: the register lies in the file, as the caller promises.
         unsafe { lanes.longs.add(index).cast() }
+    }
+
+    #[inline(always)]
+    fn blend(register: &mut [u64; WARP], values: &[u64; WARP], mask: u32) {
+        blend_longs(register, values, mask);
     }
 }
 
@@ -191,9 +205,7 @@ impl Lanes {
         if self.full {
             *destination = *values;
         } else {
-            for lane in 0..WARP {
-                destination[lane] = if self.mask >> lane & 1 != 0 { values[lane] } else { destination[lane] };
-            }
+            S::blend(destination, values, self.mask);
         }
     }
 
@@ -227,16 +239,20 @@ pub(super) fn each_lane(mut mask: u32, mut f: impl FnMut(usize)) {
 }
 
 /// Whether this CPU has the vectors that the wide versions of handlers need.
+#[inline(always)]
 pub(super) fn wide_vectors() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
-        is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("fma")
-            && is_x86_feature_detected!("bmi1")
-            && is_x86_feature_detected!("bmi2")
-            && is_x86_feature_detected!("lzcnt")
-            && is_x86_feature_detected!("popcnt")
-            && is_x86_feature_detected!("f16c")
+        static WIDE: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| {
+            is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("fma")
+                && is_x86_feature_detected!("bmi1")
+                && is_x86_feature_detected!("bmi2")
+                && is_x86_feature_detected!("lzcnt")
+                && is_x86_feature_detected!("popcnt")
+                && is_x86_feature_detected!("f16c")
+        });
+        *WIDE
     }
     #[cfg(not(target_arch = "x86_64"))]
     false

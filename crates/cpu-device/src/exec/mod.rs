@@ -31,6 +31,8 @@ mod printf;
 mod program;
 mod registers;
 mod soft;
+mod spaces;
+mod vectors;
 mod warp;
 
 pub use fault::{Fault, FaultKind};

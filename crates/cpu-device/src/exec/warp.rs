@@ -11,7 +11,6 @@
 //!
 //! Invariants: the masks of the fragments are disjoint, and together they are the lanes that have not exited.
 
-use super::access::{AccessFault, Spaces};
 use super::block::Barriers;
 use super::code::{BarrierKind, Call, Callee, Class, Code, Guard, Input, Op, Reg, Step, Transfer, WarpOp};
 use super::exchange;
@@ -21,6 +20,7 @@ use super::lanes::{Lanes, WARP, each_lane};
 use super::launch::Launch;
 use super::program::function_at;
 use super::registers::{Extent, Registers};
+use super::spaces::{AccessFault, Spaces};
 
 /// Backward jumps in a run.
 const FUEL: u32 = 8192;
