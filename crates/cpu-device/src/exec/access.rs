@@ -212,17 +212,15 @@ unsafe fn gather<R: Lane, C: Extend<R>>(
     let offset = element * size_of::<C>();
     // Cells that fill their lane need no extension, only to be moved.
     match (size_of::<C>(), size_of::<R::Stored>()) {
-        // SAFETY: the caller's promise; `values` are 32 lanes of 32 bits.
         (4, 4) => {
-            return unsafe {
-                ptr::from_mut(values).cast::<[u32; WARP]>().write(gather_words(addresses, offset))
-            };
+            let values = ptr::from_mut(values).cast::<[u32; WARP]>();
+            // SAFETY: the caller's promise; `values` are 32 lanes of 32 bits.
+            return unsafe { values.write(gather_words(addresses, offset)) };
         }
-        // SAFETY: the caller's promise; `values` are 32 lanes of 64 bits.
         (8, 8) => {
-            return unsafe {
-                ptr::from_mut(values).cast::<[u64; WARP]>().write(gather_longs(addresses, offset))
-            };
+            let values = ptr::from_mut(values).cast::<[u64; WARP]>();
+            // SAFETY: the caller's promise; `values` are 32 lanes of 64 bits.
+            return unsafe { values.write(gather_longs(addresses, offset)) };
         }
         _ => {}
     }

@@ -268,9 +268,9 @@ mod tests {
     use super::*;
 
     /// Arguments from a list.
-    struct List(std::vec::IntoIter<u64>);
+    struct List<I>(I);
 
-    impl Arguments for List {
+    impl<I: Iterator<Item = u64>> Arguments for List<I> {
         type Error = ();
 
         fn number(&mut self, bytes: u64) -> Result<u64, ()> {
@@ -284,7 +284,7 @@ mod tests {
     }
 
     fn print(text: &str, arguments: &[u64]) -> String {
-        let mut list = List(arguments.to_vec().into_iter());
+        let mut list = List(arguments.iter().copied());
         String::from_utf8(format(text.as_bytes(), &mut list).unwrap().0).unwrap()
     }
 
