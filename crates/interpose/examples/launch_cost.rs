@@ -4,7 +4,8 @@
 //! switched off, recording one configuration, recording a thousand in turn. Prints nanoseconds per launch: the mean of all;
 //! the median over blocks of a hundred launches, which leaves out the page faults of the session file; median and 99th
 //! percentile of single launches by the time-stamp counter, less its own cost (some machines' counters move in steps of ten
-//! nanoseconds). What counts is the difference to the bare row.
+//! nanoseconds). What counts is the difference to the bare row; and between the rows with a busy driver, which leaves as
+//! little of the processor's caches as a real one, what programs will see.
 
 use std::ffi::{CStr, c_void};
 use std::io::Write;
@@ -45,12 +46,14 @@ fn run_all() {
     let temporary = tempfile::tempdir().expect("a temporary folder");
     println!("{:<28} {:>8} {:>8} {:>8} {:>8}", "ns per launch", "mean", "block", "median", "p99");
     for round in 0..3 {
-        for (name, disable, recording, timing, configurations) in [
-            ("bare", true, false, TimingMode::Off, 1),
-            ("recording off", false, false, TimingMode::Off, 1),
-            ("recording", false, true, TimingMode::Off, 1),
-            ("recording, 1000 configs", false, true, TimingMode::Off, 1000),
-            ("recording, sampled timing", false, true, TimingMode::Sampled, 1),
+        for (name, disable, recording, timing, configurations, busy) in [
+            ("bare", true, false, TimingMode::Off, 1, false),
+            ("recording off", false, false, TimingMode::Off, 1, false),
+            ("recording", false, true, TimingMode::Off, 1, false),
+            ("recording, 1000 configs", false, true, TimingMode::Off, 1000, false),
+            ("recording, sampled timing", false, true, TimingMode::Sampled, 1, false),
+            ("bare, busy driver", true, false, TimingMode::Off, 1, true),
+            ("recording, busy driver", false, true, TimingMode::Off, 1, true),
         ] {
             let session = session(temporary.path(), &format!("{round}-{name}"), recording, timing);
             let mut command = Command::new(&me);
@@ -58,6 +61,9 @@ fn run_all() {
             command.env("APEX_DRIVER", &driver).env("APEX_SESSION", &session);
             if disable {
                 command.env("APEX_DISABLE", "1");
+            }
+            if busy {
+                command.env("FAKE_BUSY", "1");
             }
             let output = command.output().expect("the measurement starts");
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -7,13 +7,13 @@
 
 use crate::recorder::{Recorder, api, guarded, is_recording, normalised};
 use crate::tables::{ConfigKey, Zeroable, zeroed};
-use crate::thread::{self, Thread};
+use crate::thread::{self, Here, Thread};
 use crate::timing;
 use cuda_abi::types::*;
 use cuda_abi::{ENTRY_POINTS, StreamMode};
 use std::sync::atomic::Ordering::Relaxed;
 use trace::layout::{self, GraphLaunch, NO_CONFIG, Slots, flags};
-use trace::now;
+use trace::{TickCounter, now};
 
 /// What a program asks for with a launch.
 #[derive(Clone, Copy)]
@@ -44,17 +44,33 @@ pub fn observe<const INDEX: usize>(launch: Launch, forward: impl FnOnce() -> CUr
     }
     let Some(here) = thread::here() else { return forward() };
     let stream = normalised(launch.stream, const { is_per_thread(INDEX) });
-    let plan = here.lend(|thread| thread.plan(&launch)).unwrap_or_default();
-    let record = |start, end, result| {
-        here.lend(|thread| thread.record_launch(INDEX, &launch, stream, plan.config, (start, end), result));
+    let Some(Plan { config, is_timed, clock }) = here.lend(|thread| thread.plan(&launch)) else {
+        return forward();
     };
-    if plan.is_timed {
-        return timing::around(timing::Subject::Kernel(plan.config), stream, forward, record);
+    if is_timed {
+        return observe_timed::<INDEX>(here, launch, stream, config, forward);
     }
-    let start = now();
+    let start = clock.now();
     let result = forward();
-    record(start, now(), result);
+    let end = clock.now();
+    here.lend(|thread| thread.record_launch(INDEX, &launch, stream, config, (start, end), result));
     result
+}
+
+/// The rest of [`observe`] for a launch that is to be timed. Kept apart, so that the code of the others stays short and
+/// straight.
+#[cold]
+#[inline(never)]
+fn observe_timed<const INDEX: usize>(
+    here: Here,
+    launch: Launch,
+    stream: CUstream,
+    config: u32,
+    forward: impl FnOnce() -> CUresult,
+) -> CUresult {
+    timing::around(timing::Subject::Kernel(config), stream, forward, |start, end, result| {
+        here.lend(|thread| thread.record_launch(INDEX, &launch, stream, config, (start, end), result));
+    })
 }
 
 /// Forwards a call that makes several launches, which `launches` lists given the result, and records each.
@@ -106,16 +122,19 @@ pub const fn is_per_thread(index: usize) -> bool {
 }
 
 /// What [`Thread::plan`] found before the launch.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Plan {
     config: u32,
     is_timed: bool,
+    /// The thread's, so that the reading after the launch need not look for it again.
+    clock: TickCounter,
 }
 
 impl Thread {
+    /// (What is out of line takes the launch by value: a reference would force all of it into memory on every launch.)
     #[inline(always)]
     fn plan(&mut self, launch: &Launch) -> Plan {
-        let context = self.context();
+        let (context, clock) = (self.context(), self.clock);
         let epoch = self.recorder.epochs.modules.load(Relaxed);
         let known = self.launches.place(&Words::of(launch, context, epoch));
         match known {
@@ -123,33 +142,37 @@ impl Thread {
                 known.until_sample = known.until_sample.wrapping_sub(1);
                 let (config, due) = (known.config, known.until_sample == 0);
                 let is_timed =
-                    (due || timing::wants_all(self.recorder)) && self.decide_timing(launch, config, context);
-                Plan { config, is_timed }
+                    (due || timing::wants_all(self.recorder)) && self.decide_timing(*launch, config, context);
+                Plan { config, is_timed, clock }
             }
-            Err(()) => self.plan_unfamiliar(launch, context),
+            Err(()) => self.plan_unfamiliar(*launch, context),
         }
     }
 
     /// Plans a launch whose configuration this thread has not seen lately. It may be its context's first, which is the
     /// moment to calibrate, for no kernel can be running yet.
     #[cold]
-    fn plan_unfamiliar(&mut self, launch: &Launch, context: u32) -> Plan {
-        let recorder = self.recorder;
+    fn plan_unfamiliar(&mut self, launch: Launch, context: u32) -> Plan {
+        let (recorder, clock) = (self.recorder, self.clock);
         guarded(|| timing::prepare(recorder, context));
         let epoch = recorder.epochs.modules.load(Relaxed);
         let function = recorder.known_function(launch.function);
-        let known = function.and_then(|function| recorder.known_config(&key(launch, function, context)));
-        let Some(config) = known else { return Plan::default() };
-        self.launches.remember(Words::of(launch, context, epoch), config, timing::interval(recorder, config));
+        let known = function.and_then(|function| recorder.known_config(&key(&launch, function, context)));
+        let Some(config) = known else { return Plan { config: NO_CONFIG, is_timed: false, clock } };
+        self.launches.remember(
+            Words::of(&launch, context, epoch),
+            config,
+            timing::interval(recorder, config),
+        );
         let is_due = timing::wants_all(recorder) || timing::is_due_when_met_again(recorder, config);
-        Plan { config, is_timed: is_due && self.decide_timing(launch, config, context) }
+        Plan { config, is_timed: is_due && self.decide_timing(launch, config, context), clock }
     }
 
     #[cold]
-    fn decide_timing(&mut self, launch: &Launch, config: u32, context: u32) -> bool {
+    fn decide_timing(&mut self, launch: Launch, config: u32, context: u32) -> bool {
         let decision = guarded(|| timing::decide(self.recorder, config, context)).unwrap_or_default();
         let epoch = self.recorder.epochs.modules.load(Relaxed);
-        if let Ok(known) = self.launches.place(&Words::of(launch, context, epoch)) {
+        if let Ok(known) = self.launches.place(&Words::of(&launch, context, epoch)) {
             known.until_sample = decision.next_after;
         }
         decision.now && launch.can_be_timed
@@ -165,7 +188,7 @@ impl Thread {
         (start, end): (u64, u64),
         result: CUresult,
     ) {
-        let config = if config == NO_CONFIG { self.define(launch, result) } else { config };
+        let config = if config == NO_CONFIG { self.define(*launch, result) } else { config };
         let captured = if self.is_captured(stream) { flags::CAPTURED } else { 0 };
         let head = layout::Launch::head(launch.flags | captured, start, end);
         let stream = self.stream(stream);
@@ -196,13 +219,13 @@ impl Thread {
 
     /// Gives a configuration that nobody has seen an identifier, and remembers it.
     #[cold]
-    fn define(&mut self, launch: &Launch, result: CUresult) -> u32 {
+    fn define(&mut self, launch: Launch, result: CUresult) -> u32 {
         let (recorder, context) = (self.recorder, self.context());
         let epoch = recorder.epochs.modules.load(Relaxed);
-        let config = guarded(|| define(recorder, launch, context, result)).unwrap_or(NO_CONFIG);
+        let config = guarded(|| define(recorder, &launch, context, result)).unwrap_or(NO_CONFIG);
         if config != NO_CONFIG {
             self.launches.remember(
-                Words::of(launch, context, epoch),
+                Words::of(&launch, context, epoch),
                 config,
                 timing::interval(recorder, config),
             );

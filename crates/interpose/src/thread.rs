@@ -19,7 +19,7 @@ use std::ptr::null;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 use trace::layout::Slots;
-use trace::{ForkGuard, Lane};
+use trace::{ForkGuard, Lane, TickCounter};
 
 /// Uses of the current context's identifier after which the driver is asked again, in case it was changed by ways that
 /// no hook sees.
@@ -34,6 +34,8 @@ const STREAMS: usize = 8;
 pub struct Thread {
     /// The recorder of this process.
     pub recorder: &'static Recorder,
+    /// What its records' times are read from.
+    pub clock: TickCounter,
     context: u32,
     context_epoch: u32,
     context_uses: u32,
@@ -189,6 +191,7 @@ impl Thread {
     fn new(recorder: &'static Recorder) -> Thread {
         Thread {
             recorder,
+            clock: TickCounter::decided(),
             launches: LaunchCache::new(),
             addresses: KnownAddresses::default(),
             pending: Pending::default(),

@@ -77,5 +77,5 @@ pub use layout::Ended;
 #[cfg(feature = "meta")]
 pub use meta::Meta;
 pub use reader::{Definitions, Event, META_FILE, Process, Record, Session};
-pub use ticks::now;
+pub use ticks::{TickCounter, now};
 pub use writer::{Lane, ProcessFile};

@@ -7,29 +7,45 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// `CLOCK_MONOTONIC`. Never goes back within a thread; comparable between threads and processes of one machine.
 #[inline]
 pub fn now() -> u64 {
-    match DECIDED.load(Ordering::Relaxed) {
-        TSC => time_stamp_counter(),
-        MONOTONIC => system_ns(libc::CLOCK_MONOTONIC),
-        _ => {
-            clock_kind();
-            now()
+    TickCounter::decided().now()
+}
+
+/// What [`now`] reads, for those who read it often: they need not look up what was decided.
+#[derive(Clone, Copy, Debug)]
+pub struct TickCounter {
+    kind: ClockKind,
+}
+
+impl TickCounter {
+    /// The clock of this process.
+    #[inline]
+    pub fn decided() -> TickCounter {
+        TickCounter { kind: clock_kind() }
+    }
+
+    /// As the function [`now`].
+    #[inline(always)]
+    pub fn now(self) -> u64 {
+        match self.kind {
+            ClockKind::Tsc => time_stamp_counter(),
+            ClockKind::Monotonic => system_ns(libc::CLOCK_MONOTONIC),
         }
     }
 }
 
 /// What was decided that [`now`] counts: a [`ClockKind`], or 0 as long as nobody asked.
 static DECIDED: AtomicU32 = AtomicU32::new(0);
-const TSC: u32 = ClockKind::Tsc as u32;
-const MONOTONIC: u32 = ClockKind::Monotonic as u32;
 
 /// What [`now`] counts in this process.
-#[cold]
+#[inline]
 pub(crate) fn clock_kind() -> ClockKind {
-    let decide = || {
-        let usable = invariant_tsc() && tsc_is_readable() && kernel_has_not_given_up_tsc();
-        if usable { ClockKind::Tsc } else { ClockKind::Monotonic }
-    };
-    let kind = ClockKind::from_raw(DECIDED.load(Ordering::Relaxed)).unwrap_or_else(decide);
+    ClockKind::from_raw(DECIDED.load(Ordering::Relaxed)).unwrap_or_else(decide)
+}
+
+#[cold]
+fn decide() -> ClockKind {
+    let usable = invariant_tsc() && tsc_is_readable() && kernel_has_not_given_up_tsc();
+    let kind = if usable { ClockKind::Tsc } else { ClockKind::Monotonic };
     DECIDED.store(kind as u32, Ordering::Relaxed);
     kind
 }

@@ -10,8 +10,10 @@
 //! | `FAKE_HIDES=1` | `cuGetProcAddress` returns addresses other than the exported ones |
 //! | `FAKE_NAMELESS=1` | `cuFuncGetName` fails, as before CUDA 12.3 |
 //! | `FAKE_SLOW=1` | work is done only when somebody waits for it |
+//! | `FAKE_BUSY=1` | a launch takes two microseconds and the processor's caches ([`busy`]) |
 //! | `FAKE_NO_PTX=1` | the PTX of others does not load |
 
+mod busy;
 mod echo;
 mod graph;
 mod lookup;

@@ -3,6 +3,7 @@
 //! Each stream has a clock in nanoseconds. A kernel moves it by the number at the end of its name (`spin_5000`), or by
 //! nothing; an event takes its reading. A pair of events reads [`PAIR_NS`] more than what lies between.
 
+use crate::busy;
 use crate::objects::current;
 use crate::world::{Event, Node, NodeKind, is_set, world};
 use crate::{count, result};
@@ -72,6 +73,11 @@ fn is_slow() -> bool {
     *SLOW
 }
 
+fn is_busy() -> bool {
+    static BUSY: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| is_set("FAKE_BUSY"));
+    *BUSY
+}
+
 fn is_done(clock: usize, at: u64) -> bool {
     !is_slow() || at <= DONE[clock].load(Ordering::Relaxed)
 }
@@ -83,6 +89,9 @@ fn run(parameters: CUDA_KERNEL_NODE_PARAMS, stream: CUstream) -> CUresult {
         return CUDA_SUCCESS;
     }
     CLOCKS[clock(stream)].fetch_add(u64::from(ns), Ordering::Relaxed);
+    if is_busy() {
+        busy::work();
+    }
     CUDA_SUCCESS
 }
 
