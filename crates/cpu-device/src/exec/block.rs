@@ -8,6 +8,7 @@ use super::fault::FaultKind;
 use super::lanes::WARP;
 use super::launch::Launch;
 use super::memory::Region;
+use super::probe::Probe;
 use super::spaces::Spaces;
 use super::warp::{Counts, Pause, State, Stop, Surroundings, Waiting, Warp};
 
@@ -64,7 +65,7 @@ impl Arena {
 }
 
 /// One resident block; used for one block after the other.
-pub(super) struct Block<'l> {
+pub(super) struct Block<'l, P> {
     launch: &'l Launch<'l>,
     pub(super) index: [u32; 3],
     warps: Vec<Warp>,
@@ -75,11 +76,12 @@ pub(super) struct Block<'l> {
     _local: Arena,
     started: bool,
     pub(super) counts: Counts,
+    pub(super) probe: P,
 }
 
-impl<'l> Block<'l> {
+impl<'l, P: Probe> Block<'l, P> {
     /// Room for a block of `launch`.
-    pub(super) fn new(launch: &'l Launch<'l>) -> Self {
+    pub(super) fn new(launch: &'l Launch<'l>, probe: P) -> Self {
         let shared = Arena::new(launch.shared_bytes, 1024);
         let warps = launch.warps();
         let local_total = u64::from(warps) * WARP as u64 * launch.local_bytes;
@@ -101,6 +103,7 @@ impl<'l> Block<'l> {
             _local: local,
             started: false,
             counts: Counts::default(),
+            probe,
         }
     }
 
@@ -116,6 +119,7 @@ impl<'l> Block<'l> {
             warp.start(self.launch, index, self.shared.start, !self.started);
         }
         self.started = true;
+        self.probe.block_starts(index);
     }
 
     /// Runs until the block is done, or seems to wait for something outside.
@@ -136,7 +140,7 @@ impl<'l> Block<'l> {
                     counts: &mut self.counts,
                     block: self.index,
                 };
-                match warp.run(&mut around)? {
+                match warp.run(&mut around, &mut self.probe)? {
                     Pause::Exited => {}
                     Pause::Waiting => live = true,
                     Pause::Tired { spinning: this } => {
@@ -176,6 +180,7 @@ impl<'l> Block<'l> {
                 BarrierKind::And => u32::from(votes == voters),
                 _ => u32::from(votes != 0),
             };
+            self.probe.barrier_opens(barrier, &self.warps);
             self.warps.iter_mut().for_each(|warp| warp.release(barrier, outcome));
             self.barriers.arrived[barrier as usize] = 0;
             self.barriers.expected[barrier as usize] = None;

@@ -15,6 +15,7 @@ use super::code::{Clock, Code};
 use super::fault::{Fault, FaultKind};
 use super::lanes::WARP;
 use super::memory::{Memory, Region};
+use super::probe::{Probe, Unwatched};
 use super::program::{KernelId, Program};
 use super::warp::{Counts, Stop};
 
@@ -150,15 +151,7 @@ pub fn launch(
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let workers = if params.workers == 0 { cores() } else { params.workers };
     let workers = workers.min(blocks.try_into().unwrap_or(usize::MAX));
-    let work =
-        Work { launch: &launch, next: AtomicU64::new(0), blocks, outcome: Mutex::new(Ok(Counts::default())) };
-    std::thread::scope(|scope| {
-        for _ in 1..workers {
-            scope.spawn(|| work.run());
-        }
-        work.run();
-    });
-    let outcome = work.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let outcome = execute(&launch, blocks, workers, || Unwatched);
     drop(parameters);
     outcome.map(|counts| LaunchStats {
         warp_instructions: counts.warp_instructions,
@@ -166,6 +159,24 @@ pub fn launch(
         branches: counts.branches,
         divergent_branches: counts.divergent_branches,
     })
+}
+
+/// Executes all blocks, each worker's under a probe that `probe` makes.
+fn execute<P: Probe>(
+    launch: &Launch,
+    blocks: u64,
+    workers: usize,
+    probe: impl Fn() -> P + Sync,
+) -> Result<Counts, Fault> {
+    let work =
+        Work { launch, probe, next: AtomicU64::new(0), blocks, outcome: Mutex::new(Ok(Counts::default())) };
+    std::thread::scope(|scope| {
+        for _ in 1..workers {
+            scope.spawn(|| work.run());
+        }
+        work.run();
+    });
+    work.outcome.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn kernel_name(linked: &Linked, kernel: KernelId) -> String {
@@ -322,14 +333,16 @@ impl<'a> Launch<'a> {
 }
 
 /// The blocks that are still to be run.
-struct Work<'w, 'a> {
+struct Work<'w, 'a, F> {
     launch: &'w Launch<'a>,
+    /// Makes the probe of a block.
+    probe: F,
     next: AtomicU64,
     blocks: u64,
     outcome: Mutex<Result<Counts, Fault>>,
 }
 
-impl Work<'_, '_> {
+impl<P: Probe, F: Fn() -> P + Sync> Work<'_, '_, F> {
     fn take(&self) -> Option<[u32; 3]> {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         let [x, y, _] = self.launch.grid.map(u64::from);
@@ -338,8 +351,8 @@ impl Work<'_, '_> {
 
     /// Runs blocks until there are none, or one has failed.
     fn run(&self) {
-        let mut resident: VecDeque<Block> = VecDeque::new();
-        let mut spare: Option<Block> = None;
+        let mut resident: VecDeque<Block<P>> = VecDeque::new();
+        let mut spare: Option<Block<P>> = None;
         let mut counts = Counts::default();
         loop {
             let mut block = match resident.pop_front() {
@@ -375,12 +388,12 @@ impl Work<'_, '_> {
     }
 
     /// The next block, at its start.
-    fn start<'b>(&'b self, spare: &mut Option<Block<'b>>) -> Option<Block<'b>> {
+    fn start<'b>(&'b self, spare: &mut Option<Block<'b, P>>) -> Option<Block<'b, P>> {
         if self.launch.failed.load(Ordering::Relaxed) {
             return None;
         }
         let index = self.take()?;
-        let mut block = spare.take().unwrap_or_else(|| Block::new(self.launch));
+        let mut block = spare.take().unwrap_or_else(|| Block::new(self.launch, (self.probe)()));
         block.start(index);
         Some(block)
     }

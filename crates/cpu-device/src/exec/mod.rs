@@ -28,6 +28,7 @@ mod lanes;
 mod launch;
 mod memory;
 mod printf;
+mod probe;
 mod program;
 mod registers;
 mod soft;

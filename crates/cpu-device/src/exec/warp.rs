@@ -18,6 +18,7 @@ use super::fault::FaultKind;
 use super::input::Setting;
 use super::lanes::{Lanes, WARP, each_lane};
 use super::launch::Launch;
+use super::probe::{Moment, Probe};
 use super::program::function_at;
 use super::registers::{Extent, Registers};
 use super::spaces::{AccessFault, Spaces};
@@ -211,14 +212,18 @@ impl Warp {
     }
 
     /// Runs until nothing more can be done now.
-    pub(super) fn run(&mut self, around: &mut Surroundings) -> Result<Pause, Box<Stop>> {
+    pub(super) fn run<P: Probe>(
+        &mut self,
+        around: &mut Surroundings,
+        probe: &mut P,
+    ) -> Result<Pause, Box<Stop>> {
         around.spaces.warp_local = self.local;
         let mut fuel = Fuel { left: FUEL, strong: 0 };
         loop {
             let Some(index) = self.choose() else {
                 return Ok(if self.live == 0 { Pause::Exited } else { Pause::Waiting });
             };
-            if let Outcome::Tired = self.step(index, around, &mut fuel)? {
+            if let Outcome::Tired = self.step(index, around, &mut fuel, probe)? {
                 self.fragments[index].epoch += u32::from(self.fragments.len() > 1);
                 return Ok(Pause::Tired { spinning: fuel.strong > FUEL / 2 });
             }
@@ -287,18 +292,19 @@ impl Warp {
     }
 
     /// Runs one fragment until it has to be chosen again.
-    fn step(
+    fn step<P: Probe>(
         &mut self,
         index: usize,
         around: &mut Surroundings,
         fuel: &mut Fuel,
+        probe: &mut P,
     ) -> Result<Outcome, Box<Stop>> {
         #[cfg(target_arch = "x86_64")]
         if super::lanes::wide_vectors() {
             // SAFETY: the CPU has the features, as `wide_vectors` has found.
-            return unsafe { self.step_wide(index, around, fuel) };
+            return unsafe { self.step_wide(index, around, fuel, probe) };
         }
-        self.step_plain(index, around, fuel)
+        self.step_plain(index, around, fuel, probe)
     }
 
     /// [`step_plain`](Self::step_plain), with `popcnt` and its like.
@@ -307,21 +313,23 @@ impl Warp {
     /// The CPU has the features.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt,f16c")]
-    unsafe fn step_wide(
+    unsafe fn step_wide<P: Probe>(
         &mut self,
         index: usize,
         around: &mut Surroundings,
         fuel: &mut Fuel,
+        probe: &mut P,
     ) -> Result<Outcome, Box<Stop>> {
-        self.step_plain(index, around, fuel)
+        self.step_plain(index, around, fuel, probe)
     }
 
     #[inline(always)]
-    fn step_plain(
+    fn step_plain<P: Probe>(
         &mut self,
         index: usize,
         around: &mut Surroundings,
         fuel: &mut Fuel,
+        probe: &mut P,
     ) -> Result<Outcome, Box<Stop>> {
         let limit = if self.fragments.len() == 1 { u32::MAX } else { self.limit(index) };
         let fragment = &mut self.fragments[index];
@@ -336,7 +344,8 @@ impl Warp {
                 self.fragments[index].pc = pc;
                 return Ok(Outcome::Choose);
             }
-            let Step { guard, op } = &code.steps[pc as usize];
+            let step = &code.steps[pc as usize];
+            let Step { guard, op } = step;
             // SAFETY: the frame has the predicates that its code names.
             let active = mask
                 & unsafe {
@@ -348,11 +357,16 @@ impl Warp {
                 };
             around.counts.warp_instructions += 1;
             around.counts.thread_instructions += u64::from(active.count_ones());
+            (lanes.mask, lanes.full) = (active, active == live);
+            // A warp instruction counts when all of its lanes have come.
+            if P::WATCHES && !matches!(op, Op::Warp { .. }) {
+                let (spaces, warp, local) = (&*around.spaces, self.index, frame.local);
+                probe.step(&Moment { function, pc, step, mask, lanes: &lanes, live, spaces, warp, local });
+            }
             if active == 0 {
                 pc += 1;
                 continue;
             }
-            (lanes.mask, lanes.full) = (active, active == live);
             match op {
                 Op::Lanes { run, args } => {
                     // SAFETY: the frame has the registers that its code names, in the classes that the handler
@@ -397,6 +411,20 @@ impl Warp {
                     if needed & live & !active != 0 {
                         self.wait_for_lanes(index, pc, active, needed);
                         return Ok(Outcome::Choose);
+                    }
+                    if P::WATCHES {
+                        let (spaces, warp, local) = (&*around.spaces, self.index, frame.local);
+                        probe.step(&Moment {
+                            function,
+                            pc,
+                            step,
+                            mask,
+                            lanes: &lanes,
+                            live,
+                            spaces,
+                            warp,
+                            local,
+                        });
                     }
                     // SAFETY: the frame has the registers that its code names.
                     unsafe { exchange::run(&lanes, *op, *members, args) };

@@ -1,0 +1,62 @@
+//! Where execution may be watched.
+//!
+//! A launch is executed by code that is generic over a [`Probe`] and compiled twice: with [`Unwatched`], in which
+//! nothing is left of the calls below, and with an observer that sees every step before it is executed. A probe
+//! changes nothing, and belongs to one block at a time: blocks share none.
+
+use super::code::Step;
+use super::lanes::Lanes;
+use super::spaces::Spaces;
+use super::warp::Warp;
+
+/// A step that a fragment of a warp is about to execute.
+#[allow(dead_code, reason = "which of these a probe looks at is its own affair")]
+pub(super) struct Moment<'a> {
+    /// The function, by index.
+    pub(super) function: u32,
+    /// The step, by index.
+    pub(super) pc: u32,
+    pub(super) step: &'a Step,
+    /// Registers; their mask has the lanes that execute the step, none if the guard holds back all.
+    pub(super) lanes: &'a Lanes,
+    /// Lanes of the fragment, before the guard.
+    pub(super) mask: u32,
+    /// Lanes of the warp that have not exited.
+    pub(super) live: u32,
+    pub(super) spaces: &'a Spaces<'a>,
+    /// The warp, counted through the block.
+    pub(super) warp: u32,
+    /// Where the function's frame begins in the thread's local memory.
+    pub(super) local: u32,
+}
+
+/// What watches a block while it is executed.
+pub(super) trait Probe {
+    /// Whether it wants to be called at all.
+    const WATCHES: bool;
+
+    /// The block `block` of the grid begins.
+    fn block_starts(&mut self, block: [u32; 3]);
+
+    /// A step is about to be executed. Warp instructions are shown once all of their lanes have come.
+    fn step(&mut self, moment: &Moment);
+
+    /// All that `barrier` waits for have come; those of `warps` that wait there are about to go on.
+    fn barrier_opens(&mut self, barrier: u32, warps: &[Warp]);
+}
+
+/// The probe of launches that nobody watches.
+pub(super) struct Unwatched;
+
+impl Probe for Unwatched {
+    const WATCHES: bool = false;
+
+    #[inline(always)]
+    fn block_starts(&mut self, _: [u32; 3]) {}
+
+    #[inline(always)]
+    fn step(&mut self, _: &Moment) {}
+
+    #[inline(always)]
+    fn barrier_opens(&mut self, _: u32, _: &[Warp]) {}
+}
