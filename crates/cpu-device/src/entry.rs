@@ -2,7 +2,7 @@
 //!
 //! [`entries!`] declares functions by the symbols they are exported under. From each declaration come the
 //! function with the C signature (held against `cuda_abi::signature` by the compiler), its place in [`SLOTS`]
-//! and its line in [`coverage`]; nothing has to be listed twice. A symbol that is declared nowhere answers
+//! and its line in [`coverage`](mod@crate::coverage); nothing has to be listed twice. A symbol that is declared nowhere answers
 //! `CUDA_ERROR_NOT_SUPPORTED`.
 //!
 //! # The contract at the ABI
@@ -107,28 +107,6 @@ pub(crate) struct Entry {
 // SAFETY: the pointers are addresses of functions.
 unsafe impl Sync for Entry {}
 
-/// How far an entry point is implemented.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Coverage {
-    /// It does what CUDA documents.
-    Done,
-    /// It does, with the exception given.
-    Partly(&'static str),
-    /// It answers `CUDA_ERROR_NOT_SUPPORTED`.
-    Refused,
-}
-
-/// Every entry point of the driver with how far it is implemented here, in the order of the ABI's table.
-pub fn coverage() -> impl Iterator<Item = (&'static str, Coverage)> {
-    let mut all = [Coverage::Refused; COUNT];
-    for entry in crate::api::ALL.iter().flat_map(|list| list.iter()) {
-        for (index, _) in [entry.function].into_iter().chain(entry.per_thread) {
-            all[index] = entry.limit.map_or(Coverage::Done, Coverage::Partly);
-        }
-    }
-    ENTRY_POINTS.iter().map(|entry| entry.symbol).zip(all)
-}
-
 /// Where the exported symbols jump to: this library's functions, as `cuda_abi::trampoline` asks.
 pub static SLOTS: [AtomicPtr<()>; COUNT] = {
     let mut functions = [None; COUNT];
@@ -212,7 +190,8 @@ extern "C" fn report_refusal(index: u32) -> CUresult {
     guarded(symbol, || {
         let named = NAMED.lock().is_ok_and(|mut named| std::mem::replace(&mut named[index as usize], true));
         if !named && trace() == Trace::Refusals {
-            let _ = writeln!(std::io::stderr(), "apex: cpu device: {symbol} is not supported");
+            let reason = crate::coverage::refusal(symbol);
+            let _ = writeln!(std::io::stderr(), "apex: cpu device: {symbol} is not supported ({reason})");
         }
         fail(CUDA_ERROR_NOT_SUPPORTED)
     })

@@ -8,7 +8,8 @@
 //! exported symbol ─► entry::SLOTS ─► api::* ─► stream ─► task ─► operation ─► copy, fill, launch ─► exec
 //! ```
 //!
-//! * [`entry`]: how functions are declared, the contract at the ABI, which functions there are ([`coverage`]).
+//! * [`entry`]: how functions are declared, the contract at the ABI, and [`coverage`](mod@coverage): how far
+//!   each is done.
 //! * `api`: the functions, by the parts of the driver API's reference. They check and translate.
 //! * `device`, `context`, `memory`, `virtual_memory`, `pool`, `module`: what there is.
 //! * `stream`, `event`, `capture`, `graph`: what is done when. `task` has the threads, `operation` what can
@@ -26,6 +27,7 @@ mod api;
 mod capture;
 mod context;
 mod copy;
+mod coverage;
 mod device;
 pub mod entry;
 mod error;
@@ -56,6 +58,6 @@ mod stream_memory;
 mod task;
 mod virtual_memory;
 
-pub use entry::{Coverage, coverage};
+pub use coverage::{Coverage, coverage};
 
 cuda_abi::export_entry_points!(crate::entry::SLOTS);

@@ -1,0 +1,71 @@
+//! How far each entry point of the driver is implemented, and what stands in the way of the others.
+//!
+//! What is declared with [`entries!`](crate::entry) is done, wholly or with an exception; everything else
+//! answers `CUDA_ERROR_NOT_SUPPORTED`. `docs/coverage-driver.md` is made from this.
+
+use cuda_abi::{COUNT, ENTRY_POINTS};
+
+/// How far an entry point is implemented.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coverage {
+    /// It does what CUDA documents.
+    Done,
+    /// It does, with the exception given.
+    Partly(&'static str),
+    /// It answers `CUDA_ERROR_NOT_SUPPORTED`, for the reason given.
+    Refused(&'static str),
+}
+
+/// Every entry point of the driver with how far it is implemented here, in the order of the ABI's table.
+pub fn coverage() -> impl Iterator<Item = (&'static str, Coverage)> {
+    let mut declared = [None; COUNT];
+    for entry in crate::api::ALL.iter().flat_map(|list| list.iter()) {
+        for (index, _) in [entry.function].into_iter().chain(entry.per_thread) {
+            declared[index] = Some(entry.limit.map_or(Coverage::Done, Coverage::Partly));
+        }
+    }
+    ENTRY_POINTS.iter().zip(declared).map(|(entry, declared)| {
+        (entry.symbol, declared.unwrap_or_else(|| Coverage::Refused(refusal(entry.symbol))))
+    })
+}
+
+/// Why an entry point that is declared nowhere is not.
+pub(crate) fn refusal(symbol: &str) -> &'static str {
+    let family = FAMILIES.iter().find(|(names, _)| names.iter().any(|name| symbol.contains(name)));
+    family.map_or(OLD_FORM, |(_, reason)| reason)
+}
+
+/// What is left when no family matches: `cuMemAlloc` beside `cuMemAlloc_v2`.
+const OLD_FORM: &str = "an old form; programs built since CUDA 4 use its successor";
+
+/// Parts of names, and why the entry points that have one of them are refused. The first match counts.
+const FAMILIES: &[(&[&str], &str)] = &[
+    (&["cuGL", "EGL", "cuGraphics", "VDPAU"], "graphics: no graphics API shares memory with this device"),
+    (&["External", "NvSci"], "memory and semaphores of other APIs: none shares them with this device"),
+    (&["ToCig", "Luid"], "graphics: no graphics API shares work with this device"),
+    (&["Green", "DevResource", "DevSmResource", "ExecAffinity"], "its multiprocessors can't be partitioned"),
+    (&["Multicast", "LogicalEndpoint", "Fabric", "Clique", "P2P", "MultiDevice"], "there is one device"),
+    (&["TensorMap"], "tensor maps belong to compute capability 9.0"),
+    (&["Checkpoint", "Coredump", "cuLogs"], "a service of NVIDIA's driver around programs"),
+    (&["AsyncNotification"], "it never has anything to notify of"),
+    (&["Sparse", "cuMemMapArrayAsync", "GetPlane"], "sparse and planar arrays"),
+    (&["Decompress"], "there is no decompression engine"),
+    (&["MemPoolExport", "MemPoolImport", "Ipc"], "allocations are not shared with other processes"),
+    (&["GetHandleForAddressRange", "FlushGPUDirectRDMA"], "there is nothing to transfer to directly"),
+    (&["UserObject"], "user objects of graphs"),
+    (&["ConditionalHandle", "Recapture"], "conditional nodes and recapture of graphs"),
+    (&["BatchMemOp"], "batches of stream memory operations"),
+    (&["Discard", "PrefetchBatch", "WithAttributesAsync", "3DBatch", "AtomicCapabilities"], "new in CUDA 13"),
+    (&["cuCtxAttach", "cuCtxDetach", "cuProfilerInitialize"], "deprecated since CUDA 4 and 11"),
+    (&["DebugDotPrint", "GraphGetId", "LocalId", "NodeGetParams"], "what tools ask of graphs"),
+    (&["cuMemRange"], "where managed memory is: everywhere"),
+    (&["Clusters", "ClusterSize"], "clusters belong to compute capability 9.0"),
+    (&["LocationInfo", "MemPool", "GetMemPool", "SetMemPool", "cuMemGetAttribute"], "new in CUDA 13"),
+    (&["GraphMemAttribute"], "graphs' memory is not counted apart"),
+    (&["UnifiedFunction"], "functions have no address that the host could call"),
+    (
+        &["cuArray", "cuMipmapped", "cuTex", "cuSurf", "TexRef", "SurfRef", "toA", "AtoD", "AtoH"],
+        "arrays, textures and surfaces",
+    ),
+    (&["cuLink"], "the linker"),
+];
