@@ -1,4 +1,4 @@
-//! PTX, the assembly language of CUDA: text to IR and back.
+//! PTX, the assembly language of CUDA: text to IR and back, and the table of its instructions.
 //!
 //! ```
 //! let source = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry nothing() { ret; }\n";
@@ -6,12 +6,14 @@
 //! assert_eq!(&*module.functions().next().unwrap().name, "nothing");
 //! ```
 //!
-//! Everything that NVRTC, nvcc and Triton write parses, whatever the version: see [`ir`] for how. Invariants:
+//! Everything that NVRTC, nvcc and Triton write parses, whatever the version: see [`ir`] for how. Which instructions
+//! exist, with which operands, for which targets, is in [`forms`]. Invariants:
 //!
 //! 1. No input makes the parser panic, recurse without bound, or take more than linear time and space.
 //! 2. `parse(print(parse(x)))` equals `parse(x)`.
 //! 3. This crate knows nothing of CUDA, files or threads.
 pub mod diagnostic;
+pub mod forms;
 pub mod ir;
 mod lexer;
 mod parse;

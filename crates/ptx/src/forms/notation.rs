@@ -1,0 +1,424 @@
+//! Reads the table's notation, which the module above explains. A mistake in a table is found by the first test that
+//! looks at it, so messages here are for whoever edits the tables.
+
+use super::expand::Choice;
+use super::target::Need;
+use super::{Form, Kind, OperandForm};
+use crate::types::{ScalarType, StateSpace};
+
+/// A part of a mnemonic.
+#[derive(Clone, Debug)]
+pub(super) enum Part {
+    /// A modifier, without its dot.
+    Word(&'static str),
+    /// One of several.
+    Group { name: Option<&'static str>, optional: bool, branches: Vec<Branch> },
+}
+
+/// A choice of a group.
+#[derive(Clone, Debug)]
+pub(super) struct Branch {
+    pub(super) parts: Vec<Part>,
+    /// What it needs beyond the line's needs; nothing if empty.
+    pub(super) needs: Vec<Need>,
+}
+
+/// An operand as noted; its kind may depend on the choices.
+#[derive(Clone, Debug)]
+pub(super) struct Operand {
+    name: &'static str,
+    presence: Presence,
+    kind: KindNote,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Presence {
+    Always,
+    Optional,
+    /// If the group of this name chose something.
+    With(&'static str),
+}
+
+#[derive(Clone, Debug)]
+enum KindNote {
+    Fixed(Kind),
+    Value { ty: TypeNote, length: Length, constant: bool, wider: bool, sink: bool },
+    Video(TypeNote),
+    Pair(Box<KindNote>, Box<KindNote>, bool),
+    Address { space: SpaceNote, rest: Vec<KindNote> },
+}
+
+#[derive(Clone, Debug)]
+enum TypeNote {
+    Fixed(ScalarType),
+    Chosen(&'static str),
+    Wide(Box<TypeNote>),
+    Bits(Box<TypeNote>),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Length {
+    Scalar,
+    Fixed(usize),
+    Chosen(&'static str),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum SpaceNote {
+    Fixed(Option<StateSpace>),
+    Chosen(&'static str),
+}
+
+type Noted<T> = Result<T, String>;
+
+/// The forms of a chapter.
+pub(super) fn read(chapter: &'static str, text: &'static str) -> Noted<Vec<Form>> {
+    let mut reader = Reader { sets: Vec::new(), needs: Vec::new() };
+    let mut forms = Vec::new();
+    for line in logical_lines(text) {
+        let said = |error: String| format!("{chapter}: {line}: {error}");
+        let definition =
+            |text: &'static str| text.split_once('=').map(|(name, value)| (name.trim(), value.trim()));
+        if let Some(set) = line.strip_prefix("let ") {
+            let (name, choices) = definition(set).ok_or_else(|| said("no `=`".to_owned()))?;
+            let branches = reader.branches(choices).map_err(said)?;
+            reader.sets.push((name, branches));
+        } else if let Some(needs) = line.strip_prefix("needs ") {
+            let (name, needs) = definition(needs).ok_or_else(|| said("no `=`".to_owned()))?;
+            let needs = reader.needs(needs, " or ").map_err(said)?;
+            reader.needs.push((name, needs));
+        } else {
+            forms.push(reader.form(chapter, line).map_err(said)?);
+        }
+    }
+    Ok(forms)
+}
+
+/// Lines with their continuations, without comments.
+fn logical_lines(text: &'static str) -> Vec<&'static str> {
+    let mut spans: Vec<(usize, usize)> = Vec::new();
+    let mut offset = 0;
+    for line in text.split_inclusive('\n') {
+        let end = offset + line.trim_end().len();
+        match line.as_bytes().first() {
+            None | Some(b'#' | b'\n') => {}
+            Some(b' ') => {
+                if let Some(last) = spans.last_mut() {
+                    last.1 = end;
+                }
+            }
+            Some(_) => spans.push((offset, end)),
+        }
+        offset += line.len();
+    }
+    spans.into_iter().map(|(start, end)| &text[start..end]).collect()
+}
+
+struct Reader {
+    sets: Vec<(&'static str, Vec<Branch>)>,
+    needs: Vec<(&'static str, Vec<Need>)>,
+}
+
+impl Reader {
+    fn form(&self, chapter: &'static str, line: &'static str) -> Noted<Form> {
+        let (rest, needs) = line.rsplit_once(" | ").ok_or("no ` | ` before what it needs")?;
+        let (mnemonic, operands) = rest.split_once(' ').unwrap_or((rest, ""));
+        let end = mnemonic.find(['.', '<', '{']).unwrap_or(mnemonic.len());
+        let operands = split(operands, ',').into_iter().filter(|text| !text.is_empty());
+        Ok(Form {
+            chapter,
+            opcode: &mnemonic[..end],
+            text: line,
+            parts: self.parts(&mnemonic[end..])?,
+            operands: operands.map(operand).collect::<Noted<_>>()?,
+            needs: self.needs(needs, " or ")?,
+        })
+    }
+
+    /// Alternatives, or the name of some.
+    fn needs(&self, text: &str, separator: &str) -> Noted<Vec<Need>> {
+        let text = text.trim();
+        if let Some((_, needs)) = self.needs.iter().find(|(name, _)| *name == text) {
+            return Ok(needs.clone());
+        }
+        let alternatives = text.split(separator).filter(|need| !need.is_empty());
+        alternatives.map(|need| need.trim().parse()).collect()
+    }
+
+    /// `.word`, `<…>`, `{…}` one after the other.
+    fn parts(&self, text: &'static str) -> Noted<Vec<Part>> {
+        let mut parts = Vec::new();
+        let mut rest = text;
+        while let Some(first) = rest.chars().next() {
+            let length = match first {
+                '.' => rest[1..].find(['.', '<', '{']).map_or(rest.len(), |end| end + 1),
+                '<' | '{' => closing(rest)? + 1,
+                _ => return Err(format!("`{rest}` does not start with a dot or a group")),
+            };
+            let (part, after) = rest.split_at(length);
+            parts.push(match first {
+                '.' => Part::Word(&part[1..]),
+                _ => self.group(&part[1..length - 1], first == '{')?,
+            });
+            rest = after;
+        }
+        Ok(parts)
+    }
+
+    fn group(&self, text: &'static str, optional: bool) -> Noted<Part> {
+        let (name, choices) = match text.split_once('=') {
+            Some((name, choices)) if name.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
+                (Some(name), choices)
+            }
+            _ => (None, text),
+        };
+        Ok(Part::Group { name, optional, branches: self.branches(choices)? })
+    }
+
+    fn branches(&self, text: &'static str) -> Noted<Vec<Branch>> {
+        let mut branches = Vec::new();
+        for choice in split(text, '|') {
+            if choice.starts_with(|c: char| c.is_ascii_uppercase()) {
+                let set = self.sets.iter().find(|(name, _)| *name == choice);
+                branches.extend(set.ok_or_else(|| format!("no `let {choice}`"))?.1.iter().cloned());
+                continue;
+            }
+            let at = choice.rfind('@').filter(|at| !choice[*at..].contains(['>', '}']));
+            let (parts, needs) = at.map_or((choice, ""), |at| (&choice[..at], &choice[at + 1..]));
+            branches.push(Branch { parts: self.parts(parts)?, needs: self.needs(needs, "+")? });
+        }
+        Ok(branches)
+    }
+}
+
+/// Where the bracket that opens `text` closes.
+fn closing(text: &str) -> Noted<usize> {
+    let mut depth = 0usize;
+    for (offset, byte) in text.bytes().enumerate() {
+        match byte {
+            b'<' | b'{' | b'[' | b'(' => depth += 1,
+            b'>' | b'}' | b']' | b')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth == 0 {
+            return Ok(offset);
+        }
+    }
+    Err(format!("`{text}` does not close"))
+}
+
+/// `text` at every `separator` outside brackets, without blanks around the pieces.
+fn split(text: &'static str, separator: char) -> Vec<&'static str> {
+    let mut pieces = Vec::new();
+    let (mut depth, mut start) = (0i32, 0);
+    for (offset, c) in text.char_indices() {
+        match c {
+            '<' | '{' | '[' | '(' => depth += 1,
+            '>' | '}' | ']' | ')' => depth -= 1,
+            _ if c == separator && depth == 0 => {
+                pieces.push(text[start..offset].trim());
+                start = offset + c.len_utf8();
+            }
+            _ => {}
+        }
+    }
+    pieces.push(text[start..].trim());
+    pieces
+}
+
+/// `name:kind`, `name?:kind`, `name?X:kind`.
+fn operand(text: &'static str) -> Noted<Operand> {
+    let (name, kind) = text.split_once(':').ok_or_else(|| format!("`{text}` has no kind"))?;
+    let (name, presence) = match name.split_once('?') {
+        None => (name, Presence::Always),
+        Some((name, "")) => (name, Presence::Optional),
+        Some((name, group)) => (name, Presence::With(group)),
+    };
+    Ok(Operand { name, presence, kind: kind_note(kind, !name.starts_with('d'))? })
+}
+
+fn kind_note(text: &'static str, read: bool) -> Noted<KindNote> {
+    if let Some((first, second)) = text.strip_suffix('}').and_then(|text| text.split_once("{|")) {
+        return Ok(KindNote::Pair(kind_note(first, read)?.into(), kind_note(second, read)?.into(), true));
+    }
+    if let Some(inside) = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')) {
+        return address(inside);
+    }
+    if let [first, second] = split(text, '|')[..] {
+        return Ok(KindNote::Pair(kind_note(first, read)?.into(), kind_note(second, read)?.into(), false));
+    }
+    if let Some(bounds) = inside(text, "imm") {
+        let bound = |text: &str| text.parse().map_err(|_| format!("`{text}` is not a bound"));
+        let (least, most) = bounds.split_once("..").ok_or("a range is `imm(0..7)`")?;
+        return Ok(KindNote::Fixed(Kind::Immediate(bound(least)?, bound(most)?)));
+    }
+    if let Some(ty) = inside(text, "video") {
+        return Ok(KindNote::Video(type_note(ty)?));
+    }
+    let fixed = match text {
+        "pred" => Kind::Predicate,
+        "label" => Kind::Label,
+        "function" => Kind::Function,
+        "list" => Kind::List,
+        "table" => Kind::Table,
+        "symbol" => Kind::Symbol,
+        "vector" => Kind::AnyVector,
+        _ => return value(text, read),
+    };
+    Ok(KindNote::Fixed(fixed))
+}
+
+/// What stands in `function( … )`.
+fn inside(text: &'static str, function: &str) -> Option<&'static str> {
+    text.strip_prefix(function)?.strip_prefix('(')?.strip_suffix(')')
+}
+
+/// `type`, `type*length`, with `!`, `+` or `_` behind.
+fn value(text: &'static str, read: bool) -> Noted<KindNote> {
+    let flags = text.len() - text.trim_end_matches(['!', '+', '_']).len();
+    let (plain, flags) = text.split_at(text.len() - flags);
+    let (ty, length) = match plain.split_once('*') {
+        None => (plain, Length::Scalar),
+        Some((ty, length)) => (ty, length.parse().map_or(Length::Chosen(length), Length::Fixed)),
+    };
+    Ok(KindNote::Value {
+        ty: type_note(ty)?,
+        length,
+        constant: read && !flags.contains('!'),
+        wider: flags.contains('+'),
+        sink: flags.contains('_'),
+    })
+}
+
+fn type_note(text: &'static str) -> Noted<TypeNote> {
+    if let Some(inner) = inside(text, "wide") {
+        return Ok(TypeNote::Wide(type_note(inner)?.into()));
+    }
+    if let Some(inner) = inside(text, "bits") {
+        return Ok(TypeNote::Bits(type_note(inner)?.into()));
+    }
+    if text.starts_with(|c: char| c.is_ascii_uppercase()) {
+        return Ok(TypeNote::Chosen(text));
+    }
+    register_type(text).map(TypeNote::Fixed).ok_or_else(|| format!("`{text}` is not a type"))
+}
+
+/// `space` or `space; kind, kind`.
+fn address(text: &'static str) -> Noted<KindNote> {
+    let (space, rest) = text.split_once(';').unwrap_or((text, ""));
+    let space = match space {
+        "" | "tex" | "surf" => SpaceNote::Fixed(None),
+        _ if space.starts_with(|c: char| c.is_ascii_uppercase()) => SpaceNote::Chosen(space),
+        _ => SpaceNote::Fixed(Some(
+            StateSpace::from_name(space).ok_or_else(|| format!("`{space}` is not a state space"))?,
+        )),
+    };
+    let rest = split(rest, ',').into_iter().filter(|text| !text.is_empty());
+    Ok(KindNote::Address { space, rest: rest.map(|text| kind_note(text, true)).collect::<Noted<_>>()? })
+}
+
+/// The type of registers that hold what a modifier names.
+fn register_type(name: &str) -> Option<ScalarType> {
+    ScalarType::from_name(name)
+}
+
+impl Operand {
+    /// What the operand is with these choices; `None` if it is absent.
+    pub(super) fn choose(&self, choice: &Choice) -> Option<OperandForm> {
+        if let Presence::With(group) = self.presence {
+            choice.of(group)?;
+        }
+        let optional = matches!(self.presence, Presence::Optional);
+        Some(OperandForm { name: self.name, optional, kind: self.kind.choose(choice) })
+    }
+}
+
+impl KindNote {
+    fn choose(&self, choice: &Choice) -> Kind {
+        match self {
+            KindNote::Fixed(kind) => kind.clone(),
+            KindNote::Video(ty) => Kind::Video(ty.choose(choice)),
+            KindNote::Pair(first, second, optional) => {
+                Kind::Pair(first.choose(choice).into(), second.choose(choice).into(), *optional)
+            }
+            KindNote::Address { space, rest } => Kind::Address {
+                space: space.choose(choice),
+                rest: rest.iter().map(|kind| kind.choose(choice)).collect(),
+            },
+            KindNote::Value { ty, length, constant, wider, sink } => {
+                let ty = ty.choose(choice);
+                if ty == ScalarType::Pred {
+                    return Kind::Predicate;
+                }
+                let value =
+                    Kind::Value { ty, constant: *constant && has_constants(ty), wider: *wider, sink: *sink };
+                match length.choose(choice) {
+                    None => value,
+                    Some(length) => Kind::Vector(value.into(), length),
+                }
+            }
+        }
+    }
+}
+
+impl Length {
+    fn choose(self, choice: &Choice) -> Option<usize> {
+        match self {
+            Length::Scalar => None,
+            Length::Fixed(length) => Some(length),
+            Length::Chosen(group) => {
+                choice.of(group).and_then(|word| word.trim_start_matches('v').parse().ok())
+            }
+        }
+    }
+}
+
+impl SpaceNote {
+    fn choose(self, choice: &Choice) -> Option<StateSpace> {
+        match self {
+            SpaceNote::Fixed(space) => space,
+            SpaceNote::Chosen(group) => choice.of(group).and_then(|word| {
+                // `shared::cluster`, `param::entry`: the space before the colons.
+                StateSpace::from_name(word.split("::").next().unwrap_or(word))
+            }),
+        }
+    }
+}
+
+impl TypeNote {
+    /// The type; 32 bits where a group chose none or no type, which the table's test rules out.
+    fn choose(&self, choice: &Choice) -> ScalarType {
+        match self {
+            TypeNote::Fixed(ty) => *ty,
+            TypeNote::Chosen(group) => choice.of(group).and_then(register_type).unwrap_or(ScalarType::B32),
+            TypeNote::Wide(inner) => wide(inner.choose(choice)),
+            TypeNote::Bits(inner) => bits(inner.choose(choice)),
+        }
+    }
+}
+
+/// Whether PTX has constants of the type: it has none of half precision, of pairs and of smaller floats.
+fn has_constants(ty: ScalarType) -> bool {
+    use ScalarType::*;
+    matches!(ty, F32 | F64) || !ty.is_float() && !matches!(ty, U16x2 | S16x2)
+}
+
+fn wide(ty: ScalarType) -> ScalarType {
+    match ty {
+        ScalarType::U16 => ScalarType::U32,
+        ScalarType::S16 => ScalarType::S32,
+        ScalarType::U32 => ScalarType::U64,
+        ScalarType::S32 => ScalarType::S64,
+        other => other,
+    }
+}
+
+fn bits(ty: ScalarType) -> ScalarType {
+    match ty.bytes() {
+        1 => ScalarType::B8,
+        2 => ScalarType::B16,
+        4 => ScalarType::B32,
+        8 => ScalarType::B64,
+        _ => ScalarType::B128,
+    }
+}

@@ -1,0 +1,75 @@
+//! NVIDIA's assembler, the judge of what is PTX.
+//!
+//! Found through the environment variable `PTXAS`, on the PATH, or among Python's packages, where
+//! `scripts/test-deps.sh` puts it. Tests that need it say when there is none.
+#![allow(dead_code, reason = "each test uses what it needs")]
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A ptxas.
+pub struct Ptxas {
+    path: PathBuf,
+    /// The newest PTX version that it reads.
+    pub newest: ptx::forms::Version,
+}
+
+impl Ptxas {
+    /// The first that runs; without one a line says so.
+    pub fn find() -> Option<Ptxas> {
+        let packages = Command::new("python3")
+            .args(["-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"])
+            .output()
+            .map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+        let mut places: Vec<PathBuf> = std::env::var_os("PTXAS").map(PathBuf::from).into_iter().collect();
+        places.push("ptxas".into());
+        places.extend(packages.ok().map(|folder| PathBuf::from(folder).join("nvidia/cu13/bin/ptxas")));
+        let found = places.into_iter().find_map(|path| {
+            let newest = newest(&path)?;
+            Some(Ptxas { path, newest })
+        });
+        if found.is_none() {
+            eprintln!("skipped: no ptxas; scripts/test-deps.sh installs it, or set PTXAS");
+        }
+        found
+    }
+
+    /// Parses `source` for a virtual architecture such as `compute_80`; gives the errors by line (0: about the whole).
+    pub fn errors(&self, source: &str, architecture: &str) -> BTreeMap<usize, String> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("ptxas-{}-{}.ptx", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::write(&file, source).unwrap();
+        let output = Command::new(&self.path)
+            .args(["-arch", architecture, "-o", "/dev/null"])
+            .arg(&file)
+            .output()
+            .unwrap();
+        std::fs::remove_file(&file).unwrap();
+        let mut errors = BTreeMap::new();
+        if !output.status.success() {
+            for line in
+                String::from_utf8_lossy(&output.stderr).lines().filter(|line| !line.contains("aborted"))
+            {
+                let number = line.split_once(", line ").and_then(|(_, rest)| rest.split_once(';'));
+                let place = number.and_then(|(number, _)| number.parse().ok());
+                let message = line.split_once(": ").map_or(line, |(_, message)| message);
+                errors.entry(place.unwrap_or(0)).or_insert_with(|| message.trim().to_owned());
+            }
+            assert!(!errors.is_empty(), "ptxas failed without a word");
+        }
+        errors
+    }
+}
+
+/// The newest PTX version that the ptxas at `path` reads: it names it when it is given one from the future.
+fn newest(path: &PathBuf) -> Option<ptx::forms::Version> {
+    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("future-{}.ptx", std::process::id()));
+    std::fs::write(&file, ".version 99.0\n.target sm_80\n").unwrap();
+    let output = Command::new(path).args(["-o", "/dev/null"]).arg(&file).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (major, minor) = text.split_once("current version is '")?.1.split_once('\'')?.0.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
