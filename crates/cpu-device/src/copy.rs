@@ -71,6 +71,8 @@ pub enum Place {
     Device,
     /// Whatever the address says.
     Unified,
+    /// The CUDA array with this handle, whose texels the side points at.
+    Array(u64),
 }
 
 /// What a side turned out to be.
@@ -82,6 +84,8 @@ pub enum Residence {
     Pinned,
     /// The device's own.
     Device,
+    /// A CUDA array, by its handle.
+    Array(u64),
 }
 
 /// A copy that has been checked.
@@ -124,6 +128,11 @@ impl Copy {
     /// call has to be done with it by then.
     pub fn touches_pageable_memory(&self) -> bool {
         self.from == Residence::Pageable || self.to == Residence::Pageable
+    }
+
+    /// Whether both sides are the device's own.
+    pub fn is_inside_the_device(&self) -> bool {
+        [self.from, self.to].iter().all(|side| matches!(side, Residence::Device | Residence::Array(_)))
     }
 
     /// Takes a small pageable source now, as the driver does: the copy itself can then be done later. False
@@ -233,12 +242,16 @@ impl Fill {
 /// Holds a side against what the device knows of its address.
 fn check_side(device: &Device, side: &Side, place: Place, extent: &Extent) -> Result<Residence> {
     let span = extent.span(side).ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
+    let is_device = matches!(place, Place::Device | Place::Array(_));
     match device.memory.find(side.address) {
-        Some(allocation) if allocation.holds(side.address, span) => Ok(residence(&allocation)),
+        Some(allocation) if allocation.holds(side.address, span) => Ok(match place {
+            Place::Array(handle) => Residence::Array(handle),
+            _ => residence(&allocation),
+        }),
         // A host pointer may start inside of a registered range and leave it: that much is pageable.
-        Some(allocation) if place != Place::Device && allocation.kind.is_host() => Ok(Residence::Pageable),
+        Some(allocation) if !is_device && allocation.kind.is_host() => Ok(Residence::Pageable),
         Some(_) => fail(CUDA_ERROR_INVALID_VALUE),
-        None if place == Place::Device || side.address == 0 => fail(CUDA_ERROR_INVALID_VALUE),
+        None if is_device || side.address == 0 => fail(CUDA_ERROR_INVALID_VALUE),
         None => Ok(Residence::Pageable),
     }
 }

@@ -48,7 +48,10 @@ const FAMILIES: &[(&[&str], &str)] = &[
     (&["TensorMap"], "tensor maps belong to compute capability 9.0"),
     (&["Checkpoint", "Coredump", "cuLogs"], "a service of NVIDIA's driver around programs"),
     (&["AsyncNotification"], "it never has anything to notify of"),
-    (&["Sparse", "cuMemMapArrayAsync", "GetPlane"], "sparse and planar arrays"),
+    (
+        &["Sparse", "cuMemMapArrayAsync", "GetPlane", "ArrayGetMemoryRequirements"],
+        "sparse, planar and deferred arrays",
+    ),
     (&["Decompress"], "there is no decompression engine"),
     (&["MemPoolExport", "MemPoolImport", "Ipc"], "allocations are not shared with other processes"),
     (&["GetHandleForAddressRange", "FlushGPUDirectRDMA"], "there is nothing to transfer to directly"),
@@ -64,8 +67,9 @@ const FAMILIES: &[(&[&str], &str)] = &[
     (&["GraphMemAttribute"], "graphs' memory is not counted apart"),
     (&["UnifiedFunction"], "functions have no address that the host could call"),
     (
-        &["cuArray", "cuMipmapped", "cuTex", "cuSurf", "TexRef", "SurfRef", "toA", "AtoD", "AtoH"],
-        "arrays, textures and surfaces",
+        &["cuTexRef", "cuSurfRef", "GetTexRef", "GetSurfRef", "SetTexRef"],
+        "references: no compiler since CUDA 12 makes them",
     ),
+    (&["ResourceViewDesc"], "texture objects have no views of their own"),
     (&["cuLink"], "the linker"),
 ];

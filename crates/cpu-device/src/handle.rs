@@ -37,6 +37,14 @@ pub enum Kind {
     Pool,
     /// `CUmemGenericAllocationHandle`
     Physical,
+    /// `CUarray`
+    Array,
+    /// `CUmipmappedArray`
+    MipmappedArray,
+    /// `CUtexObject`
+    Texture,
+    /// `CUsurfObject`
+    Surface,
 }
 
 const KIND_SHIFT: u32 = 40;

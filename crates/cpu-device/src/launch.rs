@@ -274,6 +274,14 @@ unsafe impl exec::Memory for KernelMemory<'_> {
         released.map(drop).ok_or_else(|| format!("free of {}", self.device.memory.describe(address)))
     }
 
+    fn texture(&self, handle: u64) -> Option<Arc<exec::Texture>> {
+        crate::texture::texture(handle)
+    }
+
+    fn surface(&self, handle: u64) -> Option<exec::Image> {
+        crate::texture::surface(handle)
+    }
+
     fn print(&self, text: &[u8]) {
         use std::io::Write;
         // A program that has closed its output loses it; the kernel goes on.

@@ -11,7 +11,7 @@
 //! * [`entry`]: how functions are declared, the contract at the ABI, and [`coverage`](mod@coverage): how far
 //!   each is done.
 //! * `api`: the functions, by the parts of the driver API's reference. They check and translate.
-//! * `device`, `context`, `memory`, `virtual_memory`, `pool`, `module`: what there is.
+//! * `device`, `context`, `memory`, `virtual_memory`, `pool`, `array`, `texture`, `module`: what there is.
 //! * `stream`, `event`, `capture`, `graph`: what is done when. `task` has the threads, `operation` what can
 //!   be done.
 //! * `exec`: kernels. It knows nothing of the driver; `launch` brings the two together.
@@ -24,6 +24,7 @@
 //! 3. No lock is held while a program's function is called, or while work is waited for.
 
 mod api;
+mod array;
 mod capture;
 mod context;
 mod copy;
@@ -56,6 +57,7 @@ mod storage;
 mod stream;
 mod stream_memory;
 mod task;
+mod texture;
 mod virtual_memory;
 
 pub use coverage::{Coverage, coverage};

@@ -38,6 +38,8 @@ pub enum Kind {
     Heap,
     /// A physical allocation mapped by `cuMemMap`.
     Mapped,
+    /// The texels of a CUDA array.
+    Array,
 }
 
 impl Kind {
@@ -62,6 +64,7 @@ impl fmt::Display for Kind {
             Kind::Global => "module variable",
             Kind::Heap => "device-side malloc",
             Kind::Mapped => "mapped allocation",
+            Kind::Array => "CUDA array",
         })
     }
 }

@@ -4,7 +4,8 @@
 //! return at once, as the driver's do. Asynchronous forms that touch pageable memory are done with it when
 //! they return.
 
-use crate::copy::{Copy, Extent, Fill, Place, Residence, Side};
+use crate::array::Array;
+use crate::copy::{Copy, Extent, Fill, Place, Side};
 use crate::device;
 use crate::entry::{array, entries, read};
 use crate::error::{Error, Result, ensure, fail};
@@ -115,47 +116,37 @@ entries! {
     }
 
     /// Copies a rectangle.
-    fn cuMemcpy2D_v2(copy: *const CUDA_MEMCPY2D) also cuMemcpy2D_v2_ptds [default]
-        partly "arrays are refused"
-    {
+    fn cuMemcpy2D_v2(copy: *const CUDA_MEMCPY2D) also cuMemcpy2D_v2_ptds [default] {
         let (source, destination, extent) = rectangle(&read(copy)?)?;
         copy_now(source, destination, extent, default)
     }
 
     /// Copies a rectangle whose pitch may be anything.
-    fn cuMemcpy2DUnaligned_v2(copy: *const CUDA_MEMCPY2D) also cuMemcpy2DUnaligned_v2_ptds [default]
-        partly "arrays are refused"
-    {
+    fn cuMemcpy2DUnaligned_v2(copy: *const CUDA_MEMCPY2D) also cuMemcpy2DUnaligned_v2_ptds [default] {
         let (source, destination, extent) = rectangle(&read(copy)?)?;
         copy_now(source, destination, extent, default)
     }
 
     /// Copies a rectangle, in a stream.
-    fn cuMemcpy2DAsync_v2(copy: *const CUDA_MEMCPY2D, stream: CUstream) also cuMemcpy2DAsync_v2_ptsz [default]
-        partly "arrays are refused"
-    {
+    fn cuMemcpy2DAsync_v2(copy: *const CUDA_MEMCPY2D, stream: CUstream) also cuMemcpy2DAsync_v2_ptsz [default] {
         let (source, destination, extent) = rectangle(&read(copy)?)?;
         copy_in_stream(source, destination, extent, &*Stream::resolve(stream, default)?)
     }
 
     /// Copies a box.
-    fn cuMemcpy3D_v2(copy: *const CUDA_MEMCPY3D) also cuMemcpy3D_v2_ptds [default] partly "arrays are refused" {
+    fn cuMemcpy3D_v2(copy: *const CUDA_MEMCPY3D) also cuMemcpy3D_v2_ptds [default] {
         let (source, destination, extent) = cuboid(&read(copy)?)?;
         copy_now(source, destination, extent, default)
     }
 
     /// Copies a box, in a stream.
-    fn cuMemcpy3DAsync_v2(copy: *const CUDA_MEMCPY3D, stream: CUstream) also cuMemcpy3DAsync_v2_ptsz [default]
-        partly "arrays are refused"
-    {
+    fn cuMemcpy3DAsync_v2(copy: *const CUDA_MEMCPY3D, stream: CUstream) also cuMemcpy3DAsync_v2_ptsz [default] {
         let (source, destination, extent) = cuboid(&read(copy)?)?;
         copy_in_stream(source, destination, extent, &*Stream::resolve(stream, default)?)
     }
 
     /// Copies a box between two contexts' memory.
-    fn cuMemcpy3DPeer(copy: *const CUDA_MEMCPY3D_PEER) also cuMemcpy3DPeer_ptds [default]
-        partly "arrays are refused"
-    {
+    fn cuMemcpy3DPeer(copy: *const CUDA_MEMCPY3D_PEER) also cuMemcpy3DPeer_ptds [default] {
         let (source, destination, extent) = cuboid(&without_contexts(&read(copy)?))?;
         copy_now(source, destination, extent, default)
     }
@@ -164,7 +155,7 @@ entries! {
     fn cuMemcpy3DPeerAsync(
         copy: *const CUDA_MEMCPY3D_PEER,
         stream: CUstream,
-    ) also cuMemcpy3DPeerAsync_ptsz [default] partly "arrays are refused" {
+    ) also cuMemcpy3DPeerAsync_ptsz [default] {
         let (source, destination, extent) = cuboid(&without_contexts(&read(copy)?))?;
         copy_in_stream(source, destination, extent, &*Stream::resolve(stream, default)?)
     }
@@ -312,11 +303,11 @@ fn unified(address: CUdeviceptr) -> Given {
     (Side::flat(address), Place::Unified)
 }
 
-fn on_device(address: CUdeviceptr) -> Given {
+pub(super) fn on_device(address: CUdeviceptr) -> Given {
     (Side::flat(address), Place::Device)
 }
 
-fn host(address: *const c_void) -> Given {
+pub(super) fn host(address: *const c_void) -> Given {
     (Side::flat(address as u64), Place::Host)
 }
 
@@ -325,15 +316,18 @@ fn pitched(address: CUdeviceptr, pitch: usize) -> Side {
 }
 
 /// A copy through the default stream.
-fn copy_now(source: Given, destination: Given, extent: Extent, default: DefaultStream) -> Result {
+pub(super) fn copy_now(source: Given, destination: Given, extent: Extent, default: DefaultStream) -> Result {
     let stream = Stream::resolve(std::ptr::null_mut(), default)?;
     let Some(copy) = Copy::new(device::get()?, source, destination, extent)? else { return Ok(()) };
-    let inside_the_device = (copy.from, copy.to) == (Residence::Device, Residence::Device);
-    if inside_the_device { stream.enqueue(Operation::Copy(copy)) } else { stream.run(Operation::Copy(copy)) }
+    if copy.is_inside_the_device() {
+        stream.enqueue(Operation::Copy(copy))
+    } else {
+        stream.run(Operation::Copy(copy))
+    }
 }
 
 /// A copy that need not be done when the call returns.
-fn copy_in_stream(source: Given, destination: Given, extent: Extent, stream: &Stream) -> Result {
+pub(super) fn copy_in_stream(source: Given, destination: Given, extent: Extent, stream: &Stream) -> Result {
     let Some(mut copy) = Copy::new(device::get()?, source, destination, extent)? else { return Ok(()) };
     // SAFETY: the program's source is readable, by the contract of the call that brought it here.
     if stream.capture().is_some() || !copy.touches_pageable_memory() || unsafe { copy.stage() } {
@@ -391,6 +385,7 @@ pub(super) fn cuboid(copy: &CUDA_MEMCPY3D) -> Result<(Given, Given, Extent)> {
         kind: copy.srcMemoryType,
         host: copy.srcHost as u64,
         device: copy.srcDevice,
+        array: copy.srcArray,
         pitch: copy.srcPitch,
         height: copy.srcHeight,
         offset: [copy.srcXInBytes, copy.srcY, copy.srcZ],
@@ -399,6 +394,7 @@ pub(super) fn cuboid(copy: &CUDA_MEMCPY3D) -> Result<(Given, Given, Extent)> {
         kind: copy.dstMemoryType,
         host: copy.dstHost as u64,
         device: copy.dstDevice,
+        array: copy.dstArray,
         pitch: copy.dstPitch,
         height: copy.dstHeight,
         offset: [copy.dstXInBytes, copy.dstY, copy.dstZ],
@@ -411,6 +407,7 @@ struct Corner {
     kind: CUmemorytype,
     host: u64,
     device: u64,
+    array: CUarray,
     pitch: usize,
     height: usize,
     /// In bytes, rows, layers.
@@ -423,7 +420,11 @@ impl Corner {
             CU_MEMORYTYPE_HOST => (self.host, Place::Host),
             CU_MEMORYTYPE_DEVICE => (self.device, Place::Device),
             CU_MEMORYTYPE_UNIFIED => (self.device, Place::Unified),
-            CU_MEMORYTYPE_ARRAY => return fail(CUDA_ERROR_NOT_SUPPORTED),
+            CU_MEMORYTYPE_ARRAY => {
+                let array = Array::resolve(self.array)?;
+                let offset = self.offset.map(|offset| offset as u64);
+                return Ok((array.side(offset, extent)?, Place::Array(array.handle)));
+            }
             _ => return fail(CUDA_ERROR_INVALID_VALUE),
         };
         let [x, y, z] = self.offset.map(|offset| offset as u64);

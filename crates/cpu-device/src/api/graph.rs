@@ -126,7 +126,7 @@ entries! {
         count: usize,
         given: *const CUDA_MEMCPY3D,
         _context: CUcontext,
-    ) partly "arrays are refused" {
+    ) {
         add(node, graph, after, count, params::copy(&read(given)?)?)
     }
 
@@ -139,7 +139,7 @@ entries! {
     }
 
     /// Sets a copy node's parameters.
-    fn cuGraphMemcpyNodeSetParams(node: CUgraphNode, given: *const CUDA_MEMCPY3D) partly "arrays are refused" {
+    fn cuGraphMemcpyNodeSetParams(node: CUgraphNode, given: *const CUDA_MEMCPY3D) {
         set(node, params::copy(&read(given)?)?)
     }
 
@@ -582,7 +582,7 @@ entries! {
         node: CUgraphNode,
         given: *const CUDA_MEMCPY3D,
         _context: CUcontext,
-    ) partly "arrays are refused" {
+    ) {
         set_in_exec(exec, node, params::copy(&read(given)?)?)
     }
 

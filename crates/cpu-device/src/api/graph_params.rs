@@ -1,6 +1,7 @@
 //! Graph nodes' parameters: CUDA's structures on one side, [`Operation`]s on the other.
 
 use super::copy::cuboid;
+use crate::array::Array;
 use crate::copy::{Copy, Fill, Residence, Side};
 use crate::device;
 use crate::entry::{opaque, read};
@@ -95,24 +96,64 @@ pub fn copy(params: &CUDA_MEMCPY3D) -> Result<Operation> {
 
 /// What a copy node answers.
 pub fn of_copy(copy: &Copy) -> CUDA_MEMCPY3D {
-    let kind =
-        |residence| if residence == Residence::Pageable { CU_MEMORYTYPE_HOST } else { CU_MEMORYTYPE_UNIFIED };
-    let rows = |side: &Side| side.layer.checked_div(side.pitch).unwrap_or(0) as usize;
+    let source = Told::new(&copy.source, copy.from);
+    let destination = Told::new(&copy.destination, copy.to);
     CUDA_MEMCPY3D {
-        srcMemoryType: kind(copy.from),
-        srcHost: opaque::<std::ffi::c_void>(copy.source.address).cast_const(),
-        srcDevice: copy.source.address,
-        srcPitch: copy.source.pitch as usize,
-        srcHeight: rows(&copy.source),
-        dstMemoryType: kind(copy.to),
-        dstHost: opaque(copy.destination.address),
-        dstDevice: copy.destination.address,
-        dstPitch: copy.destination.pitch as usize,
-        dstHeight: rows(&copy.destination),
+        srcXInBytes: source.offset[0],
+        srcY: source.offset[1],
+        srcZ: source.offset[2],
+        srcMemoryType: source.kind,
+        srcHost: opaque::<std::ffi::c_void>(source.address).cast_const(),
+        srcDevice: source.address,
+        srcArray: opaque(source.array),
+        srcPitch: source.pitch,
+        srcHeight: source.rows,
+        dstXInBytes: destination.offset[0],
+        dstY: destination.offset[1],
+        dstZ: destination.offset[2],
+        dstMemoryType: destination.kind,
+        dstHost: opaque(destination.address),
+        dstDevice: destination.address,
+        dstArray: opaque(destination.array),
+        dstPitch: destination.pitch,
+        dstHeight: destination.rows,
         WidthInBytes: copy.extent.width as usize,
         Height: copy.extent.height as usize,
         Depth: copy.extent.depth as usize,
         ..Plain::zeroed()
+    }
+}
+
+/// One side of a copy as a `CUDA_MEMCPY3D` has it.
+struct Told {
+    kind: CUmemorytype,
+    address: u64,
+    array: u64,
+    offset: [usize; 3],
+    pitch: usize,
+    rows: usize,
+}
+
+impl Told {
+    fn new(side: &Side, residence: Residence) -> Told {
+        let nowhere = Told { kind: 0, address: 0, array: 0, offset: [0; 3], pitch: 0, rows: 0 };
+        let kind = match residence {
+            Residence::Array(array) => {
+                // A copy node outlives its array only to fail when it is launched.
+                let offset =
+                    Array::resolve(opaque(array)).map_or([0; 3], |array| array.offset_of(side.address));
+                return Told {
+                    kind: CU_MEMORYTYPE_ARRAY,
+                    array,
+                    offset: offset.map(|at| at as usize),
+                    ..nowhere
+                };
+            }
+            Residence::Pageable => CU_MEMORYTYPE_HOST,
+            Residence::Pinned | Residence::Device => CU_MEMORYTYPE_UNIFIED,
+        };
+        let rows = side.layer.checked_div(side.pitch).unwrap_or(0) as usize;
+        Told { kind, address: side.address, pitch: side.pitch as usize, rows, ..nowhere }
     }
 }
 

@@ -5,6 +5,7 @@
 
 use crate::entry::Entry;
 
+mod array;
 mod context;
 mod copy;
 mod device;
@@ -19,10 +20,12 @@ mod memory;
 mod module;
 mod pool;
 mod stream;
+mod texture;
 mod virtual_memory;
 
 /// Everything that is implemented.
 pub(crate) const ALL: &[&[Entry]] = &[
+    array::ENTRIES,
     context::ENTRIES,
     copy::ENTRIES,
     device::ENTRIES,
@@ -35,5 +38,6 @@ pub(crate) const ALL: &[&[Entry]] = &[
     module::ENTRIES,
     pool::ENTRIES,
     stream::ENTRIES,
+    texture::ENTRIES,
     virtual_memory::ENTRIES,
 ];

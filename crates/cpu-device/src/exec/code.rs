@@ -13,6 +13,7 @@
 //!    results do not depend on it.
 
 use super::access::RunAccess;
+use super::image::ImageStep;
 use super::lanes::RunLanes;
 use super::registers::Extent;
 
@@ -258,6 +259,8 @@ pub(super) enum Op {
     Lanes { run: RunLanes, args: Args },
     /// Accesses memory.
     Access { run: RunAccess, args: Box<AccessArgs> },
+    /// Reads or writes a texture or a surface.
+    Image(Box<ImageStep>),
     /// Goes to a step; what the guard leaves out falls through.
     Jump { target: u32 },
     /// Goes to one of several steps, by an index that may differ between lanes.
@@ -325,6 +328,7 @@ impl Step {
                 let role = if args.kind == AccessKind::Store { Role::Use } else { Role::Def };
                 args.data.iter_mut().for_each(|reg| show(reg, role));
             }
+            Op::Image(step) => step.registers(&mut show),
             Op::JumpTable { index, .. } => show(index, Role::Use),
             Op::Call(call) => {
                 if let Callee::Indirect(reg) = &mut call.callee {

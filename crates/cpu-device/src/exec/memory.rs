@@ -1,5 +1,9 @@
 //! What the executor asks of whoever owns the device's memory.
 
+use super::image::Image;
+use super::texture::Texture;
+use std::sync::Arc;
+
 /// A range of addresses that may be accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
@@ -30,6 +34,16 @@ pub unsafe trait Memory: Sync {
 
     /// `free` in device code. An address that `malloc` did not return is an error, told in a sentence.
     fn free(&self, address: u64) -> Result<(), String>;
+
+    /// The texture object that a handle names.
+    fn texture(&self, _handle: u64) -> Option<Arc<Texture>> {
+        None
+    }
+
+    /// The image of the surface object that a handle names.
+    fn surface(&self, _handle: u64) -> Option<Image> {
+        None
+    }
 
     /// What device code printed.
     fn print(&self, text: &[u8]);

@@ -23,6 +23,7 @@ mod compile;
 mod exchange;
 mod fault;
 mod half;
+mod image;
 mod input;
 mod lanes;
 mod launch;
@@ -33,15 +34,19 @@ mod program;
 mod registers;
 mod soft;
 mod spaces;
+mod surface;
+mod texture;
 mod vectors;
 mod warp;
 
 pub use fault::{Fault, FaultKind};
+pub use image::{ChannelFormat, Image};
 pub use launch::{LaunchParams, LaunchStats, Linked, MAX_SHARED, launch};
 pub use memory::{Memory, Region};
 pub use program::{
     GlobalLayout, GlobalSpace, KernelAttributes, KernelId, ParamLayout, Program, Relocation, RelocationTarget,
 };
+pub use texture::{AddressMode, Sampler, Texture};
 
 /// PTX that cannot be compiled, and where.
 pub type CompileError = ptx::Diagnostic;

@@ -235,6 +235,11 @@ impl<'a> Spaces<'a> {
         Some(region)
     }
 
+    /// Whether `bytes` bytes of global memory may be accessed.
+    pub(super) fn covers(&mut self, address: u64, bytes: u64, write: bool) -> bool {
+        self.region(Space::Global, address, bytes).is_some_and(|region| region.writable || !write)
+    }
+
     /// Forgets the regions: device code has freed memory.
     pub(super) fn forget(&mut self) {
         self.regions = [NOWHERE; REMEMBERED];

@@ -387,6 +387,15 @@ impl Warp {
                         return Ok(Outcome::Tired);
                     }
                 }
+                Op::Image(step) => {
+                    // SAFETY: the frame has the registers that its code names.
+                    let accessed = unsafe { step.run(&lanes, around.spaces) };
+                    if let Err(fault) = accessed {
+                        let AccessFault { lane, address, kind, text } = *fault;
+                        return Err(self.stop(kind, text, Some(address), lane, (function, pc)));
+                    }
+                    pc += 1;
+                }
                 Op::Jump { target } => {
                     around.counts.branches += 1;
                     if active != mask {
@@ -559,7 +568,7 @@ impl Warp {
                 return stop(self, FaultKind::Unsupported, text);
             }
             // Executed by `step`.
-            Op::Lanes { .. } | Op::Access { .. } | Op::Jump { .. } | Op::Warp { .. } => {}
+            Op::Lanes { .. } | Op::Access { .. } | Op::Image(_) | Op::Jump { .. } | Op::Warp { .. } => {}
         }
         Ok(Outcome::Choose)
     }

@@ -7,7 +7,7 @@ use super::super::lanes::LaneHandler;
 use super::form::Form;
 use super::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use super::layout::Block;
-use super::{bits, compare, control, convert, float, integer, memory, moves, warp};
+use super::{bits, compare, control, convert, float, integer, memory, moves, texture, warp};
 
 /// An instruction that computes one register from others, and nothing else.
 pub(super) struct Pure {
@@ -45,6 +45,8 @@ pub(super) fn instruction(
     let outcome = if let Some(outcome) = control::decode(compiler, instruction, form, blocks, next) {
         outcome
     } else if let Some(outcome) = memory::decode(compiler, instruction, form) {
+        outcome
+    } else if let Some(outcome) = texture::decode(compiler, instruction, form) {
         outcome
     } else if let Some(outcome) = moves::decode(compiler, instruction, form) {
         outcome

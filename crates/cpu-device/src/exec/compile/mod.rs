@@ -18,6 +18,7 @@ mod layout;
 mod memory;
 mod moves;
 mod scope;
+mod texture;
 mod warp;
 
 use std::collections::HashMap;

@@ -1,0 +1,54 @@
+//! Texture and surface objects.
+
+use crate::context;
+use crate::entry::{entries, read, write};
+use crate::error::ensure;
+use crate::texture;
+use cuda_abi::types::*;
+
+entries! {
+    /// Creates a texture object.
+    fn cuTexObjectCreate(
+        object: *mut CUtexObject,
+        resource: *const CUDA_RESOURCE_DESC,
+        description: *const CUDA_TEXTURE_DESC,
+        view: *const CUDA_RESOURCE_VIEW_DESC,
+    ) partly "sRGB, seamless cube maps and resource views are refused; anisotropy has no effect" {
+        context::current()?;
+        ensure(!object.is_null(), CUDA_ERROR_INVALID_VALUE)?;
+        ensure(view.is_null(), CUDA_ERROR_NOT_SUPPORTED)?;
+        write(object, texture::create_texture(read(resource)?, read(description)?)?)
+    }
+
+    /// Ends a texture object.
+    fn cuTexObjectDestroy(object: CUtexObject) {
+        texture::destroy_texture(object)
+    }
+
+    /// What a texture object reads.
+    fn cuTexObjectGetResourceDesc(resource: *mut CUDA_RESOURCE_DESC, object: CUtexObject) {
+        write(resource, texture::resolve_texture(object)?.resource)
+    }
+
+    /// How a texture object reads it.
+    fn cuTexObjectGetTextureDesc(description: *mut CUDA_TEXTURE_DESC, object: CUtexObject) {
+        write(description, texture::resolve_texture(object)?.description)
+    }
+
+    /// Creates a surface object.
+    fn cuSurfObjectCreate(object: *mut CUsurfObject, resource: *const CUDA_RESOURCE_DESC) {
+        context::current()?;
+        ensure(!object.is_null(), CUDA_ERROR_INVALID_VALUE)?;
+        write(object, texture::create_surface(read(resource)?)?)
+    }
+
+    /// Ends a surface object.
+    fn cuSurfObjectDestroy(object: CUsurfObject) {
+        texture::destroy_surface(object)
+    }
+
+    /// What a surface object reads and writes.
+    fn cuSurfObjectGetResourceDesc(resource: *mut CUDA_RESOURCE_DESC, object: CUsurfObject) {
+        write(resource, texture::resolve_surface(object)?.resource)
+    }
+}

@@ -1,0 +1,403 @@
+//! Textures: reading images through a sampler.
+//!
+//! The rules are those of the CUDA programming guide's appendix on texture fetching. Point sampling reads the texel
+//! that holds the coordinate. Linear filtering weighs the texels around it, with weights in 9-bit fixed point with 8
+//! bits of fraction, so that 1 is among them; the sum is computed exactly and rounded once to `f32`.
+
+use std::sync::Arc;
+
+use super::fault::FaultKind;
+use super::image::{self, ChannelFormat, Geometry, Image, ImageStep, Lookup, Query};
+use super::lanes::{Lanes, WARP};
+use super::spaces::{Accessed, Spaces};
+
+/// What a coordinate outside of the image reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressMode {
+    /// The image repeats. Needs normalised coordinates.
+    Wrap,
+    /// The texel at the edge.
+    Clamp,
+    /// The image repeats, every second time mirrored. Needs normalised coordinates.
+    Mirror,
+    /// The border's colour.
+    Border,
+}
+
+/// How images are read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sampler {
+    /// By dimension.
+    pub address: [AddressMode; 3],
+    /// Whether texels are filtered, rather than picked.
+    pub linear: bool,
+    /// Whether coordinates go from 0 to 1 over the image.
+    pub normalized: bool,
+    /// Whether 8- and 16-bit integers are read as fractions: 0 to 1, or -1 to 1.
+    pub fractions: bool,
+    /// What [`AddressMode::Border`] reads.
+    pub border: [f32; 4],
+    /// Whether two mipmap levels are filtered, rather than the nearer one read.
+    pub linear_levels: bool,
+    /// Added to the level.
+    pub level_bias: f32,
+    /// The least and the greatest level.
+    pub level_range: [f32; 2],
+}
+
+/// An image, or several of halving size, with a sampler.
+#[derive(Clone, Debug)]
+pub struct Texture {
+    /// By mipmap level; at least one.
+    pub levels: Vec<Image>,
+    /// How they are read.
+    pub sampler: Sampler,
+    /// Whether the texels lie in linear memory: integer coordinates, and what is outside is 0.
+    pub linear_memory: bool,
+}
+
+/// Which mipmap level a fetch reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Level {
+    /// The first.
+    Base,
+    /// The source after the coordinates says.
+    Given,
+    /// From the two gradients after the coordinates, each of as many sources as there are dimensions.
+    Gradient,
+}
+
+/// Instructions on textures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TextureOp {
+    /// `tex`.
+    Fetch { geometry: Geometry, integer: bool, level: Level },
+    /// `tld4`: one channel of the four texels that filtering would weigh.
+    Gather { geometry: Geometry, channel: u8 },
+    /// `txq`; with a level as the only source, or none.
+    Query(Query),
+}
+
+/// Which part of an image coordinates choose from.
+#[derive(Clone, Copy)]
+struct Part {
+    dimensions: usize,
+    /// The layer, or the face of a cube.
+    layer: Option<u32>,
+    /// Whether it is a face of a cube, which is never left.
+    cube: bool,
+}
+
+/// A position in a level.
+struct Position {
+    /// In texels; the first texel's centre is at 0.5.
+    at: [f64; 3],
+    part: Part,
+}
+
+impl TextureOp {
+    /// # Safety
+    /// The frame has the registers of `step`.
+    pub(super) unsafe fn run(self, step: &ImageStep, lanes: &Lanes, spaces: &mut Spaces) -> Accessed {
+        let mut lookup: Lookup<Arc<Texture>> = Lookup::new();
+        let mut results = [[0; WARP]; 4];
+        for lane in (0..WARP).filter(|lane| lanes.mask >> lane & 1 != 0) {
+            // SAFETY: the caller's promise.
+            let (handle, sources) =
+                unsafe { (lanes.source::<u64>(step.object)[lane], step.sources_of(lanes, lane)) };
+            let texture = lookup
+                .get(handle, || find(handle, spaces))
+                .map_err(|error| image::fault(lane, handle, error))?;
+            // SAFETY: `find` has checked that the texture's images may be read.
+            let texel = unsafe { self.perform(texture, &sources) };
+            for (result, value) in results.iter_mut().zip(texel) {
+                result[lane] = value;
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { step.write_words(lanes, &results) };
+        Ok(())
+    }
+
+    /// # Safety
+    /// The texture's images may be read.
+    unsafe fn perform(self, texture: &Texture, sources: &[u32; 10]) -> [u32; 4] {
+        match self {
+            // SAFETY: the caller's promise.
+            TextureOp::Fetch { geometry, integer: true, level } => unsafe {
+                texture.fetch_texel(geometry, sources, level)
+            },
+            TextureOp::Fetch { geometry, integer: false, level } => {
+                let lod = texture.level_of_detail(geometry, sources, level);
+                // SAFETY: the caller's promise.
+                unsafe { texture.sample(geometry, sources, lod) }
+            }
+            // SAFETY: the caller's promise.
+            TextureOp::Gather { geometry, channel } => unsafe { texture.gather(geometry, sources, channel) },
+            TextureOp::Query(query) => [texture.answer(query, sources[0]), 0, 0, 0],
+        }
+    }
+}
+
+/// The texture that a handle names, all of whose images may be read.
+fn find(handle: u64, spaces: &mut Spaces) -> Result<Arc<Texture>, (FaultKind, String)> {
+    let texture = spaces
+        .memory
+        .texture(handle)
+        .ok_or_else(|| (FaultKind::IllegalInstruction, format!("{handle:#x} is no texture object")))?;
+    texture.levels.iter().try_for_each(|level| image::check(level, false, spaces))?;
+    Ok(texture)
+}
+
+impl Texture {
+    /// A texel by integer coordinates.
+    ///
+    /// # Safety
+    /// The images may be read.
+    unsafe fn fetch_texel(&self, geometry: Geometry, sources: &[u32; 10], level: Level) -> [u32; 4] {
+        let given = if level == Level::Given { sources[geometry.coordinates()] as usize } else { 0 };
+        let image = &self.levels[given.min(self.levels.len() - 1)];
+        let (layer, coordinates) = split(geometry, sources);
+        let mut at = [0i64; 3];
+        for (to, &from) in at.iter_mut().zip(coordinates) {
+            *to = i64::from(from.cast_signed());
+        }
+        let part = Part { dimensions: geometry.dimensions.into(), layer, cube: false };
+        // SAFETY: the caller's promise.
+        unsafe { self.texel(image, at, part) }
+    }
+
+    /// The channels at a position, filtered if the sampler says so.
+    ///
+    /// # Safety
+    /// The images may be read.
+    unsafe fn sample(&self, geometry: Geometry, sources: &[u32; 10], lod: f32) -> [u32; 4] {
+        let last = (self.levels.len() - 1) as f64;
+        let lod = f64::from(lod).clamp(0.0, last);
+        let at = |level: f64| {
+            let image = &self.levels[level as usize];
+            let position = self.position(geometry, sources, image);
+            // SAFETY: the caller's promise.
+            unsafe {
+                if self.sampler.linear { self.filter(image, &position) } else { self.pick(image, &position) }
+            }
+        };
+        if !self.sampler.linear_levels {
+            return at((lod + 0.5).floor().min(last));
+        }
+        let weight = fixed(lod.fract()) as f64 / 256.0;
+        if weight == 0.0 {
+            return at(lod.floor());
+        }
+        let (fine, coarse) = (at(lod.floor()), at((lod.floor() + 1.0).min(last)));
+        std::array::from_fn(|channel| {
+            let [fine, coarse] = [fine, coarse].map(|texel| f64::from(f32::from_bits(texel[channel])));
+            ((fine * (1.0 - weight) + coarse * weight) as f32).to_bits()
+        })
+    }
+
+    /// The texel at a position.
+    ///
+    /// # Safety
+    /// The image may be read.
+    unsafe fn pick(&self, image: &Image, position: &Position) -> [u32; 4] {
+        let at = position.at.map(|at| at.floor() as i64);
+        // SAFETY: the caller's promise.
+        unsafe { self.texel(image, at, position.part) }
+    }
+
+    /// The texels around a position, weighed.
+    ///
+    /// # Safety
+    /// The image may be read.
+    unsafe fn filter(&self, image: &Image, position: &Position) -> [u32; 4] {
+        let dimensions = position.part.dimensions;
+        let (mut first, mut weight) = ([0i64; 3], [0f64; 3]);
+        for axis in 0..dimensions {
+            // With weights rounded to 1/256, a weight of 1 is the next texel with a weight of 0.
+            let at = fixed(position.at[axis] - 0.5);
+            (first[axis], weight[axis]) = (at >> 8, (at & 255) as f64 / 256.0);
+        }
+        let mut sum = [0f64; 4];
+        for corner in 0..1usize << dimensions {
+            let (mut at, mut share) = (first, 1.0);
+            for axis in 0..dimensions {
+                let far = corner >> axis & 1 != 0;
+                at[axis] += i64::from(far);
+                share *= if far { weight[axis] } else { 1.0 - weight[axis] };
+            }
+            if share != 0.0 {
+                // SAFETY: the caller's promise.
+                let texel = unsafe { self.texel(image, at, position.part) };
+                for (sum, value) in sum.iter_mut().zip(texel) {
+                    *sum += share * f64::from(f32::from_bits(value));
+                }
+            }
+        }
+        sum.map(|sum| (sum as f32).to_bits())
+    }
+
+    /// One channel of the four texels that filtering in two dimensions would weigh: counter-clockwise from the one
+    /// at the lower left, as `tld4` orders them.
+    ///
+    /// # Safety
+    /// The images may be read.
+    unsafe fn gather(&self, geometry: Geometry, sources: &[u32; 10], channel: u8) -> [u32; 4] {
+        let image = &self.levels[0];
+        let position = self.position(geometry, sources, image);
+        let [x, y, _] = position.at.map(|at| (at - 0.5).floor() as i64);
+        [[x, y + 1], [x + 1, y + 1], [x + 1, y], [x, y]].map(|[x, y]| {
+            // SAFETY: the caller's promise.
+            let texel = unsafe { self.texel(image, [x, y, 0], position.part) };
+            texel[usize::from(channel)]
+        })
+    }
+
+    /// Where coordinates are in a level.
+    fn position(&self, geometry: Geometry, sources: &[u32; 10], image: &Image) -> Position {
+        let (layer, coordinates) = split(geometry, sources);
+        let mut at = [0f64; 3];
+        for (to, &from) in at.iter_mut().zip(coordinates) {
+            *to = f64::from(f32::from_bits(from));
+        }
+        if geometry.cube {
+            let (face, s, t) = face_of(at);
+            let [width, height] = [image.extent[0], image.extent[1]].map(f64::from);
+            let layer = layer.unwrap_or(0).saturating_mul(6).saturating_add(face);
+            let part = Part { dimensions: 2, layer: Some(layer), cube: true };
+            return Position { at: [s * width, t * height, 0.0], part };
+        }
+        if self.sampler.normalized {
+            at.iter_mut().zip(image.extent).for_each(|(at, extent)| *at *= f64::from(extent));
+        }
+        let part = Part { dimensions: geometry.dimensions.into(), layer, cube: false };
+        Position { at: at.map(bounded), part }
+    }
+
+    /// The channels of a texel as the destination registers get them; coordinates may be anything.
+    ///
+    /// # Safety
+    /// The image may be read.
+    unsafe fn texel(&self, image: &Image, at: [i64; 3], part: Part) -> [u32; 4] {
+        let mut inside = [0u32; 3];
+        for axis in 0..part.dimensions {
+            let mode = if part.cube { AddressMode::Clamp } else { self.sampler.address[axis] };
+            match self.address(mode, at[axis], image.extent[axis]) {
+                Some(index) => inside[axis] = index,
+                None if self.linear_memory => return [0; 4],
+                None => return self.sampler.border.map(f32::to_bits),
+            }
+        }
+        if let Some(layer) = part.layer {
+            inside[2] = layer.min(image.extent[2] - 1);
+        }
+        // SAFETY: the caller's promise; every coordinate is inside.
+        let raw = unsafe { image.read(inside) };
+        if self.sampler.fractions { raw.map(|value| fraction(image.format, value)) } else { raw }
+    }
+
+    /// Brings a texel's index into an extent; none where there is nothing.
+    fn address(&self, mode: AddressMode, index: i64, extent: u32) -> Option<u32> {
+        let size = i64::from(extent);
+        let inside = match mode {
+            _ if self.linear_memory => (0..size).contains(&index).then_some(index)?,
+            AddressMode::Border => (0..size).contains(&index).then_some(index)?,
+            AddressMode::Wrap if self.sampler.normalized => index.rem_euclid(size),
+            AddressMode::Mirror if self.sampler.normalized => {
+                let index = index.rem_euclid(2 * size);
+                index.min(2 * size - 1 - index)
+            }
+            // Without normalised coordinates, nothing repeats.
+            _ => index.clamp(0, size - 1),
+        };
+        Some(inside as u32)
+    }
+
+    /// The level that a fetch asks for, with the sampler's bias and bounds.
+    fn level_of_detail(&self, geometry: Geometry, sources: &[u32; 10], level: Level) -> f32 {
+        let more = &sources[geometry.coordinates()..];
+        let wanted = match level {
+            Level::Base => 0.0,
+            Level::Given => f32::from_bits(more[0]),
+            Level::Gradient => {
+                let dimensions = usize::from(geometry.dimensions);
+                let scale = |axis: usize| {
+                    if self.sampler.normalized { self.levels[0].extent[axis] as f32 } else { 1.0 }
+                };
+                let length = |gradient: &[u32]| {
+                    let squares = gradient
+                        .iter()
+                        .enumerate()
+                        .map(|(axis, &bits)| (f32::from_bits(bits) * scale(axis)).powi(2));
+                    squares.sum::<f32>().sqrt()
+                };
+                let (dx, dy) = more[..2 * dimensions].split_at(dimensions);
+                length(dx).max(length(dy)).log2()
+            }
+        };
+        let [least, greatest] = self.sampler.level_range;
+        // A bound that is no number, or bounds in the wrong order, bound nothing.
+        (wanted + self.sampler.level_bias).max(least).min(greatest.max(least))
+    }
+
+    fn answer(&self, query: Query, level: u32) -> u32 {
+        let image = &self.levels[(level as usize).min(self.levels.len() - 1)];
+        match query {
+            Query::Width => image.extent[0],
+            Query::Height => image.extent[1],
+            Query::Depth | Query::Layers => image.extent[2],
+            Query::Levels => self.levels.len() as u32,
+            Query::Normalized => self.sampler.normalized.into(),
+            Query::Linear => self.sampler.linear.into(),
+        }
+    }
+}
+
+/// The layer, if there is one, and the other coordinates.
+fn split(geometry: Geometry, sources: &[u32; 10]) -> (Option<u32>, &[u32]) {
+    let dimensions = usize::from(geometry.dimensions);
+    if geometry.layered {
+        (Some(sources[0]), &sources[1..=dimensions])
+    } else {
+        (None, &sources[..dimensions])
+    }
+}
+
+/// A coordinate far from every image, but within numbers that can be computed with; what is no number is 0.
+fn bounded(at: f64) -> f64 {
+    const FAR: f64 = (1u64 << 40) as f64;
+    if at.is_nan() { 0.0 } else { at.clamp(-FAR, FAR) }
+}
+
+/// In units of 1/256, rounded to the nearest.
+fn fixed(value: f64) -> i64 {
+    (value * 256.0 + 0.5).floor() as i64
+}
+
+/// An integer channel as a fraction of its greatest value, in the bits of an `f32`.
+fn fraction(format: ChannelFormat, value: u32) -> u32 {
+    let signed = |greatest: f32| (value.cast_signed() as f32 / greatest).max(-1.0).to_bits();
+    match format {
+        ChannelFormat::U8 => (value as f32 / 255.0).to_bits(),
+        ChannelFormat::U16 => (value as f32 / 65535.0).to_bits(),
+        ChannelFormat::S8 => signed(127.0),
+        ChannelFormat::S16 => signed(32767.0),
+        _ => value,
+    }
+}
+
+/// The face of a cube that a direction points at, and where on it, from 0 to 1: the programming guide's table.
+fn face_of([x, y, z]: [f64; 3]) -> (u32, f64, f64) {
+    let [ax, ay, az] = [x, y, z].map(f64::abs);
+    let (face, m, s, t) = if ax >= ay && ax >= az {
+        if x >= 0.0 { (0, ax, -z, -y) } else { (1, ax, z, -y) }
+    } else if ay >= az {
+        if y >= 0.0 { (2, ay, x, z) } else { (3, ay, x, -z) }
+    } else if z >= 0.0 {
+        (4, az, x, -y)
+    } else {
+        (5, az, -x, -y)
+    };
+    let on_face = |value: f64| bounded((value / m + 1.0) / 2.0);
+    (face, on_face(s), on_face(t))
+}
