@@ -15,6 +15,7 @@
 use super::access::RunAccess;
 use super::image::ImageStep;
 use super::lanes::RunLanes;
+use super::matrix::MatrixStep;
 use super::registers::Extent;
 
 /// A register: virtual while compiling; then an index into the frame's part of the file of its class.
@@ -277,6 +278,8 @@ pub(super) enum Op {
     Barrier { kind: BarrierKind, barrier: Reg, threads: Reg, source: Reg, negated: bool, result: Reg },
     /// Lanes exchange; they wait for the lanes of the mask `members`.
     Warp { op: WarpOp, members: Reg, args: Args },
+    /// The lanes of the warp wait for each other, and compute on matrices.
+    Matrix(Box<MatrixStep>),
     /// `membar`, `fence`.
     Fence,
     /// `nanosleep`: lets others run.
@@ -329,6 +332,7 @@ impl Step {
                 args.data.iter_mut().for_each(|reg| show(reg, role));
             }
             Op::Image(step) => step.registers(&mut show),
+            Op::Matrix(step) => step.registers(&mut show),
             Op::JumpTable { index, .. } => show(index, Role::Use),
             Op::Call(call) => {
                 if let Callee::Indirect(reg) = &mut call.callee {

@@ -27,6 +27,7 @@ mod image;
 mod input;
 mod lanes;
 mod launch;
+mod matrix;
 mod memory;
 mod printf;
 mod probe;

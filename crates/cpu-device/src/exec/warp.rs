@@ -359,7 +359,7 @@ impl Warp {
             around.counts.thread_instructions += u64::from(active.count_ones());
             (lanes.mask, lanes.full) = (active, active == live);
             // A warp instruction counts when all of its lanes have come.
-            if P::WATCHES && !matches!(op, Op::Warp { .. }) {
+            if P::WATCHES && !matches!(op, Op::Warp { .. } | Op::Matrix(_)) {
                 let (spaces, warp, local) = (&*around.spaces, self.index, frame.local);
                 probe.step(&Moment { function, pc, step, mask, lanes: &lanes, live, spaces, warp, local });
             }
@@ -437,6 +437,25 @@ impl Warp {
                     }
                     // SAFETY: the frame has the registers that its code names.
                     unsafe { exchange::run(&lanes, *op, *members, args) };
+                    pc += 1;
+                }
+                Op::Matrix(matrix) => {
+                    if !std::mem::take(&mut met) && live & !active != 0 {
+                        self.wait_for_lanes(index, pc, active, u32::MAX);
+                        return Ok(Outcome::Choose);
+                    }
+                    if P::WATCHES {
+                        let (spaces, warp, local) = (&*around.spaces, self.index, frame.local);
+                        let lanes = &lanes;
+                        probe.step(&Moment { function, pc, step, mask, lanes, live, spaces, warp, local });
+                    }
+                    // SAFETY: the frame has the registers that its code names, as the step takes them; the windows
+                    // are this block's own memory.
+                    let done = unsafe { matrix.run(&lanes, around.spaces) };
+                    if let Err(fault) = done {
+                        let AccessFault { lane, address, kind, text } = *fault;
+                        return Err(self.stop(kind, text, Some(address), lane, (function, pc)));
+                    }
                     pc += 1;
                 }
                 _ => {
@@ -568,7 +587,8 @@ impl Warp {
                 return stop(self, FaultKind::Unsupported, text);
             }
             // Executed by `step`.
-            Op::Lanes { .. } | Op::Access { .. } | Op::Image(_) | Op::Jump { .. } | Op::Warp { .. } => {}
+            Op::Lanes { .. } | Op::Access { .. } | Op::Image(_) | Op::Jump { .. } => {}
+            Op::Warp { .. } | Op::Matrix(_) => {}
         }
         Ok(Outcome::Choose)
     }

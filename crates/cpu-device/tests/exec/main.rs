@@ -16,3 +16,4 @@ mod device;
 mod floats;
 mod instruction;
 mod integers;
+mod matrices;

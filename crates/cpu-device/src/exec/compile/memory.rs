@@ -43,7 +43,7 @@ fn cache_hints(form: &mut Form) {
     while form.take(|m| (m.starts_with("L1::") || m.starts_with("L2::")).then_some(())).is_some() {}
 }
 
-fn state_space(form: &mut Form) -> Decoded<Option<StateSpace>> {
+pub(super) fn state_space(form: &mut Form) -> Decoded<Option<StateSpace>> {
     let space = form.take(|m| match m {
         "shared::cta" => Some(Ok(StateSpace::Shared)),
         "shared::cluster" => Some(Err("shared memory of other blocks is not supported")),
@@ -154,6 +154,17 @@ const NO_DATA: AccessArgs = AccessArgs {
     kind: AccessKind::Load,
     synchronises: false,
 };
+
+/// What an access has of the address `operand`; the rest is empty.
+pub(super) fn address(
+    compiler: &mut FunctionCompiler,
+    operand: &Operand,
+    space: Option<StateSpace>,
+) -> Decoded<AccessArgs> {
+    let Place { space, address, offset } = place(compiler, operand, space)?;
+    let narrow = compiler.class(address) == Class::Word;
+    Ok(AccessArgs { space, address, offset, narrow, ..NO_DATA })
+}
 
 /// The handler that moves cells of a type between memory and registers.
 #[derive(Clone, Copy)]

@@ -15,6 +15,7 @@ mod form;
 mod function;
 mod integer;
 mod layout;
+mod matrix;
 mod memory;
 mod moves;
 mod scope;

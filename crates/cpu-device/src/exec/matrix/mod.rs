@@ -1,0 +1,302 @@
+//! Instructions by which a warp computes on matrices: `mma`, `wmma`, `ldmatrix`, `stmatrix`, `movmatrix`.
+//!
+//! A matrix is spread over registers of all lanes (`layout` says how), so these instructions wait for every lane of the
+//! warp, and are executed for the warp as a whole. `product` has the arithmetic, `transfer` what moves matrices.
+
+mod layout;
+mod product;
+mod transfer;
+
+pub(super) use layout::{Layout, Shape};
+pub(super) use product::{Arithmetic, Float, Format, Integer};
+pub(super) use transfer::{Fragment, Order};
+
+use super::code::{AccessArgs, Class, Reg, Role};
+use super::lanes::{Lanes, Stored, WARP, wide_vectors};
+use super::soft::Rounding;
+use super::spaces::{Accessed, Spaces};
+
+/// An instruction on matrices.
+#[derive(Clone, Debug)]
+pub(super) struct MatrixStep {
+    pub(super) operation: Operation,
+    pub(super) results: Box<[Reg]>,
+    pub(super) sources: Box<[Reg]>,
+    /// What is loaded or stored, for operations that do; of an access it is the address only.
+    pub(super) address: Option<AccessArgs>,
+}
+
+/// What is done with the registers of a [`MatrixStep`].
+#[derive(Clone, Debug)]
+pub(super) enum Operation {
+    /// `d = a * b + c` on words; the sources are the registers of A, of B and of C.
+    Multiply { product: Product, arithmetic: Arithmetic },
+    /// The same in `.f64`, on longs.
+    MultiplyDouble { product: Product, rounding: Rounding },
+    /// `movmatrix`: an 8 by 8 matrix of 16-bit elements, transposed.
+    Transpose,
+    /// `ldmatrix`: such a matrix for each result.
+    LoadTiles { transposed: bool },
+    /// `stmatrix`: such a matrix from each source.
+    StoreTiles { transposed: bool },
+    /// `wmma.load`: the first source is the stride between lines in memory.
+    LoadFragment(Fragment),
+    /// `wmma.store`: the first source is the stride, the fragment follows.
+    StoreFragment(Fragment),
+}
+
+/// A product and the layouts of its matrices.
+#[derive(Clone, Debug)]
+pub(super) struct Product {
+    /// If the layouts have more lines than it, the instruction computes several products, one after the other.
+    pub(super) shape: Shape,
+    pub(super) a: Layout,
+    pub(super) b: Layout,
+    pub(super) c: Layout,
+    pub(super) d: Layout,
+    /// Registers of A and of B that the instruction names.
+    pub(super) counts: [usize; 2],
+}
+
+impl MatrixStep {
+    /// Shows every register, as [`Step::registers`](super::code::Step::registers) does.
+    pub(super) fn registers(&mut self, show: &mut dyn FnMut(&mut Reg, Role)) {
+        if let Some(address) = &mut self.address {
+            show(&mut address.address, Role::Use);
+        }
+        self.sources.iter_mut().for_each(|reg| show(reg, Role::Use));
+        self.results.iter_mut().for_each(|reg| show(reg, Role::Def));
+    }
+
+    /// The class of the results, and of the sources but for a stride.
+    fn class(&self) -> Class {
+        match &self.operation {
+            Operation::MultiplyDouble { .. } => Class::Long,
+            Operation::LoadFragment(fragment) | Operation::StoreFragment(fragment) => fragment.class(),
+            _ => Class::Word,
+        }
+    }
+
+    /// Whether the registers are as many and of the classes that the operation takes.
+    pub(super) fn takes(&self, class: impl Fn(Reg) -> Class) -> bool {
+        let (stride, values) = match &self.operation {
+            Operation::LoadFragment(_) | Operation::StoreFragment(_) => match self.sources.split_first() {
+                Some((stride, values)) => (Some(*stride), values),
+                None => return false,
+            },
+            _ => (None, &*self.sources),
+        };
+        let counts = match &self.operation {
+            Operation::Multiply { product, .. } | Operation::MultiplyDouble { product, .. } => {
+                let [a, b] = product.counts;
+                a >= product.a.registers
+                    && b >= product.b.registers
+                    && values.len() == a + b + product.c.registers
+                    && self.results.len() == product.d.registers
+            }
+            Operation::Transpose => (self.results.len(), values.len()) == (1, 1),
+            Operation::LoadTiles { .. } => matches!((self.results.len(), values.len()), (1 | 2 | 4, 0)),
+            Operation::StoreTiles { .. } => matches!((self.results.len(), values.len()), (0, 1 | 2 | 4)),
+            Operation::LoadFragment(_) => !self.results.is_empty() && values.is_empty(),
+            Operation::StoreFragment(_) => self.results.is_empty() && !values.is_empty(),
+        };
+        let places = self
+            .address
+            .as_ref()
+            .is_none_or(|args| class(args.address) == if args.narrow { Class::Word } else { Class::Long });
+        let wanted = self.class();
+        counts
+            && places
+            && stride.is_none_or(|stride| class(stride) == Class::Word)
+            && values.iter().chain(&self.results).all(|&reg| class(reg) == wanted)
+    }
+
+    /// Executes the step for the lanes of the warp, which are all there.
+    ///
+    /// # Safety
+    /// The frame has the registers, in the classes that [`takes`](Self::takes) has found right; the windows in
+    /// `spaces` are this block's.
+    pub(super) unsafe fn run(&self, lanes: &Lanes, spaces: &mut Spaces) -> Accessed {
+        let (sources, results) = (&*self.sources, &*self.results);
+        // SAFETY: the caller's promise, here and below.
+        unsafe {
+            match (&self.operation, &self.address) {
+                (Operation::Multiply { product, arithmetic }, _) => {
+                    multiply(product, *arithmetic, lanes, sources, results);
+                    Ok(())
+                }
+                (Operation::MultiplyDouble { product, rounding }, _) => {
+                    multiply_double(product, *rounding, lanes, sources, results);
+                    Ok(())
+                }
+                (Operation::Transpose, _) => {
+                    transfer::transpose(lanes, sources, results);
+                    Ok(())
+                }
+                (Operation::LoadTiles { transposed }, Some(address)) => {
+                    transfer::load_tiles(lanes, spaces, address, *transposed, results)
+                }
+                (Operation::StoreTiles { transposed }, Some(address)) => {
+                    transfer::store_tiles(lanes, spaces, address, *transposed, sources)
+                }
+                (Operation::LoadFragment(fragment), Some(address)) => {
+                    fragment.load(lanes, spaces, address, sources[0], results)
+                }
+                (Operation::StoreFragment(fragment), Some(address)) => {
+                    fragment.store(lanes, spaces, address, sources[0], &sources[1..])
+                }
+                // The compiler gives every transfer an address.
+                (_, None) => Ok(()),
+            }
+        }
+    }
+}
+
+impl Product {
+    /// The registers of A, B and C.
+    fn split<'r>(&self, sources: &'r [Reg]) -> (&'r [Reg], &'r [Reg], &'r [Reg]) {
+        let (a, rest) = sources.split_at(self.counts[0]);
+        let (b, c) = rest.split_at(self.counts[1]);
+        (a, b, c)
+    }
+
+    /// Calls `f` with the lines of A, B, C and D of each product.
+    fn each<T>(
+        &self,
+        (a, b, c): (&[T], &[T], &[T]),
+        d: &mut [T],
+        mut f: impl FnMut(&[T], &[T], &[T], &mut [T]),
+    ) {
+        let Shape { m, n, k } = self.shape;
+        let factors = a.chunks_exact(m * k).zip(b.chunks_exact(n * k));
+        let sums = c.chunks_exact(m * n).zip(d.chunks_exact_mut(m * n));
+        for ((a, b), (c, d)) in factors.zip(sums) {
+            f(a, b, c, d);
+        }
+    }
+}
+
+/// The elements of a fragment, line by line.
+///
+/// # Safety
+/// The frame has the registers, of the class of `S`.
+unsafe fn gather<S: Stored + Into<u64> + TryFrom<u64>>(
+    lanes: &Lanes,
+    layout: &Layout,
+    registers: &[Reg],
+) -> Vec<S> {
+    let mut elements = vec![S::default(); layout.lines * layout.length];
+    for (index, register) in registers.iter().take(layout.registers).enumerate() {
+        // SAFETY: the caller's promise.
+        let values = unsafe { lanes.source::<S>(*register) };
+        let mut places = layout.register(index).iter();
+        for &value in values {
+            for element in 0..layout.per {
+                let Some(&(line, at)) = places.next() else { break };
+                let to = &mut elements[usize::from(line) * layout.length + usize::from(at)];
+                *to = if layout.per == 1 { value } else { part(value, layout.bits, element) };
+            }
+        }
+    }
+    elements
+}
+
+/// Element `element` of a register that has several.
+#[inline(always)]
+fn part<S: Stored + Into<u64> + TryFrom<u64>>(value: S, bits: u32, element: usize) -> S {
+    let part = value.into() >> (bits as usize * element) & ((1 << bits) - 1);
+    S::try_from(part).unwrap_or_default()
+}
+
+/// Puts elements into the registers of a fragment.
+///
+/// # Safety
+/// As for [`gather`].
+unsafe fn scatter<S: Stored + Into<u64> + TryFrom<u64>>(
+    lanes: &Lanes,
+    layout: &Layout,
+    elements: &[S],
+    registers: &[Reg],
+) {
+    for (index, register) in registers.iter().enumerate() {
+        let mut values = [S::default(); WARP];
+        let lanes_places = layout.register(index).chunks_exact(layout.per);
+        for (value, places) in values.iter_mut().zip(lanes_places) {
+            let bits = places.iter().rev().fold(0u64, |bits, &(line, at)| {
+                let element = elements[usize::from(line) * layout.length + usize::from(at)].into();
+                if layout.per == 1 { element } else { bits << layout.bits | element }
+            });
+            *value = S::try_from(bits).unwrap_or_default();
+        }
+        // SAFETY: the caller's promise.
+        unsafe { lanes.write(*register, &values) };
+    }
+}
+
+/// # Safety
+/// As for [`MatrixStep::run`].
+unsafe fn multiply(
+    product: &Product,
+    arithmetic: Arithmetic,
+    lanes: &Lanes,
+    sources: &[Reg],
+    results: &[Reg],
+) {
+    let (a, b, c) = product.split(sources);
+    // SAFETY: the caller's promise.
+    unsafe {
+        let factors = (gather(lanes, &product.a, a), gather(lanes, &product.b, b));
+        let c: Vec<u32> = gather(lanes, &product.c, c);
+        let mut d = vec![0; c.len()];
+        product.each((&factors.0, &factors.1, &c), &mut d, |a, b, c, d| {
+            run_wide(
+                #[inline(always)]
+                || arithmetic.multiply(product.shape, (a, b), c, d),
+            );
+        });
+        scatter(lanes, &product.d, &d, results);
+    }
+}
+
+/// # Safety
+/// As for [`MatrixStep::run`].
+unsafe fn multiply_double(
+    product: &Product,
+    rounding: Rounding,
+    lanes: &Lanes,
+    sources: &[Reg],
+    results: &[Reg],
+) {
+    let (a, b, c) = product.split(sources);
+    // SAFETY: the caller's promise.
+    unsafe {
+        let factors = (gather(lanes, &product.a, a), gather(lanes, &product.b, b));
+        let c: Vec<u64> = gather(lanes, &product.c, c);
+        let mut d = vec![0; c.len()];
+        product.each((&factors.0, &factors.1, &c), &mut d, |a, b, c, d| {
+            run_wide(
+                #[inline(always)]
+                || product::multiply_double(rounding, product.shape, (a, b), c, d),
+            );
+        });
+        scatter(lanes, &product.d, &d, results);
+    }
+}
+
+/// Runs `f` compiled for wide vectors where the CPU has them.
+#[inline(always)]
+fn run_wide(f: impl FnOnce()) {
+    /// # Safety
+    /// The CPU has the features.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt,f16c")]
+    unsafe fn wide(f: impl FnOnce()) {
+        f();
+    }
+    #[cfg(target_arch = "x86_64")]
+    if wide_vectors() {
+        // SAFETY: the CPU has the features, as `wide_vectors` has found.
+        return unsafe { wide(f) };
+    }
+    f();
+}

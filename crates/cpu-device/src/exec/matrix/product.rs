@@ -1,0 +1,461 @@
+//! The arithmetic of matrix products.
+//!
+//! Integers are exact; `.f64` is a chain of fused multiply-adds in the order of k. What tensor cores do with `.f16`,
+//! `.bf16` and `.tf32` is not documented by NVIDIA. The model is that of Hopper as MMA-Sim gives it (Xie and others,
+//! "MMA-Sim", arXiv 2511.10909; its authors report bitwise equality with an H100), which refines Fasi and others,
+//! "Numerical behavior of NVIDIA tensor cores" (PeerJ Computer Science 7:e330, 2021):
+//!
+//! 1. All products of an instruction and the accumulator make one sum ([`Float::terms`] says where ptxas splits one
+//!    into several). Products are exact.
+//! 2. Every addend is cut off, towards zero, [`KEPT`] bits below the largest exponent among them; an exponent is the
+//!    sum of those of the factors, whatever the product of their significands. Zeros take part, with
+//!    [`ZERO_EXPONENT`] as theirs.
+//! 3. The cut addends are added exactly. An `.f32` result is rounded towards zero, an `.f16` one to nearest even.
+//!    Subnormals are kept on either side. A sum of zero is +0.
+//! 4. A NaN, an infinity times zero or infinities of both signs give the NaN with all bits set but the sign.
+
+use super::super::half::f32_to_f16;
+use super::super::soft::{self, F64, Rounding};
+use super::layout::Shape;
+
+/// Bits below the largest exponent to which the addends are aligned: on Hopper (24 on Ampere).
+const KEPT: u32 = 25;
+
+/// Exponent that a factor or accumulator of zero counts with.
+const ZERO_EXPONENT: i32 = -126;
+
+/// Most elements of a line that floating-point products take at once.
+const MOST_TERMS: usize = 16;
+
+/// How elements of up to 32 bits are multiplied and added.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in super::super) enum Arithmetic {
+    /// Tensor cores' floating point.
+    Float(Float),
+    /// Integers of up to 8 bits; whether the result saturates rather than wraps.
+    Integer { a: Integer, b: Integer, saturate: bool },
+    /// Bits, 32 at a time: how many are set in both, or in one of both.
+    Bits { and: bool },
+}
+
+/// Integers of a few bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Integer {
+    pub(in super::super) bits: u32,
+    pub(in super::super) signed: bool,
+}
+
+/// The formats of a floating-point product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Float {
+    pub(in super::super) factor: Format,
+    pub(in super::super) c: Format,
+    pub(in super::super) d: Format,
+    /// Products that are added at once; the rest of k follows in further steps.
+    pub(in super::super) terms: usize,
+}
+
+/// A floating-point format, its bits at the bottom of a word. `.tf32` is `.f32` without its last bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Format {
+    F16,
+    Bf16,
+    Tf32,
+    F32,
+}
+
+impl Format {
+    /// Bits of the fraction.
+    fn fraction(self) -> u32 {
+        match self {
+            Format::F16 | Format::Tf32 => 10,
+            Format::Bf16 => 7,
+            Format::F32 => 23,
+        }
+    }
+
+    fn largest_exponent(self) -> i32 {
+        if self == Format::F16 { 15 } else { 127 }
+    }
+
+    /// Bits that fill the register below the fraction.
+    fn padding(self) -> u32 {
+        if self == Format::Tf32 { 13 } else { 0 }
+    }
+
+    fn nan(self) -> u32 {
+        if self == Format::F16 { 0x7fff } else { 0x7fff_ffff }
+    }
+
+    fn unpack(self, bits: u32) -> Number {
+        let bits = bits >> self.padding();
+        let width = if self == Format::F16 { 5 } else { 8 };
+        let fraction = bits & ((1 << self.fraction()) - 1);
+        let field = bits >> self.fraction() & ((1 << width) - 1);
+        let negative = bits >> (self.fraction() + width) & 1 != 0;
+        let smallest = 1 - self.largest_exponent();
+        let (exponent, significand) = match (field, fraction) {
+            (0, 0) => (ZERO_EXPONENT, 0),
+            (0, _) => (smallest, fraction),
+            _ => (field as i32 + smallest - 1, fraction | 1 << self.fraction()),
+        };
+        let special = (field == (1 << width) - 1).then_some(match (fraction, negative) {
+            (0, false) => f64::INFINITY,
+            (0, true) => f64::NEG_INFINITY,
+            _ => f64::NAN,
+        });
+        Number { negative, exponent, significand, special }
+    }
+
+    /// `sum * 2^exponent`, rounded to nearest even (`.f16`) or towards zero.
+    fn pack(self, sum: i64, exponent: i32) -> u32 {
+        if sum == 0 {
+            return 0;
+        }
+        let magnitude = sum.unsigned_abs();
+        let (fraction, largest) = (self.fraction() as i32, self.largest_exponent());
+        let smallest = 1 - largest - fraction;
+        let top = 63 - magnitude.leading_zeros() as i32 + exponent;
+        let quantum = (top - fraction).max(smallest);
+        let shift = quantum - exponent;
+        let kept = match shift {
+            ..=0 => magnitude << -shift,
+            1..=63 => {
+                let (kept, lost) = (magnitude >> shift, magnitude & ((1 << shift) - 1));
+                let half = 1u64 << (shift - 1);
+                let up = self == Format::F16 && (lost > half || lost == half && kept & 1 != 0);
+                kept + u64::from(up)
+            }
+            _ => 0,
+        };
+        // A carry out of the significand moves the exponent by itself.
+        let infinity = (2 * largest as u64 + 1) << fraction;
+        let bits = (((quantum - smallest) as u64) << fraction).saturating_add(kept).min(infinity) as u32;
+        let sign = if self == Format::F16 { 0x8000 } else { 0x8000_0000 };
+        if sum < 0 && kept != 0 { bits | sign } else { bits }
+    }
+}
+
+/// A number taken apart: `±significand * 2^(exponent - fraction bits)`, or one that is not finite.
+#[derive(Clone, Copy, Debug)]
+struct Number {
+    negative: bool,
+    exponent: i32,
+    significand: u32,
+    special: Option<f64>,
+}
+
+impl Number {
+    /// The value, as far as only its kind matters: finite numbers become 0 or ±1.
+    fn kind(&self) -> f64 {
+        let finite = if self.significand == 0 { 0.0 } else { 1.0 };
+        self.special.unwrap_or(if self.negative { -finite } else { finite })
+    }
+}
+
+/// A line of factors: what the loop over k needs, in vectors.
+struct Line {
+    significands: [u32; MOST_TERMS],
+    /// All bits set for negative numbers.
+    signs: [i32; MOST_TERMS],
+    exponents: [i32; MOST_TERMS],
+    finite: bool,
+}
+
+impl Line {
+    fn new(format: Format, elements: &[u32]) -> Line {
+        // What is beyond the line adds nothing, and aligns nothing.
+        let mut line = Line {
+            significands: [0; MOST_TERMS],
+            signs: [0; MOST_TERMS],
+            exponents: [i32::from(i16::MIN); MOST_TERMS],
+            finite: true,
+        };
+        for (index, &bits) in elements.iter().enumerate() {
+            let number = format.unpack(bits);
+            line.significands[index] = number.significand;
+            line.signs[index] = -i32::from(number.negative);
+            line.exponents[index] = number.exponent;
+            line.finite &= number.special.is_none();
+        }
+        line
+    }
+}
+
+impl Float {
+    /// `a · b + c` of one step.
+    #[inline(always)]
+    fn step(&self, a: &Line, b: &Line, c: Number, c_format: Format, d: Format) -> u32 {
+        let mut exponents = [0; MOST_TERMS];
+        let mut largest = c.exponent;
+        for index in 0..MOST_TERMS {
+            exponents[index] = a.exponents[index] + b.exponents[index];
+            largest = largest.max(exponents[index]);
+        }
+        // Significands have at most 11 bits, so a product at the scale of the sum has at most 27, and 16 of them fit.
+        let scale = KEPT - 2 * self.factor.fraction();
+        let mut sum = 0i32;
+        for index in 0..MOST_TERMS {
+            let product = (a.significands[index] * b.significands[index]) << scale;
+            let cut = (product >> (largest - exponents[index]).min(31)) as i32;
+            let sign = a.signs[index] ^ b.signs[index];
+            sum += (cut ^ sign) - sign;
+        }
+        let addend =
+            i64::from(c.significand) << (KEPT - c_format.fraction()) >> (largest - c.exponent).min(63);
+        let sum = i64::from(sum) + if c.negative { -addend } else { addend };
+        d.pack(sum, largest - KEPT as i32)
+    }
+
+    /// The result where a number is not finite.
+    #[cold]
+    fn not_finite(&self, a: &[u32], b: &[u32], c: Number, d: Format) -> u32 {
+        let kind = |bits: u32| self.factor.unpack(bits).kind();
+        let sum = a.iter().zip(b).fold(c.kind(), |sum, (&a, &b)| sum + kind(a) * kind(b));
+        if sum.is_nan() {
+            return d.nan();
+        }
+        let beyond = if sum > 0.0 { 1 } else { -1 };
+        d.pack(beyond, d.largest_exponent() + 1)
+    }
+
+    #[inline(always)]
+    fn multiply(&self, shape: Shape, factors: (&[u32], &[u32]), c: &[u32], d: &mut [u32]) {
+        // Steps hand on what they accumulate in `.f16` only if both ends are.
+        let both = self.c == Format::F16 && self.d == Format::F16;
+        let between = if both { Format::F16 } else { Format::F32 };
+        let mut format = self.c;
+        d.copy_from_slice(c);
+        for first in (0..shape.k).step_by(self.terms) {
+            let range = first..(first + self.terms).min(shape.k);
+            let slices = |elements| lines(elements, shape.k).map(|line: &[u32]| &line[range.clone()]);
+            let b: Vec<(&[u32], Line)> =
+                slices(factors.1).map(|line| (line, Line::new(self.factor, line))).collect();
+            for (a, row) in slices(factors.0).zip(d.chunks_exact_mut(shape.n)) {
+                let line = Line::new(self.factor, a);
+                for ((b, column), cell) in b.iter().zip(row) {
+                    let c = format.unpack(*cell);
+                    let finite = line.finite && column.finite && c.special.is_none();
+                    *cell = match finite {
+                        true => self.step(&line, column, c, format, between),
+                        false => self.not_finite(a, b, c, between),
+                    };
+                }
+            }
+            format = between;
+        }
+        if self.d != between {
+            d.iter_mut().for_each(|cell| *cell = f32_to_f16(f32::from_bits(*cell)).into());
+        }
+    }
+}
+
+/// The lines of a matrix.
+fn lines<T>(elements: &[T], length: usize) -> std::slice::ChunksExact<'_, T> {
+    elements.chunks_exact(length)
+}
+
+impl Integer {
+    #[inline(always)]
+    fn extend(self, bits: u32) -> i32 {
+        let unused = 32 - self.bits;
+        if self.signed { (bits << unused) as i32 >> unused } else { bits as i32 }
+    }
+}
+
+/// `d[i][j] = f(a[i], b[j]) + c[i][j]`, where `f` fits into 32 bits.
+#[inline(always)]
+fn each_pair(
+    shape: Shape,
+    (a, b): (&[i32], &[i32]),
+    c: &[u32],
+    d: &mut [u32],
+    f: impl Fn(i32, i32) -> i32,
+    add: impl Fn(i32, i32) -> i32,
+) {
+    let rows = lines(a, shape.k).zip(c.chunks_exact(shape.n)).zip(d.chunks_exact_mut(shape.n));
+    for ((a, c), d) in rows {
+        for ((b, &c), d) in lines(b, shape.k).zip(c).zip(d) {
+            let sum = a.iter().zip(b).fold(0i32, |sum, (&a, &b)| sum.wrapping_add(f(a, b)));
+            *d = add(sum, c as i32) as u32;
+        }
+    }
+}
+
+impl Arithmetic {
+    /// `d = a * b + c`: A by rows, B by columns, C and D by rows.
+    #[inline(always)]
+    pub(super) fn multiply(&self, shape: Shape, (a, b): (&[u32], &[u32]), c: &[u32], d: &mut [u32]) {
+        match *self {
+            Arithmetic::Float(float) => float.multiply(shape, (a, b), c, d),
+            Arithmetic::Integer { a: a_type, b: b_type, saturate } => {
+                let a: Vec<i32> = a.iter().map(|&bits| a_type.extend(bits)).collect();
+                let b: Vec<i32> = b.iter().map(|&bits| b_type.extend(bits)).collect();
+                let product = |a: i32, b: i32| a * b;
+                match saturate {
+                    true => each_pair(shape, (&a, &b), c, d, product, i32::saturating_add),
+                    false => each_pair(shape, (&a, &b), c, d, product, i32::wrapping_add),
+                }
+            }
+            Arithmetic::Bits { and } => {
+                let words = |words: &[u32]| -> Vec<i32> { words.iter().map(|&word| word as i32).collect() };
+                let (a, b) = (words(a), words(b));
+                match and {
+                    true => {
+                        let both = |a: i32, b: i32| (a & b).count_ones() as i32;
+                        each_pair(shape, (&a, &b), c, d, both, i32::wrapping_add);
+                    }
+                    false => {
+                        let one = |a: i32, b: i32| (a ^ b).count_ones() as i32;
+                        each_pair(shape, (&a, &b), c, d, one, i32::wrapping_add);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `d = a * b + c` in `.f64`, laid out as for [`Arithmetic::multiply`].
+#[inline(always)]
+pub(super) fn multiply_double(
+    rounding: Rounding,
+    shape: Shape,
+    (a, b): (&[u64], &[u64]),
+    c: &[u64],
+    d: &mut [u64],
+) {
+    let fma = |sum: u64, (&a, &b): (&u64, &u64)| match rounding {
+        Rounding::NearestEven => f64::from_bits(a).mul_add(f64::from_bits(b), f64::from_bits(sum)).to_bits(),
+        _ => soft::fma(a, b, sum, F64, rounding),
+    };
+    for ((a, c), d) in lines(a, shape.k).zip(c.chunks_exact(shape.n)).zip(d.chunks_exact_mut(shape.n)) {
+        for ((b, &c), d) in lines(b, shape.k).zip(c).zip(d) {
+            *d = a.iter().zip(b).fold(c, fma);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn random(seed: &mut u64) -> u64 {
+        *seed ^= *seed << 13;
+        *seed ^= *seed >> 7;
+        *seed ^= *seed << 17;
+        *seed
+    }
+
+    /// The value of a finite number, and its exponent as the model counts it.
+    fn decode(format: Format, bits: u32) -> (f64, i32) {
+        let (value, smallest) = match format {
+            Format::F16 => (f64::from(super::super::super::half::f16_to_f32(bits as u16)), -14),
+            Format::Bf16 => (f64::from(f32::from_bits(bits << 16)), -126),
+            Format::Tf32 => (f64::from(f32::from_bits(bits & !0x1fff)), -126),
+            Format::F32 => (f64::from(f32::from_bits(bits)), -126),
+        };
+        let exponent = (value.to_bits() >> 52 & 0x7ff) as i32 - 1023;
+        (value, if value == 0.0 { ZERO_EXPONENT } else { exponent.max(smallest) })
+    }
+
+    /// One step by way of `f64`, which is exact here.
+    fn reference(float: &Float, a: &[u32], b: &[u32], c: u32) -> f64 {
+        let decoded = |bits: &u32| decode(float.factor, *bits);
+        let mut terms = vec![decode(float.c, c)];
+        terms.extend(a.iter().map(decoded).zip(b.iter().map(decoded)).map(|(a, b)| (a.0 * b.0, a.1 + b.1)));
+        let largest = terms.iter().map(|term| term.1).max().unwrap_or(0);
+        let unit = 2f64.powi(largest - 25);
+        terms.iter().map(|term| (term.0 / unit).trunc()).sum::<f64>() * unit
+    }
+
+    /// A number whose exponent lies in the middle of its format's, sometimes zero or subnormal.
+    fn element(format: Format, seed: &mut u64, spread: u64) -> u32 {
+        let any = random(seed);
+        let (fraction, width) = (format.fraction(), if format == Format::F16 { 5 } else { 8 });
+        let middle = (1u64 << (width - 1)) - 1 - spread / 2;
+        let field = match any % 11 {
+            0 => 0,
+            _ => middle + (any >> 8) % (spread + 1),
+        };
+        let significand = if any % 17 == 0 { 0 } else { any >> 20 & ((1 << fraction) - 1) };
+        let sign = (any >> 63) << (fraction + width);
+        ((sign | field << fraction | significand) as u32) << format.padding()
+    }
+
+    #[test]
+    fn steps_are_those_of_the_model() {
+        let mut seed = 3;
+        for factor in [Format::F16, Format::Bf16, Format::Tf32] {
+            for (terms, spread) in [(4, 1), (8, 6), (16, 14), (16, 2), (8, 28)] {
+                for _ in 0..3000 {
+                    let float = Float { factor, c: Format::F32, d: Format::F32, terms };
+                    let mut line =
+                        || -> Vec<u32> { (0..terms).map(|_| element(factor, &mut seed, spread)).collect() };
+                    let (a, b) = (line(), line());
+                    let c = element(Format::F32, &mut seed, 2 * spread);
+                    let mut d = [0];
+                    float.multiply(Shape { m: 1, n: 1, k: terms }, (&a, &b), &[c], &mut d);
+                    let exact = reference(&float, &a, &b, c);
+                    // Towards zero: to 24 bits of the sum.
+                    let nearest = exact as f32;
+                    let away = f64::from(nearest).abs() > exact.abs();
+                    let expected = nearest.to_bits() - u32::from(away);
+                    assert_eq!(d[0], if exact == 0.0 { 0 } else { expected }, "{a:x?} {b:x?} {c:x}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn half_accumulators_round_to_nearest() {
+        let mut seed = 8;
+        for _ in 0..20_000 {
+            let float = Float { factor: Format::F16, c: Format::F16, d: Format::F16, terms: 16 };
+            let mut line = || -> Vec<u32> { (0..16).map(|_| element(Format::F16, &mut seed, 12)).collect() };
+            let (a, b) = (line(), line());
+            let c = element(Format::F16, &mut seed, 12);
+            let mut d = [0];
+            float.multiply(Shape { m: 1, n: 1, k: 16 }, (&a, &b), &[c], &mut d);
+            let exact = reference(&float, &a, &b, c);
+            let expected = soft::convert(exact.to_bits(), F64, soft::F16, Rounding::NearestEven);
+            assert_eq!(u64::from(d[0]), if exact == 0.0 { 0 } else { expected }, "{a:x?} {b:x?} {c:x}");
+        }
+    }
+
+    #[test]
+    fn special_values_and_limits() {
+        let float = |c, d| Float { factor: Format::Bf16, c, d, terms: 8 };
+        let single = float(Format::F32, Format::F32);
+        let run = |a: [u32; 2], b: [u32; 2], c: u32| {
+            let mut d = [0];
+            single.multiply(Shape { m: 1, n: 1, k: 2 }, (&a, &b), &[c], &mut d);
+            d[0]
+        };
+        let (one, infinity, nan, zero) = (0x3f80, 0x7f80, 0x7fc1, 0);
+        assert_eq!(run([infinity, one], [one, one], 0), 0x7f80_0000);
+        assert_eq!(run([infinity | 0x8000, one], [one, one], 0), 0xff80_0000);
+        assert_eq!(run([infinity, one], [zero, one], 0), 0x7fff_ffff);
+        assert_eq!(run([infinity, infinity], [one, one | 0x8000], 0), 0x7fff_ffff);
+        assert_eq!(run([nan, one], [one, one], 0), 0x7fff_ffff);
+        assert_eq!(run([one, one], [one, one], 0x7f80_0001), 0x7fff_ffff);
+        assert_eq!(run([one, one], [one, one], 0xff80_0000), 0xff80_0000);
+        // 2^127 * 2 overflows; -0 and sums that cancel give +0.
+        assert_eq!(run([0x7f00, zero], [0x4000, zero], 0), 0x7f80_0000);
+        assert_eq!(run([0x8000, zero], [one, zero], 0x8000_0000), 0);
+        assert_eq!(run([one, one], [one, one | 0x8000], 0), 0);
+        // Subnormal numbers count: 2^-133 * 2^0 is one, and so is the result.
+        assert_eq!(run([1, zero], [one, zero], 0), 1 << 16);
+    }
+
+    #[test]
+    fn integers_saturate_only_if_told() {
+        let integer = Integer { bits: 8, signed: true };
+        for (saturate, expected) in [(true, i32::MAX), (false, i32::MIN + 16_128)] {
+            let arithmetic = Arithmetic::Integer { a: integer, b: integer, saturate };
+            let mut d = [0];
+            let (a, shape) = ([127], Shape { m: 1, n: 1, k: 1 });
+            arithmetic.multiply(shape, (&a, &a), &[i32::MAX as u32], &mut d);
+            assert_eq!(d[0] as i32, expected);
+        }
+    }
+}
