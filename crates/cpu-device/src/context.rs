@@ -164,6 +164,13 @@ impl Context {
         }
     }
 
+    /// Makes every later call fail with `code`, unless it fails with another one already, and the context's kernels
+    /// stop.
+    pub fn stop(&self, code: CUresult) {
+        let _ = self.fault.compare_exchange(CUDA_SUCCESS, code, Ordering::AcqRel, Ordering::Acquire);
+        self.cancel.store(true, Ordering::Relaxed);
+    }
+
     fn fault(&self) -> CUresult {
         self.fault.load(Ordering::Acquire)
     }

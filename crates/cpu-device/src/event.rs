@@ -1,7 +1,7 @@
 //! Events: points in a stream's work that can be waited for and timed.
 
 use crate::capture::Capture;
-use crate::context::Context;
+use crate::context::{self, Context};
 use crate::device;
 use crate::error::{Error, Result, ensure, fail};
 use crate::handle::{Kind, Table};
@@ -18,6 +18,8 @@ static EVENTS: Table<Event> = Table::new(Kind::Event);
 pub struct Event {
     /// As the program knows it.
     pub handle: u64,
+    /// The context it was created in, by handle.
+    context: u64,
     flags: u32,
     state: Mutex<State>,
 }
@@ -40,14 +42,16 @@ enum State {
 }
 
 impl Event {
-    /// Creates an event and names it.
+    /// Creates an event in the current context and names it.
     pub fn create(flags: u32) -> Result<Arc<Event>> {
+        let context = context::current()?.handle;
         let known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
         ensure(flags & !known == 0, CUDA_ERROR_INVALID_VALUE)?;
         // An event that others can open must not be timed.
         let shared = flags & CU_EVENT_INTERPROCESS != 0;
         ensure(!shared || flags & CU_EVENT_DISABLE_TIMING != 0, CUDA_ERROR_INVALID_VALUE)?;
-        let event = Arc::new(Event { handle: EVENTS.reserve(), flags, state: Mutex::new(State::New) });
+        let event =
+            Arc::new(Event { handle: EVENTS.reserve(), context, flags, state: Mutex::new(State::New) });
         EVENTS.insert(event.handle, event.clone());
         Ok(event)
     }
@@ -67,6 +71,7 @@ impl Event {
     /// Records the event behind what `stream` has been given so far.
     pub fn record(self: &Arc<Event>, stream: &Stream) -> Result {
         let context = stream.context()?;
+        ensure(context.handle == self.context, CUDA_ERROR_INVALID_HANDLE)?;
         if let Some(capture) = stream.capture() {
             let nodes = capture.frontier(stream)?;
             *self.lock() = State::Captured { capture, nodes };

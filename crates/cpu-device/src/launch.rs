@@ -6,6 +6,7 @@ use crate::error::{Error, Result, ensure, fail};
 use crate::exec::{self, Fault, FaultKind, KernelAttributes, LaunchParams, Region};
 use crate::memory::{Kind, Request};
 use crate::module::Function;
+use crate::watchdog;
 use cuda_abi::types::*;
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -61,10 +62,18 @@ impl Launch {
         let params = LaunchParams { grid, block, dynamic_shared, cooperative, stack, workers, params };
         let memory = KernelMemory { device, context };
         let linked = &self.function.code.linked;
-        match exec::launch(linked, self.function.kernel, &params, &memory, &context.cancel) {
-            Ok(_) => Ok(()),
-            Err(fault) => fail(report(&fault)),
-        }
+        let run = || exec::launch(linked, self.function.kernel, &params, &memory, &context.cancel);
+        let Some(limit) = watchdog::limit() else {
+            return run().map(drop).or_else(|fault| fail(report(&fault)));
+        };
+        let (outcome, late) = watchdog::watch(limit, context, run);
+        outcome.map(drop).or_else(|mut fault| {
+            if late && fault.kind == FaultKind::Cancelled {
+                fault.text = format!("stopped after {limit:?} (APEX_CPU_TIMEOUT)");
+                fault.kind = FaultKind::Deadlock;
+            }
+            fail(report(&fault))
+        })
     }
 }
 
@@ -94,6 +103,8 @@ fn check(device: &Device, function: &Function, configuration: &Configuration) ->
     let threads: u32 = block.iter().product();
     ensure(threads <= MAX_THREADS_PER_BLOCK, CUDA_ERROR_INVALID_VALUE)?;
     ensure(threads <= function.attributes.max_threads, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES)?;
+    let required = function.attributes.required_block;
+    ensure(required.is_none_or(|required| required == *block), CUDA_ERROR_INVALID_VALUE)?;
     ensure(*dynamic_shared <= function.settings.max_dynamic_shared(), CUDA_ERROR_INVALID_VALUE)?;
     if *cooperative {
         let blocks: u64 = grid.iter().map(|extent| u64::from(*extent)).product();

@@ -14,7 +14,8 @@
 //! * `device`, `context`, `memory`, `virtual_memory`, `pool`, `array`, `texture`, `module`: what there is.
 //! * `stream`, `event`, `capture`, `graph`: what is done when. `task` has the threads, `operation` what can
 //!   be done.
-//! * `exec`: kernels. It knows nothing of the driver; `launch` brings the two together.
+//! * `exec`: kernels. It knows nothing of the driver; `launch` brings the two together, and `watchdog` bounds their
+//!   time.
 //!
 //! Invariants:
 //!
@@ -59,6 +60,7 @@ mod stream_memory;
 mod task;
 mod texture;
 mod virtual_memory;
+mod watchdog;
 
 pub use coverage::{Coverage, coverage};
 

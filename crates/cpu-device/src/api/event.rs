@@ -10,7 +10,6 @@ use cuda_abi::types::*;
 entries! {
     /// Creates an event.
     fn cuEventCreate(event: *mut CUevent, flags: u32) {
-        context::current()?;
         ensure(!event.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         write(event, opaque(Event::create(flags)?.handle))
     }

@@ -208,7 +208,7 @@ fn prepare<'a>(
             attributes.max_threads
         ));
     }
-    if let Some(required) = kernel.required_block
+    if let Some(required) = attributes.required_block
         && required != params.block
     {
         return Err(format!("the kernel requires blocks of {required:?} threads, not {:?}", params.block));

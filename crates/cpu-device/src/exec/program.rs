@@ -36,8 +36,6 @@ pub(super) struct Kernel {
     pub(super) dynamic_start: u32,
     /// Whether recursion or calls through pointers make the depth of its stack unknown.
     pub(super) unbounded_stack: bool,
-    /// `.reqntid`, if given.
-    pub(super) required_block: Option<[u32; 3]>,
 }
 
 /// A `.shared` variable.
@@ -62,6 +60,8 @@ pub struct KernelAttributes {
     pub const_bytes: u32,
     /// Most threads that a block may have: 1024, or less if `.maxntid` or `.reqntid` say so.
     pub max_threads: u32,
+    /// The block that `.reqntid` demands, if it is given.
+    pub required_block: Option<[u32; 3]>,
     /// `.minnctapersm`, or 0.
     pub min_blocks: u32,
     /// PTX version times ten, as CUDA gives it: 80 for 8.0.

@@ -211,6 +211,7 @@ impl Program {
                 local_bytes: reach.stack,
                 const_bytes: small(const_bytes),
                 max_threads: most.clamp(1, 1024),
+                required_block,
                 min_blocks: small(min_blocks),
                 ptx_version: module.version.0.saturating_mul(10).saturating_add(module.version.1),
                 params: places
@@ -221,7 +222,6 @@ impl Program {
             shared_offsets,
             dynamic_start: small(end),
             unbounded_stack: reach.unbounded,
-            required_block,
         }
     }
 

@@ -1,0 +1,42 @@
+//! The limit on how long a kernel may run, for programs that nobody watches.
+//!
+//! `APEX_CPU_TIMEOUT` gives it in seconds. A kernel that exceeds it ends its context with
+//! `CUDA_ERROR_LAUNCH_TIMEOUT`, as a GPU that drives a display does.
+
+use crate::context::Context;
+use cuda_abi::types::CUDA_ERROR_LAUNCH_TIMEOUT;
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// How long a kernel may run, if that is limited.
+pub fn limit() -> Option<Duration> {
+    static LIMIT: OnceLock<Option<Duration>> = OnceLock::new();
+    *LIMIT.get_or_init(|| {
+        let text = std::env::var("APEX_CPU_TIMEOUT").ok()?;
+        let seconds = text.trim().parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        if seconds.is_none() {
+            eprintln!("apex: cpu device: APEX_CPU_TIMEOUT={text} is not a number of seconds: kernels may run for ever");
+        }
+        seconds.filter(|limit| !limit.is_zero())
+    })
+}
+
+/// Does `work`, and stops the context's kernels when that takes longer than `limit`. Tells also whether it did.
+pub fn watch<T>(limit: Duration, context: &Context, work: impl FnOnce() -> T) -> (T, bool) {
+    let (done, changed) = (Mutex::new(false), Condvar::new());
+    std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let guard = done.lock().unwrap_or_else(PoisonError::into_inner);
+            let waited = changed.wait_timeout_while(guard, limit, |done| !*done);
+            let late = !*waited.unwrap_or_else(PoisonError::into_inner).0;
+            if late {
+                context.stop(CUDA_ERROR_LAUNCH_TIMEOUT);
+            }
+            late
+        });
+        let outcome = work();
+        *done.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        changed.notify_one();
+        (outcome, watcher.join().unwrap_or(false))
+    })
+}
