@@ -37,6 +37,7 @@
 //! | `u32`, `T` | register of that type (of the type that `T` chose); where it is read, also a constant |
 //! | `u32!` | register only |
 //! | `u32+` | register of that type or wider, as loads, stores and conversions allow |
+//! | `u32&` | also the address of a variable, function or label |
 //! | `d:u32_` | register, or `_` where the result is not wanted |
 //! | `wide(T)`, `bits(T)` | the integer twice as wide; untyped bits of the same width |
 //! | `T*4`, `T*V` | `{…}` of four; of as many as `V` chose (`.v2`, `.v4`, `.v8`), a plain operand if none |
@@ -45,8 +46,9 @@
 //! | `imm(0..255)` | an integer constant in that range |
 //! | `[S]`, `[global]`, `[]` | an address in the space that `S` chose, in that one, generic |
 //! | `[tex; s32*2]` | an address with further operands inside the brackets |
-//! | `video(u32)` | register that may carry a selector such as `.b0` or `.h1` |
-//! | `label`, `function`, `list`, `table`, `symbol`, `vector` | a branch target; a callee; `(a, b)`; a list of targets or a prototype; a variable, or a register that holds its handle; `{…}` of any length |
+//! | `part(u32)`, `halves(u32)`, `bytes(u32)` | register that may carry a selector: `.b0` or `.h1`; `.h10`; `.b3210` |
+//! | `label`, `function`, `list`, `targets`, `table` | a branch target; a callee; `(a, b)`; a label of `.branchtargets`; one of `.calltargets` or `.callprototype` |
+//! | `symbol`, `vector` | a variable, or a register that holds its handle; `{…}` of any length |
 //!
 //! Needs are `version target`; several, separated by ` or ` (after an `@` by `+`), are alternatives. The version is never
 //! below the one that introduced the target. `needs NAME = …` names them.
@@ -70,6 +72,11 @@ const CHAPTERS: &[(&str, &str)] = &[
     ("comparison and selection", include_str!("tables/compare.txt")),
     ("logic and shift", include_str!("tables/logic.txt")),
     ("conversion", include_str!("tables/conversion.txt")),
+    ("data movement", include_str!("tables/movement.txt")),
+    ("control flow", include_str!("tables/control.txt")),
+    ("warps", include_str!("tables/warp.txt")),
+    ("synchronisation and atomics", include_str!("tables/synchronisation.txt")),
+    ("video", include_str!("tables/video.txt")),
 ];
 
 /// A line of the table.
@@ -128,11 +135,13 @@ pub enum Kind {
         constant: bool,
         /// Whether the register may be wider than the type.
         wider: bool,
+        /// Whether it may be the address of a variable or function.
+        symbol: bool,
         /// Whether `_` may stand for it.
         sink: bool,
     },
     /// A register with or without a selector of bytes or halves.
-    Video(ScalarType),
+    Selected(ScalarType, Selector),
     /// `{ … }` of so many.
     Vector(Box<Kind>, usize),
     /// A predicate.
@@ -154,12 +163,25 @@ pub enum Kind {
     Function,
     /// `(a, b)`: what a call passes or gets.
     List,
-    /// A label of `.calltargets`, `.branchtargets` or `.callprototype`, or a function.
+    /// A label of `.branchtargets`.
+    Targets,
+    /// A label of `.calltargets` or `.callprototype`.
     Table,
     /// A variable by its name, or a register that holds its address or handle.
     Symbol,
     /// `{ … }` of any length.
     AnyVector,
+}
+
+/// Which selectors the operand of a video instruction takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Selector {
+    /// `.b0` to `.b3`, `.h0`, `.h1`.
+    Part,
+    /// Halves: read `.h` and two digits from 0 to 3; written `.h0`, `.h1`, `.h10`.
+    Halves,
+    /// Bytes: read `.b` and four digits from 0 to 7; written `.b` and falling digits from 3 to 0.
+    Bytes,
 }
 
 /// Why no form matches a mnemonic.

@@ -3,7 +3,7 @@
 
 use super::expand::Choice;
 use super::target::Need;
-use super::{Form, Kind, OperandForm};
+use super::{Form, Kind, OperandForm, Selector};
 use crate::types::{ScalarType, StateSpace};
 
 /// A part of a mnemonic.
@@ -42,8 +42,8 @@ enum Presence {
 #[derive(Clone, Debug)]
 enum KindNote {
     Fixed(Kind),
-    Value { ty: TypeNote, length: Length, constant: bool, wider: bool, sink: bool },
-    Video(TypeNote),
+    Value { ty: TypeNote, length: Length, constant: bool, wider: bool, symbol: bool, sink: bool },
+    Selected(TypeNote, Selector),
     Pair(Box<KindNote>, Box<KindNote>, bool),
     Address { space: SpaceNote, rest: Vec<KindNote> },
 }
@@ -122,7 +122,7 @@ struct Reader {
 impl Reader {
     fn form(&self, chapter: &'static str, line: &'static str) -> Noted<Form> {
         let (rest, needs) = line.rsplit_once(" | ").ok_or("no ` | ` before what it needs")?;
-        let (mnemonic, operands) = rest.split_once(' ').unwrap_or((rest, ""));
+        let (mnemonic, operands) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
         let end = mnemonic.find(['.', '<', '{']).unwrap_or(mnemonic.len());
         let operands = split(operands, ',').into_iter().filter(|text| !text.is_empty());
         Ok(Form {
@@ -252,14 +252,19 @@ fn kind_note(text: &'static str, read: bool) -> Noted<KindNote> {
         let (least, most) = bounds.split_once("..").ok_or("a range is `imm(0..7)`")?;
         return Ok(KindNote::Fixed(Kind::Immediate(bound(least)?, bound(most)?)));
     }
-    if let Some(ty) = inside(text, "video") {
-        return Ok(KindNote::Video(type_note(ty)?));
+    for (function, selector) in
+        [("part", Selector::Part), ("halves", Selector::Halves), ("bytes", Selector::Bytes)]
+    {
+        if let Some(ty) = inside(text, function) {
+            return Ok(KindNote::Selected(type_note(ty)?, selector));
+        }
     }
     let fixed = match text {
         "pred" => Kind::Predicate,
         "label" => Kind::Label,
         "function" => Kind::Function,
         "list" => Kind::List,
+        "targets" => Kind::Targets,
         "table" => Kind::Table,
         "symbol" => Kind::Symbol,
         "vector" => Kind::AnyVector,
@@ -273,9 +278,9 @@ fn inside(text: &'static str, function: &str) -> Option<&'static str> {
     text.strip_prefix(function)?.strip_prefix('(')?.strip_suffix(')')
 }
 
-/// `type`, `type*length`, with `!`, `+` or `_` behind.
+/// `type`, `type*length`, with `!`, `+`, `&` or `_` behind.
 fn value(text: &'static str, read: bool) -> Noted<KindNote> {
-    let flags = text.len() - text.trim_end_matches(['!', '+', '_']).len();
+    let flags = text.len() - text.trim_end_matches(['!', '+', '&', '_']).len();
     let (plain, flags) = text.split_at(text.len() - flags);
     let (ty, length) = match plain.split_once('*') {
         None => (plain, Length::Scalar),
@@ -286,6 +291,7 @@ fn value(text: &'static str, read: bool) -> Noted<KindNote> {
         length,
         constant: read && !flags.contains('!'),
         wider: flags.contains('+'),
+        symbol: flags.contains('&'),
         sink: flags.contains('_'),
     })
 }
@@ -337,7 +343,7 @@ impl KindNote {
     fn choose(&self, choice: &Choice) -> Kind {
         match self {
             KindNote::Fixed(kind) => kind.clone(),
-            KindNote::Video(ty) => Kind::Video(ty.choose(choice)),
+            KindNote::Selected(ty, selector) => Kind::Selected(ty.choose(choice), *selector),
             KindNote::Pair(first, second, optional) => {
                 Kind::Pair(first.choose(choice).into(), second.choose(choice).into(), *optional)
             }
@@ -345,13 +351,18 @@ impl KindNote {
                 space: space.choose(choice),
                 rest: rest.iter().map(|kind| kind.choose(choice)).collect(),
             },
-            KindNote::Value { ty, length, constant, wider, sink } => {
+            KindNote::Value { ty, length, constant, wider, symbol, sink } => {
                 let ty = ty.choose(choice);
                 if ty == ScalarType::Pred {
                     return Kind::Predicate;
                 }
-                let value =
-                    Kind::Value { ty, constant: *constant && has_constants(ty), wider: *wider, sink: *sink };
+                let value = Kind::Value {
+                    ty,
+                    constant: *constant && has_constants(ty),
+                    wider: *wider,
+                    symbol: *symbol,
+                    sink: *sink,
+                };
                 match length.choose(choice) {
                     None => value,
                     Some(length) => Kind::Vector(value.into(), length),

@@ -50,18 +50,23 @@ impl Ptxas {
         std::fs::remove_file(&file).unwrap();
         let mut errors = BTreeMap::new();
         if !output.status.success() {
-            for line in
-                String::from_utf8_lossy(&output.stderr).lines().filter(|line| !line.contains("aborted"))
-            {
+            for line in String::from_utf8_lossy(&output.stderr).lines().filter(|line| is_error(line)) {
                 let number = line.split_once(", line ").and_then(|(_, rest)| rest.split_once(';'));
                 let place = number.and_then(|(number, _)| number.parse().ok());
                 let message = line.split_once(": ").map_or(line, |(_, message)| message);
                 errors.entry(place.unwrap_or(0)).or_insert_with(|| message.trim().to_owned());
             }
-            assert!(!errors.is_empty(), "ptxas failed without a word");
+            assert!(!errors.is_empty(), "ptxas failed without a word: {}", output.status);
         }
         errors
     }
+}
+
+/// Whether the line is about something wrong, not a warning and not the closing line.
+fn is_error(line: &str) -> bool {
+    let severity =
+        |word: &str| line.contains(&format!("; {word}")) || line.contains(&format!("ptxas {word}"));
+    (severity("error") || severity("fatal")) && !line.contains("aborted due to errors")
 }
 
 /// The newest PTX version that the ptxas at `path` reads: it names it when it is given one from the future.
