@@ -114,7 +114,7 @@ fn graph_piece<'b>(buffer: &'b mut Vec<u8>, graph: &Graph, kernels: &[(u32, u32)
 }
 
 /// Tag, length, the payload that `fill` makes, padding.
-fn framed(buffer: &mut Vec<u8>, tag: u32, fill: impl FnOnce(&mut Output<'_>)) -> &[u8] {
+pub(crate) fn framed(buffer: &mut Vec<u8>, tag: u32, fill: impl FnOnce(&mut Output<'_>)) -> &[u8] {
     buffer.clear();
     let mut out = Output(buffer);
     out.u32s(&[tag, 0]);
@@ -125,26 +125,26 @@ fn framed(buffer: &mut Vec<u8>, tag: u32, fill: impl FnOnce(&mut Output<'_>)) ->
     buffer
 }
 
-struct Output<'b>(&'b mut Vec<u8>);
+pub(crate) struct Output<'b>(&'b mut Vec<u8>);
 
 impl Output<'_> {
-    fn bytes(&mut self, bytes: &[u8]) {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
 
-    fn u32(&mut self, value: u32) {
+    pub(crate) fn u32(&mut self, value: u32) {
         self.bytes(&value.to_le_bytes());
     }
 
-    fn u32s(&mut self, values: &[u32]) {
+    pub(crate) fn u32s(&mut self, values: &[u32]) {
         values.iter().for_each(|&value| self.u32(value));
     }
 
-    fn u64(&mut self, value: u64) {
+    pub(crate) fn u64(&mut self, value: u64) {
         self.bytes(&value.to_le_bytes());
     }
 
-    fn string(&mut self, text: &str) {
+    pub(crate) fn string(&mut self, text: &str) {
         let mut end = text.len().min(MAX_STRING_BYTES);
         while !text.is_char_boundary(end) {
             end -= 1;
@@ -154,7 +154,7 @@ impl Output<'_> {
         self.bytes(text.as_bytes());
     }
 
-    fn list<T>(&mut self, list: &[T], mut entry: impl FnMut(&mut Self, &T)) {
+    pub(crate) fn list<T>(&mut self, list: &[T], mut entry: impl FnMut(&mut Self, &T)) {
         let list = &list[..list.len().min(MAX_ENTRIES)];
         self.u32(list.len() as u32);
         list.iter().for_each(|item| entry(self, item));
@@ -236,7 +236,7 @@ fn stream_kind(raw: u32) -> Result<StreamKind, String> {
         .ok_or_else(|| format!("a stream of the unknown kind {raw}"))
 }
 
-struct Input<'p>(&'p [u8]);
+pub(crate) struct Input<'p>(pub &'p [u8]);
 
 impl<'p> Input<'p> {
     fn bytes(&mut self, count: usize) -> Result<&'p [u8], String> {
@@ -254,11 +254,11 @@ impl<'p> Input<'p> {
         Ok(array)
     }
 
-    fn u32(&mut self) -> Result<u32, String> {
+    pub(crate) fn u32(&mut self) -> Result<u32, String> {
         self.array().map(u32::from_le_bytes)
     }
 
-    fn u32x3(&mut self) -> Result<[u32; 3], String> {
+    pub(crate) fn u32x3(&mut self) -> Result<[u32; 3], String> {
         Ok([self.u32()?, self.u32()?, self.u32()?])
     }
 
@@ -266,11 +266,11 @@ impl<'p> Input<'p> {
         Ok((self.u32()?, self.u32()?))
     }
 
-    fn u64(&mut self) -> Result<u64, String> {
+    pub(crate) fn u64(&mut self) -> Result<u64, String> {
         self.array().map(u64::from_le_bytes)
     }
 
-    fn string(&mut self) -> Result<String, String> {
+    pub(crate) fn string(&mut self) -> Result<String, String> {
         let count = self.u32()? as usize;
         match std::str::from_utf8(self.bytes(count)?) {
             Ok(text) => Ok(text.to_owned()),
@@ -279,7 +279,10 @@ impl<'p> Input<'p> {
     }
 
     /// Entries are read as they come, so an absurd count fails where the bytes end and reserves nothing.
-    fn list<T>(&mut self, entry: impl Fn(&mut Self) -> Result<T, String>) -> Result<Vec<T>, String> {
+    pub(crate) fn list<T>(
+        &mut self,
+        entry: impl Fn(&mut Self) -> Result<T, String>,
+    ) -> Result<Vec<T>, String> {
         let count = self.u32()?;
         (0..count).map(|_| entry(self)).collect()
     }

@@ -4,7 +4,8 @@
 //!
 //! * `session.json`: what was run, when, and how it ended (written by `apex run`);
 //! * `control`: one mapped page through which recording is steered while programs run ([`control`]);
-//! * one *process file* `<pid>-<start>.rec` for each process that made a CUDA call ([`layout`]).
+//! * one *process file* `<pid>-<start>.rec` for each process that made a CUDA call ([`layout`]);
+//! * `<pid>-<start>.counts`, where a device executes kernels itself: what it counted and found wrong ([`counts`]).
 //!
 //! A process file is a header page and then chunks of [`layout::CHUNK_BYTES`], each holding records of one kind
 //! of writer. Writers map the file shared, so what is committed is in the page cache: it survives SIGKILL of the
@@ -56,6 +57,7 @@
 mod clock;
 mod codec;
 pub mod control;
+pub mod counts;
 pub mod definition;
 mod error;
 mod fork;

@@ -17,6 +17,7 @@ use super::image::ImageStep;
 use super::lanes::RunLanes;
 use super::matrix::MatrixStep;
 use super::registers::Extent;
+use super::whereabouts::Named;
 
 /// A register: virtual while compiling; then an index into the frame's part of the file of its class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -120,6 +121,10 @@ pub(super) struct AccessArgs {
     pub(super) operands: [Reg; 2],
     /// Whether it is a load, a store or both.
     pub(super) kind: AccessKind,
+    /// Whether `data` are longs.
+    pub(super) wide: bool,
+    /// For copies: bytes that a lane copies at most.
+    pub(super) copied: u32,
     /// Whether a thread may do it again and again until another thread has done something.
     pub(super) synchronises: bool,
 }
@@ -454,4 +459,6 @@ pub(super) struct Code {
     pub(super) calls_indirectly: bool,
     /// Shared variables that it names.
     pub(super) shared: Vec<u32>,
+    /// Variables in its frame, by offset.
+    pub(super) variables: Vec<Named>,
 }

@@ -15,9 +15,12 @@ use super::code::{Clock, Code};
 use super::fault::{Fault, FaultKind};
 use super::lanes::WARP;
 use super::memory::{Memory, Region};
+use super::observe::{Observation, Watch, Wishes};
 use super::probe::{Probe, Unwatched};
 use super::program::{KernelId, Program};
 use super::warp::{Counts, Stop};
+use super::whereabouts::Named;
+use trace::counts::Place;
 
 /// Most threads of a block.
 const MAX_BLOCK: u64 = 1024;
@@ -127,6 +130,44 @@ pub fn launch(
     memory: &dyn Memory,
     cancel: &AtomicBool,
 ) -> Result<LaunchStats, Fault> {
+    launch_by(linked, kernel, params, memory, cancel, |launch, blocks, workers| {
+        execute(launch, blocks, workers, || Unwatched)
+    })
+}
+
+/// Runs a kernel to its end and watches it: several times slower than [`launch`]. What was seen of a launch that fails
+/// is what happened until then.
+///
+/// # Errors
+///
+/// As [`launch`], beside what was seen.
+pub fn watch(
+    linked: &Linked,
+    kernel: KernelId,
+    params: &LaunchParams,
+    memory: &dyn Memory,
+    cancel: &AtomicBool,
+    wishes: Wishes,
+) -> (Result<LaunchStats, Fault>, Observation) {
+    let mut observation = Observation::default();
+    let outcome = launch_by(linked, kernel, params, memory, cancel, |launch, blocks, workers| {
+        let watch = Watch::new(launch, wishes);
+        let outcome = execute(launch, blocks, workers, || watch.observer());
+        observation = watch.finish();
+        outcome
+    });
+    (outcome, observation)
+}
+
+/// Prepares a launch and has `run` execute it: so many blocks, on so many threads.
+fn launch_by(
+    linked: &Linked,
+    kernel: KernelId,
+    params: &LaunchParams,
+    memory: &dyn Memory,
+    cancel: &AtomicBool,
+    run: impl FnOnce(&Launch, u64, usize) -> Result<Counts, Fault>,
+) -> Result<LaunchStats, Fault> {
     // Parameters are addressed like any memory: aligned, and theirs to read.
     let mut parameters = vec![0u128; params.params.len().div_ceil(16).max(1)];
     // SAFETY: the vector has at least as many bytes, and any bytes are a valid `u128`.
@@ -151,7 +192,7 @@ pub fn launch(
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let workers = if params.workers == 0 { cores() } else { params.workers };
     let workers = workers.min(blocks.try_into().unwrap_or(usize::MAX));
-    let outcome = execute(&launch, blocks, workers, || Unwatched);
+    let outcome = run(&launch, blocks, workers);
     drop(parameters);
     outcome.map(|counts| LaunchStats {
         warp_instructions: counts.warp_instructions,
@@ -251,6 +292,11 @@ impl<'a> Launch<'a> {
         &self.linked.program.functions[function as usize].code
     }
 
+    /// Functions of the program.
+    pub(super) fn functions(&self) -> usize {
+        self.linked.program.functions.len()
+    }
+
     /// Whether the program has a function of this index, with a body.
     pub(super) fn has(&self, function: u32) -> bool {
         self.linked
@@ -291,6 +337,28 @@ impl<'a> Launch<'a> {
         kernel.shared_offsets.get(variable as usize).copied().flatten().unwrap_or(0).into()
     }
 
+    /// The shared variables that the kernel uses. Those that are sized at launch have no size.
+    pub(super) fn shared_variables(&self) -> Vec<Named> {
+        let kernel = &self.linked.program.kernels[self.kernel.0 as usize];
+        let placed = self.linked.program.shared.iter().zip(&kernel.shared_offsets);
+        let named = placed.filter_map(|(variable, offset)| {
+            let (name, bytes) =
+                (variable.name.to_string(), if variable.dynamic { 0 } else { variable.bytes });
+            Some(Named { name, start: u64::from((*offset)?), bytes })
+        });
+        named.collect()
+    }
+
+    /// Lanes of a warp that have a thread.
+    pub(super) fn lanes_of(&self, warp: u32) -> u32 {
+        let threads = self.block_threads - warp * WARP as u32;
+        if threads >= WARP as u32 { u32::MAX } else { (1 << threads) - 1 }
+    }
+
+    pub(super) fn kernel_name(&self) -> String {
+        kernel_name(self.linked, self.kernel)
+    }
+
     pub(super) fn global(&self, variable: u32) -> u64 {
         self.linked.globals[variable as usize]
     }
@@ -307,6 +375,17 @@ impl<'a> Launch<'a> {
     /// Whether the launch has to end now.
     pub(super) fn cancelled(&self) -> bool {
         self.cancel.load(Ordering::Relaxed) || self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Where a step came from.
+    pub(super) fn place(&self, function: u32, pc: u32) -> Place {
+        let code = self.code(function);
+        let origin = code.origin_of.get(pc as usize).and_then(|&origin| code.origins.get(origin as usize));
+        let Some(origin) = origin else { return Place::default() };
+        let source =
+            origin.source.and_then(|(file, line)| Some((self.linked.program.files.get(&file)?, line)));
+        let (file, line) = source.map_or_else(Default::default, |(file, line)| (file.clone(), line));
+        Place { instruction: origin.mnemonic.to_string(), ptx_line: origin.line, file, line }
     }
 
     fn fault(&self, stop: Stop, block: [u32; 3]) -> Fault {

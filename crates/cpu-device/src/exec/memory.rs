@@ -1,8 +1,10 @@
 //! What the executor asks of whoever owns the device's memory.
 
-use super::image::Image;
-use super::texture::Texture;
 use std::sync::Arc;
+
+use super::image::Image;
+use super::shadow::Shadow;
+use super::texture::Texture;
 
 /// A range of addresses that may be accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,4 +49,10 @@ pub unsafe trait Memory: Sync {
 
     /// What device code printed.
     fn print(&self, text: &[u8]);
+
+    /// Which bytes have been written of the allocation that holds `address`; `None` where nobody keeps track, or its
+    /// owner may write it unseen.
+    fn shadow(&self, _address: u64) -> Option<Arc<Shadow>> {
+        None
+    }
 }

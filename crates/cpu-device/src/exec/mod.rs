@@ -29,24 +29,29 @@ mod lanes;
 mod launch;
 mod matrix;
 mod memory;
+mod observe;
 mod printf;
 mod probe;
 mod program;
 mod registers;
+mod shadow;
 mod soft;
 mod spaces;
 mod surface;
 mod texture;
 mod vectors;
 mod warp;
+mod whereabouts;
 
 pub use fault::{Fault, FaultKind};
 pub use image::{ChannelFormat, Image};
-pub use launch::{LaunchParams, LaunchStats, Linked, MAX_SHARED, launch};
+pub use launch::{LaunchParams, LaunchStats, Linked, MAX_SHARED, launch, watch};
 pub use memory::{Memory, Region};
+pub use observe::{Observation, Wishes};
 pub use program::{
     GlobalLayout, GlobalSpace, KernelAttributes, KernelId, ParamLayout, Program, Relocation, RelocationTarget,
 };
+pub use shadow::Shadow;
 pub use texture::{AddressMode, Sampler, Texture};
 
 /// PTX that cannot be compiled, and where.

@@ -41,6 +41,7 @@ pub(super) struct Kernel {
 /// A `.shared` variable.
 #[derive(Debug)]
 pub(super) struct SharedVariable {
+    pub(super) name: ptx::Name,
     /// 0 for arrays that are sized at launch.
     pub(super) bytes: u64,
     pub(super) align: u64,

@@ -22,6 +22,7 @@ use super::probe::{Moment, Probe};
 use super::program::function_at;
 use super::registers::{Extent, Registers};
 use super::spaces::{AccessFault, Spaces};
+use super::whereabouts;
 
 /// Backward jumps in a run.
 const FUEL: u32 = 8192;
@@ -190,8 +191,7 @@ impl Warp {
 
     /// Sets the warp at the start of the kernel in block `block`.
     pub(super) fn start(&mut self, launch: &Launch, block: [u32; 3], shared: u64, first: bool) {
-        let threads = launch.block_threads - self.index * WARP as u32;
-        self.live = if threads >= WARP as u32 { u32::MAX } else { (1 << threads) - 1 };
+        self.live = launch.lanes_of(self.index);
         let frame = Frame { registers: Extent::default(), local: 0 };
         self.fragments.clear();
         self.fragments.push(Fragment {
@@ -379,6 +379,13 @@ impl Warp {
                     let accessed = unsafe { run(&lanes, around.spaces, args) };
                     if let Err(fault) = accessed {
                         let AccessFault { lane, address, kind, text } = *fault;
+                        let text = text
+                            + &whereabouts::beside(
+                                around.launch,
+                                args.space,
+                                address,
+                                (function, frame.local),
+                            );
                         return Err(self.stop(kind, text, Some(address), lane, (function, pc)));
                     }
                     pc += 1;
@@ -751,6 +758,19 @@ impl Warp {
             }
         }
         self.merge();
+    }
+
+    /// The warp, counted through the block.
+    pub(super) fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Lanes that wait at `barrier`, and at which function and step.
+    pub(super) fn waiting_at(&self, barrier: u32) -> impl Iterator<Item = (u32, (u32, u32))> {
+        let waits = move |state| matches!(state, State::Barrier(waiting) if waiting.barrier == barrier);
+        let fragments = self.fragments.iter().filter(move |fragment| waits(fragment.state));
+        // The step is behind the fragment already.
+        fragments.map(|fragment| (fragment.mask, (fragment.function, fragment.pc - 1)))
     }
 
     /// A fault of the warp where its first fragment stands; `None` if all lanes have exited.

@@ -11,9 +11,11 @@
 //! // fault Misaligned               how the launch ends; at the next line that ends in `// here`, if one does
 //! ```
 //!
-//! `launch` begins a launch, the lines below it belong to it; a file may have several. Numbers are decimal, `0x…`, or
+//! Each launch is executed plainly and then once more watched; either has the same outcome. Watched, it has exactly the
+//! defects that lines of its code announce: `// here shared-race`. `launch` begins a launch, the lines below it belong to it; a file may have several. Numbers are decimal, `0x…`, or
 //! `1.5` for floating-point types; `n*value` repeats.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use apex_cpu_device::exec::LaunchParams;
@@ -32,6 +34,8 @@ struct Launch {
     expected: Vec<(usize, Vec<u8>)>,
     prints: Option<String>,
     fault: Option<(String, Option<u32>)>,
+    /// Kinds of defects, and where.
+    defects: BTreeSet<(String, u32)>,
     line: usize,
 }
 
@@ -109,6 +113,16 @@ fn triple(words: &[&str]) -> [u32; 3] {
     [words[0].parse().unwrap(), words[1].parse().unwrap(), words[2].parse().unwrap()]
 }
 
+/// The defects that the code below a line announces, up to the next launch.
+fn announced(source: &str, index: usize) -> BTreeSet<(String, u32)> {
+    let code = source.lines().enumerate().skip(index).skip_while(|(_, line)| line.starts_with("//"));
+    let code = code.take_while(|(_, line)| !line.starts_with("// launch"));
+    let announced = code.filter_map(|(at, line)| Some((at, line.split_once("// here ")?.1)));
+    announced
+        .flat_map(|(at, kinds)| kinds.split_whitespace().map(move |kind| (kind.to_owned(), at as u32 + 1)))
+        .collect()
+}
+
 fn launches(source: &str) -> Vec<Launch> {
     let mut launches: Vec<Launch> = Vec::new();
     for (index, line) in source.lines().enumerate() {
@@ -122,6 +136,7 @@ fn launches(source: &str) -> Vec<Launch> {
                 kernel: words[1].to_owned(),
                 grid: triple(&words[at("grid")..]),
                 block: triple(&words[at("block")..]),
+                defects: announced(source, index),
                 shared: option("shared").map_or(0, |value| value.parse().unwrap()),
                 stack: option("stack").map_or(1024, |value| value.parse().unwrap()),
                 workers: option("workers").map_or(0, |value| value.parse().unwrap()),
@@ -153,13 +168,13 @@ fn launches(source: &str) -> Vec<Launch> {
     launches
 }
 
-fn check(path: &Path) {
+fn check(path: &Path, watched: bool) {
     let source = std::fs::read_to_string(path).unwrap();
     let launches = launches(&source);
     assert!(!launches.is_empty(), "{}: no launch", path.display());
     for case in launches {
         let place = format!("{}:{}", path.display(), case.line);
-        let device = Device::default();
+        let device = Device::watched(watched);
         let linked = device.load(&source);
         let kernel =
             linked.program().kernel(&case.kernel).unwrap_or_else(|| panic!("{place}: no such kernel"));
@@ -199,6 +214,14 @@ fn check(path: &Path) {
             (Err(fault), None) => panic!("{place}: {fault}"),
             (Ok(_), Some(_)) => panic!("{place}: no fault"),
         }
+        let found = device
+            .defects
+            .lock()
+            .unwrap()
+            .drain(..)
+            .map(|defect| (defect.kind, defect.place.ptx_line))
+            .collect();
+        assert!(!watched || case.defects == found, "{place}: found {found:?}, expected {:?}", case.defects);
         for (index, expected) in &case.expected {
             let found = device.download(buffers[*index], expected.len());
             assert!(
@@ -233,8 +256,9 @@ fn text_cases() {
     let failures: Vec<String> = paths
         .iter()
         .filter(|path| path.extension().is_some_and(|extension| extension == "ptx"))
-        .filter_map(|path| {
-            let outcome = std::panic::catch_unwind(|| check(path));
+        .flat_map(|path| [(path, false), (path, true)])
+        .filter_map(|(path, watched)| {
+            let outcome = std::panic::catch_unwind(|| check(path, watched));
             outcome.err().map(|panic| match panic.downcast_ref::<String>() {
                 Some(text) => text.clone(),
                 None => format!("{}: panicked", path.display()),

@@ -1,10 +1,12 @@
 //! A device made of host allocations, for tests.
 
-use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use trace::counts::Defect;
 
 use apex_cpu_device::exec::{
-    Fault, KernelId, LaunchParams, LaunchStats, Linked, Memory, Program, Region, launch,
+    Fault, KernelId, LaunchParams, LaunchStats, Linked, Memory, Observation, Program, Region, Shadow, Wishes,
+    launch, watch,
 };
 
 /// Memory of a test: allocations that live as long as it, and what was printed.
@@ -12,6 +14,10 @@ use apex_cpu_device::exec::{
 pub struct Device {
     allocations: Mutex<Vec<Allocation>>,
     pub printed: Mutex<Vec<u8>>,
+    /// Whether kernels are watched.
+    watched: bool,
+    /// What was found wrong with watched kernels.
+    pub defects: Mutex<Vec<Defect>>,
 }
 
 struct Allocation {
@@ -19,18 +25,30 @@ struct Allocation {
     bytes: u64,
     writable: bool,
     freed: bool,
+    shadow: Arc<Shadow>,
+}
+
+/// Where an allocation begins: aligned as CUDA promises.
+fn start(storage: &[u128]) -> u64 {
+    (storage.as_ptr() as u64).next_multiple_of(256)
 }
 
 impl Allocation {
     fn start(&self) -> u64 {
-        self.storage.as_ptr() as u64
+        start(&self.storage)
     }
 }
 
 impl Device {
+    /// A device that watches its kernels, or one that does not.
+    pub fn watched(watched: bool) -> Self {
+        Device { watched, ..Device::default() }
+    }
+
     pub fn allocate(&self, bytes: u64, writable: bool) -> u64 {
-        let storage = vec![0u128; bytes.div_ceil(16).max(1) as usize];
-        let allocation = Allocation { storage, bytes, writable, freed: false };
+        let storage = vec![0u128; (bytes.max(1) + 256).div_ceil(16) as usize];
+        let shadow = Arc::new(Shadow::new(start(&storage), bytes));
+        let allocation = Allocation { storage, bytes, writable, freed: false, shadow };
         let start = allocation.start();
         self.allocations.lock().unwrap().push(allocation);
         start
@@ -41,6 +59,7 @@ impl Device {
         let start = self.allocate(contents.len() as u64, true);
         // SAFETY: the allocation has as many bytes, and no kernel runs.
         unsafe { std::ptr::copy_nonoverlapping(contents.as_ptr(), start as *mut u8, contents.len()) };
+        self.shadow(start).unwrap().mark(start, contents.len() as u64);
         start
     }
 
@@ -73,6 +92,10 @@ impl Device {
             }
             // SAFETY: the initial contents are no longer than the variable.
             unsafe { std::ptr::copy_nonoverlapping(contents.as_ptr(), address as *mut u8, contents.len()) };
+            // What has no initial value is zero.
+            if let Some(shadow) = self.shadow(address) {
+                shadow.mark(address, global.size);
+            }
         }
         Linked::new(program, addresses)
     }
@@ -83,7 +106,23 @@ impl Device {
         kernel: KernelId,
         params: &LaunchParams,
     ) -> Result<LaunchStats, Fault> {
-        launch(linked, kernel, params, self, &AtomicBool::new(false))
+        if !self.watched {
+            return launch(linked, kernel, params, self, &AtomicBool::new(false));
+        }
+        let (outcome, seen) = self.watch(linked, kernel, params);
+        self.defects.lock().unwrap().extend(seen.defects);
+        outcome
+    }
+
+    /// Runs a kernel, counts what it does and looks for defects.
+    pub fn watch(
+        &self,
+        linked: &Linked,
+        kernel: KernelId,
+        params: &LaunchParams,
+    ) -> (Result<LaunchStats, Fault>, Observation) {
+        let wishes = Wishes { count: true, check: true };
+        watch(linked, kernel, params, self, &AtomicBool::new(false), wishes)
     }
 }
 
@@ -121,6 +160,13 @@ unsafe impl Memory for Device {
 
     fn print(&self, text: &[u8]) {
         self.printed.lock().unwrap().extend_from_slice(text);
+    }
+
+    fn shadow(&self, address: u64) -> Option<Arc<Shadow>> {
+        let allocations = self.allocations.lock().unwrap();
+        let found =
+            allocations.iter().find(|allocation| allocation.shadow.holds(address, 1) && !allocation.freed);
+        found.map(|allocation| allocation.shadow.clone())
     }
 }
 

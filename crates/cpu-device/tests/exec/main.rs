@@ -12,6 +12,7 @@
 
 mod cases;
 mod corpus;
+mod counts;
 mod device;
 mod floats;
 mod instruction;

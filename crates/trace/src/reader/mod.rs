@@ -15,6 +15,7 @@ pub use process::Process;
 pub use records::{Event, Record};
 
 use crate::control::CONTROL_FILE;
+use crate::counts::file::{self, ProcessCounts};
 use crate::error::{Error, Problem};
 use process::{Loading, settle_clocks};
 use source::Source;
@@ -39,6 +40,8 @@ pub struct Session {
     /// The processes that made CUDA calls, in the order of their first one. None is no error: a session of a program that
     /// never used CUDA.
     pub processes: Vec<Process>,
+    /// What devices counted that execute kernels themselves, by process; empty where none did.
+    pub counts: Vec<ProcessCounts>,
     /// What is wrong in it.
     pub problems: Vec<Problem>,
 }
@@ -58,6 +61,12 @@ impl Session {
             processes.extend(loading.load(Source::Path(path))?);
             problems.extend(loading.problems());
         }
+        let mut counts = Vec::new();
+        for path in files_of(dir, file::EXTENSION)? {
+            let (found, wrong) = ProcessCounts::read(&path)?;
+            counts.push(found);
+            problems.extend(wrong);
+        }
         processes.sort_by_key(|process| (process.start_real_ns, process.pid));
         settle_clocks(&mut processes);
         Ok(Session {
@@ -65,6 +74,7 @@ impl Session {
             #[cfg(feature = "meta")]
             meta,
             processes,
+            counts,
             problems,
         })
     }
@@ -77,15 +87,22 @@ fn list(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     if !fs::metadata(dir).map_err(unreadable)?.is_dir() {
         return Err(not_a_session("it is a file"));
     }
+    let files = files_of(dir, PROCESS_FILE_EXTENSION)?;
+    if files.is_empty() && !dir.join(META_FILE).exists() && !dir.join(CONTROL_FILE).exists() {
+        return Err(not_a_session("nothing in it is part of one"));
+    }
+    Ok(files)
+}
+
+/// The files in a directory whose names end in `extension`, in the order of their names.
+fn files_of(dir: &Path, extension: &str) -> Result<Vec<PathBuf>, Error> {
+    let unreadable = |source: io::Error| Error::Unreadable { path: dir.to_owned(), source };
     let mut files = Vec::new();
     for entry in fs::read_dir(dir).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
-        if path.extension().is_some_and(|extension| extension == PROCESS_FILE_EXTENSION) {
+        if path.extension().is_some_and(|found| found == extension) {
             files.push(path);
         }
-    }
-    if files.is_empty() && !dir.join(META_FILE).exists() && !dir.join(CONTROL_FILE).exists() {
-        return Err(not_a_session("nothing in it is part of one"));
     }
     files.sort();
     Ok(files)

@@ -15,6 +15,7 @@ use super::super::code::{AccessArgs, Args, Class, Code, Guard, Input, LaneMask, 
 use super::super::lanes::{LaneHandler, binary, unary};
 use super::super::program::function_address;
 use super::super::soft;
+use super::super::whereabouts::Named;
 use super::allocate::{Span, allocate};
 use super::layout::{Block, order};
 use super::scope::{Body, Symbol};
@@ -86,6 +87,7 @@ pub(super) struct FunctionCompiler<'m> {
     pub(super) calls: Vec<u32>,
     pub(super) calls_indirectly: bool,
     shared: Vec<u32>,
+    variables: Vec<Named>,
     /// Scope and guard of the current instruction.
     pub(super) scope: usize,
     pub(super) guard: Guard,
@@ -116,6 +118,7 @@ pub(super) fn compile<'m>(
         calls: Vec::new(),
         calls_indirectly: false,
         shared: Vec::new(),
+        variables: Vec::new(),
         scope: 0,
         guard: Guard::Always,
         carry_flag: Reg::NONE,
@@ -151,7 +154,9 @@ impl<'m> FunctionCompiler<'m> {
             }
             end = end.next_multiple_of(variable.alignment());
             self.frame.insert((scope, &variable.name), end.min(u32::MAX.into()) as u32);
-            end = end.saturating_add(variable.bytes().unwrap_or(0));
+            let (name, bytes) = (variable.name.to_string(), variable.bytes().unwrap_or(0));
+            self.variables.push(Named { name, start: end, bytes });
+            end = end.saturating_add(bytes);
         }
         self.frame_bytes = end.min(u32::MAX.into()) as u32;
     }
@@ -223,6 +228,7 @@ impl<'m> FunctionCompiler<'m> {
             calls: self.calls,
             calls_indirectly: self.calls_indirectly,
             shared: self.shared,
+            variables: self.variables,
         };
         (code, sizes.pressure)
     }
@@ -342,6 +348,8 @@ impl<'m> FunctionCompiler<'m> {
     /// Adds a step that accesses memory.
     pub(super) fn access(&mut self, handler: AccessHandler, args: AccessArgs) {
         if handler.takes(&args, |reg| self.class(reg)) {
+            let wide = args.data[0].is_some() && self.class(args.data[0]) == Class::Long;
+            let args = AccessArgs { wide, ..args };
             self.push(Op::Access { run: handler.run, args: Box::new(args) });
         } else {
             self.complain(format!("no way to access memory with {args:?}"));

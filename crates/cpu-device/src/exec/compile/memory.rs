@@ -152,6 +152,8 @@ const NO_DATA: AccessArgs = AccessArgs {
     offset: 0,
     operands: [Reg::NONE; 2],
     kind: AccessKind::Load,
+    wide: false,
+    copied: 0,
     synchronises: false,
 };
 
@@ -501,7 +503,8 @@ fn copy_async(compiler: &mut FunctionCompiler, instruction: &Instruction, form: 
     let add = binary(|a: u64, b: u64| a.wrapping_add(b));
     compiler.lanes(add, Args { d: source, a: from.address, b: offset, ..Args::EMPTY });
     let to = place(compiler, destination, Some(StateSpace::Shared))?;
-    let args = AccessArgs { operands: [source, size], kind: AccessKind::Copy, ..NO_DATA };
+    let copied = *bytes as u32;
+    let args = AccessArgs { operands: [source, size], kind: AccessKind::Copy, copied, ..NO_DATA };
     access(compiler, run, to, args);
     Ok(())
 }

@@ -97,7 +97,12 @@ impl<'m> Variables<'m> {
             StateSpace::Shared => {
                 let dynamic = bytes.is_none() || variable.linkage == Linkage::Extern;
                 let bytes = if dynamic { 0 } else { bytes.unwrap_or(0) };
-                self.shared.push(SharedVariable { bytes, align: variable.alignment(), dynamic });
+                self.shared.push(SharedVariable {
+                    name: variable.name.clone(),
+                    bytes,
+                    align: variable.alignment(),
+                    dynamic,
+                });
                 SymbolPlace::Shared(self.shared.len() as u32 - 1)
             }
             _ => return Ok(()),

@@ -1,0 +1,166 @@
+//! Which accesses of a block's threads come before which: what barriers, warp instructions and atomics promise.
+//!
+//! Each thread has a clock, which moves on whenever it synchronises, and a *view*: for every other thread the last
+//! clock of which it has heard. An access comes before what a thread does now if the thread has heard of its clock.
+//! A barrier of the whole block tells everybody everything; that is a single number, the *floor*, and views begin
+//! anew above it.
+//!
+//! Taken as synchronising are barriers (for those that take part), warp instructions with a member mask (the ISA
+//! promises memory order for `bar.warp.sync` only), and atomic, volatile or otherwise strong accesses to the same
+//! address of shared memory. That is more than the memory model promises: no correct program is accused.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// Barriers of a block.
+const BARRIERS: usize = 16;
+
+/// What a thread has heard of each thread of the block: a clock, 0 for nothing.
+type View = Rc<[u32]>;
+
+/// The order within one block.
+pub(super) struct Order {
+    now: u32,
+    floor: u32,
+    clocks: Vec<u32>,
+    views: Vec<Option<View>>,
+    /// What threads that synchronised through an address had heard.
+    objects: HashMap<u64, View>,
+    /// What threads that arrived at a barrier without waiting had heard.
+    arrived: [Option<View>; BARRIERS],
+}
+
+impl Order {
+    pub(super) fn new(threads: usize) -> Self {
+        Order {
+            now: 1,
+            floor: 1,
+            clocks: vec![1; threads],
+            views: vec![None; threads],
+            objects: HashMap::new(),
+            arrived: Default::default(),
+        }
+    }
+
+    /// The clock with which what `thread` does now is stamped.
+    pub(super) fn clock(&self, thread: u32) -> u32 {
+        self.clocks[thread as usize]
+    }
+
+    /// Whether what `earlier` did at `clock` comes before what `thread` does now.
+    pub(super) fn precedes(&self, earlier: u32, clock: u32, thread: u32) -> bool {
+        let heard = self.views[thread as usize].as_ref().map_or(0, |view| view[earlier as usize]);
+        earlier == thread || clock < self.floor || clock <= heard
+    }
+
+    /// All threads of the block have met.
+    pub(super) fn meet_all(&mut self) {
+        self.now += 1;
+        self.floor = self.now;
+        self.clocks.fill(self.now);
+        self.views.fill(None);
+        self.objects.clear();
+        self.arrived = Default::default();
+    }
+
+    /// These threads have met; at a barrier, with those that arrived there before.
+    pub(super) fn meet(&mut self, threads: &[u32], barrier: Option<u32>) {
+        if threads.len() < 2 && barrier.is_none() {
+            return;
+        }
+        let mut view = vec![0; self.clocks.len()];
+        if let Some(arrived) = barrier.and_then(|barrier| self.arrived[barrier as usize].take()) {
+            hear(&mut view, &arrived);
+        }
+        threads.iter().for_each(|&thread| self.tell(&mut view, thread));
+        let view = View::from(view);
+        self.now += 1;
+        for &thread in threads {
+            self.views[thread as usize] = Some(view.clone());
+            self.clocks[thread as usize] = self.now;
+        }
+    }
+
+    /// These threads arrive at a barrier and go on.
+    pub(super) fn arrive(&mut self, threads: &[u32], barrier: u32) {
+        let mut view = vec![0; self.clocks.len()];
+        if let Some(before) = &self.arrived[barrier as usize] {
+            hear(&mut view, before);
+        }
+        self.now += 1;
+        for &thread in threads {
+            self.tell(&mut view, thread);
+            self.clocks[thread as usize] = self.now;
+        }
+        self.arrived[barrier as usize] = Some(view.into());
+    }
+
+    /// `thread` accesses an address in a way that orders: it hears what others had heard there, and tells what it has.
+    pub(super) fn synchronize(&mut self, thread: u32, address: u64) {
+        let mut view = vec![0; self.clocks.len()];
+        if let Some(object) = self.objects.get(&address) {
+            hear(&mut view, object);
+        }
+        self.tell(&mut view, thread);
+        let view = View::from(view);
+        self.objects.insert(address, view.clone());
+        self.views[thread as usize] = Some(view);
+        self.now += 1;
+        self.clocks[thread as usize] = self.now;
+    }
+
+    /// Adds to `view` what `thread` has heard and done.
+    fn tell(&self, view: &mut [u32], thread: u32) {
+        if let Some(own) = &self.views[thread as usize] {
+            hear(view, own);
+        }
+        view[thread as usize] = self.clocks[thread as usize];
+    }
+}
+
+fn hear(view: &mut [u32], other: &[u32]) {
+    view.iter_mut().zip(other).for_each(|(clock, other)| *clock = (*clock).max(*other));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_those_who_met_have_heard_of_each_other() {
+        let mut order = Order::new(4);
+        let stamp = order.clock(0);
+        assert!(order.precedes(0, stamp, 0) && !order.precedes(0, stamp, 1));
+        order.meet(&[0, 1], None);
+        assert!(order.precedes(0, stamp, 1) && !order.precedes(0, stamp, 2));
+        // What thread 0 does afterwards is new to thread 1 again.
+        let later = order.clock(0);
+        assert!(!order.precedes(0, later, 1));
+        // Hearsay counts.
+        order.meet(&[1, 2], None);
+        assert!(order.precedes(0, stamp, 2) && !order.precedes(0, later, 2) && !order.precedes(0, stamp, 3));
+        order.meet_all();
+        assert!(order.precedes(0, later, 3) && !order.precedes(0, order.clock(0), 3));
+    }
+
+    #[test]
+    fn arriving_tells_those_who_wait_and_hears_nothing() {
+        let mut order = Order::new(3);
+        let (producer, consumer) = (order.clock(0), order.clock(1));
+        order.arrive(&[0], 3);
+        order.meet(&[1], Some(3));
+        assert!(order.precedes(0, producer, 1) && !order.precedes(1, consumer, 0));
+        assert!(!order.precedes(0, order.clock(0), 1));
+    }
+
+    #[test]
+    fn an_address_passes_on_what_threads_had_heard() {
+        let mut order = Order::new(3);
+        let stamp = order.clock(0);
+        order.synchronize(0, 64);
+        order.synchronize(1, 128);
+        assert!(!order.precedes(0, stamp, 1));
+        order.synchronize(1, 64);
+        assert!(order.precedes(0, stamp, 1) && !order.precedes(0, stamp, 2));
+    }
+}

@@ -1,0 +1,206 @@
+//! Counting: what each instruction of a launch did, and what that comes to.
+
+use std::collections::BTreeMap;
+
+use trace::counts::file::MAX_HOTSPOTS;
+use trace::counts::{Counts, Direction, Fault, Hotspot, InstructionClass, Space, Traffic};
+
+use super::super::code::{AccessArgs, AccessKind, Op};
+use super::super::lanes::{WARP, each_lane};
+use super::super::probe::Moment;
+use super::site::{Site, Sites};
+use super::survey::{self, Spot};
+
+/// What one instruction did.
+#[derive(Clone, Debug, Default)]
+struct Tally {
+    warps: u64,
+    threads: u64,
+    not_predicated_off: u64,
+    divergent: u64,
+    /// By space; a generic access may lead to several.
+    traffic: [[Traffic; 3]; 3],
+}
+
+/// The tallies of all instructions of a launch, by function and step.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tallies {
+    functions: BTreeMap<u32, Vec<Tally>>,
+}
+
+impl Tallies {
+    /// Counts a step.
+    pub(super) fn step(&mut self, moment: &Moment, sites: &[Site]) {
+        let site = &sites[moment.pc as usize];
+        if !site.counts {
+            return;
+        }
+        let function = self.functions.entry(moment.function);
+        let tally = &mut function.or_insert_with(|| vec![Tally::default(); sites.len()])[moment.pc as usize];
+        let active = moment.lanes.mask;
+        tally.warps += 1;
+        tally.threads += u64::from(moment.mask.count_ones());
+        match &moment.step.op {
+            // The guard of a branch is its condition.
+            Op::Jump { .. } => {
+                tally.not_predicated_off += u64::from(moment.mask.count_ones());
+                tally.divergent += u64::from(active != 0 && active != moment.mask);
+            }
+            op => {
+                tally.not_predicated_off += u64::from(active.count_ones());
+                match op {
+                    Op::Access { args, .. } if active != 0 => tally.access(moment, site, args),
+                    Op::JumpTable { index, .. } if active != 0 => {
+                        // SAFETY: the frame has the registers of the step; an index is a word.
+                        let index = unsafe { moment.lanes.source::<u32>(*index) };
+                        let first = index[active.trailing_zeros() as usize];
+                        let mut same = true;
+                        each_lane(active, |lane| same &= index[lane] == first);
+                        tally.divergent += u64::from(!same);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Adds what another worker has counted.
+    pub(super) fn absorb(&mut self, other: Tallies) {
+        for (function, tallies) in other.functions {
+            let Some(sums) = self.functions.get_mut(&function) else {
+                self.functions.insert(function, tallies);
+                continue;
+            };
+            for (sum, more) in sums.iter_mut().zip(&tallies) {
+                sum.warps += more.warps;
+                sum.threads += more.threads;
+                sum.not_predicated_off += more.not_predicated_off;
+                sum.divergent += more.divergent;
+                let traffic = sum.traffic.iter_mut().flatten();
+                traffic.zip(more.traffic.iter().flatten()).for_each(|(sum, more)| *sum += more);
+            }
+        }
+    }
+
+    /// The sums, and the worst places.
+    pub(super) fn finish(&self, sites: &Sites) -> (Counts, Vec<Hotspot>) {
+        let mut counts = Counts::default();
+        let mut spots = Vec::new();
+        for (&function, tallies) in &self.functions {
+            for (pc, (tally, site)) in tallies.iter().zip(sites.of(function)).enumerate() {
+                if tally.warps > 0 {
+                    tally.add_to(&mut counts, site);
+                    spots.extend(tally.hotspots().map(|spot| (spot, function, pc as u32)));
+                }
+            }
+        }
+        (counts, worst(spots, sites))
+    }
+}
+
+impl Tally {
+    fn access(&mut self, moment: &Moment, site: &Site, args: &AccessArgs) {
+        let Some((direction, bytes)) = site.access else { return };
+        if args.kind == AccessKind::Copy {
+            self.request(moment, &survey::sources(moment, args), Direction::Load, args.copied);
+            self.request(moment, &survey::spots(moment, args), Direction::Store, args.copied);
+        } else {
+            self.request(moment, &survey::spots(moment, args), direction, bytes);
+        }
+    }
+
+    /// Counts a request, in each space that it leads to.
+    fn request(&mut self, moment: &Moment, spots: &[Spot; WARP], direction: Direction, bytes: u32) {
+        for space in [Space::Global, Space::Shared, Space::Local] {
+            let mut lanes = Vec::with_capacity(WARP);
+            each_lane(moment.lanes.mask, |lane| {
+                if spots[lane].space() == Some(space) {
+                    lanes.push((lane, spots[lane].address()));
+                }
+            });
+            if lanes.is_empty() {
+                continue;
+            }
+            let cost = match space {
+                Space::Global => {
+                    let addresses: Vec<u64> = lanes.iter().map(|&(_, address)| address).collect();
+                    survey::sectors(&addresses, bytes.into())
+                }
+                Space::Shared => survey::wavefronts(&lanes, bytes.into()),
+                Space::Local => survey::Cost::default(),
+            };
+            let traffic = &mut self.traffic[space as usize][direction as usize];
+            traffic.requests += 1;
+            traffic.threads += lanes.len() as u64;
+            traffic.bytes += lanes.len() as u64 * u64::from(bytes);
+            traffic.transactions += cost.transactions;
+            traffic.excess += cost.excess;
+        }
+    }
+
+    /// The space that most of an access led to.
+    fn class(&self, site: &Site) -> InstructionClass {
+        let requests =
+            |space: Space| self.traffic[space as usize].iter().map(|traffic| traffic.requests).sum();
+        let [global, shared, local]: [u64; 3] = [Space::Global, Space::Shared, Space::Local].map(requests);
+        match site.class {
+            InstructionClass::Global if shared > global.max(local) => InstructionClass::Shared,
+            InstructionClass::Global if local > global => InstructionClass::Local,
+            class => class,
+        }
+    }
+
+    fn add_to(&self, counts: &mut Counts, site: &Site) {
+        let class = self.class(site) as usize;
+        counts.warp_instructions[class] += self.warps;
+        counts.thread_instructions[class] += self.threads;
+        counts.not_predicated_off += self.not_predicated_off;
+        if let Some((width, operations)) = site.operations {
+            counts.operations[width] += self.not_predicated_off * u64::from(operations);
+        }
+        if site.branches {
+            counts.branches += self.warps;
+            counts.divergent_branches += self.divergent;
+        }
+        let sums = counts.traffic.iter_mut().flatten();
+        sums.zip(self.traffic.iter().flatten()).for_each(|(sum, more)| *sum += more);
+    }
+
+    /// What is bad here: fault, events, total and excess.
+    fn hotspots(&self) -> impl Iterator<Item = (Fault, u64, u64, u64)> {
+        let of_space = |space: Space, fault| {
+            let mut sum = Traffic::default();
+            self.traffic[space as usize].iter().for_each(|traffic| sum += traffic);
+            (fault, sum.requests, sum.transactions, sum.excess)
+        };
+        [
+            of_space(Space::Global, Fault::Uncoalesced),
+            of_space(Space::Shared, Fault::BankConflict),
+            (Fault::Divergence, self.warps, self.warps, self.divergent),
+        ]
+        .into_iter()
+        .filter(|&(.., excess)| excess > 0)
+    }
+}
+
+type Found = ((Fault, u64, u64, u64), u32, u32);
+
+/// The worst places of each fault.
+fn worst(mut spots: Vec<Found>, sites: &Sites) -> Vec<Hotspot> {
+    spots.sort_by_key(|&((fault, _, _, excess), function, pc)| {
+        (fault, std::cmp::Reverse(excess), function, pc)
+    });
+    let mut kept = [0; Fault::ALL.len()];
+    spots.retain(|((fault, ..), ..)| {
+        kept[*fault as usize] += 1;
+        kept[*fault as usize] <= MAX_HOTSPOTS
+    });
+    let hotspots = spots.into_iter().map(|((fault, events, total, excess), function, pc)| Hotspot {
+        fault,
+        place: sites.place(function, pc),
+        events,
+        total,
+        excess,
+    });
+    hotspots.collect()
+}

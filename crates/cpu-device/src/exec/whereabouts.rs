@@ -1,0 +1,70 @@
+//! Where an offset of shared or local memory lies, in words: which variable, and how far inside or beyond it.
+
+use super::code::Space;
+use super::launch::Launch;
+
+/// A variable as a message names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Named {
+    pub(super) name: String,
+    /// Offset in its memory.
+    pub(super) start: u64,
+    pub(super) bytes: u64,
+}
+
+/// What there is to say about the address of a fault, to be put behind it; nothing for global memory, whose owner
+/// has said it.
+pub(super) fn beside(launch: &Launch, space: Space, address: u64, (function, frame): (u32, u32)) -> String {
+    match space {
+        Space::Shared => nearest(&launch.shared_variables(), address),
+        Space::Local => nearest(&frame_variables(launch, function, frame), address),
+        Space::Global | Space::Generic => String::new(),
+    }
+}
+
+/// Where an offset of the block's shared memory lies.
+pub(super) fn shared(launch: &Launch, offset: u64) -> String {
+    format!("at offset {offset:#x} of shared memory{}", nearest(&launch.shared_variables(), offset))
+}
+
+/// Where an offset of a thread's local memory lies, seen from a function whose frame begins at `frame`.
+pub(super) fn local(launch: &Launch, function: u32, frame: u32, offset: u64) -> String {
+    format!(
+        "at offset {offset:#x} of local memory{}",
+        nearest(&frame_variables(launch, function, frame), offset)
+    )
+}
+
+fn frame_variables(launch: &Launch, function: u32, frame: u32) -> Vec<Named> {
+    let variables = launch.code(function).variables.iter();
+    variables.map(|variable| Named { start: variable.start + u64::from(frame), ..variable.clone() }).collect()
+}
+
+/// The variable that holds an offset, or the one that ends closest before it.
+fn nearest(variables: &[Named], offset: u64) -> String {
+    let before = variables.iter().filter(|variable| variable.start <= offset);
+    let Some(Named { name, start, bytes }) = before.max_by_key(|variable| variable.start) else {
+        return String::new();
+    };
+    let inside = offset - start;
+    match bytes {
+        0 => format!(", byte {inside} of `{name}`"),
+        _ if inside < *bytes => format!(", byte {inside} of the {bytes} of `{name}`"),
+        _ => format!(", {} bytes after the end of `{name}` ({bytes} bytes)", inside - bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variable_below_is_named() {
+        let variables = [("tile", 0, 128), ("sums", 128, 16), ("dynamic", 144, 0)]
+            .map(|(name, start, bytes)| Named { name: name.to_owned(), start, bytes });
+        assert_eq!(nearest(&variables, 127), ", byte 127 of the 128 of `tile`");
+        assert_eq!(nearest(&variables[..2], 148), ", 4 bytes after the end of `sums` (16 bytes)");
+        assert_eq!(nearest(&variables, 160), ", byte 16 of `dynamic`");
+        assert_eq!(nearest(&variables[1..2], 3), "");
+    }
+}

@@ -1,0 +1,293 @@
+//! The file in which a device leaves what it counted and what it found wrong: `<pid>-<start>.counts`.
+//!
+//! A header of [`HEADER_BYTES`], then records, each framed as a definition is: tag, length, payload, padding to eight
+//! bytes. A record is appended by one write, so a process that is killed leaves whole records and perhaps the beginning
+//! of one. Records are few (a launch of each configuration, and rarer later ones), so nothing is mapped and no
+//! descriptor is kept.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::{Counts, Defect, Fault, Hotspot, LaunchCounts, Place, Traffic};
+use crate::codec::{ALIGNMENT, HEAD_BYTES, Input, Output, framed};
+use crate::error::{Error, Problem, in_file};
+
+/// How the names of these files end.
+pub const EXTENSION: &str = "counts";
+/// First bytes of such a file.
+pub const MAGIC: [u8; 8] = *b"APEXCNT\n";
+/// Version of the format that this APEX writes, and the newest that it reads.
+pub const VERSION: u32 = 1;
+/// Magic, version, process identifier, start (nanoseconds since 1970), eight bytes of zeros.
+pub const HEADER_BYTES: usize = 32;
+/// Places kept of each [`Fault`] of a launch.
+pub const MAX_HOTSPOTS: usize = 4;
+
+mod tag {
+    pub const LAUNCH: u32 = 1;
+    pub const DEFECT: u32 = 2;
+}
+
+/// A file of this process that is written. It appears with the first record.
+#[derive(Debug)]
+pub struct CountsFile {
+    path: PathBuf,
+    pid: u32,
+    buffer: Vec<u8>,
+}
+
+impl CountsFile {
+    /// The file of this process in the session's directory `dir`.
+    ///
+    /// # Errors
+    /// If it cannot be created; the error names it.
+    pub fn create(dir: &Path) -> io::Result<CountsFile> {
+        let pid = std::process::id();
+        let mut start =
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        // The program may change its directory.
+        let dir = std::path::absolute(dir)?;
+        loop {
+            let path = dir.join(format!("{pid}-{start}.{EXTENSION}"));
+            match OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path) {
+                Ok(mut file) => {
+                    let mut header = Vec::with_capacity(HEADER_BYTES);
+                    header.extend_from_slice(&MAGIC);
+                    header.extend_from_slice(&VERSION.to_le_bytes());
+                    header.extend_from_slice(&pid.to_le_bytes());
+                    header.extend_from_slice(&start.to_le_bytes());
+                    header.resize(HEADER_BYTES, 0);
+                    file.write_all(&header).map_err(|error| in_file("cannot write", &path, error))?;
+                    return Ok(CountsFile { path, pid, buffer: Vec::new() });
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => start += 1,
+                Err(error) => return Err(in_file("cannot create", &path, error)),
+            }
+        }
+    }
+
+    /// Whether the file is this process's own, and not that of the one it was forked from.
+    pub fn is_ours(&self) -> bool {
+        self.pid == std::process::id()
+    }
+
+    /// Appends the counts of a launch.
+    ///
+    /// # Errors
+    /// If they cannot be written; the error names the file.
+    pub fn launch(&mut self, launch: &LaunchCounts) -> io::Result<()> {
+        self.append(tag::LAUNCH, |out| write_launch(out, launch))
+    }
+
+    /// Appends a defect. Of one that is there already the larger count holds.
+    ///
+    /// # Errors
+    /// If it cannot be written; the error names the file.
+    pub fn defect(&mut self, defect: &Defect) -> io::Result<()> {
+        self.append(tag::DEFECT, |out| {
+            out.string(&defect.kind);
+            out.string(&defect.kernel);
+            out.string(&defect.text);
+            write_place(out, &defect.place);
+            out.list(defect.other.as_slice(), write_place);
+            out.u64(defect.count);
+        })
+    }
+
+    fn append(&mut self, tag: u32, fill: impl FnOnce(&mut Output<'_>)) -> io::Result<()> {
+        let bytes = framed(&mut self.buffer, tag, fill);
+        let file = OpenOptions::new().append(true).custom_flags(libc::O_NOFOLLOW).open(&self.path);
+        file.and_then(|mut file| file.write_all(bytes))
+            .map_err(|error| in_file("cannot write", &self.path, error))
+    }
+}
+
+fn write_launch(out: &mut Output<'_>, launch: &LaunchCounts) {
+    let LaunchCounts { kernel, grid, block, dynamic_shared, counts, hotspots } = launch;
+    let u64s = |out: &mut Output<'_>, list: &[u64]| out.list(list, |out, &value| out.u64(value));
+    out.string(kernel);
+    out.u32s(grid);
+    out.u32s(block);
+    out.u32(*dynamic_shared);
+    u64s(out, &counts.warp_instructions);
+    u64s(out, &counts.thread_instructions);
+    u64s(out, &counts.operations);
+    out.list(counts.traffic.as_flattened(), |out, traffic| {
+        let Traffic { requests, threads, bytes, transactions, excess } = *traffic;
+        [requests, threads, bytes, transactions, excess].into_iter().for_each(|value| out.u64(value));
+    });
+    u64s(out, &[counts.not_predicated_off, counts.branches, counts.divergent_branches]);
+    out.list(hotspots, |out, hotspot| {
+        out.u32(hotspot.fault as u32);
+        write_place(out, &hotspot.place);
+        [hotspot.events, hotspot.total, hotspot.excess].into_iter().for_each(|value| out.u64(value));
+    });
+}
+
+fn write_place(out: &mut Output<'_>, place: &Place) {
+    out.string(&place.instruction);
+    out.u32(place.ptx_line);
+    out.string(&place.file);
+    out.u32(place.line);
+}
+
+/// What a process left in its file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessCounts {
+    /// Its identifier.
+    pub pid: u32,
+    /// Launches that were counted, in the order of their ends.
+    pub launches: Vec<LaunchCounts>,
+    /// Defects, each once.
+    pub defects: Vec<Defect>,
+}
+
+impl ProcessCounts {
+    /// Reads the file at `path`.
+    ///
+    /// # Errors
+    /// If it cannot be read, or a newer APEX wrote it. What is wrong inside it is a problem, and the rest is returned.
+    pub fn read(path: &Path) -> Result<(ProcessCounts, Vec<Problem>), Error> {
+        match std::fs::read(path) {
+            Ok(bytes) => ProcessCounts::from_bytes(path, &bytes),
+            Err(source) => Err(Error::Unreadable { path: path.to_owned(), source }),
+        }
+    }
+
+    /// Reads the contents of a file; `path` is for messages.
+    ///
+    /// # Errors
+    /// If a newer APEX wrote it.
+    pub fn from_bytes(path: &Path, bytes: &[u8]) -> Result<(ProcessCounts, Vec<Problem>), Error> {
+        let mut found = ProcessCounts::default();
+        let mut problems = Vec::new();
+        let mut complain = |offset: usize, what: &str| {
+            problems.push(Problem { path: path.to_owned(), offset: offset as u64, what: what.to_owned() });
+        };
+        let Some((header, _)) = bytes.split_at_checked(HEADER_BYTES).filter(|_| bytes.starts_with(&MAGIC))
+        else {
+            complain(
+                0,
+                "not a file of counts, or the process ended while it made it; nothing was read from it",
+            );
+            return Ok((found, problems));
+        };
+        let mut fields = Input(&header[MAGIC.len()..]);
+        let version = fields.u32().unwrap_or(0);
+        if version > VERSION {
+            return Err(Error::Newer { path: path.to_owned(), version, supported: VERSION });
+        }
+        found.pid = fields.u32().unwrap_or(0);
+        let mut offset = HEADER_BYTES;
+        while offset < bytes.len() {
+            let Some((tag, payload)) = record(&bytes[offset..]) else {
+                complain(
+                    offset,
+                    "ends inside a record: the process was ended while it wrote, or the disk was full",
+                );
+                break;
+            };
+            if let Err(what) = found.take(tag, payload) {
+                complain(offset, &format!("a damaged record ({what}) was left out"));
+            }
+            offset += (HEAD_BYTES + payload.len()).next_multiple_of(ALIGNMENT);
+        }
+        Ok((found, problems))
+    }
+
+    /// Adds a record. One of an unknown sort is left out.
+    fn take(&mut self, tag: u32, payload: &[u8]) -> Result<(), String> {
+        let mut input = Input(payload);
+        match tag {
+            tag::LAUNCH => self.launches.push(read_launch(&mut input)?),
+            tag::DEFECT => {
+                let defect = read_defect(&mut input)?;
+                let same = |known: &&mut Defect| {
+                    (&known.kind, &known.kernel, &known.place, &known.other)
+                        == (&defect.kind, &defect.kernel, &defect.place, &defect.other)
+                };
+                match self.defects.iter_mut().find(same) {
+                    Some(known) => known.count = known.count.max(defect.count),
+                    None => self.defects.push(defect),
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Tag and payload of the record at the start of `bytes`.
+fn record(bytes: &[u8]) -> Option<(u32, &[u8])> {
+    let mut head = Input(bytes);
+    let (tag, length) = (head.u32().ok()?, head.u32().ok()? as usize);
+    Some((tag, bytes.get(HEAD_BYTES..HEAD_BYTES.checked_add(length)?)?))
+}
+
+fn read_launch(input: &mut Input<'_>) -> Result<LaunchCounts, String> {
+    Ok(LaunchCounts {
+        kernel: input.string()?,
+        grid: input.u32x3()?,
+        block: input.u32x3()?,
+        dynamic_shared: input.u32()?,
+        counts: read_counts(input)?,
+        // Of a fault that this version does not know nothing can be said.
+        hotspots: input.list(read_hotspot)?.into_iter().flatten().collect(),
+    })
+}
+
+fn read_counts(input: &mut Input<'_>) -> Result<Counts, String> {
+    let mut counts = Counts {
+        warp_instructions: first(&input.list(Input::u64)?),
+        thread_instructions: first(&input.list(Input::u64)?),
+        operations: first(&input.list(Input::u64)?),
+        ..Counts::default()
+    };
+    let traffic = input.list(|input| {
+        Ok(Traffic {
+            requests: input.u64()?,
+            threads: input.u64()?,
+            bytes: input.u64()?,
+            transactions: input.u64()?,
+            excess: input.u64()?,
+        })
+    })?;
+    counts.traffic.as_flattened_mut().iter_mut().zip(traffic).for_each(|(place, traffic)| *place = traffic);
+    [counts.not_predicated_off, counts.branches, counts.divergent_branches] = first(&input.list(Input::u64)?);
+    Ok(counts)
+}
+
+/// The first values of a list; zeros where it is shorter.
+fn first<const N: usize>(list: &[u64]) -> [u64; N] {
+    std::array::from_fn(|index| list.get(index).copied().unwrap_or(0))
+}
+
+fn read_hotspot(input: &mut Input<'_>) -> Result<Option<Hotspot>, String> {
+    let fault = input.u32()?;
+    let (place, events, total, excess) = (read_place(input)?, input.u64()?, input.u64()?, input.u64()?);
+    let fault = Fault::ALL.into_iter().find(|known| *known as u32 == fault);
+    Ok(fault.map(|fault| Hotspot { fault, place, events, total, excess }))
+}
+
+fn read_defect(input: &mut Input<'_>) -> Result<Defect, String> {
+    Ok(Defect {
+        kind: input.string()?,
+        kernel: input.string()?,
+        text: input.string()?,
+        place: read_place(input)?,
+        other: input.list(read_place)?.into_iter().next(),
+        count: input.u64()?,
+    })
+}
+
+fn read_place(input: &mut Input<'_>) -> Result<Place, String> {
+    Ok(Place {
+        instruction: input.string()?,
+        ptx_line: input.u32()?,
+        file: input.string()?,
+        line: input.u32()?,
+    })
+}
