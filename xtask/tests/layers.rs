@@ -10,7 +10,7 @@ const LAYERS: [&[&str]; 5] = [
     &["cuda-abi", "ptx", "trace", "occupancy"],
     &["cpu-device", "interpose", "interpose-alias"],
     &["advice", "demo"],
-    &["export"],
+    &["export", "differential"],
     &["cli", "xtask"],
 ];
 

@@ -7,7 +7,7 @@
 use crate::driver::{self, Functions, call};
 use crate::error::{DemoError, Result};
 use cuda_abi::types::*;
-use std::ffi::{CString, c_char, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::marker::PhantomData;
 use std::path::Path;
 
@@ -35,7 +35,15 @@ pub struct Device {
 impl Device {
     /// Opens the system's CUDA driver, or the library at `fallback` where there is none that works.
     pub fn open(fallback: Option<&Path>) -> Result<Device> {
-        let functions = driver::open(fallback)?;
+        Device::first_of(driver::open(fallback)?)
+    }
+
+    /// Opens the CUDA driver at this path, or with this name where it has no slash, and no other.
+    pub fn open_driver(driver: &CStr) -> Result<Device> {
+        Device::first_of(driver::open_library(driver)?)
+    }
+
+    fn first_of(functions: Functions) -> Result<Device> {
         let (mut ordinal, mut context) = (0, std::ptr::null_mut());
         let mut name = [0 as c_char; 256];
         let mut multiprocessors = 0;

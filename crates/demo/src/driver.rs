@@ -108,7 +108,8 @@ pub fn open(fallback: Option<&Path>) -> Result<Functions> {
     })
 }
 
-fn open_library(name: &CStr) -> Result<Functions> {
+/// Opens the CUDA driver with this name or path, and initialises it.
+pub fn open_library(name: &CStr) -> Result<Functions> {
     // SAFETY: opening a CUDA driver runs its initialisers, which is what it is opened for.
     let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
     if library.is_null() {

@@ -7,7 +7,7 @@
 //!
 //! Programs know nothing of APEX, and APEX treats them like anybody else's.
 
-mod device;
+pub mod device;
 mod driver;
 mod error;
 mod outcome;

@@ -12,7 +12,7 @@ use ptx::{
 
 use super::super::access::AccessHandler;
 use super::super::code::{AccessArgs, Args, Class, Code, Guard, Input, LaneMask, Op, Origin, Reg, Step};
-use super::super::lanes::{LaneHandler, binary, unary};
+use super::super::lanes::{LaneHandler, binary, logic, unary};
 use super::super::program::function_address;
 use super::super::soft;
 use super::super::whereabouts::Named;
@@ -500,6 +500,11 @@ impl<'m> FunctionCompiler<'m> {
     fn predicate_source(&mut self, operand: &Operand) -> Decoded<Reg> {
         match operand {
             Operand::Name(name) => self.predicate(name),
+            Operand::Not(name) => {
+                let (a, d) = (self.predicate(name)?, self.fresh(Class::Predicate));
+                self.lanes(logic(|a, _, _| !a), Args { d, a, ..Args::EMPTY });
+                Ok(d)
+            }
             Operand::Constant(Constant::Integer(value)) => {
                 Ok(self.input(Class::Predicate, Input::Constant(if *value != 0 { u64::MAX } else { 0 })))
             }

@@ -1,0 +1,130 @@
+//! A case program: PTX, what it is given, and what is compared afterwards.
+//!
+//! The kernel is `case(inputs, results)`: addresses of two buffers. Columns lie in them one behind the other, each
+//! from a multiple of 16 bytes on.
+
+use crate::random::Random;
+use crate::values::Values;
+use serde::{Deserialize, Serialize};
+
+/// The name of every kernel.
+pub const KERNEL: &str = "case";
+
+/// Byte with which the result buffer is filled beforehand: a cell that nobody writes is seen.
+pub const UNWRITTEN: u8 = 0xa5;
+
+/// A program and its launch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Case {
+    /// The form under test, and behind a slash the number of the program among those of the form.
+    pub name: String,
+    /// The module.
+    pub ptx: String,
+    /// Blocks of the grid, which has one dimension.
+    pub grid: u32,
+    /// Threads of a block, which has one dimension.
+    pub block: u32,
+    /// Columns of the input buffer.
+    pub inputs: Vec<Column>,
+    /// Columns of the result buffer.
+    pub results: Vec<Slot>,
+}
+
+/// A column of the input.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Column {
+    /// What its cells hold.
+    pub values: Values,
+    /// How many cells.
+    pub rows: usize,
+}
+
+/// A column of the results.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Slot {
+    /// What was computed, such as `registers` or `guarded`.
+    pub name: String,
+    /// What its cells hold.
+    pub values: Values,
+    /// How many cells.
+    pub rows: usize,
+    /// When two drivers agree.
+    #[serde(default, skip_serializing_if = "Rule::is_exact")]
+    pub rule: Rule,
+}
+
+/// How far two results may be apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rule {
+    /// Not at all.
+    #[default]
+    Exact,
+    /// Not at all, but a NaN is a NaN: the ISA leaves payloads open.
+    AnyNan,
+    /// By `relative` times the larger one, plus `absolute`. NaNs and infinities as with [`Rule::AnyNan`].
+    Near {
+        /// Twice the relative error that the ISA allows each result.
+        relative: f64,
+        /// Twice the absolute error that the ISA allows each result.
+        absolute: f64,
+    },
+}
+
+impl Rule {
+    fn is_exact(&self) -> bool {
+        *self == Rule::Exact
+    }
+}
+
+/// Where columns of these sizes start, and where they end.
+fn layout(sizes: impl Iterator<Item = usize>) -> (Vec<usize>, usize) {
+    let mut end = 0usize;
+    let starts = sizes.map(|size| {
+        let start = end.next_multiple_of(16);
+        end = start + size;
+        start
+    });
+    (starts.collect(), end)
+}
+
+impl Case {
+    /// The form under test.
+    pub fn form(&self) -> &str {
+        self.name.rsplit_once('/').map_or(&self.name, |(form, _)| form)
+    }
+
+    /// What the seeds of its inputs come from.
+    fn seed(&self) -> u64 {
+        Random::named(&self.name).next()
+    }
+
+    /// The operand of a row in a column of the input.
+    pub fn input(&self, column: usize, row: usize) -> u64 {
+        self.inputs[column].values.value(self.seed(), column, row)
+    }
+
+    /// The input buffer, not empty.
+    pub fn input_bytes(&self) -> Vec<u8> {
+        let (starts, end) = layout(self.inputs.iter().map(|column| column.rows * column.values.bytes()));
+        let mut bytes = vec![0; end.max(16)];
+        let seed = self.seed();
+        for (index, (column, start)) in self.inputs.iter().zip(starts).enumerate() {
+            let width = column.values.bytes();
+            for (row, cell) in bytes[start..].chunks_exact_mut(width).take(column.rows).enumerate() {
+                cell.copy_from_slice(&column.values.value(seed, index, row).to_le_bytes()[..width]);
+            }
+        }
+        bytes
+    }
+
+    /// Where the columns of the results start, and where the last one ends.
+    pub fn result_layout(&self) -> (Vec<usize>, usize) {
+        layout(self.results.iter().map(|slot| slot.rows * slot.values.bytes()))
+    }
+
+    /// How many results are compared.
+    pub fn results_compared(&self) -> usize {
+        self.results.iter().map(|slot| slot.rows).sum()
+    }
+}

@@ -1,0 +1,197 @@
+//! Runs many cases in several processes.
+//!
+//! A kernel that fails takes its context with it, and one that hangs or a driver that crashes takes the process. So
+//! cases run in worker processes: this program again, with the command `work`. A worker runs its share of the cases
+//! and writes each outcome to its standard output; when it ends early, the case it was at is marked and another worker
+//! goes on behind it.
+//!
+//! A frame on the pipe: index of the case, kind of the outcome (and [`LAST`] where the worker ends behind it), length of
+//! what follows, all little-endian 32-bit words; then the results or words of the outcome. The first
+//! one has the index [`READY`] and brings the device's name; a worker that ends without it could not open the driver.
+
+use crate::case::Case;
+use crate::compare::Outcome;
+use crate::runner::{self, Ran};
+use anyhow::{Context, Result, bail};
+use demo::Device;
+use std::ffi::{CString, OsString};
+use std::io::{Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Seconds after which a case counts as hanging.
+const CASE_SECONDS: u32 = 20;
+
+/// The index of the frame that says that the driver is open.
+const READY: usize = u32::MAX as usize;
+
+/// In the kind of an outcome: no more frames follow.
+const LAST: u32 = 0x100;
+
+/// Which cases a worker runs: every `stride`th from `start` on.
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    /// The first case.
+    pub start: usize,
+    /// From one case to the next.
+    pub stride: usize,
+}
+
+/// The work of a worker process: runs its share and writes frames to `output`. Returns early behind a case that failed.
+pub fn work(driver: &str, cases: &[Case], share: Share, output: &mut impl Write) -> Result<()> {
+    // SAFETY: an alarm that nobody handles ends the process, which is what is wanted; opening a driver may hang too.
+    unsafe { libc::alarm(3 * CASE_SECONDS) };
+    let device = Device::open_driver(&CString::new(driver)?)?;
+    write_frame(output, READY, &Outcome::Results(device.name().as_bytes().to_vec()), false)?;
+    for index in (share.start..cases.len()).step_by(share.stride) {
+        // SAFETY: as above.
+        unsafe { libc::alarm(CASE_SECONDS) };
+        let Ran { outcome, context_lost } = runner::run(&device, &cases[index]);
+        write_frame(output, index, &outcome, context_lost)?;
+        if context_lost {
+            // SAFETY: ends the process without a word to the driver, whose calls need not return now.
+            unsafe { libc::_exit(0) };
+        }
+    }
+    Ok(())
+}
+
+fn write_frame(output: &mut impl Write, index: usize, outcome: &Outcome, last: bool) -> Result<()> {
+    let (kind, bytes) = match outcome {
+        Outcome::Results(bytes) => (0u32, bytes.as_slice()),
+        Outcome::Refused(words) => (1, words.as_bytes()),
+        Outcome::Failed(words) => (2, words.as_bytes()),
+    };
+    let header = [u32::try_from(index)?, kind | if last { LAST } else { 0 }, u32::try_from(bytes.len())?];
+    let mut frame: Vec<u8> = header.iter().flat_map(|word| word.to_le_bytes()).collect();
+    frame.extend_from_slice(bytes);
+    output.write_all(&frame)?;
+    Ok(output.flush()?)
+}
+
+/// The next frame and whether it is the last one; `None` where the pipe ends.
+fn read_frame(input: &mut impl Read) -> Option<(usize, Outcome, bool)> {
+    let mut header = [0; 12];
+    input.read_exact(&mut header).ok()?;
+    let word = |index: usize| {
+        header[4 * index..4 * index + 4]
+            .iter()
+            .rev()
+            .fold(0usize, |word, byte| word << 8 | usize::from(*byte))
+    };
+    let mut bytes = vec![0; word(2)];
+    input.read_exact(&mut bytes).ok()?;
+    let words = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    let kind = word(1);
+    let outcome = match kind & 0xff {
+        0 => Outcome::Results(bytes),
+        1 => Outcome::Refused(words(bytes)),
+        _ => Outcome::Failed(words(bytes)),
+    };
+    Some((word(0), outcome, kind & LAST as usize != 0))
+}
+
+/// What became of a share.
+#[derive(Default)]
+struct Done {
+    device: String,
+    done: Vec<(usize, Outcome)>,
+}
+
+/// What a fleet brings home.
+#[derive(Debug)]
+pub struct Haul {
+    /// The device's name.
+    pub device: String,
+    /// For each case its outcome; `None` for those that were not reached before the deadline.
+    pub outcomes: Vec<Option<Outcome>>,
+}
+
+/// A fleet of workers.
+pub struct Fleet {
+    /// How a worker is started: program and arguments, to which `--start N --stride N` is added.
+    pub command: Vec<OsString>,
+    /// How many processes.
+    pub workers: usize,
+    /// When to stop, done or not.
+    pub deadline: Option<Instant>,
+}
+
+impl Fleet {
+    /// Runs cases 0 to `count`.
+    pub fn run(&self, count: usize) -> Result<Haul> {
+        let mut outcomes = vec![None; count];
+        let mut device = String::new();
+        let shares: Result<Vec<_>> = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..self.workers).map(|start| scope.spawn(move || self.run_share(start, count))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("a thread that only reads pipes")).collect()
+        });
+        for share in shares? {
+            device = share.device;
+            share.done.into_iter().for_each(|(index, outcome)| outcomes[index] = Some(outcome));
+        }
+        Ok(Haul { device, outcomes })
+    }
+
+    /// Runs one share to its end, with as many processes as it takes.
+    fn run_share(&self, start: usize, count: usize) -> Result<Done> {
+        let mut all = Done::default();
+        let mut next = start;
+        while next < count && !self.is_over() {
+            let mut child = self.spawn(next)?;
+            let mut pipe = child.stdout.take().context("a worker has no output")?;
+            let Some((READY, Outcome::Results(device), _)) = read_frame(&mut pipe) else {
+                bail!("a worker could not open the driver ({})", self.end(child)?);
+            };
+            all.device = String::from_utf8_lossy(&device).into_owned();
+            let mut ended = false;
+            while let Some((index, outcome, last)) = read_frame(&mut pipe) {
+                if index != next {
+                    bail!("a worker ran case {index} where {next} was expected");
+                }
+                next += self.workers;
+                ended = last;
+                all.done.push((index, outcome));
+                if ended || self.is_over() {
+                    break;
+                }
+            }
+            let ending = self.end(child)?;
+            if next < count && !ended && !self.is_over() {
+                all.done.push((next, Outcome::Failed(ending)));
+                next += self.workers;
+            }
+        }
+        Ok(all)
+    }
+
+    fn is_over(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() > deadline)
+    }
+
+    fn spawn(&self, start: usize) -> Result<Child> {
+        let (program, arguments) = self.command.split_first().context("no command for workers")?;
+        Command::new(program)
+            .args(arguments)
+            .args(["--start", &start.to_string(), "--stride", &self.workers.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("starting {}", program.display()))
+    }
+
+    /// Waits for a worker that has closed its output, or is not wanted any more; how it ended.
+    fn end(&self, mut child: Child) -> Result<String> {
+        let patience = Instant::now() + Duration::from_secs(5);
+        loop {
+            if let Some(status) = child.try_wait()? {
+                return Ok(status.to_string());
+            }
+            if Instant::now() > patience || self.is_over() {
+                child.kill()?;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}

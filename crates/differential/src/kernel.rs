@@ -1,0 +1,152 @@
+//! Writes the PTX of a case: declares registers, loads operands, stores results.
+//!
+//! Registers are untyped (`.b16`, `.b32`, `.b64`), which every instruction of their width takes.
+
+use crate::case::{Case, Column, KERNEL, Rule, Slot};
+use crate::values::Values;
+use std::fmt::Write;
+
+/// A kernel that is being written.
+pub struct Kernel {
+    /// Lines before the kernel: variables and functions of the module.
+    pub module: String,
+    /// Lines of the kernel that declare what is not a register.
+    pub declarations: String,
+    version: String,
+    target: String,
+    grid: u32,
+    block: u32,
+    inputs: Vec<Column>,
+    results: Vec<Slot>,
+    body: String,
+    /// How many registers there are of `.pred`, `.b16`, `.b32` and `.b64`.
+    registers: [usize; 4],
+}
+
+/// Width of a register in bits; 1 for predicates.
+pub type Width = usize;
+
+const CLASSES: [(Width, &str, &str); 4] =
+    [(1, "%p", ".pred"), (16, "%h", ".b16"), (32, "%r", ".b32"), (64, "%d", ".b64")];
+
+impl Kernel {
+    /// A kernel for `sm_80`, launched with a grid of so many blocks of so many threads.
+    pub fn new(grid: u32, block: u32) -> Kernel {
+        Kernel {
+            module: String::new(),
+            declarations: String::new(),
+            version: "8.0".to_owned(),
+            target: "sm_80".to_owned(),
+            grid,
+            block,
+            inputs: Vec::new(),
+            results: Vec::new(),
+            body: String::new(),
+            registers: [0; 4],
+        }
+    }
+
+    /// Asks for another version of PTX and another target.
+    pub fn set_target(&mut self, version: impl Into<String>, target: impl Into<String>) {
+        (self.version, self.target) = (version.into(), target.into());
+    }
+
+    /// Threads of the grid.
+    pub fn threads(&self) -> usize {
+        (self.grid * self.block) as usize
+    }
+
+    /// A new register.
+    pub fn register(&mut self, width: Width) -> String {
+        let class = CLASSES.iter().position(|class| class.0 == width).expect("a width of registers");
+        self.registers[class] += 1;
+        format!("{}{}", CLASSES[class].1, self.registers[class] - 1)
+    }
+
+    /// Adds lines to the body.
+    pub fn line(&mut self, text: impl AsRef<str>) {
+        self.body.push_str(text.as_ref());
+        self.body.push('\n');
+    }
+
+    /// Adds a column of so many cells to the input; where it starts, from `in` on.
+    pub fn column(&mut self, values: Values, rows: usize) -> usize {
+        let start = self
+            .inputs
+            .iter()
+            .fold(0usize, |end, column| end.next_multiple_of(16) + column.rows * column.values.bytes());
+        self.inputs.push(Column { values, rows });
+        start.next_multiple_of(16)
+    }
+
+    /// Adds a column with a cell for each thread to the input, and loads the thread's cell into a register. Bytes
+    /// come in registers of 16 bits, zero-extended; [`Values::Pred`] comes in a predicate.
+    pub fn load(&mut self, values: Values) -> String {
+        let start = self.column(values, self.threads());
+        let width = values.bytes();
+        let register = self.register((8 * width).max(16));
+        let ty = if width == 1 { "u8" } else { &format!("b{}", 8 * width) };
+        self.line(format!("ld.global.{ty} {register}, [in{width}+{start}];"));
+        if values != Values::Pred {
+            return register;
+        }
+        let predicate = self.register(1);
+        self.line(format!("setp.ne.u32 {predicate}, {register}, 0;"));
+        predicate
+    }
+
+    /// Adds a column of so many cells to the results; where it starts, from `out` on.
+    pub fn slot(&mut self, name: &str, values: Values, rows: usize, rule: Rule) -> usize {
+        let start = self
+            .results
+            .iter()
+            .fold(0usize, |end, slot| end.next_multiple_of(16) + slot.rows * slot.values.bytes());
+        self.results.push(Slot { name: name.to_owned(), values, rows, rule });
+        start.next_multiple_of(16)
+    }
+
+    /// Adds a column with a cell for each thread to the results, and stores a register to the thread's cell.
+    pub fn store(&mut self, name: &str, values: Values, rule: Rule, register: &str) {
+        let start = self.slot(name, values, self.threads(), rule);
+        let width = values.bytes();
+        if values != Values::Pred {
+            return self.line(format!("st.global.b{} [out{width}+{start}], {register};", 8 * width));
+        }
+        let word = self.register(32);
+        self.line(format!("selp.u32 {word}, 1, 0, {register};\nst.global.u32 [out{width}+{start}], {word};"));
+    }
+
+    /// The case with this name.
+    pub fn finish(self, name: String) -> Case {
+        let mut ptx = format!(
+            ".version {}\n.target {}\n.address_size 64\n{}.visible .entry {KERNEL}(.param .u64 inputs, .param .u64 \
+             results)\n{{\n{}",
+            self.version, self.target, self.module, self.declarations
+        );
+        for ((_, prefix, class), count) in CLASSES.iter().zip(self.registers) {
+            if count > 0 {
+                let _ = writeln!(ptx, ".reg {class} {prefix}<{count}>;");
+            }
+        }
+        ptx += ".reg .b64 in, out;\n.reg .b32 thread, row, lane;\n\
+                ld.param.u64 in, [inputs];\ncvta.to.global.u64 in, in;\n\
+                ld.param.u64 out, [results];\ncvta.to.global.u64 out, out;\n\
+                mov.u32 thread, %tid.x;\nmov.u32 lane, %laneid;\n\
+                mov.u32 row, %ctaid.x;\n";
+        let _ = writeln!(ptx, "mad.lo.u32 row, row, {}, thread;", self.block);
+        for base in ["in", "out"] {
+            for width in [1, 2, 4, 8, 16] {
+                if self.body.contains(&format!("[{base}{width}")) {
+                    let _ = writeln!(
+                        ptx,
+                        ".reg .b64 {base}{width};\nmad.wide.u32 {base}{width}, row, {width}, {base};"
+                    );
+                }
+            }
+        }
+        ptx += &self.body;
+        ptx += "ret;\n}\n";
+        let Kernel { grid, block, inputs, results, .. } = self;
+        Case { name, ptx, grid, block, inputs, results }
+    }
+}

@@ -1,0 +1,53 @@
+//! Runs a case on a driver.
+
+use crate::case::{Case, KERNEL, UNWRITTEN};
+use crate::compare::Outcome;
+use cuda_abi::types::{CUDA_ERROR_NOT_SUPPORTED, result_name};
+use demo::DemoError;
+use demo::device::{Argument, Device};
+
+/// What a case came to.
+pub struct Ran {
+    /// Its outcome.
+    pub outcome: Outcome,
+    /// Whether the context may be gone, so that the process should end.
+    pub context_lost: bool,
+}
+
+/// Runs a case.
+pub fn run(device: &Device, case: &Case) -> Ran {
+    let module = match device.load(&case.ptx) {
+        Ok(module) => module,
+        Err(error) => return Ran { outcome: Outcome::Refused(words(&error)), context_lost: false },
+    };
+    let launch = || {
+        let kernel = module.kernel(KERNEL)?;
+        let inputs = device.upload(&case.input_bytes())?;
+        let results = device.upload(&vec![UNWRITTEN; case.result_layout().1.max(1)])?;
+        let arguments = [Argument::from(&inputs), Argument::from(&results)];
+        let stream = device.default_stream();
+        // SAFETY: every case takes the addresses of these two buffers, which live until the stream is done.
+        unsafe { kernel.launch(&stream, [case.grid, 1, 1], [case.block, 1, 1], &arguments)? };
+        device.synchronize()?;
+        results.download()
+    };
+    match launch() {
+        Ok(results) => Ran { outcome: Outcome::Results(results), context_lost: false },
+        Err(error @ DemoError::Call { code: CUDA_ERROR_NOT_SUPPORTED, .. }) => {
+            Ran { outcome: Outcome::Refused(words(&error)), context_lost: true }
+        }
+        Err(error) => Ran { outcome: Outcome::Failed(words(&error)), context_lost: true },
+    }
+}
+
+/// An error in a few words that are the same in every run.
+fn words(error: &DemoError) -> String {
+    match error {
+        DemoError::Call { code, .. } => result_name(*code).unwrap_or("an unknown code").to_owned(),
+        DemoError::Compilation(log) => {
+            let line = log.lines().find(|line| line.contains("error") || line.contains("fatal"));
+            line.or(log.lines().next()).unwrap_or_default().trim().to_owned()
+        }
+        other => other.to_string(),
+    }
+}

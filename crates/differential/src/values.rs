@@ -1,0 +1,393 @@
+//! Operands that hit edges.
+//!
+//! A column of a case's input holds one operand for each thread. Its values are a mixture: the values around which
+//! things change in the type, numbers of moderate size (where additions cancel and products are not all infinite),
+//! and random bits. What this module gives for a seed must never change (see [`crate::random`]).
+
+use crate::random::Random;
+use serde::{Deserialize, Serialize};
+
+/// What a column holds, as its cells lie in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "the names are PTX's")]
+pub enum Values {
+    /// 8 bits; as all integers without regard to signs.
+    B8,
+    B16,
+    B32,
+    B64,
+    F16,
+    Bf16,
+    F16x2,
+    Bf16x2,
+    /// TensorFloat-32: the upper 19 bits of an `.f32`.
+    Tf32,
+    F32,
+    F64,
+    /// Two `.e4m3` or `.e5m2`, or any two bytes.
+    F8x2,
+    /// 0 or 1 in 32 bits.
+    Pred,
+    /// Positions, lengths and distances of bits: 0 to 70, rarely more.
+    Position,
+    /// Angles between -2π and 2π, where the ISA bounds the error of sines, and what is no number.
+    Angle,
+    /// 0 to 31.
+    Lane,
+    /// Integers of at most 4 in magnitude, so that sums of products are exact in any order.
+    SmallF16x2,
+    SmallBf16x2,
+    SmallTf32,
+    SmallF32,
+    SmallF64,
+    /// Numbers between -1 and 1.
+    UnitF16x2,
+    UnitBf16x2,
+    UnitTf32,
+    UnitF32,
+    UnitF64,
+    /// A byte offset of a 4-byte cell among 64.
+    Cell,
+}
+
+/// Values of each floating-point format around which things change: (sign, exponent, mantissa) are chosen so that
+/// every format has them. Bits of `.f32`.
+const SINGLES: [u32; 64] = [
+    0x0000_0000,
+    0x8000_0000, // zeros
+    0x0000_0001,
+    0x8000_0001,
+    0x007f_ffff,
+    0x807f_ffff, // subnormal
+    0x0040_0000,
+    0x0000_8000, // subnormal
+    0x0080_0000,
+    0x8080_0000,
+    0x0080_0001,
+    0x0100_0000, // smallest normal ones
+    0x7f7f_ffff,
+    0xff7f_ffff,
+    0x7f00_0000,
+    0xff00_0000,
+    0x7e80_0000, // largest
+    0x7f80_0000,
+    0xff80_0000, // infinities
+    0x7fc0_0000,
+    0xffc0_0000,
+    0x7fff_ffff,
+    0xffff_ffff,
+    0x7f80_0001,
+    0xffa0_1234,
+    0x7fc1_2345, // NaNs
+    0x3f80_0000,
+    0xbf80_0000,
+    0x3f80_0001,
+    0x3f7f_ffff,
+    0xbf7f_ffff,
+    0xbf80_0001, // around 1
+    0x3f00_0000,
+    0xbf00_0000,
+    0x3eff_ffff,
+    0x3f00_0001,
+    0x3fc0_0000,
+    0xbfc0_0000,
+    0x4020_0000,
+    0xc020_0000, // ties
+    0x4000_0000,
+    0xc000_0000,
+    0x4040_0000,
+    0x4120_0000,
+    0x3dcc_cccd,
+    0x4049_0fdb, // 2, 3, 10, 0.1, pi
+    0x4b00_0000,
+    0x4b00_0001,
+    0x4a80_0001,
+    0xcb00_0000, // 2^23 and what has a half
+    0x42fe_0000,
+    0x4300_0000,
+    0xc300_0000,
+    0x437f_0000,
+    0x437f_8000, // 8-bit bounds
+    0x46ff_fe00,
+    0x4700_0000,
+    0xc700_0000,
+    0x477f_ff00, // 16-bit bounds
+    0x4eff_ffff,
+    0x4f00_0000,
+    0xcf00_0000,
+    0x4f80_0000,
+    0x5f00_0000, // 32- and 64-bit bounds
+];
+
+const DOUBLES: [u64; 40] = [
+    0,
+    0x8000_0000_0000_0000, // zeros
+    1,
+    0x8000_0000_0000_0001,
+    0x000f_ffff_ffff_ffff,
+    0x8008_0000_0000_0000, // subnormal
+    0x0010_0000_0000_0000,
+    0x8010_0000_0000_0000,
+    0x0010_0000_0000_0001, // smallest normal ones
+    0x7fef_ffff_ffff_ffff,
+    0xffef_ffff_ffff_ffff,
+    0x7fe0_0000_0000_0000, // largest
+    0x7ff0_0000_0000_0000,
+    0xfff0_0000_0000_0000, // infinities
+    0x7ff8_0000_0000_0000,
+    0xfff8_0000_0000_1234,
+    0x7ff0_0000_0000_0001,
+    0x7fff_ffff_ffff_ffff, // NaNs
+    0x3ff0_0000_0000_0000,
+    0xbff0_0000_0000_0000,
+    0x3ff0_0000_0000_0001,
+    0x3fef_ffff_ffff_ffff, // around 1
+    0x3fe0_0000_0000_0000,
+    0x3ff8_0000_0000_0000,
+    0x4004_0000_0000_0000,
+    0xbfe0_0000_0000_0000, // ties
+    0x4330_0000_0000_0000,
+    0x4330_0000_0000_0001,
+    0x4320_0000_0000_0001, // 2^52 and what has a half
+    0x41df_ffff_ffc0_0000,
+    0x41e0_0000_0000_0000,
+    0xc1e0_0000_0000_0000,
+    0x41ef_ffff_ffe0_0000, // 32-bit bounds
+    0x43e0_0000_0000_0000,
+    0xc3e0_0000_0000_0000,
+    0x43f0_0000_0000_0000, // 64-bit bounds
+    0x36a0_0000_0000_0000,
+    0x3690_0000_0000_0000,
+    0x47ef_ffff_f000_0000,
+    0x380f_ffff_ffff_ffff, // .f32 bounds
+];
+
+const HALVES: [u16; 32] = [
+    0x0000, 0x8000, 0x0001, 0x8001, 0x03ff, 0x83ff, 0x0200, 0x0400, 0x8400, 0x0401, 0x7bff, 0xfbff, 0x7800,
+    0x7c00, 0xfc00, 0x7e00, 0xfe01, 0x7c01, 0x7fff, 0xffff, 0x3c00, 0xbc00, 0x3c01, 0x3bff, 0x3800, 0x3e00,
+    0x4100, 0xc100, 0x6400, 0x6401, 0x4248, 0x2e66,
+];
+
+impl Values {
+    /// Bytes of a cell.
+    pub fn bytes(self) -> usize {
+        use Values::*;
+        match self {
+            B8 => 1,
+            B16 | F16 | Bf16 | F8x2 => 2,
+            B64 | F64 | SmallF64 | UnitF64 => 8,
+            _ => 4,
+        }
+    }
+
+    /// The operand in a column for the thread `row` of a case.
+    ///
+    /// A quarter of the rows have operands that are equal or nearly so in all columns of the same kind.
+    pub fn value(self, seed: u64, column: usize, row: usize) -> u64 {
+        let mut shared = Random::of(&[seed, row as u64]);
+        let alike = shared.once_in(4);
+        let mut own = Random::of(&[seed, row as u64, 1 + column as u64]);
+        if !alike {
+            return self.random(&mut own);
+        }
+        let value = self.random(&mut shared);
+        match self {
+            Values::B8 | Values::B16 | Values::B32 | Values::B64 => {
+                value.wrapping_add(own.next() % 3) & self.mask()
+            }
+            Values::F16 | Values::Bf16 | Values::F32 | Values::F64 => {
+                let sign = own.next() % 2 * (self.mask() ^ self.mask() >> 1);
+                value.wrapping_add(own.next() % 3) & self.mask() ^ sign
+            }
+            _ => value,
+        }
+    }
+
+    fn mask(self) -> u64 {
+        u64::MAX >> (64 - 8 * self.bytes())
+    }
+
+    /// A random value.
+    pub fn random(self, random: &mut Random) -> u64 {
+        use Values::*;
+        let half = |random: &mut Random, value: Values| value.random(random);
+        match self {
+            B8 | B16 | B32 | B64 => integer(random, 8 * self.bytes() as u32),
+            F16 => f16(random),
+            Bf16 => single(random) >> 16,
+            F32 => single(random),
+            Tf32 => single(random) & 0xffff_e000,
+            F64 => double(random),
+            F16x2 => half(random, F16) | half(random, F16) << 16,
+            Bf16x2 => half(random, Bf16) | half(random, Bf16) << 16,
+            F8x2 => random.next() & 0xffff,
+            Pred => random.next() & 1,
+            Position => match random.below(16) {
+                0 => integer(random, 32),
+                1 => *random.pick(&[0, 1, 31, 32, 33, 63, 64, 65]),
+                _ => random.next() % 70,
+            },
+            Angle => match random.below(4) {
+                0 => *random.pick(&[
+                    0,
+                    0x8000_0000,
+                    1,
+                    0x8040_0000,
+                    0x7f80_0000,
+                    0xff80_0000,
+                    0x7fc0_0000,
+                    0x3f80_0000,
+                ]),
+                _ => u64::from(((random.next() >> 44) as f32 / 166_900.0 - std::f32::consts::PI).to_bits()),
+            },
+            SmallF16x2 => {
+                let small = |random: &mut Random| {
+                    [0, 0x3c00, 0x4000, 0x4200, 0x4400][random.below(5)] | random.next() << 15 & 0x8000
+                };
+                small(random) | small(random) << 16
+            }
+            SmallBf16x2 => {
+                let small = |random: &mut Random| u64::from(small(random).to_bits() >> 16);
+                small(random) | small(random) << 16
+            }
+            SmallF32 | SmallTf32 => small(random).to_bits().into(),
+            SmallF64 => f64::from(small(random)).to_bits(),
+            UnitF16x2 => {
+                let unit =
+                    |random: &mut Random| random.next() & 0x83ff | (0x2c00 + (random.next() & 3) * 0x400);
+                unit(random) | unit(random) << 16
+            }
+            UnitBf16x2 => {
+                let unit = |random: &mut Random| u64::from(unit(random).to_bits() >> 16);
+                unit(random) | unit(random) << 16
+            }
+            UnitF32 => unit(random).to_bits().into(),
+            UnitTf32 => u64::from(unit(random).to_bits() & 0xffff_e000),
+            UnitF64 => ((random.next() >> 11) as f64 / (1u64 << 52) as f64 - 1.0).to_bits(),
+            Lane => random.next() % 32,
+            Cell => random.next() % 64 * 4,
+        }
+    }
+}
+
+fn small(random: &mut Random) -> f32 {
+    random.below(9) as f32 - 4.0
+}
+
+fn unit(random: &mut Random) -> f32 {
+    (random.next() >> 40) as f32 / (1u32 << 23) as f32 - 1.0
+}
+
+/// An integer of so many bits: extreme, small, around a power of two, a pattern, or any.
+fn integer(random: &mut Random, bits: u32) -> u64 {
+    let any = random.next();
+    let value = match random.below(8) {
+        0 => *random.pick(&[0, 1, 2, 3, u64::MAX, u64::MAX - 1]),
+        1 => (1u64 << (bits - 1)).wrapping_add(any % 3).wrapping_sub(1),
+        2 => (1u64 << (any % u64::from(bits))).wrapping_add(random.next() % 3).wrapping_sub(1),
+        3 => any % 100,
+        4 => (any % 100).wrapping_neg(),
+        5 => *random.pick(&[
+            0x5555_5555_5555_5555,
+            0xaaaa_aaaa_aaaa_aaaa,
+            0x0123_4567_89ab_cdef,
+            0x00ff_00ff_00ff_00ff,
+            0x8080_8080_7f7f_7f7f,
+        ]),
+        _ => any,
+    };
+    value & u64::MAX >> (64 - bits)
+}
+
+fn single(random: &mut Random) -> u64 {
+    let any = random.next();
+    u64::from(match random.below(8) {
+        0..3 => *random.pick(&SINGLES),
+        // Near 1, with few bits set, so that results are ties.
+        3 => (any as u32 & 0x8000_0000) | (0x3c00_0000 + (any as u32 >> 3 & 0x07ff_8000)),
+        4 | 5 => (any as u32 & 0x807f_ffff) | (0x3c00_0000 + (((any >> 32) as u32 % 16) << 23)),
+        6 => ((any as i32 >> (any >> 32 & 31)) as f32).to_bits(),
+        _ => any as u32,
+    })
+}
+
+fn double(random: &mut Random) -> u64 {
+    let any = random.next();
+    match random.below(8) {
+        0..3 => *random.pick(&DOUBLES),
+        3 => (any & 0x8000_0000_0000_0000) | (0x3fc0_0000_0000_0000 + (any & 0x007f_fc00_0000_0000)),
+        4 | 5 => (any & 0x800f_ffff_ffff_ffff) | (0x3fc0_0000_0000_0000 + ((random.next() % 8) << 52)),
+        6 => ((any as i64 >> (random.next() % 64)) as f64).to_bits(),
+        _ => any,
+    }
+}
+
+fn f16(random: &mut Random) -> u64 {
+    let any = random.next() as u16;
+    u64::from(match random.below(8) {
+        0..3 => *random.pick(&HALVES),
+        3 => any & 0x80f0 | 0x3800,
+        4 | 5 => any & 0x83ff | (0x3400 + (random.next() as u16 & 7) * 0x400),
+        _ => any,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_what_they_were_when_the_corpus_was_recorded() {
+        use Values::*;
+        let all = [
+            B8,
+            B16,
+            B32,
+            B64,
+            F16,
+            Bf16,
+            F16x2,
+            Bf16x2,
+            Tf32,
+            F32,
+            F64,
+            F8x2,
+            Pred,
+            Position,
+            Angle,
+            Lane,
+            SmallF16x2,
+            SmallBf16x2,
+            SmallTf32,
+            SmallF32,
+            SmallF64,
+            UnitF16x2,
+            UnitBf16x2,
+            UnitTf32,
+            UnitF32,
+            UnitF64,
+            Cell,
+        ];
+        let mut digest = 0u64;
+        for (column, values) in all.into_iter().enumerate() {
+            for row in 0..100 {
+                let value = values.value(42, column, row);
+                assert_eq!(value & !values.mask(), 0, "{values:?} fits its cell");
+                digest = digest.rotate_left(5) ^ value.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            }
+        }
+        assert_eq!(digest, 8789328893404478269);
+    }
+
+    #[test]
+    fn edges_come_up() {
+        let count = |values: Values, wanted: fn(u64) -> bool| {
+            (0..2048).filter(|row| wanted(values.value(1, 0, *row))).count()
+        };
+        assert!(count(Values::F32, |bits| f32::from_bits(bits as u32).is_nan()) > 40);
+        assert!(count(Values::F32, |bits| f32::from_bits(bits as u32).is_subnormal()) > 20);
+        assert!(count(Values::F64, |bits| f64::from_bits(bits).is_infinite()) > 10);
+        assert!(count(Values::B32, |bits| bits == 0xffff_ffff) > 20);
+    }
+}
