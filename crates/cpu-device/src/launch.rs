@@ -62,7 +62,9 @@ impl Launch {
         let params = LaunchParams { grid, block, dynamic_shared, cooperative, stack, workers, params };
         let memory = KernelMemory { device, context };
         let linked = &self.function.code.linked;
-        let run = || exec::launch(linked, self.function.kernel, &params, &memory, &context.cancel);
+        let run = || {
+            exec::launch(linked, self.function.kernel, &params, &memory, &context.cancel).map_err(Box::new)
+        };
         let Some(limit) = watchdog::limit() else {
             return run().map(drop).or_else(|fault| fail(report(&fault)));
         };

@@ -248,6 +248,10 @@ impl Order {
             state.tails.retain(|_, (tail, _)| !tail.has_ended());
             state.legacy = Some(task.clone());
         } else {
+            // Streams come and go: now and then those that have nothing left to do are forgotten.
+            if state.tails.len() >= 64 && state.tails.len().is_power_of_two() {
+                state.tails.retain(|_, (tail, _)| !tail.has_ended());
+            }
             state.tails.insert(stream.id, (task.clone(), stream.is_blocking()));
         }
         task

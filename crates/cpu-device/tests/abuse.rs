@@ -53,11 +53,11 @@ fn a_forked_child_is_told_that_there_is_no_driver() {
 }
 
 #[test]
-fn loading_and_launching_leaves_nothing_behind() {
+fn ten_thousand_loads_and_launches_leave_nothing_behind() {
     let _context = Context::new();
     let image = std::ffi::CString::new(include_str!("data/kernels.ptx")).unwrap();
-    let mut resident = [0; 2];
-    for round in 0..3000 {
+    let mut before = None;
+    for round in 0..10_000 {
         let (mut module, mut function, mut values) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
         ok!(cuModuleLoadData(&mut module, image.as_ptr().cast()));
         ok!(cuModuleGetFunction(&mut function, module, c"add".as_ptr()));
@@ -69,18 +69,72 @@ fn loading_and_launching_leaves_nothing_behind() {
         ok!(cuLaunchKernel(function, 4, 1, 1, 256, 1, 1, 0, stream, arguments.as_mut_ptr(), extra));
         ok!(cuMemFree_v2(values));
         ok!(cuModuleUnload(module));
-        if round == 1000 {
-            resident[0] = resident_kib();
+        if round == 2000 {
+            before = Some(Held::now());
         }
     }
-    resident[1] = resident_kib();
-    // The tests beside this one take some too. A leak of one page in each round would be 8000 KiB.
-    assert!(resident[1] < resident[0] + 6000, "{resident:?} KiB");
+    let (before, after) = (before.unwrap(), Held::now());
+    // The tests beside this one take some too. A leak of one page in each round would be 32000 KiB, one of a
+    // mapping or a descriptor 8000 of them.
+    assert!(after.resident_kib < before.resident_kib + 8000, "{before:?} {after:?}");
+    assert!(after.mappings < before.mappings + 200, "{before:?} {after:?}");
+    assert!(after.descriptors < before.descriptors + 100, "{before:?} {after:?}");
+    assert!(after.threads < before.threads + 100, "{before:?} {after:?}");
 }
 
-/// The process's resident memory.
-fn resident_kib() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+#[test]
+fn objects_of_every_kind_leave_nothing_behind() {
+    let _context = Context::new();
+    let mut before = None;
+    for round in 0..10_000 {
+        let (stream, event) = (common::stream(0), common::event());
+        let (mut graph, mut node, mut exec) =
+            (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
+        ok!(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+        ok!(cuEventRecordWithFlags(event, stream, CU_EVENT_RECORD_EXTERNAL));
+        ok!(cuStreamEndCapture(stream, &mut graph));
+        ok!(cuGraphAddEmptyNode(&mut node, graph, std::ptr::null(), 0));
+        ok!(cuGraphInstantiateWithFlags(&mut exec, graph, 0));
+        ok!(cuGraphLaunch(exec, stream));
+        let (mut array, mut memory) = (std::ptr::null_mut(), 0);
+        let flat =
+            CUDA_ARRAY_DESCRIPTOR { Width: 64, Height: 64, Format: CU_AD_FORMAT_FLOAT, NumChannels: 1 };
+        ok!(cuArrayCreate_v2(&mut array, &flat));
+        ok!(cuMemAllocAsync(&mut memory, 4096, stream));
+        ok!(cuMemFreeAsync(memory, stream));
+        ok!(cuStreamSynchronize(stream));
+        ok!(cuGraphExecDestroy(exec));
+        ok!(cuGraphDestroy(graph));
+        ok!(cuArrayDestroy(array));
+        ok!(cuEventDestroy_v2(event));
+        ok!(cuStreamDestroy_v2(stream));
+        if round == 2000 {
+            before = Some(Held::now());
+        }
+    }
+    let (before, after) = (before.unwrap(), Held::now());
+    assert!(after.resident_kib < before.resident_kib + 8000, "{before:?} {after:?}");
+    assert!(after.mappings < before.mappings + 200, "{before:?} {after:?}");
+}
+
+/// What the process holds.
+#[derive(Debug)]
+struct Held {
+    resident_kib: u64,
+    mappings: usize,
+    descriptors: usize,
+    threads: usize,
+}
+
+impl Held {
+    fn now() -> Held {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        Held {
+            resident_kib: line.split_whitespace().nth(1).unwrap().parse().unwrap(),
+            mappings: std::fs::read_to_string("/proc/self/maps").unwrap().lines().count(),
+            descriptors: std::fs::read_dir("/proc/self/fd").unwrap().count(),
+            threads: std::fs::read_dir("/proc/self/task").unwrap().count(),
+        }
+    }
 }

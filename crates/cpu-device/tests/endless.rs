@@ -3,7 +3,6 @@
 mod common;
 
 use common::{Context, cu, fails, ok};
-use cuda_abi::types::*;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};

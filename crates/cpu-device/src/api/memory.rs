@@ -104,6 +104,7 @@ entries! {
         ensure(flags & CU_MEMHOSTREGISTER_IOMEMORY == 0, CUDA_ERROR_NOT_SUPPORTED)?;
         let flags = flags | CU_MEMHOSTREGISTER_DEVICEMAP;
         let context = context::current()?.handle;
+        ensure(is_mapped(address as u64, bytes as u64), CUDA_ERROR_INVALID_VALUE)?;
         let request = Request { bytes: bytes as u64, kind: Kind::Registered, flags, context };
         let writable = flags & CU_MEMHOSTREGISTER_READ_ONLY == 0;
         device::get()?.memory.register(address as u64, request, writable, None)?;
@@ -211,6 +212,15 @@ fn allocate(bytes: u64, kind: Kind, flags: u32) -> Result<Arc<Allocation>> {
 /// The allocation that holds an address.
 fn find(address: u64) -> Result<Arc<Allocation>> {
     device::get()?.memory.find(address).ok_or(Error(CUDA_ERROR_INVALID_VALUE))
+}
+
+/// Whether the process has memory at every address of a range.
+fn is_mapped(start: u64, bytes: u64) -> bool {
+    const PAGE: u64 = 4096;
+    let first = start / PAGE * PAGE;
+    let Some(length) = start.checked_add(bytes).map(|end| end - first) else { return false };
+    // SAFETY: without the flag that waits for files, this only looks whether the pages are there.
+    unsafe { libc::msync(first as *mut c_void, length as usize, libc::MS_ASYNC) == 0 }
 }
 
 fn check_managed(address: u64, bytes: usize) -> Result {
