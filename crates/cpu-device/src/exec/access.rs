@@ -29,9 +29,9 @@ pub(super) type RunAccess = unsafe fn(&Lanes, &mut Spaces, &AccessArgs) -> Acces
 pub(super) struct AccessHandler {
     pub(super) run: RunAccess,
     /// Of [`AccessArgs::data`].
-    data: Class,
+    pub(super) data: Class,
     /// Of [`AccessArgs::operands`].
-    operands: [Class; 2],
+    pub(super) operands: [Class; 2],
 }
 
 impl AccessHandler {

@@ -18,6 +18,7 @@
 mod access;
 mod block;
 mod builtin;
+mod bulk;
 mod code;
 mod compile;
 mod exchange;
@@ -28,6 +29,7 @@ mod input;
 mod lanes;
 mod launch;
 mod matrix;
+mod mbarrier;
 mod memory;
 mod observe;
 mod printf;

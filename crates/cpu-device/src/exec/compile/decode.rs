@@ -7,7 +7,9 @@ use super::super::lanes::LaneHandler;
 use super::form::Form;
 use super::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use super::layout::Block;
-use super::{bits, compare, control, convert, float, integer, matrix, memory, moves, texture, warp};
+use super::{
+    asynchronous, bits, compare, control, convert, float, integer, matrix, memory, moves, texture, warp,
+};
 
 /// An instruction that computes one register from others, and nothing else.
 pub(super) struct Pure {
@@ -53,6 +55,8 @@ pub(super) fn instruction(
     } else if let Some(outcome) = compare::decode(compiler, instruction, form) {
         outcome
     } else if let Some(outcome) = warp::decode(compiler, instruction, form) {
+        outcome
+    } else if let Some(outcome) = asynchronous::decode(compiler, instruction, form) {
         outcome
     } else if let Some(outcome) = matrix::decode(compiler, instruction, form) {
         outcome

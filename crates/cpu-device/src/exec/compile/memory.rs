@@ -1,4 +1,4 @@
-//! Loads, stores, atomics, copies and conversions of addresses.
+//! Loads, stores, atomics and conversions of addresses.
 
 use ptx::{AddressBase, Instruction, Operand, ScalarType, StateSpace, Variable};
 
@@ -23,13 +23,12 @@ pub(super) fn decode(
         "atom" | "red" => atomic(compiler, instruction, form),
         "cvta" => convert_address(compiler, instruction, form),
         "isspacep" => is_space(compiler, instruction, form),
-        "cp" => copy_async(compiler, instruction, form),
         _ => return None,
     })
 }
 
 /// Takes the modifiers that say how an access is ordered; whether it is a strong one.
-fn ordering(form: &mut Form) -> bool {
+pub(super) fn ordering(form: &mut Form) -> bool {
     let strong = form.one_of(&["volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"]).is_some();
     form.one_of(&["cta", "cluster", "gpu", "sys"]);
     form.flag("weak");
@@ -37,7 +36,7 @@ fn ordering(form: &mut Form) -> bool {
 }
 
 /// Takes the cache hints, which mean nothing here.
-fn cache_hints(form: &mut Form) {
+pub(super) fn cache_hints(form: &mut Form) {
     let hints = ["ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc"];
     while form.one_of(&hints).is_some() {}
     while form.take(|m| (m.starts_with("L1::") || m.starts_with("L2::")).then_some(())).is_some() {}
@@ -460,52 +459,6 @@ fn is_space(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &m
         }
         _ => return unsupported(format!("`isspacep` is not supported for {space}")),
     }
-    Ok(())
-}
-
-fn copy_async(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
-    if !form.flag("async") {
-        return unsupported("of the `cp` instructions only `cp.async` is supported");
-    }
-    // Copies are done when they are issued: there is nothing to group or to wait for.
-    if form.one_of(&["commit_group", "wait_group", "wait_all"]).is_some() {
-        return Ok(());
-    }
-    if form.flag("bulk") || form.flag("mbarrier") {
-        return unsupported("bulk copies and barriers in memory are not supported");
-    }
-    cache_hints(form);
-    let (_, _) = (state_space(form)?, state_space(form)?);
-    let [destination, source, Operand::Constant(ptx::Constant::Integer(bytes)), rest @ ..] =
-        instruction.operands.as_slice()
-    else {
-        return invalid("`cp.async` takes two addresses and a size");
-    };
-    let run = match bytes {
-        4 => access::copy::<[u8; 4]>(),
-        8 => access::copy::<[u8; 8]>(),
-        16 => access::copy::<[u8; 16]>(),
-        _ => return invalid("`cp.async` copies 4, 8 or 16 bytes"),
-    };
-    let from = place(compiler, source, Some(StateSpace::Global))?;
-    let size = match rest.first() {
-        None => Reg::NONE,
-        Some(Operand::Not(_)) => return unsupported("`cp.async` with a predicate is not supported"),
-        Some(Operand::Name(name))
-            if matches!(compiler.register(name, None)?, Some((_, ScalarType::Pred))) =>
-        {
-            return unsupported("`cp.async` with a predicate is not supported");
-        }
-        Some(size) => compiler.source(size, ScalarType::U32)?,
-    };
-    let offset = compiler.constant(Class::Long, from.offset as u64);
-    let source = compiler.fresh(Class::Long);
-    let add = binary(|a: u64, b: u64| a.wrapping_add(b));
-    compiler.lanes(add, Args { d: source, a: from.address, b: offset, ..Args::EMPTY });
-    let to = place(compiler, destination, Some(StateSpace::Shared))?;
-    let copied = *bytes as u32;
-    let args = AccessArgs { operands: [source, size], kind: AccessKind::Copy, copied, ..NO_DATA };
-    access(compiler, run, to, args);
     Ok(())
 }
 

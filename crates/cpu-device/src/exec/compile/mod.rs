@@ -5,6 +5,7 @@
 //! concerns the whole program: variables, kernels' attributes, and what kernels reach through calls.
 
 mod allocate;
+mod asynchronous;
 mod bits;
 mod compare;
 mod control;
