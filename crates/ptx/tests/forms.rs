@@ -27,13 +27,16 @@ fn declared(ty: ScalarType) -> ScalarType {
     }
 }
 
-/// A constant that fits wherever one of the type does: barriers are few, thread counts come in warps.
-fn constant(form: &OperandForm, ty: ScalarType) -> String {
-    match (ty, form.name) {
-        (ScalarType::F32, _) => "0f3F800000".to_owned(),
-        (ScalarType::F64, _) => "0d3FF0000000000000".to_owned(),
-        (_, "a") => "1".to_owned(),
-        _ => "64".to_owned(),
+/// A constant that fits wherever one of the type does: thread counts come in warps, sizes of bulk copies in sixteens.
+fn constant(instance: &Instance, form: &OperandForm, ty: ScalarType) -> &'static str {
+    let counts = matches!(instance.form.opcode, "bar" | "barrier" | "st" | "cp" | "tcgen05")
+        && !matches!(form.name, "a" | "e");
+    match ty {
+        ScalarType::F32 => "0f3F800000",
+        ScalarType::F64 => "0d3FF0000000000000",
+        _ if counts => "64",
+        _ if instance.form.opcode == "mma" => "0",
+        _ => "1",
     }
 }
 
@@ -47,7 +50,9 @@ struct Writer<'a> {
 impl Writer<'_> {
     fn write(&self, kind: &Kind, index: usize) -> String {
         match kind {
-            Kind::Value { ty, constant: true, .. } if self.other => constant(self.form, *ty),
+            Kind::Value { ty, constant: true, .. } if self.other => {
+                constant(self.instance, self.form, *ty).to_owned()
+            }
             Kind::Value { sink: true, .. } if self.other => "_".to_owned(),
             Kind::Value { ty, .. } => register(*ty, index),
             Kind::Selected(ty, selector) => format!("{}{}", register(*ty, index), self.selector(*selector)),
@@ -58,19 +63,24 @@ impl Writer<'_> {
                 let items: Vec<_> = (0..*length).map(item).collect();
                 format!("{{{}}}", items.join(", "))
             }
+            Kind::Sink => "_".to_owned(),
             Kind::Predicate => register(ScalarType::Pred, index),
             Kind::Pair(first, _, true) if self.other => self.write(first, index),
             Kind::Pair(first, second, _) => {
                 format!("{}|{}", self.write(first, index), self.write(second, index + 1))
             }
             Kind::Immediate(least, most) => if self.other { most } else { least }.to_string(),
-            Kind::Address { space, rest } => {
+            Kind::Address { space, sampler, rest } => {
                 let mut text = self.address(*space).to_owned();
+                if *sampler && self.other {
+                    text.push_str(", %b64_1");
+                }
                 for kind in rest {
                     write!(text, ", {}", self.write(kind, 1)).unwrap();
                 }
                 format!("[{text}]")
             }
+            Kind::TensorAddress => format!("[{}]", register(ScalarType::B32, index)),
             Kind::Label => "DONE".to_owned(),
             Kind::Function => "callee".to_owned(),
             Kind::List => "()".to_owned(),
@@ -129,10 +139,10 @@ fn module(need: Need, statements: &[&str]) -> String {
         "pred", "b8", "u8", "s8", "b16", "u16", "s16", "f16", "b32", "u32", "s32", "f32", "f16x2", "b64",
         "u64", "s64", "f64",
     ] {
-        write!(text, ".reg .{ty} %{ty}_<16>; ").unwrap();
+        write!(text, ".reg .{ty} %{ty}_<272>; ").unwrap();
     }
     if need.version >= (8, 3) && need.target.number >= 70 {
-        text.push_str(".reg .b128 %b128_<16>; ");
+        text.push_str(".reg .b128 %b128_<272>; ");
     }
     if statements.iter().any(|statement| statement.contains("TARGETS")) {
         text.push_str("TARGETS: .branchtargets DONE; ");

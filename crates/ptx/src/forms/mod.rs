@@ -38,14 +38,18 @@
 //! | `u32!` | register only |
 //! | `u32+` | register of that type or wider, as loads, stores and conversions allow |
 //! | `u32&` | also the address of a variable, function or label |
+//! | `sink` | `_` |
 //! | `d:u32_` | register, or `_` where the result is not wanted |
 //! | `wide(T)`, `bits(T)` | the integer twice as wide; untyped bits of the same width |
-//! | `T*4`, `T*V` | `{…}` of four; of as many as `V` chose (`.v2`, `.v4`, `.v8`), a plain operand if none |
+//! | `T*4`, `T*V` | `{…}` of four; of as many as `V` chose (the number in `.v2`, `.x4`, `.3d`), a plain operand if none |
+//! | `T*V*2`, `T*N/4` | `{…}` of a multiple or part of that; of `.m64n128k16` the number after `n` counts |
 //! | `pred` | predicate; where it is read, also `!p` |
 //! | `d:s32{\|pred}`, `d:s32\|pred` | a second destination, optional or not |
 //! | `imm(0..255)` | an integer constant in that range |
 //! | `[S]`, `[global]`, `[]` | an address in the space that `S` chose, in that one, generic |
-//! | `[tex; s32*2]` | an address with further operands inside the brackets |
+//! | `[tensor]` | an address in tensor memory, which has 32 bits |
+//! | `[; s32*2]`, `[surf; s32*2]` | an address or surface with further operands inside the brackets |
+//! | `[tex; s32*2]` | a texture, which a sampler may follow, with further operands |
 //! | `part(u32)`, `halves(u32)`, `bytes(u32)` | register that may carry a selector: `.b0` or `.h1`; `.h10`; `.b3210` |
 //! | `label`, `function`, `list`, `targets`, `table` | a branch target; a callee; `(a, b)`; a label of `.branchtargets`; one of `.calltargets` or `.callprototype` |
 //! | `symbol`, `vector` | a variable, or a register that holds its handle; `{…}` of any length |
@@ -76,6 +80,10 @@ const CHAPTERS: &[(&str, &str)] = &[
     ("control flow", include_str!("tables/control.txt")),
     ("warps", include_str!("tables/warp.txt")),
     ("synchronisation and atomics", include_str!("tables/synchronisation.txt")),
+    ("asynchronous copies", include_str!("tables/asynchronous.txt")),
+    ("matrices", include_str!("tables/matrix.txt")),
+    ("warp groups and tensor memory", include_str!("tables/tensor.txt")),
+    ("textures and surfaces", include_str!("tables/texture.txt")),
     ("video", include_str!("tables/video.txt")),
 ];
 
@@ -144,6 +152,8 @@ pub enum Kind {
     Selected(ScalarType, Selector),
     /// `{ … }` of so many.
     Vector(Box<Kind>, usize),
+    /// `_`: there is a result, but it cannot be had.
+    Sink,
     /// A predicate.
     Predicate,
     /// `d|p`; the second may be missing where the flag is set.
@@ -154,9 +164,13 @@ pub enum Kind {
     Address {
         /// Its space; generic if none.
         space: Option<StateSpace>,
+        /// Whether it is a texture, which a sampler may follow.
+        sampler: bool,
         /// What follows the address inside the brackets.
         rest: Vec<Kind>,
     },
+    /// `[address]` in tensor memory: 32 bits.
+    TensorAddress,
     /// A label.
     Label,
     /// A function, or a register that holds its address.

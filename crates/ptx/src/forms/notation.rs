@@ -45,7 +45,7 @@ enum KindNote {
     Value { ty: TypeNote, length: Length, constant: bool, wider: bool, symbol: bool, sink: bool },
     Selected(TypeNote, Selector),
     Pair(Box<KindNote>, Box<KindNote>, bool),
-    Address { space: SpaceNote, rest: Vec<KindNote> },
+    Address { space: SpaceNote, sampler: bool, rest: Vec<KindNote> },
 }
 
 #[derive(Clone, Debug)]
@@ -60,7 +60,8 @@ enum TypeNote {
 enum Length {
     Scalar,
     Fixed(usize),
-    Chosen(&'static str),
+    /// What the group chose, times one number, divided by another.
+    Chosen(&'static str, usize, usize),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -241,7 +242,8 @@ fn kind_note(text: &'static str, read: bool) -> Noted<KindNote> {
     if let Some((first, second)) = text.strip_suffix('}').and_then(|text| text.split_once("{|")) {
         return Ok(KindNote::Pair(kind_note(first, read)?.into(), kind_note(second, read)?.into(), true));
     }
-    if let Some(inside) = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')) {
+    let brackets = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    if let Some(inside) = brackets.filter(|inside| *inside != "tensor") {
         return address(inside);
     }
     if let [first, second] = split(text, '|')[..] {
@@ -261,6 +263,8 @@ fn kind_note(text: &'static str, read: bool) -> Noted<KindNote> {
     }
     let fixed = match text {
         "pred" => Kind::Predicate,
+        "sink" => Kind::Sink,
+        "[tensor]" => Kind::TensorAddress,
         "label" => Kind::Label,
         "function" => Kind::Function,
         "list" => Kind::List,
@@ -284,7 +288,7 @@ fn value(text: &'static str, read: bool) -> Noted<KindNote> {
     let (plain, flags) = text.split_at(text.len() - flags);
     let (ty, length) = match plain.split_once('*') {
         None => (plain, Length::Scalar),
-        Some((ty, length)) => (ty, length.parse().map_or(Length::Chosen(length), Length::Fixed)),
+        Some((ty, length)) => (ty, self::length(length)?),
     };
     Ok(KindNote::Value {
         ty: type_note(ty)?,
@@ -294,6 +298,18 @@ fn value(text: &'static str, read: bool) -> Noted<KindNote> {
         symbol: flags.contains('&'),
         sink: flags.contains('_'),
     })
+}
+
+/// `4`, `V`, `V*2`, `V/4`.
+fn length(text: &'static str) -> Noted<Length> {
+    let number = |text: &str| text.parse().map_err(|_| format!("`{text}` is not a number"));
+    if let Some((group, factor)) = text.split_once('*') {
+        return Ok(Length::Chosen(group, number(factor)?, 1));
+    }
+    if let Some((group, divisor)) = text.split_once('/') {
+        return Ok(Length::Chosen(group, 1, number(divisor)?));
+    }
+    Ok(text.parse().map_or(Length::Chosen(text, 1, 1), Length::Fixed))
 }
 
 fn type_note(text: &'static str) -> Noted<TypeNote> {
@@ -312,6 +328,7 @@ fn type_note(text: &'static str) -> Noted<TypeNote> {
 /// `space` or `space; kind, kind`.
 fn address(text: &'static str) -> Noted<KindNote> {
     let (space, rest) = text.split_once(';').unwrap_or((text, ""));
+    let sampler = space == "tex" && !rest.is_empty();
     let space = match space {
         "" | "tex" | "surf" => SpaceNote::Fixed(None),
         _ if space.starts_with(|c: char| c.is_ascii_uppercase()) => SpaceNote::Chosen(space),
@@ -320,7 +337,11 @@ fn address(text: &'static str) -> Noted<KindNote> {
         )),
     };
     let rest = split(rest, ',').into_iter().filter(|text| !text.is_empty());
-    Ok(KindNote::Address { space, rest: rest.map(|text| kind_note(text, true)).collect::<Noted<_>>()? })
+    Ok(KindNote::Address {
+        space,
+        sampler,
+        rest: rest.map(|text| kind_note(text, true)).collect::<Noted<_>>()?,
+    })
 }
 
 /// The type of registers that hold what a modifier names.
@@ -347,7 +368,8 @@ impl KindNote {
             KindNote::Pair(first, second, optional) => {
                 Kind::Pair(first.choose(choice).into(), second.choose(choice).into(), *optional)
             }
-            KindNote::Address { space, rest } => Kind::Address {
+            KindNote::Address { space, sampler, rest } => Kind::Address {
+                sampler: *sampler,
                 space: space.choose(choice),
                 rest: rest.iter().map(|kind| kind.choose(choice)).collect(),
             },
@@ -377,11 +399,19 @@ impl Length {
         match self {
             Length::Scalar => None,
             Length::Fixed(length) => Some(length),
-            Length::Chosen(group) => {
-                choice.of(group).and_then(|word| word.trim_start_matches('v').parse().ok())
+            Length::Chosen(group, factor, divisor) => {
+                choice.of(group).and_then(number_in).map(|number| number * factor / divisor)
             }
         }
     }
+}
+
+/// The number in `v4`, `x2`, `3d`; in the shape of a matrix the one after `n`.
+fn number_in(word: &str) -> Option<usize> {
+    let start = word.find('n').map_or(0, |place| place + 1);
+    let digits = word[start..].trim_start_matches(|c: char| !c.is_ascii_digit());
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    digits[..end].parse().ok()
 }
 
 impl SpaceNote {
