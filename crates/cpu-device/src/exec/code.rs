@@ -140,6 +140,8 @@ pub(super) enum AccessKind {
     Atomic,
     /// Reads `operands`.
     Copy,
+    /// Reads the registers: the generic addresses of the source and of an mbarrier; `operands` has the size.
+    Bulk,
 }
 
 /// How a barrier is waited for.
@@ -333,7 +335,8 @@ impl Step {
             Op::Access { args, .. } => {
                 show(&mut args.address, Role::Use);
                 args.operands.iter_mut().for_each(|reg| show(reg, Role::Use));
-                let role = if args.kind == AccessKind::Store { Role::Use } else { Role::Def };
+                let reads = matches!(args.kind, AccessKind::Store | AccessKind::Bulk);
+                let role = if reads { Role::Use } else { Role::Def };
                 args.data.iter_mut().for_each(|reg| show(reg, role));
             }
             Op::Image(step) => step.registers(&mut show),

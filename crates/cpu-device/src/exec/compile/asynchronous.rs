@@ -188,7 +188,7 @@ fn bulk_copy(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &
     let bytes = compiler.source(size, ScalarType::U32)?;
     let to = memory::address(compiler, destination, Some(to))?;
     let data = [from, object, Reg::NONE, Reg::NONE];
-    let (operands, kind) = ([bytes, Reg::NONE], AccessKind::Store);
+    let (operands, kind) = ([bytes, Reg::NONE], AccessKind::Bulk);
     compiler.access(bulk::copy(), AccessArgs { data, operands, kind, synchronises: counted, ..to });
     Ok(())
 }

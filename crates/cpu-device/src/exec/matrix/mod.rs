@@ -9,7 +9,7 @@ mod transfer;
 
 pub(super) use layout::{Layout, Shape};
 pub(super) use product::{Arithmetic, Float, Format, Integer};
-pub(super) use transfer::{Fragment, Order};
+pub(super) use transfer::{Fragment, Order, Span};
 
 use super::code::{AccessArgs, Class, Reg, Role};
 use super::lanes::{Lanes, Stored, WARP, wide_vectors};
@@ -149,6 +149,29 @@ impl MatrixStep {
                 (_, None) => Ok(()),
             }
         }
+    }
+}
+
+impl MatrixStep {
+    /// What the step touches in memory, from its address.
+    ///
+    /// # Safety
+    /// As for [`run`](Self::run).
+    pub(super) unsafe fn spans(&self, lanes: &Lanes) -> Vec<Span> {
+        match &self.operation {
+            Operation::LoadTiles { .. } => vec![transfer::tile_span(lanes, self.results.len())],
+            Operation::StoreTiles { .. } => vec![transfer::tile_span(lanes, self.sources.len())],
+            Operation::LoadFragment(fragment) | Operation::StoreFragment(fragment) => {
+                // SAFETY: the caller's promise; the first source is the stride, a word.
+                fragment.spans(unsafe { lanes.source(self.sources[0]) }, lanes.mask)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether it stores.
+    pub(super) fn stores(&self) -> bool {
+        matches!(self.operation, Operation::StoreTiles { .. } | Operation::StoreFragment(_))
     }
 }
 

@@ -108,6 +108,18 @@ pub(super) unsafe fn store_tiles(
     Ok(())
 }
 
+/// What an access touches: in the lanes of `mask` so many bytes, so far from the address that the lane gives.
+pub(in super::super) struct Span {
+    pub(in super::super) mask: u32,
+    pub(in super::super) offsets: Addresses,
+    pub(in super::super) bytes: u32,
+}
+
+/// The rows of tiles.
+pub(super) fn tile_span(lanes: &Lanes, tiles: usize) -> Span {
+    Span { mask: row_lanes(lanes, tiles).mask, offsets: [0; WARP], bytes: ROW as u32 }
+}
+
 /// Whether the elements of a line lie one after the other in memory, or a stride apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Order {
@@ -158,21 +170,39 @@ impl Fragment {
         (0..count).map(move |piece| Piece { first: piece, bits: bits * together as u32 })
     }
 
+    /// Bytes from the start of the matrix to a piece of a register, in each lane.
+    fn offsets(&self, strides: &[u32; WARP], (register, piece): (usize, &Piece)) -> Addresses {
+        let places = self.layout.register(register);
+        std::array::from_fn(|lane| {
+            let place = places[lane * self.layout.per + piece.first];
+            self.distance(place, strides[lane].into()) / 8
+        })
+    }
+
+    /// What each access to memory touches.
+    pub(super) fn spans(&self, strides: &[u32; WARP], mask: u32) -> Vec<Span> {
+        let registers = 0..self.layout.registers;
+        let pieces = registers.flat_map(|register| self.pieces().map(move |piece| (register, piece)));
+        let span = |(register, piece): (usize, Piece)| Span {
+            mask,
+            offsets: self.offsets(strides, (register, &piece)),
+            bytes: piece.bits / 8,
+        };
+        pieces.map(span).collect()
+    }
+
     /// The addresses of a piece of a register: approved, for all lanes.
     fn addresses(
         &self,
         spaces: &mut Spaces,
         (space, base, strides): (Space, &Addresses, &[u32; WARP]),
-        (register, piece): (usize, &Piece),
+        place: (usize, &Piece),
         mask: u32,
         write: bool,
     ) -> Result<Addresses, Box<super::super::spaces::AccessFault>> {
-        let places = self.layout.register(register);
-        let mut addresses = std::array::from_fn(|lane| {
-            let place = places[lane * self.layout.per + piece.first];
-            base[lane].wrapping_add(self.distance(place, strides[lane].into()) / 8)
-        });
-        spaces.resolve(space, &mut addresses, mask, u64::from(piece.bits) / 8, write)?;
+        let mut addresses = self.offsets(strides, place);
+        addresses.iter_mut().zip(base).for_each(|(address, base)| *address = address.wrapping_add(*base));
+        spaces.resolve(space, &mut addresses, mask, u64::from(place.1.bits) / 8, write)?;
         Ok(addresses)
     }
 

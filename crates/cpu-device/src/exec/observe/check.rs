@@ -17,6 +17,7 @@ use super::super::warp::Warp;
 use super::super::whereabouts;
 use super::order::Order;
 use super::race::{Races, Stamp};
+use super::request::{Request, requests};
 use super::site::{Site, Sites};
 use super::survey::{self, Spot};
 
@@ -111,6 +112,10 @@ impl<'l> Checker<'l> {
         }
         match &moment.step.op {
             Op::Access { args, .. } => self.access(moment, &sites[moment.pc as usize], args),
+            Op::Matrix(_) => {
+                self.order.meet(&threads(moment.warp, active), None);
+                self.requests(moment, &sites[moment.pc as usize]);
+            }
             Op::Warp { members, .. } if members.is_some() => {
                 self.order.meet(&threads(moment.warp, active), None)
             }
@@ -179,6 +184,16 @@ impl<'l> Checker<'l> {
     }
 
     fn access(&mut self, moment: &Moment, site: &Site, args: &AccessArgs) {
+        if args.kind == AccessKind::Bulk {
+            self.requests(moment, site);
+            if args.data[1].is_some() {
+                self.synchronize(moment, &survey::generic_spots(moment, args.data[1]));
+            }
+            return;
+        }
+        if site.meets {
+            return self.synchronize(moment, &survey::spots(moment, args));
+        }
         let Some((direction, bytes)) = site.access else { return };
         if args.kind == AccessKind::Copy {
             let (from, to) = (survey::sources(moment, args), survey::spots(moment, args));
@@ -197,6 +212,30 @@ impl<'l> Checker<'l> {
             self.write(moment, &spots, bytes);
         }
         self.race(moment, site, &spots, bytes, writes, value);
+    }
+
+    /// Looks at each of the requests of a step.
+    fn requests(&mut self, moment: &Moment, site: &Site) {
+        for request in requests(moment) {
+            let Request { ref spots, bytes, direction, .. } = request;
+            let writes = direction == Direction::Store;
+            request.view(moment, |moment| {
+                match writes {
+                    true => self.write(moment, spots, bytes),
+                    false => self.read(moment, spots, bytes),
+                }
+                self.race(moment, site, spots, bytes, writes, |_, _| 0);
+            });
+        }
+    }
+
+    /// The lanes change objects in shared memory by which threads wait for each other.
+    fn synchronize(&mut self, moment: &Moment, objects: &[Spot; WARP]) {
+        each_lane(moment.lanes.mask, |lane| {
+            if let Spot::Shared(offset) = objects[lane] {
+                self.order.synchronize(moment.warp * WARP as u32 + lane as u32, offset);
+            }
+        });
     }
 
     /// Complains about the lanes that read what was never written.

@@ -1,12 +1,13 @@
 //! Watching launches: counting what they do, and looking for defects in them.
 //!
 //! A [`Watch`] goes with a launch; each block that is resident has an observer of its own, and what these have seen is
-//! put together when they go. Reading order: `site` (what a step is), `survey` (where its lanes access memory),
+//! put together when they go. Reading order: `site` (what a step is), `survey` (where its lanes access memory), `request` (how often),
 //! `tally` (counting); `order`, `race`, `check` (looking for defects).
 
 mod check;
 mod order;
 mod race;
+mod request;
 mod site;
 mod survey;
 mod tally;

@@ -2,7 +2,7 @@
 
 use trace::counts::Space;
 
-use super::super::code::{AccessArgs, Space as StepSpace};
+use super::super::code::{AccessArgs, Reg, Space as StepSpace};
 use super::super::lanes::{Lanes, WARP, each_lane};
 use super::super::probe::Moment;
 use super::super::spaces::Spaces;
@@ -48,12 +48,24 @@ impl Spot {
 
 /// The spots of the lanes that act; the others stand at the kernel's parameters.
 pub(super) fn spots(moment: &Moment, args: &AccessArgs) -> [Spot; WARP] {
+    spots_at(moment, args, &[0; WARP])
+}
+
+/// The same, so many bytes further on.
+pub(super) fn spots_at(moment: &Moment, args: &AccessArgs, offsets: &[u64; WARP]) -> [Spot; WARP] {
     let mut spots = [Spot::Param; WARP];
     each_lane(moment.lanes.mask, |lane| {
-        let address = address(moment.lanes, args, lane);
+        let address = address(moment.lanes, args, lane).wrapping_add(offsets[lane]);
         spots[lane] = spot(moment.spaces, moment.warp, lane, args.space, address);
     });
     spots
+}
+
+/// The spots at the generic addresses in a register.
+pub(super) fn generic_spots(moment: &Moment, register: Reg) -> [Spot; WARP] {
+    // SAFETY: the frame has the register, a long.
+    let addresses = unsafe { moment.lanes.source::<u64>(register) };
+    std::array::from_fn(|lane| spot(moment.spaces, moment.warp, lane, StepSpace::Generic, addresses[lane]))
 }
 
 /// The global addresses that an asynchronous copy reads.
@@ -103,7 +115,9 @@ pub(super) struct Cost {
 
 /// Sectors that lanes touch, at these addresses with `bytes` bytes each.
 pub(super) fn sectors(addresses: &[u64], bytes: u64) -> Cost {
-    let mut touched: Vec<u64> = addresses.iter().map(|address| address / SECTOR).collect();
+    let last = |address: u64| (address + bytes.max(1) - 1) / SECTOR;
+    let mut touched: Vec<u64> =
+        addresses.iter().flat_map(|&address| address / SECTOR..=last(address)).collect();
     touched.sort_unstable();
     touched.dedup();
     let (actual, least) = (touched.len() as u64, (addresses.len() as u64 * bytes).div_ceil(SECTOR));

@@ -8,6 +8,7 @@ use trace::counts::{Counts, Direction, Fault, Hotspot, InstructionClass, Space, 
 use super::super::code::{AccessArgs, AccessKind, Op};
 use super::super::lanes::{WARP, each_lane};
 use super::super::probe::Moment;
+use super::request::requests;
 use super::site::{Site, Sites};
 use super::survey::{self, Spot};
 
@@ -49,6 +50,8 @@ impl Tallies {
             op => {
                 tally.not_predicated_off += u64::from(active.count_ones());
                 match op {
+                    Op::Access { args, .. } if args.kind == AccessKind::Bulk => tally.requests(moment),
+                    Op::Matrix(_) => tally.requests(moment),
                     Op::Access { args, .. } if active != 0 => tally.access(moment, site, args),
                     Op::JumpTable { index, .. } if active != 0 => {
                         // SAFETY: the frame has the registers of the step; an index is a word.
@@ -106,6 +109,15 @@ impl Tally {
             self.request(moment, &survey::spots(moment, args), Direction::Store, args.copied);
         } else {
             self.request(moment, &survey::spots(moment, args), direction, bytes);
+        }
+    }
+
+    /// Counts what a step asks of memory in several requests.
+    fn requests(&mut self, moment: &Moment) {
+        for request in requests(moment) {
+            request.view(moment, |moment| {
+                self.request(moment, &request.spots, request.direction, request.bytes);
+            });
         }
     }
 

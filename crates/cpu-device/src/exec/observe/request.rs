@@ -1,0 +1,65 @@
+//! What a step asks of memory where it is not one access of every lane: matrices, and bulk copies.
+
+use trace::counts::Direction;
+
+use super::super::code::{AccessArgs, AccessKind, Op};
+use super::super::lanes::{Lanes, WARP, each_lane};
+use super::super::matrix::MatrixStep;
+use super::super::probe::Moment;
+use super::survey::{self, Spot};
+
+/// One request to memory.
+pub(super) struct Request {
+    /// Lanes that take part.
+    pub(super) mask: u32,
+    /// Where each does.
+    pub(super) spots: [Spot; WARP],
+    /// Bytes of a lane.
+    pub(super) bytes: u32,
+    pub(super) direction: Direction,
+}
+
+impl Request {
+    /// Shows the moment as its lanes see it.
+    pub(super) fn view(&self, moment: &Moment, look: impl FnOnce(&Moment)) {
+        let lanes = Lanes { mask: self.mask, ..*moment.lanes };
+        look(&Moment { lanes: &lanes, ..*moment });
+    }
+}
+
+/// The requests of a step, in order; none if it accesses memory in the plain way, or not at all.
+pub(super) fn requests(moment: &Moment) -> Vec<Request> {
+    match &moment.step.op {
+        Op::Matrix(step) => of_matrix(moment, step),
+        Op::Access { args, .. } if args.kind == AccessKind::Bulk => of_bulk_copy(moment, args),
+        _ => Vec::new(),
+    }
+}
+
+fn of_matrix(moment: &Moment, step: &MatrixStep) -> Vec<Request> {
+    let Some(args) = &step.address else { return Vec::new() };
+    let direction = if step.stores() { Direction::Store } else { Direction::Load };
+    // SAFETY: the frame has the registers of the step.
+    let spans = unsafe { step.spans(moment.lanes) };
+    let request = |span: super::super::matrix::Span| Request {
+        mask: span.mask,
+        spots: survey::spots_at(moment, args, &span.offsets),
+        bytes: span.bytes,
+        direction,
+    };
+    spans.into_iter().map(request).collect()
+}
+
+/// Each lane's copy by itself: first what it reads, then what it writes.
+fn of_bulk_copy(moment: &Moment, args: &AccessArgs) -> Vec<Request> {
+    // SAFETY: the frame has the registers of the step; of a bulk copy the size is a word.
+    let sizes = unsafe { moment.lanes.source::<u32>(args.operands[0]) };
+    let (from, to) = (survey::generic_spots(moment, args.data[0]), survey::spots(moment, args));
+    let mut requests = Vec::new();
+    each_lane(moment.lanes.mask, |lane| {
+        let (mask, bytes) = (1 << lane, sizes[lane]);
+        requests.push(Request { mask, spots: from, bytes, direction: Direction::Load });
+        requests.push(Request { mask, spots: to, bytes, direction: Direction::Store });
+    });
+    requests
+}
