@@ -71,5 +71,4 @@ const FAMILIES: &[(&[&str], &str)] = &[
         "references: no compiler since CUDA 12 makes them",
     ),
     (&["ResourceViewDesc"], "texture objects have no views of their own"),
-    (&["cuLink"], "the linker"),
 ];

@@ -45,6 +45,8 @@ pub enum Kind {
     Texture,
     /// `CUsurfObject`
     Surface,
+    /// `CUlinkState`
+    Link,
 }
 
 const KIND_SHIFT: u32 = 40;

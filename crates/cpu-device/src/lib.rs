@@ -11,7 +11,7 @@
 //! * [`entry`]: how functions are declared, the contract at the ABI, and [`coverage`](mod@coverage): how far
 //!   each is done.
 //! * `api`: the functions, by the parts of the driver API's reference. They check and translate.
-//! * `device`, `context`, `memory`, `virtual_memory`, `pool`, `array`, `texture`, `module`: what there is.
+//! * `device`, `context`, `memory`, `virtual_memory`, `pool`, `array`, `texture`, `module`, `link`: what there is.
 //! * `stream`, `event`, `capture`, `graph`: what is done when. `task` has the threads, `operation` what can
 //!   be done.
 //! * `exec`: kernels. It knows nothing of the driver; `launch` brings the two together, and `watchdog` bounds their
@@ -50,6 +50,7 @@ mod graph;
 mod handle;
 mod integrity;
 mod launch;
+mod link;
 mod memory;
 mod module;
 mod operation;

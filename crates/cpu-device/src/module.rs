@@ -63,7 +63,8 @@ fn compile(
     Ok(Arc::new(program))
 }
 
-fn no_ptx(architectures: &[u32]) -> LoadError {
+/// Why machine code alone can't be loaded, and what to do.
+pub fn no_ptx(architectures: &[u32]) -> LoadError {
     let found = if architectures.is_empty() {
         "a cubin".into()
     } else {

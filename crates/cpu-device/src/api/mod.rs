@@ -16,6 +16,7 @@ mod graph;
 mod graph_params;
 mod kernel;
 mod library;
+mod link;
 mod memory;
 mod module;
 mod pool;
@@ -34,6 +35,7 @@ pub(crate) const ALL: &[&[Entry]] = &[
     graph::ENTRIES,
     kernel::ENTRIES,
     library::ENTRIES,
+    link::ENTRIES,
     memory::ENTRIES,
     module::ENTRIES,
     pool::ENTRIES,

@@ -189,10 +189,7 @@ impl JitLog {
     /// # Safety
     ///
     /// The buffers are still there.
-    unsafe fn conclude(
-        &mut self,
-        outcome: std::result::Result<Arc<Program>, LoadError>,
-    ) -> Result<Arc<Program>> {
+    pub(super) unsafe fn conclude<T>(&mut self, outcome: std::result::Result<T, LoadError>) -> Result<T> {
         // SAFETY: as promised by the caller.
         unsafe { self.info.write("") };
         match outcome {

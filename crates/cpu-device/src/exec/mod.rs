@@ -56,5 +56,10 @@ pub use program::{
 pub use shadow::Shadow;
 pub use texture::{AddressMode, Sampler, Texture};
 
+/// Whether the device itself provides the device function called `name`, as it does `vprintf` and `malloc`.
+pub fn provides(name: &str) -> bool {
+    compile::is_provided(name)
+}
+
 /// PTX that cannot be compiled, and where.
 pub type CompileError = ptx::Diagnostic;

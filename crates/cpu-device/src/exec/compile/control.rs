@@ -318,6 +318,11 @@ fn call(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut F
     Ok(())
 }
 
+/// Whether the device itself provides the function called `name`.
+pub(in super::super) fn is_provided(name: &str) -> bool {
+    builtin(name).is_some()
+}
+
 fn builtin(name: &str) -> Option<Builtin> {
     Some(match name {
         "vprintf" => Builtin::Print,

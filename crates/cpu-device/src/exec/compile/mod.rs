@@ -31,6 +31,7 @@ use super::program::{
     Function, GlobalLayout, GlobalSpace, Kernel, KernelAttributes, KernelId, ParamLayout, Program,
     Relocation, RelocationTarget, SharedVariable, function_address,
 };
+pub(super) use control::is_provided;
 use function::{SymbolPlace, constant_bits, parameter_layout};
 
 /// Largest variable: beyond it sizes are mistakes, and memory for them is not to be had.
