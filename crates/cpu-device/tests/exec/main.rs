@@ -18,3 +18,4 @@ mod floats;
 mod instruction;
 mod integers;
 mod matrices;
+mod nvcc;
