@@ -4,7 +4,7 @@
 //! whichever its address says) is settled and checked when the copy is submitted, so that a bad one is
 //! refused by the call that asked for it and never fails later.
 
-use crate::device::Device;
+use crate::device::{self, Device};
 use crate::error::{Error, Result, ensure, fail};
 use crate::memory::{Allocation, Kind};
 use cuda_abi::types::*;
@@ -161,10 +161,12 @@ impl Copy {
 
     /// Moves the bytes.
     pub fn execute(&self) -> Result {
+        let memory = &device::get()?.memory;
         let Extent { width, height, depth } = self.extent;
         if let Some(staged) = &self.staged {
             // SAFETY: the destination was checked to hold `width` bytes, the length of what was staged.
             unsafe { std::ptr::copy(staged.as_ptr(), self.destination.address as *mut u8, staged.len()) };
+            memory.note_written(self.destination.address, staged.len() as u64);
             return Ok(());
         }
         for layer in 0..depth {
@@ -175,6 +177,7 @@ impl Copy {
                 // made, and freeing waits for work that has been submitted; the program vouches for the
                 // others. The ranges may overlap, which `copy` allows.
                 unsafe { std::ptr::copy(source, destination, width as usize) };
+                memory.note_copied(destination as u64, source as u64, width);
             }
         }
         Ok(())
@@ -222,8 +225,10 @@ impl Fill {
 
     /// Writes the value.
     pub fn execute(&self) -> Result {
+        let memory = &device::get()?.memory;
         for row in 0..self.extent.height {
             let start = self.destination.row(row, 0);
+            memory.note_written(start, self.extent.width);
             let count = (self.extent.width / u64::from(self.element)) as usize;
             // SAFETY: the destination was checked to hold the whole box, to be aligned to the element, and to
             // belong to the device; freeing waits for work that has been submitted.

@@ -3,16 +3,19 @@
 use crate::context::Context;
 use crate::device::{self, Device, MAX_BLOCK, MAX_GRID, MAX_THREADS_PER_BLOCK};
 use crate::error::{Error, Result, ensure, fail};
-use crate::exec::{self, Fault, FaultKind, KernelAttributes, LaunchParams, Region};
+use crate::exec::{
+    self, Fault, FaultKind, KernelAttributes, LaunchParams, Observation, Region, Shadow, Wishes,
+};
 use crate::memory::{Kind, Request};
 use crate::module::Function;
+use crate::watch;
 use crate::watchdog;
 use cuda_abi::types::*;
 use std::ffi::c_void;
 use std::sync::Arc;
 
 /// How a kernel is to be launched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Configuration {
     /// Blocks of the grid.
     pub grid: [u32; 3],
@@ -62,14 +65,18 @@ impl Launch {
         let params = LaunchParams { grid, block, dynamic_shared, cooperative, stack, workers, params };
         let memory = KernelMemory { device, context };
         let linked = &self.function.code.linked;
-        let run = || {
-            exec::launch(linked, self.function.kernel, &params, &memory, &context.cancel).map_err(Box::new)
+        let kernel = self.function.kernel;
+        let execute = |wishes: Wishes| match wishes == Wishes::default() {
+            true => (exec::launch(linked, kernel, &params, &memory, &context.cancel), Observation::default()),
+            false => exec::watch(linked, kernel, &params, &memory, &context.cancel, wishes),
         };
+        let name = self.function.name.to_string_lossy();
+        let run = || watch::around(&name, self.configuration, execute);
         let Some(limit) = watchdog::limit() else {
-            return run().map(drop).or_else(|fault| fail(report(&fault)));
+            return run().or_else(|fault| fail(report(&fault)));
         };
         let (outcome, late) = watchdog::watch(limit, context, run);
-        outcome.map(drop).or_else(|mut fault| {
+        outcome.or_else(|mut fault| {
             if late && fault.kind == FaultKind::Cancelled {
                 fault.text = format!("stopped after {limit:?} (APEX_CPU_TIMEOUT)");
                 fault.kind = FaultKind::Deadlock;
@@ -92,7 +99,9 @@ fn report(fault: &Fault) -> CUresult {
         FaultKind::InvalidLaunch => CUDA_ERROR_INVALID_VALUE,
         FaultKind::Trap | FaultKind::Cancelled => CUDA_ERROR_LAUNCH_FAILED,
     };
-    eprintln!("apex: cpu device: {fault} ({})", result_name(code).unwrap_or_default());
+    let name = result_name(code).unwrap_or_default();
+    eprintln!("apex: cpu device: {name} in kernel {}\n{}", fault.kernel, fault.details());
+    watch::fault(fault, name);
     code
 }
 
@@ -293,6 +302,10 @@ unsafe impl exec::Memory for KernelMemory<'_> {
 
     fn surface(&self, handle: u64) -> Option<exec::Image> {
         crate::texture::surface(handle)
+    }
+
+    fn shadow(&self, address: u64) -> Option<Arc<Shadow>> {
+        self.device.memory.shadow(address)
     }
 
     fn print(&self, text: &[u8]) {

@@ -61,6 +61,7 @@ mod stream_memory;
 mod task;
 mod texture;
 mod virtual_memory;
+mod watch;
 mod watchdog;
 
 pub use coverage::{Coverage, coverage};

@@ -10,6 +10,8 @@
 //!   hidden by the next allocation, and an executing kernel that still holds the range touches nobody else's
 //!   memory.
 
+use crate::exec::Shadow;
+use crate::watch;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -86,6 +88,8 @@ pub struct Allocation {
     pub context: u64,
     /// Whether kernels may write it.
     pub writable: bool,
+    /// Which of its bytes have been written; kept where launches are checked and nobody can write unseen.
+    pub shadow: Option<Arc<Shadow>>,
     /// The memory itself, unless it is somebody else's.
     backing: Option<Arc<Backing>>,
 }
@@ -321,6 +325,32 @@ impl Memory {
         })
     }
 
+    /// Notes that bytes have been written by somebody else than a kernel.
+    pub fn note_written(&self, address: u64, bytes: u64) {
+        if watch::checks()
+            && let Some(shadow) = self.shadow(address)
+        {
+            shadow.mark(address, bytes);
+        }
+    }
+
+    /// Notes that bytes have been copied: what had not been written at `source` has not been at `address` either.
+    pub fn note_copied(&self, address: u64, source: u64, bytes: u64) {
+        if !watch::checks() {
+            return;
+        }
+        match (self.shadow(address), self.shadow(source)) {
+            (Some(shadow), Some(from)) => shadow.copy(address, &from, source, bytes),
+            (Some(shadow), None) => shadow.mark(address, bytes),
+            (None, _) => {}
+        }
+    }
+
+    /// The shadow of the allocation that holds `address`.
+    pub fn shadow(&self, address: u64) -> Option<Arc<Shadow>> {
+        self.find(address)?.shadow.clone()
+    }
+
     /// Promises that ranges looked up from now on stay mapped until the promise is dropped, freed or not.
     pub fn pin(&self) -> Pin<'_> {
         self.readers.fetch_add(1, Ordering::AcqRel);
@@ -384,7 +414,9 @@ impl Memory {
     ) -> Allocation {
         let Request { bytes, kind, flags, context } = request;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        Allocation { start, bytes, kind, id, flags, context, writable, backing }
+        let tracked = matches!(kind, Kind::Device | Kind::Pooled(_) | Kind::Heap) && watch::checks();
+        let shadow = tracked.then(|| Arc::new(Shadow::new(start, bytes)));
+        Allocation { start, bytes, kind, id, flags, context, writable, shadow, backing }
     }
 
     fn read<T>(&self, look: impl FnOnce(&BTreeMap<u64, Arc<Allocation>>) -> T) -> T {

@@ -60,6 +60,7 @@ impl WriteValue {
     /// Writes the value.
     pub fn execute(self) -> Result {
         self.word.store(self.value);
+        device::get()?.memory.note_written(self.word.address, if self.word.wide { 8 } else { 4 });
         Ok(())
     }
 }

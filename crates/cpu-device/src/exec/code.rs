@@ -437,8 +437,16 @@ pub(super) struct Origin {
     /// Line in the PTX.
     pub(super) line: u32,
     pub(super) mnemonic: ptx::Mnemonic,
-    /// File index and line of the last `.loc`.
-    pub(super) source: Option<(u32, u32)>,
+    pub(super) source: Option<Source>,
+}
+
+/// What the last `.loc` before an instruction says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Source {
+    /// File index and line.
+    pub(super) at: (u32, u32),
+    /// File index and line of the call that was replaced by the function's body.
+    pub(super) inlined_at: Option<(u32, u32)>,
 }
 
 /// A compiled function.

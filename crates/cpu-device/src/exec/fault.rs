@@ -48,6 +48,26 @@ pub struct Fault {
     pub line: u32,
     /// File and line that the PTX's `.loc` gives for the instruction.
     pub source: Option<(String, u32)>,
+    /// Where the function that has this line was inlined, if it was.
+    pub inlined_at: Option<(String, u32)>,
+}
+
+impl Fault {
+    /// Everything but kind and kernel, a line for each thing, indented.
+    pub fn details(&self) -> String {
+        let ([bx, by, bz], [tx, ty, tz]) = (self.block, self.thread);
+        let mut lines = format!("    {}\n    block ({bx},{by},{bz}), thread ({tx},{ty},{tz})", self.text);
+        if self.line != 0 {
+            lines += &format!("\n    at {} (PTX line {})", self.instruction, self.line);
+        }
+        if let Some((file, line)) = &self.source {
+            lines += &format!("\n    from {file}:{line}");
+        }
+        if let Some((file, line)) = &self.inlined_at {
+            lines += &format!(", inlined at {file}:{line}");
+        }
+        lines
+    }
 }
 
 impl fmt::Display for Fault {
@@ -64,6 +84,9 @@ impl fmt::Display for Fault {
         }
         if let Some((file, line)) = &self.source {
             write!(out, ", from {file}:{line}")?;
+        }
+        if let Some((file, line)) = &self.inlined_at {
+            write!(out, ", inlined at {file}:{line}")?;
         }
         Ok(())
     }

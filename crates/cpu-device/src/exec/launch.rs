@@ -187,6 +187,7 @@ fn launch_by(
         instruction: String::new(),
         line: 0,
         source: None,
+        inlined_at: None,
     })?;
     let blocks = launch.grid.iter().map(|&side| u64::from(side)).product::<u64>();
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
@@ -382,10 +383,12 @@ impl<'a> Launch<'a> {
         let code = self.code(function);
         let origin = code.origin_of.get(pc as usize).and_then(|&origin| code.origins.get(origin as usize));
         let Some(origin) = origin else { return Place::default() };
-        let source =
-            origin.source.and_then(|(file, line)| Some((self.linked.program.files.get(&file)?, line)));
-        let (file, line) = source.map_or_else(Default::default, |(file, line)| (file.clone(), line));
+        let (file, line) = origin.source.and_then(|source| self.file_line(source.at)).unwrap_or_default();
         Place { instruction: origin.mnemonic.to_string(), ptx_line: origin.line, file, line }
+    }
+
+    fn file_line(&self, (file, line): (u32, u32)) -> Option<(String, u32)> {
+        Some((self.linked.program.files.get(&file)?.clone(), line))
     }
 
     fn fault(&self, stop: Stop, block: [u32; 3]) -> Fault {
@@ -393,10 +396,7 @@ impl<'a> Launch<'a> {
             let code = self.code(function);
             code.origins.get(*code.origin_of.get(pc as usize)? as usize)
         });
-        let source = origin.and_then(|origin| {
-            let (file, line) = origin.source?;
-            Some((self.linked.program.files.get(&file)?.clone(), line))
-        });
+        let source = origin.and_then(|origin| origin.source);
         Fault {
             kind: stop.kind,
             text: stop.text,
@@ -406,7 +406,8 @@ impl<'a> Launch<'a> {
             address: stop.address,
             instruction: origin.map_or(String::new(), |origin| origin.mnemonic.to_string()),
             line: origin.map_or(0, |origin| origin.line),
-            source,
+            source: source.and_then(|source| self.file_line(source.at)),
+            inlined_at: source.and_then(|source| self.file_line(source.inlined_at?)),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// One bit for each byte of a range of memory: set once the byte has been written.
 ///
 /// Kernels on several threads mark it at once; what races in the program races here, and means as little.
+#[derive(Debug)]
 pub struct Shadow {
     start: u64,
     bytes: u64,

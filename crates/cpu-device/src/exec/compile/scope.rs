@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::super::code::Source;
 use ptx::{Function, Instruction, Name, Prototype, ScalarType, StateSpace, Statement, Variable};
 
 /// What a name of a function's body stands for.
@@ -25,8 +26,8 @@ pub(super) enum Symbol<'m> {
 pub(super) struct Line<'m> {
     pub(super) instruction: &'m Instruction,
     pub(super) scope: usize,
-    /// File and line of the last `.loc`.
-    pub(super) source: Option<(u32, u32)>,
+    /// The last `.loc`.
+    pub(super) source: Option<Source>,
 }
 
 #[derive(Default)]
@@ -66,7 +67,9 @@ impl<'m> Body<'m> {
                     open.push((inner.iter(), body.scopes.len() - 1));
                 }
                 Some(Statement::Location(location)) => {
-                    source = (location.line != 0).then_some((location.file, location.line)).or(source);
+                    let inlined_at = location.inlined.as_ref().map(|inlined| (inlined.file, inlined.line));
+                    let this = Source { at: (location.file, location.line), inlined_at };
+                    source = (location.line != 0).then_some(this).or(source);
                 }
                 Some(statement) => body.statement(scope, source, statement),
             }
@@ -74,7 +77,7 @@ impl<'m> Body<'m> {
         body
     }
 
-    fn statement(&mut self, scope: usize, source: Option<(u32, u32)>, statement: &'m Statement) {
+    fn statement(&mut self, scope: usize, source: Option<Source>, statement: &'m Statement) {
         let next = self.lines.len();
         match statement {
             Statement::Instruction(instruction) => self.lines.push(Line { instruction, scope, source }),

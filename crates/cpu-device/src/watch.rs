@@ -1,0 +1,247 @@
+//! What launches are watched for, and where what was seen goes.
+//!
+//! Under `apex run` (`APEX_SESSION` names the session) a bounded share of launches is counted: the first of each
+//! configuration, and later the second, fourth, eighth, … as long as counted launches have taken less than a twentieth
+//! of the time of all. `APEX_CPU_COUNTS` says `all` or `off` instead. With `APEX_CPU_CHECK=1` every launch is checked
+//! for defects; each is told on standard error once, a line at the end sums up.
+//!
+//! Both go into a file of the session, and so do faults. A file that cannot be written is said once; the program goes
+//! on.
+
+use crate::exec::{Fault, LaunchStats, Observation, Wishes};
+use crate::launch::Configuration;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+use trace::counts::file::CountsFile;
+use trace::counts::{Defect, LaunchCounts, Place};
+
+/// Configurations whose launches are counted at most.
+const MAX_CONFIGURATIONS: usize = 4096;
+
+/// Counted launches beyond the first of a configuration take at most this part of the time of all.
+const BUDGET: u32 = 20;
+
+/// Different defects that are kept at most.
+const MAX_DEFECTS: usize = 1000;
+
+/// Which launches are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Counting {
+    Off,
+    Sampled,
+    All,
+}
+
+struct Watcher {
+    check: bool,
+    counting: Counting,
+    session: Option<PathBuf>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    file: Option<CountsFile>,
+    /// Whether the file could not be written.
+    failed: bool,
+    launches: HashMap<(String, Configuration), u64>,
+    counted: Duration,
+    all: Duration,
+    defects: Vec<Found>,
+}
+
+/// A defect, and the count that was last written down.
+struct Found {
+    defect: Defect,
+    written: u64,
+}
+
+fn watcher() -> &'static Watcher {
+    static WATCHER: OnceLock<Watcher> = OnceLock::new();
+    WATCHER.get_or_init(|| {
+        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let check = set("APEX_CPU_CHECK").is_some_and(|value| value == "1");
+        let session = set("APEX_SESSION").map(PathBuf::from).filter(|session| session.is_dir());
+        let counting = match set("APEX_CPU_COUNTS") {
+            _ if session.is_none() => Counting::Off,
+            Some(value) if value == "off" => Counting::Off,
+            Some(value) if value == "all" => Counting::All,
+            _ => Counting::Sampled,
+        };
+        if check {
+            // SAFETY: the function touches nothing but this module's state, which lives as long as the library.
+            unsafe { libc::atexit(conclude) };
+        }
+        Watcher { check, counting, session, state: Mutex::default() }
+    })
+}
+
+/// Whether launches are checked for defects.
+pub fn checks() -> bool {
+    watcher().check
+}
+
+/// Has `execute` run a launch of `kernel`, watched as it is its turn, and keeps what was seen.
+pub fn around(
+    kernel: &str,
+    configuration: Configuration,
+    execute: impl FnOnce(Wishes) -> (Result<LaunchStats, Fault>, Observation),
+) -> Result<(), Box<Fault>> {
+    let watcher = watcher();
+    if !watcher.check && watcher.counting == Counting::Off {
+        return execute(Wishes::default()).0.map(drop).map_err(Box::new);
+    }
+    let count = watcher.wants_counts(kernel, configuration);
+    let started = Instant::now();
+    let (outcome, seen) = execute(Wishes { count, check: watcher.check });
+    watcher.keep(kernel, configuration, seen, count, started.elapsed());
+    outcome.map(drop).map_err(Box::new)
+}
+
+/// Writes a fault into the session, under the name of its code.
+pub fn fault(fault: &Fault, code: &str) {
+    let watcher = watcher();
+    let (file, line) = fault.source.clone().unwrap_or_default();
+    let defect = Defect {
+        kind: code.to_owned(),
+        kernel: fault.kernel.clone(),
+        text: fault.to_string(),
+        place: Place { instruction: fault.instruction.clone(), ptx_line: fault.line, file, line },
+        other: None,
+        count: 1,
+    };
+    let mut state = watcher.lock();
+    state.found(defect);
+    state.write_defects(watcher);
+}
+
+impl Watcher {
+    fn wants_counts(&self, kernel: &str, configuration: Configuration) -> bool {
+        let mut state = self.lock();
+        match self.counting {
+            Counting::Off => false,
+            Counting::All => true,
+            Counting::Sampled => {
+                let key = (kernel.to_owned(), configuration);
+                if !state.launches.contains_key(&key) && state.launches.len() >= MAX_CONFIGURATIONS {
+                    return false;
+                }
+                let launches = state.launches.entry(key).or_insert(0);
+                *launches += 1;
+                let launches = *launches;
+                launches == 1 || (launches.is_power_of_two() && state.counted * BUDGET < state.all)
+            }
+        }
+    }
+
+    fn keep(
+        &self,
+        kernel: &str,
+        configuration: Configuration,
+        seen: Observation,
+        counted: bool,
+        took: Duration,
+    ) {
+        let mut state = self.lock();
+        state.all += took;
+        if counted {
+            state.counted += took;
+        }
+        if let Some((counts, hotspots)) = seen.counts {
+            let Configuration { grid, block, dynamic_shared, .. } = configuration;
+            let launch =
+                LaunchCounts { kernel: kernel.to_owned(), grid, block, dynamic_shared, counts, hotspots };
+            state.write(self, |file| file.launch(&launch));
+        }
+        for defect in seen.defects {
+            if state.found(defect.clone()) {
+                tell(&defect);
+            }
+        }
+        state.write_defects(self);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Counts a defect; whether it is a new one that is kept.
+    fn found(&mut self, defect: Defect) -> bool {
+        let same = |known: &&mut Found| {
+            let known = &known.defect;
+            (&known.kind, &known.kernel, &known.place, &known.other)
+                == (&defect.kind, &defect.kernel, &defect.place, &defect.other)
+        };
+        if let Some(known) = self.defects.iter_mut().find(same) {
+            known.defect.count += defect.count;
+            return false;
+        }
+        let kept = self.defects.len() < MAX_DEFECTS;
+        if kept {
+            self.defects.push(Found { defect, written: 0 });
+        }
+        kept
+    }
+
+    /// Writes down the defects whose count has doubled since that was done last.
+    fn write_defects(&mut self, watcher: &Watcher) {
+        let due = |found: &Found| found.defect.count >= found.written.max(1) * 2 || found.written == 0;
+        self.write_defects_if(watcher, due);
+    }
+
+    fn write_defects_if(&mut self, watcher: &Watcher, due: impl Fn(&Found) -> bool) {
+        let mut defects = std::mem::take(&mut self.defects);
+        for found in defects.iter_mut().filter(|found| due(found)) {
+            found.written = found.defect.count;
+            self.write(watcher, |file| file.defect(&found.defect));
+        }
+        self.defects = defects;
+    }
+
+    /// Writes to this process's file, which is made when it is first needed.
+    fn write(&mut self, watcher: &Watcher, write: impl FnOnce(&mut CountsFile) -> std::io::Result<()>) {
+        let Some(session) = &watcher.session else { return };
+        if self.failed {
+            return;
+        }
+        if self.file.as_ref().is_none_or(|file| !file.is_ours()) {
+            match CountsFile::create(session) {
+                Ok(file) => self.file = Some(file),
+                Err(error) => return self.give_up(&error),
+            }
+        }
+        if let Some(Err(error)) = self.file.as_mut().map(write) {
+            self.give_up(&error);
+        }
+    }
+
+    fn give_up(&mut self, error: &std::io::Error) {
+        self.failed = true;
+        eprintln!("apex: cpu device: {error}: what is counted and found from here on is not recorded");
+    }
+}
+
+/// Says on standard error what is wrong, and where.
+fn tell(defect: &Defect) {
+    let Defect { kind, kernel, text, place, other, .. } = defect;
+    let other = other.as_ref().map_or_else(String::new, |other| format!("\n    and {other}"));
+    eprintln!("apex: cpu device: {kind} in kernel {kernel}\n    {text}\n    at {place}{other}");
+}
+
+/// The end of the process: the last counts, and a line that sums up.
+extern "C" fn conclude() {
+    let watcher = watcher();
+    // A thread that is being ended may hold the lock for ever.
+    let Ok(mut state) = watcher.state.try_lock() else { return };
+    state.write_defects_if(watcher, |found| found.written != found.defect.count);
+    let (places, times) =
+        state.defects.iter().fold((0, 0), |(places, times), found| (places + 1, times + found.defect.count));
+    match places {
+        0 => eprintln!("apex: cpu device: check: no defects found"),
+        _ => eprintln!("apex: cpu device: check: {places} defects, met {times} times"),
+    }
+}
