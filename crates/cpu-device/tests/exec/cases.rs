@@ -119,7 +119,12 @@ fn announced(source: &str, index: usize) -> BTreeSet<(String, u32)> {
     let code = code.take_while(|(_, line)| !line.starts_with("// launch"));
     let announced = code.filter_map(|(at, line)| Some((at, line.split_once("// here ")?.1)));
     announced
-        .flat_map(|(at, kinds)| kinds.split_whitespace().map(move |kind| (kind.to_owned(), at as u32 + 1)))
+        .flat_map(|(at, kinds)| {
+            kinds
+                .split_whitespace()
+                .filter(|kind| kind.contains('-'))
+                .map(move |kind| (kind.to_owned(), at as u32 + 1))
+        })
         .collect()
 }
 
