@@ -31,10 +31,20 @@ pub(super) struct AccessHandler {
     /// Of [`AccessArgs::data`].
     pub(super) data: Class,
     /// Of [`AccessArgs::operands`].
-    pub(super) operands: [Class; 2],
+    pub(super) operands: [Class; 4],
 }
 
 impl AccessHandler {
+    /// A handler that takes longs only.
+    pub(super) fn of_longs(run: RunAccess) -> Self {
+        AccessHandler { run, data: Class::Long, operands: [Class::Long; 4] }
+    }
+
+    /// A handler that takes words only.
+    pub(super) fn of_words(run: RunAccess) -> Self {
+        AccessHandler { run, data: Class::Word, operands: [Class::Word; 4] }
+    }
+
     /// Whether the registers that `args` names have the classes that the handler takes.
     pub(super) fn takes(&self, args: &AccessArgs, class: impl Fn(Reg) -> Class) -> bool {
         let fits = |reg: Reg, wanted: Class| !reg.is_some() || class(reg) == wanted;
@@ -107,13 +117,7 @@ impl AccessArgs {
     /// The registers of the vector.
     #[inline(always)]
     fn elements(&self) -> &[Reg] {
-        let count = if self.data[1] == Reg::NONE {
-            1
-        } else if self.data[2] == Reg::NONE {
-            2
-        } else {
-            4
-        };
+        let count = self.data.iter().position(|reg| !reg.is_some()).unwrap_or(self.data.len());
         &self.data[..count]
     }
 }
@@ -189,7 +193,7 @@ macro_rules! access {
                 unsafe { $body }
             }
 
-            let (data, operands) = ($data, [$first, $second]);
+            let (data, operands) = ($data, [$first, $second, $first, $second]);
             #[cfg(target_arch = "x86_64")]
             if wide_vectors() {
                 return AccessHandler { run: wide::<$($param,)* $($f)?>, data, operands };
@@ -346,6 +350,27 @@ access! {
         }
         Ok(())
     }
+}
+
+/// An access that only asks whether `bytes` bytes (4 to 32) may be read there; its result is 0.
+pub(super) fn probe(bytes: u64) -> Option<AccessHandler> {
+    /// # Safety
+    /// See the module.
+    unsafe fn run<const BYTES: u64>(lanes: &Lanes, spaces: &mut Spaces, args: &AccessArgs) -> Accessed {
+        // SAFETY: the caller's promise.
+        unsafe {
+            spaces.locate(lanes, args, BYTES, false, &mut [0; WARP])?;
+            lanes.write(args.data[0], &[0u32; WARP]);
+        }
+        Ok(())
+    }
+    Some(AccessHandler::of_words(match bytes {
+        4 => run::<4>,
+        8 => run::<8>,
+        16 => run::<16>,
+        32 => run::<32>,
+        _ => return None,
+    }))
 }
 
 access! {

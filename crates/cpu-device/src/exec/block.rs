@@ -24,6 +24,7 @@ pub(super) struct Barriers {
     arrived: [u32; BARRIERS],
     /// Expected threads, as the last `bar.arrive` said.
     expected: [Option<u32>; BARRIERS],
+    pub(super) cluster: ClusterBarrier,
 }
 
 impl Barriers {
@@ -32,6 +33,37 @@ impl Barriers {
         let index = waiting.barrier as usize % BARRIERS;
         self.arrived[index] = self.arrived[index].saturating_add(threads);
         self.expected[index] = waiting.threads.or(self.expected[index]);
+    }
+}
+
+/// What waits at [`ClusterBarrier`] instead of at one of the numbered barriers.
+pub(super) const CLUSTER_BARRIER: u32 = BARRIERS as u32;
+
+/// The barrier of the block's cluster, which has no other blocks: lanes that have arrived in the current phase, and
+/// lanes whose phase is over but which have not waited for it yet, by warp.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ClusterBarrier {
+    arrived: Vec<u32>,
+    passed: Vec<u32>,
+}
+
+impl ClusterBarrier {
+    fn new(warps: usize) -> Self {
+        ClusterBarrier { arrived: vec![0; warps], passed: vec![0; warps] }
+    }
+
+    pub(super) fn arrive(&mut self, warp: u32, lanes: u32) {
+        self.arrived[warp as usize] |= lanes;
+    }
+
+    /// Whether the phase of all these lanes is over; then they have waited for it.
+    pub(super) fn pass(&mut self, warp: u32, lanes: u32) -> bool {
+        let passed = &mut self.passed[warp as usize];
+        let over = lanes & !*passed == 0;
+        if over {
+            *passed &= !lanes;
+        }
+        over
     }
 }
 
@@ -110,7 +142,7 @@ impl<'l, P: Probe> Block<'l, P> {
     /// Sets all threads at the start of the kernel, in block `index`.
     pub(super) fn start(&mut self, index: [u32; 3]) {
         self.index = index;
-        self.barriers = Barriers::default();
+        self.barriers = Barriers { cluster: ClusterBarrier::new(self.warps.len()), ..Barriers::default() };
         if self.started {
             // What the last block left there is nobody's business.
             self.shared.clear();
@@ -164,7 +196,7 @@ impl<'l, P: Probe> Block<'l, P> {
 
     /// Lets those go on whose barrier is complete; whether any was.
     fn release_barriers(&mut self) -> bool {
-        let mut released = false;
+        let mut released = self.release_cluster_barrier();
         for barrier in 0..BARRIERS as u32 {
             let Some((arrived, expected)) = self.count(barrier) else { continue };
             let complete = match expected {
@@ -185,6 +217,24 @@ impl<'l, P: Probe> Block<'l, P> {
             self.barriers.arrived[barrier as usize] = 0;
             self.barriers.expected[barrier as usize] = None;
             released = true;
+        }
+        released
+    }
+
+    /// Ends the phase of the cluster's barrier if all have arrived; whether that lets any thread go on.
+    fn release_cluster_barrier(&mut self) -> bool {
+        let cluster = &mut self.barriers.cluster;
+        let missing =
+            self.warps.iter().zip(&cluster.arrived).any(|(warp, arrived)| warp.live & !arrived != 0);
+        if missing || cluster.arrived.iter().all(|&lanes| lanes == 0) {
+            return false;
+        }
+        let mut released = false;
+        for (index, warp) in self.warps.iter_mut().enumerate() {
+            let waiting = waiting_at(warp, CLUSTER_BARRIER).fold(0, |mask, (here, _)| mask | here);
+            cluster.passed[index] |= std::mem::take(&mut cluster.arrived[index]) & !waiting;
+            released |= waiting != 0;
+            warp.release(CLUSTER_BARRIER, |_| 0);
         }
         released
     }

@@ -30,6 +30,11 @@ impl Reg {
     pub(super) fn is_some(self) -> bool {
         self != Reg::NONE
     }
+
+    /// These registers, and no more.
+    pub(super) fn list<const N: usize>(registers: &[Reg]) -> [Reg; N] {
+        std::array::from_fn(|index| registers.get(index).copied().unwrap_or(Reg::NONE))
+    }
 }
 
 /// What a register holds.
@@ -110,15 +115,15 @@ pub(super) enum Space {
 pub(super) struct AccessArgs {
     pub(super) space: Space,
     /// Loaded or stored registers, one for each element; for atomics the old value is `data[0]`.
-    pub(super) data: [Reg; 4],
+    pub(super) data: [Reg; 8],
     /// Base address: a long, or a word for 32-bit addresses.
     pub(super) address: Reg,
     /// Whether `address` is a word.
     pub(super) narrow: bool,
     /// Added to the address.
     pub(super) offset: i64,
-    /// Operands of atomics; source address (and size) of asynchronous copies.
-    pub(super) operands: [Reg; 2],
+    /// Operands of atomics (of wide ones both halves); source address (and size) of asynchronous copies.
+    pub(super) operands: [Reg; 4],
     /// Whether it is a load, a store or both.
     pub(super) kind: AccessKind,
     /// Whether `data` are longs.
@@ -157,6 +162,10 @@ pub(super) enum BarrierKind {
     And,
     /// Wait, and get whether any was.
     Or,
+    /// `barrier.cluster.arrive`: count, and go on.
+    ClusterArrive,
+    /// `barrier.cluster.wait`: wait until all have arrived.
+    ClusterWait,
 }
 
 /// Operations of `redux.sync`.
@@ -170,6 +179,17 @@ pub(super) enum Reduction {
     And,
     Or,
     Xor,
+    MinFloat(FloatChoice),
+    MaxFloat(FloatChoice),
+}
+
+/// How `redux` chooses between floating-point numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FloatChoice {
+    /// `.abs`: by magnitude.
+    pub(super) magnitude: bool,
+    /// `.NaN`: a NaN wins.
+    pub(super) nan: bool,
 }
 
 /// How lanes talk to each other.
@@ -415,6 +435,10 @@ pub(super) enum Input {
     LocalWindow,
     /// First generic address after it.
     LocalWindowEnd,
+    /// Offset in local memory where `alloca` may begin: after the frames of the deepest chain of calls.
+    StackStart,
+    /// Offset in local memory where `alloca` must end: the size of local memory.
+    StackEnd,
     /// Offset in local memory of a byte of the function's frame.
     Frame(u32),
     /// Address of a global or constant variable, by index.

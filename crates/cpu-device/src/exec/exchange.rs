@@ -3,8 +3,9 @@
 //! The lanes that act are those of the step's mask. An instruction with a member mask takes, for each lane, the lanes
 //! of its own mask that act too; one without takes all that act.
 
-use super::code::{Args, Reduction, Reg, Shuffle, WarpOp};
+use super::code::{Args, FloatChoice, Reduction, Reg, Shuffle, WarpOp};
 use super::lanes::{Lanes, WARP, each_lane};
+use super::numbers::{maximum, minimum, with_nan};
 
 /// Executes a warp instruction.
 ///
@@ -145,8 +146,19 @@ fn reduce(reduction: Reduction, values: &[u32; WARP], group: u32) -> u32 {
         Reduction::And => a & b,
         Reduction::Or => a | b,
         Reduction::Xor => a ^ b,
+        Reduction::MinFloat(choice) => choose(choice, a, b, minimum),
+        Reduction::MaxFloat(choice) => choose(choice, a, b, maximum),
     };
     let mut result = None;
     each_lane(group, |lane| result = Some(result.map_or(values[lane], |sofar| combine(sofar, values[lane]))));
-    result.unwrap_or(0)
+    match (reduction, result) {
+        // Alone, a number comes out as a choice between it and itself.
+        (Reduction::MinFloat(_) | Reduction::MaxFloat(_), Some(bits)) => combine(bits, bits),
+        _ => result.unwrap_or(0),
+    }
+}
+
+fn choose(choice: FloatChoice, a: u32, b: u32, f: impl Fn(f32, f32) -> f32) -> u32 {
+    let [a, b] = [a, b].map(|bits| f32::from_bits(if choice.magnitude { bits & 0x7fff_ffff } else { bits }));
+    (if choice.nan { with_nan(a, b, f(a, b)) } else { f(a, b) }).to_bits()
 }

@@ -60,6 +60,8 @@ impl Setting<'_> {
             Input::SharedWindowEnd => self.shared + launch.shared_bytes,
             Input::LocalWindow => self.local + u64::from(lane) * launch.local_bytes,
             Input::LocalWindowEnd => self.local + (u64::from(lane) + 1) * launch.local_bytes,
+            Input::StackStart => launch.frames_bytes,
+            Input::StackEnd => launch.local_bytes,
             Input::Frame(offset) => u64::from(self.frame) + u64::from(offset),
             Input::Global(index) => launch.global(index),
         }

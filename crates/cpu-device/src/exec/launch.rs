@@ -113,6 +113,8 @@ pub(super) struct Launch<'a> {
     pub(super) shared_bytes: u64,
     /// Local memory of a thread.
     pub(super) local_bytes: u64,
+    /// The part of it that frames take where no function is recursive.
+    pub(super) frames_bytes: u64,
     pub(super) local_align: u32,
     pub(super) params: Region,
     started: Instant,
@@ -267,7 +269,7 @@ fn prepare<'a>(
     }
     let extra = if kernel.unbounded_stack { u64::from(params.stack) } else { 0 };
     // Builtin functions find their arguments above the deepest frame.
-    let local = u64::from(attributes.local_bytes) + extra + if attributes.local_bytes > 0 { 64 } else { 0 };
+    let frames = u64::from(attributes.local_bytes) + if attributes.local_bytes > 0 { 64 } else { 0 };
     Ok(Launch {
         linked,
         memory,
@@ -281,7 +283,8 @@ fn prepare<'a>(
         identity: LAUNCHES.fetch_add(1, Ordering::Relaxed),
         dynamic_shared: params.dynamic_shared,
         shared_bytes,
-        local_bytes: local.next_multiple_of(linked.program.local_align.into()),
+        local_bytes: (frames + extra).next_multiple_of(linked.program.local_align.into()),
+        frames_bytes: frames,
         local_align: linked.program.local_align,
         params: region,
         started: Instant::now(),

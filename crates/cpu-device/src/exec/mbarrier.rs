@@ -129,8 +129,8 @@ pub(super) fn test_parity() -> AccessHandler {
     handler(test_phase_parity, Class::Predicate, [Class::Word; 2])
 }
 
-fn handler(run: super::access::RunAccess, data: Class, operands: [Class; 2]) -> AccessHandler {
-    AccessHandler { run, data, operands }
+fn handler(run: super::access::RunAccess, data: Class, [first, second]: [Class; 2]) -> AccessHandler {
+    AccessHandler { run, data, operands: [first, second, first, second] }
 }
 
 fn fault(lane: usize, address: u64, text: String) -> Box<AccessFault> {

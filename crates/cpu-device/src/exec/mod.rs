@@ -16,6 +16,7 @@
 //! One module is the definition of floating point (`soft`); what is fast is tested against it.
 
 mod access;
+mod atomics;
 mod block;
 mod builtin;
 mod bulk;
@@ -31,6 +32,7 @@ mod launch;
 mod matrix;
 mod mbarrier;
 mod memory;
+mod numbers;
 mod observe;
 mod printf;
 mod probe;

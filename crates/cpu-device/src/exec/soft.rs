@@ -12,18 +12,31 @@ pub(super) struct Format {
     exponent: u32,
     /// Bits of the fraction field.
     fraction: u32,
+    /// Whether the largest exponent stands for infinity and NaN. Without, only the pattern of all ones is a NaN, and
+    /// what is too large becomes the largest number.
+    infinities: bool,
+}
+
+impl Format {
+    const fn ieee(exponent: u32, fraction: u32) -> Format {
+        Format { exponent, fraction, infinities: true }
+    }
 }
 
 /// `.f16`.
-pub(super) const F16: Format = Format { exponent: 5, fraction: 10 };
+pub(super) const F16: Format = Format::ieee(5, 10);
 /// `.bf16`.
-pub(super) const BF16: Format = Format { exponent: 8, fraction: 7 };
+pub(super) const BF16: Format = Format::ieee(8, 7);
 /// `.tf32`, its bits at the bottom.
-pub(super) const TF32: Format = Format { exponent: 8, fraction: 10 };
+pub(super) const TF32: Format = Format::ieee(8, 10);
 /// `.f32`.
-pub(super) const F32: Format = Format { exponent: 8, fraction: 23 };
+pub(super) const F32: Format = Format::ieee(8, 23);
 /// `.f64`.
-pub(super) const F64: Format = Format { exponent: 11, fraction: 52 };
+pub(super) const F64: Format = Format::ieee(11, 52);
+/// `.e5m2`.
+pub(super) const E5M2: Format = Format::ieee(5, 2);
+/// `.e4m3`.
+pub(super) const E4M3: Format = Format { exponent: 4, fraction: 3, infinities: false };
 
 /// How a result that has no exact representation is rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +67,22 @@ impl Format {
         1 << (self.exponent + self.fraction)
     }
 
+    /// The first magnitude beyond the finite ones: infinity, or the only NaN.
     pub(super) fn infinity(self) -> u64 {
-        ((1 << self.exponent) - 1) << self.fraction
+        match self.infinities {
+            true => ((1 << self.exponent) - 1) << self.fraction,
+            false => self.sign() - 1,
+        }
+    }
+
+    /// The magnitude of the largest number.
+    pub(super) fn largest(self) -> u64 {
+        self.infinity() - 1
+    }
+
+    /// What magnitudes that are too large become when rounded to nearest.
+    fn overflow(self) -> u64 {
+        if self.infinities { self.infinity() } else { self.largest() }
     }
 
     /// The NaN that operations make.
@@ -64,7 +91,8 @@ impl Format {
     }
 
     pub(super) fn is_nan(self, bits: u64) -> bool {
-        bits & (self.sign() - 1) > self.infinity()
+        let magnitude = bits & (self.sign() - 1);
+        if self.infinities { magnitude > self.infinity() } else { magnitude == self.infinity() }
     }
 }
 
@@ -85,8 +113,10 @@ fn unpack(bits: u64, format: Format) -> (bool, Number) {
     let negative = bits & format.sign() != 0;
     let fraction = bits & ((1 << format.fraction) - 1);
     let exponent = (bits >> format.fraction & ((1 << format.exponent) - 1)) as i32;
-    let number = if bits & format.infinity() == format.infinity() {
-        if fraction == 0 { Number::Infinity } else { Number::Nan(bits) }
+    let number = if format.is_nan(bits) {
+        Number::Nan(bits)
+    } else if format.infinities && bits & format.infinity() == format.infinity() {
+        Number::Infinity
     } else if exponent == 0 {
         Number::Finite { exponent: format.quantum(), significand: fraction.into() }
     } else {
@@ -157,9 +187,9 @@ fn pack(
     } else if matches!(rounding, Rounding::NearestEven | Rounding::NearestAway)
         || rounds_up(rounding, negative, true, true, true)
     {
-        format.infinity()
+        format.overflow()
     } else {
-        format.infinity() - 1
+        format.largest()
     };
     signed(negative, magnitude, format)
 }
@@ -311,7 +341,7 @@ pub(super) fn convert(a: u64, from: Format, to: Format, rounding: Rounding) -> u
             signed(negative, F64.infinity() | 1 << 51 | fraction << (52 - from.fraction), F64)
         }
         (_, Number::Nan(_)) => to.nan(),
-        (negative, Number::Infinity) => signed(negative, to.infinity(), to),
+        (negative, Number::Infinity) => signed(negative, to.overflow(), to),
         (negative, Number::Finite { exponent, significand }) => {
             pack(negative, exponent, significand, false, to, rounding)
         }

@@ -11,7 +11,7 @@
 //!
 //! Invariants: the masks of the fragments are disjoint, and together they are the lanes that have not exited.
 
-use super::block::Barriers;
+use super::block::{Barriers, CLUSTER_BARRIER};
 use super::code::{BarrierKind, Call, Callee, Class, Code, Guard, Input, Op, Reg, Step, Transfer, WarpOp};
 use super::exchange;
 use super::fault::FaultKind;
@@ -538,6 +538,16 @@ impl Warp {
                 self.jump_table(index, active, *reg, targets);
                 if fuel.burn() {
                     return Ok(Outcome::Tired);
+                }
+            }
+            Op::Barrier { kind: BarrierKind::ClusterArrive, .. } => {
+                around.barriers.cluster.arrive(self.index, active);
+            }
+            Op::Barrier { kind: kind @ BarrierKind::ClusterWait, .. } => {
+                if !around.barriers.cluster.pass(self.index, active) {
+                    let (kind, result) = (*kind, Reg::NONE);
+                    let waiting = Waiting { barrier: CLUSTER_BARRIER, kind, threads: None, votes: 0, result };
+                    self.split(index, active).state = State::Barrier(waiting);
                 }
             }
             Op::Barrier { kind, barrier, threads, source, negated, result } => {

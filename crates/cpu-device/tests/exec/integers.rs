@@ -92,6 +92,24 @@ fn saturation_stops_at_the_ends() {
 }
 
 #[test]
+fn pairs_of_16_bits() {
+    let by_halves = |x: &[u64], f: fn(i64, i64) -> i64, extend: fn(u64) -> i64| {
+        let at = |shift: u32| f(extend(x[0] >> shift), extend(x[1] >> shift)) as u64 & 0xffff;
+        at(0) | at(16) << 16
+    };
+    let (signed, unsigned): (fn(u64) -> i64, fn(u64) -> i64) =
+        (|raw| raw as i16 as i64, |raw| raw as u16 as i64);
+    for (ty, extend) in [("s16x2", signed), ("u16x2", unsigned)] {
+        check(&format!("add.{ty} $d, $a, $b;"), W32, &[W32; 2], |x| by_halves(x, |a, b| a + b, extend));
+        check(&format!("min.{ty} $d, $a, $b;"), W32, &[W32; 2], |x| by_halves(x, i64::min, extend));
+        check(&format!("max.{ty} $d, $a, $b;"), W32, &[W32; 2], |x| by_halves(x, i64::max, extend));
+    }
+    check("min.relu.s16x2 $d, $a, $b;", W32, &[W32; 2], |x| by_halves(x, |a, b| a.min(b).max(0), signed));
+    check("max.s16x2.relu $d, $a, $b;", W32, &[W32; 2], |x| by_halves(x, |a, b| a.max(b).max(0), signed));
+    check("min.relu.s32 $d, $a, $b;", W32, &[W32; 2], |x| (x[0] as i32).min(x[1] as i32).max(0) as u64);
+}
+
+#[test]
 fn products_of_24_bits() {
     let low = |raw: u64| i128::from(raw & 0xff_ffff);
     let signed = |raw: u64| i128::from((raw as i32) << 8 >> 8);

@@ -18,4 +18,7 @@ mod floats;
 mod instruction;
 mod integers;
 mod matrices;
+mod numbers;
 mod nvcc;
+mod packed;
+mod video;

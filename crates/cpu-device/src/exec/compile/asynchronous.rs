@@ -31,7 +31,7 @@ fn shared_space(form: &mut Form) -> Decoded<Option<StateSpace>> {
     if form.flag("shared::cluster") {
         return Ok(Some(StateSpace::Shared));
     }
-    match memory::state_space(form)? {
+    match memory::state_space(form) {
         space @ (None | Some(StateSpace::Shared)) => Ok(space),
         Some(space) => invalid(format!("an mbarrier lies in shared memory, not in {space}")),
     }
@@ -76,7 +76,7 @@ fn arrive_after_copies(
 fn copy_element(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
     let policy = form.flag("L2::cache_hint");
     memory::cache_hints(form);
-    let (_, _) = (memory::state_space(form)?, memory::state_space(form)?);
+    let (_, _) = (memory::state_space(form), memory::state_space(form));
     let mut operands = instruction.operands.as_slice();
     if policy {
         operands = &operands[..operands.len().saturating_sub(1)];
@@ -97,7 +97,7 @@ fn copy_element(compiler: &mut FunctionCompiler, instruction: &Instruction, form
     let from = memory::address(compiler, source, Some(StateSpace::Global))?;
     let source = with_offset(compiler, &from);
     let to = memory::address(compiler, destination, Some(StateSpace::Shared))?;
-    let (operands, copied) = ([source, size], *bytes as u32);
+    let (operands, copied) = (Reg::list(&[source, size]), *bytes as u32);
     compiler.access(run, AccessArgs { operands, kind: AccessKind::Copy, copied, ..to });
     Ok(())
 }
@@ -187,8 +187,8 @@ fn bulk_copy(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &
     };
     let bytes = compiler.source(size, ScalarType::U32)?;
     let to = memory::address(compiler, destination, Some(to))?;
-    let data = [from, object, Reg::NONE, Reg::NONE];
-    let (operands, kind) = ([bytes, Reg::NONE], AccessKind::Bulk);
+    let data = Reg::list(&[from, object]);
+    let (operands, kind) = (Reg::list(&[bytes]), AccessKind::Bulk);
     compiler.access(bulk::copy(), AccessArgs { data, operands, kind, synchronises: counted, ..to });
     Ok(())
 }
@@ -228,7 +228,7 @@ fn barrier(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mu
         }
         ("inval", [object]) => {
             let place = memory::address(compiler, object, space)?;
-            let data = [compiler.constant(Class::Long, 0), Reg::NONE, Reg::NONE, Reg::NONE];
+            let data = Reg::list(&[compiler.constant(Class::Long, 0)]);
             let kind = AccessKind::Store;
             compiler.access(access::store::<u64, u64>(), AccessArgs { data, kind, ..place });
             Ok(())
@@ -288,7 +288,7 @@ fn change(
     result: Reg,
 ) -> Decoded<()> {
     let place = memory::address(compiler, object, space)?;
-    let data = [result, Reg::NONE, Reg::NONE, Reg::NONE];
+    let (data, operands) = (Reg::list(&[result]), Reg::list(&operands));
     compiler
         .access(run, AccessArgs { data, operands, kind: AccessKind::Atomic, synchronises: true, ..place });
     Ok(())

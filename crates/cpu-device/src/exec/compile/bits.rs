@@ -266,12 +266,15 @@ fn permute_bytes(a: u32, b: u32, selectors: [u32; 4]) -> u32 {
     result
 }
 
+/// `prmt` without a mode.
+pub(super) fn byte_permutation() -> LaneHandler {
+    ternary(|a: u32, b: u32, c: u32| permute_bytes(a, b, [c & 15, c >> 4 & 15, c >> 8 & 15, c >> 12 & 15]))
+}
+
 fn permute(form: &mut Form) -> Option<Pure> {
     form.ty()?;
     let run = match form.one_of(&["f4e", "b4e", "rc8", "ecl", "ecr", "rc16"]) {
-        None => ternary(|a: u32, b: u32, c: u32| {
-            permute_bytes(a, b, [c & 15, c >> 4 & 15, c >> 8 & 15, c >> 12 & 15])
-        }),
+        None => byte_permutation(),
         Some("f4e") => ternary(|a: u32, b: u32, c: u32| {
             let c = c & 3;
             permute_bytes(a, b, [c, c + 1, c + 2, c + 3])

@@ -5,7 +5,7 @@ use ptx::{Instruction, Operand, ScalarType};
 use super::super::code::{Args, Class, Reg};
 use super::super::half::{bf16_to_f32, f16_to_f32};
 use super::super::lanes::{LaneHandler, combine, compare, logic, select, ternary};
-use super::float::flush;
+use super::super::numbers::flush;
 use super::form::Form;
 use super::function::{Decoded, FunctionCompiler, Refusal, class_of, invalid, unsupported};
 

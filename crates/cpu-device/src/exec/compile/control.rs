@@ -9,8 +9,8 @@ use super::function::{
     Decoded, FunctionCompiler, Refusal, SymbolPlace, invalid, parameter_layout, show, unsupported,
 };
 use super::layout::Block;
-use super::memory;
 use super::scope::{Body, Symbol};
+use super::{memory, stack};
 
 /// Whether control does not go on to the next instruction after one that is not guarded.
 pub(super) fn ends(opcode: &str) -> bool {
@@ -115,9 +115,8 @@ pub(super) fn decode(
             compiler.push(Op::Yield);
             Ok(())
         }
-        // Hints, and waits for copies that were done when they were issued.
-        "prefetch" | "prefetchu" | "discard" | "applypriority" | "pmevent" | "griddepcontrol"
-        | "setmaxnreg" => {
+        // Grids follow each other anyway, registers are no scarce resource, and nobody counts events.
+        "pmevent" | "griddepcontrol" | "setmaxnreg" => {
             while form.take(|_| Some(())).is_some() {}
             Ok(())
         }
@@ -169,6 +168,7 @@ fn branch_indexed(
 pub(super) fn leave(compiler: &mut FunctionCompiler) -> Decoded<()> {
     if !compiler.is_kernel() {
         memory::store_register_results(compiler)?;
+        stack::leave(compiler);
     }
     compiler.push(Op::Return);
     Ok(())
@@ -188,7 +188,7 @@ fn barrier(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mu
         return super::warp::warp_barrier(compiler, instruction);
     }
     if form.flag("cluster") {
-        return unsupported("barriers of clusters are not supported");
+        return cluster_barrier(compiler, form);
     }
     let operands = instruction.operands.as_slice();
     let Some(mode) = form.one_of(&["sync", "arrive", "red"]) else {
@@ -236,6 +236,19 @@ fn barrier(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mu
     if let Some(destination) = settled {
         compiler.settle(destination);
     }
+    Ok(())
+}
+
+/// `barrier.cluster`: its orders are those of every barrier here.
+fn cluster_barrier(compiler: &mut FunctionCompiler, form: &mut Form) -> Decoded<()> {
+    let kind = match form.one_of(&["arrive", "wait"]) {
+        Some("arrive") => BarrierKind::ClusterArrive,
+        Some(_) => BarrierKind::ClusterWait,
+        None => return invalid("`barrier.cluster` needs `.arrive` or `.wait`"),
+    };
+    form.one_of(&["release", "relaxed", "acquire"]);
+    let (barrier, threads, source, result) = (Reg::NONE, Reg::NONE, Reg::NONE, Reg::NONE);
+    compiler.push(Op::Barrier { kind, barrier, threads, source, negated: false, result });
     Ok(())
 }
 

@@ -6,10 +6,10 @@
 use ptx::ScalarType;
 
 use super::super::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
-use super::super::lanes::{LaneHandler, binary_each, each_immediate, unary};
+use super::super::lanes::{LaneHandler, binary, each_immediate, unary};
+use super::super::numbers::{canonical, flush};
 use super::super::soft::{self, Format, Rounding};
 use super::decode::Pure;
-use super::float::{canonical, flush};
 use super::form::Form;
 
 /// A conversion, as it travels in the immediate of a step.
@@ -23,9 +23,11 @@ struct Conversion {
     saturate: bool,
     ftz: bool,
     relu: bool,
+    /// Infinities become the largest number: `.satfinite`.
+    finite: bool,
 }
 
-const TYPES: [ScalarType; 16] = [
+const TYPES: [ScalarType; 18] = [
     ScalarType::U8,
     ScalarType::U16,
     ScalarType::U32,
@@ -42,6 +44,8 @@ const TYPES: [ScalarType; 16] = [
     ScalarType::B16,
     ScalarType::B32,
     ScalarType::B64,
+    ScalarType::E4m3,
+    ScalarType::E5m2,
 ];
 
 const ROUNDINGS: [Rounding; 5] =
@@ -51,21 +55,23 @@ impl Conversion {
     fn pack(self) -> Option<u32> {
         let index = |ty| TYPES.iter().position(|known| *known == ty);
         let rounding = ROUNDINGS.iter().position(|known| *known == self.rounding)?;
-        let flags = [self.whole, self.saturate, self.ftz, self.relu];
+        let flags = [self.whole, self.saturate, self.ftz, self.relu, self.finite];
         let flags = flags.iter().enumerate().fold(0, |bits, (index, &set)| bits | u32::from(set) << index);
-        Some(index(self.from)? as u32 | (index(self.to)? as u32) << 4 | (rounding as u32) << 8 | flags << 12)
+        Some(index(self.from)? as u32 | (index(self.to)? as u32) << 8 | (rounding as u32) << 16 | flags << 24)
     }
 
     fn unpack(bits: u32) -> Self {
-        let flag = |index: u32| bits >> (12 + index) & 1 != 0;
+        let flag = |index: u32| bits >> (24 + index) & 1 != 0;
+        let field = |shift: u32, end: usize| (bits as usize >> shift & 255).min(end - 1);
         Conversion {
-            from: TYPES[bits as usize & 15],
-            to: TYPES[bits as usize >> 4 & 15],
-            rounding: ROUNDINGS[(bits as usize >> 8 & 7).min(ROUNDINGS.len() - 1)],
+            from: TYPES[field(0, TYPES.len())],
+            to: TYPES[field(8, TYPES.len())],
+            rounding: ROUNDINGS[field(16, ROUNDINGS.len())],
             whole: flag(0),
             saturate: flag(1),
             ftz: flag(2),
             relu: flag(3),
+            finite: flag(4),
         }
     }
 }
@@ -77,6 +83,8 @@ fn format(ty: ScalarType) -> Option<Format> {
         ScalarType::F32 => soft::F32,
         ScalarType::F64 => soft::F64,
         ScalarType::Tf32 => soft::TF32,
+        ScalarType::E4m3 => soft::E4M3,
+        ScalarType::E5m2 => soft::E5M2,
         _ => return None,
     })
 }
@@ -92,7 +100,8 @@ fn range(ty: ScalarType) -> (i128, i128) {
 
 /// Any conversion, by the book. Bits above the type's own are ignored on the way in and extend it on the way out.
 fn general(bits: u64, conversion: u32) -> u64 {
-    let Conversion { from, to, rounding, whole, saturate, ftz, relu } = Conversion::unpack(conversion);
+    let Conversion { from, to, rounding, whole, saturate, ftz, relu, finite } =
+        Conversion::unpack(conversion);
     let width = 8 * from.bytes() as u32;
     let bits = bits & u64::MAX >> (64 - width);
     match (format(from), format(to)) {
@@ -129,6 +138,9 @@ fn general(bits: u64, conversion: u32) -> u64 {
                 _ => value,
             };
             let value = if saturate { saturated(value, to_format) } else { value };
+            let infinite = value & (to_format.sign() - 1) == to_format.infinity() && !to_format.is_nan(value);
+            let value =
+                if finite && infinite { value & to_format.sign() | to_format.largest() } else { value };
             // `.tf32` fills the upper bits of its register.
             if to == ScalarType::Tf32 { value << 13 } else { value }
         }
@@ -170,8 +182,8 @@ fn saturated(value: u64, format: Format) -> u64 {
 /// Handlers for what is frequent.
 fn fast(conversion: Conversion) -> Option<LaneHandler> {
     use ScalarType::*;
-    let Conversion { from, to, rounding, whole, saturate, ftz, relu } = conversion;
-    if saturate || relu {
+    let Conversion { from, to, rounding, whole, saturate, ftz, relu, finite } = conversion;
+    if saturate || relu || finite {
         return None;
     }
     let nearest = rounding == Rounding::NearestEven;
@@ -201,6 +213,24 @@ fn fast(conversion: Conversion) -> Option<LaneHandler> {
         (F32, S32) if nearest => unary(|a: f32| a.round_ties_even() as i32),
         (F32, S32) if !ftz && rounding == Rounding::Down => unary(|a: f32| a.floor() as i32),
         (F32, S32) if !ftz && rounding == Rounding::Up => unary(|a: f32| a.ceil() as i32),
+        (F32, S64) if rounding == Rounding::Zero => {
+            unary(|a: f32| if a.is_nan() { i64::MIN } else { a as i64 })
+        }
+        (F32, U64) if rounding == Rounding::Zero => {
+            unary(|a: f32| if a.is_nan() { 1 << 63 } else { a as u64 })
+        }
+        (F64, S32) if rounding == Rounding::Zero => {
+            unary(|a: f64| if a.is_nan() { i32::MIN } else { a as i32 })
+        }
+        (F64, U32) if rounding == Rounding::Zero => {
+            unary(|a: f64| if a.is_nan() { 1 << 31 } else { a as u32 })
+        }
+        (F64, S64) if rounding == Rounding::Zero => {
+            unary(|a: f64| if a.is_nan() { i64::MIN } else { a as i64 })
+        }
+        (F64, U64) if rounding == Rounding::Zero => {
+            unary(|a: f64| if a.is_nan() { 1 << 63 } else { a as u64 })
+        }
         (F32, F64) if !whole => unary(|a: f32| f64::from(a)),
         (F64, F32) if nearest && !whole => unary(|a: f64| canonical(a as f32)),
         (F32, F32) if whole && nearest => unary(|a: f32| canonical(a.round_ties_even())),
@@ -240,6 +270,9 @@ typed_as!(u8: U8, i8: S8, u16: U16, i16: S16, u32: U32, i32: S32, u64: U64, i64:
 
 /// Decodes `cvt`.
 pub(super) fn decode(form: &mut Form) -> Option<Pure> {
+    if form.flag("pack") {
+        return pack_integers(form);
+    }
     let (rounding, whole) = form
         .take(|m| {
             Some(match m {
@@ -257,9 +290,10 @@ pub(super) fn decode(form: &mut Form) -> Option<Pure> {
         })
         .unwrap_or((Rounding::NearestEven, false));
     let (relu, ftz, saturate) = (form.flag("relu"), form.flag("ftz"), form.flag("sat"));
+    let finite = form.flag("satfinite");
     let (to, from) = (form.ty()?, form.ty()?);
-    let conversion = Conversion { from, to, rounding, whole, saturate, ftz, relu };
-    if matches!(to, ScalarType::F16x2 | ScalarType::Bf16x2) {
+    let conversion = Conversion { from, to, rounding, whole, saturate, ftz, relu, finite };
+    if element(to).is_some() {
         return pair(conversion);
     }
     let immediate = conversion.pack()?;
@@ -283,33 +317,56 @@ fn widening() -> LaneHandler {
     each_immediate(|a: u32, _, _, conversion| general(a.into(), conversion))
 }
 
-/// `cvt` of two `.f32` to a pair: the first operand becomes the upper half.
+/// The type of which a pair is made.
+fn element(pair: ScalarType) -> Option<ScalarType> {
+    use ScalarType::*;
+    Some(match pair {
+        F16x2 => F16,
+        Bf16x2 => Bf16,
+        E4m3x2 => E4m3,
+        E5m2x2 => E5m2,
+        _ => return None,
+    })
+}
+
+/// `cvt` to a pair: of two `.f32`, of which the first becomes the upper half, or of another pair.
 fn pair(conversion: Conversion) -> Option<Pure> {
     use ScalarType::*;
-    let element = match conversion.to {
-        F16x2 => F16,
-        _ => Bf16,
+    let Conversion { from, to, rounding, relu, whole, saturate, ftz, finite } = conversion;
+    let directions: &[Rounding] = match (from, to) {
+        (F32, F16x2 | Bf16x2) => &[Rounding::NearestEven, Rounding::Zero],
+        (F32 | F16x2 | Bf16x2, E4m3x2 | E5m2x2) if finite => &[Rounding::NearestEven],
+        (E4m3x2 | E5m2x2, F16x2) if !finite => &[Rounding::NearestEven],
+        _ => &[],
     };
-    let Conversion { rounding, relu, whole, saturate, ftz, .. } = conversion;
-    if conversion.from != F32 || whole || ftz {
+    if whole || saturate || ftz || !directions.contains(&rounding) {
         return None;
     }
-    let run = match (element, rounding, relu, saturate) {
-        (F16, Rounding::NearestEven, false, false) => {
-            super::super::lanes::binary(|a: f32, b: f32| join(f32_to_f16(a), f32_to_f16(b)))
+    match to {
+        F16x2 if from == F32 && rounding == Rounding::NearestEven && !relu && !finite => {
+            return Pure::new(binary(|a: f32, b: f32| join(f32_to_f16(a), f32_to_f16(b))), to, &[F32; 2]);
         }
-        (_, Rounding::NearestEven, false, false) => {
-            super::super::lanes::binary(|a: f32, b: f32| join(f32_to_bf16(a), f32_to_bf16(b)))
+        Bf16x2 if from == F32 && rounding == Rounding::NearestEven && !relu && !finite => {
+            return Pure::new(binary(|a: f32, b: f32| join(f32_to_bf16(a), f32_to_bf16(b))), to, &[F32; 2]);
         }
-        (F16, Rounding::NearestEven, true, false) => binary_each(|a: u32, b: u32| both::<0>(a, b)),
-        (F16, Rounding::Zero, false, false) => binary_each(|a: u32, b: u32| both::<1>(a, b)),
-        (F16, Rounding::Zero, true, false) => binary_each(|a: u32, b: u32| both::<2>(a, b)),
-        (Bf16, Rounding::NearestEven, true, false) => binary_each(|a: u32, b: u32| both::<3>(a, b)),
-        (Bf16, Rounding::Zero, false, false) => binary_each(|a: u32, b: u32| both::<4>(a, b)),
-        (Bf16, Rounding::Zero, true, false) => binary_each(|a: u32, b: u32| both::<5>(a, b)),
-        _ => return None,
+        _ => {}
+    }
+    let of_elements =
+        Conversion { from: element(from).unwrap_or(from), to: element(to).unwrap_or(to), ..conversion };
+    let immediate = of_elements.pack()?;
+    let pure = match (from, to.bytes()) {
+        (F32, 4) => {
+            Pure::new(each_immediate(|a, b, _, conversion| two::<16>(a, b, conversion)), to, &[F32; 2])
+        }
+        (F32, _) => {
+            Pure::new(each_immediate(|a, b, _, conversion| two::<8>(a, b, conversion)), to, &[F32; 2])
+        }
+        (_, 4) => {
+            Pure::new(each_immediate(|a, _, _, conversion| two::<16>(a >> 8, a, conversion)), to, &[from])
+        }
+        _ => Pure::new(each_immediate(|a, _, _, conversion| two::<8>(a >> 16, a, conversion)), to, &[from]),
     };
-    Pure::new(run, conversion.to, &[F32, F32])
+    Some(pure?.with(immediate))
 }
 
 #[inline(always)]
@@ -317,17 +374,32 @@ fn join(high: u16, low: u16) -> u32 {
     u32::from(high) << 16 | u32::from(low)
 }
 
-/// A pair by way of [`general`]: `KIND` counts bfloat16 in threes, and in them `.rn.relu`, `.rz`, `.rz.relu`.
-fn both<const KIND: u8>(a: u32, b: u32) -> u32 {
-    let conversion = Conversion {
-        from: ScalarType::F32,
-        to: if KIND < 3 { ScalarType::F16 } else { ScalarType::Bf16 },
-        rounding: if KIND % 3 == 0 { Rounding::NearestEven } else { Rounding::Zero },
-        whole: false,
-        saturate: false,
-        ftz: false,
-        relu: KIND % 3 != 1,
-    };
-    let immediate = conversion.pack().unwrap_or(0);
-    join(general(a.into(), immediate) as u16, general(b.into(), immediate) as u16)
+/// Two conversions, their results in elements of `WIDTH` bits.
+fn two<const WIDTH: u32>(high: u32, low: u32, conversion: u32) -> u32 {
+    let one = |value: u32| general(value.into(), conversion) as u32 & ((1 << WIDTH) - 1);
+    one(high) << WIDTH | one(low)
+}
+
+/// `cvt.pack`: two integers, saturated to a narrow type, at the bottom of the result; `c` moves up.
+fn pack_integers(form: &mut Form) -> Option<Pure> {
+    let saturates = form.flag("sat");
+    let narrow = form.one_of(&["u16", "s16", "u8", "s8", "u4", "s4", "u2", "s2"])?;
+    let (from, rest) = (form.ty()?, form.ty());
+    let wide = narrow.ends_with("16");
+    if !saturates || from != ScalarType::S32 || rest != (!wide).then_some(ScalarType::B32) {
+        return None;
+    }
+    let width: u32 = narrow[1..].parse().ok()?;
+    let signed = narrow.starts_with('s');
+    let run = each_immediate(|a: u32, b: u32, c: u32, immediate| {
+        let (width, signed) = (immediate & 31, immediate >> 5 != 0);
+        let (low, high) =
+            if signed { (-(1i64 << (width - 1)), (1 << (width - 1)) - 1) } else { (0, (1 << width) - 1) };
+        let narrowed = |value: u32| i64::from(value as i32).clamp(low, high) as u32 & ((1 << width) - 1);
+        let both = narrowed(a) << width | narrowed(b);
+        if width < 16 { c << (2 * width) | both } else { both }
+    });
+    let sources = [from, from, ScalarType::B32];
+    let sources = if wide { &sources[..2] } else { &sources };
+    Some(Pure::new(run, ScalarType::U32, sources)?.with(width | u32::from(signed) << 5))
 }

@@ -8,7 +8,8 @@ use super::form::Form;
 use super::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use super::layout::Block;
 use super::{
-    asynchronous, bits, compare, control, convert, float, integer, matrix, memory, moves, texture, warp,
+    address, asynchronous, bits, compare, control, convert, float, integer, matrix, memory, moves, stack,
+    texture, video, warp,
 };
 
 /// An instruction that computes one register from others, and nothing else.
@@ -50,6 +51,10 @@ pub(super) fn instruction(
         outcome
     } else if let Some(outcome) = texture::decode(compiler, instruction, form) {
         outcome
+    } else if let Some(outcome) = address::decode(compiler, instruction, form) {
+        outcome
+    } else if let Some(outcome) = stack::decode(compiler, instruction, form) {
+        outcome
     } else if let Some(outcome) = moves::decode(compiler, instruction, form) {
         outcome
     } else if let Some(outcome) = compare::decode(compiler, instruction, form) {
@@ -64,8 +69,10 @@ pub(super) fn instruction(
         outcome
     } else if let Some(outcome) = bits::decode_lop3(compiler, instruction, form) {
         outcome
+    } else if let Some(outcome) = video::decode(compiler, instruction, form) {
+        outcome
     } else {
-        match pure(form) {
+        match pure(form, instruction.operands.len().saturating_sub(1)) {
             Some(found) => emit(compiler, instruction, &found),
             None => unsupported(format!("`{}` is not supported", instruction.mnemonic)),
         }
@@ -79,7 +86,8 @@ pub(super) fn instruction(
     }
 }
 
-fn pure(form: &mut Form) -> Option<Pure> {
+/// Decodes an instruction that has so many sources.
+fn pure(form: &mut Form, sources: usize) -> Option<Pure> {
     if form.opcode == "cvt" {
         return convert::decode(form);
     }
@@ -87,7 +95,7 @@ fn pure(form: &mut Form) -> Option<Pure> {
         return bits::decode(form);
     }
     let ty = *form.types().first()?;
-    if ty.is_float() { float::decode(form) } else { integer::decode(form) }
+    if ty.is_float() { float::decode(form, sources) } else { integer::decode(form) }
 }
 
 /// Adds the step of a pure instruction.

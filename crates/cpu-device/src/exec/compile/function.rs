@@ -19,7 +19,7 @@ use super::super::whereabouts::Named;
 use super::allocate::{Span, allocate};
 use super::layout::{Block, order};
 use super::scope::{Body, Symbol};
-use super::{ModuleNames, control, decode, memory};
+use super::{ModuleNames, control, decode, memory, stack};
 
 /// Why an instruction cannot be compiled.
 #[derive(Debug)]
@@ -93,6 +93,8 @@ pub(super) struct FunctionCompiler<'m> {
     pub(super) guard: Guard,
     /// The condition-code register of `add.cc` and its like.
     pub(super) carry_flag: Reg,
+    /// The stack pointer that the caller of this function had, where this one moves it.
+    pub(super) stack_before: Option<Reg>,
 }
 
 /// Compiles a function that has a body.
@@ -122,6 +124,7 @@ pub(super) fn compile<'m>(
         scope: 0,
         guard: Guard::Always,
         carry_flag: Reg::NONE,
+        stack_before: None,
     };
     compiler.carry_flag = compiler.fresh(Class::Predicate);
     compiler.lay_out_frame();
@@ -170,6 +173,7 @@ impl<'m> FunctionCompiler<'m> {
         let blocks = control::blocks(&self.body).map_err(|(line, message)| self.diagnose(line, message))?;
         let order = order(&blocks);
         self.bind_inputs();
+        stack::enter(&mut self);
         if !self.is_kernel() {
             self.guard = Guard::Always;
             memory::load_register_parameters(&mut self).map_err(|_| {
@@ -418,6 +422,29 @@ impl<'m> FunctionCompiler<'m> {
         Ok(Some((reg, ty)))
     }
 
+    /// The halves of a `.b128` register, which is two longs here.
+    pub(super) fn wide(&mut self, operand: &Operand) -> Decoded<[Reg; 2]> {
+        let name = match operand {
+            Operand::Sink => return Ok([self.fresh(Class::Long), self.fresh(Class::Long)]),
+            Operand::Name(name) => name,
+            _ => return invalid(format!("`{}` is not a .b128 register", show(operand))),
+        };
+        let Some((scope, Symbol::Register { ty: ScalarType::B128, vector: 1 })) =
+            self.body.lookup(self.scope, name)
+        else {
+            return invalid(format!("`{name}` is not a .b128 register"));
+        };
+        Ok(["low", "high"].map(|half| {
+            let key = (scope, format!("{name}.{half}"));
+            if let Some((reg, _)) = self.registers.get(&key) {
+                return *reg;
+            }
+            let reg = self.fresh(Class::Long);
+            self.registers.insert(key, (reg, ScalarType::B64));
+            reg
+        }))
+    }
+
     /// A predicate register by name.
     pub(super) fn predicate(&mut self, name: &str) -> Decoded<Reg> {
         match self.register(name, None)? {
@@ -499,6 +526,10 @@ impl<'m> FunctionCompiler<'m> {
 
     fn predicate_source(&mut self, operand: &Operand) -> Decoded<Reg> {
         match operand {
+            // There are no clusters but those that every block is by itself.
+            Operand::Name(name) if &**name == "%is_explicit_cluster" => {
+                Ok(self.input(Class::Predicate, Input::Constant(0)))
+            }
             Operand::Name(name) => self.predicate(name),
             Operand::Not(name) => {
                 let (a, d) = (self.predicate(name)?, self.fresh(Class::Predicate));
@@ -528,9 +559,6 @@ impl<'m> FunctionCompiler<'m> {
         if name.starts_with('%') {
             return match self.body.lookup(self.scope, name) {
                 Some(_) => invalid(format!("`{name}` is not a register")),
-                None if is_special(name) => {
-                    unsupported(format!("special register `{name}` is not supported"))
-                }
                 None => invalid(format!("unknown register `{name}`")),
             };
         }
@@ -543,9 +571,6 @@ impl<'m> FunctionCompiler<'m> {
         }
         match special(name, Some(component)) {
             Some(input) => Ok(Some(self.input(class, input))),
-            None if is_special(name) => {
-                unsupported(format!("special register `{name}.{component}` is not supported"))
-            }
             None => invalid(format!("unknown register `{name}`")),
         }
     }
@@ -728,7 +753,10 @@ fn special(name: &str, component: Option<&str>) -> Option<Input> {
         Some("y") => Some(1),
         Some("z") => Some(2),
         // The fourth component of %ntid and %nctaid reads as 0, as that of %tid and %ctaid does.
-        Some("w") if matches!(name, "%tid" | "%ntid" | "%ctaid" | "%nctaid") => {
+        Some("w")
+            if matches!(name, "%tid" | "%ntid" | "%ctaid" | "%nctaid" | "%clusterid" | "%nclusterid")
+                || matches!(name, "%cluster_ctaid" | "%cluster_nctaid") =>
+        {
             return Some(Input::Constant(0));
         }
         Some(_) => return None,
@@ -758,21 +786,22 @@ fn special(name: &str, component: Option<&str>) -> Option<Input> {
         ("%lanemask_gt", None) => Input::LaneMask(LaneMask::Greater),
         ("%total_smem_size" | "%aggr_smem_size", None) => Input::SharedBytes { fixed: true, dynamic: true },
         ("%dynamic_smem_size", None) => Input::SharedBytes { fixed: false, dynamic: true },
+        // No graph, no environment, no counters, no shared memory that the system keeps for itself.
+        ("%current_graph_exec", None) => Input::Constant(0),
+        ("%reserved_smem_offset_begin" | "%reserved_smem_offset_end", None) => Input::Constant(0),
+        ("%reserved_smem_offset_cap", None) => Input::Constant(0),
+        (name, None) if is_numbered(name, "%reserved_smem_offset_", "", 2) => Input::Constant(0),
+        (name, None) if is_numbered(name, "%envreg", "", 32) => Input::Constant(0),
+        (name, None) if is_numbered(name, "%pm", "", 8) || is_numbered(name, "%pm", "_64", 8) => {
+            Input::Constant(0)
+        }
         ("WARP_SZ", None) => Input::Constant(32),
         _ => return None,
     })
 }
 
-/// Whether PTX knows a special register of this name that [`special`] does not.
-fn is_special(name: &str) -> bool {
-    let known = [
-        "%pm",
-        "%envreg",
-        "%clock",
-        "%globaltimer",
-        "%reserved_smem_offset",
-        "%current_graph_exec",
-        "%is_explicit_cluster",
-    ];
-    known.iter().any(|start| name.starts_with(start))
+/// Whether `name` is `start`, a number below `end`, then `rest`.
+fn is_numbered(name: &str, start: &str, rest: &str, end: u32) -> bool {
+    let number = name.strip_prefix(start).and_then(|name| name.strip_suffix(rest));
+    number.and_then(|number| number.parse().ok()).is_some_and(|number: u32| number < end)
 }

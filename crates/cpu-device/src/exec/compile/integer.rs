@@ -181,14 +181,20 @@ fn by_halves(a: u32, b: u32, f: impl Fn(u16, u16) -> u16) -> u32 {
 }
 
 /// Arithmetic on pairs of 16-bit integers.
-fn packed(opcode: &str, ty: ScalarType) -> Option<LaneHandler> {
+fn packed(opcode: &str, ty: ScalarType, relu: bool) -> Option<LaneHandler> {
     use ScalarType::*;
-    Some(match (opcode, ty) {
-        ("add", U16x2 | S16x2) => binary(|a: u32, b: u32| by_halves(a, b, u16::wrapping_add)),
-        ("min", U16x2) => binary(|a: u32, b: u32| by_halves(a, b, u16::min)),
-        ("max", U16x2) => binary(|a: u32, b: u32| by_halves(a, b, u16::max)),
-        ("min", S16x2) => binary(|a: u32, b: u32| by_halves(a, b, |a, b| (a as i16).min(b as i16) as u16)),
-        ("max", S16x2) => binary(|a: u32, b: u32| by_halves(a, b, |a, b| (a as i16).max(b as i16) as u16)),
+    #[inline(always)]
+    fn signed(a: u32, b: u32, f: impl Fn(i16, i16) -> i16) -> u32 {
+        by_halves(a, b, |a, b| f(a as i16, b as i16) as u16)
+    }
+    Some(match (opcode, ty, relu) {
+        ("add", U16x2 | S16x2, false) => binary(|a: u32, b: u32| by_halves(a, b, u16::wrapping_add)),
+        ("min", U16x2, false) => binary(|a: u32, b: u32| by_halves(a, b, u16::min)),
+        ("max", U16x2, false) => binary(|a: u32, b: u32| by_halves(a, b, u16::max)),
+        ("min", S16x2, false) => binary(|a: u32, b: u32| signed(a, b, i16::min)),
+        ("max", S16x2, false) => binary(|a: u32, b: u32| signed(a, b, i16::max)),
+        ("min", S16x2, true) => binary(|a: u32, b: u32| signed(a, b, |a, b| a.min(b).max(0))),
+        ("max", S16x2, true) => binary(|a: u32, b: u32| signed(a, b, |a, b| a.max(b).max(0))),
         _ => return None,
     })
 }
@@ -257,7 +263,7 @@ pub(super) fn decode(form: &mut Form) -> Option<Pure> {
     let ty = form.ty()?;
     let same = |run, sources| Pure::uniform(run, ty, sources);
     if matches!(ty, U16x2 | S16x2) {
-        return if saturate || relu { None } else { same(packed(opcode, ty)?, 2) };
+        return if saturate { None } else { same(packed(opcode, ty, relu)?, 2) };
     }
     match (opcode, saturate, relu) {
         ("add", true, false) if ty == S32 => same(binary(i32::saturating_add), 2),

@@ -323,7 +323,7 @@ fn fragment_place(
     stride: Option<&Operand>,
     default: usize,
 ) -> Decoded<(AccessArgs, Reg)> {
-    let space = memory::state_space(form)?;
+    let space = memory::state_space(form);
     let address = memory::address(compiler, address, space)?;
     if address.space == Space::Local {
         return invalid("matrices lie in global or shared memory");
@@ -373,7 +373,7 @@ fn move_tiles(compiler: &mut FunctionCompiler, instruction: &Instruction, form: 
     if !form.flag("m8n8") || form.ty() != Some(ScalarType::B16) {
         return unsupported("of the tiles only those of 8 by 8 elements of 16 bits are supported");
     }
-    let space = memory::state_space(form)?;
+    let space = memory::state_space(form);
     let [first, second] = instruction.operands.as_slice() else {
         return invalid("this instruction takes registers and an address");
     };

@@ -1,15 +1,15 @@
-//! Loads, stores, atomics and conversions of addresses.
+//! Loads and stores, and the places that they are of.
 
 use ptx::{AddressBase, Instruction, Operand, ScalarType, StateSpace, Variable};
 
 use super::super::access::{self, AccessHandler, Extend};
-use super::super::code::{AccessArgs, AccessKind, Args, Class, Input, Reg, Space};
-use super::super::lanes::{binary, compare};
+use super::super::atomics;
+use super::super::code::{AccessArgs, AccessKind, Class, Input, Reg, Space};
+use super::atomic;
 use super::form::Form;
 use super::function::{
     Decoded, Destination, FunctionCompiler, SymbolPlace, invalid, parameter_layout, show, unsupported,
 };
-use super::{control, float};
 
 /// Decodes what touches memory or deals in addresses. `None` if the opcode does neither.
 pub(super) fn decode(
@@ -20,16 +20,17 @@ pub(super) fn decode(
     Some(match form.opcode {
         "ld" | "ldu" => load(compiler, instruction, form),
         "st" => store(compiler, instruction, form),
-        "atom" | "red" => atomic(compiler, instruction, form),
-        "cvta" => convert_address(compiler, instruction, form),
-        "isspacep" => is_space(compiler, instruction, form),
+        "atom" | "red" => atomic::decode(compiler, instruction, form),
         _ => return None,
     })
 }
 
 /// Takes the modifiers that say how an access is ordered; whether it is a strong one.
 pub(super) fn ordering(form: &mut Form) -> bool {
-    let strong = form.one_of(&["volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"]).is_some();
+    let mut strong = false;
+    while form.one_of(&["volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"]).is_some() {
+        strong = true;
+    }
     form.one_of(&["cta", "cluster", "gpu", "sys"]);
     form.flag("weak");
     strong
@@ -42,28 +43,28 @@ pub(super) fn cache_hints(form: &mut Form) {
     while form.take(|m| (m.starts_with("L1::") || m.starts_with("L2::")).then_some(())).is_some() {}
 }
 
-pub(super) fn state_space(form: &mut Form) -> Decoded<Option<StateSpace>> {
-    let space = form.take(|m| match m {
-        "shared::cta" => Some(Ok(StateSpace::Shared)),
-        "shared::cluster" => Some(Err("shared memory of other blocks is not supported")),
-        "param::entry" | "param::func" => Some(Ok(StateSpace::Param)),
-        _ => StateSpace::from_name(m).map(Ok),
-    });
-    match space {
-        Some(Err(message)) => unsupported(message),
-        Some(Ok(space)) => Ok(Some(space)),
-        None => Ok(None),
-    }
+/// Takes the state space; none means generic addresses.
+pub(super) fn state_space(form: &mut Form) -> Option<StateSpace> {
+    form.take(|m| match m {
+        // Every cluster has one block.
+        "shared::cta" | "shared::cluster" => Some(StateSpace::Shared),
+        "param::entry" | "param::func" => Some(StateSpace::Param),
+        _ => StateSpace::from_name(m),
+    })
 }
 
 /// An address operand, resolved as far as it can be before the launch.
-struct Place {
-    space: Space,
-    address: Reg,
-    offset: i64,
+pub(super) struct Place {
+    pub(super) space: Space,
+    pub(super) address: Reg,
+    pub(super) offset: i64,
 }
 
-fn place(compiler: &mut FunctionCompiler, operand: &Operand, space: Option<StateSpace>) -> Decoded<Place> {
+pub(super) fn place(
+    compiler: &mut FunctionCompiler,
+    operand: &Operand,
+    space: Option<StateSpace>,
+) -> Decoded<Place> {
     let Operand::Address(address) = operand else {
         return invalid(format!("`{}` is not an address", show(operand)));
     };
@@ -136,20 +137,26 @@ fn absolute(compiler: &mut FunctionCompiler, address: i64, space: Option<StateSp
     Ok(Place { space, address: compiler.constant(Class::Long, address as u64), offset: 0 })
 }
 
-fn access(compiler: &mut FunctionCompiler, handler: AccessHandler, place: Place, args: AccessArgs) {
+/// Adds a step that accesses a place.
+pub(super) fn access(
+    compiler: &mut FunctionCompiler,
+    handler: AccessHandler,
+    place: Place,
+    args: AccessArgs,
+) {
     let narrow = compiler.class(place.address) == Class::Word;
     let args =
         AccessArgs { space: place.space, address: place.address, offset: place.offset, narrow, ..args };
     compiler.access(handler, args);
 }
 
-const NO_DATA: AccessArgs = AccessArgs {
+pub(super) const NO_DATA: AccessArgs = AccessArgs {
     space: Space::Global,
-    data: [Reg::NONE; 4],
+    data: [Reg::NONE; 8],
     address: Reg::NONE,
     narrow: false,
     offset: 0,
-    operands: [Reg::NONE; 2],
+    operands: [Reg::NONE; 4],
     kind: AccessKind::Load,
     wide: false,
     copied: 0,
@@ -205,15 +212,21 @@ impl Move {
     }
 }
 
-/// `.v2`, `.v4` and the type.
-fn vector_and_type(form: &mut Form) -> Decoded<(usize, ScalarType)> {
-    let vector = match form.one_of(&["v2", "v4", "v8"]) {
+/// Takes the length of a vector; 1 where there is none.
+pub(super) fn vector_length(form: &mut Form) -> usize {
+    match form.one_of(&["v2", "v4", "v8"]) {
         None => 1,
         Some("v2") => 2,
         Some("v4") => 4,
-        Some(_) => return unsupported("vectors of eight are not supported"),
-    };
+        Some(_) => 8,
+    }
+}
+
+/// Length and type of a vector that is no longer than the 32 bytes of the longest access.
+fn vector_and_type(form: &mut Form) -> Decoded<(usize, ScalarType)> {
+    let vector = vector_length(form);
     match form.ty() {
+        Some(ty) if vector as u64 * ty.bytes() > 32 => invalid(format!("{vector} times {ty} is too long")),
         Some(ty) => Ok((vector, ty)),
         None => invalid("a load or store needs a type"),
     }
@@ -252,14 +265,17 @@ fn loaded(compiler: &mut FunctionCompiler, operand: &Operand, ty: ScalarType) ->
 
 fn load(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
     let strong = ordering(form);
-    let space = state_space(form)?;
+    let space = state_space(form);
     cache_hints(form);
     let (vector, ty) = vector_and_type(form)?;
     let [destination, address, ..] = instruction.operands.as_slice() else {
         return invalid("`ld` takes a destination and an address");
     };
     let place = place(compiler, address, space)?;
-    let mut data = [Reg::NONE; 4];
+    if ty == ScalarType::B128 {
+        return load_wide(compiler, place, &elements(destination, vector)?, strong);
+    }
+    let mut data = [Reg::NONE; 8];
     let mut class = None;
     let mut destinations = Vec::new();
     for (slot, element) in data.iter_mut().zip(elements(destination, vector)?) {
@@ -286,7 +302,7 @@ fn load(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut F
 
 fn store(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
     let strong = ordering(form);
-    let space = state_space(form)?;
+    let space = state_space(form);
     cache_hints(form);
     if form.flag("async") {
         return unsupported("asynchronous stores are not supported");
@@ -296,7 +312,10 @@ fn store(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut 
         return invalid("`st` takes an address and a value");
     };
     let place = place(compiler, address, space)?;
-    let mut data = [Reg::NONE; 4];
+    if ty == ScalarType::B128 {
+        return store_wide(compiler, place, &elements(source, vector)?, strong);
+    }
+    let mut data = [Reg::NONE; 8];
     for (slot, element) in data.iter_mut().zip(elements(source, vector)?) {
         *slot = compiler.source(&element, ty)?;
     }
@@ -306,159 +325,42 @@ fn store(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut 
     Ok(())
 }
 
-fn atomic(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
-    ordering(form);
-    let space = state_space(form)?;
-    cache_hints(form);
-    let names = ["add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"];
-    let Some(operation) = form.one_of(&names) else {
-        return unsupported("this atomic operation is not supported");
-    };
-    let noftz = form.flag("noftz");
-    if form.one_of(&["v2", "v4", "v8"]).is_some() {
-        return unsupported("atomics on vectors are not supported");
+/// The registers of `.b128` values, two for each.
+pub(super) fn wide_registers(compiler: &mut FunctionCompiler, values: &[Operand]) -> Decoded<[Reg; 8]> {
+    let mut data = [Reg::NONE; 8];
+    for (pair, value) in data.chunks_mut(2).zip(values) {
+        pair.copy_from_slice(&compiler.wide(value)?);
     }
-    let Some(ty) = form.ty() else { return invalid("an atomic needs a type") };
-    let (destination, operands) = match (form.opcode, instruction.operands.as_slice()) {
-        ("atom", [destination, operands @ ..]) => (Some(destination), operands),
-        (_, operands) => (None, operands),
+    Ok(data)
+}
+
+/// Loads of `.b128`: strong ones of one value at once, all others like vectors of `.b64`.
+fn load_wide(compiler: &mut FunctionCompiler, place: Place, values: &[Operand], strong: bool) -> Decoded<()> {
+    let args = AccessArgs { data: wide_registers(compiler, values)?, synchronises: strong, ..NO_DATA };
+    let handler = match strong && values.len() == 1 {
+        true => atomics::load128(),
+        false => Move::Load.of(ScalarType::B64, Class::Long)?,
     };
-    let (address, b, c) = match (operation, operands) {
-        ("cas", [address, b, c, ..]) => (address, b, Some(c)),
-        (_, [address, b, ..]) if operation != "cas" => (address, b, None),
-        _ => return invalid("an atomic has too few operands"),
-    };
-    let Some(run) = atomic_handler(operation, ty, noftz) else {
-        return unsupported(format!("`{operation}` on {ty} is not supported as an atomic"));
-    };
-    let place = place(compiler, address, space)?;
-    let b = compiler.source(b, ty)?;
-    let c = c.map_or(Ok(Reg::NONE), |c| compiler.source(c, ty))?;
-    let destination = destination.map(|operand| compiler.destination(operand, ty)).transpose()?;
-    let mut data = [Reg::NONE; 4];
-    data[0] = destination.as_ref().map_or(Reg::NONE, |destination| destination.reg);
-    let (operands, kind) = ([b, c], AccessKind::Atomic);
-    access(compiler, run, place, AccessArgs { data, operands, kind, synchronises: true, ..NO_DATA });
-    if let Some(destination) = destination {
-        compiler.settle(destination);
-    }
+    access(compiler, handler, place, args);
     Ok(())
 }
 
-fn atomic_handler(operation: &str, ty: ScalarType, _noftz: bool) -> Option<AccessHandler> {
-    use ScalarType::*;
-    use access::atomic;
-    Some(match (operation, ty) {
-        ("add", U32 | S32) => atomic(|old: u32, b: u32, _| old.wrapping_add(b)),
-        ("add", U64 | S64) => atomic(|old: u64, b: u64, _| old.wrapping_add(b)),
-        ("add", F32) => atomic(|old: u32, b: u32, _| float::add_f32(old, b)),
-        ("add", F64) => atomic(|old: u64, b: u64, _| (f64::from_bits(old) + f64::from_bits(b)).to_bits()),
-        ("add", F16) => atomic(|old: u16, b: u16, _| float::add_f16(old, b)),
-        ("add", Bf16) => atomic(|old: u16, b: u16, _| float::add_bf16(old, b)),
-        ("add", F16x2) => atomic(|old: u32, b: u32, _| float::pairwise(old, b, float::add_f16)),
-        ("add", Bf16x2) => atomic(|old: u32, b: u32, _| float::pairwise(old, b, float::add_bf16)),
-        ("min", U32) => atomic(|old: u32, b: u32, _| old.min(b)),
-        ("max", U32) => atomic(|old: u32, b: u32, _| old.max(b)),
-        ("min", S32) => atomic(|old: u32, b: u32, _| (old as i32).min(b as i32) as u32),
-        ("max", S32) => atomic(|old: u32, b: u32, _| (old as i32).max(b as i32) as u32),
-        ("min", U64) => atomic(|old: u64, b: u64, _| old.min(b)),
-        ("max", U64) => atomic(|old: u64, b: u64, _| old.max(b)),
-        ("min", S64) => atomic(|old: u64, b: u64, _| (old as i64).min(b as i64) as u64),
-        ("max", S64) => atomic(|old: u64, b: u64, _| (old as i64).max(b as i64) as u64),
-        ("inc", U32) => atomic(|old: u32, b: u32, _| if old >= b { 0 } else { old + 1 }),
-        ("dec", U32) => atomic(|old: u32, b: u32, _| if old == 0 || old > b { b } else { old - 1 }),
-        ("and", B32) => atomic(|old: u32, b: u32, _| old & b),
-        ("or", B32) => atomic(|old: u32, b: u32, _| old | b),
-        ("xor", B32) => atomic(|old: u32, b: u32, _| old ^ b),
-        ("and", B64) => atomic(|old: u64, b: u64, _| old & b),
-        ("or", B64) => atomic(|old: u64, b: u64, _| old | b),
-        ("xor", B64) => atomic(|old: u64, b: u64, _| old ^ b),
-        ("exch", B32 | U32 | S32 | F32) => atomic(|_: u32, b: u32, _| b),
-        ("exch", B64 | U64 | S64 | F64) => atomic(|_: u64, b: u64, _| b),
-        ("cas", B16 | U16 | S16) => atomic(|old: u16, b: u16, c: u16| if old == b { c } else { old }),
-        ("cas", B32 | U32 | S32) => atomic(|old: u32, b: u32, c: u32| if old == b { c } else { old }),
-        ("cas", B64 | U64 | S64) => atomic(|old: u64, b: u64, c: u64| if old == b { c } else { old }),
-        _ => return None,
-    })
-}
-
-/// What must be added to an address of a space to make it generic; `None` where both are the same.
-fn window(compiler: &mut FunctionCompiler, space: StateSpace) -> Decoded<Option<Reg>> {
-    match space {
-        StateSpace::Global | StateSpace::Const => Ok(None),
-        StateSpace::Param if compiler.is_kernel() => Ok(None),
-        StateSpace::Shared => Ok(Some(compiler.input(Class::Long, Input::SharedWindow))),
-        StateSpace::Local | StateSpace::Param => Ok(Some(compiler.input(Class::Long, Input::LocalWindow))),
-        _ => unsupported(format!("{space} has no generic addresses")),
-    }
-}
-
-fn convert_address(
+/// Stores of `.b128`, likewise.
+fn store_wide(
     compiler: &mut FunctionCompiler,
-    instruction: &Instruction,
-    form: &mut Form,
+    place: Place,
+    values: &[Operand],
+    strong: bool,
 ) -> Decoded<()> {
-    let from_generic = form.flag("to");
-    let Some(space) = state_space(form)? else { return invalid("`cvta` needs a state space") };
-    let ty = form.ty();
-    let [destination, source] = instruction.operands.as_slice() else {
-        return invalid("`cvta` takes a destination and an address");
-    };
-    if ty != Some(ScalarType::U64) {
-        return unsupported("32-bit generic addresses are not supported");
+    let data = wide_registers(compiler, values)?;
+    if strong && values.len() == 1 {
+        let operands = Reg::list(&data[..2]);
+        let args = AccessArgs { operands, kind: AccessKind::Atomic, ..NO_DATA };
+        access(compiler, atomics::exchange128(), place, args);
+        return Ok(());
     }
-    let source = compiler.source(source, ScalarType::U64)?;
-    let destination = compiler.destination(destination, ScalarType::U64)?;
-    match window(compiler, space)? {
-        None => control::copy(compiler, destination.reg, source),
-        Some(window) => {
-            let run = match from_generic {
-                true => binary(|a: u64, b: u64| a.wrapping_sub(b)),
-                false => binary(|a: u64, b: u64| a.wrapping_add(b)),
-            };
-            compiler.lanes(run, Args { d: destination.reg, a: source, b: window, ..Args::EMPTY });
-        }
-    }
-    compiler.settle(destination);
-    Ok(())
-}
-
-fn is_space(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
-    let Some(space) = state_space(form)? else { return invalid("`isspacep` needs a state space") };
-    let [Operand::Name(result), source] = instruction.operands.as_slice() else {
-        return invalid("`isspacep` takes a predicate and an address");
-    };
-    let result = compiler.predicate(result)?;
-    let source = compiler.source(source, ScalarType::U64)?;
-    let inside = |compiler: &mut FunctionCompiler, d: Reg, start: Input, end: Input| {
-        let (start, end) = (compiler.input(Class::Long, start), compiler.input(Class::Long, end));
-        let from_start = compiler.fresh(Class::Predicate);
-        compiler.lanes(
-            compare(|a: u64, b: u64| a >= b),
-            Args { d: from_start, a: source, b: start, ..Args::EMPTY },
-        );
-        let immediate = super::super::lanes::combine::AND;
-        compiler.lanes(
-            compare(|a: u64, b: u64| a < b),
-            Args { d, a: source, b: end, c: from_start, immediate, ..Args::EMPTY },
-        );
-    };
-    match space {
-        StateSpace::Shared => inside(compiler, result, Input::SharedWindow, Input::SharedWindowEnd),
-        StateSpace::Local => inside(compiler, result, Input::LocalWindow, Input::LocalWindowEnd),
-        StateSpace::Param if compiler.is_kernel() => {
-            inside(compiler, result, Input::ParamAddress(0), Input::ParamEnd);
-        }
-        StateSpace::Global => {
-            // Whatever is in no window.
-            let (shared, local) = (compiler.fresh(Class::Predicate), compiler.fresh(Class::Predicate));
-            inside(compiler, shared, Input::SharedWindow, Input::SharedWindowEnd);
-            inside(compiler, local, Input::LocalWindow, Input::LocalWindowEnd);
-            let run = super::super::lanes::logic(|a, b, _| !(a | b));
-            compiler.lanes(run, Args { d: result, a: shared, b: local, ..Args::EMPTY });
-        }
-        _ => return unsupported(format!("`isspacep` is not supported for {space}")),
-    }
+    let handler = Move::Store.of(ScalarType::B64, Class::Long)?;
+    access(compiler, handler, place, AccessArgs { data, kind: AccessKind::Store, ..NO_DATA });
     Ok(())
 }
 
@@ -470,7 +372,7 @@ pub(super) fn load_frame(
     offset: u32,
 ) -> Decoded<()> {
     let (address, class) = (compiler.input(Class::Long, Input::Frame(offset)), compiler.class(register));
-    let data = [register, Reg::NONE, Reg::NONE, Reg::NONE];
+    let data = Reg::list(&[register]);
     let place = Place { space: Space::Local, address, offset: 0 };
     access(compiler, Move::Load.of(ty, class)?, place, AccessArgs { data, ..NO_DATA });
     Ok(())
@@ -479,7 +381,7 @@ pub(super) fn load_frame(
 /// Emits a store of a register into the frame.
 fn store_frame(compiler: &mut FunctionCompiler, register: Reg, ty: ScalarType, offset: u32) -> Decoded<()> {
     let (address, class) = (compiler.input(Class::Long, Input::Frame(offset)), compiler.class(register));
-    let data = [register, Reg::NONE, Reg::NONE, Reg::NONE];
+    let data = Reg::list(&[register]);
     let place = Place { space: Space::Local, address, offset: 0 };
     access(
         compiler,
@@ -569,15 +471,5 @@ pub(super) fn kernel_param(compiler: &mut FunctionCompiler, operand: &Operand) -
     match compiler.symbol_input(name) {
         Ok(SymbolPlace::Param(start)) => start.checked_add_signed(i32::try_from(address.offset).ok()?),
         _ => None,
-    }
-}
-
-/// The state space that `cvta` converts from or to, if generic addresses equal those of the space.
-pub(super) fn is_identity(compiler: &FunctionCompiler, form: &mut Form) -> bool {
-    form.flag("to");
-    match state_space(form) {
-        Ok(Some(StateSpace::Global | StateSpace::Const)) => true,
-        Ok(Some(StateSpace::Param)) => compiler.is_kernel(),
-        _ => false,
     }
 }

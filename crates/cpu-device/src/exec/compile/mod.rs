@@ -4,9 +4,12 @@
 //! modules it calls turn instructions into steps; `allocate` gives registers their places. This module does what
 //! concerns the whole program: variables, kernels' attributes, and what kernels reach through calls.
 
+mod address;
 mod allocate;
 mod asynchronous;
+mod atomic;
 mod bits;
+mod choice;
 mod compare;
 mod control;
 mod convert;
@@ -14,13 +17,16 @@ mod decode;
 mod float;
 mod form;
 mod function;
+mod halves;
 mod integer;
 mod layout;
 mod matrix;
 mod memory;
 mod moves;
 mod scope;
+mod stack;
 mod texture;
+mod video;
 mod warp;
 
 use std::collections::HashMap;
@@ -46,9 +52,24 @@ pub(super) struct ModuleNames<'m> {
     function_names: HashMap<&'m str, u32>,
     /// By the function that declares them (none at module scope) and name.
     places: HashMap<(Option<&'m str>, &'m str), (SymbolPlace, &'m Variable)>,
+    /// Whether any function moves the stack pointer.
+    moves_stack: bool,
 }
 
 impl<'m> ModuleNames<'m> {
+    /// Index and size in bytes of each constant variable.
+    fn constants(&self) -> Vec<(u32, u64)> {
+        let all = self.places.values().filter_map(|(place, variable)| match place {
+            SymbolPlace::Global(index) if variable.space == StateSpace::Const => {
+                Some((*index, variable.bytes().unwrap_or(0)))
+            }
+            _ => None,
+        });
+        let mut constants: Vec<_> = all.collect();
+        constants.sort_unstable();
+        constants
+    }
+
     /// Where the variable or function `name` is, as seen from `function`.
     fn place(&self, function: &ptx::Function, name: &str) -> Option<SymbolPlace> {
         let inner = self.places.get(&(Some(&*function.name), name));
@@ -149,7 +170,8 @@ impl Program {
         };
         for (index, function) in names.functions.iter().enumerate() {
             if function.kind == ptx::FunctionKind::Entry && function.body.is_some() {
-                let kernel = program.describe_kernel(module, function, index as u32, &pressures);
+                let mut kernel = program.describe_kernel(module, function, index as u32, &pressures);
+                kernel.unbounded_stack |= names.moves_stack;
                 program.names.insert(function.name.clone(), KernelId(program.kernels.len() as u32));
                 program.kernels.push(kernel);
             }
@@ -316,7 +338,8 @@ fn collect(module: &Module) -> Result<(ModuleNames<'_>, Variables<'_>), Diagnost
         }
     }
     let places = std::mem::take(&mut variables.places);
-    Ok((ModuleNames { functions, function_names, places }, variables))
+    let moves_stack = functions.iter().any(|function| stack::moves(function));
+    Ok((ModuleNames { functions, function_names, places, moves_stack }, variables))
 }
 
 fn local_alignment(names: &ModuleNames) -> u32 {

@@ -12,7 +12,7 @@ use super::super::code::{Args, Class, Input, Reg};
 use super::super::lanes::{binary, logic, quaternary, split};
 use super::form::Form;
 use super::function::{Decoded, FunctionCompiler, class_of, invalid, unsupported};
-use super::{control, memory};
+use super::{address, control, memory};
 
 /// Decodes `mov` and its like. `None` if the opcode is another.
 pub(super) fn decode(
@@ -22,7 +22,6 @@ pub(super) fn decode(
 ) -> Option<Decoded<()>> {
     Some(match form.opcode {
         "mov" => mov(compiler, instruction, form),
-        "mapa" | "getctarank" => unsupported("clusters are not supported"),
         _ => return None,
     })
 }
@@ -33,6 +32,7 @@ fn mov(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Fo
         return invalid("`mov` takes a destination and a source");
     };
     match (destination, source) {
+        _ if ty == ScalarType::B128 => mov_wide(compiler, destination, source),
         (Operand::Vector(parts), source) => unpack(compiler, parts, source, ty),
         (destination, Operand::Vector(parts)) => pack(compiler, destination, parts, ty),
         _ if ty == ScalarType::Pred => {
@@ -52,6 +52,65 @@ fn mov(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Fo
             Ok(())
         }
     }
+}
+
+/// `mov.b128`: between wide registers, from parts or into them.
+fn mov_wide(compiler: &mut FunctionCompiler, destination: &Operand, source: &Operand) -> Decoded<()> {
+    match (destination, source) {
+        (Operand::Vector(parts), source) => {
+            let [low, high] = compiler.wide(source)?;
+            match parts.as_slice() {
+                [first, second] => {
+                    for (part, half) in [(first, low), (second, high)] {
+                        let part = compiler.destination(part, ScalarType::B64)?;
+                        control::copy(compiler, part.reg, half);
+                        compiler.settle(part);
+                    }
+                }
+                [_, _, _, _] => {
+                    for (pair, half) in parts.chunks(2).zip([low, high]) {
+                        let first = compiler.destination(&pair[0], ScalarType::B32)?;
+                        let second = compiler.destination(&pair[1], ScalarType::B32)?;
+                        let run = split(|a: u64| (a as u32, (a >> 32) as u32));
+                        compiler.lanes(run, Args { d: first.reg, e: second.reg, a: half, ..Args::EMPTY });
+                        compiler.settle(first);
+                        compiler.settle(second);
+                    }
+                }
+                _ => return invalid("a .b128 has two or four parts"),
+            }
+            Ok(())
+        }
+        (destination, Operand::Vector(parts)) => {
+            let halves = match parts.as_slice() {
+                [low, high] => {
+                    [compiler.source(low, ScalarType::B64)?, compiler.source(high, ScalarType::B64)?]
+                }
+                [a, b, c, d] => [pack_words(compiler, a, b)?, pack_words(compiler, c, d)?],
+                _ => return invalid("a .b128 has two or four parts"),
+            };
+            copy_wide(compiler, destination, halves)
+        }
+        (destination, source) => {
+            let halves = compiler.wide(source)?;
+            copy_wide(compiler, destination, halves)
+        }
+    }
+}
+
+fn copy_wide(compiler: &mut FunctionCompiler, destination: &Operand, halves: [Reg; 2]) -> Decoded<()> {
+    let registers = compiler.wide(destination)?;
+    registers.into_iter().zip(halves).for_each(|(register, half)| control::copy(compiler, register, half));
+    Ok(())
+}
+
+/// A long made of two words.
+fn pack_words(compiler: &mut FunctionCompiler, low: &Operand, high: &Operand) -> Decoded<Reg> {
+    let (a, b) = (compiler.source(low, ScalarType::B32)?, compiler.source(high, ScalarType::B32)?);
+    let d = compiler.fresh(Class::Long);
+    let run = binary(|a: u32, b: u32| u64::from(a) | u64::from(b) << 32);
+    compiler.lanes(run, Args { d, a, b, ..Args::EMPTY });
+    Ok(d)
 }
 
 /// The type of each of `count` registers that together hold a `ty`.
@@ -181,7 +240,11 @@ impl FunctionCompiler<'_> {
         while let Some(operand) = open.pop() {
             let register = match operand {
                 Operand::Name(name) => self.register(name, None),
-                Operand::Component(name, component) => self.register(name, Some(component)),
+                // A component of a vector, or a part of a register in video instructions.
+                Operand::Component(name, component) => match self.register(name, Some(component)) {
+                    Err(_) => self.register(name, None),
+                    found => found,
+                },
                 Operand::Pair(first, second) => {
                     open.extend([&**first, &**second]);
                     continue;
@@ -209,7 +272,7 @@ impl FunctionCompiler<'_> {
                 self.plain_input(source, moved, class)
             }
             "cvta" => {
-                memory::is_identity(self, &mut form).then_some(())?;
+                address::is_identity(self, &mut form).then_some(())?;
                 self.plain_input(source, ty, class)
             }
             "ld" => {

@@ -2,7 +2,7 @@
 
 use ptx::{Instruction, Operand, ScalarType};
 
-use super::super::code::{Args, Class, Op, Reduction, Reg, Shuffle, WarpOp};
+use super::super::code::{Args, Class, FloatChoice, Op, Reduction, Reg, Shuffle, WarpOp};
 use super::form::Form;
 use super::function::{Decoded, Destination, FunctionCompiler, invalid, unsupported};
 
@@ -129,13 +129,19 @@ fn matching(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &m
 fn reduce(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
     let sync = form.flag("sync");
     let operation = form.one_of(&["add", "min", "max", "and", "or", "xor"]);
+    let choice = FloatChoice { magnitude: form.flag("abs"), nan: form.flag("NaN") };
     let Some(ty) = form.ty() else { return invalid("`redux` needs a type") };
+    if ty != ScalarType::F32 && choice != (FloatChoice { magnitude: false, nan: false }) {
+        return unsupported("`.abs` and `.NaN` are for .f32");
+    }
     let op = match (operation, ty) {
         (Some("add"), ScalarType::U32 | ScalarType::S32) => Reduction::Add,
         (Some("min"), ScalarType::S32) => Reduction::MinSigned,
         (Some("max"), ScalarType::S32) => Reduction::MaxSigned,
         (Some("min"), ScalarType::U32) => Reduction::Min,
         (Some("max"), ScalarType::U32) => Reduction::Max,
+        (Some("min"), ScalarType::F32) => Reduction::MinFloat(choice),
+        (Some("max"), ScalarType::F32) => Reduction::MaxFloat(choice),
         (Some("and"), ScalarType::B32) => Reduction::And,
         (Some("or"), ScalarType::B32) => Reduction::Or,
         (Some("xor"), ScalarType::B32) => Reduction::Xor,
