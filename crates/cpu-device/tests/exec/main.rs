@@ -13,6 +13,7 @@
 mod cases;
 mod corpus;
 mod counts;
+mod coverage;
 mod device;
 mod floats;
 mod instruction;

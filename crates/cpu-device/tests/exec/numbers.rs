@@ -50,7 +50,7 @@ const fn of_singles(
 
 const TURN: f64 = std::f64::consts::TAU;
 
-const FUNCTIONS: [Function; 19] = [
+const FUNCTIONS: [Function; 18] = [
     of_singles("rcp.approx.f32 $d, $a;", |x| 1.0 / x[0], ALL, Measure::Ulp, 1.0),
     of_singles(
         "div.approx.f32 $d, $a, $b;",
@@ -100,15 +100,6 @@ const FUNCTIONS: [Function; 19] = [
     ),
     of_singles("ex2.approx.f32 $d, $a;", |x| x[0].exp2(), ALL, Measure::Ulp, 2.0),
     of_singles("tanh.approx.f32 $d, $a;", |x| x[0].tanh(), ALL, Measure::Relative, -11.0),
-    Function {
-        text: "rsqrt.approx.f64 $d, $a;",
-        width: W64,
-        number: f64::from_bits,
-        exact: |x| 1.0 / x[0].sqrt(),
-        domain: ALL,
-        measure: Measure::Relative,
-        bound: None,
-    },
     Function {
         text: "rcp.approx.ftz.f64 $d, $a;",
         width: W64,

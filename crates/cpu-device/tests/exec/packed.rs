@@ -159,20 +159,20 @@ impl Small {
         if raw & 0x80 != 0 { -magnitude } else { magnitude }
     }
 
-    /// The number nearest to `value`, never beyond the largest one.
+    /// The number nearest to `value`, never beyond the largest one; of two the even one.
     fn nearest(&self, value: f64) -> u64 {
         if value.is_nan() {
             return 0x7f;
         }
         let sign = if value.is_sign_negative() { 0x80 } else { 0 };
-        let distance = |raw: &u64| (self.value(*raw) - value.abs()).abs();
+        let size = value.abs().min(self.value(self.largest));
+        let distance = |raw: &u64| (self.value(*raw) - size).abs();
         let best = (0..=self.largest).reduce(|best, raw| match distance(&raw).total_cmp(&distance(&best)) {
             std::cmp::Ordering::Less => raw,
             std::cmp::Ordering::Equal if raw & 1 == 0 => raw,
             _ => best,
         });
-        let best = if value.is_infinite() { self.largest } else { best.unwrap_or(0) };
-        sign | best
+        sign | best.unwrap_or(0)
     }
 }
 

@@ -395,7 +395,7 @@ fn describe(launch: &Launch, moment: &Moment, spot: Spot) -> String {
 fn stored_byte(moment: &Moment, args: &AccessArgs, bytes: u32, lane: usize, byte: u32) -> u8 {
     let count = args.data.iter().filter(|reg| reg.is_some()).count().max(1) as u32;
     let each = (bytes / count).max(1);
-    let reg = args.data[(byte / each).min(3) as usize];
+    let reg = args.data[(byte / each).min(7) as usize];
     if args.kind != AccessKind::Store || !reg.is_some() {
         return 0;
     }

@@ -1,0 +1,202 @@
+//! Which PTX instructions are executed: `docs/coverage-ptx.md`, made by compiling every instance of every form of the
+//! instruction table and asking whether a kernel would get to a step that is not executed. `BLESS=1` writes it anew.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use apex_cpu_device::exec::Program;
+use ptx::forms::{self, Instance, Kind};
+use ptx::{ScalarType, StateSpace};
+
+/// A register's declared type: those that only instructions have are untyped bits.
+fn declared(ty: ScalarType) -> ScalarType {
+    match ty {
+        ScalarType::Pred => ScalarType::Pred,
+        _ => match ty.bytes() {
+            1 => ScalarType::B8,
+            2 => ScalarType::B16,
+            8 => ScalarType::B64,
+            16 => ScalarType::B128,
+            _ => ScalarType::B32,
+        },
+    }
+}
+
+fn register(ty: ScalarType, index: usize) -> String {
+    format!("%{}_{index}", declared(ty).name())
+}
+
+/// An operand of this kind, in registers of its own.
+fn operand(kind: &Kind, next: &mut usize) -> String {
+    *next += 1;
+    match kind {
+        Kind::Value { ty, .. } | Kind::Video(ty) => register(*ty, *next),
+        Kind::Vector(element, length) => {
+            let elements: Vec<_> = (0..*length).map(|_| operand(element, next)).collect();
+            format!("{{{}}}", elements.join(", "))
+        }
+        Kind::Predicate => format!("%pred_{next}"),
+        Kind::Pair(first, second, _) => format!("{}|{}", operand(first, next), operand(second, next)),
+        Kind::Immediate(least, most) => 1.clamp(*least, *most).to_string(),
+        Kind::Address { space, rest } => {
+            let base = match space {
+                Some(StateSpace::Param) => "L".to_owned(),
+                _ => format!("%b64_{next}"),
+            };
+            let rest: String = rest.iter().map(|kind| format!(", {}", operand(kind, next))).collect();
+            format!("[{base}{rest}]")
+        }
+        Kind::Label => "DONE".to_owned(),
+        Kind::Function => "callee".to_owned(),
+        Kind::List => "()".to_owned(),
+        Kind::Table => "TABLE".to_owned(),
+        Kind::Symbol => format!("%b64_{next}"),
+        Kind::AnyVector => format!("{{%b32_{next}, %b32_{}}}", *next + 1),
+    }
+}
+
+/// A module whose kernel is the instance, with all operands or without those that may be missing.
+fn module(instance: &Instance, whole: bool) -> String {
+    let mut next = 0;
+    let operands: Vec<_> = instance
+        .operands
+        .iter()
+        .filter(|form| whole || !form.optional)
+        .map(|form| operand(&form.kind, &mut next))
+        .collect();
+    let mut text = ".version 9.0\n.target sm_100a\n.address_size 64\n.func callee() { ret; }\n\
+                    .entry kernel(.param .align 64 .b8 L[64]) {\n"
+        .to_owned();
+    for ty in ["pred", "b8", "b16", "b32", "b64", "b128"] {
+        writeln!(text, ".reg .{ty} %{ty}_<300>;").unwrap();
+    }
+    let table = if instance.mnemonic.starts_with("brx") { "TABLE: .branchtargets DONE;\n" } else { "" };
+    write!(text, "{table}{} {};\nDONE: ret;\n}}\n", instance.mnemonic, operands.join(", ")).unwrap();
+    text
+}
+
+/// What a user is told who runs the instance; `None` if it is executed.
+fn refusal(instance: &Instance) -> Option<String> {
+    [true, false].into_iter().find_map(|whole| {
+        let source = module(instance, whole);
+        let parsed = match ptx::parse(&source) {
+            Ok(parsed) => parsed,
+            Err(error) => return Some(format!("does not parse: {}", error.render("", &source))),
+        };
+        match Program::compile(&parsed) {
+            Ok(program) => program.unsupported().next().map(|(.., complaint)| complaint.to_owned()),
+            Err(error) => Some(format!("does not compile: {}", error.render("", &source))),
+        }
+    })
+}
+
+/// The instances of an opcode: mnemonic, and why it is refused, if it is.
+type Judged = Vec<(String, Option<String>)>;
+
+/// Says which of `judged` are refused: modifiers (or two together) with which all are, then what is left.
+fn describe(judged: &Judged) -> String {
+    let words = |mnemonic: &str| -> Vec<String> { mnemonic.split('.').skip(1).map(str::to_owned).collect() };
+    let instances: Vec<(Vec<String>, bool)> =
+        judged.iter().map(|(mnemonic, refusal)| (words(mnemonic), refusal.is_some())).collect();
+    let mut left: Vec<usize> = (0..instances.len()).filter(|&index| instances[index].1).collect();
+    let mut said = Vec::new();
+    for size in 1..=2 {
+        loop {
+            let mut counts: BTreeMap<Vec<&str>, usize> = BTreeMap::new();
+            for &index in &left {
+                let words = &instances[index].0;
+                for (at, first) in words.iter().enumerate() {
+                    match size {
+                        1 => *counts.entry(vec![first]).or_default() += 1,
+                        _ => words[at + 1..]
+                            .iter()
+                            .for_each(|second| *counts.entry(vec![first, second]).or_default() += 1),
+                    }
+                }
+            }
+            let has = |index: usize, set: &[&str]| {
+                set.iter().all(|word| instances[index].0.iter().any(|w| w == word))
+            };
+            let always =
+                |set: &[&str]| (0..instances.len()).all(|index| instances[index].1 || !has(index, set));
+            let best = counts
+                .iter()
+                .filter(|(set, _)| always(set))
+                .max_by_key(|(set, count)| (**count, std::cmp::Reverse((*set).clone())));
+            let Some((set, _)) = best else { break };
+            let set: Vec<String> = set.iter().map(|word| (*word).to_owned()).collect();
+            let borrowed: Vec<&str> = set.iter().map(String::as_str).collect();
+            left.retain(|&index| !has(index, &borrowed));
+            said.push(format!("`.{}`", set.join("` with `.")));
+        }
+    }
+    let rest = left.iter().map(|&index| format!("`{}`", judged[index].0));
+    said.extend(rest);
+    format!("not {}", said.join(", "))
+}
+
+/// Text that may stand in a cell of a table.
+fn cell(text: &str) -> String {
+    text.lines().next().unwrap_or("").replace('|', "\\|")
+}
+
+fn page() -> String {
+    let mut chapters: Vec<&str> = Vec::new();
+    let mut opcodes: BTreeMap<(&str, &str), Judged> = BTreeMap::new();
+    for form in forms::all() {
+        if !chapters.contains(&form.chapter) {
+            chapters.push(form.chapter);
+        }
+        let judged = opcodes.entry((form.chapter, form.opcode)).or_default();
+        for instance in form.instances() {
+            let refusal = refusal(&instance);
+            judged.push((instance.mnemonic, refusal));
+        }
+    }
+    let (mut tables, mut counts) = (String::new(), [0; 3]);
+    let (mut all, mut executed) = (0, 0);
+    for chapter in chapters {
+        write!(tables, "\n## {}{}\n\n", chapter[..1].to_uppercase(), &chapter[1..]).unwrap();
+        tables.push_str("| instruction | forms | state | |\n| --- | --- | --- | --- |\n");
+        for ((_, opcode), judged) in opcodes.range((chapter, "")..).take_while(|((of, _), _)| *of == chapter)
+        {
+            let refused = judged.iter().filter_map(|(_, refusal)| refusal.as_deref()).collect::<Vec<_>>();
+            (all, executed) = (all + judged.len(), executed + judged.len() - refused.len());
+            let (state, detail) = match refused.len() {
+                0 => (0, String::new()),
+                count if count == judged.len() => (2, cell(refused[0])),
+                _ => (1, describe(judged)),
+            };
+            counts[state] += 1;
+            let name = ["done", "partly", "refused"][state];
+            let done = judged.len() - refused.len();
+            let forms =
+                if state == 1 { format!("{done} of {}", judged.len()) } else { judged.len().to_string() };
+            writeln!(tables, "| `{opcode}` | {forms} | {name} | {detail} |").unwrap();
+        }
+    }
+    let [done, partly, refused] = counts;
+    format!(
+        "# PTX instructions\n\n\
+         <!-- Generated from the code: BLESS=1 cargo test -p cpu-device --test exec coverage writes it anew. -->\n\n\
+         Which instructions of the PTX ISA the [CPU device](cpu-device.md) executes. Every form of every instruction (the\n\
+         combinations of modifiers that ptxas accepts) was compiled; *done* means that all are executed, *partly* that\n\
+         those with the modifiers named are not, *refused* that none is. A module that contains what is refused loads;\n\
+         a kernel that reaches it stops with `CUDA_ERROR_NOT_SUPPORTED`, and standard error has the message that is\n\
+         shown here, with the kernel and the line.\n\n\
+         {} instructions: {done} done, {partly} partly, {refused} refused. {all} forms, of which {executed} are executed.\n{tables}",
+        done + partly + refused
+    )
+}
+
+#[test]
+fn the_coverage_page_is_fresh() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/coverage-ptx.md");
+    let page = page();
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&path, page).unwrap();
+    } else {
+        let committed = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(committed == page, "docs/coverage-ptx.md is out of date: run with BLESS=1");
+    }
+}
