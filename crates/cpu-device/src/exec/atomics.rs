@@ -50,7 +50,10 @@ unsafe fn read128(address: *const u128) -> u128 {
         // Aligned loads of 16 bytes are atomic on CPUs with AVX: Intel's and AMD's manuals say so. Exchanging would
         // be, too, but needs memory that may be written.
         // SAFETY: the caller's promise; the two types have the same size.
-        return unsafe { std::mem::transmute::<_, u128>(std::arch::x86_64::_mm_load_si128(address.cast())) };
+        return unsafe {
+            use std::arch::x86_64::{__m128i, _mm_load_si128};
+            std::mem::transmute::<__m128i, u128>(_mm_load_si128(address.cast()))
+        };
     }
     // SAFETY: the caller's promise, which is more than a volatile read asks.
     unsafe { address.read_volatile() }

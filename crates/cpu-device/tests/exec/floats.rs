@@ -193,8 +193,9 @@ fn smaller_and_larger() {
     check("min.NaN.f32 $d, $a, $b;", W32, &[W32; 2], |x| {
         if f(x[0]).is_nan() || f(x[1]).is_nan() { NAN } else { least(f(x[0]), f(x[1])) }
     });
-    check("max.xorsign.abs.f32 $d, $a, $b;", W32, &[W32; 2], |x| {
-        most(f(x[0]).abs(), f(x[1]).abs()) & 0x7fff_ffff | (x[0] ^ x[1]) & 0x8000_0000
+    check("max.xorsign.abs.f32 $d, $a, $b;", W32, &[W32; 2], |x| match most(f(x[0]).abs(), f(x[1]).abs()) {
+        NAN => NAN,
+        magnitude => magnitude | (x[0] ^ x[1]) & 0x8000_0000,
     });
     check64("min.f64 $d, $a, $b;", &[W64; 2], |x| match (d(x[0]), d(x[1])) {
         (a, b) if a.is_nan() => b,

@@ -185,11 +185,7 @@ impl Function {
     }
 
     fn error(&self, exact: f64, found: f64) -> f64 {
-        let largest = if self.width == W16 && self.number == half as fn(u64) -> f64 {
-            65504.0
-        } else {
-            f64::from(f32::MAX)
-        };
+        let largest = if self.text.contains(".f16") { 65504.0 } else { f64::from(f32::MAX) };
         let overflows = self.width != W64 && exact.abs() > largest && found.is_infinite();
         if exact == found || (exact.is_nan() && found.is_nan()) || overflows {
             return 0.0;

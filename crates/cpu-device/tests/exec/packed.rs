@@ -126,6 +126,10 @@ fn halves_are_fused_and_clamped() {
         };
         magnitude | (x[0] ^ x[1]) & 0x8000
     });
+    check("max.ftz.NaN.xorsign.abs.f16 $d, $a, $b;", W16, &[W16; 2], |x| {
+        let [a, b] = [ftz(x[0]) & 0x7fff, ftz(x[1]) & 0x7fff];
+        if a > 0x7c00 || b > 0x7c00 { 0x7fff } else { a.max(b) | (x[0] ^ x[1]) & 0x8000 }
+    });
     check("set.lt.bf16.f32 $d, $a, $b;", W16, &[W32; 2], |x| if f(x[0]) < f(x[1]) { 0x3f80 } else { 0 });
     check("set.geu.u32.f16x2 $d, $a, $b;", W32, &[W32; 2], |x| {
         let at = |shift: u32| {

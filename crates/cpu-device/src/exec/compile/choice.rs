@@ -3,7 +3,7 @@
 use ptx::ScalarType;
 
 use super::super::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
-use super::super::lanes::{binary, ternary, test, unary};
+use super::super::lanes::{LaneHandler, binary, ternary, test, unary};
 use super::super::numbers::{canonical, flush, maximum, minimum, saturate, with_nan};
 use super::decode::Pure;
 use super::float::{Modifiers, single};
@@ -42,11 +42,11 @@ pub(super) fn most_bf16(a: u16, b: u16) -> u16 {
     f32_to_bf16(maximum(bf16_to_f32(a), bf16_to_f32(b)))
 }
 
-/// `.xorsign.abs`: of the magnitudes, with the signs multiplied.
+/// `.xorsign.abs`: of the magnitudes, with the signs multiplied; a NaN has no sign.
 #[inline(always)]
 fn xor_sign(a: f32, b: f32, f: impl Fn(f32, f32) -> f32) -> f32 {
-    let sign = (a.to_bits() ^ b.to_bits()) & 0x8000_0000;
-    f32::from_bits(f(a.abs(), b.abs()).to_bits() & 0x7fff_ffff | sign)
+    let (sign, value) = ((a.to_bits() ^ b.to_bits()) & 0x8000_0000, f(a.abs(), b.abs()));
+    if value.is_nan() { value } else { f32::from_bits(value.to_bits() | sign) }
 }
 
 /// Decodes the instructions of this module; `sources` is how many operands there are.
@@ -124,17 +124,7 @@ fn extremum(form: &mut Form, modifiers: Modifiers) -> Option<Pure> {
             true => binary(minimum_double),
             false => binary(maximum_double),
         },
-        _ if modifiers.ftz => match (min, nan, xorsign) {
-            (true, false, false) => half!(ty, binary, |a, b| minimum(flush_half(a), flush_half(b))),
-            (false, false, false) => half!(ty, binary, |a, b| maximum(flush_half(a), flush_half(b))),
-            (true, true, false) => {
-                half!(ty, binary, |a, b| with_nan(a, b, minimum(flush_half(a), flush_half(b))))
-            }
-            (false, true, false) => {
-                half!(ty, binary, |a, b| with_nan(a, b, maximum(flush_half(a), flush_half(b))))
-            }
-            _ => return None,
-        },
+        _ if modifiers.ftz => flushed_halves(min, nan, xorsign, ty)?,
         _ => match (min, nan, xorsign) {
             (true, false, false) => half!(ty, binary, |a, b| minimum(a, b)),
             (false, false, false) => half!(ty, binary, |a, b| maximum(a, b)),
@@ -147,6 +137,28 @@ fn extremum(form: &mut Form, modifiers: Modifiers) -> Option<Pure> {
         },
     };
     Pure::uniform(run, ty, 2)
+}
+
+/// `min` and `max` of halves with `.ftz`.
+fn flushed_halves(min: bool, nan: bool, xorsign: bool, ty: ScalarType) -> Option<LaneHandler> {
+    macro_rules! flushed {
+        (|$a:ident, $b:ident| $body:expr) => {
+            half!(ty, binary, |a, b| {
+                let ($a, $b) = (flush_half(a), flush_half(b));
+                $body
+            })
+        };
+    }
+    Some(match (min, nan, xorsign) {
+        (true, false, false) => flushed!(|a, b| minimum(a, b)),
+        (false, false, false) => flushed!(|a, b| maximum(a, b)),
+        (true, true, false) => flushed!(|a, b| with_nan(a, b, minimum(a, b))),
+        (false, true, false) => flushed!(|a, b| with_nan(a, b, maximum(a, b))),
+        (true, false, true) => flushed!(|a, b| xor_sign(a, b, minimum)),
+        (false, false, true) => flushed!(|a, b| xor_sign(a, b, maximum)),
+        (true, true, true) => flushed!(|a, b| with_nan(a, b, xor_sign(a, b, minimum))),
+        (false, true, true) => flushed!(|a, b| with_nan(a, b, xor_sign(a, b, maximum))),
+    })
 }
 
 /// `.ftz` of a half that has become an `.f32`.
