@@ -229,6 +229,8 @@ impl<'l, P: Probe> Block<'l, P> {
         if missing || cluster.arrived.iter().all(|&lanes| lanes == 0) {
             return false;
         }
+        self.probe.barrier_opens(CLUSTER_BARRIER, &self.warps);
+        let cluster = &mut self.barriers.cluster;
         let mut released = false;
         for (index, warp) in self.warps.iter_mut().enumerate() {
             let waiting = waiting_at(warp, CLUSTER_BARRIER).fold(0, |mask, (here, _)| mask | here);

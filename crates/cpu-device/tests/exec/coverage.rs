@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use apex_cpu_device::exec::Program;
-use ptx::forms::{self, Instance, Kind};
+use ptx::forms::{self, Instance, Kind, Selector};
 use ptx::{ScalarType, StateSpace};
 
 /// A register's declared type: those that only instructions have are untyped bits.
@@ -27,67 +27,102 @@ fn register(ty: ScalarType, index: usize) -> String {
 }
 
 /// An operand of this kind, in registers of its own.
-fn operand(kind: &Kind, next: &mut usize) -> String {
+fn operand(kind: &Kind, written: bool, next: &mut usize) -> String {
     *next += 1;
     match kind {
-        Kind::Value { ty, .. } | Kind::Video(ty) => register(*ty, *next),
+        // Where a part is written the rest of the register has to come from somewhere; parts that are read are free.
+        Kind::Selected(ty, Selector::Part) if written => format!("{}.h1", register(*ty, *next)),
+        Kind::Value { ty, .. } | Kind::Selected(ty, _) => register(*ty, *next),
         Kind::Vector(element, length) => {
-            let elements: Vec<_> = (0..*length).map(|_| operand(element, next)).collect();
+            let elements: Vec<_> = (0..*length).map(|_| operand(element, written, next)).collect();
             format!("{{{}}}", elements.join(", "))
         }
         Kind::Predicate => format!("%pred_{next}"),
-        Kind::Pair(first, second, _) => format!("{}|{}", operand(first, next), operand(second, next)),
+        Kind::Pair(first, second, _) => {
+            format!("{}|{}", operand(first, written, next), operand(second, written, next))
+        }
         Kind::Immediate(least, most) => 1.clamp(*least, *most).to_string(),
         Kind::Address { space, rest } => {
             let base = match space {
-                Some(StateSpace::Param) => "L".to_owned(),
+                Some(StateSpace::Param) => "PARAMETER".to_owned(),
                 _ => format!("%b64_{next}"),
             };
-            let rest: String = rest.iter().map(|kind| format!(", {}", operand(kind, next))).collect();
+            let rest: String = rest.iter().map(|kind| format!(", {}", operand(kind, false, next))).collect();
             format!("[{base}{rest}]")
         }
         Kind::Label => "DONE".to_owned(),
         Kind::Function => "callee".to_owned(),
         Kind::List => "()".to_owned(),
-        Kind::Table => "TABLE".to_owned(),
+        Kind::Targets => "TARGETS".to_owned(),
+        Kind::Table => "PROTOTYPE".to_owned(),
         Kind::Symbol => format!("%b64_{next}"),
         Kind::AnyVector => format!("{{%b32_{next}, %b32_{}}}", *next + 1),
     }
 }
 
-/// A module whose kernel is the instance, with all operands or without those that may be missing.
-fn module(instance: &Instance, whole: bool) -> String {
+/// The instance with all operands, or without those that may be missing.
+fn statement(instance: &Instance, whole: bool) -> String {
     let mut next = 0;
     let operands: Vec<_> = instance
         .operands
         .iter()
         .filter(|form| whole || !form.optional)
-        .map(|form| operand(&form.kind, &mut next))
+        .map(|form| operand(&form.kind, form.is_written(), &mut next))
         .collect();
+    format!("{} {};", instance.mnemonic, operands.join(", "))
+}
+
+/// The line of a module's first statement, from 1.
+const FIRST_LINE: usize = 13;
+
+fn module(statements: &[String]) -> String {
     let mut text = ".version 9.0\n.target sm_100a\n.address_size 64\n.func callee() { ret; }\n\
-                    .entry kernel(.param .align 64 .b8 L[64]) {\n"
+                    .entry kernel(.param .align 64 .b8 PARAMETER[64]) {\n"
         .to_owned();
     for ty in ["pred", "b8", "b16", "b32", "b64", "b128"] {
         writeln!(text, ".reg .{ty} %{ty}_<300>;").unwrap();
     }
-    let table = if instance.mnemonic.starts_with("brx") { "TABLE: .branchtargets DONE;\n" } else { "" };
-    write!(text, "{table}{} {};\nDONE: ret;\n}}\n", instance.mnemonic, operands.join(", ")).unwrap();
-    text
+    text.push_str("TARGETS: .branchtargets DONE; PROTOTYPE: .callprototype _ ();\n");
+    assert_eq!(text.lines().count() + 1, FIRST_LINE);
+    statements.iter().for_each(|statement| writeln!(text, "{statement}").unwrap());
+    text + "DONE: ret;\n}\n"
 }
 
-/// What a user is told who runs the instance; `None` if it is executed.
-fn refusal(instance: &Instance) -> Option<String> {
-    [true, false].into_iter().find_map(|whole| {
-        let source = module(instance, whole);
-        let parsed = match ptx::parse(&source) {
-            Ok(parsed) => parsed,
-            Err(error) => return Some(format!("does not parse: {}", error.render("", &source))),
-        };
-        match Program::compile(&parsed) {
-            Ok(program) => program.unsupported().next().map(|(.., complaint)| complaint.to_owned()),
-            Err(error) => Some(format!("does not compile: {}", error.render("", &source))),
+/// What a user is told who runs each statement; nothing if it is executed.
+fn refusals(statements: &[String]) -> Vec<Option<String>> {
+    let source = module(statements);
+    let compiled = ptx::parse(&source).and_then(|parsed| Program::compile(&parsed));
+    match compiled {
+        Ok(program) => {
+            let mut refusals = vec![None; statements.len()];
+            for (_, line, complaint) in program.unsupported() {
+                if let Some(refusal) = refusals.get_mut((line as usize).wrapping_sub(FIRST_LINE)) {
+                    *refusal = Some(complaint.to_owned());
+                }
+            }
+            refusals
         }
-    })
+        Err(error) if statements.len() == 1 => vec![Some(format!("does not load: {}", error.message))],
+        // One mistake spoils the module: each has to be asked alone.
+        Err(_) => statements.chunks(statements.len().div_ceil(2)).flat_map(refusals).collect(),
+    }
+}
+
+/// Statements of one module.
+const BATCH: usize = 512;
+
+/// Why each of the instances is refused, if it is.
+fn judge(instances: &[Instance]) -> Vec<Option<String>> {
+    let ask = |whole: bool| -> Vec<Option<String>> {
+        let statements: Vec<_> = instances.iter().map(|instance| statement(instance, whole)).collect();
+        statements.chunks(BATCH).flat_map(refusals).collect()
+    };
+    let whole = ask(true);
+    let optional = instances.iter().any(|instance| instance.operands.iter().any(|form| form.optional));
+    if !optional {
+        return whole;
+    }
+    whole.into_iter().zip(ask(false)).map(|(whole, least)| whole.or(least)).collect()
 }
 
 /// The instances of an opcode: mnemonic, and why it is refused, if it is.
@@ -148,10 +183,9 @@ fn page() -> String {
             chapters.push(form.chapter);
         }
         let judged = opcodes.entry((form.chapter, form.opcode)).or_default();
-        for instance in form.instances() {
-            let refusal = refusal(&instance);
-            judged.push((instance.mnemonic, refusal));
-        }
+        let instances = form.instances();
+        let refusals = judge(&instances);
+        judged.extend(instances.into_iter().map(|instance| instance.mnemonic).zip(refusals));
     }
     let (mut tables, mut counts) = (String::new(), [0; 3]);
     let (mut all, mut executed) = (0, 0);

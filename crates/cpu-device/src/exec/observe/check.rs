@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use trace::counts::{Defect, Direction};
 
+use super::super::block::CLUSTER_BARRIER;
 use super::super::code::{AccessArgs, AccessKind, BarrierKind, Op, Transfer};
 use super::super::lanes::{WARP, each_lane};
 use super::super::launch::Launch;
@@ -155,7 +156,8 @@ impl<'l> Checker<'l> {
                 self.check_barrier(warp, &waiting, mask, place);
             }
         }
-        match everyone {
+        // That of a cluster orders what comes before arrival; to order what comes before its end hides races only.
+        match everyone || barrier == CLUSTER_BARRIER {
             true => self.order.meet_all(),
             false => self.order.meet(&met, Some(barrier)),
         }
