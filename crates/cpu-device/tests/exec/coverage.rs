@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use apex_cpu_device::exec::Program;
-use ptx::forms::{self, Instance, Kind, Selector};
+use ptx::forms::{self, Form, Instance, Kind, OperandForm, Selector};
 use ptx::{ScalarType, StateSpace};
 
 /// A register's declared type: those that only instructions have are untyped bits.
@@ -26,29 +26,48 @@ fn register(ty: ScalarType, index: usize) -> String {
     format!("%{}_{index}", declared(ty).name())
 }
 
+/// Which operands a statement has.
+#[derive(Clone, Copy, PartialEq)]
+enum Operands {
+    /// Those that must be there.
+    Least,
+    /// All but samplers.
+    Most,
+    /// All.
+    Sampler,
+}
+
 /// An operand of this kind, in registers of its own.
-fn operand(kind: &Kind, written: bool, next: &mut usize) -> String {
+fn operand(kind: &Kind, written: bool, which: Operands, next: &mut usize) -> String {
     *next += 1;
     match kind {
         // Where a part is written the rest of the register has to come from somewhere; parts that are read are free.
         Kind::Selected(ty, Selector::Part) if written => format!("{}.h1", register(*ty, *next)),
         Kind::Value { ty, .. } | Kind::Selected(ty, _) => register(*ty, *next),
         Kind::Vector(element, length) => {
-            let elements: Vec<_> = (0..*length).map(|_| operand(element, written, next)).collect();
+            let elements: Vec<_> = (0..*length).map(|_| operand(element, written, which, next)).collect();
             format!("{{{}}}", elements.join(", "))
         }
         Kind::Predicate => format!("%pred_{next}"),
         Kind::Pair(first, second, _) => {
-            format!("{}|{}", operand(first, written, next), operand(second, written, next))
+            format!("{}|{}", operand(first, written, which, next), operand(second, written, which, next))
         }
         Kind::Immediate(least, most) => 1.clamp(*least, *most).to_string(),
-        Kind::Address { space, rest } => {
+        Kind::Sink => "_".to_owned(),
+        Kind::TensorAddress => format!("[%b32_{next}]"),
+        Kind::Address { space, sampler, rest } => {
             let base = match space {
                 Some(StateSpace::Param) => "PARAMETER".to_owned(),
                 _ => format!("%b64_{next}"),
             };
-            let rest: String = rest.iter().map(|kind| format!(", {}", operand(kind, false, next))).collect();
-            format!("[{base}{rest}]")
+            let rest: String =
+                rest.iter().map(|kind| format!(", {}", operand(kind, false, which, next))).collect();
+            let sampler = if *sampler && which == Operands::Sampler {
+                format!(", %b64_{}", *next + 1)
+            } else {
+                String::new()
+            };
+            format!("[{base}{sampler}{rest}]")
         }
         Kind::Label => "DONE".to_owned(),
         Kind::Function => "callee".to_owned(),
@@ -60,14 +79,13 @@ fn operand(kind: &Kind, written: bool, next: &mut usize) -> String {
     }
 }
 
-/// The instance with all operands, or without those that may be missing.
-fn statement(instance: &Instance, whole: bool) -> String {
+fn statement(instance: &Instance, which: Operands) -> String {
     let mut next = 0;
     let operands: Vec<_> = instance
         .operands
         .iter()
-        .filter(|form| whole || !form.optional)
-        .map(|form| operand(&form.kind, form.is_written(), &mut next))
+        .filter(|form| which != Operands::Least || !form.optional)
+        .map(|form| operand(&form.kind, form.is_written(), which, &mut next))
         .collect();
     format!("{} {};", instance.mnemonic, operands.join(", "))
 }
@@ -111,18 +129,35 @@ fn refusals(statements: &[String]) -> Vec<Option<String>> {
 /// Statements of one module.
 const BATCH: usize = 512;
 
-/// Why each of the instances is refused, if it is.
-fn judge(instances: &[Instance]) -> Vec<Option<String>> {
-    let ask = |whole: bool| -> Vec<Option<String>> {
-        let statements: Vec<_> = instances.iter().map(|instance| statement(instance, whole)).collect();
-        statements.chunks(BATCH).flat_map(refusals).collect()
+/// Why each of the instances is refused with these operands, if it is.
+fn judge(instances: &[Instance], which: Operands) -> Vec<Option<String>> {
+    let statements: Vec<_> = instances.iter().map(|instance| statement(instance, which)).collect();
+    statements.chunks(BATCH).flat_map(refusals).collect()
+}
+
+/// The mnemonics of a form and why they are refused. Those that have operands which may be missing are there once more
+/// with them, which is noted like a modifier.
+fn judged(form: &'static Form) -> Judged {
+    let instances = form.instances();
+    let mut judged = Judged::new();
+    let mut add = |which: Operands, note: &dyn Fn(&Instance) -> Option<String>| {
+        let noted: Vec<_> =
+            instances.iter().filter_map(|instance| Some((instance, note(instance)?))).collect();
+        let asked: Vec<Instance> = noted.iter().map(|(instance, _)| (*instance).clone()).collect();
+        let names = noted.into_iter().map(|(instance, note)| format!("{}{note}", instance.mnemonic));
+        judged.extend(names.zip(judge(&asked, which)));
     };
-    let whole = ask(true);
-    let optional = instances.iter().any(|instance| instance.operands.iter().any(|form| form.optional));
-    if !optional {
-        return whole;
-    }
-    whole.into_iter().zip(ask(false)).map(|(whole, least)| whole.or(least)).collect()
+    add(Operands::Least, &|_| Some(String::new()));
+    add(Operands::Most, &|instance| {
+        let optional = instance.operands.iter().filter(|form| form.optional);
+        let notes: String = optional.map(|form| format!(".[operand {}]", form.name)).collect();
+        (!notes.is_empty()).then_some(notes)
+    });
+    add(Operands::Sampler, &|instance| {
+        let takes_sampler = |form: &OperandForm| matches!(form.kind, Kind::Address { sampler: true, .. });
+        instance.operands.iter().any(takes_sampler).then(|| ".[a sampler of its own]".to_owned())
+    });
+    judged
 }
 
 /// The instances of an opcode: mnemonic, and why it is refused, if it is.
@@ -165,9 +200,11 @@ fn describe(judged: &Judged) -> String {
             said.push(format!("`.{}`", set.join("` with `.")));
         }
     }
-    let rest = left.iter().map(|&index| format!("`{}`", judged[index].0));
-    said.extend(rest);
-    format!("not {}", said.join(", "))
+    // What follows no rule is named, as far as that is of use.
+    let (named, more) = left.split_at(left.len().min(4));
+    said.extend(named.iter().map(|&index| format!("`{}`", judged[index].0)));
+    said.extend((!more.is_empty()).then(|| format!("and {} more", more.len())));
+    format!("not {}", said.join(", ").replace("`.[", "").replace("]`", ""))
 }
 
 /// Text that may stand in a cell of a table.
@@ -182,10 +219,7 @@ fn page() -> String {
         if !chapters.contains(&form.chapter) {
             chapters.push(form.chapter);
         }
-        let judged = opcodes.entry((form.chapter, form.opcode)).or_default();
-        let instances = form.instances();
-        let refusals = judge(&instances);
-        judged.extend(instances.into_iter().map(|instance| instance.mnemonic).zip(refusals));
+        opcodes.entry((form.chapter, form.opcode)).or_default().extend(judged(form));
     }
     let (mut tables, mut counts) = (String::new(), [0; 3]);
     let (mut all, mut executed) = (0, 0);
