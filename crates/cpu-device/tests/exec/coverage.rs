@@ -147,7 +147,10 @@ fn judged(form: &'static Form) -> Judged {
         let names = noted.into_iter().map(|(instance, note)| format!("{}{note}", instance.mnemonic));
         judged.extend(names.zip(judge(&asked, which)));
     };
-    add(Operands::Least, &|_| Some(String::new()));
+    add(Operands::Least, &|instance| {
+        let second = |form: &OperandForm| form.is_written() && matches!(form.kind, Kind::Pair(_, _, false));
+        Some(if instance.operands.iter().any(second) { ".[a second result]" } else { "" }.to_owned())
+    });
     add(Operands::Most, &|instance| {
         let optional = instance.operands.iter().filter(|form| form.optional);
         let notes: String = optional.map(|form| format!(".[operand {}]", form.name)).collect();
