@@ -1,0 +1,218 @@
+//! NVRTC, NVIDIA's compiler for CUDA C++ as a library: found at run time, with the toolkit's headers.
+//!
+//! It may lie where the loader looks, in a toolkit, or among Python's packages (the wheels `nvidia-cuda-nvrtc` and
+//! `nvidia-cuda-nvrtc-cu12`). cudarc opens it by name; opening it first by its path makes that name known.
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::{env, fs};
+
+use cudarc::nvrtc::{result, sys};
+
+use crate::cache::Compiled;
+use crate::error::{Error, Result};
+use crate::source::Source;
+
+/// The compiler of this process.
+pub(crate) struct Compiler {
+    /// Major and minor version of CUDA.
+    pub(crate) version: (u32, u32),
+    /// Folders with the toolkit's headers.
+    headers: Vec<PathBuf>,
+}
+
+/// What is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// Code of one architecture.
+    Cubin,
+    /// PTX, for devices that translate it.
+    Ptx,
+}
+
+/// The compiler, found once.
+///
+/// # Errors
+/// [`Error::NoCompiler`] says where it was looked for.
+pub(crate) fn compiler() -> Result<&'static Compiler> {
+    static COMPILER: OnceLock<std::result::Result<Compiler, String>> = OnceLock::new();
+    COMPILER.get_or_init(find).as_ref().map_err(|why| Error::NoCompiler { why: why.clone() })
+}
+
+fn find() -> std::result::Result<Compiler, String> {
+    let folders = library_folders();
+    let library = folders.iter().find_map(|folder| open_in(folder));
+    // SAFETY: opens libraries of known names.
+    if library.is_none() && !unsafe { sys::is_culib_present() } {
+        let looked = folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(", ");
+        return Err(format!(
+            "looked where the loader does and in {looked}; install it (`pip install nvidia-cuda-nvrtc`), or set \
+             CUDA_HOME to a toolkit, or APEX_NVRTC to the library"
+        ));
+    }
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: both are valid for writing.
+    let asked = unsafe { sys::nvrtcVersion(&mut major, &mut minor) };
+    asked.result().map_err(|error| format!("it does not tell its version: {error}"))?;
+    let headers = library.map(|path| header_folders(&path)).unwrap_or_default();
+    Ok(Compiler { version: (major as u32, minor as u32), headers })
+}
+
+/// Folders in which the library may lie, the most explicit first.
+fn library_folders() -> Vec<PathBuf> {
+    let mut folders = Vec::new();
+    if let Some(library) = env::var_os("APEX_NVRTC") {
+        folders.extend(Path::new(&library).parent().map(Path::to_path_buf));
+    }
+    for variable in ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"] {
+        let toolkit = env::var_os(variable).map(PathBuf::from);
+        folders.extend(toolkit.iter().flat_map(|toolkit| [toolkit.join("lib64"), toolkit.join("lib")]));
+    }
+    folders.extend(env::var_os("LD_LIBRARY_PATH").iter().flat_map(env::split_paths));
+    folders.extend(["/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu"].map(PathBuf::from));
+    folders.extend(python_packages());
+    folders
+}
+
+/// Where the wheels put it, in the environments whose `python3` is in the path.
+fn python_packages() -> Vec<PathBuf> {
+    let paths = env::var_os("PATH").unwrap_or_default();
+    let prefixes = env::var_os("VIRTUAL_ENV").map(PathBuf::from).into_iter().chain(
+        env::split_paths(&paths)
+            .filter(|folder| folder.join("python3").exists())
+            .filter_map(|folder| fs::canonicalize(folder.join("python3")).ok()?.parent()?.parent().map(Path::to_path_buf)),
+    );
+    let mut folders = Vec::new();
+    for prefix in prefixes {
+        for entry in fs::read_dir(prefix.join("lib")).into_iter().flatten().flatten() {
+            for packages in ["site-packages", "dist-packages"] {
+                let nvidia = entry.path().join(packages).join("nvidia");
+                folders.extend(["cu13/lib", "cuda_nvrtc/lib"].map(|inner| nvidia.join(inner)));
+            }
+        }
+    }
+    folders.retain(|folder| folder.is_dir());
+    folders
+}
+
+/// Opens the newest NVRTC in `folder`; gives its path.
+fn open_in(folder: &Path) -> Option<PathBuf> {
+    let mut candidates: Vec<PathBuf> = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).collect();
+    candidates.retain(|path| {
+        let name = path.file_name().unwrap_or_default().as_bytes();
+        name.strip_prefix(b"libnvrtc.so.").is_some_and(|rest| !rest.is_empty() && !rest.contains(&b'.'))
+    });
+    candidates.sort();
+    candidates.into_iter().rev().find(|path| {
+        let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
+        // SAFETY: a valid name. The library's initialisers are NVIDIA's, and it stays loaded.
+        !unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) }.is_null()
+    })
+}
+
+/// The toolkit's headers beside a library: in a toolkit, or in the wheel `nvidia-cuda-runtime`.
+fn header_folders(library: &Path) -> Vec<PathBuf> {
+    let folder = library.parent().unwrap_or(Path::new("/"));
+    let places = ["../include", "../../cuda_runtime/include", "../../cuda_cccl/include", "../include/cccl"];
+    let folders = places.iter().map(|place| folder.join(place));
+    folders.filter(|place| place.join("cuda_fp16.h").is_file() || place.join("cuda/std").is_dir()).collect()
+}
+
+impl Compiler {
+    /// Compiles for `architecture`, such as `90` or `90a`.
+    ///
+    /// # Errors
+    /// [`Error::Compile`] with what the compiler says.
+    pub(crate) fn compile(&self, source: &Source, architecture: &str, output: Output) -> Result<Compiled> {
+        let target = match output {
+            Output::Cubin => format!("sm_{architecture}"),
+            Output::Ptx => format!("compute_{architecture}"),
+        };
+        let refused = |log: String| Error::Compile { name: source.name.clone(), architecture: target.clone(), log };
+        let text = |text: &str| {
+            CString::new(text).map_err(|_| refused(format!("the text `{}` contains a zero byte", text.escape_debug())))
+        };
+        let program = Program::new(&text(&source.code)?, &text(&source.name)?)
+            .map_err(|error| refused(format!("nvrtcCreateProgram failed: {error}")))?;
+        let instances = source.instances.iter().map(|instance| text(instance)).collect::<Result<Vec<_>>>()?;
+        for instance in &instances {
+            // SAFETY: the program lives, and the text is terminated.
+            let added = unsafe { sys::nvrtcAddNameExpression(program.0, instance.as_ptr()) };
+            added.result().map_err(|error| refused(format!("{} cannot be instantiated: {error}", instance.to_string_lossy())))?;
+        }
+        let options = self.options(source, &target);
+        let options = options.iter().map(|option| text(option)).collect::<Result<Vec<_>>>()?;
+        let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
+        // SAFETY: the program lives; the options are terminated and as many as said.
+        let compiled = unsafe { sys::nvrtcCompileProgram(program.0, pointers.len() as c_int, pointers.as_ptr()) };
+        compiled.result().map_err(|error| refused(program.log().unwrap_or_else(|| error.to_string())))?;
+        let image = program.output(output).map_err(|error| refused(format!("there is no output: {error}")))?;
+        let mut symbols = BTreeMap::new();
+        for (instance, name) in instances.iter().zip(&source.instances) {
+            let symbol = program.lowered(instance);
+            let symbol = symbol.map_err(|error| refused(format!("`{name}` has no symbol: {error}")))?;
+            symbols.insert(name.clone(), symbol);
+        }
+        Ok(Compiled { image, symbols })
+    }
+
+    fn options(&self, source: &Source, target: &str) -> Vec<String> {
+        let includes = source.includes.iter().chain(&self.headers);
+        let includes = includes.map(|folder| format!("--include-path={}", folder.display()));
+        let target = format!("--gpu-architecture={target}");
+        std::iter::once(target).chain(includes).chain(source.options.iter().cloned()).collect()
+    }
+}
+
+/// A program that NVRTC knows.
+struct Program(sys::nvrtcProgram);
+
+impl Program {
+    fn new(code: &CStr, name: &CStr) -> std::result::Result<Program, result::NvrtcError> {
+        result::create_program(code, Some(name)).map(Program)
+    }
+
+    /// What the compiler says, if it says anything.
+    fn log(&self) -> Option<String> {
+        // SAFETY: the program lives.
+        let log = unsafe { result::get_program_log(self.0) }.ok()?;
+        let log: Vec<u8> = log.into_iter().map(|byte| byte as u8).take_while(|&byte| byte != 0).collect();
+        let log = String::from_utf8_lossy(&log).trim().to_owned();
+        (!log.is_empty()).then_some(log)
+    }
+
+    /// The code; of PTX, without the zero byte at its end.
+    fn output(&self, output: Output) -> std::result::Result<Vec<u8>, result::NvrtcError> {
+        if output == Output::Ptx {
+            // SAFETY: the program lives and has been compiled.
+            let text = unsafe { result::get_ptx(self.0) }?;
+            return Ok(text.into_iter().map(|byte| byte as u8).take_while(|&byte| byte != 0).collect());
+        }
+        let mut bytes = 0;
+        // SAFETY: the program lives, `bytes` is valid for writing.
+        unsafe { sys::nvrtcGetCUBINSize(self.0, &mut bytes) }.result()?;
+        let mut code = vec![0u8; bytes];
+        // SAFETY: as many bytes as the compiler asked for.
+        unsafe { sys::nvrtcGetCUBIN(self.0, code.as_mut_ptr().cast()) }.result()?;
+        Ok(code)
+    }
+
+    /// The symbol of an instance.
+    fn lowered(&self, expression: &CStr) -> std::result::Result<String, result::NvrtcError> {
+        let mut name = std::ptr::null();
+        // SAFETY: the program lives, `name` is valid for writing.
+        unsafe { sys::nvrtcGetLoweredName(self.0, expression.as_ptr(), &mut name) }.result()?;
+        // SAFETY: it points to terminated text that lives as long as the program.
+        Ok(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // SAFETY: the program lives, and nobody else destroys it. There is nothing to be done about a failure.
+        let _ = unsafe { result::destroy_program(self.0) };
+    }
+}

@@ -1,0 +1,209 @@
+//! What can go wrong, said so that somebody can act on it: the call, the sizes, the device, and what to do.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use cudarc::driver::{DriverError, sys};
+
+/// The result of what may fail.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What went wrong.
+///
+/// Messages are whole sentences. Match on the variants where a program can do something else: free memory, choose smaller
+/// blocks, go on without a GPU.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no NVIDIA driver and no CPU device either, or the CPU device was refused.
+    #[error("no CUDA device: {why}")]
+    NoDevice {
+        /// What was looked for, and what to do.
+        why: String,
+    },
+    /// There are fewer devices.
+    #[error("there is no device {ordinal}: the driver lists {count} (CUDA_VISIBLE_DEVICES can hide devices)")]
+    NoSuchDevice {
+        /// The number that was asked for, from 0.
+        ordinal: usize,
+        /// Devices that there are.
+        count: usize,
+    },
+    /// The driver does not know calls that this crate makes.
+    #[error(
+        "the driver is too old: it supports CUDA {}.{}, and {}.{} is needed; install a newer driver",
+        found.0, found.1, needed.0, needed.1
+    )]
+    DriverTooOld {
+        /// Major and minor version of CUDA that the driver supports.
+        found: (u32, u32),
+        /// The least that is needed.
+        needed: (u32, u32),
+    },
+    /// The process uses another driver already: there can be one only.
+    #[error("this process runs on {using} already; it cannot use {wanted} too")]
+    DriverChosen {
+        /// What it runs on.
+        using: String,
+        /// What was asked for.
+        wanted: String,
+    },
+    /// A call into the driver failed.
+    #[error("{call} failed on {device}: {code} ({text}){context}")]
+    Driver {
+        /// Name of the driver function.
+        call: &'static str,
+        /// The device.
+        device: String,
+        /// The driver's name of the error, such as `CUDA_ERROR_ILLEGAL_ADDRESS`.
+        code: String,
+        /// What the driver says that it means.
+        text: String,
+        /// What was tried: sizes, names; may be empty.
+        context: Context,
+    },
+    /// Memory of the device, or pinned memory of the host, ran out.
+    #[error("{call} could not get {bytes} bytes on {device}, where {free} of {total} bytes are free")]
+    OutOfMemory {
+        /// Name of the driver function.
+        call: &'static str,
+        /// The device.
+        device: String,
+        /// Bytes that were asked for.
+        bytes: usize,
+        /// Bytes of the device's memory that are free.
+        free: usize,
+        /// Bytes of the device's memory.
+        total: usize,
+    },
+    /// Source and destination of a copy differ in size.
+    #[error("a copy needs as many elements on both sides: {from} from {from_elements}, {to} for {to_elements}")]
+    SizeMismatch {
+        /// What is copied from.
+        from: &'static str,
+        /// Elements there.
+        from_elements: usize,
+        /// What is copied to.
+        to: &'static str,
+        /// Elements there.
+        to_elements: usize,
+    },
+    /// Memory or a stream of one device met another device.
+    #[error("{what} is on {found}, but this needs one on {expected}; copy between devices with `Buffer::copy_from`")]
+    WrongDevice {
+        /// What is in the wrong place.
+        what: String,
+        /// Where it is.
+        found: String,
+        /// Where it should be.
+        expected: String,
+    },
+    /// A launch has too few or too many arguments.
+    #[error("kernel `{kernel}` takes {expected} arguments, not {found}")]
+    ArgumentCount {
+        /// The kernel.
+        kernel: String,
+        /// Parameters that it has.
+        expected: usize,
+        /// Arguments that were given.
+        found: usize,
+    },
+    /// An argument of a launch has another size than the kernel's parameter.
+    #[error("argument {index} of kernel `{kernel}` has {found} bytes, but the parameter has {expected}")]
+    ArgumentSize {
+        /// The kernel.
+        kernel: String,
+        /// The argument, from 0.
+        index: usize,
+        /// Bytes of the parameter.
+        expected: usize,
+        /// Bytes of the argument.
+        found: usize,
+    },
+    /// A launch whose shape the device or the kernel does not allow.
+    #[error("kernel `{kernel}` cannot be launched: {why}")]
+    LaunchShape {
+        /// The kernel.
+        kernel: String,
+        /// Which limit it breaks.
+        why: String,
+    },
+    /// A module has no such kernel.
+    #[error("the module has no kernel `{name}`; it has {known}")]
+    NoSuchKernel {
+        /// The name that was asked for.
+        name: String,
+        /// The kernels that there are, as a list to read.
+        known: String,
+    },
+    /// CUDA C++ does not compile.
+    #[error("{name} does not compile for {architecture}:\n{log}")]
+    Compile {
+        /// Name of the source.
+        name: String,
+        /// The architecture, such as `sm_90`.
+        architecture: String,
+        /// What the compiler says.
+        log: String,
+    },
+    /// The driver refuses a module.
+    #[error("the driver does not load the module on {device}: {code}\n{log}")]
+    Load {
+        /// The device.
+        device: String,
+        /// The driver's name of the error.
+        code: String,
+        /// What the driver's compiler says; may be empty.
+        log: String,
+    },
+    /// There is no NVRTC, the library that compiles CUDA C++.
+    #[error("libnvrtc was not found: {why}")]
+    NoCompiler {
+        /// Where it was looked for, and what to do.
+        why: String,
+    },
+    /// The folder of the compile cache cannot be used. Only [`Device::compile`](crate::Device::compile) with a folder that
+    /// was asked for explicitly says so: without one, compiling goes on uncached.
+    #[error("the compile cache in {} cannot be used: {why}", folder.display())]
+    Cache {
+        /// The folder.
+        folder: PathBuf,
+        /// What the system says.
+        why: std::io::Error,
+    },
+}
+
+/// What a failed call was about: empty, or text after a colon.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Context(String);
+
+impl Context {
+    pub(crate) fn new(text: impl Into<String>) -> Context {
+        Context(text.into())
+    }
+}
+
+impl fmt::Display for Context {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.is_empty() {
+            true => Ok(()),
+            false => write!(out, ": {}", self.0),
+        }
+    }
+}
+
+/// The driver's name of an error.
+pub(crate) fn name_of(error: DriverError) -> String {
+    error.error_name().map_or_else(|_| format!("{:?}", error.0), |name| name.to_string_lossy().into_owned())
+}
+
+/// Builds [`Error::Driver`].
+pub(crate) fn driver(call: &'static str, device: &str, error: DriverError, context: Context) -> Error {
+    let text = error.error_string().map_or_else(|_| String::new(), |text| text.to_string_lossy().into_owned());
+    Error::Driver { call, device: device.to_owned(), code: name_of(error), text, context }
+}
+
+/// Whether memory ran out.
+pub(crate) fn is_out_of_memory(error: DriverError) -> bool {
+    error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY
+}

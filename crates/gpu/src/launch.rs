@@ -1,0 +1,395 @@
+//! Kernels and their launches.
+//!
+//! A launch is checked before it is made: as many arguments as the kernel has parameters, each of its size; memory and
+//! stream of the kernel's device; block, grid and shared memory within what the kernel and the device allow. What no host
+//! can check is what the kernel does with its arguments, so launching is unsafe.
+
+use std::ffi::c_void;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use bytemuck::Pod;
+use cudarc::driver::sys::CUfunction_attribute as Attribute;
+use cudarc::driver::{CudaFunction, result, sys};
+use smallvec::SmallVec;
+
+use crate::buffer::{Buffer, View, ViewMut, check_stream};
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::stream::Stream;
+use crate::uses::{Access, Uses};
+
+/// Arguments of which most launches have fewer.
+const FEW: usize = 12;
+
+/// A kernel that is loaded on a device.
+#[derive(Debug)]
+pub struct Kernel {
+    function: CudaFunction,
+    device: Device,
+    name: String,
+    /// Sizes of the parameters in bytes.
+    parameters: SmallVec<[usize; FEW]>,
+    attributes: Attributes,
+    /// Dynamic shared memory that the driver has been told of.
+    shared_allowed: AtomicU32,
+    /// Threads of a block for [`Kernel::over`].
+    best_block: OnceLock<u32>,
+}
+
+/// What a kernel needs. Sizes in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Attributes {
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Shared memory of a block that the code declares.
+    pub static_shared: u32,
+    /// Local memory of a thread.
+    pub local: u32,
+    /// Constant memory that the code declares.
+    pub constant: u32,
+    /// Threads that a block may have at most.
+    pub max_threads: u32,
+    /// Architecture that the code was compiled for, 10 times major plus minor.
+    pub binary_version: u32,
+    /// Architecture of the PTX that it came from, as above.
+    pub ptx_version: u32,
+}
+
+impl Kernel {
+    pub(crate) fn new(device: &Device, function: CudaFunction, name: &str) -> Result<Kernel> {
+        let get = |attribute| {
+            let value = function.get_attribute(attribute);
+            Ok(value.map_err(device.core().failed_at("cuFuncGetAttribute", || name.to_owned()))?.max(0) as u32)
+        };
+        let attributes = Attributes {
+            registers: get(Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
+            static_shared: get(Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
+            local: get(Attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
+            constant: get(Attribute::CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES)?,
+            max_threads: get(Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+            binary_version: get(Attribute::CU_FUNC_ATTRIBUTE_BINARY_VERSION)?,
+            ptx_version: get(Attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION)?,
+        };
+        let allowed = get(Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)?;
+        Ok(Kernel {
+            parameters: parameters(&function),
+            function,
+            device: device.clone(),
+            name: name.to_owned(),
+            attributes,
+            shared_allowed: AtomicU32::new(allowed),
+            best_block: OnceLock::new(),
+        })
+    }
+
+    /// The name by which it was asked for.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it needs.
+    pub fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    /// Sizes of its parameters in bytes, in order.
+    pub fn parameters(&self) -> &[usize] {
+        &self.parameters
+    }
+
+    /// The device that it is loaded on.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// cudarc's function, for what this crate does not offer.
+    pub fn cuda(&self) -> &CudaFunction {
+        &self.function
+    }
+
+    /// A launch over (at least) `elements` threads in one dimension. Blocks have as many threads as fill the device best
+    /// ([`Kernel::best_block`]); the kernel checks itself which of the last block's threads have an element.
+    pub fn over(&self, elements: usize) -> Launch<'_> {
+        let block = self.best_block();
+        let blocks = elements.div_ceil(block as usize).max(1);
+        // More than a grid can have is refused at the launch.
+        self.launch([u32::try_from(blocks).unwrap_or(u32::MAX), 1, 1], [block, 1, 1])
+    }
+
+    /// A launch of `grid` blocks of `block` threads along x, y and z.
+    pub fn launch(&self, grid: [u32; 3], block: [u32; 3]) -> Launch<'_> {
+        Launch {
+            kernel: self,
+            stream: self.device.stream(),
+            grid,
+            block,
+            shared: 0,
+            cooperative: false,
+            arguments: SmallVec::new(),
+            values: SmallVec::new(),
+        }
+    }
+
+    /// Threads of a block, along x alone, with which the most threads of this kernel are resident, without dynamic shared
+    /// memory: the driver's own calculation.
+    pub fn best_block(&self) -> u32 {
+        extern "C" fn none(_: std::ffi::c_int) -> usize {
+            0
+        }
+        *self.best_block.get_or_init(|| {
+            let best = self.function.occupancy_max_potential_block_size(none, 0, 0, None);
+            best.map_or(self.attributes.max_threads.min(256), |(_, block)| block).max(1)
+        })
+    }
+
+    /// Blocks of `threads` threads, each with `shared` bytes of dynamic shared memory, that a multiprocessor holds at once.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn blocks_per_multiprocessor(&self, threads: u32, shared: u32) -> Result<u32> {
+        let blocks = self.function.occupancy_max_active_blocks_per_multiprocessor(threads, shared as usize, None);
+        blocks.map_err(
+            self.device.core().failed_at("cuOccupancyMaxActiveBlocksPerMultiprocessor", || self.name.clone()),
+        )
+    }
+
+    /// Lets blocks have `bytes` of dynamic shared memory, which beyond 48 KiB has to be asked for.
+    fn allow_shared(&self, bytes: u32) -> Result<()> {
+        if bytes <= self.shared_allowed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let limits = self.device.limits();
+        let most = limits.shared_per_block_optin.saturating_sub(self.attributes.static_shared);
+        if bytes > most {
+            return Err(self.refused(format!(
+                "{bytes} bytes of dynamic shared memory are more than the {most} that {} has for a block beside the \
+                 kernel's own {}",
+                self.device.name(),
+                self.attributes.static_shared
+            )));
+        }
+        let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        let set = self.function.set_attribute(attribute, bytes as i32);
+        set.map_err(self.device.core().failed_at("cuFuncSetAttribute", || format!("{bytes} bytes of shared memory")))?;
+        self.shared_allowed.fetch_max(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn refused(&self, why: String) -> Error {
+        Error::LaunchShape { kernel: self.name.clone(), why }
+    }
+}
+
+/// Sizes of the parameters, as the driver knows them.
+fn parameters(function: &CudaFunction) -> SmallVec<[usize; FEW]> {
+    let mut sizes = SmallVec::new();
+    let (mut offset, mut bytes) = (0, 0);
+    // SAFETY: the function is loaded, and both are valid for writing.
+    while unsafe { sys::cuFuncGetParamInfo(function.cu_function(), sizes.len(), &mut offset, &mut bytes) }.result().is_ok()
+    {
+        sizes.push(bytes);
+    }
+    sizes
+}
+
+/// What may be an argument of a kernel: plain values, and buffers or parts of them.
+///
+/// A `&Buffer` is passed as a pointer to read from, a `&mut Buffer` as one to write to: that decides what other streams
+/// wait for. A kernel that writes to memory which it was given to read breaks the contract of [`Launch::launch`].
+pub trait Argument<'a>: sealed::Argument<'a> {}
+
+mod sealed {
+    pub trait Argument<'a> {
+        fn push(self, launch: &mut super::Launch<'a>);
+    }
+}
+
+/// An argument that was given.
+#[derive(Debug)]
+struct Given<'a> {
+    /// Where its value begins in [`Launch::values`], in units.
+    start: usize,
+    bytes: usize,
+    memory: Option<Memory<'a>>,
+}
+
+#[derive(Debug)]
+struct Memory<'a> {
+    uses: &'a Uses,
+    access: Access,
+    device: &'a Device,
+}
+
+impl<'a> Launch<'a> {
+    fn push_value(&mut self, value: &[u8], memory: Option<Memory<'a>>) {
+        let start = self.values.len();
+        let units = value.len().div_ceil(size_of::<u128>());
+        self.values.resize(start + units, 0);
+        bytemuck::cast_slice_mut::<u128, u8>(&mut self.values[start..])[..value.len()].copy_from_slice(value);
+        self.arguments.push(Given { start, bytes: value.len(), memory });
+    }
+
+    fn push_memory<T: Pod>(&mut self, buffer: &'a Buffer<T>, address: u64, access: Access) {
+        let memory = Memory { uses: buffer.uses(), access, device: buffer.device() };
+        self.push_value(&address.to_ne_bytes(), Some(memory));
+    }
+}
+
+macro_rules! arguments {
+    ($($type:ty, |$launch:ident, $value:ident| $push:expr;)*) => { $(
+        impl<'a, T: Pod> Argument<'a> for $type {}
+        impl<'a, T: Pod> sealed::Argument<'a> for $type {
+            #[inline]
+            fn push(self, $launch: &mut Launch<'a>) {
+                let $value = self;
+                $push
+            }
+        }
+    )* };
+}
+
+arguments! {
+    T, |launch, value| launch.push_value(bytemuck::bytes_of(&value), None);
+    &'a Buffer<T>, |launch, buffer| launch.push_memory(buffer, buffer.address(), Access::Read);
+    &'a mut Buffer<T>, |launch, buffer| launch.push_memory(&*buffer, buffer.address(), Access::Write);
+    View<'a, T>, |launch, view| { let (buffer, address) = view.parts(); launch.push_memory(buffer, address, Access::Read) };
+    ViewMut<'a, T>, |launch, view| {
+        let (buffer, address) = view.into_parts();
+        launch.push_memory(buffer, address, Access::Write)
+    };
+}
+
+/// A launch in the making, see [`Kernel::over`] and [`Kernel::launch`].
+#[derive(Debug)]
+#[must_use = "nothing is launched before `launch`"]
+pub struct Launch<'a> {
+    kernel: &'a Kernel,
+    stream: &'a Stream,
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared: u32,
+    cooperative: bool,
+    arguments: SmallVec<[Given<'a>; FEW]>,
+    /// Values, each aligned as any parameter may be.
+    values: SmallVec<[u128; FEW]>,
+}
+
+impl<'a> Launch<'a> {
+    /// In the order of `stream` rather than of the device's own.
+    pub fn on(mut self, stream: &'a Stream) -> Self {
+        self.stream = stream;
+        self
+    }
+
+    /// With so many bytes of dynamic shared memory for each block.
+    pub fn shared(mut self, bytes: u32) -> Self {
+        self.shared = bytes;
+        self
+    }
+
+    /// Cooperatively: all blocks are resident at once and can synchronise.
+    pub fn cooperative(mut self) -> Self {
+        self.cooperative = true;
+        self
+    }
+
+    /// The next argument.
+    #[inline]
+    pub fn arg(mut self, argument: impl Argument<'a>) -> Self {
+        argument.push(&mut self);
+        self
+    }
+
+    /// Launches. Returns at once; an error of the kernel itself shows when its stream is waited for.
+    ///
+    /// # Safety
+    /// For these arguments the kernel accesses no memory outside the buffers that it is given, writes to none that it is
+    /// given to read, and interprets the bytes of its parameters as what they are. (Their number and sizes are checked.)
+    ///
+    /// # Errors
+    /// [`Error::ArgumentCount`], [`Error::ArgumentSize`], [`Error::LaunchShape`], [`Error::WrongDevice`]; what the driver
+    /// says otherwise. Then nothing was launched.
+    pub unsafe fn launch(mut self) -> Result<()> {
+        self.check()?;
+        let device = self.kernel.device.core();
+        device.bind()?;
+        self.kernel.allow_shared(self.shared)?;
+        for memory in self.arguments.iter().filter_map(|given| given.memory.as_ref()) {
+            memory.uses.order(self.stream, memory.access)?;
+        }
+        let values = self.values.as_mut_ptr();
+        let pointer = |given: &Given| values.wrapping_add(given.start).cast::<c_void>();
+        let mut pointers: SmallVec<[*mut c_void; FEW]> = self.arguments.iter().map(pointer).collect();
+        let triple = |[x, y, z]: [u32; 3]| (x, y, z);
+        let (grid, block) = (triple(self.grid), triple(self.block));
+        let (function, stream) = (self.kernel.function.cu_function(), self.stream.raw());
+        // SAFETY: the kernel is loaded, the pointers are those of as many values of the right sizes; what it does with them
+        // is the caller's promise. The buffers live until now; when they are freed, that waits for this stream.
+        let launched = unsafe {
+            match self.cooperative {
+                false => result::launch_kernel(function, grid, block, self.shared, stream, &mut pointers),
+                true => result::launch_cooperative_kernel(function, grid, block, self.shared, stream, &mut pointers),
+            }
+        };
+        launched.map_err(device.failed_at("cuLaunchKernel", || {
+            format!("`{}` with {:?} blocks of {:?} threads", self.kernel.name, self.grid, self.block)
+        }))
+    }
+
+    fn check(&self) -> Result<()> {
+        let kernel = self.kernel;
+        let name = || kernel.name.clone();
+        let (expected, found) = (kernel.parameters.len(), self.arguments.len());
+        if expected != found {
+            return Err(Error::ArgumentCount { kernel: name(), expected, found });
+        }
+        for (index, (given, &expected)) in self.arguments.iter().zip(&kernel.parameters).enumerate() {
+            if given.bytes != expected {
+                return Err(Error::ArgumentSize { kernel: name(), index, expected, found: given.bytes });
+            }
+            if let Some(memory) = &given.memory
+                && memory.device.cuda().cu_ctx() != kernel.device.cuda().cu_ctx()
+            {
+                return Err(Error::WrongDevice {
+                    what: format!("argument {index} of kernel `{}`", kernel.name),
+                    found: memory.device.name().to_owned(),
+                    expected: kernel.device.name().to_owned(),
+                });
+            }
+        }
+        check_stream(kernel.device.core(), self.stream)?;
+        self.check_shape()
+    }
+
+    fn check_shape(&self) -> Result<()> {
+        let (kernel, limits) = (self.kernel, self.kernel.device.limits());
+        let threads = self.block.iter().map(|&side| u64::from(side)).product::<u64>();
+        if self.grid.contains(&0) || self.block.contains(&0) {
+            return Err(kernel.refused(format!(
+                "a grid of {:?} blocks of {:?} threads has none",
+                self.grid, self.block
+            )));
+        }
+        if threads > u64::from(kernel.attributes.max_threads) {
+            return Err(kernel.refused(format!(
+                "a block of {:?} has {threads} threads, and the kernel allows {} (its {} registers a thread, or \
+                 __launch_bounds__, decide that)",
+                self.block, kernel.attributes.max_threads, kernel.attributes.registers
+            )));
+        }
+        for axis in 0..3 {
+            let name = ["x", "y", "z"][axis];
+            if self.block[axis] > limits.block[axis] {
+                let (found, most) = (self.block[axis], limits.block[axis]);
+                return Err(kernel.refused(format!("a block has at most {most} threads along {name}, not {found}")));
+            }
+            if self.grid[axis] > limits.grid[axis] {
+                let (found, most) = (self.grid[axis], limits.grid[axis]);
+                return Err(kernel.refused(format!("a grid has at most {most} blocks along {name}, not {found}")));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,203 @@
+//! Modules: compiled code on a device, and the kernels in it.
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, c_uint, c_void};
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+use cudarc::driver::{CudaModule, DriverError, sys};
+use cudarc::nvrtc::Ptx;
+
+use crate::cache::{self, Cached, Compiled};
+use crate::compiler::{self, Output};
+use crate::device::Device;
+use crate::driver::Kind;
+use crate::error::{self, Error, Result};
+use crate::launch::Kernel;
+use crate::source::Source;
+
+/// Compiled code on a device. Cheap to clone. Kernels keep it loaded.
+///
+/// ```
+/// # if gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
+/// let device = gpu::Device::open(0)?;
+/// let module = device.compile(&gpu::Source::new(r#"
+///     template <typename T> __global__ void fill(T* to, T value, unsigned n) {
+///         unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+///         if (i < n) to[i] = value;
+///     }
+/// "#).instance("fill<float>"))?;
+/// let fill = module.kernel("fill<float>")?;
+/// let mut sevens = device.zeros::<f32>(1000)?;
+/// // SAFETY: the kernel writes the 1000 elements that it is told of.
+/// unsafe { fill.over(1000).arg(&mut sevens).arg(7.0f32).arg(1000u32).launch()? };
+/// assert_eq!(sevens.download()?, [7.0; 1000]);
+/// # gpu::Result::Ok(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Module(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    cuda: Arc<CudaModule>,
+    device: Device,
+    /// Terminated if it is PTX.
+    image: Vec<u8>,
+    symbols: BTreeMap<String, String>,
+    cached: Cached,
+}
+
+impl Device {
+    /// Compiles CUDA C++ for this device and loads it. What was compiled once is taken from the cache.
+    ///
+    /// # Errors
+    /// [`Error::NoCompiler`], [`Error::Compile`], [`Error::Load`]. A cache that cannot be used is no error: see
+    /// [`Module::cached`].
+    pub fn compile(&self, source: &Source) -> Result<Module> {
+        let (major, minor) = self.limits().compute_capability;
+        let own = format!("{major}{minor}");
+        let asked = source.architecture.as_deref();
+        let architecture = asked.map_or(&*own, |name| name.trim_start_matches("sm_").trim_start_matches("compute_"));
+        let output = if *self.kind() == Kind::Gpu { Output::Cubin } else { Output::Ptx };
+        let compiler = compiler::compiler()?;
+        let fingerprint = source.fingerprint(&format!("{output:?} {architecture}"), compiler.version);
+        let folder = cache::folder(&source.cache);
+        if let Some(found) = folder.as_ref().and_then(|folder| cache::load(folder, &fingerprint)) {
+            return self.load(found, Cached::Hit);
+        }
+        let compiled = compiler.compile(source, architecture, output)?;
+        let cached = match folder {
+            None => Cached::Off,
+            Some(folder) => match cache::store(&folder, &fingerprint, &compiled) {
+                Ok(()) => Cached::Stored,
+                Err(why) => Cached::NotStored(format!("{}: {why}", folder.display())),
+            },
+        };
+        self.load(compiled, cached)
+    }
+
+    /// Loads PTX.
+    ///
+    /// # Errors
+    /// [`Error::Load`] with what the driver's compiler says.
+    pub fn load_ptx(&self, ptx: &str) -> Result<Module> {
+        self.load(Compiled { image: ptx.as_bytes().to_vec(), ..Compiled::default() }, Cached::Off)
+    }
+
+    /// Loads a CUBIN or a fat binary, as nvcc makes them.
+    ///
+    /// # Errors
+    /// [`Error::Load`]: of code for another architecture, with `CUDA_ERROR_NO_BINARY_FOR_GPU`. The CPU device executes
+    /// PTX only.
+    pub fn load_binary(&self, image: &[u8]) -> Result<Module> {
+        self.load(Compiled { image: image.to_vec(), ..Compiled::default() }, Cached::Off)
+    }
+
+    fn load(&self, compiled: Compiled, cached: Cached) -> Result<Module> {
+        let Compiled { mut image, symbols } = compiled;
+        // PTX ends with a zero byte; behind anything else one does no harm.
+        image.push(0);
+        let cuda = self.cuda().load_module(Ptx::from_binary(image.clone()));
+        let cuda = cuda.map_err(|error| self.load_error(&image, error))?;
+        Ok(Module(Arc::new(Inner { cuda, device: self.clone(), image, symbols, cached })))
+    }
+
+    /// Loads once more, to hear why it fails.
+    fn load_error(&self, image: &[u8], error: DriverError) -> Error {
+        let mut log = vec![0u8; 16 << 10];
+        let mut options =
+            [sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER, sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+        let mut values = [log.as_mut_ptr().cast::<c_void>(), log.len() as *mut c_void];
+        let mut module = null_mut();
+        // SAFETY: the image is one, or text that ends with a zero byte; two options with their values; the buffer has the
+        // size that is said.
+        let again = unsafe {
+            sys::cuModuleLoadDataEx(&mut module, image.as_ptr().cast(), 2, options.as_mut_ptr(), values.as_mut_ptr())
+        };
+        if again.result().is_ok() {
+            // SAFETY: it was just loaded, and nobody knows of it.
+            let _ = unsafe { sys::cuModuleUnload(module) };
+        }
+        let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
+        let log = String::from_utf8_lossy(&log[..end]).trim().to_owned();
+        Error::Load { device: self.name().to_owned(), code: error::name_of(error), log }
+    }
+}
+
+impl Module {
+    /// Whether CUDA C++ can be compiled here.
+    ///
+    /// # Errors
+    /// [`Error::NoCompiler`] says where NVRTC was looked for.
+    pub fn can_compile() -> Result<()> {
+        compiler::compiler().map(|_| ())
+    }
+
+    /// The kernel of this name, or of an instance that [`Source::instance`] named.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchKernel`] lists those that there are.
+    pub fn kernel(&self, name: &str) -> Result<Kernel> {
+        let symbol = self.0.symbols.get(name).map_or(name, String::as_str);
+        let unknown = || Error::NoSuchKernel { name: name.to_owned(), known: self.kernels_as_text() };
+        if symbol.contains('\0') {
+            return Err(unknown());
+        }
+        let function = self.0.cuda.load_function(symbol).map_err(|error| match error.0 {
+            sys::CUresult::CUDA_ERROR_NOT_FOUND => unknown(),
+            _ => self.0.device.core().failed_at("cuModuleGetFunction", || name.to_owned())(error),
+        })?;
+        Kernel::new(&self.0.device, function, name)
+    }
+
+    /// Where the code came from, for modules of [`Device::compile`]; [`Cached::Off`] for others.
+    pub fn cached(&self) -> &Cached {
+        &self.0.cached
+    }
+
+    /// The device that the code is on.
+    pub fn device(&self) -> &Device {
+        &self.0.device
+    }
+
+    /// cudarc's module, for what this crate does not offer.
+    pub fn cuda(&self) -> &Arc<CudaModule> {
+        &self.0.cuda
+    }
+
+    /// Names of all kernels, to be read. cudarc keeps the handle of its module to itself, so the code is loaded once more.
+    fn kernels_as_text(&self) -> String {
+        let names = self.enumerate().unwrap_or_default();
+        let instances = self.0.symbols.iter();
+        let readable = |symbol: String| {
+            let instance = instances.clone().find(|(_, known)| **known == symbol);
+            format!("`{}`", instance.map_or(&symbol, |(expression, _)| expression))
+        };
+        match names.is_empty() {
+            true => "none that could be listed".to_owned(),
+            false => names.into_iter().map(readable).collect::<Vec<_>>().join(", "),
+        }
+    }
+
+    fn enumerate(&self) -> std::result::Result<Vec<String>, DriverError> {
+        let (mut module, mut count) = (null_mut(), 0);
+        // SAFETY: the image has been loaded before. All pointers are valid for writing; there is room for `count` handles;
+        // names live as long as the module.
+        unsafe {
+            sys::cuModuleLoadData(&mut module, self.0.image.as_ptr().cast()).result()?;
+            sys::cuModuleGetFunctionCount(&mut count, module).result()?;
+            let mut functions = vec![null_mut(); count as usize];
+            sys::cuModuleEnumerateFunctions(functions.as_mut_ptr(), count as c_uint, module).result()?;
+            let name = |function| {
+                let mut name = std::ptr::null();
+                sys::cuFuncGetName(&mut name, function).result().ok()?;
+                Some(CStr::from_ptr(name).to_string_lossy().into_owned())
+            };
+            let mut names: Vec<String> = functions.into_iter().filter_map(name).collect();
+            names.sort();
+            sys::cuModuleUnload(module).result()?;
+            Ok(names)
+        }
+    }
+}
+

@@ -1,0 +1,150 @@
+//! Streams and events: what is done in which order.
+//!
+//! Work on one stream is done in order; streams among each other are not ordered, except where they touch the same buffer
+//! (see [`Buffer`](crate::Buffer)) or one waits for an event of the other. Nothing here uses CUDA's legacy default stream,
+//! so nothing synchronises by accident.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use cudarc::driver::{CudaEvent, CudaStream, sys};
+
+use crate::device::Core;
+use crate::error::Result;
+
+/// A queue of work on a device. Cheap to clone: clones are the same stream.
+///
+/// ```
+/// let device = gpu::Device::open(0)?;
+/// let stream = device.new_stream()?;
+/// let buffer = device.upload_on(&[1.0f32, 2.0, 3.0], &stream)?;
+/// stream.synchronize()?;
+/// # assert_eq!(buffer.download()?, [1.0, 2.0, 3.0]);
+/// # gpu::Result::Ok(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Stream(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    device: Arc<Core>,
+    cuda: Arc<CudaStream>,
+    /// Not 0, and no other stream's in this process.
+    id: u64,
+}
+
+impl PartialEq for Stream {
+    fn eq(&self, other: &Stream) -> bool {
+        self.0.id == other.0.id
+    }
+}
+
+impl Eq for Stream {}
+
+impl Stream {
+    /// A new stream. It takes part in no implicit synchronisation.
+    pub(crate) fn new(device: &Arc<Core>) -> Result<Stream> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let cuda = device.cuda.new_stream().map_err(device.failed("cuStreamCreate"))?;
+        Ok(Stream(Arc::new(Inner { device: device.clone(), cuda, id: NEXT.fetch_add(1, Ordering::Relaxed) })))
+    }
+
+    pub(crate) fn device(&self) -> &Arc<Core> {
+        &self.0.device
+    }
+
+    /// cudarc's stream, for what this crate does not offer.
+    ///
+    /// What is done through it on buffers of this crate is not seen by their ordering between streams: synchronise around
+    /// it.
+    pub fn cuda(&self) -> &Arc<CudaStream> {
+        &self.0.cuda
+    }
+
+    pub(crate) fn raw(&self) -> sys::CUstream {
+        self.0.cuda.cu_stream()
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.0.id
+    }
+
+    /// Waits until all work on this stream is done.
+    ///
+    /// # Errors
+    /// An error of that work: a kernel that accessed memory it must not, for instance.
+    pub fn synchronize(&self) -> Result<()> {
+        self.0.cuda.synchronize().map_err(self.device().failed("cuStreamSynchronize"))
+    }
+
+    /// Marks this place in the stream. Events can be waited for, and tell the time between them.
+    ///
+    /// # Errors
+    /// If the driver has no more events.
+    pub fn record(&self) -> Result<Event> {
+        let flags = sys::CUevent_flags::CU_EVENT_DEFAULT;
+        let cuda = self.0.cuda.record_event(Some(flags)).map_err(self.device().failed("cuEventRecord"))?;
+        Ok(Event { device: self.device().clone(), cuda })
+    }
+
+    /// Lets work that is given to this stream from now on wait until `event` has been reached. Returns at once. The event
+    /// may be of another device.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn wait(&self, event: &Event) -> Result<()> {
+        self.0.cuda.wait(&event.cuda).map_err(self.device().failed("cuStreamWaitEvent"))
+    }
+
+    /// Lets work that is given to this stream from now on wait for all that `other` has been given.
+    pub(crate) fn join(&self, other: &Stream) -> Result<()> {
+        let event = other.0.cuda.record_event(None).map_err(other.device().failed("cuEventRecord"))?;
+        self.0.cuda.wait(&event).map_err(self.device().failed("cuStreamWaitEvent"))
+    }
+}
+
+/// A place in a stream, see [`Stream::record`].
+#[derive(Debug)]
+pub struct Event {
+    device: Arc<Core>,
+    cuda: CudaEvent,
+}
+
+impl Event {
+    /// Waits until the device has reached it.
+    ///
+    /// # Errors
+    /// An error of the work before it.
+    pub fn synchronize(&self) -> Result<()> {
+        self.cuda.synchronize().map_err(self.device.failed("cuEventSynchronize"))
+    }
+
+    /// Whether the device has reached it. Returns at once.
+    ///
+    /// # Errors
+    /// An error of the work before it.
+    pub fn is_reached(&self) -> Result<bool> {
+        self.cuda.try_is_complete().map_err(self.device.failed("cuEventQuery"))
+    }
+
+    /// Device time from `earlier` to this event; waits until both have been reached. The driver counts in steps of about
+    /// half a microsecond. Zero if `earlier` was reached later.
+    ///
+    /// ```
+    /// let device = gpu::Device::open(0)?;
+    /// let before = device.stream().record()?;
+    /// let zeros = device.zeros::<f32>(1 << 20)?;
+    /// let after = device.stream().record()?;
+    /// println!("clearing 4 MiB took {:?}", after.since(&before)?);
+    /// # gpu::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the events are of two devices, or an error of the work before them.
+    pub fn since(&self, earlier: &Event) -> Result<Duration> {
+        let elapsed = earlier.cuda.elapsed_ms(&self.cuda);
+        let milliseconds = elapsed.map_err(self.device.failed("cuEventElapsedTime"))?;
+        Ok(Duration::from_secs_f64(f64::from(milliseconds).max(0.0) / 1e3))
+    }
+}
