@@ -4,9 +4,10 @@
 //! `nvidia-cuda-nvrtc-cu12`). cudarc opens it by name; opening it first by its path makes that name known.
 
 use std::collections::BTreeMap;
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::{env, fs};
 
@@ -43,8 +44,13 @@ pub(crate) fn compiler() -> Result<&'static Compiler> {
 }
 
 fn find() -> std::result::Result<Compiler, String> {
-    let folders = library_folders();
-    let library = folders.iter().find_map(|folder| open_in(folder));
+    let mut folders = library_folders();
+    let mut library = folders.iter().find_map(|folder| open_in(folder));
+    if library.is_none() {
+        let packages = python_packages();
+        library = packages.iter().find_map(|folder| open_in(folder));
+        folders.extend(packages);
+    }
     // SAFETY: opens libraries of known names.
     if library.is_none() && !unsafe { sys::is_culib_present() } {
         let looked = folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(", ");
@@ -73,44 +79,45 @@ fn library_folders() -> Vec<PathBuf> {
     }
     folders.extend(env::var_os("LD_LIBRARY_PATH").iter().flat_map(env::split_paths));
     folders.extend(["/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu"].map(PathBuf::from));
-    folders.extend(python_packages());
     folders
 }
 
-/// Where the wheels put it, in the environments whose `python3` is in the path.
+/// Where wheels put it: the `python3` in the path is asked for its packages. Only reached where nothing else has it.
 fn python_packages() -> Vec<PathBuf> {
-    let paths = env::var_os("PATH").unwrap_or_default();
-    let prefixes = env::var_os("VIRTUAL_ENV").map(PathBuf::from).into_iter().chain(
-        env::split_paths(&paths)
-            .filter(|folder| folder.join("python3").exists())
-            .filter_map(|folder| fs::canonicalize(folder.join("python3")).ok()?.parent()?.parent().map(Path::to_path_buf)),
-    );
-    let mut folders = Vec::new();
-    for prefix in prefixes {
-        for entry in fs::read_dir(prefix.join("lib")).into_iter().flatten().flatten() {
-            for packages in ["site-packages", "dist-packages"] {
-                let nvidia = entry.path().join(packages).join("nvidia");
-                folders.extend(["cu13/lib", "cuda_nvrtc/lib"].map(|inner| nvidia.join(inner)));
-            }
-        }
-    }
-    folders.retain(|folder| folder.is_dir());
-    folders
+    const ASK: &str = "import site, sysconfig; print(sysconfig.get_path('purelib')); print(site.getusersitepackages())";
+    let answer = Command::new("python3").args(["-I", "-c", ASK]).stderr(Stdio::null()).output();
+    let answer = answer.map(|output| output.stdout).unwrap_or_default();
+    let packages = answer.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+    let nvidia = packages.map(|line| Path::new(OsStr::from_bytes(line)).join("nvidia"));
+    nvidia.flat_map(|nvidia| ["cu13/lib", "cuda_nvrtc/lib"].map(|inner| nvidia.join(inner))).collect()
 }
 
-/// Opens the newest NVRTC in `folder`; gives its path.
+/// Opens the newest NVRTC in `folder`; gives its path. NVRTC opens its table of built-in functions by name, so that is
+/// opened before by its path.
 fn open_in(folder: &Path) -> Option<PathBuf> {
-    let mut candidates: Vec<PathBuf> = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).collect();
-    candidates.retain(|path| {
-        let name = path.file_name().unwrap_or_default().as_bytes();
-        name.strip_prefix(b"libnvrtc.so.").is_some_and(|rest| !rest.is_empty() && !rest.contains(&b'.'))
-    });
-    candidates.sort();
-    candidates.into_iter().rev().find(|path| {
-        let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
-        // SAFETY: a valid name. The library's initialisers are NVIDIA's, and it stays loaded.
-        !unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) }.is_null()
-    })
+    for builtins in versions_of("libnvrtc-builtins.so.", folder) {
+        open(&builtins);
+    }
+    versions_of("libnvrtc.so.", folder).into_iter().find(|path| open(path))
+}
+
+/// The files `name` with a version behind it, the newest first.
+fn versions_of(name: &str, folder: &Path) -> Vec<PathBuf> {
+    let version = |path: &Path| {
+        let file = path.file_name()?.to_str()?.strip_prefix(name)?;
+        file.split('.').map(|part| part.parse::<u32>().ok()).collect::<Option<Vec<_>>>()
+    };
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut found: Vec<_> = entries.filter_map(|path| Some((version(&path)?, path))).collect();
+    found.sort();
+    found.into_iter().rev().map(|(_, path)| path).collect()
+}
+
+/// Opens a library of NVIDIA's for the rest of the process; whether that worked.
+fn open(path: &Path) -> bool {
+    let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
+    // SAFETY: a valid name. The library's initialisers are NVIDIA's, as they would be if the program was linked to it.
+    !unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) }.is_null()
 }
 
 /// The toolkit's headers beside a library: in a toolkit, or in the wheel `nvidia-cuda-runtime`.

@@ -1,5 +1,6 @@
 //! Devices: what there is, and what it allows.
 
+use std::fmt;
 use std::sync::Arc;
 
 use bytemuck::Pod;
@@ -20,14 +21,13 @@ use crate::stream::Stream;
 /// assert_eq!(copied, [1, 2, 3]);
 /// # gpu::Result::Ok(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Device {
     core: Arc<Core>,
     stream: Stream,
 }
 
 /// What a device's streams and memory keep alive.
-#[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) cuda: Arc<CudaContext>,
     pub(crate) name: String,
@@ -81,6 +81,18 @@ impl Limits {
             shared_per_block_optin: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
             warp: get(Attribute::CU_DEVICE_ATTRIBUTE_WARP_SIZE)?,
         })
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.core.fmt(out)
+    }
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Device({})", self.name)
     }
 }
 

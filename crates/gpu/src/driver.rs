@@ -173,16 +173,17 @@ fn kind_of_loaded() -> Kind {
     }
 }
 
-/// Where the CPU device may lie: where `APEX_CPU_DEVICE` says; else beside the executable, where cargo builds it for
-/// tests and examples, or in an installation.
+/// Where the CPU device may lie: where `APEX_CPU_DEVICE` says; else in the library path, which cargo sets for what it runs;
+/// beside the executable; or in an installation.
 fn places() -> Vec<PathBuf> {
     if let Some(path) = std::env::var_os("APEX_CPU_DEVICE") {
         return vec![PathBuf::from(path)];
     }
+    let library_path = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let executable = std::env::current_exe().unwrap_or_default();
-    let folder = executable.parent().unwrap_or(Path::new("/"));
-    let folders = ["", "deps", "..", "../deps", "../lib/apex", "../lib"];
-    folders.iter().map(|relative| folder.join(relative).join(CPU_DEVICE)).collect()
+    let beside = executable.parent().unwrap_or(Path::new("/"));
+    let folders = ["", "deps", "../deps", "../lib/apex"].map(|relative| beside.join(relative));
+    std::env::split_paths(&library_path).chain(folders).map(|folder| folder.join(CPU_DEVICE)).collect()
 }
 
 fn open_cpu_device(why: &str) -> Result<()> {

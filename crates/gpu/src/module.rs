@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_uint, c_void};
+use std::fmt;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
@@ -34,10 +35,9 @@ use crate::source::Source;
 /// assert_eq!(sevens.download()?, [7.0; 1000]);
 /// # gpu::Result::Ok(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Module(Arc<Inner>);
 
-#[derive(Debug)]
 struct Inner {
     cuda: Arc<CudaModule>,
     device: Device,
@@ -45,6 +45,13 @@ struct Inner {
     image: Vec<u8>,
     symbols: BTreeMap<String, String>,
     cached: Cached,
+}
+
+impl fmt::Debug for Module {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { device, image, cached, .. } = &*self.0;
+        write!(out, "Module({} bytes on {device:?}, {cached:?})", image.len())
+    }
 }
 
 impl Device {
