@@ -14,8 +14,8 @@ import sys
 OPTIONS = ["--std=c++17", "--generate-line-info", "-D__NV_TARGET_H"]
 
 
-def compile_to_ptx(nvrtc, architecture, name, source):
-    """Returns the PTX, or exits with the compiler's log."""
+def compile_to_ptx(nvrtc, architecture, name, source, includes):
+    """Returns the PTX, or exits with the compiler's log. `includes` is the folder of its headers."""
 
     def check(call, *arguments):
         result = getattr(nvrtc, call)(*arguments)
@@ -32,7 +32,7 @@ def compile_to_ptx(nvrtc, architecture, name, source):
 
     program = ctypes.c_void_p()
     check("nvrtcCreateProgram", ctypes.byref(program), source, name.encode(), 0, None, None)
-    options = [option.encode() for option in (f"--gpu-architecture={architecture}", *OPTIONS)]
+    options = [option.encode() for option in (f"--gpu-architecture={architecture}", f"-I{includes}", *OPTIONS)]
     failed = nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
     if failed:
         sys.exit(text("nvrtcGetProgramLogSize", "nvrtcGetProgramLog"))
@@ -45,7 +45,8 @@ def main():
     library, architecture, path = sys.argv[1:]
     with open(path, "rb") as file:
         source = file.read()
-    ptx = compile_to_ptx(ctypes.CDLL(library), architecture, os.path.basename(path), source)
+    folder, name = os.path.split(os.path.abspath(path))
+    ptx = compile_to_ptx(ctypes.CDLL(library), architecture, name, source, folder)
     body = "\n".join(line for line in ptx.splitlines() if not line.startswith("//"))
     print(re.sub(r'(\.file\s+\d+\s+")[^"]*/', r"\1", body).strip())
 

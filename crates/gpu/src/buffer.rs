@@ -292,6 +292,11 @@ impl<'b, T: Pod> View<'b, T> {
         self.buffer.uses.order(stream, Access::Read)
     }
 
+    /// Address of its first element, see [`Buffer::address`].
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
     pub(crate) fn parts(self) -> (&'b Buffer<T>, u64) {
         (self.buffer, self.address)
     }

@@ -1,20 +1,15 @@
-//! NVRTC, NVIDIA's compiler for CUDA C++ as a library: found at run time, with the toolkit's headers.
-//!
-//! It may lie where the loader looks, in a toolkit, or among Python's packages (the wheels `nvidia-cuda-nvrtc` and
-//! `nvidia-cuda-nvrtc-cu12`). cudarc opens it by name; opening it first by its path makes that name known.
+//! NVRTC, NVIDIA's compiler for CUDA C++ as a library, with the toolkit's headers.
 
 use std::collections::BTreeMap;
-use std::ffi::{CStr, CString, OsStr, c_char, c_int};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::OnceLock;
-use std::{env, fs};
 
 use cudarc::nvrtc::{result, sys};
 
 use crate::cache::Compiled;
 use crate::error::{Error, Result};
+use crate::libraries;
 use crate::source::Source;
 
 /// The compiler of this process.
@@ -44,80 +39,22 @@ pub(crate) fn compiler() -> Result<&'static Compiler> {
 }
 
 fn find() -> std::result::Result<Compiler, String> {
-    let mut folders = library_folders();
-    let mut library = folders.iter().find_map(|folder| open_in(folder));
-    if library.is_none() {
-        let packages = python_packages();
-        library = packages.iter().find_map(|folder| open_in(folder));
-        folders.extend(packages);
-    }
+    let search = libraries::open_newest("libnvrtc.so.", &["libnvrtc-builtins.so."], "cuda_nvrtc");
     // SAFETY: opens libraries of known names.
-    if library.is_none() && !unsafe { sys::is_culib_present() } {
-        let looked = folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(", ");
+    if search.opened.is_none() && !unsafe { sys::is_culib_present() } {
+        let folders = search.folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>();
         return Err(format!(
-            "looked where the loader does and in {looked}; install it (`pip install nvidia-cuda-nvrtc`), or set \
-             CUDA_HOME to a toolkit, or APEX_NVRTC to the library"
+            "looked where the loader does and in {}; install it (`pip install nvidia-cuda-nvrtc`), or set CUDA_HOME to a \
+             toolkit",
+            folders.join(", ")
         ));
     }
     let (mut major, mut minor) = (0, 0);
     // SAFETY: both are valid for writing.
     let asked = unsafe { sys::nvrtcVersion(&mut major, &mut minor) };
     asked.result().map_err(|error| format!("it does not tell its version: {error}"))?;
-    let headers = library.map(|path| header_folders(&path)).unwrap_or_default();
+    let headers = search.opened.map(|path| header_folders(&path)).unwrap_or_default();
     Ok(Compiler { version: (major as u32, minor as u32), headers })
-}
-
-/// Folders in which the library may lie, the most explicit first.
-fn library_folders() -> Vec<PathBuf> {
-    let mut folders = Vec::new();
-    if let Some(library) = env::var_os("APEX_NVRTC") {
-        folders.extend(Path::new(&library).parent().map(Path::to_path_buf));
-    }
-    for variable in ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"] {
-        let toolkit = env::var_os(variable).map(PathBuf::from);
-        folders.extend(toolkit.iter().flat_map(|toolkit| [toolkit.join("lib64"), toolkit.join("lib")]));
-    }
-    folders.extend(env::var_os("LD_LIBRARY_PATH").iter().flat_map(env::split_paths));
-    folders.extend(["/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu"].map(PathBuf::from));
-    folders
-}
-
-/// Where wheels put it: the `python3` in the path is asked for its packages. Only reached where nothing else has it.
-fn python_packages() -> Vec<PathBuf> {
-    const ASK: &str = "import site, sysconfig; print(sysconfig.get_path('purelib')); print(site.getusersitepackages())";
-    let answer = Command::new("python3").args(["-I", "-c", ASK]).stderr(Stdio::null()).output();
-    let answer = answer.map(|output| output.stdout).unwrap_or_default();
-    let packages = answer.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
-    let nvidia = packages.map(|line| Path::new(OsStr::from_bytes(line)).join("nvidia"));
-    nvidia.flat_map(|nvidia| ["cu13/lib", "cuda_nvrtc/lib"].map(|inner| nvidia.join(inner))).collect()
-}
-
-/// Opens the newest NVRTC in `folder`; gives its path. NVRTC opens its table of built-in functions by name, so that is
-/// opened before by its path.
-fn open_in(folder: &Path) -> Option<PathBuf> {
-    for builtins in versions_of("libnvrtc-builtins.so.", folder) {
-        open(&builtins);
-    }
-    versions_of("libnvrtc.so.", folder).into_iter().find(|path| open(path))
-}
-
-/// The files `name` with a version behind it, the newest first.
-fn versions_of(name: &str, folder: &Path) -> Vec<PathBuf> {
-    let version = |path: &Path| {
-        let file = path.file_name()?.to_str()?.strip_prefix(name)?;
-        file.split('.').map(|part| part.parse::<u32>().ok()).collect::<Option<Vec<_>>>()
-    };
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut found: Vec<_> = entries.filter_map(|path| Some((version(&path)?, path))).collect();
-    found.sort();
-    found.into_iter().rev().map(|(_, path)| path).collect()
-}
-
-/// Opens a library of NVIDIA's for the rest of the process; whether that worked.
-fn open(path: &Path) -> bool {
-    let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
-    // SAFETY: a valid name. The library's initialisers are NVIDIA's, as they would be if the program was linked to it.
-    !unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) }.is_null()
 }
 
 /// The toolkit's headers beside a library: in a toolkit, or in the wheel `nvidia-cuda-runtime`.

@@ -1,7 +1,6 @@
 //! What can go wrong, said so that somebody can act on it: the call, the sizes, the device, and what to do.
 
 use std::fmt;
-use std::path::PathBuf;
 
 use cudarc::driver::{DriverError, sys};
 
@@ -162,14 +161,23 @@ pub enum Error {
         /// Where it was looked for, and what to do.
         why: String,
     },
-    /// The folder of the compile cache cannot be used. Only [`Device::compile`](crate::Device::compile) with a folder that
-    /// was asked for explicitly says so: without one, compiling goes on uncached.
-    #[error("the compile cache in {} cannot be used: {why}", folder.display())]
-    Cache {
-        /// The folder.
-        folder: PathBuf,
-        /// What the system says.
-        why: std::io::Error,
+    /// Tensors whose shapes do not fit an operation.
+    #[error("{operation}: {why}")]
+    Shape {
+        /// Name of the operation.
+        operation: &'static str,
+        /// What does not fit.
+        why: String,
+    },
+    /// A call into cuBLAS failed.
+    #[error("{call} failed on {device}: {code}")]
+    Blas {
+        /// Name of the cuBLAS function.
+        call: &'static str,
+        /// The device.
+        device: String,
+        /// cuBLAS' name of the error.
+        code: String,
     },
 }
 

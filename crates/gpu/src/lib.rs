@@ -6,9 +6,11 @@ mod device;
 mod driver;
 mod error;
 mod launch;
+mod libraries;
 mod module;
 mod source;
 mod stream;
+mod tensor;
 mod uses;
 
 pub use buffer::{Buffer, Pinned, View, ViewMut};
@@ -20,3 +22,4 @@ pub use launch::{Argument, Attributes, Kernel, Launch};
 pub use module::Module;
 pub use source::{CacheFolder, Source};
 pub use stream::{Event, Stream};
+pub use tensor::{Backend, Float, Number, Tensor};

@@ -1,0 +1,271 @@
+//! Operations on each element.
+
+use std::any::Any;
+
+use super::kernels::{self, Routine};
+use super::shape::Shape;
+use super::{Float, Number, Tensor};
+use crate::error::{Error, Result};
+
+/// Operations on two elements, in the order of the kernels' own list.
+#[derive(Clone, Copy)]
+enum Binary {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Maximum,
+    Minimum,
+}
+
+/// Operations on one element, in the order of the kernels' own list.
+#[derive(Clone, Copy)]
+enum Unary {
+    Affine,
+    Exp,
+    Ln,
+    Sqrt,
+    Tanh,
+    Sigmoid,
+    Relu,
+    Gelu,
+    Abs,
+    Reciprocal,
+}
+
+/// Two tensors, element by element. Dimensions of size 1 repeat, as do missing ones before the first.
+impl<T: Number> Tensor<T> {
+    /// Sum. Wraps for i32.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if the shapes do not fit, [`Error::WrongDevice`]; as for all operations of two tensors.
+    pub fn add(&self, other: &Tensor<T>) -> Result<Tensor<T>> {
+        self.binary("add", Binary::Add, other)
+    }
+
+    /// Difference. Wraps for i32.
+    ///
+    /// # Errors
+    /// As [`Tensor::add`].
+    pub fn sub(&self, other: &Tensor<T>) -> Result<Tensor<T>> {
+        self.binary("sub", Binary::Subtract, other)
+    }
+
+    /// Product of elements; see [`Tensor::matmul`] for that of matrices. Wraps for i32.
+    ///
+    /// # Errors
+    /// As [`Tensor::add`].
+    pub fn mul(&self, other: &Tensor<T>) -> Result<Tensor<T>> {
+        self.binary("mul", Binary::Multiply, other)
+    }
+
+    /// Quotient. For i32 toward zero, and 0 where the divisor is.
+    ///
+    /// # Errors
+    /// As [`Tensor::add`].
+    pub fn div(&self, other: &Tensor<T>) -> Result<Tensor<T>> {
+        self.binary("div", Binary::Divide, other)
+    }
+
+    /// The larger one; NaN if either is.
+    ///
+    /// # Errors
+    /// As [`Tensor::add`].
+    pub fn maximum(&self, other: &Tensor<T>) -> Result<Tensor<T>> {
+        self.binary("maximum", Binary::Maximum, other)
+    }
+
+    /// The smaller one; NaN if either is.
+    ///
+    /// # Errors
+    /// As [`Tensor::add`].
+    pub fn minimum(&self, other: &Tensor<T>) -> Result<Tensor<T>> {
+        self.binary("minimum", Binary::Minimum, other)
+    }
+
+    fn binary(&self, name: &'static str, operation: Binary, other: &Tensor<T>) -> Result<Tensor<T>> {
+        self.check_same_device(name, other)?;
+        let sizes = self.shape.common(&other.shape, name)?;
+        let mut out = Tensor::unfilled(self.device(), Shape::contiguous(name, &sizes)?)?;
+        let n = out.len();
+        if n == 0 {
+            return Ok(out);
+        }
+        let in_order = |tensor: &Tensor<T>| tensor.shape() == &*sizes && tensor.shape.is_contiguous();
+        // Wide loads need 16-byte addresses; a slice may begin anywhere.
+        let aligned = |tensor: &Tensor<T>| (tensor.shape.offset() * size_of::<T>()).is_multiple_of(16);
+        if [self, other].into_iter().all(|tensor| in_order(tensor) && aligned(tensor)) {
+            let kernel = self.kernels.get::<T>(Routine::Binary)?;
+            let launch = kernels::over(kernel, n.div_ceil(16 / size_of::<T>()));
+            let launch = launch.arg(operation as u32).arg(n as u64).arg(self.from_first()).arg(other.from_first());
+            // SAFETY: all three have `n` elements in order, at addresses that are multiples of 16.
+            unsafe { launch.arg(out.buffer_mut()).launch()? };
+        } else {
+            let (a, b) = (self.shape.broadcast(name, &sizes)?, other.shape.broadcast(name, &sizes)?);
+            let kernel = self.kernels.get::<T>(Routine::BinaryStrided)?;
+            let launch = kernels::over(kernel, n).arg(operation as u32).arg(n as u64).arg(a.layout(Some(&b)));
+            let launch = launch.arg(self.from_first()).arg(other.from_first());
+            // SAFETY: shapes stay within their buffers, and `out` has `n` elements.
+            unsafe { launch.arg(out.buffer_mut()).launch()? };
+        }
+        Ok(out)
+    }
+
+    pub(super) fn check_same_device(&self, operation: &'static str, other: &Tensor<T>) -> Result<()> {
+        if self.device().cuda().cu_ctx() == other.device().cuda().cu_ctx() {
+            return Ok(());
+        }
+        Err(Error::WrongDevice {
+            what: format!("the second tensor of `{operation}`"),
+            found: other.device().name().to_owned(),
+            expected: self.device().name().to_owned(),
+        })
+    }
+}
+
+/// One tensor, element by element.
+impl<T: Number> Tensor<T> {
+    /// `scale * x + shift`, with one rounding (wrapping for i32, of which scale and shift are whole numbers).
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; as for all operations of one tensor.
+    pub fn affine(&self, scale: f64, shift: f64) -> Result<Tensor<T>> {
+        self.unary(Unary::Affine, scale, shift)
+    }
+
+    /// `-x`.
+    ///
+    /// # Errors
+    /// As [`Tensor::affine`].
+    pub fn neg(&self) -> Result<Tensor<T>> {
+        // Adding -0 changes nothing, not even the sign of zeros.
+        self.unary(Unary::Affine, -1.0, -0.0)
+    }
+
+    /// The absolute value.
+    ///
+    /// # Errors
+    /// As [`Tensor::affine`].
+    pub fn abs(&self) -> Result<Tensor<T>> {
+        self.unary(Unary::Abs, 0.0, 0.0)
+    }
+
+    /// `x`, or 0 where `x` is negative.
+    ///
+    /// # Errors
+    /// As [`Tensor::affine`].
+    pub fn relu(&self) -> Result<Tensor<T>> {
+        self.unary(Unary::Relu, 0.0, 0.0)
+    }
+
+    fn unary(&self, operation: Unary, scale: f64, shift: f64) -> Result<Tensor<T>> {
+        let from = self.contiguous()?;
+        let aligned = (from.shape.offset() * size_of::<T>()).is_multiple_of(16);
+        let from = if aligned { from } else { from.copied()? };
+        let n = from.len();
+        let mut out = Tensor::unfilled(self.device(), from.shape.compact())?;
+        if n == 0 {
+            return Ok(out);
+        }
+        let kernel = self.kernels.get::<T>(Routine::Unary)?;
+        let launch = kernels::over(kernel, n.div_ceil(16 / size_of::<T>())).arg(operation as u32).arg(n as u64);
+        let launch = launch.arg(T::value_from_f64(scale)).arg(T::value_from_f64(shift)).arg(from.from_first());
+        // SAFETY: both have `n` elements in order, at addresses that are multiples of 16.
+        unsafe { launch.arg(out.buffer_mut()).launch()? };
+        Ok(out)
+    }
+
+    /// A copy in a buffer of its own.
+    fn copied(&self) -> Result<Tensor<T>> {
+        let mut copy = Tensor::unfilled(self.device(), self.shape.compact())?;
+        let buffer = copy.buffer_mut();
+        buffer.view_mut().copy_from(self.elements())?;
+        Ok(copy)
+    }
+
+    /// The elements as another type: to the nearest, of `i32` toward zero and within its range, NaN as 0.
+    ///
+    /// ```
+    /// use gpu::{Device, Tensor};
+    /// let x = Tensor::new(&Device::open(0)?, &[-1.5f32, 2.25, 1e20], &[3])?;
+    /// assert_eq!(x.cast::<i32>()?.to_vec()?, [-1, 2, i32::MAX]);
+    /// # gpu::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tensor::affine`].
+    pub fn cast<U: Number>(&self) -> Result<Tensor<U>> {
+        if let Some(same) = (self as &dyn Any).downcast_ref::<Tensor<U>>() {
+            return Ok(same.clone());
+        }
+        let from = self.contiguous()?;
+        let n = from.len();
+        let mut out = Tensor::<U>::unfilled(self.device(), from.shape.compact())?;
+        if n > 0 {
+            let kernel = self.kernels.cast::<T, U>()?;
+            let launch = kernels::over(kernel, n).arg(n as u64).arg(from.from_first());
+            // SAFETY: both have `n` elements in order.
+            unsafe { launch.arg(out.buffer_mut()).launch()? };
+        }
+        Ok(out)
+    }
+}
+
+/// Functions of fractions.
+impl<T: Float> Tensor<T> {
+    /// e to the power of x.
+    ///
+    /// # Errors
+    /// As [`Tensor::affine`].
+    pub fn exp(&self) -> Result<Tensor<T>> {
+        self.unary(Unary::Exp, 0.0, 0.0)
+    }
+
+    /// The natural logarithm.
+    ///
+    /// # Errors
+    /// As [`Tensor::affine`].
+    pub fn ln(&self) -> Result<Tensor<T>> {
+        self.unary(Unary::Ln, 0.0, 0.0)
+    }
+
+    /// The square root.
+    ///
+    /// # Errors
+    /// As [`Tensor::affine`].
+    pub fn sqrt(&self) -> Result<Tensor<T>> {
+        self.unary(Unary::Sqrt, 0.0, 0.0)
+    }
+
+    /// The hyperbolic tangent.
+    ///
+    /// # Errors
+    /// As [`Tensor::affine`].
+    pub fn tanh(&self) -> Result<Tensor<T>> {
+        self.unary(Unary::Tanh, 0.0, 0.0)
+    }
+
+    /// `1 / (1 + exp(-x))`.
+    ///
+    /// # Errors
+    /// As [`Tensor::affine`].
+    pub fn sigmoid(&self) -> Result<Tensor<T>> {
+        self.unary(Unary::Sigmoid, 0.0, 0.0)
+    }
+
+    /// `x * Φ(x)`, with the exact distribution function.
+    ///
+    /// # Errors
+    /// As [`Tensor::affine`].
+    pub fn gelu(&self) -> Result<Tensor<T>> {
+        self.unary(Unary::Gelu, 0.0, 0.0)
+    }
+
+    /// `1 / x`.
+    ///
+    /// # Errors
+    /// As [`Tensor::affine`].
+    pub fn recip(&self) -> Result<Tensor<T>> {
+        self.unary(Unary::Reciprocal, 0.0, 0.0)
+    }
+}

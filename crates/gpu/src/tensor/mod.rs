@@ -1,0 +1,292 @@
+//! Small tensors: enough to write a model down without writing kernels.
+//!
+//! A [`Tensor`] is a shape over a buffer that it shares with its views. Operations check shapes, run on the device's own
+//! stream, and give new tensors. They compute in f32 (i32 for i32, wrapping) and store in the tensor's type; sums of i32 are
+//! 64 bits wide before they are stored. NaN stays NaN through maximum, minimum and reductions.
+//!
+//! ```
+//! use gpu::{Device, Tensor};
+//! let device = Device::open(0)?;
+//! let x = Tensor::new(&device, &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3])?;
+//! let w = Tensor::new(&device, &[1.0f32, 0.0, 0.0, 1.0, 1.0, 1.0], &[3, 2])?;
+//! let bias = Tensor::new(&device, &[0.5f32, -0.5], &[2])?;
+//! let y = x.matmul(&w)?.add(&bias)?.relu()?;
+//! assert_eq!(y.to_vec()?, [4.5, 4.5, 10.5, 10.5]);
+//! # gpu::Result::Ok(())
+//! ```
+
+mod elementwise;
+mod kernels;
+mod matmul;
+mod reduce;
+mod shape;
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use half::{bf16, f16};
+
+use crate::buffer::{Buffer, View};
+use crate::device::Device;
+use crate::error::{Error, Result};
+use kernels::{Kernels, Routine};
+use shape::Shape;
+
+pub use matmul::Backend;
+
+/// An element type of tensors: `f32`, [`half::f16`], [`half::bf16`] or `i32`.
+pub trait Number: sealed::Number {}
+
+/// A [`Number`] that is a fraction: all but `i32`.
+pub trait Float: Number {}
+
+pub(crate) mod sealed {
+    use bytemuck::Pod;
+
+    /// What the kernels know of an element type.
+    pub trait Number: Pod + PartialEq + std::fmt::Debug + Send + Sync {
+        /// What is computed with.
+        type Value: Pod;
+        /// What sums are kept in.
+        type Sum: Pod;
+        /// Its name in names of kernels.
+        const NAME: &'static str;
+        /// The kernels.
+        const PTX: &'static str;
+        fn from_f64(value: f64) -> Self;
+        fn value_from_f64(value: f64) -> Self::Value;
+    }
+}
+
+macro_rules! numbers {
+    ($($type:ty, $value:ty, $sum:ty, $name:literal, $from:expr;)*) => { $(
+        impl Number for $type {}
+        impl sealed::Number for $type {
+            type Value = $value;
+            type Sum = $sum;
+            const NAME: &'static str = $name;
+            const PTX: &'static str = include_str!(concat!("../../kernels/tensor_", $name, ".ptx"));
+            fn from_f64(value: f64) -> Self {
+                $from(value)
+            }
+            fn value_from_f64(value: f64) -> $value {
+                value as $value
+            }
+        }
+    )* };
+}
+
+numbers! {
+    f32, f32, f32, "f32", |value| value as f32;
+    f16, f32, f32, "f16", f16::from_f64;
+    bf16, f32, f32, "bf16", bf16::from_f64;
+    i32, i32, i64, "i32", |value| value as i32;
+}
+
+impl Float for f32 {}
+impl Float for f16 {}
+impl Float for bf16 {}
+
+/// Elements of type `T` on a device, in up to [`Tensor::MAX_RANK`] dimensions. Cheap to clone: clones and views share the
+/// elements, which never change while they are shared.
+#[derive(Clone)]
+pub struct Tensor<T: Number> {
+    buffer: Arc<Buffer<T>>,
+    kernels: &'static Kernels,
+    shape: Shape,
+}
+
+impl<T: Number> fmt::Debug for Tensor<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Tensor<{}>{:?} on {}", T::NAME, self.shape(), self.device().name())
+    }
+}
+
+impl<T: Number> Tensor<T> {
+    /// Most dimensions.
+    pub const MAX_RANK: usize = shape::MAX_RANK;
+
+    /// A tensor of `values` in row-major order: the last dimension's elements lie next to each other.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if the shape has another number of elements; [`Error::OutOfMemory`].
+    pub fn new(device: &Device, values: &[T], shape: &[usize]) -> Result<Tensor<T>> {
+        let shape = Shape::contiguous("new", shape)?;
+        if shape.len() != values.len() {
+            let why = format!("{} values do not fill the shape {:?}", values.len(), shape.sizes());
+            return Err(Error::Shape { operation: "new", why });
+        }
+        Tensor::over(device.upload(values)?, shape)
+    }
+
+    /// All zeros.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn zeros(device: &Device, shape: &[usize]) -> Result<Tensor<T>> {
+        let shape = Shape::contiguous("zeros", shape)?;
+        Tensor::over(device.zeros(shape.len())?, shape)
+    }
+
+    /// All elements equal.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn full(device: &Device, value: T, shape: &[usize]) -> Result<Tensor<T>> {
+        let mut filled = Tensor::unfilled(device, Shape::contiguous("full", shape)?)?;
+        let (n, kernels) = (filled.len(), filled.kernels);
+        let kernel = kernels.get::<T>(Routine::Fill)?;
+        // SAFETY: the kernel writes `n` elements, as many as there are.
+        unsafe { kernels::over(kernel, n).arg(n as u64).arg(value).arg(filled.buffer_mut()).launch()? };
+        Ok(filled)
+    }
+
+    /// A buffer as a tensor; see [`Tensor::new`].
+    ///
+    /// # Errors
+    /// [`Error::Shape`].
+    pub fn from_buffer(buffer: Buffer<T>, shape: &[usize]) -> Result<Tensor<T>> {
+        let shape = Shape::contiguous("from_buffer", shape)?;
+        if shape.len() != buffer.len() {
+            let why = format!("a buffer of {} does not fill the shape {:?}", buffer.len(), shape.sizes());
+            return Err(Error::Shape { operation: "from_buffer", why });
+        }
+        Tensor::over(buffer, shape)
+    }
+
+    fn over(buffer: Buffer<T>, shape: Shape) -> Result<Tensor<T>> {
+        let kernels = Kernels::of::<T>(buffer.device())?;
+        Ok(Tensor { buffer: Arc::new(buffer), kernels, shape })
+    }
+
+    /// A tensor whose elements somebody is about to write.
+    fn unfilled(device: &Device, shape: Shape) -> Result<Tensor<T>> {
+        Tensor::over(Buffer::uninitialised(device, shape.len(), device.stream())?, shape)
+    }
+
+    /// The buffer of a tensor that was just made.
+    fn buffer_mut(&mut self) -> &mut Buffer<T> {
+        Arc::get_mut(&mut self.buffer).expect("nobody else has a tensor that is being made")
+    }
+
+    /// The elements in row-major order, on the host.
+    ///
+    /// # Errors
+    /// An error of the work before.
+    pub fn to_vec(&self) -> Result<Vec<T>> {
+        self.contiguous()?.elements().download()
+    }
+
+    /// The only element.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if there are more or none.
+    pub fn item(&self) -> Result<T> {
+        match *self.to_vec()? {
+            [item] => Ok(item),
+            _ => Err(Error::Shape { operation: "item", why: format!("{:?} has not one element", self.shape()) }),
+        }
+    }
+
+    /// Sizes of the dimensions.
+    pub fn shape(&self) -> &[usize] {
+        self.shape.sizes()
+    }
+
+    /// For each dimension, how many elements of the buffer lie from one index to the next.
+    pub fn strides(&self) -> &[isize] {
+        self.shape.strides()
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.shape.len()
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        self.buffer.device()
+    }
+
+    /// The elements of a tensor whose elements lie in order, see [`Tensor::contiguous`].
+    ///
+    /// # Panics
+    /// If they do not.
+    pub fn elements(&self) -> View<'_, T> {
+        assert!(self.shape.is_contiguous(), "the elements do not lie in order: call `contiguous` first");
+        self.buffer.slice(self.shape.offset()..self.shape.offset() + self.len())
+    }
+
+    /// The buffer from the first element on.
+    fn from_first(&self) -> View<'_, T> {
+        self.buffer.slice(self.shape.offset()..)
+    }
+}
+
+/// Views: other shapes over the same elements.
+impl<T: Number> Tensor<T> {
+    fn with_shape(&self, shape: Shape) -> Tensor<T> {
+        Tensor { buffer: self.buffer.clone(), kernels: self.kernels, shape }
+    }
+
+    /// The same elements in another shape. Copies if they do not lie in order.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if the shape has another number of elements.
+    pub fn reshape(&self, shape: &[usize]) -> Result<Tensor<T>> {
+        let from = self.contiguous()?;
+        let shape = Shape::contiguous("reshape", shape)?.starting_at(from.shape.offset());
+        if shape.len() != self.len() {
+            let why = format!("{:?} does not hold the elements of {:?}", shape.sizes(), self.shape());
+            return Err(Error::Shape { operation: "reshape", why });
+        }
+        Ok(from.with_shape(shape))
+    }
+
+    /// Exchanges two dimensions.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if there is no such dimension.
+    pub fn transpose(&self, one: usize, other: usize) -> Result<Tensor<T>> {
+        Ok(self.with_shape(self.shape.transposed(one, other)?))
+    }
+
+    /// The indices in `range` of dimension `axis`.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if there are no such indices.
+    pub fn slice(&self, axis: usize, range: Range<usize>) -> Result<Tensor<T>> {
+        Ok(self.with_shape(self.shape.sliced(axis, range)?))
+    }
+
+    /// Repeats dimensions of size 1, and adds dimensions before the first.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if another dimension would change.
+    pub fn broadcast(&self, shape: &[usize]) -> Result<Tensor<T>> {
+        Ok(self.with_shape(self.shape.broadcast("broadcast", shape)?))
+    }
+
+    /// This tensor if its elements lie in row-major order, else a copy whose elements do.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn contiguous(&self) -> Result<Tensor<T>> {
+        if self.shape.is_contiguous() {
+            return Ok(self.clone());
+        }
+        let n = self.len();
+        let mut copy = Tensor::unfilled(self.device(), self.shape.compact())?;
+        let kernel = self.kernels.get::<T>(Routine::CopyStrided)?;
+        let launch = kernels::over(kernel, n).arg(n as u64).arg(self.shape.layout(None)).arg(self.from_first());
+        // SAFETY: the layout stays within the buffer, as shapes do, and `copy` has `n` elements.
+        unsafe { launch.arg(copy.buffer_mut()).launch()? };
+        Ok(copy)
+    }
+}

@@ -1,0 +1,184 @@
+//! Reductions along a dimension, and what rests on them.
+
+use super::kernels::{self, BLOCK, Routine};
+use super::shape::Shape;
+use super::{Float, Number, Tensor};
+use crate::buffer::Buffer;
+use crate::error::{Error, Result};
+
+/// Blocks along y and z of a grid.
+const MOST_BLOCKS: usize = 65535;
+
+/// Bytes of a row that are worth a block of their own.
+const PART_BYTES: usize = 16 << 10;
+
+/// In the order of the kernels' own list.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reduction {
+    Sum,
+    Mean,
+    Largest,
+    Smallest,
+}
+
+/// One element for all along a dimension, which goes.
+impl<T: Number> Tensor<T> {
+    /// Sum along dimension `axis`; 0 where the dimension is empty.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if there is no such dimension.
+    pub fn sum(&self, axis: usize) -> Result<Tensor<T>> {
+        self.reduce("sum", Reduction::Sum, axis)
+    }
+
+    /// Mean along dimension `axis`; for i32 toward zero.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if there is no such dimension, or nothing along it.
+    pub fn mean(&self, axis: usize) -> Result<Tensor<T>> {
+        self.reduce("mean", Reduction::Mean, axis)
+    }
+
+    /// Largest element along dimension `axis`; NaN if there is one.
+    ///
+    /// # Errors
+    /// As [`Tensor::mean`].
+    pub fn max(&self, axis: usize) -> Result<Tensor<T>> {
+        self.reduce("max", Reduction::Largest, axis)
+    }
+
+    /// Smallest element along dimension `axis`; NaN if there is one.
+    ///
+    /// # Errors
+    /// As [`Tensor::mean`].
+    pub fn min(&self, axis: usize) -> Result<Tensor<T>> {
+        self.reduce("min", Reduction::Smallest, axis)
+    }
+
+    /// Sum of all elements, a tensor without dimensions: [`Tensor::item`] fetches it.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn sum_all(&self) -> Result<Tensor<T>> {
+        self.reshape(&[self.len()])?.sum(0)
+    }
+
+    /// Index of the largest element along dimension `axis`: the first of several, NaN before all others.
+    ///
+    /// # Errors
+    /// As [`Tensor::mean`].
+    pub fn argmax(&self, axis: usize) -> Result<Tensor<i32>> {
+        self.shape.check_axis("argmax", axis)?;
+        self.check_not_empty("argmax", axis)?;
+        let rows = self.axis_last(axis)?;
+        let sizes = &rows.shape()[..rows.shape().len() - 1];
+        let mut out = Tensor::<i32>::unfilled(self.device(), Shape::contiguous("argmax", sizes)?)?;
+        let (count, length) = (out.len(), self.shape()[axis]);
+        if count == 0 {
+            return Ok(out);
+        }
+        let kernel = self.kernels.get::<T>(Routine::ArgMax)?;
+        let launch = kernel.launch([count.min(i32::MAX as usize) as u32, 1, 1], [BLOCK, 1, 1]);
+        let launch = launch.arg(count as u64).arg(length as u64).arg(rows.from_first());
+        // SAFETY: there are `count` rows of `length` elements in order, and as many results.
+        unsafe { launch.arg(out.buffer_mut()).launch()? };
+        Ok(out)
+    }
+
+    fn reduce(&self, name: &'static str, operation: Reduction, axis: usize) -> Result<Tensor<T>> {
+        self.shape.check_axis(name, axis)?;
+        let mut sizes = self.shape().to_vec();
+        let length = sizes.remove(axis);
+        if length == 0 && operation == Reduction::Sum {
+            return Tensor::zeros(self.device(), &sizes);
+        }
+        self.check_not_empty(name, axis)?;
+        let from = self.contiguous()?;
+        let outer: usize = sizes[..axis].iter().product();
+        let inner: usize = sizes[axis..].iter().product();
+        let mut out = Tensor::unfilled(self.device(), Shape::contiguous(name, &sizes)?)?;
+        if outer * inner == 0 {
+            return Ok(out);
+        }
+        if inner == 1 {
+            return from.reduce_rows(operation, outer, length, out);
+        }
+        let kernel = self.kernels.get::<T>(Routine::ReduceColumns)?;
+        let launch = kernels::over(kernel, outer * inner).arg(operation as u32);
+        let launch = launch.arg(outer as u64).arg(length as u64).arg(inner as u64).arg(from.from_first());
+        // SAFETY: there are `outer * length * inner` elements in order, and `outer * inner` results.
+        unsafe { launch.arg(out.buffer_mut()).launch()? };
+        Ok(out)
+    }
+
+    /// Long rows are taken apart, so that all multiprocessors have work.
+    fn reduce_rows(&self, operation: Reduction, rows: usize, length: usize, mut out: Tensor<T>) -> Result<Tensor<T>> {
+        let wanted = (8 * self.device().limits().multiprocessors as usize).div_ceil(rows);
+        let parts = wanted.min(length * size_of::<T>() / PART_BYTES).clamp(1, 1024);
+        let mut partial: Buffer<T::Sum> = self.device().zeros(if parts > 1 { rows * parts } else { 0 })?;
+        let along_y = rows.min(MOST_BLOCKS);
+        let grid = [parts as u32, along_y as u32, rows.div_ceil(along_y) as u32];
+        let kernel = self.kernels.get::<T>(Routine::ReduceRows)?;
+        let launch = kernel.launch(grid, [BLOCK, 1, 1]).arg(operation as u32).arg(rows as u64).arg(length as u64);
+        let launch = launch.arg(self.from_first()).arg(&mut partial);
+        // SAFETY: there are `rows * length` elements in order, `rows` results, and room for `parts` of each row.
+        unsafe { launch.arg(out.buffer_mut()).launch()? };
+        if parts > 1 {
+            let along_x = rows.min(MOST_BLOCKS);
+            let kernel = self.kernels.get::<T>(Routine::ReduceParts)?;
+            let launch = kernel.launch([along_x as u32, rows.div_ceil(along_x) as u32, 1], [BLOCK, 1, 1]);
+            let launch = launch.arg(operation as u32).arg(rows as u64).arg(length as u64).arg(parts as u32);
+            // SAFETY: as above.
+            unsafe { launch.arg(&partial).arg(out.buffer_mut()).launch()? };
+        }
+        Ok(out)
+    }
+
+    fn check_not_empty(&self, operation: &'static str, axis: usize) -> Result<()> {
+        match self.shape()[axis] {
+            0 => Err(Error::Shape { operation, why: format!("{:?} has nothing along dimension {axis}", self.shape()) }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The elements in order, with dimension `axis` moved to the end.
+    fn axis_last(&self, axis: usize) -> Result<Tensor<T>> {
+        let mut moved = self.clone();
+        for at in axis + 1..self.shape().len() {
+            moved = moved.transpose(at - 1, at)?;
+        }
+        moved.contiguous()
+    }
+}
+
+impl<T: Float> Tensor<T> {
+    /// `exp(x) / sum of exp` along dimension `axis`, safe against overflow.
+    ///
+    /// ```
+    /// use gpu::{Device, Tensor};
+    /// let scores = Tensor::new(&Device::open(0)?, &[0.0f32, 0.0, 1000.0, 999.0], &[2, 2])?;
+    /// let rows = scores.softmax(1)?.to_vec()?;
+    /// assert_eq!(rows[..2], [0.5, 0.5]);
+    /// assert!((rows[2] - 0.7310586).abs() < 1e-6);
+    /// # gpu::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if there is no such dimension.
+    pub fn softmax(&self, axis: usize) -> Result<Tensor<T>> {
+        self.shape.check_axis("softmax", axis)?;
+        let rows = self.axis_last(axis)?;
+        let mut out = Tensor::unfilled(self.device(), rows.shape.compact())?;
+        let length = self.shape()[axis];
+        if !out.is_empty() {
+            let count = out.len() / length;
+            let kernel = self.kernels.get::<T>(Routine::Softmax)?;
+            let launch = kernel.launch([count.min(i32::MAX as usize) as u32, 1, 1], [BLOCK, 1, 1]);
+            let launch = launch.arg(count as u64).arg(length as u64).arg(rows.from_first());
+            // SAFETY: both have `count` rows of `length` elements in order.
+            unsafe { launch.arg(out.buffer_mut()).launch()? };
+        }
+        // Back to where it was.
+        (axis + 1..self.shape().len()).rev().try_fold(out, |moved, at| moved.transpose(at - 1, at))
+    }
+}
