@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Compiles the bundled programs' and the tensors' device code to the PTX that is checked in beside it.
 #
-#   scripts/ptx.sh            # writes crates/{demo,gpu}/kernels/*.ptx
+#   scripts/ptx.sh            # writes the .ptx beside each .cu of crates/demo and crates/gpu
 #   scripts/ptx.sh --check    # writes nothing; fails and names each file that is not what its source compiles to
 #
 # The compiler is NVRTC, fetched from PyPI at a pinned version and kept in target/. CUDA 12.0 emits `.version 8.0`, which
@@ -32,7 +32,7 @@ if [ ! -e "$library" ]; then
 fi
 
 stale=0
-for source in crates/demo/kernels/*.cu crates/gpu/kernels/*.cu; do
+for source in crates/demo/kernels/*.cu crates/gpu/{kernels,examples}/*.cu; do
   ptx=${source%.cu}.ptx
   fresh=$("$python" scripts/nvrtc_compile.py "$library" "$architecture" "$source")
   if ! $check; then

@@ -162,6 +162,12 @@ impl Module {
         &self.0.cached
     }
 
+    /// The code as it was loaded: a CUBIN of what was compiled for a GPU, PTX of what was for the CPU device. For
+    /// [`Device::load_binary`] in another process.
+    pub fn image(&self) -> &[u8] {
+        &self.0.image
+    }
+
     /// The device that the code is on.
     pub fn device(&self) -> &Device {
         &self.0.device

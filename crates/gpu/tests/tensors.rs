@@ -162,7 +162,7 @@ fn views_show_the_same_elements() {
 fn reductions<T: Checked>() {
     let device = device();
     // Long rows are taken apart; inner dimensions are reduced by column.
-    for shape in [&[3, 5, 7][..], &[1, 100_003], &[40, 1], &[2, 9000, 3]] {
+    for shape in [&[3, 5, 7][..], &[1, 30_003], &[40, 1], &[2, 1500, 3]] {
         let len = shape.iter().product();
         let (a, x) = tensor::<T>(&device, &fractions(len as u64, len), shape);
         for axis in 0..shape.len() {
