@@ -77,7 +77,8 @@ impl World {
     fn observe(&self, count: usize, random: &mut Random) -> Data {
         let classes: Vec<usize> = (0..count).map(|_| random.next() as usize % CLASSES).collect();
         let cells = classes.iter().flat_map(|class| (0..DIMENSIONS).map(move |d| class * DIMENSIONS + d));
-        let observations = cells.map(|cell| self.means[cell] + self.deviations[cell] * random.normal()).collect();
+        let observations =
+            cells.map(|cell| self.means[cell] + self.deviations[cell] * random.normal()).collect();
         Data { observations, classes }
     }
 }
@@ -132,7 +133,8 @@ impl Model {
         let (first, second) = (average(&observations)?, average(&observations.mul(&observations)?)?);
         // For each class and dimension: how far observations lie from the mean, and squared.
         let off = first.sub(&self.means)?;
-        let squared = second.sub(&self.means.mul(&first.affine(2.0, 0.0)?)?)?.add(&self.means.mul(&self.means)?)?;
+        let squared =
+            second.sub(&self.means.mul(&first.affine(2.0, 0.0)?)?)?.add(&self.means.mul(&self.means)?)?;
         // Natural gradients: of the mean, its error; of the log precision, 1 - precision * squared error.
         self.means = self.means.add(&off.affine(LEARNING_RATE, 0.0)?)?;
         let surprise = self.log_precisions.exp()?.mul(&squared)?.neg()?.affine(1.0, 1.0)?;
@@ -149,7 +151,8 @@ impl Model {
         let mut beliefs = device.zeros::<f32>(n * CLASSES)?;
         let mut energies = device.zeros::<f32>(n * STEPS)?;
         let launch = infer.launch([n.div_ceil(8) as u32, 1, 1], [256, 1, 1]);
-        let launch = launch.arg(n as u32).arg(CLASSES as u32).arg(DIMENSIONS as u32).arg(STEPS as u32).arg(RATE);
+        let launch =
+            launch.arg(n as u32).arg(CLASSES as u32).arg(DIMENSIONS as u32).arg(STEPS as u32).arg(RATE);
         let launch = launch.arg(&observations).arg(self.means.elements()).arg(precisions.elements());
         let launch = launch.arg(self.log_prior.elements()).arg(&mut beliefs).arg(&mut energies);
         // SAFETY: a warp for each observation, and all buffers have the sizes that the kernel is told.
@@ -161,7 +164,8 @@ impl Model {
         let n = data.classes.len();
         let (beliefs, energies) = self.perceive(infer, data)?;
         let guesses = Tensor::from_buffer(beliefs, &[n, CLASSES])?.argmax(1)?.to_vec()?;
-        let right = guesses.iter().zip(&data.classes).filter(|(guess, class)| **guess as usize == **class).count();
+        let right =
+            guesses.iter().zip(&data.classes).filter(|(guess, class)| **guess as usize == **class).count();
         let energies = energies.mean(0)?.to_vec()?;
         Ok(Outcome {
             accuracy: right as f64 / n as f64,

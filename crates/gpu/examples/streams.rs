@@ -27,7 +27,8 @@ fn main() -> gpu::Result<()> {
         let values = host.as_mut_slice()?;
         values.iter_mut().enumerate().for_each(|(i, value)| *value = ((i * 31 + part * 17) % 1009) as f32);
         let expected = twice_smoothed(values);
-        let (mut one, mut two) = (device.zeros_on::<f32>(PART, &stream)?, device.zeros_on::<f32>(PART, &stream)?);
+        let (mut one, mut two) =
+            (device.zeros_on::<f32>(PART, &stream)?, device.zeros_on::<f32>(PART, &stream)?);
         let before = stream.record()?;
         one.view_mut().write_pinned(&mut host, &stream)?;
         // SAFETY: the kernel reads and writes `PART` elements.

@@ -75,7 +75,13 @@ impl<T: Pod> Buffer<T> {
         let Some(bytes) = bytes else {
             let (free, total) = device.memory().unwrap_or_default();
             let name = device.name().to_owned();
-            return Err(Error::OutOfMemory { call: "cuMemAllocAsync", device: name, bytes: usize::MAX, free, total });
+            return Err(Error::OutOfMemory {
+                call: "cuMemAllocAsync",
+                device: name,
+                bytes: usize::MAX,
+                free,
+                total,
+            });
         };
         // The driver refuses sizes of zero.
         // SAFETY: bytes of any value are valid; this crate reads none of them before they are written, kernels may.
@@ -260,7 +266,8 @@ impl<'b, T: Pod> View<'b, T> {
         }
         let bytes = self.len * size_of::<T>();
         // SAFETY: the buffer has as many bytes at the address; the caller has room for them.
-        let copied = unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), self.address, bytes, stream.raw()) }.result();
+        let copied =
+            unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), self.address, bytes, stream.raw()) }.result();
         copied.map_err(device.failed_at("cuMemcpyDtoHAsync", || format!("{bytes} bytes")))?;
         stream.synchronize()
     }
@@ -277,7 +284,8 @@ impl<'b, T: Pod> View<'b, T> {
         if bytes > 0 {
             // SAFETY: both have as many bytes; the pinned memory keeps an event and waits for it before anybody looks.
             let copied =
-                unsafe { sys::cuMemcpyDtoHAsync_v2(to.start.cast(), self.address, bytes, stream.raw()) }.result();
+                unsafe { sys::cuMemcpyDtoHAsync_v2(to.start.cast(), self.address, bytes, stream.raw()) }
+                    .result();
             let device = self.buffer.device.core();
             copied.map_err(device.failed_at("cuMemcpyDtoHAsync", || format!("{bytes} bytes")))?;
         }
@@ -365,7 +373,8 @@ impl<'b, T: Pod> ViewMut<'b, T> {
         if bytes > 0 {
             // SAFETY: both have as many bytes; the pinned memory keeps an event and waits for it before anybody writes.
             let copied =
-                unsafe { sys::cuMemcpyHtoDAsync_v2(self.address, from.start.cast(), bytes, stream.raw()) }.result();
+                unsafe { sys::cuMemcpyHtoDAsync_v2(self.address, from.start.cast(), bytes, stream.raw()) }
+                    .result();
             let device = self.buffer.device.core();
             copied.map_err(device.failed_at("cuMemcpyHtoDAsync", || format!("{bytes} bytes")))?;
         }

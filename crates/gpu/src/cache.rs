@@ -50,7 +50,9 @@ pub(crate) fn folder(choice: &CacheFolder) -> Option<PathBuf> {
         match env::var_os("APEX_CACHE_DIR") {
             Some(off) if off == "off" => None,
             Some(folder) => Some(PathBuf::from(folder)),
-            None => Some(env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home)?.join("apex/kernels")),
+            None => {
+                Some(env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home)?.join("apex/kernels"))
+            }
         }
     };
     match choice {
@@ -65,7 +67,10 @@ pub(crate) fn load(folder: &Path, fingerprint: &[u8]) -> Option<Compiled> {
     let path = place(folder, fingerprint);
     let found = decode(&fs::read(&path).ok()?, fingerprint)?;
     // Its time of change is its time of use: that decides what goes first when there is too much.
-    let _ = fs::File::options().append(true).open(&path).and_then(|file| file.set_modified(std::time::SystemTime::now()));
+    let _ = fs::File::options()
+        .append(true)
+        .open(&path)
+        .and_then(|file| file.set_modified(std::time::SystemTime::now()));
     Some(found)
 }
 
@@ -217,7 +222,12 @@ mod tests {
         let old = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
         for key in [b"a", b"b", b"c"] {
             store(folder.path(), key, &compiled(&[7; 1000])).unwrap();
-            fs::File::options().append(true).open(place(folder.path(), key)).unwrap().set_modified(old).unwrap();
+            fs::File::options()
+                .append(true)
+                .open(place(folder.path(), key))
+                .unwrap()
+                .set_modified(old)
+                .unwrap();
         }
         assert!(load(folder.path(), b"b").is_some(), "use makes it young");
         make_room(folder.path(), 1500).unwrap();

@@ -75,9 +75,11 @@ impl Compiler {
             Output::Cubin => format!("sm_{architecture}"),
             Output::Ptx => format!("compute_{architecture}"),
         };
-        let refused = |log: String| Error::Compile { name: source.name.clone(), architecture: target.clone(), log };
+        let refused =
+            |log: String| Error::Compile { name: source.name.clone(), architecture: target.clone(), log };
         let text = |text: &str| {
-            CString::new(text).map_err(|_| refused(format!("the text `{}` contains a zero byte", text.escape_debug())))
+            CString::new(text)
+                .map_err(|_| refused(format!("the text `{}` contains a zero byte", text.escape_debug())))
         };
         let program = Program::new(&text(&source.code)?, &text(&source.name)?)
             .map_err(|error| refused(format!("nvrtcCreateProgram failed: {error}")))?;
@@ -85,15 +87,19 @@ impl Compiler {
         for instance in &instances {
             // SAFETY: the program lives, and the text is terminated.
             let added = unsafe { sys::nvrtcAddNameExpression(program.0, instance.as_ptr()) };
-            added.result().map_err(|error| refused(format!("{} cannot be instantiated: {error}", instance.to_string_lossy())))?;
+            added.result().map_err(|error| {
+                refused(format!("{} cannot be instantiated: {error}", instance.to_string_lossy()))
+            })?;
         }
         let options = self.options(source, &target);
         let options = options.iter().map(|option| text(option)).collect::<Result<Vec<_>>>()?;
         let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
         // SAFETY: the program lives; the options are terminated and as many as said.
-        let compiled = unsafe { sys::nvrtcCompileProgram(program.0, pointers.len() as c_int, pointers.as_ptr()) };
+        let compiled =
+            unsafe { sys::nvrtcCompileProgram(program.0, pointers.len() as c_int, pointers.as_ptr()) };
         compiled.result().map_err(|error| refused(program.log().unwrap_or_else(|| error.to_string())))?;
-        let image = program.output(output).map_err(|error| refused(format!("there is no output: {error}")))?;
+        let image =
+            program.output(output).map_err(|error| refused(format!("there is no output: {error}")))?;
         let mut symbols = BTreeMap::new();
         for (instance, name) in instances.iter().zip(&source.instances) {
             let symbol = program.lowered(instance);

@@ -157,9 +157,8 @@ impl Device {
         if ordinal >= count {
             return Err(Error::NoSuchDevice { ordinal, count });
         }
-        let failed = |call| {
-            move |error| error::driver(call, &format!("device {ordinal}"), error, Context::default())
-        };
+        let failed =
+            |call| move |error| error::driver(call, &format!("device {ordinal}"), error, Context::default());
         let cuda = CudaContext::new(ordinal).map_err(failed("cuDevicePrimaryCtxRetain"))?;
         // SAFETY: nothing has been allocated through it; the buffers of this crate keep their own order between streams,
         // without an event for each allocation and each launch.

@@ -168,7 +168,9 @@ fn is_loaded(name: &CStr) -> bool {
 fn kind_of_loaded() -> Kind {
     let name = result::device::get(0).and_then(result::device::get_name);
     match name {
-        Ok(name) if name.starts_with(CPU_DEVICE_NAME) => Kind::Cpu { why: "the process was started on it".to_owned() },
+        Ok(name) if name.starts_with(CPU_DEVICE_NAME) => {
+            Kind::Cpu { why: "the process was started on it".to_owned() }
+        }
         _ => Kind::Gpu,
     }
 }
@@ -224,6 +226,7 @@ fn check_that_cudarc_uses_it() -> Result<()> {
 /// Devices of the driver that is loaded.
 pub(crate) fn device_count() -> Result<usize> {
     let count = result::device::get_count();
-    let count = count.map_err(|error| crate::error::driver("cuDeviceGetCount", "the driver", error, Context::default()))?;
+    let count = count
+        .map_err(|error| crate::error::driver("cuDeviceGetCount", "the driver", error, Context::default()))?;
     Ok(count.max(0) as usize)
 }

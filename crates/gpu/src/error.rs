@@ -76,7 +76,9 @@ pub enum Error {
         total: usize,
     },
     /// Source and destination of a copy differ in size.
-    #[error("a copy needs as many elements on both sides: {from} from {from_elements}, {to} for {to_elements}")]
+    #[error(
+        "a copy needs as many elements on both sides: {from} from {from_elements}, {to} for {to_elements}"
+    )]
     SizeMismatch {
         /// What is copied from.
         from: &'static str,
@@ -88,7 +90,9 @@ pub enum Error {
         to_elements: usize,
     },
     /// Memory or a stream of one device met another device.
-    #[error("{what} is on {found}, but this needs one on {expected}; copy between devices with `Buffer::copy_from`")]
+    #[error(
+        "{what} is on {found}, but this needs one on {expected}; copy between devices with `Buffer::copy_from`"
+    )]
     WrongDevice {
         /// What is in the wrong place.
         what: String,
@@ -207,7 +211,8 @@ pub(crate) fn name_of(error: DriverError) -> String {
 
 /// Builds [`Error::Driver`].
 pub(crate) fn driver(call: &'static str, device: &str, error: DriverError, context: Context) -> Error {
-    let text = error.error_string().map_or_else(|_| String::new(), |text| text.to_string_lossy().into_owned());
+    let text =
+        error.error_string().map_or_else(|_| String::new(), |text| text.to_string_lossy().into_owned());
     Error::Driver { call, device: device.to_owned(), code: name_of(error), text, context }
 }
 

@@ -61,7 +61,8 @@ impl Kernel {
     pub(crate) fn new(device: &Device, function: CudaFunction, name: &str) -> Result<Kernel> {
         let get = |attribute| {
             let value = function.get_attribute(attribute);
-            Ok(value.map_err(device.core().failed_at("cuFuncGetAttribute", || name.to_owned()))?.max(0) as u32)
+            Ok(value.map_err(device.core().failed_at("cuFuncGetAttribute", || name.to_owned()))?.max(0)
+                as u32)
         };
         let attributes = Attributes {
             registers: get(Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
@@ -149,7 +150,8 @@ impl Kernel {
     /// # Errors
     /// What the driver says.
     pub fn blocks_per_multiprocessor(&self, threads: u32, shared: u32) -> Result<u32> {
-        let blocks = self.function.occupancy_max_active_blocks_per_multiprocessor(threads, shared as usize, None);
+        let blocks =
+            self.function.occupancy_max_active_blocks_per_multiprocessor(threads, shared as usize, None);
         blocks.map_err(
             self.device.core().failed_at("cuOccupancyMaxActiveBlocksPerMultiprocessor", || self.name.clone()),
         )
@@ -172,7 +174,9 @@ impl Kernel {
         }
         let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         let set = self.function.set_attribute(attribute, bytes as i32);
-        set.map_err(self.device.core().failed_at("cuFuncSetAttribute", || format!("{bytes} bytes of shared memory")))?;
+        set.map_err(
+            self.device.core().failed_at("cuFuncSetAttribute", || format!("{bytes} bytes of shared memory")),
+        )?;
         self.shared_allowed.fetch_max(bytes, Ordering::Relaxed);
         Ok(())
     }
@@ -187,7 +191,9 @@ fn parameters(function: &CudaFunction) -> SmallVec<[usize; FEW]> {
     let mut sizes = SmallVec::new();
     let (mut offset, mut bytes) = (0, 0);
     // SAFETY: the function is loaded, and both are valid for writing.
-    while unsafe { sys::cuFuncGetParamInfo(function.cu_function(), sizes.len(), &mut offset, &mut bytes) }.result().is_ok()
+    while unsafe { sys::cuFuncGetParamInfo(function.cu_function(), sizes.len(), &mut offset, &mut bytes) }
+        .result()
+        .is_ok()
     {
         sizes.push(bytes);
     }
@@ -330,7 +336,14 @@ impl<'a> Launch<'a> {
         let launched = unsafe {
             match self.cooperative {
                 false => result::launch_kernel(function, grid, block, self.shared, stream, &mut pointers),
-                true => result::launch_cooperative_kernel(function, grid, block, self.shared, stream, &mut pointers),
+                true => result::launch_cooperative_kernel(
+                    function,
+                    grid,
+                    block,
+                    self.shared,
+                    stream,
+                    &mut pointers,
+                ),
             }
         };
         launched.map_err(device.failed_at("cuLaunchKernel", || {
@@ -367,10 +380,8 @@ impl<'a> Launch<'a> {
         let (kernel, limits) = (self.kernel, self.kernel.device.limits());
         let threads = self.block.iter().map(|&side| u64::from(side)).product::<u64>();
         if self.grid.contains(&0) || self.block.contains(&0) {
-            return Err(kernel.refused(format!(
-                "a grid of {:?} blocks of {:?} threads has none",
-                self.grid, self.block
-            )));
+            return Err(kernel
+                .refused(format!("a grid of {:?} blocks of {:?} threads has none", self.grid, self.block)));
         }
         if threads > u64::from(kernel.attributes.max_threads) {
             return Err(kernel.refused(format!(
@@ -383,11 +394,15 @@ impl<'a> Launch<'a> {
             let name = ["x", "y", "z"][axis];
             if self.block[axis] > limits.block[axis] {
                 let (found, most) = (self.block[axis], limits.block[axis]);
-                return Err(kernel.refused(format!("a block has at most {most} threads along {name}, not {found}")));
+                return Err(
+                    kernel.refused(format!("a block has at most {most} threads along {name}, not {found}"))
+                );
             }
             if self.grid[axis] > limits.grid[axis] {
                 let (found, most) = (self.grid[axis], limits.grid[axis]);
-                return Err(kernel.refused(format!("a grid has at most {most} blocks along {name}, not {found}")));
+                return Err(
+                    kernel.refused(format!("a grid has at most {most} blocks along {name}, not {found}"))
+                );
             }
         }
         Ok(())

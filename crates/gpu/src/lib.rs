@@ -1,4 +1,62 @@
 //! CUDA from Rust, with or without a GPU.
+//!
+//! This crate is [cudarc](https://docs.rs/cudarc)'s contexts, streams, modules and memory, with what programs then write
+//! themselves: errors that say what to do, launches that are checked, buffers that keep their order between streams,
+//! kernels compiled once and cached, small tensors; and a device that executes PTX on the host's cores where there is no
+//! GPU, so that the same program runs, and is tested, everywhere.
+//!
+//! ```
+//! use gpu::{Device, Source};
+//!
+//! # if gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
+//! let device = Device::open(0)?; // a GPU, or the CPU device: `device.kind()` says which and why
+//! let module = device.compile(&Source::new(r#"
+//!     extern "C" __global__ void saxpy(float a, const float* x, float* y, unsigned n) {
+//!         unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+//!         if (i < n) y[i] += a * x[i];
+//!     }
+//! "#))?;
+//! let saxpy = module.kernel("saxpy")?;
+//!
+//! let x = device.upload(&[1.0f32, 2.0, 3.0])?;
+//! let mut y = device.upload(&[0.5f32, 0.5, 0.5])?;
+//! // SAFETY: the kernel reads and writes three elements.
+//! unsafe { saxpy.over(3).arg(2.0f32).arg(&x).arg(&mut y).arg(3u32).launch()? };
+//! assert_eq!(y.download()?, [2.5, 4.5, 6.5]);
+//! # gpu::Result::Ok(())
+//! ```
+//!
+//! # What is where
+//!
+//! | | |
+//! | --- | --- |
+//! | [`Device`], [`Kind`], [`Limits`] | what there is, and what it allows |
+//! | [`Buffer`], [`View`], [`Pinned`] | memory of the device, parts of it, pinned memory of the host |
+//! | [`Stream`], [`Event`] | order and time |
+//! | [`Source`], [`Module`], [`Kernel`], [`Launch`] | from CUDA C++, PTX or CUBIN to a launch |
+//! | [`Tensor`] | products of matrices, element by element, reductions, softmax |
+//! | [`Error`] | what went wrong |
+//!
+//! # What is safe
+//!
+//! Everything but launching a kernel: what a kernel does with its arguments is known to its author only. Arguments' number
+//! and sizes, block, grid, shared memory and devices are checked before.
+//!
+//! A buffer that is used on several streams makes each of them wait for what it must not overtake, and is freed when the
+//! last use is done. That costs nothing while one stream uses it, and an event where another takes over.
+//!
+//! # Without a GPU
+//!
+//! [`Device::open`] then gives the CPU device (`libapex_cpu_device.so`): compute capability 8.0, PTX only. It is looked
+//! for where `APEX_CPU_DEVICE` says, in the library path, beside the executable, in `deps` beside it and in
+//! `../lib/apex`. [`Choice::Gpu`] refuses it, [`Choice::Cpu`] insists on it, and the environment variable `APEX_DEVICE`
+//! (`gpu`, `cpu`) decides where the program does not.
+//!
+//! # What is needed
+//!
+//! Nothing to build. To run on a GPU, NVIDIA's driver for CUDA 12.8 or newer. To compile CUDA C++, NVRTC: from a toolkit,
+//! or `pip install nvidia-cuda-nvrtc`. cuBLAS is used if it is there. Linux on x86-64.
+
 mod buffer;
 mod cache;
 mod compiler;
@@ -17,7 +75,7 @@ pub use buffer::{Buffer, Pinned, View, ViewMut};
 pub use cache::Cached;
 pub use device::{Device, Limits};
 pub use driver::{Choice, Kind};
-pub use error::{Error, Result};
+pub use error::{Context, Error, Result};
 pub use launch::{Argument, Attributes, Kernel, Launch};
 pub use module::Module;
 pub use source::{CacheFolder, Source};

@@ -30,8 +30,10 @@ pub(crate) fn open_newest(name: &str, with: &[&str], wheel: &str) -> Search {
     };
     let mut opened = folders.iter().find_map(open_in);
     if opened.is_none() {
-        let packages: Vec<PathBuf> =
-            python_packages().iter().flat_map(|nvidia| ["cu13", wheel].map(|part| nvidia.join(part).join("lib"))).collect();
+        let packages: Vec<PathBuf> = python_packages()
+            .iter()
+            .flat_map(|nvidia| ["cu13", wheel].map(|part| nvidia.join(part).join("lib")))
+            .collect();
         opened = packages.iter().find_map(open_in);
         folders.extend(packages);
     }
@@ -52,7 +54,8 @@ fn toolkit_folders() -> Vec<PathBuf> {
 
 /// The folders `nvidia` among Python's packages: the `python3` in the path is asked, once.
 fn python_packages() -> &'static [PathBuf] {
-    const ASK: &str = "import site, sysconfig; print(sysconfig.get_path('purelib')); print(site.getusersitepackages())";
+    const ASK: &str =
+        "import site, sysconfig; print(sysconfig.get_path('purelib')); print(site.getusersitepackages())";
     static FOLDERS: OnceLock<Vec<PathBuf>> = OnceLock::new();
     FOLDERS.get_or_init(|| {
         let answer = Command::new("python3").args(["-I", "-c", ASK]).stderr(Stdio::null()).output();

@@ -64,7 +64,8 @@ impl Device {
         let (major, minor) = self.limits().compute_capability;
         let own = format!("{major}{minor}");
         let asked = source.architecture.as_deref();
-        let architecture = asked.map_or(&*own, |name| name.trim_start_matches("sm_").trim_start_matches("compute_"));
+        let architecture =
+            asked.map_or(&*own, |name| name.trim_start_matches("sm_").trim_start_matches("compute_"));
         let output = if *self.kind() == Kind::Gpu { Output::Cubin } else { Output::Ptx };
         let compiler = compiler::compiler()?;
         let fingerprint = source.fingerprint(&format!("{output:?} {architecture}"), compiler.version);
@@ -112,14 +113,22 @@ impl Device {
     /// Loads once more, to hear why it fails.
     fn load_error(&self, image: &[u8], error: DriverError) -> Error {
         let mut log = vec![0u8; 16 << 10];
-        let mut options =
-            [sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER, sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+        let mut options = [
+            sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
+            sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+        ];
         let mut values = [log.as_mut_ptr().cast::<c_void>(), log.len() as *mut c_void];
         let mut module = null_mut();
         // SAFETY: the image is one, or text that ends with a zero byte; two options with their values; the buffer has the
         // size that is said.
         let again = unsafe {
-            sys::cuModuleLoadDataEx(&mut module, image.as_ptr().cast(), 2, options.as_mut_ptr(), values.as_mut_ptr())
+            sys::cuModuleLoadDataEx(
+                &mut module,
+                image.as_ptr().cast(),
+                2,
+                options.as_mut_ptr(),
+                values.as_mut_ptr(),
+            )
         };
         if again.result().is_ok() {
             // SAFETY: it was just loaded, and nobody knows of it.
@@ -213,4 +222,3 @@ impl Module {
         }
     }
 }
-

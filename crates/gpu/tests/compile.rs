@@ -148,7 +148,8 @@ fn headers_are_found_and_their_changes_noticed() {
         let module = device.compile(&source).unwrap();
         let mut buffer = device.upload(&[5i32]).unwrap();
         // SAFETY: one thread, one element.
-        unsafe { module.kernel("by").unwrap().launch([1, 1, 1], [1, 1, 1]).arg(&mut buffer).launch() }.unwrap();
+        unsafe { module.kernel("by").unwrap().launch([1, 1, 1], [1, 1, 1]).arg(&mut buffer).launch() }
+            .unwrap();
         (buffer.download().unwrap()[0], module.cached().clone())
     };
     assert_eq!(run(), (15, Cached::Stored));
@@ -170,6 +171,12 @@ fn what_does_not_compile_is_told_with_the_line() {
     assert!(log.contains("wrong.cu(2)") && log.contains("undeclared"), "{log}");
     assert!(!folder.path().join("x").exists() && fs::read_dir(folder.path()).unwrap().count() == 0);
     assert!(matches!(device().compile(&Source::new("nul \0")), Err(Error::Compile { .. })));
-    assert!(matches!(device().compile(&source(folder.path()).option("--no-such-option")), Err(Error::Compile { .. })));
-    assert!(matches!(device().compile(&source(folder.path()).architecture("sm_1")), Err(Error::Compile { .. })));
+    assert!(matches!(
+        device().compile(&source(folder.path()).option("--no-such-option")),
+        Err(Error::Compile { .. })
+    ));
+    assert!(matches!(
+        device().compile(&source(folder.path()).architecture("sm_1")),
+        Err(Error::Compile { .. })
+    ));
 }

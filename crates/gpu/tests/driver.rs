@@ -25,7 +25,11 @@ fn cases() {
     match &*case {
         "cpu" => {
             let device = Device::open_as(0, Choice::Cpu).unwrap();
-            assert!(matches!(device.kind(), Kind::Cpu { why } if why.contains("asked for")), "{}", device.kind());
+            assert!(
+                matches!(device.kind(), Kind::Cpu { why } if why.contains("asked for")),
+                "{}",
+                device.kind()
+            );
             assert!(device.name().contains("CPU device"), "{}", device.name());
             let error = Device::open_as(0, Choice::Gpu).unwrap_err();
             assert!(matches!(error, Error::DriverChosen { .. }), "{error}");
@@ -47,7 +51,9 @@ fn cases() {
         "count" => {
             let count = Device::count().unwrap();
             let error = Device::open(count).unwrap_err();
-            assert!(matches!(error, Error::NoSuchDevice { ordinal, count: said } if ordinal == count && said == count));
+            assert!(
+                matches!(error, Error::NoSuchDevice { ordinal, count: said } if ordinal == count && said == count)
+            );
         }
         other => panic!("no case {other}"),
     }

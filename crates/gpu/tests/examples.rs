@@ -8,7 +8,10 @@ fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folders = test.ancestors().skip(1).take(2);
     let found = folders.flat_map(|folder| [folder.join("examples").join(name), folder.join(name)]);
-    found.into_iter().find(|path| path.is_file()).unwrap_or_else(|| panic!("no example {name} near {}", test.display()))
+    found
+        .into_iter()
+        .find(|path| path.is_file())
+        .unwrap_or_else(|| panic!("no example {name} near {}", test.display()))
 }
 
 #[track_caller]

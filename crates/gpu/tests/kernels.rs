@@ -61,7 +61,8 @@ fn a_block_reverses_through_dynamic_shared_memory() {
     }
     let limits = *device.limits();
     let mut buffer = device.zeros::<u32>(32).unwrap();
-    let launch = reverse.launch([1, 1, 1], [32, 1, 1]).shared(limits.shared_per_block_optin + 4).arg(&mut buffer);
+    let launch =
+        reverse.launch([1, 1, 1], [32, 1, 1]).shared(limits.shared_per_block_optin + 4).arg(&mut buffer);
     // SAFETY: refused before anything runs.
     let error = unsafe { launch.launch() }.unwrap_err();
     assert!(matches!(&error, Error::LaunchShape { .. }), "{error}");
@@ -103,10 +104,7 @@ fn wrong_arguments_are_refused() {
     // SAFETY: as above.
     let error = unsafe { saxpy.over(4).arg(1.0f64).arg(4u32).arg(&x).arg(&mut y).launch() }.unwrap_err();
     assert!(matches!(error, Error::ArgumentSize { index: 0, expected: 4, found: 8, .. }), "{error}");
-    assert_eq!(
-        error.to_string(),
-        "argument 0 of kernel `saxpy` has 8 bytes, but the parameter has 4"
-    );
+    assert_eq!(error.to_string(), "argument 0 of kernel `saxpy` has 8 bytes, but the parameter has 4");
 }
 
 #[test]
@@ -132,7 +130,10 @@ fn wrong_shapes_are_refused() {
 fn a_missing_kernel_is_told_with_those_that_there_are() {
     let error = module().kernel("saxpi").unwrap_err();
     assert!(matches!(error, Error::NoSuchKernel { .. }));
-    assert_eq!(error.to_string(), "the module has no kernel `saxpi`; it has `affine`, `oops`, `reverse`, `saxpy`");
+    assert_eq!(
+        error.to_string(),
+        "the module has no kernel `saxpi`; it has `affine`, `oops`, `reverse`, `saxpy`"
+    );
     assert!(matches!(module().kernel("nul\0"), Err(Error::NoSuchKernel { .. })));
 }
 
@@ -149,7 +150,7 @@ fn ptx_that_is_none_is_refused_with_the_line() {
 fn the_block_that_fills_the_device_is_a_whole_number_of_warps() {
     let kernel: Kernel = module().kernel("saxpy").unwrap();
     let block = kernel.best_block();
-    assert!(block % 32 == 0 && (32..=1024).contains(&block), "{block}");
+    assert!(block.is_multiple_of(32) && (32..=1024).contains(&block), "{block}");
     assert!(kernel.blocks_per_multiprocessor(block, 0).unwrap() >= 1);
     assert!(kernel.attributes().registers > 0);
     assert_eq!(kernel.name(), "saxpy");
@@ -164,7 +165,10 @@ fn an_error_of_a_kernel_shows_where_its_stream_is_waited_for() {
         // SAFETY: it is not, which is what is tested: the kernel writes to address 8.
         unsafe { oops.launch([1, 1, 1], [1, 1, 1]).launch() }.unwrap();
         let error = device.synchronize().unwrap_err();
-        assert!(matches!(&error, Error::Driver { code, .. } if code == "CUDA_ERROR_ILLEGAL_ADDRESS"), "{error}");
+        assert!(
+            matches!(&error, Error::Driver { code, .. } if code == "CUDA_ERROR_ILLEGAL_ADDRESS"),
+            "{error}"
+        );
         return;
     }
     let name = "an_error_of_a_kernel_shows_where_its_stream_is_waited_for";

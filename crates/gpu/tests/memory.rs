@@ -50,7 +50,10 @@ fn sizes_that_differ_are_refused() {
     let mut buffer = device.zeros::<f32>(8).unwrap();
     let error = buffer.write(&[0.0; 7]).unwrap_err();
     assert!(matches!(error, Error::SizeMismatch { from_elements: 7, to_elements: 8, .. }), "{error}");
-    assert!(error.to_string().contains("a slice for") || error.to_string().contains("a slice from"), "{error}");
+    assert!(
+        error.to_string().contains("a slice for") || error.to_string().contains("a slice from"),
+        "{error}"
+    );
     let shorter = device.zeros::<f32>(7).unwrap();
     assert!(matches!(buffer.copy_from(&shorter), Err(Error::SizeMismatch { .. })));
     assert!(matches!(buffer.view().read(&mut [0.0; 9]), Err(Error::SizeMismatch { .. })));

@@ -49,7 +49,10 @@ fn close<T: Checked>(found: &Tensor<T>, expected: &[f64], what: &str) {
         let found = found.wide();
         let off = (found - expected).abs();
         let same = found == *expected || (found.is_nan() && expected.is_nan());
-        assert!(same || off <= T::TOLERANCE * expected.abs().max(1.0), "{what} at {at}: {found}, not {expected}");
+        assert!(
+            same || off <= T::TOLERANCE * expected.abs().max(1.0),
+            "{what} at {at}: {found}, not {expected}"
+        );
     }
 }
 
@@ -106,7 +109,11 @@ fn functions_of_every_fraction() {
 fn gelu_is_the_exact_one() {
     // From the error function's tables: Φ(1) = 0.841344746, Φ(2) = 0.977249868.
     let x = Tensor::new(&device(), &[-2.0f32, -1.0, 0.0, 1.0, 2.0], &[5]).unwrap();
-    close(&x.gelu().unwrap(), &[-2.0 * 0.022750132, -0.158655254, 0.0, 0.841344746, 2.0 * 0.977249868], "gelu");
+    close(
+        &x.gelu().unwrap(),
+        &[-2.0 * 0.022750132, -0.158655254, 0.0, 0.841344746, 2.0 * 0.977249868],
+        "gelu",
+    );
 }
 
 #[test]
@@ -170,7 +177,10 @@ fn reductions<T: Checked>() {
             let outer: usize = shape[..axis].iter().product();
             let along = |f: &dyn Fn(&mut dyn Iterator<Item = f64>) -> f64| {
                 (0..outer * inner)
-                    .map(|at| f(&mut (0..shape[axis]).map(|k| x[(at / inner * shape[axis] + k) * inner + at % inner])))
+                    .map(|at| {
+                        f(&mut (0..shape[axis])
+                            .map(|k| x[(at / inner * shape[axis] + k) * inner + at % inner]))
+                    })
                     .collect::<Vec<f64>>()
             };
             // Sums of thousands are off by more than one rounding of the largest; fractions here are exact in f32.
@@ -252,15 +262,29 @@ fn conversions() {
     let brains = a.cast::<bf16>().unwrap().to_vec().unwrap();
     for (at, &value) in values.iter().enumerate() {
         let (half, brain) = (f16::from_f32(value), bf16::from_f32(value));
-        assert!(halves[at] == half || value.is_nan() && halves[at].is_nan(), "{value} as f16: {}", halves[at]);
-        assert!(brains[at] == brain || value.is_nan() && brains[at].is_nan(), "{value} as bf16: {}", brains[at]);
+        assert!(
+            halves[at] == half || value.is_nan() && halves[at].is_nan(),
+            "{value} as f16: {}",
+            halves[at]
+        );
+        assert!(
+            brains[at] == brain || value.is_nan() && brains[at].is_nan(),
+            "{value} as bf16: {}",
+            brains[at]
+        );
     }
     assert_eq!(a.cast::<i32>().unwrap().to_vec().unwrap(), values.map(|value| value as i32));
     let whole = Tensor::new(&device, &[3, -7, 1 << 24], &[3]).unwrap();
     assert_eq!(whole.cast::<f32>().unwrap().to_vec().unwrap(), [3.0, -7.0, 16777216.0]);
     assert_eq!(whole.cast::<i32>().unwrap().to_vec().unwrap(), [3, -7, 1 << 24]);
-    assert_eq!(whole.cast::<bf16>().unwrap().cast::<f16>().unwrap().to_vec().unwrap()[1], f16::from_f32(-7.0));
-    assert_eq!(Tensor::full(&device, f16::from_f32(2.5), &[9]).unwrap().to_vec().unwrap(), [f16::from_f32(2.5); 9]);
+    assert_eq!(
+        whole.cast::<bf16>().unwrap().cast::<f16>().unwrap().to_vec().unwrap()[1],
+        f16::from_f32(-7.0)
+    );
+    assert_eq!(
+        Tensor::full(&device, f16::from_f32(2.5), &[9]).unwrap().to_vec().unwrap(),
+        [f16::from_f32(2.5); 9]
+    );
 }
 
 fn product(x: &[f64], y: &[f64], m: usize, k: usize, n: usize) -> Vec<f64> {
@@ -276,7 +300,9 @@ fn products<T: Checked>() {
         let expected = product(&x, &y, m, k, n);
         close(&a.matmul(&b).unwrap(), &expected, "product");
         // Transposed operands: the same product, from elements that lie otherwise.
-        let turned = |tensor: &Tensor<T>| tensor.transpose(0, 1).unwrap().contiguous().unwrap().transpose(0, 1).unwrap();
+        let turned = |tensor: &Tensor<T>| {
+            tensor.transpose(0, 1).unwrap().contiguous().unwrap().transpose(0, 1).unwrap()
+        };
         close(&turned(&a).matmul(&turned(&b)).unwrap(), &expected, "product of transposed");
         let mut into = Tensor::<T>::zeros(&device, &[m, n]).unwrap();
         a.matmul_into(&b, &mut into).unwrap();

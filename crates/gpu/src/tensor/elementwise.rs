@@ -97,14 +97,14 @@ impl<T: Number> Tensor<T> {
         if [self, other].into_iter().all(|tensor| in_order(tensor) && aligned(tensor)) {
             let kernel = self.kernels.get::<T>(Routine::Binary)?;
             let launch = kernels::over(kernel, n.div_ceil(16 / size_of::<T>()));
-            let launch = launch.arg(operation as u32).arg(n as u64).arg(self.from_first()).arg(other.from_first());
+            let launch = launch.arg(operation as u32).arg(n as u64).arg(self.origin()).arg(other.origin());
             // SAFETY: all three have `n` elements in order, at addresses that are multiples of 16.
             unsafe { launch.arg(out.buffer_mut()).launch()? };
         } else {
             let (a, b) = (self.shape.broadcast(name, &sizes)?, other.shape.broadcast(name, &sizes)?);
             let kernel = self.kernels.get::<T>(Routine::BinaryStrided)?;
             let launch = kernels::over(kernel, n).arg(operation as u32).arg(n as u64).arg(a.layout(Some(&b)));
-            let launch = launch.arg(self.from_first()).arg(other.from_first());
+            let launch = launch.arg(self.origin()).arg(other.origin());
             // SAFETY: shapes stay within their buffers, and `out` has `n` elements.
             unsafe { launch.arg(out.buffer_mut()).launch()? };
         }
@@ -168,8 +168,9 @@ impl<T: Number> Tensor<T> {
             return Ok(out);
         }
         let kernel = self.kernels.get::<T>(Routine::Unary)?;
-        let launch = kernels::over(kernel, n.div_ceil(16 / size_of::<T>())).arg(operation as u32).arg(n as u64);
-        let launch = launch.arg(T::value_from_f64(scale)).arg(T::value_from_f64(shift)).arg(from.from_first());
+        let launch =
+            kernels::over(kernel, n.div_ceil(16 / size_of::<T>())).arg(operation as u32).arg(n as u64);
+        let launch = launch.arg(T::value_from_f64(scale)).arg(T::value_from_f64(shift)).arg(from.origin());
         // SAFETY: both have `n` elements in order, at addresses that are multiples of 16.
         unsafe { launch.arg(out.buffer_mut()).launch()? };
         Ok(out)
@@ -203,7 +204,7 @@ impl<T: Number> Tensor<T> {
         let mut out = Tensor::<U>::unfilled(self.device(), from.shape.compact())?;
         if n > 0 {
             let kernel = self.kernels.cast::<T, U>()?;
-            let launch = kernels::over(kernel, n).arg(n as u64).arg(from.from_first());
+            let launch = kernels::over(kernel, n).arg(n as u64).arg(from.origin());
             // SAFETY: both have `n` elements in order.
             unsafe { launch.arg(out.buffer_mut()).launch()? };
         }

@@ -61,7 +61,8 @@ impl Blas {
         if search.opened.is_none() && !unsafe { sys::is_culib_present() } {
             return Err("libcublas was not found".to_owned());
         }
-        let handle = CudaBlas::new(Arc::clone(device.stream().cuda())).map_err(|error| format!("cuBLAS: {error:?}"))?;
+        let handle = CudaBlas::new(Arc::clone(device.stream().cuda()))
+            .map_err(|error| format!("cuBLAS: {error:?}"))?;
         let mut version = 0;
         // SAFETY: the handle lives, and `version` is valid for writing.
         let asked = unsafe { sys::cublasGetVersion_v2(*handle.handle(), &mut version) };
@@ -93,11 +94,14 @@ impl<T: Number> Matrices<T> {
         let (sizes, strides) = (tensor.shape(), tensor.strides());
         let (rows, columns) = (sizes[rank - 2], sizes[rank - 1]);
         // Along a dimension of size 1 any stride will do.
-        let stride = |axis: usize, other: usize| if sizes[axis] == 1 { other } else { strides[axis] as usize };
+        let stride =
+            |axis: usize, other: usize| if sizes[axis] == 1 { other } else { strides[axis] as usize };
         let (down, right) = (stride(rank - 2, columns), stride(rank - 1, 1));
         let (transposed, leading) = match () {
             () if right == 1 && down >= columns.max(1) => (false, down),
-            () if stride(rank - 2, 1) == 1 && stride(rank - 1, rows) >= rows.max(1) => (true, stride(rank - 1, rows)),
+            () if stride(rank - 2, 1) == 1 && stride(rank - 1, rows) >= rows.max(1) => {
+                (true, stride(rank - 1, rows))
+            }
             () => return None,
         };
         // From matrix to matrix: the batch's dimensions have to be evenly apart.
@@ -157,8 +161,10 @@ impl<T: Number> Tensor<T> {
 
     fn product_shape(&self, other: &Tensor<T>) -> Result<Shape> {
         self.check_same_device("matmul", other)?;
-        let refused =
-            || Error::Shape { operation: "matmul", why: format!("{:?} times {:?}", self.shape(), other.shape()) };
+        let refused = || Error::Shape {
+            operation: "matmul",
+            why: format!("{:?} times {:?}", self.shape(), other.shape()),
+        };
         let ([batch_a @ .., m, k], [batch_b @ .., also_k, n]) = (self.shape(), other.shape()) else {
             return Err(refused());
         };
@@ -190,14 +196,18 @@ impl<T: Number> Tensor<T> {
         let batch = out.len() / (m * n);
         let blocks = |size: usize| size.div_ceil(TILE);
         if [m, n, k].iter().any(|&size| size > u32::MAX as usize) || blocks(m) > 65535 || batch > 65535 {
-            let why = format!("{:?} times {:?} is too large for the kernel of this crate", self.shape(), other.shape());
+            let why = format!(
+                "{:?} times {:?} is too large for the kernel of this crate",
+                self.shape(),
+                other.shape()
+            );
             return Err(Error::Shape { operation: "matmul", why });
         }
         let kernel = self.kernels.get::<T>(Routine::Matmul)?;
         let launch = kernel.launch([blocks(n) as u32, blocks(m) as u32, batch as u32], [256, 1, 1]);
         let launch = launch.arg(m as u32).arg(n as u32).arg(k as u32).arg((m * k) as u64).arg((k * n) as u64);
         // SAFETY: the three have `batch` matrices of these sizes, in order.
-        unsafe { launch.arg(a.from_first()).arg(b.from_first()).arg(out.buffer_mut()).launch() }
+        unsafe { launch.arg(a.origin()).arg(b.origin()).arg(out.buffer_mut()).launch() }
     }
 
     /// cuBLAS is column-major: to it, row-major matrices are transposed, so it computes other^T self^T = out^T.
@@ -213,8 +223,13 @@ impl<T: Number> Tensor<T> {
         let [.., m, k] = *self.shape() else { unreachable!("checked by `product_shape`") };
         let n = *other.shape().last().unwrap_or(&1);
         let batch = out.len() / (m * n);
-        let failed = |code: String| Error::Blas { call: "cublasGemmStridedBatchedEx", device: device.name().to_owned(), code };
-        let int = |size: usize| i32::try_from(size).map_err(|_| failed(format!("{size} exceeds its 32-bit sizes")));
+        let failed = |code: String| Error::Blas {
+            call: "cublasGemmStridedBatchedEx",
+            device: device.name().to_owned(),
+            code,
+        };
+        let int =
+            |size: usize| i32::try_from(size).map_err(|_| failed(format!("{size} exceeds its 32-bit sizes")));
         let (m32, n32, k32, batch32) = (int(m)?, int(n)?, int(k)?, int(batch)?);
         let (leading_a, leading_b) = (int(a.leading)?, int(b.leading)?);
         let stream = device.stream();
@@ -225,7 +240,7 @@ impl<T: Number> Tensor<T> {
         into.uses().order(stream, Access::Write)?;
         let (one, zero) = (1.0f32, 0.0f32);
         let pointer = |value: &f32| std::ptr::from_ref(value).cast::<c_void>();
-        let address = |matrices: &Matrices<T>| matrices.tensor.from_first().address() as *const c_void;
+        let address = |matrices: &Matrices<T>| matrices.tensor.origin().address() as *const c_void;
         let operation = |transposed| match transposed {
             false => sys::cublasOperation_t::CUBLAS_OP_N,
             true => sys::cublasOperation_t::CUBLAS_OP_T,

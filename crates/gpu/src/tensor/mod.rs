@@ -185,7 +185,10 @@ impl<T: Number> Tensor<T> {
     pub fn item(&self) -> Result<T> {
         match *self.to_vec()? {
             [item] => Ok(item),
-            _ => Err(Error::Shape { operation: "item", why: format!("{:?} has not one element", self.shape()) }),
+            _ => Err(Error::Shape {
+                operation: "item",
+                why: format!("{:?} has not one element", self.shape()),
+            }),
         }
     }
 
@@ -224,7 +227,7 @@ impl<T: Number> Tensor<T> {
     }
 
     /// The buffer from the first element on.
-    fn from_first(&self) -> View<'_, T> {
+    fn origin(&self) -> View<'_, T> {
         self.buffer.slice(self.shape.offset()..)
     }
 }
@@ -284,7 +287,7 @@ impl<T: Number> Tensor<T> {
         let n = self.len();
         let mut copy = Tensor::unfilled(self.device(), self.shape.compact())?;
         let kernel = self.kernels.get::<T>(Routine::CopyStrided)?;
-        let launch = kernels::over(kernel, n).arg(n as u64).arg(self.shape.layout(None)).arg(self.from_first());
+        let launch = kernels::over(kernel, n).arg(n as u64).arg(self.shape.layout(None)).arg(self.origin());
         // SAFETY: the layout stays within the buffer, as shapes do, and `copy` has `n` elements.
         unsafe { launch.arg(copy.buffer_mut()).launch()? };
         Ok(copy)

@@ -79,7 +79,7 @@ impl<T: Number> Tensor<T> {
         }
         let kernel = self.kernels.get::<T>(Routine::ArgMax)?;
         let launch = kernel.launch([count.min(i32::MAX as usize) as u32, 1, 1], [BLOCK, 1, 1]);
-        let launch = launch.arg(count as u64).arg(length as u64).arg(rows.from_first());
+        let launch = launch.arg(count as u64).arg(length as u64).arg(rows.origin());
         // SAFETY: there are `count` rows of `length` elements in order, and as many results.
         unsafe { launch.arg(out.buffer_mut()).launch()? };
         Ok(out)
@@ -105,22 +105,29 @@ impl<T: Number> Tensor<T> {
         }
         let kernel = self.kernels.get::<T>(Routine::ReduceColumns)?;
         let launch = kernels::over(kernel, outer * inner).arg(operation as u32);
-        let launch = launch.arg(outer as u64).arg(length as u64).arg(inner as u64).arg(from.from_first());
+        let launch = launch.arg(outer as u64).arg(length as u64).arg(inner as u64).arg(from.origin());
         // SAFETY: there are `outer * length * inner` elements in order, and `outer * inner` results.
         unsafe { launch.arg(out.buffer_mut()).launch()? };
         Ok(out)
     }
 
     /// Long rows are taken apart, so that all multiprocessors have work.
-    fn reduce_rows(&self, operation: Reduction, rows: usize, length: usize, mut out: Tensor<T>) -> Result<Tensor<T>> {
+    fn reduce_rows(
+        &self,
+        operation: Reduction,
+        rows: usize,
+        length: usize,
+        mut out: Tensor<T>,
+    ) -> Result<Tensor<T>> {
         let wanted = (8 * self.device().limits().multiprocessors as usize).div_ceil(rows);
         let parts = wanted.min(length * size_of::<T>() / PART_BYTES).clamp(1, 1024);
         let mut partial: Buffer<T::Sum> = self.device().zeros(if parts > 1 { rows * parts } else { 0 })?;
         let along_y = rows.min(MOST_BLOCKS);
         let grid = [parts as u32, along_y as u32, rows.div_ceil(along_y) as u32];
         let kernel = self.kernels.get::<T>(Routine::ReduceRows)?;
-        let launch = kernel.launch(grid, [BLOCK, 1, 1]).arg(operation as u32).arg(rows as u64).arg(length as u64);
-        let launch = launch.arg(self.from_first()).arg(&mut partial);
+        let launch =
+            kernel.launch(grid, [BLOCK, 1, 1]).arg(operation as u32).arg(rows as u64).arg(length as u64);
+        let launch = launch.arg(self.origin()).arg(&mut partial);
         // SAFETY: there are `rows * length` elements in order, `rows` results, and room for `parts` of each row.
         unsafe { launch.arg(out.buffer_mut()).launch()? };
         if parts > 1 {
@@ -136,7 +143,10 @@ impl<T: Number> Tensor<T> {
 
     fn check_not_empty(&self, operation: &'static str, axis: usize) -> Result<()> {
         match self.shape()[axis] {
-            0 => Err(Error::Shape { operation, why: format!("{:?} has nothing along dimension {axis}", self.shape()) }),
+            0 => Err(Error::Shape {
+                operation,
+                why: format!("{:?} has nothing along dimension {axis}", self.shape()),
+            }),
             _ => Ok(()),
         }
     }
@@ -174,7 +184,7 @@ impl<T: Float> Tensor<T> {
             let count = out.len() / length;
             let kernel = self.kernels.get::<T>(Routine::Softmax)?;
             let launch = kernel.launch([count.min(i32::MAX as usize) as u32, 1, 1], [BLOCK, 1, 1]);
-            let launch = launch.arg(count as u64).arg(length as u64).arg(rows.from_first());
+            let launch = launch.arg(count as u64).arg(length as u64).arg(rows.origin());
             // SAFETY: both have `count` rows of `length` elements in order.
             unsafe { launch.arg(out.buffer_mut()).launch()? };
         }

@@ -127,11 +127,15 @@ impl Shape {
     pub(crate) fn broadcast(&self, operation: &'static str, sizes: &[usize]) -> Result<Shape> {
         let wide = Shape::contiguous(operation, sizes)?;
         let refused = || {
-            let why = format!("{:?} cannot be repeated to {sizes:?}: only dimensions of size 1 repeat", self.sizes());
+            let why = format!(
+                "{:?} cannot be repeated to {sizes:?}: only dimensions of size 1 repeat",
+                self.sizes()
+            );
             Error::Shape { operation, why }
         };
         let added = wide.rank().checked_sub(self.rank()).ok_or_else(refused)?;
-        let mut shape = Shape { strides: SmallVec::from_elem(0, wide.rank()), sizes: wide.sizes, offset: self.offset };
+        let mut shape =
+            Shape { strides: SmallVec::from_elem(0, wide.rank()), sizes: wide.sizes, offset: self.offset };
         for axis in 0..self.rank() {
             match (self.sizes[axis], shape.sizes[added + axis]) {
                 (one, same) if one == same => shape.strides[added + axis] = self.strides[axis],
@@ -145,14 +149,20 @@ impl Shape {
     /// The sizes to which both repeat.
     pub(crate) fn common(&self, other: &Shape, operation: &'static str) -> Result<Dimensions<usize>> {
         let rank = self.rank().max(other.rank());
-        let size = |shape: &Shape, axis: usize| (axis + shape.rank()).checked_sub(rank).map_or(1, |at| shape.sizes[at]);
+        let size = |shape: &Shape, axis: usize| {
+            (axis + shape.rank()).checked_sub(rank).map_or(1, |at| shape.sizes[at])
+        };
         (0..rank)
             .map(|axis| match (size(self, axis), size(other, axis)) {
                 (one, same) if one == same => Ok(one),
                 (1, size) | (size, 1) => Ok(size),
                 _ => Err(Error::Shape {
                     operation,
-                    why: format!("{:?} and {:?} do not repeat to a common shape", self.sizes(), other.sizes()),
+                    why: format!(
+                        "{:?} and {:?} do not repeat to a common shape",
+                        self.sizes(),
+                        other.sizes()
+                    ),
                 }),
             })
             .collect()
@@ -168,7 +178,8 @@ impl Shape {
                 continue;
             }
             let last = (layout.rank as usize).wrapping_sub(1);
-            let continues = layout.rank > 0 && (0..2).all(|of| layout.strides[of][last] == strides[of] * size as i64);
+            let continues =
+                layout.rank > 0 && (0..2).all(|of| layout.strides[of][last] == strides[of] * size as i64);
             let at = if continues { last } else { layout.rank as usize };
             layout.sizes[at] = if continues { layout.sizes[at] * size as u64 } else { size as u64 };
             (0..2).for_each(|of| layout.strides[of][at] = strides[of]);
@@ -228,7 +239,8 @@ mod tests {
 
     #[test]
     fn common_sizes() {
-        let of = |a: &[usize], b: &[usize]| shape(a).common(&shape(b), "test").map(|sizes| sizes.to_vec()).ok();
+        let of =
+            |a: &[usize], b: &[usize]| shape(a).common(&shape(b), "test").map(|sizes| sizes.to_vec()).ok();
         assert_eq!(of(&[2, 3], &[3]), Some(vec![2, 3]));
         assert_eq!(of(&[4, 1, 3], &[5, 1]), Some(vec![4, 5, 3]));
         assert_eq!(of(&[2], &[3]), None);
