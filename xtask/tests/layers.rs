@@ -9,7 +9,7 @@ use std::process::Command;
 const LAYERS: [&[&str]; 5] = [
     &["cuda-abi", "ptx", "trace", "occupancy"],
     &["cpu-device", "interpose", "interpose-alias"],
-    &["advice", "demo"],
+    &["advice", "demo", "gpu"],
     &["export", "differential"],
     &["cli", "xtask"],
 ];

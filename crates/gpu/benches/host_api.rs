@@ -168,8 +168,8 @@ fn wrapping(device: &Device, rounds: usize, rows: &mut Vec<Row>) -> gpu::Result<
                 time
             },
             || {
-                // SAFETY: both have as many bytes.
                 let time = each(count, || {
+                    // SAFETY: both have as many bytes.
                     ok(unsafe { sys::cuMemcpyHtoDAsync_v2(address, host.as_ptr().cast(), bytes, stream) })
                 });
                 wait();
