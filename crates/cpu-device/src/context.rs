@@ -175,12 +175,17 @@ impl Context {
         self.fault.load(Ordering::Acquire)
     }
 
-    /// Does one operation, now. After a fault nothing is done any more; the first fault is the one that is
-    /// reported.
+    /// Does one operation, now. After a fault nothing is done any more, but callbacks are told; the first fault
+    /// is the one that is reported.
     pub fn execute(&self, operation: Operation) {
-        if self.fault() != CUDA_SUCCESS {
-            return;
-        }
+        let operation = match (self.fault(), operation) {
+            (CUDA_SUCCESS, operation) => operation,
+            (fault, Operation::Callback(callback)) => {
+                let _ = callback.execute(fault);
+                return;
+            }
+            _ => return,
+        };
         let code = match catch_unwind(AssertUnwindSafe(|| operation.execute(self))) {
             Ok(Ok(())) => return,
             Ok(Err(Error(code))) => code,

@@ -9,6 +9,7 @@ use crate::operation::Operation;
 use crate::stream::Stream;
 use crate::task::Task;
 use cuda_abi::types::*;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -93,16 +94,17 @@ impl Event {
         }
     }
 
-    /// Notes the time of the record that is under way: the event's node in a graph has been reached.
-    pub fn mark_now(&self) -> Result {
-        if let State::Recorded { moment, .. } = &*self.lock() {
-            let _ = moment.set(Instant::now());
-        }
-        Ok(())
+    /// Records the event as it is when a graph is launched: complete when the launch has come to the event's node.
+    pub fn plan_record(&self) -> Arc<PlannedRecord> {
+        let moment = Moment::default();
+        let mark = moment.clone();
+        let task = Task::new(move || _ = mark.set(Instant::now()), &[]);
+        self.set_recorded(task.clone(), moment);
+        Arc::new(PlannedRecord { task, reached: AtomicBool::new(false) })
     }
 
     /// Makes the event complete when `task`, which sets `moment`, has run.
-    pub fn set_recorded(&self, task: Arc<Task>, moment: Moment) {
+    fn set_recorded(&self, task: Arc<Task>, moment: Moment) {
         *self.lock() = State::Recorded { task, moment };
     }
 
@@ -168,6 +170,21 @@ impl Event {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An event's node in a launch of a graph.
+pub struct PlannedRecord {
+    task: Arc<Task>,
+    reached: AtomicBool,
+}
+
+impl PlannedRecord {
+    /// Completes the event, unless that has been done.
+    pub fn reach(&self) {
+        if !self.reached.swap(true, Ordering::AcqRel) {
+            self.task.start_and_wait();
+        }
     }
 }
 

@@ -10,11 +10,13 @@
 
 use crate::device;
 use crate::error::{Error, Result, ensure, fail};
-use crate::event::Event;
+use crate::event::PlannedRecord;
 use crate::handle::{Kind, Table};
 use crate::operation::Operation;
+use crate::user_object::HeldObject;
 use cuda_abi::types::*;
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -31,6 +33,8 @@ pub struct Graph {
     nodes: Mutex<Vec<Node>>,
     /// For a copy, what each node was copied from.
     origins: HashMap<u64, u64>,
+    /// What it keeps alive for the program.
+    user_objects: Mutex<Vec<Arc<HeldObject>>>,
 }
 
 /// One node.
@@ -47,8 +51,12 @@ pub struct Node {
 impl Graph {
     /// An empty graph with a name.
     pub fn create() -> Arc<Graph> {
-        let graph =
-            Arc::new(Graph { handle: GRAPHS.reserve(), nodes: Mutex::default(), origins: HashMap::new() });
+        let graph = Arc::new(Graph {
+            handle: GRAPHS.reserve(),
+            nodes: Mutex::default(),
+            origins: HashMap::new(),
+            user_objects: Mutex::default(),
+        });
         GRAPHS.insert(graph.handle, graph.clone());
         graph
     }
@@ -152,6 +160,7 @@ impl Graph {
             handle: GRAPHS.reserve(),
             nodes: Mutex::new(copies.collect()),
             origins: renamed.iter().map(|(original, copy)| (*copy, *original)).collect(),
+            user_objects: Mutex::new(self.user_objects().clone()),
         });
         renamed.values().for_each(|copy| NODES.insert(*copy, Arc::new(Arc::downgrade(&graph))));
         GRAPHS.insert(graph.handle, graph.clone());
@@ -185,6 +194,68 @@ impl Graph {
         Ok(sorted)
     }
 
+    /// Keeps references to a user object for as long as the graph, its copies and what is instantiated from them
+    /// live.
+    pub fn hold(&self, held: HeldObject) {
+        self.user_objects().push(Arc::new(held));
+    }
+
+    /// Gives references back that the graph holds.
+    pub fn release(&self, object: u64, mut count: u32) -> Result {
+        let mut objects = self.user_objects();
+        let of_object = objects.iter().filter(|held| held.object() == object);
+        ensure(
+            of_object.map(|held| u64::from(held.count())).sum::<u64>() >= count.into(),
+            CUDA_ERROR_INVALID_VALUE,
+        )?;
+        let mut released = Vec::new();
+        objects.retain(|held| {
+            if held.object() != object || count == 0 {
+                return true;
+            }
+            let taken = held.count().min(count);
+            count -= taken;
+            released.push((held.clone(), taken));
+            held.count() > taken
+        });
+        drop(objects);
+        // Without the lock: the last reference calls a function of the program's.
+        released.iter().for_each(|(held, taken)| held.give_back(*taken));
+        Ok(())
+    }
+
+    fn user_objects(&self) -> MutexGuard<'_, Vec<Arc<HeldObject>>> {
+        self.user_objects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The graph in the language of Graphviz.
+    pub fn dot(&self) -> String {
+        let mut text = String::from("digraph graph_of_cuda {\n");
+        for node in self.nodes() {
+            let what = match &node.operation {
+                Operation::Kernel(launch) => {
+                    let ([gx, gy, gz], [bx, by, bz]) =
+                        (launch.configuration.grid, launch.configuration.block);
+                    let name = launch.function.name.to_string_lossy();
+                    format!("{name}\\n({gx},{gy},{gz}) x ({bx},{by},{bz})")
+                }
+                Operation::Copy(copy) => {
+                    let extent = copy.extent;
+                    format!("memcpy\\n{} x {} x {} bytes", extent.width, extent.height, extent.depth)
+                }
+                Operation::Fill(fill) => {
+                    format!("memset\\n{} x {} bytes", fill.extent.width, fill.extent.height)
+                }
+                other => type_name(node_type(other)).to_owned(),
+            };
+            let _ = writeln!(text, "    node_{:x} [label=\"{what}\", shape=box];", node.handle);
+            for before in &node.after {
+                let _ = writeln!(text, "    node_{before:x} -> node_{:x};", node.handle);
+            }
+        }
+        text + "}\n"
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Node>> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -204,7 +275,12 @@ fn place(nodes: &[Node], handle: u64) -> Result<usize> {
 /// The type of node that an operation makes.
 pub fn node_type(operation: &Operation) -> CUgraphNodeType {
     match operation {
-        Operation::Empty | Operation::Mark(_) | Operation::Sequence(_) => CU_GRAPH_NODE_TYPE_EMPTY,
+        Operation::Empty
+        | Operation::Mark(_)
+        | Operation::Callback(_)
+        | Operation::Reach(_)
+        | Operation::Join(_)
+        | Operation::Sequence(_) => CU_GRAPH_NODE_TYPE_EMPTY,
         Operation::Kernel(_) => CU_GRAPH_NODE_TYPE_KERNEL,
         Operation::Copy(_) => CU_GRAPH_NODE_TYPE_MEMCPY,
         Operation::Fill(_) => CU_GRAPH_NODE_TYPE_MEMSET,
@@ -215,6 +291,19 @@ pub fn node_type(operation: &Operation) -> CUgraphNodeType {
         Operation::Free(_) => CU_GRAPH_NODE_TYPE_MEM_FREE,
         Operation::WriteValue(_) | Operation::WaitValue(_) => CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
         Operation::Child(_) | Operation::Graph(_) => CU_GRAPH_NODE_TYPE_GRAPH,
+    }
+}
+
+fn type_name(kind: CUgraphNodeType) -> &'static str {
+    match kind {
+        CU_GRAPH_NODE_TYPE_HOST => "host function",
+        CU_GRAPH_NODE_TYPE_GRAPH => "child graph",
+        CU_GRAPH_NODE_TYPE_WAIT_EVENT => "event wait",
+        CU_GRAPH_NODE_TYPE_EVENT_RECORD => "event record",
+        CU_GRAPH_NODE_TYPE_MEM_ALLOC => "memory allocation",
+        CU_GRAPH_NODE_TYPE_MEM_FREE => "memory free",
+        CU_GRAPH_NODE_TYPE_BATCH_MEM_OP => "memory operation",
+        _ => "empty",
     }
 }
 
@@ -234,6 +323,8 @@ pub struct GraphExec {
     pub flags: u64,
     /// In an order that respects the edges.
     nodes: Mutex<Vec<ExecNode>>,
+    /// What the graph kept alive for the program.
+    _user_objects: Vec<Arc<HeldObject>>,
 }
 
 #[derive(Clone)]
@@ -270,6 +361,7 @@ impl GraphExec {
             id: IDS.fetch_add(1, Ordering::Relaxed),
             flags,
             nodes: Mutex::new(executable(graph)?),
+            _user_objects: graph.user_objects().clone(),
         })
     }
 
@@ -285,27 +377,22 @@ impl GraphExec {
         Ok(())
     }
 
-    /// The operations of a launch, as they are now: changes made later are for later launches.
-    pub fn snapshot(&self) -> Vec<Operation> {
-        self.lock().iter().filter(|node| node.enabled).map(|node| node.node.operation.clone()).collect()
-    }
-
-    /// The events that its nodes wait for.
-    pub fn awaited_events(&self) -> Vec<Arc<Event>> {
-        let awaited = |operation| match operation {
-            Operation::Wait(event) => Some(event),
-            _ => None,
-        };
-        self.snapshot().into_iter().filter_map(awaited).collect()
-    }
-
-    /// The events that its nodes record.
-    pub fn recorded_events(&self) -> Vec<Arc<Event>> {
-        let recorded = |operation| match operation {
-            Operation::Record(event) => Some(event),
-            _ => None,
-        };
-        self.snapshot().into_iter().filter_map(recorded).collect()
+    /// The operations of a launch, as they are now: changes made later are for later launches. Events that its
+    /// nodes wait for are those that have been recorded by now; those that its nodes record are added to `records`,
+    /// and have to be [reached](PlannedRecord::reach) whatever becomes of the launch.
+    pub fn operations(&self, records: &mut Vec<Arc<PlannedRecord>>) -> Arc<[Operation]> {
+        let nodes: Vec<ExecNode> = self.lock().iter().filter(|node| node.enabled).cloned().collect();
+        let launched = nodes.into_iter().map(|node| match node.node.operation {
+            Operation::Graph(graph) => Operation::Sequence(graph.operations(records)),
+            Operation::Wait(event) => event.pending().map_or(Operation::Empty, Operation::Join),
+            Operation::Record(event) => {
+                let record = event.plan_record();
+                records.push(record.clone());
+                Operation::Reach(record)
+            }
+            other => other,
+        });
+        launched.collect()
     }
 
     /// Changes a node's operation to another of the same type.

@@ -47,6 +47,8 @@ pub enum Kind {
     Surface,
     /// `CUlinkState`
     Link,
+    /// `CUuserObject`
+    UserObject,
 }
 
 const KIND_SHIFT: u32 = 40;

@@ -60,6 +60,7 @@ mod stream;
 mod stream_memory;
 mod task;
 mod texture;
+mod user_object;
 mod virtual_memory;
 mod watch;
 mod watchdog;

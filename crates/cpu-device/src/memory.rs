@@ -90,8 +90,32 @@ pub struct Allocation {
     pub writable: bool,
     /// Which of its bytes have been written; kept where launches are checked and nobody can write unseen.
     pub shadow: Option<Arc<Shadow>>,
+    /// What the program has said of how it will be used.
+    pub advice: Mutex<Advice>,
     /// The memory itself, unless it is somebody else's.
     backing: Option<Arc<Backing>>,
+}
+
+/// What a program says of managed memory: kept, and without effect, as the memory is where everybody finds it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Advice {
+    /// Whether it will mostly be read.
+    pub read_mostly: bool,
+    /// Where it should be.
+    pub preferred: Option<Location>,
+    /// Whether the host and the device want it mapped, in this order.
+    pub accessed_by: [bool; 2],
+    /// Where it was prefetched to last.
+    pub prefetched: Option<Location>,
+}
+
+/// A place for managed memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// The host.
+    Host,
+    /// The device.
+    Device,
 }
 
 impl Allocation {
@@ -135,6 +159,28 @@ impl Backing {
             return Err(AllocationError::OutOfMemory);
         }
         Ok(Arc::new(Backing { start: start as u64, mapped }))
+    }
+
+    /// Maps zeroed pages for `bytes` bytes at an address, if nothing is there.
+    pub fn map_at(start: u64, bytes: u64) -> Option<Arc<Backing>> {
+        let mapped = usize::try_from(bytes.checked_next_multiple_of(PAGE)?).ok()?;
+        // SAFETY: the mapping is refused where there is anything already.
+        let found = unsafe {
+            libc::mmap(
+                start as *mut libc::c_void,
+                mapped,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE,
+                -1,
+                0,
+            )
+        };
+        if found == libc::MAP_FAILED {
+            return None;
+        }
+        let backing = Arc::new(Backing { start: found as u64, mapped });
+        // A kernel older than 4.17 takes the address for a hint.
+        (found as u64 == start).then_some(backing)
     }
 
     /// The first address.
@@ -416,7 +462,8 @@ impl Memory {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let tracked = matches!(kind, Kind::Device | Kind::Pooled(_) | Kind::Heap) && watch::checks();
         let shadow = tracked.then(|| Arc::new(Shadow::new(start, bytes)));
-        Allocation { start, bytes, kind, id, flags, context, writable, shadow, backing }
+        let advice = Mutex::default();
+        Allocation { start, bytes, kind, id, flags, context, writable, shadow, advice, backing }
     }
 
     fn read<T>(&self, look: impl FnOnce(&BTreeMap<u64, Arc<Allocation>>) -> T) -> T {

@@ -5,12 +5,14 @@
 
 use crate::context::Context;
 use crate::copy::{Copy, Fill};
-use crate::error::Result;
-use crate::event::{Event, Moment};
+use crate::error::{Result, fail};
+use crate::event::{Event, Moment, PlannedRecord};
 use crate::graph::{Graph, GraphExec};
 use crate::launch::Launch;
 use crate::pool::{self, GraphMemory};
 use crate::stream_memory::{WaitValue, WriteValue};
+use crate::task::Task;
+use cuda_abi::types::{CUDA_ERROR_UNKNOWN, CUDA_SUCCESS, CUresult, CUstream};
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::Instant;
@@ -28,6 +30,8 @@ pub enum Operation {
     Fill(Fill),
     /// A function of the program's.
     Host(HostCall),
+    /// A stream callback of the program's, which is called after a fault too.
+    Callback(StreamCallback),
     /// Notes the time.
     Mark(Moment),
     /// Records an event, as a node of a graph.
@@ -48,32 +52,43 @@ pub enum Operation {
     Graph(Arc<GraphExec>),
     /// One thing after the other: what a graph was made of when it was launched.
     Sequence(Arc<[Operation]>),
+    /// What a launch has in place of [`Operation::Record`].
+    Reach(Arc<PlannedRecord>),
+    /// What a launch has in place of [`Operation::Wait`].
+    Join(Arc<Task>),
 }
 
 impl Operation {
     /// Does it, on the calling thread. An error is a fault of the context.
     pub fn execute(self, context: &Context) -> Result {
         match self {
-            // An event's node is ordered by the graph's launch; there is nothing left to do at its place.
-            Operation::Empty | Operation::Wait(_) => Ok(()),
+            Operation::Empty => Ok(()),
             Operation::Kernel(launch) => launch.execute(context),
             Operation::Copy(copy) => copy.execute(),
             Operation::Fill(fill) => fill.execute(),
             Operation::Host(call) => call.execute(),
+            Operation::Callback(callback) => callback.execute(CUDA_SUCCESS),
             Operation::Mark(moment) => {
                 let _ = moment.set(Instant::now());
                 Ok(())
             }
-            Operation::Record(event) => event.mark_now(),
             Operation::Allocate(memory) => memory.allocate(),
             Operation::Free(address) => pool::free(address),
             Operation::WriteValue(write) => write.execute(),
             Operation::WaitValue(wait) => wait.execute(context),
-            Operation::Child(graph) => {
-                execute_all(&GraphExec::instantiate_unnamed(&graph)?.snapshot(), context)
+            Operation::Reach(point) => {
+                point.reach();
+                Ok(())
             }
-            Operation::Graph(graph) => execute_all(&graph.snapshot(), context),
+            Operation::Join(task) => {
+                task.wait();
+                Ok(())
+            }
             Operation::Sequence(operations) => execute_all(&operations, context),
+            // A launch has other operations in their places.
+            Operation::Child(_) | Operation::Graph(_) | Operation::Record(_) | Operation::Wait(_) => {
+                fail(CUDA_ERROR_UNKNOWN)
+            }
         }
     }
 }
@@ -101,6 +116,31 @@ impl HostCall {
     fn execute(self) -> Result {
         // SAFETY: the program vouches for its function and for the data that goes with it.
         unsafe { (self.function)(self.data) };
+        Ok(())
+    }
+}
+
+/// What `cuStreamAddCallback` was given.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamCallback {
+    /// The function.
+    pub function: unsafe extern "C" fn(CUstream, CUresult, *mut c_void),
+    /// The stream as the program named it.
+    pub stream: CUstream,
+    /// What the function is called with.
+    pub data: *mut c_void,
+}
+
+// SAFETY: as for `HostCall`; the stream is a handle.
+unsafe impl Send for StreamCallback {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for StreamCallback {}
+
+impl StreamCallback {
+    /// Calls the function and tells it how the work before it went.
+    pub fn execute(self, code: CUresult) -> Result {
+        // SAFETY: the program vouches for its function and for the data that goes with it.
+        unsafe { (self.function)(self.stream, code, self.data) };
         Ok(())
     }
 }

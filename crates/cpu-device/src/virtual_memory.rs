@@ -13,6 +13,7 @@ use crate::memory::{Backing, Kind, Request};
 use cuda_abi::types::*;
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Sizes and addresses are multiples of this.
@@ -32,6 +33,8 @@ pub struct Physical {
     bytes: u64,
     file: OwnedFd,
     device: &'static Device,
+    /// How often the name has to be released.
+    retained: AtomicU64,
 }
 
 // SAFETY: the properties hold a pointer that is never used.
@@ -75,7 +78,14 @@ impl Physical {
     fn of_file(file: OwnedFd, bytes: u64, properties: CUmemAllocationProp) -> Result<Arc<Physical>> {
         let device = device::get()?;
         ensure(device.memory.take(bytes), CUDA_ERROR_OUT_OF_MEMORY)?;
-        let physical = Arc::new(Physical { handle: PHYSICAL.reserve(), properties, bytes, file, device });
+        let physical = Arc::new(Physical {
+            handle: PHYSICAL.reserve(),
+            properties,
+            bytes,
+            file,
+            device,
+            retained: AtomicU64::new(1),
+        });
         PHYSICAL.insert(physical.handle, physical.clone());
         Ok(physical)
     }
@@ -86,9 +96,13 @@ impl Physical {
         PHYSICAL.get(handle).ok_or(Error(CUDA_ERROR_INVALID_VALUE))
     }
 
-    /// Takes the name away. The memory lives as long as it is mapped somewhere.
+    /// Takes back one retain; the last takes the name away. The memory lives as long as it is mapped somewhere.
     pub fn release(handle: CUmemGenericAllocationHandle) -> Result {
-        PHYSICAL.remove(handle).map(drop).ok_or(Error(CUDA_ERROR_INVALID_VALUE))
+        let physical = Physical::resolve(handle)?;
+        if physical.retained.fetch_sub(1, Ordering::AcqRel) == 1 {
+            PHYSICAL.remove(handle);
+        }
+        Ok(())
     }
 
     /// A file that stands for the memory and is the caller's to close.
@@ -120,11 +134,18 @@ struct Mapping {
     access: CUmemAccess_flags,
 }
 
-/// Reserves addresses.
-pub fn reserve(bytes: u64, alignment: u64) -> Result<u64> {
+/// Reserves addresses, from `wanted` if that is not 0 and they are free.
+pub fn reserve(bytes: u64, alignment: u64, wanted: u64) -> Result<u64> {
     ensure(bytes > 0 && bytes.is_multiple_of(GRANULARITY), CUDA_ERROR_INVALID_VALUE)?;
     ensure(alignment == 0 || alignment.is_power_of_two(), CUDA_ERROR_INVALID_VALUE)?;
     let alignment = alignment.max(GRANULARITY);
+    if wanted != 0
+        && wanted.is_multiple_of(alignment)
+        && let Some(backing) = Backing::map_at(wanted, bytes)
+    {
+        reserved().insert(wanted, Reservation { bytes, backing, mappings: BTreeMap::new() });
+        return Ok(wanted);
+    }
     let backing = Backing::map(bytes.checked_add(alignment).ok_or(Error(CUDA_ERROR_OUT_OF_MEMORY))?)?;
     let start = backing.start().next_multiple_of(alignment);
     reserved().insert(start, Reservation { bytes, backing, mappings: BTreeMap::new() });
@@ -199,6 +220,7 @@ pub fn access(address: u64) -> Result<CUmemAccess_flags> {
 /// The physical memory at an address, with its name.
 pub fn physical(address: u64) -> Result<Arc<Physical>> {
     let physical = with_mapping(address, |mapping| mapping.physical.clone())?;
+    physical.retained.fetch_add(1, Ordering::AcqRel);
     // It may have lost its name: asking for it gives it back.
     PHYSICAL.insert(physical.handle, physical.clone());
     Ok(physical)

@@ -7,7 +7,7 @@
 use crate::array::Array;
 use crate::copy::{Copy, Extent, Fill, Place, Side};
 use crate::device;
-use crate::entry::{array, entries, read};
+use crate::entry::{array, entries, read, write_if_wanted};
 use crate::error::{Error, Result, ensure, fail};
 use crate::operation::Operation;
 use crate::stream::{DefaultStream, Stream};
@@ -176,6 +176,31 @@ entries! {
         let stream = Stream::resolve(stream, default)?;
         let (destinations, sources) = (array(destinations, count)?, array(sources, count)?);
         for ((destination, source), bytes) in destinations.iter().zip(sources).zip(array(sizes, count)?) {
+            copy_in_stream(unified(*source), unified(*destination), Extent::flat(*bytes as u64), &stream)?;
+        }
+        Ok(())
+    }
+
+    /// Does many copies, in no particular order; tells which one could not be.
+    fn cuMemcpyBatchAsync(
+        destinations: *mut CUdeviceptr,
+        sources: *mut CUdeviceptr,
+        sizes: *mut usize,
+        count: usize,
+        _attributes: *mut CUmemcpyAttributes,
+        _attribute_indices: *mut usize,
+        _attribute_count: usize,
+        failed: *mut usize,
+        stream: CUstream,
+    ) also cuMemcpyBatchAsync_ptsz [default] {
+        // What fails before the first copy is told as the largest number.
+        write_if_wanted(failed, usize::MAX);
+        ensure(!stream.is_null() && stream != CU_STREAM_LEGACY, CUDA_ERROR_INVALID_VALUE)?;
+        let stream = Stream::resolve(stream, default)?;
+        let (destinations, sources) = (array(destinations, count)?, array(sources, count)?);
+        let copies = destinations.iter().zip(sources).zip(array(sizes, count)?).enumerate();
+        for (index, ((destination, source), bytes)) in copies {
+            write_if_wanted(failed, index);
             copy_in_stream(unified(*source), unified(*destination), Extent::flat(*bytes as u64), &stream)?;
         }
         Ok(())

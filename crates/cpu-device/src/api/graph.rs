@@ -3,15 +3,17 @@
 use super::graph_params as params;
 use crate::context;
 use crate::device;
-use crate::entry::{array, entries, opaque, read, write, write_if_wanted};
-use crate::error::{Result, ensure, fail};
-use crate::event::{Event, Moment};
+use crate::entry::{array, entries, opaque, read, text, write, write_if_wanted};
+use crate::error::{Error, Result, ensure, fail};
+use crate::event::Event;
 use crate::graph::{self, Graph, GraphExec, Mismatch};
 use crate::operation::Operation;
 use crate::pool::{self, GraphMemory};
 use crate::stream::Stream;
+use crate::task::Task;
+use crate::user_object::{HeldObject, UserObject};
 use cuda_abi::types::*;
-use std::ffi::c_char;
+use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 
 entries! {
@@ -234,7 +236,7 @@ entries! {
         after: *const CUgraphNode,
         count: usize,
         event: CUevent,
-    ) partly "the whole launch waits" {
+    ) {
         add(node, graph, after, count, Operation::Wait(Event::resolve(event)?))
     }
 
@@ -316,8 +318,8 @@ entries! {
         after: *const CUgraphNode,
         count: usize,
         given: *mut CUgraphNodeParams,
-    ) partly "allocations, conditions, external semaphores and batches are refused" {
-        add(node, graph, after, count, params::any(given)?)
+    ) partly "conditions, external semaphores and batches are refused" {
+        add_any(node, graph, after, count, given)
     }
 
     /// Adds a node of any type.
@@ -328,13 +330,13 @@ entries! {
         _edges: *const CUgraphEdgeData,
         count: usize,
         given: *mut CUgraphNodeParams,
-    ) partly "allocations, conditions, external semaphores and batches are refused" {
-        add(node, graph, after, count, params::any(given)?)
+    ) partly "conditions, external semaphores and batches are refused" {
+        add_any(node, graph, after, count, given)
     }
 
     /// Sets the parameters of a node of any type.
     fn cuGraphNodeSetParams(node: CUgraphNode, given: *mut CUgraphNodeParams)
-        partly "allocations, conditions, external semaphores and batches are refused"
+        partly "conditions, external semaphores and batches are refused"
     {
         set(node, params::any(given)?)
     }
@@ -622,7 +624,7 @@ entries! {
 
     /// Sets the parameters of a node of any type for later launches.
     fn cuGraphExecNodeSetParams(exec: CUgraphExec, node: CUgraphNode, given: *mut CUgraphNodeParams)
-        partly "allocations, conditions, external semaphores and batches are refused"
+        partly "conditions, external semaphores and batches are refused"
     {
         set_in_exec(exec, node, params::any(given)?)
     }
@@ -630,6 +632,67 @@ entries! {
     /// Has later launches do a node's work or leave it out.
     fn cuGraphNodeSetEnabled(exec: CUgraphExec, node: CUgraphNode, enabled: u32) {
         GraphExec::resolve(exec)?.set_enabled(node as u64, enabled != 0)
+    }
+
+    /// A number that no other graph has.
+    fn cuGraphGetId(graph: CUgraph, id: *mut u32) {
+        write(id, Graph::resolve(graph)?.handle as u32)
+    }
+
+    /// A number that no other node of a graph has.
+    fn cuGraphNodeGetLocalId(node: CUgraphNode, id: *mut u32) {
+        Graph::of_node(node)?;
+        write(id, node as u32)
+    }
+
+    /// Writes a graph to a file, in the language of Graphviz.
+    fn cuGraphDebugDotPrint(graph: CUgraph, path: *const c_char, _flags: u32)
+        partly "of what the flags ask for, names, shapes and sizes are written"
+    {
+        let graph = Graph::resolve(graph)?;
+        let path = text(path)?.to_string_lossy();
+        std::fs::write(&*path, graph.dot()).map_err(|_| Error(CUDA_ERROR_OPERATING_SYSTEM))
+    }
+
+    /// Makes an object that graphs can keep alive.
+    fn cuUserObjectCreate(
+        object: *mut CUuserObject,
+        data: *mut c_void,
+        destructor: CUhostFn,
+        references: u32,
+        flags: u32,
+    ) {
+        // The one flag has to be given: nobody can wait for the destructor.
+        ensure(!object.is_null() && flags == CU_USER_OBJECT_NO_DESTRUCTOR_SYNC, CUDA_ERROR_INVALID_VALUE)?;
+        let destructor = destructor.ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
+        write(object, opaque(UserObject::create(destructor, data, references)?))
+    }
+
+    /// Adds references of the program's to an object.
+    fn cuUserObjectRetain(object: CUuserObject, count: u32) {
+        UserObject::resolve(object)?.retain(count)
+    }
+
+    /// Takes references of the program's back.
+    fn cuUserObjectRelease(object: CUuserObject, count: u32) {
+        UserObject::resolve(object)?.release(count)
+    }
+
+    /// Has a graph hold references to an object: new ones, or the program's.
+    fn cuGraphRetainUserObject(graph: CUgraph, object: CUuserObject, count: u32, flags: u32) {
+        let (graph, object) = (Graph::resolve(graph)?, UserObject::resolve(object)?);
+        ensure(flags & !CU_GRAPH_USER_OBJECT_MOVE == 0 && count > 0, CUDA_ERROR_INVALID_VALUE)?;
+        if flags & CU_GRAPH_USER_OBJECT_MOVE == 0 {
+            object.retain(count)?;
+        }
+        graph.hold(HeldObject::new(object, count));
+        Ok(())
+    }
+
+    /// Takes back references that a graph holds.
+    fn cuGraphReleaseUserObject(graph: CUgraph, object: CUuserObject, count: u32) {
+        ensure(count > 0, CUDA_ERROR_INVALID_VALUE)?;
+        Graph::resolve(graph)?.release(object as u64, count)
     }
 
     /// Whether launches do a node's work.
@@ -669,6 +732,33 @@ unsafe fn add(
     unsafe { write(node, opaque(added)) }
 }
 
+/// Adds a node of any type; tells the address of what it allocates.
+///
+/// # Safety
+///
+/// As for [`add`] and [`params::any`]; `given` is null or valid for a write too.
+unsafe fn add_any(
+    node: *mut CUgraphNode,
+    graph: CUgraph,
+    after: *const CUgraphNode,
+    count: usize,
+    given: *mut CUgraphNodeParams,
+) -> Result {
+    // SAFETY: as promised by the caller; the type says which member of the union is meant.
+    unsafe {
+        let operation = params::any(given)?;
+        let allocated =
+            if let Operation::Allocate(memory) = &operation { Some(memory.address()) } else { None };
+        add(node, graph, after, count, operation)?;
+        if let Some(address) = allocated {
+            let mut told = read(given)?;
+            told.anonymous.alloc.dptr = address;
+            write(given, told)?;
+        }
+    }
+    Ok(())
+}
+
 /// # Safety
 ///
 /// `exec` is null or valid for a write.
@@ -688,17 +778,20 @@ fn update(exec: CUgraphExec, graph: CUgraph) -> Result<Option<Mismatch>> {
     Ok(GraphExec::resolve(exec)?.update(&*Graph::resolve(graph)?)?.err())
 }
 
-/// Launches a graph: behind the stream's work, and behind the events that its nodes wait for. Events that its
-/// nodes record are complete when it has ended.
+/// Launches a graph behind the stream's work.
 fn launch(exec: &Arc<GraphExec>, stream: &Stream) -> Result {
     if let Some(capture) = stream.capture() {
         return capture.add(stream, Operation::Graph(exec.clone()));
     }
     let context = stream.context()?;
     context.forbid_implicit_capture(stream)?;
-    let awaited: Vec<_> = exec.awaited_events().iter().filter_map(|event| event.pending()).collect();
-    let task = stream.submit(&context, Operation::Sequence(exec.snapshot().into()), &awaited);
-    exec.recorded_events().iter().for_each(|event| event.set_recorded(task.clone(), Moment::default()));
+    let mut records = Vec::new();
+    let task = stream.submit(&context, Operation::Sequence(exec.operations(&mut records)), &[]);
+    if !records.is_empty() {
+        // A fault may keep the launch from its records. Who waits for one must not wait for ever.
+        let reach_all = move || records.iter().for_each(|record| record.reach());
+        Task::new(reach_all, std::slice::from_ref(&task)).start();
+    }
     task.start();
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use super::copy::cuboid;
 use crate::array::Array;
+use crate::context;
 use crate::copy::{Copy, Fill, Residence, Side};
 use crate::device;
 use crate::entry::{opaque, read};
@@ -11,6 +12,7 @@ use crate::graph::Graph;
 use crate::launch::{Arguments, Configuration, Launch};
 use crate::module::Function;
 use crate::operation::{HostCall, Operation};
+use crate::pool::{self, GraphMemory};
 use cuda_abi::Plain;
 use cuda_abi::types::*;
 
@@ -237,6 +239,14 @@ pub unsafe fn any(params: *const CUgraphNodeParams) -> Result<Operation> {
                 Ok(Operation::Record(Event::resolve(members.eventRecord.event)?))
             }
             CU_GRAPH_NODE_TYPE_WAIT_EVENT => Ok(Operation::Wait(Event::resolve(members.eventWait.event)?)),
+            CU_GRAPH_NODE_TYPE_MEM_ALLOC => {
+                let bytes = members.alloc.bytesize as u64;
+                Ok(Operation::Allocate(GraphMemory::new(bytes, context::current()?.handle)?))
+            }
+            CU_GRAPH_NODE_TYPE_MEM_FREE => {
+                pool::check_freeable(members.free.dptr)?;
+                Ok(Operation::Free(members.free.dptr))
+            }
             _ => fail(CUDA_ERROR_NOT_SUPPORTED),
         }
     }

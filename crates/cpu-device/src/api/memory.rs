@@ -5,13 +5,13 @@ use crate::context;
 use crate::device::{self, PITCH_ALIGNMENT};
 use crate::entry::{array, entries, opaque, write, write_if_wanted};
 use crate::error::{Error, Result, ensure, fail};
-use crate::memory::{Allocation, Kind, Request};
+use crate::memory::{Allocation, Kind, Location, Request};
 use crate::operation::Operation;
 use crate::pool;
 use crate::stream::Stream;
 use cuda_abi::types::*;
 use std::ffi::c_void;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 entries! {
     /// The device's free and total memory.
@@ -136,37 +136,67 @@ entries! {
     }
 
     /// Says how managed memory will be used: it is where every processor finds it.
-    fn cuMemAdvise(address: CUdeviceptr, bytes: usize, advice: CUmem_advise, _device: CUdevice) {
-        advise(address, bytes, advice)
+    fn cuMemAdvise(address: CUdeviceptr, bytes: usize, advice: CUmem_advise, device: CUdevice)
+        partly "advice for a part of an allocation is taken for the whole"
+    {
+        advise(address, bytes, advice, || location_of_device(device))
     }
 
     /// Says how managed memory will be used: it is where every processor finds it.
-    fn cuMemAdvise_v2(address: CUdeviceptr, bytes: usize, advice: CUmem_advise, _location: CUmemLocation) {
-        advise(address, bytes, advice)
+    fn cuMemAdvise_v2(address: CUdeviceptr, bytes: usize, advice: CUmem_advise, location: CUmemLocation)
+        partly "advice for a part of an allocation is taken for the whole"
+    {
+        advise(address, bytes, advice, || location_of(&location))
     }
 
     /// Moves managed memory: it is where every processor finds it.
     fn cuMemPrefetchAsync(
         address: CUdeviceptr,
         bytes: usize,
-        _device: CUdevice,
+        device: CUdevice,
         stream: CUstream,
     ) also cuMemPrefetchAsync_ptsz [default] {
-        check_managed(address, bytes)?;
-        Stream::resolve(stream, default)?.enqueue(Operation::Empty)
+        prefetch(address, bytes, location_of_device(device)?, &*Stream::resolve(stream, default)?)
     }
 
     /// Moves managed memory: it is where every processor finds it.
     fn cuMemPrefetchAsync_v2(
         address: CUdeviceptr,
         bytes: usize,
-        _location: CUmemLocation,
+        location: CUmemLocation,
         flags: u32,
         stream: CUstream,
     ) also cuMemPrefetchAsync_v2_ptsz [default] {
         ensure(flags == 0, CUDA_ERROR_INVALID_VALUE)?;
-        check_managed(address, bytes)?;
-        Stream::resolve(stream, default)?.enqueue(Operation::Empty)
+        prefetch(address, bytes, location_of(&location)?, &*Stream::resolve(stream, default)?)
+    }
+
+    /// What has been said of managed memory.
+    fn cuMemRangeGetAttribute(
+        value: *mut c_void,
+        bytes: usize,
+        attribute: CUmem_range_attribute,
+        address: CUdeviceptr,
+        count: usize,
+    ) {
+        write_range_attribute(value, bytes, attribute, address, count)
+    }
+
+    /// What has been said of managed memory, several things at once.
+    fn cuMemRangeGetAttributes(
+        values: *mut *mut c_void,
+        sizes: *mut usize,
+        attributes: *mut CUmem_range_attribute,
+        attribute_count: usize,
+        address: CUdeviceptr,
+        count: usize,
+    ) {
+        ensure(attribute_count > 0, CUDA_ERROR_INVALID_VALUE)?;
+        let (values, sizes) = (array(values, attribute_count)?, array(sizes, attribute_count)?);
+        for ((value, bytes), attribute) in values.iter().zip(sizes).zip(array(attributes, attribute_count)?) {
+            write_range_attribute(*value, *bytes, *attribute, address, count)?;
+        }
+        Ok(())
     }
 
     /// What is known of an address.
@@ -223,16 +253,104 @@ fn is_mapped(start: u64, bytes: u64) -> bool {
     unsafe { libc::msync(first as *mut c_void, length as usize, libc::MS_ASYNC) == 0 }
 }
 
-fn check_managed(address: u64, bytes: usize) -> Result {
+/// The managed allocation that holds a range.
+fn managed(address: u64, bytes: usize) -> Result<Arc<Allocation>> {
     context::current()?;
     let found = find(address)?;
-    ensure(found.kind == Kind::Managed && found.holds(address, bytes as u64), CUDA_ERROR_INVALID_VALUE)
+    ensure(
+        found.kind == Kind::Managed && bytes > 0 && found.holds(address, bytes as u64),
+        CUDA_ERROR_INVALID_VALUE,
+    )?;
+    Ok(found)
 }
 
-fn advise(address: u64, bytes: usize, advice: CUmem_advise) -> Result {
-    let known = CU_MEM_ADVISE_SET_READ_MOSTLY..=CU_MEM_ADVISE_UNSET_ACCESSED_BY;
-    ensure(known.contains(&advice), CUDA_ERROR_INVALID_VALUE)?;
-    check_managed(address, bytes)
+fn location_of_device(device: CUdevice) -> Result<Location> {
+    if device == CU_DEVICE_CPU {
+        return Ok(Location::Host);
+    }
+    device::at(device).map(|_| Location::Device)
+}
+
+fn location_of(location: &CUmemLocation) -> Result<Location> {
+    match location.r#type {
+        // SAFETY: the member is an integer, whatever was written.
+        CU_MEM_LOCATION_TYPE_DEVICE => location_of_device(unsafe { location.anonymous.id }),
+        CU_MEM_LOCATION_TYPE_HOST
+        | CU_MEM_LOCATION_TYPE_HOST_NUMA
+        | CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT => Ok(Location::Host),
+        _ => fail(CUDA_ERROR_INVALID_VALUE),
+    }
+}
+
+/// Keeps a piece of advice; `place` is the location that goes with it, if it needs one.
+fn advise(address: u64, bytes: usize, advice: CUmem_advise, place: impl Fn() -> Result<Location>) -> Result {
+    let found = managed(address, bytes)?;
+    let mut kept = found.advice.lock().unwrap_or_else(PoisonError::into_inner);
+    match advice {
+        CU_MEM_ADVISE_SET_READ_MOSTLY => kept.read_mostly = true,
+        CU_MEM_ADVISE_UNSET_READ_MOSTLY => kept.read_mostly = false,
+        CU_MEM_ADVISE_SET_PREFERRED_LOCATION => kept.preferred = Some(place()?),
+        CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION => kept.preferred = None,
+        CU_MEM_ADVISE_SET_ACCESSED_BY => kept.accessed_by[place()? as usize] = true,
+        CU_MEM_ADVISE_UNSET_ACCESSED_BY => kept.accessed_by[place()? as usize] = false,
+        _ => return fail(CUDA_ERROR_INVALID_VALUE),
+    }
+    Ok(())
+}
+
+fn prefetch(address: u64, bytes: usize, place: Location, stream: &Stream) -> Result {
+    let found = managed(address, bytes)?;
+    stream.enqueue(Operation::Empty)?;
+    found.advice.lock().unwrap_or_else(PoisonError::into_inner).prefetched = Some(place);
+    Ok(())
+}
+
+/// # Safety
+///
+/// `value` is null or valid for a write of `bytes` bytes.
+unsafe fn write_range_attribute(
+    value: *mut c_void,
+    bytes: usize,
+    attribute: CUmem_range_attribute,
+    address: u64,
+    count: usize,
+) -> Result {
+    ensure(!value.is_null() && bytes > 0 && bytes.is_multiple_of(4), CUDA_ERROR_INVALID_VALUE)?;
+    let found = managed(address, count)?;
+    let advice = *found.advice.lock().unwrap_or_else(PoisonError::into_inner);
+    let device = |place: Location| if place == Location::Host { CU_DEVICE_CPU } else { device::ORDINAL };
+    let kind = |place: Option<Location>| match place {
+        None => CU_MEM_LOCATION_TYPE_INVALID,
+        Some(Location::Host) => CU_MEM_LOCATION_TYPE_HOST,
+        Some(Location::Device) => CU_MEM_LOCATION_TYPE_DEVICE,
+    } as i32;
+    let told = match attribute {
+        CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY => advice.read_mostly.into(),
+        CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION => advice.preferred.map_or(CU_DEVICE_INVALID, device),
+        CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION => advice.prefetched.map_or(CU_DEVICE_INVALID, device),
+        CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE => kind(advice.preferred),
+        CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE => kind(advice.prefetched),
+        CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID | CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID => {
+            device::ORDINAL
+        }
+        CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY => {
+            // As many devices as there is room for, and then none.
+            let [host, by_device] = advice.accessed_by;
+            let devices = [(host, CU_DEVICE_CPU), (by_device, device::ORDINAL)];
+            let mut devices = devices.iter().filter(|(wanted, _)| *wanted).map(|(_, device)| *device);
+            for index in 0..bytes / 4 {
+                // SAFETY: as promised by the caller.
+                unsafe {
+                    write(value.cast::<i32>().add(index), devices.next().unwrap_or(CU_DEVICE_INVALID))?
+                };
+            }
+            return Ok(());
+        }
+        _ => return fail(CUDA_ERROR_INVALID_VALUE),
+    };
+    ensure(bytes == 4, CUDA_ERROR_INVALID_VALUE)?;
+    // SAFETY: as promised by the caller.
+    unsafe { write(value.cast::<i32>(), told) }
 }
 
 /// # Safety

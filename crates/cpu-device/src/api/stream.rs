@@ -7,7 +7,7 @@ use crate::entry::{array, entries, opaque, read, write, write_if_wanted};
 use crate::error::{Error, Result, ensure, fail};
 use crate::event::Event;
 use crate::graph::Graph;
-use crate::operation::{HostCall, Operation};
+use crate::operation::{HostCall, Operation, StreamCallback};
 use crate::stream::{DefaultStream, Stream};
 use crate::stream_memory::{WaitValue, Word, WriteValue};
 use cuda_abi::types::*;
@@ -181,13 +181,18 @@ entries! {
         callback: CUstreamCallback,
         data: *mut c_void,
         flags: u32,
-    ) also cuStreamAddCallback_ptsz [default] partly "not called after a fault" {
+    ) also cuStreamAddCallback_ptsz [default] {
         ensure(flags == 0, CUDA_ERROR_INVALID_VALUE)?;
-        let callback = callback.ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
+        let function = callback.ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
         let target = Stream::resolve(stream, default)?;
         ensure(target.capture().is_none(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)?;
-        let call = Box::into_raw(Box::new(StreamCallback { callback, stream, data }));
-        target.enqueue(Operation::Host(HostCall { function: call_back, data: call.cast() }))
+        target.enqueue(Operation::Callback(StreamCallback { function, stream, data }))
+    }
+
+    /// Begins a capture, in the mode that there was first.
+    fn cuStreamBeginCapture(stream: CUstream) also cuStreamBeginCapture_ptsz [default] {
+        let mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+        Capture::begin(&Stream::resolve(stream, default)?, Graph::create(), vec![], mode)
     }
 
     /// Begins a capture.
@@ -230,6 +235,16 @@ entries! {
     ) also cuStreamIsCapturing_ptsz [default] {
         let stream = Stream::resolve(stream, default)?;
         write(status, stream.capture().map_or(CU_STREAM_CAPTURE_STATUS_NONE, |capture| capture.status()))
+    }
+
+    /// Whether a stream is being captured, and by which capture.
+    fn cuStreamGetCaptureInfo(
+        stream: CUstream,
+        status: *mut CUstreamCaptureStatus,
+        id: *mut u64,
+    ) also cuStreamGetCaptureInfo_ptsz [default] {
+        let (graph, dependencies, count) = (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
+        capture_info(stream, default, CaptureInfo { status, id, graph, dependencies, count })
     }
 
     /// What is known of a stream's capture.
@@ -334,6 +349,26 @@ entries! {
         let write = WriteValue { word: Word::at(address, true)?, value };
         Stream::resolve(stream, default)?.enqueue(Operation::WriteValue(write))
     }
+
+    /// Writes words of memory and waits for them, in a stream, in the order given.
+    fn cuStreamBatchMemOp_v2(
+        stream: CUstream,
+        count: u32,
+        operations: *mut CUstreamBatchMemOpParams,
+        flags: u32,
+    ) also cuStreamBatchMemOp_v2_ptsz [default] partly "atomic reductions are refused" {
+        batch(&*Stream::resolve(stream, default)?, array(operations, count as usize)?, flags)
+    }
+
+    /// Writes words of memory and waits for them, in a stream, in the order given.
+    fn cuStreamBatchMemOp(
+        stream: CUstream,
+        count: u32,
+        operations: *mut CUstreamBatchMemOpParams,
+        flags: u32,
+    ) also cuStreamBatchMemOp_ptsz [default] partly "atomic reductions are refused" {
+        batch(&*Stream::resolve(stream, default)?, array(operations, count as usize)?, flags)
+    }
 }
 
 thread_local! {
@@ -351,22 +386,6 @@ unsafe fn create(stream: *mut CUstream, flags: u32, priority: i32) -> Result {
     let created = Stream::create(&context::current()?, flags, priority)?;
     // SAFETY: as promised by the caller.
     unsafe { write(stream, opaque(created.handle)) }
-}
-
-/// What `cuStreamAddCallback` was given, until the callback has been called.
-struct StreamCallback {
-    callback: unsafe extern "C" fn(CUstream, CUresult, *mut c_void),
-    stream: CUstream,
-    data: *mut c_void,
-}
-
-/// The host function that calls a stream callback.
-unsafe extern "C" fn call_back(call: *mut c_void) {
-    // SAFETY: the pointer comes from `Box::into_raw` in `cuStreamAddCallback`, and a host function is called
-    // once.
-    let call = unsafe { Box::from_raw(call.cast::<StreamCallback>()) };
-    // SAFETY: the program vouches for its function and for the data that goes with it.
-    unsafe { (call.callback)(call.stream, CUDA_SUCCESS, call.data) };
 }
 
 /// Where the program wants to be told about a capture.
@@ -407,4 +426,44 @@ fn set_frontier(stream: &Stream, nodes: &[CUgraphNode], flags: u32) -> Result {
     let capture = stream.capture().ok_or(Error(CUDA_ERROR_ILLEGAL_STATE))?;
     let nodes: Vec<u64> = nodes.iter().map(|node| *node as u64).collect();
     capture.set_frontier(stream, &nodes, flags == CU_STREAM_ADD_CAPTURE_DEPENDENCIES)
+}
+
+/// The most operations of a batch, as the driver's reference has it.
+const MOST_OPERATIONS: usize = 256;
+
+/// # Safety
+///
+/// Each operation's type says which member of its union was written.
+unsafe fn batch(stream: &Stream, operations: &[CUstreamBatchMemOpParams], flags: u32) -> Result {
+    ensure(flags == 0 && operations.len() <= MOST_OPERATIONS, CUDA_ERROR_INVALID_VALUE)?;
+    // SAFETY: as promised by the caller.
+    let operations = operations.iter().map(|operation| unsafe { memory_operation(operation) });
+    // All are checked before the first is submitted.
+    let operations = operations.collect::<Result<Vec<_>>>()?;
+    operations.into_iter().try_for_each(|operation| stream.enqueue(operation))
+}
+
+/// # Safety
+///
+/// As for [`batch`].
+unsafe fn memory_operation(given: &CUstreamBatchMemOpParams) -> Result<Operation> {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        match given.operation {
+            kind @ (CU_STREAM_MEM_OP_WAIT_VALUE_32 | CU_STREAM_MEM_OP_WAIT_VALUE_64) => {
+                let (given, wide) = (given.waitValue, kind == CU_STREAM_MEM_OP_WAIT_VALUE_64);
+                let value = if wide { given.anonymous.value64 } else { given.anonymous.value.into() };
+                Ok(Operation::WaitValue(WaitValue::new(Word::at(given.address, wide)?, value, given.flags)?))
+            }
+            kind @ (CU_STREAM_MEM_OP_WRITE_VALUE_32 | CU_STREAM_MEM_OP_WRITE_VALUE_64) => {
+                let (given, wide) = (given.writeValue, kind == CU_STREAM_MEM_OP_WRITE_VALUE_64);
+                let value = if wide { given.anonymous.value64 } else { given.anonymous.value.into() };
+                Ok(Operation::WriteValue(WriteValue { word: Word::at(given.address, wide)?, value }))
+            }
+            // Writes are seen by everybody in their order.
+            CU_STREAM_MEM_OP_BARRIER | CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES => Ok(Operation::Empty),
+            CU_STREAM_MEM_OP_ATOMIC_REDUCTION => fail(CUDA_ERROR_NOT_SUPPORTED),
+            _ => fail(CUDA_ERROR_INVALID_VALUE),
+        }
+    }
 }

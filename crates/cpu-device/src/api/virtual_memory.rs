@@ -24,12 +24,12 @@ entries! {
         address: *mut CUdeviceptr,
         bytes: usize,
         alignment: usize,
-        _wanted: CUdeviceptr,
+        wanted: CUdeviceptr,
         flags: u64,
-    ) partly "the address asked for is not heeded" {
+    ) {
         device::get()?;
         ensure(!address.is_null() && flags == 0, CUDA_ERROR_INVALID_VALUE)?;
-        write(address, virtual_memory::reserve(bytes as u64, alignment as u64)?)
+        write(address, virtual_memory::reserve(bytes as u64, alignment as u64, wanted)?)
     }
 
     /// Gives reserved addresses back.
@@ -93,9 +93,7 @@ entries! {
     }
 
     /// The handle of what is mapped at an address; it has to be released once more.
-    fn cuMemRetainAllocationHandle(handle: *mut CUmemGenericAllocationHandle, address: *mut c_void)
-        partly "a handle is released once, however often it was retained"
-    {
+    fn cuMemRetainAllocationHandle(handle: *mut CUmemGenericAllocationHandle, address: *mut c_void) {
         device::get()?;
         write(handle, virtual_memory::physical(address as u64)?.handle)
     }
