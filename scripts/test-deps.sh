@@ -4,10 +4,30 @@
 #   perfetto          decodes exported traces
 #   nvidia-cuda-nvcc  assembles PTX: its ptxas judges the table of forms, the verifier and the printer
 #   nvidia-cuda-nvrtc compiles CUDA C++ for the tests and examples of the crate gpu
+# and for the tests of real clients (crates/cli/tests/clients), in target/test-deps:
+#   cuda13, cuda12    nvcc with the runtime of either version
+#   python            CuPy, NVIDIA's bindings, NVRTC of either version, cuRAND's headers
 set -euo pipefail
+cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
 "$python" -m pip install --quiet --disable-pip-version-check 'pyarrow==26.0.1' 'perfetto==0.59.1'
 "$python" -m pip install --quiet --disable-pip-version-check --no-deps 'nvidia-cuda-nvcc==13.0.88' \
   'nvidia-cuda-nvrtc==13.0.88'
 # The wheel's programs come without their run bits.
 chmod +x "$("$python" -c "import sysconfig; print(sysconfig.get_paths()['purelib'])")/nvidia/cu13/bin/ptxas"
+
+deps=target/test-deps
+scripts/cuda-toolchain.sh "$deps/cuda13" 13
+scripts/cuda-toolchain.sh "$deps/cuda12" 12
+packages=(
+  cupy-cuda13x==14.2.0 cuda-bindings==13.0.3 numpy==2.4.6
+  nvidia-cuda-nvrtc==13.0.88 nvidia-cuda-nvrtc-cu12==12.9.86
+  nvidia-curand==10.4.0.35
+)
+if [ ! -f "$deps/python/.packages" ] || [ "$(cat "$deps/python/.packages")" != "${packages[*]}" ]; then
+  rm -rf "$deps/python"
+  "$python" -m venv --without-pip "$deps/python"
+  "$python" -m pip --python "$deps/python/bin/python" install --quiet --disable-pip-version-check --no-compile \
+    --only-binary=:all: "${packages[@]}"
+  echo "${packages[*]}" >"$deps/python/.packages"
+fi

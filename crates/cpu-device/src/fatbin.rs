@@ -2,7 +2,8 @@
 //!
 //! A fatbin is a header and a row of entries, each with a kind (PTX, cubin, …), the architecture it was
 //! compiled for, and a payload that may be compressed. A wrapper, which the host compiler places in the
-//! program's data, points at it; the driver is handed either. Neither is documented by NVIDIA; field meanings
+//! program's data, points at it; the driver is handed either. Code that was compiled separately (`nvcc -rdc=true`) has a
+//! wrapper that also lists the fatbins of the parts: PTX is in these, to be linked. Neither is documented by NVIDIA; field meanings
 //! are those that public readers of the format agree on.
 //!
 //! The bytes come from a program and are not trusted: nothing here reads outside of what the header says the
@@ -15,6 +16,11 @@ use std::io::Read;
 const WRAPPER_MAGIC: u32 = 0x4662_43b1;
 const FATBIN_MAGIC: u32 = 0xba55_ed50;
 const ELF_MAGIC: [u8; 4] = *b"\x7fELF";
+
+/// The version of a wrapper with a list of parts.
+const WRAPPER_WITH_PARTS: u32 = 2;
+/// More parts than any program has: a list that goes on is no list.
+const MAX_PARTS: usize = 1 << 16;
 
 const HEADER_BYTES: usize = 16;
 const KIND_PTX: u16 = 1;
@@ -30,6 +36,8 @@ const MAX_BYTES: u64 = 1 << 31;
 pub enum Image<'a> {
     /// PTX as text.
     Ptx(Cow<'a, [u8]>),
+    /// PTX of parts that are to be linked.
+    Parts(Vec<Cow<'a, [u8]>>),
     /// Machine code for a GPU, and no PTX: the architectures it is for (80 for sm_80).
     MachineCodeOnly(Vec<u32>),
 }
@@ -94,7 +102,15 @@ pub unsafe fn read_pointer<'a>(image: *const u8, newest: u32) -> Result<Image<'a
                 return Err(ImageError::Unrecognised);
             }
             // SAFETY: the wrapper's pointer is under the same promise.
-            unsafe { read_fatbin_pointer(fatbin, newest) }
+            let whole = unsafe { read_fatbin_pointer(fatbin, newest)? };
+            // SAFETY: a wrapper has a version, and of this version a list.
+            match unsafe { (image.add(4).cast::<u32>().read_unaligned(), &whole) } {
+                // SAFETY: as above.
+                (WRAPPER_WITH_PARTS, Image::MachineCodeOnly(_)) => unsafe {
+                    read_parts(image, newest, whole)
+                },
+                _ => Ok(whole),
+            }
         }
         // SAFETY: as promised by the caller.
         FATBIN_MAGIC => unsafe { read_fatbin_pointer(image, newest) },
@@ -105,6 +121,33 @@ pub unsafe fn read_pointer<'a>(image: *const u8, newest: u32) -> Result<Image<'a
             read(text.to_bytes(), newest)
         }
     }
+}
+
+/// The PTX of the parts that a wrapper lists, or `whole` if there is none. Parts of machine code alone are left out:
+/// every program that is compiled separately lists NVIDIA's device runtime, used or not.
+///
+/// # Safety
+///
+/// `wrapper` points at a wrapper with a list of parts: pointers to fatbins, and then a null.
+unsafe fn read_parts<'a>(wrapper: *const u8, newest: u32, whole: Image<'a>) -> Result<Image<'a>, ImageError> {
+    // SAFETY: after the pointer to the fatbin comes the one to the list.
+    let list = unsafe { wrapper.add(16).cast::<*const *const u8>().read_unaligned() };
+    let mut texts = Vec::new();
+    for index in 0..MAX_PARTS {
+        if list.is_null() {
+            break;
+        }
+        // SAFETY: the list ends with a null, which has not been met.
+        let part = unsafe { list.add(index).read_unaligned() };
+        if part.is_null() {
+            break;
+        }
+        // SAFETY: the list's pointers are under the same promise as the wrapper's.
+        if let Image::Ptx(text) = unsafe { read_fatbin_pointer(part, newest)? } {
+            texts.push(text);
+        }
+    }
+    Ok(if texts.is_empty() { whole } else { Image::Parts(texts) })
 }
 
 /// # Safety

@@ -119,6 +119,11 @@ pub enum Location {
 }
 
 impl Allocation {
+    /// Whether the host may use the address too.
+    pub fn is_on_host(&self) -> bool {
+        self.kind.is_host() || self.kind == Kind::Managed
+    }
+
     /// The first address after the range.
     pub fn end(&self) -> u64 {
         self.start + self.bytes

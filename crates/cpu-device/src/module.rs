@@ -8,7 +8,7 @@
 use crate::context::{self, Context};
 use crate::device::{self, ARCHITECTURE, COMPUTE_CAPABILITY, SHARED_PER_BLOCK};
 use crate::error::{Error, Result, ensure, fail};
-use crate::exec::{GlobalSpace, KernelAttributes, KernelId, Linked, Program, RelocationTarget};
+use crate::exec::{GlobalLayout, GlobalSpace, KernelAttributes, KernelId, Linked, Program, RelocationTarget};
 use crate::fatbin::{self, Architectures, Image, ImageError};
 use crate::handle::{Kind, Table};
 use crate::launch::LegacyLaunch;
@@ -16,7 +16,7 @@ use crate::memory::{self, Allocation, Request};
 use cuda_abi::types::*;
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 static MODULES: Table<Module> = Table::new(Kind::Module);
@@ -50,15 +50,25 @@ pub fn compile_bytes(image: &[u8]) -> std::result::Result<Arc<Program>, LoadErro
 fn compile(
     image: std::result::Result<Image<'_>, ImageError>,
 ) -> std::result::Result<Arc<Program>, LoadError> {
-    let text = match image {
-        Ok(Image::Ptx(text)) => text,
+    let texts = match image {
+        Ok(Image::Ptx(text)) => vec![text],
+        Ok(Image::Parts(texts)) => texts,
         Ok(Image::MachineCodeOnly(architectures)) => return Err(no_ptx(&architectures)),
         Err(error) => return Err(LoadError { code: CUDA_ERROR_INVALID_IMAGE, message: error.to_string() }),
     };
     let invalid = |message| LoadError { code: CUDA_ERROR_INVALID_PTX, message };
-    let source =
-        std::str::from_utf8(&text).map_err(|error| invalid(format!("the PTX is not UTF-8: {error}")))?;
-    let module = ptx::parse(source).map_err(|error| invalid(error.render("ptx", source)))?;
+    let mut sources = Vec::new();
+    for text in &texts {
+        let source = std::str::from_utf8(text);
+        sources.push(source.map_err(|error| invalid(format!("the PTX is not UTF-8: {error}")))?);
+    }
+    let modules = sources
+        .iter()
+        .map(|source| ptx::parse(source).map_err(|error| invalid(error.render("ptx", source))))
+        .collect::<std::result::Result<_, _>>()?;
+    let module = ptx::link(modules).map_err(|error| invalid(format!("the PTX cannot be linked: {error}")))?;
+    // Of linked modules, the text that a position refers to is not known.
+    let source = if let [source] = sources[..] { source } else { "" };
     let program = Program::compile(&module).map_err(|error| invalid(error.render("ptx", source)))?;
     Ok(Arc::new(program))
 }
@@ -83,35 +93,65 @@ pub fn no_ptx(architectures: &[u32]) -> LoadError {
 pub struct Code {
     /// What is executed.
     pub linked: Linked,
-    globals: Vec<Global>,
+    globals: Vec<Arc<Global>>,
 }
 
-/// A module's variable.
+/// A module's variable, or a library's. Its memory is released with it.
 struct Global {
     name: String,
     allocation: Arc<Allocation>,
-    managed: bool,
+    /// Whether addresses have been filled in where its initial value has them.
+    relocated: AtomicBool,
+}
+
+impl Global {
+    /// Gives a variable memory with its initial value; addresses in that are still to be filled in.
+    fn new(layout: &GlobalLayout, context: u64) -> Result<Arc<Global>> {
+        // A variable that another module defines: there is no linker that could bring them together.
+        ensure(!layout.external, CUDA_ERROR_INVALID_PTX)?;
+        let kind = if layout.managed { memory::Kind::Managed } else { memory::Kind::Global };
+        let request = Request { bytes: layout.size.max(1), kind, flags: 0, context };
+        let writable = layout.space == GlobalSpace::Global;
+        let allocation = device::get()?.memory.allocate_variable(request, writable)?;
+        let initial = layout.initial.len().min(layout.size as usize);
+        // SAFETY: the variable was just given `size` bytes, and nobody else knows of it yet.
+        unsafe {
+            std::ptr::copy_nonoverlapping(layout.initial.as_ptr(), allocation.start as *mut u8, initial);
+        }
+        let (name, relocated) = (layout.name.clone(), AtomicBool::new(false));
+        Ok(Arc::new(Global { name, allocation, relocated }))
+    }
+}
+
+impl Drop for Global {
+    fn drop(&mut self) {
+        if let Ok(device) = device::get() {
+            device.memory.release(self.allocation.start, |_| true);
+        }
+    }
 }
 
 impl Code {
-    fn link(program: Arc<Program>, context: &Context) -> Result<Code> {
-        let device = device::get()?;
-        let mut globals = Vec::new();
-        for layout in program.globals() {
-            // A variable that another module defines: there is no linker that could bring them together.
-            ensure(!layout.external, CUDA_ERROR_INVALID_PTX)?;
-            let kind = if layout.managed { memory::Kind::Managed } else { memory::Kind::Global };
-            let request = Request { bytes: layout.size.max(1), kind, flags: 0, context: context.handle };
-            let allocation = device.memory.allocate_variable(request, layout.space == GlobalSpace::Global)?;
-            globals.push(Global { name: layout.name.clone(), allocation, managed: layout.managed });
-        }
+    /// Gives a program's variables memory, save those that have some already: `shared`, by index.
+    fn link(program: Arc<Program>, context: &Context, shared: &HashMap<usize, Arc<Global>>) -> Result<Code> {
+        let globals: Vec<Arc<Global>> = program
+            .globals()
+            .iter()
+            .enumerate()
+            .map(|(index, layout)| match shared.get(&index) {
+                Some(global) => Ok(global.clone()),
+                None => Global::new(layout, context.handle),
+            })
+            .collect::<Result<_>>()?;
         let addresses: Vec<u64> = globals.iter().map(|global| global.allocation.start).collect();
-        for (layout, address) in program.globals().iter().zip(&addresses) {
-            // SAFETY: the variable was just given `size` bytes at `address`, and nobody else knows of it yet.
-            let contents =
-                unsafe { std::slice::from_raw_parts_mut(*address as *mut u8, layout.size as usize) };
-            let initial = layout.initial.len().min(contents.len());
-            contents[..initial].copy_from_slice(&layout.initial[..initial]);
+        for (layout, global) in program.globals().iter().zip(&globals) {
+            if global.relocated.swap(true, Ordering::Relaxed) {
+                continue;
+            }
+            // SAFETY: the variable has `size` bytes there; before it is relocated, no code that uses it has been loaded.
+            let contents = unsafe {
+                std::slice::from_raw_parts_mut(global.allocation.start as *mut u8, layout.size as usize)
+            };
             for relocation in &layout.relocations {
                 let target = match relocation.target {
                     RelocationTarget::Global(index) => addresses[index],
@@ -126,17 +166,8 @@ impl Code {
         Ok(Code { linked: Linked::new(program, addresses), globals })
     }
 
-    fn global(&self, name: &str) -> Option<&Global> {
+    fn global(&self, name: &str) -> Option<&Arc<Global>> {
         self.globals.iter().find(|global| global.name == name)
-    }
-}
-
-impl Drop for Code {
-    fn drop(&mut self) {
-        let Ok(device) = device::get() else { return };
-        for global in &self.globals {
-            device.memory.release(global.allocation.start, |_| true);
-        }
     }
 }
 
@@ -267,15 +298,16 @@ pub struct Module {
 impl Module {
     /// Gives a program memory in `context`, and names to its kernels.
     pub fn load(program: Arc<Program>, context: &Arc<Context>) -> Result<Arc<Module>> {
-        Module::link(program, context, &HashMap::new())
+        Module::link(program, context, &HashMap::new(), &HashMap::new())
     }
 
     fn link(
         program: Arc<Program>,
         context: &Arc<Context>,
         settings: &HashMap<KernelId, Arc<FunctionSettings>>,
+        shared: &HashMap<usize, Arc<Global>>,
     ) -> Result<Arc<Module>> {
-        let code = Arc::new(Code::link(program.clone(), context)?);
+        let code = Arc::new(Code::link(program.clone(), context, shared)?);
         let handle = MODULES.reserve();
         let function = |(kernel, name): (KernelId, &str)| {
             let attributes = program.attributes(kernel).clone();
@@ -327,13 +359,6 @@ impl Module {
         let global = self.code.global(name).ok_or(Error(CUDA_ERROR_NOT_FOUND))?;
         Ok((global.allocation.start, global.allocation.bytes))
     }
-
-    /// The same, if the variable is managed memory.
-    pub fn managed(&self, name: &str) -> Result<(u64, u64)> {
-        let managed = self.code.global(name).is_some_and(|global| global.managed);
-        ensure(managed, CUDA_ERROR_NOT_FOUND)?;
-        self.global(name)
-    }
 }
 
 /// Device code that is at home in every context.
@@ -343,6 +368,8 @@ pub struct Library {
     /// Its kernels, in source order.
     pub kernels: Vec<Arc<Kernel>>,
     program: Arc<Program>,
+    /// Its managed variables, by index: the same memory in every context, and there before the first one is.
+    managed: HashMap<usize, Arc<Global>>,
     /// By context.
     modules: Mutex<HashMap<u64, Arc<Module>>>,
 }
@@ -363,7 +390,11 @@ pub struct Kernel {
 
 impl Library {
     /// Names a program and its kernels.
-    pub fn load(program: Arc<Program>) -> Arc<Library> {
+    pub fn load(program: Arc<Program>) -> Result<Arc<Library>> {
+        let managed = program.globals().iter().enumerate().filter(|(_, layout)| layout.managed);
+        let managed = managed
+            .map(|(index, layout)| Ok((index, Global::new(layout, 0)?)))
+            .collect::<Result<HashMap<_, _>>>()?;
         let handle = LIBRARIES.reserve();
         let library = Arc::new_cyclic(|library| {
             let kernel = |(id, name): (KernelId, &str)| {
@@ -374,11 +405,11 @@ impl Library {
                 Arc::new(Kernel { handle, name, attributes, settings, library: library.clone(), id })
             };
             let kernels = program.kernels().map(kernel).collect();
-            Library { handle, kernels, program: program.clone(), modules: Mutex::default() }
+            Library { handle, kernels, program: program.clone(), managed, modules: Mutex::default() }
         });
         library.kernels.iter().for_each(|kernel| KERNELS.insert(kernel.handle, kernel.clone()));
         LIBRARIES.insert(handle, library.clone());
-        library
+        Ok(library)
     }
 
     /// The library that a handle names.
@@ -405,9 +436,16 @@ impl Library {
             return Ok(module.clone());
         }
         let settings = self.kernels.iter().map(|kernel| (kernel.id, kernel.settings.clone())).collect();
-        let module = Module::link(self.program.clone(), context, &settings)?;
+        let module = Module::link(self.program.clone(), context, &settings, &self.managed)?;
         modules.insert(context.handle, module.clone());
         Ok(module)
+    }
+
+    /// The address and size of the managed variable called `name`.
+    pub fn managed(&self, name: &str) -> Result<(u64, u64)> {
+        let global = self.managed.values().find(|global| global.name == name);
+        let global = global.ok_or(Error(CUDA_ERROR_NOT_FOUND))?;
+        Ok((global.allocation.start, global.allocation.bytes))
     }
 
     /// The kernel called `name`.

@@ -82,6 +82,12 @@ pub struct Module {
 }
 
 impl Module {
+    /// The number of the architecture that `.target` names: 90 for `sm_90a`; 0 if it names none.
+    pub fn architecture(&self) -> u32 {
+        let digits = self.target.first().and_then(|name| name.strip_prefix("sm_")).unwrap_or_default();
+        digits.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or(0)
+    }
+
     /// The functions, declarations included, in source order.
     pub fn functions(&self) -> impl Iterator<Item = &Function> {
         self.items.iter().filter_map(|item| match item {

@@ -16,11 +16,13 @@ pub mod diagnostic;
 pub mod forms;
 pub mod ir;
 mod lexer;
+pub mod link;
 mod parse;
 mod print;
 pub mod types;
 
 pub use diagnostic::Diagnostic;
 pub use ir::*;
+pub use link::link;
 pub use parse::parse;
 pub use types::{ScalarType, StateSpace};

@@ -87,15 +87,14 @@ entries! {
         Ok(())
     }
 
-    /// The address and size of a library's managed variable.
+    /// The address and size of a library's managed variable: no context is needed.
     fn cuLibraryGetManaged(
         address: *mut CUdeviceptr,
         bytes: *mut usize,
         library: CUlibrary,
         name: *const c_char,
     ) {
-        let module = Library::resolve(library)?.module(&context::current()?)?;
-        let (start, size) = module.managed(&text(name)?.to_string_lossy())?;
+        let (start, size) = Library::resolve(library)?.managed(&text(name)?.to_string_lossy())?;
         write_if_wanted(address, start);
         write_if_wanted(bytes, size as usize);
         Ok(())
@@ -156,5 +155,5 @@ entries! {
 /// `library` is valid for a write.
 unsafe fn load(library: *mut CUlibrary, program: Arc<Program>) -> Result {
     // SAFETY: as promised by the caller.
-    unsafe { write(library, opaque(Library::load(program).handle)) }
+    unsafe { write(library, opaque(Library::load(program)?.handle)) }
 }

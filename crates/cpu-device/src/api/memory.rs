@@ -218,6 +218,10 @@ entries! {
         for (attribute, value) in attributes.iter().zip(array(values, count as usize)?) {
             ensure(!value.is_null(), CUDA_ERROR_INVALID_VALUE)?;
             match &found {
+                // Where asking for this attribute alone is an error, there is none.
+                Some(found) if *attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER && !found.is_on_host() => {
+                    write_unknown(*value, *attribute)?
+                }
                 Some(found) => write_attribute(*value, *attribute, found, address)?,
                 None => write_unknown(*value, *attribute)?,
             }
@@ -372,7 +376,7 @@ unsafe fn write_attribute(
             }
             CU_POINTER_ATTRIBUTE_DEVICE_POINTER => write(place.cast::<u64>(), address),
             CU_POINTER_ATTRIBUTE_HOST_POINTER => {
-                ensure(is_host || found.kind == Kind::Managed, CUDA_ERROR_INVALID_VALUE)?;
+                ensure(found.is_on_host(), CUDA_ERROR_INVALID_VALUE)?;
                 write(place.cast::<u64>(), address)
             }
             CU_POINTER_ATTRIBUTE_BUFFER_ID | CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID => {

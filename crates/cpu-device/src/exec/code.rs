@@ -415,6 +415,8 @@ pub(super) enum Input {
     Processors,
     /// `%gridid`.
     Grid,
+    /// `%envreg1` and `%envreg2`: the two halves of the address of the grid's workspace.
+    Workspace { high: bool },
     /// `%lanemask_eq`, `_le`, `_lt`, `_ge`, `_gt`.
     LaneMask(LaneMask),
     /// Static, dynamic and all shared memory of the block, in bytes.

@@ -47,6 +47,8 @@ impl Setting<'_> {
             Input::Processor => 0,
             Input::Processors => 1,
             Input::Grid => launch.identity,
+            Input::Workspace { high: true } => launch.workspace >> 32,
+            Input::Workspace { high: false } => launch.workspace & 0xffff_ffff,
             Input::LaneMask(mask) => lane_mask(mask, lane).into(),
             Input::SharedBytes { fixed, dynamic } => {
                 let fixed = if fixed { launch.shared_bytes - u64::from(launch.dynamic_shared) } else { 0 };

@@ -109,6 +109,8 @@ pub(super) struct Launch<'a> {
     pub(super) block_threads: u32,
     /// Tells launches apart: `%gridid`.
     pub(super) identity: u64,
+    /// The address of the grid's [`Workspace`]; 0 without one.
+    pub(super) workspace: u64,
     pub(super) dynamic_shared: u32,
     pub(super) shared_bytes: u64,
     /// Local memory of a thread.
@@ -118,6 +120,33 @@ pub(super) struct Launch<'a> {
     pub(super) local_align: u32,
     pub(super) params: Region,
     started: Instant,
+}
+
+/// Memory that the blocks of a cooperative launch share, for the grid barrier of cooperative groups: its counter is the
+/// second word. Whether there is one tells device code whether its grid can synchronise.
+struct Workspace<'a> {
+    memory: &'a dyn Memory,
+    address: u64,
+}
+
+impl<'a> Workspace<'a> {
+    fn new(memory: &'a dyn Memory, cooperative: bool) -> Self {
+        let address = if cooperative { memory.malloc(size_of::<u128>() as u64) } else { 0 };
+        if address != 0 {
+            // SAFETY: `malloc` has just given these bytes, aligned to 16.
+            unsafe { (address as *mut u128).write(0) };
+        }
+        Workspace { memory, address }
+    }
+}
+
+impl Drop for Workspace<'_> {
+    fn drop(&mut self) {
+        if self.address != 0 {
+            // It is what `malloc` returned; a kernel that has freed it has only harmed itself.
+            let _ = self.memory.free(self.address);
+        }
+    }
 }
 
 /// Runs a kernel to its end.
@@ -179,7 +208,8 @@ fn launch_by(
     }
     let start = parameters.as_ptr() as u64;
     let region = Region { start, end: start + params.params.len() as u64, writable: false };
-    let launch = prepare(linked, kernel, params, memory, cancel, region).map_err(|text| Fault {
+    let workspace = Workspace::new(memory, params.cooperative);
+    let mut launch = prepare(linked, kernel, params, memory, cancel, region).map_err(|text| Fault {
         kind: FaultKind::InvalidLaunch,
         text,
         kernel: kernel_name(linked, kernel),
@@ -191,6 +221,7 @@ fn launch_by(
         source: None,
         inlined_at: None,
     })?;
+    launch.workspace = workspace.address;
     let blocks = launch.grid.iter().map(|&side| u64::from(side)).product::<u64>();
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let workers = if params.workers == 0 { cores() } else { params.workers };
@@ -281,6 +312,7 @@ fn prepare<'a>(
         block: params.block,
         block_threads: threads as u32,
         identity: LAUNCHES.fetch_add(1, Ordering::Relaxed),
+        workspace: 0,
         dynamic_shared: params.dynamic_shared,
         shared_bytes,
         local_bytes: (frames + extra).next_multiple_of(linked.program.local_align.into()),

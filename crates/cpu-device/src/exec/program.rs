@@ -65,7 +65,7 @@ pub struct KernelAttributes {
     pub required_block: Option<[u32; 3]>,
     /// `.minnctapersm`, or 0.
     pub min_blocks: u32,
-    /// PTX version times ten, as CUDA gives it: 80 for 8.0.
+    /// The architecture that the PTX was compiled for, 80 for `compute_80`: what CUDA calls the PTX version.
     pub ptx_version: u32,
     /// Parameters in order.
     pub params: Vec<ParamLayout>,

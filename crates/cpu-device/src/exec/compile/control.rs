@@ -287,7 +287,9 @@ fn call(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut F
                 return unsupported("calls through 32-bit addresses are not supported");
             }
             compiler.calls_indirectly = true;
-            (Callee::Indirect(reg), returns, params)
+            // The register itself may stand for an input that was never moved into it.
+            let target = compiler.source(parts.callee, ScalarType::U64)?;
+            (Callee::Indirect(target), returns, params)
         }
         None => {
             let Ok(SymbolPlace::Function(index)) = compiler.symbol_input(name) else {

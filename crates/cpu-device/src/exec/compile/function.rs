@@ -779,6 +779,8 @@ fn special(name: &str, component: Option<&str>) -> Option<Input> {
         ("%smid", None) => Input::Processor,
         ("%nsmid", None) => Input::Processors,
         ("%gridid", None) => Input::Grid,
+        ("%envreg1", None) => Input::Workspace { high: true },
+        ("%envreg2", None) => Input::Workspace { high: false },
         ("%lanemask_eq", None) => Input::LaneMask(LaneMask::Equal),
         ("%lanemask_le", None) => Input::LaneMask(LaneMask::LessEqual),
         ("%lanemask_lt", None) => Input::LaneMask(LaneMask::Less),

@@ -242,7 +242,7 @@ impl Program {
                 max_threads: most.clamp(1, 1024),
                 required_block,
                 min_blocks: small(min_blocks),
-                ptx_version: module.version.0.saturating_mul(10).saturating_add(module.version.1),
+                ptx_version: module.architecture(),
                 params: places
                     .iter()
                     .map(|&(offset, size)| ParamLayout { offset: offset as usize, size: size as usize })
