@@ -22,8 +22,8 @@ pub(in super::super) struct Layout {
     /// Lines, and elements of a line.
     pub(super) lines: usize,
     pub(super) length: usize,
-    /// Line and element of each place, register by register, in it lane by lane.
-    pub(super) places: Box<[(u8, u8)]>,
+    /// The element that each place holds, counted through the lines: register by register, in it lane by lane.
+    pub(super) places: Box<[u16]>,
 }
 
 /// The shape of a product: A is m by k, B is k by n.
@@ -47,7 +47,7 @@ impl Layout {
             for lane in 0..WARP {
                 for element in 0..per {
                     let (line, at) = place(register, lane, element);
-                    places.push((line as u8, at as u8));
+                    places.push((line * length + at) as u16);
                 }
             }
         }
@@ -121,8 +121,13 @@ impl Layout {
         })
     }
 
+    /// The line and the element in it that a place holds.
+    pub(super) fn line_and_element(&self, place: u16) -> (usize, usize) {
+        (usize::from(place) / self.length, usize::from(place) % self.length)
+    }
+
     /// The places of a register, lane by lane.
-    pub(super) fn register(&self, register: usize) -> &[(u8, u8)] {
+    pub(super) fn register(&self, register: usize) -> &[u16] {
         let size = WARP * self.per;
         let first = register % self.registers * size;
         &self.places[first..first + size]
@@ -141,10 +146,7 @@ mod tests {
     /// Every element has exactly one place.
     fn is_complete(layout: &Layout, what: &str) {
         let mut seen = vec![0; layout.lines * layout.length];
-        layout
-            .places
-            .iter()
-            .for_each(|&(line, at)| seen[usize::from(line) * layout.length + usize::from(at)] += 1);
+        layout.places.iter().for_each(|&place| seen[usize::from(place)] += 1);
         assert!(seen.iter().all(|&count| count == 1), "{what}: {seen:?}");
     }
 
@@ -184,8 +186,9 @@ mod tests {
     fn places_are_those_of_the_isa() {
         // From the figures of the ISA: the place of a register's first element in lane 13 (group 3, thread 1).
         let shape = Shape { m: 16, n: 8, k: 16 };
-        let first = |layout: &Layout| -> Vec<(u8, u8)> {
-            (0..layout.registers).map(|register| layout.register(register)[13 * layout.per]).collect()
+        let first = |layout: &Layout| -> Vec<(usize, usize)> {
+            let places = (0..layout.registers).map(|register| layout.register(register)[13 * layout.per]);
+            places.map(|place| layout.line_and_element(place)).collect()
         };
         assert_eq!(first(&Layout::a(shape, 16)), [(3, 2), (11, 2), (3, 10), (11, 10)]);
         assert_eq!(first(&Layout::b(shape, 16)), [(3, 2), (3, 10)]);

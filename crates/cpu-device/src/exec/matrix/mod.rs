@@ -199,57 +199,73 @@ impl Product {
     }
 }
 
+/// What the lanes of a register hold, as a number of 64 bits.
+trait Held: Stored {
+    fn widen(self) -> u64;
+    fn cut(bits: u64) -> Self;
+}
+
+impl Held for u32 {
+    #[inline(always)]
+    fn widen(self) -> u64 {
+        self.into()
+    }
+
+    #[inline(always)]
+    fn cut(bits: u64) -> u32 {
+        bits as u32
+    }
+}
+
+impl Held for u64 {
+    #[inline(always)]
+    fn widen(self) -> u64 {
+        self
+    }
+
+    #[inline(always)]
+    fn cut(bits: u64) -> u64 {
+        bits
+    }
+}
+
 /// The elements of a fragment, line by line.
 ///
 /// # Safety
 /// The frame has the registers, of the class of `S`.
-unsafe fn gather<S: Stored + Into<u64> + TryFrom<u64>>(
-    lanes: &Lanes,
-    layout: &Layout,
-    registers: &[Reg],
-) -> Vec<S> {
+unsafe fn gather<S: Held>(lanes: &Lanes, layout: &Layout, registers: &[Reg]) -> Vec<S> {
     let mut elements = vec![S::default(); layout.lines * layout.length];
+    let mask = u64::MAX >> (64 - layout.bits);
     for (index, register) in registers.iter().take(layout.registers).enumerate() {
         // SAFETY: the caller's promise.
         let values = unsafe { lanes.source::<S>(*register) };
-        let mut places = layout.register(index).iter();
-        for &value in values {
-            for element in 0..layout.per {
-                let Some(&(line, at)) = places.next() else { break };
-                let to = &mut elements[usize::from(line) * layout.length + usize::from(at)];
-                *to = if layout.per == 1 { value } else { part(value, layout.bits, element) };
+        for (&value, places) in values.iter().zip(layout.register(index).chunks_exact(layout.per)) {
+            let mut rest = value.widen();
+            for &place in places {
+                elements[usize::from(place)] = S::cut(rest & mask);
+                rest = rest.wrapping_shr(layout.bits);
             }
         }
     }
     elements
 }
 
-/// Element `element` of a register that has several.
-#[inline(always)]
-fn part<S: Stored + Into<u64> + TryFrom<u64>>(value: S, bits: u32, element: usize) -> S {
-    let part = value.into() >> (bits as usize * element) & ((1 << bits) - 1);
-    S::try_from(part).unwrap_or_default()
-}
-
 /// Puts elements into the registers of a fragment.
 ///
 /// # Safety
 /// As for [`gather`].
-unsafe fn scatter<S: Stored + Into<u64> + TryFrom<u64>>(
-    lanes: &Lanes,
-    layout: &Layout,
-    elements: &[S],
-    registers: &[Reg],
-) {
+unsafe fn scatter<S: Held>(lanes: &Lanes, layout: &Layout, elements: &[S], registers: &[Reg]) {
     for (index, register) in registers.iter().enumerate() {
         let mut values = [S::default(); WARP];
-        let lanes_places = layout.register(index).chunks_exact(layout.per);
-        for (value, places) in values.iter_mut().zip(lanes_places) {
-            let bits = places.iter().rev().fold(0u64, |bits, &(line, at)| {
-                let element = elements[usize::from(line) * layout.length + usize::from(at)].into();
-                if layout.per == 1 { element } else { bits << layout.bits | element }
+        let all_places = layout.register(index).chunks_exact(layout.per);
+        for (value, places) in values.iter_mut().zip(all_places) {
+            let join = |bits: u64, &place: &u16| {
+                bits.wrapping_shl(layout.bits) | elements[usize::from(place)].widen()
+            };
+            *value = S::cut(match places {
+                [place] => elements[usize::from(*place)].widen(),
+                several => several.iter().rev().fold(0, join),
             });
-            *value = S::try_from(bits).unwrap_or_default();
         }
         // SAFETY: the caller's promise.
         unsafe { lanes.write(*register, &values) };

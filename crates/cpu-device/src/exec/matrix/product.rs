@@ -153,8 +153,8 @@ impl Number {
     }
 }
 
-/// A line of factors: what the loop over k needs, in vectors.
-struct Line {
+/// A row of A: what the loop over k needs of it.
+struct Row {
     significands: [u32; MOST_TERMS],
     /// All bits set for negative numbers.
     signs: [i32; MOST_TERMS],
@@ -162,49 +162,81 @@ struct Line {
     finite: bool,
 }
 
-impl Line {
-    fn new(format: Format, elements: &[u32]) -> Line {
-        // What is beyond the line adds nothing, and aligns nothing.
-        let mut line = Line {
+impl Row {
+    fn new(format: Format, elements: &[u32]) -> Row {
+        let mut row = Row {
             significands: [0; MOST_TERMS],
             signs: [0; MOST_TERMS],
-            exponents: [i32::from(i16::MIN); MOST_TERMS],
+            exponents: [0; MOST_TERMS],
             finite: true,
         };
         for (index, &bits) in elements.iter().enumerate() {
             let number = format.unpack(bits);
-            line.significands[index] = number.significand;
-            line.signs[index] = -i32::from(number.negative);
-            line.exponents[index] = number.exponent;
-            line.finite &= number.special.is_none();
+            row.significands[index] = number.significand;
+            row.signs[index] = -i32::from(number.negative);
+            row.exponents[index] = number.exponent;
+            row.finite &= number.special.is_none();
         }
-        line
+        row
+    }
+}
+
+/// Columns that are computed at once.
+const WIDE: usize = 8;
+
+/// Up to eight columns of B, term by term so that the loop over columns vectorises. Columns that are missing are zero.
+struct Columns {
+    significands: [[u32; WIDE]; MOST_TERMS],
+    signs: [[i32; WIDE]; MOST_TERMS],
+    exponents: [[i32; WIDE]; MOST_TERMS],
+    finite: [bool; WIDE],
+}
+
+impl Columns {
+    fn new<'e>(format: Format, columns: impl Iterator<Item = &'e [u32]>) -> Columns {
+        let mut all = Columns {
+            significands: [[0; WIDE]; MOST_TERMS],
+            signs: [[0; WIDE]; MOST_TERMS],
+            exponents: [[0; WIDE]; MOST_TERMS],
+            finite: [true; WIDE],
+        };
+        for (column, elements) in columns.enumerate() {
+            for (index, &bits) in elements.iter().enumerate() {
+                let number = format.unpack(bits);
+                all.significands[index][column] = number.significand;
+                all.signs[index][column] = -i32::from(number.negative);
+                all.exponents[index][column] = number.exponent;
+                all.finite[column] &= number.special.is_none();
+            }
+        }
+        all
     }
 }
 
 impl Float {
-    /// `a · b + c` of one step.
+    /// For each column the sum of its products with `row`, and the exponent to which they are aligned, given that of
+    /// the accumulator. The sum counts units of [`KEPT`] bits below it.
     #[inline(always)]
-    fn step(&self, a: &Line, b: &Line, c: Number, c_format: Format, d: Format) -> u32 {
-        let mut exponents = [0; MOST_TERMS];
-        let mut largest = c.exponent;
-        for index in 0..MOST_TERMS {
-            exponents[index] = a.exponents[index] + b.exponents[index];
-            largest = largest.max(exponents[index]);
+    fn sums(&self, row: &Row, columns: &Columns, terms: usize, largest: &mut [i32; WIDE]) -> [i32; WIDE] {
+        for term in 0..terms {
+            for column in 0..WIDE {
+                let exponent = row.exponents[term] + columns.exponents[term][column];
+                largest[column] = largest[column].max(exponent);
+            }
         }
         // Significands have at most 11 bits, so a product at the scale of the sum has at most 27, and 16 of them fit.
         let scale = KEPT - 2 * self.factor.fraction();
-        let mut sum = 0i32;
-        for index in 0..MOST_TERMS {
-            let product = (a.significands[index] * b.significands[index]) << scale;
-            let cut = (product >> (largest - exponents[index]).min(31)) as i32;
-            let sign = a.signs[index] ^ b.signs[index];
-            sum += (cut ^ sign) - sign;
+        let mut sums = [0i32; WIDE];
+        for term in 0..terms {
+            for column in 0..WIDE {
+                let exponent = row.exponents[term] + columns.exponents[term][column];
+                let product = (row.significands[term] * columns.significands[term][column]) << scale;
+                let cut = (product >> (largest[column] - exponent).min(31)) as i32;
+                let sign = row.signs[term] ^ columns.signs[term][column];
+                sums[column] += (cut ^ sign) - sign;
+            }
         }
-        let addend =
-            i64::from(c.significand) << (KEPT - c_format.fraction()) >> (largest - c.exponent).min(63);
-        let sum = i64::from(sum) + if c.negative { -addend } else { addend };
-        d.pack(sum, largest - KEPT as i32)
+        sums
     }
 
     /// The result where a number is not finite.
@@ -219,29 +251,49 @@ impl Float {
         d.pack(beyond, d.largest_exponent() + 1)
     }
 
+    /// One step: `cells`, which are `from`, become `to`. The lines of the factors are those of the step's terms.
     #[inline(always)]
-    fn multiply(&self, shape: Shape, factors: (&[u32], &[u32]), c: &[u32], d: &mut [u32]) {
+    fn step(&self, a: &[&[u32]], b: &[&[u32]], cells: &mut [u32], (from, to): (Format, Format)) {
+        let rows: Vec<Row> = a.iter().map(|line| Row::new(self.factor, line)).collect();
+        for (block, b_lines) in b.chunks(WIDE).enumerate() {
+            let columns = Columns::new(self.factor, b_lines.iter().copied());
+            for (index, row) in rows.iter().enumerate() {
+                let first = index * b.len() + block * WIDE;
+                let cells = &mut cells[first..first + b_lines.len()];
+                let mut largest = [ZERO_EXPONENT; WIDE];
+                let mut addends = [from.unpack(0); WIDE];
+                for (column, &cell) in cells.iter().enumerate() {
+                    addends[column] = from.unpack(cell);
+                    largest[column] = addends[column].exponent;
+                }
+                let sums = self.sums(row, &columns, a[index].len(), &mut largest);
+                for (column, cell) in cells.iter_mut().enumerate() {
+                    let c = addends[column];
+                    if !(row.finite && columns.finite[column] && c.special.is_none()) {
+                        *cell = self.not_finite(a[index], b_lines[column], c, to);
+                        continue;
+                    }
+                    let shift = (largest[column] - c.exponent).min(63);
+                    let addend = i64::from(c.significand) << (KEPT - from.fraction()) >> shift;
+                    let sum = i64::from(sums[column]) + if c.negative { -addend } else { addend };
+                    *cell = to.pack(sum, largest[column] - KEPT as i32);
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn multiply(&self, shape: Shape, (a, b): (&[u32], &[u32]), c: &[u32], d: &mut [u32]) {
         // Steps hand on what they accumulate in `.f16` only if both ends are.
         let both = self.c == Format::F16 && self.d == Format::F16;
         let between = if both { Format::F16 } else { Format::F32 };
         let mut format = self.c;
         d.copy_from_slice(c);
         for first in (0..shape.k).step_by(self.terms) {
-            let range = first..(first + self.terms).min(shape.k);
-            let slices = |elements| lines(elements, shape.k).map(|line: &[u32]| &line[range.clone()]);
-            let b: Vec<(&[u32], Line)> =
-                slices(factors.1).map(|line| (line, Line::new(self.factor, line))).collect();
-            for (a, row) in slices(factors.0).zip(d.chunks_exact_mut(shape.n)) {
-                let line = Line::new(self.factor, a);
-                for ((b, column), cell) in b.iter().zip(row) {
-                    let c = format.unpack(*cell);
-                    let finite = line.finite && column.finite && c.special.is_none();
-                    *cell = match finite {
-                        true => self.step(&line, column, c, format, between),
-                        false => self.not_finite(a, b, c, between),
-                    };
-                }
-            }
+            let terms = first..(first + self.terms).min(shape.k);
+            let a: Vec<&[u32]> = lines(a, shape.k).map(|line| &line[terms.clone()]).collect();
+            let b: Vec<&[u32]> = lines(b, shape.k).map(|line| &line[terms.clone()]).collect();
+            self.step(&a, &b, d, (format, between));
             format = between;
         }
         if self.d != between {

@@ -151,16 +151,16 @@ impl Fragment {
     }
 
     /// Bits from the start of the matrix to an element.
-    fn distance(&self, (line, at): (u8, u8), stride: u64) -> u64 {
-        let (line, at) = (u64::from(line), u64::from(at));
+    fn distance(&self, place: u16, stride: u64) -> u64 {
+        let (line, at) = self.layout.line_and_element(place);
         let (far, near) = if self.order == Order::Lines { (line, at) } else { (at, line) };
-        far * stride * self.stride_bits + near * u64::from(self.layout.bits)
+        far as u64 * stride * self.stride_bits + near as u64 * u64::from(self.layout.bits)
     }
 
     /// Whether neighbours in a register are neighbours in memory.
     fn is_joined(&self) -> bool {
         let places = self.layout.register(0);
-        self.layout.per == 1 || (places[0].0 == places[1].0) == (self.order == Order::Lines)
+        self.layout.per == 1 || (places[1] - places[0] == 1) == (self.order == Order::Lines)
     }
 
     /// The pieces in which a register moves.
