@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
 "$python" -m pip install --quiet --disable-pip-version-check 'pyarrow==26.0.1' 'perfetto==0.59.1'
-"$python" -m pip install --quiet --disable-pip-version-check --no-deps 'nvidia-cuda-nvcc==13.0.88' \
+"$python" -m pip install --quiet --disable-pip-version-check --no-deps 'nvidia-cuda-nvcc==13.5.37' \
   'nvidia-cuda-nvrtc==13.0.88'
 # The wheel's programs come without their run bits.
 chmod +x "$("$python" -c "import sysconfig; print(sysconfig.get_paths()['purelib'])")/nvidia/cu13/bin/ptxas"

@@ -1,4 +1,4 @@
-//! PTX, the assembly language of CUDA: text to IR and back, and the table of its instructions.
+//! PTX, the assembly language of CUDA: text to IR and back, the table of its instructions, and a verifier.
 //!
 //! ```
 //! let source = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry nothing() { ret; }\n";
@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Everything that NVRTC, nvcc and Triton write parses, whatever the version: see [`ir`] for how. Which instructions
-//! exist, with which operands, for which targets, is in [`forms`]. Invariants:
+//! exist, with which operands, for which targets, is in [`forms`]; [`verify`](mod@verify) tells whether a module is right.
+//! Invariants:
 //!
 //! 1. No input makes the parser panic, recurse without bound, or take more than linear time and space.
 //! 2. `parse(print(parse(x)))` equals `parse(x)`.
@@ -20,9 +21,11 @@ pub mod link;
 mod parse;
 mod print;
 pub mod types;
+pub mod verify;
 
 pub use diagnostic::Diagnostic;
 pub use ir::*;
 pub use link::link;
 pub use parse::parse;
 pub use types::{ScalarType, StateSpace};
+pub use verify::verify;

@@ -1,20 +1,10 @@
 //! Real PTX: what NVRTC makes of the programs in `tests/corpus`, and the programs that ship with the demo.
 
-use std::path::{Path, PathBuf};
+mod common;
 
-fn corpus() -> Vec<(PathBuf, String)> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folders = [here.join("tests/corpus"), here.join("../demo/kernels")];
-    let mut files: Vec<PathBuf> = folders
-        .iter()
-        .flat_map(|folder| std::fs::read_dir(folder).unwrap())
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "ptx"))
-        .collect();
-    files.sort();
-    assert!(files.len() >= 20, "the corpus is missing");
-    files.into_iter().map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
-}
+use std::path::Path;
+
+use common::{Ptxas, architecture, corpus};
 
 fn parse(path: &Path, source: &str) -> ptx::Module {
     let name = path.display().to_string();
@@ -40,4 +30,26 @@ fn what_is_printed_parses_to_the_same() {
         assert!(module == again, "{}: the printed module differs", path.display());
         assert_eq!(printed, again.to_string());
     }
+}
+
+#[test]
+fn ptxas_takes_what_is_printed() {
+    let Some(ptxas) = Ptxas::find() else { return };
+    let (mut taken, mut newer) = (0, 0);
+    for (path, source) in corpus() {
+        let module = parse(&path, &source);
+        if module.version > ptxas.newest {
+            newer += 1;
+            continue;
+        }
+        // Tests of the CPU device hold what no assembler takes, too.
+        if !ptxas.errors(&source, &architecture(&module)).is_empty() {
+            continue;
+        }
+        let errors = ptxas.errors(&module.to_string(), &architecture(&module));
+        assert!(errors.is_empty(), "{}: {errors:?}", path.display());
+        taken += 1;
+    }
+    println!("{taken} modules taken, {newer} newer than ptxas");
+    assert!(taken > 30 || newer > 0);
 }

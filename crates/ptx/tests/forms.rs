@@ -87,7 +87,6 @@ impl Writer<'_> {
             Kind::Targets => "TARGETS".to_owned(),
             Kind::Table => "PROTOTYPE".to_owned(),
             Kind::Symbol => register(ScalarType::B64, index),
-            Kind::AnyVector => "{%b32_0, %b32_1}".to_owned(),
         }
     }
 

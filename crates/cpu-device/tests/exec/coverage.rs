@@ -75,7 +75,6 @@ fn operand(kind: &Kind, written: bool, which: Operands, next: &mut usize) -> Str
         Kind::Targets => "TARGETS".to_owned(),
         Kind::Table => "PROTOTYPE".to_owned(),
         Kind::Symbol => format!("%b64_{next}"),
-        Kind::AnyVector => format!("{{%b32_{next}, %b32_{}}}", *next + 1),
     }
 }
 

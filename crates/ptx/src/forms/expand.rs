@@ -5,6 +5,7 @@
 
 use super::notation::Part;
 use super::target::Need;
+use crate::types::{ScalarType, StateSpace};
 
 /// Choices made: the words of the mnemonic and what named groups chose.
 #[derive(Clone, Debug)]
@@ -38,6 +39,73 @@ pub(super) fn matching(parts: &[Part], needs: &[Need], words: &[&str], furthest:
     });
     found.retain(|choice| choice.words.len() == words.len());
     found
+}
+
+/// The choices that give `words` in some order; types, layouts and shapes keep theirs.
+pub(super) fn permuted(parts: &[Part], needs: &[Need], words: &[&str]) -> Vec<Choice> {
+    let ordered = |word: &&str| !is_free(word);
+    let fixed: Vec<&str> = words.iter().copied().filter(|word| ordered(word)).collect();
+    let count = |words: &[&str], word: &str| words.iter().filter(|other| **other == word).count();
+    let mut found = walk(parts, vec![start(needs)], &mut |chosen| {
+        let last = chosen[chosen.len() - 1];
+        let place = chosen.iter().filter(|word| ordered(word)).count();
+        count(chosen, last) <= count(words, last) && (!ordered(&last) || fixed.get(place - 1) == Some(&last))
+    });
+    found.retain(|choice| choice.words.len() == words.len());
+    found
+}
+
+/// Modifiers that ptxas takes in any place: orders, scopes, spaces, cache hints, rounding, saturation.
+fn is_free(word: &str) -> bool {
+    FREE.contains(&word) || word.starts_with("L1::") || word.starts_with("L2::") || word.contains("shared")
+}
+
+const FREE: &[&str] = &[
+    "weak",
+    "volatile",
+    "relaxed",
+    "acquire",
+    "release",
+    "acq_rel",
+    "sc",
+    "mmio",
+    "cta",
+    "cluster",
+    "gpu",
+    "sys",
+    "global",
+    "local",
+    "const",
+    "param",
+    "ca",
+    "cg",
+    "cs",
+    "lu",
+    "cv",
+    "wb",
+    "wt",
+    "nc",
+    "rn",
+    "rz",
+    "rm",
+    "rp",
+    "rni",
+    "rzi",
+    "rmi",
+    "rpi",
+    "ftz",
+    "sat",
+    "relu",
+    "satfinite",
+    "uni",
+    "sync",
+    "aligned",
+];
+
+/// Modifiers that ptxas takes more than once; it refuses types, spaces and roundings that are repeated.
+pub(super) fn is_repeatable(word: &str) -> bool {
+    let once = ["ftz", "rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi"];
+    ScalarType::from_name(word).is_none() && StateSpace::from_name(word).is_none() && !once.contains(&word)
 }
 
 fn start(needs: &[Need]) -> Choice {

@@ -52,7 +52,7 @@
 //! | `[tex; s32*2]` | a texture, which a sampler may follow, with further operands |
 //! | `part(u32)`, `halves(u32)`, `bytes(u32)` | register that may carry a selector: `.b0` or `.h1`; `.h10`; `.b3210` |
 //! | `label`, `function`, `list`, `targets`, `table` | a branch target; a callee; `(a, b)`; a label of `.branchtargets`; one of `.calltargets` or `.callprototype` |
-//! | `symbol`, `vector` | a variable, or a register that holds its handle; `{…}` of any length |
+//! | `symbol` | a variable, or a register that holds its handle |
 //!
 //! Needs are `version target`; several, separated by ` or ` (after an `@` by `+`), are alternatives. The version is never
 //! below the one that introduced the target. `needs NAME = …` names them.
@@ -183,8 +183,6 @@ pub enum Kind {
     Table,
     /// A variable by its name, or a register that holds its address or handle.
     Symbol,
-    /// `{ … }` of any length.
-    AnyVector,
 }
 
 /// Which selectors the operand of a video instruction takes.
@@ -254,6 +252,26 @@ pub fn named(mnemonic: &str) -> Result<Vec<Instance>, Unknown> {
     }
 }
 
+/// As [`named`], but where no form has the modifiers in this order, in another that keeps types and layouts in theirs:
+/// ptxas takes `atom.global.gpu.acq_rel.cas.b32`, where the ISA has the order first,
+/// and modifiers that are repeated.
+pub fn in_any_order(mnemonic: &str) -> Result<Vec<Instance>, Unknown> {
+    let exact = named(mnemonic);
+    if !matches!(exact, Err(Unknown::Modifier(_) | Unknown::Incomplete)) {
+        return exact;
+    }
+    let mut words = mnemonic.split('.');
+    let forms = of(words.next().unwrap_or(""));
+    let mut distinct: Vec<&str> = Vec::new();
+    for word in words {
+        if !(distinct.contains(&word) && expand::is_repeatable(word)) {
+            distinct.push(word);
+        }
+    }
+    let found: Vec<_> = forms.iter().flat_map(|form| form.permuted(&distinct)).collect();
+    if found.is_empty() { exact } else { Ok(found) }
+}
+
 impl Form {
     /// Every instance of the form.
     pub fn instances(&'static self) -> Vec<Instance> {
@@ -265,6 +283,11 @@ impl Form {
     fn matching(&'static self, words: &[&str], furthest: &mut usize) -> Vec<Instance> {
         let found = expand::matching(&self.parts, &self.needs, words, furthest);
         found.iter().map(|choice| self.instance(choice)).collect()
+    }
+
+    /// The instances with these modifiers in any order.
+    fn permuted(&'static self, words: &[&str]) -> Vec<Instance> {
+        expand::permuted(&self.parts, &self.needs, words).iter().map(|choice| self.instance(choice)).collect()
     }
 
     fn instance(&'static self, choice: &expand::Choice) -> Instance {

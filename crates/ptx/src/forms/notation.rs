@@ -271,7 +271,6 @@ fn kind_note(text: &'static str, read: bool) -> Noted<KindNote> {
         "targets" => Kind::Targets,
         "table" => Kind::Table,
         "symbol" => Kind::Symbol,
-        "vector" => Kind::AnyVector,
         _ => return value(text, read),
     };
     Ok(KindNote::Fixed(fixed))
@@ -375,17 +374,21 @@ impl KindNote {
             },
             KindNote::Value { ty, length, constant, wider, symbol, sink } => {
                 let ty = ty.choose(choice);
+                let chosen = matches!(length, Length::Chosen(..));
                 if ty == ScalarType::Pred {
                     return Kind::Predicate;
                 }
+                let length = length.choose(choice);
+                // Where the form can be scalar, only a component can be dropped.
+                let sink = *sink && (length.is_some() || !chosen);
                 let value = Kind::Value {
                     ty,
                     constant: *constant && has_constants(ty),
                     wider: *wider,
                     symbol: *symbol,
-                    sink: *sink,
+                    sink,
                 };
-                match length.choose(choice) {
+                match length {
                     None => value,
                     Some(length) => Kind::Vector(value.into(), length),
                 }

@@ -10,7 +10,8 @@ impl Parser<'_, '_> {
         self.nested(|parser| match parser.peek().kind {
             TokenKind::Symbol(b'{') => {
                 parser.next += 1;
-                Ok(Operand::Vector(parser.list(b'}', Self::operand)?))
+                let vector = Operand::Vector(parser.list(b'}', Self::operand)?);
+                parser.second_destination(vector)
             }
             TokenKind::Symbol(b'[') => {
                 parser.next += 1;
@@ -55,10 +56,7 @@ impl Parser<'_, '_> {
     /// An operand that starts with a word.
     fn named(&mut self) -> Parsed<Operand> {
         let first = self.name_or_component()?;
-        if self.eat(b'|') {
-            let second = self.name_or_component()?;
-            return Ok(Operand::Pair(Box::new(first), Box::new(second)));
-        }
+        let first = self.second_destination(first)?;
         let Operand::Name(name) = first else { return Ok(first) };
         if self.at(b'+') || self.at(b'-') {
             return Ok(Operand::Offset(name, self.signed_offset()?));
@@ -69,6 +67,15 @@ impl Parser<'_, '_> {
             return Ok(Operand::Element(name, index));
         }
         Ok(Operand::Name(name))
+    }
+
+    /// After `first`: the `|p` of a second destination, if there is one.
+    fn second_destination(&mut self, first: Operand) -> Parsed<Operand> {
+        if !self.eat(b'|') {
+            return Ok(first);
+        }
+        let second = self.name_or_component()?;
+        Ok(Operand::Pair(Box::new(first), Box::new(second)))
     }
 
     fn name_or_component(&mut self) -> Parsed<Operand> {

@@ -1,11 +1,11 @@
-//! NVIDIA's assembler, the judge of what is PTX.
+//! Real PTX, and NVIDIA's assembler, the judge of what is PTX.
 //!
-//! Found through the environment variable `PTXAS`, on the PATH, or among Python's packages, where
+//! ptxas is found through the environment variable `PTXAS`, on the PATH, or among Python's packages, where
 //! `scripts/test-deps.sh` puts it. Tests that need it say when there is none.
 #![allow(dead_code, reason = "each test uses what it needs")]
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -77,4 +77,28 @@ fn newest(path: &PathBuf) -> Option<ptx::forms::Version> {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     let (major, minor) = text.split_once("current version is '")?.1.split_once('\'')?.0.split_once('.')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// The PTX that compilers made of the programs here, of the demo and of the CPU device's tests: path and text.
+pub fn corpus() -> Vec<(PathBuf, String)> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = ["tests/corpus", "../demo/kernels", "../cpu-device/tests/ptx", "../cpu-device/tests/data"];
+    let mut files: Vec<PathBuf> = folders
+        .iter()
+        .flat_map(|folder| std::fs::read_dir(here.join(folder)).unwrap())
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "ptx"))
+        .collect();
+    files.sort();
+    assert!(files.len() >= 30, "the corpus is missing");
+    files.into_iter().map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
+}
+
+/// The virtual architecture for which ptxas reads a module.
+pub fn architecture(module: &ptx::Module) -> String {
+    let target: ptx::forms::Target = module.target[0].parse().unwrap();
+    match target.suffix {
+        ptx::forms::Suffix::None if target.number <= 100 => "compute_100".to_owned(),
+        _ => target.to_string().replace("sm_", "compute_"),
+    }
 }

@@ -1,0 +1,115 @@
+//! What calls pass and get, against the function or prototype.
+
+use super::Verifier;
+use super::names::Symbol;
+use super::types::{constant_fits, fits};
+use crate::ir::{Instruction, Name, Operand, Variable};
+use crate::types::{ScalarType, StateSpace};
+
+impl<'m> Verifier<'m> {
+    /// For a call whose operands have the right kinds: whether what it passes and gets is what the callee has.
+    pub(super) fn call_signature(&self, instruction: &'m Instruction) -> Result<(), String> {
+        if instruction.mnemonic.opcode() != "call" {
+            return Ok(());
+        }
+        let (returned, rest) = match &instruction.operands[..] {
+            [Operand::List(list), rest @ ..] => (&list[..], rest),
+            rest => (&[][..], rest),
+        };
+        let [Operand::Name(callee), rest @ ..] = rest else { return Ok(()) };
+        let (passed, rest) = match rest {
+            [Operand::List(list), rest @ ..] => (&list[..], rest),
+            rest => (&[][..], rest),
+        };
+        let Some((returns, params)) = self.signature(callee, rest.first()) else { return Ok(()) };
+        self.passes(callee, "results", returns, returned)?;
+        self.passes(callee, "parameters", params, passed)
+    }
+
+    /// Results and parameters of the callee, or of what the table behind an indirect call says.
+    fn signature(&self, callee: &Name, table: Option<&Operand>) -> Option<(&'m [Variable], &'m [Variable])> {
+        if let Some(Symbol::Function(function)) = self.lookup(callee) {
+            return Some((&function.returns, &function.params));
+        }
+        let Operand::Name(table) = table? else { return None };
+        if let Some(prototype) = self.labels.prototypes.get(&**table) {
+            return Some((&prototype.returns, &prototype.params));
+        }
+        match self.lookup(self.labels.call_targets.get(&**table)?.first()?) {
+            Some(Symbol::Function(function)) => Some((&function.returns, &function.params)),
+            _ => None,
+        }
+    }
+
+    fn passes(
+        &self,
+        callee: &Name,
+        what: &str,
+        wanted: &[Variable],
+        given: &'m [Operand],
+    ) -> Result<(), String> {
+        if wanted.len() != given.len() {
+            return Err(format!("{what} of `{callee}`: {} needed, {} given", wanted.len(), given.len()));
+        }
+        for (index, (formal, actual)) in wanted.iter().zip(given).enumerate() {
+            self.passed(formal, actual)
+                .map_err(|message| format!("{} of the {what} of `{callee}`: {message}", ordinal(index)))?;
+        }
+        Ok(())
+    }
+
+    fn passed(&self, formal: &Variable, actual: &'m Operand) -> Result<(), String> {
+        let is_array = |variable: &Variable| !variable.dimensions.is_empty();
+        match actual {
+            Operand::Constant(number) => match constant_fits(formal.ty, *number) && !is_array(formal) {
+                true => Ok(()),
+                false => Err(format!("this number does not fit `{}`", formal.ty)),
+            },
+            Operand::Name(name) => match self.lookup(name) {
+                None => Err(format!("unknown name `{name}`: declare it before its use")),
+                Some(Symbol::Variable(variable)) if variable.space == StateSpace::Reg => {
+                    match !is_array(formal) && fits(formal.ty, variable.ty, formal.ty.bytes() < 4, false) {
+                        true => Ok(()),
+                        false => Err(format!("`{name}` is `{}`, which does not fit", variable.ty)),
+                    }
+                }
+                Some(Symbol::Variable(variable)) if variable.space == StateSpace::Param => {
+                    same_place(formal, variable, is_array(formal) != is_array(variable))
+                }
+                Some(_) => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether bytes in one can be passed in the other.
+fn same_place(formal: &Variable, actual: &Variable, differ_in_kind: bool) -> Result<(), String> {
+    let bytes = |variable: &Variable| if variable.ty == ScalarType::Pred { None } else { variable.bytes() };
+    if formal.space == StateSpace::Param
+        && (differ_in_kind || bytes(formal) != bytes(actual))
+        && bytes(formal).is_some()
+    {
+        let size = |variable| bytes(variable).map_or("?".to_owned(), |bytes: u64| bytes.to_string());
+        return Err(format!("`{}` has {} bytes, {} are needed", actual.name, size(actual), size(formal)));
+    }
+    if !formal.dimensions.is_empty() && actual.alignment() < formal.alignment() {
+        return Err(format!(
+            "`{}` is aligned to {} bytes, {} are needed: declare it with `.align {}`",
+            actual.name,
+            actual.alignment(),
+            formal.alignment(),
+            formal.alignment()
+        ));
+    }
+    Ok(())
+}
+
+fn ordinal(index: usize) -> String {
+    match index {
+        0 => "first".to_owned(),
+        1 => "second".to_owned(),
+        2 => "third".to_owned(),
+        _ => format!("number {}", index + 1),
+    }
+}

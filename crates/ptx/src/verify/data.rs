@@ -1,0 +1,72 @@
+//! Declarations of variables and their initial values.
+
+use super::Verifier;
+use super::names::Symbol;
+use crate::ir::{Constant, Initializer, Variable};
+use crate::types::{ScalarType, StateSpace};
+
+/// Bytes of the widest vector.
+const WIDEST: u64 = 16;
+
+impl<'m> Verifier<'m> {
+    /// The declaration itself, whatever its name.
+    pub(super) fn variable(&mut self, variable: &'m Variable) {
+        let name = &variable.name;
+        if variable.vector > 1 && variable.element_bytes() > WIDEST {
+            let message = format!(
+                "`{name}` has {} bytes in an element: vectors have at most {WIDEST}",
+                variable.element_bytes()
+            );
+            self.problem(variable.position, message);
+        }
+        if variable.ty == ScalarType::Pred && variable.space != StateSpace::Reg {
+            self.problem(variable.position, format!("`{name}` is a predicate, which only `.reg` holds"));
+        }
+        let Some(initializer) = &variable.initializer else { return };
+        if !matches!(variable.space, StateSpace::Global | StateSpace::Const) {
+            let message = format!(
+                "`{name}` in `{}` cannot have an initial value: only `.global` and `.const` can; store it in the code",
+                variable.space
+            );
+            return self.problem(variable.position, message);
+        }
+        if let Err(message) = self.initializer(variable, 0, initializer) {
+            self.problem(variable.position, format!("initial value of `{name}`: {message}"));
+        }
+    }
+
+    /// The value of what is left of the variable after `depth` dimensions.
+    fn initializer(&self, variable: &Variable, depth: usize, value: &Initializer) -> Result<(), String> {
+        match value {
+            Initializer::List(items) => {
+                let vector = usize::from(variable.vector);
+                let length = match variable.dimensions.get(depth) {
+                    Some(length) => *length,
+                    None if depth == variable.dimensions.len() && vector > 1 => Some(vector as u64),
+                    // A list for the whole of what lies deeper, as in a flat list for a matrix, or a texture's fields.
+                    None => None,
+                };
+                if length.is_some_and(|length| items.len() as u64 > length) {
+                    return Err(format!("{} values for {} elements", items.len(), length.unwrap_or(0)));
+                }
+                items.iter().try_for_each(|item| self.initializer(variable, depth + 1, item))
+            }
+            Initializer::Constant(constant) => match constant {
+                Constant::Integer(_) if variable.ty.is_float() && variable.ty.bytes() >= 4 => {
+                    Err(format!("an integer is no `{}`: write it as a floating-point number", variable.ty))
+                }
+                Constant::Single(_) | Constant::Double(_)
+                    if !variable.ty.is_float() && !variable.ty.is_bits() =>
+                {
+                    Err(format!("a floating-point number is no `{}`", variable.ty))
+                }
+                _ => Ok(()),
+            },
+            Initializer::Symbol(symbol) => match self.lookup(&symbol.name) {
+                Some(Symbol::Variable(_) | Symbol::Function(_)) => Ok(()),
+                _ => Err(format!("`{}` is not declared before this", symbol.name)),
+            },
+            Initializer::Field(..) | Initializer::Setting(..) => Ok(()),
+        }
+    }
+}
