@@ -9,6 +9,7 @@
 
 mod activity;
 mod build;
+mod counts;
 pub(crate) mod geometry;
 mod idle;
 mod kernels;
@@ -30,6 +31,7 @@ use crate::figure::Figure;
 use crate::sketch::Distribution;
 
 pub use build::RECORD_COST_NS;
+pub use counts::{Defect, Hotspot, KernelCounts, Place, Traffic};
 
 /// What a session says.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -56,6 +58,9 @@ pub struct Profile {
     pub sequences: Vec<Sequence>,
     /// Each device over time, as each process used it.
     pub activities: Vec<Activity>,
+    /// What the CPU device found wrong with kernels, the most frequent first.
+    #[serde(default)]
+    pub defects: Vec<Defect>,
     /// What recording cost, and what it missed.
     pub recorder: Recorder,
 }
@@ -174,6 +179,9 @@ pub struct Kernel {
     pub gpu: Option<GpuTime>,
     /// What follows from configuration, attributes and device; `None` where one of them is not known.
     pub geometry: Option<Geometry>,
+    /// What the CPU device counted; `None` where it executed or counted no launch.
+    #[serde(default)]
+    pub counts: Option<KernelCounts>,
 }
 
 impl Kernel {

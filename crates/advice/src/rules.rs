@@ -3,9 +3,11 @@
 //! A rule is a row of [`RULES`]: what it detects, at which threshold and on whose authority, what to change, how its
 //! saving is estimated; and a function that looks at a profile and finds the fault, or does not, or says why it cannot
 //! judge. `docs/advice.md` is generated from the table. Identifiers are stable: `APEX-L…` needs launch and call records
-//! alone, `APEX-T…` needs sampled kernel times. Numbers are never used again.
+//! alone, `APEX-T…` needs sampled kernel times, `APEX-C…` needs what the CPU device counted. Numbers are never used again.
 
+mod bank_conflicts;
 mod block_not_warp_multiple;
+mod branch_divergence;
 mod few_blocks_with_barriers;
 mod gpu_gap;
 mod graph_candidate;
@@ -21,6 +23,7 @@ mod small_grid;
 mod sub_wave_grid;
 mod synchronous_calls;
 mod tail_wave;
+mod uncoalesced_access;
 
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -29,7 +32,7 @@ use std::collections::BTreeMap;
 
 use crate::figure::{Figure, total};
 use crate::finding::{Confidence, Evidence, Finding, KernelFinding, Level, Saving, Scope, Severity};
-use crate::profile::{Geometry, IdleCause, Kernel, Profile};
+use crate::profile::{Geometry, IdleCause, Kernel, KernelCounts, Profile};
 
 /// What a rule must be given to judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +41,8 @@ pub enum Needs {
     Records,
     /// Sampled kernel times too.
     Times,
+    /// What the CPU device counted.
+    Counts,
 }
 
 /// A rule.
@@ -122,6 +127,9 @@ pub static RULES: &[Rule] = &[
     repeated_allocation::RULE,
     launch_bound::RULE,
     graph_candidate::RULE,
+    uncoalesced_access::RULE,
+    bank_conflicts::RULE,
+    branch_divergence::RULE,
 ];
 
 impl Rule {
@@ -193,6 +201,24 @@ pub(crate) fn judge_kernels(
         return Outcome::Clear;
     }
     Outcome::found(about_kernels(profile, kernels, confidence, headline))
+}
+
+/// As [`judge_kernels`], about kernels whose instructions and transactions were counted. How sure a finding is follows
+/// from that: the counts are exact, and what they cost a GPU is not known.
+pub(crate) fn judge_counts(
+    profile: &Profile,
+    fault: impl Fn(Subject<'_>, &KernelCounts) -> Option<Fault>,
+    headline: impl Fn(&str) -> String,
+) -> Outcome {
+    if profile.kernels.iter().all(|kernel| kernel.counts.is_none()) && profile.totals.kernels_run() > 0 {
+        return Outcome::Unjudged("nothing was counted: only `apex run --device cpu` counts".to_owned());
+    }
+    let confidence = confidence(
+        Level::Medium,
+        "the counts are exact, from the CPU device; how much time they cost a GPU depends on what limits the kernel there",
+    );
+    let counted = |subject: Subject<'_>| fault(subject, subject.kernel.counts.as_ref()?);
+    judge_kernels(profile, confidence, counted, headline)
 }
 
 /// A draft about `kernels`, the costliest first.

@@ -3,6 +3,7 @@
 //! | words | what happens |
 //! | --- | --- |
 //! | `launch N` | launches an empty kernel N times, waits for it, prints `launched` and the count so far |
+//! | `run KERNEL` | launches `race` or `wild` (see the PTX) once, waits, prints the code that it ends with |
 //! | `forever` | launches without end, a hundred at a time, printing as above |
 //! | `threads T N` | T threads launch N times each |
 //! | `fork N` | a forked child launches N times; waits for it (to be used before anything else) |
@@ -22,7 +23,29 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
-const PTX: &CStr = c".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry nothing() { ret; }\n";
+/// An empty kernel; one whose threads write different values to one word; one that reads where nothing is.
+const PTX: &CStr = c".version 7.0
+.target sm_70
+.address_size 64
+.file 1 \"defects.cu\"
+.visible .entry nothing() { ret; }
+.visible .entry race() {
+    .shared .u32 word;
+    .reg .u32 %r;
+    mov.u32 %r, %tid.x;
+    .loc 1 12 5
+    st.shared.u32 [word], %r;
+    ret;
+}
+.visible .entry wild() {
+    .reg .u64 %a;
+    .reg .u32 %r;
+    mov.u64 %a, 64;
+    .loc 1 21 9
+    ld.global.u32 %r, [%a];
+    ret;
+}
+";
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -38,6 +61,10 @@ fn run(mut words: &[String]) {
         let used = match action.as_str() {
             "launch" => {
                 launch(number(0));
+                1
+            }
+            "run" => {
+                run_kernel(text(0));
                 1
             }
             "forever" => loop {
@@ -131,10 +158,30 @@ struct Cuda {
     set_current: signature::cuCtxSetCurrent,
     context: usize,
     kernel: usize,
+    find: signature::cuModuleGetFunction,
+    module: usize,
+}
+
+static CUDA: OnceLock<Cuda> = OnceLock::new();
+
+fn run_kernel(name: &str) {
+    let cuda = CUDA.get_or_init(Cuda::open);
+    let name = std::ffi::CString::new(name).expect("a name");
+    let (mut kernel, null) = (std::ptr::null_mut(), std::ptr::null_mut::<c_void>());
+    // SAFETY: the kernels take no arguments; the handles are live, the output is a local.
+    let code = unsafe {
+        check("cuCtxSetCurrent", (cuda.set_current)(cuda.context as CUcontext));
+        check("cuModuleGetFunction", (cuda.find)(&raw mut kernel, cuda.module as CUmodule, name.as_ptr()));
+        check(
+            "cuLaunchKernel",
+            (cuda.launch)(kernel, 1, 1, 1, 32, 1, 1, 0, null.cast(), null.cast(), null.cast()),
+        );
+        (cuda.synchronize)()
+    };
+    println!("ended with {code}");
 }
 
 fn launch(count: u64) {
-    static CUDA: OnceLock<Cuda> = OnceLock::new();
     static LAUNCHED: AtomicU64 = AtomicU64::new(0);
     let cuda = CUDA.get_or_init(Cuda::open);
     let null = std::ptr::null_mut::<c_void>();
@@ -194,6 +241,8 @@ impl Cuda {
                 set_current,
                 context: context as usize,
                 kernel: kernel as usize,
+                find: get,
+                module: module as usize,
             }
         }
     }

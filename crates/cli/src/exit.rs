@@ -9,6 +9,8 @@ use std::process::ExitCode;
 pub const NO: u8 = 1;
 /// The command line was wrong (of every command but `run`, whose usage errors are [`FAILED`]).
 pub const USAGE: u8 = 2;
+/// `run --check`: the program succeeded, and defects were found.
+pub const DEFECTS: u8 = 123;
 /// `run --require-capture`: the program succeeded, and nothing was captured.
 pub const NOTHING_CAPTURED: u8 = 124;
 /// APEX itself failed.
@@ -26,6 +28,7 @@ apex run and apex demo
   program, apex ends by the same signal, which shells show as 128+n.
   APEX's own codes:
 
+  123  --check, the program succeeded, and defects were found in its kernels
   124  --require-capture, the program succeeded, and nothing was captured
   125  APEX itself failed before the program was started: a wrong command
        line, no library, no folder to write to

@@ -11,6 +11,7 @@ use trace::layout::{
 };
 use trace::{Ended, Event, Session};
 
+use super::counts;
 use super::kernels::Kernels;
 use super::memory::Heap;
 use super::places::Places;
@@ -35,7 +36,10 @@ impl Profile {
             builder.add(process, epoch);
         }
         builder.recorder.problems.extend(session.problems.iter().map(ToString::to_string));
-        builder.finish()
+        let mut profile = builder.finish();
+        counts::attach(session, &mut profile.kernels);
+        profile.take_defects(session);
+        profile
     }
 }
 
@@ -177,6 +181,7 @@ impl Builder {
             streams: self.streams,
             sequences: self.sequences,
             activities: self.activities,
+            defects: Vec::new(),
             totals: Totals::default(),
             recorder: Recorder::default(),
         };

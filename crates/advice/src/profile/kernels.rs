@@ -108,6 +108,7 @@ impl Kernels {
             slow_calls: counts.cpu.above(SLOW_CALL_NS),
             gpu: counts.times.map(|times| times.gpu_time(counts.launches.calls)),
             geometry: None,
+            counts: None,
         }
     }
 }

@@ -9,8 +9,8 @@ use crate::advise::{Options, advise};
 use crate::figure::Figure;
 use crate::finding::Finding;
 use crate::profile::{
-    Activity, Attributes, Basis, Call, Copies, CopyDirection, Device, Gap, GpuTime, IdleCause, Kernel,
-    Launches, Memory, Process, Profile, Stream, Totals, geometry,
+    Activity, Attributes, Basis, Call, Copies, CopyDirection, Device, Gap, GpuTime, Hotspot, IdleCause,
+    Kernel, KernelCounts, Launches, Memory, Place, Process, Profile, Stream, Totals, Traffic, geometry,
 };
 use crate::sketch::Distribution;
 
@@ -45,6 +45,37 @@ pub(crate) fn with_registers(blocks: u32, threads: u32, registers: u32) -> Kerne
         launches: Launches { calls: 1000, ..Launches::default() },
         ..Kernel::default()
     }
+}
+
+/// With counts of one launch: traffic of one kind, and its worst place.
+pub(crate) fn counted(
+    space: &str,
+    direction: &str,
+    requests: u64,
+    transactions: u64,
+    excess: u64,
+    fault: &str,
+) -> Kernel {
+    let traffic = Traffic {
+        space: space.to_owned(),
+        direction: direction.to_owned(),
+        requests,
+        threads: requests * 32,
+        bytes: requests * 128,
+        transactions,
+        excess,
+        per_request: transactions as f64 / requests as f64,
+    };
+    let place = Place { file: "kernel.cu".to_owned(), line: 7, ..Place::default() };
+    let hotspot = Hotspot { fault: fault.to_owned(), place, events: requests, total: transactions, excess };
+    let counts = KernelCounts {
+        launches: 1,
+        active_threads: 32.0,
+        traffic: vec![traffic],
+        hotspots: vec![hotspot],
+        ..KernelCounts::default()
+    };
+    Kernel { counts: Some(counts), ..kernel_of(1000, 128) }
 }
 
 /// With a mean GPU time, as from 50 samples.

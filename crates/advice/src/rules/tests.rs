@@ -12,7 +12,11 @@ fn identifiers_are_unique_and_say_what_they_need() {
     let slugs: BTreeSet<_> = RULES.iter().map(|rule| rule.slug).collect();
     assert_eq!((ids.len(), slugs.len()), (RULES.len(), RULES.len()));
     for rule in RULES {
-        let prefix = if rule.needs == Needs::Times { "APEX-T" } else { "APEX-L" };
+        let prefix = match rule.needs {
+            Needs::Records => "APEX-L",
+            Needs::Times => "APEX-T",
+            Needs::Counts => "APEX-C",
+        };
         assert!(rule.id.starts_with(prefix), "{} needs {:?}", rule.id, rule.needs);
     }
 }
@@ -46,7 +50,8 @@ fn page() -> String {
          <!-- Generated from crates/advice/src/rules: BLESS=1 cargo test -p advice writes it anew. -->\n\n\
          `apex report` and `apex advise` run these rules over a session. Each finding names the fault with its values, one\n\
          change, what it would save and how sure that is. Rules `APEX-L…` need recorded launches and calls alone, rules\n\
-         `APEX-T…` need sampled kernel times (`--timing sampled` or `all`). Leave a rule out with `--suppress ID`.\n\n\
+         `APEX-T…` need sampled kernel times (`--timing sampled` or `all`), rules `APEX-C…` need what the CPU device counts\n\
+         (`apex run --device cpu`): exact counts, and no GPU time. Leave a rule out with `--suppress ID`.\n\n\
          Savings are shares of run time: 50 % is a factor of 2. Where several rules find fault with the same kernel, each\n\
          next one counts for its share of what the larger ones leave. Changes on the host's side cannot save more than the\n\
          time that the device is idle; a finding *within* another one is part of its saving and does not add to it.\n\n\

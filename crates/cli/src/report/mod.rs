@@ -1,5 +1,6 @@
 //! `apex report`: a verdict in one line, the top kernels, the advice.
 
+mod counts;
 pub mod findings;
 mod kernels;
 
@@ -122,6 +123,7 @@ pub fn write(
     for line in circumstances(loaded) {
         writeln!(out, "{}", style.paint(Ink::Dim, line))?;
     }
+    counts::defects(out, profile, style, width)?;
     if profile.kernels.is_empty() {
         writeln!(out, "\nNo kernel was launched.\n")?;
     } else {
@@ -147,7 +149,8 @@ fn top_kernels(
     for line in wrap(kernels::LEGEND, width, "") {
         writeln!(out, "{}", style.paint(Ink::Dim, line))?;
     }
-    writeln!(out)
+    writeln!(out)?;
+    counts::table(out, profile, &kernels::ranked(profile, sort, view.top), style, width)
 }
 
 /// The job in one line, wrapped where the terminal is narrow.

@@ -37,6 +37,8 @@ use trace::control::{MappedControl, Settings, TimingMode};
 use trace::meta::{self, Exit, Host, Meta};
 use watch::{Seen, Watch};
 
+/// By it the CPU device learns that it is to look for defects.
+const CHECK: &str = "APEX_CPU_CHECK";
 /// The dynamic linker's variable.
 const PRELOAD: &str = "LD_PRELOAD";
 
@@ -46,6 +48,7 @@ const PRELOAD: &str = "LD_PRELOAD";
   apex run -- python train.py
   apex run -o before --timing all -- ./matmul 4096
   apex run --device cpu -- ./no_gpu_needed
+  apex run --device cpu --check -- ./suspect
   apex run --max-size 512M --quiet -- mpirun -n 4 ./solver
 
 The program's exit status is returned exactly; `apex help exit-codes` lists APEX's own codes. Inside another
@@ -76,6 +79,9 @@ pub struct Recording {
     /// Where kernels run: on the GPU, or on APEX's CPU device
     #[arg(long, value_enum, default_value_t, env = "APEX_DEVICE")]
     pub device: place::Device,
+    /// Look for defects in kernels: uninitialized reads, races in shared memory, divergent barriers (CPU device)
+    #[arg(long, env = "APEX_CHECK", value_parser = FalseyValueParser::new())]
+    pub check: bool,
     /// Which kernels are timed on the GPU
     #[arg(long, value_enum, default_value_t, env = "APEX_TIMING")]
     pub timing: Timing,
@@ -175,6 +181,9 @@ pub fn record(
 ) -> Result<Recorded, NotRecorded> {
     let libraries = Libraries::find()?;
     let place = Place::decide(recording.device, &libraries, quiet)?;
+    if recording.check && place == Place::Gpu {
+        return Err(anyhow::anyhow!("--check needs the CPU device: add --device cpu").into());
+    }
     let preload = libraries.preload(std::env::var_os(PRELOAD).as_deref())?;
     let fresh = Fresh::make(output, &command[0])?;
     let session = fresh.path.clone();
@@ -194,6 +203,9 @@ pub fn record(
     // It named this session, and must not name that of a nested run.
     program.env_remove("APEX_OUTPUT");
     place.set(&mut program);
+    if recording.check {
+        program.env(CHECK, "1");
+    }
     let signals = Signals::block();
     let mut child = match signals.spawn(&mut program) {
         Ok(child) => child,
@@ -231,6 +243,9 @@ fn join(outer: &Path, args: &Args) -> anyhow::Result<ExitCode> {
     }
     let mut program = Command::new(&args.command[0]);
     program.args(&args.command[1..]).env(PRELOAD, preload);
+    if args.recording.check {
+        program.env(CHECK, "1");
+    }
     let error = Signals::block().replace(&mut program);
     Ok(ExitCode::from(not_started(&args.command[0], &error)))
 }
@@ -283,6 +298,9 @@ fn conclude(recorded: &Recorded, args: &Args, color: Color) -> anyhow::Result<Ex
         }
         if !captured && args.require_capture && recorded.status.success() {
             return Ok(ExitCode::from(exit::NOTHING_CAPTURED));
+        }
+        if args.recording.check && recorded.status.success() && !loaded.profile.defects.is_empty() {
+            return Ok(ExitCode::from(exit::DEFECTS));
         }
     }
     end_like(recorded.status)

@@ -7,6 +7,7 @@ mod captures;
 mod common;
 mod control;
 mod damage;
+mod defects;
 mod documents;
 mod endings;
 mod formats;

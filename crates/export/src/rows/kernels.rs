@@ -3,13 +3,13 @@
 use super::axis;
 use crate::table::{Cell, Column, Sink, Type, column};
 use advice::Profile;
-use advice::profile::Kernel;
+use advice::profile::{Kernel, KernelCounts, Traffic};
 use std::io;
 
 use Type::{Integer, Real, Text};
 
 /// Columns of the kernels' table.
-pub const COLUMNS: [Column; 37] = [
+pub const COLUMNS: [Column; 49] = [
     column("kernel", Text, "name, demangled"),
     column("symbol", Text, "name as the driver gives it"),
     column("device", Text, "name of the device; null if unknown"),
@@ -47,6 +47,22 @@ pub const COLUMNS: [Column; 37] = [
     column("tail_effect", Real, "share of block slots empty over all waves; computed"),
     column("sm_coverage", Real, "share of multiprocessors that get a block; computed"),
     column("block_efficiency", Real, "threads over lanes of the block's warps; computed"),
+    column(
+        "counted_launches",
+        Integer,
+        "launches whose counts follow; null where the CPU device counted none",
+    ),
+    column("warp_instructions", Integer, "of PTX, by warp, in these launches; computed, as all that follow"),
+    column("thread_instructions", Integer, "of PTX, by thread"),
+    column("active_threads", Real, "threads that execute an instruction together, of 32"),
+    column("branches", Integer, "by warp"),
+    column("divergent_branches", Integer, "branches that threads of a warp took differently"),
+    column("floating_point_operations", Integer, "of all widths; a fused multiply-add counts two"),
+    column("global_bytes", Integer, "asked for by threads; loads, stores and atomics"),
+    column("global_sectors", Integer, "of 32 bytes"),
+    column("global_excess_sectors", Integer, "beyond what the same bytes would fill side by side"),
+    column("shared_wavefronts", Integer, "passes over the banks of shared memory"),
+    column("shared_excess_wavefronts", Integer, "passes that bank conflicts add"),
 ];
 
 /// Writes the kernels of a profile, one configuration a row, the costliest first. The window does not apply: a profile
@@ -63,6 +79,10 @@ fn row(profile: &Profile, kernel: &Kernel, sink: &mut dyn Sink) -> io::Result<()
     let attributes = kernel.attributes.as_ref();
     let gpu = kernel.gpu.as_ref();
     let geometry = kernel.geometry.as_ref();
+    let counts = kernel.counts.as_ref();
+    let traffic = |space: &str, of: fn(&Traffic) -> u64| {
+        counts.map(|counts| counts.total_traffic(space, &["load", "store", "atomic"], of))
+    };
     let limiters = geometry.map(|geometry| {
         geometry.occupancy.limiters().map(|limiter| limiter.name()).collect::<Vec<_>>().join("+")
     });
@@ -106,6 +126,18 @@ fn row(profile: &Profile, kernel: &Kernel, sink: &mut dyn Sink) -> io::Result<()
         geometry.map(|geometry| geometry.waves.tail_effect()).into(),
         geometry.map(|geometry| geometry.waves.sm_coverage).into(),
         geometry.map(|geometry| geometry.block_efficiency).into(),
+        counts.map(|counts| counts.launches).into(),
+        counts.map(KernelCounts::total_warp_instructions).into(),
+        counts.map(KernelCounts::total_thread_instructions).into(),
+        counts.map(|counts| counts.active_threads).into(),
+        counts.map(|counts| counts.branches).into(),
+        counts.map(|counts| counts.divergent_branches).into(),
+        counts.map(KernelCounts::total_operations).into(),
+        traffic("global", |traffic| traffic.bytes).into(),
+        traffic("global", |traffic| traffic.transactions).into(),
+        traffic("global", |traffic| traffic.excess).into(),
+        traffic("shared", |traffic| traffic.transactions).into(),
+        traffic("shared", |traffic| traffic.excess).into(),
     ];
     sink.row(&cells)
 }

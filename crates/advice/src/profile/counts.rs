@@ -1,0 +1,261 @@
+//! What the CPU device counted and found wrong, set beside the kernels that were recorded.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use trace::counts::{self, Counts, Direction, InstructionClass, LaunchCounts, Space};
+
+use super::{Kernel, Profile};
+
+/// Exact counts of launches that the CPU device executed, added up: computed, and no measurement of time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct KernelCounts {
+    /// Launches that were counted.
+    pub launches: u64,
+    /// PTX instructions by class, each counted once for the threads of a warp that execute it together.
+    pub warp_instructions: BTreeMap<String, u64>,
+    /// The same, counted for each thread.
+    pub thread_instructions: BTreeMap<String, u64>,
+    /// Of these, those whose guard predicate did not hold them back.
+    pub not_predicated_off: u64,
+    /// Threads that execute an instruction together, on average; 32 without divergence.
+    pub active_threads: f64,
+    /// Floating-point operations by width (`f16`, `f32`, `f64`, `tensor`); a fused multiply-add counts two.
+    pub operations: BTreeMap<String, u64>,
+    /// Memory traffic; kinds without any are left out.
+    pub traffic: Vec<Traffic>,
+    /// Branch instructions, by warp.
+    pub branches: u64,
+    /// Branches that threads of a warp took differently.
+    pub divergent_branches: u64,
+    /// The worst places, by fault and then by excess.
+    pub hotspots: Vec<Hotspot>,
+}
+
+/// Traffic of one kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// `global`, `shared` or `local`.
+    pub space: String,
+    /// `load`, `store` or `atomic`.
+    pub direction: String,
+    /// Memory instructions of warps.
+    pub requests: u64,
+    /// The same, counted for each thread.
+    pub threads: u64,
+    /// Bytes that the threads asked for.
+    pub bytes: u64,
+    /// Sectors of 32 bytes (global), wavefronts (shared); 0 for local memory, where they are not counted.
+    pub transactions: u64,
+    /// Transactions beyond what the same bytes would take side by side.
+    pub excess: u64,
+    /// Transactions of a request.
+    pub per_request: f64,
+}
+
+/// One of the worst places.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hotspot {
+    /// `uncoalesced`, `bank_conflict` or `divergence`.
+    pub fault: String,
+    /// Where.
+    pub place: Place,
+    /// Requests, or branches.
+    pub events: u64,
+    /// Transactions, or branches.
+    pub total: u64,
+    /// How many of them are excess, or divergent.
+    pub excess: u64,
+}
+
+/// Where in a program something is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Place {
+    /// The PTX instruction.
+    pub instruction: String,
+    /// Its line in the PTX, from 1; 0 if there is none.
+    pub ptx_line: u32,
+    /// Source file; empty where the PTX does not say.
+    pub file: String,
+    /// Line in it.
+    pub line: u32,
+}
+
+impl Place {
+    /// The source line where it is known, else the line of the PTX.
+    pub fn shown(&self) -> String {
+        match self.file.is_empty() {
+            true => format!("PTX line {} ({})", self.ptx_line, self.instruction),
+            false => format!("{}:{}", self.file, self.line),
+        }
+    }
+}
+
+impl From<&counts::Place> for Place {
+    fn from(place: &counts::Place) -> Self {
+        let counts::Place { instruction, ptx_line, file, line } = place.clone();
+        Place { instruction, ptx_line, file, line }
+    }
+}
+
+/// A defect that the CPU device found: each place once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Defect {
+    /// `uninitialized-read`, `shared-race`, `divergent-barrier`, or the name of a CUDA error that ended a kernel.
+    pub kind: String,
+    /// The kernel, as the driver names it.
+    pub kernel: String,
+    /// What happened the first time.
+    pub text: String,
+    /// Where.
+    pub place: Place,
+    /// For races: where the other access is.
+    pub other: Option<Place>,
+    /// How often it happened.
+    pub count: u64,
+}
+
+impl KernelCounts {
+    /// Traffic of a kind, if there was any.
+    pub fn traffic(&self, space: &str, direction: &str) -> Option<&Traffic> {
+        self.traffic.iter().find(|traffic| traffic.space == space && traffic.direction == direction)
+    }
+
+    /// PTX instructions of warps, of all classes.
+    pub fn total_warp_instructions(&self) -> u64 {
+        total(self.warp_instructions.values())
+    }
+
+    /// PTX instructions of threads, of all classes.
+    pub fn total_thread_instructions(&self) -> u64 {
+        total(self.thread_instructions.values())
+    }
+
+    /// Floating-point operations of all widths.
+    pub fn total_operations(&self) -> u64 {
+        total(self.operations.values())
+    }
+
+    /// One value of the traffic of a space, over these directions.
+    pub fn total_traffic(&self, space: &str, directions: &[&str], of: fn(&Traffic) -> u64) -> u64 {
+        let kinds = directions.iter().filter_map(|direction| self.traffic(space, direction));
+        total(kinds.map(of).collect::<Vec<_>>().iter())
+    }
+
+    /// The worst place of a fault.
+    pub fn worst(&self, fault: &str) -> Option<&Hotspot> {
+        self.hotspots.iter().find(|hotspot| hotspot.fault == fault)
+    }
+
+    fn of(launches: &[&LaunchCounts]) -> Self {
+        let mut sum = Counts::default();
+        let mut hotspots: BTreeMap<_, Hotspot> = BTreeMap::new();
+        for launch in launches {
+            sum += &launch.counts;
+            for spot in &launch.hotspots {
+                let place = Place::from(&spot.place);
+                let entry = hotspots.entry((spot.fault, place.clone())).or_insert_with(|| Hotspot {
+                    fault: fault_name(spot.fault).to_owned(),
+                    place,
+                    events: 0,
+                    total: 0,
+                    excess: 0,
+                });
+                entry.events = entry.events.saturating_add(spot.events);
+                entry.total = entry.total.saturating_add(spot.total);
+                entry.excess = entry.excess.saturating_add(spot.excess);
+            }
+        }
+        let mut hotspots: Vec<_> = hotspots.into_iter().collect();
+        hotspots.sort_by_key(|((fault, _), spot)| (*fault, std::cmp::Reverse(spot.excess)));
+        let by_class = |values: &[u64]| {
+            let pairs = InstructionClass::ALL.iter().zip(values);
+            pairs.map(|(class, &count)| (class.name().to_owned(), count)).collect()
+        };
+        KernelCounts {
+            launches: launches.len() as u64,
+            warp_instructions: by_class(&sum.warp_instructions),
+            thread_instructions: by_class(&sum.thread_instructions),
+            not_predicated_off: sum.not_predicated_off,
+            active_threads: sum.active_threads(),
+            operations: ["f16", "f32", "f64", "tensor"]
+                .into_iter()
+                .zip(sum.operations)
+                .map(|(name, count)| (name.to_owned(), count))
+                .collect(),
+            traffic: traffic(&sum),
+            branches: sum.branches,
+            divergent_branches: sum.divergent_branches,
+            hotspots: hotspots.into_iter().map(|(_, spot)| spot).collect(),
+        }
+    }
+}
+
+/// A sum of what may have been read from a damaged file.
+fn total<'a>(counts: impl Iterator<Item = &'a u64>) -> u64 {
+    counts.fold(0, |sum, &count| sum.saturating_add(count))
+}
+
+fn fault_name(fault: counts::Fault) -> &'static str {
+    match fault {
+        counts::Fault::Uncoalesced => "uncoalesced",
+        counts::Fault::BankConflict => "bank_conflict",
+        counts::Fault::Divergence => "divergence",
+    }
+}
+
+fn traffic(counts: &Counts) -> Vec<Traffic> {
+    let mut kinds = Vec::new();
+    for (space, space_name) in [(Space::Global, "global"), (Space::Shared, "shared"), (Space::Local, "local")]
+    {
+        for (direction, name) in
+            [(Direction::Load, "load"), (Direction::Store, "store"), (Direction::Atomic, "atomic")]
+        {
+            let found = counts.traffic(space, direction);
+            if found.requests > 0 {
+                kinds.push(Traffic {
+                    space: space_name.to_owned(),
+                    direction: name.to_owned(),
+                    requests: found.requests,
+                    threads: found.threads,
+                    bytes: found.bytes,
+                    transactions: found.transactions,
+                    excess: found.excess,
+                    per_request: found.per_request(),
+                });
+            }
+        }
+    }
+    kinds
+}
+
+/// Gives each kernel the counts of its launches.
+pub(super) fn attach(session: &trace::Session, kernels: &mut [Kernel]) {
+    let mut by_kernel: BTreeMap<_, Vec<&LaunchCounts>> = BTreeMap::new();
+    for launch in session.counts.iter().flat_map(|process| &process.launches) {
+        let key = (&*launch.kernel, launch.grid, launch.block, launch.dynamic_shared);
+        by_kernel.entry(key).or_default().push(launch);
+    }
+    for kernel in kernels {
+        let key = (&*kernel.symbol, kernel.grid, kernel.block, kernel.dynamic_shared);
+        kernel.counts = by_kernel.get(&key).map(|launches| KernelCounts::of(launches));
+    }
+}
+
+impl Profile {
+    /// The defects of a session, those met most often first.
+    pub(super) fn take_defects(&mut self, session: &trace::Session) {
+        let found = session.counts.iter().flat_map(|process| &process.defects);
+        self.defects = found
+            .map(|defect| Defect {
+                kind: defect.kind.clone(),
+                kernel: defect.kernel.clone(),
+                text: defect.text.clone(),
+                place: Place::from(&defect.place),
+                other: defect.other.as_ref().map(Place::from),
+                count: defect.count,
+            })
+            .collect();
+        self.defects.sort_by_key(|defect| std::cmp::Reverse(defect.count));
+    }
+}

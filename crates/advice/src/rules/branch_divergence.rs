@@ -1,0 +1,93 @@
+//! Warps whose threads go different ways.
+
+use super::{Fault, Needs, Outcome, Rule, Subject, judge_counts, percent};
+use crate::figure::Figure;
+use crate::finding::{Evidence, Scope, Severity, Unit};
+use crate::profile::{KernelCounts, Profile};
+
+/// Share of the lanes with a thread that should be active.
+const ACTIVE: f64 = 0.75;
+
+/// Threads of a full warp.
+const WARP: f64 = 32.0;
+
+pub(super) const RULE: Rule = Rule {
+    id: "APEX-C33",
+    slug: "branch-divergence",
+    title: "Threads of a warp go different ways",
+    severity: Severity::Medium,
+    scope: Scope::Kernel,
+    needs: Needs::Counts,
+    parent: None,
+    idle: &[],
+    detects: "On average less than 75 % of the threads of a warp execute an instruction together (of the lanes that have a \
+              thread at all), and branches diverge.",
+    source: "Nsight Compute, warp state: average active threads per warp; source counters: divergent branches. The threshold \
+             is APEX's own.",
+    why: "A warp executes the sides of a divergent branch one after the other, with part of its lanes each time.",
+    change: "Let the condition be the same for all threads of a warp: sort or compact the work, or branch on the index of \
+             the warp.",
+    saving: "Unknown: idle lanes cost issue slots, which may or may not be what limits the kernel.",
+    verify: "active threads per warp rise towards 32 (on the CPU device), and on a GPU the kernel's duration falls",
+    judge,
+};
+
+fn judge(profile: &Profile) -> Outcome {
+    judge_counts(profile, fault, |who| format!("{who}: threads of a warp go different ways"))
+}
+
+fn fault(Subject { geometry, .. }: Subject<'_>, counts: &KernelCounts) -> Option<Fault> {
+    let full = WARP * geometry.block_efficiency;
+    if counts.divergent_branches == 0 || counts.active_threads >= ACTIVE * full {
+        return None;
+    }
+    let diverge = counts.divergent_branches as f64 / counts.branches.max(1) as f64;
+    let place = counts.worst("divergence").map_or_else(String::new, |spot| {
+        let share = spot.excess as f64 / spot.total.max(1) as f64;
+        format!("the branch at {} diverges in {} of cases: ", spot.place.shown(), percent(share))
+    });
+    Some(Fault {
+        evidence: vec![
+            Evidence::new("active threads per warp", Figure::computed(counts.active_threads), Unit::Count)
+                .increase_towards(full),
+            Evidence::new("divergent branches", Figure::computed(diverge), Unit::Share).decrease_towards(0.0),
+        ],
+        change: format!("{place}let its condition be the same for all threads of a warp"),
+        saves: Err("what idle lanes cost depends on what limits the kernel on a GPU"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{assert_clear, assert_finds, counted};
+    use super::RULE;
+    use crate::profile::Kernel;
+
+    fn with_active(active_threads: f64, divergent_branches: u64) -> Kernel {
+        let mut kernel = counted("global", "load", 1, 4, 0, "divergence");
+        let counts = kernel.counts.as_mut().expect("counted");
+        (counts.active_threads, counts.branches, counts.divergent_branches) =
+            (active_threads, 100, divergent_branches);
+        (counts.hotspots[0].total, counts.hotspots[0].excess) = (80, 20);
+        kernel
+    }
+
+    #[test]
+    fn names_the_branch() {
+        let finding = assert_finds(&RULE, with_active(11.5, 30));
+        assert_eq!(
+            finding.change,
+            "the branch at kernel.cu:7 diverges in 25 % of cases: let its condition be the same for all threads of a warp"
+        );
+    }
+
+    #[test]
+    fn the_boundary_is_three_quarters_of_the_lanes_that_have_a_thread() {
+        assert_clear(&RULE, with_active(24.0, 30));
+        assert_finds(&RULE, with_active(23.9, 30));
+        // Without divergent branches the lanes are empty for another reason.
+        assert_clear(&RULE, with_active(11.5, 0));
+        let half_warp = Kernel { block: [16, 1, 1], ..with_active(15.0, 30) };
+        assert_clear(&RULE, half_warp);
+    }
+}

@@ -1,0 +1,108 @@
+//! What the CPU device found and counted: defects, and a table of counts.
+
+use crate::text::{Align, Ink, Style, Table, shorten, wrap};
+use crate::units;
+use advice::Profile;
+use advice::profile::{Defect, KernelCounts};
+use std::io::{self, Write};
+
+/// Defects that are listed.
+const DEFECTS: usize = 10;
+
+/// What the headings mean.
+const LEGEND: &str = "ᶜ computed exactly by the CPU device, per launch that it counted; not GPU time. Instructions: of PTX, \
+    by warp. Threads: that execute an instruction together, of 32. Sectors: of 32 bytes, per request to global memory (4 where \
+    neighbouring threads access neighbouring words). Wavefronts: per request to shared memory (1 without bank conflicts).";
+
+/// Lists the defects, if there are any.
+pub fn defects(out: &mut dyn Write, profile: &Profile, style: Style, width: usize) -> io::Result<()> {
+    if profile.defects.is_empty() {
+        return Ok(());
+    }
+    let count = profile.defects.len();
+    let title = format!("{count} {} in kernels", if count == 1 { "defect" } else { "defects" });
+    writeln!(out, "\n{}", style.paint(Ink::Bold, title))?;
+    for defect in profile.defects.iter().take(DEFECTS) {
+        for line in wrap(&described(defect), width, "    ") {
+            writeln!(out, "{line}")?;
+        }
+    }
+    if count > DEFECTS {
+        writeln!(out, "… and {} more; `apex report --json` has them all", count - DEFECTS)?;
+    }
+    Ok(())
+}
+
+fn described(defect: &Defect) -> String {
+    let Defect { kind, kernel, text, place, other, count } = defect;
+    let also = other.as_ref().map_or_else(String::new, |other| format!(" and {}", other.shown()));
+    let kernel = advice::shortened(&advice::demangled(kernel));
+    format!("{kind} in {kernel} at {}{also}, {} times: {text}", place.shown(), units::count(*count))
+}
+
+/// The table of counts, of the kernels at `indices` that have any.
+pub fn table(
+    out: &mut dyn Write,
+    profile: &Profile,
+    indices: &[usize],
+    style: Style,
+    width: usize,
+) -> io::Result<()> {
+    let kernels = indices.iter().map(|&index| &profile.kernels[index]);
+    let counted: Vec<_> =
+        kernels.filter_map(|kernel| Some((&kernel.short_name, kernel.counts.as_ref()?))).collect();
+    if counted.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::new(&[
+        ("kernel", Align::Flexible),
+        ("instructionsᶜ", Align::Right),
+        ("threadsᶜ", Align::Right),
+        ("divergentᶜ", Align::Optional),
+        ("flopᶜ", Align::Right),
+        ("loadedᶜ", Align::Optional),
+        ("storedᶜ", Align::Optional),
+        ("sectorsᶜ", Align::Right),
+        ("wavefrontsᶜ", Align::Right),
+        ("×", Align::Optional),
+    ]);
+    for (name, counts) in counted {
+        let each = |sum: u64| sum / counts.launches.max(1);
+        table.row(vec![
+            shorten(name, 60),
+            units::count(each(counts.total_warp_instructions())),
+            format!("{:.1}", counts.active_threads),
+            share(counts.divergent_branches, counts.branches),
+            units::count(each(counts.total_operations())),
+            units::bytes(each(moved(counts, "load"))),
+            units::bytes(each(moved(counts, "store"))),
+            per_request(counts, "global"),
+            per_request(counts, "shared"),
+            units::count(counts.launches),
+        ]);
+    }
+    writeln!(out, "{}", style.paint(Ink::Bold, "Counted on the CPU device"))?;
+    for (i, line) in table.lines(width).into_iter().enumerate() {
+        writeln!(out, "{}", if i == 0 { style.paint(Ink::Dim, line) } else { line })?;
+    }
+    for line in wrap(LEGEND, width, "") {
+        writeln!(out, "{}", style.paint(Ink::Dim, line))?;
+    }
+    writeln!(out)
+}
+
+fn share(part: u64, whole: u64) -> String {
+    if whole == 0 { "-".into() } else { units::share(part as f64 / whole as f64) }
+}
+
+/// Bytes of global memory.
+fn moved(counts: &KernelCounts, direction: &str) -> u64 {
+    counts.traffic("global", direction).map_or(0, |traffic| traffic.bytes)
+}
+
+/// Transactions of loads and stores of a space, per request.
+fn per_request(counts: &KernelCounts, space: &str) -> String {
+    let sum = |of| counts.total_traffic(space, &["load", "store"], of);
+    let (requests, transactions) = (sum(|traffic| traffic.requests), sum(|traffic| traffic.transactions));
+    if requests == 0 { "-".into() } else { format!("{:.1}", transactions as f64 / requests as f64) }
+}
