@@ -58,6 +58,7 @@ const FAMILIES: &[(&[&str], &str)] = &[
     (&["ConditionalHandle", "Recapture"], "conditional nodes and recapture of graphs"),
     (&["BatchMemOpNode"], "batches of stream memory operations in graphs"),
     (&["Discard", "PrefetchBatch", "WithAttributesAsync", "3DBatch", "AtomicCapabilities"], "new in CUDA 13"),
+    (&["cuGraphAddNode_v3", "cuGraphNodeSetParams_v2"], "new in CUDA 13"),
     (&["cuCtxAttach", "cuCtxDetach", "cuProfilerInitialize"], "deprecated since CUDA 4 and 11"),
     (&["cuGraphNodeGetParams"], "what tools ask of graphs"),
     (&["Clusters", "ClusterSize"], "clusters belong to compute capability 9.0"),

@@ -70,6 +70,13 @@ fn compile(
     // Of linked modules, the text that a position refers to is not known.
     let source = if let [source] = sources[..] { source } else { "" };
     let program = Program::compile(&module).map_err(|error| invalid(error.render("ptx", source)))?;
+    if let Some(missing) = program.globals().iter().find(|global| global.external) {
+        let name = &missing.name;
+        return Err(invalid(format!(
+            "the variable `{name}` is declared `.extern` and defined nowhere: link the module that defines it \
+             (cuLinkCreate, cuLinkAddData)"
+        )));
+    }
     Ok(Arc::new(program))
 }
 

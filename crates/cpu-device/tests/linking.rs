@@ -161,3 +161,35 @@ fn what_can_not_be_linked_says_why() {
     drop(link);
     fails!(CUDA_ERROR_INVALID_HANDLE, cuLinkDestroy(state));
 }
+
+#[test]
+fn fatbins_are_loaded_and_linked() {
+    let _context = Context::new();
+    let fatbin = include_bytes!("data/three_ptx_one_cubin_zstd.fatbin");
+    let (mut module, mut functions) = (std::ptr::null_mut(), 0);
+    ok!(cuModuleLoadFatBinary(&mut module, fatbin.as_ptr().cast()));
+    ok!(cuModuleGetFunctionCount(&mut functions, module));
+    assert!(functions > 0);
+    let link = Link::new();
+    assert_eq!(link.add(c"three.fatbin", CU_JIT_INPUT_FATBINARY, fatbin), CUDA_SUCCESS);
+    let (image, mut linked) = (link.complete().unwrap(), 0);
+    ok!(cuModuleLoadData(&mut module, image.as_ptr().cast()));
+    ok!(cuModuleGetFunctionCount(&mut linked, module));
+    assert_eq!(linked, functions);
+}
+
+#[test]
+fn a_module_that_lacks_a_variable_says_which() {
+    let _context = Context::new();
+    let text = format!("{HEADER}.extern .global .u32 elsewhere;\n.visible .entry run() {{ ret; }}\0");
+    let (mut module, mut log) = (std::ptr::null_mut(), [0u8; 300]);
+    let mut options = [CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+    let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), std::ptr::without_provenance_mut(log.len())];
+    let image = text.as_ptr().cast();
+    fails!(
+        CUDA_ERROR_INVALID_PTX,
+        cuModuleLoadDataEx(&mut module, image, 2, options.as_mut_ptr(), values.as_mut_ptr())
+    );
+    let said = CStr::from_bytes_until_nul(std::hint::black_box(&log)).unwrap().to_string_lossy();
+    assert!(said.contains("`elsewhere`") && said.contains("cuLinkCreate"), "{said}");
+}
