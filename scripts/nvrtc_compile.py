@@ -1,4 +1,4 @@
-"""Compiles one CUDA C++ file to PTX with the NVRTC library given: nvrtc_compile.py LIBNVRTC ARCHITECTURE SOURCE.
+"""Compiles one CUDA C++ file to PTX with the NVRTC library given: nvrtc_compile.py LIBNVRTC ARCHITECTURE SOURCE [OPTION]...
 
 The PTX goes to standard output, without the comment lines in which NVRTC names its build and with source files named
 without their folder: what is checked in then changes only when the code does.
@@ -9,13 +9,14 @@ import os
 import re
 import sys
 
-# Line information lets reports name source lines. The macro keeps NVRTC's built-in <nv/target> out, which otherwise
-# leaves 38 unused globals in every module.
-OPTIONS = ["--std=c++17", "--generate-line-info", "-D__NV_TARGET_H"]
+# The macro keeps NVRTC's built-in <nv/target> out, which otherwise
+# leaves 38 unused globals in every module. Generic lambdas are host code unless told otherwise.
+OPTIONS = ["--std=c++17", "-D__NV_TARGET_H", "--device-as-default-execution-space"]
 
 
-def compile_to_ptx(nvrtc, architecture, name, source, includes):
-    """Returns the PTX, or exits with the compiler's log. `includes` is the folder of its headers."""
+def compile_to_ptx(nvrtc, architecture, name, source, includes, more):
+    """Returns the PTX, or exits with the compiler's log. `includes` is the folder of its headers, `more` are
+    further options."""
 
     def check(call, *arguments):
         result = getattr(nvrtc, call)(*arguments)
@@ -32,7 +33,7 @@ def compile_to_ptx(nvrtc, architecture, name, source, includes):
 
     program = ctypes.c_void_p()
     check("nvrtcCreateProgram", ctypes.byref(program), source, name.encode(), 0, None, None)
-    options = [option.encode() for option in (f"--gpu-architecture={architecture}", f"-I{includes}", *OPTIONS)]
+    options = [option.encode() for option in (f"--gpu-architecture={architecture}", f"-I{includes}", *OPTIONS, *more)]
     failed = nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
     if failed:
         sys.exit(text("nvrtcGetProgramLogSize", "nvrtcGetProgramLog"))
@@ -40,13 +41,13 @@ def compile_to_ptx(nvrtc, architecture, name, source, includes):
 
 
 def main():
-    if len(sys.argv) != 4:
-        sys.exit("usage: nvrtc_compile.py LIBNVRTC ARCHITECTURE SOURCE")
-    library, architecture, path = sys.argv[1:]
+    if len(sys.argv) < 4:
+        sys.exit("usage: nvrtc_compile.py LIBNVRTC ARCHITECTURE SOURCE [OPTION]...")
+    library, architecture, path, *more = sys.argv[1:]
     with open(path, "rb") as file:
         source = file.read()
     folder, name = os.path.split(os.path.abspath(path))
-    ptx = compile_to_ptx(ctypes.CDLL(library), architecture, name, source, folder)
+    ptx = compile_to_ptx(ctypes.CDLL(library), architecture, name, source, folder, more)
     body = "\n".join(line for line in ptx.splitlines() if not line.startswith("//"))
     print(re.sub(r'(\.file\s+\d+\s+")[^"]*/', r"\1", body).strip())
 

@@ -34,7 +34,9 @@ fi
 stale=0
 for source in crates/demo/kernels/*.cu crates/gpu/{kernels,examples}/*.cu; do
   ptx=${source%.cu}.ptx
-  fresh=$("$python" scripts/nvrtc_compile.py "$library" "$architecture" "$source")
+  # Line information lets reports name source lines. Kernels of a library are not their users' to change.
+  case $source in crates/gpu/kernels/*) lines=() ;; *) lines=(--generate-line-info) ;; esac
+  fresh=$("$python" scripts/nvrtc_compile.py "$library" "$architecture" "$source" "${lines[@]}")
   if ! $check; then
     printf '%s\n' "$fresh" >"$ptx"
   elif [ ! -f "$ptx" ] || [ "$fresh" != "$(cat "$ptx")" ]; then

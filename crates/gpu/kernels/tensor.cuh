@@ -61,6 +61,11 @@ template <typename T> struct alignas(16) Vector {
     typename T::Stored at[SIZE];
 };
 
+// Vectors that a thread loads before it stores any: 16 elements are enough in flight to fill the memory's pipe. Of functions,
+// whose code is long, half as many.
+template <typename T> constexpr u32 EACH = 16 / Vector<T>::SIZE;
+template <typename T> constexpr u32 EACH_OF_FUNCTIONS = EACH<T> / 2;
+
 __device__ u64 thread_index() { return u64(blockIdx.x) * blockDim.x + threadIdx.x; }
 __device__ u64 thread_count() { return u64(gridDim.x) * blockDim.x; }
 
@@ -83,7 +88,8 @@ __device__ void offsets(const Layout& layout, u64 index, i64& a, i64& b) {
 }
 
 enum Binary { ADD, SUBTRACT, MULTIPLY, DIVIDE, MAXIMUM, MINIMUM };
-enum Unary { AFFINE, EXP, LN, SQRT, TANH, SIGMOID, RELU, GELU, ABS, RECIPROCAL };
+enum Unary { AFFINE, RELU, ABS, SQRT, RECIPROCAL };
+enum Function { EXP, LN, TANH, SIGMOID, GELU };
 enum Reduction { SUM, MEAN, LARGEST, SMALLEST };
 
 // NaN if either is.
@@ -114,14 +120,9 @@ template <typename V> __device__ V binary(u32 op, V a, V b) {
 __device__ float unary(u32 op, float x, float scale, float shift) {
     switch (op) {
     case AFFINE: return fmaf(scale, x, shift);
-    case EXP: return expf(x);
-    case LN: return logf(x);
-    case SQRT: return sqrtf(x);
-    case TANH: return tanhf(x);
-    case SIGMOID: return 1.0f / (1.0f + expf(-x));
     case RELU: return x < 0.0f ? 0.0f : x;
-    case GELU: return 0.5f * x * (1.0f + erff(x * 0.70710678f));
     case ABS: return fabsf(x);
+    case SQRT: return sqrtf(x);
     default: return 1.0f / x;
     }
 }
@@ -134,18 +135,57 @@ __device__ int unary(u32 op, int x, int scale, int shift) {
     }
 }
 
+__device__ float function(u32 op, float x) {
+    switch (op) {
+    case EXP: return expf(x);
+    case LN: return logf(x);
+    case TANH: return tanhf(x);
+    case SIGMOID: return 1.0f / (1.0f + expf(-x));
+    default: return 0.5f * x * (1.0f + erff(x * 0.70710678f));
+    }
+}
+
+// Goes over the vectors of a thread: tile after tile, `AT_ONCE` vectors of a block's threads beside each other.
+// `together(first, distance)` does as many at once, `single(i)` one, at the end.
+template <u32 AT_ONCE, typename Together, typename Single>
+__device__ void for_vectors(u64 vectors, Together together, Single single) {
+    u64 tile = u64(blockDim.x) * AT_ONCE;
+    for (u64 base = blockIdx.x * tile; base < vectors; base += gridDim.x * tile) {
+        if (base + tile <= vectors) {
+            together(base + threadIdx.x, blockDim.x);
+        } else {
+            for (u64 i = base + threadIdx.x; i < vectors; i += blockDim.x) single(i);
+        }
+    }
+}
+
 // out[i] = a[i] op b[i]
 template <typename T>
 __device__ void binary_contiguous(u32 op, u64 n, const typename T::Stored* a, const typename T::Stored* b,
                                   typename T::Stored* out) {
     using V = Vector<T>;
     u64 vectors = n / V::SIZE;
-    for (u64 i = thread_index(); i < vectors; i += thread_count()) {
-        V x = reinterpret_cast<const V*>(a)[i], y = reinterpret_cast<const V*>(b)[i], z;
+    const V *wide_a = reinterpret_cast<const V*>(a), *wide_b = reinterpret_cast<const V*>(b);
+    V* wide_out = reinterpret_cast<V*>(out);
+    auto compute = [op](V x, V y) {
+        V z;
 #pragma unroll
         for (u32 k = 0; k < V::SIZE; k++) z.at[k] = T::store(binary(op, T::load(x.at[k]), T::load(y.at[k])));
-        reinterpret_cast<V*>(out)[i] = z;
-    }
+        return z;
+    };
+    for_vectors<EACH<T>>(
+        vectors,
+        [&](u64 first, u32 distance) {
+            V x[EACH<T>], y[EACH<T>];
+#pragma unroll
+            for (u32 j = 0; j < EACH<T>; j++) {
+                x[j] = wide_a[first + j * distance];
+                y[j] = wide_b[first + j * distance];
+            }
+#pragma unroll
+            for (u32 j = 0; j < EACH<T>; j++) wide_out[first + j * distance] = compute(x[j], y[j]);
+        },
+        [&](u64 i) { wide_out[i] = compute(wide_a[i], wide_b[i]); });
     u64 last = vectors * V::SIZE + thread_index();
     if (last < n) out[last] = T::store(binary(op, T::load(a[last]), T::load(b[last])));
 }
@@ -162,19 +202,30 @@ __device__ void binary_strided(u32 op, u64 n, const Layout& layout, const typena
 }
 
 // out[i] = op(in[i])
-template <typename T>
-__device__ void unary_contiguous(u32 op, u64 n, typename T::Value scale, typename T::Value shift,
-                                 const typename T::Stored* in, typename T::Stored* out) {
+template <typename T, u32 AT_ONCE, typename Op>
+__device__ void map_contiguous(u64 n, Op op, const typename T::Stored* in, typename T::Stored* out) {
     using V = Vector<T>;
     u64 vectors = n / V::SIZE;
-    for (u64 i = thread_index(); i < vectors; i += thread_count()) {
-        V x = reinterpret_cast<const V*>(in)[i], y;
+    const V* wide_in = reinterpret_cast<const V*>(in);
+    V* wide_out = reinterpret_cast<V*>(out);
+    auto compute = [&](V x) {
+        V y;
 #pragma unroll
-        for (u32 k = 0; k < V::SIZE; k++) y.at[k] = T::store(unary(op, T::load(x.at[k]), scale, shift));
-        reinterpret_cast<V*>(out)[i] = y;
-    }
+        for (u32 k = 0; k < V::SIZE; k++) y.at[k] = T::store(op(T::load(x.at[k])));
+        return y;
+    };
+    for_vectors<AT_ONCE>(
+        vectors,
+        [&](u64 first, u32 distance) {
+            V x[AT_ONCE];
+#pragma unroll
+            for (u32 j = 0; j < AT_ONCE; j++) x[j] = wide_in[first + j * distance];
+#pragma unroll
+            for (u32 j = 0; j < AT_ONCE; j++) wide_out[first + j * distance] = compute(x[j]);
+        },
+        [&](u64 i) { wide_out[i] = compute(wide_in[i]); });
     u64 last = vectors * V::SIZE + thread_index();
-    if (last < n) out[last] = T::store(unary(op, T::load(in[last]), scale, shift));
+    if (last < n) out[last] = T::store(op(T::load(in[last])));
 }
 
 // out = the elements of a strided tensor in order.
@@ -191,91 +242,177 @@ template <typename T> __device__ void fill(u64 n, typename T::Stored value, type
     for (u64 i = thread_index(); i < n; i += thread_count()) out[i] = value;
 }
 
-template <typename S> __device__ S combine(u32 op, S a, S b) {
-    return op <= MEAN ? a + b : op == LARGEST ? larger(a, b) : smaller(a, b);
+// How values are combined. A mean is a sum until its end.
+struct Sum {
+    template <typename S> static __device__ S combine(S a, S b) { return a + b; }
+    template <typename S> static __device__ S start(S) { return S(0); }
+};
+struct Largest {
+    template <typename S> static __device__ S combine(S a, S b) { return larger(a, b); }
+    template <typename S> static __device__ S start(S first) { return first; }
+};
+struct Smallest {
+    template <typename S> static __device__ S combine(S a, S b) { return smaller(a, b); }
+    template <typename S> static __device__ S start(S first) { return first; }
+};
+
+// Calls work(Sum()) or its like.
+template <typename Work> __device__ void with_operation(u32 op, Work work) {
+    if (op <= MEAN) work(Sum());
+    else if (op == LARGEST) work(Largest());
+    else work(Smallest());
 }
 
-// The sum of nothing; for the extrema some element of the row.
-template <typename S> __device__ S start_value(u32 op, S first) { return op <= MEAN ? S(0) : first; }
+template <typename Op, typename S> __device__ S combine_warp(S value) {
+    for (u32 distance = 16; distance > 0; distance /= 2)
+        value = Op::combine(value, __shfl_xor_sync(0xffffffffu, value, distance));
+    return value;
+}
 
 // One value for the whole block, in its first thread.
-template <typename S> __device__ S combine_block(u32 op, S value) {
+template <typename Op, typename S> __device__ S combine_block(S value) {
     __shared__ S warps[32];
-    for (u32 distance = 16; distance > 0; distance /= 2)
-        value = combine(op, value, __shfl_xor_sync(0xffffffffu, value, distance));
+    value = combine_warp<Op>(value);
     __syncthreads();
     if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
     __syncthreads();
-    for (u32 warp = 1; warp < blockDim.x / 32; warp++) value = combine(op, threadIdx.x == 0 ? value : warps[0], warps[warp]);
+    if (threadIdx.x == 0)
+        for (u32 warp = 1; warp < blockDim.x / 32; warp++) value = Op::combine(value, warps[warp]);
     return value;
 }
 
 __device__ float mean_of(float sum, u64 count) { return sum / float(count); }
 __device__ i64 mean_of(i64 sum, u64 count) { return sum / i64(count); }
 
-// One value for each row of `length` elements: block (split, row) combines a part of the row into
-// partial[row * gridDim.x + split], or if there is one part only, the whole row into out[row].
+template <typename T> __device__ typename T::Stored finish(u32 op, typename T::Sum value, u64 length) {
+    return T::store(op == MEAN ? mean_of(value, length) : value);
+}
+
+// Combines the elements begin to end of a row, of which each of `threads` threads takes its share.
+template <typename T, typename Op>
+__device__ typename T::Sum combine_elements(const typename T::Stored* row, u64 begin, u64 end, u32 thread, u32 threads) {
+    using V = Vector<T>;
+    using S = typename T::Sum;
+    S value = Op::start(S(T::load(row[0])));
+    // Loads are 16 bytes wide where the part begins at such an address.
+    const typename T::Stored* from = row + begin;
+    u64 vectors = reinterpret_cast<u64>(from) % 16 == 0 ? (end - begin) / V::SIZE : 0;
+    const V* wide = reinterpret_cast<const V*>(from);
+    auto take = [](V x) {
+        S first[V::SIZE / 2];
+#pragma unroll
+        for (u32 k = 0; k < V::SIZE / 2; k++) first[k] = Op::combine(S(T::load(x.at[2 * k])), S(T::load(x.at[2 * k + 1])));
+#pragma unroll
+        for (u32 half = V::SIZE / 4; half > 0; half /= 2)
+#pragma unroll
+            for (u32 k = 0; k < half; k++) first[k] = Op::combine(first[k], first[k + half]);
+        return first[0];
+    };
+    u64 i = thread;
+    for (; i + (EACH<T> - 1) * u64(threads) < vectors; i += EACH<T> * u64(threads)) {
+        V x[EACH<T>];
+#pragma unroll
+        for (u32 j = 0; j < EACH<T>; j++) x[j] = wide[i + j * u64(threads)];
+#pragma unroll
+        for (u32 j = 0; j < EACH<T>; j++) value = Op::combine(value, take(x[j]));
+    }
+    for (; i < vectors; i += threads) value = Op::combine(value, take(wide[i]));
+    for (u64 k = begin + vectors * V::SIZE + thread; k < end; k += threads) value = Op::combine(value, S(T::load(row[k])));
+    return value;
+}
+
+// One value for each row of `length` elements: block (part, row) combines a part of the row into
+// partial[row * gridDim.x + part], or if there is one part only, the whole row into out[row].
 template <typename T>
 __device__ void reduce_rows(u32 op, u64 rows, u64 length, const typename T::Stored* in, typename T::Sum* partial,
                             typename T::Stored* out) {
-    using V = Vector<T>;
-    using S = typename T::Sum;
     u64 row = u64(blockIdx.z) * gridDim.y + blockIdx.y;
     if (row >= rows) return;
-    const typename T::Stored* from = in + row * length;
-    u64 part = ((length + gridDim.x - 1) / gridDim.x + V::SIZE - 1) / V::SIZE * V::SIZE;
+    constexpr u32 SIZE = Vector<T>::SIZE;
+    u64 part = ((length + gridDim.x - 1) / gridDim.x + SIZE - 1) / SIZE * SIZE;
     u64 begin = part * blockIdx.x < length ? part * blockIdx.x : length;
     u64 end = begin + part < length ? begin + part : length;
-    S value = start_value(op, S(T::load(from[0])));
-    // Loads are 16 bytes wide where the row begins at such an address.
-    u64 middle = begin;
-    if (reinterpret_cast<u64>(from) % 16 == 0) {
-        u64 vectors = (end - begin) / V::SIZE;
-        S others[V::SIZE];
-#pragma unroll
-        for (u32 k = 0; k < V::SIZE; k++) others[k] = value;
-        const V* wide = reinterpret_cast<const V*>(from + begin);
-#pragma unroll 4
-        for (u64 i = threadIdx.x; i < vectors; i += blockDim.x) {
-            V x = wide[i];
-#pragma unroll
-            for (u32 k = 0; k < V::SIZE; k++) others[k] = combine(op, others[k], S(T::load(x.at[k])));
-        }
-#pragma unroll
-        for (u32 k = 0; k < V::SIZE; k++) value = combine(op, value, others[k]);
-        middle = begin + vectors * V::SIZE;
-    }
-    for (u64 i = middle + threadIdx.x; i < end; i += blockDim.x) value = combine(op, value, S(T::load(from[i])));
-    value = combine_block(op, value);
-    if (threadIdx.x != 0) return;
-    if (gridDim.x > 1) partial[row * gridDim.x + blockIdx.x] = value;
-    else out[row] = T::store(op == MEAN ? mean_of(value, length) : value);
+    with_operation(op, [&](auto operation) {
+        using Op = decltype(operation);
+        auto value = combine_elements<T, Op>(in + row * length, begin, end, threadIdx.x, blockDim.x);
+        value = combine_block<Op>(value);
+        if (threadIdx.x != 0) return;
+        if (gridDim.x > 1) partial[row * gridDim.x + blockIdx.x] = value;
+        else out[row] = finish<T>(op, value, length);
+    });
 }
 
-// out[row] from the parts of each row.
+// The same for many short rows: a warp for each.
 template <typename T>
-__device__ void reduce_parts(u32 op, u64 rows, u64 length, u32 parts, const typename T::Sum* partial,
-                             typename T::Stored* out) {
-    using S = typename T::Sum;
-    u64 row = u64(blockIdx.y) * gridDim.x + blockIdx.x;
+__device__ void reduce_short_rows(u32 op, u64 rows, u64 length, const typename T::Stored* in, typename T::Stored* out) {
+    u64 row = thread_index() / 32;
     if (row >= rows) return;
-    S value = start_value(op, partial[row * parts]);
-    for (u32 i = threadIdx.x; i < parts; i += blockDim.x) value = combine(op, value, partial[row * parts + i]);
-    value = combine_block(op, value);
-    if (threadIdx.x == 0) out[row] = T::store(op == MEAN ? mean_of(value, length) : value);
+    with_operation(op, [&](auto operation) {
+        using Op = decltype(operation);
+        auto value = combine_elements<T, Op>(in + row * length, 0, length, threadIdx.x % 32, 32);
+        value = combine_warp<Op>(value);
+        if (threadIdx.x % 32 == 0) out[row] = finish<T>(op, value, length);
+    });
 }
 
-// One value for each column of [outer, length, inner]: a thread for each of outer x inner.
+// Combines [outer, length, inner] along the middle. Part blockIdx.y of the middle goes to partial[outer, gridDim.y, inner],
+// or if there is one part only, to out[outer, inner]. A thread takes a vector of columns if inner is made of those.
 template <typename T>
 __device__ void reduce_columns(u32 op, u64 outer, u64 length, u64 inner, const typename T::Stored* in,
-                               typename T::Stored* out) {
+                               typename T::Sum* partial, typename T::Stored* out) {
+    using V = Vector<T>;
     using S = typename T::Sum;
-    for (u64 i = thread_index(); i < outer * inner; i += thread_count()) {
-        const typename T::Stored* from = in + i / inner * length * inner + i % inner;
-        S value = start_value(op, S(T::load(from[0])));
-        for (u64 k = 0; k < length; k++) value = combine(op, value, S(T::load(from[k * inner])));
-        out[i] = T::store(op == MEAN ? mean_of(value, length) : value);
-    }
+    u64 part = (length + gridDim.y - 1) / gridDim.y;
+    u64 begin = part * blockIdx.y < length ? part * blockIdx.y : length;
+    u64 end = begin + part < length ? begin + part : length;
+    auto put = [&](u64 at, u64 column, S value) {
+        if (gridDim.y > 1) partial[(at * gridDim.y + blockIdx.y) * inner + column] = value;
+        else out[at * inner + column] = finish<T>(op, value, length);
+    };
+    bool is_wide = inner % V::SIZE == 0 && reinterpret_cast<u64>(in) % 16 == 0;
+    u64 columns = is_wide ? inner / V::SIZE : inner;
+    with_operation(op, [&](auto operation) {
+        using Op = decltype(operation);
+        for (u64 i = thread_index(); i < outer * columns; i += thread_count()) {
+            u64 at = i / columns, column = i % columns;
+            const typename T::Stored* from = in + at * length * inner;
+            if (!is_wide) {
+                S value = Op::start(S(T::load(from[column])));
+                for (u64 k = begin; k < end; k++) value = Op::combine(value, S(T::load(from[k * inner + column])));
+                put(at, column, value);
+                continue;
+            }
+            const V* wide = reinterpret_cast<const V*>(from) + column;
+            S values[V::SIZE];
+            V first = wide[0];
+#pragma unroll
+            for (u32 j = 0; j < V::SIZE; j++) values[j] = Op::start(S(T::load(first.at[j])));
+#pragma unroll 4
+            for (u64 k = begin; k < end; k++) {
+                V x = wide[k * columns];
+#pragma unroll
+                for (u32 j = 0; j < V::SIZE; j++) values[j] = Op::combine(values[j], S(T::load(x.at[j])));
+            }
+#pragma unroll
+            for (u32 j = 0; j < V::SIZE; j++) put(at, column * V::SIZE + j, values[j]);
+        }
+    });
+}
+
+// out[outer, inner] from partial[outer, parts, inner].
+template <typename T>
+__device__ void reduce_parts(u32 op, u64 outer, u64 length, u64 inner, u32 parts, const typename T::Sum* partial,
+                             typename T::Stored* out) {
+    with_operation(op, [&](auto operation) {
+        using Op = decltype(operation);
+        for (u64 i = thread_index() / 32; i < outer * inner; i += thread_count() / 32) {
+            const typename T::Sum* from = partial + i / inner * parts * inner + i % inner;
+            auto value = Op::start(from[0]);
+            for (u32 k = threadIdx.x % 32; k < parts; k += 32) value = Op::combine(value, from[k * inner]);
+            value = combine_warp<Op>(value);
+            if (threadIdx.x % 32 == 0) out[i] = finish<T>(op, value, length);
+        }
+    });
 }
 
 // Index of the first largest element of each row; NaN counts as largest.
@@ -320,13 +457,13 @@ template <typename T> __device__ void softmax_rows(u64 rows, u64 length, const t
         typename T::Stored* to = out + row * length;
         float most = T::load(from[0]);
         for (u64 i = threadIdx.x; i < length; i += blockDim.x) most = larger(most, T::load(from[i]));
-        most = combine_block(LARGEST, most);
+        most = combine_block<Largest>(most);
         if (threadIdx.x == 0) shared = most;
         __syncthreads();
         most = shared;
         float sum = 0;
         for (u64 i = threadIdx.x; i < length; i += blockDim.x) sum += expf(T::load(from[i]) - most);
-        sum = combine_block(SUM, sum);
+        sum = combine_block<Sum>(sum);
         if (threadIdx.x == 0) shared = 1.0f / sum;
         __syncthreads();
         float scale = shared;
@@ -401,7 +538,8 @@ template <> __device__ int cast<I32, BF16>(u16 x) { return __float2int_rz(BF16::
     }                                                                                                                  \
     extern "C" __global__ void unary_##name(u32 op, u64 n, T::Value scale, T::Value shift, const T::Stored* in,        \
                                             T::Stored* out) {                                                          \
-        unary_contiguous<T>(op, n, scale, shift, in, out);                                                             \
+        using V = T::Value;                                                                                            \
+        map_contiguous<T, EACH<T>>(n, [=](V x) { return unary(op, x, scale, shift); }, in, out);                       \
     }                                                                                                                  \
     extern "C" __global__ void copy_strided_##name(u64 n, Layout layout, const T::Stored* in, T::Stored* out) {        \
         copy_strided<T>(n, layout, in, out);                                                                           \
@@ -411,13 +549,17 @@ template <> __device__ int cast<I32, BF16>(u16 x) { return __float2int_rz(BF16::
                                                   T::Stored* out) {                                                    \
         reduce_rows<T>(op, rows, length, in, partial, out);                                                            \
     }                                                                                                                  \
-    extern "C" __global__ void reduce_parts_##name(u32 op, u64 rows, u64 length, u32 parts, const T::Sum* partial,     \
-                                                   T::Stored* out) {                                                   \
-        reduce_parts<T>(op, rows, length, parts, partial, out);                                                        \
+    extern "C" __global__ void reduce_short_rows_##name(u32 op, u64 rows, u64 length, const T::Stored* in,             \
+                                                        T::Stored* out) {                                              \
+        reduce_short_rows<T>(op, rows, length, in, out);                                                               \
     }                                                                                                                  \
     extern "C" __global__ void reduce_columns_##name(u32 op, u64 outer, u64 length, u64 inner, const T::Stored* in,    \
-                                                     T::Stored* out) {                                                 \
-        reduce_columns<T>(op, outer, length, inner, in, out);                                                          \
+                                                     T::Sum* partial, T::Stored* out) {                                \
+        reduce_columns<T>(op, outer, length, inner, in, partial, out);                                                 \
+    }                                                                                                                  \
+    extern "C" __global__ void reduce_parts_##name(u32 op, u64 outer, u64 length, u64 inner, u32 parts,                \
+                                                   const T::Sum* partial, T::Stored* out) {                            \
+        reduce_parts<T>(op, outer, length, inner, parts, partial, out);                                                \
     }                                                                                                                  \
     extern "C" __global__ void argmax_##name(u64 rows, u64 length, const T::Stored* in, int* out) {                    \
         argmax_rows<T>(rows, length, in, out);                                                                         \
@@ -427,7 +569,10 @@ template <> __device__ int cast<I32, BF16>(u16 x) { return __float2int_rz(BF16::
         matmul<T>(m, n, k, stride_a, stride_b, a, b, c);                                                               \
     }
 
-#define SOFTMAX(name, T)                                                                                               \
+#define FRACTIONS(name, T)                                                                                             \
     extern "C" __global__ void softmax_##name(u64 rows, u64 length, const T::Stored* in, T::Stored* out) {             \
         softmax_rows<T>(rows, length, in, out);                                                                        \
+    }                                                                                                                  \
+    extern "C" __global__ void function_##name(u32 op, u64 n, const T::Stored* in, T::Stored* out) {                   \
+        map_contiguous<T, EACH_OF_FUNCTIONS<T>>(n, [=](float x) { return function(op, x); }, in, out);                 \
     }

@@ -15,6 +15,9 @@ use crate::error::{Context, Error, Result};
 /// File name of the CPU device.
 const CPU_DEVICE: &str = "libapex_cpu_device.so";
 
+/// Answers who opens `libcuda.so`, as cudarc tries first: a library of that name that needs [`DRIVER`].
+const ALIAS: &str = "libapex_alias.so";
+
 /// How the CPU device's name begins.
 const CPU_DEVICE_NAME: &str = "APEX CPU device";
 
@@ -199,15 +202,23 @@ fn open_cpu_device(why: &str) -> Result<()> {
             ),
         });
     };
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-    let name = CString::new(path.as_os_str().as_encoded_bytes()).unwrap_or_default();
-    // SAFETY: a valid name. The library's initialisers do nothing; it stays loaded, as drivers do.
-    if unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) }.is_null() {
-        // SAFETY: after a failed `dlopen` there is a message.
-        let message = unsafe { CStr::from_ptr(libc::dlerror()) }.to_string_lossy().into_owned();
-        return Err(Error::NoDevice { why: format!("the CPU device does not load: {message}") });
-    }
+    open_for_good(path)
+        .map_err(|message| Error::NoDevice { why: format!("the CPU device does not load: {message}") })?;
+    // Where NVIDIA's driver is installed too, its `libcuda.so` would be found before.
+    let _ = open_for_good(&path.with_file_name(ALIAS));
     Ok(())
+}
+
+/// Opens a library for the rest of the process; the error is the loader's message.
+fn open_for_good(path: &Path) -> std::result::Result<(), String> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let name = CString::new(path.as_os_str().as_encoded_bytes()).unwrap_or_default();
+    // SAFETY: a valid name. The initialisers of our libraries do nothing.
+    if !unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) }.is_null() {
+        return Ok(());
+    }
+    // SAFETY: after a failed `dlopen` there is a message.
+    Err(unsafe { CStr::from_ptr(libc::dlerror()) }.to_string_lossy().into_owned())
 }
 
 /// A file called `libcuda.so` in the library path (a toolkit's stub, say) would be found before.
@@ -216,9 +227,10 @@ fn check_that_cudarc_uses_it() -> Result<()> {
     match name {
         Ok(name) if name.starts_with(CPU_DEVICE_NAME) => Ok(()),
         _ => Err(Error::NoDevice {
-            why: "a libcuda.so in the library path stands before the CPU device; take its folder out of \
-                  LD_LIBRARY_PATH"
-                .to_owned(),
+            why: format!(
+                "a libcuda.so of the system stands before the CPU device; put {ALIAS} beside {CPU_DEVICE}, or take that \
+                 file's folder out of LD_LIBRARY_PATH"
+            ),
         }),
     }
 }

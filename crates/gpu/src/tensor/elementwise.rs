@@ -2,10 +2,11 @@
 
 use std::any::Any;
 
-use super::kernels::{self, Routine};
+use super::kernels::{self, AT_ONCE, Routine};
 use super::shape::Shape;
 use super::{Float, Number, Tensor};
 use crate::error::{Error, Result};
+use crate::launch::Launch;
 
 /// Operations on two elements, in the order of the kernels' own list.
 #[derive(Clone, Copy)]
@@ -22,15 +23,20 @@ enum Binary {
 #[derive(Clone, Copy)]
 enum Unary {
     Affine,
+    Relu,
+    Abs,
+    Sqrt,
+    Reciprocal,
+}
+
+/// Functions of one fraction, in the order of the kernels' own list.
+#[derive(Clone, Copy)]
+enum Function {
     Exp,
     Ln,
-    Sqrt,
     Tanh,
     Sigmoid,
-    Relu,
     Gelu,
-    Abs,
-    Reciprocal,
 }
 
 /// Two tensors, element by element. Dimensions of size 1 repeat, as do missing ones before the first.
@@ -96,7 +102,7 @@ impl<T: Number> Tensor<T> {
         let aligned = |tensor: &Tensor<T>| (tensor.shape.offset() * size_of::<T>()).is_multiple_of(16);
         if [self, other].into_iter().all(|tensor| in_order(tensor) && aligned(tensor)) {
             let kernel = self.kernels.get::<T>(Routine::Binary)?;
-            let launch = kernels::over(kernel, n.div_ceil(16 / size_of::<T>()));
+            let launch = kernels::over(kernel, n.div_ceil(AT_ONCE));
             let launch = launch.arg(operation as u32).arg(n as u64).arg(self.origin()).arg(other.origin());
             // SAFETY: all three have `n` elements in order, at addresses that are multiples of 16.
             unsafe { launch.arg(out.buffer_mut()).launch()? };
@@ -159,20 +165,28 @@ impl<T: Number> Tensor<T> {
     }
 
     fn unary(&self, operation: Unary, scale: f64, shift: f64) -> Result<Tensor<T>> {
+        self.each(Routine::Unary, |launch, n| {
+            let launch = launch.arg(operation as u32).arg(n);
+            launch.arg(T::value_from_f64(scale)).arg(T::value_from_f64(shift))
+        })
+    }
+
+    /// Runs a kernel over each element. `begin` gives the arguments before the two tensors; `n` is their length.
+    fn each(
+        &self,
+        routine: Routine,
+        begin: impl for<'k> FnOnce(Launch<'k>, u64) -> Launch<'k>,
+    ) -> Result<Tensor<T>> {
         let from = self.contiguous()?;
         let aligned = (from.shape.offset() * size_of::<T>()).is_multiple_of(16);
         let from = if aligned { from } else { from.copied()? };
         let n = from.len();
         let mut out = Tensor::unfilled(self.device(), from.shape.compact())?;
-        if n == 0 {
-            return Ok(out);
+        if n > 0 {
+            let launch = kernels::over(self.kernels.get::<T>(routine)?, n.div_ceil(AT_ONCE));
+            // SAFETY: both have `n` elements in order, at addresses that are multiples of 16.
+            unsafe { begin(launch, n as u64).arg(from.origin()).arg(out.buffer_mut()).launch()? };
         }
-        let kernel = self.kernels.get::<T>(Routine::Unary)?;
-        let launch =
-            kernels::over(kernel, n.div_ceil(16 / size_of::<T>())).arg(operation as u32).arg(n as u64);
-        let launch = launch.arg(T::value_from_f64(scale)).arg(T::value_from_f64(shift)).arg(from.origin());
-        // SAFETY: both have `n` elements in order, at addresses that are multiples of 16.
-        unsafe { launch.arg(out.buffer_mut()).launch()? };
         Ok(out)
     }
 
@@ -214,12 +228,16 @@ impl<T: Number> Tensor<T> {
 
 /// Functions of fractions.
 impl<T: Float> Tensor<T> {
+    fn function(&self, function: Function) -> Result<Tensor<T>> {
+        self.each(Routine::Function, |launch, n| launch.arg(function as u32).arg(n))
+    }
+
     /// e to the power of x.
     ///
     /// # Errors
     /// As [`Tensor::affine`].
     pub fn exp(&self) -> Result<Tensor<T>> {
-        self.unary(Unary::Exp, 0.0, 0.0)
+        self.function(Function::Exp)
     }
 
     /// The natural logarithm.
@@ -227,7 +245,7 @@ impl<T: Float> Tensor<T> {
     /// # Errors
     /// As [`Tensor::affine`].
     pub fn ln(&self) -> Result<Tensor<T>> {
-        self.unary(Unary::Ln, 0.0, 0.0)
+        self.function(Function::Ln)
     }
 
     /// The square root.
@@ -243,7 +261,7 @@ impl<T: Float> Tensor<T> {
     /// # Errors
     /// As [`Tensor::affine`].
     pub fn tanh(&self) -> Result<Tensor<T>> {
-        self.unary(Unary::Tanh, 0.0, 0.0)
+        self.function(Function::Tanh)
     }
 
     /// `1 / (1 + exp(-x))`.
@@ -251,7 +269,7 @@ impl<T: Float> Tensor<T> {
     /// # Errors
     /// As [`Tensor::affine`].
     pub fn sigmoid(&self) -> Result<Tensor<T>> {
-        self.unary(Unary::Sigmoid, 0.0, 0.0)
+        self.function(Function::Sigmoid)
     }
 
     /// `x * Φ(x)`, with the exact distribution function.
@@ -259,7 +277,7 @@ impl<T: Float> Tensor<T> {
     /// # Errors
     /// As [`Tensor::affine`].
     pub fn gelu(&self) -> Result<Tensor<T>> {
-        self.unary(Unary::Gelu, 0.0, 0.0)
+        self.function(Function::Gelu)
     }
 
     /// `1 / x`.

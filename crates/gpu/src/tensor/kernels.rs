@@ -2,7 +2,7 @@
 //! kept until the process ends.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::Number;
 use super::matmul::Blas;
@@ -10,6 +10,7 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::launch::{Kernel, Launch};
 use crate::module::Module;
+use crate::stream::Stream;
 
 /// Threads of a block, of kernels for which it does not matter much.
 pub(super) const BLOCK: u32 = 256;
@@ -20,25 +21,29 @@ pub(super) enum Routine {
     Binary,
     BinaryStrided,
     Unary,
+    Function,
     CopyStrided,
     Fill,
     ReduceRows,
-    ReduceParts,
+    ReduceShortRows,
     ReduceColumns,
+    ReduceParts,
     ArgMax,
     Matmul,
     Softmax,
 }
 
-const ROUTINES: [&str; 11] = [
+const ROUTINES: [&str; 13] = [
     "binary",
     "binary_strided",
     "unary",
+    "function",
     "copy_strided",
     "fill",
     "reduce_rows",
-    "reduce_parts",
+    "reduce_short_rows",
     "reduce_columns",
+    "reduce_parts",
     "argmax",
     "matmul",
     "softmax",
@@ -49,7 +54,7 @@ pub(super) struct Kernels {
     module: Module,
     routines: [OnceLock<Kernel>; ROUTINES.len()],
     casts: Mutex<HashMap<&'static str, &'static Kernel>>,
-    blas: OnceLock<Blas>,
+    blas: OnceLock<Mutex<Blas>>,
 }
 
 impl Kernels {
@@ -94,11 +99,20 @@ impl Kernels {
         Ok(kernel)
     }
 
-    /// cuBLAS, or why not.
-    pub(super) fn blas(&self) -> &Blas {
-        self.blas.get_or_init(|| Blas::of(self.module.device()))
+    /// cuBLAS, or why not; for one thread at a time, as cuBLAS wants it.
+    pub(super) fn blas(&self) -> MutexGuard<'_, Blas> {
+        let blas = self.blas.get_or_init(|| Mutex::new(Blas::of(self.module.device())));
+        blas.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The stream on which these kernels and cuBLAS run.
+    pub(super) fn stream(&self) -> &Stream {
+        self.module.device().stream()
     }
 }
+
+/// Elements that a thread of an elementwise kernel takes.
+pub(super) const AT_ONCE: usize = 16;
 
 /// A launch with a thread for each of `n` elements, which the kernels' loops stretch if a grid cannot have as many.
 pub(super) fn over(kernel: &Kernel, n: usize) -> Launch<'_> {

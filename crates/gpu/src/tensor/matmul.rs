@@ -183,10 +183,12 @@ impl<T: Number> Tensor<T> {
             // Sums of nothing.
             return out.buffer_mut().clear();
         }
-        match (cublas_type::<T>(), &self.kernels.blas().handle) {
-            (Some(element), Some(blas)) => self.multiply_with_cublas(blas, element, other, out),
-            _ => self.multiply_ourselves(other, out),
+        if let Some(element) = cublas_type::<T>()
+            && let Some(blas) = &self.kernels.blas().handle
+        {
+            return self.multiply_with_cublas(blas, element, other, out);
         }
+        self.multiply_ourselves(other, out)
     }
 
     fn multiply_ourselves(&self, other: &Tensor<T>, out: &mut Tensor<T>) -> Result<()> {
@@ -232,7 +234,7 @@ impl<T: Number> Tensor<T> {
             |size: usize| i32::try_from(size).map_err(|_| failed(format!("{size} exceeds its 32-bit sizes")));
         let (m32, n32, k32, batch32) = (int(m)?, int(n)?, int(k)?, int(batch)?);
         let (leading_a, leading_b) = (int(a.leading)?, int(b.leading)?);
-        let stream = device.stream();
+        let stream = self.kernels.stream();
         device.core().bind()?;
         a.tensor.buffer.uses().order(stream, Access::Read)?;
         b.tensor.buffer.uses().order(stream, Access::Read)?;
@@ -245,34 +247,63 @@ impl<T: Number> Tensor<T> {
             false => sys::cublasOperation_t::CUBLAS_OP_N,
             true => sys::cublasOperation_t::CUBLAS_OP_T,
         };
+        let handle = *blas.handle();
+        let (transposed_a, transposed_b) = (operation(a.transposed), operation(b.transposed));
+        let (compute, algorithm) =
+            (sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT);
+        let (one, zero, to) = (pointer(&one), pointer(&zero), into.address() as *mut c_void);
+        let (from_a, from_b) = (address(&a), address(&b));
         // SAFETY: the handle lives and its stream is the one that the buffers were ordered for; leading dimensions and
         // distances are those of the shapes, which stay within their buffers.
         let done = unsafe {
-            result::gemm_strided_batched_ex(
-                *blas.handle(),
-                operation(b.transposed),
-                operation(a.transposed),
-                n32,
-                m32,
-                k32,
-                pointer(&one),
-                address(&b),
-                element,
-                leading_b,
-                b.apart as i64,
-                address(&a),
-                element,
-                leading_a,
-                a.apart as i64,
-                pointer(&zero),
-                into.address() as *mut c_void,
-                element,
-                n32,
-                (m * n) as i64,
-                batch32,
-                sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
-                sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
-            )
+            match batch32 {
+                1 => result::gemm_ex(
+                    handle,
+                    transposed_b,
+                    transposed_a,
+                    n32,
+                    m32,
+                    k32,
+                    one,
+                    from_b,
+                    element,
+                    leading_b,
+                    from_a,
+                    element,
+                    leading_a,
+                    zero,
+                    to,
+                    element,
+                    n32,
+                    compute,
+                    algorithm,
+                ),
+                _ => result::gemm_strided_batched_ex(
+                    handle,
+                    transposed_b,
+                    transposed_a,
+                    n32,
+                    m32,
+                    k32,
+                    one,
+                    from_b,
+                    element,
+                    leading_b,
+                    b.apart as i64,
+                    from_a,
+                    element,
+                    leading_a,
+                    a.apart as i64,
+                    zero,
+                    to,
+                    element,
+                    n32,
+                    (m * n) as i64,
+                    batch32,
+                    compute,
+                    algorithm,
+                ),
+            }
         };
         done.map_err(|error| failed(format!("{:?}", error.0)))
     }

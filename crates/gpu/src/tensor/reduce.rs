@@ -97,31 +97,38 @@ impl<T: Number> Tensor<T> {
         let outer: usize = sizes[..axis].iter().product();
         let inner: usize = sizes[axis..].iter().product();
         let mut out = Tensor::unfilled(self.device(), Shape::contiguous(name, &sizes)?)?;
-        if outer * inner == 0 {
-            return Ok(out);
+        match (outer * inner, inner) {
+            (0, _) => {}
+            (_, 1) => from.reduce_rows(operation, outer, length, &mut out)?,
+            _ => from.reduce_columns(operation, [outer, length, inner], &mut out)?,
         }
-        if inner == 1 {
-            return from.reduce_rows(operation, outer, length, out);
-        }
-        let kernel = self.kernels.get::<T>(Routine::ReduceColumns)?;
-        let launch = kernels::over(kernel, outer * inner).arg(operation as u32);
-        let launch = launch.arg(outer as u64).arg(length as u64).arg(inner as u64).arg(from.origin());
-        // SAFETY: there are `outer * length * inner` elements in order, and `outer * inner` results.
-        unsafe { launch.arg(out.buffer_mut()).launch()? };
         Ok(out)
     }
 
-    /// Long rows are taken apart, so that all multiprocessors have work.
+    /// Blocks that give all multiprocessors enough to do.
+    fn wanted_blocks(&self) -> usize {
+        8 * self.device().limits().multiprocessors as usize
+    }
+
     fn reduce_rows(
         &self,
         operation: Reduction,
         rows: usize,
         length: usize,
-        mut out: Tensor<T>,
-    ) -> Result<Tensor<T>> {
-        let wanted = (8 * self.device().limits().multiprocessors as usize).div_ceil(rows);
-        let parts = wanted.min(length * size_of::<T>() / PART_BYTES).clamp(1, 1024);
-        let mut partial: Buffer<T::Sum> = self.device().zeros(if parts > 1 { rows * parts } else { 0 })?;
+        out: &mut Tensor<T>,
+    ) -> Result<()> {
+        let warps = BLOCK as usize / 32;
+        if length * size_of::<T>() <= PART_BYTES && rows >= self.wanted_blocks() * warps {
+            let kernel = self.kernels.get::<T>(Routine::ReduceShortRows)?;
+            let launch =
+                kernels::over(kernel, 32 * rows).arg(operation as u32).arg(rows as u64).arg(length as u64);
+            // SAFETY: there are `rows * length` elements in order, and `rows` results.
+            return unsafe { launch.arg(self.origin()).arg(out.buffer_mut()).launch() };
+        }
+        // Long rows are taken apart.
+        let most = (length * size_of::<T>() / PART_BYTES).clamp(1, 1024);
+        let parts = self.wanted_blocks().div_ceil(rows).min(most);
+        let mut partial = self.partial(rows, parts)?;
         let along_y = rows.min(MOST_BLOCKS);
         let grid = [parts as u32, along_y as u32, rows.div_ceil(along_y) as u32];
         let kernel = self.kernels.get::<T>(Routine::ReduceRows)?;
@@ -130,15 +137,47 @@ impl<T: Number> Tensor<T> {
         let launch = launch.arg(self.origin()).arg(&mut partial);
         // SAFETY: there are `rows * length` elements in order, `rows` results, and room for `parts` of each row.
         unsafe { launch.arg(out.buffer_mut()).launch()? };
-        if parts > 1 {
-            let along_x = rows.min(MOST_BLOCKS);
-            let kernel = self.kernels.get::<T>(Routine::ReduceParts)?;
-            let launch = kernel.launch([along_x as u32, rows.div_ceil(along_x) as u32, 1], [BLOCK, 1, 1]);
-            let launch = launch.arg(operation as u32).arg(rows as u64).arg(length as u64).arg(parts as u32);
-            // SAFETY: as above.
-            unsafe { launch.arg(&partial).arg(out.buffer_mut()).launch()? };
+        self.reduce_parts(operation, [rows, length, 1], parts, &partial, out)
+    }
+
+    fn reduce_columns(&self, operation: Reduction, sizes: [usize; 3], out: &mut Tensor<T>) -> Result<()> {
+        let [outer, length, inner] = sizes;
+        let wide = 16 / size_of::<T>();
+        let threads = outer * if inner.is_multiple_of(wide) { inner / wide } else { inner };
+        let blocks = threads.div_ceil(BLOCK as usize).min(i32::MAX as usize);
+        // A part should be worth its result.
+        let parts = self.wanted_blocks().div_ceil(blocks).min(length.div_ceil(64)).min(1024);
+        let mut partial = self.partial(outer * inner, parts)?;
+        let kernel = self.kernels.get::<T>(Routine::ReduceColumns)?;
+        let launch = kernel.launch([blocks as u32, parts as u32, 1], [BLOCK, 1, 1]).arg(operation as u32);
+        let launch = launch.arg(outer as u64).arg(length as u64).arg(inner as u64).arg(self.origin());
+        // SAFETY: there are `outer * length * inner` elements in order, `outer * inner` results, and room for `parts` of each.
+        unsafe { launch.arg(&mut partial).arg(out.buffer_mut()).launch()? };
+        self.reduce_parts(operation, sizes, parts, &partial, out)
+    }
+
+    /// Room for the parts of so many results, if there are several.
+    fn partial(&self, results: usize, parts: usize) -> Result<Buffer<T::Sum>> {
+        let len = if parts > 1 { results * parts } else { 0 };
+        Buffer::uninitialised(self.device(), len, self.kernels.stream())
+    }
+
+    fn reduce_parts(
+        &self,
+        operation: Reduction,
+        [outer, length, inner]: [usize; 3],
+        parts: usize,
+        partial: &Buffer<T::Sum>,
+        out: &mut Tensor<T>,
+    ) -> Result<()> {
+        if parts == 1 {
+            return Ok(());
         }
-        Ok(out)
+        let kernel = self.kernels.get::<T>(Routine::ReduceParts)?;
+        let launch = kernels::over(kernel, 32 * outer * inner).arg(operation as u32).arg(outer as u64);
+        let launch = launch.arg(length as u64).arg(inner as u64).arg(parts as u32).arg(partial);
+        // SAFETY: there are `outer * parts * inner` parts and `outer * inner` results.
+        unsafe { launch.arg(out.buffer_mut()).launch() }
     }
 
     fn check_not_empty(&self, operation: &'static str, axis: usize) -> Result<()> {
