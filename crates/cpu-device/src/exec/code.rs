@@ -145,6 +145,8 @@ pub(super) enum AccessKind {
     Atomic,
     /// Reads `operands`.
     Copy,
+    /// Reads `operands`, writes `data[0]` if there is one: an operation on an mbarrier.
+    Mbarrier,
     /// Reads the registers: the generic addresses of the source and of an mbarrier; `operands` has the size.
     Bulk,
 }

@@ -99,6 +99,11 @@ pub(super) fn init() -> AccessHandler {
     handler(initialise, Class::Long, [Class::Word; 2])
 }
 
+/// `mbarrier.inval`. Takes any word as `operands[0]`.
+pub(super) fn invalidate() -> AccessHandler {
+    handler(forget, Class::Long, [Class::Word; 2])
+}
+
 /// `mbarrier.arrive`: `operands[0]` arrive, `operands[1]` bytes are expected before; the state goes to `data[0]`.
 pub(super) fn arrive() -> AccessHandler {
     handler(arrive_all::<false>, Class::Long, [Class::Word; 2])
@@ -212,6 +217,13 @@ unsafe fn initialise(lanes: &Lanes, spaces: &mut Spaces, args: &AccessArgs) -> A
 
 /// # Safety
 /// See [`super::access`].
+unsafe fn forget(lanes: &Lanes, spaces: &mut Spaces, args: &AccessArgs) -> Accessed {
+    // SAFETY: the caller's promise.
+    unsafe { each_object(lanes, spaces, args, |_, _| Ok(0)) }
+}
+
+/// # Safety
+/// See [`super::access`].
 unsafe fn arrive_all<const DROP: bool>(lanes: &Lanes, spaces: &mut Spaces, args: &AccessArgs) -> Accessed {
     let mut states = [0; WARP];
     // SAFETY: the caller's promise.
@@ -255,7 +267,9 @@ unsafe fn test_state(lanes: &Lanes, spaces: &mut Spaces, args: &AccessArgs) -> A
             over |= u32::from(known(bits)?.phase != waited_for) << lane;
             Ok(bits)
         })?;
-        lanes.write_predicate(args.data[0], over);
+        if args.data[0].is_some() {
+            lanes.write_predicate(args.data[0], over);
+        }
     }
     Ok(())
 }
@@ -271,7 +285,9 @@ unsafe fn test_phase_parity(lanes: &Lanes, spaces: &mut Spaces, args: &AccessArg
             over |= u32::from(u32::from(known(bits)?.phase) & 1 != parities[lane] & 1) << lane;
             Ok(bits)
         })?;
-        lanes.write_predicate(args.data[0], over);
+        if args.data[0].is_some() {
+            lanes.write_predicate(args.data[0], over);
+        }
     }
     Ok(())
 }

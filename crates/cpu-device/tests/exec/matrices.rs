@@ -70,6 +70,8 @@ struct Type {
 const F16: Type = Type { name: "f16", bits: 16 };
 const BF16: Type = Type { name: "bf16", bits: 16 };
 const TF32: Type = Type { name: "tf32", bits: 32 };
+const E4M3: Type = Type { name: "e4m3", bits: 8 };
+const E5M2: Type = Type { name: "e5m2", bits: 8 };
 const F32: Type = Type { name: "f32", bits: 32 };
 const S32: Type = Type { name: "s32", bits: 32 };
 const S8: Type = Type { name: "s8", bits: 8 };
@@ -93,6 +95,9 @@ impl Type {
         match self.name {
             // Exponents from -4 to 3.
             "f16" => any & 0x83ff | (any >> 16 & 0x7) + 11 << 10 & 0x7c00,
+            // Exponents from -4 to 3, and subnormal numbers among those of `.e4m3`.
+            "e4m3" => any & 0x87 | (any >> 8 & 0x7) + if any & 0x800 == 0 { 0 } else { 3 } << 3,
+            "e5m2" => any & 0x83 | (any >> 8 & 0x7) + 11 << 2,
             "bf16" => any & 0x807f | (any >> 16 & 0x7) + 123 << 7,
             "tf32" => any & 0x807f_e000 | (any >> 8 & 0x7) + 123 << 23,
             "f32" => any & 0x807f_ffff | (random.next() as u32 & 0x7) + 123 << 23,
@@ -103,6 +108,16 @@ impl Type {
     fn value(self, bits: u32) -> f64 {
         match self.name {
             "f16" => half(bits),
+            // The same as a half of which the last eight bits are zero.
+            "e5m2" => half(bits << 8),
+            "e4m3" => {
+                let (field, fraction) = ((bits >> 3 & 15) as i32, f64::from(bits & 7));
+                let magnitude = match field {
+                    0 => fraction * 2f64.powi(-9),
+                    _ => (8.0 + fraction) * 2f64.powi(field - 10),
+                };
+                if bits & 0x80 != 0 { -magnitude } else { magnitude }
+            }
             "bf16" => f32::from_bits(bits << 16).into(),
             "tf32" | "f32" => f32::from_bits(bits).into(),
             "s32" | "s8" | "s4" => f64::from((bits << (32 - self.bits)) as i32 >> (32 - self.bits)),
@@ -259,6 +274,11 @@ fn floating_point_products() {
         product((16, 8, k), [F32, F16, F16, F32], "", "");
         product((16, 8, k), [F16, F16, F16, F16], "", "");
         product((16, 8, k), [F32, BF16, BF16, F32], "", "");
+    }
+    for (a, b) in [(E4M3, E4M3), (E4M3, E5M2), (E5M2, E4M3), (E5M2, E5M2)] {
+        for k in [16, 32] {
+            product((16, 8, k), [F32, a, b, F32], "", "");
+        }
     }
     product((16, 8, 4), [F32, TF32, TF32, F32], "", "");
     product((16, 8, 8), [F32, TF32, TF32, F32], "", "");

@@ -13,7 +13,7 @@ use super::form::Form;
 use super::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use super::memory;
 
-/// Decodes `cp` and `mbarrier`. `None` if the opcode is neither.
+/// Decodes `cp`, `mbarrier`, `st.async` and `red.async`. `None` if the instruction is none of these.
 pub(super) fn decode(
     compiler: &mut FunctionCompiler,
     instruction: &Instruction,
@@ -22,19 +22,28 @@ pub(super) fn decode(
     Some(match form.opcode {
         "cp" => copy(compiler, instruction, form),
         "mbarrier" => barrier(compiler, instruction, form),
+        "st" | "red" if form.has("async") => {
+            form.flag("async");
+            store(compiler, instruction, form)
+        }
         _ => return None,
     })
 }
 
-/// Takes what says that shared memory is meant; that of the cluster is the block's own, for clusters have one block.
-fn shared_space(form: &mut Form) -> Decoded<Option<StateSpace>> {
-    if form.flag("shared::cluster") {
-        return Ok(Some(StateSpace::Shared));
-    }
-    match memory::state_space(form) {
-        space @ (None | Some(StateSpace::Shared)) => Ok(space),
-        Some(space) => invalid(format!("an mbarrier lies in shared memory, not in {space}")),
-    }
+/// `st.async` and `red.async`: the store or reduction, and its bytes counted at an mbarrier.
+fn store(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+    form.flag("mbarrier::complete_tx::bytes");
+    let vector = if form.has("v2") { 2 } else { 1 } * if form.has("v4") { 4 } else { 1 };
+    let bytes = vector * form.types().first().map_or(0, |ty| ty.bytes());
+    let ([_, _, object], Some(outcome)) =
+        (instruction.operands.as_slice(), memory::decode(compiler, instruction, form))
+    else {
+        return invalid("an asynchronous store takes an address, a value and the address of an mbarrier");
+    };
+    outcome?;
+    let count = compiler.constant(Class::Word, bytes);
+    let object = (object, Some(StateSpace::Shared));
+    change(compiler, mbarrier::complete_bytes(), object, [count, Reg::NONE], Reg::NONE)
 }
 
 /// A copy of any kind, or what waits for one.
@@ -63,7 +72,7 @@ fn arrive_after_copies(
 ) -> Decoded<()> {
     form.flag("arrive");
     let count = u64::from(form.flag("noinc"));
-    let space = shared_space(form)?;
+    let space = memory::state_space(form);
     form.ty();
     let [object] = instruction.operands.as_slice() else {
         return invalid("`cp.async.mbarrier.arrive` takes the address of an mbarrier");
@@ -151,16 +160,14 @@ fn bulk_copy(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &
         form.flag("read");
         return Ok(());
     }
+    if form.flag("prefetch") {
+        while form.take(|_| Some(())).is_some() {}
+        return Ok(());
+    }
     if form.flag("tensor") {
         return unsupported(
             "copies by tensor map (TMA) are not supported: `cp.async.bulk` of plain bytes is",
         );
-    }
-    if form.flag("prefetch") {
-        memory::cache_hints(form);
-        form.flag("L2");
-        form.flag("global");
-        return Ok(());
     }
     form.flag("L2::cache_hint");
     let spaces = [bulk_space(form), bulk_space(form)];
@@ -219,7 +226,7 @@ fn barrier(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mu
     let expects = form.flag("expect_tx");
     let parity = form.flag("parity");
     memory::ordering(form);
-    let space = shared_space(form)?;
+    let space = memory::state_space(form);
     form.ty();
     match (operation, instruction.operands.as_slice()) {
         ("init", [object, count]) => {
@@ -227,11 +234,8 @@ fn barrier(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mu
             change(compiler, mbarrier::init(), (object, space), [count, Reg::NONE], Reg::NONE)
         }
         ("inval", [object]) => {
-            let place = memory::address(compiler, object, space)?;
-            let data = Reg::list(&[compiler.constant(Class::Long, 0)]);
-            let kind = AccessKind::Store;
-            compiler.access(access::store::<u64, u64>(), AccessArgs { data, kind, ..place });
-            Ok(())
+            let nothing = compiler.constant(Class::Word, 0);
+            change(compiler, mbarrier::invalidate(), (object, space), [nothing, Reg::NONE], Reg::NONE)
         }
         ("arrive" | "arrive_drop", [state, object, rest @ ..]) => {
             let number = rest.first().map(|operand| compiler.source(operand, ScalarType::U32)).transpose()?;
@@ -290,6 +294,6 @@ fn change(
     let place = memory::address(compiler, object, space)?;
     let (data, operands) = (Reg::list(&[result]), Reg::list(&operands));
     compiler
-        .access(run, AccessArgs { data, operands, kind: AccessKind::Atomic, synchronises: true, ..place });
+        .access(run, AccessArgs { data, operands, kind: AccessKind::Mbarrier, synchronises: true, ..place });
     Ok(())
 }

@@ -23,9 +23,6 @@ pub(super) fn decode(
     instruction: &Instruction,
     form: &mut Form,
 ) -> Decoded<()> {
-    if form.flag("async") {
-        return unsupported(format!("`{}` is not supported", instruction.mnemonic));
-    }
     ordering(form);
     let space = state_space(form);
     cache_hints(form);

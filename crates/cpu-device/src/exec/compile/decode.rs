@@ -47,6 +47,8 @@ pub(super) fn instruction(
     let form = &mut form;
     let outcome = if let Some(outcome) = control::decode(compiler, instruction, form, blocks, next) {
         outcome
+    } else if let Some(outcome) = asynchronous::decode(compiler, instruction, form) {
+        outcome
     } else if let Some(outcome) = memory::decode(compiler, instruction, form) {
         outcome
     } else if let Some(outcome) = texture::decode(compiler, instruction, form) {
@@ -60,8 +62,6 @@ pub(super) fn instruction(
     } else if let Some(outcome) = compare::decode(compiler, instruction, form) {
         outcome
     } else if let Some(outcome) = warp::decode(compiler, instruction, form) {
-        outcome
-    } else if let Some(outcome) = asynchronous::decode(compiler, instruction, form) {
         outcome
     } else if let Some(outcome) = matrix::decode(compiler, instruction, form) {
         outcome

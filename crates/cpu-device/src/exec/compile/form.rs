@@ -27,6 +27,11 @@ impl<'i> Form<'i> {
         found.is_some()
     }
 
+    /// Whether `modifier` is there; it stays.
+    pub(super) fn has(&self, modifier: &str) -> bool {
+        self.rest.contains(&modifier)
+    }
+
     /// Takes the first modifier that `convert` knows.
     pub(super) fn take<T>(&mut self, convert: impl Fn(&str) -> Option<T>) -> Option<T> {
         let (index, value) =

@@ -6,7 +6,7 @@ use super::super::code::{AccessArgs, Class, Op, Reg, Space};
 use super::super::matrix::{
     Arithmetic, Float, Format, Fragment, Integer, Layout, MatrixStep, Operation, Order, Product, Shape,
 };
-use super::super::soft::Rounding;
+use super::super::soft::{self, Rounding};
 use super::form::Form;
 use super::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use super::memory;
@@ -113,7 +113,7 @@ impl Types {
 
     /// How these types are multiplied; `terms` is how many products are added at once.
     fn kind(self, form: &mut Form, terms: usize) -> Decoded<Kind> {
-        use ScalarType::{B1, Bf16, F16, F32, F64, S4, S8, S32, Tf32, U4, U8};
+        use ScalarType::{B1, Bf16, E4m3, E5m2, F16, F32, F64, S4, S8, S32, Tf32, U4, U8};
         let Types { d, a, b, c } = self;
         let float = |factor, c, d| Ok(Kind::Words(Arithmetic::Float(Float { factor, c, d, terms })));
         let format = |ty| if ty == F16 { Format::F16 } else { Format::F32 };
@@ -121,6 +121,10 @@ impl Types {
             (F16 | F32, F16, F16, F16 | F32) => float(Format::F16, format(c), format(d)),
             (F32, Bf16, Bf16, F32) => float(Format::Bf16, Format::F32, Format::F32),
             (F32, Tf32, Tf32, F32) => float(Format::Tf32, Format::F32, Format::F32),
+            (F16, E4m3 | E5m2, E4m3 | E5m2, F16) | (F32, E4m3 | E5m2, E4m3 | E5m2, F32) => {
+                let eighth = |ty| if ty == E4m3 { soft::E4M3 } else { soft::E5M2 };
+                Ok(Kind::Words(Arithmetic::Eighths { a: eighth(a), b: eighth(b), sum: format(d) }))
+            }
             (F64, F64, F64, F64) => Ok(Kind::Doubles(form.rounding())),
             (S32, S8 | U8, S8 | U8, S32) | (S32, S4 | U4, S4 | U4, S32) => {
                 let integer = |ty: ScalarType| Integer { bits: bits(ty), signed: ty.is_signed() };
@@ -164,12 +168,13 @@ fn in_elements(shape: Shape, ty: ScalarType) -> Shape {
 
 /// The shapes that `mma` and `wmma` have for a type of A.
 fn shapes(opcode: &str, a: ScalarType) -> &'static [(usize, usize, usize)] {
-    use ScalarType::{B1, Bf16, F16, F64, S4, S8, Tf32, U4, U8};
+    use ScalarType::{B1, Bf16, E4m3, E5m2, F16, F64, S4, S8, Tf32, U4, U8};
     match (opcode, a) {
         ("mma", F16) => &[(8, 8, 4), (16, 8, 8), (16, 8, 16)],
         ("mma", Bf16) => &[(16, 8, 8), (16, 8, 16)],
         ("mma", Tf32) => &[(16, 8, 4), (16, 8, 8)],
         ("mma", F64) => &[(8, 8, 4), (16, 8, 4), (16, 8, 8), (16, 8, 16)],
+        ("mma", E4m3 | E5m2) => &[(16, 8, 16), (16, 8, 32)],
         ("mma", S8 | U8) => &[(8, 8, 16), (16, 8, 16), (16, 8, 32)],
         ("mma", S4 | U4) => &[(8, 8, 32), (16, 8, 32), (16, 8, 64)],
         ("mma", B1) => &[(8, 8, 128), (16, 8, 128), (16, 8, 256)],

@@ -304,9 +304,6 @@ fn store(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut 
     let strong = ordering(form);
     let space = state_space(form);
     cache_hints(form);
-    if form.flag("async") {
-        return unsupported("asynchronous stores are not supported");
-    }
     let (vector, ty) = vector_and_type(form)?;
     let [address, source, ..] = instruction.operands.as_slice() else {
         return invalid("`st` takes an address and a value");

@@ -12,7 +12,9 @@
 //!    [`ZERO_EXPONENT`] as theirs.
 //! 3. The cut addends are added exactly. An `.f32` result is rounded towards zero, an `.f16` one to nearest even.
 //!    Subnormals are kept on either side. A sum of zero is +0.
-//! 4. A NaN, an infinity times zero or infinities of both signs give the NaN with all bits set but the sign.
+//! 4. Eight-bit floats have no unit of their own in Hopper's `mma`: ptxas 13.0 makes them halves, adds the products of
+//!    every first and second of four, then those of every third and fourth, and C at last, rounded to nearest even.
+//! 5. A NaN, an infinity times zero or infinities of both signs give the NaN with all bits set but the sign.
 
 use super::super::half::f32_to_f16;
 use super::super::soft::{self, F64, Rounding};
@@ -32,6 +34,8 @@ const MOST_TERMS: usize = 16;
 pub(in super::super) enum Arithmetic {
     /// Tensor cores' floating point.
     Float(Float),
+    /// Eight-bit floats, added up in `.f16` or `.f32`.
+    Eighths { a: soft::Format, b: soft::Format, sum: Format },
     /// Integers of up to 8 bits; whether the result saturates rather than wraps.
     Integer { a: Integer, b: Integer, saturate: bool },
     /// Bits, 32 at a time: how many are set in both, or in one of both.
@@ -307,6 +311,15 @@ fn lines<T>(elements: &[T], length: usize) -> std::slice::ChunksExact<'_, T> {
     elements.chunks_exact(length)
 }
 
+/// Eight-bit floats as halves, in the order in which they are multiplied.
+fn halves(from: soft::Format, elements: &[u32], length: usize) -> Vec<u32> {
+    let half = |&bits: &u32| soft::convert(bits.into(), from, soft::F16, Rounding::NearestEven) as u32;
+    let part = |line: &[u32], start: usize| -> Vec<u32> {
+        line.chunks_exact(4).flat_map(|four| &four[start..start + 2]).map(half).collect()
+    };
+    lines(elements, length).flat_map(|line| [part(line, 0), part(line, 2)].concat()).collect()
+}
+
 impl Integer {
     #[inline(always)]
     fn extend(self, bits: u32) -> i32 {
@@ -340,6 +353,15 @@ impl Arithmetic {
     pub(super) fn multiply(&self, shape: Shape, (a, b): (&[u32], &[u32]), c: &[u32], d: &mut [u32]) {
         match *self {
             Arithmetic::Float(float) => float.multiply(shape, (a, b), c, d),
+            Arithmetic::Eighths { a: a_type, b: b_type, sum } => {
+                let (a, b) = (halves(a_type, a, shape.k), halves(b_type, b, shape.k));
+                let float = Float { factor: Format::F16, c: sum, d: sum, terms: shape.k / 2 };
+                float.multiply(shape, (&a, &b), &vec![0; c.len()], d);
+                let format = if sum == Format::F16 { soft::F16 } else { soft::F32 };
+                d.iter_mut().zip(c).for_each(|(d, &c)| {
+                    *d = soft::add((*d).into(), c.into(), format, Rounding::NearestEven) as u32;
+                });
+            }
             Arithmetic::Integer { a: a_type, b: b_type, saturate } => {
                 let a: Vec<i32> = a.iter().map(|&bits| a_type.extend(bits)).collect();
                 let b: Vec<i32> = b.iter().map(|&bits| b_type.extend(bits)).collect();

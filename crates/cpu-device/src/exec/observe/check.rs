@@ -193,7 +193,7 @@ impl<'l> Checker<'l> {
             }
             return;
         }
-        if site.meets {
+        if args.kind == AccessKind::Mbarrier {
             return self.synchronize(moment, &survey::spots(moment, args));
         }
         let Some((direction, bytes)) = site.access else { return };

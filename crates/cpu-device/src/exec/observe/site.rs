@@ -24,8 +24,6 @@ pub(super) struct Site {
     pub(super) access: Option<(Direction, u32)>,
     /// Whether an access orders others around it: atomics, volatile and strong accesses.
     pub(super) synchronizes: bool,
-    /// Whether it is an operation on an mbarrier.
-    pub(super) meets: bool,
     /// Whether lanes may go different ways here.
     pub(super) branches: bool,
     /// Of barriers: whether all lanes of a warp have to be there together.
@@ -98,7 +96,6 @@ fn site(mnemonic: &Mnemonic, op: &Op, counts: bool) -> Site {
         access,
         synchronizes: matches!(mnemonic.opcode(), "atom" | "red")
             || strong.iter().any(|modifier| mnemonic.has(modifier)),
-        meets: mnemonic.opcode() == "mbarrier" || mnemonic.has("mbarrier"),
         branches: counts && matches!(op, Op::Jump { .. } | Op::JumpTable { .. }),
         aligned: mnemonic.opcode() == "bar" || mnemonic.has("aligned"),
     }

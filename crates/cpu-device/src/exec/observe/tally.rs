@@ -52,6 +52,7 @@ impl Tallies {
                 match op {
                     Op::Access { args, .. } if args.kind == AccessKind::Bulk => tally.requests(moment),
                     Op::Matrix(_) => tally.requests(moment),
+                    Op::Access { args, .. } if args.kind == AccessKind::Mbarrier => {}
                     Op::Access { args, .. } if active != 0 => tally.access(moment, site, args),
                     Op::JumpTable { index, .. } if active != 0 => {
                         // SAFETY: the frame has the registers of the step; an index is a word.
