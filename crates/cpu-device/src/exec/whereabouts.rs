@@ -46,12 +46,24 @@ fn nearest(variables: &[Named], offset: u64) -> String {
     let Some(Named { name, start, bytes }) = before.max_by_key(|variable| variable.start) else {
         return String::new();
     };
-    let inside = offset - start;
+    let (inside, name) = (offset - start, plain(name));
     match bytes {
         0 => format!(", byte {inside} of `{name}`"),
         _ if inside < *bytes => format!(", byte {inside} of the {bytes} of `{name}`"),
         _ => format!(", {} bytes after the end of `{name}` ({bytes} bytes)", inside - bytes),
     }
+}
+
+/// The name that a variable has in the source: of one that is local to a function, C++ mangles the function in front.
+fn plain(name: &str) -> &str {
+    let ends_in = |(at, _): (usize, _)| {
+        let rest = &name[at + 1..];
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let (length, last) = rest.split_at(digits);
+        (length.parse() == Ok(last.len())).then_some(last)
+    };
+    let local = name.strip_prefix("_ZZ").and_then(|_| name.rmatch_indices('E').find_map(ends_in));
+    local.filter(|last| !last.is_empty()).unwrap_or(name)
 }
 
 #[cfg(test)]
@@ -66,5 +78,18 @@ mod tests {
         assert_eq!(nearest(&variables[..2], 148), ", 4 bytes after the end of `sums` (16 bytes)");
         assert_eq!(nearest(&variables, 160), ", byte 16 of `dynamic`");
         assert_eq!(nearest(&variables[1..2], 3), "");
+    }
+
+    #[test]
+    fn names_are_those_of_the_source() {
+        for (mangled, expected) in [
+            ("_ZZ9transposePKfPfiE4tile", "tile"),
+            ("_ZZ4loopvE5EdgeE", "_ZZ4loopvE5EdgeE"),
+            ("_ZZ1kvE3sEm", "sEm"),
+            ("tile", "tile"),
+            ("_ZN3one3twoE", "_ZN3one3twoE"),
+        ] {
+            assert_eq!(plain(mangled), expected);
+        }
     }
 }

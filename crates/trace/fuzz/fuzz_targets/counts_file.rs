@@ -1,0 +1,22 @@
+//! See `fuzz/README.md`.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use std::path::Path;
+use trace::counts::Counts;
+use trace::counts::file::{HEADER_BYTES, MAGIC, ProcessCounts, VERSION};
+
+fuzz_target!(|input: &[u8]| {
+    let mut file = Vec::with_capacity(HEADER_BYTES + input.len());
+    file.extend_from_slice(&MAGIC);
+    file.extend_from_slice(&VERSION.to_le_bytes());
+    file.resize(HEADER_BYTES, 0);
+    file.extend_from_slice(input);
+    let (found, problems) =
+        ProcessCounts::from_bytes(Path::new("fuzz.counts"), &file).expect("the version is this one");
+    // Every record takes at least its head.
+    assert!((found.launches.len() + found.defects.len() + problems.len()) * 8 <= input.len() + 8);
+    let mut sum = Counts::default();
+    found.launches.iter().for_each(|launch| sum += &launch.counts);
+    let _ = sum.active_threads();
+});
