@@ -10,10 +10,21 @@ use crate::graph::Graph;
 use crate::operation::Operation;
 use crate::stream::Stream;
 use cuda_abi::types::*;
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
+
+thread_local! {
+    /// How calls of this thread that could disturb a capture are taken.
+    static MODE: Cell<CUstreamCaptureMode> = const { Cell::new(CU_STREAM_CAPTURE_MODE_GLOBAL) };
+}
+
+/// Changes how calls of this thread that could disturb a capture are taken; returns how they were.
+pub fn exchange_thread_mode(mode: CUstreamCaptureMode) -> CUstreamCaptureMode {
+    MODE.replace(mode)
+}
 
 /// One capture.
 pub struct Capture {
@@ -143,6 +154,17 @@ impl Capture {
         extend(&mut member.frontier, nodes);
         *slot = Some(self.clone());
         Ok(())
+    }
+
+    /// Whether the calling thread must not make calls that could disturb the capture: its own, unless that is relaxed,
+    /// and, unless the thread has said that it minds its own only, everybody's that are global.
+    pub fn forbids_unsafe_calls(&self) -> bool {
+        let own = self.thread == std::thread::current().id() && self.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+        match MODE.get() {
+            CU_STREAM_CAPTURE_MODE_RELAXED => false,
+            CU_STREAM_CAPTURE_MODE_THREAD_LOCAL => own,
+            _ => own || self.mode == CU_STREAM_CAPTURE_MODE_GLOBAL,
+        }
     }
 
     /// Makes the capture fail.

@@ -227,6 +227,18 @@ impl Context {
         }
     }
 
+    /// Fails, and spoils the capture, where a call could disturb one: to allocate or free may wait for the device,
+    /// and to query an event tells of work that a capture only records.
+    pub fn forbid_while_capturing(&self) -> Result {
+        match self.active_capture(Capture::forbids_unsafe_calls) {
+            None => Ok(()),
+            Some(capture) => {
+                capture.invalidate();
+                fail(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+            }
+        }
+    }
+
     fn active_capture(&self, wanted: impl Fn(&Capture) -> bool) -> Option<Arc<Capture>> {
         let captures = self.captures();
         captures.iter().filter_map(Weak::upgrade).find(|capture| !capture.has_ended() && wanted(capture))

@@ -224,3 +224,55 @@ fn a_graph_can_be_drawn() {
     ok!(cuGraphNodeGetLocalId(second, &mut other));
     assert_ne!(one, other);
 }
+
+#[test]
+fn calls_that_could_disturb_a_capture_spoil_it() {
+    let _context = Context::new();
+    let (stream, event) = (stream(CU_STREAM_NON_BLOCKING), event());
+    let (global, local, relaxed) =
+        (CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_RELAXED);
+    let exchange = |mut mode: CUstreamCaptureMode| {
+        ok!(cuThreadExchangeStreamCaptureMode(&mut mode));
+        mode
+    };
+    // The capture's mode, the thread's, and whether an allocation of the same thread is taken amiss.
+    let cases = [
+        (global, global, true),
+        (global, local, true),
+        (global, relaxed, false),
+        (local, global, true),
+        (local, local, true),
+        (relaxed, global, false),
+        (relaxed, relaxed, false),
+    ];
+    for (mode, own, forbidden) in cases {
+        assert_eq!(exchange(own), global);
+        ok!(cuStreamBeginCapture_v2(stream, mode));
+        let code = cu!(cuMemAlloc_v2(&mut 0, 64));
+        let mut graph = std::ptr::null_mut();
+        let ended = cu!(cuStreamEndCapture(stream, &mut graph));
+        let expected = match forbidden {
+            true => (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED),
+            false => (CUDA_SUCCESS, CUDA_SUCCESS),
+        };
+        assert_eq!((code, ended), expected, "{mode} {own}");
+        assert_eq!(exchange(global), own);
+    }
+    ok!(cuStreamBeginCapture_v2(stream, local));
+    fails!(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuEventQuery(event));
+    fails!(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(stream, &mut std::ptr::null_mut()));
+    // Another thread minds global captures only.
+    for (mode, forbidden) in [(global, true), (local, false)] {
+        ok!(cuStreamBeginCapture_v2(stream, mode));
+        let mut context = std::ptr::null_mut();
+        ok!(cuCtxGetCurrent(&mut context));
+        let handle = context as usize;
+        let elsewhere = std::thread::spawn(move || {
+            ok!(cuCtxSetCurrent(std::ptr::without_provenance_mut(handle)));
+            cu!(cuMemAlloc_v2(&mut 0, 64))
+        });
+        let code = elsewhere.join().unwrap();
+        assert_eq!(code != CUDA_SUCCESS, forbidden, "{mode}");
+        cu!(cuStreamEndCapture(stream, &mut std::ptr::null_mut()));
+    }
+}

@@ -38,7 +38,11 @@ entries! {
 
     /// Whether an event has been reached.
     fn cuEventQuery(event: CUevent) {
-        Event::resolve(event)?.query()?;
+        let event = Event::resolve(event)?;
+        if let Ok(context) = context::current() {
+            context.forbid_while_capturing()?;
+        }
+        event.query()?;
         fault_of_current_context()
     }
 

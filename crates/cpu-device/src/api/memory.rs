@@ -58,6 +58,7 @@ entries! {
         }
         let context = context::current()?;
         ensure(find(address)?.start == address, CUDA_ERROR_INVALID_VALUE)?;
+        context.forbid_while_capturing()?;
         context.order.all().iter().for_each(|task| task.wait());
         context.check()?;
         pool::release(address)?.map(drop).ok_or(Error(CUDA_ERROR_INVALID_VALUE))
@@ -93,6 +94,7 @@ entries! {
             return Ok(());
         }
         ensure(find(address as u64)?.start == address as u64, CUDA_ERROR_INVALID_VALUE)?;
+        context.forbid_while_capturing()?;
         context.order.all().iter().for_each(|task| task.wait());
         let released = device::get()?.memory.release(address as u64, |kind| kind == Kind::Pinned);
         released.map(drop).ok_or(Error(CUDA_ERROR_INVALID_VALUE))
@@ -239,8 +241,10 @@ entries! {
 }
 
 fn allocate(bytes: u64, kind: Kind, flags: u32) -> Result<Arc<Allocation>> {
-    let context = context::current()?.handle;
-    Ok(device::get()?.memory.allocate(Request { bytes, kind, flags, context })?)
+    let context = context::current()?;
+    context.forbid_while_capturing()?;
+    let request = Request { bytes, kind, flags, context: context.handle };
+    Ok(device::get()?.memory.allocate(request)?)
 }
 
 /// The allocation that holds an address.

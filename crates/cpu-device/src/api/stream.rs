@@ -1,6 +1,6 @@
 //! Stream management, stream capture, host functions and stream memory operations.
 
-use crate::capture::Capture;
+use crate::capture::{self, Capture};
 use crate::context;
 use crate::device;
 use crate::entry::{array, entries, opaque, read, write, write_if_wanted};
@@ -11,7 +11,7 @@ use crate::operation::{HostCall, Operation, StreamCallback};
 use crate::stream::{DefaultStream, Stream};
 use crate::stream_memory::{WaitValue, Word, WriteValue};
 use cuda_abi::types::*;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 
@@ -295,13 +295,11 @@ entries! {
     }
 
     /// Exchanges the thread's capture mode.
-    fn cuThreadExchangeStreamCaptureMode(mode: *mut CUstreamCaptureMode)
-        partly "the mode is kept and has no effect: calls that could disturb a capture are done outside of it"
-    {
+    fn cuThreadExchangeStreamCaptureMode(mode: *mut CUstreamCaptureMode) {
         device::get()?;
         let wanted = read(mode)?;
         ensure(wanted <= CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_ERROR_INVALID_VALUE)?;
-        write(mode, CAPTURE_MODE.replace(wanted))
+        write(mode, capture::exchange_thread_mode(wanted))
     }
 
     /// Waits, in a stream, for a word of memory to change.
@@ -372,8 +370,6 @@ entries! {
 }
 
 thread_local! {
-    static CAPTURE_MODE: Cell<CUstreamCaptureMode> = const { Cell::new(CU_STREAM_CAPTURE_MODE_GLOBAL) };
-
     /// The nodes that the last `cuStreamGetCaptureInfo` pointed at: they stay until this thread's next call.
     static TOLD_NODES: RefCell<Vec<CUgraphNode>> = const { RefCell::new(Vec::new()) };
 }
