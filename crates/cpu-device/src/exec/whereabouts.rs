@@ -84,7 +84,7 @@ mod tests {
     fn names_are_those_of_the_source() {
         for (mangled, expected) in [
             ("_ZZ9transposePKfPfiE4tile", "tile"),
-            ("_ZZ4loopvE5EdgeE", "_ZZ4loopvE5EdgeE"),
+            ("_ZZ4loopvE5EdgeE", "EdgeE"),
             ("_ZZ1kvE3sEm", "sEm"),
             ("tile", "tile"),
             ("_ZN3one3twoE", "_ZN3one3twoE"),
