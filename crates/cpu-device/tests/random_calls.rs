@@ -3,7 +3,7 @@
 //!
 //! What CUDA itself would dereference is readable here too: a pointer is null or leads to memory that is long
 //! enough. Everything else (handles, device addresses, sizes, flags) is anything: alive, destroyed, of another kind,
-//! zero, huge. Calls are made in a process of its own, which says what it is about to call.
+//! zero, huge. Calls are made on two threads of a process of its own, which says what it is about to call.
 
 mod common;
 
@@ -177,13 +177,22 @@ impl World {
     }
 }
 
-/// What runs in a process of its own: a few rounds of calls, in a world of their own each.
+/// What runs in a process of its own: calls on two threads at once.
 #[test]
 #[ignore = "the test below runs it, with a seed"]
 fn child() {
     let seed: u64 = std::env::var("RANDOM_CALLS_SEED").unwrap().parse().unwrap();
     // SAFETY: the process ends when calls take longer than this together.
     unsafe { libc::alarm(300) };
+    std::thread::scope(|scope| {
+        scope.spawn(|| make_calls(2 * seed));
+        scope.spawn(|| make_calls(2 * seed + 1));
+    });
+    println!("done");
+}
+
+/// A few rounds of calls, in a world of their own each.
+fn make_calls(seed: u64) {
     let signatures = signatures();
     let mut calls: Vec<(usize, &str)> = coverage()
         .enumerate()
@@ -207,13 +216,12 @@ fn child() {
             for (at, ty) in types.iter().enumerate() {
                 arguments[at] = world.argument(at, ty, symbol, small);
             }
-            println!("{symbol} {:x?}", &arguments[..types.len()]);
+            println!("thread {}: {symbol} {:x?}", seed & 1, &arguments[..types.len()]);
             let code = call(*index, arguments);
             assert!(result_name(code).is_some() && code != CUDA_ERROR_UNKNOWN, "{symbol} returned {code}");
         }
         drop(context);
     }
-    println!("done");
 }
 
 fn call(index: usize, a: [u64; 12]) -> CUresult {
@@ -236,7 +244,7 @@ fn nonsense_is_answered_and_crashes_nothing() {
         let output = command.env("RANDOM_CALLS_SEED", seed.to_string()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
         let errors = String::from_utf8_lossy(&output.stderr);
-        let last: Vec<&str> = said.lines().rev().take(3).collect();
+        let last: Vec<&str> = said.lines().rev().take(6).collect();
         assert!(
             output.status.success() && said.contains("\ndone"),
             "seed {seed} ended with {:?} (signal {:?}); the last calls, the very last first: {last:#?}\n{}",
