@@ -246,13 +246,7 @@ fn barrier(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mu
                 _ => return invalid("this `mbarrier` operation takes a count"),
             };
             let run = if operation == "arrive" { mbarrier::arrive() } else { mbarrier::arrive_drop() };
-            if *state == Operand::Sink {
-                return change(compiler, run, (object, space), operands, Reg::NONE);
-            }
-            let state = compiler.destination(state, ScalarType::B64)?;
-            change(compiler, run, (object, space), operands, state.reg)?;
-            compiler.settle(state);
-            Ok(())
+            arrive(compiler, run, state, (object, space), operands)
         }
         ("test_wait" | "try_wait", [Operand::Name(over), object, phase, ..]) => {
             let over = compiler.predicate(over)?;
@@ -281,6 +275,23 @@ fn barrier(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mu
         }
         _ => invalid(format!("`mbarrier.{operation}` does not take these operands")),
     }
+}
+
+/// Adds a step by which threads arrive; `state`, if it is wanted, gets the object as it was before.
+fn arrive(
+    compiler: &mut FunctionCompiler,
+    run: AccessHandler,
+    state: &Operand,
+    object: (&Operand, Option<StateSpace>),
+    operands: [Reg; 2],
+) -> Decoded<()> {
+    if *state == Operand::Sink {
+        return change(compiler, run, object, operands, Reg::NONE);
+    }
+    let state = compiler.destination(state, ScalarType::B64)?;
+    change(compiler, run, object, operands, state.reg)?;
+    compiler.settle(state);
+    Ok(())
 }
 
 /// Adds a step on the mbarrier at an address. Threads wait by testing again and again, and so let others run.
