@@ -55,7 +55,8 @@ pub(super) fn permuted(parts: &[Part], needs: &[Need], words: &[&str]) -> Vec<Ch
     found
 }
 
-/// Modifiers that ptxas takes in any place: orders, scopes, spaces, cache hints, rounding, saturation.
+/// Modifiers that ptxas takes in any place: orders, scopes, spaces, cache hints, rounding, saturation,
+/// vectors, what atomics do.
 fn is_free(word: &str) -> bool {
     FREE.contains(&word) || word.starts_with("L1::") || word.starts_with("L2::") || word.contains("shared")
 }
@@ -100,6 +101,20 @@ const FREE: &[&str] = &[
     "uni",
     "sync",
     "aligned",
+    "v2",
+    "v4",
+    "v8",
+    "add",
+    "min",
+    "max",
+    "and",
+    "or",
+    "xor",
+    "inc",
+    "dec",
+    "exch",
+    "cas",
+    "noftz",
 ];
 
 /// Modifiers that ptxas takes more than once; it refuses types, spaces and roundings that are repeated.

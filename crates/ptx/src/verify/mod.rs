@@ -2,7 +2,8 @@
 //!
 //! [`verify`] looks at everything and gives every problem that it finds, in source order. It judges by the table of
 //! [`forms`] and by the ISA's rules for names and types, as far as ptxas applies them: what it refuses, ptxas refuses
-//! too (`tests/verify.rs` holds it to that); what nvcc, NVRTC and Triton write passes.
+//! too; what nvcc, NVRTC and Triton write passes. `tests/verify.rs` holds it to both: of 5,171 random changes to single
+//! instructions of real modules, ptxas 13.5 and the verifier refuse 4,365, neither 801, ptxas alone 5.
 //!
 //! # What is checked
 //!
@@ -25,6 +26,8 @@
 //!
 //! # What is not checked
 //!
+//! Modifiers that are repeated or in an order that the ISA has not, as long as types and layouts are in theirs; a `.pred`
+//! that ptxas ignores beside another type is refused. Functions where an integer is read: ptxas takes their address.
 //! Values: constants that an instruction cuts to its width, barrier numbers, thread counts, sizes of copies, alignment of
 //! addresses, offsets beyond a variable. Whether registers are written before they are read. Control flow: whether
 //! the end of a function is reached, whether barriers are. Directives of functions and performance hints. The sum of

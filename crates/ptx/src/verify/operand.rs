@@ -394,10 +394,11 @@ fn number_fits(ty: ScalarType, number: Constant) -> Checked {
     }
 }
 
-/// ptxas takes the lowest byte of the table of `lop3`.
+/// ptxas takes the lowest byte of the table of `lop3`, and any number of groups to wait for.
 fn immediate(instance: &Instance, least: i64, most: i64, operand: &Operand) -> Checked {
+    let free = instance.form.opcode == "lop3" || instance.mnemonic.contains("wait_group");
     match operand {
-        Operand::Constant(Constant::Integer(_)) if instance.form.opcode == "lop3" => Ok(()),
+        Operand::Constant(Constant::Integer(_)) if free => Ok(()),
         Operand::Constant(Constant::Integer(value))
             if (i128::from(least)..=i128::from(most)).contains(value) =>
         {

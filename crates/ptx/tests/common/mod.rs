@@ -36,7 +36,7 @@ impl Ptxas {
         found
     }
 
-    /// Parses `source` for a virtual architecture such as `compute_80`; gives the errors by line (0: about the whole).
+    /// Parses `source` for a virtual architecture such as `compute_80`; gives the errors by line (0: about the whole, or a crash).
     pub fn errors(&self, source: &str, architecture: &str) -> BTreeMap<usize, String> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("ptxas-{}-{}.ptx", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -56,7 +56,9 @@ impl Ptxas {
                 let message = line.split_once(": ").map_or(line, |(_, message)| message);
                 errors.entry(place.unwrap_or(0)).or_insert_with(|| message.trim().to_owned());
             }
-            assert!(!errors.is_empty(), "ptxas failed without a word: {}", output.status);
+            if errors.is_empty() {
+                errors.insert(0, format!("ptxas failed without a word: {}", output.status));
+            }
         }
         errors
     }
@@ -79,10 +81,18 @@ fn newest(path: &PathBuf) -> Option<ptx::forms::Version> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// The PTX that compilers made of the programs here, of the demo and of the CPU device's tests: path and text.
+/// The PTX that compilers made of the programs here and of the demo: path and text.
 pub fn corpus() -> Vec<(PathBuf, String)> {
+    read(&["tests/corpus", "../demo/kernels"])
+}
+
+/// PTX written by hand for the CPU device, some of it wrong on purpose.
+pub fn by_hand() -> Vec<(PathBuf, String)> {
+    read(&["../cpu-device/tests/ptx", "../cpu-device/tests/data"])
+}
+
+fn read(folders: &[&str]) -> Vec<(PathBuf, String)> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folders = ["tests/corpus", "../demo/kernels", "../cpu-device/tests/ptx", "../cpu-device/tests/data"];
     let mut files: Vec<PathBuf> = folders
         .iter()
         .flat_map(|folder| std::fs::read_dir(here.join(folder)).unwrap())
@@ -90,7 +100,7 @@ pub fn corpus() -> Vec<(PathBuf, String)> {
         .filter(|path| path.extension().is_some_and(|extension| extension == "ptx"))
         .collect();
     files.sort();
-    assert!(files.len() >= 30, "the corpus is missing");
+    assert!(!files.is_empty(), "the corpus is missing");
     files.into_iter().map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
 }
 
