@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+/// PTX of the toolkit whose ptxas judges; older ones differ from it in a few forms.
+const JUDGE: ptx::forms::Version = (9, 5);
+
 /// A ptxas.
 pub struct Ptxas {
     path: PathBuf,
@@ -17,7 +20,7 @@ pub struct Ptxas {
 }
 
 impl Ptxas {
-    /// The first that runs; without one a line says so.
+    /// The first that is new enough; without one a line says so.
     pub fn find() -> Option<Ptxas> {
         let packages = Command::new("python3")
             .args(["-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"])
@@ -27,11 +30,13 @@ impl Ptxas {
         places.push("ptxas".into());
         places.extend(packages.ok().map(|folder| PathBuf::from(folder).join("nvidia/cu13/bin/ptxas")));
         let found = places.into_iter().find_map(|path| {
-            let newest = newest(&path)?;
+            let newest = newest(&path).filter(|newest| *newest >= JUDGE)?;
             Some(Ptxas { path, newest })
         });
         if found.is_none() {
-            eprintln!("skipped: no ptxas; scripts/test-deps.sh installs it, or set PTXAS");
+            eprintln!(
+                "skipped: no ptxas of toolkit 13.5 or newer; scripts/test-deps.sh installs it, or set PTXAS"
+            );
         }
         found
     }
