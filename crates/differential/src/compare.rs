@@ -21,8 +21,8 @@ pub enum Verdict {
     Equal,
     /// What differs is inside what the ISA allows.
     WithinError,
-    /// The first cell that is out of bounds.
-    Differs(Cell),
+    /// The first cell of each slot that is out of bounds.
+    Differs(Vec<Cell>),
     /// The recorded driver executed the case, this one refuses it.
     Refused(String),
     /// The recorded driver refused the case, so nothing is compared.
@@ -42,7 +42,7 @@ pub struct Cell {
     pub expected: u64,
     /// What was computed.
     pub found: u64,
-    /// How many cells of the case are out of bounds.
+    /// How many cells of the slot are out of bounds.
     pub wrong: usize,
 }
 
@@ -84,18 +84,22 @@ fn each_cell(case: &Case, expected: &[u8], found: &[u8], mut visit: impl FnMut(u
 }
 
 fn compare_results(case: &Case, expected: &[u8], found: &[u8]) -> Verdict {
-    let (mut equal, mut wrong, mut first) = (true, 0, None);
+    let mut equal = true;
+    let mut wrong: Vec<Cell> = Vec::new();
     each_cell(case, expected, found, |slot, row, expected, found| {
         equal &= expected == found;
-        if !agree(&case.results[slot], expected, found) {
-            wrong += 1;
-            first.get_or_insert(Cell { slot, row, expected, found, wrong: 0 });
+        if agree(&case.results[slot], expected, found) {
+            return;
+        }
+        match wrong.last_mut() {
+            Some(cell) if cell.slot == slot => cell.wrong += 1,
+            _ => wrong.push(Cell { slot, row, expected, found, wrong: 1 }),
         }
     });
-    match first {
-        Some(cell) => Verdict::Differs(Cell { wrong, ..cell }),
-        None if equal => Verdict::Equal,
-        None => Verdict::WithinError,
+    match (wrong.is_empty(), equal) {
+        (false, _) => Verdict::Differs(wrong),
+        (true, true) => Verdict::Equal,
+        (true, false) => Verdict::WithinError,
     }
 }
 

@@ -41,16 +41,23 @@ pub struct Share {
 pub fn work(driver: &str, cases: &[Case], share: Share, output: &mut impl Write) -> Result<()> {
     // SAFETY: an alarm that nobody handles ends the process, which is what is wanted; opening a driver may hang too.
     unsafe { libc::alarm(3 * CASE_SECONDS) };
-    let device = Device::open_driver(&CString::new(driver)?)?;
+    let driver = CString::new(driver)?;
+    let mut device = Device::open_driver(&driver)?;
     write_frame(output, READY, &Outcome::Results(device.name().as_bytes().to_vec()), false)?;
     for index in (share.start..cases.len()).step_by(share.stride) {
         // SAFETY: as above.
         unsafe { libc::alarm(CASE_SECONDS) };
         let Ran { outcome, context_lost } = runner::run(&device, &cases[index]);
-        write_frame(output, index, &outcome, context_lost)?;
-        if context_lost {
+        let failed = matches!(outcome, Outcome::Failed(_));
+        write_frame(output, index, &outcome, failed)?;
+        if failed {
             // SAFETY: ends the process without a word to the driver, whose calls need not return now.
             unsafe { libc::_exit(0) };
+        }
+        if context_lost {
+            // A driver that refuses an instruction only when a kernel reaches it is well, but for the context.
+            drop(device);
+            device = Device::open_driver(&driver)?;
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Known differences: what the CPU device does otherwise than the recorded GPU, and why.
 //!
-//! A line: name of a form, or the beginning of names with a `*` behind it; white space; the reason. Empty lines and
-//! those that begin with `#` say nothing.
+//! A line: program `|` slot `|` reason. In program and slot, `*` stands for any text. Empty lines and those that begin with `#`
+//! say nothing.
 
 use anyhow::{Context, Result, bail};
 use std::path::Path;
@@ -12,20 +12,26 @@ pub const FILE: &str = "known-differences.txt";
 /// A line of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// Form, or prefix with `*`.
-    pub pattern: String,
+    /// Name of a program, or pattern.
+    pub program: String,
+    /// Slot of the results, or pattern.
+    pub slot: String,
     /// Why it differs.
     pub reason: String,
 }
 
 impl Known {
-    /// Whether the line is about a form.
-    pub fn covers(&self, form: &str) -> bool {
-        match self.pattern.strip_suffix('*') {
-            Some(prefix) => form.starts_with(prefix),
-            None => form == self.pattern,
-        }
+    /// Whether the line is about a slot of a program.
+    pub fn covers(&self, program: &str, slot: &str) -> bool {
+        matches(&self.program, program) && matches(&self.slot, slot)
     }
+}
+
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(behind) = name.strip_prefix(head) else { return false };
+    let mut starts = behind.char_indices().map(|(at, _)| at).chain([behind.len()]);
+    starts.any(|at| matches(rest, &behind[at..]))
 }
 
 /// Reads the file of a corpus's folder; where there is none, nothing is known.
@@ -44,10 +50,12 @@ fn parse(text: &str) -> Result<Vec<Known>> {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let Some((pattern, reason)) = line.split_once(char::is_whitespace) else {
-            bail!("line {}: a form without a reason", number + 1);
+        let parts: Vec<&str> = line.splitn(3, '|').map(str::trim).collect();
+        let [program, slot, reason] = parts.as_slice() else {
+            bail!("line {}: `program | slot | reason` is wanted", number + 1);
         };
-        known.push(Known { pattern: pattern.to_owned(), reason: reason.trim().to_owned() });
+        let [program, slot, reason] = [program, slot, reason].map(|part| (*part).to_owned());
+        known.push(Known { program, slot, reason });
     }
     Ok(known)
 }
@@ -57,12 +65,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_a_form_and_a_reason() {
-        let known = parse("# comment\n\nex2.approx.f32   the last bit\ncvt.*  all of them\n").unwrap();
+    fn a_line_is_a_program_a_slot_and_a_reason() {
+        let known = parse("# comment\n\nex2.approx.f32 | * | the last bit\ncvt.* | constant | all of them\n")
+            .unwrap();
         assert_eq!(known.len(), 2);
-        assert!(known[0].covers("ex2.approx.f32") && !known[0].covers("ex2.approx.ftz.f32"));
-        assert!(known[1].covers("cvt.rn.f32.s32") && !known[1].covers("add.f32"));
+        assert!(
+            known[0].covers("ex2.approx.f32", "guarded") && !known[0].covers("ex2.approx.ftz.f32", "guarded")
+        );
+        assert!(
+            known[1].covers("cvt.rn.f32.s32", "constant") && !known[1].covers("cvt.rn.f32.s32", "guarded")
+        );
+        assert!(!known[1].covers("add.f32", "constant"));
         assert_eq!(known[1].reason, "all of them");
-        assert!(parse("lonely\n").is_err());
+        assert!(matches("set.*.f16.*", "set.eq.and.f16.b32") && !matches("set.*.f16.*", "set.eq.u32.f16"));
+        assert!(parse("ex2.approx.f32 | *\n").is_err());
     }
 }

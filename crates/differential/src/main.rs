@@ -166,7 +166,9 @@ fn explain(form: &str, driver: &str, folder: &Path) -> Result<()> {
         let found = found.context("a program did not run")?;
         let words = match compare(case, recorded, &found) {
             Verdict::Equal | Verdict::WithinError => continue,
-            Verdict::Differs(cell) => describe(case, &cell),
+            Verdict::Differs(cells) => {
+                cells.iter().map(|cell| describe(case, cell)).collect::<Vec<_>>().join("\n")
+            }
             Verdict::Refused(words) => format!("refused: {words}"),
             Verdict::NotRecorded(words) => format!("refused by {}: {words}", corpus.manifest.device),
             Verdict::Failed(words) => words,

@@ -38,8 +38,10 @@ impl Tally {
 /// A difference, or a failure, in words.
 #[derive(Clone, Debug)]
 pub struct Difference {
-    /// The form.
-    pub form: String,
+    /// The program.
+    pub name: String,
+    /// The slot of the results.
+    pub slot: String,
     /// The first cell, or the failure.
     pub words: String,
     /// The reason, where it is known.
@@ -51,7 +53,7 @@ pub struct Difference {
 pub struct Report {
     /// For each form.
     pub forms: BTreeMap<String, Tally>,
-    /// One for each form that differs.
+    /// One for each slot of a form that differs.
     pub differences: Vec<Difference>,
     /// Lines of the known differences that no form needs any more.
     pub stale: Vec<String>,
@@ -66,15 +68,17 @@ impl Report {
         for ((case, recorded), found) in corpus.cases.iter().zip(outcomes) {
             let Some(found) = found else { continue };
             let tally = report.forms.entry(case.form().to_owned()).or_default();
-            let words = match compare(case, recorded, found) {
+            let verdict = compare(case, recorded, found);
+            if matches!(verdict, Verdict::Equal | Verdict::WithinError | Verdict::Differs(_)) {
+                tally.results += case.results_compared();
+            }
+            let differences: Vec<(&str, String)> = match verdict {
                 Verdict::Equal => {
                     tally.equal += 1;
-                    tally.results += case.results_compared();
                     continue;
                 }
                 Verdict::WithinError => {
                     tally.within += 1;
-                    tally.results += case.results_compared();
                     continue;
                 }
                 Verdict::Refused(words) => {
@@ -86,22 +90,29 @@ impl Report {
                     tally.not_recorded += 1;
                     continue;
                 }
-                Verdict::Differs(cell) => {
-                    tally.results += case.results_compared();
-                    describe(case, &cell)
-                }
-                Verdict::Failed(words) => words,
+                Verdict::Differs(cells) => cells
+                    .iter()
+                    .map(|cell| (case.results[cell.slot].name.as_str(), describe(case, cell)))
+                    .collect(),
+                Verdict::Failed(words) => vec![("", words)],
             };
             tally.differ += 1;
-            if report.differences.last().is_none_or(|last| last.form != case.form()) {
-                let known =
-                    known.iter().find(|known| known.covers(case.form())).map(|known| known.reason.clone());
-                report.differences.push(Difference { form: case.form().to_owned(), words, known });
+            for (slot, words) in differences {
+                let known = known.iter().find(|known| known.covers(&case.name, slot));
+                let reason = known.map(|known| known.reason.clone());
+                let name = case.name.clone();
+                report.differences.push(Difference { name, slot: slot.to_owned(), words, known: reason });
             }
         }
-        let needed =
-            |known: &&Known| report.differences.iter().any(|difference| known.covers(&difference.form));
-        report.stale = known.iter().filter(|line| !needed(line)).map(|line| line.pattern.clone()).collect();
+        let needed = |line: &&Known| {
+            let covered = |found: &Difference| line.covers(&found.name, &found.slot);
+            report.differences.iter().any(covered)
+        };
+        report.stale = known
+            .iter()
+            .filter(|line| !needed(line))
+            .map(|line| format!("{} | {}", line.program, line.slot))
+            .collect();
         report
     }
 
@@ -136,7 +147,7 @@ impl fmt::Display for Report {
         let total = self.total();
         for difference in &self.differences {
             let reason = difference.known.as_deref().unwrap_or("NOT EXPLAINED");
-            writeln!(out, "{}: {} ({reason})", difference.form, difference.words)?;
+            writeln!(out, "{}: {} ({reason})", difference.name, difference.words)?;
         }
         for (form, words) in &self.refusals {
             writeln!(out, "{form}: refused: {words}")?;
@@ -146,8 +157,8 @@ impl fmt::Display for Report {
         }
         writeln!(
             out,
-            "{} forms, {} results compared. Programs: {} equal, {} within the ISA's error, {} differ ({} forms, {} \
-             not explained), {} refused here, {} refused by the recorded driver",
+            "{} forms, {} results compared. Programs: {} equal, {} within the ISA's error, {} differ ({} columns of results, \
+             {} not explained), {} refused here, {} refused by the recorded driver",
             self.forms.len(),
             total.results,
             total.equal,

@@ -10,7 +10,7 @@ use demo::device::{Argument, Device};
 pub struct Ran {
     /// Its outcome.
     pub outcome: Outcome,
-    /// Whether the context may be gone, so that the process should end.
+    /// Whether the kernel ended with an error, so that the context is of no more use.
     pub context_lost: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Random structured programs: branches, loops, switches, calls, recursion, early exits, nested at random.
 //!
-//! A thread's results depend on its own inputs only, except at the exchanges through shared memory that all threads
-//! reach, behind a barrier. So nothing depends on when lanes come together again.
+//! A thread's results depend on its own inputs only, except at the exchanges through shared memory that all lanes of a
+//! warp reach, behind a barrier of the warp. So nothing depends on when lanes come together again.
 
 use crate::case::{Case, Rule};
 use crate::kernel::Kernel;
@@ -224,15 +224,16 @@ impl Program {
         ));
     }
 
-    /// Every thread gives a variable to another thread of the block.
+    /// Every thread gives a variable to another thread of its warp. In a few programs ptxas drops these barriers,
+    /// taking the warp for converged: see the known differences.
     fn exchange(&mut self) {
         let (d, a) = (self.variable(), self.variable());
         let [mine, other] = [0, 1].map(|_| self.kernel.register(64));
-        let (index, distance) = (self.kernel.register(32), 1 + self.random.below(63));
+        let (index, distance) = (self.kernel.register(32), 1 + self.random.below(31));
         self.line(format!(
-            "mov.u64 {mine}, pool;\nmad.wide.u32 {mine}, thread, 4, {mine};\nst.shared.u32 [{mine}], {a};\nbar.sync \
-             0;\nxor.b32 {index}, thread, {distance};\nmov.u64 {other}, pool;\nmad.wide.u32 {other}, {index}, 4, \
-             {other};\nld.shared.u32 {d}, [{other}];\nbar.sync 0;"
+            "mov.u64 {mine}, pool;\nmad.wide.u32 {mine}, thread, 4, {mine};\nst.shared.u32 [{mine}], {a};\nbar.warp.sync \
+             0xffffffff;\nxor.b32 {index}, thread, {distance};\nmov.u64 {other}, pool;\nmad.wide.u32 {other}, {index}, 4, \
+             {other};\nld.shared.u32 {d}, [{other}];\nbar.warp.sync 0xffffffff;"
         ));
     }
 

@@ -16,13 +16,11 @@ pub(super) fn generate(cases: &mut Vec<Case>) {
     for form in expand("cp.async.{ca,cg}.shared.global{.L2::64B,.L2::128B,.L2::256B}") {
         cases.push(copy(&form, 16, "wait_all"));
     }
-    for space in ["{.shared,}", "{.shared::cta,}"] {
-        for space in expand(space) {
-            cases.push(phases(&space));
-        }
+    for space in [".shared", ".shared::cta", ""] {
+        cases.push(phases(space, "test_wait", "sm_80"));
+        cases.push(phases(space, "try_wait", "sm_90"));
     }
-    cases.sort_by(|a, b| a.name.cmp(&b.name));
-    cases.dedup_by(|a, b| a.name == b.name);
+    cases.push(bulk());
 }
 
 /// Copies cells of `size` bytes into shared memory: whole, partly (the rest becomes zero), and not at all. Then each
@@ -75,8 +73,9 @@ fn copy(form: &str, size: usize, ending: &str) -> Case {
 
 /// Several phases of an mbarrier: arrivals by all threads, by one for two, with a drop; states compared by what
 /// `pending_count` says.
-fn phases(space: &str) -> Case {
+fn phases(space: &str, wait: &str, target: &str) -> Case {
     let mut kernel = Kernel::new(2, BLOCK);
+    kernel.set_target("8.0", target);
     kernel.declarations += &format!(".shared .align 8 .b64 barrier;\n.shared .align 4 .b32 pool[{BLOCK}];\n");
     let value = kernel.load(Values::B32);
     let [at, mine, state, other] = [0, 1, 2, 3].map(|_| kernel.register(64));
@@ -90,7 +89,7 @@ fn phases(space: &str) -> Case {
     for phase in 0..3 {
         kernel.line(format!(
             "st.shared.u32 [{mine}], {value};\nmbarrier.arrive{space}.b64 {state}, [{at}];\nwait{phase}:\n\
-             mbarrier.test_wait{space}.b64 {done}, [{at}], {state};\n@!{done} bra wait{phase};\nxor.b32 {index}, thread, \
+             mbarrier.{wait}{space}.b64 {done}, [{at}], {state};\n@!{done} bra wait{phase};\nxor.b32 {index}, thread, \
              {};\nmov.u64 {other}, pool;\nmad.wide.u32 {other}, {index}, 4, {other};\nld.shared.u32 {taken}, \
              [{other}];\nmad.lo.u32 {value}, {value}, 5, {taken};\nbar.sync 0;",
             11 + 20 * phase
@@ -115,5 +114,32 @@ fn phases(space: &str) -> Case {
         kernel.store(name, Values::B32, Rule::Exact, &count);
     }
     let name = if space.is_empty() { "mbarrier.generic".to_owned() } else { format!("mbarrier{space}") };
-    kernel.finish(format!("{name}/phases"))
+    kernel.finish(format!("{name}, {wait}/phases"))
+}
+
+/// One thread copies a block of memory in, all wait for it and change it, one copies it out.
+fn bulk() -> Case {
+    let mut kernel = Kernel::new(2, BLOCK);
+    kernel.set_target("8.0", "sm_90");
+    let bytes = 16 * BLOCK as usize;
+    kernel.declarations += &format!(".shared .align 16 .b8 pool[{bytes}];\n.shared .align 8 .b64 barrier;\n");
+    let column = kernel.column(Values::B64, 2 * kernel.threads());
+    let slot = kernel.slot("copied out", Values::B64, 2 * kernel.threads(), Rule::Exact);
+    let [from, to, mine, low, high] = [0, 1, 2, 3, 4].map(|_| kernel.register(64));
+    let (first, done, block) = (kernel.register(1), kernel.register(1), kernel.register(32));
+    kernel.line(format!(
+        "mov.u32 {block}, %ctaid.x;\nmad.wide.u32 {from}, {block}, {bytes}, in;\nadd.u64 {from}, {from}, \
+         {column};\nmad.wide.u32 {to}, {block}, {bytes}, out;\nadd.u64 {to}, {to}, {slot};\nsetp.eq.u32 {first}, thread, \
+         0;\n@{first} mbarrier.init.shared.b64 [barrier], 1;\n@{first} fence.mbarrier_init.release.cluster;\nbar.sync \
+         0;\n@{first} mbarrier.arrive.expect_tx.shared.b64 _, [barrier], {bytes};\n@{first} \
+         cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [pool], [{from}], {bytes}, \
+         [barrier];\nwait:\nmbarrier.try_wait.parity.shared.b64 {done}, [barrier], 0;\n@!{done} bra wait;"
+    ));
+    kernel.line(format!(
+        "mov.u64 {mine}, pool;\nmad.wide.u32 {mine}, thread, 16, {mine};\nld.shared.v2.b64 {{{low}, {high}}}, \
+         [{mine}];\nadd.u64 {low}, {low}, {high};\nst.shared.v2.b64 [{mine}], {{{high}, \
+         {low}}};\nfence.proxy.async.shared::cta;\nbar.sync 0;\n@{first} cp.async.bulk.global.shared::cta.bulk_group [{to}], \
+         [pool], {bytes};\n@{first} cp.async.bulk.commit_group;\n@{first} cp.async.bulk.wait_group 0;"
+    ));
+    kernel.finish("cp.async.bulk/in and out".into())
 }

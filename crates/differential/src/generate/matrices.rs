@@ -124,7 +124,11 @@ fn result(ty: &str, exact: bool) -> (Values, Rule) {
         "f64" => (Values::F64, 2f64.powi(-47)),
         _ => (Values::B32, 0.0),
     };
-    (values, if exact || absolute == 0.0 { Rule::Exact } else { Rule::Near { relative: 0.0, absolute } })
+    match absolute {
+        0.0 => (values, Rule::Exact),
+        // Sums of small integers are exact but for the sign of zero, which is open.
+        absolute => (values, Rule::Near { relative: 0.0, absolute: if exact { 0.0 } else { absolute } }),
+    }
 }
 
 fn braces(registers: &[String]) -> String {

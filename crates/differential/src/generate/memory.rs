@@ -24,6 +24,12 @@ pub(super) fn generate(cases: &mut Vec<Case>) {
         "ld.global{.L1::evict_normal,.L1::evict_first,.L1::evict_last}{.L2::64B,.L2::128B,}.u32",
     ));
     loads.extend(expand("ldu.global{.v2,.v4,}{.u8,.s16,.u32,.f32}"));
+    loads.extend(expand("ld{.weak,}.global{.L2::64B,.L2::128B,.L2::256B}{.v2,}{.s8,.b16,.u32,.f64}"));
+    loads.extend(expand("ld.global.nc{.L2::64B,.L2::256B}{.v4,}{.u8,.s16,.f32}"));
+    loads.extend(expand(
+        "ld{.relaxed.gpu,.acquire.sys}.global{.L1::no_allocate,}{.L2::128B,}{.v2,}{.u16,.b32}",
+    ));
+    loads.extend(expand("ld.mmio.relaxed.sys{.global,}{.u8,.s16,.u32,.b64}"));
     for form in loads {
         cases.extend(load(&form));
     }
@@ -33,6 +39,10 @@ pub(super) fn generate(cases: &mut Vec<Case>) {
     stores.extend(expand("st.global{.wb,.cg,.cs,.wt}{.v2,}{.u8,.u32,.f64}"));
     stores
         .extend(expand("st.global{.L1::evict_normal,.L1::evict_first,.L1::evict_last,.L1::no_allocate}.u32"));
+    stores.extend(expand(
+        "st{.relaxed.gpu,.release.sys}.global{.L1::no_allocate,.L1::evict_last}{.v2,}{.u16,.b32}",
+    ));
+    stores.extend(expand("st.mmio.relaxed.sys{.global,}{.u8,.u16,.u32,.b64}"));
     for form in stores {
         cases.extend(store(&form));
     }
@@ -52,6 +62,11 @@ fn shape(form: &str) -> Option<(usize, usize, bool)> {
     (bytes * elements <= 16).then_some((bytes, elements, ty.starts_with('s')))
 }
 
+/// The PTX version that has a form.
+fn version(form: &str) -> &'static str {
+    if form.contains(".mmio") { "8.2" } else { "8.0" }
+}
+
 fn space(form: &str) -> &'static str {
     ["global", "shared", "local", "const"]
         .into_iter()
@@ -62,6 +77,7 @@ fn space(form: &str) -> &'static str {
 fn load(form: &str) -> Option<Case> {
     let (bytes, elements, _) = shape(form)?;
     let mut kernel = Kernel::new(2, BLOCK);
+    kernel.set_target(version(form), "sm_80");
     let size = bytes * elements;
     let address = source(&mut kernel, form, size);
     // Integers may be loaded into wider registers.
@@ -170,6 +186,7 @@ fn store(form: &str) -> Option<Case> {
     let (bytes, elements, _) = shape(form)?;
     let size = bytes * elements;
     let mut kernel = Kernel::new(2, BLOCK);
+    kernel.set_target(version(form), "sm_80");
     let values = match bytes {
         1 | 2 => Values::B16,
         4 => Values::B32,

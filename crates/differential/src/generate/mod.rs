@@ -3,6 +3,7 @@
 mod atomics;
 mod control;
 mod copies;
+mod hints;
 mod matrices;
 mod memory;
 mod singles;
@@ -16,6 +17,7 @@ pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     singles::generate(&mut cases);
     memory::generate(&mut cases);
+    hints::generate(&mut cases);
     atomics::generate(&mut cases);
     warps::generate(&mut cases);
     copies::generate(&mut cases);

@@ -8,16 +8,18 @@ use crate::kernel::Kernel;
 use crate::random::Random;
 use crate::values::Values;
 use ptx::ScalarType;
-use ptx::forms::{self, Instance, Kind, Suffix};
+use ptx::forms::{self, Instance, Kind, Selector, Suffix};
+use std::collections::HashMap;
 
 /// The chapters of [`ptx::forms`] whose instructions only compute.
-const CHAPTERS: [&str; 6] = [
+const CHAPTERS: [&str; 7] = [
     "integer arithmetic",
     "floating point",
     "half precision",
     "comparison and selection",
     "logic and shift",
     "conversion",
+    "video",
 ];
 
 /// PTX version and target that programs have at least.
@@ -27,21 +29,30 @@ const LEAST: ((u32, u32), u32) = ((8, 0), 80);
 const MOST: u32 = 90;
 
 pub(super) fn generate(cases: &mut Vec<Case>) {
-    for form in forms::all().iter().filter(|form| CHAPTERS.contains(&form.chapter)) {
-        for instance in form.instances() {
+    for form in forms::all().iter().filter(|form| CHAPTERS.contains(&form.chapter) || form.opcode == "mov") {
+        for instance in form.instances().into_iter().filter(|instance| !has_odd_registers(instance)) {
             if let Some((version, target)) = needs(&instance) {
                 cases.push(case(&instance, version, target));
             }
         }
     }
-    // An opcode may have two forms with one mnemonic: they are told apart by number.
-    cases.sort_by(|a, b| a.name.cmp(&b.name));
-    for index in 1..cases.len() {
-        if cases[index].name == cases[index - 1].name {
-            let name = cases[index].name.replace("/0", "/1");
-            cases[index].name = name;
-        }
+    // An opcode may have several forms with one mnemonic: they are told apart by number.
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    for case in cases {
+        let count = counts.entry(case.name.clone()).or_default();
+        case.name = format!("{}/{count}", case.form());
+        *count += 1;
     }
+}
+
+/// Whether an operand is a register of 8 or 128 bits, which only `mov` has.
+fn has_odd_registers(instance: &Instance) -> bool {
+    instance.form.opcode == "mov"
+        && instance.operands.iter().any(|operand| match &operand.kind {
+            Kind::Value { ty, .. } => ty.bytes() == 16,
+            Kind::Vector(kind, _) => matches!(**kind, Kind::Value { ty, .. } if ty.bytes() == 1),
+            _ => false,
+        })
 }
 
 /// Version and target of a module for an instance, if the GPU has it.
@@ -62,8 +73,12 @@ enum Variant {
 }
 
 fn case(instance: &Instance, version: (u32, u32), target: u32) -> Case {
-    // Comparisons are many, and have one bit of result.
-    let blocks = if matches!(instance.form.opcode, "set" | "setp") { 1 } else { 2 };
+    // These are many.
+    let blocks = if matches!(instance.form.opcode, "set" | "setp") || instance.form.chapter == "video" {
+        1
+    } else {
+        2
+    };
     let mut kernel = Kernel::new(blocks, 32);
     kernel.set_target(format!("{}.{}", version.0, version.1), format!("sm_{target}"));
     let name = format!("{}/0", instance.mnemonic);
@@ -134,13 +149,7 @@ impl Execution<'_> {
         let mnemonic = &self.instance.mnemonic;
         let guard = match self.variant {
             Variant::Guarded => {
-                for destination in destinations {
-                    let keep = match width(destination) {
-                        1 => "setp.ne.u32 {}, lane, 0;".to_owned(),
-                        width => format!("mov.b{width} {{}}, {};", 0x5a5a),
-                    };
-                    self.kernel.line(keep.replace("{}", &destination.register));
-                }
+                destinations.iter().for_each(|destination| self.keep(destination));
                 format!(
                     "@{}{} ",
                     if self.random.once_in(2) { "!" } else { "" },
@@ -161,7 +170,13 @@ impl Execution<'_> {
         }
         let registers: Vec<&str> =
             destinations.iter().map(|destination| destination.register.as_str()).collect();
-        self.kernel.line(format!("{guard}{mnemonic} {}, {};", registers.join("|"), sources.join(", ")));
+        let written = self.instance.operands.iter().find(|operand| operand.is_written());
+        let written = match written.map(|written| &written.kind) {
+            Some(Kind::Vector(..)) => format!("{{{}}}", registers.join(", ")),
+            Some(Kind::Selected(_, selector)) => registers[0].to_owned() + &self.selector(*selector, true),
+            _ => registers.join("|"),
+        };
+        self.kernel.line(format!("{guard}{mnemonic} {written}, {};", sources.join(", ")));
         let name = match self.variant {
             Variant::Registers => "registers",
             Variant::Guarded => "guarded",
@@ -186,12 +201,28 @@ impl Execution<'_> {
         }
     }
 
+    /// Gives a destination the value that threads keep which do not execute the instruction. No constant: ptxas takes
+    /// one as a number of the type that another instruction gives the register.
+    fn keep(&mut self, destination: &Destination) {
+        let register = &destination.register;
+        self.kernel.line(match width(destination) {
+            1 => format!("setp.ne.u32 {register}, lane, 0;"),
+            16 => format!("cvt.u16.u32 {register}, thread;"),
+            32 => format!("mov.b32 {register}, thread;"),
+            _ => format!("cvt.u64.u32 {register}, thread;"),
+        });
+    }
+
     fn destinations(&mut self, kind: &Kind) -> Vec<Destination> {
         match kind {
             Kind::Value { ty, .. } => {
                 let values = if ty.bytes() == 1 { self.byte() } else { values_of(*ty) };
                 let width = if *ty == ScalarType::Pred { 1 } else { 8 * values.bytes() };
                 vec![Destination { register: self.kernel.register(width), values }]
+            }
+            Kind::Vector(kind, count) => (0..*count).flat_map(|_| self.destinations(kind)).collect(),
+            Kind::Selected(..) => {
+                vec![Destination { register: self.kernel.register(32), values: Values::B32 }]
             }
             Kind::Pair(first, second, optional) => {
                 let mut both = self.destinations(first);
@@ -220,6 +251,10 @@ impl Execution<'_> {
                 let values = operand(self.instance, name, *ty);
                 self.kernel.load(values)
             }
+            Kind::Selected(_, selector) => {
+                let register = self.kernel.load(Values::B32);
+                register + &self.selector(*selector, false)
+            }
             Kind::Immediate(low, high) => {
                 (low + self.random.below((high - low + 1) as usize) as i64).to_string()
             }
@@ -232,6 +267,25 @@ impl Execution<'_> {
                 // A predicate that is read may be negated.
                 if self.random.once_in(3) { format!("!{predicate}") } else { predicate }
             }
+        }
+    }
+
+    /// A selector of a video operand, or none.
+    fn selector(&mut self, selector: Selector, written: bool) -> String {
+        let random = &mut *self.random;
+        let mut digits = |count: usize, end: usize| -> String {
+            (0..count).map(|_| random.below(end).to_string()).collect()
+        };
+        match (selector, written) {
+            (Selector::Halves, false) => format!(".h{}", digits(2, 4)),
+            (Selector::Bytes, false) => format!(".b{}", digits(4, 8)),
+            (Selector::Part, false) => {
+                (*random.pick(&["", ".b0", ".b1", ".b2", ".b3", ".h0", ".h1"])).to_owned()
+            }
+            // What is written is merged into the third operand, so there is always a part.
+            (Selector::Part, true) => (*random.pick(&[".b0", ".b1", ".b2", ".b3", ".h0", ".h1"])).to_owned(),
+            (Selector::Halves, true) => (*random.pick(&["", ".h0", ".h1", ".h10"])).to_owned(),
+            (Selector::Bytes, true) => (*random.pick(&["", ".b0", ".b31", ".b210", ".b3210"])).to_owned(),
         }
     }
 
@@ -295,7 +349,7 @@ fn values_of(ty: ScalarType) -> Values {
 fn operand(instance: &Instance, name: &str, ty: ScalarType) -> Values {
     match (instance.form.opcode, name) {
         ("shl" | "shr" | "szext", "b") | ("shf", "c") | ("bmsk", _) => Values::Position,
-        ("bfe", "b" | "c") | ("bfi", "c" | "e") => Values::Position,
+        ("bfe", "b" | "c") | ("bfi", "c" | "e") => Values::BytePosition,
         // The base must be a position of a bit.
         ("fns", "b") => Values::Lane,
         ("fns", "c") => Values::Position,
@@ -308,10 +362,15 @@ fn operand(instance: &Instance, name: &str, ty: ScalarType) -> Values {
 fn rule(mnemonic: &str, values: Values) -> Rule {
     let relative = |bits: f64| Rule::Near { relative: 2.0 * 2f64.powf(-bits), absolute: 2f64.powi(-148) };
     let absolute = |bits: f64| Rule::Near { relative: 0.0, absolute: 2.0 * 2f64.powf(-bits) };
+    let opcode = mnemonic.split('.').next().unwrap_or("");
     if !mnemonic.contains(".approx") && !mnemonic.contains(".full") {
-        return Rule::Exact;
+        let float = !matches!(values, Values::B16 | Values::B32 | Values::B64 | Values::Pred | Values::F8x2);
+        // The ISA fixes the NaN of results in single and half precision. It leaves open which NaN comes out of
+        // double precision, of conversions, and of what changes a sign.
+        let open = values == Values::F64 || matches!(opcode, "cvt" | "abs" | "neg");
+        return if float && open { Rule::AnyNan } else { Rule::Exact };
     }
-    match (mnemonic.split('.').next().unwrap_or(""), values) {
+    match (opcode, values) {
         // Two units of the last place.
         ("div", _) => relative(22.0),
         // The double-precision ones are starting points for iterations: the upper 20 bits of the fraction.
@@ -320,7 +379,10 @@ fn rule(mnemonic: &str, values: Values) -> Rule {
         ("rsqrt", _) => relative(22.9),
         ("sin" | "cos", _) => absolute(20.5),
         ("lg2", _) => Rule::Near { relative: 2f64.powi(-21), absolute: 2f64.powi(-21) },
-        ("ex2", Values::F16 | Values::F16x2) => relative(9.9),
+        // And a step of subnormal numbers.
+        ("ex2", Values::F16 | Values::F16x2) => {
+            Rule::Near { relative: 2.0 * 2f64.powf(-9.9), absolute: 2f64.powi(-24) }
+        }
         ("ex2", Values::Bf16 | Values::Bf16x2) => relative(7.0),
         ("ex2", _) => relative(22.0),
         ("tanh", Values::F16 | Values::F16x2) => absolute(10.987),

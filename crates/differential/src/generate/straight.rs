@@ -76,7 +76,7 @@ const INSTRUCTIONS: [(char, &str); 74] = [
     ('f', "cvt.rn.f32.s32 $d, $r"),
     ('f', "cvt.rn.f32.f64 $d, $w"),
     ('f', "cvt.f32.f16 $d, $h"),
-    ('f', "cvt.rpi.f32.f32 $d, $f"),
+    ('f', "rcp.rn.f32 $d, $f"),
     ('w', "add.rn.f64 $d, $w, $w"),
     ('w', "sub.rp.f64 $d, $w, $w"),
     ('w', "fma.rn.f64 $d, $w, 0d3FE0000000000000, $w"),

@@ -293,7 +293,7 @@ fn permute(form: &mut Form) -> Option<Pure> {
             permute_bytes(a, b, [0, c.min(1), c.min(2), c])
         }),
         Some(_) => ternary(|a: u32, b: u32, c: u32| {
-            let low = c & 2;
+            let low = (c & 1) * 2;
             permute_bytes(a, b, [low, low + 1, low, low + 1])
         }),
     };

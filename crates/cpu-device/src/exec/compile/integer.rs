@@ -1,7 +1,7 @@
 //! Integer arithmetic.
 //!
-//! Where the ISA leaves a result open (division by zero), it is what NVIDIA's compilers' code gives: all bits set for
-//! the quotient, the dividend for the remainder.
+//! Where the ISA leaves a result open (division by zero), it is what NVIDIA's compilers' code gives: all bits set
+//! (seen on an H200).
 
 use ptx::{Instruction, ScalarType};
 
@@ -154,12 +154,12 @@ fn divide(ty: ScalarType) -> Option<LaneHandler> {
 fn remainder(ty: ScalarType) -> Option<LaneHandler> {
     use ScalarType::*;
     Some(match ty {
-        U16 => binary(|a: u16, b: u16| a.checked_rem(b).unwrap_or(a)),
-        U32 => binary(|a: u32, b: u32| a.checked_rem(b).unwrap_or(a)),
-        U64 => binary(|a: u64, b: u64| a.checked_rem(b).unwrap_or(a)),
-        S16 => binary(|a: i16, b: i16| if b == 0 { a } else { a.wrapping_rem(b) }),
-        S32 => binary(|a: i32, b: i32| if b == 0 { a } else { a.wrapping_rem(b) }),
-        S64 => binary(|a: i64, b: i64| if b == 0 { a } else { a.wrapping_rem(b) }),
+        U16 => binary(|a: u16, b: u16| a.checked_rem(b).unwrap_or(!0)),
+        U32 => binary(|a: u32, b: u32| a.checked_rem(b).unwrap_or(!0)),
+        U64 => binary(|a: u64, b: u64| a.checked_rem(b).unwrap_or(!0)),
+        S16 => binary(|a: i16, b: i16| if b == 0 { -1 } else { a.wrapping_rem(b) }),
+        S32 => binary(|a: i32, b: i32| if b == 0 { -1 } else { a.wrapping_rem(b) }),
+        S64 => binary(|a: i64, b: i64| if b == 0 { -1 } else { a.wrapping_rem(b) }),
         _ => return None,
     })
 }
