@@ -399,19 +399,39 @@ __device__ void reduce_columns(u32 op, u64 outer, u64 length, u64 inner, const t
     });
 }
 
-// out[outer, inner] from partial[outer, parts, inner].
+// out[outer, inner] from partial[outer, parts, inner]. Of rows (inner is 1) a warp takes the parts of one, which lie beside
+// each other; of columns the lanes of a warp take 32 beside each other, and the warps of a block share the parts.
 template <typename T>
 __device__ void reduce_parts(u32 op, u64 outer, u64 length, u64 inner, u32 parts, const typename T::Sum* partial,
                              typename T::Stored* out) {
+    using S = typename T::Sum;
+    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
     with_operation(op, [&](auto operation) {
         using Op = decltype(operation);
-        for (u64 i = thread_index() / 32; i < outer * inner; i += thread_count() / 32) {
-            const typename T::Sum* from = partial + i / inner * parts * inner + i % inner;
-            auto value = Op::start(from[0]);
-            for (u32 k = threadIdx.x % 32; k < parts; k += 32) value = Op::combine(value, from[k * inner]);
+        if (inner == 1) {
+            u64 row = u64(blockIdx.x) * warps + warp;
+            if (row >= outer) return;
+            const S* from = partial + row * parts;
+            S value = Op::start(from[0]);
+            for (u32 k = lane; k < parts; k += 32) value = Op::combine(value, from[k]);
             value = combine_warp<Op>(value);
-            if (threadIdx.x % 32 == 0) out[i] = finish<T>(op, value, length);
+            if (lane == 0) out[row] = finish<T>(op, value, length);
+            return;
         }
+        __shared__ S shared[32][32];
+        u64 at = u64(blockIdx.x) * 32 + lane;
+        const S* from = partial + at / inner * parts * inner + at % inner;
+        if (at < outer * inner) {
+            S value = Op::start(from[0]);
+#pragma unroll 4
+            for (u32 k = warp; k < parts; k += warps) value = Op::combine(value, from[k * inner]);
+            shared[warp][lane] = value;
+        }
+        __syncthreads();
+        if (warp != 0 || at >= outer * inner) return;
+        S value = shared[0][lane];
+        for (u32 k = 1; k < warps; k++) value = Op::combine(value, shared[k][lane]);
+        out[at] = finish<T>(op, value, length);
     });
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use cudarc::driver::sys::CUdevice_attribute as Attribute;
+use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 use cudarc::driver::{CudaContext, DriverError};
 
 use crate::buffer::{Buffer, Pinned};
@@ -165,6 +165,7 @@ impl Device {
         unsafe { cuda.disable_event_tracking() };
         let name = cuda.name().map_err(failed("cuDeviceGetName"))?;
         let limits = Limits::of(&cuda).map_err(failed("cuDeviceGetAttribute"))?;
+        keep_freed_memory(&cuda).map_err(failed("cuMemPoolSetAttribute"))?;
         let core = Arc::new(Core { cuda, name: format!("{name} (device {ordinal})"), kind, limits });
         Ok(Device { stream: Stream::new(&core)?, core })
     }
@@ -198,12 +199,28 @@ impl Device {
         &self.core.limits
     }
 
-    /// Free and total memory in bytes.
+    /// Free and total memory in bytes. What the driver keeps for this process ([`Device::trim`]) is not free.
     ///
     /// # Errors
     /// What the driver says.
     pub fn memory(&self) -> Result<(usize, usize)> {
         self.core.cuda.mem_get_info().map_err(self.core.failed("cuMemGetInfo"))
+    }
+
+    /// Gives freed memory back, of which the driver otherwise keeps up to an eighth of the device's for this process.
+    ///
+    /// # Errors
+    /// An error of work on the device, which it waits for.
+    pub fn trim(&self) -> Result<()> {
+        self.synchronize()?;
+        let mut pool = std::ptr::null_mut();
+        // SAFETY: the device is open, and `pool` is valid for writing.
+        let trimmed = unsafe {
+            sys::cuDeviceGetDefaultMemPool(&mut pool, self.core.cuda.cu_device())
+                .result()
+                .and_then(|()| sys::cuMemPoolTrimTo(pool, 0).result())
+        };
+        trimmed.map_err(self.core.failed("cuMemPoolTrimTo"))
     }
 
     /// Waits until everything on this device is done.
@@ -234,6 +251,22 @@ impl Device {
 
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
+    }
+}
+
+/// Lets the driver keep up to an eighth of the device's memory that was freed, for the next allocation. Else it gives all of
+/// it back whenever somebody waits, and mapping it again costs more than most kernels.
+fn keep_freed_memory(cuda: &CudaContext) -> std::result::Result<(), DriverError> {
+    if !cuda.has_async_alloc() {
+        return Ok(());
+    }
+    let mut pool = std::ptr::null_mut();
+    let mut bytes = cuda.total_mem()? as u64 / 8;
+    // SAFETY: the device is open, `pool` is valid for writing, and the attribute is 64 bits wide.
+    unsafe {
+        sys::cuDeviceGetDefaultMemPool(&mut pool, cuda.cu_device()).result()?;
+        let attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+        sys::cuMemPoolSetAttribute(pool, attribute, (&raw mut bytes).cast()).result()
     }
 }
 

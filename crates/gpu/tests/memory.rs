@@ -131,9 +131,9 @@ fn memory_is_given_back() {
         // Freed by another thread, which has never seen the device.
         std::thread::spawn(move || drop((buffer, copy))).join().unwrap();
     }
-    device.synchronize().unwrap();
+    device.trim().unwrap();
     let (after, _) = device.memory().unwrap();
-    // The driver's pool may keep some; 1.6 GB passed through it.
+    // 1.6 GB passed through; other tests beside this one may hold some.
     assert!(before.saturating_sub(after) < 256 << 20, "{before} bytes were free, then {after}");
 }
 

@@ -1,13 +1,15 @@
 //! Products of matrices: cuBLAS where it is, else a kernel of our own.
 
+use std::borrow::Cow;
 use std::ffi::c_void;
 use std::fmt;
 use std::sync::Arc;
 
 use cudarc::cublas::{CudaBlas, result, sys};
+use smallvec::SmallVec;
 
 use super::kernels::Routine;
-use super::shape::Shape;
+use super::shape::{MAX_RANK, Shape};
 use super::{Number, Tensor};
 use crate::device::Device;
 use crate::driver::Kind;
@@ -72,24 +74,24 @@ impl Blas {
 }
 
 /// A batch of matrices as cuBLAS wants them: each row-major or column-major, equally far from one another.
-struct Matrices<T: Number> {
-    tensor: Tensor<T>,
+struct Matrices<'t, T: Number> {
+    tensor: Cow<'t, Tensor<T>>,
     transposed: bool,
     leading: usize,
     apart: usize,
 }
 
-impl<T: Number> Matrices<T> {
+impl<'t, T: Number> Matrices<'t, T> {
     /// Copies what does not lie as it has to.
-    fn of(tensor: &Tensor<T>) -> Result<Matrices<T>> {
-        if let Some(found) = Matrices::as_it_is(tensor) {
+    fn of(tensor: &'t Tensor<T>) -> Result<Matrices<'t, T>> {
+        if let Some(found) = Matrices::as_it_is(Cow::Borrowed(tensor)) {
             return Ok(found);
         }
-        let copy = tensor.contiguous()?;
-        Ok(Matrices::as_it_is(&copy).expect("matrices in order lie as they have to"))
+        let copy = Cow::Owned(tensor.contiguous()?);
+        Ok(Matrices::as_it_is(copy).expect("matrices in order lie as they have to"))
     }
 
-    fn as_it_is(tensor: &Tensor<T>) -> Option<Matrices<T>> {
+    fn as_it_is(tensor: Cow<'t, Tensor<T>>) -> Option<Matrices<'t, T>> {
         let rank = tensor.shape().len();
         let (sizes, strides) = (tensor.shape(), tensor.strides());
         let (rows, columns) = (sizes[rank - 2], sizes[rank - 1]);
@@ -115,7 +117,7 @@ impl<T: Number> Matrices<T> {
             }
             expected = Some(strides[axis] as usize * sizes[axis]);
         }
-        Some(Matrices { tensor: tensor.clone(), transposed, leading, apart })
+        Some(Matrices { tensor, transposed, leading, apart })
     }
 }
 
@@ -171,7 +173,7 @@ impl<T: Number> Tensor<T> {
         if batch_a != batch_b || k != also_k {
             return Err(refused());
         }
-        let sizes: Vec<usize> = batch_a.iter().copied().chain([*m, *n]).collect();
+        let sizes: SmallVec<[usize; MAX_RANK]> = batch_a.iter().copied().chain([*m, *n]).collect();
         Shape::contiguous("matmul", &sizes)
     }
 
@@ -242,7 +244,7 @@ impl<T: Number> Tensor<T> {
         into.uses().order(stream, Access::Write)?;
         let (one, zero) = (1.0f32, 0.0f32);
         let pointer = |value: &f32| std::ptr::from_ref(value).cast::<c_void>();
-        let address = |matrices: &Matrices<T>| matrices.tensor.origin().address() as *const c_void;
+        let address = |matrices: &Matrices<'_, T>| matrices.tensor.origin().address() as *const c_void;
         let operation = |transposed| match transposed {
             false => sys::cublasOperation_t::CUBLAS_OP_N,
             true => sys::cublasOperation_t::CUBLAS_OP_T,

@@ -174,7 +174,11 @@ impl<T: Number> Tensor<T> {
             return Ok(());
         }
         let kernel = self.kernels.get::<T>(Routine::ReduceParts)?;
-        let launch = kernels::over(kernel, 32 * outer * inner).arg(operation as u32).arg(outer as u64);
+        // A block takes 8 rows, or 32 columns.
+        let blocks =
+            if inner == 1 { outer.div_ceil(BLOCK as usize / 32) } else { (outer * inner).div_ceil(32) };
+        let launch = kernel.launch([blocks.min(i32::MAX as usize) as u32, 1, 1], [BLOCK, 1, 1]);
+        let launch = launch.arg(operation as u32).arg(outer as u64);
         let launch = launch.arg(length as u64).arg(inner as u64).arg(parts as u32).arg(partial);
         // SAFETY: there are `outer * parts * inner` parts and `outer * inner` results.
         unsafe { launch.arg(out.buffer_mut()).launch() }
