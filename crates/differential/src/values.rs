@@ -53,122 +53,48 @@ pub enum Values {
     Cell,
 }
 
-/// Values of each floating-point format around which things change: (sign, exponent, mantissa) are chosen so that
-/// every format has them. Bits of `.f32`.
+/// Bits of numbers of `.f32` around which things change.
+#[rustfmt::skip]
 const SINGLES: [u32; 64] = [
-    0x0000_0000,
-    0x8000_0000, // zeros
-    0x0000_0001,
-    0x8000_0001,
-    0x007f_ffff,
-    0x807f_ffff, // subnormal
-    0x0040_0000,
-    0x0000_8000, // subnormal
-    0x0080_0000,
-    0x8080_0000,
-    0x0080_0001,
-    0x0100_0000, // smallest normal ones
-    0x7f7f_ffff,
-    0xff7f_ffff,
-    0x7f00_0000,
-    0xff00_0000,
-    0x7e80_0000, // largest
-    0x7f80_0000,
-    0xff80_0000, // infinities
-    0x7fc0_0000,
-    0xffc0_0000,
-    0x7fff_ffff,
-    0xffff_ffff,
-    0x7f80_0001,
-    0xffa0_1234,
-    0x7fc1_2345, // NaNs
-    0x3f80_0000,
-    0xbf80_0000,
-    0x3f80_0001,
-    0x3f7f_ffff,
-    0xbf7f_ffff,
-    0xbf80_0001, // around 1
-    0x3f00_0000,
-    0xbf00_0000,
-    0x3eff_ffff,
-    0x3f00_0001,
-    0x3fc0_0000,
-    0xbfc0_0000,
-    0x4020_0000,
-    0xc020_0000, // ties
-    0x4000_0000,
-    0xc000_0000,
-    0x4040_0000,
-    0x4120_0000,
-    0x3dcc_cccd,
-    0x4049_0fdb, // 2, 3, 10, 0.1, pi
-    0x4b00_0000,
-    0x4b00_0001,
-    0x4a80_0001,
-    0xcb00_0000, // 2^23 and what has a half
-    0x42fe_0000,
-    0x4300_0000,
-    0xc300_0000,
-    0x437f_0000,
-    0x437f_8000, // 8-bit bounds
-    0x46ff_fe00,
-    0x4700_0000,
-    0xc700_0000,
-    0x477f_ff00, // 16-bit bounds
-    0x4eff_ffff,
-    0x4f00_0000,
-    0xcf00_0000,
-    0x4f80_0000,
-    0x5f00_0000, // 32- and 64-bit bounds
+    0x0000_0000, 0x8000_0000, // zeros
+    0x0000_0001, 0x8000_0001, 0x007f_ffff, 0x807f_ffff, // subnormal
+    0x0040_0000, 0x0000_8000, // subnormal
+    0x0080_0000, 0x8080_0000, 0x0080_0001, 0x0100_0000, // smallest normal ones
+    0x7f7f_ffff, 0xff7f_ffff, 0x7f00_0000, 0xff00_0000, 0x7e80_0000, // largest
+    0x7f80_0000, 0xff80_0000, // infinities
+    0x7fc0_0000, 0xffc0_0000, 0x7fff_ffff, 0xffff_ffff, 0x7f80_0001, 0xffa0_1234, 0x7fc1_2345, // NaNs
+    0x3f80_0000, 0xbf80_0000, 0x3f80_0001, 0x3f7f_ffff, 0xbf7f_ffff, 0xbf80_0001, // around 1
+    0x3f00_0000, 0xbf00_0000, 0x3eff_ffff, 0x3f00_0001, 0x3fc0_0000, 0xbfc0_0000, 0x4020_0000, 0xc020_0000, // ties
+    0x4000_0000, 0xc000_0000, 0x4040_0000, 0x4120_0000, 0x3dcc_cccd, 0x4049_0fdb, // 2, 3, 10, 0.1, pi
+    0x4b00_0000, 0x4b00_0001, 0x4a80_0001, 0xcb00_0000, // 2^23 and what has a half
+    0x42fe_0000, 0x4300_0000, 0xc300_0000, 0x437f_0000, 0x437f_8000, // 8-bit bounds
+    0x46ff_fe00, 0x4700_0000, 0xc700_0000, 0x477f_ff00, // 16-bit bounds
+    0x4eff_ffff, 0x4f00_0000, 0xcf00_0000, 0x4f80_0000, 0x5f00_0000, // 32- and 64-bit bounds
 ];
 
+/// The same of `.f64`.
+#[rustfmt::skip]
 const DOUBLES: [u64; 40] = [
-    0,
-    0x8000_0000_0000_0000, // zeros
-    1,
-    0x8000_0000_0000_0001,
-    0x000f_ffff_ffff_ffff,
-    0x8008_0000_0000_0000, // subnormal
-    0x0010_0000_0000_0000,
-    0x8010_0000_0000_0000,
-    0x0010_0000_0000_0001, // smallest normal ones
-    0x7fef_ffff_ffff_ffff,
-    0xffef_ffff_ffff_ffff,
-    0x7fe0_0000_0000_0000, // largest
-    0x7ff0_0000_0000_0000,
-    0xfff0_0000_0000_0000, // infinities
-    0x7ff8_0000_0000_0000,
-    0xfff8_0000_0000_1234,
-    0x7ff0_0000_0000_0001,
-    0x7fff_ffff_ffff_ffff, // NaNs
-    0x3ff0_0000_0000_0000,
-    0xbff0_0000_0000_0000,
-    0x3ff0_0000_0000_0001,
-    0x3fef_ffff_ffff_ffff, // around 1
-    0x3fe0_0000_0000_0000,
-    0x3ff8_0000_0000_0000,
-    0x4004_0000_0000_0000,
-    0xbfe0_0000_0000_0000, // ties
-    0x4330_0000_0000_0000,
-    0x4330_0000_0000_0001,
-    0x4320_0000_0000_0001, // 2^52 and what has a half
-    0x41df_ffff_ffc0_0000,
-    0x41e0_0000_0000_0000,
-    0xc1e0_0000_0000_0000,
-    0x41ef_ffff_ffe0_0000, // 32-bit bounds
-    0x43e0_0000_0000_0000,
-    0xc3e0_0000_0000_0000,
-    0x43f0_0000_0000_0000, // 64-bit bounds
-    0x36a0_0000_0000_0000,
-    0x3690_0000_0000_0000,
-    0x47ef_ffff_f000_0000,
-    0x380f_ffff_ffff_ffff, // .f32 bounds
+    0, 0x8000_0000_0000_0000, // zeros
+    1, 0x8000_0000_0000_0001, 0x000f_ffff_ffff_ffff, 0x8008_0000_0000_0000, // subnormal
+    0x0010_0000_0000_0000, 0x8010_0000_0000_0000, 0x0010_0000_0000_0001, // smallest normal ones
+    0x7fef_ffff_ffff_ffff, 0xffef_ffff_ffff_ffff, 0x7fe0_0000_0000_0000, // largest
+    0x7ff0_0000_0000_0000, 0xfff0_0000_0000_0000, // infinities
+    0x7ff8_0000_0000_0000, 0xfff8_0000_0000_1234, 0x7ff0_0000_0000_0001, 0x7fff_ffff_ffff_ffff, // NaNs
+    0x3ff0_0000_0000_0000, 0xbff0_0000_0000_0000, 0x3ff0_0000_0000_0001, 0x3fef_ffff_ffff_ffff, // around 1
+    0x3fe0_0000_0000_0000, 0x3ff8_0000_0000_0000, 0x4004_0000_0000_0000, 0xbfe0_0000_0000_0000, // ties
+    0x4330_0000_0000_0000, 0x4330_0000_0000_0001, 0x4320_0000_0000_0001, // 2^52 and what has a half
+    0x41df_ffff_ffc0_0000, 0x41e0_0000_0000_0000, 0xc1e0_0000_0000_0000, 0x41ef_ffff_ffe0_0000, // 32-bit bounds
+    0x43e0_0000_0000_0000, 0xc3e0_0000_0000_0000, 0x43f0_0000_0000_0000, // 64-bit bounds
+    0x36a0_0000_0000_0000, 0x3690_0000_0000_0000, 0x47ef_ffff_f000_0000, 0x380f_ffff_ffff_ffff, // .f32 bounds
 ];
 
+/// The same of `.f16`.
+#[rustfmt::skip]
 const HALVES: [u16; 32] = [
-    0x0000, 0x8000, 0x0001, 0x8001, 0x03ff, 0x83ff, 0x0200, 0x0400, 0x8400, 0x0401, 0x7bff, 0xfbff, 0x7800,
-    0x7c00, 0xfc00, 0x7e00, 0xfe01, 0x7c01, 0x7fff, 0xffff, 0x3c00, 0xbc00, 0x3c01, 0x3bff, 0x3800, 0x3e00,
-    0x4100, 0xc100, 0x6400, 0x6401, 0x4248, 0x2e66,
+    0x0000, 0x8000, 0x0001, 0x8001, 0x03ff, 0x83ff, 0x0200, 0x0400, 0x8400, 0x0401, 0x7bff, 0xfbff,
+    0x7800, 0x7c00, 0xfc00, 0x7e00, 0xfe01, 0x7c01, 0x7fff, 0xffff, 0x3c00, 0xbc00, 0x3c01, 0x3bff,
+    0x3800, 0x3e00, 0x4100, 0xc100, 0x6400, 0x6401, 0x4248, 0x2e66,
 ];
 
 impl Values {
