@@ -18,7 +18,8 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use super::code::{AccessArgs, AccessKind, Class, Reg, Space};
 use super::lanes::{Lane, Lanes, WARP, conjure, each_lane, wide_vectors};
-use super::spaces::{Accessed, Pattern, Spaces};
+use super::pattern::PART;
+use super::spaces::{Accessed, Spaces};
 use super::vectors::{Addresses, gather_longs, gather_words};
 
 /// Performs one access. See the module's safety contract.
@@ -238,56 +239,99 @@ unsafe fn gather<R: Lane, C: Extend<R>>(
 access! {
     /// `data = [address]`: elements of type `C` into registers of type `R`.
     load<R: Lane, C: Extend<R>> takes [R::CLASS, R::CLASS, R::CLASS] |lanes, spaces, args| {
-        let registers = args.elements();
-        let bytes = size_of::<C>() * registers.len();
-        let mut addresses = [0; WARP];
-        let pattern = spaces.locate(lanes, args, bytes as u64, false, &mut addresses)?;
-        if registers.len() == 1 && pattern == Pattern::Consecutive {
-            let cells = &*(addresses[0] as *const [C; WARP]);
-            let mut values = [R::Stored::default(); WARP];
-            for lane in 0..WARP {
-                values[lane] = cells[lane].extend().store();
-            }
-            lanes.write(registers[0], &values);
-            return Ok(());
+        let [register, second, ..] = args.data;
+        if second.is_some() {
+            return load_scattered::<R, C>(lanes, spaces, args);
         }
-        for (element, &register) in registers.iter().enumerate() {
-            let mut values = [R::Stored::default(); WARP];
-            if pattern == Pattern::Uniform {
-                values = [ptr::read((addresses[0] as *const C).add(element)).extend().store(); WARP];
-            } else {
-                gather::<R, C>(&addresses, element, &mut values);
+        let Some(regular) = spaces.regular(lanes, args, size_of::<C>() as u64, false) else {
+            return load_scattered::<R, C>(lanes, spaces, args);
+        };
+        if regular.consecutive {
+            for (part, first) in regular.first.into_iter().enumerate() {
+                let cells = ptr::read_unaligned(first as *const [C; PART]);
+                lanes.write_part(register, part, cells.map(|cell| cell.extend().store()));
             }
-            lanes.write(register, &values);
+        } else {
+            for (part, first) in regular.first.into_iter().enumerate() {
+                lanes.write_part(register, part, [ptr::read(first as *const C).extend().store(); PART]);
+            }
         }
         Ok(())
     }
 }
 
+/// [`load`] from anywhere, in any lanes.
+///
+/// # Safety
+/// See the module.
+#[inline(never)]
+unsafe fn load_scattered<R: Lane, C: Extend<R>>(
+    lanes: &Lanes,
+    spaces: &mut Spaces,
+    args: &AccessArgs,
+) -> Accessed {
+    let registers = args.elements();
+    let bytes = size_of::<C>() * registers.len();
+    let mut addresses = [0; WARP];
+    // SAFETY: the caller's promise; `locate` approves the addresses.
+    unsafe {
+        spaces.locate(lanes, args, bytes as u64, false, &mut addresses)?;
+        for (element, &register) in registers.iter().enumerate() {
+            let mut values = [R::Stored::default(); WARP];
+            gather::<R, C>(&addresses, element, &mut values);
+            lanes.write(register, &values);
+        }
+    }
+    Ok(())
+}
+
 access! {
     /// `[address] = data`: elements of type `C` from registers of type `R`.
     store<R: Lane, C: Extend<R>> takes [R::CLASS, R::CLASS, R::CLASS] |lanes, spaces, args| {
-        let registers = args.elements();
-        let bytes = size_of::<C>() * registers.len();
-        let mut addresses = [0; WARP];
-        let pattern = spaces.locate(lanes, args, bytes as u64, true, &mut addresses)?;
-        if registers.len() == 1 && pattern == Pattern::Consecutive {
-            let mut cells = [C::default(); WARP];
-            let values = lanes.source::<R::Stored>(registers[0]);
-            for lane in 0..WARP {
-                cells[lane] = C::cut(R::load(values[lane]));
-            }
-            ptr::write_unaligned(addresses[0] as *mut [C; WARP], cells);
-            return Ok(());
+        let [register, second, ..] = args.data;
+        if second.is_some() {
+            return store_scattered::<R, C>(lanes, spaces, args);
         }
+        let regular = spaces.regular(lanes, args, size_of::<C>() as u64, true);
+        let Some(regular) = regular.filter(|regular| regular.consecutive) else {
+            return store_scattered::<R, C>(lanes, spaces, args);
+        };
+        let values = lanes.source::<R::Stored>(register);
+        for (part, first) in regular.first.into_iter().enumerate() {
+            let mut cells = [C::default(); PART];
+            for lane in 0..PART {
+                cells[lane] = C::cut(R::load(values[part * PART + lane]));
+            }
+            ptr::write_unaligned(first as *mut [C; PART], cells);
+        }
+        Ok(())
+    }
+}
+
+/// [`store`] to anywhere, from any lanes.
+///
+/// # Safety
+/// See the module.
+#[inline(never)]
+unsafe fn store_scattered<R: Lane, C: Extend<R>>(
+    lanes: &Lanes,
+    spaces: &mut Spaces,
+    args: &AccessArgs,
+) -> Accessed {
+    let registers = args.elements();
+    let bytes = size_of::<C>() * registers.len();
+    let mut addresses = [0; WARP];
+    // SAFETY: the caller's promise; `locate` approves the addresses.
+    unsafe {
+        spaces.locate(lanes, args, bytes as u64, true, &mut addresses)?;
         for (element, &register) in registers.iter().enumerate() {
             let values = lanes.source::<R::Stored>(register);
             each_lane(lanes.mask, |lane| {
                 ptr::write((addresses[lane] as *mut C).add(element), C::cut(R::load(values[lane])));
             });
         }
-        Ok(())
     }
+    Ok(())
 }
 
 access! {

@@ -9,6 +9,7 @@ use super::lanes::WARP;
 use super::launch::Launch;
 use super::memory::Region;
 use super::probe::Probe;
+use super::registers::Registers;
 use super::spaces::Spaces;
 use super::warp::{Counts, Pause, State, Stop, Surroundings, Waiting, Warp};
 
@@ -101,6 +102,8 @@ pub(super) struct Block<'l, P> {
     launch: &'l Launch<'l>,
     pub(super) index: [u32; 3],
     warps: Vec<Warp>,
+    /// Registers of warps that have exited.
+    idle: Vec<Registers>,
     barriers: Barriers,
     spaces: Spaces<'l>,
     shared: Arena,
@@ -124,11 +127,13 @@ impl<'l, P: Probe> Block<'l, P> {
         let spaces =
             Spaces::new(launch.memory, launch.params, shared_window, local_window, launch.local_bytes);
         let warp_local = |index: u32| local.start + u64::from(index) * WARP as u64 * launch.local_bytes;
-        let code = launch.code(launch.kernel_function);
         Block {
             launch,
             index: [0; 3],
-            warps: (0..warps).map(|index| Warp::new(index, code, warp_local(index))).collect(),
+            warps: (0..warps)
+                .map(|index| Warp::new(index, launch, shared.start, warp_local(index)))
+                .collect(),
+            idle: Vec::new(),
             barriers: Barriers::default(),
             spaces,
             shared,
@@ -143,13 +148,11 @@ impl<'l, P: Probe> Block<'l, P> {
     pub(super) fn start(&mut self, index: [u32; 3]) {
         self.index = index;
         self.barriers = Barriers { cluster: ClusterBarrier::new(self.warps.len()), ..Barriers::default() };
-        if self.started {
+        if self.started && self.launch.shared_bytes > 0 {
             // What the last block left there is nobody's business.
             self.shared.clear();
         }
-        for warp in &mut self.warps {
-            warp.start(self.launch, index, self.shared.start, !self.started);
-        }
+        self.warps.iter_mut().for_each(|warp| warp.start(self.launch));
         self.started = true;
         self.probe.block_starts(index);
     }
@@ -172,8 +175,9 @@ impl<'l, P: Probe> Block<'l, P> {
                     counts: &mut self.counts,
                     block: self.index,
                 };
+                warp.take_registers(self.launch, self.index, self.shared.start, &mut self.idle);
                 match warp.run(&mut around, &mut self.probe)? {
-                    Pause::Exited => {}
+                    Pause::Exited => warp.give_registers(&mut self.idle),
                     Pause::Waiting => live = true,
                     Pause::Tired { spinning: this } => {
                         (live, tired, spinning) = (true, true, spinning | this)
@@ -197,7 +201,13 @@ impl<'l, P: Probe> Block<'l, P> {
     /// Lets those go on whose barrier is complete; whether any was.
     fn release_barriers(&mut self) -> bool {
         let mut released = self.release_cluster_barrier();
-        for barrier in 0..BARRIERS as u32 {
+        let mut waited_for = 0u32;
+        for fragment in self.warps.iter().flat_map(|warp| &warp.fragments) {
+            if let State::Barrier(waiting) = fragment.state {
+                waited_for |= 1 << (waiting.barrier as usize % BARRIERS);
+            }
+        }
+        for barrier in (0..BARRIERS as u32).filter(|barrier| waited_for >> barrier & 1 != 0) {
             let Some((arrived, expected)) = self.count(barrier) else { continue };
             let complete = match expected {
                 Some(expected) => arrived >= expected,

@@ -110,6 +110,32 @@ pub(super) enum Space {
     Generic,
 }
 
+/// Patterns that are remembered at a time.
+pub(super) const PATTERNS: usize = 8;
+
+/// An address `base + index << shift`: what nvcc makes of the access to an element of an array.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Indexed {
+    /// A long that is the same in all lanes.
+    pub(super) base: Reg,
+    /// A word.
+    pub(super) index: Reg,
+    /// Whether the index is a signed number.
+    pub(super) signed: bool,
+    pub(super) shift: u8,
+}
+
+/// What a step on registers means, where the compiler wants to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// Not this.
+    Other,
+    /// `d = a + b`, longs.
+    AddLong,
+    /// `d = a * b`, words to a long.
+    MultiplyWide { signed: bool },
+}
+
 /// Operands of a load, store or atomic.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AccessArgs {
@@ -122,6 +148,12 @@ pub(super) struct AccessArgs {
     pub(super) narrow: bool,
     /// Added to the address.
     pub(super) offset: i64,
+    /// What the address is made of, where that is known: then `address` need not have been computed.
+    pub(super) indexed: Option<Indexed>,
+    /// Where the pattern of the lanes is remembered, below [`PATTERNS`].
+    pub(super) pattern: u8,
+    /// Whether the pattern is to be found anew, whatever is remembered there.
+    pub(super) fresh: bool,
     /// Operands of atomics (of wide ones both halves); source address (and size) of asynchronous copies.
     pub(super) operands: [Reg; 4],
     /// Whether it is a load, a store or both.
@@ -286,7 +318,7 @@ pub(super) struct Call {
 #[derive(Clone, Debug)]
 pub(super) enum Op {
     /// Computes on registers.
-    Lanes { run: RunLanes, args: Args },
+    Lanes { run: RunLanes, meaning: Meaning, args: Args },
     /// Accesses memory.
     Access { run: RunAccess, args: Box<AccessArgs> },
     /// Reads or writes a texture or a surface.
@@ -326,6 +358,11 @@ pub(super) enum Op {
 pub(super) struct Step {
     pub(super) guard: Guard,
     pub(super) op: Op,
+    /// How many straight steps begin with this one, on their way to one that is not: see [`Step::is_straight`].
+    pub(super) straight: u32,
+    /// How many straight steps after this one need not be executed, because accesses know their addresses without
+    /// them. (They count all the same.)
+    pub(super) idle_after: u8,
 }
 
 /// Whether a step reads or writes a register.
@@ -336,6 +373,20 @@ pub(super) enum Role {
 }
 
 impl Step {
+    pub(super) fn new(guard: Guard, op: Op) -> Step {
+        Step { guard, op, straight: 0, idle_after: 0 }
+    }
+
+    /// Whether all lanes of a fragment execute it and go on to the next, without a chance that they have to wait.
+    pub(super) fn is_straight(&self) -> bool {
+        self.guard == Guard::Always
+            && match &self.op {
+                Op::Lanes { .. } => true,
+                Op::Access { args, .. } => !args.synchronises,
+                _ => false,
+            }
+    }
+
     /// Shows every register of the step, so that it can be renamed. A guarded definition keeps the old value in
     /// some lanes: whoever cares looks at the guard too.
     pub(super) fn registers(&mut self, visit: &mut dyn FnMut(&mut Reg, Role)) {
@@ -356,6 +407,10 @@ impl Step {
             }
             Op::Access { args, .. } => {
                 show(&mut args.address, Role::Use);
+                if let Some(Indexed { base, index, .. }) = &mut args.indexed {
+                    show(base, Role::Use);
+                    show(index, Role::Use);
+                }
                 args.operands.iter_mut().for_each(|reg| show(reg, Role::Use));
                 let reads = matches!(args.kind, AccessKind::Store | AccessKind::Bulk);
                 let role = if reads { Role::Use } else { Role::Def };

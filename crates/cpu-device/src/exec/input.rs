@@ -19,16 +19,27 @@ pub(super) struct Setting<'l> {
     pub(super) frame: u32,
 }
 
+impl Input {
+    /// Whether it is the same in all lanes of a warp.
+    pub(super) fn is_uniform(self) -> bool {
+        !matches!(
+            self,
+            Input::Thread(_) | Input::Lane | Input::LaneMask(_) | Input::LocalWindow | Input::LocalWindowEnd
+        )
+    }
+
+    /// Whether it differs between the warps of a block.
+    pub(super) fn is_of_warp(self) -> bool {
+        !self.is_uniform() || self == Input::Warp
+    }
+}
+
 impl Setting<'_> {
     /// The input in every lane.
     pub(super) fn values(&self, input: Input) -> [u64; WARP] {
-        match input {
-            Input::Thread(_)
-            | Input::Lane
-            | Input::LaneMask(_)
-            | Input::LocalWindow
-            | Input::LocalWindowEnd => std::array::from_fn(|lane| self.of_lane(input, lane as u32)),
-            _ => [self.of_lane(input, 0); WARP],
+        match input.is_uniform() {
+            true => [self.of_lane(input, 0); WARP],
+            false => std::array::from_fn(|lane| self.of_lane(input, lane as u32)),
         }
     }
 

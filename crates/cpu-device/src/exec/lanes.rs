@@ -14,9 +14,10 @@
 
 use std::ptr::NonNull;
 
-use super::code::{Args, Class, Reg};
+use super::code::{Args, Class, Meaning, Reg};
+use super::pattern::{PART, PARTS};
 use super::registers::{Long, Word};
-use super::vectors::{blend_longs, blend_words};
+use super::vectors::{ACTIVE, blend, signs};
 
 /// Lanes of a warp.
 pub(super) const WARP: usize = 32;
@@ -44,6 +45,14 @@ pub(super) type RunLanes = unsafe fn(&Lanes, &Args);
 pub(super) struct LaneHandler {
     pub(super) run: RunLanes,
     pub(super) needs: Needs,
+    pub(super) meaning: Meaning,
+}
+
+impl LaneHandler {
+    /// The handler, with what it means.
+    pub(super) fn meaning(self, meaning: Meaning) -> Self {
+        LaneHandler { meaning, ..self }
+    }
 }
 
 /// What a handler expects of one of its [`Args`].
@@ -111,8 +120,8 @@ pub(super) trait Stored: Copy + Default {
     /// The frame has it.
     unsafe fn register(lanes: &Lanes, index: usize) -> *mut [Self; WARP];
 
-    /// Puts the lanes of `mask` of `values` into `register`.
-    fn blend(register: &mut [Self; WARP], values: &[Self; WARP], mask: u32);
+    /// `new` where `active` is all ones, `old` where it is zero.
+    fn pick(active: u32, new: Self, old: Self) -> Self;
 }
 
 impl Stored for u32 {
@@ -123,8 +132,8 @@ impl Stored for u32 {
     }
 
     #[inline(always)]
-    fn blend(register: &mut [u32; WARP], values: &[u32; WARP], mask: u32) {
-        blend_words(register, values, mask);
+    fn pick(active: u32, new: u32, old: u32) -> u32 {
+        new & active | old & !active
     }
 }
 
@@ -136,8 +145,9 @@ impl Stored for u64 {
     }
 
     #[inline(always)]
-    fn blend(register: &mut [u64; WARP], values: &[u64; WARP], mask: u32) {
-        blend_longs(register, values, mask);
+    fn pick(active: u32, new: u64, old: u64) -> u64 {
+        let active = active as i32 as u64;
+        new & active | old & !active
     }
 }
 
@@ -194,6 +204,18 @@ impl Lanes {
         unsafe { &*S::register(self, reg.0 as usize) }
     }
 
+    /// Reads the lanes of a source register that may be the destination too.
+    ///
+    /// # Safety
+    /// The frame has `reg`, of the class of `S`, whenever a lane is read.
+    #[inline(always)]
+    unsafe fn reader<S: Stored>(&self, reg: Reg) -> impl Fn(usize) -> S + Copy {
+        // SAFETY: as the caller promises.
+        let register = unsafe { S::register(self, reg.0 as usize) }.cast_const().cast::<S>();
+        // SAFETY: a register has 32 lanes.
+        move |lane| unsafe { *register.add(lane % WARP) }
+    }
+
     /// Puts the active lanes of `values` into `reg`.
     ///
     /// # Safety
@@ -205,8 +227,18 @@ impl Lanes {
         if self.full {
             *destination = *values;
         } else {
-            S::blend(destination, values, self.mask);
+            blend(destination, values, self.mask);
         }
+    }
+
+    /// Puts `values` into a part of `reg`, for a warp of which all lanes act.
+    ///
+    /// # Safety
+    /// The frame has `reg`, of the class of `S`; `part` is below [`PARTS`].
+    #[inline(always)]
+    pub(super) unsafe fn write_part<S: Stored>(&self, reg: Reg, part: usize, values: [S; PART]) {
+        // SAFETY: as the caller promises.
+        unsafe { S::register(self, reg.0 as usize).cast::<[S; PART]>().add(part).write(values) };
     }
 
     /// # Safety
@@ -227,6 +259,54 @@ impl Lanes {
         let predicate = unsafe { &mut *self.predicates.add(reg.0 as usize) };
         *predicate = *predicate & !self.mask | bits & self.mask;
     }
+}
+
+/// Puts `value(lane)` into the active lanes of `reg`.
+///
+/// The lanes of a chunk are all read before any is written, so `reg` may be a source too.
+///
+/// # Safety
+/// The frame has `reg`, of the class of `S`; nobody holds a reference to it. `value` may be called for every lane.
+#[inline(always)]
+unsafe fn fill<S: Stored>(lanes: &Lanes, reg: Reg, value: impl Fn(usize) -> S) {
+    // SAFETY: the caller's promise.
+    let register = unsafe { S::register(lanes, reg.0 as usize) }.cast::<[S; PART]>();
+    let compute = |chunk: usize| {
+        let mut part = [S::default(); PART];
+        for lane in 0..PART {
+            part[lane] = value(chunk * PART + lane);
+        }
+        part
+    };
+    for chunk in 0..PARTS {
+        // SAFETY: the chunk lies inside the 32 lanes of the register.
+        let to = unsafe { register.add(chunk) };
+        let mut part = compute(chunk);
+        if !lanes.full {
+            // SAFETY: as above.
+            let old = unsafe { to.read() };
+            let active = &ACTIVE[(lanes.mask >> (chunk * PART)) as usize % ACTIVE.len()];
+            for lane in 0..PART {
+                part[lane] = S::pick(active[lane], part[lane], old[lane]);
+            }
+        }
+        // SAFETY: as above.
+        unsafe { to.write(part) };
+    }
+}
+
+/// The lanes for which `test` holds, as bits.
+#[inline(always)]
+fn bits(test: impl Fn(usize) -> bool) -> u32 {
+    let mut bits = 0;
+    for part in 0..PARTS {
+        let mut holds = [0u32; PART];
+        for lane in 0..PART {
+            holds[lane] = if test(part * PART + lane) { u32::MAX } else { 0 };
+        }
+        bits |= signs(&holds) << (part * PART);
+    }
+    bits
 }
 
 /// Calls `f` for each lane of `mask`.
@@ -310,9 +390,9 @@ macro_rules! shape {
             };
             #[cfg(target_arch = "x86_64")]
             if wide_vectors() {
-                return LaneHandler { run: wide::<$($param,)* F>, needs };
+                return LaneHandler { run: wide::<$($param,)* F>, needs, meaning: Meaning::Other };
             }
-            LaneHandler { run: plain::<$($param,)* F>, needs }
+            LaneHandler { run: plain::<$($param,)* F>, needs, meaning: Meaning::Other }
         }
     };
 }
@@ -322,12 +402,8 @@ shape! {
     unary<A: Lane, R: Lane>(A => R)
     needs [d: R, a: A]
     |f: F, lanes: &Lanes, args: &Args| {
-        let mut results = [R::Stored::default(); WARP];
-        let a = lanes.source::<A::Stored>(args.a);
-        for lane in 0..WARP {
-            results[lane] = f(A::load(a[lane])).store();
-        }
-        lanes.write(args.d, &results);
+        let a = lanes.reader::<A::Stored>(args.a);
+        fill(lanes, args.d, |lane| f(A::load(a(lane))).store());
     }
 }
 
@@ -348,13 +424,9 @@ shape! {
     binary<A: Lane, B: Lane, R: Lane>(A, B => R)
     needs [d: R, a: A, b: B]
     |f: F, lanes: &Lanes, args: &Args| {
-        let mut results = [R::Stored::default(); WARP];
-        let a = lanes.source::<A::Stored>(args.a);
-        let b = lanes.source::<B::Stored>(args.b);
-        for lane in 0..WARP {
-            results[lane] = f(A::load(a[lane]), B::load(b[lane])).store();
-        }
-        lanes.write(args.d, &results);
+        let a = lanes.reader::<A::Stored>(args.a);
+        let b = lanes.reader::<B::Stored>(args.b);
+        fill(lanes, args.d, |lane| f(A::load(a(lane)), B::load(b(lane))).store());
     }
 }
 
@@ -376,14 +448,10 @@ shape! {
     ternary<A: Lane, B: Lane, C: Lane, R: Lane>(A, B, C => R)
     needs [d: R, a: A, b: B, c: C]
     |f: F, lanes: &Lanes, args: &Args| {
-        let mut results = [R::Stored::default(); WARP];
-        let a = lanes.source::<A::Stored>(args.a);
-        let b = lanes.source::<B::Stored>(args.b);
-        let c = lanes.source::<C::Stored>(args.c);
-        for lane in 0..WARP {
-            results[lane] = f(A::load(a[lane]), B::load(b[lane]), C::load(c[lane])).store();
-        }
-        lanes.write(args.d, &results);
+        let a = lanes.reader::<A::Stored>(args.a);
+        let b = lanes.reader::<B::Stored>(args.b);
+        let c = lanes.reader::<C::Stored>(args.c);
+        fill(lanes, args.d, |lane| f(A::load(a(lane)), B::load(b(lane)), C::load(c(lane))).store());
     }
 }
 
@@ -392,14 +460,10 @@ shape! {
     ternary_immediate<A: Lane, B: Lane, C: Lane, R: Lane>(A, B, C, u32 => R)
     needs [d: R, a: A, b: B, c: C]
     |f: F, lanes: &Lanes, args: &Args| {
-        let mut results = [R::Stored::default(); WARP];
-        let a = lanes.source::<A::Stored>(args.a);
-        let b = lanes.source::<B::Stored>(args.b);
-        let c = lanes.source::<C::Stored>(args.c);
-        for lane in 0..WARP {
-            results[lane] = f(A::load(a[lane]), B::load(b[lane]), C::load(c[lane]), args.immediate).store();
-        }
-        lanes.write(args.d, &results);
+        let a = lanes.reader::<A::Stored>(args.a);
+        let b = lanes.reader::<B::Stored>(args.b);
+        let c = lanes.reader::<C::Stored>(args.c);
+        fill(lanes, args.d, |lane| f(A::load(a(lane)), B::load(b(lane)), C::load(c(lane)), args.immediate).store());
     }
 }
 
@@ -425,15 +489,11 @@ shape! {
     quaternary<A: Lane, B: Lane, C: Lane, D: Lane, R: Lane>(A, B, C, D => R)
     needs [d: R, a: A, b: B, c: C, f: D]
     |f: F, lanes: &Lanes, args: &Args| {
-        let mut results = [R::Stored::default(); WARP];
-        let a = lanes.source::<A::Stored>(args.a);
-        let b = lanes.source::<B::Stored>(args.b);
-        let c = lanes.source::<C::Stored>(args.c);
-        let d = lanes.source::<D::Stored>(args.f);
-        for lane in 0..WARP {
-            results[lane] = f(A::load(a[lane]), B::load(b[lane]), C::load(c[lane]), D::load(d[lane])).store();
-        }
-        lanes.write(args.d, &results);
+        let a = lanes.reader::<A::Stored>(args.a);
+        let b = lanes.reader::<B::Stored>(args.b);
+        let c = lanes.reader::<C::Stored>(args.c);
+        let d = lanes.reader::<D::Stored>(args.f);
+        fill(lanes, args.d, |lane| f(A::load(a(lane)), B::load(b(lane)), C::load(c(lane)), D::load(d(lane))).store());
     }
 }
 
@@ -462,14 +522,10 @@ shape! {
     select<A: Lane, B: Lane, R: Lane>(A, B, bool => R)
     needs [d: R, a: A, b: B, c: bool]
     |f: F, lanes: &Lanes, args: &Args| {
-        let mut results = [R::Stored::default(); WARP];
-        let a = lanes.source::<A::Stored>(args.a);
-        let b = lanes.source::<B::Stored>(args.b);
+        let a = lanes.reader::<A::Stored>(args.a);
+        let b = lanes.reader::<B::Stored>(args.b);
         let c = lanes.predicate(args.c);
-        for lane in 0..WARP {
-            results[lane] = f(A::load(a[lane]), B::load(b[lane]), c >> lane & 1 != 0).store();
-        }
-        lanes.write(args.d, &results);
+        fill(lanes, args.d, |lane| f(A::load(a(lane)), B::load(b(lane)), c >> lane & 1 != 0).store());
     }
 }
 
@@ -547,13 +603,9 @@ shape! {
     compare<A: Lane, B: Lane>(A, B => bool)
     needs [a: A, b: B; optional c: bool, d: bool, e: bool]
     |f: F, lanes: &Lanes, args: &Args| {
-        let a = lanes.source::<A::Stored>(args.a);
-        let b = lanes.source::<B::Stored>(args.b);
-        let mut outcome = 0u32;
-        for lane in 0..WARP {
-            outcome |= u32::from(f(A::load(a[lane]), B::load(b[lane]))) << lane;
-        }
-        conclude(lanes, args, outcome);
+        let a = lanes.reader::<A::Stored>(args.a);
+        let b = lanes.reader::<B::Stored>(args.b);
+        conclude(lanes, args, bits(|lane| f(A::load(a(lane)), B::load(b(lane)))));
     }
 }
 
@@ -562,12 +614,8 @@ shape! {
     test<A: Lane>(A => bool)
     needs [a: A; optional c: bool, d: bool, e: bool]
     |f: F, lanes: &Lanes, args: &Args| {
-        let a = lanes.source::<A::Stored>(args.a);
-        let mut outcome = 0u32;
-        for lane in 0..WARP {
-            outcome |= u32::from(f(A::load(a[lane]))) << lane;
-        }
-        conclude(lanes, args, outcome);
+        let a = lanes.reader::<A::Stored>(args.a);
+        conclude(lanes, args, bits(|lane| f(A::load(a(lane)))));
     }
 }
 
@@ -586,5 +634,5 @@ pub(super) fn logic<F: Fn(u32, u32, u32) -> u32 + Copy>(_: F) -> LaneHandler {
     let predicate = Need::Optional(Class::Predicate);
     let needs =
         Needs { d: Need::One(Class::Predicate), a: predicate, b: predicate, c: predicate, ..Needs::NONE };
-    LaneHandler { run: run::<F>, needs }
+    LaneHandler { run: run::<F>, needs, meaning: Meaning::Other }
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::block::{Block, Progress};
-use super::code::{Clock, Code};
+use super::code::{Class, Clock, Code, Input, Reg};
 use super::fault::{Fault, FaultKind};
 use super::lanes::WARP;
 use super::memory::{Memory, Region};
@@ -119,6 +119,8 @@ pub(super) struct Launch<'a> {
     pub(super) frames_bytes: u64,
     pub(super) local_align: u32,
     pub(super) params: Region,
+    /// The kernel's inputs that differ from block to block: registers that hold `%ctaid` along an axis.
+    pub(super) block_inputs: Vec<(Reg, Class, u8)>,
     started: Instant,
 }
 
@@ -301,6 +303,7 @@ fn prepare<'a>(
     let extra = if kernel.unbounded_stack { u64::from(params.stack) } else { 0 };
     // Builtin functions find their arguments above the deepest frame.
     let frames = u64::from(attributes.local_bytes) + if attributes.local_bytes > 0 { 64 } else { 0 };
+    let code = &linked.program.functions[kernel.function as usize].code;
     Ok(Launch {
         linked,
         memory,
@@ -319,6 +322,14 @@ fn prepare<'a>(
         frames_bytes: frames,
         local_align: linked.program.local_align,
         params: region,
+        block_inputs: code
+            .inputs
+            .iter()
+            .filter_map(|&(reg, class, input)| match input {
+                Input::Block(axis) => Some((reg, class, axis)),
+                _ => None,
+            })
+            .collect(),
         started: Instant::now(),
     })
 }
@@ -460,14 +471,17 @@ struct Work<'w, 'a, F> {
 impl<P: Probe, F: Fn() -> P + Sync> Work<'_, '_, F> {
     fn take(&self) -> Option<[u32; 3]> {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
-        let [x, y, _] = self.launch.grid.map(u64::from);
-        (index < self.blocks).then(|| [index % x, index / x % y, index / x / y].map(|at| at as u32))
+        let [x, y, z] = self.launch.grid.map(u64::from);
+        (index < self.blocks).then(|| match (y, z) {
+            (1, 1) => [index as u32, 0, 0],
+            _ => [index % x, index / x % y, index / x / y].map(|at| at as u32),
+        })
     }
 
     /// Runs blocks until there are none, or one has failed.
     fn run(&self) {
-        let mut resident: VecDeque<Block<P>> = VecDeque::new();
-        let mut spare: Option<Block<P>> = None;
+        let mut resident: VecDeque<Box<Block<P>>> = VecDeque::new();
+        let mut spare: Option<Box<Block<P>>> = None;
         let mut counts = Counts::default();
         loop {
             let mut block = match resident.pop_front() {
@@ -503,12 +517,12 @@ impl<P: Probe, F: Fn() -> P + Sync> Work<'_, '_, F> {
     }
 
     /// The next block, at its start.
-    fn start<'b>(&'b self, spare: &mut Option<Block<'b, P>>) -> Option<Block<'b, P>> {
+    fn start<'b>(&'b self, spare: &mut Option<Box<Block<'b, P>>>) -> Option<Box<Block<'b, P>>> {
         if self.launch.failed.load(Ordering::Relaxed) {
             return None;
         }
         let index = self.take()?;
-        let mut block = spare.take().unwrap_or_else(|| Block::new(self.launch, (self.probe)()));
+        let mut block = spare.take().unwrap_or_else(|| Box::new(Block::new(self.launch, (self.probe)())));
         block.start(index);
         Some(block)
     }

@@ -2,8 +2,8 @@
 //!
 //! [`Program::compile`] turns a [`ptx::Module`] into steps over 32-lane registers; [`Linked`] adds the addresses of its
 //! variables; [`launch`] runs a kernel over a grid, with [`Memory`] saying what may be accessed. Reading order: `code`
-//! (what is executed), `lanes` and `access` (how a step computes and accesses memory), `warp` (divergence), `block`,
-//! `launch`; then `compile`. `matrix`, `mbarrier` and `bulk` are families of instructions of their own.
+//! (what is executed), `lanes`, `access` and `pattern` (how a step computes and accesses memory), `warp` (divergence),
+//! `block`, `launch`; then `compile`. `matrix`, `mbarrier` and `bulk` are families of instructions of their own.
 //!
 //! Invariants:
 //!
@@ -34,6 +34,7 @@ mod mbarrier;
 mod memory;
 mod numbers;
 mod observe;
+mod pattern;
 mod printf;
 mod probe;
 mod program;

@@ -7,7 +7,8 @@ const NAN: u32 = 0x7fff_ffff;
 #[inline(always)]
 pub(super) fn canonical(value: f32) -> f32 {
     let bits = value.to_bits();
-    f32::from_bits(if bits & 0x7fff_ffff > 0x7f80_0000 { NAN } else { bits })
+    let magnitude = (bits & 0x7fff_ffff) as i32;
+    f32::from_bits(if magnitude > 0x7f80_0000 { NAN } else { bits })
 }
 
 /// `.ftz`: subnormal numbers become zeros of their sign.

@@ -82,6 +82,26 @@ impl Registers {
         )
     }
 
+    /// Puts a number into all lanes of the register `index` of the first frame.
+    #[inline]
+    pub(super) fn fill(&mut self, class: Class, index: u32, value: u32) {
+        match class {
+            Class::Word => self.words[index as usize].0 = [value; WARP],
+            Class::Long => self.longs[index as usize].0 = [value.into(); WARP],
+            Class::Predicate => self.predicates[index as usize] = if value != 0 { u32::MAX } else { 0 },
+        }
+    }
+
+    /// Puts `values` into the register `index` of the first frame.
+    #[inline]
+    pub(super) fn load(&mut self, class: Class, index: u32, values: &[u64; WARP]) {
+        match class {
+            Class::Word => self.words[index as usize].0 = values.map(|value| value as u32),
+            Class::Long => self.longs[index as usize].0 = *values,
+            Class::Predicate => self.set(Extent::default(), class, index, u32::MAX, values),
+        }
+    }
+
     /// Puts `values` into the register `index` of the frame at `base`, in the lanes of `mask`.
     pub(super) fn set(&mut self, base: Extent, class: Class, index: u32, mask: u32, values: &[u64; WARP]) {
         let inside = |lane: usize| mask >> lane & 1 != 0;

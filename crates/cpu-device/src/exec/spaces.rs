@@ -3,12 +3,15 @@
 //! An access is allowed if it is aligned to its size and lies inside a [`Region`] of the device's memory or inside the
 //! window of its space. The regions used last are remembered: usually all lanes are in one of them, which takes a few
 //! operations on vectors to see. Everything else is looked at lane by lane.
+//!
+//! There is a faster way where the whole warp acts and its addresses have a [`Pattern`]: see [`Spaces::regular`].
 
-use super::code::{AccessArgs, Space};
+use super::code::{AccessArgs, Indexed, PATTERNS, Space};
 use super::fault::FaultKind;
 use super::lanes::{Lanes, WARP, each_lane};
 use super::memory::{Memory, Region};
-use super::vectors::{Addresses, Survey, blend_longs, offset_longs, offset_words, survey};
+use super::pattern::{PARTS, Pattern};
+use super::vectors::{Addresses, blend, offset_longs, offset_words, survey};
 
 /// What an access comes to. The fault is boxed: the good case is to stay small.
 pub(super) type Accessed = Result<(), Box<AccessFault>>;
@@ -40,19 +43,41 @@ pub(super) struct Spaces<'a> {
     pub(super) local_bytes: u64,
     /// First address of the local memory of the warp's first lane.
     pub(super) warp_local: u64,
+    /// What has been found since the last [`forget_patterns`](Spaces::forget_patterns), by [`AccessArgs::pattern`].
+    reaches: [Reach; PATTERNS],
+    /// Which of them there are.
+    known: u8,
+    /// Which of them there cannot be.
+    irregular: u8,
 }
+
+/// Offsets of accesses are smaller, or are not looked at closely.
+const MAX_OFFSET: u64 = 1 << 40;
 
 const NOWHERE: Region = Region { start: 0, end: 0, writable: false };
 
-/// How the addresses of the lanes lie to each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pattern {
-    /// All active lanes have the same address.
-    Uniform,
-    /// All lanes are active, and each accesses what follows the one before it.
-    Consecutive,
-    /// Anything else.
-    Scattered,
+/// Where the lanes of a warp that all act access memory, before the offset of the access.
+#[derive(Clone, Copy)]
+struct Reach {
+    /// Host address of the first lane of each part.
+    first: [u64; PARTS],
+    /// These, or-ed together.
+    bits: u64,
+    /// How far each lane is from the one before it in its part.
+    step: u64,
+    /// The least offset that stays inside the window.
+    from: i64,
+    /// The first offset beyond it.
+    to: i64,
+    writable: bool,
+}
+
+/// Host addresses that all lanes of a warp may access: those of each part are the same, or follow each other.
+pub(super) struct Regular {
+    /// Address of the first lane of each part.
+    pub(super) first: [u64; PARTS],
+    /// Whether each lane accesses what follows the one before it, rather than the same.
+    pub(super) consecutive: bool,
 }
 
 impl Region {
@@ -71,13 +96,118 @@ impl<'a> Spaces<'a> {
         local_bytes: u64,
     ) -> Self {
         let regions = [NOWHERE; REMEMBERED];
-        Spaces { memory, regions, shared, params, local, local_bytes, warp_local: local.start }
+        Spaces {
+            memory,
+            regions,
+            shared,
+            params,
+            local,
+            local_bytes,
+            warp_local: local.start,
+            reaches: [Reach { first: [0; PARTS], bits: 0, step: 0, from: 0, to: 0, writable: false };
+                PATTERNS],
+            known: 0,
+            irregular: 0,
+        }
+    }
+
+    /// Forgets the patterns of registers: they may have been written.
+    #[inline(always)]
+    pub(super) fn forget_patterns(&mut self) {
+        (self.known, self.irregular) = (0, 0);
+    }
+
+    /// Where the lanes access `bytes` bytes each, if that is easily told: all lanes act, their addresses have a
+    /// pattern, and everything is allowed. `None` says nothing: [`locate`](Self::locate) will find out.
+    ///
+    /// # Safety
+    /// The frame has the registers of the address.
+    #[inline(always)]
+    pub(super) unsafe fn regular(
+        &mut self,
+        lanes: &Lanes,
+        args: &AccessArgs,
+        bytes: u64,
+        write: bool,
+    ) -> Option<Regular> {
+        let slot = args.pattern as usize % PATTERNS;
+        if args.fresh || self.known >> slot & 1 == 0 {
+            // SAFETY: the caller's promise.
+            unsafe { self.reach(lanes, args, slot, write) };
+        }
+        let reach = &self.reaches[slot];
+        let allowed = args.offset >= reach.from && args.offset + bytes as i64 <= reach.to;
+        let aligned = (reach.bits | args.offset as u64) & (bytes - 1) == 0;
+        let fits = reach.step == 0 || reach.step == bytes;
+        if self.known >> slot & 1 == 0 || !allowed || !aligned || !fits || write && !reach.writable {
+            return None;
+        }
+        let first = reach.first.map(|first| first.wrapping_add(args.offset as u64));
+        Some(Regular { first, consecutive: reach.step != 0 })
+    }
+
+    /// Finds the reach of an access and of those that share its place.
+    ///
+    /// # Safety
+    /// The frame has the registers of the address.
+    #[inline(never)]
+    unsafe fn reach(&mut self, lanes: &Lanes, args: &AccessArgs, slot: usize, write: bool) {
+        let bit = 1 << slot;
+        if !args.fresh && self.irregular & bit != 0 {
+            return;
+        }
+        // SAFETY: the caller's promise.
+        match unsafe { self.find_reach(lanes, args, write) } {
+            Some(reach) => {
+                (self.reaches[slot], self.known, self.irregular) =
+                    (reach, self.known | bit, self.irregular & !bit)
+            }
+            None => (self.known, self.irregular) = (self.known & !bit, self.irregular | bit),
+        }
+    }
+
+    /// # Safety
+    /// The frame has the registers of the address.
+    unsafe fn find_reach(&self, lanes: &Lanes, args: &AccessArgs, write: bool) -> Option<Reach> {
+        if lanes.mask != u32::MAX || args.space == Space::Local || args.offset.unsigned_abs() >= MAX_OFFSET {
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        let (base, pattern, shift) = unsafe {
+            match &args.indexed {
+                Some(Indexed { base, index, signed, shift }) => {
+                    let base = lanes.source::<u64>(*base)[0];
+                    (base, Pattern::of_words(lanes.source(*index), *signed)?, *shift)
+                }
+                None if args.narrow => (0, Pattern::of_words(lanes.source(args.address), false)?, 0),
+                None => (0, Pattern::of_longs(lanes.source(args.address))?, 0),
+            }
+        };
+        let origin = self.origin(args.space).wrapping_add(base);
+        let place = |value: i64| origin.wrapping_add((value as u64) << shift);
+        let (least, most) = (place(pattern.least), place(pattern.most));
+        let window = self.window(args.space, least.wrapping_add(args.offset as u64), write);
+        // Less than the window from end to end: so there is no way round the end of the address space.
+        let span = pattern.most.checked_sub(pattern.least)?;
+        let size = window.end - window.start;
+        if size == 0 || span as u64 > size >> shift {
+            return None;
+        }
+        let first = pattern.first.map(place);
+        Some(Reach {
+            first,
+            bits: first[0] | first[1] | first[2] | first[3],
+            step: (pattern.step as u64) << shift,
+            from: window.start.wrapping_sub(least) as i64,
+            to: window.end.wrapping_sub(most) as i64,
+            writable: window.writable,
+        })
     }
 
     /// The host addresses of the active lanes, which may be accessed; the other lanes get the address of one of them.
     ///
     /// # Safety
-    /// The frame has the address register.
+    /// The frame has the registers of the address.
     #[inline(never)]
     pub(super) unsafe fn locate(
         &mut self,
@@ -86,13 +216,24 @@ impl<'a> Spaces<'a> {
         bytes: u64,
         write: bool,
         addresses: &mut Addresses,
-    ) -> Result<Pattern, Box<AccessFault>> {
+    ) -> Accessed {
         let origin = self.origin(args.space);
         // SAFETY: the caller's promise.
         unsafe {
-            match args.narrow {
-                true => offset_words(lanes.source(args.address), args.offset as u32, origin, addresses),
-                false => {
+            match &args.indexed {
+                Some(Indexed { base, index, signed, shift }) => {
+                    let base = lanes.source::<u64>(*base)[0].wrapping_add(args.offset as u64);
+                    let base = origin.wrapping_add(base);
+                    let widen = |word: u32| if *signed { word as i32 as u64 } else { u64::from(word) };
+                    let index = lanes.source::<u32>(*index);
+                    for lane in 0..WARP {
+                        addresses[lane] = base.wrapping_add(widen(index[lane]) << shift);
+                    }
+                }
+                None if args.narrow => {
+                    offset_words(lanes.source(args.address), args.offset as u32, origin, addresses);
+                }
+                None => {
                     let offset = origin.wrapping_add(args.offset as u64);
                     offset_longs(lanes.source(args.address), offset, addresses);
                 }
@@ -109,14 +250,13 @@ impl<'a> Spaces<'a> {
         mask: u32,
         bytes: u64,
         write: bool,
-    ) -> Result<Pattern, Box<AccessFault>> {
+    ) -> Accessed {
         let first = addresses[mask.trailing_zeros() as usize % WARP];
         if mask != u32::MAX {
-            blend_longs(addresses, &[first; WARP], !mask);
+            blend(addresses, &[first; WARP], !mask);
         }
         let window = self.window(space, first, write);
-        let survey = survey(addresses, window.start, window.end, bytes);
-        if survey.suspicious {
+        if survey(addresses, window.start, window.end, bytes) {
             self.find(space, addresses, mask, bytes, write)?;
         }
         if space == Space::Local {
@@ -124,12 +264,7 @@ impl<'a> Spaces<'a> {
                 *address += lane as u64 * self.local_bytes;
             }
         }
-        Ok(match survey {
-            _ if space == Space::Local => Pattern::Scattered,
-            Survey { uniform: true, .. } => Pattern::Uniform,
-            Survey { consecutive: true, .. } if mask == u32::MAX => Pattern::Consecutive,
-            _ => Pattern::Scattered,
-        })
+        Ok(())
     }
 
     /// What is added to addresses of a space to make them host addresses (of the warp's first lane).
@@ -145,19 +280,25 @@ impl<'a> Spaces<'a> {
     /// The range in which all lanes probably are: the one of the first lane. Empty if that is unknown.
     #[inline(always)]
     fn window(&self, space: Space, first: u64, write: bool) -> Region {
-        let holds = |region: &Region| first.wrapping_sub(region.start) < region.end - region.start;
+        let holds = |region: &Region| {
+            first.wrapping_sub(region.start) < region.end - region.start && (region.writable || !write)
+        };
         match space {
-            Space::Shared => self.shared,
+            Space::Shared => return self.shared,
             Space::Local => {
-                Region { start: self.warp_local, end: self.warp_local + self.local_bytes, writable: true }
+                let start = self.warp_local;
+                return Region { start, end: start + self.local_bytes, writable: true };
             }
-            Space::Global | Space::Generic => {
-                let windows: &[Region] =
-                    if space == Space::Generic { &[self.shared, self.local] } else { &[] };
-                let mut known = self.regions.iter().chain(windows);
-                known.find(|region| holds(region) && (region.writable || !write)).copied().unwrap_or(NOWHERE)
+            Space::Generic if holds(&self.shared) => return self.shared,
+            Space::Generic if holds(&self.local) => return self.local,
+            Space::Global | Space::Generic => {}
+        }
+        for region in &self.regions {
+            if holds(region) {
+                return *region;
             }
         }
+        NOWHERE
     }
 
     /// Checks lane by lane, and finds the first that is at fault.

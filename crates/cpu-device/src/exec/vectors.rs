@@ -1,24 +1,14 @@
-//! Operations on 32 lanes that have to be fast, and that compilers make a hash of: arithmetic on addresses, and writing
-//! some lanes of a register.
+//! Operations on 32 lanes that have to be fast, and that compilers make a hash of: arithmetic on addresses, looking at
+//! all lanes of a register, writing some of them.
 //!
 //! Unrolled and taken apart into scalars these loops cost ten times as much. So they are written with AVX2's own
 //! operations, and once more plainly for CPUs without; a test holds one against the other.
 
-use super::lanes::{WARP, wide_vectors};
+use super::lanes::{Stored, WARP, wide_vectors};
+use super::pattern::{PART, PARTS};
 
 /// The addresses of the lanes.
 pub(super) type Addresses = [u64; WARP];
-
-/// What is known of the addresses of a warp.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Survey {
-    /// Whether any lane's access leaves the window or is misaligned.
-    pub(super) suspicious: bool,
-    /// Whether all lanes have the same address.
-    pub(super) uniform: bool,
-    /// Whether each lane's access follows that of the lane before it.
-    pub(super) consecutive: bool,
-}
 
 /// `base + offset` modulo 2^32, plus `origin`, in each lane.
 #[inline(always)]
@@ -42,26 +32,70 @@ pub(super) fn offset_longs(base: &Addresses, offset: u64, addresses: &mut Addres
     plain::offset_longs(base, offset, addresses);
 }
 
-/// Puts the lanes of `mask` of `values` into `register`.
-#[inline(never)]
-pub(super) fn blend_words(register: &mut [u32; WARP], values: &[u32; WARP], mask: u32) {
+/// Whether the values of each part of the warp rise by `step` (modulo 2^32) from lane to lane.
+#[inline(always)]
+pub(super) fn steady_words(values: &[u32; WARP], step: u32) -> bool {
     #[cfg(target_arch = "x86_64")]
     if wide_vectors() {
         // SAFETY: the CPU has AVX2.
-        return unsafe { wide::blend_words(register, values, mask) };
+        return unsafe { wide::steady_words(values, step) };
     }
-    plain::blend(register, values, mask);
+    plain::steady_words(values, step)
 }
+
+/// Whether the values of each part of the warp rise by `step` (modulo 2^64) from lane to lane.
+#[inline(always)]
+pub(super) fn steady_longs(values: &[u64; WARP], step: u64) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if wide_vectors() {
+        // SAFETY: the CPU has AVX2.
+        return unsafe { wide::steady_longs(values, step) };
+    }
+    plain::steady_longs(values, step)
+}
+
+/// The sign bits of eight words.
+#[inline(always)]
+pub(super) fn signs(words: &[u32; PART]) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_mm_castsi128_ps, _mm_loadu_si128, _mm_movemask_ps};
+        // SAFETY: every x86-64 has SSE2; both halves lie inside the array.
+        let half = |first: usize| unsafe {
+            _mm_movemask_ps(_mm_castsi128_ps(_mm_loadu_si128(words.as_ptr().add(first).cast()))) as u32
+        };
+        half(0) | half(PART / 2) << (PART / 2)
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    words.iter().enumerate().fold(0, |bits, (lane, word)| bits | (word >> 31) << lane)
+}
+
+/// For each mask of eight lanes all ones in those that are set. A choice by a mask from memory stays a choice: of one
+/// that it understands the compiler makes a masked store, which many CPUs execute badly.
+pub(super) static ACTIVE: [[u32; PART]; 256] = {
+    let mut table = [[0; PART]; 256];
+    let mut mask = 0;
+    while mask < 256 {
+        let mut lane = 0;
+        while lane < PART {
+            table[mask][lane] = if mask >> lane & 1 != 0 { u32::MAX } else { 0 };
+            lane += 1;
+        }
+        mask += 1;
+    }
+    table
+};
 
 /// Puts the lanes of `mask` of `values` into `register`.
 #[inline(never)]
-pub(super) fn blend_longs(register: &mut [u64; WARP], values: &[u64; WARP], mask: u32) {
-    #[cfg(target_arch = "x86_64")]
-    if wide_vectors() {
-        // SAFETY: the CPU has AVX2.
-        return unsafe { wide::blend_longs(register, values, mask) };
+pub(super) fn blend<S: Stored>(register: &mut [S; WARP], values: &[S; WARP], mask: u32) {
+    for part in 0..PARTS {
+        let active = &ACTIVE[(mask >> (part * PART)) as usize % ACTIVE.len()];
+        for lane in 0..PART {
+            let at = part * PART + lane;
+            register[at] = S::pick(active[lane], values[at], register[at]);
+        }
     }
-    plain::blend(register, values, mask);
 }
 
 /// The 32 bits that each lane's address plus `offset` points to.
@@ -94,9 +128,9 @@ pub(super) unsafe fn gather_longs(addresses: &Addresses, offset: usize) -> [u64;
     addresses.map(|address| unsafe { *((address as usize + offset) as *const u64) })
 }
 
-/// Looks at all lanes: accesses of `bytes` bytes (a power of two), which should lie in `start..end`.
+/// Whether any lane's access of `bytes` bytes (a power of two) leaves `start..end` or is misaligned.
 #[inline(always)]
-pub(super) fn survey(addresses: &Addresses, start: u64, end: u64, bytes: u64) -> Survey {
+pub(super) fn survey(addresses: &Addresses, start: u64, end: u64, bytes: u64) -> bool {
     #[cfg(target_arch = "x86_64")]
     if wide_vectors() {
         // SAFETY: the CPU has AVX2.
@@ -105,27 +139,14 @@ pub(super) fn survey(addresses: &Addresses, start: u64, end: u64, bytes: u64) ->
     plain::survey(addresses, start, end, bytes)
 }
 
-/// The sums of a survey, all lanes or-ed together.
-struct Sums {
-    /// Negative if a lane is outside: its distance to the start is, or that to the last place where the access fits.
-    outside: u64,
-    bits: u64,
-    differ: u64,
-    stray: u64,
-}
-
-impl Sums {
-    fn survey(&self, bytes: u64) -> Survey {
-        Survey {
-            suspicious: (self.outside as i64) < 0 || self.bits & (bytes - 1) != 0,
-            uniform: self.differ == 0,
-            consecutive: self.stray == 0,
-        }
-    }
+/// The outcome of a survey. `outside` is negative if a lane is outside: its distance to the start is, or that to the
+/// last place where the access fits.
+fn suspicious(outside: u64, bits: u64, bytes: u64) -> bool {
+    (outside as i64) < 0 || bits & (bytes - 1) != 0
 }
 
 mod plain {
-    use super::{Addresses, Sums, Survey, WARP};
+    use super::{Addresses, PART, WARP, suspicious};
 
     pub(super) fn offset_words(base: &[u32; WARP], offset: u32, origin: u64, addresses: &mut Addresses) {
         *addresses = base.map(|address| u64::from(address.wrapping_add(offset)).wrapping_add(origin));
@@ -135,24 +156,28 @@ mod plain {
         *addresses = base.map(|address| address.wrapping_add(offset));
     }
 
-    pub(super) fn blend<T: Copy>(register: &mut [T; WARP], values: &[T; WARP], mask: u32) {
-        for lane in 0..WARP {
-            register[lane] = if mask >> lane & 1 != 0 { values[lane] } else { register[lane] };
-        }
+    pub(super) fn steady_words(values: &[u32; WARP], step: u32) -> bool {
+        (0..WARP).all(|lane| {
+            values[lane] == values[lane / PART * PART].wrapping_add(step.wrapping_mul((lane % PART) as u32))
+        })
     }
 
-    pub(super) fn survey(addresses: &Addresses, start: u64, end: u64, bytes: u64) -> Survey {
+    pub(super) fn steady_longs(values: &[u64; WARP], step: u64) -> bool {
+        (0..WARP).all(|lane| {
+            values[lane] == values[lane / PART * PART].wrapping_add(step.wrapping_mul((lane % PART) as u64))
+        })
+    }
+
+    pub(super) fn survey(addresses: &Addresses, start: u64, end: u64, bytes: u64) -> bool {
         // Negative if nothing fits into the window at all.
         let room = (end - start).wrapping_sub(bytes);
-        let mut sums = Sums { outside: room, bits: 0, differ: 0, stray: 0 };
-        for (lane, &address) in addresses.iter().enumerate() {
+        let (mut outside, mut bits) = (room, 0);
+        for &address in addresses {
             let distance = address.wrapping_sub(start);
-            sums.outside |= distance | room.wrapping_sub(distance);
-            sums.bits |= address;
-            sums.differ |= address ^ addresses[0];
-            sums.stray |= address ^ addresses[0].wrapping_add(lane as u64 * bytes);
+            outside |= distance | room.wrapping_sub(distance);
+            bits |= address;
         }
-        sums.survey(bytes)
+        suspicious(outside, bits, bytes)
     }
 }
 
@@ -161,7 +186,7 @@ mod wide {
     use std::arch::x86_64::*;
     use std::mem::MaybeUninit;
 
-    use super::{Addresses, Sums, Survey, WARP};
+    use super::{Addresses, PART, PARTS, WARP, suspicious};
 
     /// Lanes of a vector.
     const LANES: usize = 4;
@@ -205,59 +230,54 @@ mod wide {
     /// # Safety
     /// The CPU has AVX2.
     #[target_feature(enable = "avx2")]
-    pub(super) unsafe fn survey(addresses: &Addresses, start: u64, end: u64, bytes: u64) -> Survey {
+    pub(super) unsafe fn survey(addresses: &Addresses, start: u64, end: u64, bytes: u64) -> bool {
         let room = (end - start).wrapping_sub(bytes);
-        let first = _mm256_set1_epi64x(addresses[0] as i64);
         let (begin, space) = (_mm256_set1_epi64x(start as i64), _mm256_set1_epi64x(room as i64));
-        let step = _mm256_set1_epi64x((LANES as u64 * bytes) as i64);
-        let ahead = [0, 1, 2, 3].map(|lane| (lane * bytes) as i64);
-        let mut expected = _mm256_add_epi64(first, _mm256_set_epi64x(ahead[3], ahead[2], ahead[1], ahead[0]));
         let (mut outside, mut bits) = (space, _mm256_setzero_si256());
-        let (mut differ, mut stray) = (bits, bits);
         for chunk in 0..WARP / LANES {
             // SAFETY: four lanes from a multiple of four lie inside the array.
             let lanes = unsafe { _mm256_loadu_si256(addresses.as_ptr().add(chunk * LANES).cast()) };
             let distance = _mm256_sub_epi64(lanes, begin);
             outside = _mm256_or_si256(outside, _mm256_or_si256(distance, _mm256_sub_epi64(space, distance)));
             bits = _mm256_or_si256(bits, lanes);
-            differ = _mm256_or_si256(differ, _mm256_xor_si256(lanes, first));
-            stray = _mm256_or_si256(stray, _mm256_xor_si256(lanes, expected));
-            expected = _mm256_add_epi64(expected, step);
         }
-        let sums = Sums { outside: any(outside), bits: any(bits), differ: any(differ), stray: any(stray) };
-        sums.survey(bytes)
+        suspicious(any(outside), any(bits), bytes)
     }
 
     /// # Safety
     /// The CPU has AVX2.
     #[target_feature(enable = "avx2")]
-    pub(super) unsafe fn blend_words(register: &mut [u32; WARP], values: &[u32; WARP], mask: u32) {
-        let bits = _mm256_set_epi32(128, 64, 32, 16, 8, 4, 2, 1);
-        for chunk in 0..WARP / 8 {
-            let mask = _mm256_and_si256(_mm256_set1_epi32((mask >> (8 * chunk)) as i32), bits);
-            // SAFETY: eight lanes from a multiple of eight lie inside the arrays.
-            unsafe {
-                let values = _mm256_loadu_si256(values.as_ptr().add(8 * chunk).cast());
-                let to = register.as_mut_ptr().add(8 * chunk).cast();
-                _mm256_maskstore_epi32(to, _mm256_cmpeq_epi32(mask, bits), values);
-            }
+    pub(super) unsafe fn steady_words(values: &[u32; WARP], step: u32) -> bool {
+        let lanes = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
+        let rise = _mm256_mullo_epi32(_mm256_set1_epi32(step as i32), lanes);
+        let mut stray = _mm256_setzero_si256();
+        for part in 0..PARTS {
+            let first = _mm256_set1_epi32(values[part * PART] as i32);
+            // SAFETY: eight lanes from a multiple of eight lie inside the array.
+            let found = unsafe { _mm256_loadu_si256(values.as_ptr().add(part * PART).cast()) };
+            stray = _mm256_or_si256(stray, _mm256_xor_si256(found, _mm256_add_epi32(first, rise)));
         }
+        _mm256_testz_si256(stray, stray) != 0
     }
 
     /// # Safety
     /// The CPU has AVX2.
     #[target_feature(enable = "avx2")]
-    pub(super) unsafe fn blend_longs(register: &mut [u64; WARP], values: &[u64; WARP], mask: u32) {
-        let bits = _mm256_set_epi64x(8, 4, 2, 1);
-        for chunk in 0..WARP / LANES {
-            let mask = _mm256_and_si256(_mm256_set1_epi64x((mask >> (LANES * chunk)).into()), bits);
-            // SAFETY: four lanes from a multiple of four lie inside the arrays.
-            unsafe {
-                let values = _mm256_loadu_si256(values.as_ptr().add(LANES * chunk).cast());
-                let to = register.as_mut_ptr().add(LANES * chunk).cast();
-                _mm256_maskstore_epi64(to, _mm256_cmpeq_epi64(mask, bits), values);
+    pub(super) unsafe fn steady_longs(values: &[u64; WARP], step: u64) -> bool {
+        let rises = |lane: u64| step.wrapping_mul(lane) as i64;
+        let low = _mm256_set_epi64x(rises(3), rises(2), rises(1), 0);
+        let high = _mm256_add_epi64(low, _mm256_set1_epi64x(rises(4)));
+        let mut stray = _mm256_setzero_si256();
+        for part in 0..PARTS {
+            let first = _mm256_set1_epi64x(values[part * PART] as i64);
+            for (half, rise) in [low, high].into_iter().enumerate() {
+                // SAFETY: four lanes from a multiple of four lie inside the array.
+                let found =
+                    unsafe { _mm256_loadu_si256(values.as_ptr().add(part * PART + half * LANES).cast()) };
+                stray = _mm256_or_si256(stray, _mm256_xor_si256(found, _mm256_add_epi64(first, rise)));
             }
         }
+        _mm256_testz_si256(stray, stray) != 0
     }
 
     /// Built up in vector registers: scalars stored one by one cannot be read as a vector without waiting for all.
@@ -340,7 +360,7 @@ mod tests {
             let good = addresses.iter().all(|&a| {
                 a >= start && a.checked_add(bytes).is_some_and(|after| after <= end) && a % bytes == 0
             });
-            assert_eq!(found.suspicious, !good, "{addresses:x?} in {start:x}..{end:x}, {bytes}");
+            assert_eq!(found, !good, "{addresses:x?} in {start:x}..{end:x}, {bytes}");
             let offset = random(&mut seed);
             let (mut one, mut other) = ([0; WARP], [0; WARP]);
             offset_longs(&addresses, offset, &mut one);
@@ -362,14 +382,18 @@ mod tests {
                     (table[at] >> 32, table[at + 1])
                 );
             }
-            let (mask, mut one, mut other) = ((offset >> 32) as u32, [7; WARP], [7; WARP]);
-            blend_longs(&mut one, &addresses, mask);
-            plain::blend(&mut other, &addresses, mask);
-            assert_eq!(one, other);
-            let (mut one, mut other) = ([9; WARP], [9; WARP]);
-            blend_words(&mut one, &words, mask);
-            plain::blend(&mut other, &words, mask);
-            assert_eq!(one, other);
+            let step = [0, bytes, random(&mut seed)][round % 3];
+            assert_eq!(steady_longs(&addresses, step), plain::steady_longs(&addresses, step));
+            assert_eq!(steady_words(&words, step as u32), plain::steady_words(&words, step as u32));
+            let (mask, mut longs) = ((offset >> 32) as u32, [7; WARP]);
+            blend(&mut longs, &addresses, mask);
+            let mut blended = [9; WARP];
+            blend(&mut blended, &words, mask);
+            for lane in 0..WARP {
+                let active = mask >> lane & 1 != 0;
+                assert_eq!(longs[lane], if active { addresses[lane] } else { 7 });
+                assert_eq!(blended[lane], if active { words[lane] } else { 9 });
+            }
         }
     }
 }

@@ -12,7 +12,7 @@
 //! Invariants: the masks of the fragments are disjoint, and together they are the lanes that have not exited.
 
 use super::block::{Barriers, CLUSTER_BARRIER};
-use super::code::{BarrierKind, Call, Callee, Class, Code, Guard, Input, Op, Reg, Step, Transfer, WarpOp};
+use super::code::{BarrierKind, Call, Callee, Class, Guard, Op, Reg, Space, Step, Transfer, WarpOp};
 use super::exchange;
 use super::fault::FaultKind;
 use super::input::Setting;
@@ -85,6 +85,12 @@ pub(super) struct Fragment {
 }
 
 impl Fragment {
+    /// Lanes at the start of a kernel.
+    #[inline(always)]
+    fn new(function: u32, mask: u32, frame: Frame) -> Fragment {
+        Fragment { function, pc: 0, mask, frame, returns: Vec::new(), epoch: 0, state: State::Ready }
+    }
+
     fn same_place(&self, other: &Fragment) -> bool {
         self.pc == other.pc && self.same_calls(other)
     }
@@ -169,7 +175,10 @@ pub(super) struct Warp {
     /// Lanes that exist and have not exited.
     pub(super) live: u32,
     pub(super) fragments: Vec<Fragment>,
-    registers: Registers,
+    /// From its first step until it has exited.
+    registers: Option<Registers>,
+    /// The kernel's inputs that differ between the warps of a block.
+    own: Vec<(Reg, Class, [u64; WARP])>,
     /// First address of the local memory of lane 0.
     local: u64,
 }
@@ -183,32 +192,62 @@ enum Outcome {
 }
 
 impl Warp {
-    /// A warp with registers for the kernel; `local` is the local memory of its first lane.
-    pub(super) fn new(index: u32, kernel: &Code, local: u64) -> Self {
-        let registers = Registers::new(kernel.registers);
-        Warp { index, live: 0, fragments: Vec::new(), registers, local }
+    /// A warp of a block whose shared memory begins at `shared`; `local` is the local memory of its first lane.
+    pub(super) fn new(index: u32, launch: &Launch, shared: u64, local: u64) -> Self {
+        let setting = Setting { launch, block: [0; 3], shared, warp: index, local, frame: 0 };
+        let inputs = launch.code(launch.kernel_function).inputs.iter();
+        let own = inputs.filter(|(.., input)| input.is_of_warp());
+        let own = own.map(|&(reg, class, input)| (reg, class, setting.values(input))).collect();
+        Warp { index, live: 0, fragments: Vec::new(), registers: None, own, local }
     }
 
-    /// Sets the warp at the start of the kernel in block `block`.
-    pub(super) fn start(&mut self, launch: &Launch, block: [u32; 3], shared: u64, first: bool) {
+    /// Sets the warp at the start of the kernel.
+    pub(super) fn start(&mut self, launch: &Launch) {
         self.live = launch.lanes_of(self.index);
         let frame = Frame { registers: Extent::default(), local: 0 };
         self.fragments.clear();
-        self.fragments.push(Fragment {
-            function: launch.kernel_function,
-            pc: 0,
-            mask: self.live,
-            frame,
-            returns: Vec::new(),
-            epoch: 0,
-            state: State::Ready,
-        });
-        let setting = Setting { launch, block, shared, warp: self.index, local: self.local, frame: 0 };
-        // All but the block's own inputs stay from the block before.
-        let inputs = launch.code(launch.kernel_function).inputs.iter();
-        for (reg, class, input) in inputs.filter(|(.., input)| first || matches!(input, Input::Block(_))) {
-            self.registers.set(frame.registers, *class, reg.0, u32::MAX, &setting.values(*input));
+        self.fragments.push(Fragment::new(launch.kernel_function, self.live, frame));
+        self.registers = None;
+    }
+
+    /// Takes registers, from `idle` if there are any, unless the warp has some.
+    #[inline]
+    pub(super) fn take_registers(
+        &mut self,
+        launch: &Launch,
+        block: [u32; 3],
+        shared: u64,
+        idle: &mut Vec<Registers>,
+    ) {
+        if self.registers.is_some() {
+            return;
         }
+        let registers = self.registers.insert(idle.pop().unwrap_or_else(|| {
+            let code = launch.code(launch.kernel_function);
+            let mut registers = Registers::new(code.registers);
+            let setting = Setting { launch, block, shared, warp: self.index, local: self.local, frame: 0 };
+            for (reg, class, input) in &code.inputs {
+                registers.set(Extent::default(), *class, reg.0, u32::MAX, &setting.values(*input));
+            }
+            registers
+        }));
+        // All other inputs are those of any warp of the launch.
+        for (reg, class, values) in &self.own {
+            registers.load(*class, reg.0, values);
+        }
+        for &(reg, class, axis) in &launch.block_inputs {
+            registers.fill(class, reg.0, block[axis as usize]);
+        }
+    }
+
+    /// Gives the registers of a warp that has exited to `idle`: the next warp finds them in the cache.
+    #[inline]
+    pub(super) fn give_registers(&mut self, idle: &mut Vec<Registers>) {
+        idle.extend(self.registers.take());
+    }
+
+    fn registers(&mut self) -> &mut Registers {
+        self.registers.as_mut().expect("a warp that runs has taken registers")
     }
 
     /// Runs until nothing more can be done now.
@@ -287,7 +326,7 @@ impl Warp {
     }
 
     fn lanes(&mut self, frame: Frame, mask: u32) -> Lanes {
-        let (words, longs, predicates) = self.registers.frame(frame.registers);
+        let (words, longs, predicates) = self.registers().frame(frame.registers);
         Lanes { words, longs, predicates, mask, full: mask == self.live }
     }
 
@@ -344,8 +383,22 @@ impl Warp {
                 self.fragments[index].pc = pc;
                 return Ok(Outcome::Choose);
             }
+            if !P::WATCHES && code.steps[pc as usize].straight > 0 {
+                (lanes.mask, lanes.full) = (mask, mask == live);
+                let end = (pc + code.steps[pc as usize].straight).min(limit);
+                let steps = &code.steps[pc as usize..end as usize];
+                // SAFETY: the frame has the registers that its code names, in the classes that the handlers take;
+                // they were made for this CPU, and the windows are this block's own memory.
+                if let Err(refused) = unsafe { straight(steps, &lanes, around) } {
+                    let (index, space, fault) = *refused;
+                    let place = (function, pc + index as u32);
+                    return Err(self.refuse(around.launch, *fault, space, place, frame));
+                }
+                pc = end;
+                continue;
+            }
             let step = &code.steps[pc as usize];
-            let Step { guard, op } = step;
+            let Step { guard, op, .. } = step;
             // SAFETY: the frame has the predicates that its code names.
             let active = mask
                 & unsafe {
@@ -368,25 +421,18 @@ impl Warp {
                 continue;
             }
             match op {
-                Op::Lanes { run, args } => {
+                Op::Lanes { run, args, .. } => {
                     // SAFETY: the frame has the registers that its code names, in the classes that the handler
                     // takes, and the handler was made for this CPU.
                     unsafe { run(&lanes, args) };
                     pc += 1;
                 }
                 Op::Access { run, args } => {
+                    around.spaces.forget_patterns();
                     // SAFETY: as above; the windows are this block's own memory.
                     let accessed = unsafe { run(&lanes, around.spaces, args) };
                     if let Err(fault) = accessed {
-                        let AccessFault { lane, address, kind, text } = *fault;
-                        let text = text
-                            + &whereabouts::beside(
-                                around.launch,
-                                args.space,
-                                address,
-                                (function, frame.local),
-                            );
-                        return Err(self.stop(kind, text, Some(address), lane, (function, pc)));
+                        return Err(self.refuse(around.launch, *fault, args.space, (function, pc), frame));
                     }
                     pc += 1;
                     if args.synchronises && fuel.burn_strongly() {
@@ -464,6 +510,11 @@ impl Warp {
                         return Err(self.stop(kind, text, Some(address), lane, (function, pc)));
                     }
                     pc += 1;
+                }
+                Op::Return if self.fragments[index].returns.is_empty() => {
+                    self.fragments[index].pc = pc + 1;
+                    self.exit(index, active);
+                    return Ok(Outcome::Choose);
                 }
                 _ => {
                     self.fragments[index].pc = pc;
@@ -707,14 +758,14 @@ impl Warp {
         if u64::from(inner.local) + u64::from(code.frame_bytes) > around.launch.local_bytes {
             return Err(overflow(self));
         }
-        if !self.registers.grow(inner.registers.plus(code.registers)) {
+        if !self.registers().grow(inner.registers.plus(code.registers)) {
             return Err(overflow(self));
         }
         let (launch, block, shared) = (around.launch, around.block, around.spaces.shared.start);
         let setting =
             Setting { launch, block, shared, warp: self.index, local: self.local, frame: inner.local };
         for (reg, class, input) in &code.inputs {
-            self.registers.set(inner.registers, *class, reg.0, active, &setting.values(*input));
+            self.registers().set(inner.registers, *class, reg.0, active, &setting.values(*input));
         }
         let part = self.split(index, active);
         part.returns.push(Return { function, pc, frame });
@@ -792,6 +843,21 @@ impl Warp {
         Some(self.stop(kind, text.to_owned(), None, lane, (fragment.function, pc)))
     }
 
+    /// The fault of an access that was refused.
+    #[cold]
+    fn refuse(
+        &self,
+        launch: &Launch,
+        fault: AccessFault,
+        space: Space,
+        place: (u32, u32),
+        frame: Frame,
+    ) -> Box<Stop> {
+        let AccessFault { lane, address, kind, text } = fault;
+        let text = text + &whereabouts::beside(launch, space, address, (place.0, frame.local));
+        self.stop(kind, text, Some(address), lane, place)
+    }
+
     fn stop(
         &self,
         kind: FaultKind,
@@ -808,6 +874,37 @@ impl Warp {
             place: Some(place),
         })
     }
+}
+
+/// Executes straight steps; of a refused access come back the index of its step, its space, and why.
+///
+/// # Safety
+///
+/// As for the handlers of the steps: `lanes` is the frame of their function, and `around` has the block's memory.
+#[inline(always)]
+unsafe fn straight(
+    steps: &[Step],
+    lanes: &Lanes,
+    around: &mut Surroundings,
+) -> Result<(), Box<(usize, Space, Box<AccessFault>)>> {
+    around.spaces.forget_patterns();
+    let count = steps.len() as u64;
+    around.counts.warp_instructions += count;
+    around.counts.thread_instructions += count * u64::from(lanes.mask.count_ones());
+    let mut index = 0;
+    while let Some(step) = steps.get(index) {
+        match &step.op {
+            // SAFETY: the caller's promise.
+            Op::Lanes { run, args, .. } => unsafe { run(lanes, args) },
+            // SAFETY: the caller's promise.
+            Op::Access { run, args } => unsafe { run(lanes, around.spaces, args) }
+                .map_err(|fault| Box::new((index, args.space, fault)))?,
+            // No other step is straight.
+            _ => {}
+        }
+        index += 1 + usize::from(step.idle_after);
+    }
+    Ok(())
 }
 
 /// What a run may still burn.

@@ -10,6 +10,7 @@
     reason = "references repeat what the kernels under test say, constants and order of operations included"
 )]
 
+mod addresses;
 mod cases;
 mod corpus;
 mod counts;

@@ -216,16 +216,14 @@ fn live_in(steps: &mut [Step], spans: &[Span], registers: usize) -> Vec<Set> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::code::{Args, Op};
+    use super::super::super::code::{Args, Meaning, Op};
     use super::super::super::lanes::binary;
     use super::*;
 
     fn add(d: u32, a: u32, b: u32) -> Step {
         let args = Args { d: Reg(d), a: Reg(a), b: Reg(b), ..Args::EMPTY };
-        Step {
-            guard: Guard::Always,
-            op: Op::Lanes { run: binary(|a: u32, b: u32| a.wrapping_add(b)).run, args },
-        }
+        let run = binary(|a: u32, b: u32| a.wrapping_add(b)).run;
+        Step::new(Guard::Always, Op::Lanes { run, meaning: Meaning::Other, args })
     }
 
     fn places(steps: &mut [Step]) -> Vec<(u32, Role)> {

@@ -17,6 +17,7 @@ use super::super::program::function_address;
 use super::super::soft;
 use super::super::whereabouts::Named;
 use super::allocate::{Span, allocate};
+use super::fold::{Known, fold, mark_straight, name_patterns};
 use super::layout::{Block, order};
 use super::scope::{Body, Symbol};
 use super::{ModuleNames, control, decode, memory, stack};
@@ -216,7 +217,18 @@ impl<'m> FunctionCompiler<'m> {
         let mut inputs: Vec<((Class, Input), Reg)> = self.inputs.into_iter().collect();
         inputs.sort_by_key(|(_, reg)| *reg);
         let pinned: Vec<Reg> = inputs.iter().map(|(_, reg)| *reg).collect();
+        let input_of: HashMap<Reg, Input> = inputs.iter().map(|((_, input), reg)| (*reg, *input)).collect();
+        let known = Known {
+            uniform: &|reg| input_of.get(&reg).is_some_and(|input| input.is_uniform()),
+            constant: &|reg| match input_of.get(&reg) {
+                Some(Input::Constant(bits)) => Some(*bits),
+                _ => None,
+            },
+        };
+        let idle = fold(&mut self.steps, spans, &self.classes, &known);
         let (places, sizes) = allocate(&mut self.steps, spans, &self.classes, &pinned);
+        name_patterns(&mut self.steps);
+        mark_straight(&mut self.steps, &idle);
         let inputs =
             inputs.iter().zip(places).map(|(((class, input), _), place)| (place, *class, *input)).collect();
         self.shared.sort_unstable();
@@ -267,7 +279,7 @@ impl<'m> FunctionCompiler<'m> {
 
     /// Goes on to `follower`. A branch to the block laid out next is turned round instead.
     fn jump_to(&mut self, follower: usize, next: Option<usize>) {
-        if let Some(Step { guard, op: Op::Jump { target } }) = self.steps.last_mut()
+        if let Some(Step { guard, op: Op::Jump { target }, .. }) = self.steps.last_mut()
             && next == Some(*target as usize)
             && *guard != Guard::Always
         {
@@ -328,7 +340,7 @@ impl<'m> FunctionCompiler<'m> {
             let mnemonic = ptx::Mnemonic::new("ret".into());
             self.origins.push(Origin { line: self.function.position.line, mnemonic, source: None });
         }
-        self.steps.push(Step { guard: self.guard, op });
+        self.steps.push(Step::new(self.guard, op));
         self.origin_of.push(self.origins.len() as u32 - 1);
     }
 
@@ -342,7 +354,7 @@ impl<'m> FunctionCompiler<'m> {
     /// Adds a step on registers.
     pub(super) fn lanes(&mut self, handler: LaneHandler, args: Args) {
         if handler.needs.met_by(&args, |reg| self.class(reg)) {
-            self.push(Op::Lanes { run: handler.run, args });
+            self.push(Op::Lanes { run: handler.run, meaning: handler.meaning, args });
         } else {
             // The handler would take a register for something else: a mistake of this crate, not of the PTX.
             self.complain(format!("no way to execute this with {:?} for {args:?}", handler.needs));

@@ -5,7 +5,7 @@
 
 use ptx::{Instruction, ScalarType};
 
-use super::super::code::{Args, Reg};
+use super::super::code::{Args, Meaning, Reg};
 use super::super::lanes::{LaneHandler, binary, carry, ternary, unary};
 use super::decode::Pure;
 use super::form::Form;
@@ -49,8 +49,10 @@ fn multiply(ty: ScalarType, part: &str) -> Option<LaneHandler> {
         ("hi", S64) => binary(high_i64),
         ("wide", U16) => binary(|a: u16, b: u16| u32::from(a) * u32::from(b)),
         ("wide", S16) => binary(|a: i16, b: i16| i32::from(a) * i32::from(b)),
-        ("wide", U32) => binary(|a: u32, b: u32| u64::from(a) * u64::from(b)),
-        ("wide", S32) => binary(|a: i32, b: i32| i64::from(a) * i64::from(b)),
+        ("wide", U32) => binary(|a: u32, b: u32| u64::from(a) * u64::from(b))
+            .meaning(Meaning::MultiplyWide { signed: false }),
+        ("wide", S32) => binary(|a: i32, b: i32| i64::from(a) * i64::from(b))
+            .meaning(Meaning::MultiplyWide { signed: true }),
         _ => return None,
     })
 }
@@ -278,6 +280,9 @@ pub(super) fn decode(form: &mut Form) -> Option<Pure> {
         ("min", false, true) if ty == S32 => same(binary(|a: i32, b: i32| a.min(b).max(0)), 2),
         ("max", false, true) if ty == S32 => same(binary(|a: i32, b: i32| a.max(b).max(0)), 2),
         (_, true, _) | (_, _, true) => None,
+        ("add", ..) if matches!(ty, U64 | S64) => {
+            same(binary(|a: u64, b: u64| a.wrapping_add(b)).meaning(Meaning::AddLong), 2)
+        }
         ("add", ..) => same(typed!(ty, binary, |a, b| a.wrapping_add(b)), 2),
         ("sub", ..) => same(typed!(ty, binary, |a, b| a.wrapping_sub(b)), 2),
         ("mul", ..) => {

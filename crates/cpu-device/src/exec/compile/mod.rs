@@ -15,6 +15,7 @@ mod control;
 mod convert;
 mod decode;
 mod float;
+mod fold;
 mod form;
 mod function;
 mod halves;
