@@ -10,7 +10,6 @@ use super::spaces::Spaces;
 use super::warp::Warp;
 
 /// A step that a fragment of a warp is about to execute.
-#[allow(dead_code, reason = "which of these a probe looks at is its own affair")]
 pub(super) struct Moment<'a> {
     /// The function, by index.
     pub(super) function: u32,
@@ -21,8 +20,6 @@ pub(super) struct Moment<'a> {
     pub(super) lanes: &'a Lanes,
     /// Lanes of the fragment, before the guard.
     pub(super) mask: u32,
-    /// Lanes of the warp that have not exited.
-    pub(super) live: u32,
     pub(super) spaces: &'a Spaces<'a>,
     /// The warp, counted through the block.
     pub(super) warp: u32,

@@ -414,7 +414,7 @@ impl Warp {
             // A warp instruction counts when all of its lanes have come.
             if P::WATCHES && !matches!(op, Op::Warp { .. } | Op::Matrix(_)) {
                 let (spaces, warp, local) = (&*around.spaces, self.index, frame.local);
-                probe.step(&Moment { function, pc, step, mask, lanes: &lanes, live, spaces, warp, local });
+                probe.step(&Moment { function, pc, step, mask, lanes: &lanes, spaces, warp, local });
             }
             if active == 0 {
                 pc += 1;
@@ -476,17 +476,7 @@ impl Warp {
                     }
                     if P::WATCHES {
                         let (spaces, warp, local) = (&*around.spaces, self.index, frame.local);
-                        probe.step(&Moment {
-                            function,
-                            pc,
-                            step,
-                            mask,
-                            lanes: &lanes,
-                            live,
-                            spaces,
-                            warp,
-                            local,
-                        });
+                        probe.step(&Moment { function, pc, step, mask, lanes: &lanes, spaces, warp, local });
                     }
                     // SAFETY: the frame has the registers that its code names.
                     unsafe { exchange::run(&lanes, *op, *members, args) };
@@ -500,7 +490,7 @@ impl Warp {
                     if P::WATCHES {
                         let (spaces, warp, local) = (&*around.spaces, self.index, frame.local);
                         let lanes = &lanes;
-                        probe.step(&Moment { function, pc, step, mask, lanes, live, spaces, warp, local });
+                        probe.step(&Moment { function, pc, step, mask, lanes, spaces, warp, local });
                     }
                     // SAFETY: the frame has the registers that its code names, as the step takes them; the windows
                     // are this block's own memory.
