@@ -144,7 +144,7 @@ fn a_capture_becomes_a_graph_and_does_nothing_itself() {
     ok!(cuStreamIsCapturing(stream, &mut status));
     assert_eq!(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
     ok!(cuStreamEndCapture(stream, &mut captured));
-    assert_eq!(taken(trace), []);
+    assert_eq!(taken(trace), [0u64; 0]);
     assert_eq!(download(second, 256), [0; 256]);
 
     let made = nodes(captured);
@@ -362,7 +362,7 @@ fn graphs_wait_for_events_and_record_them() {
     ok!(cuEventRecord(awaited, busy));
     ok!(cuGraphLaunch(exec, stream));
     fails!(CUDA_ERROR_NOT_READY, cuEventQuery(recorded));
-    assert_eq!(taken(trace), []);
+    assert_eq!(taken(trace), [0u64; 0]);
     ok!(cuMemsetD32_v2(word, 1, 1));
     ok!(cuEventSynchronize(recorded));
     assert_eq!(taken(trace), [1]);
