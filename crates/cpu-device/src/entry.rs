@@ -123,12 +123,13 @@ pub static SLOTS: [AtomicPtr<()>; COUNT] = {
         }
         list += 1;
     }
-    let mut slots = [const { AtomicPtr::new(refuse as *const () as *mut ()) }; COUNT];
+    let mut slots = [const { AtomicPtr::new(std::ptr::null_mut()) }; COUNT];
     let mut index = 0;
     while index < COUNT {
-        if let Some(function) = functions[index] {
-            slots[index] = AtomicPtr::new(function);
-        }
+        slots[index] = AtomicPtr::new(match functions[index] {
+            Some(function) => function,
+            None => refusal(index),
+        });
         index += 1;
     }
     slots
@@ -173,14 +174,37 @@ fn trace() -> Trace {
     })
 }
 
-/// What stands in the slot of every symbol that is declared nowhere.
-///
-/// # Safety
-///
-/// Entered only through an exported symbol, which leaves its index in `r11d`.
-#[unsafe(naked)]
-unsafe extern "C" fn refuse() {
-    core::arch::naked_asm!("mov edi, r11d", "jmp {report}", report = sym report_refusal)
+// What stands in the slots of symbols that are declared nowhere: code for each, which knows its index. Programs get the
+// addresses from `cuGetProcAddress` too, so the index that an exported symbol leaves in a register is of no use here.
+core::arch::global_asm!(
+    ".pushsection .text.apex_refusals, \"ax\", @progbits",
+    ".p2align 4",
+    ".hidden apex_refusals",
+    ".globl apex_refusals",
+    "apex_refusals:",
+    ".set .Lapex_refusal, 0",
+    ".rept {count}",
+    ".p2align 4",
+    "mov edi, .Lapex_refusal",
+    "jmp {report}",
+    ".set .Lapex_refusal, .Lapex_refusal + 1",
+    ".endr",
+    ".p2align 4",
+    ".popsection",
+    count = const COUNT,
+    report = sym report_refusal,
+);
+
+/// Bytes from one refusal's code to the next.
+const REFUSAL_BYTES: usize = 16;
+
+unsafe extern "C" {
+    safe static apex_refusals: [u8; COUNT * REFUSAL_BYTES];
+}
+
+/// The code that answers for the symbol at `index`.
+const fn refusal(index: usize) -> *mut () {
+    (&raw const apex_refusals).cast::<u8>().wrapping_add(index * REFUSAL_BYTES).cast_mut().cast()
 }
 
 /// Answers for an entry point that is not implemented, and names it once when `APEX_CPU_TRACE` is set.
