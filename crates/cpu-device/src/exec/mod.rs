@@ -16,6 +16,7 @@
 //! One module is the definition of floating point (`soft`); what is fast is tested against it.
 
 mod access;
+mod approximate;
 mod atomics;
 mod block;
 mod builtin;

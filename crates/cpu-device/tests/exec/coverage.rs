@@ -119,7 +119,8 @@ fn refusals(statements: &[String]) -> Vec<Option<String>> {
             }
             refusals
         }
-        Err(error) if statements.len() == 1 => vec![Some(format!("does not load: {}", error.message))],
+        // Whatever a module contains, it loads: the page says so.
+        Err(error) if statements.len() == 1 => panic!("{}: {}", statements[0], error.message),
         // One mistake spoils the module: each has to be asked alone.
         Err(_) => statements.chunks(statements.len().div_ceil(2)).flat_map(refusals).collect(),
     }

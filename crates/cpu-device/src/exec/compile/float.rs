@@ -6,6 +6,7 @@
 
 use ptx::ScalarType;
 
+use super::super::approximate;
 use super::super::half::{bf16_to_f32, f16_to_f32};
 use super::super::lanes::{binary, each_immediate, ternary, unary, unary_each};
 use super::super::numbers::{canonical, flush, saturate};
@@ -246,11 +247,11 @@ fn single_precision(form: &mut Form, modifiers: Modifiers, approx: bool) -> Opti
         "sqrt" => single!(modifiers, unary, |a| a.sqrt()),
         "rcp" => single!(modifiers, unary, |a| 1.0 / a),
         "rsqrt" => single!(modifiers, unary, |a| (1.0 / f64::from(a).sqrt()) as f32),
-        "sin" => single!(modifiers, unary_each, |a| f64::from(a).sin() as f32),
-        "cos" => single!(modifiers, unary_each, |a| f64::from(a).cos() as f32),
-        "lg2" => single!(modifiers, unary_each, |a| f64::from(a).log2() as f32),
-        "ex2" => single!(modifiers, unary_each, |a| f64::from(a).exp2() as f32),
-        "tanh" => single!(modifiers, unary_each, |a| f64::from(a).tanh() as f32),
+        "sin" => single!(modifiers, unary, |a| approximate::sin(a)),
+        "cos" => single!(modifiers, unary, |a| approximate::cos(a)),
+        "lg2" => single!(modifiers, unary, |a| approximate::log2(a)),
+        "ex2" => single!(modifiers, unary, |a| approximate::exp2(a)),
+        "tanh" => single!(modifiers, unary, |a| approximate::tanh(a)),
         _ => return None,
     };
     let sources = match form.opcode {

@@ -2,8 +2,9 @@
 
 use ptx::ScalarType;
 
+use super::super::approximate;
 use super::super::half::{bf16_fma, bf16_to_f32, f16_fma, f16_to_f32, f32_to_bf16, f32_to_f16};
-use super::super::lanes::{LaneHandler, binary, binary_each, ternary, unary_each};
+use super::super::lanes::{LaneHandler, binary, binary_each, ternary, unary};
 use super::super::numbers::{flush, saturate};
 use super::decode::Pure;
 use super::float::Modifiers;
@@ -135,8 +136,8 @@ pub(super) fn decode(form: &mut Form, modifiers: Modifiers, ty: ScalarType) -> O
             (binary(|a: u32, b: u32| pairwise(a, b, |a, b| bf16_fma(a, b, 0x8000))), 2)
         }
         "mul" => (half!(ty, binary, |a, b| a * b), 2),
-        "ex2" => (half!(ty, unary_each, |a| f64::from(a).exp2() as f32), 1),
-        "tanh" => (half!(ty, unary_each, |a| f64::from(a).tanh() as f32), 1),
+        "ex2" => (half!(ty, unary, |a| approximate::exp2(a)), 1),
+        "tanh" => (half!(ty, unary, |a| approximate::tanh(a)), 1),
         _ => return None,
     };
     Pure::uniform(run, ty, sources)
@@ -147,17 +148,17 @@ fn power_flushed(ty: ScalarType) -> Option<LaneHandler> {
     use ScalarType::*;
     #[inline(always)]
     fn half(a: u16) -> u16 {
-        flush_f16(f32_to_f16(f64::from(f16_to_f32(a)).exp2() as f32))
+        flush_f16(f32_to_f16(approximate::exp2(f16_to_f32(a))))
     }
     #[inline(always)]
     fn brain(a: u16) -> u16 {
-        f32_to_bf16(flush(f64::from(bf16_to_f32(a)).exp2() as f32))
+        f32_to_bf16(flush(approximate::exp2(bf16_to_f32(a))))
     }
     Some(match ty {
-        F16 => unary_each(half),
-        F16x2 => unary_each(|a: u32| pairwise(a, a, |a, _| half(a))),
-        Bf16 => unary_each(brain),
-        Bf16x2 => unary_each(|a: u32| pairwise(a, a, |a, _| brain(a))),
+        F16 => unary(half),
+        F16x2 => unary(|a: u32| pairwise(a, a, |a, _| half(a))),
+        Bf16 => unary(brain),
+        Bf16x2 => unary(|a: u32| pairwise(a, a, |a, _| brain(a))),
         _ => return None,
     })
 }
