@@ -365,6 +365,16 @@ fn moves_pack_and_unpack() {
     check("{ .reg .b16 x, y, z; mov.b64 {x, y, $d, z}, $a; }", W16, &[W64], |x| x[0] >> 32);
     check("{ .reg .b16 x; mov.b32 {$d, x}, $a; }", W16, &[W32], |x| x[0]);
     check("mov.b64 {$d, _}, $a;", W32, &[W64], |x| x[0]);
+    // Vectors move at once, and from vector registers, which are written whole or in part.
+    check("{ mov.v2.b32 {$a, $b}, {$b, $a}; sub.u32 $d, $a, $b; }", W32, &[W32; 2], |x| {
+        x[1].wrapping_sub(x[0])
+    });
+    check(
+        "{ .reg .v2 .b32 v; mov.b32 v.x, 1; mov.v2.b32 v, {$a, $b}; add.u32 $d, v.x, v.y; }",
+        W32,
+        &[W32; 2],
+        |x| x[0].wrapping_add(x[1]),
+    );
     // A register may be unpacked into itself and its neighbour.
     check(
         "{ .reg .b64 x; mov.b64 x, {$a, $b}; mov.b64 {$a, $b}, x; xor.b32 $d, $a, $b; }",

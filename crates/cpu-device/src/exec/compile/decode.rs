@@ -73,11 +73,17 @@ pub(super) fn instruction(
         outcome
     } else {
         match pure(form, instruction.operands.len().saturating_sub(1)) {
-            Some(found) => emit(compiler, instruction, &found),
+            // Before operands are counted: an unknown modifier may ask for others.
+            Some(found) => left_over(instruction, form).and_then(|()| emit(compiler, instruction, &found)),
             None => unsupported(format!("`{}` is not supported", instruction.mnemonic)),
         }
     };
     outcome?;
+    left_over(instruction, form)
+}
+
+/// Complains about modifiers that nobody has taken.
+fn left_over(instruction: &Instruction, form: &Form) -> Decoded<()> {
     match form.left_over() {
         None => Ok(()),
         Some(modifier) => {

@@ -107,7 +107,7 @@ impl Types {
             (Some(d), Some(a), Some(b), Some(c)) => Ok(Types { d, a, b, c }),
             // `wmma` names only these two where the factors are `.f16`.
             (Some(d), Some(c), None, None) => Ok(Types { d, a: ScalarType::F16, b: ScalarType::F16, c }),
-            _ => invalid("a product of matrices needs the types of D, A, B and C"),
+            _ => unsupported("a product of matrices of these types is not supported"),
         }
     }
 
@@ -271,6 +271,9 @@ fn emit_product(
     kind: Kind,
     product: Product,
 ) -> Decoded<()> {
+    if instruction.operands.len() > 4 {
+        return unsupported("products of matrices with scales or metadata are not supported");
+    }
     let [d, a, b, c] = instruction.operands.as_slice() else {
         return invalid("a product of matrices takes D, A, B and C");
     };

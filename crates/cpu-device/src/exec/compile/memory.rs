@@ -304,6 +304,9 @@ fn load(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut F
 }
 
 fn store(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+    if form.flag("bulk") {
+        return unsupported(format!("`{}` is not supported", instruction.mnemonic));
+    }
     let strong = ordering(form);
     let space = state_space(form);
     cache_hints(form);

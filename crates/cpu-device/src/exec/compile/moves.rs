@@ -27,10 +27,14 @@ pub(super) fn decode(
 }
 
 fn mov(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+    let length = memory::vector_length(form);
     let Some(ty) = form.ty() else { return invalid("`mov` needs a type") };
     let [destination, source] = instruction.operands.as_slice() else {
         return invalid("`mov` takes a destination and a source");
     };
+    if length != 1 {
+        return mov_vector(compiler, destination, source, ty, length);
+    }
     match (destination, source) {
         _ if ty == ScalarType::B128 => mov_wide(compiler, destination, source),
         (Operand::Vector(parts), source) => unpack(compiler, parts, source, ty),
@@ -52,6 +56,29 @@ fn mov(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Fo
             Ok(())
         }
     }
+}
+
+/// `mov.v2`, `mov.v4`: element by element. All are read before any is written, for they may change places.
+fn mov_vector(
+    compiler: &mut FunctionCompiler,
+    destination: &Operand,
+    source: &Operand,
+    ty: ScalarType,
+    length: usize,
+) -> Decoded<()> {
+    let mut values = Vec::new();
+    for element in memory::elements(source, length)? {
+        let element = compiler.source(&element, ty)?;
+        let value = compiler.fresh(class_of(ty)?);
+        control::copy(compiler, value, element);
+        values.push(value);
+    }
+    for (element, value) in memory::elements(destination, length)?.iter().zip(values) {
+        let destination = compiler.destination(element, ty)?;
+        control::copy(compiler, destination.reg, value);
+        compiler.settle(destination);
+    }
+    Ok(())
 }
 
 /// `mov.b128`: between wide registers, from parts or into them.
@@ -239,7 +266,18 @@ impl FunctionCompiler<'_> {
         let mut open = vec![operand];
         while let Some(operand) = open.pop() {
             let register = match operand {
-                Operand::Name(name) => self.register(name, None),
+                Operand::Name(name) => match self.register(name, None) {
+                    // A vector register: all its components.
+                    Err(_) => {
+                        for component in ["x", "y", "z", "w"] {
+                            if let Ok(Some((reg, _))) = self.register(name, Some(component)) {
+                                *writes.entry(reg).or_default() += 1;
+                            }
+                        }
+                        continue;
+                    }
+                    found => found,
+                },
                 // A component of a vector, or a part of a register in video instructions.
                 Operand::Component(name, component) => match self.register(name, Some(component)) {
                     Err(_) => self.register(name, None),
