@@ -44,6 +44,15 @@ pub struct Buffer<T> {
 }
 
 /// A part of a [`Buffer`], to read.
+///
+/// ```
+/// # let device = gpu::Device::open(0)?;
+/// let buffer = device.upload(&[1, 2, 3, 4, 5, 6])?;
+/// let (left, right) = (buffer.slice(..3), buffer.slice(3..));
+/// assert_eq!((left.len(), left.is_empty()), (3, false));
+/// assert_eq!(right.download()?, [4, 5, 6]);
+/// # gpu::Result::Ok(())
+/// ```
 #[derive(Debug)]
 pub struct View<'b, T> {
     buffer: &'b Buffer<T>,
@@ -52,6 +61,16 @@ pub struct View<'b, T> {
 }
 
 /// A part of a [`Buffer`], to write.
+///
+/// ```
+/// # let device = gpu::Device::open(0)?;
+/// let mut buffer = device.upload(&[1, 2, 3, 4])?;
+/// let mut middle = buffer.slice_mut(1..3);
+/// assert_eq!((middle.len(), middle.is_empty()), (2, false));
+/// middle.write(&[20, 30])?;
+/// assert_eq!(buffer.download()?, [1, 20, 30, 4]);
+/// # gpu::Result::Ok(())
+/// ```
 #[derive(Debug)]
 pub struct ViewMut<'b, T> {
     buffer: &'b mut Buffer<T>,
@@ -110,22 +129,53 @@ impl<T: Pod> Buffer<T> {
     }
 
     /// Its size in bytes.
+    ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let buffer = device.zeros::<[f32; 3]>(5)?; // five points
+    /// assert_eq!((buffer.len(), buffer.bytes()), (5, 60));
+    /// assert!(!buffer.is_empty());
+    /// # gpu::Result::Ok(())
+    /// ```
     pub fn bytes(&self) -> usize {
         self.len * size_of::<T>()
     }
 
     /// The device whose memory it is.
+    ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let buffer = device.zeros::<u8>(1)?;
+    /// let beside = buffer.device().zeros::<u8>(100)?; // on the same device
+    /// assert_eq!(beside.device().ordinal(), device.ordinal());
+    /// # gpu::Result::Ok(())
+    /// ```
     pub fn device(&self) -> &Device {
         &self.device
     }
 
     /// Address in the device's memory, for calls that this crate does not offer. It is valid as long as the buffer; what
     /// is done with it is not ordered with other uses.
+    ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let buffer = device.zeros::<f64>(10)?;
+    /// assert_eq!(buffer.slice(4..).address(), buffer.address() + 4 * 8); // in bytes
+    /// # gpu::Result::Ok(())
+    /// ```
     pub fn address(&self) -> u64 {
         self.address
     }
 
     /// The elements in `range`.
+    ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let buffer = device.upload(&[10, 11, 12, 13])?;
+    /// assert_eq!(buffer.slice(1..3).download()?, [11, 12]);
+    /// assert_eq!(buffer.slice(2..).len(), 2);
+    /// # gpu::Result::Ok(())
+    /// ```
     ///
     /// # Panics
     /// If the range ends behind the buffer, as slices do.
@@ -136,6 +186,14 @@ impl<T: Pod> Buffer<T> {
 
     /// The elements in `range`, to write.
     ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let mut buffer = device.zeros::<i32>(5)?;
+    /// buffer.slice_mut(1..=2).write(&[7, 8])?;
+    /// assert_eq!(buffer.download()?, [0, 7, 8, 0, 0]);
+    /// # gpu::Result::Ok(())
+    /// ```
+    ///
     /// # Panics
     /// If the range ends behind the buffer, as slices do.
     pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> ViewMut<'_, T> {
@@ -144,16 +202,41 @@ impl<T: Pod> Buffer<T> {
     }
 
     /// All elements, to read.
+    ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let buffer = device.upload(&[1.5f32, 2.5])?;
+    /// let view = buffer.view();
+    /// let again = view; // views are copied like references
+    /// assert_eq!(view.download()?, again.download()?);
+    /// # gpu::Result::Ok(())
+    /// ```
     pub fn view(&self) -> View<'_, T> {
         self.slice(..)
     }
 
     /// All elements, to write.
+    ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let mut buffer = device.zeros::<u16>(2)?;
+    /// let other = device.upload(&[5u16, 6, 7])?;
+    /// buffer.view_mut().copy_from(other.slice(1..))?;
+    /// assert_eq!(buffer.download()?, [6, 7]);
+    /// # gpu::Result::Ok(())
+    /// ```
     pub fn view_mut(&mut self) -> ViewMut<'_, T> {
         self.slice_mut(..)
     }
 
     /// The elements, copied to the host. Waits for the work before it.
+    ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let buffer = device.upload(&[1u8, 2, 3])?;
+    /// assert_eq!(buffer.download()?, vec![1, 2, 3]);
+    /// # gpu::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     /// An error of the work before it, such as that of a kernel.
@@ -162,6 +245,14 @@ impl<T: Pod> Buffer<T> {
     }
 
     /// Sets all bytes to zero.
+    ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let mut counts = device.upload(&[3u64, 4])?;
+    /// counts.clear()?;
+    /// assert_eq!(counts.download()?, [0, 0]);
+    /// # gpu::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     /// What the driver says.
@@ -172,6 +263,15 @@ impl<T: Pod> Buffer<T> {
 
     /// As [`Buffer::clear`], in the order of `stream`.
     ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let stream = device.new_stream()?;
+    /// let mut counts = device.upload(&[3u64, 4])?;
+    /// counts.clear_on(&stream)?; // after the upload, though that was on another stream
+    /// assert_eq!(counts.download()?, [0, 0]); // and this after the clearing
+    /// # gpu::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     /// What the driver says; [`Error::WrongDevice`].
     pub fn clear_on(&mut self, stream: &Stream) -> Result<()> {
@@ -179,6 +279,16 @@ impl<T: Pod> Buffer<T> {
     }
 
     /// Copies `values` to the device: as many as the buffer has elements. When this returns, `values` may be changed.
+    ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let mut buffer = device.zeros::<f32>(2)?;
+    /// buffer.write(&[0.5, 1.5])?;
+    /// assert_eq!(buffer.download()?, [0.5, 1.5]);
+    /// let error = buffer.write(&[1.0, 2.0, 3.0]).unwrap_err();
+    /// assert!(matches!(error, gpu::Error::SizeMismatch { from_elements: 3, to_elements: 2, .. }));
+    /// # gpu::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::SizeMismatch`].
@@ -188,6 +298,15 @@ impl<T: Pod> Buffer<T> {
 
     /// As [`Buffer::write`], in the order of `stream`.
     ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let stream = device.new_stream()?;
+    /// let mut buffer = device.zeros_on::<f32>(2, &stream)?;
+    /// buffer.write_on(&[0.5, 1.5], &stream)?;
+    /// assert_eq!(buffer.download()?, [0.5, 1.5]);
+    /// # gpu::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::SizeMismatch`], [`Error::WrongDevice`].
     pub fn write_on(&mut self, values: &[T], stream: &Stream) -> Result<()> {
@@ -195,6 +314,16 @@ impl<T: Pod> Buffer<T> {
     }
 
     /// Copies another buffer of the same length, from this or another device.
+    ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let from = device.upload(&[1i64, -1])?;
+    /// let mut to = device.zeros::<i64>(from.len())?;
+    /// to.copy_from(&from)?;
+    /// drop(from); // its memory is freed after the copy
+    /// assert_eq!(to.download()?, [1, -1]);
+    /// # gpu::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::SizeMismatch`].
@@ -229,6 +358,13 @@ impl<'b, T: Pod> View<'b, T> {
 
     /// See [`Buffer::download`].
     ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let words = device.upload(&[0xAAu32, 0xBB, 0xCC])?;
+    /// assert_eq!(words.slice(2..).download()?, [0xCC]);
+    /// # gpu::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     /// An error of the work before it.
     pub fn download(&self) -> Result<Vec<T>> {
@@ -242,6 +378,15 @@ impl<'b, T: Pod> View<'b, T> {
 
     /// Copies the elements to `values`, as many as there are. Waits for the work before it.
     ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let buffer = device.upload(&[1.0f32, 2.0, 3.0])?;
+    /// let mut last = [0.0];
+    /// buffer.slice(2..).read(&mut last)?; // no new vector
+    /// assert_eq!(last, [3.0]);
+    /// # gpu::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::SizeMismatch`], or an error of the work before it.
     pub fn read(&self, values: &mut [T]) -> Result<()> {
@@ -249,6 +394,16 @@ impl<'b, T: Pod> View<'b, T> {
     }
 
     /// As [`View::read`], in the order of `stream`.
+    ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let stream = device.new_stream()?;
+    /// let buffer = device.upload_on(&[1.0f32, 2.0], &stream)?;
+    /// let mut values = [0.0; 2];
+    /// buffer.view().read_on(&mut values, &stream)?; // other streams go on meanwhile
+    /// assert_eq!(values, [1.0, 2.0]);
+    /// # gpu::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     /// As [`View::read`]; [`Error::WrongDevice`].
@@ -273,6 +428,16 @@ impl<'b, T: Pod> View<'b, T> {
     }
 
     /// Copies the elements to pinned memory and returns at once; [`Pinned::as_slice`] waits.
+    ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let buffer = device.upload(&[3u32, 1, 4])?;
+    /// let mut host = device.pinned::<u32>(3)?;
+    /// buffer.view().read_pinned(&mut host, device.stream())?;
+    /// // … the host does something else …
+    /// assert_eq!(host.as_slice()?, [3, 1, 4]);
+    /// # gpu::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::SizeMismatch`], [`Error::WrongDevice`].
@@ -301,6 +466,13 @@ impl<'b, T: Pod> View<'b, T> {
     }
 
     /// Address of its first element, see [`Buffer::address`].
+    ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let buffer = device.zeros::<f32>(8)?;
+    /// assert_eq!(buffer.view().address(), buffer.address());
+    /// # gpu::Result::Ok(())
+    /// ```
     pub fn address(&self) -> u64 {
         self.address
     }
@@ -323,6 +495,14 @@ impl<'b, T: Pod> ViewMut<'b, T> {
 
     /// See [`Buffer::clear_on`].
     ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let mut buffer = device.upload(&[1u8, 2, 3])?;
+    /// buffer.slice_mut(..2).clear_on(device.stream())?;
+    /// assert_eq!(buffer.download()?, [0, 0, 3]);
+    /// # gpu::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     /// What the driver says; [`Error::WrongDevice`].
     pub fn clear_on(&mut self, stream: &Stream) -> Result<()> {
@@ -338,6 +518,14 @@ impl<'b, T: Pod> ViewMut<'b, T> {
 
     /// See [`Buffer::write`].
     ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let mut buffer = device.zeros::<i8>(4)?;
+    /// buffer.slice_mut(3..).write(&[-1])?;
+    /// assert_eq!(buffer.download()?, [0, 0, 0, -1]);
+    /// # gpu::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::SizeMismatch`].
     pub fn write(&mut self, values: &[T]) -> Result<()> {
@@ -346,6 +534,15 @@ impl<'b, T: Pod> ViewMut<'b, T> {
     }
 
     /// See [`Buffer::write_on`].
+    ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let stream = device.new_stream()?;
+    /// let mut buffer = device.zeros::<i8>(4)?;
+    /// buffer.slice_mut(..2).write_on(&[4, 5], &stream)?;
+    /// assert_eq!(buffer.download()?, [4, 5, 0, 0]);
+    /// # gpu::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::SizeMismatch`], [`Error::WrongDevice`].
@@ -363,6 +560,16 @@ impl<'b, T: Pod> ViewMut<'b, T> {
 
     /// Copies pinned memory to the device and returns at once. The pinned memory cannot be changed before the copy is done:
     /// [`Pinned::as_mut_slice`] waits.
+    ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let mut host = device.pinned::<f32>(2)?;
+    /// host.as_mut_slice()?.copy_from_slice(&[1.0, 2.0]);
+    /// let mut buffer = device.zeros::<f32>(6)?;
+    /// buffer.slice_mut(4..).write_pinned(&mut host, device.stream())?;
+    /// assert_eq!(buffer.download()?, [0.0, 0.0, 0.0, 0.0, 1.0, 2.0]);
+    /// # gpu::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::SizeMismatch`], [`Error::WrongDevice`].
@@ -383,6 +590,15 @@ impl<'b, T: Pod> ViewMut<'b, T> {
 
     /// See [`Buffer::copy_from`].
     ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let from = device.upload(&[1, 2, 3])?;
+    /// let mut to = device.zeros::<i32>(4)?;
+    /// to.slice_mut(2..).copy_from(from.slice(..2))?;
+    /// assert_eq!(to.download()?, [0, 0, 1, 2]);
+    /// # gpu::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::SizeMismatch`].
     pub fn copy_from(&mut self, from: View<'_, T>) -> Result<()> {
@@ -392,6 +608,16 @@ impl<'b, T: Pod> ViewMut<'b, T> {
 
     /// As [`ViewMut::copy_from`], in the order of `stream`, which is one of this buffer's device. The source may be of
     /// another device.
+    ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let stream = device.new_stream()?;
+    /// let from = device.upload(&[1.0f64, 2.0])?;
+    /// let mut to = device.zeros::<f64>(2)?;
+    /// to.view_mut().copy_from_on(from.view(), &stream)?;
+    /// assert_eq!(to.download()?, [1.0, 2.0]);
+    /// # gpu::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::SizeMismatch`], [`Error::WrongDevice`].
@@ -522,6 +748,14 @@ impl<T: Pod> Pinned<T> {
 
     /// The elements. Waits for copies that use the memory.
     ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let host = device.pinned::<f32>(4)?;
+    /// assert_eq!((host.len(), host.is_empty()), (4, false));
+    /// assert_eq!(host.as_slice()?, [0.0; 4]);
+    /// # gpu::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     /// An error of the work before them.
     pub fn as_slice(&self) -> Result<&[T]> {
@@ -532,6 +766,16 @@ impl<T: Pod> Pinned<T> {
     }
 
     /// The elements, to write. Waits for copies that use the memory.
+    ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let mut host = device.pinned::<u32>(100)?;
+    /// for (value, number) in host.as_mut_slice()?.iter_mut().zip(1..) {
+    ///     *value = number;
+    /// }
+    /// assert_eq!(host.as_slice()?[99], 100);
+    /// # gpu::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     /// An error of the work before them.

@@ -58,6 +58,14 @@ impl Stream {
     ///
     /// What is done through it on buffers of this crate is not seen by their ordering between streams: synchronise around
     /// it.
+    ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let stream = device.new_stream()?;
+    /// let handle = stream.cuda().cu_stream(); // the `CUstream` that a C library wants
+    /// assert!(!handle.is_null());
+    /// # gpu::Result::Ok(())
+    /// ```
     pub fn cuda(&self) -> &Arc<CudaStream> {
         &self.0.cuda
     }
@@ -72,6 +80,15 @@ impl Stream {
 
     /// Waits until all work on this stream is done.
     ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let stream = device.new_stream()?;
+    /// let buffer = device.zeros_on::<f32>(1000, &stream)?;
+    /// stream.synchronize()?; // now they are zero
+    /// # drop(buffer);
+    /// # gpu::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     /// An error of that work: a kernel that accessed memory it must not, for instance.
     pub fn synchronize(&self) -> Result<()> {
@@ -79,6 +96,16 @@ impl Stream {
     }
 
     /// Marks this place in the stream. Events can be waited for, and tell the time between them.
+    ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let stream = device.new_stream()?;
+    /// let buffer = device.zeros_on::<f32>(1000, &stream)?;
+    /// let cleared = stream.record()?;
+    /// cleared.synchronize()?; // waits for the clearing, not for what the stream is given later
+    /// # drop(buffer);
+    /// # gpu::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     /// If the driver has no more events.
@@ -90,6 +117,14 @@ impl Stream {
 
     /// Lets work that is given to this stream from now on wait until `event` has been reached. Returns at once. The event
     /// may be of another device.
+    ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let (first, second) = (device.new_stream()?, device.new_stream()?);
+    /// second.wait(&first.record()?)?;
+    /// // What `second` is given from here on runs after all that `first` had been given.
+    /// # gpu::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     /// What the driver says.
@@ -105,6 +140,17 @@ impl Stream {
 }
 
 /// A place in a stream, see [`Stream::record`].
+///
+/// ```
+/// # let device = gpu::Device::open(0)?;
+/// let start = device.stream().record()?;
+/// let buffer = device.upload(&[0.5f32; 1000])?;
+/// let end = device.stream().record()?;
+/// end.synchronize()?;
+/// assert!(start.is_reached()?);
+/// println!("{} bytes in {:?}", buffer.bytes(), end.since(&start)?);
+/// # gpu::Result::Ok(())
+/// ```
 #[derive(Debug)]
 pub struct Event {
     device: Arc<Core>,
@@ -114,6 +160,14 @@ pub struct Event {
 impl Event {
     /// Waits until the device has reached it.
     ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let event = device.stream().record()?;
+    /// event.synchronize()?;
+    /// assert!(event.is_reached()?);
+    /// # gpu::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     /// An error of the work before it.
     pub fn synchronize(&self) -> Result<()> {
@@ -121,6 +175,15 @@ impl Event {
     }
 
     /// Whether the device has reached it. Returns at once.
+    ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let event = device.stream().record()?;
+    /// while !event.is_reached()? {
+    ///     std::thread::yield_now(); // or something useful
+    /// }
+    /// # gpu::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     /// An error of the work before it.
