@@ -178,7 +178,7 @@ impl<T: Pod> Buffer<T> {
     /// ```
     ///
     /// # Panics
-    /// If the range ends behind the buffer, as slices do.
+    /// If the range ends behind the buffer or before it starts, as slices do.
     pub fn slice(&self, range: impl RangeBounds<usize>) -> View<'_, T> {
         let (start, len) = within(range, self.len);
         View { buffer: self, address: self.address + (start * size_of::<T>()) as u64, len }
@@ -195,7 +195,7 @@ impl<T: Pod> Buffer<T> {
     /// ```
     ///
     /// # Panics
-    /// If the range ends behind the buffer, as slices do.
+    /// If the range ends behind the buffer or before it starts, as slices do.
     pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> ViewMut<'_, T> {
         let (start, len) = within(range, self.len);
         ViewMut { address: self.address + (start * size_of::<T>()) as u64, buffer: self, len }
@@ -665,11 +665,11 @@ impl<'b, T: Pod> ViewMut<'b, T> {
 fn within(range: impl RangeBounds<usize>, len: usize) -> (usize, usize) {
     let start = match range.start_bound() {
         Bound::Included(&start) => start,
-        Bound::Excluded(&before) => before + 1,
+        Bound::Excluded(&before) => before.saturating_add(1),
         Bound::Unbounded => 0,
     };
     let end = match range.end_bound() {
-        Bound::Included(&last) => last + 1,
+        Bound::Included(&last) => last.saturating_add(1),
         Bound::Excluded(&end) => end,
         Bound::Unbounded => len,
     };

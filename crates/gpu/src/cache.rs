@@ -31,6 +31,18 @@ pub(crate) struct Compiled {
 }
 
 /// Whether compiled code came from the cache or went into it, see [`Module::cached`](crate::Module::cached).
+///
+/// ```
+/// # if gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
+/// # let device = gpu::Device::open(0)?;
+/// let module = device.compile(&gpu::Source::new("extern \"C\" __global__ void k() {}"))?;
+/// match module.cached() {
+///     gpu::Cached::Hit => println!("compiled by an earlier run"),
+///     gpu::Cached::NotStored(why) => println!("each run compiles it anew: {why}"),
+///     other => println!("compiled now: {other:?}"),
+/// }
+/// # gpu::Result::Ok(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cached {
     /// It came from the cache: nothing was compiled.

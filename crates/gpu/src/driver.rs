@@ -28,6 +28,13 @@ const DRIVER: &CStr = c"libcuda.so.1";
 const OLDEST: (u32, u32) = (12, 8);
 
 /// What may be opened.
+///
+/// ```
+/// use gpu::{Choice, Device};
+/// let device = Device::open_as(0, Choice::default())?; // as `Device::open`
+/// println!("{}", device.kind());
+/// # gpu::Result::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
     /// A GPU, or the CPU device where there is none. The environment variable `APEX_DEVICE` (`gpu` or `cpu`) decides
@@ -41,6 +48,13 @@ pub enum Choice {
 }
 
 /// What a device is.
+///
+/// ```
+/// use gpu::Kind;
+/// assert_eq!(Kind::Gpu.to_string(), "GPU");
+/// let kind = Kind::Cpu { why: "it was asked for".to_owned() };
+/// assert_eq!(kind.to_string(), "CPU device, because it was asked for");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A GPU, through NVIDIA's driver.
@@ -136,11 +150,18 @@ fn start() -> Result<()> {
     let mut version = 0;
     // SAFETY: `version` is valid for writing.
     let asked = unsafe { sys::cuDriverGetVersion(&mut version) }.result();
-    let found = (version as u32 / 1000, version as u32 % 1000 / 10);
-    if asked.is_ok() && found < OLDEST {
-        return Err(Error::DriverTooOld { found, needed: OLDEST });
+    // A driver that does not tell its version is taken as it is.
+    if asked.is_ok() { check_version(version) } else { Ok(()) }
+}
+
+/// That a driver for CUDA `version` (1000 times major plus 10 times minor, as `cuDriverGetVersion` counts) is new enough.
+fn check_version(version: i32) -> Result<()> {
+    let version = version.max(0) as u32;
+    let found = (version / 1000, version % 1000 / 10);
+    match found < OLDEST {
+        true => Err(Error::DriverTooOld { found, needed: OLDEST }),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 /// Why there can be no GPU, if the system has none: then NVIDIA's driver, which may be installed all the same, is left
@@ -241,4 +262,32 @@ pub(crate) fn device_count() -> Result<usize> {
     let count = count
         .map_err(|error| crate::error::driver("cuDeviceGetCount", "the driver", error, Context::default()))?;
     Ok(count.max(0) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drivers_older_than_needed_are_refused_with_both_versions() {
+        for (version, found) in
+            [(12_070, (12, 7)), (11_080, (11, 8)), (9_020, (9, 2)), (0, (0, 0)), (-1, (0, 0))]
+        {
+            let error = check_version(version).unwrap_err();
+            assert!(
+                matches!(error, Error::DriverTooOld { found: said, needed } if said == found && needed == OLDEST),
+                "{version}: {error}"
+            );
+        }
+        let message = check_version(12_070).unwrap_err().to_string();
+        assert!(message.contains("supports CUDA 12.7, and 12.8 is needed"), "{message}");
+    }
+
+    #[test]
+    fn the_oldest_driver_that_suffices_and_newer_ones_are_taken() {
+        // The last by its major version alone.
+        for version in [12_080, 12_090, 13_000] {
+            check_version(version).unwrap();
+        }
+    }
 }

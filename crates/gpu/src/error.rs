@@ -5,12 +5,46 @@ use std::fmt;
 use cudarc::driver::{DriverError, sys};
 
 /// The result of what may fail.
+///
+/// ```
+/// use gpu::{Device, Tensor};
+///
+/// fn norm(device: &Device, values: &[f32]) -> gpu::Result<f32> {
+///     let x = Tensor::new(device, values, &[values.len()])?;
+///     x.mul(&x)?.sum(0)?.sqrt()?.item()
+/// }
+/// assert_eq!(norm(&Device::open(0)?, &[3.0, 4.0])?, 5.0);
+/// # gpu::Result::Ok(())
+/// ```
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// What went wrong.
 ///
 /// Messages are whole sentences. Match on the variants where a program can do something else: free memory, choose smaller
 /// blocks, go on without a GPU.
+///
+/// ```
+/// # let device = gpu::Device::open(0)?;
+/// use gpu::{Buffer, Device, Error, Result};
+///
+/// /// As much room as there is, halving what is asked for until it fits.
+/// fn room(device: &Device, mut bytes: usize) -> Result<Buffer<u8>> {
+///     loop {
+///         match device.zeros(bytes) {
+///             Err(Error::OutOfMemory { .. }) if bytes > 1 => bytes /= 2,
+///             done => return done,
+///         }
+///     }
+/// }
+/// assert!(!room(&device, 1 << 20)?.is_empty());
+///
+/// let error = device.zeros::<f32>(2)?.write(&[1.0]).unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "a copy needs as many elements on both sides: a slice from 1, a buffer for 2"
+/// );
+/// # gpu::Result::Ok(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -186,6 +220,10 @@ pub enum Error {
 }
 
 /// What a failed call was about: empty, or text after a colon.
+///
+/// ```
+/// assert_eq!(gpu::Context::default().to_string(), ""); // nothing to add
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Context(String);
 

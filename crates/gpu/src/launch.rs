@@ -23,6 +23,34 @@ use crate::uses::{Access, Uses};
 const FEW: usize = 12;
 
 /// A kernel that is loaded on a device.
+///
+/// ```
+/// # let device = gpu::Device::open(0)?;
+/// let module = device.load_ptx("
+/// .version 7.0
+/// .target sm_75
+/// .address_size 64
+/// .visible .entry fill(.param .u64 to, .param .u32 value)
+/// {
+///     .reg .b32 %r<3>;
+///     .reg .b64 %rd<2>;
+///     ld.param.u64 %rd0, [to];
+///     ld.param.u32 %r0, [value];
+///     mov.u32 %r1, %tid.x;
+///     mul.wide.u32 %rd1, %r1, 4;
+///     add.u64 %rd1, %rd0, %rd1;
+///     st.global.u32 [%rd1], %r0;
+///     ret;
+/// }
+/// ")?;
+/// let fill = module.kernel("fill")?;
+/// assert_eq!(fill.parameters(), [8, 4]); // a pointer and a word
+/// let mut words = device.zeros::<u32>(64)?;
+/// // SAFETY: one block of as many threads as there are words.
+/// unsafe { fill.launch([1, 1, 1], [64, 1, 1]).arg(&mut words).arg(7u32).launch()? };
+/// assert_eq!(words.download()?, [7; 64]);
+/// # gpu::Result::Ok(())
+/// ```
 #[derive(Debug)]
 pub struct Kernel {
     function: CudaFunction,
@@ -38,6 +66,16 @@ pub struct Kernel {
 }
 
 /// What a kernel needs. Sizes in bytes.
+///
+/// ```
+/// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
+/// # let device = gpu::Device::open(0)?;
+/// let reverse = device.load_ptx(PTX)?.kernel("reverse")?;
+/// let needs = reverse.attributes();
+/// assert!(needs.registers > 0 && needs.static_shared == 0);
+/// assert!(needs.max_threads <= device.limits().threads_per_block);
+/// # gpu::Result::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Attributes {
@@ -86,32 +124,87 @@ impl Kernel {
     }
 
     /// The name by which it was asked for.
+    ///
+    /// ```
+    /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
+    /// # let device = gpu::Device::open(0)?;
+    /// assert_eq!(device.load_ptx(PTX)?.kernel("saxpy")?.name(), "saxpy");
+    /// # gpu::Result::Ok(())
+    /// ```
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// What it needs.
+    ///
+    /// ```
+    /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
+    /// # let device = gpu::Device::open(0)?;
+    /// let saxpy = device.load_ptx(PTX)?.kernel("saxpy")?;
+    /// println!("{} registers a thread", saxpy.attributes().registers);
+    /// # gpu::Result::Ok(())
+    /// ```
     pub fn attributes(&self) -> &Attributes {
         &self.attributes
     }
 
     /// Sizes of its parameters in bytes, in order.
+    ///
+    /// ```
+    /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
+    /// # let device = gpu::Device::open(0)?;
+    /// // saxpy(float a, unsigned n, const float* x, float* y)
+    /// let saxpy = device.load_ptx(PTX)?.kernel("saxpy")?;
+    /// assert_eq!(saxpy.parameters(), [4, 4, 8, 8]);
+    /// # gpu::Result::Ok(())
+    /// ```
     pub fn parameters(&self) -> &[usize] {
         &self.parameters
     }
 
     /// The device that it is loaded on.
+    ///
+    /// ```
+    /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
+    /// # let device = gpu::Device::open(0)?;
+    /// let saxpy = device.load_ptx(PTX)?.kernel("saxpy")?;
+    /// let x = saxpy.device().upload(&[1.0f32, 2.0])?; // memory where the kernel can use it
+    /// assert_eq!(x.device().name(), device.name());
+    /// # gpu::Result::Ok(())
+    /// ```
     pub fn device(&self) -> &Device {
         &self.device
     }
 
     /// cudarc's function, for what this crate does not offer.
+    ///
+    /// ```
+    /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
+    /// # let device = gpu::Device::open(0)?;
+    /// let saxpy = device.load_ptx(PTX)?.kernel("saxpy")?;
+    /// let handle = saxpy.cuda().cu_function(); // the `CUfunction` that a C library wants
+    /// assert!(!handle.is_null());
+    /// # gpu::Result::Ok(())
+    /// ```
     pub fn cuda(&self) -> &CudaFunction {
         &self.function
     }
 
     /// A launch over (at least) `elements` threads in one dimension. Blocks have as many threads as fill the device best
     /// ([`Kernel::best_block`]); the kernel checks itself which of the last block's threads have an element.
+    ///
+    /// ```
+    /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
+    /// # let device = gpu::Device::open(0)?;
+    /// // saxpy(float a, unsigned n, const float* x, float* y)
+    /// let saxpy = device.load_ptx(PTX)?.kernel("saxpy")?;
+    /// let n = 10_000;
+    /// let (x, mut y) = (device.upload(&vec![1.0f32; n])?, device.zeros::<f32>(n)?);
+    /// // SAFETY: both buffers have `n` elements, and the kernel leaves out the threads beyond.
+    /// unsafe { saxpy.over(n).arg(3.0f32).arg(n as u32).arg(&x).arg(&mut y).launch()? };
+    /// assert!(y.download()?.iter().all(|&value| value == 3.0));
+    /// # gpu::Result::Ok(())
+    /// ```
     pub fn over(&self, elements: usize) -> Launch<'_> {
         let block = self.best_block();
         let blocks = elements.div_ceil(block as usize).max(1);
@@ -120,6 +213,19 @@ impl Kernel {
     }
 
     /// A launch of `grid` blocks of `block` threads along x, y and z.
+    ///
+    /// ```
+    /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
+    /// # let device = gpu::Device::open(0)?;
+    /// // saxpy(float a, unsigned n, const float* x, float* y)
+    /// let saxpy = device.load_ptx(PTX)?.kernel("saxpy")?;
+    /// let (x, mut y) = (device.upload(&[2.0f32; 100])?, device.zeros::<f32>(100)?);
+    /// let (grid, block) = ([4, 1, 1], [32, 1, 1]); // 128 threads for 100 elements
+    /// // SAFETY: both buffers have 100 elements.
+    /// unsafe { saxpy.launch(grid, block).arg(0.5f32).arg(100u32).arg(&x).arg(&mut y).launch()? };
+    /// assert_eq!(y.download()?, [1.0; 100]);
+    /// # gpu::Result::Ok(())
+    /// ```
     pub fn launch(&self, grid: [u32; 3], block: [u32; 3]) -> Launch<'_> {
         Launch {
             kernel: self,
@@ -135,6 +241,14 @@ impl Kernel {
 
     /// Threads of a block, along x alone, with which the most threads of this kernel are resident, without dynamic shared
     /// memory: the driver's own calculation.
+    ///
+    /// ```
+    /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
+    /// # let device = gpu::Device::open(0)?;
+    /// let saxpy = device.load_ptx(PTX)?.kernel("saxpy")?;
+    /// assert!(saxpy.best_block() <= saxpy.attributes().max_threads);
+    /// # gpu::Result::Ok(())
+    /// ```
     pub fn best_block(&self) -> u32 {
         extern "C" fn none(_: std::ffi::c_int) -> usize {
             0
@@ -146,6 +260,15 @@ impl Kernel {
     }
 
     /// Blocks of `threads` threads, each with `shared` bytes of dynamic shared memory, that a multiprocessor holds at once.
+    ///
+    /// ```
+    /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
+    /// # let device = gpu::Device::open(0)?;
+    /// let reverse = device.load_ptx(PTX)?.kernel("reverse")?;
+    /// let at_once = reverse.blocks_per_multiprocessor(256, 1024)? * device.limits().multiprocessors;
+    /// println!("{at_once} blocks run at the same time");
+    /// # gpu::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     /// What the driver says.
@@ -204,6 +327,27 @@ fn parameters(function: &CudaFunction) -> SmallVec<[usize; FEW]> {
 ///
 /// A `&Buffer` is passed as a pointer to read from, a `&mut Buffer` as one to write to: that decides what other streams
 /// wait for. A kernel that writes to memory which it was given to read breaks the contract of [`Launch::launch`].
+///
+/// ```
+/// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
+/// # let device = gpu::Device::open(0)?;
+/// /// As the kernel declares it: x becomes scale * x + shift, so many times.
+/// #[repr(C)]
+/// #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+/// struct Affine {
+///     scale: f32,
+///     shift: f32,
+///     times: u64,
+/// }
+/// // affine(Affine by, float* x)
+/// let affine = device.load_ptx(PTX)?.kernel("affine")?;
+/// let mut x = device.upload(&[0.0f32, 3.0])?;
+/// let by = Affine { scale: 2.0, shift: 1.0, times: 3 };
+/// // SAFETY: one thread, and a part of one element.
+/// unsafe { affine.launch([1; 3], [1; 3]).arg(by).arg(x.slice_mut(1..)).launch()? };
+/// assert_eq!(x.download()?, [0.0, 31.0]);
+/// # gpu::Result::Ok(())
+/// ```
 pub trait Argument<'a>: sealed::Argument<'a> {}
 
 mod sealed {
@@ -268,6 +412,19 @@ arguments! {
 }
 
 /// A launch in the making, see [`Kernel::over`] and [`Kernel::launch`].
+///
+/// ```
+/// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
+/// # let device = gpu::Device::open(0)?;
+/// // saxpy(float a, unsigned n, const float* x, float* y)
+/// let saxpy = device.load_ptx(PTX)?.kernel("saxpy")?;
+/// let (x, mut y) = (device.upload(&[1.0f32, 2.0])?, device.upload(&[0.5f32, 0.5])?);
+/// let launch = saxpy.over(2).arg(10.0f32).arg(2u32).arg(&x).arg(&mut y);
+/// // SAFETY: both buffers have two elements.
+/// unsafe { launch.launch()? };
+/// assert_eq!(y.download()?, [10.5, 20.5]);
+/// # gpu::Result::Ok(())
+/// ```
 #[derive(Debug)]
 #[must_use = "nothing is launched before `launch`"]
 pub struct Launch<'a> {
@@ -284,24 +441,72 @@ pub struct Launch<'a> {
 
 impl<'a> Launch<'a> {
     /// In the order of `stream` rather than of the device's own.
+    ///
+    /// ```
+    /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
+    /// # let device = gpu::Device::open(0)?;
+    /// // saxpy(float a, unsigned n, const float* x, float* y)
+    /// let saxpy = device.load_ptx(PTX)?.kernel("saxpy")?;
+    /// let stream = device.new_stream()?;
+    /// let (x, mut y) = (device.upload(&[4.0f32])?, device.zeros::<f32>(1)?);
+    /// // SAFETY: both buffers have one element.
+    /// unsafe { saxpy.over(1).on(&stream).arg(1.0f32).arg(1u32).arg(&x).arg(&mut y).launch()? };
+    /// assert_eq!(y.download()?, [4.0]);
+    /// # gpu::Result::Ok(())
+    /// ```
     pub fn on(mut self, stream: &'a Stream) -> Self {
         self.stream = stream;
         self
     }
 
     /// With so many bytes of dynamic shared memory for each block.
+    ///
+    /// ```
+    /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
+    /// # let device = gpu::Device::open(0)?;
+    /// // reverse(unsigned* words): through shared memory, a word for each thread
+    /// let reverse = device.load_ptx(PTX)?.kernel("reverse")?;
+    /// let mut words = device.upload(&[1u32, 2, 3, 4])?;
+    /// // SAFETY: as many threads as words, and 4 bytes of shared memory for each.
+    /// unsafe { reverse.launch([1, 1, 1], [4, 1, 1]).shared(16).arg(&mut words).launch()? };
+    /// assert_eq!(words.download()?, [4, 3, 2, 1]);
+    /// # gpu::Result::Ok(())
+    /// ```
     pub fn shared(mut self, bytes: u32) -> Self {
         self.shared = bytes;
         self
     }
 
     /// Cooperatively: all blocks are resident at once and can synchronise.
+    ///
+    /// ```
+    /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
+    /// # let device = gpu::Device::open(0)?;
+    /// let reverse = device.load_ptx(PTX)?.kernel("reverse")?;
+    /// let mut words = device.upload(&[1u32, 2])?;
+    /// let launch = reverse.launch([1, 1, 1], [2, 1, 1]).shared(8).cooperative();
+    /// // SAFETY: as many threads as words, and 4 bytes of shared memory for each.
+    /// unsafe { launch.arg(&mut words).launch()? };
+    /// assert_eq!(words.download()?, [2, 1]);
+    /// # gpu::Result::Ok(())
+    /// ```
     pub fn cooperative(mut self) -> Self {
         self.cooperative = true;
         self
     }
 
     /// The next argument.
+    ///
+    /// ```
+    /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
+    /// # let device = gpu::Device::open(0)?;
+    /// // saxpy(float a, unsigned n, const float* x, float* y)
+    /// let saxpy = device.load_ptx(PTX)?.kernel("saxpy")?;
+    /// // SAFETY: refused, as two pointers are missing.
+    /// let error = unsafe { saxpy.over(1).arg(1.0f32).arg(1u32).launch() }.unwrap_err();
+    /// assert_eq!(error.to_string(), "kernel `saxpy` takes 4 arguments, not 2");
+    /// # gpu::Result::Ok(())
+    /// ```
     #[inline]
     pub fn arg(mut self, argument: impl Argument<'a>) -> Self {
         argument.push(&mut self);
@@ -309,6 +514,18 @@ impl<'a> Launch<'a> {
     }
 
     /// Launches. Returns at once; an error of the kernel itself shows when its stream is waited for.
+    ///
+    /// ```
+    /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
+    /// # let device = gpu::Device::open(0)?;
+    /// let reverse = device.load_ptx(PTX)?.kernel("reverse")?;
+    /// let mut words = device.zeros::<u32>(1 << 20)?;
+    /// // SAFETY: refused before anything runs.
+    /// let error = unsafe { reverse.launch([1, 1, 1], [4096, 1, 1]).arg(&mut words).launch() }.unwrap_err();
+    /// assert!(matches!(&error, gpu::Error::LaunchShape { .. }));
+    /// println!("{error}"); // says how many threads the kernel allows
+    /// # gpu::Result::Ok(())
+    /// ```
     ///
     /// # Safety
     /// For these arguments the kernel accesses no memory outside the buffers that it is given, writes to none that it is

@@ -57,6 +57,15 @@ impl fmt::Debug for Module {
 impl Device {
     /// Compiles CUDA C++ for this device and loads it. What was compiled once is taken from the cache.
     ///
+    /// ```
+    /// # if gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
+    /// # let device = gpu::Device::open(0)?;
+    /// let source = gpu::Source::new("extern \"C\" __global__ void k(float* x, int n) {}");
+    /// let module = device.compile(&source)?;
+    /// assert_eq!(module.kernel("k")?.parameters(), [8, 4]);
+    /// # gpu::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::NoCompiler`], [`Error::Compile`], [`Error::Load`]. A cache that cannot be used is no error: see
     /// [`Module::cached`].
@@ -86,6 +95,18 @@ impl Device {
 
     /// Loads PTX.
     ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let ptx = ".version 7.0\n .target sm_75\n .address_size 64\n .visible .entry nothing() { ret; }";
+    /// let nothing = device.load_ptx(ptx)?.kernel("nothing")?;
+    /// // SAFETY: it touches no memory.
+    /// unsafe { nothing.launch([2, 1, 1], [32, 1, 1]).launch()? };
+    /// device.synchronize()?;
+    /// let error = device.load_ptx(&ptx.replace("ret;", "ret")).unwrap_err();
+    /// assert!(matches!(error, gpu::Error::Load { .. }));
+    /// # gpu::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Load`] with what the driver's compiler says.
     pub fn load_ptx(&self, ptx: &str) -> Result<Module> {
@@ -93,6 +114,18 @@ impl Device {
     }
 
     /// Loads a CUBIN or a fat binary, as nvcc makes them.
+    ///
+    /// ```
+    /// # let device = gpu::Device::open(0)?;
+    /// let error = device.load_binary(b"no code").unwrap_err();
+    /// assert!(matches!(error, gpu::Error::Load { .. }));
+    /// # if gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
+    /// // What one process compiled, another can load.
+    /// let compiled = device.compile(&gpu::Source::new("extern \"C\" __global__ void k() {}"))?;
+    /// let loaded = device.load_binary(compiled.image())?;
+    /// assert_eq!(loaded.kernel("k")?.name(), "k");
+    /// # gpu::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Load`]: of code for another architecture, with `CUDA_ERROR_NO_BINARY_FOR_GPU`. The CPU device executes
@@ -143,6 +176,13 @@ impl Device {
 impl Module {
     /// Whether CUDA C++ can be compiled here.
     ///
+    /// ```
+    /// match gpu::Module::can_compile() {
+    ///     Ok(()) => println!("NVRTC is here"),
+    ///     Err(error) => println!("only PTX and binaries: {error}"),
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::NoCompiler`] says where NVRTC was looked for.
     pub fn can_compile() -> Result<()> {
@@ -150,6 +190,18 @@ impl Module {
     }
 
     /// The kernel of this name, or of an instance that [`Source::instance`] named.
+    ///
+    /// ```
+    /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
+    /// # let device = gpu::Device::open(0)?;
+    /// let module = device.load_ptx(PTX)?;
+    /// let saxpy = module.kernel("saxpy")?;
+    /// drop(module); // the kernel keeps the code
+    /// assert_eq!(saxpy.parameters().len(), 4);
+    /// let error = saxpy.device().load_ptx(PTX)?.kernel("saxpi").unwrap_err();
+    /// assert!(error.to_string().contains("no kernel `saxpi`; it has `affine`"));
+    /// # gpu::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::NoSuchKernel`] lists those that there are.
@@ -167,22 +219,53 @@ impl Module {
     }
 
     /// Where the code came from, for modules of [`Device::compile`]; [`Cached::Off`] for others.
+    ///
+    /// ```
+    /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
+    /// # let device = gpu::Device::open(0)?;
+    /// assert_eq!(*device.load_ptx(PTX)?.cached(), gpu::Cached::Off);
+    /// # gpu::Result::Ok(())
+    /// ```
     pub fn cached(&self) -> &Cached {
         &self.0.cached
     }
 
     /// The code as it was loaded: a CUBIN of what was compiled for a GPU, PTX of what was for the CPU device. For
     /// [`Device::load_binary`] in another process.
+    ///
+    /// ```
+    /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
+    /// # let device = gpu::Device::open(0)?;
+    /// assert!(device.load_ptx(PTX)?.image().starts_with(PTX.as_bytes()));
+    /// # gpu::Result::Ok(())
+    /// ```
     pub fn image(&self) -> &[u8] {
         &self.0.image
     }
 
     /// The device that the code is on.
+    ///
+    /// ```
+    /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
+    /// # let device = gpu::Device::open(0)?;
+    /// let module = device.load_ptx(PTX)?;
+    /// assert_eq!(module.device().ordinal(), device.ordinal());
+    /// # gpu::Result::Ok(())
+    /// ```
     pub fn device(&self) -> &Device {
         &self.0.device
     }
 
     /// cudarc's module, for what this crate does not offer.
+    ///
+    /// ```
+    /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
+    /// # let device = gpu::Device::open(0)?;
+    /// let module = device.load_ptx(PTX)?;
+    /// let function = module.cuda().load_function("saxpy").expect("it has this kernel"); // cudarc's own
+    /// assert!(!function.cu_function().is_null());
+    /// # gpu::Result::Ok(())
+    /// ```
     pub fn cuda(&self) -> &Arc<CudaModule> {
         &self.0.cuda
     }

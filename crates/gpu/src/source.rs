@@ -29,6 +29,18 @@ pub struct Source {
 }
 
 /// Where compiled code is kept between runs.
+///
+/// ```
+/// # if gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
+/// # let device = gpu::Device::open(0)?;
+/// use gpu::{CacheFolder, Cached, Source};
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let folder = folder.path().to_path_buf();
+/// let source = Source::new("extern \"C\" __global__ void nothing() {}").cache(CacheFolder::In(folder));
+/// assert_eq!(*device.compile(&source)?.cached(), Cached::Stored);
+/// assert_eq!(*device.compile(&source)?.cached(), Cached::Hit);
+/// # gpu::Result::Ok(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CacheFolder {
     /// `APEX_CACHE_DIR` if it is set (`off` keeps nothing), else `apex/kernels` in `XDG_CACHE_HOME` or `~/.cache`.
@@ -43,6 +55,18 @@ pub enum CacheFolder {
 impl Source {
     /// The text of a `.cu` file. Kernels that are declared `extern "C"` go by their names; for templates and namespaces see
     /// [`Source::instance`].
+    ///
+    /// ```
+    /// # if gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
+    /// # let device = gpu::Device::open(0)?;
+    /// let source = gpu::Source::new("extern \"C\" __global__ void one(int* to) { *to = 1; }");
+    /// let one = device.compile(&source)?.kernel("one")?;
+    /// let mut cell = device.zeros::<i32>(1)?;
+    /// // SAFETY: one thread, one element.
+    /// unsafe { one.launch([1; 3], [1; 3]).arg(&mut cell).launch()? };
+    /// assert_eq!(cell.download()?, [1]);
+    /// # gpu::Result::Ok(())
+    /// ```
     pub fn new(code: impl Into<String>) -> Source {
         Source {
             code: code.into(),
@@ -56,6 +80,15 @@ impl Source {
     }
 
     /// The name that messages of the compiler show.
+    ///
+    /// ```
+    /// # if gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
+    /// # let device = gpu::Device::open(0)?;
+    /// let wrong = gpu::Source::new("__global__ void k() { undeclared = 1; }").name("wrong.cu");
+    /// let error = device.compile(&wrong).unwrap_err();
+    /// assert!(error.to_string().contains("wrong.cu(1)"));
+    /// # gpu::Result::Ok(())
+    /// ```
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Source {
         self.name = name.into();
@@ -63,6 +96,17 @@ impl Source {
     }
 
     /// An option of NVRTC, such as `--use_fast_math` or `-DN=4`.
+    ///
+    /// ```
+    /// # if gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
+    /// # let device = gpu::Device::open(0)?;
+    /// let source = gpu::Source::new("extern \"C\" __global__ void put(int* to) { *to = N; }").option("-DN=4");
+    /// let mut cell = device.zeros::<i32>(1)?;
+    /// // SAFETY: one thread, one element.
+    /// unsafe { device.compile(&source)?.kernel("put")?.launch([1; 3], [1; 3]).arg(&mut cell).launch()? };
+    /// assert_eq!(cell.download()?, [4]);
+    /// # gpu::Result::Ok(())
+    /// ```
     #[must_use]
     pub fn option(mut self, option: impl Into<String>) -> Source {
         self.options.push(option.into());
@@ -70,6 +114,18 @@ impl Source {
     }
 
     /// A folder in which `#include` looks. The toolkit's own headers are found without.
+    ///
+    /// ```
+    /// # if gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
+    /// # let device = gpu::Device::open(0)?;
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let folder = folder.path();
+    /// std::fs::write(folder.join("sizes.h"), "#define TILE 16\n").unwrap();
+    /// let code = "#include \"sizes.h\"\n extern \"C\" __global__ void k(float (*tiles)[TILE]) {}";
+    /// let module = device.compile(&gpu::Source::new(code).include(folder))?;
+    /// assert_eq!(module.kernel("k")?.parameters(), [8]);
+    /// # gpu::Result::Ok(())
+    /// ```
     #[must_use]
     pub fn include(mut self, folder: impl Into<PathBuf>) -> Source {
         self.includes.push(folder.into());
@@ -78,6 +134,18 @@ impl Source {
 
     /// Instantiates a template, or names a kernel in a namespace: `sum<float, 256>`. [`Module::kernel`](crate::Module::kernel)
     /// takes the same text.
+    ///
+    /// ```
+    /// # if gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
+    /// # let device = gpu::Device::open(0)?;
+    /// let code = "namespace ours { template <int N> __global__ void put(int* to) { *to = N; } }";
+    /// let module = device.compile(&gpu::Source::new(code).instance("ours::put<5>"))?;
+    /// let mut cell = device.zeros::<i32>(1)?;
+    /// // SAFETY: one thread, one element.
+    /// unsafe { module.kernel("ours::put<5>")?.launch([1; 3], [1; 3]).arg(&mut cell).launch()? };
+    /// assert_eq!(cell.download()?, [5]);
+    /// # gpu::Result::Ok(())
+    /// ```
     #[must_use]
     pub fn instance(mut self, expression: impl Into<String>) -> Source {
         self.instances.push(expression.into());
@@ -85,6 +153,18 @@ impl Source {
     }
 
     /// Compiles for this architecture, such as `sm_90a`, rather than for the device's.
+    ///
+    /// ```
+    /// # if gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
+    /// # let device = gpu::Device::open(0)?;
+    /// let source = gpu::Source::new("extern \"C\" __global__ void k() {}");
+    /// let source = match device.limits().compute_capability {
+    ///     (9, 0) => source.architecture("sm_90a"), // with what only this architecture has
+    ///     _ => source,
+    /// };
+    /// device.compile(&source)?.kernel("k")?;
+    /// # gpu::Result::Ok(())
+    /// ```
     #[must_use]
     pub fn architecture(mut self, architecture: impl Into<String>) -> Source {
         self.architecture = Some(architecture.into());
@@ -92,6 +172,15 @@ impl Source {
     }
 
     /// Keeps compiled code there.
+    ///
+    /// ```
+    /// # if gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
+    /// # let device = gpu::Device::open(0)?;
+    /// use gpu::{CacheFolder, Cached, Source};
+    /// let source = Source::new("extern \"C\" __global__ void k() {}").cache(CacheFolder::Off);
+    /// assert_eq!(*device.compile(&source)?.cached(), Cached::Off);
+    /// # gpu::Result::Ok(())
+    /// ```
     #[must_use]
     pub fn cache(mut self, folder: CacheFolder) -> Source {
         self.cache = folder;

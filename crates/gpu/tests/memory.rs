@@ -39,6 +39,13 @@ fn parts_are_read_written_and_copied() {
 }
 
 #[test]
+#[should_panic(expected = "of a buffer of 8")]
+fn a_range_that_ends_with_the_largest_number_is_not_empty() {
+    let buffer = device().zeros::<u8>(8).unwrap();
+    let _ = buffer.slice(0..=usize::MAX);
+}
+
+#[test]
 #[should_panic(expected = "elements 3..9 of a buffer of 8")]
 fn a_range_behind_the_end_panics_as_slices_do() {
     let _ = device().zeros::<u8>(8).unwrap().slice(3..9);

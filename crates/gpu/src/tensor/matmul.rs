@@ -21,6 +21,12 @@ use crate::uses::Access;
 const TILE: usize = 64;
 
 /// Who multiplies matrices.
+///
+/// ```
+/// use gpu::Backend;
+/// assert_eq!(Backend::Cublas(130_002).to_string(), "cuBLAS 13.0.2");
+/// assert_eq!(Backend::Own("cuBLAS needs a GPU".to_owned()).to_string(), "own kernel (cuBLAS needs a GPU)");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backend {
     /// cuBLAS, of this version (10000 times major, plus 100 times minor, plus patch).
@@ -123,6 +129,14 @@ impl<'t, T: Number> Matrices<'t, T> {
 
 impl<T: Number> Tensor<T> {
     /// Who computes [`Tensor::matmul`] for this type on this device.
+    ///
+    /// ```
+    /// # use gpu::{Device, Tensor};
+    /// # let device = Device::open(0)?;
+    /// let x = Tensor::<i32>::zeros(&device, &[2, 2])?;
+    /// assert!(matches!(x.matmul_backend(), gpu::Backend::Own(_))); // on every device, for i32
+    /// # gpu::Result::Ok(())
+    /// ```
     pub fn matmul_backend(&self) -> Backend {
         match cublas_type::<T>() {
             Some(_) => self.kernels.blas().backend.clone(),
@@ -135,6 +149,19 @@ impl<T: Number> Tensor<T> {
     ///
     /// f16 and bf16 are summed in f32; f32 is computed in f32, not in TF32. Transposed operands are not copied.
     ///
+    /// ```
+    /// # use gpu::{Device, Tensor};
+    /// # let device = Device::open(0)?;
+    /// let a = Tensor::new(&device, &[1, 2, 3, 4, 5, 6], &[2, 3])?;
+    /// let b = Tensor::new(&device, &[1, 0, 0, 1, 1, 1], &[3, 2])?;
+    /// assert_eq!(a.matmul(&b)?.to_vec()?, [4, 5, 10, 11]);
+    /// let batch = Tensor::<f32>::zeros(&device, &[7, 2, 3])?;
+    /// assert_eq!(batch.matmul(&batch.transpose(1, 2)?)?.shape(), [7, 2, 2]);
+    /// let error = a.matmul(&a).unwrap_err();
+    /// assert_eq!(error.to_string(), "matmul: [2, 3] times [2, 3]");
+    /// # gpu::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Shape`] if the shapes do not fit, [`Error::WrongDevice`].
     pub fn matmul(&self, other: &Tensor<T>) -> Result<Tensor<T>> {
@@ -145,6 +172,21 @@ impl<T: Number> Tensor<T> {
     }
 
     /// As [`Tensor::matmul`], into a tensor that exists, which nothing may share.
+    ///
+    /// ```
+    /// # use gpu::{Device, Tensor};
+    /// # let device = Device::open(0)?;
+    /// let a = Tensor::new(&device, &[1.0f32, 2.0, 3.0, 4.0], &[2, 2])?;
+    /// let mut power = Tensor::zeros(&device, &[2, 2])?; // written anew each time
+    /// for _ in 0..3 {
+    ///     a.matmul_into(&a, &mut power)?;
+    /// }
+    /// assert_eq!(power.to_vec()?, [7.0, 10.0, 15.0, 22.0]);
+    /// let shared = power.clone();
+    /// assert!(a.matmul_into(&a, &mut power).is_err());
+    /// # drop(shared);
+    /// # gpu::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     /// As [`Tensor::matmul`]; [`Error::Shape`] if `out` has another shape or is shared.

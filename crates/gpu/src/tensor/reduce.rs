@@ -25,6 +25,15 @@ enum Reduction {
 impl<T: Number> Tensor<T> {
     /// Sum along dimension `axis`; 0 where the dimension is empty.
     ///
+    /// ```
+    /// # use gpu::{Device, Tensor};
+    /// # let device = Device::open(0)?;
+    /// let x = Tensor::new(&device, &[1, 2, 3, 4, 5, 6], &[2, 3])?;
+    /// assert_eq!(x.sum(0)?.to_vec()?, [5, 7, 9]);
+    /// assert_eq!(x.sum(1)?.to_vec()?, [6, 15]);
+    /// # gpu::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Shape`] if there is no such dimension.
     pub fn sum(&self, axis: usize) -> Result<Tensor<T>> {
@@ -32,6 +41,15 @@ impl<T: Number> Tensor<T> {
     }
 
     /// Mean along dimension `axis`; for i32 toward zero.
+    ///
+    /// ```
+    /// # use gpu::{Device, Tensor};
+    /// # let device = Device::open(0)?;
+    /// let x = Tensor::new(&device, &[1.0f32, 2.0, 3.0, 4.0], &[2, 2])?;
+    /// assert_eq!(x.mean(1)?.to_vec()?, [1.5, 3.5]);
+    /// assert!(Tensor::<f32>::zeros(&device, &[2, 0])?.mean(1).is_err()); // of nothing
+    /// # gpu::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Shape`] if there is no such dimension, or nothing along it.
@@ -41,6 +59,14 @@ impl<T: Number> Tensor<T> {
 
     /// Largest element along dimension `axis`; NaN if there is one.
     ///
+    /// ```
+    /// # use gpu::{Device, Tensor};
+    /// # let device = Device::open(0)?;
+    /// let x = Tensor::new(&device, &[1, 5, 3, 4], &[2, 2])?;
+    /// assert_eq!(x.max(0)?.to_vec()?, [3, 5]);
+    /// # gpu::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Tensor::mean`].
     pub fn max(&self, axis: usize) -> Result<Tensor<T>> {
@@ -48,6 +74,14 @@ impl<T: Number> Tensor<T> {
     }
 
     /// Smallest element along dimension `axis`; NaN if there is one.
+    ///
+    /// ```
+    /// # use gpu::{Device, Tensor};
+    /// # let device = Device::open(0)?;
+    /// let x = Tensor::new(&device, &[1, 5, 3, 4], &[2, 2])?;
+    /// assert_eq!(x.min(1)?.to_vec()?, [1, 3]);
+    /// # gpu::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     /// As [`Tensor::mean`].
@@ -57,6 +91,14 @@ impl<T: Number> Tensor<T> {
 
     /// Sum of all elements, a tensor without dimensions: [`Tensor::item`] fetches it.
     ///
+    /// ```
+    /// # use gpu::{Device, Tensor};
+    /// # let device = Device::open(0)?;
+    /// let x = Tensor::new(&device, &[1, 2, 3, 4], &[2, 2])?;
+    /// assert_eq!(x.sum_all()?.item()?, 10);
+    /// # gpu::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::OutOfMemory`].
     pub fn sum_all(&self) -> Result<Tensor<T>> {
@@ -64,6 +106,14 @@ impl<T: Number> Tensor<T> {
     }
 
     /// Index of the largest element along dimension `axis`: the first of several, NaN before all others.
+    ///
+    /// ```
+    /// # use gpu::{Device, Tensor};
+    /// # let device = Device::open(0)?;
+    /// let scores = Tensor::new(&device, &[0.1f32, 0.7, 0.2, 0.9, 0.0, 0.9], &[2, 3])?;
+    /// assert_eq!(scores.argmax(1)?.to_vec()?, [1, 0]);
+    /// # gpu::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     /// As [`Tensor::mean`].
