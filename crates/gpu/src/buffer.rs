@@ -1,17 +1,17 @@
-//! Memory: typed buffers on the device, parts of them, pinned memory of the host.
+//! Memory of the device: typed buffers and parts of them.
 //!
 //! Buffers may be used on several streams. Each use waits for those before it that it must not overtake, so results are
 //! those of the program's order; freeing waits for the last use. See `uses`.
 
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use bytemuck::Pod;
-use cudarc::driver::{CudaEvent, CudaSlice, DevicePtr, result, sys};
+use cudarc::driver::{CudaSlice, DevicePtr, result, sys};
 
 use crate::device::{Core, Device};
 use crate::error::{Error, Result};
+use crate::pinned::Pinned;
 use crate::stream::Stream;
 use crate::uses::{Access, Uses};
 
@@ -444,7 +444,7 @@ impl<'b, T: Pod> View<'b, T> {
     pub fn read_pinned(&self, to: &mut Pinned<T>, stream: &Stream) -> Result<()> {
         same_size("a buffer", self.len, "pinned memory", to.len)?;
         self.prepare(stream)?;
-        to.wait()?;
+        to.order(stream)?;
         let bytes = self.len * size_of::<T>();
         if bytes > 0 {
             // SAFETY: both have as many bytes; the pinned memory keeps an event and waits for it before anybody looks.
@@ -576,6 +576,7 @@ impl<'b, T: Pod> ViewMut<'b, T> {
     pub fn write_pinned(&mut self, from: &mut Pinned<T>, stream: &Stream) -> Result<()> {
         same_size("pinned memory", from.len, "a buffer", self.len)?;
         self.prepare(stream)?;
+        from.order(stream)?;
         let bytes = self.len * size_of::<T>();
         if bytes > 0 {
             // SAFETY: both have as many bytes; the pinned memory keeps an event and waits for it before anybody writes.
@@ -694,124 +695,4 @@ pub(crate) fn check_stream(device: &Core, stream: &Stream) -> Result<()> {
         found: stream.device().name.clone(),
         expected: device.name.clone(),
     })
-}
-
-/// `len` elements of type `T` in memory of the host that the device reads and writes directly, see [`Device::pinned`].
-///
-/// ```
-/// let device = gpu::Device::open(0)?;
-/// let stream = device.new_stream()?;
-/// let mut staging = device.pinned::<f32>(3)?;
-/// staging.as_mut_slice()?.copy_from_slice(&[1.0, 2.0, 3.0]);
-/// let mut buffer = device.zeros_on::<f32>(3, &stream)?;
-/// buffer.view_mut().write_pinned(&mut staging, &stream)?; // returns at once
-/// buffer.view().read_pinned(&mut staging, &stream)?; // so does this
-/// assert_eq!(staging.as_slice()?, [1.0, 2.0, 3.0]); // waits
-/// # gpu::Result::Ok(())
-/// ```
-#[derive(Debug)]
-pub struct Pinned<T> {
-    start: *mut T,
-    len: usize,
-    device: Arc<Core>,
-    /// Reached when the copies that use the memory are done.
-    done: Mutex<Option<CudaEvent>>,
-}
-
-// SAFETY: it owns its memory, as a `Vec` does; `T: Pod` has no ties to threads.
-unsafe impl<T: Pod + Send> Send for Pinned<T> {}
-// SAFETY: as above; shared references only read.
-unsafe impl<T: Pod + Sync> Sync for Pinned<T> {}
-
-impl<T: Pod> Pinned<T> {
-    pub(crate) fn new(device: &Device, len: usize) -> Result<Pinned<T>> {
-        let device = device.core().clone();
-        device.bind()?;
-        let bytes = len.saturating_mul(size_of::<T>());
-        // SAFETY: allocates; flag 1 makes the memory pinned for all contexts.
-        let start = unsafe { result::malloc_host(bytes.max(1), sys::CU_MEMHOSTALLOC_PORTABLE) };
-        let start: *mut T = start.map_err(device.no_memory("cuMemHostAlloc", bytes))?.cast();
-        // SAFETY: as many bytes were allocated.
-        unsafe { start.cast::<u8>().write_bytes(0, bytes) };
-        Ok(Pinned { start, len, device, done: Mutex::new(None) })
-    }
-
-    /// Number of elements.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether it has no elements.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// The elements. Waits for copies that use the memory.
-    ///
-    /// ```
-    /// # let device = gpu::Device::open(0)?;
-    /// let host = device.pinned::<f32>(4)?;
-    /// assert_eq!((host.len(), host.is_empty()), (4, false));
-    /// assert_eq!(host.as_slice()?, [0.0; 4]);
-    /// # gpu::Result::Ok(())
-    /// ```
-    ///
-    /// # Errors
-    /// An error of the work before them.
-    pub fn as_slice(&self) -> Result<&[T]> {
-        self.wait()?;
-        // SAFETY: the memory has `len` elements, initialised to zero or by a copy that is done; a copy to it needs a
-        // mutable reference.
-        Ok(unsafe { std::slice::from_raw_parts(self.start, self.len) })
-    }
-
-    /// The elements, to write. Waits for copies that use the memory.
-    ///
-    /// ```
-    /// # let device = gpu::Device::open(0)?;
-    /// let mut host = device.pinned::<u32>(100)?;
-    /// for (value, number) in host.as_mut_slice()?.iter_mut().zip(1..) {
-    ///     *value = number;
-    /// }
-    /// assert_eq!(host.as_slice()?[99], 100);
-    /// # gpu::Result::Ok(())
-    /// ```
-    ///
-    /// # Errors
-    /// An error of the work before them.
-    pub fn as_mut_slice(&mut self) -> Result<&mut [T]> {
-        self.wait()?;
-        // SAFETY: as in `as_slice`, and nobody else has a reference.
-        Ok(unsafe { std::slice::from_raw_parts_mut(self.start, self.len) })
-    }
-
-    fn wait(&self) -> Result<()> {
-        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(event) = done.take() {
-            event.synchronize().map_err(self.device.failed("cuEventSynchronize"))?;
-        }
-        Ok(())
-    }
-
-    /// Notes that all work given to `stream` so far has to be done before the memory is free again.
-    fn used_by(&mut self, stream: &Stream) -> Result<()> {
-        let event = stream.cuda().record_event(None).map_err(self.device.failed("cuEventRecord"))?;
-        let before = self.done.get_mut().unwrap_or_else(PoisonError::into_inner).replace(event);
-        match before {
-            // Two copies on two streams.
-            Some(before) => before.synchronize().map_err(self.device.failed("cuEventSynchronize")),
-            None => Ok(()),
-        }
-    }
-}
-
-impl<T> Drop for Pinned<T> {
-    fn drop(&mut self) {
-        let done = self.done.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        // Should this fail, the context is broken and no copy runs any more.
-        let _ = done.map(|event| event.synchronize());
-        let _ = self.device.bind();
-        // SAFETY: the memory came from `malloc_host`, and nobody uses it any more.
-        let _ = unsafe { result::free_host(self.start.cast()) };
-    }
 }

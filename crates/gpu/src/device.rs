@@ -7,9 +7,10 @@ use bytemuck::Pod;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 use cudarc::driver::{CudaContext, DriverError};
 
-use crate::buffer::{Buffer, Pinned};
+use crate::buffer::Buffer;
 use crate::driver::{self, Choice, Kind};
 use crate::error::{self, Context, Error, Result};
+use crate::pinned::Pinned;
 use crate::stream::Stream;
 
 /// A GPU, or the CPU device that stands in for one. Cheap to clone: clones are the same device.
