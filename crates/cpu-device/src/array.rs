@@ -56,7 +56,7 @@ impl Array {
     pub fn destroy(handle: CUarray) -> Result {
         let array = Array::resolve(handle)?;
         ensure(!array.is_level, CUDA_ERROR_INVALID_HANDLE)?;
-        context::current()?.order.all().iter().for_each(|task| task.wait());
+        context::current()?.order.wait();
         array.free();
         Ok(())
     }
@@ -213,7 +213,7 @@ impl MipmappedArray {
     /// Frees a mipmapped array and its levels, after all work that was submitted before.
     pub fn destroy(handle: CUmipmappedArray) -> Result {
         let array = MipmappedArray::resolve(handle)?;
-        context::current()?.order.all().iter().for_each(|task| task.wait());
+        context::current()?.order.wait();
         MIPMAPPED.remove(array.handle);
         array.levels.iter().for_each(|level| level.free());
         Ok(())

@@ -127,7 +127,7 @@ impl Context {
         if self.fault() != CUDA_SUCCESS {
             self.cancel.store(true, Ordering::Relaxed);
         }
-        self.order.all().iter().for_each(|task| task.wait());
+        self.order.wait();
         self.storage.clear(self.handle);
         if let Ok(device) = device::get() {
             device.memory.release_all(self.handle);
@@ -201,7 +201,7 @@ impl Context {
             capture.invalidate();
             return fail(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         }
-        self.order.all().iter().for_each(|task| task.wait());
+        self.order.wait();
         self.check()
     }
 

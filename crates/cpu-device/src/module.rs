@@ -350,7 +350,7 @@ impl Module {
     pub fn unload(&self) {
         MODULES.remove(self.handle);
         if let Some(context) = self.context.upgrade() {
-            context.order.all().iter().for_each(|task| task.wait());
+            context.order.wait();
         }
         self.functions.iter().for_each(|function| drop(FUNCTIONS.remove(function.handle)));
     }

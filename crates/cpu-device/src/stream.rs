@@ -262,6 +262,11 @@ impl Order {
         self.lock().before(stream)
     }
 
+    /// Waits for the work of every stream.
+    pub fn wait(&self) {
+        self.all().iter().for_each(|task| task.wait());
+    }
+
     /// The last task of every stream.
     pub fn all(&self) -> Vec<Arc<Task>> {
         let state = self.lock();

@@ -4,6 +4,7 @@
 //! faults, as it does with a pointer.
 
 use crate::array::{Array, MipmappedArray, channel_format};
+use crate::context;
 use crate::device::{self, TEXTURE_ALIGNMENT, TEXTURE_PITCH_ALIGNMENT};
 use crate::error::{Error, Result, ensure, fail};
 use crate::exec::{AddressMode, Image, Sampler, Texture};
@@ -75,16 +76,25 @@ pub fn resolve_surface(handle: CUsurfObject) -> Result<Arc<SurfaceObject>> {
     SURFACES.get(handle).ok_or(Error(CUDA_ERROR_INVALID_VALUE))
 }
 
-/// Takes away a texture object's name.
+/// Takes away a texture object's name, once the work that may still look it up is done.
 pub fn destroy_texture(handle: CUtexObject) -> Result {
-    device::get()?;
+    resolve_texture(handle)?;
+    wait_for_users();
     TEXTURES.remove(handle).map(drop).ok_or(Error(CUDA_ERROR_INVALID_VALUE))
 }
 
-/// Takes away a surface object's name.
+/// Takes away a surface object's name, once the work that may still look it up is done.
 pub fn destroy_surface(handle: CUsurfObject) -> Result {
-    device::get()?;
+    resolve_surface(handle)?;
+    wait_for_users();
     SURFACES.remove(handle).map(drop).ok_or(Error(CUDA_ERROR_INVALID_VALUE))
+}
+
+/// Programs end an object right after the launch that uses it, as they free memory.
+fn wait_for_users() {
+    if let Ok(context) = context::current() {
+        context.order.wait();
+    }
 }
 
 /// What kernels read by a handle.

@@ -6,6 +6,7 @@ use common::{Context, Random, cu, download, fails, ok, upload};
 use cuda_abi::Plain;
 use cuda_abi::types::*;
 use std::ffi::{CString, c_void};
+use std::time::Duration;
 
 /// What a kernel is given: an object, a row of four words for each thread, and where four results go.
 const KERNEL: &str = "
@@ -50,6 +51,16 @@ const KERNEL: &str = "
 /// Runs `instruction` with `%r5` to `%r8` (as floats `%f5` to `%f8`) from each input and the object in `%rd1`;
 /// returns `%r10` to `%r13`, or the code of what went wrong.
 fn run(instruction: &str, object: u64, inputs: &[[u32; 4]]) -> Result<Vec<[u32; 4]>, CUresult> {
+    run_and(instruction, object, inputs, || ())
+}
+
+/// The same; calls `meanwhile` as soon as the kernel is launched.
+fn run_and(
+    instruction: &str,
+    object: u64,
+    inputs: &[[u32; 4]],
+    meanwhile: impl FnOnce(),
+) -> Result<Vec<[u32; 4]>, CUresult> {
     let image = CString::new(KERNEL.replace("@INSTRUCTION@", instruction)).unwrap();
     let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
     ok!(cuModuleLoadData(&mut module, image.as_ptr().cast()));
@@ -62,6 +73,7 @@ fn run(instruction: &str, object: u64, inputs: &[[u32; 4]]) -> Result<Vec<[u32; 
     let (stream, extra) = (std::ptr::null_mut(), std::ptr::null_mut());
     let blocks = count.div_ceil(64);
     ok!(cuLaunchKernel(function, blocks, 1, 1, 64, 1, 1, 0, stream, arguments.as_mut_ptr(), extra));
+    meanwhile();
     let code = cu!(cuCtxSynchronize());
     if code != CUDA_SUCCESS {
         return Err(code);
@@ -589,6 +601,40 @@ fn copies_to_and_from_arrays_in_every_form() {
     assert_eq!((&back[..16], &back[16..48], &back[48..]), (&bytes[..16], &bytes[..32], &bytes[48..]));
     ok!(cuArrayDestroy(first));
     fails!(CUDA_ERROR_INVALID_HANDLE, cuArrayDestroy(first));
+}
+
+/// Programs end an object right after the launch that uses it.
+#[test]
+fn an_object_may_be_destroyed_while_a_kernel_uses_it() {
+    extern "C" fn hold_the_stream_up(_: *mut c_void) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let _context = Context::new();
+    let float = CU_AD_FORMAT_FLOAT;
+    let created = array(&descriptor([4, 4, 0], float, 1, CUDA_ARRAY3D_SURFACE_LDST));
+    let resource = of_array(created);
+    let none: *mut c_void = std::ptr::null_mut();
+    for is_texture in [true, false] {
+        let mut object = 0;
+        let instruction = if is_texture {
+            let description = sampled(CU_TR_ADDRESS_MODE_CLAMP, CU_TR_FILTER_MODE_POINT, 0);
+            ok!(cuTexObjectCreate(&mut object, &resource, &description, std::ptr::null()));
+            format!("tex.2d.v4.f32.f32 {RESULTS}, [%rd1, {{%f5, %f6}}];")
+        } else {
+            ok!(cuSurfObjectCreate(&mut object, &resource));
+            "sust.b.2d.b32.trap [%rd1, {%r5, %r6}], %r7;".to_string()
+        };
+        ok!(cuLaunchHostFunc(none.cast(), Some(hold_the_stream_up), none));
+        let results = run_and(&instruction, object, &[[0; 4]], || {
+            if is_texture {
+                ok!(cuTexObjectDestroy(object));
+            } else {
+                ok!(cuSurfObjectDestroy(object));
+            }
+        });
+        assert!(results.is_ok(), "{results:?}");
+    }
+    ok!(cuArrayDestroy(created));
 }
 
 #[test]

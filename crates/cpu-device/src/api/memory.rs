@@ -59,7 +59,7 @@ entries! {
         let context = context::current()?;
         ensure(find(address)?.start == address, CUDA_ERROR_INVALID_VALUE)?;
         context.forbid_while_capturing()?;
-        context.order.all().iter().for_each(|task| task.wait());
+        context.order.wait();
         context.check()?;
         pool::release(address)?.map(drop).ok_or(Error(CUDA_ERROR_INVALID_VALUE))
     }
@@ -95,7 +95,7 @@ entries! {
         }
         ensure(find(address as u64)?.start == address as u64, CUDA_ERROR_INVALID_VALUE)?;
         context.forbid_while_capturing()?;
-        context.order.all().iter().for_each(|task| task.wait());
+        context.order.wait();
         let released = device::get()?.memory.release(address as u64, |kind| kind == Kind::Pinned);
         released.map(drop).ok_or(Error(CUDA_ERROR_INVALID_VALUE))
     }
@@ -116,7 +116,7 @@ entries! {
     /// Ends page-locking.
     fn cuMemHostUnregister(address: *mut c_void) {
         let context = context::current()?;
-        context.order.all().iter().for_each(|task| task.wait());
+        context.order.wait();
         let released = device::get()?.memory.release(address as u64, |kind| kind == Kind::Registered);
         released.map(drop).ok_or(Error(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED))
     }
