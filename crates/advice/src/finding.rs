@@ -65,11 +65,13 @@ pub enum Unit {
 
 /// Which way a value should move.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(tag = "way", content = "towards")]
 pub enum Direction {
     /// Up, towards the value.
+    #[serde(rename = "increase")]
     IncreaseTowards(f64),
     /// Down, towards the value.
+    #[serde(rename = "decrease")]
     DecreaseTowards(f64),
 }
 
