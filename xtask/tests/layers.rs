@@ -8,7 +8,7 @@ use std::process::Command;
 /// Lowest first: a crate depends only on crates of earlier lines.
 const LAYERS: [&[&str]; 5] = [
     &["cuda-abi", "ptx", "trace", "occupancy"],
-    &["cpu-device", "interpose", "interpose-alias"],
+    &["cpu-device", "interpose", "interpose-alias", "model"],
     &["advice", "demo", "gpu"],
     &["export", "differential"],
     &["cli", "xtask"],

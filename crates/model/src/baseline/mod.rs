@@ -1,0 +1,37 @@
+//! Plain methods that a network must beat to be worth its name: least squares, nearest neighbours, boosted trees.
+//!
+//! Each is fitted to [`Examples`] (their weights count, unknown targets are left out) and predicts one number for each
+//! target, through the same [`crate::Regressor`] as a network; fractions are kept from 0 to 1.
+
+mod linear;
+mod neighbours;
+mod trees;
+
+use crate::Error;
+use crate::network::Range;
+use crate::train::Examples;
+
+pub use linear::LeastSquares;
+pub use neighbours::Neighbours;
+pub use trees::{Boosting, Trees};
+
+/// `Ok` when a baseline can be fitted: one range for each target, and an example that counts for each.
+fn check(examples: &Examples, ranges: &[Range]) -> Result<(), Error> {
+    Error::check_length("the ranges of targets", examples.targets().columns(), ranges.len())?;
+    let counts = |target| {
+        let known = examples.targets().column(target).zip(examples.weights());
+        known.into_iter().any(|(value, &weight)| !value.is_nan() && weight > 0.0)
+    };
+    match (0..ranges.len()).all(counts) {
+        true => Ok(()),
+        false => Err(Error::TooFew { what: "examples with a known target", needed: 1 }),
+    }
+}
+
+/// `value`, or the nearest that the target may have.
+fn within(range: Range, value: f64) -> f32 {
+    match range {
+        Range::Fraction => value.clamp(0.0, 1.0) as f32,
+        Range::Real => value as f32,
+    }
+}

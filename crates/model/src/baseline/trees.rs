@@ -1,0 +1,299 @@
+//! Gradient-boosted regression trees (Friedman, 2001) on histograms, as in LightGBM (Ke et al., 2017).
+//!
+//! Features are first put into at most [`BINS`] bins of about as many examples each. Each tree is fitted to what the
+//! trees before it leave of the target; it grows leaf by leaf, always splitting where the squared error falls most.
+//! With `G` the weighted sum of a leaf's residuals, `C` the sum of its weights and `p` the penalty, a leaf says
+//! `rate G / (C + p)`, and a split gains `GL^2 / (CL + p) + GR^2 / (CR + p) - G^2 / (C + p)`.
+
+use super::{check, within};
+use crate::network::Range;
+use crate::random::Random;
+use crate::train::Examples;
+use crate::{Error, Matrix, Regressor};
+
+/// Most bins of a feature.
+pub const BINS: usize = 255;
+
+/// How trees are grown.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Boosting {
+    /// Determines the examples that each tree sees.
+    pub seed: u64,
+    /// Trees for each target.
+    pub trees: usize,
+    /// Most leaves of a tree.
+    pub leaves: usize,
+    /// How much of its residuals a tree takes away.
+    pub rate: f64,
+    /// Least number of examples in a leaf.
+    pub least: usize,
+    /// The part of the examples that each tree sees.
+    pub share: f64,
+    /// Added to a leaf's weight: see the module's documentation.
+    pub penalty: f64,
+}
+
+impl Default for Boosting {
+    fn default() -> Boosting {
+        Boosting { seed: 1, trees: 400, leaves: 31, rate: 0.05, least: 10, share: 0.8, penalty: 1.0 }
+    }
+}
+
+/// Trees, for each target.
+#[derive(Clone, Debug)]
+pub struct Trees {
+    features: usize,
+    ranges: Vec<Range>,
+    forests: Vec<Forest>,
+}
+
+/// The trees of one target.
+#[derive(Clone, Debug)]
+struct Forest {
+    /// What is predicted without any tree.
+    mean: f64,
+    trees: Vec<Vec<Node>>,
+}
+
+/// A node; 0 is the root.
+#[derive(Clone, Copy, Debug)]
+enum Node {
+    /// Goes to the first child where the feature is at most the limit, else to the second.
+    Split {
+        feature: usize,
+        limit: f32,
+        children: [usize; 2],
+    },
+    Leaf(f64),
+}
+
+impl Trees {
+    /// Fits `examples`.
+    ///
+    /// # Errors
+    /// [`Error`] when there is not one range for each target, a target is never known, or an option is out of its range.
+    pub fn fit(examples: &Examples, ranges: &[Range], options: &Boosting) -> Result<Trees, Error> {
+        check(examples, ranges)?;
+        Error::check_range(options.leaves >= 2, "the number of leaves", options.leaves as f64, "at least 2")?;
+        let fraction = |value: f64| value > 0.0 && value <= 1.0;
+        Error::check_range(
+            fraction(options.rate),
+            "the rate of boosting",
+            options.rate,
+            "above 0, at most 1",
+        )?;
+        Error::check_range(
+            fraction(options.share),
+            "the share of examples",
+            options.share,
+            "above 0, at most 1",
+        )?;
+        let penalty = options.penalty;
+        Error::check_range(penalty.is_finite() && penalty >= 0.0, "the penalty", penalty, "not negative")?;
+        let binned = Binned::new(examples.inputs());
+        let forest = |target| Forest::grow(examples, target, &binned, options);
+        let forests = (0..ranges.len()).map(forest).collect();
+        Ok(Trees { features: examples.inputs().columns(), ranges: ranges.to_vec(), forests })
+    }
+}
+
+impl Regressor for Trees {
+    fn predict_rows(&self, features: &Matrix) -> Result<Matrix, Error> {
+        Error::check_length("a row of features", self.features, features.columns())?;
+        let mut outputs = Matrix::zeros(features.rows(), self.ranges.len());
+        for (index, row) in features.iter().enumerate() {
+            for (target, output) in outputs.row_mut(index).iter_mut().enumerate() {
+                let forest = &self.forests[target];
+                let sum = forest.trees.iter().map(|tree| say(tree, row)).sum::<f64>();
+                *output = within(self.ranges[target], forest.mean + sum);
+            }
+        }
+        Ok(outputs)
+    }
+}
+
+/// What a tree says of a row of features.
+fn say(tree: &[Node], row: &[f32]) -> f64 {
+    let mut node = 0;
+    loop {
+        match tree[node] {
+            Node::Leaf(value) => return value,
+            Node::Split { feature, limit, children } => {
+                node = children[usize::from(row[feature] > limit)];
+            }
+        }
+    }
+}
+
+/// Features as numbers of bins.
+struct Binned {
+    /// For each feature the greatest value of each bin but the last, rising.
+    limits: Vec<Vec<f32>>,
+    /// For each feature the bin of each example.
+    bins: Vec<Vec<u8>>,
+}
+
+impl Binned {
+    fn new(inputs: &Matrix) -> Binned {
+        let limits: Vec<Vec<f32>> = (0..inputs.columns()).map(|column| limits(inputs, column)).collect();
+        let bin = |limits: &[f32], value| limits.partition_point(|&limit| limit < value) as u8;
+        let bins = limits
+            .iter()
+            .enumerate()
+            .map(|(column, limits)| inputs.column(column).map(|value| bin(limits, value)).collect());
+        Binned { bins: bins.collect(), limits }
+    }
+}
+
+/// Values that part a feature into bins of about as many examples each; equal values share a bin.
+fn limits(inputs: &Matrix, column: usize) -> Vec<f32> {
+    let mut values: Vec<f32> = inputs.column(column).collect();
+    values.sort_by(f32::total_cmp);
+    let at = |bin: usize| values[(bin * values.len() / BINS).min(values.len() - 1)];
+    let mut limits: Vec<f32> = (1..BINS).map(at).collect();
+    limits.dedup();
+    // Nothing lies beyond the greatest value: as a limit it would part nothing.
+    if limits.last() == values.last() {
+        limits.pop();
+    }
+    limits
+}
+
+/// Weighted sum of residuals, sum of weights, number of examples.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    residual: f64,
+    weight: f64,
+    count: usize,
+}
+
+impl Sum {
+    fn add(&mut self, other: Sum) {
+        self.residual += other.residual;
+        self.weight += other.weight;
+        self.count += other.count;
+    }
+
+    fn without(self, other: Sum) -> Sum {
+        Sum {
+            residual: self.residual - other.residual,
+            weight: self.weight - other.weight,
+            count: self.count - other.count,
+        }
+    }
+
+    fn score(self, penalty: f64) -> f64 {
+        self.residual * self.residual / (self.weight + penalty).max(f64::MIN_POSITIVE)
+    }
+}
+
+/// A leaf that may still be split, and how best.
+struct Open {
+    node: usize,
+    rows: Vec<u32>,
+    gain: f64,
+    feature: usize,
+    /// The last bin that goes to the first child.
+    bin: u8,
+}
+
+/// What trees of one target are grown from.
+struct Grower<'a> {
+    binned: &'a Binned,
+    options: &'a Boosting,
+    weights: &'a [f32],
+    residuals: Vec<f64>,
+}
+
+impl Forest {
+    fn grow(examples: &Examples, target: usize, binned: &Binned, options: &Boosting) -> Forest {
+        let values: Vec<f64> = examples.targets().column(target).map(f64::from).collect();
+        let known = |&row: &u32| !values[row as usize].is_nan() && examples.weights()[row as usize] > 0.0;
+        let mut rows: Vec<u32> = (0..examples.rows() as u32).filter(known).collect();
+        let weight = |row: &u32| f64::from(examples.weights()[*row as usize]);
+        let total: f64 = rows.iter().map(weight).sum();
+        let mean = rows.iter().map(|row| weight(row) * values[*row as usize]).sum::<f64>() / total;
+        let residuals = values.iter().map(|value| value - mean).collect();
+        let mut grower = Grower { binned, options, weights: examples.weights(), residuals };
+        let mut random = Random::for_purpose(options.seed, 2 + target as u64);
+        let seen = ((rows.len() as f64 * options.share).ceil() as usize).clamp(1, rows.len());
+        let tree = |_| {
+            random.shuffle(&mut rows);
+            let tree = grower.tree(&rows[..seen]);
+            for &row in &rows {
+                grower.residuals[row as usize] -= say(&tree, examples.inputs().row(row as usize));
+            }
+            tree
+        };
+        let trees = (0..options.trees).map(tree).collect();
+        Forest { mean, trees }
+    }
+}
+
+impl Grower<'_> {
+    fn tree(&self, rows: &[u32]) -> Vec<Node> {
+        let mut rows = rows.to_vec();
+        // Memory is read in order.
+        rows.sort_unstable();
+        let mut nodes = vec![Node::Leaf(self.leaf(&rows))];
+        let mut open: Vec<Open> = self.best_split(0, rows).into_iter().collect();
+        for _ in 1..self.options.leaves {
+            let best = (0..open.len()).max_by(|&a, &b| open[a].gain.total_cmp(&open[b].gain));
+            let Some(best) = best else { break };
+            let leaf = open.swap_remove(best);
+            let bins = &self.binned.bins[leaf.feature];
+            let (low, high): (Vec<u32>, Vec<u32>) =
+                leaf.rows.into_iter().partition(|&row| bins[row as usize] <= leaf.bin);
+            let children = [nodes.len(), nodes.len() + 1];
+            let limit = self.binned.limits[leaf.feature][usize::from(leaf.bin)];
+            nodes[leaf.node] = Node::Split { feature: leaf.feature, limit, children };
+            for (node, rows) in children.into_iter().zip([low, high]) {
+                nodes.push(Node::Leaf(self.leaf(&rows)));
+                open.extend(self.best_split(node, rows));
+            }
+        }
+        nodes
+    }
+
+    fn sum(&self, row: u32) -> Sum {
+        let weight = f64::from(self.weights[row as usize]);
+        Sum { residual: weight * self.residuals[row as usize], weight, count: 1 }
+    }
+
+    fn total(&self, rows: &[u32]) -> Sum {
+        let mut total = Sum::default();
+        rows.iter().for_each(|&row| total.add(self.sum(row)));
+        total
+    }
+
+    fn leaf(&self, rows: &[u32]) -> f64 {
+        let total = self.total(rows);
+        self.options.rate * total.residual / (total.weight + self.options.penalty).max(f64::MIN_POSITIVE)
+    }
+
+    /// How to split the leaf `node`, if any split gains.
+    fn best_split(&self, node: usize, rows: Vec<u32>) -> Option<Open> {
+        let Boosting { penalty, least, .. } = *self.options;
+        let total = self.total(&rows);
+        let before = total.score(penalty);
+        let mut best: Option<(f64, usize, u8)> = None;
+        for (feature, limits) in self.binned.limits.iter().enumerate() {
+            let mut histogram = [Sum::default(); BINS + 1];
+            let bins = &self.binned.bins[feature];
+            rows.iter().for_each(|&row| histogram[usize::from(bins[row as usize])].add(self.sum(row)));
+            let mut low = Sum::default();
+            for (bin, sum) in histogram[..limits.len()].iter().enumerate() {
+                low.add(*sum);
+                let high = total.without(low);
+                let gain = low.score(penalty) + high.score(penalty) - before;
+                if low.count >= least.max(1)
+                    && high.count >= least.max(1)
+                    && gain > best.map_or(1e-12 * before.abs().max(1e-12), |best| best.0)
+                {
+                    best = Some((gain, feature, bin as u8));
+                }
+            }
+        }
+        best.map(|(gain, feature, bin)| Open { node, rows, gain, feature, bin })
+    }
+}

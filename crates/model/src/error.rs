@@ -1,0 +1,78 @@
+//! What can be wrong with what a caller hands in.
+
+use thiserror::Error as ThisError;
+
+/// Input that cannot be used.
+#[derive(Clone, Debug, PartialEq, ThisError)]
+#[non_exhaustive]
+pub enum Error {
+    /// Something has another length than what it goes with.
+    #[error("{what} has {found} numbers where {expected} are needed")]
+    Length {
+        /// What was handed in.
+        what: &'static str,
+        /// How many numbers it should have.
+        expected: usize,
+        /// How many it has.
+        found: usize,
+    },
+    /// A number is infinite or not a number.
+    #[error("{what}: number {index} is {value}, which cannot be computed with; leave it out or replace it")]
+    NotFinite {
+        /// What was handed in.
+        what: &'static str,
+        /// Its position, from 0.
+        index: usize,
+        /// What stands there.
+        value: f32,
+    },
+    /// A number lies outside of the range that it must have.
+    #[error("{what} is {value}, but must be {range}")]
+    Range {
+        /// What was handed in.
+        what: &'static str,
+        /// What it is.
+        value: f64,
+        /// What it must be.
+        range: &'static str,
+    },
+    /// There is nothing to work with.
+    #[error("{what}: there are none, but at least {needed} needed")]
+    TooFew {
+        /// What is missing.
+        what: &'static str,
+        /// The least number of them.
+        needed: usize,
+    },
+    /// Training went astray.
+    #[error("the training loss is no longer finite in epoch {epoch}: lower the learning rate")]
+    Diverged {
+        /// The epoch, from 1.
+        epoch: usize,
+    },
+}
+
+impl Error {
+    /// `Ok` when the lengths agree.
+    pub(crate) fn check_length(what: &'static str, expected: usize, found: usize) -> Result<(), Error> {
+        if expected == found { Ok(()) } else { Err(Error::Length { what, expected, found }) }
+    }
+
+    /// `Ok` when all values are finite.
+    pub(crate) fn check_finite(what: &'static str, values: &[f32]) -> Result<(), Error> {
+        match values.iter().position(|value| !value.is_finite()) {
+            None => Ok(()),
+            Some(index) => Err(Error::NotFinite { what, index, value: values[index] }),
+        }
+    }
+
+    /// `Ok` when `holds`.
+    pub(crate) fn check_range(
+        holds: bool,
+        what: &'static str,
+        value: f64,
+        range: &'static str,
+    ) -> Result<(), Error> {
+        if holds { Ok(()) } else { Err(Error::Range { what, value, range }) }
+    }
+}

@@ -1,0 +1,59 @@
+//! Small neural networks that predict what a launch will do, trained and run on the CPU.
+//!
+//! * [`network`]: a multilayer perceptron as data, its scaling of features and targets included.
+//! * [`predict`]: the network made ready: a microsecond or a few tens of them on one thread, no allocation, no lock.
+//! * [`train`](mod@train): AdamW; the same weights for the same seed, whatever the number of threads.
+//! * [`baseline`]: the plain methods that a network must beat.
+//!
+//! This crate prints nothing. It knows nothing of kernels: what the features are is the caller's business.
+//!
+//! ```
+//! use model::network::{Activation, Network, Target};
+//! use model::train::{Examples, Options, train};
+//! use model::{Matrix, Precision, Predictor, Scratch};
+//! use std::ops::ControlFlow;
+//!
+//! // The area of rectangles, as a logarithm, and how square they are.
+//! let (mut inputs, mut targets) = (Matrix::empty(2), Matrix::empty(2));
+//! for (width, height) in (1..=20).flat_map(|width| (1..=20).map(move |height| (width as f32, height as f32))) {
+//!     inputs.push(&[width, height])?;
+//!     targets.push(&[(width * height).ln(), width.min(height) / width.max(height)])?;
+//! }
+//! let examples = Examples::new(inputs, targets)?;
+//!
+//! let outputs = vec![Target::real("log area"), Target::fraction("squareness")];
+//! let mut network = Network::new(2, &[16, 16], Activation::Silu, outputs, 1)?;
+//! network.fit_scaling(examples.inputs(), examples.targets())?;
+//! let options = Options { epochs: 200, batch: 64, learning_rate: 1e-2, ..Options::for_network(&network) };
+//! train(&mut network, &examples, None, &options, |_| ControlFlow::Continue(()))?;
+//!
+//! let predictor = Predictor::new(&network, Precision::F32);
+//! let (mut scratch, mut found) = (Scratch::new(), [0.0; 2]);
+//! predictor.predict(&[7.0, 14.0], &mut scratch, &mut found)?;
+//! assert!((found[0].exp() / 98.0 - 1.0).abs() < 0.1, "{found:?}");
+//! assert!((found[1] - 0.5).abs() < 0.1, "{found:?}");
+//! # Ok::<(), model::Error>(())
+//! ```
+
+pub mod baseline;
+mod error;
+mod math;
+mod matrix;
+pub mod network;
+pub mod predict;
+pub mod random;
+pub mod train;
+
+pub use error::Error;
+pub use matrix::Matrix;
+pub use network::{Activation, Network, Target};
+pub use predict::{InstructionSet, Precision, Predictor, Scratch};
+
+/// Whatever predicts rows of targets from rows of features: a network made ready, or a [`baseline`].
+pub trait Regressor {
+    /// One row of predictions for each row of features.
+    ///
+    /// # Errors
+    /// [`Error`] when the features are not those that it was made for.
+    fn predict_rows(&self, features: &Matrix) -> Result<Matrix, Error>;
+}

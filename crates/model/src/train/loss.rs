@@ -1,0 +1,128 @@
+//! What is minimised, and its derivative with respect to the last layer's sums.
+//!
+//! With `z` a sum of the last layer, `y` the target, in standard units where it is any number, and `p = logistic(z)`:
+//!
+//! | loss | of a fraction | of any number |
+//! | --- | --- | --- |
+//! | cross entropy | `ln(1 + e^z) - y z` | |
+//! | squared | `(p - y)^2 / 2` | `(z - y)^2 / 2` |
+//! | Huber (1964) | the same within `delta`, beyond it `delta (abs(p - y) - delta / 2)` | with `z` for `p` |
+//! | quantile (Koenker and Bassett, 1978) | `max(t (y - p), (t - 1) (y - p))` | with `z` for `p` |
+
+use super::real::Real;
+use crate::Error;
+use crate::network::Range;
+
+/// The loss of a point estimate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum PointLoss {
+    /// Cross entropy between Bernoulli distributions; for fractions. Least at the mean, and never flat.
+    CrossEntropy,
+    /// Half the squared error; least at the mean.
+    Squared,
+    /// Half the squared error up to `delta`, in standard units, and linear beyond.
+    Huber {
+        /// Where it becomes linear.
+        delta: f32,
+    },
+}
+
+/// The loss of one target.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TargetLoss {
+    /// Of its point estimate. Its quantiles, if it has any, have the quantile loss.
+    pub point: PointLoss,
+    /// How much it counts beside other targets.
+    pub weight: f32,
+}
+
+impl TargetLoss {
+    /// Cross entropy for fractions, Huber's loss with `delta = 1` for the rest.
+    pub fn usual(range: Range) -> TargetLoss {
+        let point = match range {
+            Range::Fraction => PointLoss::CrossEntropy,
+            Range::Real => PointLoss::Huber { delta: 1.0 },
+        };
+        TargetLoss { point, weight: 1.0 }
+    }
+
+    pub(super) fn check(&self, range: Range) -> Result<(), Error> {
+        let usable = self.weight.is_finite() && self.weight >= 0.0;
+        Error::check_range(
+            usable,
+            "the weight of a loss",
+            f64::from(self.weight),
+            "finite and not negative",
+        )?;
+        match self.point {
+            PointLoss::Huber { delta } => {
+                let usable = delta.is_finite() && delta > 0.0;
+                Error::check_range(usable, "delta of Huber's loss", f64::from(delta), "positive")
+            }
+            PointLoss::CrossEntropy if range == Range::Real => {
+                Err(Error::Range { what: "cross entropy's target", value: f64::NAN, range: "a fraction" })
+            }
+            PointLoss::CrossEntropy | PointLoss::Squared => Ok(()),
+        }
+    }
+}
+
+/// What one output is trained for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OutputLoss {
+    /// The position of its target.
+    pub(super) target: usize,
+    pub(super) range: Range,
+    /// The level, if it is a quantile; else `point` counts.
+    pub(super) level: Option<f32>,
+    pub(super) point: PointLoss,
+    pub(super) weight: f32,
+}
+
+impl OutputLoss {
+    /// Loss and derivative at the sum `z` for the scaled target `y`, the weight included.
+    pub(super) fn at<T: Real>(&self, z: T, y: T) -> (T, T) {
+        let one = T::of(1.0);
+        let (loss, slope) = match (self.level, self.point, self.range) {
+            (None, PointLoss::CrossEntropy, _) => (softplus(z) - y * z, z.logistic() - y),
+            (_, _, Range::Real) => self.of_estimate(z, y),
+            (_, _, Range::Fraction) => {
+                let p = z.logistic();
+                let (loss, slope) = self.of_estimate(p, y);
+                (loss, slope * p * (one - p))
+            }
+        };
+        let weight = T::of(f64::from(self.weight));
+        (loss * weight, slope * weight)
+    }
+
+    /// Loss and derivative of the estimate itself.
+    fn of_estimate<T: Real>(&self, estimate: T, y: T) -> (T, T) {
+        let (one, half) = (T::of(1.0), T::of(0.5));
+        let error = estimate - y;
+        match (self.level, self.point) {
+            (Some(level), _) => {
+                let level = T::of(f64::from(level));
+                let slope = if error < T::default() { -level } else { one - level };
+                (slope * error, slope)
+            }
+            (None, PointLoss::Huber { delta }) => {
+                let delta = T::of(f64::from(delta));
+                if error > delta {
+                    (delta * (error - half * delta), delta)
+                } else if error < -delta {
+                    (delta * (-error - half * delta), -delta)
+                } else {
+                    (half * error * error, error)
+                }
+            }
+            (None, _) => (half * error * error, error),
+        }
+    }
+}
+
+/// `ln(1 + e^z)`, without overflow.
+fn softplus<T: Real>(z: T) -> T {
+    let z = z.to_f64();
+    T::of(z.max(0.0) + (-z.abs()).exp().ln_1p())
+}

@@ -1,0 +1,269 @@
+//! Training: AdamW over minibatches, the same weights for the same seed.
+//!
+//! A minibatch is cut into chunks of [`CHUNK`] examples. A chunk's gradient is computed by one thread with one order of
+//! additions, chunks are added in their order, and each weight is stepped by itself: so the number of threads changes
+//! how long training takes and nothing else. Matrix products come from a library that picks its kernels by processor:
+//! weights are the same bit by bit on one kind of processor, and close on others.
+//!
+//! Nothing is printed: a callback gets each epoch and may end the training.
+
+mod adam;
+mod gradient;
+mod loss;
+mod real;
+
+use crate::network::Network;
+use crate::random::Random;
+use crate::{Error, Matrix};
+use adam::Adam;
+use gradient::Plan;
+use std::ops::ControlFlow;
+
+pub use loss::{PointLoss, TargetLoss};
+
+/// Examples in a chunk: see the module's documentation.
+pub const CHUNK: usize = 64;
+
+/// Cases with known outcome.
+#[derive(Clone, Debug)]
+pub struct Examples {
+    inputs: Matrix,
+    targets: Matrix,
+    weights: Vec<f32>,
+}
+
+impl Examples {
+    /// Features and targets, row by row. A target that is not a number is unknown and teaches nothing.
+    ///
+    /// # Errors
+    /// [`Error`] when the numbers of rows differ, a feature is not finite or a target is infinite.
+    pub fn new(inputs: Matrix, targets: Matrix) -> Result<Examples, Error> {
+        Error::check_length("the column of targets", inputs.rows(), targets.rows())?;
+        inputs.iter().try_for_each(|row| Error::check_finite("a row of features", row))?;
+        for row in targets.iter() {
+            if let Some(index) = row.iter().position(|value| value.is_infinite()) {
+                return Err(Error::NotFinite { what: "a row of targets", index, value: row[index] });
+            }
+        }
+        let weights = vec![1.0; inputs.rows()];
+        Ok(Examples { inputs, targets, weights })
+    }
+
+    /// The same with a weight for each row: how much it counts beside the others.
+    ///
+    /// # Errors
+    /// [`Error`] when there is not one weight for each row, or one is negative or not finite.
+    pub fn with_weights(mut self, weights: Vec<f32>) -> Result<Examples, Error> {
+        Error::check_length("the weights of examples", self.rows(), weights.len())?;
+        for &weight in &weights {
+            let usable = weight.is_finite() && weight >= 0.0;
+            Error::check_range(
+                usable,
+                "the weight of an example",
+                f64::from(weight),
+                "finite and not negative",
+            )?;
+        }
+        self.weights = weights;
+        Ok(self)
+    }
+
+    /// How many there are.
+    pub fn rows(&self) -> usize {
+        self.inputs.rows()
+    }
+
+    /// Features, row by row.
+    pub fn inputs(&self) -> &Matrix {
+        &self.inputs
+    }
+
+    /// Targets, row by row; not a number where unknown.
+    pub fn targets(&self) -> &Matrix {
+        &self.targets
+    }
+
+    /// How much each row counts.
+    pub fn weights(&self) -> &[f32] {
+        &self.weights
+    }
+
+    /// The rows with these numbers, in this order.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    pub fn select(&self, rows: &[usize]) -> Examples {
+        Examples {
+            inputs: self.inputs.select(rows),
+            targets: self.targets.select(rows),
+            weights: rows.iter().map(|&row| self.weights[row]).collect(),
+        }
+    }
+}
+
+/// How to train.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Determines the order of the examples.
+    pub seed: u64,
+    /// Most passes over the examples.
+    pub epochs: usize,
+    /// Examples in a minibatch.
+    pub batch: usize,
+    /// Step size at its highest, reached after [`Options::warmup`] epochs; then it falls along a half cosine
+    /// (Loshchilov and Hutter, 2016) to a hundredth.
+    pub learning_rate: f64,
+    /// Epochs over which the step size rises from 0.
+    pub warmup: f64,
+    /// Decay of weights, not of biases, for each step and unit of step size (Loshchilov and Hutter, 2017).
+    pub weight_decay: f64,
+    /// Epochs without a lower validation loss after which training ends. Without validation examples it never does.
+    pub patience: usize,
+    /// The loss of each target, in their order.
+    pub losses: Vec<TargetLoss>,
+    /// Threads that work on a minibatch. Results do not depend on it.
+    pub threads: usize,
+}
+
+impl Options {
+    /// Sensible values for `network`: cross entropy for fractions, Huber's loss for the rest.
+    pub fn for_network(network: &Network) -> Options {
+        Options {
+            seed: 1,
+            epochs: 100,
+            batch: 256,
+            learning_rate: 2e-3,
+            warmup: 1.0,
+            weight_decay: 1e-3,
+            patience: 20,
+            losses: network.targets().iter().map(|target| TargetLoss::usual(target.range)).collect(),
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+
+    /// Step size at a point of the training, in epochs from its beginning.
+    fn rate(&self, epoch: f64) -> f64 {
+        const LAST: f64 = 0.01;
+        if epoch < self.warmup {
+            return self.learning_rate * epoch / self.warmup;
+        }
+        let done = (epoch - self.warmup) / (self.epochs as f64 - self.warmup).max(1.0);
+        let cosine = 0.5 * (1.0 + (std::f64::consts::PI * done.min(1.0)).cos());
+        self.learning_rate * (LAST + (1.0 - LAST) * cosine)
+    }
+
+    fn check(&self, network: &Network) -> Result<(), Error> {
+        Error::check_length("the losses", network.targets().len(), self.losses.len())?;
+        Error::check_range(self.batch > 0, "the size of a minibatch", self.batch as f64, "at least 1")?;
+        let positive = |value: f64| value.is_finite() && value > 0.0;
+        Error::check_range(
+            positive(self.learning_rate),
+            "the learning rate",
+            self.learning_rate,
+            "positive",
+        )?;
+        for (what, value) in [("the warm-up", self.warmup), ("the weight decay", self.weight_decay)] {
+            Error::check_range(value.is_finite() && value >= 0.0, what, value, "finite and not negative")?;
+        }
+        self.losses.iter().zip(network.targets()).try_for_each(|(loss, target)| loss.check(target.range))
+    }
+}
+
+/// What is known after an epoch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Epoch {
+    /// Its number, from 1.
+    pub number: usize,
+    /// Mean loss over the training examples, taken while the weights changed.
+    pub training_loss: f64,
+    /// Mean loss over the validation examples, if there are any.
+    pub validation_loss: Option<f64>,
+    /// Step size at its end.
+    pub learning_rate: f64,
+}
+
+/// How training ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// All epochs.
+    pub epochs: Vec<Epoch>,
+    /// The number of the epoch whose weights were kept: the one with the lowest validation loss, or the last.
+    pub kept: usize,
+}
+
+/// Trains `network` on `training` and leaves in it the weights of the epoch with the lowest loss on `validation`, or
+/// the last ones if there is no `validation`. Features and targets should have been scaled first:
+/// [`Network::fit_scaling`]. After each epoch `progress` is called; [`ControlFlow::Break`] ends the training there.
+///
+/// # Errors
+/// [`Error`] when examples or options do not fit the network, there is no example, a fraction to be learned lies outside
+/// 0 to 1, or the loss ceases to be finite; the network then stays as it was.
+pub fn train(
+    network: &mut Network,
+    training: &Examples,
+    validation: Option<&Examples>,
+    options: &Options,
+    mut progress: impl FnMut(&Epoch) -> ControlFlow<()>,
+) -> Result<Outcome, Error> {
+    options.check(network)?;
+    let plan = Plan::new(network, &options.losses);
+    plan.check(training)?;
+    validation.map_or(Ok(()), |examples| plan.check(examples))?;
+    let mut parameters: Vec<f32> = plan.parameters_of(network);
+    let mut adam = Adam::new(&plan, options);
+    let mut chunks = plan.chunks(options.batch.min(training.rows()));
+    let mut order: Vec<usize> = (0..training.rows()).collect();
+    let mut random = Random::for_purpose(options.seed, 1);
+    let mut best = (f64::INFINITY, parameters.clone());
+    let mut outcome = Outcome { epochs: Vec::new(), kept: 0 };
+    let steps = training.rows().div_ceil(options.batch);
+    for number in 1..=options.epochs {
+        random.shuffle(&mut order);
+        let (mut loss, mut weight, mut rate) = (0.0, 0.0, 0.0);
+        for (step, batch) in order.chunks(options.batch).enumerate() {
+            let used = plan.gradients(&parameters, training, batch, &mut chunks, options.threads);
+            loss += used.iter().map(|chunk| chunk.loss).sum::<f64>();
+            let batch_weight: f64 = used.iter().map(|chunk| chunk.weight).sum();
+            weight += batch_weight;
+            rate = options.rate((number - 1) as f64 + (step + 1) as f64 / steps as f64);
+            if batch_weight > 0.0 {
+                adam.step(&mut parameters, used, batch_weight, rate, options.threads);
+            }
+        }
+        let training_loss = loss / weight.max(f64::MIN_POSITIVE);
+        if !training_loss.is_finite() {
+            return Err(Error::Diverged { epoch: number });
+        }
+        let validation_loss =
+            validation.map(|examples| plan.mean_loss(&parameters, examples, &mut chunks, options.threads));
+        let epoch = Epoch { number, training_loss, validation_loss, learning_rate: rate };
+        outcome.epochs.push(epoch);
+        if validation_loss.is_none_or(|loss| loss < best.0) {
+            best.0 = validation_loss.unwrap_or(best.0);
+            best.1.clone_from(&parameters);
+            outcome.kept = number;
+        }
+        if progress(&epoch).is_break() || number - outcome.kept >= options.patience.max(1) {
+            break;
+        }
+    }
+    plan.parameters_into(&best.1, network);
+    Ok(outcome)
+}
+
+/// Runs `work` for each of `items`, neighbours on one thread.
+fn in_parallel<T: Send>(threads: usize, items: &mut [T], work: impl Fn(usize, &mut T) + Sync) {
+    let share = items.len().div_ceil(threads.max(1)).max(1);
+    let run = |first: usize, items: &mut [T]| {
+        items.iter_mut().enumerate().for_each(|(index, item)| work(first + index, item));
+    };
+    std::thread::scope(|scope| {
+        let mut shares = items.chunks_mut(share).enumerate();
+        let own = shares.next();
+        let run = &run;
+        for (index, items) in shares {
+            scope.spawn(move || run(index * share, items));
+        }
+        own.into_iter().for_each(|(_, items)| run(0, items));
+    });
+}
