@@ -55,7 +55,11 @@ fn copies_between_any_two_places() {
     };
     let expected: Vec<u8> = (0..3).flat_map(|row| bytes[20 * row..20 * row + 7].to_vec()).collect();
     let picked = || (0..3).flat_map(|row| download(second + 30 * row + 2, 7)).collect::<Vec<u8>>();
-    let clear = || ok!(cuMemsetD8_v2(second, 0, 300));
+    // A fill does not wait, and the stream does not wait for it.
+    let clear = || {
+        ok!(cuMemsetD8_v2(second, 0, 300));
+        ok!(cuCtxSynchronize());
+    };
     clear();
     ok!(cuMemcpy2DAsync_v2(&rows, stream));
     ok!(cuStreamSynchronize(stream));
