@@ -4,6 +4,8 @@
 #   perfetto          decodes exported traces
 #   nvidia-cuda-nvcc  assembles PTX: its ptxas judges the table of forms, the verifier and the printer
 #   nvidia-cuda-nvrtc compiles CUDA C++ for the tests and examples of the crate gpu
+#   onnxruntime       runs exported networks, and is the peer of their benchmark; its library alone, in
+#                     target/test-deps/onnxruntime
 # and for the tests of real clients (crates/cli/tests/clients), in target/test-deps:
 #   cuda13, cuda12    nvcc with the runtime of either version
 #   python            CuPy, NVIDIA's bindings, NVRTC of either version, cuRAND's headers
@@ -30,4 +32,12 @@ if [ ! -f "$deps/python/.packages" ] || [ "$(cat "$deps/python/.packages")" != "
   "$python" -m pip --python "$deps/python/bin/python" install --quiet --disable-pip-version-check --no-compile \
     --only-binary=:all: "${packages[@]}"
   echo "${packages[*]}" >"$deps/python/.packages"
+fi
+# Its library is all that is used, through the C interface.
+onnxruntime=onnxruntime==1.31.1
+if [ "$(cat "$deps/onnxruntime/.packages" 2>/dev/null)" != "$onnxruntime" ]; then
+  rm -rf "$deps/onnxruntime"
+  "$python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --only-binary=:all: \
+    --target "$deps/onnxruntime" "$onnxruntime"
+  echo "$onnxruntime" >"$deps/onnxruntime/.packages"
 fi

@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// Lowest first: a crate depends only on crates of earlier lines.
 const LAYERS: [&[&str]; 5] = [
-    &["cuda-abi", "ptx", "trace", "occupancy"],
+    &["cuda-abi", "ptx", "trace", "occupancy", "protobuf"],
     &["cpu-device", "interpose", "interpose-alias", "model"],
     &["advice", "demo", "gpu"],
     &["export", "differential"],

@@ -11,7 +11,6 @@ pub mod json;
 mod names;
 pub mod parquet;
 pub mod perfetto;
-mod protobuf;
 pub mod reading;
 pub mod rows;
 pub mod table;

@@ -5,7 +5,7 @@
 //!
 //! Field numbers are those of `perfetto/trace/*.proto`, which promise never to change them.
 
-use crate::protobuf::Message;
+use protobuf::Message;
 use std::collections::HashMap;
 use std::io::{self, Write};
 

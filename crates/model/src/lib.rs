@@ -3,6 +3,7 @@
 //! * [`network`]: a multilayer perceptron as data, its scaling of features and targets included.
 //! * [`predict`]: the network made ready: a microsecond or a few tens of them on one thread, no allocation, no lock.
 //! * [`train`](mod@train): AdamW; the same weights for the same seed, whatever the number of threads.
+//! * [`onnx`]: the network as an ONNX file.
 //! * [`baseline`]: the plain methods that a network must beat.
 //!
 //! This crate prints nothing. It knows nothing of kernels: what the features are is the caller's business.
@@ -40,6 +41,7 @@ mod error;
 mod math;
 mod matrix;
 pub mod network;
+pub mod onnx;
 pub mod predict;
 pub mod random;
 pub mod train;

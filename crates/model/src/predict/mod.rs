@@ -17,6 +17,7 @@ use crate::network::{Activation, Network, Range};
 use crate::{Error, Matrix, Regressor};
 use dense::Dense;
 use quantised::Quantised;
+pub(crate) use quantised::QuantisedRow;
 
 /// Numbers that are handled together: a vector of AVX-512.
 pub(crate) const LANES: usize = 16;
@@ -34,6 +35,13 @@ pub enum Precision {
     /// Hidden layers but the first in 8 bits with one scale for each row, their inputs quantised to 8 bits anew for each
     /// prediction. The first and the last layer, whose errors nothing averages out, stay in single precision.
     Int8,
+}
+
+impl Precision {
+    /// Whether layer `index` of `layers` is kept in 8 bits.
+    pub(crate) fn quantises(self, index: usize, layers: usize) -> bool {
+        self == Precision::Int8 && index != 0 && index + 1 != layers
+    }
 }
 
 /// Instructions that the kernels are written for, from those that every processor has to the fastest.
@@ -205,10 +213,9 @@ impl Predictor {
     }
 
     fn build(network: &Network, precision: Precision, set: InstructionSet) -> Predictor {
-        let last = network.layers().len() - 1;
-        let ready = |(index, layer)| match precision {
-            Precision::Int8 if index != 0 && index != last => Ready::Quantised(Quantised::new(layer)),
-            _ => Ready::Dense(Dense::new(layer)),
+        let ready = |(index, layer)| match precision.quantises(index, network.layers().len()) {
+            true => Ready::Quantised(Quantised::new(layer)),
+            false => Ready::Dense(Dense::new(layer)),
         };
         let widest = network.layers().iter().map(|layer| layer.outputs.max(layer.inputs)).max();
         let output = network.output_scaling();

@@ -5,11 +5,11 @@
 
 use super::{Kernel, LANES, Predictor, Scratch, Vector, forward};
 use std::arch::x86_64::{
-    __m256, __m256i, __m512, __m512i, _mm_loadu_si128, _mm256_add_epi32, _mm256_cvtepi8_epi16,
-    _mm256_fmadd_ps, _mm256_hadd_epi32, _mm256_loadu_ps, _mm256_madd_epi16, _mm256_permute4x64_epi64,
-    _mm256_set1_epi64x, _mm256_set1_ps, _mm256_setzero_si256, _mm256_storeu_ps, _mm256_storeu_si256,
-    _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_set1_epi32,
-    _mm512_set1_ps, _mm512_storeu_ps, _mm512_storeu_si512,
+    __m256, __m256i, __m512, __m512i, _mm_loadu_si128, _mm_set1_epi32, _mm256_add_epi32,
+    _mm256_cvtepi8_epi16, _mm256_cvtepu8_epi16, _mm256_fmadd_ps, _mm256_hadd_epi32, _mm256_loadu_ps,
+    _mm256_madd_epi16, _mm256_permute4x64_epi64, _mm256_set1_ps, _mm256_setzero_si256, _mm256_storeu_ps,
+    _mm256_storeu_si256, _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_loadu_si512,
+    _mm512_set1_epi32, _mm512_set1_ps, _mm512_storeu_ps, _mm512_storeu_si512,
 };
 
 /// # Safety
@@ -80,23 +80,57 @@ impl Kernel for Avx2 {
     }
 
     /// Bytes are widened to 16 bits, whose products AVX2 adds in pairs without loss. (Its product of bytes saturates.)
-    /// Vectors of outputs are taken one after the other: one needs four registers of pairs.
+    /// Vectors of outputs are taken two at a time: each needs four registers of pairs.
     #[inline(always)]
     unsafe fn quantised<const W: usize>(weights: &[Vector<u32>], inputs: &[u32]) -> [Vector<i32>; W] {
         let mut sums = [Vector([0; LANES]); W];
-        for (vector, sum) in sums.iter_mut().enumerate() {
-            // SAFETY: the caller has AVX2; the loads are of four of the 16 elements of a `Vector`, the stores of eight.
-            unsafe {
-                let mut pairs: [__m256i; 4] = [_mm256_setzero_si256(); 4];
-                for (weights, &input) in weights.chunks_exact(W).zip(inputs) {
-                    let input = _mm256_set1_epi64x(widened(input));
-                    let weights = &weights[vector].0;
-                    for (part, pairs) in pairs.iter_mut().enumerate() {
+        // SAFETY: the caller has AVX2.
+        unsafe {
+            match &mut sums[..] {
+                [one] => Self::columns::<W, 1>(weights, inputs, 0, [one]),
+                [one, two] => Self::columns::<W, 2>(weights, inputs, 0, [one, two]),
+                [one, two, three] => {
+                    Self::columns::<W, 2>(weights, inputs, 0, [one, two]);
+                    Self::columns::<W, 1>(weights, inputs, 2, [three]);
+                }
+                [one, two, three, four] => {
+                    Self::columns::<W, 2>(weights, inputs, 0, [one, two]);
+                    Self::columns::<W, 2>(weights, inputs, 2, [three, four]);
+                }
+                _ => unreachable!("groups have at most four vectors"),
+            }
+        }
+        sums
+    }
+}
+
+impl Avx2 {
+    /// The sums of `N` vectors of outputs out of `W`, the first of which is `first`.
+    ///
+    /// # Safety
+    /// The processor has AVX2.
+    #[inline(always)]
+    unsafe fn columns<const W: usize, const N: usize>(
+        weights: &[Vector<u32>],
+        inputs: &[u32],
+        first: usize,
+        sums: [&mut Vector<i32>; N],
+    ) {
+        // SAFETY: the caller has AVX2; the loads are of four of the 16 elements of a `Vector`, the stores of eight.
+        unsafe {
+            let mut pairs: [[__m256i; 4]; N] = [[_mm256_setzero_si256(); 4]; N];
+            for (weights, &input) in weights.chunks_exact(W).zip(inputs) {
+                let input = _mm256_cvtepu8_epi16(_mm_set1_epi32(input.cast_signed()));
+                for vector in 0..N {
+                    let weights = &weights[first + vector].0;
+                    for part in 0..4 {
                         let bytes = _mm_loadu_si128(weights[4 * part..][..4].as_ptr().cast());
                         let products = _mm256_madd_epi16(_mm256_cvtepi8_epi16(bytes), input);
-                        *pairs = _mm256_add_epi32(*pairs, products);
+                        pairs[vector][part] = _mm256_add_epi32(pairs[vector][part], products);
                     }
                 }
+            }
+            for (pairs, sum) in pairs.iter().zip(sums) {
                 // Adding neighbours leaves the outputs 0 1, 4 5, 2 3, 6 7: the permutation puts them in order.
                 let low = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_hadd_epi32(pairs[0], pairs[1]));
                 let high = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_hadd_epi32(pairs[2], pairs[3]));
@@ -104,16 +138,7 @@ impl Kernel for Avx2 {
                 _mm256_storeu_si256(sum.0[8..].as_mut_ptr().cast(), high);
             }
         }
-        sums
     }
-}
-
-/// Four bytes as four numbers of 16 bits.
-#[inline(always)]
-fn widened(bytes: u32) -> i64 {
-    let bits = u64::from(bytes);
-    let spread = (bits | (bits << 16)) & 0x0000_ffff_0000_ffff;
-    ((spread | (spread << 8)) & 0x00ff_00ff_00ff_00ff).cast_signed()
 }
 
 /// Vectors of 16 numbers; bytes as with AVX2.

@@ -1,5 +1,5 @@
-//! The bytes of protocol buffers, as far as traces need them: variable-length integers, 64-bit fixed values, strings,
-//! nested messages.
+//! The bytes of protocol buffers, as far as APEX writes them (traces for Perfetto, networks for ONNX): variable-length
+//! integers, fixed values, strings, bytes, nested messages.
 //!
 //! Messages are built from the inside out: a nested message is a finished [`Message`] that its parent copies in with
 //! its length. Trace packets are tens of bytes, so the copy costs less than reserving and patching a length would.
@@ -16,6 +16,7 @@ enum Wire {
     Varint = 0,
     Fixed64 = 1,
     Bytes = 2,
+    Fixed32 = 5,
 }
 
 impl Message {
@@ -48,17 +49,25 @@ impl Message {
         self
     }
 
+    /// Adds a `float`.
+    pub fn float(&mut self, field: u32, value: f32) -> &mut Self {
+        self.key(field, Wire::Fixed32);
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+
     /// Adds a string.
     pub fn text(&mut self, field: u32, value: &str) -> &mut Self {
-        self.length_delimited(field, value.as_bytes())
+        self.bytes(field, value.as_bytes())
     }
 
     /// Adds a finished message.
     pub fn message(&mut self, field: u32, value: &Message) -> &mut Self {
-        self.length_delimited(field, &value.bytes)
+        self.bytes(field, &value.bytes)
     }
 
-    fn length_delimited(&mut self, field: u32, value: &[u8]) -> &mut Self {
+    /// Adds bytes.
+    pub fn bytes(&mut self, field: u32, value: &[u8]) -> &mut Self {
         self.key(field, Wire::Bytes);
         varint(&mut self.bytes, value.len() as u64);
         self.bytes.extend_from_slice(value);
@@ -104,5 +113,7 @@ mod tests {
         assert_eq!(negative.as_bytes(), [0x08, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]);
         let fixed = built(|message| message.fixed(2, 0x0102_0304_0506_0708));
         assert_eq!(fixed.as_bytes(), [0x11, 8, 7, 6, 5, 4, 3, 2, 1]);
+        let float = built(|message| message.float(2, -1.5));
+        assert_eq!(float.as_bytes(), [0x15, 0, 0, 0xc0, 0xbf]);
     }
 }

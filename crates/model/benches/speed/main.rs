@@ -1,0 +1,169 @@
+//! How long one prediction takes on one thread, beside ONNX Runtime on the same network in the same run.
+//!
+//! `cargo bench -p model` measures and prints; `-- --json FILE` also writes every sample. ONNX Runtime comes from
+//! `scripts/test-deps.sh`; where it is not installed its rows are missing, and that is said.
+//!
+//! What is compared runs by turns, so that whatever else the machine does disturbs all of it alike. Inputs are random
+//! and differ from prediction to prediction. A sample is the mean of as many predictions as fill about a millisecond
+//! (*warm*), or one prediction after four mebibytes of something else went through the caches (*cold*).
+
+#[path = "../../tests/common/mod.rs"]
+mod common;
+#[path = "../../tests/onnxruntime/mod.rs"]
+mod onnxruntime;
+mod report;
+
+use common::{distance, features, network};
+use model::network::{Activation, Network};
+use model::onnx::to_onnx;
+use model::random::Random;
+use model::{InstructionSet, Precision, Predictor, Scratch};
+use onnxruntime::OnnxRuntime;
+use report::{Report, Row};
+use std::hint::black_box;
+use std::time::Instant;
+
+/// Times that everything is measured.
+const SAMPLES: usize = 101;
+
+/// Rows of features that are predicted by turns.
+const ROWS: usize = 64;
+
+/// A network to be measured.
+struct Case {
+    name: &'static str,
+    hidden: &'static [usize],
+    /// What one prediction may take, in microseconds, in this precision.
+    goal: (Precision, f64),
+}
+
+const CASES: [Case; 3] = [
+    Case { name: "small", hidden: &[16, 8], goal: (Precision::F32, 0.5) },
+    Case { name: "large", hidden: &[256, 512, 512, 256], goal: (Precision::F32, 40.0) },
+    Case { name: "largest", hidden: &[256, 512, 1024, 1024], goal: (Precision::Int8, 60.0) },
+];
+
+/// Predicts a row of features.
+type Predict<'a> = Box<dyn FnMut(&[f32]) + 'a>;
+
+/// Something that predicts, and where its samples go.
+struct Series<'a> {
+    row: Row,
+    predict: Predict<'a>,
+    /// Predictions in a sample.
+    calls: usize,
+}
+
+impl<'a> Series<'a> {
+    fn new(row: Row, predict: Predict<'a>, rows: &[Vec<f32>]) -> Series<'a> {
+        let mut series = Series { row, predict, calls: 1 };
+        while series.time(rows) * (series.calls as f64) < 1e-3 {
+            series.calls *= 2;
+        }
+        series
+    }
+
+    /// Seconds for a prediction, the mean of [`Series::calls`].
+    fn time(&mut self, rows: &[Vec<f32>]) -> f64 {
+        let start = Instant::now();
+        for row in rows.iter().cycle().take(self.calls) {
+            (self.predict)(black_box(row));
+        }
+        start.elapsed().as_secs_f64() / self.calls as f64
+    }
+}
+
+fn main() {
+    let mut json = None;
+    let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
+    while let Some(argument) = arguments.next() {
+        match (argument.as_str(), arguments.next()) {
+            ("--json", Some(path)) => json = Some(path),
+            _ => {
+                eprintln!("usage: cargo bench -p model [-- --json FILE]");
+                std::process::exit(2);
+            }
+        }
+    }
+    let runtime = OnnxRuntime::load("the comparison");
+    let mut report = Report::new(runtime.as_ref().map(|runtime| runtime.version.clone()));
+    for case in &CASES {
+        measure(case, runtime.as_ref(), &mut report);
+    }
+    print!("{report}");
+    if let Some(path) = json
+        && let Err(error) = std::fs::write(&path, report.json())
+    {
+        eprintln!("cannot write {path}: {error}");
+        std::process::exit(1);
+    }
+}
+
+/// Measures one network.
+fn measure(case: &Case, runtime: Option<&OnnxRuntime>, report: &mut Report) {
+    let network = network(8, case.hidden, 4, Activation::Silu, 1);
+    let mut random = Random::new(2);
+    let rows: Vec<Vec<f32>> = (0..ROWS).map(|_| features(&network, &mut random)).collect();
+    let shape: Vec<String> = [8].iter().chain(case.hidden).chain(&[4]).map(usize::to_string).collect();
+    report.begin(case.name, shape.join("-"), network.parameters());
+    let mut all = Vec::new();
+    for precision in [Precision::F32, Precision::Int8] {
+        // The small network has one layer between its first and its last, of 8 units: 8 bits have nothing to gain.
+        if precision == Precision::Int8 && network.parameters() < 1000 {
+            continue;
+        }
+        let goal = (case.goal.0 == precision).then_some(case.goal.1);
+        for set in InstructionSet::available() {
+            let predictor = Predictor::with_instructions(&network, precision, set).expect("it is available");
+            let differences = differences(&network, &predictor, &rows);
+            let goal = goal.filter(|_| set == InstructionSet::best());
+            let row = Row::new(format!("this crate, {}", name(set)), precision, goal, differences);
+            let (mut scratch, mut outputs) = (Scratch::new(), [0.0; 4]);
+            let predict = move |row: &[f32]| {
+                predictor.predict(row, &mut scratch, &mut outputs).expect("the features are finite");
+                black_box(&outputs);
+            };
+            all.push(Series::new(row, Box::new(predict), &rows));
+        }
+        if let Some(runtime) = runtime {
+            let mut session = runtime.session(&to_onnx(&network, precision, &[]), 1, 8, 4);
+            let row = Row::new("ONNX Runtime".to_owned(), precision, None, None);
+            let predict = move |row: &[f32]| {
+                black_box(session.run(row));
+            };
+            all.push(Series::new(row, Box::new(predict), &rows));
+        }
+    }
+    let mut sweep = vec![1u64; 4 << 17];
+    for sample in 0..SAMPLES {
+        for series in &mut all {
+            let warm = series.time(&rows);
+            sweep.iter_mut().for_each(|word| *word = word.rotate_left(1));
+            black_box(&sweep);
+            let start = Instant::now();
+            (series.predict)(black_box(&rows[sample % ROWS]));
+            series.row.add(warm, start.elapsed().as_secs_f64());
+        }
+    }
+    all.into_iter().for_each(|series| report.add(series.row));
+}
+
+fn name(set: InstructionSet) -> &'static str {
+    match set {
+        InstructionSet::Portable => "portable",
+        InstructionSet::Avx2 => "AVX2",
+        InstructionSet::Avx512 => "AVX-512",
+        InstructionSet::Avx512Vnni => "AVX-512 VNNI",
+    }
+}
+
+/// Mean and greatest difference from double precision, relative to an output's size or spread.
+fn differences(network: &Network, predictor: &Predictor, rows: &[Vec<f32>]) -> Option<(f64, f64)> {
+    let (mut scratch, mut outputs) = (Scratch::new(), vec![0.0; network.outputs()]);
+    let mut apart = |row: &Vec<f32>| {
+        predictor.predict(row, &mut scratch, &mut outputs).expect("the features are finite");
+        distance(network, &outputs, &common::reference(network, row))
+    };
+    let all: Vec<f64> = rows.iter().map(&mut apart).collect();
+    Some((all.iter().sum::<f64>() / all.len() as f64, all.iter().copied().fold(0.0, f64::max)))
+}

@@ -1,0 +1,74 @@
+//! ONNX files, run by ONNX Runtime. Skipped, with a message, where it is not installed.
+
+mod common;
+mod onnxruntime;
+
+use common::{distance, features, network};
+use model::network::{Activation, Network};
+use model::onnx::to_onnx;
+use model::random::Random;
+use model::{InstructionSet, Precision, Predictor, Scratch};
+use onnxruntime::OnnxRuntime;
+
+/// The greatest distance between what we predict and what ONNX Runtime does, over some random rows, `at_once` of which
+/// it gets at once.
+fn apart(
+    runtime: &OnnxRuntime,
+    network: &Network,
+    precision: Precision,
+    set: InstructionSet,
+    at_once: usize,
+) -> f64 {
+    let onnx = to_onnx(network, precision, &[("made by", "a test"), ("ümlaut", "§")]);
+    let mut session = runtime.session(&onnx, at_once, network.inputs(), network.outputs());
+    let mut random = Random::new(3);
+    let predictor = Predictor::with_instructions(network, precision, set).unwrap();
+    let (mut scratch, mut ours) = (Scratch::new(), vec![0.0; network.outputs()]);
+    let mut greatest = 0.0f64;
+    for _ in 0..12 / at_once {
+        let rows: Vec<f32> = (0..at_once).flat_map(|_| features(network, &mut random)).collect();
+        let theirs = session.run(&rows);
+        for (row, theirs) in rows.chunks(network.inputs()).zip(theirs.chunks(network.outputs())) {
+            predictor.predict(row, &mut scratch, &mut ours).unwrap();
+            let theirs: Vec<f64> = theirs.iter().map(|&value| f64::from(value)).collect();
+            greatest = greatest.max(distance(network, &ours, &theirs));
+        }
+    }
+    greatest
+}
+
+#[test]
+fn onnx_runtime_agrees_in_single_precision() {
+    let Some(runtime) = OnnxRuntime::load("ONNX in single precision") else { return };
+    for activation in [Activation::Relu, Activation::Silu, Activation::Gelu] {
+        for (inputs, hidden, outputs) in [
+            (8, vec![16, 8], 4),
+            (3, vec![], 2),
+            (60, vec![130, 70, 50], 9),
+            (8, vec![256, 512, 512, 256], 4),
+        ] {
+            let network = network(inputs, &hidden, outputs, activation, 40 + inputs as u64);
+            for set in InstructionSet::available() {
+                let apart = apart(&runtime, &network, Precision::F32, set, 4);
+                assert!(apart < 1e-5, "{activation:?} {inputs} {hidden:?} {set:?}: {apart:e}");
+            }
+        }
+    }
+}
+
+/// In 8 bits a rounding error in an early layer may move a later input by one of 255 steps, which is what the bound
+/// allows for; without such a step the two agree as in single precision.
+#[test]
+fn onnx_runtime_agrees_in_eight_bits() {
+    let Some(runtime) = OnnxRuntime::load("ONNX in 8 bits") else { return };
+    let mut close = 0;
+    for activation in [Activation::Relu, Activation::Silu, Activation::Gelu] {
+        for seed in 0..4 {
+            let network = network(20, &[130, 70, 50], 9, activation, seed);
+            let apart = apart(&runtime, &network, Precision::Int8, InstructionSet::best(), 1);
+            assert!(apart < 5e-3, "{activation:?}: {apart:e}");
+            close += u32::from(apart < 1e-5);
+        }
+    }
+    assert!(close >= 3, "{close} of 12 networks agree as in single precision");
+}
