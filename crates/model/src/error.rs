@@ -36,13 +36,15 @@ pub enum Error {
         /// What it must be.
         range: &'static str,
     },
-    /// There is nothing to work with.
-    #[error("{what}: there are none, but at least {needed} needed")]
+    /// There is not enough to work with.
+    #[error("{what}: {found} found, at least {needed} needed")]
     TooFew {
         /// What is missing.
         what: &'static str,
         /// The least number of them.
         needed: usize,
+        /// How many there are.
+        found: usize,
     },
     /// Training went astray.
     #[error("the training loss is no longer finite in epoch {epoch}: lower the learning rate")]

@@ -3,8 +3,11 @@
 //! * [`network`]: a multilayer perceptron as data, its scaling of features and targets included.
 //! * [`predict`]: the network made ready: a microsecond or a few tens of them on one thread, no allocation, no lock.
 //! * [`train`](mod@train): AdamW; the same weights for the same seed, whatever the number of threads.
+//! * [`forecast`]: a network with its features' names and its intervals; [`file`](mod@file): that as bytes.
 //! * [`onnx`]: the network as an ONNX file.
 //! * [`baseline`]: the plain methods that a network must beat.
+//! * [`conformal`]: intervals that hold as often as they say.
+//! * [`evaluate`]: measures, their confidence intervals, splits by whole groups.
 //!
 //! This crate prints nothing. It knows nothing of kernels: what the features are is the caller's business.
 //!
@@ -37,7 +40,11 @@
 //! ```
 
 pub mod baseline;
+pub mod conformal;
 mod error;
+pub mod evaluate;
+pub mod file;
+pub mod forecast;
 mod math;
 mod matrix;
 pub mod network;
@@ -47,6 +54,7 @@ pub mod random;
 pub mod train;
 
 pub use error::Error;
+pub use forecast::Model;
 pub use matrix::Matrix;
 pub use network::{Activation, Network, Target};
 pub use predict::{InstructionSet, Precision, Predictor, Scratch};

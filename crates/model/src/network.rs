@@ -212,7 +212,9 @@ impl Network {
         targets: Vec<Target>,
         output: Scaling,
     ) -> Result<Network, Error> {
-        let Some(first) = layers.first() else { return Err(Error::TooFew { what: "layers", needed: 1 }) };
+        let Some(first) = layers.first() else {
+            return Err(Error::TooFew { what: "layers", needed: 1, found: 0 });
+        };
         let usable = (1..=MAX_WIDTH).contains(&first.inputs);
         Error::check_range(usable, "the number of features", first.inputs as f64, "from 1 to 65536")?;
         input.check("the scaling of the features", first.inputs)?;

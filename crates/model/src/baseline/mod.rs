@@ -24,7 +24,7 @@ fn check(examples: &Examples, ranges: &[Range]) -> Result<(), Error> {
     };
     match (0..ranges.len()).all(counts) {
         true => Ok(()),
-        false => Err(Error::TooFew { what: "examples with a known target", needed: 1 }),
+        false => Err(Error::TooFew { what: "examples with a known target", needed: 1, found: 0 }),
     }
 }
 

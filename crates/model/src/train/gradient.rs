@@ -70,7 +70,7 @@ impl Plan {
     /// `Ok` when the examples can be used with the network.
     pub(super) fn check(&self, examples: &Examples) -> Result<(), Error> {
         if examples.rows() == 0 {
-            return Err(Error::TooFew { what: "examples", needed: 1 });
+            return Err(Error::TooFew { what: "examples", needed: 1, found: 0 });
         }
         Error::check_length("a row of features", self.places[0].inputs, examples.inputs.columns())?;
         Error::check_length("a row of targets", self.ranges.len(), examples.targets.columns())?;
