@@ -118,19 +118,20 @@ impl Context {
             }
         });
         CONTEXTS.remove(context.handle);
-        context.end();
+        context.end(u64::MAX);
         Ok(())
     }
 
-    /// Waits for the context's work and gives back what it holds.
-    fn end(&self) {
+    /// Waits for the context's work and gives back what it holds: of the memory under its handle what has an id below
+    /// `end_of_memory`.
+    fn end(&self, end_of_memory: u64) {
         if self.fault() != CUDA_SUCCESS {
             self.cancel.store(true, Ordering::Relaxed);
         }
         self.order.wait();
         self.storage.clear(self.handle);
         if let Ok(device) = device::get() {
-            device.memory.release_all(self.handle);
+            device.memory.release_all(self.handle, end_of_memory);
         }
     }
 
@@ -302,12 +303,14 @@ impl Primary {
         self.context.get_or_insert_with(|| Context::new(CONTEXTS.reserve(), flags))
     }
 
-    /// Puts a fresh context in the place of the one that is returned.
-    fn replace(&mut self) -> Arc<Context> {
+    /// Puts a fresh context in the place of the one that is returned, with the end of the old one's memory: from here
+    /// on, other threads allocate in the new one.
+    fn replace(&mut self) -> (Arc<Context>, u64) {
         let old = self.context().clone();
+        let end_of_memory = device::get().map_or(u64::MAX, |device| device.memory.next_id());
         self.retained = 0;
         self.context = Some(Context::new(old.handle, self.flags));
-        old
+        (old, end_of_memory)
     }
 }
 
@@ -333,17 +336,17 @@ pub fn release_primary() -> Result {
     ensure(primary.retained > 0, CUDA_ERROR_INVALID_CONTEXT)?;
     primary.retained -= 1;
     if primary.retained == 0 {
-        let ended = primary.replace();
+        let (ended, end_of_memory) = primary.replace();
         drop(primary);
-        ended.end();
+        ended.end(end_of_memory);
     }
     Ok(())
 }
 
 /// Ends the primary context whoever holds it.
 pub fn reset_primary() {
-    let ended = primary().replace();
-    ended.end();
+    let (ended, end_of_memory) = primary().replace();
+    ended.end(end_of_memory);
 }
 
 /// The primary context's flags, and whether anybody holds it.

@@ -358,12 +358,17 @@ impl Memory {
         Some(allocation)
     }
 
-    /// Releases everything that was allocated or registered in a context.
-    pub fn release_all(&self, context: u64) {
-        let of_context = |ranges: &BTreeMap<u64, Arc<Allocation>>| -> Vec<u64> {
-            ranges.values().filter(|range| range.context == context).map(|range| range.start).collect()
-        };
-        for start in self.read(of_context) {
+    /// The id that the next range will have.
+    pub fn next_id(&self) -> u64 {
+        self.next_id.load(Ordering::Relaxed)
+    }
+
+    /// Releases everything that was allocated or registered in a context and has an id below `end`.
+    pub fn release_all(&self, context: u64, end: u64) {
+        let is_meant = |range: &&Arc<Allocation>| range.context == context && range.id < end;
+        let starts: Vec<u64> =
+            self.read(|ranges| ranges.values().filter(is_meant).map(|range| range.start).collect());
+        for start in starts {
             self.release(start, |_| true);
         }
     }
