@@ -49,6 +49,7 @@ mod math;
 mod matrix;
 pub mod network;
 pub mod onnx;
+mod parallel;
 pub mod predict;
 pub mod random;
 pub mod train;

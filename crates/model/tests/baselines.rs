@@ -71,7 +71,8 @@ fn one_step_of_one_tree_is_what_the_formula_says() {
         targets.push(&[y]).unwrap();
     }
     let examples = Examples::new(inputs, targets).unwrap();
-    let options = Boosting { trees: 1, leaves: 2, rate: 0.5, least: 1, share: 1.0, penalty: 1.0, seed: 1 };
+    let options =
+        Boosting { trees: 1, leaves: 2, rate: 0.5, least: 1, share: 1.0, penalty: 1.0, seed: 1, threads: 1 };
     let trees = Trees::fit(&examples, &[Range::Real], &options).unwrap();
     // The mean is 6; the best split leaves residuals -6 -4 and 4 6; a leaf says 0.5 * 10 / (2 + 1).
     let found: Vec<f32> = trees.predict_rows(examples.inputs()).unwrap().column(0).collect();

@@ -37,16 +37,31 @@ impl Neighbours {
         Ok(Neighbours { scaling, ranges: ranges.to_vec(), count, examples: examples.clone(), scaled })
     }
 
-    /// What the nearest of `order` say of `target`.
-    fn ask(&self, target: usize, order: &[(f64, usize)]) -> f64 {
-        let known = order.iter().filter_map(|&(distance, row)| {
-            let value = self.examples.targets().row(row)[target];
-            let weight = f64::from(self.examples.weights()[row]);
-            (!value.is_nan() && weight > 0.0).then(|| (f64::from(value), weight / (distance + NEAREST)))
-        });
-        let (sum, total) = known
-            .take(self.count)
-            .fold((0.0, 0.0), |(sum, total), (value, weight)| (sum + value * weight, total + weight));
+    /// What the nearest say of `target`; `distances` are those of all examples.
+    fn ask(&self, target: usize, distances: &[f32]) -> f64 {
+        let known = |&(_, row): &(f32, usize)| {
+            !self.examples.targets().row(row)[target].is_nan() && self.examples.weights()[row] > 0.0
+        };
+        let mut nearest: Vec<(f32, usize)> = distances
+            .iter()
+            .copied()
+            .enumerate()
+            .map(|(row, distance)| (distance, row))
+            .filter(known)
+            .collect();
+        let by_distance = |a: &(f32, usize), b: &(f32, usize)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+        if nearest.len() > self.count {
+            nearest.select_nth_unstable_by(self.count - 1, by_distance);
+            nearest.truncate(self.count);
+        }
+        // The sum is rounded: its order is part of the result.
+        nearest.sort_by(by_distance);
+        let (mut sum, mut total) = (0.0, 0.0);
+        for (distance, row) in nearest {
+            let weight = f64::from(self.examples.weights()[row]) / (f64::from(distance) + NEAREST);
+            sum += weight * f64::from(self.examples.targets().row(row)[target]);
+            total += weight;
+        }
         sum / total
     }
 }
@@ -58,15 +73,11 @@ impl Regressor for Neighbours {
         let mut scaled = vec![0.0; features.columns()];
         for (index, row) in features.iter().enumerate() {
             self.scaling.apply(row, &mut scaled);
-            let squares = self
-                .scaled
-                .iter()
-                .map(|example| example.iter().zip(&scaled).map(|(a, b)| (a - b) * (a - b)).sum::<f32>());
-            let mut order: Vec<(f64, usize)> =
-                squares.enumerate().map(|(row, square)| (f64::from(square).sqrt(), row)).collect();
-            order.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let square =
+                |example: &[f32]| example.iter().zip(&scaled).map(|(a, b)| (a - b) * (a - b)).sum::<f32>();
+            let distances: Vec<f32> = self.scaled.iter().map(|example| square(example).sqrt()).collect();
             for (target, output) in outputs.row_mut(index).iter_mut().enumerate() {
-                *output = within(self.ranges[target], self.ask(target, &order));
+                *output = within(self.ranges[target], self.ask(target, &distances));
             }
         }
         Ok(outputs)

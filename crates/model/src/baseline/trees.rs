@@ -4,15 +4,18 @@
 //! trees before it leave of the target; it grows leaf by leaf, always splitting where the squared error falls most.
 //! With `G` the weighted sum of a leaf's residuals, `C` the sum of its weights and `p` the penalty, a leaf says
 //! `rate G / (C + p)`, and a split gains `GL^2 / (CL + p) + GR^2 / (CR + p) - G^2 / (C + p)`.
+//!
+//! A leaf's histograms are those of its parent less those of its sibling: only the smaller of two children is counted.
 
 use super::{check, within};
 use crate::network::Range;
+use crate::parallel::in_parallel;
 use crate::random::Random;
 use crate::train::Examples;
 use crate::{Error, Matrix, Regressor};
 
-/// Most bins of a feature.
-pub const BINS: usize = 255;
+/// Most bins of a feature: what a byte can tell apart.
+pub const BINS: usize = 256;
 
 /// How trees are grown.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,11 +34,14 @@ pub struct Boosting {
     pub share: f64,
     /// Added to a leaf's weight: see the module's documentation.
     pub penalty: f64,
+    /// Most threads, each of which grows the trees of one target at a time. Results do not depend on it.
+    pub threads: usize,
 }
 
 impl Default for Boosting {
     fn default() -> Boosting {
-        Boosting { seed: 1, trees: 400, leaves: 31, rate: 0.05, least: 10, share: 0.8, penalty: 1.0 }
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Boosting { seed: 1, trees: 400, leaves: 31, rate: 0.05, least: 10, share: 0.8, penalty: 1.0, threads }
     }
 }
 
@@ -91,8 +97,10 @@ impl Trees {
         let penalty = options.penalty;
         Error::check_range(penalty.is_finite() && penalty >= 0.0, "the penalty", penalty, "not negative")?;
         let binned = Binned::new(examples.inputs());
-        let forest = |target| Forest::grow(examples, target, &binned, options);
-        let forests = (0..ranges.len()).map(forest).collect();
+        let mut forests = vec![Forest { mean: 0.0, trees: Vec::new() }; ranges.len()];
+        in_parallel(options.threads, &mut forests, |target, forest| {
+            *forest = Forest::grow(examples, target, &binned, options);
+        });
         Ok(Trees { features: examples.inputs().columns(), ranges: ranges.to_vec(), forests })
     }
 }
@@ -164,8 +172,11 @@ fn limits(inputs: &Matrix, column: usize) -> Vec<f32> {
 struct Sum {
     residual: f64,
     weight: f64,
-    count: usize,
+    count: u64,
 }
+
+/// The sums of a leaf's examples, feature by feature and bin by bin: [`BINS`] for each feature.
+type Histogram = Vec<Sum>;
 
 impl Sum {
     fn add(&mut self, other: Sum) {
@@ -187,10 +198,17 @@ impl Sum {
     }
 }
 
-/// A leaf that may still be split, and how best.
+/// A leaf that may still be split.
 struct Open {
     node: usize,
     rows: Vec<u32>,
+    histogram: Histogram,
+    split: Split,
+}
+
+/// The best split of a leaf.
+#[derive(Clone, Copy)]
+struct Split {
     gain: f64,
     feature: usize,
     /// The last bin that goes to the first child.
@@ -235,22 +253,25 @@ impl Grower<'_> {
         let mut rows = rows.to_vec();
         // Memory is read in order.
         rows.sort_unstable();
-        let mut nodes = vec![Node::Leaf(self.leaf(&rows))];
-        let mut open: Vec<Open> = self.best_split(0, rows).into_iter().collect();
+        let mut nodes = Vec::new();
+        let histogram = self.histogram(&rows);
+        let mut open: Vec<Open> = self.leaf(&mut nodes, rows, histogram).into_iter().collect();
         for _ in 1..self.options.leaves {
-            let best = (0..open.len()).max_by(|&a, &b| open[a].gain.total_cmp(&open[b].gain));
+            let gain = |leaf: usize| open[leaf].split.gain;
+            let best = (0..open.len()).max_by(|&a, &b| gain(a).total_cmp(&gain(b)));
             let Some(best) = best else { break };
-            let leaf = open.swap_remove(best);
-            let bins = &self.binned.bins[leaf.feature];
+            let Open { node, rows, histogram, split: Split { feature, bin, .. } } = open.swap_remove(best);
+            let bins = &self.binned.bins[feature];
             let (low, high): (Vec<u32>, Vec<u32>) =
-                leaf.rows.into_iter().partition(|&row| bins[row as usize] <= leaf.bin);
-            let children = [nodes.len(), nodes.len() + 1];
-            let limit = self.binned.limits[leaf.feature][usize::from(leaf.bin)];
-            nodes[leaf.node] = Node::Split { feature: leaf.feature, limit, children };
-            for (node, rows) in children.into_iter().zip([low, high]) {
-                nodes.push(Node::Leaf(self.leaf(&rows)));
-                open.extend(self.best_split(node, rows));
-            }
+                rows.into_iter().partition(|&row| bins[row as usize] <= bin);
+            let limit = self.binned.limits[feature][usize::from(bin)];
+            nodes[node] = Node::Split { feature, limit, children: [nodes.len(), nodes.len() + 1] };
+            let smaller = self.histogram(if low.len() <= high.len() { &low } else { &high });
+            let mut larger = histogram;
+            larger.iter_mut().zip(&smaller).for_each(|(sum, less)| *sum = sum.without(*less));
+            let (first, second) = if low.len() <= high.len() { (smaller, larger) } else { (larger, smaller) };
+            open.extend(self.leaf(&mut nodes, low, first));
+            open.extend(self.leaf(&mut nodes, high, second));
         }
         nodes
     }
@@ -260,40 +281,50 @@ impl Grower<'_> {
         Sum { residual: weight * self.residuals[row as usize], weight, count: 1 }
     }
 
-    fn total(&self, rows: &[u32]) -> Sum {
+    fn histogram(&self, rows: &[u32]) -> Histogram {
+        let sums: Vec<Sum> = rows.iter().map(|&row| self.sum(row)).collect();
+        let mut histogram = vec![Sum::default(); self.binned.bins.len() * BINS];
+        for (bins, slots) in self.binned.bins.iter().zip(histogram.chunks_exact_mut(BINS)) {
+            rows.iter().zip(&sums).for_each(|(&row, &sum)| slots[usize::from(bins[row as usize])].add(sum));
+        }
+        histogram
+    }
+
+    /// Adds a leaf to the tree; gives it back if it is worth splitting.
+    fn leaf(&self, nodes: &mut Vec<Node>, rows: Vec<u32>, histogram: Histogram) -> Option<Open> {
         let mut total = Sum::default();
         rows.iter().for_each(|&row| total.add(self.sum(row)));
-        total
+        let weight = (total.weight + self.options.penalty).max(f64::MIN_POSITIVE);
+        let node = nodes.len();
+        nodes.push(Node::Leaf(self.options.rate * total.residual / weight));
+        let split = self.best_split(&histogram, total)?;
+        Some(Open { node, rows, histogram, split })
     }
 
-    fn leaf(&self, rows: &[u32]) -> f64 {
-        let total = self.total(rows);
-        self.options.rate * total.residual / (total.weight + self.options.penalty).max(f64::MIN_POSITIVE)
-    }
-
-    /// How to split the leaf `node`, if any split gains.
-    fn best_split(&self, node: usize, rows: Vec<u32>) -> Option<Open> {
+    /// How to split a leaf with these sums, if any split gains.
+    fn best_split(&self, histogram: &[Sum], total: Sum) -> Option<Split> {
         let Boosting { penalty, least, .. } = *self.options;
-        let total = self.total(&rows);
+        let least = least.max(1) as u64;
         let before = total.score(penalty);
-        let mut best: Option<(f64, usize, u8)> = None;
-        for (feature, limits) in self.binned.limits.iter().enumerate() {
-            let mut histogram = [Sum::default(); BINS + 1];
-            let bins = &self.binned.bins[feature];
-            rows.iter().for_each(|&row| histogram[usize::from(bins[row as usize])].add(self.sum(row)));
+        // What differs by rounding alone is no gain.
+        let mut best = Split { gain: 1e-9 * before + 1e-12, feature: usize::MAX, bin: 0 };
+        for (feature, (slots, limits)) in histogram.chunks_exact(BINS).zip(&self.binned.limits).enumerate() {
             let mut low = Sum::default();
-            for (bin, sum) in histogram[..limits.len()].iter().enumerate() {
+            for (bin, sum) in slots[..limits.len()].iter().enumerate() {
+                if sum.count == 0 {
+                    continue;
+                }
                 low.add(*sum);
                 let high = total.without(low);
+                if low.count < least || high.count < least {
+                    continue;
+                }
                 let gain = low.score(penalty) + high.score(penalty) - before;
-                if low.count >= least.max(1)
-                    && high.count >= least.max(1)
-                    && gain > best.map_or(1e-12 * before.abs().max(1e-12), |best| best.0)
-                {
-                    best = Some((gain, feature, bin as u8));
+                if gain > best.gain {
+                    best = Split { gain, feature, bin: bin as u8 };
                 }
             }
         }
-        best.map(|(gain, feature, bin)| Open { node, rows, gain, feature, bin })
+        (best.feature != usize::MAX).then_some(best)
     }
 }

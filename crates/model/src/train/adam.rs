@@ -1,7 +1,8 @@
 //! AdamW: Adam (Kingma and Ba, 2014) with decoupled weight decay (Loshchilov and Hutter, 2017).
 
+use super::Options;
 use super::gradient::{Chunk, Plan};
-use super::{Options, in_parallel};
+use crate::parallel::in_parallel;
 use std::ops::Range;
 
 const BETA_1: f64 = 0.9;

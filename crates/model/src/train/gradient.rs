@@ -2,8 +2,9 @@
 
 use super::loss::{OutputLoss, TargetLoss};
 use super::real::{Real, View};
-use super::{CHUNK, Examples, in_parallel};
+use super::{CHUNK, Examples};
 use crate::network::{Activation, Network, Range, Scaling};
+use crate::parallel::in_parallel;
 use crate::{Error, Matrix, predict};
 use std::ops::Range as Span;
 
@@ -29,7 +30,8 @@ pub(super) struct Plan {
 
 /// Examples that one thread works on at a time, and what it found.
 pub(super) struct Chunk<T> {
-    /// For the features and for each layer: sums before the activation, values after it, and their derivatives.
+    /// For the features and for each layer: sums before the activation, which then make way for its derivative there;
+    /// values after it; derivatives of the loss with respect to the sums.
     sums: Vec<Vec<T>>,
     values: Vec<Vec<T>>,
     slopes: Vec<Vec<T>>,
@@ -172,8 +174,8 @@ impl Plan {
             let inputs = View::new(&before[layer], rows.len(), place.inputs);
             T::product(inputs, weights.transposed(), T::of(1.0), sums);
             if layer + 1 != last {
-                for (value, &sum) in after[0].iter_mut().zip(sums.iter()) {
-                    *value = activation(self.activation, sum).0;
+                for (value, sum) in after[0].iter_mut().zip(sums) {
+                    (*value, *sum) = activation(self.activation, *sum);
                 }
             }
         }
@@ -231,9 +233,9 @@ impl Plan {
             if layer > 0 {
                 let weights = View::new(&parameters[place.weights.clone()], place.outputs, place.inputs);
                 T::product(slopes, weights, T::default(), &mut before[layer]);
-                let sums = &chunk.sums[layer][..rows * place.inputs];
-                for (slope, &sum) in before[layer].iter_mut().zip(sums) {
-                    *slope = *slope * activation(self.activation, sum).1;
+                let derivatives = &chunk.sums[layer][..rows * place.inputs];
+                for (slope, &derivative) in before[layer].iter_mut().zip(derivatives) {
+                    *slope = *slope * derivative;
                 }
             }
         }

@@ -24,6 +24,9 @@ pub use loss::{PointLoss, TargetLoss};
 /// Examples in a chunk: see the module's documentation.
 pub const CHUNK: usize = 64;
 
+/// Parameters times examples of a minibatch for which a thread more takes longer to start than it saves.
+const WORK: usize = 1 << 21;
+
 /// Cases with known outcome.
 #[derive(Clone, Debug)]
 pub struct Examples {
@@ -121,7 +124,7 @@ pub struct Options {
     pub patience: usize,
     /// The loss of each target, in their order.
     pub losses: Vec<TargetLoss>,
-    /// Threads that work on a minibatch. Results do not depend on it.
+    /// Most threads that work on a minibatch; small networks take fewer. Results do not depend on it.
     pub threads: usize,
 }
 
@@ -217,17 +220,18 @@ pub fn train(
     let mut best = (f64::INFINITY, parameters.clone());
     let mut outcome = Outcome { epochs: Vec::new(), kept: 0 };
     let steps = training.rows().div_ceil(options.batch);
+    let threads = options.threads.min(plan.parameters() * options.batch / WORK + 1);
     for number in 1..=options.epochs {
         random.shuffle(&mut order);
         let (mut loss, mut weight, mut rate) = (0.0, 0.0, 0.0);
         for (step, batch) in order.chunks(options.batch).enumerate() {
-            let used = plan.gradients(&parameters, training, batch, &mut chunks, options.threads);
+            let used = plan.gradients(&parameters, training, batch, &mut chunks, threads);
             loss += used.iter().map(|chunk| chunk.loss).sum::<f64>();
             let batch_weight: f64 = used.iter().map(|chunk| chunk.weight).sum();
             weight += batch_weight;
             rate = options.rate((number - 1) as f64 + (step + 1) as f64 / steps as f64);
             if batch_weight > 0.0 {
-                adam.step(&mut parameters, used, batch_weight, rate, options.threads);
+                adam.step(&mut parameters, used, batch_weight, rate, threads);
             }
         }
         let training_loss = loss / weight.max(f64::MIN_POSITIVE);
@@ -235,7 +239,7 @@ pub fn train(
             return Err(Error::Diverged { epoch: number });
         }
         let validation_loss =
-            validation.map(|examples| plan.mean_loss(&parameters, examples, &mut chunks, options.threads));
+            validation.map(|examples| plan.mean_loss(&parameters, examples, &mut chunks, threads));
         let epoch = Epoch { number, training_loss, validation_loss, learning_rate: rate };
         outcome.epochs.push(epoch);
         if validation_loss.is_none_or(|loss| loss < best.0) {
@@ -249,21 +253,4 @@ pub fn train(
     }
     plan.parameters_into(&best.1, network);
     Ok(outcome)
-}
-
-/// Runs `work` for each of `items`, neighbours on one thread.
-fn in_parallel<T: Send>(threads: usize, items: &mut [T], work: impl Fn(usize, &mut T) + Sync) {
-    let share = items.len().div_ceil(threads.max(1)).max(1);
-    let run = |first: usize, items: &mut [T]| {
-        items.iter_mut().enumerate().for_each(|(index, item)| work(first + index, item));
-    };
-    std::thread::scope(|scope| {
-        let mut shares = items.chunks_mut(share).enumerate();
-        let own = shares.next();
-        let run = &run;
-        for (index, items) in shares {
-            scope.spawn(move || run(index * share, items));
-        }
-        own.into_iter().for_each(|(_, items)| run(0, items));
-    });
 }
