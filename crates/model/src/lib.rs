@@ -4,6 +4,7 @@
 //! * [`predict`]: the network made ready: a microsecond or a few tens of them on one thread, no allocation, no lock.
 //! * [`train`](mod@train): AdamW; the same weights for the same seed, whatever the number of threads.
 //! * [`forecast`]: a network with its features' names and its intervals; [`file`](mod@file): that as bytes.
+//! * [`cache`]: forecasts that were made before.
 //! * [`onnx`]: the network as an ONNX file.
 //! * [`baseline`]: the plain methods that a network must beat.
 //! * [`conformal`]: intervals that hold as often as they say.
@@ -40,6 +41,7 @@
 //! ```
 
 pub mod baseline;
+pub mod cache;
 pub mod conformal;
 mod error;
 pub mod evaluate;
@@ -54,6 +56,7 @@ pub mod predict;
 pub mod random;
 pub mod train;
 
+pub use cache::Cache;
 pub use error::Error;
 pub use forecast::Model;
 pub use matrix::Matrix;

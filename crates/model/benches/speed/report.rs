@@ -123,7 +123,8 @@ impl fmt::Display for Report {
             for row in &part.rows {
                 let time = |samples: &[f64]| {
                     let at = |fraction| quantile(samples, fraction) * 1e6;
-                    format!("{:.2} ({:.2} to {:.2})", at(0.5), at(0.1), at(0.9))
+                    let digits = if at(0.5) < 1.0 { 3 } else { 1 };
+                    format!("{:.digits$} ({:.digits$} to {:.digits$})", at(0.5), at(0.1), at(0.9))
                 };
                 let goal = row.goal.map_or("-".to_owned(), |goal| goal.to_string());
                 let error = row
