@@ -43,7 +43,7 @@ pub struct Settings {
     pub timing: TimingMode,
     /// Share of the program's time that sampled timing may cost, parts per million.
     pub budget_ppm: u32,
-    /// Most bytes that the process files of the session may take together; 0 for no limit.
+    /// Most bytes that the files of the session's processes may take together; 0 for no limit.
     pub max_bytes: u64,
 }
 
@@ -65,7 +65,7 @@ pub struct Control {
     pub timing: AtomicU32,
     /// Share of the program's time that sampled timing may cost, parts per million.
     pub budget_ppm: AtomicU32,
-    /// Most bytes that the process files may take together; 0 for no limit.
+    /// Most bytes that the files of processes, their records and counts, may take together; 0 for no limit.
     pub max_bytes: AtomicU64,
     /// Bytes that they take.
     pub used_bytes: AtomicU64,

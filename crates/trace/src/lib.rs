@@ -50,7 +50,8 @@
 //!
 //! **Disk.** A record is 32 or 64 bytes. A file grows by a chunk at a time, one for definitions and one for each thread
 //! that records; a process that ends in an orderly way gives back what of them it did not use. [`Control::max_bytes`]
-//! bounds all files of a session together: then the oldest records go first, and are counted.
+//! bounds all files of a session together: then the oldest records go first, and are counted; files of counts
+//! ([`counts::file`]) stop growing.
 //!
 //! This crate does not know who writes or who reads. It depends on libc alone (on serde for `session.json`, behind the
 //! feature `meta`): it is part of the injected library.

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use std::path::Path;
 use trace::Session;
+use trace::control::{MappedControl, Settings};
 use trace::counts::file::{CountsFile, HEADER_BYTES, ProcessCounts};
 use trace::counts::{CLASSES, Counts, Defect, Fault, Hotspot, LaunchCounts, Place, Traffic};
 
@@ -151,4 +152,36 @@ fn a_session_has_them_with_their_problems() {
     let damaged: Vec<_> =
         session.problems.iter().filter(|problem| problem.path.ends_with("9-9.counts")).collect();
     assert_eq!(damaged.len(), 1);
+}
+
+#[test]
+fn the_sessions_limit_holds_for_them_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let limit = 4000;
+    let control =
+        MappedControl::create(dir.path(), Settings { max_bytes: limit, ..Settings::default() }).unwrap();
+    let mut file = CountsFile::create(dir.path()).unwrap();
+    let launch = LaunchCounts {
+        kernel: "k".into(),
+        grid: [1; 3],
+        block: [32, 1, 1],
+        dynamic_shared: 0,
+        counts: Counts::default(),
+        hotspots: Vec::new(),
+    };
+    let refusal = std::iter::repeat_with(|| file.launch(&launch)).take(1000).find_map(Result::err);
+    assert!(refusal.is_some_and(|error| error.to_string().contains("size limit is reached")));
+    let session = Session::open(dir.path()).unwrap();
+    let [counts] = session.counts.as_slice() else { panic!("one process, {:?}", session.problems) };
+    assert!(!counts.launches.is_empty() && session.problems.is_empty(), "what was written is whole");
+    let on_disk = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap());
+    let on_disk: u64 = on_disk
+        .filter(|entry| entry.path().extension().is_some_and(|end| end == "counts"))
+        .map(|entry| entry.metadata().unwrap().len())
+        .sum();
+    assert_eq!(on_disk, control.used_bytes.load(std::sync::atomic::Ordering::Relaxed));
+    assert!(on_disk <= limit);
+    // With more room it goes on.
+    control.set_max_bytes(0);
+    file.launch(&launch).unwrap();
 }

@@ -2,8 +2,8 @@
 //!
 //! A header of [`HEADER_BYTES`], then records, each framed as a definition is: tag, length, payload, padding to eight
 //! bytes. A record is appended by one write, so a process that is killed leaves whole records and perhaps the beginning
-//! of one. Records are few (a launch of each configuration, and rarer later ones), so nothing is mapped and no
-//! descriptor is kept.
+//! of one. Records are few (a launch of each configuration, and rarer later ones), so the file is not mapped and no
+//! descriptor is kept. Its bytes are taken out of the session's limit, as those of process files are.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -13,6 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::{Counts, Defect, Fault, Hotspot, LaunchCounts, Place, Traffic};
 use crate::codec::{ALIGNMENT, HEAD_BYTES, Input, Output, framed};
+use crate::control::{Control, MappedControl};
 use crate::error::{Error, Problem, in_file};
 
 /// How the names of these files end.
@@ -37,14 +38,17 @@ pub struct CountsFile {
     path: PathBuf,
     pid: u32,
     buffer: Vec<u8>,
+    /// The session's page, if it has one.
+    control: Option<MappedControl>,
 }
 
 impl CountsFile {
     /// The file of this process in the session's directory `dir`.
     ///
     /// # Errors
-    /// If it cannot be created; the error names it.
+    /// If it cannot be created, or the session's limit is reached; the error names it.
     pub fn create(dir: &Path) -> io::Result<CountsFile> {
+        let control = MappedControl::open(dir).ok();
         let pid = std::process::id();
         let mut start =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
@@ -52,6 +56,7 @@ impl CountsFile {
         let dir = std::path::absolute(dir)?;
         loop {
             let path = dir.join(format!("{pid}-{start}.{EXTENSION}"));
+            take(control.as_deref(), HEADER_BYTES, &path)?;
             match OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path) {
                 Ok(mut file) => {
                     let mut header = Vec::with_capacity(HEADER_BYTES);
@@ -61,10 +66,15 @@ impl CountsFile {
                     header.extend_from_slice(&start.to_le_bytes());
                     header.resize(HEADER_BYTES, 0);
                     file.write_all(&header).map_err(|error| in_file("cannot write", &path, error))?;
-                    return Ok(CountsFile { path, pid, buffer: Vec::new() });
+                    return Ok(CountsFile { path, pid, buffer: Vec::new(), control });
                 }
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => start += 1,
-                Err(error) => return Err(in_file("cannot create", &path, error)),
+                Err(error) => {
+                    give_back(control.as_deref(), HEADER_BYTES);
+                    if error.kind() != io::ErrorKind::AlreadyExists {
+                        return Err(in_file("cannot create", &path, error));
+                    }
+                    start += 1;
+                }
             }
         }
     }
@@ -77,7 +87,7 @@ impl CountsFile {
     /// Appends the counts of a launch.
     ///
     /// # Errors
-    /// If they cannot be written; the error names the file.
+    /// If they cannot be written, or the session's limit leaves no room; the error names the file.
     pub fn launch(&mut self, launch: &LaunchCounts) -> io::Result<()> {
         self.append(tag::LAUNCH, |out| write_launch(out, launch))
     }
@@ -85,7 +95,7 @@ impl CountsFile {
     /// Appends a defect. Of one that is there already the larger count holds.
     ///
     /// # Errors
-    /// If it cannot be written; the error names the file.
+    /// If it cannot be written, or the session's limit leaves no room; the error names the file.
     pub fn defect(&mut self, defect: &Defect) -> io::Result<()> {
         self.append(tag::DEFECT, |out| {
             out.string(&defect.kind);
@@ -99,10 +109,24 @@ impl CountsFile {
 
     fn append(&mut self, tag: u32, fill: impl FnOnce(&mut Output<'_>)) -> io::Result<()> {
         let bytes = framed(&mut self.buffer, tag, fill);
+        take(self.control.as_deref(), bytes.len(), &self.path)?;
         let file = OpenOptions::new().append(true).custom_flags(libc::O_NOFOLLOW).open(&self.path);
         file.and_then(|mut file| file.write_all(bytes))
             .map_err(|error| in_file("cannot write", &self.path, error))
     }
+}
+
+/// Takes bytes out of the session's limit.
+fn take(control: Option<&Control>, bytes: usize, path: &Path) -> io::Result<()> {
+    if control.is_none_or(|control| control.take(bytes as u64)) {
+        return Ok(());
+    }
+    let error = io::Error::other("the session's size limit is reached");
+    Err(in_file("cannot write", path, error))
+}
+
+fn give_back(control: Option<&Control>, bytes: usize) {
+    control.inspect(|control| control.give_back(bytes as u64));
 }
 
 fn write_launch(out: &mut Output<'_>, launch: &LaunchCounts) {
