@@ -120,8 +120,8 @@ mod tests {
     fn forecaster(inputs: usize, seed: u64) -> Arc<Forecaster> {
         let targets = vec![Target::fraction("a"), Target::real("b")];
         let network = Network::new(inputs, &[9], Activation::Silu, targets, seed).unwrap();
-        let names = vec![String::new(); inputs];
-        let features = FeatureSet { name: "test".into(), version: 1, features: names };
+        let seen = crate::Matrix::zeros(1, inputs);
+        let features = FeatureSet::seen("test", 1, &vec![""; inputs], &seen).unwrap();
         let model = Model::new(features, network, vec![None; 2], vec![]).unwrap();
         Arc::new(model.ready(Precision::F32))
     }

@@ -24,7 +24,7 @@
 
 use crate::Error;
 use crate::conformal::Margin;
-use crate::forecast::{Calibration, FeatureSet, Model, Spread};
+use crate::forecast::{Calibration, Feature, FeatureSet, Model, Spread};
 use crate::network::{Activation, Layer, Network, Range, Scaling, Target};
 use std::path::{Path, PathBuf};
 use thiserror::Error as ThisError;
@@ -155,7 +155,11 @@ impl Model {
         let mut head = Head::default();
         head.text(&features.name);
         head.count(features.version as usize);
-        head.list(&features.features, |head, name| head.text(name));
+        head.list(&features.features, |head, feature| {
+            head.text(&feature.name);
+            head.number(feature.least);
+            head.number(feature.greatest);
+        });
         head.byte(network.activation() as u8);
         let hidden: Vec<usize> = network.layers().iter().map(|layer| layer.outputs).collect();
         head.list(&hidden, |head, &width| head.count(width));
@@ -197,7 +201,7 @@ impl Model {
         let mut head = Reader { bytes: head };
         let name = head.text("the feature set's name")?;
         let version = head.count("the feature set's version")?;
-        let features = head.list("the features", |head| head.text("a feature's name"))?;
+        let features = head.list("the features", feature)?;
         let activation =
             head.choice("the activation", &[Activation::Relu, Activation::Silu, Activation::Gelu])?;
         let widths = head.list("the layers", |head| head.count("a layer's width"))?;
@@ -247,6 +251,14 @@ fn parts(bytes: &[u8]) -> Result<(&[u8], &[u8]), FileError> {
         }
     }
     Ok((head, numbers))
+}
+
+fn feature(head: &mut Reader<'_>) -> Result<Feature, FileError> {
+    Ok(Feature {
+        name: head.text("a feature's name")?,
+        least: head.number("a feature's range")?,
+        greatest: head.number("a feature's range")?,
+    })
 }
 
 fn target(head: &mut Reader<'_>) -> Result<Target, FileError> {

@@ -1,19 +1,50 @@
 //! A trained network with all that belongs to it: which features it takes, how far to trust it, where it comes from.
 
-use crate::Error;
 use crate::conformal::{Band, Margin};
 use crate::network::{Network, Range, Target};
 use crate::predict::{Precision, Predictor, Scratch};
+use crate::{Error, Matrix};
 
 /// Which features a model takes. Who computes features compares this with what it computes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct FeatureSet {
     /// Its name.
     pub name: String,
     /// Raised whenever a feature is added, removed, moved or computed in another way.
     pub version: u32,
-    /// The names of the features, in order.
-    pub features: Vec<String>,
+    /// The features, in order.
+    pub features: Vec<Feature>,
+}
+
+/// One feature.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Feature {
+    /// Its name.
+    pub name: String,
+    /// The least value that the model was trained on.
+    pub least: f32,
+    /// The greatest.
+    pub greatest: f32,
+}
+
+impl FeatureSet {
+    /// The features of these names, with the ranges that they have in `examples`.
+    ///
+    /// # Errors
+    /// [`Error`] when there is not one name for each feature, or there is no example.
+    pub fn seen(name: &str, version: u32, names: &[&str], examples: &Matrix) -> Result<FeatureSet, Error> {
+        Error::check_length("the names of the features", examples.columns(), names.len())?;
+        if examples.rows() == 0 {
+            return Err(Error::TooFew { what: "examples", needed: 1, found: 0 });
+        }
+        let feature = |(column, name): (usize, &&str)| Feature {
+            name: (*name).to_owned(),
+            least: examples.column(column).fold(f32::INFINITY, f32::min),
+            greatest: examples.column(column).fold(f32::NEG_INFINITY, f32::max),
+        };
+        let features = names.iter().enumerate().map(feature).collect();
+        Ok(FeatureSet { name: name.to_owned(), version, features })
+    }
 }
 
 /// What a target's interval is made of.
@@ -104,6 +135,9 @@ impl Model {
         notes: Vec<(String, String)>,
     ) -> Result<Model, Error> {
         Error::check_length("the names of the features", network.inputs(), features.features.len())?;
+        for feature in &features.features {
+            Error::check_finite("the range of a feature", &[feature.least, feature.greatest])?;
+        }
         Error::check_length("the calibrations", network.targets().len(), calibrations.len())?;
         for (target, calibration) in network.targets().iter().zip(&calibrations) {
             let Some(Calibration { spread, margin }) = calibration else { continue };
@@ -144,7 +178,8 @@ impl Model {
             Plan { range: target.range, first: outputs.start, end: outputs.end, calibration }
         };
         let targets = self.network.targets().iter().zip(&self.calibrations).map(plan).collect();
-        Forecaster { predictor: Predictor::new(&self.network, precision), targets }
+        let ranges = self.features.features.iter().map(|feature| (feature.least, feature.greatest)).collect();
+        Forecaster { predictor: Predictor::new(&self.network, precision), targets, ranges }
     }
 }
 
@@ -172,6 +207,8 @@ struct Plan {
 pub struct Forecaster {
     predictor: Predictor,
     targets: Vec<Plan>,
+    /// For each feature the least and the greatest value that was trained on.
+    ranges: Vec<(f32, f32)>,
 }
 
 /// Buffers of a forecast: they grow when a forecaster first uses them and then stay.
@@ -190,6 +227,14 @@ impl Forecaster {
     /// How many targets it forecasts.
     pub fn targets(&self) -> usize {
         self.targets.len()
+    }
+
+    /// The positions of those features that lie outside of what the model was trained on. Where there are any, neither
+    /// the estimate nor the interval has been tested.
+    pub fn unfamiliar(&self, features: &[f32]) -> impl Iterator<Item = usize> {
+        let outside =
+            |(_, (value, range)): &(usize, (&f32, &(f32, f32)))| !(range.0..=range.1).contains(*value);
+        features.iter().zip(&self.ranges).enumerate().filter(outside).map(|(position, _)| position)
     }
 
     /// Forecasts one case from its raw features: one forecast for each target.

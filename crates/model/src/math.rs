@@ -33,6 +33,10 @@ pub(crate) fn logistic(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
 
+/// `sqrt(8 / pi)` and the coefficient of the cube: see [`crate::network::Activation::Gelu`].
+pub(crate) const GELU_FACTOR: f32 = 1.595_769;
+pub(crate) const GELU_CUBIC: f32 = 0.044715;
+
 #[cfg(test)]
 mod tests {
     use super::*;

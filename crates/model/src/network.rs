@@ -150,8 +150,7 @@ impl Layer {
 
     fn check(&self, inputs: usize) -> Result<(), Error> {
         Error::check_length("the input of a layer", inputs, self.inputs)?;
-        let usable = (1..=MAX_WIDTH).contains(&self.outputs);
-        Error::check_range(usable, "the width of a layer", self.outputs as f64, "from 1 to 65536")?;
+        check_width("the width of a layer", self.outputs)?;
         Error::check_length("the weights of a layer", self.inputs * self.outputs, self.weights.len())?;
         Error::check_length("the bias of a layer", self.outputs, self.bias.len())?;
         Error::check_finite("the weights of a layer", &self.weights)?;
@@ -187,9 +186,7 @@ impl Network {
     ) -> Result<Network, Error> {
         let outputs: usize = targets.iter().map(Target::outputs).sum();
         let widths: Vec<usize> = [inputs].iter().chain(hidden).chain(&[outputs]).copied().collect();
-        if let Some(&width) = widths.iter().find(|width| !(1..=MAX_WIDTH).contains(*width)) {
-            Error::check_range(false, "the width of a layer", width as f64, "from 1 to 65536")?;
-        }
+        widths.iter().try_for_each(|&width| check_width("the width of a layer", width))?;
         let mut random = Random::for_purpose(seed, 0);
         let last = hidden.len();
         let layer = |(index, pair): (usize, &[usize])| {
@@ -215,8 +212,7 @@ impl Network {
         let Some(first) = layers.first() else {
             return Err(Error::TooFew { what: "layers", needed: 1, found: 0 });
         };
-        let usable = (1..=MAX_WIDTH).contains(&first.inputs);
-        Error::check_range(usable, "the number of features", first.inputs as f64, "from 1 to 65536")?;
+        check_width("the number of features", first.inputs)?;
         input.check("the scaling of the features", first.inputs)?;
         output.check("the scaling of the targets", targets.len())?;
         let mut width = first.inputs;
@@ -232,10 +228,10 @@ impl Network {
         Ok(Network { activation, input, layers, targets, output })
     }
 
-    /// Takes over the mean and the spread of `examples`: of their features, and of the targets that are any number.
+    /// Takes over mean and spread of examples: of their features, `inputs`, and of those `targets` that are any number.
     ///
     /// # Errors
-    /// [`Error::Length`] when the examples are not for this network.
+    /// [`Error`] when the examples are not for this network, or so spread that a reciprocal overflows.
     pub fn fit_scaling(&mut self, inputs: &Matrix, targets: &Matrix) -> Result<(), Error> {
         Error::check_length("a row of features", self.inputs(), inputs.columns())?;
         Error::check_length("a row of targets", self.targets.len(), targets.columns())?;
@@ -302,6 +298,10 @@ impl Network {
             std::iter::once(None).chain(levels).map(move |level| (index, level))
         })
     }
+}
+
+fn check_width(what: &'static str, width: usize) -> Result<(), Error> {
+    Error::check_range((1..=MAX_WIDTH).contains(&width), what, width as f64, "from 1 to 65536")
 }
 
 /// Levels of quantiles lie between 0 and 1 and rise.

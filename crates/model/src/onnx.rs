@@ -8,8 +8,9 @@
 //!
 //! Field numbers and element types are those of `onnx.proto`.
 
+use crate::math::{GELU_CUBIC, GELU_FACTOR};
 use crate::network::{Activation, Layer, Network, Range};
-use crate::predict::{GELU, Precision, QuantisedRow};
+use crate::predict::{Precision, QuantisedRow};
 use protobuf::Message;
 
 /// Version of the operators.
@@ -146,8 +147,8 @@ impl Graph {
             }
             Activation::Gelu => {
                 let nodes = self.nodes;
-                let cubic = self.number(&format!("cubic{nodes}"), 0.044715);
-                let factor = self.number(&format!("factor{nodes}"), GELU);
+                let cubic = self.number(&format!("cubic{nodes}"), GELU_CUBIC);
+                let factor = self.number(&format!("factor{nodes}"), GELU_FACTOR);
                 let square = self.node("Mul", &[sums, sums]);
                 let cube = self.node("Mul", &[&square, sums]);
                 let cube = self.node("Mul", &[&cube, &cubic]);

@@ -5,10 +5,10 @@ mod common;
 use common::{network, normals};
 use model::conformal::Margin;
 use model::file::{FileError, PREAMBLE};
-use model::forecast::{Calibration, FeatureSet, Forecast, ForecastScratch, Model, Spread};
+use model::forecast::{Calibration, Feature, FeatureSet, Forecast, ForecastScratch, Model, Spread};
 use model::network::{Activation, Network, Target};
 use model::random::Random;
-use model::{Error, Precision};
+use model::{Error, Matrix, Precision};
 use proptest::prelude::*;
 
 /// A model with targets of every kind.
@@ -21,7 +21,9 @@ fn model(activation: Activation, hidden: &[usize], seed: u64) -> Model {
     let network = Network::new(5, hidden, activation, targets, seed).unwrap();
     let calibration = |spread, margin| Some(Calibration { spread, margin: Margin { coverage: 0.9, margin } });
     let calibrations = vec![calibration(Spread::Between, 0.01), None, calibration(Spread::Quantiles, 1.5)];
-    let features = (0..5).map(|index| format!("feature {index} µs")).collect();
+    let feature =
+        |index| Feature { name: format!("feature {index} µs"), least: -1.0, greatest: index as f32 };
+    let features = (0..5).map(feature).collect();
     let features = FeatureSet { name: "launch".into(), version: 3, features };
     let notes = vec![("data".to_owned(), "a test".to_owned()), (String::new(), "§".to_owned())];
     Model::new(features, network, calibrations, notes).unwrap()
@@ -194,10 +196,26 @@ fn calibration_finds_the_margin_of_a_target() {
 }
 
 #[test]
+fn features_beyond_training_are_named() {
+    let mut examples = Matrix::empty(2);
+    [[1.0, -3.0], [4.0, 5.0], [2.0, 0.0]].iter().for_each(|row| examples.push(row).unwrap());
+    let features = FeatureSet::seen("x", 1, &["a", "b"], &examples).unwrap();
+    let network = network(2, &[4], 1, Activation::Relu, 1);
+    let ready = Model::new(features, network, vec![None], vec![]).unwrap().ready(Precision::F32);
+    let unfamiliar = |features: [f32; 2]| ready.unfamiliar(&features).collect::<Vec<_>>();
+    assert!(unfamiliar([1.0, 5.0]).is_empty());
+    assert_eq!(unfamiliar([0.9, 5.1]), [0, 1]);
+    assert_eq!(unfamiliar([4.1, -3.0]), [0]);
+    assert!(matches!(FeatureSet::seen("x", 1, &["a"], &examples), Err(Error::Length { .. })));
+    assert!(matches!(FeatureSet::seen("x", 1, &["a"], &Matrix::empty(1)), Err(Error::TooFew { .. })));
+}
+
+#[test]
 fn parts_that_do_not_fit_are_refused() {
     let network = network(3, &[4], 2, Activation::Relu, 1);
-    let set =
-        |count: usize| FeatureSet { name: "x".into(), version: 1, features: vec![String::new(); count] };
+    let feature = || Feature { name: String::new(), least: 0.0, greatest: 1.0 };
+    let features = |count| (0..count).map(|_| feature()).collect();
+    let set = |count| FeatureSet { name: "x".into(), version: 1, features: features(count) };
     let made = |count, calibrations| Model::new(set(count), network.clone(), calibrations, vec![]);
     assert!(made(3, vec![None, None]).is_ok());
     assert!(matches!(made(2, vec![None, None]), Err(Error::Length { .. })));

@@ -19,7 +19,7 @@ use model::forecast::{FeatureSet, Model};
 use model::network::{Activation, Network};
 use model::onnx::to_onnx;
 use model::random::Random;
-use model::{Cache, InstructionSet, Precision, Predictor, Scratch};
+use model::{Cache, InstructionSet, Matrix, Precision, Predictor, Scratch};
 use onnxruntime::OnnxRuntime;
 use report::{Report, Row};
 use std::hint::black_box;
@@ -164,8 +164,8 @@ fn measure(case: &Case, runtime: Option<&OnnxRuntime>, report: &mut Report) {
 
 /// Forecasts of cases that were asked for before.
 fn cached<'a>(network: &Network) -> Predict<'a> {
-    let features =
-        FeatureSet { name: String::new(), version: 1, features: vec![String::new(); network.inputs()] };
+    let (names, seen) = (vec![""; network.inputs()], Matrix::zeros(1, network.inputs()));
+    let features = FeatureSet::seen("", 1, &names, &seen).expect("there is an example");
     let calibrations = vec![None; network.targets().len()];
     let model = Model::new(features, network.clone(), calibrations, Vec::new()).expect("the parts fit");
     let (forecaster, mut cache) = (Arc::new(model.ready(Precision::F32)), Cache::new(64 * ROWS));

@@ -12,7 +12,7 @@ mod quantised;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use crate::math::logistic;
+use crate::math::{GELU_CUBIC, GELU_FACTOR, logistic};
 use crate::network::{Activation, Network, Range};
 use crate::{Error, Matrix, Regressor};
 use dense::Dense;
@@ -329,12 +329,9 @@ fn activate(activation: Activation, values: &mut [Vector<f32>]) {
     match activation {
         Activation::Relu => each(values, |z| if z > 0.0 { z } else { 0.0 }),
         Activation::Silu => each(values, |z| z * logistic(z)),
-        Activation::Gelu => each(values, |z| z * logistic(GELU * (z + 0.044715 * (z * z * z)))),
+        Activation::Gelu => each(values, |z| z * logistic(GELU_FACTOR * (z + GELU_CUBIC * (z * z * z)))),
     }
 }
-
-/// `sqrt(8 / pi)`: see [`Activation::Gelu`].
-pub(crate) const GELU: f32 = 1.595_769;
 
 #[inline(always)]
 fn each(values: &mut [f32], function: impl Fn(f32) -> f32) {

@@ -3,9 +3,10 @@
 use super::loss::{OutputLoss, TargetLoss};
 use super::real::{Real, View};
 use super::{CHUNK, Examples};
+use crate::math::{GELU_CUBIC, GELU_FACTOR};
 use crate::network::{Activation, Network, Range, Scaling};
 use crate::parallel::in_parallel;
-use crate::{Error, Matrix, predict};
+use crate::{Error, Matrix};
 use std::ops::Range as Span;
 
 /// Where a layer's parameters lie among all.
@@ -258,8 +259,8 @@ fn activation<T: Real>(activation: Activation, z: T) -> (T, T) {
             (z * s, s + z * s * (one - s))
         }
         Activation::Gelu => {
-            let factor = T::of(f64::from(predict::GELU));
-            let cubic = T::of(0.044715);
+            let factor = T::of(f64::from(GELU_FACTOR));
+            let cubic = T::of(f64::from(GELU_CUBIC));
             let s = (factor * (z + cubic * z * z * z)).logistic();
             let slope = factor * (one + T::of(3.0) * cubic * z * z);
             (z * s, s + z * s * (one - s) * slope)
