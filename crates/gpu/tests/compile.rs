@@ -104,8 +104,43 @@ fn a_folder_that_cannot_be_written_costs_nothing_but_time() {
     fs::write(&file, "in the way").unwrap();
     let cached = cube(&file);
     assert!(matches!(&cached, Cached::NotStored(why) if why.contains("file")), "{cached:?}");
-    // A disk without room.
-    assert!(matches!(cube(Path::new("/dev/full/folder")), Cached::NotStored(_)));
+}
+
+#[test]
+fn on_a_full_disk_code_is_compiled_and_not_kept() {
+    if !has_compiler() {
+        return;
+    }
+    if let Some(folder) = std::env::var_os("GPU_TEST_FULL_DISK") {
+        on_a_full_disk(Path::new(&folder));
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // A file system of one's own takes a name space, or to be root.
+    let prefixes: [&[&str]; 2] =
+        [&["unshare", "--user", "--map-root-user", "--mount"], &["unshare", "--mount"]];
+    let run = |prefix: &[&str], command: &Path, arguments: &[&str]| {
+        let mut child = Command::new(prefix[0]);
+        child.args(&prefix[1..]).arg(command).args(arguments).env("GPU_TEST_FULL_DISK", folder.path());
+        child.output().is_ok_and(|output| output.status.success())
+    };
+    let mount = ["-t", "tmpfs", "apex-test", folder.path().to_str().unwrap()];
+    let Some(prefix) = prefixes.iter().find(|prefix| run(prefix, Path::new("mount"), &mount)) else {
+        eprintln!("skipped: a small file system can't be mounted here (needs user name spaces, or root)");
+        return;
+    };
+    let this = std::env::current_exe().unwrap();
+    assert!(run(prefix, &this, &["on_a_full_disk_code_is_compiled_and_not_kept", "--exact"]));
+}
+
+/// In a name space of its own.
+fn on_a_full_disk(folder: &Path) {
+    let mount = ["-t", "tmpfs", "-o", "size=16k", "apex-test"];
+    assert!(Command::new("mount").args(mount).arg(folder).status().unwrap().success());
+    fs::write(folder.join("rest"), [1; 16 << 10]).unwrap();
+    let cached = cube(folder);
+    assert!(matches!(&cached, Cached::NotStored(why) if why.contains("No space left")), "{cached:?}");
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 1, "no unfinished files");
 }
 
 #[test]
