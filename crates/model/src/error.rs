@@ -47,7 +47,7 @@ pub enum Error {
         found: usize,
     },
     /// Training went astray.
-    #[error("the training loss is no longer finite in epoch {epoch}: lower the learning rate")]
+    #[error("the loss or a weight is no longer finite in epoch {epoch}: lower the learning rate")]
     Diverged {
         /// The epoch, from 1.
         epoch: usize,

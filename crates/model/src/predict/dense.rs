@@ -21,23 +21,12 @@ pub(super) struct Dense {
 
 impl Dense {
     pub(super) fn new(layer: &Layer) -> Dense {
-        let weight = |output: usize, input| layer.weights.get(output * layer.inputs + input);
-        let weights = (0..layer.outputs.div_ceil(LANES)).collect::<Vec<_>>();
-        let weights = weights.chunks(GROUP).flat_map(|group| {
-            (0..layer.inputs).flat_map(move |input| {
-                group.iter().map(move |vector| {
-                    Vector(std::array::from_fn(|lane| {
-                        let output = vector * LANES + lane;
-                        if output < layer.outputs {
-                            weight(output, input).copied().unwrap_or(0.0)
-                        } else {
-                            0.0
-                        }
-                    }))
-                })
-            })
-        });
-        Dense { inputs: layer.inputs, weights: weights.collect(), bias: vectors_of(&layer.bias) }
+        let weight = |output: usize, input: usize| match output < layer.outputs {
+            true => layer.weights[output * layer.inputs + input],
+            false => 0.0,
+        };
+        let weights = grouped(layer.outputs, layer.inputs, weight);
+        Dense { inputs: layer.inputs, weights, bias: vectors_of(&layer.bias) }
     }
 
     /// `output = weights input + bias`. Gives how many vectors that are.
@@ -80,6 +69,25 @@ unsafe fn sum<K: Kernel, const W: usize>(
     // SAFETY: this function's contract.
     unsafe { K::dense(weights, input, &mut sums) };
     output[..W].copy_from_slice(&sums);
+}
+
+/// `element` of each output and each of `steps` inputs, in the order in which kernels read them. Outputs beyond the last
+/// fill up its vector.
+pub(super) fn grouped<T>(
+    outputs: usize,
+    steps: usize,
+    element: impl Fn(usize, usize) -> T,
+) -> Vec<Vector<T>> {
+    let vectors: Vec<usize> = (0..outputs.div_ceil(LANES)).collect();
+    let mut all = Vec::with_capacity(vectors.len() * steps);
+    for group in vectors.chunks(GROUP) {
+        for step in 0..steps {
+            let vector =
+                |vector: &usize| Vector(std::array::from_fn(|lane| element(vector * LANES + lane, step)));
+            all.extend(group.iter().map(vector));
+        }
+    }
+    all
 }
 
 /// Numbers as vectors, the last one filled up with 0.

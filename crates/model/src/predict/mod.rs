@@ -104,8 +104,9 @@ trait Kernel {
     /// The processor has the instruction set.
     unsafe fn dense<const W: usize>(weights: &[Vector<f32>], inputs: &[f32], sums: &mut [Vector<f32>; W]);
 
-    /// The sums of `weights[k][..] * inputs[k]` for products of 8-bit numbers, exactly. A vector of weights holds for each of [`LANES`] outputs the
-    /// weights (signed bytes, lowest first) of four inputs; an element of `inputs` holds four inputs (unsigned bytes).
+    /// The sums of `weights[k][..] * inputs[k]` for products of 8-bit numbers, exactly. A vector of weights holds for each
+    /// of [`LANES`] outputs the weights (signed bytes, lowest first) of four inputs; an element of `inputs` holds four
+    /// inputs (unsigned bytes).
     ///
     /// # Safety
     /// The processor has the instruction set.

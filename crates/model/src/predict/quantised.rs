@@ -11,7 +11,7 @@
 //! and both sums are exact in 32 bits ([`crate::network::MAX_WIDTH`]). All other arithmetic is elementwise without
 //! fused multiply-add, so all instruction sets give the same bits.
 
-use super::dense::{GROUP, vectors_of};
+use super::dense::{GROUP, grouped, vectors_of};
 use super::{Kernel, LANES, Vector, flat};
 use crate::network::Layer;
 
@@ -48,32 +48,20 @@ impl Quantised {
     pub(super) fn new(layer: &Layer) -> Quantised {
         let quads = layer.inputs.div_ceil(4);
         let rows: Vec<QuantisedRow> = layer.weights.chunks(layer.inputs).map(QuantisedRow::new).collect();
-        let rows = rows.as_slice();
         let quad = |output: usize, quad: usize| {
             let weight =
                 |input| rows.get(output).and_then(|row| row.weights.get(input)).copied().unwrap_or(0);
             u32::from_le_bytes(std::array::from_fn(|byte| weight(quad * 4 + byte).cast_unsigned()))
         };
-        let vectors: Vec<usize> = (0..layer.outputs.div_ceil(LANES)).collect();
-        let weights = vectors.chunks(GROUP).flat_map(|group| {
-            (0..quads).flat_map(move |index| {
-                group
-                    .iter()
-                    .map(move |vector| Vector(std::array::from_fn(|lane| quad(vector * LANES + lane, index))))
-            })
-        });
-        let row_sum = |output: usize| {
+        let sum = |output: usize, _| {
             rows.get(output).map_or(0, |row| row.weights.iter().map(|&weight| i32::from(weight)).sum())
         };
         let scales: Vec<f32> = rows.iter().map(|row| row.scale).collect();
         Quantised {
             quads,
-            weights: weights.collect(),
+            weights: grouped(layer.outputs, quads, quad),
             scale: vectors_of(&scales),
-            sums: vectors
-                .iter()
-                .map(|vector| Vector(std::array::from_fn(|lane| row_sum(vector * LANES + lane))))
-                .collect(),
+            sums: grouped(layer.outputs, 1, sum),
             bias: vectors_of(&layer.bias),
         }
     }

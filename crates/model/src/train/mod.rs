@@ -16,7 +16,7 @@ use crate::network::Network;
 use crate::random::Random;
 use crate::{Error, Matrix};
 use adam::Adam;
-use gradient::Plan;
+use gradient::{Chunk, Plan};
 use std::ops::ControlFlow;
 
 pub use loss::{PointLoss, TargetLoss};
@@ -212,39 +212,20 @@ pub fn train(
     let plan = Plan::new(network, &options.losses);
     plan.check(training)?;
     validation.map_or(Ok(()), |examples| plan.check(examples))?;
-    let mut parameters: Vec<f32> = plan.parameters_of(network);
-    let mut adam = Adam::new(&plan, options);
-    let mut chunks = plan.chunks(options.batch.min(training.rows()));
     let mut order: Vec<usize> = (0..training.rows()).collect();
     let mut random = Random::for_purpose(options.seed, 1);
-    let mut best = (f64::INFINITY, parameters.clone());
+    let mut trainer = Trainer::new(&plan, network, options, training.rows());
+    let mut best = (f64::INFINITY, trainer.parameters.clone());
     let mut outcome = Outcome { epochs: Vec::new(), kept: 0 };
-    let steps = training.rows().div_ceil(options.batch);
-    let threads = options.threads.min(plan.parameters() * options.batch / WORK + 1);
     for number in 1..=options.epochs {
         random.shuffle(&mut order);
-        let (mut loss, mut weight, mut rate) = (0.0, 0.0, 0.0);
-        for (step, batch) in order.chunks(options.batch).enumerate() {
-            let used = plan.gradients(&parameters, training, batch, &mut chunks, threads);
-            loss += used.iter().map(|chunk| chunk.loss).sum::<f64>();
-            let batch_weight: f64 = used.iter().map(|chunk| chunk.weight).sum();
-            weight += batch_weight;
-            rate = options.rate((number - 1) as f64 + (step + 1) as f64 / steps as f64);
-            if batch_weight > 0.0 {
-                adam.step(&mut parameters, used, batch_weight, rate, threads);
-            }
-        }
-        let training_loss = loss / weight.max(f64::MIN_POSITIVE);
-        if !training_loss.is_finite() {
-            return Err(Error::Diverged { epoch: number });
-        }
-        let validation_loss =
-            validation.map(|examples| plan.mean_loss(&parameters, examples, &mut chunks, threads));
-        let epoch = Epoch { number, training_loss, validation_loss, learning_rate: rate };
+        let (training_loss, learning_rate) = trainer.pass(training, &order, number)?;
+        let validation_loss = validation.map(|examples| trainer.mean_loss(examples));
+        let epoch = Epoch { number, training_loss, validation_loss, learning_rate };
         outcome.epochs.push(epoch);
         if validation_loss.is_none_or(|loss| loss < best.0) {
             best.0 = validation_loss.unwrap_or(best.0);
-            best.1.clone_from(&parameters);
+            best.1.clone_from(&trainer.parameters);
             outcome.kept = number;
         }
         if progress(&epoch).is_break() || number - outcome.kept >= options.patience.max(1) {
@@ -253,4 +234,55 @@ pub fn train(
     }
     plan.parameters_into(&best.1, network);
     Ok(outcome)
+}
+
+/// What changes while a network is trained.
+struct Trainer<'a> {
+    plan: &'a Plan,
+    options: &'a Options,
+    parameters: Vec<f32>,
+    adam: Adam,
+    chunks: Vec<Chunk<f32>>,
+    threads: usize,
+}
+
+impl<'a> Trainer<'a> {
+    fn new(plan: &'a Plan, network: &Network, options: &'a Options, rows: usize) -> Trainer<'a> {
+        let batch = options.batch.min(rows);
+        Trainer {
+            plan,
+            options,
+            parameters: plan.parameters_of(network),
+            adam: Adam::new(plan, options),
+            chunks: plan.chunks(batch),
+            threads: options.threads.min(plan.parameters() * batch / WORK + 1),
+        }
+    }
+
+    /// One pass over all examples: their mean loss, and the step size at the end.
+    fn pass(&mut self, examples: &Examples, order: &[usize], number: usize) -> Result<(f64, f64), Error> {
+        let batches = order.chunks(self.options.batch);
+        let steps = batches.len() as f64;
+        let (mut loss, mut weight, mut rate) = (0.0, 0.0, 0.0);
+        for (step, batch) in batches.enumerate() {
+            let used = self.plan.gradients(&self.parameters, examples, batch, &mut self.chunks, self.threads);
+            loss += used.iter().map(|chunk| chunk.loss).sum::<f64>();
+            let batch_weight: f64 = used.iter().map(|chunk| chunk.weight).sum();
+            weight += batch_weight;
+            rate = self.options.rate((number - 1) as f64 + (step + 1) as f64 / steps);
+            if batch_weight > 0.0 {
+                self.adam.step(&mut self.parameters, used, batch_weight, rate, self.threads);
+            }
+        }
+        let loss = loss / weight.max(f64::MIN_POSITIVE);
+        // The last step comes after the last loss.
+        if !loss.is_finite() || self.parameters.iter().any(|parameter| !parameter.is_finite()) {
+            return Err(Error::Diverged { epoch: number });
+        }
+        Ok((loss, rate))
+    }
+
+    fn mean_loss(&mut self, examples: &Examples) -> f64 {
+        self.plan.mean_loss(&self.parameters, examples, &mut self.chunks, self.threads)
+    }
 }
