@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Compiles the kernels under crates/cpu-device/tests/nvcc to the PTX that is checked in beside them.
+# Compiles the kernels under crates/cpu-device/tests/nvcc and crates/collect/kernels to the PTX that is checked in beside them.
 #
-#   scripts/nvcc-ptx.sh            # writes crates/cpu-device/tests/nvcc/*.ptx
+#   scripts/nvcc-ptx.sh            # writes crates/cpu-device/tests/nvcc/*.ptx and crates/collect/kernels/*.ptx
 #   scripts/nvcc-ptx.sh --check    # writes nothing; fails and names each file that is not what its source compiles to
 #
 # The compiler is nvcc with libcu++, as scripts/cuda-toolchain.sh installs it in target/: the kernels use what NVRTC
@@ -29,16 +29,22 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 stale=0
+# compile SOURCE ARCHITECTURE PTX
+compile() {
+  "$nvcc" -std=c++17 -ptx -arch="$2" -o "$work/fresh.ptx" "$1"
+  if ! $check; then
+    cp "$work/fresh.ptx" "$3"
+  elif ! cmp -s "$work/fresh.ptx" "$3"; then
+    echo "nvcc-ptx: $3 is not what $1 compiles to: run scripts/nvcc-ptx.sh" >&2
+    stale=1
+  fi
+}
 for source in crates/cpu-device/tests/nvcc/*.cu; do
   for architecture in sm_80 sm_90; do
-    ptx=${source%.cu}.$architecture.ptx
-    "$nvcc" -std=c++17 -ptx -arch="$architecture" -o "$work/fresh.ptx" "$source"
-    if ! $check; then
-      cp "$work/fresh.ptx" "$ptx"
-    elif ! cmp -s "$work/fresh.ptx" "$ptx"; then
-      echo "nvcc-ptx: $ptx is not what $source compiles to: run scripts/nvcc-ptx.sh" >&2
-      stale=1
-    fi
+    compile "$source" "$architecture" "${source%.cu}.$architecture.ptx"
   done
+done
+for source in crates/collect/kernels/*.cu; do
+  compile "$source" sm_80 "${source%.cu}.ptx"
 done
 exit $stale

@@ -10,7 +10,7 @@ const LAYERS: [&[&str]; 5] = [
     &["cuda-abi", "ptx", "trace", "occupancy", "protobuf"],
     &["cpu-device", "interpose", "interpose-alias", "model"],
     &["advice", "demo", "gpu"],
-    &["export", "differential"],
+    &["export", "differential", "collect"],
     &["cli", "xtask"],
 ];
 

@@ -4,6 +4,7 @@
 //! shown. What a session says is computed in `advice`; formats are written in `export`; here are processes and text.
 
 mod advise;
+mod collect;
 mod ctl;
 mod demo;
 mod diff;
@@ -56,6 +57,7 @@ enum Command {
     Ctl(ctl::Args),
     Doctor(doctor::Args),
     Demo(demo::Args),
+    Collect(collect::Args),
     /// Explains exit codes
     #[command(long_about = exit::HELP)]
     ExitCodes,
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
         Command::Ctl(args) => ctl::execute(&args),
         Command::Doctor(args) => doctor::execute(&args, color),
         Command::Demo(args) => demo::execute(&args, color),
+        Command::Collect(args) => collect::execute(&args),
         Command::ExitCodes => exit::print(),
     };
     done.unwrap_or_else(|error| {
@@ -111,7 +114,7 @@ mod tests {
     /// Every option of every command has a variable that mirrors it, named after it.
     #[test]
     fn options_have_variables() {
-        let exempt = ["help", "version", "probe_driver", "bare", "list"];
+        let exempt = ["help", "version", "probe_driver", "bare", "list", "launch_batch"];
         for command in Arguments::command().get_subcommands() {
             for argument in
                 command.get_opts().filter(|argument| !exempt.contains(&argument.get_id().as_str()))

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Everything that NVRTC, nvcc and Triton write parses, whatever the version: see [`ir`] for how. Which instructions
-//! exist, with which operands, for which targets, is in [`forms`]; [`verify`](mod@verify) tells whether a module is right.
+//! exist, with which operands, for which targets, is in [`forms`]; [`verify`](mod@verify) tells whether a module is right;
+//! [`mix`] counts what a kernel is made of.
 //! Invariants:
 //!
 //! 1. No input makes the parser panic, recurse without bound, or take more than linear time and space.
@@ -18,6 +19,7 @@ pub mod forms;
 pub mod ir;
 mod lexer;
 pub mod link;
+pub mod mix;
 mod parse;
 mod print;
 pub mod types;
@@ -26,6 +28,7 @@ pub mod verify;
 pub use diagnostic::Diagnostic;
 pub use ir::*;
 pub use link::link;
+pub use mix::{Class, Mix};
 pub use parse::parse;
 pub use types::{ScalarType, StateSpace};
 pub use verify::verify;

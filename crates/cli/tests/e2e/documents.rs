@@ -11,13 +11,15 @@ use std::path::PathBuf;
 const ELSEWHERE: &str = "…";
 
 /// The documents: schema, command, and members that another document shows.
-const DOCUMENTS: [(&str, &[&str], &[&str]); 6] = [
+const DOCUMENTS: [(&str, &[&str], &[&str]); 8] = [
     ("apex.report/1", &["report", "--json", "s"], &[]),
     ("apex.advise/1", &["advise", "--json", "s"], &["advice"]),
     ("apex.export/1", &["export", "--format", "json", "--what", "launches", "s"], &["run", "profile"]),
     ("apex.diff/1", &["diff", "--json", "s", "s"], &[]),
     ("apex.ctl/1", &["ctl", "status", "--json", "s"], &[]),
     ("apex.doctor/1", &["doctor", "--json"], &[]),
+    ("apex.collect/1", &["collect", "-o", "d", "--device", "cpu", "--rows", "4", "--json"], &[]),
+    ("apex.suite/1", &["collect", "--list", "--json"], &[]),
 ];
 
 fn page() -> PathBuf {

@@ -4,6 +4,7 @@
 //! what was recorded can be counted.
 
 mod captures;
+mod collections;
 mod common;
 mod control;
 mod damage;

@@ -1,0 +1,229 @@
+//! `apex collect` on the CPU device: whole, interrupted, killed, with a stand-in for the profiler, and refused.
+
+use crate::common::{Running, Sandbox, output, send, text, wait_until};
+use collect::dataset::{DataSet, DeviceKind, LaunchRow};
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// `apex collect` into `d`, of so many rows.
+fn collect(sandbox: &Sandbox, rows: u32, options: &[&str]) -> Command {
+    let mut command = sandbox.apex(&["collect", "-o", "d", "--device", "cpu", "--rows", &rows.to_string()]);
+    command.args(["--families", "copy,scan,branch,tensor"]).args(options);
+    command
+}
+
+fn data_set(sandbox: &Sandbox) -> DataSet {
+    DataSet::read(&sandbox.path("d")).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Row number and time of everything that is on its way.
+fn partial_times(sandbox: &Sandbox) -> BTreeMap<u64, String> {
+    let text = std::fs::read_to_string(sandbox.path("d/partial/times-0.csv")).unwrap_or_default();
+    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole).to_owned();
+    let fields = |line: &str| {
+        let mut fields = line.split(',');
+        Some((fields.next()?.parse().ok()?, fields.nth(1)?.to_owned()))
+    };
+    whole.lines().skip(1).filter_map(fields).collect()
+}
+
+fn time(row: &LaunchRow) -> String {
+    row.timing.time_us.map_or_else(String::new, |time| time.to_string())
+}
+
+#[test]
+fn a_collection_is_a_data_set() {
+    let sandbox = Sandbox::new();
+    let printed = output(&mut collect(&sandbox, 60, &["--json"]), 0);
+    let document: serde_json::Value = serde_json::from_slice(&printed.stdout).unwrap();
+    assert_eq!(document["schema"], "apex.collect/1");
+    assert_eq!((&document["launches"], &document["complete"]), (&60.into(), &true.into()));
+    assert_eq!(document["device_kind"], "cpu-device");
+    assert!(text(&printed.stderr).contains("times only: the CPU device has no counters"));
+
+    let data_set = data_set(&sandbox);
+    assert_eq!(data_set.manifest.device_kind, DeviceKind::CpuDevice);
+    assert_eq!(data_set.launches.len(), 60);
+    assert!(data_set.launches.iter().enumerate().all(|(number, row)| row.row == number as u64));
+    assert!(data_set.launches.iter().any(|row| row.timing.time_us.is_some_and(|time| time > 0.0)));
+    assert!(data_set.launches.iter().all(|row| row.theoretical_occupancy_percent.is_some_and(|of| of > 0.0)));
+    assert!(data_set.launches.iter().all(|row| row.counters.achieved_occupancy_percent.is_none()));
+    let copy = data_set.kernels.iter().find(|kernel| kernel.kernel == "copy_f32").unwrap();
+    let mix = copy.ptx.0.as_ref().unwrap();
+    assert_eq!((mix.global_load_bytes, mix.global_store_bytes, mix.loops), (4, 4, 1));
+}
+
+#[test]
+fn a_killed_collection_goes_on_where_it_was() {
+    let sandbox = Sandbox::new();
+    let mut killed = Running::start(&mut collect(&sandbox, 150, &[]));
+    wait_until("some rows are measured", || partial_times(&sandbox).len() > 20);
+    killed.0.kill().unwrap();
+    assert_eq!(killed.0.wait().unwrap().signal(), Some(libc::SIGKILL));
+    let before = partial_times(&sandbox);
+
+    // As if the last write had been cut off.
+    let path = sandbox.path("d/partial/times-0.csv");
+    let torn = std::fs::read_to_string(&path).unwrap().trim_end().to_owned() + "\n149,0,12.";
+    std::fs::write(&path, torn).unwrap();
+
+    // Between the two, what there is can be read.
+    assert!(!data_set(&sandbox).manifest.complete);
+    output(&mut collect(&sandbox, 150, &[]), 0);
+    let data_set = data_set(&sandbox);
+    assert!(data_set.manifest.complete);
+    let numbers: Vec<u64> = data_set.launches.iter().map(|row| row.row).collect();
+    assert_eq!(numbers, (0..150).collect::<Vec<_>>());
+    for (row, known) in before {
+        assert_eq!(
+            time(&data_set.launches[row as usize]),
+            known,
+            "row {row} was measured before and not again"
+        );
+    }
+    assert_ne!(time(&data_set.launches[149]), "12.", "what was torn is measured again");
+}
+
+#[test]
+fn an_interrupted_collection_leaves_what_it_has() {
+    let sandbox = Sandbox::new();
+    let mut stopped = Running::start(&mut collect(&sandbox, 4000, &[]));
+    wait_until("some rows are measured", || partial_times(&sandbox).len() > 20);
+    send(stopped.0.id(), libc::SIGINT);
+    assert_eq!(stopped.0.wait().unwrap().code(), Some(1));
+    let data_set = data_set(&sandbox);
+    assert!(data_set.launches.len() > 20 && data_set.launches.len() < 4000);
+    assert!(!data_set.manifest.complete && data_set.manifest.counts.rows == data_set.launches.len() as u64);
+}
+
+/// A program that takes the profiler's arguments, runs what it is given, and prints a table of the batch. It fails for
+/// batches that have the kernel `scan_shuffle`.
+fn stand_in(sandbox: &Sandbox) -> PathBuf {
+    const SCRIPT: &str = r#"#!/usr/bin/env bash
+[ "$1" = --version ] && { echo "Version 1.2.3"; exit; }
+while [ "$1" != --log-file ]; do shift; done
+log=$2; shift 2
+batch=${*: -1}
+if grep -q scan_shuffle "$batch"; then echo "==ERROR== it does not like shuffles" > "$log"; exit 9; fi
+"$@" || exit 3
+{
+  echo '==PROF== Profiling "x" - 0: 0%....100% - 1 pass'
+  echo '"ID","Kernel Name","Block Size","Grid Size","sm__warps_active.avg.pct_of_peak_sustained_active","sm__cycles_active.avg"'
+  echo '"","","","","%","cycle"'
+  awk -F, 'NR > 1 { printf "\"%d\",\"%s\",\"(%d, %d, %d)\",\"(%d, %d, %d)\",\"%s.5\",\"1,000\"\n", NR - 2, $2, $8, $9, $10, $5, $6, $7, $1 % 100 }' "$batch"
+} > "$log"
+"#;
+    let path = sandbox.path("ncu");
+    std::fs::write(&path, SCRIPT).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+#[test]
+fn counters_find_their_rows_and_failures_their_reasons() {
+    let sandbox = Sandbox::new();
+    let ncu = stand_in(&sandbox);
+    let ncu = ncu.to_str().unwrap();
+    // Nothing fails, then something does.
+    output(&mut collect(&sandbox, 40, &["--ncu", ncu]), 0);
+    let data_set = data_set(&sandbox);
+    assert!(data_set.manifest.complete);
+    assert_eq!(data_set.manifest.counters.as_ref().unwrap().tool, "Nsight Compute 1.2.3");
+    assert_eq!(data_set.manifest.counters.as_ref().unwrap().passes, Some(1));
+    let (failed, counted): (Vec<_>, Vec<_>) =
+        data_set.launches.iter().partition(|row| row.counters.achieved_occupancy_percent.is_none());
+    for row in &counted {
+        assert_eq!(row.counters.achieved_occupancy_percent, Some((row.row % 100) as f64 + 0.5));
+        assert_eq!((row.counters.sm_active_cycles, &*row.missing), (Some(1000.0), ""));
+    }
+    assert!(!failed.is_empty() && failed.iter().any(|row| row.kernel == "scan_shuffle"));
+    for row in &failed {
+        assert!(row.missing.contains("it does not like shuffles"), "{}", row.missing);
+        assert!(row.timing.time_us.is_some(), "times are kept");
+    }
+}
+
+#[test]
+fn what_cannot_be_collected_is_refused() {
+    let sandbox = Sandbox::new();
+    output(&mut collect(&sandbox, 8, &[]), 0);
+    for (options, code, expected) in [
+        (&["--seed", "2"][..], 125, "its seed is 1, not 2"),
+        (&["--families", "copy"], 125, "its list of families is"),
+        (&["--families", "cpoy"], 125, "there is no family `cpoy`"),
+        (&["--counters", "require"], 125, "the CPU device has no counters"),
+        (&["--device", "gpu:x"], 2, "`x` is no number of a GPU"),
+    ] {
+        let mut command = sandbox.apex(&["collect", "-o", "d", "--rows", "8"]);
+        let refused = output(command.env("APEX_DEVICE", "cpu").args(options), code);
+        assert!(text(&refused.stderr).contains(expected), "{options:?}: {}", text(&refused.stderr));
+    }
+    assert_eq!(data_set(&sandbox).launches.len(), 8, "nothing was changed");
+}
+
+#[test]
+fn a_folder_has_one_collection_at_a_time() {
+    let sandbox = Sandbox::new();
+    let mut first = Running::start(&mut collect(&sandbox, 4000, &[]));
+    wait_until("some rows are measured", || partial_times(&sandbox).len() > 2);
+    let refused = output(&mut collect(&sandbox, 4000, &[]), 125);
+    assert!(text(&refused.stderr).contains("another `apex collect` is at work"), "{}", text(&refused.stderr));
+    first.0.kill().unwrap();
+    first.0.wait().unwrap();
+}
+
+#[test]
+fn damaged_data_sets_are_refused_and_named() {
+    let sandbox = Sandbox::new();
+    output(&mut collect(&sandbox, 8, &[]), 0);
+    let damage = |file: &str, change: &dyn Fn(String) -> String| {
+        let path = sandbox.path("d").join(file);
+        let good = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, change(good.clone())).unwrap();
+        let error = DataSet::read(&sandbox.path("d")).unwrap_err().to_string();
+        std::fs::write(&path, good).unwrap();
+        assert!(error.contains(file), "{error}");
+        error
+    };
+    let cut = |text: String| text[..text.len() - 7].to_owned();
+    assert!(damage("launches.csv", &cut).contains("line 9: the file ends in the middle of this line"));
+    assert!(damage("kernels.csv", &cut).contains("the file ends in the middle of this line"));
+    assert!(damage("manifest.json", &cut).contains("not JSON"));
+    let without_last = |text: String| text.lines().take(8).map(|line| format!("{line}\n")).collect();
+    assert!(damage("launches.csv", &without_last).contains("7 launches and the manifest says 8"));
+    let newer = |text: String| text.replacen("\"version\": 1", "\"version\": 2", 1);
+    assert!(damage("manifest.json", &newer).contains("use a newer APEX"));
+    let foreign = |_| "{\"format\": \"something else\"}".to_owned();
+    assert!(damage("manifest.json", &foreign).contains("no data set of APEX"));
+    let letters = |text: String| text.replacen("0,copy_f32,", "0,copy_f32,x", 1);
+    assert!(damage("launches.csv", &letters).contains("line 2: column n: `x"));
+    let stranger = |text: String| text.replacen("copy_f32", "copy_f33", 1);
+    assert!(damage("launches.csv", &stranger).contains("`copy_f33`, which kernels.csv does not have"));
+    assert!(DataSet::read(&sandbox.path("d")).is_ok());
+}
+
+#[test]
+fn rows_of_a_gpu_and_of_the_cpu_device_are_not_merged() {
+    let sandbox = Sandbox::new();
+    output(&mut collect(&sandbox, 8, &[]), 0);
+    let mut mine = data_set(&sandbox);
+    let mut of_gpu = mine.clone();
+    of_gpu.manifest.device_kind = DeviceKind::Gpu;
+    let refused = mine.merge(of_gpu).unwrap_err().to_string();
+    assert!(refused.contains("the kind of device is CpuDevice in one and Gpu in the other"), "{refused}");
+    assert_eq!(mine, data_set(&sandbox), "nothing was changed");
+    mine.merge(data_set(&sandbox)).unwrap();
+    assert_eq!(mine.launches.iter().map(|row| row.row).collect::<Vec<_>>(), (0..16).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_list_names_families_and_kernels() {
+    let sandbox = Sandbox::new();
+    let list = text(&output(&mut sandbox.apex(&["collect", "--list"]), 0).stdout);
+    assert!(list.lines().count() >= 30 && list.contains("transpose        transpose_naive"), "{list}");
+    let document = sandbox.json(&["collect", "--list", "--json"]);
+    assert_eq!(document["families"].as_array().unwrap().len(), list.lines().count());
+}

@@ -1,0 +1,365 @@
+//! Tables of records as CSV (RFC 4180): a header that names the columns, then a line for each record.
+//!
+//! Reading is strict: other columns than expected, a field that is no number, a line that is too short or too long are errors
+//! that name file, line and column. Only what [`append`] wrote may end in the middle of a line: whoever wrote was killed, and
+//! the torn line is dropped.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use super::Error;
+
+/// What can be columns of a table: a field, or a record of several.
+pub trait Columns: Sized {
+    /// Adds the names of its columns; `name` is that of the field.
+    fn names(name: &str, into: &mut Vec<String>);
+    /// Adds its fields.
+    fn write(&self, into: &mut Vec<String>);
+    /// Takes its fields.
+    ///
+    /// # Errors
+    /// What is wrong with one of them.
+    fn read(from: &mut Fields<'_>) -> Result<Self, String>;
+}
+
+/// The fields of a line that are still to be read.
+#[derive(Debug)]
+pub struct Fields<'a> {
+    names: &'a [String],
+    values: std::slice::Iter<'a, String>,
+}
+
+impl Fields<'_> {
+    /// The next field's text, turned into something.
+    ///
+    /// # Errors
+    /// `expected` and what stands there instead, with the column's name.
+    pub fn parse<T>(&mut self, expected: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, String> {
+        let column = &self.names[self.names.len() - self.values.len()];
+        let value = self.values.next().ok_or("the line is too short")?;
+        parse(value).ok_or_else(|| format!("column {column}: `{value}` is not {expected}"))
+    }
+}
+
+macro_rules! numbers {
+    ($($type:ty, $expected:literal;)*) => { $(
+        impl Columns for $type {
+            fn names(name: &str, into: &mut Vec<String>) {
+                into.push(name.to_owned());
+            }
+            fn write(&self, into: &mut Vec<String>) {
+                into.push(self.to_string());
+            }
+            fn read(from: &mut Fields<'_>) -> Result<Self, String> {
+                from.parse($expected, |text| text.parse().ok().filter(|value: &$type| (*value as f64).is_finite()))
+            }
+        }
+
+        /// Empty where it is not known.
+        impl Columns for Option<$type> {
+            fn names(name: &str, into: &mut Vec<String>) {
+                into.push(name.to_owned());
+            }
+            fn write(&self, into: &mut Vec<String>) {
+                into.push(self.map_or_else(String::new, |value| value.to_string()));
+            }
+            fn read(from: &mut Fields<'_>) -> Result<Self, String> {
+                from.parse(concat!("empty or ", $expected), |text| match text {
+                    "" => Some(None),
+                    text => text.parse().ok().filter(|value: &$type| (*value as f64).is_finite()).map(Some),
+                })
+            }
+        }
+    )* };
+}
+
+numbers!(u32, "a whole number in range"; u64, "a whole number in range"; f64, "a finite number";);
+
+impl Columns for String {
+    fn names(name: &str, into: &mut Vec<String>) {
+        into.push(name.to_owned());
+    }
+    fn write(&self, into: &mut Vec<String>) {
+        into.push(self.clone());
+    }
+    fn read(from: &mut Fields<'_>) -> Result<Self, String> {
+        from.parse("text", |text| Some(text.to_owned()))
+    }
+}
+
+/// Along x, y and z.
+impl Columns for [u32; 3] {
+    fn names(name: &str, into: &mut Vec<String>) {
+        into.extend(["x", "y", "z"].map(|axis| format!("{name}_{axis}")));
+    }
+    fn write(&self, into: &mut Vec<String>) {
+        into.extend(self.map(|side| side.to_string()));
+    }
+    fn read(from: &mut Fields<'_>) -> Result<Self, String> {
+        Ok([u32::read(from)?, u32::read(from)?, u32::read(from)?])
+    }
+}
+
+/// A record: a struct whose fields are columns of the same names.
+macro_rules! record {
+    ($(#[$attribute:meta])* $name:ident { $($(#[$of_field:meta])* $field:ident: $type:ty),* $(,)? }) => {
+        $(#[$attribute])*
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct $name {
+            $($(#[$of_field])* pub $field: $type,)*
+        }
+
+        impl Columns for $name {
+            fn names(_: &str, into: &mut Vec<String>) {
+                $(<$type as Columns>::names(stringify!($field), into);)*
+            }
+            fn write(&self, into: &mut Vec<String>) {
+                $(self.$field.write(into);)*
+            }
+            fn read(from: &mut Fields<'_>) -> Result<Self, String> {
+                Ok(Self { $($field: Columns::read(from)?,)* })
+            }
+        }
+    };
+}
+pub(crate) use record;
+
+fn names<T: Columns>() -> Vec<String> {
+    let mut names = Vec::new();
+    T::names("", &mut names);
+    names
+}
+
+fn line(fields: &[String]) -> String {
+    let quoted = |field: &String| match field.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")),
+        false => field.clone(),
+    };
+    fields.iter().map(quoted).collect::<Vec<_>>().join(",") + "\n"
+}
+
+fn line_of(record: &impl Columns) -> String {
+    let mut fields = Vec::new();
+    record.write(&mut fields);
+    line(&fields)
+}
+
+/// The whole table as text.
+pub fn to_text<T: Columns>(records: &[T]) -> String {
+    line(&names::<T>()) + &records.iter().map(line_of).collect::<String>()
+}
+
+/// Reads a table.
+///
+/// # Errors
+/// A file that cannot be read, or is no such table.
+pub fn read<T: Columns>(path: &Path) -> Result<Vec<T>, Error> {
+    let text = std::fs::read_to_string(path).map_err(|error| Error::io("read", path, error))?;
+    if !text.ends_with('\n') {
+        let line = text.lines().count() as u64;
+        return Err(Error::line(path, line, "the file ends in the middle of this line: it was cut off"));
+    }
+    parse(&text, path)
+}
+
+fn parse<T: Columns>(text: &str, path: &Path) -> Result<Vec<T>, Error> {
+    let names = names::<T>();
+    let mut lines = Lines { text, line: 1 };
+    let header = lines.next().unwrap_or(Ok((1, Vec::new())));
+    let (_, header) = header.map_err(|(line, why)| Error::line(path, line, why))?;
+    if header != names {
+        let differs = header.iter().zip(&names).find(|(found, expected)| found != expected);
+        let why = match differs {
+            Some((found, expected)) => format!("column `{found}` stands where `{expected}` belongs"),
+            None => format!("there are {} columns where {} belong", header.len(), names.len()),
+        };
+        return Err(Error::line(path, 1, why));
+    }
+    let record = |line: Result<(u64, Vec<String>), (u64, &str)>| {
+        let (line, values) = line.map_err(|(line, why)| Error::line(path, line, why))?;
+        if values.len() != names.len() {
+            let why = format!("{} fields stand where {} belong", values.len(), names.len());
+            return Err(Error::line(path, line, why));
+        }
+        let mut fields = Fields { names: &names, values: values.iter() };
+        T::read(&mut fields).map_err(|why| Error::line(path, line, why))
+    };
+    lines.map(record).collect()
+}
+
+/// The records of a CSV text as fields; ends at what is not CSV.
+pub(super) fn fields(text: &str) -> impl Iterator<Item = Vec<String>> + '_ {
+    Lines { text, line: 1 }.map_while(|line| line.ok().map(|(_, fields)| fields))
+}
+
+/// Splits text into records: line number and fields.
+struct Lines<'a> {
+    text: &'a str,
+    line: u64,
+}
+
+impl Iterator for Lines<'_> {
+    type Item = Result<(u64, Vec<String>), (u64, &'static str)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.text.is_empty() {
+            return None;
+        }
+        let start = self.line;
+        let mut fields = vec![String::new()];
+        let mut quoted = false;
+        let mut characters = self.text.char_indices().peekable();
+        while let Some((at, character)) = characters.next() {
+            self.line += u64::from(character == '\n');
+            let field = fields.last_mut().expect("there is one at least");
+            match (character, quoted) {
+                ('"', true) if characters.peek().is_some_and(|&(_, next)| next == '"') => {
+                    characters.next();
+                    field.push('"');
+                }
+                ('"', true) => quoted = false,
+                ('"', false) if field.is_empty() => quoted = true,
+                (',', false) => fields.push(String::new()),
+                ('\r', false) => {}
+                ('\n', false) => {
+                    self.text = &self.text[at + 1..];
+                    return Some(Ok((start, fields)));
+                }
+                (character, _) => field.push(character),
+            }
+        }
+        self.text = "";
+        Some(match quoted {
+            true => Err((start, "a quoted field that begins here does not end")),
+            false => Ok((start, fields)),
+        })
+    }
+}
+
+/// A table that grows: each record is on its way to the disk when [`Appender::append`] returns.
+#[derive(Debug)]
+pub struct Appender {
+    file: File,
+    path: PathBuf,
+}
+
+impl Appender {
+    /// Opens or makes the table, and reads what it has. A torn last line is cut off.
+    ///
+    /// # Errors
+    /// A file that cannot be read or written, or is another table.
+    pub fn open<T: Columns>(path: &Path) -> Result<(Appender, Vec<T>), Error> {
+        let failed = |doing| move |error| Error::io(doing, path, error);
+        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+        let mut file = opened.map_err(failed("open"))?;
+        let bytes = std::fs::read(path).map_err(failed("read"))?;
+        let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+        file.set_len(whole as u64).and_then(|()| file.seek(SeekFrom::End(0))).map_err(failed("shorten"))?;
+        let mut appender = Appender { file, path: path.to_owned() };
+        if whole == 0 {
+            appender.write(&line(&names::<T>()))?;
+            return Ok((appender, Vec::new()));
+        }
+        let text = std::str::from_utf8(&bytes[..whole])
+            .map_err(|_| Error::line(path, 1, "the file is not text: it belongs to something else"))?;
+        Ok((appender, parse(text, path)?))
+    }
+
+    /// Adds a record.
+    ///
+    /// # Errors
+    /// A disk that is full, for example.
+    pub fn append(&mut self, record: &impl Columns) -> Result<(), Error> {
+        self.write(&line_of(record))
+    }
+
+    fn write(&mut self, text: &str) -> Result<(), Error> {
+        self.file.write_all(text.as_bytes()).map_err(|error| Error::io("write", &self.path, error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    record! {
+        /// Something of each type.
+        Sample { name: String, count: u64, sides: [u32; 3], measured: Option<f64> }
+    }
+
+    fn sample() -> Sample {
+        Sample {
+            name: "f<int, \"x\">\nend".into(),
+            count: u64::MAX,
+            sides: [1, 2, 3],
+            measured: Some(0.1 + 0.2),
+        }
+    }
+
+    fn written(text: &str) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("samples.csv");
+        std::fs::write(&path, text).unwrap();
+        (folder, path)
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let records = vec![sample(), Sample { measured: None, ..sample() }, Sample::default()];
+        let (_folder, path) = written(&to_text(&records));
+        assert_eq!(read::<Sample>(&path).unwrap(), records);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_file_line_and_column() {
+        let good = "name,count,sides_x,sides_y,sides_z,measured\n";
+        for (text, expected) in [
+            ("", "line 1: there are 0 columns where 6 belong"),
+            ("name,count\n", "line 1: there are 2 columns where 6 belong"),
+            (
+                "name,counts,sides_x,sides_y,sides_z,measured\n",
+                "line 1: column `counts` stands where `count` belongs",
+            ),
+            (&format!("{good}a,1,1,1,1,\nb,-1,1,1,1,\n"), "line 3: column count: `-1` is not a whole number"),
+            (
+                &format!("{good}a,1,1,1,1,NaN\n"),
+                "line 2: column measured: `NaN` is not empty or a finite number",
+            ),
+            (&format!("{good}a,1,1,1\n"), "line 2: 4 fields stand where 6 belong"),
+            (
+                &format!("{good}a,1,1,1,1,\n\"b,1,1,1,1,\n"),
+                "line 3: a quoted field that begins here does not end",
+            ),
+            (&format!("{good}a,1,1,1,1,\nb,1,1"), "line 3: the file ends in the middle of this line"),
+        ] {
+            let (_folder, path) = written(text);
+            let error = match text {
+                "" => parse::<Sample>(text, &path).unwrap_err(),
+                text => read::<Sample>(&path).map(|_| text.to_owned()).unwrap_err(),
+            };
+            let message = error.to_string();
+            assert!(message.contains("samples.csv") && message.contains(expected), "{text:?}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_torn_line_is_dropped_wherever_it_was_torn() {
+        let text = to_text(&[sample(), Sample::default()]);
+        let last = to_text(&[sample()]).len();
+        for cut in last..text.len() {
+            let (_folder, path) = written(&text[..cut]);
+            let (mut appender, found) = Appender::open::<Sample>(&path).unwrap();
+            assert_eq!(found, [sample()], "cut at {cut}");
+            appender.append(&Sample::default()).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn a_foreign_file_is_not_appended_to() {
+        let (_folder, path) = written("something else\n");
+        assert!(Appender::open::<Sample>(&path).is_err());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "something else\n");
+    }
+}

@@ -1,0 +1,190 @@
+//! `manifest.json`: what a data set is, on what it was measured, and how.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Error, LaunchRow};
+
+/// Says that a JSON document is a manifest.
+const FORMAT: &str = "apex.dataset";
+/// Of the format: raised when a reader of the one before would misunderstand.
+const VERSION: u64 = 1;
+
+/// What the rows were measured on. Rows of different kinds are never mixed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeviceKind {
+    /// A GPU.
+    Gpu,
+    /// APEX's CPU device: times say nothing about any GPU.
+    CpuDevice,
+}
+
+/// Where the kernels come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Suite {
+    /// `apex` for the suite of this crate; else of what program.
+    pub name: String,
+    /// Of the suite.
+    pub version: u32,
+    /// Of its PTX; empty where there is none.
+    pub ptx_hash: String,
+}
+
+/// How many launches have what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Counts {
+    /// Launches.
+    pub rows: u64,
+    /// With a time.
+    pub timed: u64,
+    /// With counters.
+    pub counted: u64,
+}
+
+impl Counts {
+    /// Counts.
+    pub fn of(launches: &[LaunchRow]) -> Counts {
+        let having = |has: fn(&LaunchRow) -> bool| launches.iter().filter(|row| has(row)).count() as u64;
+        Counts {
+            rows: launches.len() as u64,
+            timed: having(|row| row.timing.time_us.is_some()),
+            counted: having(|row| row.counters.achieved_occupancy_percent.is_some()),
+        }
+    }
+}
+
+/// What `nvidia-smi` showed at a moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Clocks {
+    /// When, UTC.
+    pub at: String,
+    /// Column of `nvidia-smi` and value, for each device in order.
+    pub devices: Vec<BTreeMap<String, String>>,
+}
+
+/// How counters were taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CountersUsed {
+    /// What the profiler says of itself.
+    pub tool: String,
+    /// What it was asked for.
+    pub metrics: Vec<String>,
+    /// How often a kernel was run for them, as far as it said.
+    pub passes: Option<u32>,
+}
+
+/// What a data set is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// `apex.dataset`.
+    pub format: String,
+    /// Of the format.
+    pub version: u64,
+    /// Version of APEX that wrote it.
+    pub apex_version: String,
+    /// What the rows were measured on.
+    pub device_kind: DeviceKind,
+    /// Name of the device.
+    pub device_name: String,
+    /// Devices that took part.
+    pub devices: u32,
+    /// Memory of one device.
+    pub device_memory_bytes: u64,
+    /// Number and value of each `CUdevice_attribute` that the driver tells.
+    pub device_attributes: BTreeMap<u32, i32>,
+    /// What `cuDriverGetVersion` says.
+    pub cuda_version: u32,
+    /// Where the kernels come from.
+    pub suite: Suite,
+    /// Seed of the launches.
+    pub seed: u64,
+    /// Rows that were asked for.
+    pub planned_rows: u64,
+    /// Families that were asked for; empty for all.
+    pub families: Vec<String>,
+    /// The command line.
+    pub command: String,
+    /// When the collection began, UTC.
+    pub started: String,
+    /// When it was last written, UTC.
+    pub written: String,
+    /// Whether everything that was asked for was tried.
+    pub complete: bool,
+    /// How many launches have what.
+    pub counts: Counts,
+    /// What an empty kernel takes between two events, and is subtracted from times; one for each calibration.
+    pub empty_kernel_us: Vec<f64>,
+    /// Clocks and temperatures seen on the way.
+    pub clocks: Vec<Clocks>,
+    /// How counters were taken; `null` if none were.
+    pub counters: Option<CountersUsed>,
+}
+
+impl Manifest {
+    /// An empty one for a device.
+    pub fn new(device_kind: DeviceKind, device_name: &str, suite: Suite) -> Manifest {
+        Manifest {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            apex_version: env!("CARGO_PKG_VERSION").to_owned(),
+            device_kind,
+            device_name: device_name.to_owned(),
+            devices: 1,
+            device_memory_bytes: 0,
+            device_attributes: BTreeMap::new(),
+            cuda_version: 0,
+            suite,
+            seed: 0,
+            planned_rows: 0,
+            families: Vec::new(),
+            command: String::new(),
+            started: String::new(),
+            written: String::new(),
+            complete: false,
+            counts: Counts::default(),
+            empty_kernel_us: Vec::new(),
+            clocks: Vec::new(),
+            counters: None,
+        }
+    }
+
+    pub(super) fn write(&self, path: &Path) -> Result<(), Error> {
+        let text = serde_json::to_string_pretty(self).expect("a manifest has no keys but text and numbers");
+        super::replace(path, &(text + "\n"))
+    }
+
+    /// Reads a manifest.
+    ///
+    /// # Errors
+    /// A file that is none, or of a newer format.
+    pub fn read(path: &Path) -> Result<Manifest, Error> {
+        let wrong = |why: String| Error::Manifest { path: path.to_owned(), why };
+        let text = std::fs::read_to_string(path).map_err(|error| Error::io("read", path, error))?;
+        let document: serde_json::Value = serde_json::from_str(&text).map_err(|error| {
+            wrong(format!("not JSON ({error}): the file is cut off or of something else; collect again into a new folder"))
+        })?;
+        if document["format"] != FORMAT {
+            return Err(wrong(format!("this is no data set of APEX: `format` is not `{FORMAT}`")));
+        }
+        match document["version"].as_u64() {
+            Some(VERSION) => {}
+            Some(newer) if newer > VERSION => {
+                let why = format!(
+                    "the data set is of version {newer}, and this APEX reads up to {VERSION}: use a newer APEX"
+                );
+                return Err(wrong(why));
+            }
+            _ => return Err(wrong(format!("`version` is not {VERSION}"))),
+        }
+        serde_json::from_value(document)
+            .map_err(|error| wrong(format!("not as version {VERSION} has it: {error}")))
+    }
+}

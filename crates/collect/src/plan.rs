@@ -1,0 +1,370 @@
+//! Which launches are made: the same for the same seed, kernel and device.
+//!
+//! Each kernel has a list of launches of its own. Eight that follow each other share a problem (`n`, `m`): five with a grid
+//! that has a worker for each unit, three with fewer, whose workers do several units. So data sets tell how time changes
+//! with the launch alone, from one block to many waves. Kernels take turns, so that every beginning of a collection has all
+//! of them; and what other kernels are asked for does not change a kernel's list.
+//!
+//! A launch is refused a place if it would take too long or too much memory by a rough estimate ([`Bounds`]).
+
+use crate::random::Random;
+use crate::suite::{self, Block, Kernel, Shape};
+
+/// Launches that share a problem.
+const GROUP: u64 = 8;
+/// Of these, with a worker for each unit.
+const NATURAL: u64 = 5;
+/// Threads of blocks that can have any number.
+const THREADS: [u32; 20] =
+    [16, 32, 48, 64, 96, 100, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1000, 1024];
+/// Dynamic shared memory beyond what a kernel uses, in KiB: it changes occupancy alone.
+const EXTRA_SHARED_KIB: [u64; 6] = [4, 16, 32, 64, 100, 160];
+
+/// What a device can do, as far as the plan depends on it. Rates are on the safe side.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounds {
+    /// Bytes of each input and of the output.
+    pub pool_bytes: u64,
+    /// Bytes that are moved in a second.
+    pub bytes_per_second: f64,
+    /// Instructions of single threads that are executed in a second.
+    pub operations_per_second: f64,
+    /// Threads that make progress at the same time.
+    pub resident_threads: f64,
+    /// Seconds that a launch may take.
+    pub seconds: f64,
+}
+
+impl Bounds {
+    /// Bounds of a GPU with so many multiprocessors, and so many bytes free.
+    pub fn of_gpu(multiprocessors: u32, free_bytes: u64) -> Bounds {
+        let sms = f64::from(multiprocessors.max(1));
+        Bounds {
+            // Five pools and the output; a power of two keeps the plan the same while free memory varies a little.
+            pool_bytes: 1 << (free_bytes / 12).clamp(1 << 22, 512 << 20).ilog2(),
+            bytes_per_second: 8e9 * sms,
+            operations_per_second: 4e10 * sms,
+            resident_threads: 1024.0 * sms,
+            seconds: 0.02,
+        }
+    }
+
+    /// Bounds of the CPU device: small enough for tests.
+    pub const CPU: Bounds = Bounds {
+        pool_bytes: 1 << 20,
+        bytes_per_second: 2e8,
+        operations_per_second: 5e7,
+        resident_threads: 1e6,
+        seconds: 0.02,
+    };
+
+    /// Roughly how long a launch takes, in seconds.
+    fn seconds_of(&self, kernel: &Kernel, shape: Shape) -> f64 {
+        let operations = (kernel.operations)(shape);
+        let workers = ((shape.blocks * shape.threads) as f64).min(self.resident_threads);
+        let alone = operations * kernel.step_ns * 1e-9 / workers;
+        (kernel.bytes(shape) as f64 / self.bytes_per_second)
+            .max(operations / self.operations_per_second)
+            .max(alone)
+    }
+
+    fn admits(&self, kernel: &Kernel, shape: Shape) -> bool {
+        kernel.pool_bytes(shape) <= self.pool_bytes && self.seconds_of(kernel, shape) <= self.seconds
+    }
+}
+
+/// What the device allows a kernel, as its driver says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowed {
+    /// Threads of a block.
+    pub threads: u32,
+    /// Bytes of dynamic shared memory of a block.
+    pub dynamic_shared: u64,
+}
+
+/// A launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// Units.
+    pub n: u32,
+    /// The kernel's parameter.
+    pub m: u32,
+    /// Blocks of the grid.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub block: [u32; 3],
+    /// Bytes of dynamic shared memory of a block.
+    pub dynamic_shared: u32,
+}
+
+impl Launch {
+    /// Threads of a block.
+    pub fn threads(&self) -> u32 {
+        self.block.iter().product()
+    }
+
+    /// Blocks of the grid.
+    pub fn blocks(&self) -> u64 {
+        self.grid.iter().map(|&side| u64::from(side)).product()
+    }
+
+    /// What decides the work.
+    pub fn shape(&self) -> Shape {
+        Shape { n: self.n.into(), m: self.m.into(), blocks: self.blocks(), threads: self.threads().into() }
+    }
+}
+
+/// A place in the plan.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Number in the collection, from 0.
+    pub number: u64,
+    /// The kernel, as an index into the plan's kernels.
+    pub kernel: usize,
+    /// What is launched.
+    pub launch: Launch,
+}
+
+/// The rows of a collection: `rows` of them, of `kernels` in turn.
+pub fn rows(kernels: &[(Kernel, Allowed)], bounds: &Bounds, seed: u64, rows: u64) -> Vec<Row> {
+    let kernel_of = |number: u64| (number % kernels.len() as u64) as usize;
+    let row = |number: u64| {
+        let (kernel, allowed) = &kernels[kernel_of(number)];
+        let launch = launch(kernel, allowed, bounds, seed, number / kernels.len() as u64);
+        Row { number, kernel: kernel_of(number), launch }
+    };
+    if kernels.is_empty() { Vec::new() } else { (0..rows).map(row).collect() }
+}
+
+/// Launch `index` of a kernel's list.
+fn launch(kernel: &Kernel, allowed: &Allowed, bounds: &Bounds, seed: u64, index: u64) -> Launch {
+    let (group, place) = (index / GROUP, index % GROUP);
+    let mut of_problem = Random::of(seed, &format!("{} problem {group}", kernel.name));
+    let mut random = Random::of(seed, &format!("{} launch {index}", kernel.name));
+    let (n, m) = problem(kernel, allowed, bounds, &mut of_problem);
+    let block = block(kernel, allowed, m, &mut random);
+    let threads: u32 = block.iter().product();
+    let natural = kernel.natural_blocks(n.into(), m, threads);
+    let mut blocks = match place < NATURAL {
+        true => natural,
+        false => random.logarithmic(1.0, natural as f64).round() as u64,
+    };
+    let shape = |blocks| Shape { n: n.into(), m: m.into(), blocks, threads: threads.into() };
+    while blocks < natural && !bounds.admits(kernel, shape(blocks)) {
+        blocks = (blocks * 2).min(natural);
+    }
+    let grid = grid(kernel, n, m, block, blocks, &mut random);
+    let used = (kernel.shared)(shape(blocks));
+    let extra = match random.below(4) {
+        0 => random.choose(&EXTRA_SHARED_KIB) << 10,
+        _ => 0,
+    };
+    let dynamic_shared = if used + extra <= allowed.dynamic_shared { used + extra } else { used };
+    Launch { n, m, grid, block, dynamic_shared: dynamic_shared as u32 }
+}
+
+/// Units and parameter: sizes from small to what the bounds admit with a worker for each unit.
+fn problem(kernel: &Kernel, allowed: &Allowed, bounds: &Bounds, random: &mut Random) -> (u32, u32) {
+    let mut choices: Vec<u32> = kernel.m.to_vec();
+    choices.retain(|&m| kernel.block != Block::AtLeastM || m <= allowed.threads);
+    let admitted = |n: u64, m: u32| {
+        [32, allowed.threads].into_iter().all(|threads| {
+            let blocks = kernel.natural_blocks(n, m, threads);
+            let shape = Shape { n, m: m.into(), blocks, threads: threads.into() };
+            bounds.admits(kernel, shape) && blocks <= 1 << 30
+        })
+    };
+    let smallest = |m: u32| kernel.granule.round(1, m);
+    // A parameter for which even the smallest problem is too much is left to larger devices.
+    choices.retain(|&m| admitted(smallest(m), m));
+    let m = if choices.is_empty() { kernel.m[0] } else { random.choose(&choices) };
+    let mut largest = smallest(m);
+    while largest < 1 << 29 && admitted(kernel.granule.round(largest * 2, m), m) {
+        largest *= 2;
+    }
+    let low = smallest(m).max(64.min(largest));
+    let n = random.logarithmic(low as f64, (largest as f64 * 2.0).max(low as f64 + 1.0)) as u64;
+    let mut n = kernel.granule.round(n, m);
+    while n > smallest(m) && !admitted(n, m) {
+        n = kernel.granule.round(n / 2, m);
+    }
+    (n as u32, m)
+}
+
+fn block(kernel: &Kernel, allowed: &Allowed, m: u32, random: &mut Random) -> [u32; 3] {
+    let fits = |threads: &u32| {
+        *threads <= allowed.threads
+            && match kernel.block {
+                Block::AtLeastM => *threads >= m,
+                Block::Warps => threads.is_multiple_of(32),
+                Block::PowerOfTwo => threads.is_power_of_two(),
+                Block::Plane | Block::Volume => threads.is_multiple_of(16),
+                Block::Any | Block::Fixed(_) => true,
+            }
+    };
+    if let Block::Fixed(block) = kernel.block {
+        return block;
+    }
+    let mut choices: Vec<u32> = THREADS.into_iter().filter(fits).collect();
+    choices.extend((kernel.block == Block::AtLeastM).then_some(m));
+    let threads = random.choose(&choices);
+    let dimensions = match kernel.block {
+        Block::Plane => 2,
+        Block::Volume => 3,
+        _ => random.choose(&[1, 1, 1, 1, 2, 2, 3]),
+    };
+    // Threads are split such that x, whose neighbours are in one warp, is seldom narrow.
+    let z = if dimensions < 3 { 1 } else { divisor(threads, 8, random) };
+    let y = if dimensions < 2 { 1 } else { divisor(threads / z, 32, random) };
+    [threads / z / y, y, z]
+}
+
+/// A divisor of `number` that is at most `most`.
+fn divisor(number: u32, most: u32, random: &mut Random) -> u32 {
+    let divisors: Vec<u32> = (1..=most.min(number)).filter(|&side| number.is_multiple_of(side)).collect();
+    random.choose(&divisors)
+}
+
+/// About so many blocks; for planes and volumes, in their proportions.
+fn grid(kernel: &Kernel, n: u32, m: u32, block: [u32; 3], blocks: u64, random: &mut Random) -> [u32; 3] {
+    let planes = |width: u32, height: u32, depth: u32| {
+        let full = [width.div_ceil(block[0]), height.div_ceil(block[1]), depth.div_ceil(block[2])];
+        let x = u64::from(full[0]).min(blocks);
+        let y = u64::from(full[1]).min((blocks / x).max(1)).min(65_535);
+        let z = u64::from(full[2]).min((blocks / x / y).max(1)).min(65_535);
+        [x as u32, y as u32, z as u32]
+    };
+    match kernel.block {
+        Block::Plane => planes(m, n / m, 1),
+        Block::Volume => planes(m, m, n / m / m),
+        _ => {
+            let dimensions = random.choose(&[1, 1, 1, 1, 2, 2, 3]);
+            let side = |random: &mut Random, most: u64| random.logarithmic(1.0, most as f64).round() as u64;
+            let y = if dimensions < 2 { 1 } else { side(random, blocks.min(64)) };
+            let z = if dimensions < 3 { 1 } else { side(random, (blocks / y).clamp(1, 16)) };
+            [blocks.div_ceil(y * z) as u32, y as u32, z as u32]
+        }
+    }
+}
+
+/// The kernels of these families; all if none is named.
+///
+/// # Errors
+/// The name of a family that there is not.
+pub fn select(families: &[String]) -> Result<Vec<Kernel>, String> {
+    let known = suite::families();
+    if let Some(unknown) = families.iter().find(|family| !known.contains(&family.as_str())) {
+        return Err(format!("there is no family `{unknown}`; the families are {}", known.join(", ")));
+    }
+    let wanted =
+        |kernel: &Kernel| families.is_empty() || families.iter().any(|family| family == kernel.family);
+    Ok(suite::kernels().filter(wanted).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    const H200: Bounds = Bounds {
+        pool_bytes: 512 << 20,
+        bytes_per_second: 1e12,
+        operations_per_second: 5e12,
+        resident_threads: 135_168.0,
+        seconds: 0.02,
+    };
+    const ALLOWED: Allowed = Allowed { threads: 1024, dynamic_shared: 200 << 10 };
+
+    fn all(bounds: &Bounds, rows_wanted: u64) -> (Vec<(Kernel, Allowed)>, Vec<Row>) {
+        let kernels: Vec<_> = suite::kernels().map(|kernel| (kernel, ALLOWED)).collect();
+        let planned = rows(&kernels, bounds, 1, rows_wanted);
+        (kernels, planned)
+    }
+
+    #[test]
+    fn every_launch_is_allowed_and_bounded() {
+        for bounds in [H200, Bounds::CPU] {
+            let (kernels, planned) = all(&bounds, 8000);
+            for row in planned {
+                let (kernel, launch) = (&kernels[row.kernel].0, row.launch);
+                let threads = launch.threads();
+                let right = match kernel.block {
+                    Block::Fixed(block) => launch.block == block,
+                    Block::Warps => threads.is_multiple_of(32),
+                    Block::PowerOfTwo => threads.is_power_of_two(),
+                    Block::AtLeastM => threads >= launch.m,
+                    Block::Any | Block::Plane | Block::Volume => true,
+                };
+                assert!(right && (16..=1024).contains(&threads), "{}: {launch:?}", kernel.name);
+                assert_eq!(
+                    kernel.granule.round(launch.n.into(), launch.m),
+                    u64::from(launch.n),
+                    "{}",
+                    kernel.name
+                );
+                assert!(
+                    launch.grid.iter().all(|&side| side > 0)
+                        && launch.grid[1] < 65_536
+                        && launch.grid[2] < 65_536
+                );
+                assert!(launch.block[2] <= 64 && launch.n > 0 && launch.m > 0);
+                assert!(u64::from(launch.dynamic_shared) >= (kernel.shared)(launch.shape()));
+                let used = kernel.pool_bytes(launch.shape());
+                assert!(used <= bounds.pool_bytes, "{}: {launch:?} uses {used} bytes", kernel.name);
+                let seconds = bounds.seconds_of(kernel, launch.shape());
+                assert!(seconds < 3.0 * bounds.seconds, "{}: {launch:?} takes {seconds} s", kernel.name);
+            }
+        }
+    }
+
+    #[test]
+    fn launches_are_many_and_various() {
+        let (kernels, planned) = all(&H200, 8000);
+        let mut threads = BTreeSet::new();
+        let mut dimensions = BTreeSet::new();
+        let (mut single, mut many, mut extra) = (0, 0, 0);
+        for row in &planned {
+            let launch = row.launch;
+            threads.insert(launch.threads());
+            dimensions.insert(launch.block.iter().filter(|&&side| side > 1).count());
+            single += u32::from(launch.blocks() < 132);
+            many += u32::from(launch.blocks() > 132 * 64);
+            extra +=
+                u32::from(u64::from(launch.dynamic_shared) > (kernels[row.kernel].0.shared)(launch.shape()));
+        }
+        assert!(threads.len() >= 20 && dimensions.len() == 3, "{threads:?} {dimensions:?}");
+        assert!(single > 1000 && many > 1000 && extra > 1000, "{single} {many} {extra}");
+        let distinct: BTreeSet<String> =
+            planned.iter().map(|row| format!("{} {:?}", row.kernel, row.launch)).collect();
+        assert!(distinct.len() > 7000, "{}", distinct.len());
+    }
+
+    #[test]
+    fn a_kernels_launches_do_not_depend_on_the_others() {
+        let (_, planned) = all(&H200, 4000);
+        let alone: Vec<_> =
+            select(&["scan".into()]).unwrap().into_iter().map(|kernel| (kernel, ALLOWED)).collect();
+        let scans = rows(&alone, &H200, 1, 20);
+        let place = suite::kernels().position(|kernel| kernel.name == alone[0].0.name).unwrap();
+        let among: Vec<Launch> =
+            planned.iter().filter(|row| row.kernel == place).map(|row| row.launch).collect();
+        let of_first: Vec<Launch> =
+            scans.iter().filter(|row| row.kernel == 0).map(|row| row.launch).collect();
+        assert_eq!(of_first[..], among[..of_first.len()]);
+    }
+
+    #[test]
+    fn groups_share_their_problem_and_seeds_change_it() {
+        let kernel = select(&["scan".into()]).unwrap()[0];
+        let at = |seed, index| launch(&kernel, &ALLOWED, &H200, seed, index);
+        assert!((1..GROUP).all(|index| (at(1, index).n, at(1, index).m) == (at(1, 0).n, at(1, 0).m)));
+        assert_ne!(at(1, 0).n, at(1, GROUP).n);
+        assert_ne!(at(1, 0).n, at(2, 0).n);
+    }
+
+    #[test]
+    fn unknown_families_are_named() {
+        let error = select(&["copy".into(), "cpoy".into()]).unwrap_err();
+        assert!(error.contains("`cpoy`") && error.contains("transpose"), "{error}");
+    }
+}
