@@ -114,6 +114,9 @@ fn fractions_stay_fractions_and_unknown_targets_are_left_out() {
         assert!(found.row(0)[0] > 0.9 && found.row(1)[0] < 0.1, "{found:?}");
         let narrow = Matrix::zeros(1, 1);
         assert!(matches!(regressor.predict_rows(&narrow), Err(Error::Length { .. })));
+        let mut unknown = Matrix::zeros(1, 2);
+        unknown.row_mut(0)[1] = f32::NAN;
+        assert!(matches!(regressor.predict_rows(&unknown), Err(Error::NotFinite { index: 1, .. })));
     }
     let never =
         Examples::new(Matrix::zeros(1, 2), Matrix::zeros(1, 1)).unwrap().with_weights(vec![0.0]).unwrap();

@@ -8,7 +8,7 @@
 //!
 //! by Cholesky's decomposition of the normal equations, in double precision.
 
-use super::{check, within};
+use super::{check, check_features, within};
 use crate::network::{Range, Scaling};
 use crate::train::Examples;
 use crate::{Error, Matrix, Regressor};
@@ -38,7 +38,7 @@ impl LeastSquares {
 
 impl Regressor for LeastSquares {
     fn predict_rows(&self, features: &Matrix) -> Result<Matrix, Error> {
-        Error::check_length("a row of features", self.scaling.mean.len(), features.columns())?;
+        check_features(features, self.scaling.mean.len())?;
         let mut outputs = Matrix::zeros(features.rows(), self.ranges.len());
         let mut scaled = vec![1.0; features.columns() + 1];
         for (index, row) in features.iter().enumerate() {

@@ -7,9 +7,9 @@ mod linear;
 mod neighbours;
 mod trees;
 
-use crate::Error;
 use crate::network::Range;
 use crate::train::Examples;
+use crate::{Error, Matrix};
 
 pub use linear::LeastSquares;
 pub use neighbours::Neighbours;
@@ -26,6 +26,12 @@ fn check(examples: &Examples, ranges: &[Range]) -> Result<(), Error> {
         true => Ok(()),
         false => Err(Error::TooFew { what: "examples with a known target", needed: 1, found: 0 }),
     }
+}
+
+/// `Ok` when these are features that a baseline of so many can be asked with.
+fn check_features(features: &Matrix, expected: usize) -> Result<(), Error> {
+    Error::check_length("a row of features", expected, features.columns())?;
+    features.iter().try_for_each(|row| Error::check_finite("a row of features", row))
 }
 
 /// `value`, or the nearest that the target may have.

@@ -2,7 +2,7 @@
 //!
 //! Similarity is the Euclidean distance `d` between standardised features; an example counts `weight / (d + 0.001)`.
 
-use super::{check, within};
+use super::{check, check_features, within};
 use crate::network::{Range, Scaling};
 use crate::train::Examples;
 use crate::{Error, Matrix, Regressor};
@@ -68,7 +68,7 @@ impl Neighbours {
 
 impl Regressor for Neighbours {
     fn predict_rows(&self, features: &Matrix) -> Result<Matrix, Error> {
-        Error::check_length("a row of features", self.scaling.mean.len(), features.columns())?;
+        check_features(features, self.scaling.mean.len())?;
         let mut outputs = Matrix::zeros(features.rows(), self.ranges.len());
         let mut scaled = vec![0.0; features.columns()];
         for (index, row) in features.iter().enumerate() {

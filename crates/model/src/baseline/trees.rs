@@ -7,7 +7,7 @@
 //!
 //! A leaf's histograms are those of its parent less those of its sibling: only the smaller of two children is counted.
 
-use super::{check, within};
+use super::{check, check_features, within};
 use crate::network::Range;
 use crate::parallel::in_parallel;
 use crate::random::Random;
@@ -107,7 +107,7 @@ impl Trees {
 
 impl Regressor for Trees {
     fn predict_rows(&self, features: &Matrix) -> Result<Matrix, Error> {
-        Error::check_length("a row of features", self.features, features.columns())?;
+        check_features(features, self.features)?;
         let mut outputs = Matrix::zeros(features.rows(), self.ranges.len());
         for (index, row) in features.iter().enumerate() {
             for (target, output) in outputs.row_mut(index).iter_mut().enumerate() {

@@ -111,7 +111,7 @@ pub struct Options {
     pub seed: u64,
     /// Most passes over the examples.
     pub epochs: usize,
-    /// Examples in a minibatch.
+    /// Examples in a minibatch. Memory for one gradient is taken for each [`CHUNK`] of them.
     pub batch: usize,
     /// Step size at its highest, reached after [`Options::warmup`] epochs; then it falls along a half cosine
     /// (Loshchilov and Hutter, 2016) to a hundredth.
