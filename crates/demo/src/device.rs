@@ -23,6 +23,10 @@ unsafe impl Element for f32 {}
 unsafe impl Element for u32 {}
 // SAFETY: numbers.
 unsafe impl Element for u8 {}
+// SAFETY: numbers.
+unsafe impl Element for u64 {}
+// SAFETY: numbers, one behind the other.
+unsafe impl Element for [u64; 2] {}
 
 /// The first device, with its primary context current on the thread that opened it.
 pub struct Device {
@@ -60,6 +64,10 @@ impl Device {
         let name =
             name.iter().take_while(|byte| **byte != 0).map(|byte| byte.cast_unsigned() as char).collect();
         Ok(Device { functions, ordinal, name, multiprocessors: multiprocessors.cast_unsigned() })
+    }
+
+    pub(crate) fn functions(&self) -> &Functions {
+        &self.functions
     }
 
     /// The device's name.
@@ -272,6 +280,10 @@ pub struct Buffer<'d, T: Element> {
 }
 
 impl<T: Element> Buffer<'_, T> {
+    pub(crate) fn address(&self) -> CUdeviceptr {
+        self.address
+    }
+
     fn bytes(&self) -> usize {
         self.length * size_of::<T>()
     }

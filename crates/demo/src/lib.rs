@@ -10,6 +10,7 @@
 pub mod device;
 mod driver;
 mod error;
+pub mod image;
 mod outcome;
 mod programs;
 mod random;

@@ -1,8 +1,9 @@
 //! A case program: PTX, what it is given, and what is compared afterwards.
 //!
-//! The kernel is `case(inputs, results)`: addresses of two buffers. Columns lie in them one behind the other, each
-//! from a multiple of 16 bytes on.
+//! The kernel is `case(inputs, results, image0, …, given)`: addresses of two buffers, handles of texture and surface
+//! objects, 16 bytes. Columns lie in the buffers one behind the other, each from a multiple of 16 bytes on.
 
+use crate::image::Image;
 use crate::random::Random;
 use crate::values::Values;
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,12 @@ pub struct Case {
     pub inputs: Vec<Column>,
     /// Columns of the result buffer.
     pub results: Vec<Slot>,
+    /// The last parameter, 16 bytes, if the kernel has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given: Option<[u64; 2]>,
+    /// Textures and surfaces.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<Image>,
 }
 
 /// A column of the input.
@@ -116,6 +123,18 @@ impl Case {
             }
         }
         bytes
+    }
+
+    /// The texels of an image, as they lie in memory: its channels one behind the other.
+    pub fn texels(&self, image: usize) -> Vec<u8> {
+        let Image { values, .. } = self.images[image];
+        let column = self.inputs.len() + image;
+        (0..self.images[image].values_in_all())
+            .flat_map(|row| {
+                let value = values.value(self.seed(), column, row).to_le_bytes();
+                value.into_iter().take(values.bytes())
+            })
+            .collect()
     }
 
     /// Where the columns of the results start, and where the last one ends.

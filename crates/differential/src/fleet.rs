@@ -135,7 +135,10 @@ impl Fleet {
             threads.into_iter().map(|thread| thread.join().expect("a thread that only reads pipes")).collect()
         });
         for share in shares? {
-            device = share.device;
+            // A worker without cases opens no driver.
+            if !share.device.is_empty() {
+                device = share.device;
+            }
             share.done.into_iter().for_each(|(index, outcome)| outcomes[index] = Some(outcome));
         }
         Ok(Haul { device, outcomes })

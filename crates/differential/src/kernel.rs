@@ -3,6 +3,7 @@
 //! Registers are untyped (`.b16`, `.b32`, `.b64`), which every instruction of their width takes.
 
 use crate::case::{Case, Column, KERNEL, Rule, Slot};
+use crate::image::Image;
 use crate::values::Values;
 use std::fmt::Write;
 
@@ -18,6 +19,8 @@ pub struct Kernel {
     block: u32,
     inputs: Vec<Column>,
     results: Vec<Slot>,
+    images: Vec<Image>,
+    given: Option<[u64; 2]>,
     body: String,
     /// How many registers there are of `.pred`, `.b16`, `.b32` and `.b64`.
     registers: [usize; 4],
@@ -41,6 +44,8 @@ impl Kernel {
             block,
             inputs: Vec::new(),
             results: Vec::new(),
+            images: Vec::new(),
+            given: None,
             body: String::new(),
             registers: [0; 4],
         }
@@ -67,6 +72,11 @@ impl Kernel {
     pub fn line(&mut self, text: impl AsRef<str>) {
         self.body.push_str(text.as_ref());
         self.body.push('\n');
+    }
+
+    /// The lines so far.
+    pub fn body(&self) -> &str {
+        &self.body
     }
 
     /// Adds a column of so many cells to the input; where it starts, from `in` on.
@@ -116,11 +126,29 @@ impl Kernel {
         self.line(format!("selp.u32 {word}, 1, 0, {register};\nst.global.u32 [out{width}+{start}], {word};"));
     }
 
+    /// Adds an image, and loads the handle of its object into a register.
+    pub fn image(&mut self, image: Image) -> String {
+        let register = self.register(64);
+        self.line(format!("ld.param.u64 {register}, [image{}];", self.images.len()));
+        self.images.push(image);
+        register
+    }
+
+    /// Gives the kernel a last parameter `given` of 16 bytes.
+    pub fn give(&mut self, bytes: [u64; 2]) {
+        self.given = Some(bytes);
+    }
+
     /// The case with this name.
     pub fn finish(self, name: String) -> Case {
+        let mut more: String =
+            (0..self.images.len()).map(|index| format!(", .param .u64 image{index}")).collect();
+        if self.given.is_some() {
+            more += ", .param .align 16 .b8 given[16]";
+        }
         let mut ptx = format!(
             ".version {}\n.target {}\n.address_size 64\n{}.visible .entry {KERNEL}(.param .u64 inputs, .param .u64 \
-             results)\n{{\n{}",
+             results{more})\n{{\n{}",
             self.version, self.target, self.module, self.declarations
         );
         for ((_, prefix, class), count) in CLASSES.iter().zip(self.registers) {
@@ -146,7 +174,7 @@ impl Kernel {
         }
         ptx += &self.body;
         ptx += "ret;\n}\n";
-        let Kernel { grid, block, inputs, results, .. } = self;
-        Case { name, ptx, grid, block, inputs, results }
+        let Kernel { grid, block, inputs, results, images, given, .. } = self;
+        Case { name, ptx, grid, block, inputs, results, given, images }
     }
 }

@@ -10,8 +10,10 @@
 pub mod case;
 pub mod compare;
 pub mod corpus;
+pub mod coverage;
 pub mod fleet;
 pub mod generate;
+pub mod image;
 pub mod kernel;
 pub mod known;
 pub mod random;

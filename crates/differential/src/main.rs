@@ -5,9 +5,10 @@ use clap::{Args, Parser, Subcommand};
 use differential::case::Case;
 use differential::compare::{Outcome, Verdict, compare};
 use differential::corpus::{Corpus, Manifest};
-use differential::fleet::{Fleet, Share, work};
+use differential::fleet::{Fleet, Haul, Share, work};
 use differential::report::{Report, describe};
-use differential::{generate, known};
+use differential::{coverage, generate, known};
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -30,6 +31,9 @@ enum Action {
         /// Folder to write the corpus to.
         #[arg(long)]
         out: PathBuf,
+        /// Folder of a corpus of the same device and driver: run only the programs that it has not, and write both.
+        #[arg(long)]
+        onto: Option<PathBuf>,
         /// Driver version for the manifest.
         #[arg(long, default_value = "unknown")]
         driver_version: String,
@@ -59,6 +63,15 @@ enum Action {
         #[arg(long)]
         corpus: PathBuf,
     },
+    /// Count the instruction forms that no program has; with `--only`, name them.
+    Lacking {
+        /// Folder of the corpus; without it, what would be generated.
+        #[arg(long)]
+        corpus: Option<PathBuf>,
+        /// Only forms whose names begin so.
+        #[arg(long)]
+        only: Option<String>,
+    },
     /// Write the PTX of all programs into a folder.
     Generate {
         /// The folder.
@@ -69,8 +82,8 @@ enum Action {
     Work {
         #[command(flatten)]
         run: Run,
-        #[arg(long)]
-        corpus: Option<PathBuf>,
+        #[command(flatten)]
+        source: Source,
         #[arg(long)]
         start: usize,
         #[arg(long)]
@@ -94,9 +107,44 @@ struct Run {
     seconds: Option<u64>,
 }
 
+/// Where cases come from.
+#[derive(Args, Clone, Default)]
+struct Source {
+    /// Folder of the corpus; generated if there is none.
+    #[arg(long)]
+    corpus: Option<PathBuf>,
+    /// Folder of a corpus of the same device: of the generated cases, only those that it has not.
+    #[arg(long)]
+    onto: Option<PathBuf>,
+}
+
+impl Source {
+    /// The cases whose names begin with `only`.
+    fn cases(&self, only: &str) -> Result<Vec<Case>> {
+        if let Some(folder) = &self.corpus {
+            return Ok(read(folder, only)?.cases.into_iter().map(|(case, _)| case).collect());
+        }
+        let mut cases = generate::cases();
+        cases.retain(|case| case.name.starts_with(only));
+        if let Some(folder) = &self.onto {
+            let there = Corpus::read(folder)?;
+            let there: HashSet<&str> = there.cases.iter().map(|(case, _)| case.name.as_str()).collect();
+            cases.retain(|case| !there.contains(case.name.as_str()));
+        }
+        Ok(cases)
+    }
+
+    /// The same as arguments of a worker.
+    fn arguments(&self) -> Vec<OsString> {
+        let named = [("--corpus", &self.corpus), ("--onto", &self.onto)];
+        let given = named.into_iter().filter_map(|(name, folder)| Some((name, folder.as_ref()?)));
+        given.flat_map(|(name, folder)| [name.into(), folder.into()]).collect()
+    }
+}
+
 impl Run {
-    /// Runs cases in worker processes, which read them from `corpus` or generate them.
-    fn outcomes(&self, corpus: Option<&Path>, count: usize) -> Result<differential::fleet::Haul> {
+    /// Runs cases in worker processes, which get them from `source`.
+    fn outcomes(&self, source: &Source, count: usize) -> Result<Haul> {
         let mut command: Vec<OsString> = vec![std::env::current_exe()?.into(), "work".into()];
         command.extend([
             "--driver".into(),
@@ -104,17 +152,10 @@ impl Run {
             "--only".into(),
             self.only.clone().into(),
         ]);
-        if let Some(corpus) = corpus {
-            command.extend(["--corpus".into(), corpus.into()]);
-        }
+        command.extend(source.arguments());
         let deadline = self.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
         Fleet { command, workers: self.workers.max(1), deadline }.run(count)
     }
-}
-
-/// The generated cases whose names begin with `only`.
-fn generated(only: &str) -> Vec<Case> {
-    generate::cases().into_iter().filter(|case| case.name.starts_with(only)).collect()
 }
 
 /// The corpus, with the cases whose names begin with `only`.
@@ -125,28 +166,40 @@ fn read(folder: &Path, only: &str) -> Result<Corpus> {
     Ok(corpus)
 }
 
-fn record(run: &Run, out: &Path, driver: String, date: String) -> Result<()> {
-    let cases = generated(&run.only);
-    let haul = run.outcomes(None, cases.len())?;
+fn record(run: &Run, onto: Option<PathBuf>, out: &Path, driver: String, date: String) -> Result<()> {
+    let source = Source { onto, ..Source::default() };
+    let cases = source.cases(&run.only)?;
+    let mut haul = run.outcomes(&source, cases.len())?;
     let missing = haul.outcomes.iter().filter(|outcome| outcome.is_none()).count();
-    let cases: Vec<(Case, Outcome)> =
+    let mut cases: Vec<(Case, Outcome)> =
         cases.into_iter().zip(haul.outcomes).filter_map(|(case, outcome)| Some((case, outcome?))).collect();
-    let refused = cases.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Refused(_))).count();
-    let ran = cases.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Results(_)));
-    let results = ran.map(|(case, _)| case.results_compared()).sum();
     for (case, outcome) in &cases {
         if let Outcome::Refused(words) | Outcome::Failed(words) = outcome {
             println!("{}: {words}", case.name);
         }
     }
+    println!("{} programs run, {missing} not reached", cases.len());
+    if let Some(folder) = &source.onto {
+        let there = Corpus::read(folder)?;
+        let (device, other) = (&mut haul.device, there.manifest.device);
+        // Where nothing ran, nobody has asked for a device.
+        ensure!(cases.is_empty() || *device == other, "{device} adds nothing to a corpus of {other}");
+        *device = other;
+        cases.extend(there.cases);
+        cases.sort_by(|a, b| a.0.name.cmp(&b.0.name));
+    }
+    let refused = cases.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Refused(_))).count();
+    let ran = cases.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Results(_)));
+    let results = ran.map(|(case, _)| case.results_compared()).sum();
+    println!("{} programs ({refused} refused), {results} results", cases.len());
     let manifest = Manifest { device: haul.device, driver, date, programs: cases.len(), refused, results };
-    println!("{} programs ({refused} refused), {results} results, {missing} not reached", cases.len());
     Corpus { manifest, cases }.write(out)
 }
 
 fn check(run: &Run, folder: &Path, brief: bool) -> Result<bool> {
     let corpus = read(folder, &run.only)?;
-    let haul = run.outcomes(Some(folder), corpus.cases.len())?;
+    let source = Source { corpus: Some(folder.to_owned()), ..Source::default() };
+    let haul = run.outcomes(&source, corpus.cases.len())?;
     let mut report = Report::new(&corpus, &haul.outcomes, &known::read(folder)?);
     if !run.only.is_empty() || run.seconds.is_some() {
         report.stale.clear();
@@ -161,7 +214,8 @@ fn check(run: &Run, folder: &Path, brief: bool) -> Result<bool> {
 fn explain(form: &str, driver: &str, folder: &Path) -> Result<()> {
     let corpus = read(folder, form)?;
     let run = Run { driver: driver.to_owned(), only: form.to_owned(), workers: 1, seconds: None };
-    let haul = run.outcomes(Some(folder), corpus.cases.len())?;
+    let source = Source { corpus: Some(folder.to_owned()), ..Source::default() };
+    let haul = run.outcomes(&source, corpus.cases.len())?;
     for ((case, recorded), found) in corpus.cases.iter().zip(haul.outcomes) {
         let found = found.context("a program did not run")?;
         let words = match compare(case, recorded, &found) {
@@ -180,6 +234,26 @@ fn explain(form: &str, driver: &str, folder: &Path) -> Result<()> {
     Ok(())
 }
 
+fn lacking(corpus: Option<&Path>, only: Option<&str>) -> Result<()> {
+    let cases = match corpus {
+        Some(folder) => Corpus::read(folder)?.cases.into_iter().map(|(case, _)| case).collect(),
+        None => generate::cases(),
+    };
+    let (mut all, mut without) = (0, 0);
+    for (opcode, forms) in coverage::of(cases.iter()) {
+        (all, without) = (all + forms.all, without + forms.lacking.len());
+        match only {
+            Some(only) => {
+                forms.lacking.iter().filter(|form| form.starts_with(only)).for_each(|form| println!("{form}"))
+            }
+            None if forms.lacking.is_empty() => {}
+            None => println!("{opcode}: {} of {}", forms.lacking.len(), forms.all),
+        }
+    }
+    println!("{without} of {all} forms have no program");
+    Ok(())
+}
+
 fn write_ptx(out: &Path) -> Result<()> {
     std::fs::create_dir_all(out)?;
     for case in generate::cases() {
@@ -191,19 +265,19 @@ fn write_ptx(out: &Path) -> Result<()> {
 
 fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
-        Action::Record { run, out, driver_version, date } => record(&run, &out, driver_version, date)?,
+        Action::Record { run, onto, out, driver_version, date } => {
+            record(&run, onto, &out, driver_version, date)?;
+        }
         Action::Check { run, corpus, brief } => {
             if !check(&run, &corpus, brief)? {
                 return Ok(ExitCode::FAILURE);
             }
         }
         Action::Explain { form, driver, corpus } => explain(&form, &driver, &corpus)?,
+        Action::Lacking { corpus, only } => lacking(corpus.as_deref(), only.as_deref())?,
         Action::Generate { out } => write_ptx(&out)?,
-        Action::Work { run, corpus, start, stride } => {
-            let cases = match corpus {
-                Some(folder) => read(&folder, &run.only)?.cases.into_iter().map(|(case, _)| case).collect(),
-                None => generated(&run.only),
-            };
+        Action::Work { run, source, start, stride } => {
+            let cases = source.cases(&run.only)?;
             if stride == 0 {
                 bail!("a stride of 0 never ends");
             }

@@ -20,13 +20,23 @@ pub fn run(device: &Device, case: &Case) -> Ran {
         Ok(module) => module,
         Err(error) => return Ran { outcome: Outcome::Refused(words(&error)), context_lost: false },
     };
+    let images: Result<Vec<_>, _> =
+        (0..case.images.len()).map(|index| case.images[index].create(device, &case.texels(index))).collect();
+    let images = match images {
+        Ok(images) => images,
+        Err(error) => return Ran { outcome: Outcome::Refused(error.to_string()), context_lost: false },
+    };
     let launch = || {
         let kernel = module.kernel(KERNEL)?;
         let inputs = device.upload(&case.input_bytes())?;
         let results = device.upload(&vec![UNWRITTEN; case.result_layout().1.max(1)])?;
-        let arguments = [Argument::from(&inputs), Argument::from(&results)];
+        let handles: Vec<u64> = images.iter().map(|image| image.handle()).collect();
+        let mut arguments = vec![Argument::from(&inputs), Argument::from(&results)];
+        arguments.extend(handles.iter().map(Argument::from));
+        arguments.extend(case.given.iter().map(Argument::from));
         let stream = device.default_stream();
-        // SAFETY: every case takes the addresses of these two buffers, which live until the stream is done.
+        // SAFETY: every case takes the addresses of these two buffers and the handles of its images, all of which live
+        // until the stream is done.
         unsafe { kernel.launch(&stream, [case.grid, 1, 1], [case.block, 1, 1], &arguments)? };
         device.synchronize()?;
         results.download()

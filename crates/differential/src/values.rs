@@ -51,6 +51,29 @@ pub enum Values {
     UnitF64,
     /// A byte offset of a 4-byte cell among 64.
     Cell,
+    /// One number between -1 and 1.
+    UnitF16,
+    /// An integer around an image of up to 16 texels: -6 to 21.
+    Texel,
+    /// The same as an `.f32` in steps of 1/256.
+    TexelPosition,
+    /// A position relative to an image's size, between -2 and 3 in steps of 1/4096.
+    Ratio,
+    /// The same between steps, and what is no number or far away.
+    AnyRatio,
+    /// 0 to 4, rarely more.
+    Layer,
+    /// Levels of mipmaps: -1 to 4 in steps of 1/256.
+    Level,
+    /// A component of a direction: -1 to 1 in steps of 1/16.
+    Direction,
+    /// Four integers of at most 4 in magnitude, or numbers between -1 and 1, in formats of 8 bits.
+    SmallE4m3x4,
+    SmallE5m2x4,
+    UnitE4m3x4,
+    UnitE5m2x4,
+    /// The change of a [`Ratio`](Values::Ratio) from one pixel to the next: a power of two.
+    Gradient,
 }
 
 /// Bits of numbers of `.f32` around which things change.
@@ -103,7 +126,7 @@ impl Values {
         use Values::*;
         match self {
             B8 => 1,
-            B16 | F16 | Bf16 | F8x2 => 2,
+            B16 | F16 | Bf16 | F8x2 | UnitF16 => 2,
             B64 | F64 | SmallF64 | UnitF64 => 8,
             _ => 4,
         }
@@ -200,6 +223,28 @@ impl Values {
             UnitF64 => ((random.next() >> 11) as f64 / (1u64 << 52) as f64 - 1.0).to_bits(),
             Lane => random.next() % 32,
             Cell => random.next() % 64 * 4,
+            UnitF16 => random.next() & 0x83ff | (0x2c00 + (random.next() & 3) * 0x400),
+            Texel => u64::from((random.below(28) as u32).wrapping_sub(6)),
+            TexelPosition => steps(random, -6.0, 28, 256),
+            Ratio => steps(random, -2.0, 5, 4096),
+            AnyRatio => match random.below(8) {
+                0 => single(random),
+                _ => u64::from(((random.next() >> 40) as f32 / (1u32 << 24) as f32 * 5.0 - 2.0).to_bits()),
+            },
+            Layer if random.once_in(8) => integer(random, 32),
+            Layer => random.next() % 5,
+            Level => steps(random, -1.0, 5, 256),
+            Direction => u64::from(((random.below(33) as f32 - 16.0) / 16.0).to_bits()),
+            SmallE4m3x4 => four(random, |random| {
+                [0, 0x38, 0x40, 0x44, 0x48][random.below(5)] | random.next() << 7 & 0x80
+            }),
+            SmallE5m2x4 => four(random, |random| {
+                [0, 0x3c, 0x40, 0x42, 0x44][random.below(5)] | random.next() << 7 & 0x80
+            }),
+            // From 1/16 to just below 1.
+            UnitE4m3x4 => four(random, |random| (0x18 + random.next() % 0x20) | random.next() << 7 & 0x80),
+            UnitE5m2x4 => four(random, |random| (0x2c + random.next() % 0x10) | random.next() << 7 & 0x80),
+            Gradient => u64::from((random.below(9) as f32 - 7.0).exp2().to_bits()),
         }
     }
 }
@@ -210,6 +255,16 @@ fn small(random: &mut Random) -> f32 {
 
 fn unit(random: &mut Random) -> f32 {
     (random.next() >> 40) as f32 / (1u32 << 23) as f32 - 1.0
+}
+
+/// Four bytes.
+fn four(random: &mut Random, byte: impl Fn(&mut Random) -> u64) -> u64 {
+    (0..4).fold(0, |word, _| word << 8 | byte(random))
+}
+
+/// A number of `.f32` between `least` and `least + range` in steps of `1/per_unit`.
+fn steps(random: &mut Random, least: f32, range: usize, per_unit: usize) -> u64 {
+    u64::from((least + random.below(range * per_unit) as f32 / per_unit as f32).to_bits())
 }
 
 /// An integer of so many bits: extreme, small, around a power of two, a pattern, or any.
@@ -270,48 +325,33 @@ fn f16(random: &mut Random) -> u64 {
 mod tests {
     use super::*;
 
-    #[test]
-    fn values_are_what_they_were_when_the_corpus_was_recorded() {
-        use Values::*;
-        let all = [
-            B8,
-            B16,
-            B32,
-            B64,
-            F16,
-            Bf16,
-            F16x2,
-            Bf16x2,
-            Tf32,
-            F32,
-            F64,
-            F8x2,
-            Pred,
-            Position,
-            BytePosition,
-            Angle,
-            Lane,
-            SmallF16x2,
-            SmallBf16x2,
-            SmallTf32,
-            SmallF32,
-            SmallF64,
-            UnitF16x2,
-            UnitBf16x2,
-            UnitTf32,
-            UnitF32,
-            UnitF64,
-            Cell,
-        ];
+    /// A number that depends on what columns of these kinds hold.
+    fn digest(all: &[Values]) -> u64 {
         let mut digest = 0u64;
-        for (column, values) in all.into_iter().enumerate() {
+        for (column, values) in all.iter().enumerate() {
             for row in 0..100 {
                 let value = values.value(42, column, row);
                 assert_eq!(value & !values.mask(), 0, "{values:?} fits its cell");
                 digest = digest.rotate_left(5) ^ value.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             }
         }
-        assert_eq!(digest, 5309427474992156987);
+        digest
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn values_are_what_they_were_when_the_corpus_was_recorded() {
+        use Values::*;
+        let first = [
+            B8, B16, B32, B64, F16, Bf16, F16x2, Bf16x2, Tf32, F32, F64, F8x2, Pred, Position, BytePosition, Angle, Lane,
+            SmallF16x2, SmallBf16x2, SmallTf32, SmallF32, SmallF64, UnitF16x2, UnitBf16x2, UnitTf32, UnitF32, UnitF64, Cell,
+        ];
+        assert_eq!(digest(&first), 5309427474992156987);
+        let second = [
+            UnitF16, Texel, TexelPosition, Ratio, AnyRatio, Layer, Level, Direction, SmallE4m3x4, SmallE5m2x4, UnitE4m3x4,
+            UnitE5m2x4, Gradient,
+        ];
+        assert_eq!(digest(&second), 12729978480876619117);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The CPU device computes what the H200 computed, but for what is known and explained.
 
-use std::path::PathBuf;
+use differential::corpus::{Corpus, Manifest};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The CPU device's library, which cargo has built beside this test.
@@ -48,4 +49,54 @@ fn a_driver_that_is_none_is_an_error() {
     let output = program.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains("could not open the driver"), "{said}");
+}
+
+/// Records what begins with `only` on the CPU device; whether that went well, and what was said.
+fn record(only: &str, out: &Path, onto: Option<&Path>) -> (bool, String) {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_differential"));
+    program.args(["record", "--only", only, "--driver"]).arg(cpu_device()).arg("--out").arg(out);
+    program.args(onto.iter().flat_map(|onto| [Path::new("--onto"), onto]));
+    let output = program.output().unwrap();
+    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    (output.status.success(), said.concat())
+}
+
+#[test]
+fn a_corpus_grows_by_what_it_has_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let [first, both] = ["first", "both"].map(|name| dir.path().join(name));
+    let (recorded, said) = record("txq.width", &first, None);
+    assert!(recorded && said.contains("1 programs run"), "{said}");
+    let (recorded, said) = record("txq.", &both, Some(&first));
+    assert!(
+        recorded && said.contains("9 programs run") && said.contains("10 programs (0 refused)"),
+        "{said}"
+    );
+    let (recorded, said) = record("txq.", &dir.path().join("none"), Some(&both));
+    assert!(recorded && said.contains("0 programs run"), "{said}");
+    let corpora = [&first, &both].map(|folder| Corpus::read(folder).unwrap());
+    assert!(corpora[1].cases.contains(&corpora[0].cases[0]), "what was there stays as it was");
+}
+
+/// A corpus is of one device.
+#[test]
+fn a_corpus_takes_nothing_from_another_device() {
+    let dir = tempfile::tempdir().unwrap();
+    let (recorded, said) = record("mov.b16/2 parts", dir.path(), Some(&small_corpus(dir.path())));
+    assert!(!recorded && said.contains("adds nothing to a corpus of another device"), "{said}");
+}
+
+/// A corpus without programs that says to be of another device.
+fn small_corpus(dir: &Path) -> PathBuf {
+    let manifest = Manifest {
+        device: "another device".into(),
+        driver: "1".into(),
+        date: "2026-01-01".into(),
+        programs: 0,
+        refused: 0,
+        results: 0,
+    };
+    let folder = dir.join("another");
+    Corpus { manifest, cases: Vec::new() }.write(&folder).unwrap();
+    folder
 }

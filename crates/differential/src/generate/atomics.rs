@@ -42,6 +42,17 @@ pub(super) fn generate(cases: &mut Vec<Case>) {
             cases.push(alone(operation, "global", &order, "sm_80"));
         }
     }
+    for operation in
+        expand("add.{v2,v4}.f32").into_iter().chain(expand("{add,min,max}.noftz.{v2,v4,v8}.{f16,bf16}"))
+    {
+        cases.push(vector(&operation));
+    }
+    for operation in expand("{add,min,max}.noftz.{v2,v4}.{f16x2,bf16x2}") {
+        cases.push(vector(&operation));
+    }
+    for space in ["global", "shared", ""] {
+        cases.extend([quad("exch", space), quad("cas", space)]);
+    }
     cases.retain(|case| !case.ptx.is_empty());
 }
 
@@ -148,4 +159,69 @@ fn many(operation: &str, space: &str, target: &'static str) -> Case {
         CELLS - 1
     ));
     kernel.finish(name)
+}
+
+/// Each thread on a vector of its own, with any bits: the values before, and those after.
+fn vector(operation: &str) -> Case {
+    let mut kernel = Kernel::new(1, BLOCK);
+    kernel.set_target("8.1", "sm_90");
+    let values = values(operation, false);
+    let bits = 8 * values.bytes();
+    let count =
+        [2usize, 4, 8].into_iter().find(|count| operation.contains(&format!(".v{count}"))).unwrap_or(1);
+    let (starts, operands): (Vec<_>, Vec<_>) =
+        (0..count).map(|_| (kernel.load(values), kernel.load(values))).unzip();
+    let slot = kernel.slot("after", values, count * BLOCK as usize, Rule::Exact);
+    let cell = kernel.register(64);
+    kernel.line(format!(
+        "mad.wide.u32 {cell}, row, {}, out;\nadd.u64 {cell}, {cell}, {slot};",
+        count * bits / 8
+    ));
+    for (index, start) in starts.iter().enumerate() {
+        kernel.line(format!("st.global.b{bits} [{cell}+{}], {start};", index * bits / 8));
+    }
+    let old: Vec<String> = (0..count).map(|_| kernel.register(bits)).collect();
+    kernel.line(format!(
+        "atom.global.{operation} {{{}}}, [{cell}], {{{}}};",
+        old.join(", "),
+        operands.join(", ")
+    ));
+    for (index, register) in old.iter().enumerate() {
+        kernel.store(&format!("before: {index}"), values, Rule::Exact, register);
+    }
+    kernel.finish(format!("atom.global.{operation}/0"))
+}
+
+/// 128 bits at once; every second comparison finds what it is looking for.
+fn quad(operation: &str, space: &str) -> Case {
+    let mut kernel = Kernel::new(1, BLOCK);
+    kernel.set_target("8.4", "sm_90");
+    kernel.declarations += ".reg .b128 start, given, other, old;\n";
+    let halves: Vec<String> = (0..6).map(|_| kernel.load(Values::B64)).collect();
+    let slot = kernel.slot("after", Values::B64, 2 * BLOCK as usize, Rule::Exact);
+    let [cell, place, low, high] = [0, 1, 2, 3].map(|_| kernel.register(64));
+    let (odd, bit) = (kernel.register(1), kernel.register(32));
+    kernel.line(format!(
+        "mov.b128 start, {{{}, {}}};\nmov.b128 given, {{{}, {}}};\nmov.b128 other, {{{}, {}}};\nand.b32 {bit}, thread, \
+         1;\nsetp.ne.u32 {odd}, {bit}, 0;\n@{odd} mov.b128 given, start;\nmad.wide.u32 {place}, row, 16, out;\nadd.u64 \
+         {place}, {place}, {slot};",
+        halves[0], halves[1], halves[2], halves[3], halves[4], halves[5]
+    ));
+    match space {
+        "shared" => {
+            kernel.declarations += &format!(".shared .align 16 .b8 pool[{}];\n", 16 * BLOCK);
+            kernel.line(format!("mov.u64 {cell}, pool;\nmad.wide.u32 {cell}, thread, 16, {cell};"));
+        }
+        "global" => kernel.line(format!("mov.u64 {cell}, {place};")),
+        _ => kernel.line(format!("cvta.global.u64 {cell}, {place};")),
+    }
+    let dot = dotted(space);
+    let operands = if operation == "cas" { "given, other" } else { "given" };
+    kernel.line(format!(
+        "st{dot}.b128 [{cell}], start;\natom{dot}.{operation}.b128 old, [{cell}], {operands};\nld{dot}.v2.b64 {{{low}, \
+         {high}}}, [{cell}];\nst.global.v2.b64 [{place}], {{{low}, {high}}};\nmov.b128 {{{low}, {high}}}, old;"
+    ));
+    kernel.store("before: low", Values::B64, Rule::Exact, &low);
+    kernel.store("before: high", Values::B64, Rule::Exact, &high);
+    kernel.finish(format!("atom{dot}.{operation}.b128/0"))
 }

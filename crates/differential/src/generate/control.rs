@@ -18,6 +18,7 @@ const VARIABLES: usize = 6;
 pub(super) fn generate(cases: &mut Vec<Case>) {
     cases.extend((0..PROGRAMS).map(program));
     cases.push(spin_lock());
+    cases.push(uniform());
 }
 
 struct Program {
@@ -260,4 +261,20 @@ fn spin_lock() -> Case {
     ));
     kernel.store("sum", Values::B32, Rule::Exact, &old);
     kernel.finish("program: spin lock/0".into())
+}
+
+/// Control flow that is the same for all lanes of a warp, and says so.
+fn uniform() -> Case {
+    let mut kernel = Kernel::new(2, BLOCK);
+    kernel.module +=
+        ".func (.reg .b32 result) third(.reg .b32 a)\n{\nmul.hi.u32 result, a, 1431655766;\nret.uni;\n}\n";
+    let value = kernel.load(Values::B32);
+    let warp = kernel.register(32);
+    kernel.line(format!(
+        "shr.u32 {warp}, row, 5;\nand.b32 {warp}, {warp}, 1;\ncall.uni ({value}), third, ({value});\ntargets: .branchtargets \
+         even, odd;\nbrx.idx.uni {warp}, targets;\neven:\nadd.u32 {value}, {value}, 11;\nbra.uni done;\nodd:\nshl.b32 {value}, \
+         {value}, 3;\nbra.uni done;\ndone:"
+    ));
+    kernel.store("value", Values::B32, Rule::Exact, &value);
+    kernel.finish("program: uniform/0".into())
 }

@@ -20,7 +20,8 @@ pub(super) fn generate(cases: &mut Vec<Case>) {
         cases.push(phases(space, "test_wait", "sm_80"));
         cases.push(phases(space, "try_wait", "sm_90"));
     }
-    cases.push(bulk());
+    cases.push(bulk("bulk_group", "", "in and out"));
+    cases.push(bulk("bulk_group.L2::cache_hint", ".read", "with a hint"));
 }
 
 /// Copies cells of `size` bytes into shared memory: whole, partly (the rest becomes zero), and not at all. Then each
@@ -118,8 +119,15 @@ fn phases(space: &str, wait: &str, target: &str) -> Case {
 }
 
 /// One thread copies a block of memory in, all wait for it and change it, one copies it out.
-fn bulk() -> Case {
+fn bulk(group: &str, read: &str, name: &str) -> Case {
     let mut kernel = Kernel::new(2, BLOCK);
+    let mut hint = String::new();
+    if group.ends_with("cache_hint") {
+        let policy = kernel.register(64);
+        kernel.line(format!("createpolicy.fractional.L2::evict_first.b64 {policy}, 1.0;"));
+        hint = format!(", {policy}");
+    }
+    // Waiting until shared memory has been read is enough where the grid ends.
     kernel.set_target("8.0", "sm_90");
     let bytes = 16 * BLOCK as usize;
     kernel.declarations += &format!(".shared .align 16 .b8 pool[{bytes}];\n.shared .align 8 .b64 barrier;\n");
@@ -138,8 +146,8 @@ fn bulk() -> Case {
     kernel.line(format!(
         "mov.u64 {mine}, pool;\nmad.wide.u32 {mine}, thread, 16, {mine};\nld.shared.v2.b64 {{{low}, {high}}}, \
          [{mine}];\nadd.u64 {low}, {low}, {high};\nst.shared.v2.b64 [{mine}], {{{high}, \
-         {low}}};\nfence.proxy.async.shared::cta;\nbar.sync 0;\n@{first} cp.async.bulk.global.shared::cta.bulk_group [{to}], \
-         [pool], {bytes};\n@{first} cp.async.bulk.commit_group;\n@{first} cp.async.bulk.wait_group 0;"
+         {low}}};\nfence.proxy.async.shared::cta;\nbar.sync 0;\n@{first} cp.async.bulk.global.shared::cta.{group} [{to}], \
+         [pool], {bytes}{hint};\n@{first} cp.async.bulk.commit_group;\n@{first} cp.async.bulk.wait_group{read} 0;"
     ));
-    kernel.finish("cp.async.bulk/in and out".into())
+    kernel.finish(format!("cp.async.bulk/{name}"))
 }

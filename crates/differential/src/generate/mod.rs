@@ -1,14 +1,20 @@
 //! Makes programs: deterministic, and each on its own, so that a driver's refusal of one costs no other.
 
 mod atomics;
+mod barriers;
 mod control;
 mod copies;
 mod hints;
 mod matrices;
 mod memory;
+mod packs;
 mod singles;
 mod straight;
+mod surfaces;
+mod sweep;
+mod textures;
 mod warps;
+mod wmma;
 
 use crate::case::Case;
 
@@ -16,14 +22,20 @@ use crate::case::Case;
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     singles::generate(&mut cases);
+    packs::generate(&mut cases);
     memory::generate(&mut cases);
     hints::generate(&mut cases);
     atomics::generate(&mut cases);
     warps::generate(&mut cases);
     copies::generate(&mut cases);
     matrices::generate(&mut cases);
+    wmma::generate(&mut cases);
     control::generate(&mut cases);
     straight::generate(&mut cases);
+    textures::generate(&mut cases);
+    surfaces::generate(&mut cases);
+    sweep::generate(&mut cases);
+    barriers::generate(&mut cases);
     cases.sort_by(|a, b| a.name.cmp(&b.name));
     cases
 }

@@ -39,6 +39,10 @@ pub(super) fn generate(cases: &mut Vec<Case>) {
     for form in expand("barrier{.cta,}.red{.aligned,}.{popc.u32,and.pred,or.pred}") {
         cases.push(barrier(&form));
     }
+    // The same with the modifiers in the table's order.
+    for form in expand("barrier{.cta,}.red.{popc.aligned.u32,and.aligned.pred,or.aligned.pred}") {
+        cases.push(barrier(&form));
+    }
 }
 
 /// A shuffle by whole warps, with any distance, clamp and segment.
