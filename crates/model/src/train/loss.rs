@@ -126,3 +126,35 @@ fn softplus<T: Real>(z: T) -> T {
     let z = z.to_f64();
     T::of(z.max(0.0) + (-z.abs()).exp().ln_1p())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loss(range: Range, level: Option<f32>, point: PointLoss, z: f64, y: f64) -> f64 {
+        OutputLoss { target: 0, range, level, point, weight: 2.0 }.at(z, y).0 / 2.0
+    }
+
+    /// By hand, from the module's table.
+    #[test]
+    fn losses_are_those_of_the_table() {
+        let close =
+            |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{found} {expected}");
+        let (fraction, real) = (Range::Fraction, Range::Real);
+        let (entropy, squared, huber) =
+            (PointLoss::CrossEntropy, PointLoss::Squared, PointLoss::Huber { delta: 0.5 });
+        // logistic(ln 3) is 3/4.
+        let z = 3f64.ln();
+        close(loss(fraction, None, entropy, z, 1.0), -(0.75f64.ln()));
+        close(loss(fraction, None, entropy, z, 0.25), -0.25 * 0.75f64.ln() - 0.75 * 0.25f64.ln());
+        close(loss(fraction, None, entropy, 800.0, 0.0), 800.0);
+        close(loss(fraction, None, squared, z, 0.25), 0.125);
+        close(loss(fraction, None, huber, z, 0.0), 0.5 * (0.75 - 0.25));
+        close(loss(fraction, Some(0.125), entropy, z, 1.0), 0.125 * 0.25);
+        close(loss(real, None, squared, 3.0, 1.0), 2.0);
+        close(loss(real, None, huber, 1.25, 1.0), 0.5 * 0.0625);
+        close(loss(real, None, huber, -1.0, 1.0), 0.5 * (2.0 - 0.25));
+        close(loss(real, Some(0.75), huber, 1.0, 3.0), 1.5);
+        close(loss(real, Some(0.75), huber, 3.0, 1.0), 0.5);
+    }
+}

@@ -286,3 +286,69 @@ impl<'a> Trainer<'a> {
         self.plan.mean_loss(&self.parameters, examples, &mut self.chunks, self.threads)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::{Activation, Layer, Scaling, Target};
+
+    #[test]
+    fn the_step_size_rises_and_falls() {
+        let network = Network::new(1, &[], Activation::Relu, vec![Target::real("y")], 1).unwrap();
+        let options =
+            Options { epochs: 12, warmup: 2.0, learning_rate: 1.0, ..Options::for_network(&network) };
+        let close = |epoch: f64, expected: f64| {
+            assert!((options.rate(epoch) - expected).abs() < 1e-12, "{epoch}: {}", options.rate(epoch));
+        };
+        close(0.5, 0.25);
+        close(2.0, 1.0);
+        close(7.0, 0.5 * (1.0 + 0.01));
+        close(12.0, 0.01);
+    }
+
+    /// `y = w x + b` with `w = 2`, `b = 1` and one example. Adam's first two steps by hand: each is the rate times the
+    /// mean of the gradients over the root of the mean of their squares, both without bias.
+    #[test]
+    fn the_first_steps_are_those_of_the_formula() {
+        let layer = Layer { inputs: 1, outputs: 1, weights: vec![2.0], bias: vec![1.0] };
+        let identity = Scaling::identity(1);
+        let targets = vec![Target::real("y")];
+        let mut network =
+            Network::from_parts(Activation::Relu, identity.clone(), vec![layer], targets, identity).unwrap();
+        let (mut inputs, mut targets) = (Matrix::empty(1), Matrix::empty(1));
+        inputs.push(&[3.0]).unwrap();
+        targets.push(&[5.0]).unwrap();
+        let examples = Examples::new(inputs, targets).unwrap();
+        let (rate, decay) = (0.1, 0.5);
+        let options = Options {
+            epochs: 2,
+            // Both steps are in the warm-up: half the rate, then all of it.
+            warmup: 2.0,
+            learning_rate: rate,
+            weight_decay: decay,
+            losses: vec![TargetLoss { point: PointLoss::Squared, weight: 1.0 }],
+            ..Options::for_network(&network)
+        };
+        train(&mut network, &examples, None, &options, |_| ControlFlow::Continue(())).unwrap();
+
+        let (mut w, mut b) = (2.0f64, 1.0f64);
+        let (mut means, mut squares) = ([0.0; 2], [0.0; 2]);
+        for step in 1..=2 {
+            let error = w * 3.0 + b - 5.0;
+            let at = rate * f64::from(step) / 2.0;
+            let mut moves = [0.0; 2];
+            for (index, gradient) in [error * 3.0, error].into_iter().enumerate() {
+                means[index] = 0.9 * means[index] + 0.1 * gradient;
+                squares[index] = 0.999 * squares[index] + 0.001 * gradient * gradient;
+                let mean = means[index] / (1.0 - 0.9f64.powi(step));
+                let square: f64 = squares[index] / (1.0 - 0.999f64.powi(step));
+                moves[index] = at * mean / square.sqrt();
+            }
+            w = w * (1.0 - at * decay) - moves[0];
+            b -= moves[1];
+        }
+        let layer = &network.layers()[0];
+        assert!((f64::from(layer.weights[0]) - w).abs() < 1e-5, "{} {w}", layer.weights[0]);
+        assert!((f64::from(layer.bias[0]) - b).abs() < 1e-5, "{} {b}", layer.bias[0]);
+    }
+}
