@@ -98,13 +98,13 @@ impl Margin {
             cases.map(|((band, &truth), size)| (band.score(truth), weight(size))).collect();
         scores.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut reached = 0.0;
-        // The sum of the weights is rounded; a coverage that they reach exactly must count as reached.
-        let enough = f64::from(coverage) - 1e-9;
+        // Coverage and the sum of the weights are rounded; one that they reach exactly must count as reached.
+        let enough = f64::from(coverage) - 1e-6;
         let margin = scores.iter().find(|(_, weight)| {
             reached += weight;
             reached >= enough
         });
-        let needed = (f64::from(coverage) / (1.0 - f64::from(coverage))).ceil() as usize;
+        let needed = (enough / (1.0 - enough)).ceil() as usize;
         let (margin, _) =
             margin.ok_or(Error::TooFew { what: "groups to calibrate on", needed, found: groups })?;
         Ok(Margin { coverage, margin: *margin as f32 })

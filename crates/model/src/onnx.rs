@@ -8,6 +8,7 @@
 //!
 //! Field numbers and element types are those of `onnx.proto`.
 
+use crate::forecast::Model;
 use crate::math::{GELU_CUBIC, GELU_FACTOR};
 use crate::network::{Activation, Layer, Network, Range};
 use crate::predict::{Precision, QuantisedRow};
@@ -54,6 +55,29 @@ pub fn to_onnx(network: &Network, precision: Precision, about: &[(&str, &str)]) 
         onnx.message(14, Message::new().text(1, name).text(2, value));
     }
     onnx.as_bytes().to_vec()
+}
+
+impl Model {
+    /// The bytes of an ONNX file. Its metadata name the feature set, its features and what each output is (a line for
+    /// each), and hold the notes. Intervals are not part of it.
+    pub fn to_onnx(&self, precision: Precision) -> Vec<u8> {
+        let (set, network) = (self.features(), self.network());
+        let names: Vec<&str> = set.features.iter().map(|feature| feature.name.as_str()).collect();
+        let output = |(target, level): (usize, Option<f32>)| match level {
+            None => network.targets()[target].name.clone(),
+            Some(level) => format!("{}, quantile {level}", network.targets()[target].name),
+        };
+        let outputs: Vec<String> = network.output_roles().map(output).collect();
+        let (version, names, outputs) = (set.version.to_string(), names.join("\n"), outputs.join("\n"));
+        let mut about = vec![
+            ("feature set", set.name.as_str()),
+            ("feature set version", &version),
+            ("features", &names),
+            ("outputs", &outputs),
+        ];
+        about.extend(self.notes().iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        to_onnx(network, precision, &about)
+    }
 }
 
 /// Nodes and constants so far. Values are known by name.

@@ -153,6 +153,15 @@ fn intervals_stay_in_their_range() {
     assert_eq!(few, Err(Error::TooFew { what: "groups to calibrate on", needed: 9, found: 8 }));
     let enough = Margin::calibrate(&[Band::around(0.0); 9], &[1.0; 9], None, 0.9).unwrap();
     assert_eq!(enough.margin, 1.0);
+    // As many as are needed are enough, whatever the coverage's rounding.
+    for (coverage, needed) in [(0.5, 1), (0.75, 3), (0.8, 4), (0.9, 9), (0.95, 19), (0.99, 99)] {
+        let calibrate = |cases: usize| {
+            Margin::calibrate(&vec![Band::around(0.0); cases], &vec![1.0; cases], None, coverage)
+        };
+        assert_eq!(calibrate(needed).unwrap().margin, 1.0, "{coverage}");
+        let error = Error::TooFew { what: "groups to calibrate on", needed, found: needed - 1 };
+        assert_eq!(calibrate(needed - 1), Err(error), "{coverage}");
+    }
     let bad = Margin::calibrate(&[Band::around(f32::NAN); 9], &[1.0; 9], None, 0.9);
     assert!(matches!(bad, Err(Error::NotFinite { .. })));
 }

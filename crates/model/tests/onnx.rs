@@ -4,10 +4,11 @@ mod common;
 mod onnxruntime;
 
 use common::{distance, features, network};
-use model::network::{Activation, Network};
+use model::forecast::{FeatureSet, Model};
+use model::network::{Activation, Network, Target};
 use model::onnx::to_onnx;
 use model::random::Random;
-use model::{InstructionSet, Precision, Predictor, Scratch};
+use model::{InstructionSet, Matrix, Precision, Predictor, Scratch};
 use onnxruntime::OnnxRuntime;
 
 /// The greatest distance between what we predict and what ONNX Runtime does, over some random rows, `at_once` of which
@@ -54,6 +55,30 @@ fn onnx_runtime_agrees_in_single_precision() {
             }
         }
     }
+}
+
+/// What ONNX has no place for stands in the metadata: a reader of the file finds the meaning of every column.
+#[test]
+fn a_model_says_what_its_columns_are() {
+    let targets = vec![Target::fraction("occupancy").with_quantiles(&[0.25]), Target::real("log time")];
+    let network = Network::new(2, &[3], Activation::Relu, targets, 1).unwrap();
+    let features = FeatureSet::seen("launch", 7, &["threads", "registers"], &Matrix::zeros(1, 2)).unwrap();
+    let notes = vec![("data".to_owned(), "made up".to_owned())];
+    let onnx = Model::new(features, network, vec![None, None], notes).unwrap().to_onnx(Precision::F32);
+    for (name, value) in [
+        ("feature set", "launch"),
+        ("feature set version", "7"),
+        ("features", "threads\nregisters"),
+        ("outputs", "occupancy\noccupancy, quantile 0.25\nlog time"),
+        ("data", "made up"),
+    ] {
+        // A `StringStringEntryProto`: both fields with their key and length.
+        let [key, text] = [name, value].map(|text| [&[text.len() as u8], text.as_bytes()].concat());
+        let entry = [&[0x0a], key.as_slice(), &[0x12], text.as_slice()].concat();
+        assert!(onnx.windows(entry.len()).any(|bytes| bytes == entry), "{name}");
+    }
+    let Some(runtime) = OnnxRuntime::load("a model's ONNX") else { return };
+    assert_eq!(runtime.session(&onnx, 1, 2, 3).run(&[0.5, -0.5]).len(), 3);
 }
 
 /// In 8 bits a rounding error in an early layer may move a later input by one of 255 steps, which is what the bound
