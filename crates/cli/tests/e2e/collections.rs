@@ -5,7 +5,6 @@ use collect::dataset::{DataSet, DeviceKind, LaunchRow};
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
 use std::process::Command;
 
 /// `apex collect` into `d`, of so many rows.
@@ -99,51 +98,84 @@ fn an_interrupted_collection_leaves_what_it_has() {
     assert!(!data_set.manifest.complete && data_set.manifest.counts.rows == data_set.launches.len() as u64);
 }
 
-/// A program that takes the profiler's arguments, runs what it is given, and prints a table of the batch. It fails for
-/// batches that have the kernel `scan_shuffle`.
-fn stand_in(sandbox: &Sandbox) -> PathBuf {
+/// A program that takes the profiler's arguments, runs what it is given, and prints a table of the batch. It ends at the first
+/// launch of the kernel that `FAIL_AT` names.
+fn stand_in(sandbox: &Sandbox) -> String {
     const SCRIPT: &str = r#"#!/usr/bin/env bash
 [ "$1" = --version ] && { echo "Version 1.2.3"; exit; }
 while [ "$1" != --log-file ]; do shift; done
 log=$2; shift 2
+[ -z "$NO_PERMISSION" ] || { echo "==ERROR== ERR_NVGPUCTRPERM: no permission" > "$log"; exit 1; }
 batch=${*: -1}
-if grep -q scan_shuffle "$batch"; then echo "==ERROR== it does not like shuffles" > "$log"; exit 9; fi
 "$@" || exit 3
 {
   echo '==PROF== Profiling "x" - 0: 0%....100% - 1 pass'
   echo '"ID","Kernel Name","Block Size","Grid Size","sm__warps_active.avg.pct_of_peak_sustained_active","sm__cycles_active.avg"'
   echo '"","","","","%","cycle"'
-  awk -F, 'NR > 1 { printf "\"%d\",\"%s\",\"(%d, %d, %d)\",\"(%d, %d, %d)\",\"%s.5\",\"1,000\"\n", NR - 2, $2, $8, $9, $10, $5, $6, $7, $1 % 100 }' "$batch"
-} > "$log"
+  awk -F, -v fail="$FAIL_AT" '
+    NR > 1 && $2 == fail { exit 9 }
+    NR > 1 { printf "\"%d\",\"%s\",\"(%d, %d, %d)\",\"(%d, %d, %d)\",\"%s.5\",\"1,000\"\n", NR - 2, $2, $8, $9, $10, $5, $6, $7, $1 % 100 }
+  ' "$batch"
+} > "$log" || { echo "==ERROR== it does not like this kernel" >> "$log"; exit 9; }
 "#;
     let path = sandbox.path("ncu");
     std::fs::write(&path, SCRIPT).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    path
+    path.to_str().unwrap().to_owned()
 }
 
 #[test]
 fn counters_find_their_rows_and_failures_their_reasons() {
     let sandbox = Sandbox::new();
     let ncu = stand_in(&sandbox);
-    let ncu = ncu.to_str().unwrap();
-    // Nothing fails, then something does.
-    output(&mut collect(&sandbox, 40, &["--ncu", ncu]), 0);
+    output(collect(&sandbox, 40, &["--ncu", &ncu]).env("FAIL_AT", "scan_shuffle"), 0);
     let data_set = data_set(&sandbox);
     assert!(data_set.manifest.complete);
     assert_eq!(data_set.manifest.counters.as_ref().unwrap().tool, "Nsight Compute 1.2.3");
     assert_eq!(data_set.manifest.counters.as_ref().unwrap().passes, Some(1));
-    let (failed, counted): (Vec<_>, Vec<_>) =
-        data_set.launches.iter().partition(|row| row.counters.achieved_occupancy_percent.is_none());
-    for row in &counted {
-        assert_eq!(row.counters.achieved_occupancy_percent, Some((row.row % 100) as f64 + 0.5));
-        assert_eq!((row.counters.sm_active_cycles, &*row.missing), (Some(1000.0), ""));
+    for row in &data_set.launches {
+        assert!(row.timing.time_us.is_some() || row.missing.contains("too short"), "times are kept");
+        if row.kernel == "scan_shuffle" {
+            assert_eq!(row.counters.achieved_occupancy_percent, None);
+            assert!(row.missing.contains("it does not like this kernel"), "{}", row.missing);
+        } else {
+            assert_eq!(row.counters.achieved_occupancy_percent, Some((row.row % 100) as f64 + 0.5));
+            assert_eq!(row.counters.sm_active_cycles, Some(1000.0));
+        }
     }
-    assert!(!failed.is_empty() && failed.iter().any(|row| row.kernel == "scan_shuffle"));
-    for row in &failed {
-        assert!(row.missing.contains("it does not like shuffles"), "{}", row.missing);
-        assert!(row.timing.time_us.is_some(), "times are kept");
-    }
+    assert!(data_set.launches.iter().any(|row| row.kernel == "scan_shuffle"));
+}
+
+#[test]
+fn counters_that_nobody_may_read_are_said_once_and_can_be_taken_later() {
+    let sandbox = Sandbox::new();
+    let ncu = stand_in(&sandbox);
+    let refused = || {
+        let mut command = collect(&sandbox, 40, &["--ncu", &ncu]);
+        command.env("NO_PERMISSION", "1");
+        command
+    };
+    let said = text(&output(&mut refused(), 0).stderr);
+    assert_eq!(said.matches("times only from here: ncu ended with").count(), 1, "{said}");
+    assert!(said.contains("ERR_NVGPUCTRPERM"), "{said}");
+    assert_eq!(data_set(&sandbox).manifest.counters, None);
+    assert_eq!(data_set(&sandbox).manifest.counts.counted, 0);
+    output(refused().args(["--counters", "require"]), 125);
+    output(&mut collect(&sandbox, 40, &["--ncu", &ncu]), 0);
+    assert_eq!(data_set(&sandbox).manifest.counts.counted, 40);
+}
+
+#[test]
+fn a_profiler_that_never_works_is_given_up() {
+    let sandbox = Sandbox::new();
+    let nothing = sandbox.path("ncu");
+    std::fs::write(&nothing, "#!/bin/sh\n[ \"$1\" = --version ]\n").unwrap();
+    std::fs::set_permissions(&nothing, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let said = output(&mut collect(&sandbox, 20, &["--ncu", nothing.to_str().unwrap()]), 0);
+    assert!(text(&said.stderr).contains("times only from here"), "{}", text(&said.stderr));
+    let data_set = data_set(&sandbox);
+    let tried = data_set.launches.iter().filter(|row| row.missing.contains("counters: ")).count();
+    assert_eq!((data_set.launches.len(), tried), (20, 3));
 }
 
 #[test]
@@ -162,6 +194,11 @@ fn what_cannot_be_collected_is_refused() {
         assert!(text(&refused.stderr).contains(expected), "{options:?}: {}", text(&refused.stderr));
     }
     assert_eq!(data_set(&sandbox).launches.len(), 8, "nothing was changed");
+    std::fs::create_dir(sandbox.path("other")).unwrap();
+    std::fs::write(sandbox.path("other/file"), "").unwrap();
+    let refused = output(&mut sandbox.apex(&["collect", "-o", "other", "--device", "cpu"]), 125);
+    assert!(text(&refused.stderr).contains("other holds other files"), "{}", text(&refused.stderr));
+    assert_eq!(std::fs::read_dir(sandbox.path("other")).unwrap().count(), 1, "nothing was added");
 }
 
 #[test]

@@ -1,0 +1,250 @@
+//! A collection: from a command to a data set, however often it is interrupted on the way.
+//!
+//! While it goes on, results are appended to tables in `partial/`, one pair for each device: times, and counters. Every run
+//! begins by reading them, measures what they lack, and ends by writing the data set of all that there is. So a collection
+//! that was killed goes on where it was, and one that is stopped leaves a data set that can be read. A lock keeps two
+//! collections out of one folder.
+
+mod lane;
+mod partial;
+mod setup;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use gpu::{Choice, Device, Kind};
+
+use crate::bench::Bench;
+use crate::dataset::{self, CountersUsed, DataSet, DeviceKind, Manifest, Suite};
+use crate::ncu::{self, Ncu};
+use crate::plan::{self, Bounds, Row};
+use crate::{Error, machine, suite};
+use lane::Context;
+use partial::Partial;
+use setup::Setup;
+
+/// Whether counters are wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wanted {
+    /// Where a GPU and a profiler are.
+    #[default]
+    Auto,
+    /// Or nothing at all.
+    Require,
+    /// Times only.
+    Off,
+}
+
+/// What to collect.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The data set's folder.
+    pub folder: PathBuf,
+    /// Launches.
+    pub rows: u64,
+    /// Seed of the launches.
+    pub seed: u64,
+    /// Families of kernels; all if none is named.
+    pub families: Vec<String>,
+    /// GPU or CPU device.
+    pub choice: Choice,
+    /// Which GPUs; all if none is named.
+    pub ordinals: Vec<usize>,
+    /// Counters.
+    pub counters: Wanted,
+    /// The profiler, if it is not where it is looked for.
+    pub ncu: Option<PathBuf>,
+    /// Stop after this.
+    pub limit: Option<Duration>,
+    /// The command line, for the manifest.
+    pub command: String,
+    /// This program, its arguments up to the batch's file: what the profiler runs.
+    pub child: Vec<OsString>,
+}
+
+/// How far a collection is.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Rows that are planned.
+    pub planned: AtomicU64,
+    /// Rows whose time is known, or known to be unknown.
+    pub timed: AtomicU64,
+    /// The same of counters.
+    pub counted: AtomicU64,
+    /// Why there are no counters, and other remarks.
+    pub remarks: Mutex<Vec<String>>,
+}
+
+impl Progress {
+    fn remark(&self, text: impl Into<String>) {
+        self.remarks.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(text.into());
+    }
+}
+
+/// Collects.
+///
+/// # Errors
+/// A folder that holds something else, a device that is not there or fails. What was measured is kept.
+pub fn run(options: &Options, progress: &Progress, stop: &AtomicBool) -> Result<DataSet, Error> {
+    let kernels = plan::select(&options.families).map_err(Error::Refused)?;
+    let device = Device::open_as(options.ordinals.first().copied().unwrap_or(0), options.choice)?;
+    let ordinals = ordinals(options, &device)?;
+    let profiler = profiler(options, &device, progress)?;
+    refuse_other_folders(&options.folder)?;
+    let partial = Partial::open(&options.folder)?;
+    let mut bench = Bench::open(&device, &bounds(&device)?)?;
+    let setup = Setup::new(options, &device, &bench, &kernels)?;
+    let mut manifest = manifest(options, &setup, ordinals.len(), profiler.as_ref())?;
+    let results = Mutex::new(partial.results()?);
+    setup.data_set(&manifest, &lock(&results)).write(&options.folder)?;
+    progress.planned.store(options.rows, Ordering::Relaxed);
+    manifest.clocks.extend(machine::clocks().filter(|_| setup.is_gpu));
+
+    let context = Context {
+        options,
+        setup: &setup,
+        profiler: profiler.as_ref(),
+        partial: &partial,
+        results: &results,
+        progress,
+        stop,
+        started: Instant::now(),
+        empty_us: Mutex::new(Vec::new()),
+        passes: AtomicU64::new(0),
+        gave_up: AtomicBool::new(false),
+    };
+    context.count_known();
+    let outcome = context.work(&mut bench, &ordinals);
+    drop(bench);
+
+    manifest.clocks.extend(machine::clocks().filter(|_| setup.is_gpu));
+    finish(&mut manifest, &context);
+    let data_set = setup.data_set(&manifest, &lock(&results));
+    data_set.write(&options.folder)?;
+    outcome.map(|()| data_set)
+}
+
+/// Notes what came of the work.
+fn finish(manifest: &mut Manifest, context: &Context<'_>) {
+    let results = lock(context.results);
+    manifest.empty_kernel_us.extend(lock(&context.empty_us).drain(..));
+    manifest.written = machine::now();
+    let passes = context.passes.load(Ordering::Relaxed);
+    if let Some(counters) = manifest.counters.as_mut().filter(|_| passes > 0) {
+        counters.passes = Some(passes as u32);
+    }
+    if results.counters.is_empty() {
+        manifest.counters = None;
+    }
+    let counts = context.profiler.is_some() && !context.gave_up.load(Ordering::Relaxed);
+    let known = |row: &Row| {
+        results.times.contains_key(&row.number) && (!counts || results.counters.contains_key(&row.number))
+    };
+    manifest.complete = context.setup.rows.iter().all(known);
+}
+
+/// Only an empty folder, or one that a collection began, is written into.
+fn refuse_other_folders(folder: &Path) -> Result<(), Error> {
+    let Ok(mut entries) = std::fs::read_dir(folder) else { return Ok(()) };
+    let ours = folder.join(dataset::MANIFEST).exists() || folder.join(partial::FOLDER).exists();
+    match entries.next().is_some() && !ours {
+        true => Err(Error::Refused(format!("{} holds other files: name a new folder", folder.display()))),
+        false => Ok(()),
+    }
+}
+
+/// The devices that take part.
+fn ordinals(options: &Options, device: &Device) -> Result<Vec<usize>, Error> {
+    match (options.ordinals.is_empty(), device.kind()) {
+        (false, _) => Ok(options.ordinals.clone()),
+        (true, Kind::Cpu { .. }) => Ok(vec![0]),
+        (true, Kind::Gpu) => Ok((0..Device::count()?).collect()),
+    }
+}
+
+/// The profiler, if it is wanted and there.
+fn profiler(options: &Options, device: &Device, progress: &Progress) -> Result<Option<Ncu>, Error> {
+    let found = match (options.counters, device.kind()) {
+        (Wanted::Off, _) => return Ok(None),
+        // A program that is named is believed: so the way there and back is tested without a GPU.
+        (_, Kind::Cpu { .. }) if options.ncu.is_none() => Err("the CPU device has no counters".to_owned()),
+        _ => Ncu::find(options.ncu.as_deref()),
+    };
+    match (found, options.counters) {
+        (Ok(found), _) => Ok(Some(found)),
+        (Err(why), Wanted::Require) => Err(Error::Refused(why)),
+        (Err(why), _) => {
+            progress.remark(format!("times only: {why}"));
+            Ok(None)
+        }
+    }
+}
+
+fn bounds(device: &Device) -> Result<Bounds, Error> {
+    Ok(match device.kind() {
+        Kind::Cpu { .. } => Bounds::CPU,
+        Kind::Gpu => Bounds::of_gpu(device.limits().multiprocessors, device.memory()?.1 as u64),
+    })
+}
+
+/// The manifest of the folder, if it is of the same collection; else a new one.
+fn manifest(
+    options: &Options,
+    setup: &Setup,
+    devices: usize,
+    profiler: Option<&Ncu>,
+) -> Result<Manifest, Error> {
+    let kind = if setup.is_gpu { DeviceKind::Gpu } else { DeviceKind::CpuDevice };
+    let suite = Suite { name: "apex".to_owned(), version: suite::VERSION, ptx_hash: suite::hash() };
+    let new = Manifest {
+        devices: devices as u32,
+        device_memory_bytes: setup.device.memory_bytes,
+        device_attributes: setup.device.attributes.clone(),
+        cuda_version: machine::cuda_version(),
+        seed: options.seed,
+        planned_rows: options.rows,
+        families: options.families.clone(),
+        command: options.command.clone(),
+        started: machine::now(),
+        written: machine::now(),
+        counters: profiler.map(|ncu| CountersUsed {
+            tool: ncu.version.clone(),
+            metrics: ncu::METRICS.map(str::to_owned).to_vec(),
+            passes: None,
+        }),
+        ..Manifest::new(kind, &setup.device.name, suite)
+    };
+    let path = options.folder.join(dataset::MANIFEST);
+    if !path.exists() {
+        return Ok(new);
+    }
+    let old = Manifest::read(&path)?;
+    let differs = |what: &str, there: &dyn std::fmt::Debug, here: &dyn std::fmt::Debug| {
+        let (there, here) = (format!("{there:?}"), format!("{here:?}"));
+        let other = format!(
+            "{} holds another collection: its {what} is {there}, not {here}; use the same, or another folder",
+            options.folder.display()
+        );
+        if there == here { Ok(()) } else { Err(Error::Refused(other)) }
+    };
+    differs("kind of device", &old.device_kind, &new.device_kind)?;
+    differs("device", &old.device_name, &new.device_name)?;
+    differs("suite", &old.suite, &new.suite)?;
+    differs("seed", &old.seed, &new.seed)?;
+    differs("list of families", &old.families, &new.families)?;
+    let counters = new.counters.or(old.counters);
+    Ok(Manifest {
+        started: old.started,
+        clocks: old.clocks,
+        empty_kernel_us: old.empty_kernel_us,
+        counters,
+        ..new
+    })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,97 @@
+//! Results on the way: tables in `partial/`, a pair for each device, that survive being killed.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use crate::Error;
+use crate::dataset::{self, Appender, Columns, Counters, Fields, Timing};
+
+/// Where they lie in a collection's folder.
+pub(super) const FOLDER: &str = "partial";
+
+dataset::record! {
+    /// A line of a table of times.
+    TimeRecord {
+        /// The row's number.
+        row: u64,
+        /// Which device ran it.
+        device: u32,
+        /// Its time.
+        timing: Timing,
+        /// Why there is none.
+        missing: String,
+    }
+}
+
+dataset::record! {
+    /// A line of a table of counters.
+    CounterRecord {
+        /// The row's number.
+        row: u64,
+        /// What was counted.
+        counters: Counters,
+        /// Why something was not.
+        missing: String,
+    }
+}
+
+/// What is known of each row.
+#[derive(Debug, Default)]
+pub(super) struct Results {
+    pub(super) times: BTreeMap<u64, TimeRecord>,
+    pub(super) counters: BTreeMap<u64, CounterRecord>,
+}
+
+/// The folder of results on the way.
+pub(super) struct Partial {
+    pub(super) folder: PathBuf,
+    /// Held as long as the collection goes on.
+    _lock: File,
+}
+
+impl Partial {
+    pub(super) fn open(collection: &Path) -> Result<Partial, Error> {
+        let folder = collection.join(FOLDER);
+        let io = |doing| {
+            let path = folder.clone();
+            move |error| dataset::Error::Io { doing, path, error }
+        };
+        fs::create_dir_all(&folder).map_err(io("make"))?;
+        let lock = File::create(folder.join("lock")).map_err(io("write into"))?;
+        // SAFETY: the descriptor is open.
+        if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+            return Err(Error::Refused(format!(
+                "another `apex collect` is at work in {}",
+                collection.display()
+            )));
+        }
+        Ok(Partial { folder, _lock: lock })
+    }
+
+    pub(super) fn path(&self, table: &str, ordinal: usize) -> PathBuf {
+        self.folder.join(format!("{table}-{ordinal}.csv"))
+    }
+
+    /// What the tables of all devices know, also of devices that do not take part any more.
+    pub(super) fn results(&self) -> Result<Results, Error> {
+        let mut results = Results::default();
+        let entries = fs::read_dir(&self.folder).map_err(|error| dataset::Error::Io {
+            doing: "list",
+            path: self.folder.clone(),
+            error,
+        })?;
+        for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if name.starts_with("times-") {
+                let (_, records) = Appender::open::<TimeRecord>(&path)?;
+                results.times.extend(records.into_iter().map(|record| (record.row, record)));
+            } else if name.starts_with("counters-") {
+                let (_, records) = Appender::open::<CounterRecord>(&path)?;
+                results.counters.extend(records.into_iter().map(|record| (record.row, record)));
+            }
+        }
+        Ok(results)
+    }
+}

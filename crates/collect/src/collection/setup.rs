@@ -1,0 +1,131 @@
+//! What does not change while a collection goes on: kernels, rows, the device; and how a data set is made of results.
+
+use std::collections::BTreeMap;
+
+use gpu::{Device, Kind};
+use occupancy::{Carveout, DeviceLimits, KernelResources};
+
+use super::Options;
+use super::partial::Results;
+use crate::bench::{Bench, Loaded};
+use crate::dataset::{Counts, DataSet, KernelRow, LaunchRow, Manifest, PtxMix};
+use crate::plan::{self, Bounds, Row};
+use crate::suite::{self, Kernel};
+use crate::{Error, machine};
+
+/// What does not change while a collection goes on.
+pub(super) struct Setup {
+    pub(super) is_gpu: bool,
+    pub(super) bounds: Bounds,
+    pub(super) kernels: Vec<Kernel>,
+    pub(super) rows: Vec<Row>,
+    table: Vec<KernelRow>,
+    limits: Option<DeviceLimits>,
+    pub(super) device: Description,
+}
+
+/// What a manifest says of a device.
+pub(super) struct Description {
+    pub(super) name: String,
+    pub(super) memory_bytes: u64,
+    pub(super) attributes: BTreeMap<u32, i32>,
+}
+
+impl Setup {
+    pub(super) fn new(
+        options: &Options,
+        device: &Device,
+        bench: &Bench,
+        kernels: &[Kernel],
+    ) -> Result<Setup, Error> {
+        let loaded = kernels.iter().map(|kernel| bench.load(kernel)).collect::<Result<Vec<_>, _>>()?;
+        let allowed: Vec<_> = loaded.iter().map(|loaded| (loaded.kernel, loaded.allowed())).collect();
+        let bounds = super::bounds(device)?;
+        let attributes = machine::attributes(device);
+        let pairs: Vec<(u32, i32)> = attributes.iter().map(|(&id, &value)| (id, value)).collect();
+        // `NAME (device 0)`: the number is not part of what a row was measured on.
+        let name = device.name().rsplit_once(" (device").map_or(device.name(), |(name, _)| name).to_owned();
+        Ok(Setup {
+            is_gpu: *device.kind() == Kind::Gpu,
+            bounds,
+            rows: plan::rows(&allowed, &bounds, options.seed, options.rows),
+            table: table(&loaded),
+            limits: DeviceLimits::from_attributes(&pairs),
+            device: Description { name, memory_bytes: device.memory()?.1 as u64, attributes },
+            kernels: kernels.to_vec(),
+        })
+    }
+
+    /// The data set of what is known.
+    pub(super) fn data_set(&self, manifest: &Manifest, results: &Results) -> DataSet {
+        let known = |row: &&Row| results.times.contains_key(&row.number);
+        let launches: Vec<LaunchRow> =
+            self.rows.iter().filter(known).map(|row| self.launch_row(row, results)).collect();
+        let manifest = Manifest { counts: Counts::of(&launches), ..manifest.clone() };
+        DataSet { manifest, kernels: self.table.clone(), launches }
+    }
+
+    fn launch_row(&self, row: &Row, results: &Results) -> LaunchRow {
+        let (kernel, described, launch) = (&self.kernels[row.kernel], &self.table[row.kernel], row.launch);
+        let time = &results.times[&row.number];
+        let counted = results.counters.get(&row.number);
+        let resources = KernelResources {
+            registers: described.registers,
+            static_shared: described.static_shared_bytes,
+            max_threads: described.max_threads_per_block.unwrap_or(0),
+            max_dynamic_shared: None,
+            barriers: 1,
+        };
+        let occupancy = self.limits.as_ref().map(|limits| {
+            occupancy::theoretical(
+                limits,
+                &resources,
+                launch.threads(),
+                launch.dynamic_shared,
+                Carveout::Default,
+            )
+        });
+        let missing = [Some(&time.missing), counted.map(|record| &record.missing)];
+        let missing: Vec<&str> =
+            missing.into_iter().flatten().map(String::as_str).filter(|text| !text.is_empty()).collect();
+        LaunchRow {
+            row: row.number,
+            kernel: kernel.name.to_owned(),
+            n: Some(launch.n.into()),
+            m: Some(launch.m.into()),
+            grid: launch.grid,
+            block: launch.block,
+            dynamic_shared_bytes: launch.dynamic_shared,
+            algorithm_bytes: Some(kernel.bytes(launch.shape())),
+            algorithm_operations: Some((kernel.operations)(launch.shape()).round()),
+            blocks_per_sm: occupancy.as_ref().map(|occupancy| occupancy.blocks_per_sm),
+            theoretical_occupancy_percent: occupancy.as_ref().map(|occupancy| 100.0 * occupancy.fraction()),
+            device: time.device,
+            timing: time.timing.clone(),
+            counters: counted.map(|record| record.counters.clone()).unwrap_or_default(),
+            missing: missing.join("; "),
+        }
+    }
+}
+
+/// The kernels as the data set describes them.
+fn table(loaded: &[Loaded]) -> Vec<KernelRow> {
+    let modules: Vec<ptx::Module> =
+        suite::MODULES.iter().map(|module| ptx::parse(module.ptx).expect("the suite's PTX parses")).collect();
+    let describe = |loaded: &Loaded| {
+        let (kernel, needs) = (&loaded.kernel, loaded.code.attributes());
+        let mut functions = modules[kernel.module].functions();
+        let function = functions.find(|function| &*function.name == kernel.name);
+        KernelRow {
+            kernel: kernel.name.to_owned(),
+            family: kernel.family.to_owned(),
+            registers: needs.registers,
+            static_shared_bytes: needs.static_shared,
+            local_bytes: Some(needs.local),
+            constant_bytes: Some(needs.constant),
+            max_threads_per_block: Some(needs.max_threads),
+            ptx: PtxMix(function.map(ptx::Mix::of)),
+        }
+    };
+    loaded.iter().map(describe).collect()
+}

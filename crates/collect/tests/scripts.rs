@@ -1,0 +1,31 @@
+//! `scripts/gpu/pytorch_rows.py` writes tables that this crate reads: same columns, same metrics.
+
+use collect::dataset::{Columns, KernelRow, LaunchRow};
+use std::path::Path;
+use std::process::Command;
+
+/// A list of names that the script defines, or nothing where there is no Python.
+fn names(list: &str) -> Option<Vec<String>> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/gpu/pytorch_rows.py");
+    let program = format!("import runpy; print(*runpy.run_path({script:?})[{list:?}], sep='\\n')");
+    let output = Command::new("python3").args(["-B", "-c", &program]).output().ok()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect())
+}
+
+fn columns<T: Columns>() -> Vec<String> {
+    let mut names = Vec::new();
+    T::names("", &mut names);
+    names
+}
+
+#[test]
+fn the_rows_of_pytorch_have_the_columns_and_metrics_of_a_collection() {
+    let Some(kernels) = names("KERNELS") else {
+        println!("skipped: there is no python3");
+        return;
+    };
+    assert_eq!(kernels, columns::<KernelRow>());
+    assert_eq!(names("LAUNCHES").unwrap(), columns::<LaunchRow>());
+    assert_eq!(names("METRICS").unwrap()[..collect::ncu::METRICS.len()], collect::ncu::METRICS);
+}
