@@ -22,13 +22,19 @@ use super::pattern::PART;
 use super::spaces::{Accessed, Spaces};
 use super::vectors::{Addresses, gather_longs, gather_words};
 
-/// Performs one access. See the module's safety contract.
+/// Performs one access of one warp. See the module's safety contract.
 pub(super) type RunAccess = unsafe fn(&Lanes, &mut Spaces, &AccessArgs) -> Accessed;
+
+/// Performs one access of some warps, if that is [`regular`](Spaces::regular); else does nothing and says so. See the
+/// module's safety contract.
+pub(super) type RunRegular = unsafe fn(&[Lanes], &mut Spaces, &AccessArgs) -> bool;
 
 /// A way to perform an access, and the classes of the registers that it takes.
 #[derive(Clone, Copy)]
 pub(super) struct AccessHandler {
     pub(super) run: RunAccess,
+    /// The faster way that loads and stores have.
+    pub(super) regular: Option<RunRegular>,
     /// Of [`AccessArgs::data`].
     pub(super) data: Class,
     /// Of [`AccessArgs::operands`].
@@ -38,12 +44,12 @@ pub(super) struct AccessHandler {
 impl AccessHandler {
     /// A handler that takes longs only.
     pub(super) fn of_longs(run: RunAccess) -> Self {
-        AccessHandler { run, data: Class::Long, operands: [Class::Long; 4] }
+        AccessHandler { run, regular: None, data: Class::Long, operands: [Class::Long; 4] }
     }
 
     /// A handler that takes words only.
     pub(super) fn of_words(run: RunAccess) -> Self {
-        AccessHandler { run, data: Class::Word, operands: [Class::Word; 4] }
+        AccessHandler { run, regular: None, data: Class::Word, operands: [Class::Word; 4] }
     }
 
     /// Whether the registers that `args` names have the classes that the handler takes.
@@ -198,9 +204,9 @@ macro_rules! access {
             let (data, operands) = ($data, [$first, $second, $first, $second]);
             #[cfg(target_arch = "x86_64")]
             if wide_vectors() {
-                return AccessHandler { run: wide::<$($param,)* $($f)?>, data, operands };
+                return AccessHandler { run: wide::<$($param,)* $($f)?>, regular: None, data, operands };
             }
-            AccessHandler { run: plain::<$($param,)* $($f)?>, data, operands }
+            AccessHandler { run: plain::<$($param,)* $($f)?>, regular: None, data, operands }
         }
     };
 }
@@ -237,92 +243,27 @@ unsafe fn gather<R: Lane, C: Extend<R>>(
 }
 
 access! {
-    /// `data = [address]`: elements of type `C` into registers of type `R`.
-    load<R: Lane, C: Extend<R>> takes [R::CLASS, R::CLASS, R::CLASS] |lanes, spaces, args| {
-        let [register, second, ..] = args.data;
-        if second.is_some() {
-            return load_scattered::<R, C>(lanes, spaces, args);
-        }
-        let Some(regular) = spaces.regular(lanes, args, size_of::<C>() as u64, false) else {
-            return load_scattered::<R, C>(lanes, spaces, args);
-        };
-        if regular.consecutive {
-            for (part, first) in regular.first.into_iter().enumerate() {
-                let cells = ptr::read_unaligned(first as *const [C; PART]);
-                lanes.write_part(register, part, cells.map(|cell| cell.extend().store()));
-            }
-        } else {
-            for (part, first) in regular.first.into_iter().enumerate() {
-                lanes.write_part(register, part, [ptr::read(first as *const C).extend().store(); PART]);
-            }
-        }
-        Ok(())
-    }
-}
-
-/// [`load`] from anywhere, in any lanes.
-///
-/// # Safety
-/// See the module.
-#[inline(never)]
-unsafe fn load_scattered<R: Lane, C: Extend<R>>(
-    lanes: &Lanes,
-    spaces: &mut Spaces,
-    args: &AccessArgs,
-) -> Accessed {
-    let registers = args.elements();
-    let bytes = size_of::<C>() * registers.len();
-    let mut addresses = [0; WARP];
-    // SAFETY: the caller's promise; `locate` approves the addresses.
-    unsafe {
+    /// `data = [address]`: elements of type `C` into registers of type `R`, from anywhere, in any lanes.
+    load_scattered<R: Lane, C: Extend<R>> takes [R::CLASS, R::CLASS, R::CLASS] |lanes, spaces, args| {
+        let registers = args.elements();
+        let bytes = size_of::<C>() * registers.len();
+        let mut addresses = [0; WARP];
         spaces.locate(lanes, args, bytes as u64, false, &mut addresses)?;
         for (element, &register) in registers.iter().enumerate() {
             let mut values = [R::Stored::default(); WARP];
             gather::<R, C>(&addresses, element, &mut values);
             lanes.write(register, &values);
         }
-    }
-    Ok(())
-}
-
-access! {
-    /// `[address] = data`: elements of type `C` from registers of type `R`.
-    store<R: Lane, C: Extend<R>> takes [R::CLASS, R::CLASS, R::CLASS] |lanes, spaces, args| {
-        let [register, second, ..] = args.data;
-        if second.is_some() {
-            return store_scattered::<R, C>(lanes, spaces, args);
-        }
-        let regular = spaces.regular(lanes, args, size_of::<C>() as u64, true);
-        let Some(regular) = regular.filter(|regular| regular.consecutive) else {
-            return store_scattered::<R, C>(lanes, spaces, args);
-        };
-        let values = lanes.source::<R::Stored>(register);
-        for (part, first) in regular.first.into_iter().enumerate() {
-            let mut cells = [C::default(); PART];
-            for lane in 0..PART {
-                cells[lane] = C::cut(R::load(values[part * PART + lane]));
-            }
-            ptr::write_unaligned(first as *mut [C; PART], cells);
-        }
         Ok(())
     }
 }
 
-/// [`store`] to anywhere, from any lanes.
-///
-/// # Safety
-/// See the module.
-#[inline(never)]
-unsafe fn store_scattered<R: Lane, C: Extend<R>>(
-    lanes: &Lanes,
-    spaces: &mut Spaces,
-    args: &AccessArgs,
-) -> Accessed {
-    let registers = args.elements();
-    let bytes = size_of::<C>() * registers.len();
-    let mut addresses = [0; WARP];
-    // SAFETY: the caller's promise; `locate` approves the addresses.
-    unsafe {
+access! {
+    /// `[address] = data`: elements of type `C` from registers of type `R`, to anywhere, from any lanes.
+    store_scattered<R: Lane, C: Extend<R>> takes [R::CLASS, R::CLASS, R::CLASS] |lanes, spaces, args| {
+        let registers = args.elements();
+        let bytes = size_of::<C>() * registers.len();
+        let mut addresses = [0; WARP];
         spaces.locate(lanes, args, bytes as u64, true, &mut addresses)?;
         for (element, &register) in registers.iter().enumerate() {
             let values = lanes.source::<R::Stored>(register);
@@ -330,8 +271,114 @@ unsafe fn store_scattered<R: Lane, C: Extend<R>>(
                 ptr::write((addresses[lane] as *mut C).add(element), C::cut(R::load(values[lane])));
             });
         }
+        Ok(())
     }
-    Ok(())
+}
+
+/// Defines the regular way of an access handler in two versions.
+macro_rules! regular {
+    ($(#[$doc:meta])* $name:ident = $scattered:ident and |$warps:ident, $spaces:ident, $args:ident| $body:block) => {
+        $(#[$doc])*
+        pub(super) fn $name<R: Lane, C: Extend<R>>() -> AccessHandler {
+            /// # Safety
+            /// See the module.
+            unsafe fn plain<R: Lane, C: Extend<R>>(
+                $warps: &[Lanes],
+                $spaces: &mut Spaces,
+                $args: &AccessArgs,
+            ) -> bool {
+                // SAFETY: the caller's promise; addresses are used after `regular` has approved them.
+                unsafe { $body }
+            }
+
+            /// # Safety
+            /// See the module.
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt,f16c")]
+            unsafe fn wide<R: Lane, C: Extend<R>>(
+                $warps: &[Lanes],
+                $spaces: &mut Spaces,
+                $args: &AccessArgs,
+            ) -> bool {
+                // SAFETY: the caller's promise; addresses are used after `regular` has approved them.
+                unsafe { $body }
+            }
+
+            let scattered = $scattered::<R, C>();
+            #[cfg(target_arch = "x86_64")]
+            if wide_vectors() {
+                return AccessHandler { regular: Some(wide::<R, C>), ..scattered };
+            }
+            AccessHandler { regular: Some(plain::<R, C>), ..scattered }
+        }
+    };
+}
+
+/// Bytes that memory and cache exchange.
+const CACHE_LINE: usize = 64;
+
+/// Has memory brought into the cache, wherever the address points.
+#[inline(always)]
+fn prefetch<T>(address: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch accesses nothing.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+}
+
+regular! {
+    /// `data = [address]`: elements of type `C` into registers of type `R`.
+    load = load_scattered and |warps, spaces, args| {
+        let [register, second, ..] = args.data;
+        if second.is_some() {
+            return false;
+        }
+        let Some(regular) = spaces.regular(warps, args, size_of::<C>() as u64, false) else { return false };
+        let mut distance = 0;
+        for lanes in warps {
+            for (part, first) in regular.first.into_iter().enumerate() {
+                let from = first.wrapping_add(distance) as *const C;
+                let begins_line = part * size_of::<[C; PART]>() % CACHE_LINE == 0;
+                if regular.consecutive && begins_line && args.space != Space::Shared {
+                    prefetch(from.wrapping_byte_add(regular.ahead(warps.len())));
+                }
+                let values = if regular.consecutive {
+                    ptr::read_unaligned(from.cast::<[C; PART]>()).map(|cell| cell.extend().store())
+                } else {
+                    [ptr::read(from).extend().store(); PART]
+                };
+                lanes.write_part(register, part, values);
+            }
+            distance = distance.wrapping_add(regular.between);
+        }
+        true
+    }
+}
+
+regular! {
+    /// `[address] = data`: elements of type `C` from registers of type `R`.
+    store = store_scattered and |warps, spaces, args| {
+        let [register, second, ..] = args.data;
+        if second.is_some() {
+            return false;
+        }
+        let regular = spaces.regular(warps, args, size_of::<C>() as u64, true);
+        let Some(regular) = regular.filter(|regular| regular.consecutive) else { return false };
+        let mut distance = 0;
+        for lanes in warps {
+            let values = lanes.source::<R::Stored>(register);
+            for (part, first) in regular.first.into_iter().enumerate() {
+                let mut cells = [C::default(); PART];
+                for lane in 0..PART {
+                    cells[lane] = C::cut(R::load(values[part * PART + lane]));
+                }
+                ptr::write_unaligned(first.wrapping_add(distance) as *mut [C; PART], cells);
+            }
+            distance = distance.wrapping_add(regular.between);
+        }
+        true
+    }
 }
 
 access! {

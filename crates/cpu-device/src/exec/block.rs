@@ -1,11 +1,14 @@
 //! A block: its warps, its memory, its barriers.
 //!
-//! Warps run one after the other on one thread, each until it waits, ends or is out of fuel. So shared memory needs no
-//! atomics, and what a block computes without races does not depend on the order.
+//! Warps run on one thread, one after the other or as a [convoy](super::convoy), each until it waits, ends or is out of
+//! fuel. So shared memory needs no atomics, and what a block computes without races does not depend on the order.
+
+use std::ops::Range;
 
 use super::code::BarrierKind;
+use super::convoy::{self, Parting};
 use super::fault::FaultKind;
-use super::lanes::WARP;
+use super::lanes::{Lanes, WARP};
 use super::launch::Launch;
 use super::memory::Region;
 use super::probe::Probe;
@@ -29,6 +32,20 @@ pub(super) struct Barriers {
 }
 
 impl Barriers {
+    /// Whether the barrier exists and nobody has arrived there.
+    pub(super) fn is_unused(&self, barrier: u32) -> bool {
+        let index = barrier as usize;
+        index < BARRIERS && self.arrived[index] == 0 && self.expected[index].is_none()
+    }
+
+    /// Forgets what came before: a block begins.
+    fn clear(&mut self) {
+        self.arrived.fill(0);
+        self.expected.fill(None);
+        self.cluster.arrived.fill(0);
+        self.cluster.passed.fill(0);
+    }
+
     /// Counts threads that do not wait.
     pub(super) fn arrive(&mut self, waiting: &Waiting, threads: u32) {
         let index = waiting.barrier as usize % BARRIERS;
@@ -102,13 +119,21 @@ pub(super) struct Block<'l, P> {
     launch: &'l Launch<'l>,
     pub(super) index: [u32; 3],
     warps: Vec<Warp>,
-    /// Registers of warps that have exited.
+    /// Warps that have executed a step of this block.
+    begun: usize,
+    /// Registers of warps that have exited: the next convoy finds them in the cache.
     idle: Vec<Registers>,
     barriers: Barriers,
     spaces: Spaces<'l>,
     shared: Arena,
     // The windows in `spaces` point into it.
     _local: Arena,
+    /// Most warps of a convoy.
+    convoy: usize,
+    /// Those of the last convoy.
+    lanes: Vec<Lanes>,
+    /// Whether they are those of all warps where the kernel begins.
+    ready: bool,
     started: bool,
     pub(super) counts: Counts,
     pub(super) probe: P,
@@ -133,11 +158,15 @@ impl<'l, P: Probe> Block<'l, P> {
             warps: (0..warps)
                 .map(|index| Warp::new(index, launch, shared.start, warp_local(index)))
                 .collect(),
+            begun: 0,
             idle: Vec::new(),
-            barriers: Barriers::default(),
+            barriers: Barriers { cluster: ClusterBarrier::new(warps as usize), ..Barriers::default() },
             spaces,
             shared,
             _local: local,
+            convoy: convoy::most(launch.code(launch.kernel_function).registers),
+            lanes: Vec::new(),
+            ready: false,
             started: false,
             counts: Counts::default(),
             probe,
@@ -147,13 +176,12 @@ impl<'l, P: Probe> Block<'l, P> {
     /// Sets all threads at the start of the kernel, in block `index`.
     pub(super) fn start(&mut self, index: [u32; 3]) {
         self.index = index;
-        self.barriers = Barriers { cluster: ClusterBarrier::new(self.warps.len()), ..Barriers::default() };
+        self.barriers.clear();
         if self.started && self.launch.shared_bytes > 0 {
             // What the last block left there is nobody's business.
             self.shared.clear();
         }
-        self.warps.iter_mut().for_each(|warp| warp.start(self.launch));
-        self.started = true;
+        (self.begun, self.started) = (0, true);
         self.probe.block_starts(index);
     }
 
@@ -162,22 +190,11 @@ impl<'l, P: Probe> Block<'l, P> {
         let mut spinning_rounds = 0;
         loop {
             let (mut live, mut tired, mut spinning) = (false, false, false);
-            for warp in self.warps.iter_mut().filter(|warp| warp.live != 0) {
-                if self.launch.cancelled() {
-                    let text = "the launch was cancelled";
-                    let stop = warp.stuck(FaultKind::Cancelled, text);
-                    return Err(stop.unwrap_or_else(|| Box::new(Stop::nowhere(FaultKind::Cancelled, text))));
-                }
-                let mut around = Surroundings {
-                    launch: self.launch,
-                    spaces: &mut self.spaces,
-                    barriers: &mut self.barriers,
-                    counts: &mut self.counts,
-                    block: self.index,
-                };
-                warp.take_registers(self.launch, self.index, self.shared.start, &mut self.idle);
-                match warp.run(&mut around, &mut self.probe)? {
-                    Pause::Exited => warp.give_registers(&mut self.idle),
+            let mut at = 0;
+            while let Some((which, fresh)) = self.choose(at) {
+                at = which.end;
+                match self.run_warps(which, fresh)? {
+                    Pause::Exited => {}
                     Pause::Waiting => live = true,
                     Pause::Tired { spinning: this } => {
                         (live, tired, spinning) = (true, true, spinning | this)
@@ -196,6 +213,73 @@ impl<'l, P: Probe> Block<'l, P> {
                 return Ok(Progress::Waiting);
             }
         }
+    }
+
+    /// The next warps from `at` on that have not exited and can set out together, and whether that is their first step.
+    fn choose(&mut self, at: usize) -> Option<(Range<usize>, bool)> {
+        let most = if P::WATCHES { 1 } else { self.convoy };
+        let begun = &self.warps[..self.begun];
+        if let Some(first) = (at..begun.len()).find(|&index| begun[index].live != 0) {
+            return Some((first..first + convoy::size(&begun[first..], most), false));
+        }
+        let first = self.begun.max(at);
+        self.begun = self.warps.len().min(first + most);
+        (first < self.begun).then_some((first..self.begun, true))
+    }
+
+    /// Runs warps that can set out together until each has exited, waits or is tired: together as far as they get, then
+    /// one after the other. What comes back is why the one that got furthest paused.
+    fn run_warps(&mut self, which: Range<usize>, fresh: bool) -> Result<Pause, Box<Stop>> {
+        let (all, together) = (self.warps.len(), which.len());
+        let others = || self.warps.iter().enumerate().filter(|(index, _)| !which.contains(index));
+        let everyone = all == together || self.begun == all && others().all(|(_, warp)| warp.live == 0);
+        let (launch, block) = (self.launch, self.index);
+        let warps = &mut self.warps[which];
+        // A block whose warps end together leaves all as the next one needs it.
+        let ready = std::mem::take(&mut self.ready) && fresh && all == together;
+        if fresh && !ready {
+            for warp in &mut *warps {
+                warp.take_registers(launch, block, self.shared.start, &mut self.idle);
+            }
+        }
+        let mut around = Surroundings {
+            launch,
+            spaces: &mut self.spaces,
+            barriers: &mut self.barriers,
+            counts: &mut self.counts,
+            block,
+        };
+        let mut parting = Parting::Alone;
+        if together > 1 && !launch.cancelled() {
+            if !ready {
+                self.lanes.clear();
+                let lanes = warps.iter_mut();
+                self.lanes.extend(
+                    lanes.map(|warp| if fresh { warp.first_lanes(launch) } else { warp.whole_lanes() }),
+                );
+            }
+            parting = convoy::run(warps, &mut self.lanes, &mut around, everyone, fresh);
+            self.ready = fresh && all == together && parting == Parting::Exited;
+        } else if fresh {
+            warps.iter_mut().for_each(|warp| warp.start(launch, block));
+        }
+        if let Parting::Tired { spinning } = parting {
+            return Ok(Pause::Tired { spinning });
+        }
+        let mut last = Pause::Exited;
+        for warp in &mut *warps {
+            if parting == Parting::Alone && warp.live != 0 {
+                if launch.cancelled() {
+                    return Err(cancelled(warp));
+                }
+                last = last.max(warp.run(&mut around, &mut self.probe)?);
+            }
+            // With fewer warps each keeps its own: its inputs stay in them.
+            if all > self.convoy && warp.live == 0 {
+                warp.give_registers(&mut self.idle);
+            }
+        }
+        Ok(last)
     }
 
     /// Lets those go on whose barrier is complete; whether any was.
@@ -299,6 +383,14 @@ impl<'l, P: Probe> Block<'l, P> {
         let stuck = self.warps.iter().find_map(|warp| warp.stuck(FaultKind::Deadlock, text));
         stuck.unwrap_or_else(|| Box::new(Stop::nowhere(FaultKind::Deadlock, text)))
     }
+}
+
+/// The end of a launch that somebody cancelled while `warp` was to run.
+#[cold]
+fn cancelled(warp: &Warp) -> Box<Stop> {
+    let text = "the launch was cancelled";
+    let stop = warp.stuck(FaultKind::Cancelled, text);
+    stop.unwrap_or_else(|| Box::new(Stop::nowhere(FaultKind::Cancelled, text)))
 }
 
 /// Masks and conditions of a warp's fragments that wait at `barrier`.

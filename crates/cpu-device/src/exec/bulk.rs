@@ -16,7 +16,7 @@ const UNIT: u64 = 16;
 /// Copies `operands[0]` bytes from the generic address `data[0]` to `address`, and counts them at the mbarrier at the
 /// generic address `data[1]`, if there is one.
 pub(super) fn copy() -> AccessHandler {
-    AccessHandler { run, data: Class::Long, operands: [Class::Word; 4] }
+    AccessHandler { run, regular: None, data: Class::Long, operands: [Class::Word; 4] }
 }
 
 /// What a lane copies; addresses are generic.

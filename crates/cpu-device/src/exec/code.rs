@@ -12,7 +12,7 @@
 //!    furthest behind have the smallest program counter. [`super::warp`] relies on that for reconvergence only;
 //!    results do not depend on it.
 
-use super::access::RunAccess;
+use super::access::{RunAccess, RunRegular};
 use super::image::ImageStep;
 use super::lanes::RunLanes;
 use super::matrix::MatrixStep;
@@ -154,6 +154,8 @@ pub(super) struct AccessArgs {
     pub(super) pattern: u8,
     /// Whether the pattern is to be found anew, whatever is remembered there.
     pub(super) fresh: bool,
+    /// Where the pattern of the same index is remembered, if another access of the straight run has found it.
+    pub(super) like: Option<u8>,
     /// Operands of atomics (of wide ones both halves); source address (and size) of asynchronous copies.
     pub(super) operands: [Reg; 4],
     /// Whether it is a load, a store or both.
@@ -320,7 +322,7 @@ pub(super) enum Op {
     /// Computes on registers.
     Lanes { run: RunLanes, meaning: Meaning, args: Args },
     /// Accesses memory.
-    Access { run: RunAccess, args: Box<AccessArgs> },
+    Access { run: RunAccess, regular: Option<RunRegular>, args: Box<AccessArgs> },
     /// Reads or writes a texture or a surface.
     Image(Box<ImageStep>),
     /// Goes to a step; what the guard leaves out falls through.
@@ -360,8 +362,10 @@ pub(super) struct Step {
     pub(super) op: Op,
     /// How many straight steps begin with this one, on their way to one that is not: see [`Step::is_straight`].
     pub(super) straight: u32,
-    /// How many straight steps after this one need not be executed, because accesses know their addresses without
+    /// How many straight steps from this one on need not be executed, because accesses know their addresses without
     /// them. (They count all the same.)
+    pub(super) idle: u8,
+    /// The same of the step after this one.
     pub(super) idle_after: u8,
 }
 
@@ -374,7 +378,7 @@ pub(super) enum Role {
 
 impl Step {
     pub(super) fn new(guard: Guard, op: Op) -> Step {
-        Step { guard, op, straight: 0, idle_after: 0 }
+        Step { guard, op, straight: 0, idle: 0, idle_after: 0 }
     }
 
     /// Whether all lanes of a fragment execute it and go on to the next, without a chance that they have to wait.

@@ -7,6 +7,21 @@ use super::code::{Args, FloatChoice, Reduction, Reg, Shuffle, WarpOp};
 use super::lanes::{Lanes, WARP, each_lane};
 use super::numbers::{maximum, minimum, with_nan};
 
+/// The lanes that have to be there before a warp instruction is executed, as those that act say.
+///
+/// # Safety
+/// The frame has the register `members`, a word.
+pub(super) unsafe fn needed(lanes: &Lanes, op: WarpOp, members: Reg) -> u32 {
+    if !members.is_some() || op == WarpOp::ActiveMask {
+        return 0;
+    }
+    let mut needed = 0;
+    // SAFETY: the caller's promise.
+    let masks = unsafe { lanes.source::<u32>(members) };
+    each_lane(lanes.mask, |lane| needed |= masks[lane]);
+    needed
+}
+
 /// Executes a warp instruction.
 ///
 /// # Safety

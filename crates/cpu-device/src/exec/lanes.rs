@@ -2,7 +2,8 @@
 //!
 //! An instruction's meaning is written once, as a closure on scalars; [`unary`], [`binary`], [`compare`] and the other
 //! *shapes* turn it into a [`LaneHandler`] that applies it to whole registers. Each handler exists in two versions,
-//! for any CPU and for one with wide vectors, and the choice is made when the handler is made.
+//! for any CPU and for one with wide vectors, and the choice is made when the handler is made. A handler computes its step
+//! for several warps after each other: see [`super::convoy`].
 //!
 //! Shapes come in two kinds: *dense* ones compute all 32 lanes and keep those of the mask, so that the loop
 //! vectorises; *sparse* ones (`…_each`) compute only the lanes of the mask, for what is slow on scalars.
@@ -14,7 +15,7 @@
 
 use std::ptr::NonNull;
 
-use super::code::{Args, Class, Meaning, Reg};
+use super::code::{Args, Class, Guard, Meaning, Reg};
 use super::pattern::{PART, PARTS};
 use super::registers::{Long, Word};
 use super::vectors::{ACTIVE, blend, signs};
@@ -33,12 +34,16 @@ pub(super) struct Lanes {
     pub(super) predicates: *mut u32,
     /// Lanes that act.
     pub(super) mask: u32,
-    /// Whether the mask has all lanes that have not exited.
+    /// Lanes that have not exited.
+    pub(super) live: u32,
+    /// Whether the mask has all of them.
     pub(super) full: bool,
+    /// First address of the local memory of lane 0.
+    pub(super) local: u64,
 }
 
-/// Computes one step. See the module's safety contract.
-pub(super) type RunLanes = unsafe fn(&Lanes, &Args);
+/// Computes one step, for each of some warps. See the module's safety contract.
+pub(super) type RunLanes = unsafe fn(&[Lanes], &Args);
 
 /// A way to compute a step, and the registers that it takes.
 #[derive(Clone, Copy)]
@@ -194,6 +199,22 @@ lane! {
 }
 
 impl Lanes {
+    /// The lanes that a guard lets pass, of all 32.
+    ///
+    /// # Safety
+    /// The frame has the guard's predicate.
+    #[inline(always)]
+    pub(super) unsafe fn passing(&self, guard: Guard) -> u32 {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match guard {
+                Guard::Always => u32::MAX,
+                Guard::If(reg) => self.predicate(reg),
+                Guard::Unless(reg) => !self.predicate(reg),
+            }
+        }
+    }
+
     /// The lanes of a source register.
     ///
     /// # Safety
@@ -239,6 +260,24 @@ impl Lanes {
     pub(super) unsafe fn write_part<S: Stored>(&self, reg: Reg, part: usize, values: [S; PART]) {
         // SAFETY: as the caller promises.
         unsafe { S::register(self, reg.0 as usize).cast::<[S; PART]>().add(part).write(values) };
+    }
+
+    /// Puts a number into all lanes of a warp of which all lanes act.
+    ///
+    /// # Safety
+    /// The frame has `reg`, of this class.
+    #[inline(always)]
+    pub(super) unsafe fn fill(&self, class: Class, reg: Reg, value: u32) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match class {
+                Class::Word => (0..PARTS).for_each(|part| self.write_part(reg, part, [value; PART])),
+                Class::Long => {
+                    (0..PARTS).for_each(|part| self.write_part(reg, part, [u64::from(value); PART]))
+                }
+                Class::Predicate => self.write_predicate(reg, if value != 0 { u32::MAX } else { 0 }),
+            }
+        }
     }
 
     /// # Safety
@@ -363,24 +402,28 @@ macro_rules! shape {
         {
             /// # Safety
             /// See the module. A value of `F` exists, for `$name` was given one.
-            unsafe fn plain<$($param: $bound,)* F>(lanes: &Lanes, args: &Args)
+            unsafe fn plain<$($param: $bound,)* F>(warps: &[Lanes], args: &Args)
             where
                 F: Fn($($argument),*) -> $result + Copy,
             {
-                // SAFETY: the caller's promise.
-                unsafe { ($body)(conjure::<F>(), lanes, args) }
+                for lanes in warps {
+                    // SAFETY: the caller's promise.
+                    unsafe { ($body)(conjure::<F>(), lanes, args) }
+                }
             }
 
             /// # Safety
             /// See the module. A value of `F` exists, for `$name` was given one.
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt,f16c")]
-            unsafe fn wide<$($param: $bound,)* F>(lanes: &Lanes, args: &Args)
+            unsafe fn wide<$($param: $bound,)* F>(warps: &[Lanes], args: &Args)
             where
                 F: Fn($($argument),*) -> $result + Copy,
             {
-                // SAFETY: the caller's promise.
-                unsafe { ($body)(conjure::<F>(), lanes, args) }
+                for lanes in warps {
+                    // SAFETY: the caller's promise.
+                    unsafe { ($body)(conjure::<F>(), lanes, args) }
+                }
             }
 
             let needs = Needs {
@@ -623,12 +666,14 @@ shape! {
 pub(super) fn logic<F: Fn(u32, u32, u32) -> u32 + Copy>(_: F) -> LaneHandler {
     /// # Safety
     /// See the module. A value of `F` exists, for `logic` was given one.
-    unsafe fn run<F: Fn(u32, u32, u32) -> u32 + Copy>(lanes: &Lanes, args: &Args) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let read = |reg: Reg| if reg.is_some() { lanes.predicate(reg) } else { 0 };
-            let result = conjure::<F>()(read(args.a), read(args.b), read(args.c));
-            lanes.write_predicate(args.d, result);
+    unsafe fn run<F: Fn(u32, u32, u32) -> u32 + Copy>(warps: &[Lanes], args: &Args) {
+        for lanes in warps {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let read = |reg: Reg| if reg.is_some() { lanes.predicate(reg) } else { 0 };
+                let result = conjure::<F>()(read(args.a), read(args.b), read(args.c));
+                lanes.write_predicate(args.d, result);
+            }
         }
     }
     let predicate = Need::Optional(Class::Predicate);

@@ -6,6 +6,7 @@
 //! whole grid at once.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -27,6 +28,12 @@ const MAX_BLOCK: u64 = 1024;
 
 /// Most shared memory of a block, in bytes: what compute capability 8.0 allows.
 pub const MAX_SHARED: u64 = 163 * 1024;
+
+/// How often each thread comes for blocks, at least: the more often, the nearer to each other they end.
+const SHARES: u64 = 32;
+
+/// Most blocks that a thread takes at a time.
+const MAX_SHARE: u64 = 16;
 
 /// Most blocks that one thread takes turns with.
 const MAX_RESIDENT: usize = 4096;
@@ -245,8 +252,14 @@ fn execute<P: Probe>(
     workers: usize,
     probe: impl Fn() -> P + Sync,
 ) -> Result<Counts, Fault> {
-    let work =
-        Work { launch, probe, next: AtomicU64::new(0), blocks, outcome: Mutex::new(Ok(Counts::default())) };
+    let work = Work {
+        launch,
+        probe,
+        next: AtomicU64::new(0),
+        share: (blocks / (workers as u64 * SHARES)).clamp(1, MAX_SHARE),
+        blocks,
+        outcome: Mutex::new(Ok(Counts::default())),
+    };
     std::thread::scope(|scope| {
         for _ in 1..workers {
             scope.spawn(|| work.run());
@@ -464,15 +477,22 @@ struct Work<'w, 'a, F> {
     /// Makes the probe of a block.
     probe: F,
     next: AtomicU64,
+    /// Blocks that a thread takes at a time: neighbours often access neighbouring memory.
+    share: u64,
     blocks: u64,
     outcome: Mutex<Result<Counts, Fault>>,
 }
 
 impl<P: Probe, F: Fn() -> P + Sync> Work<'_, '_, F> {
-    fn take(&self) -> Option<[u32; 3]> {
-        let index = self.next.fetch_add(1, Ordering::Relaxed);
+    /// The next block; `mine` has those that this thread has taken already.
+    fn take(&self, mine: &mut Range<u64>) -> Option<[u32; 3]> {
+        if mine.is_empty() {
+            let first = self.next.fetch_add(self.share, Ordering::Relaxed);
+            *mine = first..first.saturating_add(self.share).min(self.blocks);
+        }
+        let index = mine.next()?;
         let [x, y, z] = self.launch.grid.map(u64::from);
-        (index < self.blocks).then(|| match (y, z) {
+        Some(match (y, z) {
             (1, 1) => [index as u32, 0, 0],
             _ => [index % x, index / x % y, index / x / y].map(|at| at as u32),
         })
@@ -480,23 +500,29 @@ impl<P: Probe, F: Fn() -> P + Sync> Work<'_, '_, F> {
 
     /// Runs blocks until there are none, or one has failed.
     fn run(&self) {
+        let mut mine = 0..0;
         let mut resident: VecDeque<Box<Block<P>>> = VecDeque::new();
         let mut spare: Option<Box<Block<P>>> = None;
         let mut counts = Counts::default();
         loop {
             let mut block = match resident.pop_front() {
                 Some(block) => block,
-                None => match self.start(&mut spare) {
+                None => match self.start(&mut mine, &mut spare) {
                     Some(block) => block,
                     None => break,
                 },
             };
             match block.run() {
-                Ok(Progress::Done) => spare = Some(block),
+                Ok(Progress::Done) => {
+                    if let Some(other) = spare.replace(block) {
+                        counts.add(&other.counts);
+                    }
+                }
                 Ok(Progress::Waiting) => {
                     resident.push_back(block);
                     // What it waits for may not have started.
-                    let another = (resident.len() < MAX_RESIDENT).then(|| self.start(&mut spare)).flatten();
+                    let another =
+                        (resident.len() < MAX_RESIDENT).then(|| self.start(&mut mine, &mut spare)).flatten();
                     match another {
                         Some(block) => resident.push_front(block),
                         None => std::thread::yield_now(),
@@ -507,9 +533,9 @@ impl<P: Probe, F: Fn() -> P + Sync> Work<'_, '_, F> {
                     return;
                 }
             }
-            if let Some(done) = &mut spare {
-                counts.add(&std::mem::take(&mut done.counts));
-            }
+        }
+        if let Some(block) = spare {
+            counts.add(&block.counts);
         }
         if let Ok(total) = &mut *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) {
             total.add(&counts);
@@ -517,11 +543,15 @@ impl<P: Probe, F: Fn() -> P + Sync> Work<'_, '_, F> {
     }
 
     /// The next block, at its start.
-    fn start<'b>(&'b self, spare: &mut Option<Box<Block<'b, P>>>) -> Option<Box<Block<'b, P>>> {
+    fn start<'b>(
+        &'b self,
+        mine: &mut Range<u64>,
+        spare: &mut Option<Box<Block<'b, P>>>,
+    ) -> Option<Box<Block<'b, P>>> {
         if self.launch.failed.load(Ordering::Relaxed) {
             return None;
         }
-        let index = self.take()?;
+        let index = self.take(mine)?;
         let mut block = spare.take().unwrap_or_else(|| Box::new(Block::new(self.launch, (self.probe)())));
         block.start(index);
         Some(block)

@@ -135,7 +135,7 @@ pub(super) fn test_parity() -> AccessHandler {
 }
 
 fn handler(run: super::access::RunAccess, data: Class, [first, second]: [Class; 2]) -> AccessHandler {
-    AccessHandler { run, data, operands: [first, second, first, second] }
+    AccessHandler { run, regular: None, data, operands: [first, second, first, second] }
 }
 
 fn fault(lane: usize, address: u64, text: String) -> Box<AccessFault> {

@@ -3,7 +3,7 @@
 //! [`Program::compile`] turns a [`ptx::Module`] into steps over 32-lane registers; [`Linked`] adds the addresses of its
 //! variables; [`launch`] runs a kernel over a grid, with [`Memory`] saying what may be accessed. Reading order: `code`
 //! (what is executed), `lanes`, `access` and `pattern` (how a step computes and accesses memory), `warp` (divergence),
-//! `block`, `launch`; then `compile`. `matrix`, `mbarrier` and `bulk` are families of instructions of their own.
+//! `convoy`, `block`, `launch`; then `compile`. `matrix`, `mbarrier` and `bulk` are families of instructions of their own.
 //!
 //! Invariants:
 //!
@@ -23,6 +23,7 @@ mod builtin;
 mod bulk;
 mod code;
 mod compile;
+mod convoy;
 mod exchange;
 mod fault;
 mod half;
@@ -43,6 +44,7 @@ mod registers;
 mod shadow;
 mod soft;
 mod spaces;
+mod straight;
 mod surface;
 mod texture;
 mod vectors;

@@ -34,6 +34,13 @@ impl Extent {
         }
     }
 
+    /// Bytes that so many registers take.
+    pub(super) fn bytes(self) -> u32 {
+        let [words, longs] = [(self.words, size_of::<Word>()), (self.longs, size_of::<Long>())]
+            .map(|(count, bytes)| count.saturating_mul(bytes as u32));
+        words.saturating_add(longs)
+    }
+
     /// The count of one class.
     pub(super) fn of(&mut self, class: Class) -> &mut u32 {
         match class {
@@ -74,22 +81,13 @@ impl Registers {
     }
 
     /// First word, long and predicate of the frame that begins at `base`.
+    #[inline]
     pub(super) fn frame(&mut self, base: Extent) -> (*mut Word, *mut Long, *mut u32) {
         (
             self.words[base.words as usize..].as_mut_ptr(),
             self.longs[base.longs as usize..].as_mut_ptr(),
             self.predicates[base.predicates as usize..].as_mut_ptr(),
         )
-    }
-
-    /// Puts a number into all lanes of the register `index` of the first frame.
-    #[inline]
-    pub(super) fn fill(&mut self, class: Class, index: u32, value: u32) {
-        match class {
-            Class::Word => self.words[index as usize].0 = [value; WARP],
-            Class::Long => self.longs[index as usize].0 = [value.into(); WARP],
-            Class::Predicate => self.predicates[index as usize] = if value != 0 { u32::MAX } else { 0 },
-        }
     }
 
     /// Puts `values` into the register `index` of the first frame.

@@ -4,11 +4,11 @@
 //! window of its space. The regions used last are remembered: usually all lanes are in one of them, which takes a few
 //! operations on vectors to see. Everything else is looked at lane by lane.
 //!
-//! There is a faster way where the whole warp acts and its addresses have a [`Pattern`]: see [`Spaces::regular`].
+//! There is a faster way where whole warps act and their addresses have a [`Pattern`]: see [`Spaces::regular`].
 
-use super::code::{AccessArgs, Indexed, PATTERNS, Space};
+use super::code::{AccessArgs, Indexed, PATTERNS, Reg, Space};
 use super::fault::FaultKind;
-use super::lanes::{Lanes, WARP, each_lane};
+use super::lanes::{Lanes, WARP, each_lane, wide_vectors};
 use super::memory::{Memory, Region};
 use super::pattern::{PARTS, Pattern};
 use super::vectors::{Addresses, blend, offset_longs, offset_words, survey};
@@ -56,12 +56,20 @@ const MAX_OFFSET: u64 = 1 << 40;
 
 const NOWHERE: Region = Region { start: 0, end: 0, writable: false };
 
-/// Where the lanes of a warp that all act access memory, before the offset of the access.
+/// Where the lanes of some warps that all act access memory, before the offset of the access.
 #[derive(Clone, Copy)]
 struct Reach {
-    /// Host address of the first lane of each part.
+    /// Where the register that the addresses depend on points to when it is zero, and how far its values are shifted.
+    origin: u64,
+    shift: u8,
+    /// The least and the largest host address.
+    least: u64,
+    most: u64,
+    /// Host address of the first lane of each part of the first warp.
     first: [u64; PARTS],
-    /// These, or-ed together.
+    /// How far each warp is from the one before it.
+    between: u64,
+    /// All these, or-ed together.
     bits: u64,
     /// How far each lane is from the one before it in its part.
     step: u64,
@@ -72,18 +80,57 @@ struct Reach {
     writable: bool,
 }
 
-/// Host addresses that all lanes of a warp may access: those of each part are the same, or follow each other.
+/// Host addresses that all lanes of some warps may access: those of each part are the same, or follow each other.
 pub(super) struct Regular {
-    /// Address of the first lane of each part.
+    /// Address of the first lane of each part of the first warp.
     pub(super) first: [u64; PARTS],
+    /// How far each warp is from the one before it.
+    pub(super) between: u64,
     /// Whether each lane accesses what follows the one before it, rather than the same.
     pub(super) consecutive: bool,
+}
+
+const NO_REACH: Reach = Reach {
+    origin: 0,
+    shift: 0,
+    least: 0,
+    most: 0,
+    first: [0; PARTS],
+    between: 0,
+    bits: 0,
+    step: 0,
+    from: 0,
+    to: 0,
+    writable: false,
+};
+
+impl Reach {
+    /// The pattern of the register that the addresses depend on, if that is a word.
+    #[inline(always)]
+    fn pattern(&self) -> Pattern {
+        let value = |place: u64| place.wrapping_sub(self.origin) as i64 >> self.shift;
+        Pattern {
+            first: self.first.map(value),
+            step: self.step as i64 >> self.shift,
+            between: self.between as i64 >> self.shift,
+            least: value(self.least),
+            most: value(self.most),
+        }
+    }
 }
 
 impl Region {
     /// Whether the `bytes` bytes from `address` lie inside.
     fn holds(&self, address: u64, bytes: u64) -> bool {
         address >= self.start && address < self.end && self.end - address >= bytes
+    }
+}
+
+impl Regular {
+    /// How far away the next warps will access memory if they go on as these, of which there are so many.
+    #[inline(always)]
+    pub(super) fn ahead(&self, warps: usize) -> usize {
+        (self.between as usize).wrapping_mul(warps)
     }
 }
 
@@ -104,8 +151,7 @@ impl<'a> Spaces<'a> {
             local,
             local_bytes,
             warp_local: local.start,
-            reaches: [Reach { first: [0; PARTS], bits: 0, step: 0, from: 0, to: 0, writable: false };
-                PATTERNS],
+            reaches: [NO_REACH; PATTERNS],
             known: 0,
             irregular: 0,
         }
@@ -117,15 +163,15 @@ impl<'a> Spaces<'a> {
         (self.known, self.irregular) = (0, 0);
     }
 
-    /// Where the lanes access `bytes` bytes each, if that is easily told: all lanes act, their addresses have a
-    /// pattern, and everything is allowed. `None` says nothing: [`locate`](Self::locate) will find out.
+    /// Where the lanes of some warps access `bytes` bytes each, if that is easily told: all lanes act, their addresses
+    /// have a pattern, and everything is allowed. `None` says nothing: [`locate`](Self::locate) will find out.
     ///
     /// # Safety
-    /// The frame has the registers of the address.
+    /// The frames have the registers of the address.
     #[inline(always)]
     pub(super) unsafe fn regular(
         &mut self,
-        lanes: &Lanes,
+        warps: &[Lanes],
         args: &AccessArgs,
         bytes: u64,
         write: bool,
@@ -133,7 +179,7 @@ impl<'a> Spaces<'a> {
         let slot = args.pattern as usize % PATTERNS;
         if args.fresh || self.known >> slot & 1 == 0 {
             // SAFETY: the caller's promise.
-            unsafe { self.reach(lanes, args, slot, write) };
+            unsafe { self.reach(warps, args, slot, write) };
         }
         let reach = &self.reaches[slot];
         let allowed = args.offset >= reach.from && args.offset + bytes as i64 <= reach.to;
@@ -143,44 +189,87 @@ impl<'a> Spaces<'a> {
             return None;
         }
         let first = reach.first.map(|first| first.wrapping_add(args.offset as u64));
-        Some(Regular { first, consecutive: reach.step != 0 })
+        Some(Regular { first, between: reach.between, consecutive: reach.step != 0 })
     }
 
     /// Finds the reach of an access and of those that share its place.
     ///
     /// # Safety
-    /// The frame has the registers of the address.
+    /// The frames have the registers of the address.
     #[inline(never)]
-    unsafe fn reach(&mut self, lanes: &Lanes, args: &AccessArgs, slot: usize, write: bool) {
+    unsafe fn reach(&mut self, warps: &[Lanes], args: &AccessArgs, slot: usize, write: bool) {
         let bit = 1 << slot;
         if !args.fresh && self.irregular & bit != 0 {
             return;
         }
-        // SAFETY: the caller's promise.
-        match unsafe { self.find_reach(lanes, args, write) } {
-            Some(reach) => {
-                (self.reaches[slot], self.known, self.irregular) =
-                    (reach, self.known | bit, self.irregular & !bit)
+        // SAFETY: the caller's promise; the CPU has what `wide_vectors` finds.
+        let found = unsafe {
+            #[cfg(target_arch = "x86_64")]
+            if wide_vectors() {
+                self.find_reach_wide(warps, args, slot, write)
+            } else {
+                self.find_reach(warps, args, slot, write)
             }
-            None => (self.known, self.irregular) = (self.known & !bit, self.irregular | bit),
-        }
+            #[cfg(not(target_arch = "x86_64"))]
+            self.find_reach(warps, args, slot, write)
+        };
+        (self.known, self.irregular) = match found {
+            Some(()) => (self.known | bit, self.irregular & !bit),
+            None => (self.known & !bit, self.irregular | bit),
+        };
     }
 
+    /// [`find_reach`](Self::find_reach), with wide vectors.
+    ///
     /// # Safety
-    /// The frame has the registers of the address.
-    unsafe fn find_reach(&self, lanes: &Lanes, args: &AccessArgs, write: bool) -> Option<Reach> {
-        if lanes.mask != u32::MAX || args.space == Space::Local || args.offset.unsigned_abs() >= MAX_OFFSET {
+    /// The CPU has the features; the frames have the registers of the address.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt,f16c")]
+    unsafe fn find_reach_wide(
+        &mut self,
+        warps: &[Lanes],
+        args: &AccessArgs,
+        slot: usize,
+        write: bool,
+    ) -> Option<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.find_reach(warps, args, slot, write) }
+    }
+
+    /// Puts the reach of an access into its slot, if it has one.
+    ///
+    /// # Safety
+    /// The frames have the registers of the address.
+    #[inline(always)]
+    unsafe fn find_reach(
+        &mut self,
+        warps: &[Lanes],
+        args: &AccessArgs,
+        slot: usize,
+        write: bool,
+    ) -> Option<()> {
+        let whole = warps.iter().all(|lanes| lanes.mask == u32::MAX);
+        if !whole || args.space == Space::Local || args.offset.unsigned_abs() >= MAX_OFFSET {
             return None;
         }
         // SAFETY: the caller's promise.
-        let (base, pattern, shift) = unsafe {
-            match &args.indexed {
-                Some(Indexed { base, index, signed, shift }) => {
-                    let base = lanes.source::<u64>(*base)[0];
-                    (base, Pattern::of_words(lanes.source(*index), *signed)?, *shift)
-                }
-                None if args.narrow => (0, Pattern::of_words(lanes.source(args.address), false)?, 0),
-                None => (0, Pattern::of_longs(lanes.source(args.address))?, 0),
+        let words = |reg: Reg| warps.iter().map(move |lanes| unsafe { lanes.source(reg) });
+        let (base, pattern, shift) = match &args.indexed {
+            Some(Indexed { base, index, signed, shift }) => {
+                // SAFETY: the caller's promise; the base is the same in all lanes of all warps.
+                let base = unsafe { warps.first()?.source::<u64>(*base)[0] };
+                let like = args.like.map(usize::from).filter(|&like| self.known >> like & 1 != 0);
+                let pattern = match like {
+                    Some(like) => self.reaches[like % PATTERNS].pattern(),
+                    None => Pattern::of_words(words(*index), *signed)?,
+                };
+                (base, pattern, *shift)
+            }
+            None if args.narrow => (0, Pattern::of_words(words(args.address), false)?, 0),
+            None => {
+                // SAFETY: the caller's promise.
+                let longs = warps.iter().map(|lanes| unsafe { lanes.source(args.address) });
+                (0, Pattern::of_longs(longs)?, 0)
             }
         };
         let origin = self.origin(args.space).wrapping_add(base);
@@ -193,15 +282,16 @@ impl<'a> Spaces<'a> {
         if size == 0 || span as u64 > size >> shift {
             return None;
         }
-        let first = pattern.first.map(place);
-        Some(Reach {
-            first,
-            bits: first[0] | first[1] | first[2] | first[3],
-            step: (pattern.step as u64) << shift,
-            from: window.start.wrapping_sub(least) as i64,
-            to: window.end.wrapping_sub(most) as i64,
-            writable: window.writable,
-        })
+        let (first, between) = (pattern.first.map(place), (pattern.between as u64) << shift);
+        // One by one: moved as a whole it would have to wait for all that this CPU has still to write.
+        let reach = &mut self.reaches[slot];
+        (reach.origin, reach.shift, reach.least, reach.most) = (origin, shift, least, most);
+        (reach.first, reach.between, reach.step) = (first, between, (pattern.step as u64) << shift);
+        reach.bits = first[0] | first[1] | first[2] | first[3] | between;
+        reach.from = window.start.wrapping_sub(least) as i64;
+        reach.to = window.end.wrapping_sub(most) as i64;
+        reach.writable = window.writable;
+        Some(())
     }
 
     /// The host addresses of the active lanes, which may be accessed; the other lanes get the address of one of them.

@@ -54,6 +54,28 @@ pub(super) fn steady_longs(values: &[u64; WARP], step: u64) -> bool {
     plain::steady_longs(values, step)
 }
 
+/// Whether each value is `distance` (modulo 2^32) more than the one of the same lane in `from`.
+#[inline(always)]
+pub(super) fn apart_words(from: &[u32; WARP], values: &[u32; WARP], distance: u32) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if wide_vectors() {
+        // SAFETY: the CPU has AVX2.
+        return unsafe { wide::apart_words(from, values, distance) };
+    }
+    plain::apart_words(from, values, distance)
+}
+
+/// Whether each value is `distance` (modulo 2^64) more than the one of the same lane in `from`.
+#[inline(always)]
+pub(super) fn apart_longs(from: &[u64; WARP], values: &[u64; WARP], distance: u64) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if wide_vectors() {
+        // SAFETY: the CPU has AVX2.
+        return unsafe { wide::apart_longs(from, values, distance) };
+    }
+    plain::apart_longs(from, values, distance)
+}
+
 /// The sign bits of eight words.
 #[inline(always)]
 pub(super) fn signs(words: &[u32; PART]) -> u32 {
@@ -168,6 +190,14 @@ mod plain {
         })
     }
 
+    pub(super) fn apart_words(from: &[u32; WARP], values: &[u32; WARP], distance: u32) -> bool {
+        from.iter().zip(values).all(|(from, value)| from.wrapping_add(distance) == *value)
+    }
+
+    pub(super) fn apart_longs(from: &[u64; WARP], values: &[u64; WARP], distance: u64) -> bool {
+        from.iter().zip(values).all(|(from, value)| from.wrapping_add(distance) == *value)
+    }
+
     pub(super) fn survey(addresses: &Addresses, start: u64, end: u64, bytes: u64) -> bool {
         // Negative if nothing fits into the window at all.
         let room = (end - start).wrapping_sub(bytes);
@@ -246,6 +276,7 @@ mod wide {
 
     /// # Safety
     /// The CPU has AVX2.
+    #[inline]
     #[target_feature(enable = "avx2")]
     pub(super) unsafe fn steady_words(values: &[u32; WARP], step: u32) -> bool {
         let lanes = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
@@ -262,6 +293,7 @@ mod wide {
 
     /// # Safety
     /// The CPU has AVX2.
+    #[inline]
     #[target_feature(enable = "avx2")]
     pub(super) unsafe fn steady_longs(values: &[u64; WARP], step: u64) -> bool {
         let rises = |lane: u64| step.wrapping_mul(lane) as i64;
@@ -276,6 +308,42 @@ mod wide {
                     unsafe { _mm256_loadu_si256(values.as_ptr().add(part * PART + half * LANES).cast()) };
                 stray = _mm256_or_si256(stray, _mm256_xor_si256(found, _mm256_add_epi64(first, rise)));
             }
+        }
+        _mm256_testz_si256(stray, stray) != 0
+    }
+
+    /// # Safety
+    /// The CPU has AVX2.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) unsafe fn apart_words(from: &[u32; WARP], values: &[u32; WARP], distance: u32) -> bool {
+        let distance = _mm256_set1_epi32(distance as i32);
+        let mut stray = _mm256_setzero_si256();
+        for part in 0..PARTS {
+            // SAFETY: eight lanes from a multiple of eight lie inside the arrays.
+            let (from, found) = unsafe {
+                let (from, values) = (from.as_ptr().add(part * PART), values.as_ptr().add(part * PART));
+                (_mm256_loadu_si256(from.cast()), _mm256_loadu_si256(values.cast()))
+            };
+            stray = _mm256_or_si256(stray, _mm256_xor_si256(found, _mm256_add_epi32(from, distance)));
+        }
+        _mm256_testz_si256(stray, stray) != 0
+    }
+
+    /// # Safety
+    /// The CPU has AVX2.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) unsafe fn apart_longs(from: &[u64; WARP], values: &[u64; WARP], distance: u64) -> bool {
+        let distance = _mm256_set1_epi64x(distance as i64);
+        let mut stray = _mm256_setzero_si256();
+        for chunk in 0..WARP / LANES {
+            // SAFETY: four lanes from a multiple of four lie inside the arrays.
+            let (from, found) = unsafe {
+                let (from, values) = (from.as_ptr().add(chunk * LANES), values.as_ptr().add(chunk * LANES));
+                (_mm256_loadu_si256(from.cast()), _mm256_loadu_si256(values.cast()))
+            };
+            stray = _mm256_or_si256(stray, _mm256_xor_si256(found, _mm256_add_epi64(from, distance)));
         }
         _mm256_testz_si256(stray, stray) != 0
     }
@@ -385,6 +453,13 @@ mod tests {
             let step = [0, bytes, random(&mut seed)][round % 3];
             assert_eq!(steady_longs(&addresses, step), plain::steady_longs(&addresses, step));
             assert_eq!(steady_words(&words, step as u32), plain::steady_words(&words, step as u32));
+            let mut further = addresses.map(|address| address.wrapping_add(step));
+            further[round % WARP] ^= u64::from(round % 3 == 0);
+            let further_words = further.map(|address| address as u32);
+            assert_eq!(apart_longs(&addresses, &further, step), round % 3 != 0);
+            assert_eq!(plain::apart_longs(&addresses, &further, step), round % 3 != 0);
+            assert_eq!(apart_words(&words, &further_words, step as u32), round % 3 != 0);
+            assert_eq!(plain::apart_words(&words, &further_words, step as u32), round % 3 != 0);
             let (mask, mut longs) = ((offset >> 32) as u32, [7; WARP]);
             blend(&mut longs, &addresses, mask);
             let mut blended = [9; WARP];

@@ -11,8 +11,10 @@
 //!
 //! Invariants: the masks of the fragments are disjoint, and together they are the lanes that have not exited.
 
+use std::slice;
+
 use super::block::{Barriers, CLUSTER_BARRIER};
-use super::code::{BarrierKind, Call, Callee, Class, Guard, Op, Reg, Space, Step, Transfer, WarpOp};
+use super::code::{BarrierKind, Call, Callee, Class, Op, Reg, Space, Step, Transfer};
 use super::exchange;
 use super::fault::FaultKind;
 use super::input::Setting;
@@ -22,6 +24,7 @@ use super::probe::{Moment, Probe};
 use super::program::function_at;
 use super::registers::{Extent, Registers};
 use super::spaces::{AccessFault, Spaces};
+use super::straight::{Refused, access, straight};
 use super::whereabouts;
 
 /// Backward jumps in a run.
@@ -31,7 +34,7 @@ const FUEL: u32 = 8192;
 const SYNCHRONISING: u32 = 32;
 
 /// Where a function's registers and local memory begin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Frame {
     registers: Extent,
     local: u32,
@@ -75,8 +78,8 @@ pub(super) struct Waiting {
 /// Lanes at the same place.
 #[derive(Clone, Debug)]
 pub(super) struct Fragment {
-    function: u32,
-    pc: u32,
+    pub(super) function: u32,
+    pub(super) pc: u32,
     pub(super) mask: u32,
     frame: Frame,
     returns: Vec<Return>,
@@ -86,13 +89,27 @@ pub(super) struct Fragment {
 
 impl Fragment {
     /// Lanes at the start of a kernel.
-    #[inline(always)]
-    fn new(function: u32, mask: u32, frame: Frame) -> Fragment {
+    fn new(function: u32, mask: u32) -> Fragment {
+        let frame = Frame::default();
         Fragment { function, pc: 0, mask, frame, returns: Vec::new(), epoch: 0, state: State::Ready }
     }
 
-    fn same_place(&self, other: &Fragment) -> bool {
+    /// Makes it what [`new`](Self::new) makes, field by field: a fragment made elsewhere and moved has to wait for all
+    /// that this CPU has still to write.
+    fn rewind(&mut self, function: u32, mask: u32) {
+        (self.function, self.pc, self.mask, self.epoch) = (function, 0, mask, 0);
+        self.frame = Frame::default();
+        self.returns.clear();
+        self.state = State::Ready;
+    }
+
+    pub(super) fn same_place(&self, other: &Fragment) -> bool {
         self.pc == other.pc && self.same_calls(other)
+    }
+
+    /// Whether it is in the kernel itself, not in a function that it called.
+    pub(super) fn is_outermost(&self) -> bool {
+        self.returns.is_empty()
     }
 
     fn same_calls(&self, other: &Fragment) -> bool {
@@ -111,8 +128,8 @@ impl Fragment {
     }
 }
 
-/// Why a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why a run ended. Later ones are nearer to going on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Pause {
     /// All lanes have exited.
     Exited,
@@ -175,7 +192,7 @@ pub(super) struct Warp {
     /// Lanes that exist and have not exited.
     pub(super) live: u32,
     pub(super) fragments: Vec<Fragment>,
-    /// From its first step until it has exited.
+    /// From its first step on.
     registers: Option<Registers>,
     /// The kernel's inputs that differ between the warps of a block.
     own: Vec<(Reg, Class, [u64; WARP])>,
@@ -201,17 +218,56 @@ impl Warp {
         Warp { index, live: 0, fragments: Vec::new(), registers: None, own, local }
     }
 
-    /// Sets the warp at the start of the kernel.
-    pub(super) fn start(&mut self, launch: &Launch) {
+    /// Sets the warp, which has taken registers, at the start of the kernel.
+    pub(super) fn start(&mut self, launch: &Launch, block: [u32; 3]) {
         self.live = launch.lanes_of(self.index);
-        let frame = Frame { registers: Extent::default(), local: 0 };
-        self.fragments.clear();
-        self.fragments.push(Fragment::new(launch.kernel_function, self.live, frame));
-        self.registers = None;
+        let lanes = self.first_lanes(launch);
+        for &(reg, class, axis) in &launch.block_inputs {
+            // SAFETY: the frame has the register, of this class.
+            unsafe { lanes.fill(class, reg, block[axis as usize]) };
+        }
+        self.fragments.truncate(1);
+        match self.fragments.as_mut_slice() {
+            [left] => left.rewind(launch.kernel_function, self.live),
+            _ => self.fragments.push(Fragment::new(launch.kernel_function, self.live)),
+        }
     }
 
-    /// Takes registers, from `idle` if there are any, unless the warp has some.
-    #[inline]
+    /// The fragment that is all of the warp, if it is one and can run.
+    pub(super) fn whole(&self) -> Option<&Fragment> {
+        match self.fragments.as_slice() {
+            [whole] if whole.state == State::Ready => Some(whole),
+            _ => None,
+        }
+    }
+
+    /// The lanes of a warp that has registers, but has not been [started](Self::start): where the kernel begins.
+    #[inline(always)]
+    pub(super) fn first_lanes(&mut self, launch: &Launch) -> Lanes {
+        let mask = launch.lanes_of(self.index);
+        Lanes { live: mask, full: true, ..self.lanes(Frame::default(), mask) }
+    }
+
+    /// The lanes of a warp that is [`whole`](Self::whole).
+    #[inline(always)]
+    pub(super) fn whole_lanes(&mut self) -> Lanes {
+        let (frame, mask) = (self.fragments[0].frame, self.fragments[0].mask);
+        self.lanes(frame, mask)
+    }
+
+    /// Moves a warp that is [`whole`](Self::whole) to another step.
+    pub(super) fn move_whole(&mut self, pc: u32) {
+        self.fragments[0].pc = pc;
+    }
+
+    /// Ends all threads of a warp that is [`whole`](Self::whole). Its fragment stays for the next block, without lanes.
+    pub(super) fn exit_whole(&mut self) {
+        self.live = 0;
+        self.fragments[0].mask = 0;
+    }
+
+    /// Takes registers for a block, unless the warp has kept some: from `idle`, else new ones. They hold what the kernel
+    /// finds there at its start, but for what [`start`](Self::start) adds.
     pub(super) fn take_registers(
         &mut self,
         launch: &Launch,
@@ -219,25 +275,30 @@ impl Warp {
         shared: u64,
         idle: &mut Vec<Registers>,
     ) {
-        if self.registers.is_some() {
-            return;
+        if self.registers.is_none() {
+            self.registers = Some(match idle.pop() {
+                Some(found) => self.with_own_inputs(found),
+                None => self.new_registers(launch, block, shared),
+            });
         }
-        let registers = self.registers.insert(idle.pop().unwrap_or_else(|| {
-            let code = launch.code(launch.kernel_function);
-            let mut registers = Registers::new(code.registers);
-            let setting = Setting { launch, block, shared, warp: self.index, local: self.local, frame: 0 };
-            for (reg, class, input) in &code.inputs {
-                registers.set(Extent::default(), *class, reg.0, u32::MAX, &setting.values(*input));
-            }
-            registers
-        }));
-        // All other inputs are those of any warp of the launch.
+    }
+
+    /// Registers that another warp of the launch has used.
+    fn with_own_inputs(&self, mut registers: Registers) -> Registers {
         for (reg, class, values) in &self.own {
             registers.load(*class, reg.0, values);
         }
-        for &(reg, class, axis) in &launch.block_inputs {
-            registers.fill(class, reg.0, block[axis as usize]);
+        registers
+    }
+
+    fn new_registers(&self, launch: &Launch, block: [u32; 3], shared: u64) -> Registers {
+        let code = launch.code(launch.kernel_function);
+        let mut registers = Registers::new(code.registers);
+        let setting = Setting { launch, block, shared, warp: self.index, local: self.local, frame: 0 };
+        for (reg, class, input) in &code.inputs {
+            registers.set(Extent::default(), *class, reg.0, u32::MAX, &setting.values(*input));
         }
+        registers
     }
 
     /// Gives the registers of a warp that has exited to `idle`: the next warp finds them in the cache.
@@ -257,14 +318,14 @@ impl Warp {
         probe: &mut P,
     ) -> Result<Pause, Box<Stop>> {
         around.spaces.warp_local = self.local;
-        let mut fuel = Fuel { left: FUEL, strong: 0 };
+        let mut fuel = Fuel::full();
         loop {
             let Some(index) = self.choose() else {
                 return Ok(if self.live == 0 { Pause::Exited } else { Pause::Waiting });
             };
             if let Outcome::Tired = self.step(index, around, &mut fuel, probe)? {
                 self.fragments[index].epoch += u32::from(self.fragments.len() > 1);
-                return Ok(Pause::Tired { spinning: fuel.strong > FUEL / 2 });
+                return Ok(Pause::Tired { spinning: fuel.spinning() });
             }
         }
     }
@@ -325,9 +386,11 @@ impl Warp {
         others.map(|other| other.pc).min().unwrap_or(u32::MAX)
     }
 
+    #[inline(always)]
     fn lanes(&mut self, frame: Frame, mask: u32) -> Lanes {
         let (words, longs, predicates) = self.registers().frame(frame.registers);
-        Lanes { words, longs, predicates, mask, full: mask == self.live }
+        let (live, local) = (self.live, self.local);
+        Lanes { words, longs, predicates, mask, live, full: mask == live, local }
     }
 
     /// Runs one fragment until it has to be chosen again.
@@ -387,11 +450,13 @@ impl Warp {
                 (lanes.mask, lanes.full) = (mask, mask == live);
                 let end = (pc + code.steps[pc as usize].straight).min(limit);
                 let steps = &code.steps[pc as usize..end as usize];
+                around.counts.warp_instructions += u64::from(end - pc);
+                around.counts.thread_instructions += u64::from(end - pc) * u64::from(mask.count_ones());
                 // SAFETY: the frame has the registers that its code names, in the classes that the handlers take;
                 // they were made for this CPU, and the windows are this block's own memory.
-                if let Err(refused) = unsafe { straight(steps, &lanes, around) } {
-                    let (index, space, fault) = *refused;
-                    let place = (function, pc + index as u32);
+                if let Err(refused) = unsafe { straight(steps, slice::from_ref(&lanes), around) } {
+                    let Refused { step, space, fault, .. } = *refused;
+                    let place = (function, pc + step as u32);
                     return Err(self.refuse(around.launch, *fault, space, place, frame));
                 }
                 pc = end;
@@ -400,14 +465,7 @@ impl Warp {
             let step = &code.steps[pc as usize];
             let Step { guard, op, .. } = step;
             // SAFETY: the frame has the predicates that its code names.
-            let active = mask
-                & unsafe {
-                    match *guard {
-                        Guard::Always => u32::MAX,
-                        Guard::If(reg) => lanes.predicate(reg),
-                        Guard::Unless(reg) => !lanes.predicate(reg),
-                    }
-                };
+            let active = mask & unsafe { lanes.passing(*guard) };
             around.counts.warp_instructions += 1;
             around.counts.thread_instructions += u64::from(active.count_ones());
             (lanes.mask, lanes.full) = (active, active == live);
@@ -424,14 +482,15 @@ impl Warp {
                 Op::Lanes { run, args, .. } => {
                     // SAFETY: the frame has the registers that its code names, in the classes that the handler
                     // takes, and the handler was made for this CPU.
-                    unsafe { run(&lanes, args) };
+                    unsafe { run(slice::from_ref(&lanes), args) };
                     pc += 1;
                 }
-                Op::Access { run, args } => {
+                Op::Access { run, regular, args } => {
                     around.spaces.forget_patterns();
+                    let warps = slice::from_ref(&lanes);
                     // SAFETY: as above; the windows are this block's own memory.
-                    let accessed = unsafe { run(&lanes, around.spaces, args) };
-                    if let Err(fault) = accessed {
+                    let accessed = unsafe { access(*run, *regular, args, warps, around.spaces) };
+                    if let Err((_, fault)) = accessed {
                         return Err(self.refuse(around.launch, *fault, args.space, (function, pc), frame));
                     }
                     pc += 1;
@@ -468,7 +527,8 @@ impl Warp {
                     }
                 }
                 Op::Warp { op, members, args } => {
-                    let needed = if met { 0 } else { self.needed(&lanes, *op, *members) };
+                    // SAFETY: the frame has the register, a word.
+                    let needed = if met { 0 } else { unsafe { exchange::needed(&lanes, *op, *members) } };
                     met = false;
                     if needed & live & !active != 0 {
                         self.wait_for_lanes(index, pc, active, needed);
@@ -501,7 +561,7 @@ impl Warp {
                     }
                     pc += 1;
                 }
-                Op::Return if self.fragments[index].returns.is_empty() => {
+                Op::Return if self.fragments[index].is_outermost() => {
                     self.fragments[index].pc = pc + 1;
                     self.exit(index, active);
                     return Ok(Outcome::Choose);
@@ -512,18 +572,6 @@ impl Warp {
                 }
             }
         }
-    }
-
-    /// The lanes that have to be there before a warp instruction is executed.
-    fn needed(&self, lanes: &Lanes, op: WarpOp, members: Reg) -> u32 {
-        if !members.is_some() || op == WarpOp::ActiveMask {
-            return 0;
-        }
-        let mut needed = 0;
-        // SAFETY: the frame has the register, a word.
-        let masks = unsafe { lanes.source::<u32>(members) };
-        each_lane(lanes.mask, |lane| needed |= masks[lane]);
-        needed
     }
 
     /// Parks the active lanes of a fragment at the warp instruction at `pc`; the others go past it.
@@ -826,7 +874,7 @@ impl Warp {
 
     /// A fault of the warp where its first fragment stands; `None` if all lanes have exited.
     pub(super) fn stuck(&self, kind: FaultKind, text: &str) -> Option<Box<Stop>> {
-        let fragment = self.fragments.first()?;
+        let fragment = self.fragments.first().filter(|_| self.live != 0)?;
         // At a barrier the step is behind the fragment already.
         let pc = if matches!(fragment.state, State::Barrier(_)) { fragment.pc - 1 } else { fragment.pc };
         let lane = fragment.mask.trailing_zeros() as usize;
@@ -866,52 +914,31 @@ impl Warp {
     }
 }
 
-/// Executes straight steps; of a refused access come back the index of its step, its space, and why.
-///
-/// # Safety
-///
-/// As for the handlers of the steps: `lanes` is the frame of their function, and `around` has the block's memory.
-#[inline(always)]
-unsafe fn straight(
-    steps: &[Step],
-    lanes: &Lanes,
-    around: &mut Surroundings,
-) -> Result<(), Box<(usize, Space, Box<AccessFault>)>> {
-    around.spaces.forget_patterns();
-    let count = steps.len() as u64;
-    around.counts.warp_instructions += count;
-    around.counts.thread_instructions += count * u64::from(lanes.mask.count_ones());
-    let mut index = 0;
-    while let Some(step) = steps.get(index) {
-        match &step.op {
-            // SAFETY: the caller's promise.
-            Op::Lanes { run, args, .. } => unsafe { run(lanes, args) },
-            // SAFETY: the caller's promise.
-            Op::Access { run, args } => unsafe { run(lanes, around.spaces, args) }
-                .map_err(|fault| Box::new((index, args.space, fault)))?,
-            // No other step is straight.
-            _ => {}
-        }
-        index += 1 + usize::from(step.idle_after);
-    }
-    Ok(())
-}
-
 /// What a run may still burn.
-struct Fuel {
+pub(super) struct Fuel {
     left: u32,
     /// What synchronising accesses have burnt.
     strong: u32,
 }
 
 impl Fuel {
+    pub(super) fn full() -> Fuel {
+        Fuel { left: FUEL, strong: 0 }
+    }
+
+    /// Whether synchronising accesses have burnt most of it.
+    pub(super) fn spinning(&self) -> bool {
+        self.strong > FUEL / 2
+    }
+
     /// Burns a backward jump; whether that was the last.
-    fn burn(&mut self) -> bool {
+    pub(super) fn burn(&mut self) -> bool {
         self.left = self.left.saturating_sub(1);
         self.left == 0
     }
 
-    fn burn_strongly(&mut self) -> bool {
+    /// Burns a synchronising access; whether that was the last.
+    pub(super) fn burn_strongly(&mut self) -> bool {
         self.left = self.left.saturating_sub(SYNCHRONISING);
         self.strong += SYNCHRONISING;
         self.left == 0

@@ -12,6 +12,7 @@
 
 mod addresses;
 mod cases;
+mod convoys;
 mod corpus;
 mod counts;
 mod coverage;

@@ -20,7 +20,7 @@ use super::allocate::Span;
 
 /// Inputs that addresses may be made of.
 pub(super) struct Known<'c> {
-    /// Longs that are the same in all lanes, and never written.
+    /// Longs that are the same in all lanes of all warps of a block, and never written.
     pub(super) uniform: &'c dyn Fn(Reg) -> bool,
     /// The bits of a constant.
     pub(super) constant: &'c dyn Fn(Reg) -> Option<u64>,
@@ -122,14 +122,15 @@ fn product_of(step: &Step, base: Reg, known: &Known) -> Option<Indexed> {
     }
 }
 
-/// Counts the straight steps from each step on, and the idle ones after it.
+/// Counts the straight steps from each step on, and the idle ones.
 pub(super) fn mark_straight(steps: &mut [Step], idle: &[bool]) {
     let (mut straight, mut idle_after) = (0, 0u8);
     for (step, &idle) in steps.iter_mut().zip(idle).rev() {
         straight = if step.is_straight() { straight + 1 } else { 0 };
-        (step.straight, step.idle_after) = (straight, idle_after);
         // A count that is too small executes an idle step, which does no harm.
-        idle_after = if idle && idle_after < u8::MAX { idle_after + 1 } else { 0 };
+        let idle_here = if idle && idle_after < u8::MAX { idle_after + 1 } else { 0 };
+        (step.straight, step.idle, step.idle_after) = (straight, idle_here, idle_after);
+        idle_after = idle_here;
     }
 }
 
@@ -143,6 +144,14 @@ struct Address {
     /// Of an index whether it is signed; else whether the address is a word.
     signed: bool,
     shift: u8,
+}
+
+impl Address {
+    /// Whether it has the same index.
+    fn is_like(&self, other: &Address) -> bool {
+        let indexed = self.base.is_some() && other.base.is_some();
+        indexed && self.register == other.register && self.signed == other.signed
+    }
 }
 
 /// Gives the accesses of each straight run places for the patterns that they need; those that need the same share one.
@@ -174,6 +183,10 @@ pub(super) fn name_patterns(steps: &mut [Step]) {
             };
             let found = about.iter().position(|place| *place == Some(key));
             args.fresh = found.is_none();
+            args.like = about
+                .iter()
+                .position(|place| place.is_some_and(|place| place.is_like(&key)))
+                .map(|at| at as u8);
             let place = found.unwrap_or(next);
             if args.fresh {
                 next = (next + 1) % PATTERNS;

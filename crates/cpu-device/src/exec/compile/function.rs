@@ -219,7 +219,7 @@ impl<'m> FunctionCompiler<'m> {
         let pinned: Vec<Reg> = inputs.iter().map(|(_, reg)| *reg).collect();
         let input_of: HashMap<Reg, Input> = inputs.iter().map(|((_, input), reg)| (*reg, *input)).collect();
         let known = Known {
-            uniform: &|reg| input_of.get(&reg).is_some_and(|input| input.is_uniform()),
+            uniform: &|reg| input_of.get(&reg).is_some_and(|input| !input.is_of_warp()),
             constant: &|reg| match input_of.get(&reg) {
                 Some(Input::Constant(bits)) => Some(*bits),
                 _ => None,
@@ -366,7 +366,7 @@ impl<'m> FunctionCompiler<'m> {
         if handler.takes(&args, |reg| self.class(reg)) {
             let wide = args.data[0].is_some() && self.class(args.data[0]) == Class::Long;
             let args = AccessArgs { wide, ..args };
-            self.push(Op::Access { run: handler.run, args: Box::new(args) });
+            self.push(Op::Access { run: handler.run, regular: handler.regular, args: Box::new(args) });
         } else {
             self.complain(format!("no way to access memory with {args:?}"));
         }

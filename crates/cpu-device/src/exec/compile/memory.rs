@@ -159,6 +159,7 @@ pub(super) const NO_DATA: AccessArgs = AccessArgs {
     indexed: None,
     pattern: 0,
     fresh: true,
+    like: None,
     operands: [Reg::NONE; 4],
     kind: AccessKind::Load,
     wide: false,

@@ -1,0 +1,77 @@
+//! Executing steps that only touch registers and memory, for some warps at once.
+//!
+//! A straight run (see [`Step::is_straight`]) needs no look at guards or at other fragments, so its steps follow each
+//! other without anything between them. What accesses find out about addresses is remembered for the run.
+
+use super::access::{RunAccess, RunRegular};
+use super::code::{AccessArgs, Op, Space, Step};
+use super::lanes::Lanes;
+use super::spaces::{AccessFault, Spaces};
+use super::warp::Surroundings;
+
+/// A straight run that ended at an access.
+pub(super) struct Refused {
+    /// The access, counted from the start of the run.
+    pub(super) step: usize,
+    /// Which of the warps was refused it. Those before it have executed the access.
+    pub(super) warp: usize,
+    pub(super) space: Space,
+    pub(super) fault: Box<AccessFault>,
+}
+
+/// Executes straight steps, each for all of `warps`.
+///
+/// # Safety
+///
+/// As for the handlers of the steps: `warps` are frames of their function, and `around` has the block's memory.
+#[inline(always)]
+pub(super) unsafe fn straight(
+    steps: &[Step],
+    warps: &[Lanes],
+    around: &mut Surroundings,
+) -> Result<(), Box<Refused>> {
+    around.spaces.forget_patterns();
+    let mut index = steps.first().map_or(0, |first| usize::from(first.idle));
+    while let Some(step) = steps.get(index) {
+        match &step.op {
+            // SAFETY: the caller's promise.
+            Op::Lanes { run, args, .. } => unsafe { run(warps, args) },
+            Op::Access { run, regular, args } => {
+                // SAFETY: the caller's promise.
+                unsafe { access(*run, *regular, args, warps, around.spaces) }.map_err(|(warp, fault)| {
+                    Box::new(Refused { step: index, warp, space: args.space, fault })
+                })?;
+            }
+            // No other step is straight.
+            _ => {}
+        }
+        index += 1 + usize::from(step.idle_after);
+    }
+    Ok(())
+}
+
+/// Accesses memory for each of `warps` of which a lane acts. Of one that is refused it come the index, and why; those
+/// before it have accessed memory.
+///
+/// # Safety
+///
+/// As for the handlers.
+#[inline(always)]
+pub(super) unsafe fn access(
+    run: RunAccess,
+    regular: Option<RunRegular>,
+    args: &AccessArgs,
+    warps: &[Lanes],
+    spaces: &mut Spaces,
+) -> Result<(), (usize, Box<AccessFault>)> {
+    // SAFETY: the caller's promise.
+    if regular.is_some_and(|regular| unsafe { regular(warps, spaces, args) }) {
+        return Ok(());
+    }
+    for (index, lanes) in warps.iter().enumerate().filter(|(_, lanes)| lanes.mask != 0) {
+        spaces.warp_local = lanes.local;
+        // SAFETY: the caller's promise.
+        unsafe { run(lanes, spaces, args) }.map_err(|fault| (index, fault))?;
+    }
+    Ok(())
+}
