@@ -8,7 +8,7 @@
 //! A launch is refused a place if it would take too long or too much memory by a rough estimate ([`Bounds`]).
 
 use crate::random::Random;
-use crate::suite::{self, Block, Kernel, Shape};
+use crate::suite::{self, Block, Kernel, Shape, Worker};
 
 /// Launches that share a problem.
 const GROUP: u64 = 8;
@@ -182,7 +182,13 @@ fn problem(kernel: &Kernel, allowed: &Allowed, bounds: &Bounds, random: &mut Ran
     while largest < 1 << 29 && admitted(kernel.granule.round(largest * 2, m), m) {
         largest *= 2;
     }
-    let low = smallest(m).max(64.min(largest));
+    // Most launches should be more than what it takes to start one.
+    let common = match kernel.worker {
+        Worker::Thread => 1 << 13,
+        Worker::Warp => 1 << 8,
+        Worker::Block => 1 << 6,
+    };
+    let low = smallest(m).max(random.choose(&[64, common, common, common]).min(largest));
     let n = random.logarithmic(low as f64, (largest as f64 * 2.0).max(low as f64 + 1.0)) as u64;
     let mut n = kernel.granule.round(n, m);
     while n > smallest(m) && !admitted(n, m) {

@@ -36,8 +36,10 @@ impl Fields<'_> {
     /// # Errors
     /// `expected` and what stands there instead, with the column's name.
     pub fn parse<T>(&mut self, expected: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, String> {
-        let column = &self.names[self.names.len() - self.values.len()];
-        let value = self.values.next().ok_or("the line is too short")?;
+        let at = self.names.len().saturating_sub(self.values.len());
+        let (Some(column), Some(value)) = (self.names.get(at), self.values.next()) else {
+            return Err("the line is too short".to_owned());
+        };
         parse(value).ok_or_else(|| format!("column {column}: `{value}` is not {expected}"))
     }
 }

@@ -281,6 +281,11 @@ impl DataSet {
             let why = format!("row {} is of kernel `{}`, which {KERNELS} does not have", row.row, row.kernel);
             return Err(Error::Manifest { path, why });
         }
+        if let Some(pair) = launches.windows(2).find(|pair| pair[0].row >= pair[1].row) {
+            let why =
+                format!("row {} follows row {}: the file was put together by hand", pair[1].row, pair[0].row);
+            return Err(Error::Manifest { path, why });
+        }
         let (found, said) = (launches.len() as u64, manifest.counts.rows);
         if found != said {
             let why = format!(
@@ -360,6 +365,69 @@ fn replace(path: &Path, text: &str) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
+
+    fn sample() -> DataSet {
+        let suite = Suite { name: "sample".into(), version: 1, ptx_hash: String::new() };
+        let kernel =
+            |name: &str, ptx| KernelRow { kernel: name.into(), ptx: PtxMix(ptx), ..KernelRow::default() };
+        let launch = |row, kernel: &str| LaunchRow {
+            row,
+            kernel: kernel.into(),
+            grid: [7, 1, 1],
+            timing: Timing { time_us: Some(1.25), ..Timing::default() },
+            ..LaunchRow::default()
+        };
+        let mut data_set = DataSet {
+            manifest: Manifest::new(DeviceKind::Gpu, "a device", suite),
+            kernels: vec![kernel("f", Some(ptx::Mix::default())), kernel("g<int, 3>", None)],
+            launches: vec![launch(0, "f"), launch(1, "g<int, 3>"), launch(2, "f")],
+        };
+        data_set.manifest.counts = Counts::of(&data_set.launches);
+        data_set
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        sample().write(folder.path()).unwrap();
+        assert_eq!(DataSet::read(folder.path()).unwrap(), sample());
+    }
+
+    #[test]
+    fn numbers_that_occur_twice_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut twice = sample();
+        twice.launches[2].row = 1;
+        twice.write(folder.path()).unwrap();
+        let error = DataSet::read(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("launches.csv") && error.contains("row 1 follows row 1"), "{error}");
+    }
+
+    #[test]
+    fn damage_never_panics() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut random = Random::of(11, "damage");
+        for _ in 0..200 {
+            sample().write(folder.path()).unwrap();
+            let path = folder.path().join(random.choose(&[MANIFEST, KERNELS, LAUNCHES]));
+            let mut bytes = std::fs::read(&path).unwrap();
+            match random.below(3) {
+                0 => bytes.truncate(random.below(bytes.len() as u64) as usize),
+                1 => {
+                    bytes.insert(random.below(bytes.len() as u64) as usize, random.choose(b"\",\n\r\xff0-e"))
+                }
+                _ => {
+                    let at = random.below(bytes.len() as u64) as usize;
+                    bytes[at] = random.choose(b"\",\n\r\xff0-e{");
+                }
+            }
+            std::fs::write(&path, bytes).unwrap();
+            if let Err(error) = DataSet::read(folder.path()) {
+                assert!(error.to_string().contains(&*path.file_name().unwrap().to_string_lossy()), "{error}");
+            }
+        }
+    }
 
     /// Each column has its line in the documentation; of the kinds of instructions, each is named once.
     #[test]
