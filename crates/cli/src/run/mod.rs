@@ -96,7 +96,7 @@ pub struct Recording {
 /// Which kernels are timed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Timing {
-    /// None: recording adds tens of nanoseconds to a launch
+    /// None: recording adds about 100 ns to a launch
     Off,
     /// As many of each configuration as the budget allows
     #[default]
