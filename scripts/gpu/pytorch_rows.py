@@ -176,9 +176,10 @@ def main():
     import torch
 
     started = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
-    kernels, launches = {}, []
+    kernels, launches, passes = {}, [], 0
     for model in options.models.split(","):
         for row in profile(options.ncu, model, options.rows):
+            passes = max(passes, whole(row, "profiler__replayer_passes"))
             # Templates share a name; what they need tells their instances apart.
             registers, static = whole(row, LAUNCH["registers"]), whole(row, LAUNCH["static"])
             name = row["Kernel Name"]
@@ -218,7 +219,7 @@ def main():
         "counts": {"rows": len(launches), "timed": 0, "counted": sum(bool(row[20]) for row in launches)},
         "empty_kernel_us": [],
         "clocks": [],
-        "counters": {"tool": "Nsight Compute " + (version[-1] if version else ""), "metrics": METRICS, "passes": None},
+        "counters": {"tool": "Nsight Compute " + (version[-1] if version else ""), "metrics": METRICS, "passes": passes},
     }
     os.makedirs(options.out, exist_ok=True)
     for file, header, rows in (("kernels.csv", KERNELS, kernels.values()), ("launches.csv", LAUNCHES, launches)):

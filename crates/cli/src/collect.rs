@@ -51,6 +51,9 @@ pub struct Args {
     /// Counters by ncu: auto (where there is one), require, off
     #[arg(long, value_name = "WHEN", env = "APEX_COUNTERS", default_value = "auto", value_parser = wanted)]
     counters: Wanted,
+    /// SM and memory throughput among the counters: many passes, some eight times as long
+    #[arg(long, env = "APEX_THROUGHPUT", value_parser = FalseyValueParser::new())]
+    throughput: bool,
     /// Nsight Compute's program [default: looked for]
     #[arg(long, value_name = "FILE", env = "APEX_NCU")]
     ncu: Option<PathBuf>,
@@ -142,6 +145,7 @@ fn options(args: &Args, folder: &Path) -> anyhow::Result<Options> {
         choice: args.device.choice,
         ordinals: args.device.ordinals.clone(),
         counters: args.counters,
+        throughput: args.throughput,
         ncu: args.ncu.clone(),
         limit: args.seconds.map(Duration::from_secs),
         command: format!("apex {}", command.collect::<Vec<_>>().join(" ")),

@@ -20,6 +20,10 @@ const THREADS: [u32; 20] =
 /// Dynamic shared memory beyond what a kernel uses, in KiB: it changes occupancy alone.
 const EXTRA_SHARED_KIB: [u64; 6] = [4, 16, 32, 64, 100, 160];
 
+/// Threads of a multiprocessor that make progress at the same time, and the least shared memory that it has for its blocks.
+const THREADS_AT_WORK: f64 = 1024.0;
+const SHARED_BYTES: u64 = 160 << 10;
+
 /// What a device can do, as far as the plan depends on it. Rates are on the safe side.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
@@ -44,7 +48,7 @@ impl Bounds {
             pool_bytes: 1 << (free_bytes / 12).clamp(1 << 22, 512 << 20).ilog2(),
             bytes_per_second: 8e9 * sms,
             operations_per_second: 4e10 * sms,
-            resident_threads: 1024.0 * sms,
+            resident_threads: THREADS_AT_WORK * sms,
             seconds: 0.02,
         }
     }
@@ -58,18 +62,22 @@ impl Bounds {
         seconds: 0.02,
     };
 
-    /// Roughly how long a launch takes, in seconds.
-    fn seconds_of(&self, kernel: &Kernel, shape: Shape) -> f64 {
+    /// Roughly how long a launch takes, in seconds, whose blocks have so much dynamic shared memory.
+    fn seconds_of(&self, kernel: &Kernel, shape: Shape, dynamic_shared: u64) -> f64 {
         let operations = (kernel.operations)(shape);
-        let workers = ((shape.blocks * shape.threads) as f64).min(self.resident_threads);
+        let multiprocessors = self.resident_threads / THREADS_AT_WORK;
+        let fitting = (SHARED_BYTES / dynamic_shared.max(1)).max(1) * shape.threads;
+        let workers = (shape.blocks * shape.threads) as f64;
+        let workers = workers.min(self.resident_threads).min(multiprocessors * fitting as f64);
         let alone = operations * kernel.step_ns * 1e-9 / workers;
         (kernel.bytes(shape) as f64 / self.bytes_per_second)
             .max(operations / self.operations_per_second)
             .max(alone)
     }
 
-    fn admits(&self, kernel: &Kernel, shape: Shape) -> bool {
-        kernel.pool_bytes(shape) <= self.pool_bytes && self.seconds_of(kernel, shape) <= self.seconds
+    fn admits(&self, kernel: &Kernel, shape: Shape, dynamic_shared: u64) -> bool {
+        kernel.pool_bytes(shape) <= self.pool_bytes
+            && self.seconds_of(kernel, shape, dynamic_shared) <= self.seconds
     }
 }
 
@@ -150,7 +158,7 @@ fn launch(kernel: &Kernel, allowed: &Allowed, bounds: &Bounds, seed: u64, index:
         false => random.logarithmic(1.0, natural as f64).round() as u64,
     };
     let shape = |blocks| Shape { n: n.into(), m: m.into(), blocks, threads: threads.into() };
-    while blocks < natural && !bounds.admits(kernel, shape(blocks)) {
+    while blocks < natural && !bounds.admits(kernel, shape(blocks), (kernel.shared)(shape(blocks))) {
         blocks = (blocks * 2).min(natural);
     }
     let grid = grid(kernel, n, m, block, blocks, &mut random);
@@ -159,7 +167,11 @@ fn launch(kernel: &Kernel, allowed: &Allowed, bounds: &Bounds, seed: u64, index:
         0 => random.choose(&EXTRA_SHARED_KIB) << 10,
         _ => 0,
     };
-    let dynamic_shared = if used + extra <= allowed.dynamic_shared { used + extra } else { used };
+    let more = used + extra;
+    let dynamic_shared = match more <= allowed.dynamic_shared && bounds.admits(kernel, shape(blocks), more) {
+        true => more,
+        false => used,
+    };
     Launch { n, m, grid, block, dynamic_shared: dynamic_shared as u32 }
 }
 
@@ -171,7 +183,7 @@ fn problem(kernel: &Kernel, allowed: &Allowed, bounds: &Bounds, random: &mut Ran
         [32, allowed.threads].into_iter().all(|threads| {
             let blocks = kernel.natural_blocks(n, m, threads);
             let shape = Shape { n, m: m.into(), blocks, threads: threads.into() };
-            bounds.admits(kernel, shape) && blocks <= 1 << 30
+            bounds.admits(kernel, shape, (kernel.shared)(shape)) && blocks <= 1 << 30
         })
     };
     let smallest = |m: u32| kernel.granule.round(1, m);
@@ -317,7 +329,7 @@ mod tests {
                 assert!(u64::from(launch.dynamic_shared) >= (kernel.shared)(launch.shape()));
                 let used = kernel.pool_bytes(launch.shape());
                 assert!(used <= bounds.pool_bytes, "{}: {launch:?} uses {used} bytes", kernel.name);
-                let seconds = bounds.seconds_of(kernel, launch.shape());
+                let seconds = bounds.seconds_of(kernel, launch.shape(), launch.dynamic_shared.into());
                 assert!(seconds < 3.0 * bounds.seconds, "{}: {launch:?} takes {seconds} s", kernel.name);
             }
         }

@@ -109,12 +109,12 @@ log=$2; shift 2
 batch=${*: -1}
 "$@" || exit 3
 {
-  echo '==PROF== Profiling "x" - 0: 0%....100% - 1 pass'
-  echo '"ID","Kernel Name","Block Size","Grid Size","sm__warps_active.avg.pct_of_peak_sustained_active","sm__cycles_active.avg"'
-  echo '"","","","","%","cycle"'
+  echo '==PROF== Connected to process 1'
+  echo '"ID","Kernel Name","Block Size","Grid Size","profiler__replayer_passes","sm__warps_active.avg.pct_of_peak_sustained_active","sm__cycles_active.avg"'
+  echo '"","","","","pass","%","cycle"'
   awk -F, -v fail="$FAIL_AT" '
     NR > 1 && $2 == fail { exit 9 }
-    NR > 1 { printf "\"%d\",\"%s\",\"(%d, %d, %d)\",\"(%d, %d, %d)\",\"%s.5\",\"1,000\"\n", NR - 2, $2, $8, $9, $10, $5, $6, $7, $1 % 100 }
+    NR > 1 { printf "\"%d\",\"%s\",\"(%d, %d, %d)\",\"(%d, %d, %d)\",\"1\",\"%s.5\",\"1,000\"\n", NR - 2, $2, $8, $9, $10, $5, $6, $7, $1 % 100 }
   ' "$batch"
 } > "$log" || { echo "==ERROR== it does not like this kernel" >> "$log"; exit 9; }
 "#;

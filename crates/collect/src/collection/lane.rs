@@ -95,7 +95,18 @@ struct Lane<'a> {
 impl Lane<'_> {
     fn open_and_work(&self, choice: Choice) -> Result<(), Error> {
         let device = Device::open_as(self.ordinal, choice)?;
-        self.work(&mut Bench::open(&device, &self.context.setup.bounds)?)
+        let (first, setup) = (&self.context.setup.device.name, self.context.setup);
+        if !device.name().starts_with(first.as_str()) {
+            let why = format!("{} is not a {first}: name the GPUs of one kind with --device", device.name());
+            return Err(Error::Refused(why));
+        }
+        self.work(&mut Bench::open(&device, &setup.bounds)?)
+    }
+
+    /// Whether a row is this device's: each gets some of every kernel's.
+    fn has(&self, row: &Row) -> bool {
+        let turn = row.number / self.context.setup.kernels.len() as u64;
+        (row.number + turn) % self.of as u64 == self.index as u64
     }
 
     fn work(&self, bench: &mut Bench) -> Result<(), Error> {
@@ -105,7 +116,7 @@ impl Lane<'_> {
         let loaded = setup.kernels.iter().map(|kernel| bench.load(kernel)).collect::<Result<Vec<_>, _>>()?;
         let mut timer = None;
         let mut profiler = Profiler::new();
-        let mine: Vec<&Row> = setup.rows.iter().skip(self.index).step_by(self.of).collect();
+        let mine: Vec<&Row> = setup.rows.iter().filter(|row| self.has(row)).collect();
         for batch in mine.chunks(BATCH) {
             let untimed = |row: &&&Row| !lock(results).times.contains_key(&row.number);
             let batch_untimed: Vec<&Row> = batch.iter().filter(untimed).copied().collect();

@@ -19,7 +19,7 @@ use gpu::{Choice, Device, Kind};
 
 use crate::bench::Bench;
 use crate::dataset::{self, CountersUsed, DataSet, DeviceKind, Manifest, Suite};
-use crate::ncu::{self, Ncu};
+use crate::ncu::Ncu;
 use crate::plan::{self, Bounds, Row};
 use crate::{Error, machine, suite};
 use lane::Context;
@@ -55,6 +55,8 @@ pub struct Options {
     pub ordinals: Vec<usize>,
     /// Counters.
     pub counters: Wanted,
+    /// Throughput among the counters, which takes many passes.
+    pub throughput: bool,
     /// The profiler, if it is not where it is looked for.
     pub ncu: Option<PathBuf>,
     /// Stop after this.
@@ -171,7 +173,7 @@ fn profiler(options: &Options, device: &Device, progress: &Progress) -> Result<O
         (Wanted::Off, _) => return Ok(None),
         // A program that is named is believed: so the way there and back is tested without a GPU.
         (_, Kind::Cpu { .. }) if options.ncu.is_none() => Err("the CPU device has no counters".to_owned()),
-        _ => Ncu::find(options.ncu.as_deref()),
+        _ => Ncu::find(options.ncu.as_deref(), options.throughput),
     };
     match (found, options.counters) {
         (Ok(found), _) => Ok(Some(found)),
@@ -212,7 +214,7 @@ fn manifest(
         written: machine::now(),
         counters: profiler.map(|ncu| CountersUsed {
             tool: ncu.version.clone(),
-            metrics: ncu::METRICS.map(str::to_owned).to_vec(),
+            metrics: ncu.metrics.iter().map(|metric| (*metric).to_owned()).collect(),
             passes: None,
         }),
         ..Manifest::new(kind, &setup.device.name, suite)
@@ -235,6 +237,9 @@ fn manifest(
     differs("suite", &old.suite, &new.suite)?;
     differs("seed", &old.seed, &new.seed)?;
     differs("list of families", &old.families, &new.families)?;
+    if let (Some(old), Some(new)) = (&old.counters, &new.counters) {
+        differs("list of metrics", &old.metrics, &new.metrics)?;
+    }
     let counters = new.counters.or(old.counters);
     Ok(Manifest {
         started: old.started,

@@ -48,7 +48,7 @@ pub(super) const KERNELS: &[Kernel] = &[
         y: Element::U32,
         m: &[16, 64, 256],
         sizes: |s| Sizes { x: s.n, y: s.n, out: s.n },
-        operations: |s| s.n as f64 * (s.m as f64 * 8.0 + 70.0),
+        operations: |s| s.n as f64 * (s.m as f64 * 60.0 + 70.0),
         step_ns: 30.0,
         ..PLAIN
     },

@@ -2,7 +2,8 @@
 
 use super::{Before, Block, Element, Kernel, PLAIN, Sizes, steps};
 
-const REDUCE: Kernel = Kernel { family: "reduce", sizes: |s| Sizes { x: s.n, y: 0, out: s.blocks }, ..PLAIN };
+const REDUCE: Kernel =
+    Kernel { family: "reduce", sizes: |s| Sizes { x: s.n, y: 0, out: s.blocks }, step_ns: 100.0, ..PLAIN };
 const COUNT: Kernel = Kernel {
     family: "histogram",
     y: Element::U32,

@@ -22,7 +22,7 @@ const SPARSE: Kernel = Kernel {
     m: &[8, 32, 128],
     sizes: |s| Sizes { x: s.n * s.m, y: s.n * s.m, out: s.n },
     operations: steps!(15.0),
-    step_ns: 60.0,
+    step_ns: 250.0,
     ..PLAIN
 };
 
