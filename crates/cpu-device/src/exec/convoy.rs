@@ -20,11 +20,12 @@ use std::sync::atomic::{Ordering, fence};
 
 use super::code::{BarrierKind, Code, Guard, Op, Reg, Step};
 use super::exchange;
+use super::fuel::Fuel;
 use super::lanes::{Lanes, wide_vectors};
 use super::registers::Extent;
 use super::spaces::{Accessed, Spaces};
 use super::straight::{access, straight};
-use super::warp::{Fuel, Surroundings, Warp};
+use super::warp::{Surroundings, Warp};
 
 /// Most warps of a convoy: more would save hardly anything.
 const MOST: usize = 8;

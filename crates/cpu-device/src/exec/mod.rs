@@ -26,6 +26,7 @@ mod compile;
 mod convoy;
 mod exchange;
 mod fault;
+mod fuel;
 mod half;
 mod image;
 mod input;

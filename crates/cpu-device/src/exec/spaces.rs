@@ -494,4 +494,21 @@ impl<'a> Spaces<'a> {
         let inside = offset < self.local_bytes && self.local_bytes - offset >= bytes;
         inside.then(|| (self.warp_local + lane as u64 * self.local_bytes + offset) as *mut u8)
     }
+
+    /// Copies bytes of local memory from `from` to `to` (frame and offset) in each lane of `mask`; `None` if either lies
+    /// outside.
+    pub(super) fn move_local(&self, mask: u32, from: (u32, u32), to: (u32, u32), bytes: u32) -> Option<()> {
+        let place = |(frame, offset): (u32, u32)| u64::from(frame) + u64::from(offset);
+        let mut inside = true;
+        each_lane(mask, |lane| {
+            let (from, to) =
+                (self.local(lane, place(from), bytes.into()), self.local(lane, place(to), bytes.into()));
+            match (from, to) {
+                // SAFETY: both ranges lie in the lane's local memory, which only this block uses.
+                (Some(from), Some(to)) => unsafe { std::ptr::copy(from, to, bytes as usize) },
+                _ => inside = false,
+            }
+        });
+        inside.then_some(())
+    }
 }

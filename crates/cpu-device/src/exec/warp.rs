@@ -17,6 +17,7 @@ use super::block::{Barriers, CLUSTER_BARRIER};
 use super::code::{BarrierKind, Call, Callee, Class, Op, Reg, Space, Step, Transfer};
 use super::exchange;
 use super::fault::FaultKind;
+use super::fuel::Fuel;
 use super::input::Setting;
 use super::lanes::{Lanes, WARP, each_lane};
 use super::launch::Launch;
@@ -26,12 +27,6 @@ use super::registers::{Extent, Registers};
 use super::spaces::{AccessFault, Spaces};
 use super::straight::{Refused, access, straight};
 use super::whereabouts;
-
-/// Backward jumps in a run.
-const FUEL: u32 = 8192;
-
-/// What an access that synchronises burns.
-const SYNCHRONISING: u32 = 32;
 
 /// Where a function's registers and local memory begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -669,8 +664,7 @@ impl Warp {
             }
             Op::Fence => std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst),
             Op::Yield => {
-                fuel.left = 0;
-                fuel.strong = FUEL;
+                fuel.burn_all();
                 return Ok(Outcome::Tired);
             }
             Op::Clock { d, class, clock } => {
@@ -780,7 +774,7 @@ impl Warp {
         };
         for Transfer { caller, callee, bytes } in &call.arguments {
             let moved =
-                move_bytes(around.spaces, active, (frame.local, *caller), (inner.local, *callee), *bytes);
+                around.spaces.move_local(active, (frame.local, *caller), (inner.local, *callee), *bytes);
             moved.ok_or_else(|| overflow(self))?;
         }
         let callee = match callee {
@@ -822,7 +816,7 @@ impl Warp {
         let code = around.launch.code(function);
         let inner = (frame.local + code.frame_bytes).next_multiple_of(around.launch.local_align);
         for Transfer { caller, callee, bytes } in transfers {
-            let moved = move_bytes(around.spaces, active, (inner, *callee), (frame.local, *caller), *bytes);
+            let moved = around.spaces.move_local(active, (inner, *callee), (frame.local, *caller), *bytes);
             moved.ok_or_else(|| {
                 let text = "a result lies outside local memory".to_owned();
                 let lane = active.trailing_zeros() as usize;
@@ -912,51 +906,4 @@ impl Warp {
             place: Some(place),
         })
     }
-}
-
-/// What a run may still burn.
-pub(super) struct Fuel {
-    left: u32,
-    /// What synchronising accesses have burnt.
-    strong: u32,
-}
-
-impl Fuel {
-    pub(super) fn full() -> Fuel {
-        Fuel { left: FUEL, strong: 0 }
-    }
-
-    /// Whether synchronising accesses have burnt most of it.
-    pub(super) fn spinning(&self) -> bool {
-        self.strong > FUEL / 2
-    }
-
-    /// Burns a backward jump; whether that was the last.
-    pub(super) fn burn(&mut self) -> bool {
-        self.left = self.left.saturating_sub(1);
-        self.left == 0
-    }
-
-    /// Burns a synchronising access; whether that was the last.
-    pub(super) fn burn_strongly(&mut self) -> bool {
-        self.left = self.left.saturating_sub(SYNCHRONISING);
-        self.strong += SYNCHRONISING;
-        self.left == 0
-    }
-}
-
-/// Copies bytes of local memory from `from` to `to` (frame and offset) in each lane; `None` if either lies outside.
-fn move_bytes(spaces: &Spaces, mask: u32, from: (u32, u32), to: (u32, u32), bytes: u32) -> Option<()> {
-    let place = |(frame, offset): (u32, u32)| u64::from(frame) + u64::from(offset);
-    let mut inside = true;
-    each_lane(mask, |lane| {
-        let (from, to) =
-            (spaces.local(lane, place(from), bytes.into()), spaces.local(lane, place(to), bytes.into()));
-        match (from, to) {
-            // SAFETY: both ranges lie in the lane's local memory, which only this block uses.
-            (Some(from), Some(to)) => unsafe { std::ptr::copy(from, to, bytes as usize) },
-            _ => inside = false,
-        }
-    });
-    inside.then_some(())
 }
