@@ -23,6 +23,7 @@ const STEPS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
 #[command(after_long_help = "Examples:
   apex collect -o h200 --rows 8000             all GPUs of this machine, with counters where ncu is
   apex collect -o h200 --rows 8000             the same again: goes on where it was stopped
+  apex collect -o h200 --rows 12000            goes on with 4000 more
   apex collect -o quick --rows 500 --seconds 60
   apex collect -o scans --families scan,reduce --counters off
   apex collect -o try --device cpu --rows 100  without a GPU: marked, and never mixed with a GPU's rows

@@ -7,7 +7,7 @@
 //!
 //! * [`suite`]: the kernels, and what has to be known of each.
 //! * [`plan`]: which launches are made: seeded, bounded, the same for the same device.
-//! * [`bench`]: the suite on a device: code, inputs, outputs.
+//! * [`mod@bench`]: the suite on a device: code, inputs, outputs.
 //! * [`measure`]: how long a launch takes.
 //! * [`ncu`], [`batch`]: what a profiler counts in it.
 //! * [`collection`]: all of it, resumable.

@@ -84,6 +84,11 @@ fn a_killed_collection_goes_on_where_it_was() {
         );
     }
     assert_ne!(time(&data_set.launches[149]), "12.", "what was torn is measured again");
+
+    // More of the same: what there is stays.
+    output(&mut collect(&sandbox, 160, &[]), 0);
+    assert_eq!(self::data_set(&sandbox).launches[..150], data_set.launches);
+    assert_eq!(self::data_set(&sandbox).launches.len(), 160);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! The manifest says what was measured on what, and how; kernels are described once; each launch is a line. Names of columns
 //! carry their units. What was not measured is empty, never zero. Files are replaced as a whole, so that a folder holds a data
-//! set or the one before; [`read`] refuses what is cut off, changed in shape, of another kind or of a newer version, and says
+//! set or the one before; [`DataSet::read`] refuses what is cut off, changed in shape, of another kind or of a newer version, and says
 //! what to do.
 
 mod csv;
