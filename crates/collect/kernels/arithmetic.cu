@@ -36,6 +36,9 @@ KERNEL fma_f64_1(const double *x, const float *, double *out, unsigned n, unsign
 KERNEL fma_f64_8(const double *x, const float *, double *out, unsigned n, unsigned m) {
     EACH_UNIT(i) out[i] = fma_chains<8>(x[i], m);
 }
+KERNEL __launch_bounds__(512, 4) fma_f64_8_capped(const double *x, const float *, double *out, unsigned n, unsigned m) {
+    EACH_UNIT(i) out[i] = fma_chains<8>(x[i], m);
+}
 
 KERNEL half_fma(const __half2 *x, const float *, __half2 *out, unsigned n, unsigned m) {
     EACH_UNIT(i) {

@@ -43,7 +43,7 @@ KERNEL product_tiled_32(const float *x, const float *y, float *out, unsigned n, 
 }
 
 // Blocks of 16 by 16 threads, tiles of 64 by 64: 16 results for each thread.
-KERNEL product_registers(const float *x, const float *y, float *out, unsigned n, unsigned m) {
+__device__ __forceinline__ void product_blocked(const float *x, const float *y, float *out, unsigned n, unsigned m) {
     __shared__ float left[16][65], right[16][65];
     unsigned rows = n / m, across = (m + 63) / 64, down = (rows + 63) / 64, t = thread_of_block();
     EACH_BLOCK_UNIT(b, across * down) {
@@ -74,6 +74,14 @@ KERNEL product_registers(const float *x, const float *y, float *out, unsigned n,
                 if (row < rows && column < m) out[row * m + column] = sums[r][c];
             }
     }
+}
+
+KERNEL product_registers(const float *x, const float *y, float *out, unsigned n, unsigned m) {
+    product_blocked(x, y, out, n, m);
+}
+// So few registers that twice as many warps fit, and results lie in local memory.
+KERNEL __maxnreg__(32) product_registers_capped(const float *x, const float *y, float *out, unsigned n, unsigned m) {
+    product_blocked(x, y, out, n, m);
 }
 
 // Tensor cores: each warp makes 16 rows of 16 * TILES columns. Rows are a multiple of 16, m of 16 * TILES.

@@ -65,7 +65,7 @@ KERNEL option_price(const float *x, const float *y, float *out, unsigned n, unsi
 __device__ __forceinline__ unsigned rotate(unsigned value, unsigned by) { return __funnelshift_l(value, value, by); }
 
 // m double rounds of ChaCha's mixing on 16 words.
-KERNEL chacha(const float *, const unsigned *y, unsigned *out, unsigned n, unsigned m) {
+__device__ __forceinline__ void mix_words(const unsigned *y, unsigned *out, unsigned n, unsigned m) {
     EACH_UNIT(i) {
         unsigned s[16];
 #pragma unroll
@@ -85,6 +85,11 @@ KERNEL chacha(const float *, const unsigned *y, unsigned *out, unsigned n, unsig
         for (unsigned k = 0; k < 16; k++) mixed ^= s[k];
         out[i] = mixed;
     }
+}
+
+KERNEL chacha(const float *, const unsigned *y, unsigned *out, unsigned n, unsigned m) { mix_words(y, out, n, m); }
+KERNEL __maxnreg__(24) chacha_capped(const float *, const unsigned *y, unsigned *out, unsigned n, unsigned m) {
+    mix_words(y, out, n, m);
 }
 
 // m steps of a damped oscillator, by Runge and Kutta's method of fourth order.

@@ -28,6 +28,7 @@ pub(super) const KERNELS: &[Kernel] = &[
     Kernel { name: "fma_f32_32_capped", m: SHORT, operations: steps!(60.0), ..SINGLE },
     Kernel { name: "fma_f64_1", operations: steps!(3.0), ..DOUBLE },
     Kernel { name: "fma_f64_8", operations: steps!(17.0), ..DOUBLE },
+    Kernel { name: "fma_f64_8_capped", operations: steps!(17.0), ..DOUBLE },
     Kernel {
         name: "half_fma",
         family: "fma_f16",

@@ -14,6 +14,11 @@ const PRODUCT: Kernel = Kernel {
 };
 const TILED: Kernel =
     Kernel { family: "product_tiled", worker: Worker::Block, operations: steps!(4.0), ..PRODUCT };
+const BLOCKED: Kernel = Kernel {
+    block: Block::Fixed([16, 16, 1]),
+    units: |s| s.m.div_ceil(64) * (s.n / s.m).div_ceil(64),
+    ..TILED
+};
 const TENSOR: Kernel = Kernel {
     family: "tensor",
     x: Element::F16,
@@ -55,13 +60,8 @@ pub(super) const KERNELS: &[Kernel] = &[
         units: |s| s.m.div_ceil(32) * (s.n / s.m).div_ceil(32),
         ..TILED
     },
-    Kernel {
-        name: "product_registers",
-        block: Block::Fixed([16, 16, 1]),
-        units: |s| s.m.div_ceil(64) * (s.n / s.m).div_ceil(64),
-        operations: steps!(2.0),
-        ..TILED
-    },
+    Kernel { name: "product_registers", operations: steps!(2.0), ..BLOCKED },
+    Kernel { name: "product_registers_capped", operations: steps!(8.0), ..BLOCKED },
     Kernel { name: "tensor_1", units: |s| s.n / 256, ..TENSOR },
     Kernel { name: "tensor_4", units: |s| s.n / 1024, ..TENSOR },
     Kernel {

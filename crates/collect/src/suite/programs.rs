@@ -32,6 +32,7 @@ pub(super) const KERNELS: &[Kernel] = &[
     },
     Kernel { name: "option_price", family: "option", m: &[1], operations: |s| 150.0 * s.n as f64, ..PAIRS },
     Kernel { name: "chacha", family: "chacha", m: &[1, 10, 100], operations: steps!(96.0), ..WORDS },
+    Kernel { name: "chacha_capped", family: "chacha", m: &[1, 10, 100], operations: steps!(200.0), ..WORDS },
     Kernel { name: "oscillator", family: "oscillator", operations: steps!(40.0), ..PAIRS },
     Kernel { name: "complex_powers", family: "complex", operations: steps!(40.0), ..PAIRS },
     Kernel {

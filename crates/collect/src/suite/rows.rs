@@ -25,6 +25,13 @@ const SPARSE: Kernel = Kernel {
     step_ns: 250.0,
     ..PLAIN
 };
+const ATTENTION: Kernel = Kernel {
+    family: "attention",
+    m: &[64, 256, 1024],
+    sizes: |s| Sizes { x: 16 * s.n, y: 32 * s.m, out: 16 * s.n },
+    step_ns: 6.0,
+    ..PLAIN
+};
 
 pub(super) const KERNELS: &[Kernel] = &[
     Kernel { name: "softmax_block", family: "softmax", ..OF_BLOCKS },
@@ -65,13 +72,6 @@ pub(super) const KERNELS: &[Kernel] = &[
         step_ns: 60.0,
         ..PLAIN
     },
-    Kernel {
-        name: "attention",
-        family: "attention",
-        m: &[64, 256, 1024],
-        sizes: |s| Sizes { x: 16 * s.n, y: 32 * s.m, out: 16 * s.n },
-        operations: steps!(90.0),
-        step_ns: 6.0,
-        ..PLAIN
-    },
+    Kernel { name: "attention", operations: steps!(90.0), ..ATTENTION },
+    Kernel { name: "attention_capped", operations: steps!(120.0), ..ATTENTION },
 ];

@@ -317,7 +317,7 @@ pub fn of(kernel: &Kernel, launch: &Launch) -> Reference {
 
         "fma_f32_1" | "fma_f64_1" => close(i.chains(1)),
         "fma_f32_4" => close(i.chains(4)),
-        "fma_f64_8" => close(i.chains(8)),
+        "fma_f64_8" | "fma_f64_8_capped" => close(i.chains(8)),
         "fma_f32_32" | "fma_f32_32_capped" => close(i.chains(32)),
         "fma_f32_96" => close(i.chains(96)),
         "half_fma" => {
@@ -378,8 +378,14 @@ pub fn of(kernel: &Kernel, launch: &Launch) -> Reference {
         "convolution_5_tiled" => close(i.convolution(5)),
         "transpose_naive" | "transpose_conflicts" | "transpose_padded" => exact(i.transpose()),
 
-        "product_naive" | "product_tiled_8" | "product_tiled_16" | "product_tiled_32"
-        | "product_registers" | "tensor_1" | "tensor_4" => sums(i.product(), m),
+        "product_naive"
+        | "product_tiled_8"
+        | "product_tiled_16"
+        | "product_tiled_32"
+        | "product_registers"
+        | "product_registers_capped"
+        | "tensor_1"
+        | "tensor_4" => sums(i.product(), m),
         "tensor_chain" => sums(i.fragments(), 16 * m),
         "matvec_thread" | "matvec_warp" => {
             sums(i.rows(|row| vec![row.iter().enumerate().map(|(k, x)| x * i.y(k)).sum()]), m)
@@ -437,12 +443,12 @@ pub fn of(kernel: &Kernel, launch: &Launch) -> Reference {
                     .collect(),
             )
         }
-        "attention" => close(i.attention()),
+        "attention" | "attention_capped" => close(i.attention()),
 
         "bodies_global" | "bodies_shared" => Reference { values: i.bodies(), tolerance: 2e-4 },
         "monte_carlo" => exact(i.each(|k| inside(i.word(k) as u32 | 1, m))),
         "option_price" => Reference { values: i.each(|k| option_price(i.x(k), i.y(k))), tolerance: 1e-4 },
-        "chacha" => exact(i.each(|k| chacha(i.word(k) as u32, m))),
+        "chacha" | "chacha_capped" => exact(i.each(|k| chacha(i.word(k) as u32, m))),
         "oscillator" => close(i.each(|k| oscillator(i.x(k), i.y(k), m))),
         "complex_powers" => close(i.each(|k| complex_powers(i.x(k), i.y(k), m))),
         "edit_distance" => exact(i.each(|k| edit_distance(i.word(k) as u64, m))),
