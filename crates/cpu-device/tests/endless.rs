@@ -4,7 +4,7 @@ mod common;
 
 use common::{Context, cu, fails, ok};
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 
 const ENDLESS: &str = "
@@ -37,6 +37,16 @@ fn start(timeout: Option<&str>) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "child", "--ignored", "--nocapture"]).env_remove("APEX_CPU_TIMEOUT");
     command.envs(timeout.map(|timeout| ("APEX_CPU_TIMEOUT", timeout)));
+    // A shell lets its background jobs ignore interrupts, and what is ignored is inherited.
+    let heed_interrupts = || {
+        // SAFETY: a call with valid arguments, and one that may be made between fork and exec.
+        match unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) } {
+            libc::SIG_ERR => Err(std::io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    };
+    // SAFETY: see there.
+    unsafe { command.pre_exec(heed_interrupts) };
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
