@@ -226,13 +226,20 @@ impl Timing {
         }
     }
 
-    /// Runs `work` on the pools. Off the launch path only.
+    /// Runs `work` on the pools, when no other thread is at them.
     fn pools<R>(&self, work: impl FnOnce(&mut Vec<Pool>) -> R) -> R {
         work(&mut self.pools.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn state(&self, context: u32) -> Option<State> {
-        self.try_pools(|pools| Some(pools.iter().find(|pool| pool.context == context)?.state))?
+    /// As [`Timing::try_pools`]. Where every launch is to be timed, waits for the other thread: it is there for a few
+    /// instructions, and a launch that is not timed would be missing.
+    fn pools_for_launch<R>(&self, recorder: &Recorder, work: impl FnOnce(&mut Vec<Pool>) -> R) -> Option<R> {
+        if wants_all(recorder) { Some(self.pools(work)) } else { self.try_pools(work) }
+    }
+
+    fn state(&self, recorder: &Recorder, context: u32) -> Option<State> {
+        let find = |pools: &mut Vec<Pool>| Some(pools.iter().find(|pool| pool.context == context)?.state);
+        self.pools_for_launch(recorder, find)?
     }
 
     /// The context is about to be destroyed. The caller holds a [`Pause`].
@@ -260,12 +267,12 @@ impl Timing {
     }
 
     /// A pair of the context's pool, or a new one while the pool may grow.
-    fn take(&self, context: u32) -> Option<(Pair, u32, u32)> {
+    fn take(&self, recorder: &Recorder, context: u32) -> Option<(Pair, u32, u32)> {
         enum Found {
             Pair(Pair),
             Room,
         }
-        let (found, costs) = self.try_pools(|pools| {
+        let (found, costs) = self.pools_for_launch(recorder, |pools| {
             let pool = pools.iter_mut().find(|pool| pool.context == context)?;
             let State::Ready(costs) = pool.state else { return None };
             let found = match pool.free.pop() {
@@ -305,7 +312,7 @@ pub fn wants_all(recorder: &Recorder) -> bool {
 /// waits for what the program does next.
 pub fn prepare(recorder: &Recorder, context: u32) {
     let timing = &recorder.timing;
-    if context == 0 || timing.state(context).is_some() {
+    if context == 0 || timing.state(recorder, context).is_some() {
         return;
     }
     let pool = Pool { context, state: State::Uncalibrated, made: 0, free: Vec::new() };
@@ -395,7 +402,7 @@ fn decide_on(recorder: &Recorder, subject: Subject, context: u32) -> Option<Deci
     let timing = &recorder.timing;
     let progress = timing.progress(subject)?;
     let mode = recorder.control.timing_mode();
-    if mode == TimingMode::Off || !matches!(timing.state(context)?, State::Ready(_)) {
+    if mode == TimingMode::Off || !matches!(timing.state(recorder, context)?, State::Ready(_)) {
         return None;
     }
     if mode == TimingMode::All {
@@ -450,7 +457,7 @@ pub fn after_idling(result: CUresult) {
     read_all();
     thread::with_existing(|thread| {
         let (recorder, context) = (thread.recorder, thread.context());
-        if recorder.timing.state(context) == Some(State::Uncalibrated) {
+        if recorder.timing.state(recorder, context) == Some(State::Uncalibrated) {
             guarded(|| calibrate(recorder, context));
         }
     });
@@ -483,7 +490,7 @@ impl Thread {
         let (recorder, context) = (self.recorder, self.context());
         let timing = &recorder.timing;
         let _section = timing.section(recorder)?;
-        let (pair, busy_ns, idle_ns) = timing.take(context)?;
+        let (pair, busy_ns, idle_ns) = timing.take(recorder, context)?;
         let was_idle = driver::is_idle(stream);
         if !driver::record_event(pair.before, stream) {
             timing.give_back(context, pair);
