@@ -113,7 +113,8 @@ fn check(device: &Device, function: &Function, configuration: &Configuration) ->
     }
     let threads: u32 = block.iter().product();
     ensure(threads <= MAX_THREADS_PER_BLOCK, CUDA_ERROR_INVALID_VALUE)?;
-    ensure(threads <= function.attributes.max_threads, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES)?;
+    // Registers never run short here: what bounds the kernel is its own `.maxntid` or `.reqntid`.
+    ensure(threads <= function.attributes.max_threads, CUDA_ERROR_INVALID_VALUE)?;
     let required = function.attributes.required_block;
     ensure(required.is_none_or(|required| required == *block), CUDA_ERROR_INVALID_VALUE)?;
     ensure(*dynamic_shared <= function.settings.max_dynamic_shared(), CUDA_ERROR_INVALID_VALUE)?;

@@ -120,7 +120,7 @@ fn launches_that_can_not_be_fail_at_the_call() {
             "{grid:?} {block:?} {shared}"
         );
     }
-    assert_eq!(launch(kernel(".maxntid 64", ""), [1; 3], [65, 1, 1], 0), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+    assert_eq!(launch(kernel(".maxntid 64", ""), [1; 3], [65, 1, 1], 0), CUDA_ERROR_INVALID_VALUE);
     assert_eq!(launch(kernel(".reqntid 32, 2", ""), [1; 3], [64, 1, 1], 0), CUDA_ERROR_INVALID_VALUE);
     assert_eq!(launch(kernel(".reqntid 32, 2", ""), [1; 3], [32, 2, 1], 0), CUDA_SUCCESS);
     assert_eq!(launch(std::ptr::null_mut(), [1; 3], [1; 3], 0), CUDA_ERROR_INVALID_HANDLE);

@@ -239,7 +239,7 @@ fn impossible_configurations_are_refused() {
     assert_eq!(launch([1, 1, 1], [64, 0, 1], 0), CUDA_ERROR_INVALID_VALUE);
     assert_eq!(launch([1, 1, 1], [1, 1, 65], 0), CUDA_ERROR_INVALID_VALUE);
     assert_eq!(launch([1, 1, 1], [65, 32, 1], 0), CUDA_ERROR_INVALID_VALUE);
-    assert_eq!(launch([1, 1, 1], [65, 1, 1], 0), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+    assert_eq!(launch([1, 1, 1], [65, 1, 1], 0), CUDA_ERROR_INVALID_VALUE);
     assert_eq!(launch([1, 1, 1], [64, 1, 1], (48 << 10) + 1), CUDA_ERROR_INVALID_VALUE);
     let shared = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
     fails!(CUDA_ERROR_INVALID_VALUE, cuFuncSetAttribute(bounded, shared, 164 << 10));

@@ -168,6 +168,8 @@ struct Reference {
     values: Vec<f32>,
     mode: CUaddress_mode,
     normalized: bool,
+    /// What lies around the image.
+    border: [f32; 4],
 }
 
 impl Reference {
@@ -192,7 +194,7 @@ impl Reference {
         for axis in 0..3 {
             match self.inside(at[axis], self.extent[axis]) {
                 Some(index) => inside[axis] = index,
-                None => return [0.5, -2.0, 0.25, 8.0],
+                None => return self.border,
             }
         }
         let texel = (inside[2] * self.extent[1] + inside[1]) * self.extent[0] + inside[0];
@@ -235,6 +237,17 @@ impl Reference {
         }
         sum.map(|sum| sum as f32)
     }
+}
+
+/// The border's colour `[0.5, -2.0, 0.25, 8.0]` in the channels and the format of an image, as an H200 reads it.
+fn border(format: CUarray_format, channels: usize) -> [f32; 4] {
+    let mut colour = match format {
+        CU_AD_FORMAT_UNSIGNED_INT8 => [128.0 / 255.0, 0.0, 64.0 / 255.0, 1.0],
+        CU_AD_FORMAT_SIGNED_INT16 => [16384.0 / 32767.0, -1.0, 8192.0 / 32767.0, 1.0],
+        _ => [0.5, -2.0, 0.25, 8.0],
+    };
+    colour[channels..].fill(0.0);
+    colour
 }
 
 /// Random texels of a format: their bytes, and what the kernel sees of them.
@@ -295,7 +308,9 @@ fn fetches_are_the_programming_guides() {
                 let flags = if normalized { CU_TRSF_NORMALIZED_COORDINATES } else { 0 };
                 let object = texture(&of_array(created), &sampled(mode, filter, flags));
                 let extent = sizes.map(|extent| extent as i64);
-                let reference = Reference { extent, channels, values: values.clone(), mode, normalized };
+                let border = border(format, channels);
+                let reference =
+                    Reference { extent, channels, values: values.clone(), mode, normalized, border };
                 let coordinates: Vec<[f32; 3]> = (0..200)
                     .map(|_| {
                         sizes.map(|extent| {

@@ -6,8 +6,9 @@
 
 use super::code::{Reg, Role};
 use super::fault::FaultKind;
-use super::half::{f16_to_f32, f32_to_f16};
+use super::half::f16_to_f32;
 use super::lanes::{Lanes, WARP};
+use super::soft::{self, Rounding};
 use super::spaces::{AccessFault, Accessed, Spaces};
 use super::surface::SurfaceOp;
 use super::texture::TextureOp;
@@ -66,23 +67,35 @@ impl ChannelFormat {
         }
     }
 
-    /// Writes what [`read`](Self::read) would return; integers lose their upper bits.
+    /// Writes a channel as `sust.p` converts it: integers saturate, numbers are rounded towards zero.
     ///
     /// # Safety
     /// `address` is valid for a write of [`bytes`](Self::bytes) bytes.
     unsafe fn write(self, address: u64, bits: u32) {
+        let signed = bits.cast_signed();
         // SAFETY: the caller's promise.
         unsafe {
-            match self.bytes() {
-                1 => (address as *mut u8).write(bits as u8),
-                2 if self == ChannelFormat::F16 => {
-                    (address as *mut u16).write_unaligned(f32_to_f16(f32::from_bits(bits)));
+            match self {
+                ChannelFormat::U8 => (address as *mut u8).write(bits.min(0xff) as u8),
+                ChannelFormat::S8 => (address as *mut i8).write(signed.clamp(-0x80, 0x7f) as i8),
+                ChannelFormat::U16 => (address as *mut u16).write_unaligned(bits.min(0xffff) as u16),
+                ChannelFormat::S16 => {
+                    (address as *mut i16).write_unaligned(signed.clamp(-0x8000, 0x7fff) as i16);
                 }
-                2 => (address as *mut u16).write_unaligned(bits as u16),
+                ChannelFormat::F16 => (address as *mut u16).write_unaligned(half_towards_zero(bits)),
                 _ => (address as *mut u32).write_unaligned(bits),
             }
         }
     }
+}
+
+/// An `f32` as an `f16`, rounded towards zero; of a NaN the upper bits stay.
+fn half_towards_zero(bits: u32) -> u16 {
+    if !f32::from_bits(bits).is_nan() {
+        return soft::convert(bits.into(), soft::F32, soft::F16, Rounding::Zero) as u16;
+    }
+    let fraction = (bits >> 13 & 0x3ff).max(1);
+    (bits >> 16 & 0x8000 | 0x7c00 | fraction) as u16
 }
 
 /// Texels in rows and layers.

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use super::fault::FaultKind;
+use super::half::{f16_to_f32, f32_to_f16};
 use super::image::{self, ChannelFormat, Geometry, Image, ImageStep, Lookup, Query};
 use super::lanes::{Lanes, WARP};
 use super::spaces::{Accessed, Spaces};
@@ -86,6 +87,9 @@ struct Part {
     layer: Option<u32>,
     /// Whether it is a face of a cube, which is never left.
     cube: bool,
+    /// Whether coordinates are integers: these have no address mode, what is outside is 0, in layers that are not there
+    /// too.
+    integer: bool,
 }
 
 /// A position in a level.
@@ -155,14 +159,20 @@ impl Texture {
     /// # Safety
     /// The images may be read.
     unsafe fn fetch_texel(&self, geometry: Geometry, sources: &[u32; 10], level: Level) -> [u32; 4] {
-        let given = if level == Level::Given { sources[geometry.coordinates()] as usize } else { 0 };
-        let image = &self.levels[given.min(self.levels.len() - 1)];
+        let has_level = level == Level::Given && !self.linear_memory;
+        let given = if has_level { sources[geometry.coordinates()] as usize } else { 0 };
+        let Some(image) = self.levels.get(given) else { return [0; 4] };
         let (layer, coordinates) = split(geometry, sources);
         let mut at = [0i64; 3];
-        for (to, &from) in at.iter_mut().zip(coordinates) {
-            *to = i64::from(from.cast_signed());
+        for (axis, &from) in coordinates.iter().enumerate() {
+            let index = i64::from(from.cast_signed());
+            // Where a level is given, what is outside of it is its edge.
+            at[axis] = match level {
+                Level::Given => index.clamp(0, i64::from(image.extent[axis]) - 1),
+                _ => index,
+            };
         }
-        let part = Part { dimensions: geometry.dimensions.into(), layer, cube: false };
+        let part = Part { dimensions: geometry.dimensions.into(), layer, cube: false, integer: true };
         // SAFETY: the caller's promise.
         unsafe { self.texel(image, at, part) }
     }
@@ -245,11 +255,11 @@ impl Texture {
     unsafe fn gather(&self, geometry: Geometry, sources: &[u32; 10], channel: u8) -> [u32; 4] {
         let image = &self.levels[0];
         let position = self.position(geometry, sources, image);
-        let [x, y, _] = position.at.map(|at| (at - 0.5).floor() as i64);
+        let [x, y, _] = position.at.map(|at| fixed(at - 0.5) >> 8);
         [[x, y + 1], [x + 1, y + 1], [x + 1, y], [x, y]].map(|[x, y]| {
             // SAFETY: the caller's promise.
             let texel = unsafe { self.texel(image, [x, y, 0], position.part) };
-            texel[usize::from(channel)]
+            weighable(image.format, self.sampler.fractions, texel[usize::from(channel)])
         })
     }
 
@@ -258,19 +268,22 @@ impl Texture {
         let (layer, coordinates) = split(geometry, sources);
         let mut at = [0f64; 3];
         for (to, &from) in at.iter_mut().zip(coordinates) {
-            *to = f64::from(f32::from_bits(from));
+            let number = f32::from_bits(from);
+            // Subnormal coordinates count as 0.
+            *to = if number.is_subnormal() { 0.0 } else { number.into() };
         }
         if geometry.cube {
             let (face, s, t) = face_of(at);
             let [width, height] = [image.extent[0], image.extent[1]].map(f64::from);
-            let layer = layer.unwrap_or(0).saturating_mul(6).saturating_add(face);
-            let part = Part { dimensions: 2, layer: Some(layer), cube: true };
+            let cubes = (image.extent[2] / 6).max(1);
+            let layer = layer.unwrap_or(0).min(cubes - 1) * 6 + face;
+            let part = Part { dimensions: 2, layer: Some(layer), cube: true, integer: false };
             return Position { at: [s * width, t * height, 0.0], part };
         }
         if self.sampler.normalized {
             at.iter_mut().zip(image.extent).for_each(|(at, extent)| *at *= f64::from(extent));
         }
-        let part = Part { dimensions: geometry.dimensions.into(), layer, cube: false };
+        let part = Part { dimensions: geometry.dimensions.into(), layer, cube: false, integer: false };
         Position { at: at.map(bounded), part }
     }
 
@@ -280,15 +293,23 @@ impl Texture {
     /// The image may be read.
     unsafe fn texel(&self, image: &Image, at: [i64; 3], part: Part) -> [u32; 4] {
         let mut inside = [0u32; 3];
+        let has_modes = !part.integer && !self.linear_memory;
         for axis in 0..part.dimensions {
-            let mode = if part.cube { AddressMode::Clamp } else { self.sampler.address[axis] };
+            let mode = match self.sampler.address[axis] {
+                _ if part.cube => AddressMode::Clamp,
+                _ if !has_modes => AddressMode::Border,
+                mode => mode,
+            };
             match self.address(mode, at[axis], image.extent[axis]) {
                 Some(index) => inside[axis] = index,
-                None if self.linear_memory => return [0; 4],
-                None => return self.sampler.border.map(f32::to_bits),
+                None if has_modes => return self.border(image),
+                None => return [0; 4],
             }
         }
         if let Some(layer) = part.layer {
+            if part.integer && layer >= image.extent[2] {
+                return [0; 4];
+            }
             inside[2] = layer.min(image.extent[2] - 1);
         }
         // SAFETY: the caller's promise; every coordinate is inside.
@@ -296,11 +317,32 @@ impl Texture {
         if self.sampler.fractions { raw.map(|value| fraction(image.format, value)) } else { raw }
     }
 
+    /// The border's colour as texels of the image's format would hold it: of 32 bits the bits of the number, smaller
+    /// integers that are no fractions 0.
+    fn border(&self, image: &Image) -> [u32; 4] {
+        let mut colour = [0; 4];
+        for (to, &from) in colour.iter_mut().zip(&self.sampler.border).take(image.channels.into()) {
+            let nearest = |least: f32, greatest: f32| {
+                let step = (from.clamp(least, 1.0) * greatest + 0.5).floor();
+                fraction(image.format, (step as i32).cast_unsigned())
+            };
+            *to = match image.format {
+                ChannelFormat::F32 | ChannelFormat::U32 | ChannelFormat::S32 => from.to_bits(),
+                ChannelFormat::F16 => f16_to_f32(f32_to_f16(from)).to_bits(),
+                _ if !self.sampler.fractions => 0,
+                ChannelFormat::U8 => nearest(0.0, 255.0),
+                ChannelFormat::U16 => nearest(0.0, 65535.0),
+                ChannelFormat::S8 => nearest(-1.0, 127.0),
+                ChannelFormat::S16 => nearest(-1.0, 32767.0),
+            };
+        }
+        colour
+    }
+
     /// Brings a texel's index into an extent; none where there is nothing.
     fn address(&self, mode: AddressMode, index: i64, extent: u32) -> Option<u32> {
         let size = i64::from(extent);
         let inside = match mode {
-            _ if self.linear_memory => (0..size).contains(&index).then_some(index)?,
             AddressMode::Border => (0..size).contains(&index).then_some(index)?,
             AddressMode::Wrap if self.sampler.normalized => index.rem_euclid(size),
             AddressMode::Mirror if self.sampler.normalized => {
@@ -341,7 +383,8 @@ impl Texture {
     }
 
     fn answer(&self, query: Query, level: u32) -> u32 {
-        let image = &self.levels[(level as usize).min(self.levels.len() - 1)];
+        // A level that is not there has no extent.
+        let Some(image) = self.levels.get(level as usize) else { return 0 };
         match query {
             Query::Width => image.extent[0],
             Query::Height => image.extent[1],
@@ -386,18 +429,38 @@ fn fraction(format: ChannelFormat, value: u32) -> u32 {
     }
 }
 
-/// The face of a cube that a direction points at, and where on it, from 0 to 1: the programming guide's table.
+/// A channel as filters take it, in the bits of an `f32`: the GPU's have no subnormal numbers and one NaN.
+fn weighable(format: ChannelFormat, fractions: bool, value: u32) -> u32 {
+    let number = f32::from_bits(value);
+    match format {
+        ChannelFormat::F32 if number.is_nan() => 0x7fff_ffff,
+        ChannelFormat::F32 if number.is_subnormal() => value & 0x8000_0000,
+        ChannelFormat::F16 if number.is_nan() => 0x7fff_e000,
+        // Made 16 bits wide by repeating the 7 bits of the magnitude, one less for the last of a negative number.
+        ChannelFormat::S8 if fractions => {
+            let magnitude = (number.abs() * 127.0).round() as u32;
+            let last = magnitude.saturating_sub(number.is_sign_negative().into()) >> 6;
+            let wide = magnitude << 8 | magnitude << 1 | last;
+            (wide as f32 / 32767.0).copysign(number).to_bits()
+        }
+        _ => value,
+    }
+}
+
+/// The face of a cube that a direction points at, and where on it, from 0 to 1: the programming guide's table. Of axes
+/// that are equally long the last one counts.
 fn face_of([x, y, z]: [f64; 3]) -> (u32, f64, f64) {
     let [ax, ay, az] = [x, y, z].map(f64::abs);
-    let (face, m, s, t) = if ax >= ay && ax >= az {
-        if x >= 0.0 { (0, ax, -z, -y) } else { (1, ax, z, -y) }
-    } else if ay >= az {
+    let (face, m, s, t) = if az >= ax && az >= ay {
+        if z >= 0.0 { (4, az, x, -y) } else { (5, az, -x, -y) }
+    } else if ay >= ax {
         if y >= 0.0 { (2, ay, x, z) } else { (3, ay, x, -z) }
-    } else if z >= 0.0 {
-        (4, az, x, -y)
+    } else if x >= 0.0 {
+        (0, ax, -z, -y)
     } else {
-        (5, az, -x, -y)
+        (1, ax, z, -y)
     };
-    let on_face = |value: f64| bounded((value / m + 1.0) / 2.0);
+    // A direction without length points at the middle.
+    let on_face = |value: f64| if m == 0.0 { 0.5 } else { bounded((value / m + 1.0) / 2.0) };
     (face, on_face(s), on_face(t))
 }

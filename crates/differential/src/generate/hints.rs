@@ -110,16 +110,9 @@ fn around_load(form: &str, hint: &str) -> Case {
     ));
     let (local, line) = (kernel.register(64), kernel.register(64));
     kernel.line(format!("mov.u64 {local}, own;\nand.b64 {line}, {address}, -128;"));
-    for (name, register) in
-        [("$address", &address), ("$generic", &generic), ("$local", &local), ("$line", &line)]
-    {
-        if hint.contains(name) {
-            kernel.line(hint.replace(name, register));
-        }
-    }
-    if !hint.contains('$') {
-        kernel.line(hint);
-    }
+    let places = [("$address", &address), ("$generic", &generic), ("$local", &local), ("$line", &line)];
+    let hint = places.iter().fold(hint.to_owned(), |hint, (name, register)| hint.replace(name, register));
+    kernel.line(hint);
     kernel.line(format!("ld.global.u32 {value}, [{address}];"));
     kernel.store("loaded", Values::B32, Rule::Exact, &value);
     kernel.finish(format!("{form}/0"))

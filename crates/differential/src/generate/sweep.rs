@@ -21,7 +21,7 @@ const PROGRAM: usize = 64;
 
 pub(super) fn generate(cases: &mut Vec<Case>) {
     for opcode in ["ld", "ldu", "st", "atom", "red"] {
-        // By what the code around the instruction depends on.
+        // By what the code around the instruction depends on. Loads of what nobody writes are a kind of their own.
         let mut kinds: BTreeMap<String, Vec<Access>> = BTreeMap::new();
         let mut seen = HashSet::new();
         let instances = forms::of(opcode).iter().flat_map(|form| form.instances());
@@ -44,6 +44,8 @@ pub(super) fn generate(cases: &mut Vec<Case>) {
 #[derive(Clone, Copy, PartialEq)]
 enum Window {
     Global,
+    /// Global memory that is only read.
+    Input,
     Generic,
     Shared,
     Local,
@@ -70,6 +72,7 @@ impl Window {
     fn name(self) -> &'static str {
         match self {
             Window::Global => "global",
+            Window::Input => "input",
             Window::Generic => "generic",
             Window::Shared => "shared",
             Window::Local => "local",
@@ -82,7 +85,7 @@ impl Window {
     /// The space of plain loads and stores there.
     fn space(self) -> &'static str {
         match self {
-            Window::Global => ".global",
+            Window::Global | Window::Input => ".global",
             Window::Generic => "",
             Window::Shared => ".shared",
             Window::Local => ".local",
@@ -118,7 +121,12 @@ impl Access {
         // What is asynchronous has a program of its own.
         let plain = !instance.mnemonic.contains(".async");
         let entry = instance.mnemonic.contains("param::entry");
-        let window = if entry { Window::Entry } else { Window::of(space)? };
+        let is_cached = instance.mnemonic.contains(".nc") || instance.mnemonic.starts_with("ldu");
+        let window = match Window::of(space)? {
+            _ if entry => Window::Entry,
+            Window::Global if is_cached => Window::Input,
+            window => window,
+        };
         plain.then_some(Access { instance, window, ty, elements })
     }
 
@@ -163,6 +171,11 @@ fn place(kernel: &mut Kernel, window: Window) {
         .line(format!("mov.b64 first, {};\nmov.b64 second, {};\nmov.b64 more, first;", inputs[0], inputs[1]));
     match window {
         Window::Param => return,
+        Window::Input => {
+            let column = kernel.column(Values::B64, 2 * BLOCK as usize);
+            return kernel
+                .line(format!("mad.wide.u32 address, row, 16, in;\nadd.u64 address, address, {column};"));
+        }
         Window::Entry => {
             let mut random = Random::named("given");
             kernel.give([random.next(), random.next()]);
@@ -377,10 +390,14 @@ fn store_parameter(kernel: &mut Kernel, access: &Access) {
         kernel.line(format!("shr.u64 low, more, {};", 3 * index + 1));
         narrow(kernel, access, name);
     }
+    // No two stores overlap: what is left of the first would be nobody's promise. What the form leaves of the lower half
+    // is masked.
+    let bits = 8 * access.ty.bytes() * access.elements as u64;
+    let rest = if bits < 128 { "st.param.b64 [passed+8], second;\n" } else { "" };
+    let mask = if bits < 64 { format!("and.b64 low, low, {};\n", (1u64 << bits) - 1) } else { String::new() };
     kernel.line(format!(
-        "{{\n.param .align 16 .b8 passed[16];\n.param .align 16 .b8 got[16];\nst.param.v2.b64 [passed], {{first, \
-         second}};\n{} [passed], {};\ncall (got), echo, (passed);\nld.param.v2.b64 {{low, high}}, [got];\n}}\n{SUM}\nmov.b64 \
-         low, high;\n{SUM}",
+        "{{\n.param .align 16 .b8 passed[16];\n.param .align 16 .b8 got[16];\n{rest}{} [passed], {};\ncall (got), echo, \
+         (passed);\nld.param.v2.b64 {{low, high}}, [got];\n}}\n{mask}{SUM}\nmov.b64 low, high;\n{SUM}",
         access.instance.mnemonic,
         elements(access, "1")
     ));

@@ -65,7 +65,8 @@ impl Fetch {
     /// Nothing for forms with a second result and multisampled images.
     fn of(instance: Instance) -> Option<Fetch> {
         let mut words = instance.mnemonic.split('.').skip(1);
-        let geometry = words.find(|word| word.ends_with('d') || word.ends_with("cube"))?.to_owned();
+        let geometry = words.find(|word| ["1d", "2d", "3d", "cube"].iter().any(|end| word.ends_with(end)));
+        let geometry = geometry?.to_owned();
         let Kind::Vector(result, 4) = &instance.operands[0].kind else { return None };
         let Kind::Value { ty: result, .. } = **result else { return None };
         let integers = instance.mnemonic.ends_with(".s32");
@@ -195,7 +196,9 @@ impl Fetch {
         kernel.line(format!("{} {};", self.instance.mnemonic, texts.join(", ")));
         for (channel, register) in result.iter().enumerate() {
             let values = if self.result == ScalarType::F32 { Values::F32 } else { Values::B32 };
-            kernel.store(&format!("channel {channel}"), values, rule(&setup.image), register);
+            // What is gathered is not weighed.
+            let rule = if self.instance.form.opcode == "tld4" { Rule::Exact } else { rule(&setup.image) };
+            kernel.store(&format!("channel {channel}"), values, rule, register);
         }
         let Image { format, channels, .. } = setup.image;
         let format = format!("{format:?} {channels}").to_lowercase();
@@ -225,13 +228,17 @@ fn contents(format: Format, weighed: bool) -> Values {
     }
 }
 
-/// Weights have 8 bits of fraction. Nothing says how products and sums are rounded: the bound is half a step of the
-/// weights, for texels between -1 and 1.
+/// Weights have 8 bits of fraction. Nothing says how positions are rounded to them: the bound is a step of the weight in
+/// each dimension, between texels that are at most 2 apart. Mipmap levels are a dimension too.
 fn rule(image: &Image) -> Rule {
-    match image.sampler {
-        Some(Sampler { linear: true, .. }) => Rule::Near { relative: 0.0, absolute: 2f64.powi(-9) },
-        _ => Rule::Exact,
-    }
+    let Some(Sampler { linear: true, .. }) = image.sampler else { return Rule::Exact };
+    let extents = image.extent.iter().filter(|&&extent| extent > 0).count();
+    let dimensions = match image.memory {
+        Memory::Layers | Memory::Cube | Memory::Cubes => extents - 1,
+        Memory::Levels(_) => extents + 1,
+        _ => extents,
+    };
+    Rule::Near { relative: 0.0, absolute: dimensions as f64 * 2f64.powi(-7) }
 }
 
 /// A question about images of several kinds.
