@@ -11,6 +11,7 @@ use super::fault::FaultKind;
 use super::lanes::{Lanes, WARP};
 use super::launch::Launch;
 use super::memory::Region;
+use super::pattern::Pattern;
 use super::probe::Probe;
 use super::registers::Registers;
 use super::spaces::Spaces;
@@ -132,6 +133,8 @@ pub(super) struct Block<'l, P> {
     convoy: usize,
     /// Those of the last convoy.
     lanes: Vec<Lanes>,
+    /// What the kernel's prologue finds of them, where the kernel begins.
+    threads: Option<Pattern>,
     /// Whether they are those of all warps where the kernel begins.
     ready: bool,
     started: bool,
@@ -166,6 +169,7 @@ impl<'l, P: Probe> Block<'l, P> {
             _local: local,
             convoy: convoy::most(launch.code(launch.kernel_function).registers),
             lanes: Vec::new(),
+            threads: None,
             ready: false,
             started: false,
             counts: Counts::default(),
@@ -257,8 +261,13 @@ impl<'l, P: Probe> Block<'l, P> {
                 self.lanes.extend(
                     lanes.map(|warp| if fresh { warp.first_lanes(launch) } else { warp.whole_lanes() }),
                 );
+                let prologue = launch.code(launch.kernel_function).prologue.as_ref();
+                // SAFETY: these are frames of the kernel.
+                self.threads =
+                    prologue.filter(|_| fresh).and_then(|prologue| unsafe { prologue.threads(&self.lanes) });
             }
-            parting = convoy::run(warps, &mut self.lanes, &mut around, everyone, fresh);
+            let threads = self.threads.as_ref();
+            parting = convoy::run(warps, &mut self.lanes, &mut around, everyone, fresh, threads);
             self.ready = fresh && all == together && parting == Parting::Exited;
         } else if fresh {
             warps.iter_mut().for_each(|warp| warp.start(launch, block));

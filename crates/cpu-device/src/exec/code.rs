@@ -16,6 +16,7 @@ use super::access::{RunAccess, RunRegular};
 use super::image::ImageStep;
 use super::lanes::RunLanes;
 use super::matrix::MatrixStep;
+use super::prologue::Prologue;
 use super::registers::Extent;
 use super::whereabouts::Named;
 
@@ -134,6 +135,41 @@ pub(super) enum Meaning {
     AddLong,
     /// `d = a * b`, words to a long.
     MultiplyWide { signed: bool },
+    /// `d = a * b + c`, the lower words.
+    MultiplyAddWords,
+    /// Predicate `d = a R b` of words, and what [`compare`](super::lanes::compare) does besides.
+    CompareWords { relation: Relation, signed: bool },
+}
+
+/// How two numbers may be ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Relation {
+    Less,
+    LessEqual,
+    Greater,
+    GreaterEqual,
+}
+
+impl Relation {
+    #[inline(always)]
+    pub(super) fn holds(self, a: i64, b: i64) -> bool {
+        match self {
+            Relation::Less => a < b,
+            Relation::LessEqual => a <= b,
+            Relation::Greater => a > b,
+            Relation::GreaterEqual => a >= b,
+        }
+    }
+
+    /// The relation that holds of `(b, a)` where this one holds of `(a, b)`.
+    pub(super) fn turned(self) -> Relation {
+        match self {
+            Relation::Less => Relation::Greater,
+            Relation::LessEqual => Relation::GreaterEqual,
+            Relation::Greater => Relation::Less,
+            Relation::GreaterEqual => Relation::LessEqual,
+        }
+    }
 }
 
 /// Operands of a load, store or atomic.
@@ -543,6 +579,8 @@ pub(super) struct Code {
     /// For each step the index of its origin.
     pub(super) origin_of: Vec<u32>,
     pub(super) origins: Vec<Origin>,
+    /// How it begins, if convoys may pass that.
+    pub(super) prologue: Option<Prologue>,
     /// Registers to fill at the start.
     pub(super) inputs: Vec<(Reg, Class, Input)>,
     /// Registers that a frame takes.

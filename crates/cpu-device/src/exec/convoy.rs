@@ -22,6 +22,8 @@ use super::code::{BarrierKind, Code, Guard, Op, Reg, Step};
 use super::exchange;
 use super::fuel::Fuel;
 use super::lanes::{Lanes, wide_vectors};
+use super::pattern::Pattern;
+use super::prologue::Found;
 use super::registers::Extent;
 use super::spaces::{Accessed, Spaces};
 use super::straight::{access, straight};
@@ -58,13 +60,15 @@ pub(super) enum Parting {
 
 /// Runs warps that can set out together until they part. `lanes` are theirs; after [`Parting::Exited`] they are what
 /// they were. `everyone` tells that all others of the block have exited, `fresh` that these have not been started: they
-/// are where the kernel begins, and need to be started only if they do not end together.
+/// are where the kernel begins, and need to be started only if they do not end together; then `threads` is what the
+/// kernel's prologue finds of them.
 pub(super) fn run(
     warps: &mut [Warp],
     lanes: &mut [Lanes],
     around: &mut Surroundings,
     everyone: bool,
     fresh: bool,
+    threads: Option<&Pattern>,
 ) -> Parting {
     let launch = around.launch;
     let (function, pc, outermost) = match warps.first().and_then(Warp::whole) {
@@ -72,7 +76,7 @@ pub(super) fn run(
         _ => (launch.kernel_function, 0, true),
     };
     let (code, fuel) = (launch.code(function), Fuel::full());
-    Convoy { warps, around, code, pc, outermost, everyone, fresh, lanes, threads: 0, fuel }.run()
+    Convoy { warps, around, code, pc, outermost, everyone, fresh, lanes, threads: 0, fuel }.run(threads)
 }
 
 /// Warps on their way.
@@ -101,13 +105,13 @@ enum Agreement {
 }
 
 impl Convoy<'_, '_, '_, '_, '_> {
-    fn run(self) -> Parting {
+    fn run(self, threads: Option<&Pattern>) -> Parting {
         #[cfg(target_arch = "x86_64")]
         if wide_vectors() {
             // SAFETY: the CPU has the features, as `wide_vectors` has found.
-            return unsafe { self.run_wide() };
+            return unsafe { self.run_wide(threads) };
         }
-        self.run_plain()
+        self.run_plain(threads)
     }
 
     /// [`run_plain`](Self::run_plain), with `popcnt` and its like.
@@ -116,15 +120,16 @@ impl Convoy<'_, '_, '_, '_, '_> {
     /// The CPU has the features.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt,f16c")]
-    unsafe fn run_wide(self) -> Parting {
-        self.run_plain()
+    unsafe fn run_wide(self, threads: Option<&Pattern>) -> Parting {
+        self.run_plain(threads)
     }
 
     #[inline(always)]
-    fn run_plain(mut self) -> Parting {
+    fn run_plain(mut self, threads: Option<&Pattern>) -> Parting {
         self.threads = self.active();
-        if self.fresh {
-            self.set_block_inputs();
+        if self.fresh && threads.and_then(|threads| self.pass_prologue(threads)).is_none() {
+            // SAFETY: these are frames of the kernel, and no mask holds back a lane.
+            unsafe { self.around.set_block_inputs(self.lanes) };
         }
         loop {
             if let ControlFlow::Break(parting) = self.step() {
@@ -133,16 +138,34 @@ impl Convoy<'_, '_, '_, '_, '_> {
         }
     }
 
-    /// What differs between the blocks of a launch.
+    /// Passes the prologue, if its outcome can be told.
     #[inline(always)]
-    fn set_block_inputs(&mut self) {
-        for &(reg, class, axis) in &self.around.launch.block_inputs {
-            let value = self.around.block[axis as usize];
-            for lanes in &*self.lanes {
-                // SAFETY: the frame has the register, of this class.
-                unsafe { lanes.fill(class, reg, value) };
+    fn pass_prologue(&mut self, threads: &Pattern) -> Option<()> {
+        let prologue = self.code.prologue.as_ref()?;
+        // SAFETY: these are frames of the kernel.
+        let (pattern, branches) = unsafe { prologue.pass(self.lanes.first()?, self.around.block, threads)? };
+        self.around.spaces.found = Some(Found { index: prologue.index, pattern });
+        (0..prologue.steps()).for_each(|_| self.count(self.threads));
+        self.pc = prologue.steps() as u32;
+        match &prologue.check {
+            Some(check) if branches => {
+                // Forward, so there is fuel for it.
+                let _ = self.jump(check.target);
             }
+            Some(_) => {
+                self.count(0);
+                self.pc += 1;
+            }
+            None => {}
         }
+        Some(())
+    }
+
+    /// Computes what has been put off, while no mask holds back a lane.
+    #[inline(always)]
+    fn settle(&mut self) {
+        // SAFETY: whoever has put something off is in the kernel itself.
+        unsafe { self.around.settle(self.lanes) };
     }
 
     /// Executes a step, or as many straight ones as follow each other.
@@ -163,6 +186,7 @@ impl Convoy<'_, '_, '_, '_, '_> {
                 self.count(self.threads)
             }
             _ => {
+                self.settle();
                 self.hold_back(*guard);
                 self.execute(op)?;
                 self.hold_back(Guard::Always);
@@ -240,6 +264,7 @@ impl Convoy<'_, '_, '_, '_, '_> {
 
     fn exit(&mut self) -> ControlFlow<Parting> {
         self.count(self.threads);
+        self.around.spaces.found = None;
         if !self.fresh {
             self.warps.iter_mut().for_each(Warp::exit_whole);
         }
@@ -269,7 +294,7 @@ impl Convoy<'_, '_, '_, '_, '_> {
                 }
                 Op::Access { run, regular, args } => {
                     self.around.spaces.forget_patterns();
-                    let done = access(*run, *regular, args, warps, self.around.spaces);
+                    let done = access(*run, *regular, args, warps, self.around);
                     done.map_err(|(warp, _)| warp)
                 }
                 Op::Image(step) => self.in_turn(|lanes, spaces| step.run(lanes, spaces)),
@@ -316,6 +341,7 @@ impl Convoy<'_, '_, '_, '_, '_> {
     /// Leaves the warps at this step; the first `done` have executed it.
     #[cold]
     fn part(&mut self, done: usize) -> ControlFlow<Parting> {
+        self.settle();
         let (launch, block) = (self.around.launch, self.around.block);
         for (index, warp) in self.warps.iter_mut().enumerate() {
             if self.fresh {

@@ -3,7 +3,7 @@
 //! [`Program::compile`] turns a [`ptx::Module`] into steps over 32-lane registers; [`Linked`] adds the addresses of its
 //! variables; [`launch`] runs a kernel over a grid, with [`Memory`] saying what may be accessed. Reading order: `code`
 //! (what is executed), `lanes`, `access` and `pattern` (how a step computes and accesses memory), `warp` (divergence),
-//! `convoy`, `block`, `launch`; then `compile`. `matrix`, `mbarrier` and `bulk` are families of instructions of their own.
+//! `convoy`, `prologue`, `block`, `launch`; then `compile`. `matrix`, `mbarrier` and `bulk` are families of instructions of their own.
 //!
 //! Invariants:
 //!
@@ -41,6 +41,7 @@ mod pattern;
 mod printf;
 mod probe;
 mod program;
+mod prologue;
 mod registers;
 mod shadow;
 mod soft;

@@ -84,6 +84,17 @@ impl Pattern {
         Pattern::new(first, step as i64, between as i64, others)
     }
 
+    /// The same with `distance` added to each value. Values and distance are words.
+    #[inline(always)]
+    pub(super) fn moved(&self, distance: i64) -> Pattern {
+        Pattern {
+            first: self.first.map(|first| first + distance),
+            least: self.least + distance,
+            most: self.most + distance,
+            ..*self
+        }
+    }
+
     /// The pattern of a warp and so many others; `None` if its values rise through the end of the numbers.
     #[inline(always)]
     fn new(first: [i64; PARTS], step: i64, between: i64, others: i64) -> Option<Pattern> {

@@ -11,6 +11,7 @@ use super::fault::FaultKind;
 use super::lanes::{Lanes, WARP, each_lane, wide_vectors};
 use super::memory::{Memory, Region};
 use super::pattern::{PARTS, Pattern};
+use super::prologue::Found;
 use super::vectors::{Addresses, blend, offset_longs, offset_words, survey};
 
 /// What an access comes to. The fault is boxed: the good case is to stay small.
@@ -49,6 +50,8 @@ pub(super) struct Spaces<'a> {
     known: u8,
     /// Which of them there cannot be.
     irregular: u8,
+    /// The index of the threads, as long as it is in no register.
+    pub(super) found: Option<Found>,
 }
 
 /// Offsets of accesses are smaller, or are not looked at closely.
@@ -154,6 +157,7 @@ impl<'a> Spaces<'a> {
             reaches: [NO_REACH; PATTERNS],
             known: 0,
             irregular: 0,
+            found: None,
         }
     }
 
@@ -259,9 +263,10 @@ impl<'a> Spaces<'a> {
                 // SAFETY: the caller's promise; the base is the same in all lanes of all warps.
                 let base = unsafe { warps.first()?.source::<u64>(*base)[0] };
                 let like = args.like.map(usize::from).filter(|&like| self.known >> like & 1 != 0);
-                let pattern = match like {
-                    Some(like) => self.reaches[like % PATTERNS].pattern(),
-                    None => Pattern::of_words(words(*index), *signed)?,
+                let pattern = match (like, &self.found) {
+                    (Some(like), _) => self.reaches[like % PATTERNS].pattern(),
+                    (None, Some(found)) if found.index == *index => found.pattern,
+                    (None, _) => Pattern::of_words(words(*index), *signed)?,
                 };
                 (base, pattern, *shift)
             }

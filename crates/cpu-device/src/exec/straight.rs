@@ -6,7 +6,7 @@
 use super::access::{RunAccess, RunRegular};
 use super::code::{AccessArgs, Op, Space, Step};
 use super::lanes::Lanes;
-use super::spaces::{AccessFault, Spaces};
+use super::spaces::AccessFault;
 use super::warp::Surroundings;
 
 /// A straight run that ended at an access.
@@ -38,7 +38,7 @@ pub(super) unsafe fn straight(
             Op::Lanes { run, args, .. } => unsafe { run(warps, args) },
             Op::Access { run, regular, args } => {
                 // SAFETY: the caller's promise.
-                unsafe { access(*run, *regular, args, warps, around.spaces) }.map_err(|(warp, fault)| {
+                unsafe { access(*run, *regular, args, warps, around) }.map_err(|(warp, fault)| {
                     Box::new(Refused { step: index, warp, space: args.space, fault })
                 })?;
             }
@@ -62,12 +62,15 @@ pub(super) unsafe fn access(
     regular: Option<RunRegular>,
     args: &AccessArgs,
     warps: &[Lanes],
-    spaces: &mut Spaces,
+    around: &mut Surroundings,
 ) -> Result<(), (usize, Box<AccessFault>)> {
     // SAFETY: the caller's promise.
-    if regular.is_some_and(|regular| unsafe { regular(warps, spaces, args) }) {
+    if regular.is_some_and(|regular| unsafe { regular(warps, around.spaces, args) }) {
         return Ok(());
     }
+    // SAFETY: the caller's promise.
+    unsafe { around.settle(warps) };
+    let spaces = &mut *around.spaces;
     for (index, lanes) in warps.iter().enumerate().filter(|(_, lanes)| lanes.mask != 0) {
         spaces.warp_local = lanes.local;
         // SAFETY: the caller's promise.

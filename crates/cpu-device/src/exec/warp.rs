@@ -484,7 +484,7 @@ impl Warp {
                     around.spaces.forget_patterns();
                     let warps = slice::from_ref(&lanes);
                     // SAFETY: as above; the windows are this block's own memory.
-                    let accessed = unsafe { access(*run, *regular, args, warps, around.spaces) };
+                    let accessed = unsafe { access(*run, *regular, args, warps, around) };
                     if let Err((_, fault)) = accessed {
                         return Err(self.refuse(around.launch, *fault, args.space, (function, pc), frame));
                     }

@@ -24,4 +24,5 @@ mod matrices;
 mod numbers;
 mod nvcc;
 mod packed;
+mod prologues;
 mod video;

@@ -67,12 +67,14 @@ impl Interval {
 }
 
 /// Renames the registers of `steps` from virtual ones (indices into `classes`) to places in their files.
-/// The registers in `pinned` keep a place of their own throughout; returns where each was put.
+/// Those in `pinned` and in `kept` have a place of their own throughout; the latter count as live only where they are.
+/// Returns where each register was put.
 pub(super) fn allocate(
     steps: &mut [Step],
     spans: &[Span],
     classes: &[Class],
     pinned: &[Reg],
+    kept: &[Reg],
 ) -> (Vec<Reg>, Sizes) {
     let intervals = intervals(steps, spans, classes.len());
     let mut pools = Pools::default();
@@ -92,10 +94,15 @@ pub(super) fn allocate(
                 break;
             }
             ends.pop();
-            pools.give(classes[other], places[other]);
+            if !kept.contains(&Reg(other as u32)) {
+                pools.give(classes[other], places[other]);
+            }
             live -= weight(classes[other]);
         }
-        places[reg] = pools.take(classes[reg]);
+        places[reg] = match kept.contains(&Reg(reg as u32)) {
+            true => pools.take_new(classes[reg]),
+            false => pools.take(classes[reg]),
+        };
         ends.push(Reverse((intervals[reg].last, reg)));
         live += weight(classes[reg]);
         pools.sizes.pressure = pools.sizes.pressure.max(live);
@@ -103,7 +110,7 @@ pub(super) fn allocate(
     for step in steps {
         step.registers(&mut |reg, _| *reg = places[reg.0 as usize]);
     }
-    (pinned.iter().map(|reg| places[reg.0 as usize]).collect(), pools.sizes)
+    (places, pools.sizes)
 }
 
 fn weight(class: Class) -> u32 {
@@ -137,9 +144,11 @@ impl Pools {
     }
 
     fn take(&mut self, class: Class) -> Reg {
-        if let Some(place) = self.pool(class).pop() {
-            return place;
-        }
+        self.pool(class).pop().unwrap_or_else(|| self.take_new(class))
+    }
+
+    /// A place that nobody has had.
+    fn take_new(&mut self, class: Class) -> Reg {
         let end = self.sizes.registers.of(class);
         *end += 1;
         Reg(*end - 1)
@@ -236,7 +245,7 @@ mod tests {
     fn registers_that_are_not_live_together_share_places() {
         let mut steps = [add(1, 0, 0), add(2, 1, 1), add(3, 2, 2), add(4, 3, 3)];
         let spans = [Span { start: 0, end: 4, successors: vec![] }];
-        let (_, sizes) = allocate(&mut steps, &spans, &[Class::Word; 5], &[Reg(0)]);
+        let (_, sizes) = allocate(&mut steps, &spans, &[Class::Word; 5], &[Reg(0)], &[]);
         assert_eq!(sizes.registers.words, 2);
         assert_eq!(sizes.pressure, 1);
     }
@@ -250,7 +259,7 @@ mod tests {
             Span { start: 1, end: 4, successors: vec![1, 2] },
             Span { start: 4, end: 4, successors: vec![] },
         ];
-        let (_, sizes) = allocate(&mut steps, &spans, &[Class::Word; 5], &[Reg(0)]);
+        let (_, sizes) = allocate(&mut steps, &spans, &[Class::Word; 5], &[Reg(0)], &[]);
         let loop_carried = places(&mut steps[..1])[2].0;
         let others = places(&mut steps[1..]);
         assert!(others.iter().all(|&(place, role)| role == Role::Use || place != loop_carried));
@@ -263,7 +272,7 @@ mod tests {
         steps[2].guard = Guard::If(Reg(4));
         let spans = [Span { start: 0, end: 4, successors: vec![] }];
         let classes = [Class::Word, Class::Word, Class::Word, Class::Word, Class::Predicate];
-        let (_, sizes) = allocate(&mut steps, &spans, &classes, &[Reg(0), Reg(4)]);
+        let (_, sizes) = allocate(&mut steps, &spans, &classes, &[Reg(0), Reg(4)], &[]);
         assert_eq!((sizes.registers.words, sizes.registers.predicates), (3, 1));
     }
 
@@ -271,7 +280,8 @@ mod tests {
     fn classes_have_files_of_their_own() {
         let mut steps = [add(1, 0, 0), add(2, 1, 1)];
         let spans = [Span { start: 0, end: 2, successors: vec![] }];
-        let (_, sizes) = allocate(&mut steps, &spans, &[Class::Long, Class::Long, Class::Word], &[Reg(0)]);
+        let (_, sizes) =
+            allocate(&mut steps, &spans, &[Class::Long, Class::Long, Class::Word], &[Reg(0)], &[]);
         assert_eq!(sizes.registers, Extent { words: 1, longs: 2, predicates: 0 });
         assert_eq!(sizes.pressure, 2);
     }

@@ -2,7 +2,7 @@
 
 use ptx::{Instruction, Operand, ScalarType};
 
-use super::super::code::{Args, Class, Reg};
+use super::super::code::{Args, Class, Meaning, Reg, Relation};
 use super::super::half::{bf16_to_f32, f16_to_f32};
 use super::super::lanes::{LaneHandler, combine, compare, logic, select, ternary};
 use super::super::numbers::flush;
@@ -109,6 +109,23 @@ fn handler(relation: &str, ty: ScalarType, ftz: bool, high: bool) -> Option<Lane
     })
 }
 
+/// What the handler of an integer comparison means.
+fn meaning(relation: &str, ty: ScalarType) -> Meaning {
+    let signed = match ty {
+        ScalarType::U32 | ScalarType::B32 => false,
+        ScalarType::S32 => true,
+        _ => return Meaning::Other,
+    };
+    let relation = match relation {
+        "lt" | "lo" => Relation::Less,
+        "le" | "ls" => Relation::LessEqual,
+        "gt" | "hi" => Relation::Greater,
+        "ge" | "hs" => Relation::GreaterEqual,
+        _ => return Meaning::Other,
+    };
+    Meaning::CompareWords { relation, signed }
+}
+
 /// Subnormal halves are zeros.
 #[inline(always)]
 fn flush_half(value: f32) -> f32 {
@@ -172,6 +189,7 @@ fn set_predicate(compiler: &mut FunctionCompiler, instruction: &Instruction, for
     let (c, immediate) = combination(compiler, form, rest.first())?;
     let Some(ty) = form.ty() else { return invalid("`setp` needs a type") };
     let run = handler(relation, ty, ftz, false).ok_or_else(|| no_such(relation, ty))?;
+    let run = run.meaning(meaning(relation, ty));
     let (a, b) = (compiler.source(a, ty)?, compiler.source(b, ty)?);
     let (d, e) = match destination {
         Operand::Pair(first, second) => {

@@ -19,6 +19,7 @@ use super::super::whereabouts::Named;
 use super::allocate::{Span, allocate};
 use super::fold::{Known, fold, mark_straight, name_patterns};
 use super::layout::{Block, order};
+use super::prologue;
 use super::scope::{Body, Symbol};
 use super::{ModuleNames, control, decode, memory, stack};
 
@@ -226,17 +227,21 @@ impl<'m> FunctionCompiler<'m> {
             },
         };
         let idle = fold(&mut self.steps, spans, &self.classes, &known);
-        let (places, sizes) = allocate(&mut self.steps, spans, &self.classes, &pinned);
+        let candidate = prologue::find(&mut self.steps, spans, &idle, &input_of);
+        let kept: Vec<Reg> = candidate.iter().flat_map(|candidate| candidate.registers()).collect();
+        let (places, sizes) = allocate(&mut self.steps, spans, &self.classes, &pinned, &kept);
         name_patterns(&mut self.steps);
         mark_straight(&mut self.steps, &idle);
+        let prologue = candidate.map(|candidate| candidate.placed(|reg| places[reg.0 as usize]));
         let inputs =
-            inputs.iter().zip(places).map(|(((class, input), _), place)| (place, *class, *input)).collect();
+            inputs.iter().map(|((class, input), reg)| (places[reg.0 as usize], *class, *input)).collect();
         self.shared.sort_unstable();
         self.shared.dedup();
         let code = Code {
             steps: self.steps,
             origin_of: self.origin_of,
             origins: self.origins,
+            prologue,
             inputs,
             registers: sizes.registers,
             frame_bytes: self.frame_bytes,

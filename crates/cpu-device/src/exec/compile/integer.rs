@@ -82,6 +82,8 @@ fn multiply_add(ty: ScalarType, part: &str, saturate: bool) -> Option<LaneHandle
     Some(match (part, ty, saturate) {
         ("hi", S32, true) => ternary(|a: i32, b: i32, c: i32| high_i32(a, b).saturating_add(c)),
         (_, _, true) => return None,
+        ("lo", U32 | S32, _) => ternary(|a: u32, b: u32, c: u32| a.wrapping_mul(b).wrapping_add(c))
+            .meaning(Meaning::MultiplyAddWords),
         ("lo", ..) => typed!(ty, ternary, |a, b, c| a.wrapping_mul(b).wrapping_add(c)),
         ("hi", U16, _) => {
             ternary(|a: u16, b: u16, c: u16| (((u32::from(a) * u32::from(b)) >> 16) as u16).wrapping_add(c))

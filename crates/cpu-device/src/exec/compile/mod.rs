@@ -24,6 +24,7 @@ mod layout;
 mod matrix;
 mod memory;
 mod moves;
+mod prologue;
 mod scope;
 mod stack;
 mod texture;
