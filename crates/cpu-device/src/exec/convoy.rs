@@ -14,6 +14,8 @@
 //! 2. Nobody waits for a convoy for ever: backward jumps and synchronising accesses burn its fuel as they burn a
 //!    warp's.
 //! 3. Launches that are watched have none.
+//! 4. Warps that owe the kernel's prologue ([`super::prologue`]) are in the kernel itself. The convoy ends or pays before
+//!    it holds back a lane.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{Ordering, fence};

@@ -51,7 +51,7 @@ pub(super) unsafe fn straight(
 }
 
 /// Accesses memory for each of `warps` of which a lane acts. Of one that is refused it come the index, and why; those
-/// before it have accessed memory.
+/// before it have accessed memory. What the warps owe of a [`prologue`](super::prologue) they pay if it is needed.
 ///
 /// # Safety
 ///
