@@ -14,7 +14,7 @@ fn what_is_launched_while_recording_is_off_is_not_recorded() {
     apex.read_until("waiting");
     let state = sandbox.json(&["ctl", "status", "--json", "s"]);
     assert_eq!((&state["schema"], &state["recording"]), (&"apex.ctl/1".into(), &false.into()));
-    assert_eq!(state["running"].as_array().unwrap().len(), 1);
+    assert_eq!(state["running"].as_array().unwrap().len(), 1, "{state}");
     output(&mut sandbox.apex(&["ctl", "on", "s"]), 0);
     std::fs::write(sandbox.path("b"), "").unwrap();
     assert!(apex.0.wait().unwrap().success());

@@ -49,7 +49,7 @@ fn windows_and_meaningless_combinations() {
 #[test]
 fn a_reader_that_stops_early_is_no_error() {
     let sandbox = Sandbox::new();
-    sandbox.recorded(&["--quiet"], &["launch", "20000"]);
+    sandbox.recorded(&["--quiet", "--timing", "off"], &["launch", "20000"]);
     let script = format!("set -o pipefail; {} export -f csv s | head -n 1", crate::common::APEX);
     let output = output(sandbox.command("bash").args(["-c", &script]), 0);
     assert!(text(&output.stdout).starts_with("process,thread,start_ns"));
