@@ -55,7 +55,13 @@ fn kill(victim: Victim, seed: u64) {
     let said =
         rest.lines().filter_map(|line| line.strip_prefix("launched ")?.parse::<u64>().ok()).next_back();
     let session = Session::open(sandbox.path("s")).unwrap();
-    assert!(session.problems.is_empty(), "{victim:?}, seed {seed}: {:?}", session.problems);
+    // A kill may cut the write of a record of counts, at the end of a page; that record was not committed, and is told.
+    let is_cut_record = |problem: &trace::Problem| {
+        problem.path.extension().is_some_and(|end| end == "counts")
+            && problem.what.starts_with("ends inside a record")
+    };
+    let others: Vec<_> = session.problems.iter().filter(|problem| !is_cut_record(problem)).collect();
+    assert!(others.is_empty(), "{victim:?}, seed {seed}: {others:?}");
     let recorded: u64 = session.processes.iter().map(launches).sum();
     let least = said.unwrap_or(100);
     assert!(recorded >= least, "{victim:?}, seed {seed}: {recorded} launches recorded, {least} were made");
