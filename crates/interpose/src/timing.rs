@@ -226,7 +226,7 @@ impl Timing {
         }
     }
 
-    /// Runs `work` on the pools, when no other thread is at them.
+    /// Runs `work` on the pools, once no other thread is at them.
     fn pools<R>(&self, work: impl FnOnce(&mut Vec<Pool>) -> R) -> R {
         work(&mut self.pools.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -55,13 +55,15 @@ fn kill(victim: Victim, seed: u64) {
     let said =
         rest.lines().filter_map(|line| line.strip_prefix("launched ")?.parse::<u64>().ok()).next_back();
     let session = Session::open(sandbox.path("s")).unwrap();
-    // A kill may cut the write of a record of counts, at the end of a page; that record was not committed, and is told.
+    // A kill may cut the one record of counts that the program is writing, at the end of a page: it was not committed, and is
+    // told. Nothing else may be wrong, and nothing at all where the program was left alone.
     let is_cut_record = |problem: &trace::Problem| {
         problem.path.extension().is_some_and(|end| end == "counts")
             && problem.what.starts_with("ends inside a record")
     };
-    let others: Vec<_> = session.problems.iter().filter(|problem| !is_cut_record(problem)).collect();
-    assert!(others.is_empty(), "{victim:?}, seed {seed}: {others:?}");
+    let may_be_cut = victim != Victim::Apex && session.problems.iter().all(is_cut_record);
+    let most = usize::from(may_be_cut);
+    assert!(session.problems.len() <= most, "{victim:?}, seed {seed}: {:?}", session.problems);
     let recorded: u64 = session.processes.iter().map(launches).sum();
     let least = said.unwrap_or(100);
     assert!(recorded >= least, "{victim:?}, seed {seed}: {recorded} launches recorded, {least} were made");

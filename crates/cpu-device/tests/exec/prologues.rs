@@ -7,22 +7,8 @@ use std::fmt::Write;
 
 use apex_cpu_device::exec::{Fault, LaunchParams, LaunchStats};
 
+use crate::convoys::Random;
 use crate::device::{Device, pack};
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % end
-    }
-
-    fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len() as u64) as usize]
-    }
-}
 
 const BLOCKS: u32 = 6;
 
