@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Launches of real PyTorch models under Nsight Compute, as a data set of APEX: for evaluation only, never for training.
 
-    pytorch_rows.py OUT [--models mlp,cnn,transformer,lstm] [--rows N] [--ncu FILE]
+    pytorch_rows.py OUT [--models mlp,cnn,transformer,lstm,generator] [--rows N] [--ncu FILE]
 
 Each model runs once to warm up and once more under `ncu`, which profiles at most N kernels of it with the metrics of
-`apex collect`. OUT gets manifest.json, kernels.csv and launches.csv as docs/dataset.md has them: `family` is the model, names
-are the kernels' own, there is no PTX and no time without the profiler. Needs PyTorch with a GPU, and `ncu`.
+`apex collect`; models take turns on the GPUs that there are. OUT gets manifest.json, kernels.csv and launches.csv as
+docs/dataset.md has them: `family` is the model, names are the kernels' own, there is no PTX and no time without the
+profiler. Needs PyTorch with a GPU, and `ncu`.
 """
 
 import argparse
+import concurrent.futures
 import csv
 import datetime
 import io
@@ -106,11 +108,17 @@ def models(torch):
         nn.Flatten(),
         nn.Linear(256, 100),
     )
+    generator = nn.Sequential(
+        nn.ConvTranspose2d(128, 128, 4, 2, 1), nn.GroupNorm(8, 128), nn.SiLU(),
+        nn.ConvTranspose2d(128, 64, 4, 2, 1), nn.InstanceNorm2d(64), nn.LeakyReLU(0.2),
+        nn.Upsample(scale_factor=2), nn.ReflectionPad2d(1), nn.Conv2d(64, 3, 3), nn.Tanh(),
+    )
     return {
         "mlp": lambda: training(layers(1000, 4096, 1024, 333), torch.randn(512, 1000)),
         "cnn": lambda: training(cnn, torch.randn(64, 3, 96, 96)),
         "transformer": lambda: training(Sequence(), torch.randint(8000, (16, 256)), dtype=torch.bfloat16),
         "lstm": lambda: training(nn.LSTM(256, 512, 2, batch_first=True), torch.randn(32, 20, 256)),
+        "generator": lambda: training(generator, torch.randn(16, 128, 16, 16), dtype=torch.float16),
     }
 
 
@@ -127,15 +135,15 @@ def child(name):
     torch.cuda.profiler.stop()
 
 
-def profile(ncu, name, rows):
-    """ncu's table for a model, as dictionaries."""
+def profile(ncu, name, rows, gpu):
+    """ncu's table for a model on one of the GPUs, as dictionaries."""
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "ncu.log")
         command = [ncu, "--profile-from-start", "off", "--clock-control", "none", "--cache-control", "none"]
         command += ["--metrics", ",".join(METRICS), "--csv", "--page", "raw", "--print-units", "base"]
         command += ["--launch-count", str(rows), "--log-file", log]
         command += [sys.executable, os.path.abspath(__file__), "--child", name]
-        environment = dict(os.environ, LC_ALL="C", TMPDIR=folder)
+        environment = dict(os.environ, LC_ALL="C", TMPDIR=folder, CUDA_VISIBLE_DEVICES=str(gpu))
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         text = open(log).read() if os.path.exists(log) else ""
         start = text.find('"ID",')
@@ -162,10 +170,15 @@ def sides(text):
     return [int(side) for side in re.findall(r"\d+", text)]
 
 
+def without_folders(word):
+    """Of an absolute path only the file's name: the folders say something of one machine alone."""
+    return os.path.basename(word) if os.path.isabs(word) else word
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("out", nargs="?", default="out")
-    arguments.add_argument("--models", default="mlp,cnn,transformer,lstm")
+    arguments.add_argument("--models", default="mlp,cnn,transformer,lstm,generator")
     arguments.add_argument("--rows", type=int, default=200, help="kernels of each model, at most")
     arguments.add_argument("--ncu", default="ncu")
     arguments.add_argument("--child", help=argparse.SUPPRESS)
@@ -177,8 +190,15 @@ def main():
 
     started = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
     kernels, launches, passes = {}, [], 0
-    for model in options.models.split(","):
-        for row in profile(options.ncu, model, options.rows):
+    families, gpus = options.models.split(","), torch.cuda.device_count()
+
+    def turns(gpu):
+        return [(model, profile(options.ncu, model, options.rows, gpu)) for model in families[gpu::gpus]]
+
+    with concurrent.futures.ThreadPoolExecutor(gpus) as pool:
+        tables = [table for of_gpu in pool.map(turns, range(gpus)) for table in of_gpu]
+    for model, table in tables:
+        for row in table:
             passes = max(passes, whole(row, "profiler__replayer_passes"))
             # Templates share a name; what they need tells their instances apart.
             registers, static = whole(row, LAUNCH["registers"]), whole(row, LAUNCH["static"])
@@ -204,22 +224,22 @@ def main():
         "apex_version": "",
         "device_kind": "gpu",
         "device_name": device.name,
-        "devices": 1,
+        "devices": gpus,
         "device_memory_bytes": device.total_memory,
         "device_attributes": {"16": device.multi_processor_count, "75": device.major, "76": device.minor},
         "cuda_version": 0,
         "suite": {"name": f"pytorch {torch.__version__}", "version": 1, "ptx_hash": ""},
         "seed": 1,
         "planned_rows": len(launches),
-        "families": options.models.split(","),
-        "command": " ".join([os.path.basename(sys.argv[0]), *sys.argv[1:]]) + f" (driver {driver.stdout.strip()})",
+        "families": families,
+        "command": " ".join(map(without_folders, sys.argv)) + f" (driver {', '.join(sorted(set(driver.stdout.split())))})",
         "started": started,
         "written": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M:%S"),
         "complete": True,
         "counts": {"rows": len(launches), "timed": 0, "counted": sum(bool(row[20]) for row in launches)},
         "empty_kernel_us": [],
         "clocks": [],
-        "counters": {"tool": "Nsight Compute " + (version[-1] if version else ""), "metrics": METRICS, "passes": passes},
+        "counters": {"tool": "Nsight Compute " + (version[-1].removeprefix("Version ") if version else ""), "metrics": METRICS, "passes": passes},
     }
     os.makedirs(options.out, exist_ok=True)
     for file, header, rows in (("kernels.csv", KERNELS, kernels.values()), ("launches.csv", LAUNCHES, launches)):

@@ -24,13 +24,15 @@ const STEPS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
   apex collect -o h200 --rows 8000             all GPUs of this machine, with counters where ncu is
   apex collect -o h200 --rows 8000             the same again: goes on where it was stopped
   apex collect -o h200 --rows 12000            goes on with 4000 more
+  apex collect -o h200 --rows 12000 --throughput   goes on with the throughput of each
   apex collect -o quick --rows 500 --seconds 60
   apex collect -o scans --families scan,reduce --counters off
   apex collect -o try --device cpu --rows 100  without a GPU: marked, and never mixed with a GPU's rows
   apex collect --list
 
-A launch is made several times for its time, and once more under Nsight Compute (ncu) for its counters. Interrupt it at any
-time: what was measured is kept, and the same command goes on. docs/dataset.md explains every column.
+A launch is made several times for its time, and once more under Nsight Compute (ncu) for its counters; when all are measured,
+--throughput has ncu run each again. Interrupt it at any time: what was measured is kept, and the same command goes on.
+docs/dataset.md explains every column.
 
 Exits with 0 when everything was measured or tried, 1 if it was stopped before (by --seconds or a signal).")]
 pub struct Args {
@@ -52,7 +54,7 @@ pub struct Args {
     /// Counters by ncu: auto (where there is one), require, off
     #[arg(long, value_name = "WHEN", env = "APEX_COUNTERS", default_value = "auto", value_parser = wanted)]
     counters: Wanted,
-    /// SM and memory throughput among the counters: many passes, some eight times as long
+    /// Then SM and memory throughput too, also for launches that were measured before: some eight times as long as counters
     #[arg(long, env = "APEX_THROUGHPUT", value_parser = FalseyValueParser::new())]
     throughput: bool,
     /// Nsight Compute's program [default: looked for]
@@ -137,7 +139,7 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn options(args: &Args, folder: &Path) -> anyhow::Result<Options> {
     let apex = std::env::current_exe().context("cannot tell where the apex executable lies")?;
-    let command = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    let command = std::env::args_os().skip(1).map(|word| without_folders(&word.to_string_lossy()));
     Ok(Options {
         folder: folder.to_owned(),
         rows: args.rows,
@@ -152,6 +154,19 @@ fn options(args: &Args, folder: &Path) -> anyhow::Result<Options> {
         command: format!("apex {}", command.collect::<Vec<_>>().join(" ")),
         child: vec![apex.into(), OsString::from("collect")],
     })
+}
+
+/// A word of the command line for the manifest: of an absolute path only the file's name, since the folders say something of
+/// one machine alone.
+fn without_folders(word: &str) -> String {
+    let begin = word.find('/').unwrap_or(word.len());
+    let (option, path) = word.split_at(begin);
+    match Path::new(path).file_name() {
+        Some(name) if option.is_empty() || option.ends_with('=') || option == "-o" => {
+            format!("{option}{}", name.to_string_lossy())
+        }
+        _ => word.to_owned(),
+    }
 }
 
 /// A flag that SIGINT and SIGTERM set. The second signal ends the process as usual.
@@ -177,10 +192,10 @@ fn shown<T>(progress: &Progress, work: impl FnOnce() -> T) -> T {
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let started = Instant::now();
-            let mut first = None;
+            let mut pace = Pace::default();
             while waiting.recv_timeout(step) == Err(RecvTimeoutError::Timeout) {
                 let (begin, end) = if on_terminal { ("\r\x1b[K", "") } else { ("", "\n") };
-                let line = line(progress, started.elapsed(), &mut first);
+                let line = line(progress, started.elapsed(), &mut pace);
                 // A terminal that is gone is no reason to fail.
                 let _ = write!(std::io::stderr(), "{begin}apex: {line}{end}");
             }
@@ -194,20 +209,45 @@ fn shown<T>(progress: &Progress, work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// How far it is. `first` remembers what was there when this run began, for the estimate.
-fn line(progress: &Progress, elapsed: Duration, first: &mut Option<u64>) -> String {
-    let [planned, timed, counted] =
-        [&progress.planned, &progress.timed, &progress.counted].map(|number| number.load(Ordering::Relaxed));
-    let begun = *first.get_or_insert(timed);
-    let left = match timed.checked_sub(begun).filter(|&done| done > 0) {
-        Some(done) => {
-            let seconds = elapsed.as_secs_f64() / done as f64 * planned.saturating_sub(timed) as f64;
-            format!(", about {seconds:.0} s left")
+/// When each part of this run was first seen under way, and how far it was then: what the estimates need.
+#[derive(Default)]
+struct Pace {
+    times: Option<(Duration, u64)>,
+    throughput: Option<(Duration, u64)>,
+}
+
+/// How far it is.
+fn line(progress: &Progress, elapsed: Duration, pace: &mut Pace) -> String {
+    let Progress { planned, timed, counted, throughput, planned_throughput, .. } = progress;
+    let [planned, timed, counted, throughput, planned_throughput] =
+        [planned, timed, counted, throughput, planned_throughput]
+            .map(|number| number.load(Ordering::Relaxed));
+    let left = match timed < planned {
+        true => left(timed, planned, elapsed, pace.times.get_or_insert((Duration::ZERO, timed))),
+        false => left(
+            throughput,
+            planned_throughput,
+            elapsed,
+            pace.throughput.get_or_insert((elapsed, throughput)),
+        ),
+    };
+    let left = match left {
+        Some(left) if timed < planned && planned_throughput > 0 => {
+            format!(", about {left:.0} s left until throughput")
         }
+        Some(left) => format!(", about {left:.0} s left"),
         None => String::new(),
     };
     let counted = if counted > 0 { format!(", {counted} counted") } else { String::new() };
-    format!("{timed} of {planned} launches timed{counted}, {} s{left}", elapsed.as_secs())
+    let throughput = if throughput > 0 { format!(", {throughput} with throughput") } else { String::new() };
+    format!("{timed} of {planned} launches timed{counted}{throughput}, {} s{left}", elapsed.as_secs())
+}
+
+/// Seconds until all is done, at the pace since `first`; `None` as long as nothing was.
+fn left(done: u64, planned: u64, elapsed: Duration, first: &(Duration, u64)) -> Option<f64> {
+    let since = done.checked_sub(first.1).filter(|&done| done > 0)?;
+    let seconds = elapsed.saturating_sub(first.0).as_secs_f64();
+    Some(seconds / since as f64 * planned.saturating_sub(done) as f64)
 }
 
 #[derive(Serialize)]
@@ -220,6 +260,7 @@ struct Document<'a> {
     launches: u64,
     timed: u64,
     counted: u64,
+    throughput: u64,
     complete: bool,
 }
 
@@ -235,6 +276,7 @@ impl<'a> Document<'a> {
             launches: manifest.counts.rows,
             timed: manifest.counts.timed,
             counted: manifest.counts.counted,
+            throughput: manifest.counts.throughput,
             complete: manifest.complete,
         }
     }
@@ -246,13 +288,14 @@ fn summary(folder: &Path, data_set: &DataSet) -> anyhow::Result<ExitCode> {
     output::page(|out| {
         writeln!(
             out,
-            "{}: {} of {} launches on {}, {} timed, {} counted",
+            "{}: {} of {} launches on {}, {} timed, {} counted, {} with throughput",
             folder.display(),
             counts.rows,
             manifest.planned_rows,
             manifest.device_name,
             counts.timed,
-            counts.counted
+            counts.counted,
+            counts.throughput
         )?;
         if missing > 0 {
             writeln!(out, "{missing} launches lack something: the column `missing` says what and why")?;
@@ -313,11 +356,38 @@ mod tests {
     fn progress_tells_what_is_left() {
         let progress = Progress::default();
         progress.planned.store(100, Ordering::Relaxed);
-        let mut first = None;
-        assert_eq!(line(&progress, Duration::from_secs(1), &mut first), "0 of 100 launches timed, 1 s");
+        let mut pace = Pace::default();
+        assert_eq!(line(&progress, Duration::from_secs(1), &mut pace), "0 of 100 launches timed, 1 s");
         progress.timed.store(25, Ordering::Relaxed);
         progress.counted.store(10, Ordering::Relaxed);
         let expected = "25 of 100 launches timed, 10 counted, 5 s, about 15 s left";
-        assert_eq!(line(&progress, Duration::from_secs(5), &mut first), expected);
+        assert_eq!(line(&progress, Duration::from_secs(5), &mut pace), expected);
+
+        // Throughput comes after the rest, and has a pace of its own.
+        progress.planned_throughput.store(100, Ordering::Relaxed);
+        let said = line(&progress, Duration::from_secs(5), &mut pace);
+        assert!(said.ends_with("about 15 s left until throughput"), "{said}");
+        progress.timed.store(100, Ordering::Relaxed);
+        progress.counted.store(100, Ordering::Relaxed);
+        let expected = "100 of 100 launches timed, 100 counted, 20 s";
+        assert_eq!(line(&progress, Duration::from_secs(20), &mut pace), expected);
+        progress.throughput.store(20, Ordering::Relaxed);
+        let expected = "100 of 100 launches timed, 100 counted, 20 with throughput, 30 s, about 40 s left";
+        assert_eq!(line(&progress, Duration::from_secs(30), &mut pace), expected);
+    }
+
+    #[test]
+    fn a_manifest_names_no_folders_of_the_machine() {
+        for (word, kept) in [
+            ("/home/someone/h200", "h200"),
+            ("--output=/home/someone/h200", "--output=h200"),
+            ("-o/home/someone/h200", "-oh200"),
+            ("data/h200", "data/h200"),
+            ("h200", "h200"),
+            ("/", "/"),
+            ("gpu:0,1", "gpu:0,1"),
+        ] {
+            assert_eq!(without_folders(word), kept);
+        }
     }
 }

@@ -5,10 +5,11 @@ use std::path::Path;
 use cudarc::driver::sys;
 use gpu::{Choice, Device};
 
+use crate::Error;
 use crate::bench::Bench;
 use crate::dataset::{self, Columns, Fields};
 use crate::plan::{Bounds, Launch};
-use crate::{Error, suite};
+use crate::suite::{self, Kernel};
 
 dataset::record! {
     /// A launch.
@@ -37,6 +38,14 @@ impl BatchRow {
     }
 }
 
+/// The kernel that does nothing, which no row of a collection is of.
+const EMPTY: &str = "empty";
+
+/// A launch of the kernel that does nothing, as [`crate::measure`] times it.
+pub(crate) fn empty() -> BatchRow {
+    BatchRow { kernel: EMPTY.to_owned(), grid: [1, 1, 1], block: [32, 1, 1], ..BatchRow::default() }
+}
+
 /// Makes the launches of the batch in `file` on a device, each twice: once to warm up, once marked for the profiler.
 ///
 /// # Errors
@@ -44,27 +53,45 @@ impl BatchRow {
 pub fn run(file: &Path, choice: Choice, ordinal: usize) -> Result<u64, Error> {
     let rows: Vec<BatchRow> = dataset::read_table(file)?;
     let device = Device::open_as(ordinal, choice)?;
-    let kernel_of = |row: &BatchRow| {
-        let found = suite::kernels().find(|kernel| kernel.name == row.kernel);
-        found
-            .ok_or_else(|| Error::Refused(format!("{}: there is no kernel `{}`", file.display(), row.kernel)))
+    // None for the kernel that does nothing.
+    let kernel_of = |row: &BatchRow| match suite::kernels().find(|kernel| kernel.name == row.kernel) {
+        None if row.kernel == EMPTY => Ok(None),
+        None => Err(Error::Refused(format!("{}: there is no kernel `{}`", file.display(), row.kernel))),
+        found => Ok(found),
     };
     let kernels = rows.iter().map(kernel_of).collect::<Result<Vec<_>, _>>()?;
-    let used = rows.iter().zip(&kernels).map(|(row, kernel)| kernel.pool_bytes(row.launch().shape()));
+    let used =
+        |(row, kernel): (&BatchRow, &Option<Kernel>)| Some(kernel.as_ref()?.pool_bytes(row.launch().shape()));
+    let used = rows.iter().zip(&kernels).filter_map(used);
     let pool_bytes = used.max().unwrap_or(4).next_multiple_of(1 << 20);
     let mut bench = Bench::open(&device, &Bounds { pool_bytes, ..Bounds::CPU })?;
     for (row, kernel) in rows.iter().zip(&kernels) {
-        let (loaded, launch) = (bench.load(kernel)?, row.launch());
-        bench.reset_output(kernel, &launch)?;
-        bench.launch(&loaded, &launch)?;
-        device.synchronize()?;
-        // SAFETY: no preconditions; without a profiler nothing happens, and failure only leaves the launch unmarked, which
-        // the collection notices.
-        let _ = unsafe { sys::cuProfilerStart() };
-        bench.launch(&loaded, &launch)?;
-        device.synchronize()?;
-        // SAFETY: as above.
-        let _ = unsafe { sys::cuProfilerStop() };
+        match kernel {
+            Some(kernel) => {
+                let (loaded, launch) = (bench.load(kernel)?, row.launch());
+                bench.reset_output(kernel, &launch)?;
+                twice(&device, || bench.launch(&loaded, &launch))?;
+            }
+            None => {
+                let empty = bench.empty()?;
+                // SAFETY: the kernel does nothing.
+                twice(&device, || unsafe { empty.launch(row.grid, row.block).launch() })?;
+            }
+        }
     }
     Ok(rows.len() as u64)
+}
+
+/// Launches to warm up, and again for the profiler.
+fn twice(device: &Device, mut launch: impl FnMut() -> gpu::Result<()>) -> gpu::Result<()> {
+    launch()?;
+    device.synchronize()?;
+    // SAFETY: no preconditions; without a profiler nothing happens, and failure only leaves the launch unmarked, which the
+    // collection notices.
+    let _ = unsafe { sys::cuProfilerStart() };
+    launch()?;
+    device.synchronize()?;
+    // SAFETY: as above.
+    let _ = unsafe { sys::cuProfilerStop() };
+    Ok(())
 }

@@ -41,7 +41,7 @@ const ATTRIBUTES: [Attribute; 29] = [
 ];
 
 /// What is asked of `nvidia-smi`: nothing of it changes anything.
-const CLOCK_COLUMNS: &str = "index,uuid,driver_version,clocks.sm,clocks.mem,clocks.max.sm,temperature.gpu,power.draw,\
+const CLOCK_COLUMNS: &str = "index,driver_version,clocks.sm,clocks.mem,clocks.max.sm,temperature.gpu,power.draw,\
                              clocks_event_reasons.active";
 
 /// Number and value of the device's attributes, as far as its driver knows them.

@@ -1,9 +1,10 @@
 //! How long a launch takes: between two events, above what an empty kernel takes there.
 //!
-//! A launch is repeated on a device that is kept busy meanwhile, so that the host's time does not show: a kernel that spins,
-//! an event, the launch, an event, as often as it pays. While the kernel spins, the device fetches what follows; where pair
-//! follows pair without it, an empty kernel reads from 3.8 to 6.4 us on an H200, else 2.6 to 2.9 (data/event-pairs-h200.csv).
-//! That is the pair's own cost, which is measured again and again and subtracted: a time is what a kernel adds to an empty one.
+//! For each repeat, a kernel that spins keeps the device busy while the host queues an event, the launch and an event: so the
+//! host's time does not show, and the device has fetched all of it when it begins. Each such pair is waited for before the next
+//! is queued. Then an empty kernel reads 2.6 to 2.9 us on an H200; it reads 3.8 to 7.7 on a device that is idle, or has many
+//! pairs queued (data/event-pairs-h200.csv). That is the pair's own cost, which is measured again and again and subtracted: a
+//! time is what a kernel adds to an empty one.
 
 use gpu::{Kind, Result};
 
@@ -15,20 +16,15 @@ use crate::suite::Before;
 
 /// Repeats from which the empty kernel's time is taken.
 const CALIBRATION: usize = 51;
-/// Clock cycles in a microsecond, at most: how long to spin.
-const CYCLES_PER_US: f64 = 2000.0;
-/// What queueing one repeat takes the host, in microseconds, at most.
-const QUEUEING_US: f64 = 25.0;
-/// How long the device spins before each pair, in microseconds.
-const LEAD_US: f64 = 30.0;
-/// Launches above this need no spinning: what follows is fetched while they run.
-const LONG_US: f64 = 500.0;
+/// How long the device spins before each pair, in clock cycles: 50 us or more, several times what queueing takes.
+const LEAD_CYCLES: u32 = 100_000;
 /// Elements of an output that are looked at.
 const LOOKS: u64 = 8;
 
 /// Times launches on a device.
 #[derive(Debug)]
 pub struct Timer {
+    /// On a GPU.
     spin: Option<gpu::Kernel>,
     empty: gpu::Kernel,
     empty_us: f64,
@@ -66,8 +62,8 @@ impl Timer {
             // SAFETY: the kernel does nothing.
             unsafe { empty.launch([1, 1, 1], [32, 1, 1]).launch() }
         };
-        self.readings(bench, CALIBRATION, 0.0, &launch)?;
-        self.empty_us = median(&mut self.readings(bench, CALIBRATION, 0.0, &launch)?);
+        self.readings(bench, CALIBRATION, &launch)?;
+        self.empty_us = median(&mut self.readings(bench, CALIBRATION, &launch)?);
         Ok(self.empty_us)
     }
 
@@ -78,9 +74,9 @@ impl Timer {
     pub fn time(&self, bench: &mut Bench, loaded: &Loaded, launch: &Launch) -> Result<Timed> {
         bench.reset_output(&loaded.kernel, launch)?;
         let run = |bench: &mut Bench| bench.launch(loaded, launch);
-        let first = self.readings(bench, 1, LONG_US, &run)?[0];
+        let first = self.readings(bench, 1, &run)?[0];
         let written = is_written(bench, loaded, launch)?;
-        let mut readings = self.readings(bench, repeats(first), first, &run)?;
+        let mut readings = self.readings(bench, repeats(first), &run)?;
         let samples = readings.len();
         let middle = median(&mut readings);
         let spread = readings[samples * 3 / 4] - readings[samples / 4];
@@ -101,32 +97,25 @@ impl Timer {
         Ok(Timed { timing, missing: missing.to_owned() })
     }
 
-    /// Microseconds between the events of so many pairs around `run`, which takes about `expected` microseconds.
+    /// Microseconds between the events around `run`, so many times.
     fn readings(
         &self,
         bench: &mut Bench,
         count: usize,
-        expected_us: f64,
         run: &dyn Fn(&mut Bench) -> Result<()>,
     ) -> Result<Vec<f64>> {
         let stream = bench.device().stream().clone();
-        let spin = |us: f64| match self.spin.as_ref().filter(|_| expected_us < LONG_US) {
-            // SAFETY: the kernel touches no memory.
-            Some(spin) => unsafe {
-                spin.launch([1, 1, 1], [1, 1, 1]).arg((CYCLES_PER_US * us) as u32).launch()
-            },
-            None => Ok(()),
-        };
-        spin(QUEUEING_US * (count + 2) as f64)?;
-        let mut pairs = Vec::with_capacity(count);
-        for _ in 0..count {
-            spin(LEAD_US)?;
+        let mut reading = || {
+            if let Some(spin) = &self.spin {
+                // SAFETY: the kernel touches no memory.
+                unsafe { spin.launch([1, 1, 1], [1, 1, 1]).arg(LEAD_CYCLES).launch()? };
+            }
             let before = stream.record()?;
             run(bench)?;
-            pairs.push((before, stream.record()?));
-        }
-        stream.synchronize()?;
-        pairs.iter().map(|(before, after)| Ok(after.since(before)?.as_secs_f64() * 1e6)).collect()
+            let after = stream.record()?;
+            Ok(after.since(&before)?.as_secs_f64() * 1e6)
+        };
+        (0..count).map(|_| reading()).collect()
     }
 }
 
@@ -140,7 +129,7 @@ fn repeats(us: f64) -> usize {
 }
 
 /// The middle of some numbers, which it sorts.
-fn median(numbers: &mut [f64]) -> f64 {
+pub(crate) fn median(numbers: &mut [f64]) -> f64 {
     numbers.sort_by(f64::total_cmp);
     numbers[numbers.len() / 2]
 }

@@ -1,10 +1,10 @@
 //! Counters by Nsight Compute: `ncu` runs this program again, which makes a batch of launches, and its table is read back.
 //!
-//! The metrics are chosen such that a kernel is run once for all of them: then nothing has to be saved and restored, and the
+//! [`METRICS`] are chosen such that a kernel is run once for all of them: then nothing has to be saved and restored, and the
 //! caches are as a repeated launch finds them (`--cache-control none`, after a run that is not profiled). On an H200
-//! (2026-11-21, ncu 2025.3.1) they took one pass, some 30 ms a launch and 2 s a batch; with [`THROUGHPUT`] it is ten passes and
-//! 0.26 s a launch. Clocks are left as they are. Each
-//! line of the table must be the next launch of the batch: same kernel, grid and block.
+//! (2026-11-21, ncu 2025.3.1) they took one pass, some 30 ms a launch and 2 s a batch. [`THROUGHPUT`] takes many passes, between
+//! which memory is restored, so it is asked for in a run of its own. Clocks are left as they are. Each line of the table must be
+//! the next launch of the batch: same kernel, grid and block.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use crate::dataset::{self, Counters};
 
-/// What is asked for.
+/// What is counted of every launch.
 pub const METRICS: [&str; 9] = [
     "gpu__time_duration.sum",
     "sm__warps_active.avg.pct_of_peak_sustained_active",
@@ -25,7 +25,7 @@ pub const METRICS: [&str; 9] = [
     "dram__bytes_write.sum",
 ];
 
-/// What is asked for besides, if throughput is wanted.
+/// What is asked for in a run of its own, if throughput is wanted.
 pub const THROUGHPUT: [&str; 2] = [
     "sm__throughput.avg.pct_of_peak_sustained_elapsed",
     "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
@@ -41,8 +41,6 @@ pub struct Ncu {
     pub path: PathBuf,
     /// What it says of itself.
     pub version: String,
-    /// What it is asked for.
-    pub metrics: Vec<&'static str>,
 }
 
 /// A launch of the profiler's table.
@@ -72,12 +70,11 @@ pub struct Batch {
 }
 
 impl Ncu {
-    /// Finds the profiler: `named`, else in the search path or where it is usually installed. It will be asked for
-    /// [`METRICS`], and for [`THROUGHPUT`] if that is wanted.
+    /// Finds the profiler: `named`, else in the search path or where it is usually installed.
     ///
     /// # Errors
     /// Why there is none.
-    pub fn find(named: Option<&Path>, throughput: bool) -> Result<Ncu, String> {
+    pub fn find(named: Option<&Path>) -> Result<Ncu, String> {
         let in_path = || {
             let path = std::env::var_os("PATH").unwrap_or_default();
             let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -95,18 +92,17 @@ impl Ncu {
         let text = String::from_utf8_lossy(&said.stdout);
         let version =
             text.lines().find_map(|line| line.strip_prefix("Version ")).unwrap_or("of unknown version");
-        let metrics = METRICS.into_iter().chain(THROUGHPUT.into_iter().filter(|_| throughput)).collect();
-        Ok(Ncu { path, version: format!("Nsight Compute {version}"), metrics })
+        Ok(Ncu { path, version: format!("Nsight Compute {version}") })
     }
 
-    /// Runs `command` under the profiler, which profiles what it marks. `folder` is for the profiler's own files.
-    pub fn run(&self, command: &[&std::ffi::OsStr], folder: &Path) -> Batch {
+    /// Runs `command` under the profiler, which takes the metrics of what it marks. `folder` is for the profiler's own files.
+    pub fn run(&self, metrics: &[&str], command: &[&std::ffi::OsStr], folder: &Path) -> Batch {
         let log = folder.join("ncu.log");
         let failed = |failure: String| Batch { failure: Some(failure), ..Batch::default() };
         let _ = std::fs::remove_file(&log);
         let mut ncu = Command::new(&self.path);
         ncu.args(["--profile-from-start", "off", "--clock-control", "none", "--cache-control", "none"]);
-        ncu.args(["--metrics", &self.metrics.join(","), "--csv", "--page", "raw", "--print-units", "base"]);
+        ncu.args(["--metrics", &metrics.join(","), "--csv", "--page", "raw", "--print-units", "base"]);
         ncu.arg("--log-file").arg(&log).args(command);
         // Profilers of other devices wait for each other by a lock in this folder.
         ncu.env("TMPDIR", folder).env("LC_ALL", "C").stdin(Stdio::null());

@@ -2,6 +2,7 @@
 
 use crate::common::{Running, Sandbox, output, send, text, wait_until};
 use collect::dataset::{DataSet, DeviceKind, LaunchRow};
+use collect::ncu::{METRICS, THROUGHPUT};
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
@@ -103,23 +104,41 @@ fn an_interrupted_collection_leaves_what_it_has() {
     assert!(!data_set.manifest.complete && data_set.manifest.counts.rows == data_set.launches.len() as u64);
 }
 
-/// A program that takes the profiler's arguments, runs what it is given, and prints a table of the batch. It ends at the first
-/// launch of the kernel that `FAIL_AT` names.
+/// A program that takes the profiler's arguments, runs what it is given, and prints a table of the batch with what it was asked
+/// for. It ends at the first launch of the kernel that `FAIL_AT` names, and notes in `asked` how many launches it was asked for
+/// what metrics of.
 fn stand_in(sandbox: &Sandbox) -> String {
     const SCRIPT: &str = r#"#!/usr/bin/env bash
 [ "$1" = --version ] && { echo "Version 1.2.3"; exit; }
-while [ "$1" != --log-file ]; do shift; done
+while [ "$1" != --log-file ]; do
+  [ "$1" = --metrics ] && metrics=$2
+  shift
+done
 log=$2; shift 2
 [ -z "$NO_PERMISSION" ] || { echo "==ERROR== ERR_NVGPUCTRPERM: no permission" > "$log"; exit 1; }
 batch=${*: -1}
 "$@" || exit 3
+echo "$(($(wc -l < "$batch") - 1)) $metrics" >> "${0%/*}/asked"
 {
   echo '==PROF== Connected to process 1'
-  echo '"ID","Kernel Name","Block Size","Grid Size","profiler__replayer_passes","sm__warps_active.avg.pct_of_peak_sustained_active","sm__cycles_active.avg"'
-  echo '"","","","","pass","%","cycle"'
-  awk -F, -v fail="$FAIL_AT" '
+  awk -F, -v fail="$FAIL_AT" -v metrics="$metrics" '
+    BEGIN {
+      count = split(metrics, names, ",")
+      printf "\"ID\",\"Kernel Name\",\"Block Size\",\"Grid Size\",\"profiler__replayer_passes\""
+      for (i = 1; i <= count; i++) printf ",\"%s\"", names[i]
+      print "\n\"\",\"\",\"\",\"\",\"pass\""
+      value["gpu__time_duration.sum"] = "2,500"
+      value["sm__cycles_active.avg"] = "1,000"
+      value["sm__throughput.avg.pct_of_peak_sustained_elapsed"] = "62.5"
+      value["gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"] = "31.25"
+    }
     NR > 1 && $2 == fail { exit 9 }
-    NR > 1 { printf "\"%d\",\"%s\",\"(%d, %d, %d)\",\"(%d, %d, %d)\",\"1\",\"%s.5\",\"1,000\"\n", NR - 2, $2, $8, $9, $10, $5, $6, $7, $1 % 100 }
+    NR > 1 {
+      printf "\"%d\",\"%s\",\"(%d, %d, %d)\",\"(%d, %d, %d)\",\"%d\"", NR - 2, $2, $8, $9, $10, $5, $6, $7, (count > 2) ? 1 : 9
+      value["sm__warps_active.avg.pct_of_peak_sustained_active"] = ($1 % 100) ".5"
+      for (i = 1; i <= count; i++) printf ",\"%s\"", (names[i] in value) ? value[names[i]] : "n/a"
+      print ""
+    }
   ' "$batch"
 } > "$log" || { echo "==ERROR== it does not like this kernel" >> "$log"; exit 9; }
 "#;
@@ -151,6 +170,69 @@ fn counters_find_their_rows_and_failures_their_reasons() {
     assert!(data_set.launches.iter().any(|row| row.kernel == "scan_shuffle"));
 }
 
+/// Launches and metrics of each run of the stand-in since the last time.
+fn asked(sandbox: &Sandbox) -> Vec<(u32, String)> {
+    let text = std::fs::read_to_string(sandbox.path("asked")).unwrap_or_default();
+    let _ = std::fs::remove_file(sandbox.path("asked"));
+    let pair =
+        |line: &str| line.split_once(' ').map(|(rows, metrics)| (rows.parse().unwrap(), metrics.to_owned()));
+    text.lines().filter_map(pair).collect()
+}
+
+#[test]
+fn throughput_is_a_stage_of_its_own_that_can_be_taken_later() {
+    let sandbox = Sandbox::new();
+    let ncu = stand_in(&sandbox);
+    output(&mut collect(&sandbox, 40, &["--ncu", &ncu]), 0);
+    let before = data_set(&sandbox);
+    assert_eq!((before.manifest.counts.counted, before.manifest.counts.throughput), (40, 0));
+    assert_eq!(before.manifest.throughput, None);
+    let counters = METRICS.join(",");
+    let runs = asked(&sandbox);
+    assert!(runs.len() > 1 && runs.iter().all(|(_, metrics)| *metrics == counters), "{runs:?}");
+    assert_eq!(before.manifest.empty_kernel_profiled_us, [2.5], "the first run is of empty kernels");
+
+    // The same with more: only throughput is counted, and nothing else changes.
+    output(collect(&sandbox, 40, &["--ncu", &ncu, "--throughput"]).env("FAIL_AT", "scan_shuffle"), 0);
+    let after = data_set(&sandbox);
+    let throughput = THROUGHPUT.join(",");
+    assert!(asked(&sandbox).iter().all(|(_, metrics)| *metrics == throughput));
+    let used = after.manifest.throughput.as_ref().unwrap();
+    assert_eq!((used.passes, &used.metrics[..]), (Some(9), &THROUGHPUT.map(str::to_owned)[..]));
+    assert_eq!(after.manifest.counters, before.manifest.counters);
+    assert!(after.manifest.complete);
+    let failed = |row: &&LaunchRow| row.kernel == "scan_shuffle";
+    assert!(after.launches.iter().filter(failed).count() > 0);
+    assert_eq!(
+        after.manifest.counts.throughput as usize,
+        40 - after.launches.iter().filter(failed).count(),
+        "{:?}",
+        after.manifest.counts
+    );
+    for (mut row, old) in after.launches.into_iter().zip(before.launches) {
+        let found = [row.counters.sm_throughput_percent, row.counters.memory_throughput_percent];
+        if failed(&&row) {
+            assert!(row.missing.contains("throughput: ncu ended with"), "{}", row.missing);
+            row.missing.clone_from(&old.missing);
+        } else {
+            assert_eq!(found, [Some(62.5), Some(31.25)]);
+        }
+        (row.counters.sm_throughput_percent, row.counters.memory_throughput_percent) = (None, None);
+        assert_eq!(row, old);
+    }
+
+    // All is known, with and without the wish; more rows get all of it.
+    output(&mut collect(&sandbox, 40, &["--ncu", &ncu, "--throughput"]), 0);
+    output(&mut collect(&sandbox, 40, &["--ncu", &ncu]), 0);
+    assert_eq!(asked(&sandbox), []);
+    let document = output(&mut collect(&sandbox, 50, &["--ncu", &ncu, "--throughput", "--json"]), 0);
+    let runs = asked(&sandbox);
+    assert!(runs.contains(&(10, counters)) && runs.contains(&(10, throughput)), "{runs:?}");
+    let document: serde_json::Value = serde_json::from_slice(&document.stdout).unwrap();
+    assert_eq!(document["counted"], 50);
+    assert_eq!(document["throughput"], data_set(&sandbox).manifest.counts.throughput);
+}
+
 #[test]
 fn counters_that_nobody_may_read_are_said_once_and_can_be_taken_later() {
     let sandbox = Sandbox::new();
@@ -161,7 +243,7 @@ fn counters_that_nobody_may_read_are_said_once_and_can_be_taken_later() {
         command
     };
     let said = text(&output(&mut refused(), 0).stderr);
-    assert_eq!(said.matches("times only from here: ncu ended with").count(), 1, "{said}");
+    assert_eq!(said.matches("no counters from here: ncu ended with").count(), 1, "{said}");
     assert!(said.contains("ERR_NVGPUCTRPERM"), "{said}");
     assert_eq!(data_set(&sandbox).manifest.counters, None);
     assert_eq!(data_set(&sandbox).manifest.counts.counted, 0);
@@ -177,7 +259,7 @@ fn a_profiler_that_never_works_is_given_up() {
     std::fs::write(&nothing, "#!/bin/sh\n[ \"$1\" = --version ]\n").unwrap();
     std::fs::set_permissions(&nothing, std::fs::Permissions::from_mode(0o755)).unwrap();
     let said = output(&mut collect(&sandbox, 20, &["--ncu", nothing.to_str().unwrap()]), 0);
-    assert!(text(&said.stderr).contains("times only from here"), "{}", text(&said.stderr));
+    assert!(text(&said.stderr).contains("no counters from here"), "{}", text(&said.stderr));
     let data_set = data_set(&sandbox);
     let tried = data_set.launches.iter().filter(|row| row.missing.contains("counters: ")).count();
     assert_eq!((data_set.launches.len(), tried), (20, 3));
@@ -192,6 +274,7 @@ fn what_cannot_be_collected_is_refused() {
         (&["--families", "copy"], 125, "its list of families is"),
         (&["--families", "cpoy"], 125, "there is no family `cpoy`"),
         (&["--counters", "require"], 125, "the CPU device has no counters"),
+        (&["--counters", "off", "--throughput"], 125, "do without --throughput or --counters off"),
         (&["--device", "gpu:x"], 2, "`x` is no number of a GPU"),
     ] {
         let mut command = sandbox.apex(&["collect", "-o", "d", "--rows", "8"]);

@@ -1,8 +1,8 @@
-//! The work: each device times its share of the rows batch by batch, and has the profiler count them.
+//! The work: each device times its share of the rows batch by batch and has the profiler count them; when all are, it takes the
+//! throughput of those that there is time for.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -11,17 +11,20 @@ use gpu::{Choice, Device};
 
 use super::partial::{CounterRecord, Partial, Results, TimeRecord};
 use super::setup::Setup;
+use super::stage::Stage;
 use super::{Options, Progress, Wanted, lock};
 use crate::Error;
-use crate::batch::BatchRow;
+use crate::batch::{self, BatchRow};
 use crate::bench::{Bench, Loaded};
 use crate::dataset::{self, Appender, Timing};
-use crate::measure::Timer;
+use crate::measure::{Timer, median};
 use crate::ncu::{self, Ncu};
 use crate::plan::Row;
 
 /// Rows that are timed, then counted, before the next are.
 const BATCH: usize = 256;
+/// Empty kernels under the profiler, whose median tells what it adds to every launch.
+const EMPTY: usize = 51;
 /// Rows of the first batch under the profiler, which tells what a row costs.
 const FIRST_COUNTED: usize = 32;
 /// Rows that fail one after the other before the profiler is given up.
@@ -40,9 +43,11 @@ pub(super) struct Context<'a> {
     pub(super) stop: &'a AtomicBool,
     pub(super) started: Instant,
     pub(super) empty_us: Mutex<Vec<f64>>,
-    pub(super) passes: AtomicU64,
-    /// Whether the profiler turned out not to work here.
-    pub(super) gave_up: AtomicBool,
+    pub(super) empty_profiled_us: Mutex<Vec<f64>>,
+    /// Of each stage of counting.
+    pub(super) passes: [AtomicU64; 2],
+    /// Whether the profiler turned out not to work here, for each stage of counting.
+    pub(super) gave_up: [AtomicBool; 2],
 }
 
 impl Context<'_> {
@@ -50,11 +55,26 @@ impl Context<'_> {
     pub(super) fn count_known(&self) {
         let results = lock(self.results);
         let planned = |row: &&u64| **row < self.options.rows;
-        let known = |count: usize| count as u64;
-        self.progress.timed.store(known(results.times.keys().filter(planned).count()), Ordering::Relaxed);
-        self.progress
-            .counted
-            .store(known(results.counters.keys().filter(planned).count()), Ordering::Relaxed);
+        let timed = results.times.keys().filter(planned).count();
+        self.progress.timed.store(timed as u64, Ordering::Relaxed);
+        for stage in Stage::ALL {
+            let counted = results.of(stage).keys().filter(planned).count();
+            self.counted(stage).store(counted as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a stage of counting is wanted and possible.
+    pub(super) fn counts(&self, stage: Stage) -> bool {
+        let wanted = stage == Stage::Counters || self.options.throughput;
+        wanted && self.profiler.is_some() && !self.gave_up[stage as usize].load(Ordering::Relaxed)
+    }
+
+    /// How far a stage of counting is.
+    fn counted(&self, stage: Stage) -> &AtomicU64 {
+        match stage {
+            Stage::Counters => &self.progress.counted,
+            Stage::Throughput => &self.progress.throughput,
+        }
     }
 
     fn must_stop(&self) -> bool {
@@ -112,27 +132,43 @@ impl Lane<'_> {
     fn work(&self, bench: &mut Bench) -> Result<(), Error> {
         let Context { setup, partial, results, .. } = self.context;
         let (mut times, _) = Appender::open::<TimeRecord>(&partial.path("times", self.ordinal))?;
-        let (mut counters, _) = Appender::open::<CounterRecord>(&partial.path("counters", self.ordinal))?;
         let loaded = setup.kernels.iter().map(|kernel| bench.load(kernel)).collect::<Result<Vec<_>, _>>()?;
         let mut timer = None;
-        let mut profiler = Profiler::new();
         let mine: Vec<&Row> = setup.rows.iter().filter(|row| self.has(row)).collect();
+        let mut counters = self.counting(Stage::Counters, &mine)?;
         for batch in mine.chunks(BATCH) {
             let untimed = |row: &&&Row| !lock(results).times.contains_key(&row.number);
             let batch_untimed: Vec<&Row> = batch.iter().filter(untimed).copied().collect();
             if !batch_untimed.is_empty() {
                 self.time(bench, &mut timer, &loaded, &batch_untimed, &mut times)?;
             }
-            let uncounted = |row: &&&Row| !lock(results).counters.contains_key(&row.number);
-            let batch_uncounted: Vec<&Row> = batch.iter().filter(uncounted).copied().collect();
-            if let Some(ncu) = self.context.profiler {
-                self.count(ncu, &mut profiler, &batch_uncounted, &mut counters)?;
-            }
+            self.count(counters.as_mut(), batch)?;
             if self.context.must_stop() {
-                break;
+                return Ok(());
             }
         }
-        Ok(())
+        let mut throughput = self.counting(Stage::Throughput, &mine)?;
+        self.count(throughput.as_mut(), &mine)
+    }
+
+    /// What counts these rows in a stage, if that is wanted and something is left to count.
+    fn counting(&self, stage: Stage, rows: &[&Row]) -> Result<Option<Counting<'_>>, Error> {
+        let Some(ncu) = self.context.profiler.filter(|_| self.context.counts(stage)) else { return Ok(None) };
+        let (table, _) =
+            Appender::open::<CounterRecord>(&self.context.partial.path(stage.table(), self.ordinal))?;
+        if self.uncounted(stage, rows).is_empty() {
+            return Ok(None);
+        }
+        if stage == Stage::Counters {
+            self.profile_empty(ncu)?;
+        }
+        Ok(Some(Counting { stage, ncu, table, at_once: FIRST_COUNTED, seconds_per_row: 0.0, failures: 0 }))
+    }
+
+    /// Of some rows, those that a stage does not know yet.
+    fn uncounted<'r>(&self, stage: Stage, rows: &[&'r Row]) -> Vec<&'r Row> {
+        let results = lock(self.context.results);
+        rows.iter().filter(|row| !results.of(stage).contains_key(&row.number)).copied().collect()
     }
 
     fn time(
@@ -173,36 +209,32 @@ impl Lane<'_> {
         Ok(())
     }
 
-    /// Counts rows, as many at once as the time left allows. Where the profiler ends early, the row at which it ended is tried
-    /// alone, and given up if that fails too; then the rest goes on.
-    fn count(
-        &self,
-        ncu: &Ncu,
-        profiler: &mut Profiler,
-        rows: &[&Row],
-        table: &mut Appender,
-    ) -> Result<(), Error> {
-        let mut rows = rows;
-        while !rows.is_empty() && !self.context.must_stop() && !self.context.gave_up.load(Ordering::Relaxed) {
-            let fitting = self.context.remaining().map_or(usize::MAX, |left| profiler.fitting(left));
+    /// Counts what is not yet of some rows, as many at once as the time left allows. Where the profiler ends early, the row at
+    /// which it ended is tried alone, and given up if that fails too; then the rest goes on.
+    fn count(&self, counting: Option<&mut Counting<'_>>, rows: &[&Row]) -> Result<(), Error> {
+        let Some(counting) = counting else { return Ok(()) };
+        let rows = self.uncounted(counting.stage, rows);
+        let mut rows = &rows[..];
+        while !rows.is_empty() && !self.context.must_stop() && self.context.counts(counting.stage) {
+            let fitting = self.context.remaining().map_or(usize::MAX, |left| counting.fitting(left));
             if fitting == 0 {
                 return Ok(());
             }
-            let now = &rows[..profiler.at_once.min(fitting).min(rows.len())];
+            let now = &rows[..counting.at_once.min(fitting).min(rows.len())];
             let started = Instant::now();
-            let reached = match self.count_batch(ncu, now, table)? {
+            let reached = match self.count_batch(counting, now)? {
                 Reached::All => {
-                    profiler.learn(now.len(), started.elapsed());
+                    counting.learn(now.len(), started.elapsed());
                     now.len()
                 }
                 Reached::Some(reached, why) => {
                     if self.context.must_stop() || why.contains(NO_PERMISSION) {
-                        return self.give_up_if(why.contains(NO_PERMISSION), &why);
+                        return self.give_up_if(why.contains(NO_PERMISSION), counting.stage, &why);
                     }
                     if reached > 0 {
-                        profiler.failures = 0;
+                        counting.failures = 0;
                     }
-                    self.count_alone(ncu, profiler, rows[reached], table)?;
+                    self.count_alone(counting, rows[reached])?;
                     reached + 1
                 }
             };
@@ -212,80 +244,36 @@ impl Lane<'_> {
     }
 
     /// One row; what it lacks is recorded.
-    fn count_alone(
-        &self,
-        ncu: &Ncu,
-        profiler: &mut Profiler,
-        row: &Row,
-        table: &mut Appender,
-    ) -> Result<(), Error> {
-        let Reached::Some(_, why) = self.count_batch(ncu, &[row], table)? else {
-            profiler.failures = 0;
+    fn count_alone(&self, counting: &mut Counting<'_>, row: &Row) -> Result<(), Error> {
+        let Reached::Some(_, why) = self.count_batch(counting, &[row])? else {
+            counting.failures = 0;
             return Ok(());
         };
         if self.context.must_stop() {
             return Ok(());
         }
-        let missing = format!("counters: {why}");
-        self.counted(table, CounterRecord { row: row.number, missing, ..CounterRecord::default() })?;
-        profiler.failures += 1;
-        self.give_up_if(profiler.failures >= HOPELESS, &why)
+        let missing = format!("{}: {why}", counting.stage.table());
+        self.counted(counting, CounterRecord { row: row.number, missing, ..CounterRecord::default() })?;
+        counting.failures += 1;
+        self.give_up_if(counting.failures >= HOPELESS, counting.stage, &why)
     }
 
-    /// Ends counting for this run, on all devices.
-    fn give_up_if(&self, hopeless: bool, why: &str) -> Result<(), Error> {
+    /// Ends a stage of counting for this run, on all devices.
+    fn give_up_if(&self, hopeless: bool, stage: Stage, why: &str) -> Result<(), Error> {
         if !hopeless {
             return Ok(());
         }
         if self.context.options.counters == Wanted::Require {
-            return Err(Error::Refused(format!("no counters: {why}")));
+            return Err(Error::Refused(format!("no {}: {why}", stage.table())));
         }
-        if !self.context.gave_up.swap(true, Ordering::Relaxed) {
-            self.context.progress.remark(format!("times only from here: {why}"));
+        if !self.context.gave_up[stage as usize].swap(true, Ordering::Relaxed) {
+            self.context.progress.remark(format!("no {} from here: {why}", stage.table()));
         }
         Ok(())
     }
 
     /// Runs the profiler once, and keeps what it counted.
-    fn count_batch(&self, ncu: &Ncu, rows: &[&Row], table: &mut Appender) -> Result<Reached, Error> {
-        let folder = self.context.partial.folder.join(format!("ncu-{}", self.ordinal));
-        let batch = self.profile(ncu, rows, &folder)?;
-        self.context.passes.fetch_max(batch.passes.unwrap_or(0).into(), Ordering::Relaxed);
-        let matches = |(row, found): &(&&Row, ncu::Profiled)| {
-            let kernel = &self.context.setup.kernels[row.kernel];
-            found.kernel == kernel.name && found.grid == row.launch.grid && found.block == row.launch.block
-        };
-        let mut reached = 0;
-        for (row, found) in rows.iter().zip(batch.launches).take_while(matches) {
-            let missing = match found.counters.achieved_occupancy_percent {
-                Some(_) => String::new(),
-                None => "counters: ncu gave no value for achieved occupancy".to_owned(),
-            };
-            self.counted(table, CounterRecord { row: row.number, counters: found.counters, missing })?;
-            reached += 1;
-        }
-        let why = || "ncu's table does not have the launches that were made".to_owned();
-        Ok(match reached == rows.len() {
-            true => Reached::All,
-            false => Reached::Some(reached, batch.failure.unwrap_or_else(why)),
-        })
-    }
-
-    fn counted(&self, table: &mut Appender, record: CounterRecord) -> Result<(), Error> {
-        table.append(&record)?;
-        lock(self.context.results).counters.insert(record.row, record);
-        self.context.progress.counted.fetch_add(1, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Writes the batch's file and runs the profiler on it.
-    fn profile(&self, ncu: &Ncu, rows: &[&Row], folder: &Path) -> Result<ncu::Batch, Error> {
-        fs::create_dir_all(folder).map_err(|error| dataset::Error::Io {
-            doing: "make",
-            path: folder.to_owned(),
-            error,
-        })?;
-        let file = folder.join("batch.csv");
+    fn count_batch(&self, counting: &mut Counting<'_>, rows: &[&Row]) -> Result<Reached, Error> {
         let batch_row = |row: &&Row| BatchRow {
             row: row.number,
             kernel: self.context.setup.kernels[row.kernel].name.to_owned(),
@@ -295,14 +283,62 @@ impl Lane<'_> {
             block: row.launch.block,
             dynamic_shared_bytes: row.launch.dynamic_shared,
         };
-        dataset::write_table(&file, &rows.iter().map(batch_row).collect::<Vec<_>>())?;
+        let stage = counting.stage;
+        let batch = self.profile(counting.ncu, stage, &rows.iter().map(batch_row).collect::<Vec<_>>())?;
+        self.context.passes[stage as usize].fetch_max(batch.passes.unwrap_or(0).into(), Ordering::Relaxed);
+        let matches = |(row, found): &(&&Row, ncu::Profiled)| {
+            let kernel = &self.context.setup.kernels[row.kernel];
+            found.kernel == kernel.name && found.grid == row.launch.grid && found.block == row.launch.block
+        };
+        let mut reached = 0;
+        for (row, found) in rows.iter().zip(batch.launches).take_while(matches) {
+            let lacks = |what| format!("{}: ncu gave no value for {what}", stage.table());
+            let missing = stage.lacks(&found.counters).map_or_else(String::new, lacks);
+            self.counted(counting, CounterRecord { row: row.number, counters: found.counters, missing })?;
+            reached += 1;
+        }
+        let why = || "ncu's table does not have the launches that were made".to_owned();
+        Ok(match reached == rows.len() {
+            true => Reached::All,
+            false => Reached::Some(reached, batch.failure.unwrap_or_else(why)),
+        })
+    }
+
+    fn counted(&self, counting: &mut Counting<'_>, record: CounterRecord) -> Result<(), Error> {
+        counting.table.append(&record)?;
+        lock(self.context.results).of_mut(counting.stage).insert(record.row, record);
+        self.context.counted(counting.stage).fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Notes what the profiler says that an empty kernel takes. Where it says nothing, its failure will show with the rows.
+    fn profile_empty(&self, ncu: &Ncu) -> Result<(), Error> {
+        let batch = self.profile(ncu, Stage::Counters, &vec![batch::empty(); EMPTY])?;
+        let times = batch.launches.iter().filter_map(|launch| launch.counters.profiled_time_us);
+        let mut times: Vec<f64> = times.collect();
+        if !times.is_empty() {
+            lock(&self.context.empty_profiled_us).push(median(&mut times));
+        }
+        Ok(())
+    }
+
+    /// Writes the batch's file and runs the profiler on it.
+    fn profile(&self, ncu: &Ncu, stage: Stage, rows: &[BatchRow]) -> Result<ncu::Batch, Error> {
+        let folder = &self.context.partial.folder.join(format!("ncu-{}", self.ordinal));
+        fs::create_dir_all(folder).map_err(|error| dataset::Error::Io {
+            doing: "make",
+            path: folder.clone(),
+            error,
+        })?;
+        let file = folder.join("batch.csv");
+        dataset::write_table(&file, rows)?;
         let device = match self.context.setup.is_gpu {
             true => OsString::from(format!("gpu:{}", self.ordinal)),
             false => OsString::from("cpu"),
         };
         let mut command: Vec<&OsStr> = self.context.options.child.iter().map(OsString::as_os_str).collect();
         command.extend([OsStr::new("--device"), &device, OsStr::new("--launch-batch"), file.as_os_str()]);
-        Ok(ncu.run(&command, folder))
+        Ok(ncu.run(stage.metrics(), &command, folder))
     }
 }
 
@@ -313,9 +349,11 @@ enum Reached {
     Some(usize, String),
 }
 
-/// What is known of the profiler here.
-#[derive(Debug)]
-struct Profiler {
+/// A stage of counting on a device.
+struct Counting<'a> {
+    stage: Stage,
+    ncu: &'a Ncu,
+    table: Appender,
     /// Rows of the next run.
     at_once: usize,
     seconds_per_row: f64,
@@ -323,11 +361,7 @@ struct Profiler {
     failures: u32,
 }
 
-impl Profiler {
-    fn new() -> Profiler {
-        Profiler { at_once: FIRST_COUNTED, seconds_per_row: 0.0, failures: 0 }
-    }
-
+impl Counting<'_> {
     /// Rows for which there is time; the first batch is always tried.
     fn fitting(&self, left: Duration) -> usize {
         match self.seconds_per_row > 0.0 {
@@ -338,7 +372,7 @@ impl Profiler {
 
     fn learn(&mut self, rows: usize, took: Duration) {
         self.seconds_per_row = took.as_secs_f64() / rows as f64;
-        self.at_once = BATCH;
+        self.at_once = self.stage.at_once();
         self.failures = 0;
     }
 }

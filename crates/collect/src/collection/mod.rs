@@ -1,13 +1,14 @@
 //! A collection: from a command to a data set, however often it is interrupted on the way.
 //!
-//! While it goes on, results are appended to tables in `partial/`, one pair for each device: times, and counters. Every run
+//! While it goes on, results are appended to tables in `partial/`, some for each device: times, counters, throughput. Every run
 //! begins by reading them, measures what they lack, and ends by writing the data set of all that there is. So a collection
-//! that was killed goes on where it was, and one that is stopped leaves a data set that can be read. A lock keeps two
-//! collections out of one folder.
+//! that was killed goes on where it was, one that is stopped leaves a data set that can be read, and one that is whole can be
+//! made larger or given its throughput. A lock keeps two collections out of one folder.
 
 mod lane;
 mod partial;
 mod setup;
+mod stage;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,7 @@ use crate::{Error, machine, suite};
 use lane::Context;
 use partial::Partial;
 use setup::Setup;
+use stage::Stage;
 
 /// Whether counters are wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +57,7 @@ pub struct Options {
     pub ordinals: Vec<usize>,
     /// Counters.
     pub counters: Wanted,
-    /// Throughput among the counters, which takes many passes.
+    /// Throughput besides the counters, in runs of its own of many passes.
     pub throughput: bool,
     /// The profiler, if it is not where it is looked for.
     pub ncu: Option<PathBuf>,
@@ -76,6 +78,10 @@ pub struct Progress {
     pub timed: AtomicU64,
     /// The same of counters.
     pub counted: AtomicU64,
+    /// The same of throughput.
+    pub throughput: AtomicU64,
+    /// Rows whose throughput is planned.
+    pub planned_throughput: AtomicU64,
     /// Why there are no counters, and other remarks.
     pub remarks: Mutex<Vec<String>>,
 }
@@ -103,6 +109,8 @@ pub fn run(options: &Options, progress: &Progress, stop: &AtomicBool) -> Result<
     let results = Mutex::new(partial.results()?);
     setup.data_set(&manifest, &lock(&results)).write(&options.folder)?;
     progress.planned.store(options.rows, Ordering::Relaxed);
+    let planned_throughput = if profiler.is_some() && options.throughput { options.rows } else { 0 };
+    progress.planned_throughput.store(planned_throughput, Ordering::Relaxed);
     manifest.clocks.extend(machine::clocks().filter(|_| setup.is_gpu));
 
     let context = Context {
@@ -115,8 +123,9 @@ pub fn run(options: &Options, progress: &Progress, stop: &AtomicBool) -> Result<
         stop,
         started: Instant::now(),
         empty_us: Mutex::new(Vec::new()),
-        passes: AtomicU64::new(0),
-        gave_up: AtomicBool::new(false),
+        empty_profiled_us: Mutex::new(Vec::new()),
+        passes: [AtomicU64::new(0), AtomicU64::new(0)],
+        gave_up: [AtomicBool::new(false), AtomicBool::new(false)],
     };
     context.count_known();
     let outcome = context.work(&mut bench, &ordinals);
@@ -133,17 +142,21 @@ pub fn run(options: &Options, progress: &Progress, stop: &AtomicBool) -> Result<
 fn finish(manifest: &mut Manifest, context: &Context<'_>) {
     let results = lock(context.results);
     manifest.empty_kernel_us.extend(lock(&context.empty_us).drain(..));
+    manifest.empty_kernel_profiled_us.extend(lock(&context.empty_profiled_us).drain(..));
     manifest.written = machine::now();
-    let passes = context.passes.load(Ordering::Relaxed);
-    if let Some(counters) = manifest.counters.as_mut().filter(|_| passes > 0) {
-        counters.passes = Some(passes as u32);
+    for (stage, used) in Stage::ALL.into_iter().zip([&mut manifest.counters, &mut manifest.throughput]) {
+        let passes = context.passes[stage as usize].load(Ordering::Relaxed) as u32;
+        if let Some(used) = used {
+            used.passes = used.passes.max(Some(passes).filter(|&passes| passes > 0));
+        }
+        if results.of(stage).is_empty() {
+            *used = None;
+        }
     }
-    if results.counters.is_empty() {
-        manifest.counters = None;
-    }
-    let counts = context.profiler.is_some() && !context.gave_up.load(Ordering::Relaxed);
+    let wanted: Vec<Stage> = Stage::ALL.into_iter().filter(|&stage| context.counts(stage)).collect();
     let known = |row: &Row| {
-        results.times.contains_key(&row.number) && (!counts || results.counters.contains_key(&row.number))
+        results.times.contains_key(&row.number)
+            && wanted.iter().all(|stage| results.of(*stage).contains_key(&row.number))
     };
     manifest.complete = context.setup.rows.iter().all(known);
 }
@@ -170,10 +183,15 @@ fn ordinals(options: &Options, device: &Device) -> Result<Vec<usize>, Error> {
 /// The profiler, if it is wanted and there.
 fn profiler(options: &Options, device: &Device, progress: &Progress) -> Result<Option<Ncu>, Error> {
     let found = match (options.counters, device.kind()) {
+        (Wanted::Off, _) if options.throughput => {
+            return Err(Error::Refused(
+                "throughput is counted: do without --throughput or --counters off".to_owned(),
+            ));
+        }
         (Wanted::Off, _) => return Ok(None),
         // A program that is named is believed: so the way there and back is tested without a GPU.
         (_, Kind::Cpu { .. }) if options.ncu.is_none() => Err("the CPU device has no counters".to_owned()),
-        _ => Ncu::find(options.ncu.as_deref(), options.throughput),
+        _ => Ncu::find(options.ncu.as_deref()),
     };
     match (found, options.counters) {
         (Ok(found), _) => Ok(Some(found)),
@@ -201,6 +219,13 @@ fn manifest(
 ) -> Result<Manifest, Error> {
     let kind = if setup.is_gpu { DeviceKind::Gpu } else { DeviceKind::CpuDevice };
     let suite = Suite { name: "apex".to_owned(), version: suite::VERSION, ptx_hash: suite::hash() };
+    let used = |stage: Stage, profiler: Option<&Ncu>| {
+        profiler.map(|ncu| CountersUsed {
+            tool: ncu.version.clone(),
+            metrics: stage.metrics().iter().map(|metric| (*metric).to_owned()).collect(),
+            passes: None,
+        })
+    };
     let new = Manifest {
         devices: devices as u32,
         device_memory_bytes: setup.device.memory_bytes,
@@ -212,11 +237,8 @@ fn manifest(
         command: options.command.clone(),
         started: machine::now(),
         written: machine::now(),
-        counters: profiler.map(|ncu| CountersUsed {
-            tool: ncu.version.clone(),
-            metrics: ncu.metrics.iter().map(|metric| (*metric).to_owned()).collect(),
-            passes: None,
-        }),
+        counters: used(Stage::Counters, profiler),
+        throughput: used(Stage::Throughput, profiler.filter(|_| options.throughput)),
         ..Manifest::new(kind, &setup.device.name, suite)
     };
     let path = options.folder.join(dataset::MANIFEST);
@@ -237,15 +259,20 @@ fn manifest(
     differs("suite", &old.suite, &new.suite)?;
     differs("seed", &old.seed, &new.seed)?;
     differs("list of families", &old.families, &new.families)?;
-    if let (Some(old), Some(new)) = (&old.counters, &new.counters) {
-        differs("list of metrics", &old.metrics, &new.metrics)?;
-    }
-    let counters = new.counters.or(old.counters);
+    let going_on = |old: Option<CountersUsed>, new: Option<CountersUsed>| match (old, new) {
+        (Some(old), Some(new)) => {
+            let used = CountersUsed { passes: old.passes, ..new };
+            differs("list of metrics", &old.metrics, &used.metrics).map(|()| Some(used))
+        }
+        (old, new) => Ok(new.or(old)),
+    };
     Ok(Manifest {
         started: old.started,
         clocks: old.clocks,
         empty_kernel_us: old.empty_kernel_us,
-        counters,
+        empty_kernel_profiled_us: old.empty_kernel_profiled_us,
+        counters: going_on(old.counters, new.counters)?,
+        throughput: going_on(old.throughput, new.throughput)?,
         ..new
     })
 }

@@ -1,10 +1,11 @@
-//! Results on the way: tables in `partial/`, a pair for each device, that survive being killed.
+//! Results on the way: tables in `partial/`, some for each device, that survive being killed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
+use super::stage::Stage;
 use crate::Error;
 use crate::dataset::{self, Appender, Columns, Counters, Fields, Timing};
 
@@ -26,7 +27,7 @@ dataset::record! {
 }
 
 dataset::record! {
-    /// A line of a table of counters.
+    /// A line of a table of counters. What its stage does not count is empty.
     CounterRecord {
         /// The row's number.
         row: u64,
@@ -42,6 +43,25 @@ dataset::record! {
 pub(super) struct Results {
     pub(super) times: BTreeMap<u64, TimeRecord>,
     pub(super) counters: BTreeMap<u64, CounterRecord>,
+    pub(super) throughput: BTreeMap<u64, CounterRecord>,
+}
+
+impl Results {
+    /// What a stage of counting knows.
+    pub(super) fn of(&self, stage: Stage) -> &BTreeMap<u64, CounterRecord> {
+        match stage {
+            Stage::Counters => &self.counters,
+            Stage::Throughput => &self.throughput,
+        }
+    }
+
+    /// The same, to add to.
+    pub(super) fn of_mut(&mut self, stage: Stage) -> &mut BTreeMap<u64, CounterRecord> {
+        match stage {
+            Stage::Counters => &mut self.counters,
+            Stage::Throughput => &mut self.throughput,
+        }
+    }
 }
 
 /// The folder of results on the way.
@@ -87,9 +107,12 @@ impl Partial {
             if name.starts_with("times-") {
                 let (_, records) = Appender::open::<TimeRecord>(&path)?;
                 results.times.extend(records.into_iter().map(|record| (record.row, record)));
-            } else if name.starts_with("counters-") {
-                let (_, records) = Appender::open::<CounterRecord>(&path)?;
-                results.counters.extend(records.into_iter().map(|record| (record.row, record)));
+            }
+            for stage in Stage::ALL {
+                if name.strip_prefix(stage.table()).is_some_and(|rest| rest.starts_with('-')) {
+                    let (_, records) = Appender::open::<CounterRecord>(&path)?;
+                    results.of_mut(stage).extend(records.into_iter().map(|record| (record.row, record)));
+                }
             }
         }
         Ok(results)

@@ -6,9 +6,10 @@ use gpu::{Device, Kind};
 use occupancy::{Carveout, DeviceLimits, KernelResources};
 
 use super::Options;
-use super::partial::Results;
+use super::partial::{CounterRecord, Results};
+use super::stage::Stage;
 use crate::bench::{Bench, Loaded};
-use crate::dataset::{Counts, DataSet, KernelRow, LaunchRow, Manifest, PtxMix};
+use crate::dataset::{Counters, Counts, DataSet, KernelRow, LaunchRow, Manifest, PtxMix};
 use crate::plan::{self, Bounds, Row};
 use crate::suite::{self, Kernel};
 use crate::{Error, machine};
@@ -68,7 +69,7 @@ impl Setup {
     fn launch_row(&self, row: &Row, results: &Results) -> LaunchRow {
         let (kernel, described, launch) = (&self.kernels[row.kernel], &self.table[row.kernel], row.launch);
         let time = &results.times[&row.number];
-        let counted = results.counters.get(&row.number);
+        let counted = Stage::ALL.map(|stage| results.of(stage).get(&row.number));
         let resources = KernelResources {
             registers: described.registers,
             static_shared: described.static_shared_bytes,
@@ -85,9 +86,9 @@ impl Setup {
                 Carveout::Default,
             )
         });
-        let missing = [Some(&time.missing), counted.map(|record| &record.missing)];
-        let missing: Vec<&str> =
-            missing.into_iter().flatten().map(String::as_str).filter(|text| !text.is_empty()).collect();
+        let of_counters = counted.iter().flatten().map(|record| record.missing.as_str());
+        let missing = std::iter::once(time.missing.as_str()).chain(of_counters);
+        let missing: Vec<&str> = missing.filter(|text| !text.is_empty()).collect();
         LaunchRow {
             row: row.number,
             kernel: kernel.name.to_owned(),
@@ -102,9 +103,20 @@ impl Setup {
             theoretical_occupancy_percent: occupancy.as_ref().map(|occupancy| 100.0 * occupancy.fraction()),
             device: time.device,
             timing: time.timing.clone(),
-            counters: counted.map(|record| record.counters.clone()).unwrap_or_default(),
+            counters: counters(counted),
             missing: missing.join("; "),
         }
+    }
+}
+
+/// What the stages of counting know of a launch, together.
+fn counters([counted, throughput]: [Option<&CounterRecord>; 2]) -> Counters {
+    let counters = counted.map(|record| record.counters.clone()).unwrap_or_default();
+    match throughput.map(|record| &record.counters) {
+        Some(&Counters { sm_throughput_percent, memory_throughput_percent, .. }) => {
+            Counters { sm_throughput_percent, memory_throughput_percent, ..counters }
+        }
+        None => counters,
     }
 }
 

@@ -44,14 +44,27 @@ impl Fields<'_> {
     }
 }
 
+/// Digits of a number with a fraction that are kept: more than any measurement here has, without what binary fractions add.
+const DIGITS: i32 = 6;
+
+/// A number's shortest text, its fraction rounded to what [`DIGITS`] leave. What stands before the point is kept whole.
+fn shortest(value: f64) -> String {
+    let before_point = if value == 0.0 { 1 } else { value.abs().log10().floor() as i32 + 1 };
+    let text = format!("{value:.*}", (DIGITS - before_point).clamp(0, 300) as usize);
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
 macro_rules! numbers {
-    ($($type:ty, $expected:literal;)*) => { $(
+    ($($type:ty, $expected:literal, $text:expr;)*) => { $(
         impl Columns for $type {
             fn names(name: &str, into: &mut Vec<String>) {
                 into.push(name.to_owned());
             }
             fn write(&self, into: &mut Vec<String>) {
-                into.push(self.to_string());
+                into.push($text(*self));
             }
             fn read(from: &mut Fields<'_>) -> Result<Self, String> {
                 from.parse($expected, |text| text.parse().ok().filter(|value: &$type| (*value as f64).is_finite()))
@@ -64,7 +77,7 @@ macro_rules! numbers {
                 into.push(name.to_owned());
             }
             fn write(&self, into: &mut Vec<String>) {
-                into.push(self.map_or_else(String::new, |value| value.to_string()));
+                into.push(self.map_or_else(String::new, $text));
             }
             fn read(from: &mut Fields<'_>) -> Result<Self, String> {
                 from.parse(concat!("empty or ", $expected), |text| match text {
@@ -76,7 +89,11 @@ macro_rules! numbers {
     )* };
 }
 
-numbers!(u32, "a whole number in range"; u64, "a whole number in range"; f64, "a finite number";);
+numbers! {
+    u32, "a whole number in range", |value: u32| value.to_string();
+    u64, "a whole number in range", |value: u64| value.to_string();
+    f64, "a finite number", shortest;
+}
 
 impl Columns for String {
     fn names(name: &str, into: &mut Vec<String>) {
@@ -284,6 +301,7 @@ impl Appender {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
 
     record! {
         /// Something of each type.
@@ -291,12 +309,7 @@ mod tests {
     }
 
     fn sample() -> Sample {
-        Sample {
-            name: "f<int, \"x\">\nend".into(),
-            count: u64::MAX,
-            sides: [1, 2, 3],
-            measured: Some(0.1 + 0.2),
-        }
+        Sample { name: "f<int, \"x\">\nend".into(), count: u64::MAX, sides: [1, 2, 3], measured: Some(0.3) }
     }
 
     fn written(text: &str) -> (tempfile::TempDir, PathBuf) {
@@ -311,6 +324,33 @@ mod tests {
         let records = vec![sample(), Sample { measured: None, ..sample() }, Sample::default()];
         let (_folder, path) = written(&to_text(&records));
         assert_eq!(read::<Sample>(&path).unwrap(), records);
+    }
+
+    #[test]
+    fn fractions_are_written_with_six_digits_and_whole_numbers_whole() {
+        for (value, text) in [
+            (1.3636363636363629, "1.36364"),
+            (0.1 + 0.2, "0.3"),
+            (0.0020533880903490323, "0.00205339"),
+            (87.5, "87.5"),
+            (-2.0, "-2"),
+            (0.0, "0"),
+            (9.9999999, "10"),
+            (460522.36, "460522"),
+            (398195712.0, "398195712"),
+            (1.5e-20, "0.000000000000000000015"),
+        ] {
+            assert_eq!(shortest(value), text);
+        }
+        let mut random = Random::of(3, "digits");
+        for _ in 0..10_000 {
+            let value = f64::from_bits(random.below(u64::MAX));
+            if value.is_finite() && value.abs() > 1e-290 {
+                let read: f64 = shortest(value).parse().unwrap();
+                assert!((read - value).abs() <= 0.5e-5 * value.abs(), "{value:e} became {read:e}");
+                assert_eq!(shortest(read), shortest(value), "what was read is written the same");
+            }
+        }
     }
 
     #[test]

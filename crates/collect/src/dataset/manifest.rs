@@ -44,6 +44,9 @@ pub struct Counts {
     pub timed: u64,
     /// With counters.
     pub counted: u64,
+    /// With throughput.
+    #[serde(default)]
+    pub throughput: u64,
 }
 
 impl Counts {
@@ -54,6 +57,7 @@ impl Counts {
             rows: launches.len() as u64,
             timed: having(|row| row.timing.time_us.is_some()),
             counted: having(|row| row.counters.achieved_occupancy_percent.is_some()),
+            throughput: having(|row| row.counters.sm_throughput_percent.is_some()),
         }
     }
 }
@@ -122,10 +126,17 @@ pub struct Manifest {
     pub counts: Counts,
     /// What an empty kernel takes between two events, and is subtracted from times; one for each calibration.
     pub empty_kernel_us: Vec<f64>,
+    /// What the profiler says that an empty kernel takes, median of many; one for each device and run. It is in every
+    /// `profiled_time_us`, and in no `time_us`.
+    #[serde(default)]
+    pub empty_kernel_profiled_us: Vec<f64>,
     /// Clocks and temperatures seen on the way.
     pub clocks: Vec<Clocks>,
     /// How counters were taken; `null` if none were.
     pub counters: Option<CountersUsed>,
+    /// How throughput was taken; `null` if it was not.
+    #[serde(default)]
+    pub throughput: Option<CountersUsed>,
 }
 
 impl Manifest {
@@ -151,8 +162,10 @@ impl Manifest {
             complete: false,
             counts: Counts::default(),
             empty_kernel_us: Vec::new(),
+            empty_kernel_profiled_us: Vec::new(),
             clocks: Vec::new(),
             counters: None,
+            throughput: None,
         }
     }
 

@@ -1,0 +1,52 @@
+//! The stages of counting: the profiler runs a launch once for the usual counters, and many times for its throughput. So these
+//! are runs of their own, each with tables of its own: neither disturbs the other, and either can be taken later.
+
+use crate::dataset::Counters;
+use crate::ncu;
+
+/// What a run of the profiler is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The counters of one pass.
+    Counters,
+    /// Throughput, in many passes.
+    Throughput,
+}
+
+impl Stage {
+    pub(super) const ALL: [Stage; 2] = [Stage::Counters, Stage::Throughput];
+
+    /// The name of its tables in `partial/`, and of what a launch lacks.
+    pub(super) fn table(self) -> &'static str {
+        match self {
+            Stage::Counters => "counters",
+            Stage::Throughput => "throughput",
+        }
+    }
+
+    /// What the profiler is asked for.
+    pub(super) fn metrics(self) -> &'static [&'static str] {
+        match self {
+            Stage::Counters => &ncu::METRICS,
+            Stage::Throughput => &ncu::THROUGHPUT,
+        }
+    }
+
+    /// Rows of a run of the profiler, at most: such that a run takes less than a minute, most of it not for its start.
+    pub(super) fn at_once(self) -> usize {
+        match self {
+            Stage::Counters => 256,
+            Stage::Throughput => 128,
+        }
+    }
+
+    /// What a launch lacks without which it does not count as counted.
+    pub(super) fn lacks(self, counters: &Counters) -> Option<&'static str> {
+        match self {
+            Stage::Counters if counters.achieved_occupancy_percent.is_none() => Some("achieved occupancy"),
+            Stage::Throughput if counters.sm_throughput_percent.is_none() => Some("SM throughput"),
+            Stage::Throughput if counters.memory_throughput_percent.is_none() => Some("memory throughput"),
+            _ => None,
+        }
+    }
+}
