@@ -8,7 +8,7 @@
 //!
 //! Everything that NVRTC, nvcc and Triton write parses, whatever the version: see [`ir`] for how. Which instructions
 //! exist, with which operands, for which targets, is in [`forms`]; [`verify`](mod@verify) tells whether a module is right;
-//! [`mix`] counts what a kernel is made of.
+//! [`mix`] counts what a kernel is made of, [`walk`] what a launch of it executes.
 //! Invariants:
 //!
 //! 1. No input makes the parser panic, recurse without bound, or take more than linear time and space.
@@ -24,6 +24,7 @@ mod parse;
 mod print;
 pub mod types;
 pub mod verify;
+pub mod walk;
 
 pub use diagnostic::Diagnostic;
 pub use ir::*;

@@ -172,7 +172,7 @@ fn arithmetic(instruction: &Instruction) -> Class {
 }
 
 /// The state space of a memory instruction, without `::cta`; empty for generic addresses.
-fn space(instruction: &Instruction) -> &str {
+pub(crate) fn space(instruction: &Instruction) -> &str {
     const SPACES: [&str; 5] = ["global", "shared", "local", "const", "param"];
     let modifiers = instruction.mnemonic.modifiers();
     let mut plain = modifiers.map(|modifier| modifier.split("::").next().unwrap_or(modifier));

@@ -1,0 +1,398 @@
+//! What a walk executes: a function flattened into steps over numbered registers.
+//!
+//! 1. Every operand is a register; constants, parameters, addresses of variables and special registers are registers that are
+//!    filled before a warp begins and never written.
+//! 2. A step stands for one instruction, for several that nothing in a walk depends on, or for a part of one; what it counts
+//!    for is its [`Step::tally`].
+//! 3. Functions that are called directly stand where they are called.
+
+use crate::mix::Class;
+
+/// Number of a register.
+pub(super) type Register = u32;
+
+/// The register that is none: a result that nobody needs.
+pub(super) const NONE: Register = Register::MAX;
+
+/// A function, ready to be walked.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Code {
+    pub(super) steps: Vec<Step>,
+    /// How many registers there are.
+    pub(super) registers: usize,
+    /// Registers that hold something when a warp begins.
+    pub(super) inputs: Vec<(Register, Input)>,
+    /// Whether something that the function calls is not among the steps.
+    pub(super) incomplete: bool,
+}
+
+/// What a register holds when a warp begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Input {
+    Constant(u64),
+    /// Bytes of a parameter of the kernel.
+    Parameter {
+        index: u32,
+        offset: u32,
+        bytes: u32,
+    },
+    Special(Special),
+}
+
+/// A special register. Dimensions are 0, 1, 2 for x, y, z.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Special {
+    Thread(u8),
+    ThreadsOfBlock(u8),
+    Block(u8),
+    BlocksOfGrid(u8),
+    Lane,
+    Warp,
+    WarpsOfBlock,
+    /// Lanes whose number has this relation to the lane's own: `%lanemask_*`.
+    LaneMask(LaneMask),
+    DynamicShared,
+    /// What a walk does not know, such as a clock; the number tells one from another.
+    Other(u32),
+}
+
+/// The five masks of lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum LaneMask {
+    Equal,
+    Less,
+    LessEqual,
+    Greater,
+    GreaterEqual,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    pub(super) guard: Option<Guard>,
+    pub(super) action: Action,
+    /// Instructions that it stands for, by kind.
+    pub(super) tally: Vec<(Class, u32)>,
+}
+
+/// `@p` or `@!p`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Guard {
+    pub(super) register: Register,
+    pub(super) negated: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Action {
+    /// Nothing that a walk depends on.
+    Nothing,
+    Compute {
+        form: Form,
+        to: Register,
+        from: [Register; 4],
+    },
+    Compare(Comparison),
+    Access(Access),
+    /// Loads or stores a fragment of a matrix: so many rows of so many bytes, `stride` elements apart.
+    Fragment {
+        space: Space,
+        store: bool,
+        rows: u32,
+        element: u32,
+        address: Register,
+        stride: Register,
+    },
+    /// Lanes exchange `value`; `to` and the predicate `valid`.
+    Shuffle {
+        mode: Shuffle,
+        to: Register,
+        valid: Register,
+        value: Register,
+        lane: Register,
+        clamp: Register,
+    },
+    Vote {
+        vote: Vote,
+        to: Register,
+        from: Register,
+        negated: bool,
+    },
+    /// Some function of its operands that is not computed.
+    Unknown {
+        to: Register,
+        from: [Register; 4],
+        kind: Kind,
+    },
+    Branch {
+        target: usize,
+    },
+    Table {
+        index: Register,
+        targets: Vec<usize>,
+    },
+    Barrier,
+    Exit,
+}
+
+/// A comparison of `a` and `b`: `to` and its opposite `opposite`, each combined with a predicate.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Comparison {
+    pub(super) relation: Relation,
+    pub(super) kind: Kind,
+    pub(super) to: Register,
+    pub(super) opposite: Register,
+    pub(super) a: Register,
+    pub(super) b: Register,
+    pub(super) combine: Option<(Logic, Guard)>,
+    /// What `to` gets where the result is true.
+    pub(super) truth: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Logic {
+    And,
+    Or,
+    Xor,
+}
+
+/// How two numbers may be related; of floating-point numbers, `unordered` relations hold for a NaN as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Relation {
+    Equal,
+    NotEqual,
+    Less,
+    LessEqual,
+    Greater,
+    GreaterEqual,
+    /// Neither is a NaN.
+    Number,
+    /// One is a NaN.
+    Nan,
+    UnorderedEqual,
+    UnorderedNotEqual,
+    UnorderedLess,
+    UnorderedLessEqual,
+    UnorderedGreater,
+    UnorderedGreaterEqual,
+}
+
+/// What the bits of a register mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// An integer of so many bits.
+    Integer {
+        bits: u32,
+        signed: bool,
+    },
+    Single,
+    Double,
+}
+
+impl Kind {
+    pub(super) fn bits(self) -> u32 {
+        match self {
+            Kind::Integer { bits, .. } => bits,
+            Kind::Single => 32,
+            Kind::Double => 64,
+        }
+    }
+}
+
+/// What is computed: on numbers of one kind, giving a number of another.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Form {
+    pub(super) op: Op,
+    pub(super) from: Kind,
+    pub(super) to: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Op {
+    Move,
+    Add,
+    Subtract,
+    Multiply,
+    MultiplyHigh,
+    MultiplyAdd,
+    MultiplyAddHigh,
+    Divide,
+    Remainder,
+    Minimum,
+    Maximum,
+    Absolute,
+    Negate,
+    And,
+    Or,
+    Xor,
+    Not,
+    ShiftLeft,
+    ShiftRight,
+    /// `lop3` with its table.
+    Table(u8),
+    Funnel {
+        left: bool,
+        wrap: bool,
+    },
+    ExtractBits,
+    InsertBits,
+    Permute,
+    CountOnes,
+    CountLeadingZeros,
+    ReverseBits,
+    /// `a` where the predicate `c` is true, else `b`.
+    Select,
+    /// `a`, and `b` above so many bits.
+    Pack(u32),
+    /// `a` without its lower so many bits.
+    Unpack(u32),
+    Convert(Rounding),
+    SquareRoot,
+    Reciprocal,
+}
+
+/// How a floating-point number becomes a whole one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rounding {
+    /// It does not, if it need not.
+    None,
+    Nearest,
+    Zero,
+    Down,
+    Up,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Space {
+    Global,
+    Shared,
+    Local,
+    /// One of the three, told by the address.
+    Generic,
+    /// Constants and parameters: not counted.
+    Constant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AccessKind {
+    Load,
+    Store,
+    Atomic,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Access {
+    pub(super) space: Space,
+    pub(super) kind: AccessKind,
+    pub(super) address: Register,
+    pub(super) offset: i64,
+    /// Bytes of a lane.
+    pub(super) bytes: u32,
+    /// Lanes that have an address of their own: fewer than 32 for `ldmatrix`.
+    pub(super) lanes: u32,
+    /// Registers that are loaded, one after the other.
+    pub(super) to: Vec<Register>,
+    /// What they hold.
+    pub(super) element: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shuffle {
+    Up,
+    Down,
+    Butterfly,
+    Index,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Vote {
+    All,
+    Any,
+    Uniform,
+    Ballot,
+    Active,
+}
+
+impl Action {
+    /// Calls `visit` for each register that it reads.
+    pub(super) fn reads(&self, mut visit: impl FnMut(Register)) {
+        match self {
+            Action::Nothing | Action::Barrier | Action::Exit | Action::Branch { .. } => {}
+            Action::Compute { from, .. } | Action::Unknown { from, .. } => {
+                from.iter().copied().filter(|&r| r != NONE).for_each(visit);
+            }
+            Action::Compare(comparison) => {
+                visit(comparison.a);
+                visit(comparison.b);
+                if let Some((_, guard)) = comparison.combine {
+                    visit(guard.register);
+                }
+            }
+            Action::Access(access) => visit(access.address),
+            Action::Fragment { address, stride, .. } => {
+                visit(*address);
+                visit(*stride);
+            }
+            Action::Shuffle { value, lane, clamp, .. } => [*value, *lane, *clamp].into_iter().for_each(visit),
+            Action::Vote { from, .. } => Some(*from).filter(|&r| r != NONE).into_iter().for_each(visit),
+            Action::Table { index, .. } => visit(*index),
+        }
+    }
+
+    /// Calls `visit` for each register that it writes.
+    pub(super) fn writes(&self, mut visit: impl FnMut(Register)) {
+        let mut each = |register: Register| {
+            if register != NONE {
+                visit(register);
+            }
+        };
+        match self {
+            Action::Compute { to, .. } | Action::Unknown { to, .. } | Action::Vote { to, .. } => each(*to),
+            Action::Compare(comparison) => {
+                each(comparison.to);
+                each(comparison.opposite);
+            }
+            Action::Access(access) => access.to.iter().copied().for_each(each),
+            Action::Shuffle { to, valid, .. } => {
+                each(*to);
+                each(*valid);
+            }
+            _ => {}
+        }
+    }
+
+    /// Calls `change` for each register that it names.
+    pub(super) fn rename(&mut self, change: impl Fn(Register) -> Register) {
+        let each = |register: &mut Register| *register = change(*register);
+        match self {
+            Action::Nothing | Action::Barrier | Action::Exit | Action::Branch { .. } => {}
+            Action::Compute { to, from, .. } | Action::Unknown { to, from, .. } => {
+                each(to);
+                from.iter_mut().for_each(each);
+            }
+            Action::Compare(comparison) => {
+                each(&mut comparison.to);
+                each(&mut comparison.opposite);
+                each(&mut comparison.a);
+                each(&mut comparison.b);
+                if let Some((_, guard)) = &mut comparison.combine {
+                    each(&mut guard.register);
+                }
+            }
+            Action::Access(access) => {
+                each(&mut access.address);
+                access.to.iter_mut().for_each(each);
+            }
+            Action::Fragment { address, stride, .. } => {
+                each(address);
+                each(stride);
+            }
+            Action::Shuffle { to, valid, value, lane, clamp, .. } => {
+                [to, valid, value, lane, clamp].into_iter().for_each(each);
+            }
+            Action::Vote { to, from, .. } => {
+                each(to);
+                each(from);
+            }
+            Action::Table { index, .. } => each(index),
+        }
+    }
+}

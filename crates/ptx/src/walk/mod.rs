@@ -1,0 +1,330 @@
+//! The work that a launch executes, found by walking a few of its warps through the code.
+//!
+//! [`Mix`](crate::Mix) counts instructions as they are written; how often each is executed depends on the launch and on the
+//! kernel's parameters. A [`Walker`] follows a few sampled warps (see `sample`) from the first instruction to the last, computes
+//! what decides branches and addresses, and counts what each warp does; the sum stands for all warps of the grid.
+//! `compile`, `decode` and `slice` make [`code`](code::Code) of a function, `warp` walks it, `value` computes, `requests` turns
+//! addresses into sectors and passes, `loops` and `skip` see to it that a loop of a million rounds takes no longer than one of
+//! five.
+//!
+//! There is no memory. What a walk does not know it guesses, and remembers that it did ([`Work::assumed`]):
+//!
+//! 1. Loaded numbers look random: all bits of an integer, from -1 to below 1 of a floating-point number. The same address holds
+//!    the same number, whatever was stored there. So of lanes that branch on data about as many go each way as chance has it,
+//!    and data-dependent addresses lie far apart unless the kernel brings them together (as `% bins` does).
+//! 2. An unknown pointer points somewhere of its own. An unknown integer is the number of the launch's threads, which is what
+//!    kernels mostly compare their index with.
+//! 3. A loop that only a guess bounds is left after eight rounds if the guess says more than 65,536, or for ever.
+//! 4. Functions that are called by address, or are not in the module, do nothing.
+//!
+//! Invariants: any module and any launch give an answer, in time bounded by the budget; the same input gives the same answer.
+
+mod code;
+mod compile;
+mod decode;
+mod loops;
+mod requests;
+mod sample;
+mod skip;
+mod slice;
+#[cfg(test)]
+mod tests;
+mod value;
+mod warp;
+
+use crate::ir::{Function, Module};
+use crate::mix::Class;
+use code::{Code, Input, LaneMask, Special};
+use loops::Loops;
+use value::{LANES, Value, guess, ones};
+use warp::{FIGURES, Figure, Warp};
+
+/// Steps that a walk takes by default, all warps together. One takes some tens of nanoseconds.
+pub const BUDGET: u64 = 200_000;
+
+/// What is launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// Blocks of the grid; a zero counts as one.
+    pub grid: [u32; 3],
+    /// Threads of a block; a zero counts as one.
+    pub block: [u32; 3],
+    /// Bytes of dynamic shared memory of a block.
+    pub dynamic_shared: u32,
+}
+
+/// A parameter of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Argument {
+    /// Nothing is known.
+    Unknown,
+    /// A pointer to memory that no other parameter points to, 256-byte aligned.
+    Pointer,
+    /// Its bits: of an integer, or a floating-point number.
+    Bits(u64),
+}
+
+/// What a launch executes. Counts are of the whole launch, estimated from the warps that were walked.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Work {
+    /// Instructions of warps, of each kind, in the order of [`Class::ALL`]. Predicated ones count whether or not they do
+    /// anything.
+    pub instructions: [f64; Class::ALL.len()],
+    /// Instructions of threads; over [`Work::total`], how many lanes take part in one on average.
+    pub thread_instructions: f64,
+    /// Loads from global memory by warps with a lane that loads.
+    pub global_load_requests: f64,
+    /// Sectors of 32 bytes that these touch, counted for each request on its own.
+    pub global_load_sectors: f64,
+    /// Bytes that threads ask for.
+    pub global_load_bytes: f64,
+    /// Stores to global memory, likewise.
+    pub global_store_requests: f64,
+    /// Sectors that these touch.
+    pub global_store_sectors: f64,
+    /// Bytes that threads store.
+    pub global_store_bytes: f64,
+    /// Loads from and stores to shared memory by warps.
+    pub shared_requests: f64,
+    /// Passes through the banks that these need; as many as requests if there are no conflicts and at most four bytes a lane.
+    pub shared_passes: f64,
+    /// Loads from and stores to local memory by warps.
+    pub local_requests: f64,
+    /// Atomic operations by warps, in any memory.
+    pub atomic_requests: f64,
+    /// Atomic operations by threads.
+    pub atomic_lanes: f64,
+    /// Sum over the warps' operations of the most lanes that share an address.
+    pub atomic_passes: f64,
+    /// Barriers of a block that a warp comes to, on average.
+    pub barriers_per_warp: f64,
+    /// Warps of the grid.
+    pub warps: f64,
+    /// Most instructions of a warp that was walked.
+    pub longest_warp: f64,
+    /// Branches of warps that a guess decided.
+    pub unknown_branches: f64,
+    /// Whether anything rests on a guess: see the [module](self).
+    pub assumed: bool,
+    /// Whether part of a loop, or of the walk, was not walked but taken to be like the rest.
+    pub extrapolated: bool,
+}
+
+impl Work {
+    /// Instructions of warps, of all kinds.
+    pub fn total(&self) -> f64 {
+        self.instructions.iter().sum()
+    }
+
+    /// Instructions of warps of a kind.
+    pub fn count(&self, class: Class) -> f64 {
+        self.instructions[class as usize]
+    }
+
+    /// Instructions of a warp, on average.
+    pub fn mean_warp(&self) -> f64 {
+        if self.warps > 0.0 { self.total() / self.warps } else { 0.0 }
+    }
+}
+
+/// A kernel, ready to be walked.
+#[derive(Clone, Debug)]
+pub struct Walker {
+    code: Code,
+    loops: Loops,
+}
+
+impl Walker {
+    /// Prepares a function of a module; one without a body executes nothing.
+    pub fn new(module: &Module, function: &Function) -> Walker {
+        let code = compile::compile(module, function);
+        let loops = Loops::of(&code);
+        Walker { code, loops }
+    }
+
+    /// The work of a launch with these parameters, the first first; missing ones are unknown.
+    ///
+    /// At most about twice `budget` steps are taken ([`BUDGET`] does for most).
+    pub fn walk(&self, launch: &Launch, arguments: &[Argument], budget: u64) -> Work {
+        let shape = Shape::of(launch);
+        let mut warp = Warp::new(&self.code, &self.loops);
+        self.load(&mut warp.registers, &shape, arguments);
+        let mut work = Work::default();
+        let picked: Vec<_> = (0u64..).zip(sample::blocks(shape.blocks)).collect();
+        let picked = picked.into_iter().flat_map(|(turn, block)| {
+            sample::warps(shape.warps, turn).into_iter().map(move |warp| (block, warp))
+        });
+        let picked: Vec<_> = picked.collect();
+        let fresh = warp.registers.clone();
+        let mut left = budget.max(1);
+        for (index, (block, of_block)) in picked.iter().enumerate() {
+            warp.registers.clone_from(&fresh);
+            let mask = self.place(&mut warp.registers, &shape, block.index, of_block.index);
+            warp.counters.clear();
+            warp.skips.clear();
+            warp.taken = 0;
+            warp.share = (left / (picked.len() - index) as u64).max(1);
+            warp.run(mask);
+            left = left.saturating_sub(warp.taken);
+            add(&mut work, &self.code, &warp, block.weight * of_block.weight);
+        }
+        work.warps = (shape.blocks as f64) * (shape.warps as f64);
+        work.barriers_per_warp /= work.warps;
+        work.assumed = warp.assumed || self.code.incomplete;
+        work.extrapolated = warp.extrapolated;
+        work
+    }
+
+    /// Fills the registers that are the same for all warps.
+    fn load(&self, registers: &mut [Value], shape: &Shape, arguments: &[Argument]) {
+        for &(register, input) in &self.code.inputs {
+            registers[register as usize] = match input {
+                Input::Constant(value) => Value::uniform(value),
+                Input::Parameter { index, offset, bytes } => {
+                    parameter(arguments, index, offset, bytes, shape)
+                }
+                Input::Special(special) => shape.special(special),
+            };
+        }
+    }
+
+    /// Fills those that differ between warps; the lanes that have a thread.
+    fn place(&self, registers: &mut [Value], shape: &Shape, block: u64, warp: u64) -> u32 {
+        for &(register, input) in &self.code.inputs {
+            let value = match input {
+                Input::Special(Special::Thread(dimension)) => shape.threads_of(warp, dimension),
+                Input::Special(Special::Block(dimension)) => {
+                    Value::uniform(coordinate(block, shape.grid, dimension))
+                }
+                Input::Special(Special::Warp) => Value::uniform(warp),
+                _ => continue,
+            };
+            registers[register as usize] = value;
+        }
+        ones((shape.threads - warp * LANES as u64).min(LANES as u64) as u32) as u32
+    }
+}
+
+/// A launch in numbers.
+struct Shape {
+    grid: [u64; 3],
+    block: [u64; 3],
+    blocks: u64,
+    threads: u64,
+    /// Of a block.
+    warps: u64,
+    dynamic_shared: u64,
+}
+
+impl Shape {
+    fn of(launch: &Launch) -> Shape {
+        let [grid, block] = [launch.grid, launch.block].map(|sizes| sizes.map(|size| u64::from(size.max(1))));
+        let product =
+            |sizes: [u64; 3]| sizes.iter().fold(1u64, |product, &size| product.saturating_mul(size));
+        let threads = product(block);
+        Shape {
+            grid,
+            block,
+            blocks: product(grid),
+            threads,
+            warps: threads.div_ceil(LANES as u64),
+            dynamic_shared: launch.dynamic_shared.into(),
+        }
+    }
+
+    /// `%tid` of the lanes of a warp.
+    fn threads_of(&self, warp: u64, dimension: u8) -> Value {
+        let lane =
+            |lane: usize| coordinate((warp * LANES as u64).wrapping_add(lane as u64), self.block, dimension);
+        let mut value = Value::of_lanes(lane);
+        value.uniform = value.lanes.iter().all(|&lane| lane == value.lanes[0]);
+        value
+    }
+
+    fn special(&self, special: Special) -> Value {
+        let size = |sizes: [u64; 3], dimension: u8| sizes.get(usize::from(dimension)).copied().unwrap_or(0);
+        let mask = |kind: LaneMask, lane: usize| {
+            let (own, below) = (1u64 << lane, (1u64 << lane) - 1);
+            match kind {
+                LaneMask::Equal => own,
+                LaneMask::Less => below,
+                LaneMask::LessEqual => below | own,
+                LaneMask::Greater => ones(32) & !(below | own),
+                LaneMask::GreaterEqual => ones(32) & !below,
+            }
+        };
+        match special {
+            Special::ThreadsOfBlock(dimension) => Value::uniform(size(self.block, dimension)),
+            Special::BlocksOfGrid(dimension) => Value::uniform(size(self.grid, dimension)),
+            Special::WarpsOfBlock => Value::uniform(self.warps),
+            Special::DynamicShared => Value::uniform(self.dynamic_shared),
+            Special::Lane => Value::of_lanes(|lane| lane as u64),
+            Special::LaneMask(kind) => Value::of_lanes(|lane| mask(kind, lane)),
+            Special::Other(name) => Value { guessed: true, ..Value::uniform(u64::from(name)) },
+            // Of each warp its own.
+            Special::Thread(_) | Special::Block(_) | Special::Warp => Value::uniform(0),
+        }
+    }
+}
+
+/// One coordinate of the `index`-th of `sizes`, x running fastest.
+fn coordinate(index: u64, sizes: [u64; 3], dimension: u8) -> u64 {
+    match dimension {
+        0 => index % sizes[0],
+        1 => index / sizes[0] % sizes[1],
+        2 => index / sizes[0] / sizes[1] % sizes[2],
+        _ => 0,
+    }
+}
+
+/// Bytes of a parameter.
+fn parameter(arguments: &[Argument], index: u32, offset: u32, bytes: u32, shape: &Shape) -> Value {
+    let bits = 8 * bytes.clamp(1, 8);
+    match arguments.get(index as usize).unwrap_or(&Argument::Unknown) {
+        Argument::Bits(value) => {
+            Value::uniform(value.checked_shr(offset.saturating_mul(8)).unwrap_or(0) & ones(bits))
+        }
+        Argument::Pointer if offset == 0 => Value::uniform(((u64::from(index) + 1) << 40) & ones(bits)),
+        _ => {
+            let integer = code::Kind::Integer { bits: 14, signed: false };
+            let own = guess((u64::from(index) << 32) | u64::from(offset), integer) + 1;
+            let threads = shape.blocks.saturating_mul(shape.threads).min(ones(31));
+            let value = if bits == 64 { own << 32 } else { threads & ones(bits) };
+            Value { guessed: true, ..Value::uniform(value) }
+        }
+    }
+}
+
+/// Adds a warp that stands for `weight` of them.
+fn add(work: &mut Work, code: &Code, warp: &Warp<'_>, weight: f64) {
+    let mut own = 0.0;
+    let visited = code.steps.iter().zip(&warp.counters.visits).zip(&warp.counters.lanes);
+    for ((step, visits), lanes) in visited.filter(|((_, visits), _)| **visits > 0.0) {
+        for &(class, count) in &step.tally {
+            let executed = visits * f64::from(count);
+            own += executed;
+            work.instructions[class as usize] += weight * executed;
+            work.thread_instructions += weight * lanes * f64::from(count);
+        }
+    }
+    work.longest_warp = work.longest_warp.max(own);
+    let figures: &[f64; FIGURES] = &warp.counters.figures;
+    for (place, figure) in [
+        (&mut work.global_load_requests, Figure::LoadRequests),
+        (&mut work.global_load_sectors, Figure::LoadSectors),
+        (&mut work.global_load_bytes, Figure::LoadBytes),
+        (&mut work.global_store_requests, Figure::StoreRequests),
+        (&mut work.global_store_sectors, Figure::StoreSectors),
+        (&mut work.global_store_bytes, Figure::StoreBytes),
+        (&mut work.shared_requests, Figure::SharedRequests),
+        (&mut work.shared_passes, Figure::SharedPasses),
+        (&mut work.local_requests, Figure::LocalRequests),
+        (&mut work.atomic_requests, Figure::AtomicRequests),
+        (&mut work.atomic_lanes, Figure::AtomicLanes),
+        (&mut work.atomic_passes, Figure::AtomicPasses),
+        (&mut work.barriers_per_warp, Figure::Barriers),
+        (&mut work.unknown_branches, Figure::UnknownBranches),
+    ] {
+        *place += weight * figures[figure as usize];
+    }
+}

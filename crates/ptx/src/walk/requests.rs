@@ -1,0 +1,103 @@
+//! What an access of a warp costs, from the addresses of its lanes.
+
+use super::value::{LANES, Value};
+
+/// Bytes of a sector of global memory.
+const SECTOR: u64 = 32;
+/// Banks of shared memory, each a word of four bytes wide.
+const BANKS: usize = 32;
+const WORD: u64 = 4;
+
+/// Lanes of a mask.
+fn lanes(mask: u32) -> impl Iterator<Item = usize> {
+    (0..LANES).filter(move |lane| mask >> lane & 1 == 1)
+}
+
+/// Sectors that the lanes of `mask` touch, each `bytes` from its address on.
+pub(super) fn sectors(addresses: &Value, mask: u32, bytes: u64) -> usize {
+    let ends = |address: u64| (address / SECTOR, address.saturating_add(bytes - 1) / SECTOR);
+    if addresses.uniform {
+        let (first, last) = ends(addresses.lanes[0]);
+        return (last - first + 1) as usize;
+    }
+    // At most 128 bytes of a lane, at any alignment.
+    let mut touched = [0; LANES * 5];
+    let mut count = 0;
+    let mut sorted = true;
+    for lane in lanes(mask) {
+        let (first, last) = ends(addresses.lanes[lane]);
+        for sector in (first..=last).take(5) {
+            if count > 0 && touched[count - 1] == sector {
+                continue;
+            }
+            sorted &= count == 0 || touched[count - 1] < sector;
+            touched[count] = sector;
+            count += 1;
+        }
+    }
+    if sorted { count } else { distinct(&mut touched[..count]) }
+}
+
+fn distinct(values: &mut [u64]) -> usize {
+    values.sort_unstable();
+    values.len().min(1) + values.windows(2).filter(|pair| pair[0] != pair[1]).count()
+}
+
+/// Passes through the banks of shared memory that the lanes of `mask` need.
+///
+/// Lanes of up to four bytes are served together, of eight in halves, of sixteen in quarters; a bank gives one word in a pass,
+/// to all lanes that want it.
+pub(super) fn passes(addresses: &Value, mask: u32, bytes: u64) -> usize {
+    let together = (LANES as u64 * WORD / bytes.next_power_of_two().max(WORD)).max(1) as usize;
+    if addresses.uniform {
+        return (0..LANES).step_by(together).filter(|&from| group(mask, from, together) != 0).count();
+    }
+    (0..LANES).step_by(together).map(|from| conflicts(addresses, group(mask, from, together), bytes)).sum()
+}
+
+/// The lanes of `mask` from `from` on, `count` of them.
+fn group(mask: u32, from: usize, count: usize) -> u32 {
+    mask & ((((1u64 << count) - 1) << from) as u32)
+}
+
+/// The most words that any bank has to give.
+fn conflicts(addresses: &Value, mask: u32, bytes: u64) -> usize {
+    let mut words = [0; LANES * 2];
+    let mut count = 0;
+    let mut sorted = true;
+    for lane in lanes(mask) {
+        let address = addresses.lanes[lane];
+        for word in (address / WORD..=address.saturating_add(bytes - 1) / WORD).take(words.len() - count) {
+            sorted &= count == 0 || words[count - 1] < word;
+            words[count] = word;
+            count += 1;
+        }
+    }
+    let words = &mut words[..count];
+    if !sorted {
+        words.sort_unstable();
+    }
+    let mut load = [0; BANKS];
+    for (index, word) in words.iter().enumerate() {
+        if index == 0 || words[index - 1] != *word {
+            load[(word % BANKS as u64) as usize] += 1;
+        }
+    }
+    load.into_iter().max().unwrap_or(0)
+}
+
+/// The most lanes of `mask` that have the same address.
+pub(super) fn sharers(addresses: &Value, mask: u32) -> usize {
+    if addresses.uniform {
+        return mask.count_ones() as usize;
+    }
+    let mut sorted = [0; LANES];
+    let mut count = 0;
+    for lane in lanes(mask) {
+        sorted[count] = addresses.lanes[lane];
+        count += 1;
+    }
+    let sorted = &mut sorted[..count];
+    sorted.sort_unstable();
+    sorted.chunk_by(|a, b| a == b).map(<[u64]>::len).max().unwrap_or(0)
+}

@@ -1,0 +1,252 @@
+//! Walks whose counts are known.
+
+use super::{Argument, BUDGET, Launch, Walker, Work};
+use crate::mix::Class;
+
+/// Where the tests' kernels begin: `i` is the thread's number in the grid, `p` a pointer, `n` and `m` integers.
+const BEGIN: &str = "
+    mov.u32 %c, %ctaid.x;
+    mov.u32 %d, %ntid.x;
+    mov.u32 %t, %tid.x;
+    mad.lo.s32 %i, %c, %d, %t;
+    ld.param.u64 %p, [p];
+    ld.param.u32 %n, [n];
+    ld.param.u32 %m, [m];
+";
+/// Instructions of it.
+const BEGINNING: f64 = 7.0;
+
+fn walker(body: &str) -> Walker {
+    let source = format!(
+        ".version 8.0 .target sm_80 .address_size 64
+         .func (.param .b32 result) twice(.param .b32 value) {{
+             .reg .b32 %v, %w; ld.param.u32 %v, [value]; add.s32 %w, %v, %v; st.param.b32 [result], %w; ret;
+         }}
+         .visible .entry f(.param .u64 p, .param .u32 n, .param .u32 m) {{
+             .shared .align 4 .b8 tile[32768];
+             .reg .pred %q<9>; .reg .b32 %c, %d, %t, %i, %n, %m, %k, %j, %s, %x, %y; .reg .b64 %p, %a, %o; .reg .f32 %f, %g;
+             {BEGIN} {body} ret;
+         }}"
+    );
+    let module = crate::parse(&source).unwrap_or_else(|error| panic!("{}", error.render("f", &source)));
+    Walker::new(&module, module.functions().last().expect("the entry"))
+}
+
+fn launch(blocks: u32, threads: u32) -> Launch {
+    Launch { grid: [blocks, 1, 1], block: [threads, 1, 1], dynamic_shared: 0 }
+}
+
+fn walk(body: &str, launch: &Launch, n: u64, m: u64) -> Work {
+    let arguments = [Argument::Pointer, Argument::Bits(n), Argument::Bits(m)];
+    walker(body).walk(launch, &arguments, BUDGET)
+}
+
+/// One element for each thread that has one.
+const SAXPY: &str = "
+    setp.ge.u32 %q0, %i, %n;
+    @%q0 bra END;
+    mul.wide.u32 %o, %i, 4;
+    add.s64 %a, %p, %o;
+    ld.global.f32 %f, [%a];
+    fma.rn.f32 %g, %f, %f, %f;
+    st.global.f32 [%a], %g;
+    END:
+";
+
+#[test]
+fn a_guard_ends_what_lies_beyond_it() {
+    // 4 blocks of 64 threads; the last has 8 elements: one warp of eight lanes, and one with none.
+    let work = walk(SAXPY, &launch(4, 64), 200, 0);
+    let (begun, whole) = (BEGINNING + 3.0, 5.0);
+    assert_eq!(work.total(), 8.0 * begun + 7.0 * whole);
+    assert_eq!(work.thread_instructions, 256.0 * begun + 200.0 * whole);
+    assert_eq!(
+        (work.global_load_requests, work.global_load_sectors, work.global_load_bytes),
+        (7.0, 25.0, 800.0)
+    );
+    assert_eq!((work.global_store_requests, work.global_store_sectors), (7.0, 25.0));
+    assert_eq!(work.count(Class::Single), 7.0);
+    assert_eq!((work.warps, work.longest_warp), (8.0, begun + whole));
+    assert!(!work.assumed && !work.extrapolated, "{work:?}");
+}
+
+/// Each thread goes through the elements in steps of the grid's size.
+const STRIDING: &str = "
+    mov.u32 %k, %nctaid.x;
+    mul.lo.s32 %k, %k, %d;
+    setp.ge.u32 %q0, %i, %n;
+    @%q0 bra END;
+    TOP:
+    mul.wide.u32 %o, %i, 4;
+    add.s64 %a, %p, %o;
+    ld.global.f32 %f, [%a];
+    add.s32 %i, %i, %k;
+    setp.lt.u32 %q1, %i, %n;
+    @%q1 bra TOP;
+    END:
+";
+
+#[test]
+fn long_loops_are_counted_to_the_end_without_walking_them() {
+    for n in [64, 640, 64_000, 64_000_000] {
+        let work = walk(STRIDING, &launch(1, 64), n, 0);
+        let rounds = n as f64 / 64.0;
+        assert_eq!(work.total(), 2.0 * (BEGINNING + 5.0 + 6.0 * rounds), "{n}");
+        assert_eq!(work.global_load_sectors, n as f64 / 8.0);
+        assert!(!work.assumed && !work.extrapolated, "{work:?}");
+    }
+    // The last round is of the first 7 lanes only.
+    let work = walk(STRIDING, &launch(1, 64), 64_007, 0);
+    assert_eq!(work.global_load_bytes, 4.0 * 64_007.0);
+    assert_eq!(work.global_load_requests, 2001.0);
+}
+
+#[test]
+fn loops_in_loops_multiply() {
+    let nested = "
+        mov.u32 %k, 0; mov.u32 %s, 0;
+        OUTER: mov.u32 %j, 0;
+        INNER: add.s32 %s, %s, %k; add.s32 %j, %j, 1; setp.lt.u32 %q0, %j, %m; @%q0 bra INNER;
+        add.s32 %k, %k, 1; setp.lt.u32 %q1, %k, %n; @%q1 bra OUTER;
+    ";
+    for (n, m) in [(1, 1), (3, 5), (1000, 1000), (100_000, 7)] {
+        let work = walk(nested, &launch(1, 32), n, m);
+        let (n, m) = (n as f64, m as f64);
+        assert_eq!(work.total(), BEGINNING + 3.0 + n * (4.0 + 4.0 * m), "{n} {m}");
+        assert!(!work.extrapolated);
+    }
+}
+
+#[test]
+fn a_triangle_is_half_a_square() {
+    let triangle = "
+        mov.u32 %k, 1;
+        OUTER: mov.u32 %j, 0;
+        INNER: add.s32 %j, %j, 1; setp.lt.u32 %q0, %j, %k; @%q0 bra INNER;
+        add.s32 %k, %k, 1; setp.le.u32 %q1, %k, %n; @%q1 bra OUTER;
+    ";
+    let work = walk(triangle, &launch(1, 32), 100, 0);
+    assert_eq!(work.total(), BEGINNING + 2.0 + 100.0 * 4.0 + 3.0 * 5050.0);
+}
+
+#[test]
+fn lanes_that_part_come_together_again() {
+    let parting = "
+        and.b32 %k, %t, 3;
+        setp.eq.s32 %q0, %k, 0;
+        @%q0 bra ELSE;
+        add.f32 %f, %g, %g;
+        add.f32 %f, %g, %g;
+        bra.uni BOTH;
+        ELSE: mul.f32 %f, %g, %g;
+        BOTH: sub.f32 %f, %g, %g;
+    ";
+    let work = walk(parting, &launch(1, 32), 0, 0);
+    assert_eq!(work.total(), BEGINNING + 3.0 + 3.0 + 1.0 + 2.0);
+    assert_eq!(work.thread_instructions, 32.0 * (BEGINNING + 5.0) + 24.0 * 3.0 + 8.0);
+}
+
+#[test]
+fn lanes_leave_a_loop_one_after_the_other() {
+    let leaving = "mov.u32 %k, 0; TOP: add.s32 %k, %k, 1; setp.le.u32 %q0, %k, %t; @%q0 bra TOP;";
+    let work = walk(leaving, &launch(1, 32), 0, 0);
+    assert_eq!(work.total(), BEGINNING + 2.0 + 3.0 * 32.0);
+    assert_eq!(work.thread_instructions, 32.0 * (BEGINNING + 2.0) + 3.0 * (32.0 * 33.0 / 2.0));
+}
+
+#[test]
+fn sectors_follow_the_stride() {
+    for (bytes, sectors) in [(0, 1.0), (1, 2.0), (4, 4.0), (8, 8.0), (32, 32.0), (128, 32.0)] {
+        let body = format!("mul.wide.u32 %o, %t, {bytes}; add.s64 %a, %p, %o; ld.global.u32 %x, [%a];");
+        let work = walk(&body, &launch(1, 32), 0, 0);
+        assert_eq!(work.global_load_sectors, sectors, "{bytes}");
+        assert!(!work.assumed);
+    }
+    let vectors = "mul.wide.u32 %o, %t, 16; add.s64 %a, %p, %o; st.global.v4.u32 [%a+16], {%x, %x, %x, %x};";
+    let work = walk(vectors, &launch(1, 32), 0, 0);
+    assert_eq!((work.global_store_sectors, work.global_store_bytes), (17.0 - 1.0 + 1.0, 512.0));
+}
+
+#[test]
+fn banks_conflict_by_words() {
+    for (stride, passes) in [(0, 1.0), (4, 1.0), (8, 2.0), (12, 1.0), (64, 16.0), (128, 32.0), (132, 1.0)] {
+        let body = format!("mov.u32 %s, tile; mad.lo.s32 %s, %t, {stride}, %s; ld.shared.u32 %x, [%s];");
+        let work = walk(&body, &launch(1, 32), 0, 0);
+        assert_eq!((work.shared_requests, work.shared_passes), (1.0, passes), "{stride}");
+    }
+    let wide = "mov.u32 %s, tile; mad.lo.s32 %s, %t, 16, %s; ld.shared.v4.u32 {%x, %y, %k, %j}, [%s];";
+    assert_eq!(walk(wide, &launch(1, 32), 0, 0).shared_passes, 4.0);
+}
+
+#[test]
+fn atomics_pass_once_for_each_lane_of_an_address() {
+    let atomic =
+        "and.b32 %k, %t, 3; mul.wide.u32 %o, %k, 4; add.s64 %a, %p, %o; atom.global.add.u32 %x, [%a], 1;";
+    let work = walk(atomic, &launch(2, 48), 0, 0);
+    // In each block a warp of 32 lanes and one of 16.
+    assert_eq!((work.atomic_requests, work.atomic_lanes, work.atomic_passes), (4.0, 96.0, 2.0 * (8.0 + 4.0)));
+}
+
+#[test]
+fn functions_are_walked_where_they_are_called() {
+    let calling = "
+        { .param .b32 value0; st.param.b32 [value0], %m; .param .b32 result0;
+          call.uni (result0), twice, (value0); ld.param.b32 %k, [result0]; }
+        TOP: sub.s32 %k, %k, 1; setp.ne.s32 %q0, %k, 0; @%q0 bra TOP;
+    ";
+    let work = walk(calling, &launch(1, 32), 0, 21);
+    assert_eq!(work.total(), BEGINNING + 3.0 + 4.0 + 3.0 * 42.0 + 1.0);
+    assert!(!work.assumed);
+}
+
+#[test]
+fn barriers_are_counted_for_each_warp() {
+    let rounds = "mov.u32 %k, 0; TOP: bar.sync 0; add.s32 %k, %k, 1; setp.lt.u32 %q0, %k, %n; @%q0 bra TOP;";
+    assert_eq!(walk(rounds, &launch(7, 96), 12, 0).barriers_per_warp, 12.0);
+}
+
+#[test]
+fn what_data_decides_is_assumed_and_ends() {
+    let waiting = "TOP: ld.global.u32 %x, [%p]; setp.ne.s32 %q0, %x, 0; @%q0 bra TOP;";
+    let work = walk(waiting, &launch(1, 32), 0, 0);
+    assert!(work.assumed && work.unknown_branches > 0.0);
+    assert_eq!(work.total(), BEGINNING + 1.0 + 3.0 * 8.0);
+    // The loaded bound says two thousand million rounds, more or less.
+    let bounded = "ld.global.u32 %x, [%p]; mov.u32 %k, 0; TOP: add.s32 %k, %k, 1; setp.lt.u32 %q0, %k, %x; @%q0 bra TOP;";
+    let work = walk(bounded, &launch(1, 32), 0, 0);
+    assert!(work.assumed);
+    assert_eq!(work.total(), BEGINNING + 3.0 + 3.0 * 8.0);
+}
+
+#[test]
+fn random_lanes_need_a_sector_each() {
+    let gather = "mul.wide.u32 %o, %t, 4; add.s64 %a, %p, %o; ld.global.u32 %x, [%a];
+                  mul.wide.u32 %o, %x, 4; add.s64 %a, %p, %o; ld.global.u32 %y, [%a];";
+    let work = walk(gather, &launch(1, 32), 0, 0);
+    assert_eq!(work.global_load_sectors, 4.0 + 32.0);
+    assert!(work.assumed);
+}
+
+#[test]
+fn unknown_parameters_are_assumed() {
+    let work = walker(STRIDING).walk(&launch(8, 64), &[], BUDGET);
+    assert!(work.assumed);
+    // As many elements as threads.
+    assert_eq!(work.global_load_requests, 16.0);
+}
+
+#[test]
+fn a_small_budget_is_kept_to_and_said_so() {
+    // Whether a round does more depends on the remainder of its number: that is not foreseen.
+    let uneven = "
+        mov.u32 %k, 0;
+        TOP: rem.u32 %j, %k, 3; setp.ne.s32 %q0, %j, 0; @%q0 bra NEXT;
+        add.f32 %f, %f, %f; add.f32 %f, %f, %f; add.f32 %f, %f, %f;
+        NEXT: add.s32 %k, %k, 1; setp.lt.u32 %q1, %k, %n; @%q1 bra TOP;
+    ";
+    let rounds = 30_000_000.0;
+    let work = walk(uneven, &launch(1, 32), 30_000_000, 0);
+    assert!(work.extrapolated);
+    let truth = rounds * 7.0;
+    assert!((work.total() / truth - 1.0).abs() < 0.02, "{} of {truth}", work.total());
+}

@@ -1,0 +1,375 @@
+//! What a register holds, and how instructions compute.
+//!
+//! A value is one number for all lanes or a number for each, and knows whether it was guessed: whether it depends on something
+//! that a walk has no way to know, such as the contents of memory. Numbers are kept zero-extended from the width of the
+//! instruction that made them; predicates are 0 and 1.
+
+use super::code::{Form, Kind, Op, Relation, Rounding};
+
+/// Lanes of a warp.
+pub(super) const LANES: usize = 32;
+
+/// A register.
+#[derive(Clone, Debug)]
+pub(super) struct Value {
+    /// Of each lane; the first counts for all where the value is uniform.
+    pub(super) lanes: [u64; LANES],
+    pub(super) uniform: bool,
+    pub(super) guessed: bool,
+}
+
+impl Value {
+    pub(super) fn uniform(value: u64) -> Value {
+        Value { lanes: [value; LANES], uniform: true, guessed: false }
+    }
+
+    pub(super) fn of_lanes(lane: impl FnMut(usize) -> u64) -> Value {
+        Value { lanes: std::array::from_fn(lane), uniform: false, guessed: false }
+    }
+
+    /// The number of a lane.
+    pub(super) fn lane(&self, lane: usize) -> u64 {
+        self.lanes[if self.uniform { 0 } else { lane }]
+    }
+
+    /// The numbers of all lanes.
+    pub(super) fn spread(&self) -> [u64; LANES] {
+        if self.uniform { [self.lanes[0]; LANES] } else { self.lanes }
+    }
+
+    /// Lanes whose predicate is true.
+    pub(super) fn truth(&self) -> u32 {
+        if self.uniform {
+            return if self.lanes[0] != 0 { u32::MAX } else { 0 };
+        }
+        self.lanes.iter().enumerate().fold(0, |mask, (lane, &value)| mask | u32::from(value != 0) << lane)
+    }
+
+    /// Takes over `new` in the lanes of `mask`; if these are `all` that matter, altogether.
+    pub(super) fn merge(&mut self, new: &Value, mask: u32, all: bool) {
+        if all {
+            self.uniform = new.uniform;
+            self.guessed = new.guessed;
+            match new.uniform {
+                true => self.lanes[0] = new.lanes[0],
+                false => self.lanes = new.lanes,
+            }
+            return;
+        }
+        self.guessed |= new.guessed;
+        if self.uniform && new.uniform && self.lanes[0] == new.lanes[0] {
+            return;
+        }
+        self.lanes = self.spread();
+        self.uniform = false;
+        for lane in (0..LANES).filter(|lane| mask >> lane & 1 == 1) {
+            self.lanes[lane] = new.lane(lane);
+        }
+    }
+}
+
+/// The lower bits set.
+pub(super) fn ones(bits: u32) -> u64 {
+    if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
+}
+
+#[inline(always)]
+fn extend(value: u64, bits: u32, signed: bool) -> i64 {
+    let unused = 64 - bits.clamp(1, 64);
+    if signed { (value << unused) as i64 >> unused } else { (value << unused >> unused) as i64 }
+}
+
+/// A number as an integer of its kind.
+pub(super) fn integer(value: u64, bits: u32, signed: bool) -> i128 {
+    let extended = extend(value, bits, signed);
+    if signed { extended.into() } else { (extended as u64).into() }
+}
+
+/// A number that looks random and depends on `seed` alone: all bits of an integer, from -1 to below 1 of a floating-point one.
+pub(super) fn guess(seed: u64, kind: Kind) -> u64 {
+    // The finaliser of SplitMix64 (Steele, Lea, Flood 2014).
+    let mut bits = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^= bits >> 31;
+    let fraction = (bits >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
+    match kind {
+        Kind::Integer { bits: width, .. } => bits & ones(width),
+        Kind::Single => (fraction as f32).to_bits().into(),
+        Kind::Double => fraction.to_bits(),
+    }
+}
+
+/// Computes in each lane.
+pub(super) fn compute(form: Form, from: [Option<&Value>; 4], out: &mut Value) {
+    let given = || from.iter().flatten();
+    out.guessed = given().any(|value| value.guessed);
+    out.uniform = given().all(|value| value.uniform);
+    if out.uniform {
+        let [a, b, c, d] = from.map(|value| value.map_or([0], |value| [value.lanes[0]]));
+        out.lanes[0] = evaluate(form, &a, &b, &c, &d)[0];
+    } else {
+        let [a, b, c, d] = from.map(|value| value.map_or([0; LANES], Value::spread));
+        out.lanes = evaluate(form, &a, &b, &c, &d);
+    }
+}
+
+fn evaluate<const N: usize>(form: Form, a: &[u64; N], b: &[u64; N], c: &[u64; N], d: &[u64; N]) -> [u64; N] {
+    match form.from {
+        Kind::Integer { bits, signed } => integers(form, bits, signed, a, b, c, d),
+        Kind::Single => floats::<N, f32>(form, a, b, c),
+        Kind::Double => floats::<N, f64>(form, a, b, c),
+    }
+}
+
+fn integers<const N: usize>(
+    form: Form,
+    bits: u32,
+    signed: bool,
+    a: &[u64; N],
+    b: &[u64; N],
+    c: &[u64; N],
+    d: &[u64; N],
+) -> [u64; N] {
+    let kept = ones(form.to.bits());
+    let x = |value: u64| extend(value, bits, signed);
+    let z = |value: u64| value & ones(bits);
+    let high = |a: u64, b: u64| ((integer(a, bits, signed) * integer(b, bits, signed)) >> bits) as u64;
+    macro_rules! each {
+        ($i:ident => $value:expr) => {
+            std::array::from_fn(|$i| ($value) as u64 & kept)
+        };
+    }
+    match form.op {
+        Op::Move => each!(i => a[i]),
+        Op::Add => each!(i => a[i].wrapping_add(b[i])),
+        Op::Subtract => each!(i => a[i].wrapping_sub(b[i])),
+        Op::Multiply => each!(i => x(a[i]).wrapping_mul(x(b[i]))),
+        Op::MultiplyAdd => each!(i => x(a[i]).wrapping_mul(x(b[i])).wrapping_add(c[i] as i64)),
+        Op::MultiplyHigh => each!(i => high(a[i], b[i])),
+        Op::MultiplyAddHigh => each!(i => high(a[i], b[i]).wrapping_add(c[i])),
+        Op::Divide if signed => each!(i => x(a[i]).checked_div(x(b[i])).unwrap_or(-1)),
+        Op::Divide => each!(i => z(a[i]).checked_div(z(b[i])).unwrap_or(u64::MAX)),
+        Op::Remainder if signed => each!(i => x(a[i]).checked_rem(x(b[i])).unwrap_or(0)),
+        Op::Remainder => each!(i => z(a[i]).checked_rem(z(b[i])).unwrap_or(a[i])),
+        Op::Minimum if signed => each!(i => x(a[i]).min(x(b[i]))),
+        Op::Minimum => each!(i => z(a[i]).min(z(b[i]))),
+        Op::Maximum if signed => each!(i => x(a[i]).max(x(b[i]))),
+        Op::Maximum => each!(i => z(a[i]).max(z(b[i]))),
+        Op::Absolute => each!(i => x(a[i]).wrapping_abs()),
+        Op::Negate => each!(i => a[i].wrapping_neg()),
+        Op::And => each!(i => a[i] & b[i]),
+        Op::Or => each!(i => a[i] | b[i]),
+        Op::Xor => each!(i => a[i] ^ b[i]),
+        Op::Not => each!(i => !a[i]),
+        Op::ShiftLeft => each!(i => if z32(b[i]) >= bits { 0 } else { a[i] << z32(b[i]) }),
+        Op::ShiftRight => {
+            each!(i => if signed { x(a[i]) >> z32(b[i]).min(63) } else if z32(b[i]) >= bits { 0 } else { (z(a[i]) >> z32(b[i])) as i64 })
+        }
+        Op::Table(table) => each!(i => lookup(table, a[i], b[i], c[i])),
+        Op::Funnel { left, wrap } => each!(i => funnel(a[i], b[i], c[i], left, wrap)),
+        Op::ExtractBits => each!(i => extract(a[i], b[i], c[i], bits, signed)),
+        Op::InsertBits => each!(i => insert(a[i], b[i], c[i], d[i], bits)),
+        Op::Permute => each!(i => permute(a[i], b[i], c[i])),
+        Op::CountOnes => each!(i => z(a[i]).count_ones()),
+        Op::CountLeadingZeros => each!(i => z(a[i]).leading_zeros().saturating_sub(64 - bits)),
+        Op::ReverseBits => each!(i => a[i].reverse_bits() >> (64 - bits.clamp(1, 64))),
+        Op::Select => each!(i => if c[i] != 0 { a[i] } else { b[i] }),
+        Op::Pack(shift) => each!(i => z(a[i]) | b[i].checked_shl(shift).unwrap_or(0)),
+        Op::Unpack(shift) => each!(i => a[i].checked_shr(shift).unwrap_or(0)),
+        Op::Convert(_) => match form.to {
+            Kind::Integer { .. } => each!(i => x(a[i])),
+            Kind::Single => each!(i => (integer(a[i], bits, signed) as f32).to_bits()),
+            Kind::Double => each!(i => (integer(a[i], bits, signed) as f64).to_bits()),
+        },
+        Op::SquareRoot | Op::Reciprocal => *a,
+    }
+}
+
+/// An amount to shift by.
+#[inline(always)]
+fn z32(value: u64) -> u32 {
+    value as u32
+}
+
+/// `lop3`: each bit of the table is the result for one choice of the operands' bits.
+fn lookup(table: u8, a: u64, b: u64, c: u64) -> u64 {
+    let term = |index: u8| {
+        let pick = |value: u64, bit: u8| if index >> bit & 1 == 1 { value } else { !value };
+        if table >> index & 1 == 1 { pick(a, 2) & pick(b, 1) & pick(c, 0) } else { 0 }
+    };
+    (0..8).fold(0, |result, index| result | term(index))
+}
+
+fn funnel(a: u64, b: u64, c: u64, left: bool, wrap: bool) -> u64 {
+    let joined = (b << 32) | (a & ones(32));
+    let shift = if wrap { c as u32 & 31 } else { (c as u32).min(32) };
+    if left { joined << shift >> 32 } else { joined >> shift }
+}
+
+fn extract(a: u64, position: u64, length: u64, bits: u32, signed: bool) -> u64 {
+    let (position, length) = (position as u32 & 0xff, length as u32 & 0xff);
+    if length == 0 {
+        return 0;
+    }
+    let shifted = integer(a, bits, signed) >> position.min(64);
+    let length = length.min(64);
+    extend(shifted as u64, length, signed) as u64
+}
+
+fn insert(a: u64, b: u64, position: u64, length: u64, bits: u32) -> u64 {
+    let (position, length) = (position as u32 & 0xff, length as u32 & 0xff);
+    if position >= bits {
+        return b;
+    }
+    let field = ones(length) << position;
+    (a << position & field) | (b & !field)
+}
+
+/// `prmt` in its default mode.
+fn permute(a: u64, b: u64, selector: u64) -> u64 {
+    let bytes = (a & ones(32)) | b << 32;
+    let pick = |place: u32| {
+        let choice = (selector >> (4 * place)) as u32;
+        let byte = bytes >> (8 * (choice & 7)) & 0xff;
+        let byte = if choice & 8 == 0 { byte } else { (byte >> 7) * 0xff };
+        byte << (8 * place)
+    };
+    (0..4).fold(0, |result, place| result | pick(place))
+}
+
+/// What is needed of `f32` and `f64`.
+trait Float: Copy + PartialOrd {
+    fn of(bits: u64) -> Self;
+    fn bits(self) -> u64;
+    fn wide(self) -> f64;
+    fn narrow(value: f64) -> Self;
+}
+
+impl Float for f32 {
+    fn of(bits: u64) -> f32 {
+        f32::from_bits(bits as u32)
+    }
+    fn bits(self) -> u64 {
+        self.to_bits().into()
+    }
+    fn wide(self) -> f64 {
+        self.into()
+    }
+    fn narrow(value: f64) -> f32 {
+        value as f32
+    }
+}
+
+impl Float for f64 {
+    fn of(bits: u64) -> f64 {
+        f64::from_bits(bits)
+    }
+    fn bits(self) -> u64 {
+        self.to_bits()
+    }
+    fn wide(self) -> f64 {
+        self
+    }
+    fn narrow(value: f64) -> f64 {
+        value
+    }
+}
+
+/// Computed in double precision: a walk needs to be near, not exact.
+fn floats<const N: usize, F: Float>(form: Form, a: &[u64; N], b: &[u64; N], c: &[u64; N]) -> [u64; N] {
+    let x = |value: u64| F::of(value).wide();
+    macro_rules! each {
+        ($i:ident => $value:expr) => {
+            std::array::from_fn(|$i| F::narrow($value).bits())
+        };
+    }
+    match form.op {
+        Op::Add => each!(i => x(a[i]) + x(b[i])),
+        Op::Subtract => each!(i => x(a[i]) - x(b[i])),
+        Op::Multiply => each!(i => x(a[i]) * x(b[i])),
+        Op::MultiplyAdd => each!(i => x(a[i]) * x(b[i]) + x(c[i])),
+        Op::Divide => each!(i => x(a[i]) / x(b[i])),
+        Op::Minimum => each!(i => x(a[i]).min(x(b[i]))),
+        Op::Maximum => each!(i => x(a[i]).max(x(b[i]))),
+        Op::Absolute => each!(i => x(a[i]).abs()),
+        Op::Negate => each!(i => -x(a[i])),
+        Op::SquareRoot => each!(i => x(a[i]).sqrt()),
+        Op::Reciprocal => each!(i => 1.0 / x(a[i])),
+        Op::Select => std::array::from_fn(|i| if c[i] != 0 { a[i] } else { b[i] }),
+        Op::Convert(rounding) => std::array::from_fn(|i| convert(x(a[i]), form.to, rounding)),
+        _ => *a,
+    }
+}
+
+fn convert(value: f64, to: Kind, rounding: Rounding) -> u64 {
+    let rounded = match rounding {
+        Rounding::None => value,
+        Rounding::Nearest => value.round_ties_even(),
+        Rounding::Zero => value.trunc(),
+        Rounding::Down => value.floor(),
+        Rounding::Up => value.ceil(),
+    };
+    match to {
+        Kind::Single => (rounded as f32).to_bits().into(),
+        Kind::Double => rounded.to_bits(),
+        Kind::Integer { bits, signed: true } => {
+            let most = (ones(bits) >> 1) as i64;
+            (rounded as i64).clamp(-most - 1, most) as u64 & ones(bits)
+        }
+        Kind::Integer { bits, signed: false } => (rounded as u64).min(ones(bits)),
+    }
+}
+
+/// Compares in each lane; true is 1.
+pub(super) fn compare(relation: Relation, kind: Kind, a: &Value, b: &Value, out: &mut Value) {
+    out.guessed = a.guessed || b.guessed;
+    out.uniform = a.uniform && b.uniform;
+    if out.uniform {
+        out.lanes[0] = related(relation, kind, &[a.lanes[0]], &[b.lanes[0]])[0];
+    } else {
+        out.lanes = related(relation, kind, &a.spread(), &b.spread());
+    }
+}
+
+fn related<const N: usize>(relation: Relation, kind: Kind, a: &[u64; N], b: &[u64; N]) -> [u64; N] {
+    match kind {
+        Kind::Integer { bits, signed: true } => ordered(relation, a, b, |value| extend(value, bits, true)),
+        Kind::Integer { bits, signed: false } => ordered(relation, a, b, |value| value & ones(bits)),
+        Kind::Single => ordered(relation, a, b, |value| f32::from_bits(value as u32)),
+        Kind::Double => ordered(relation, a, b, f64::from_bits),
+    }
+}
+
+#[inline(always)]
+fn ordered<T: PartialOrd + Copy, const N: usize>(
+    relation: Relation,
+    a: &[u64; N],
+    b: &[u64; N],
+    number: impl Fn(u64) -> T,
+) -> [u64; N] {
+    macro_rules! each {
+        ($a:ident, $b:ident => $holds:expr) => {
+            std::array::from_fn(|i| {
+                let ($a, $b) = (number(a[i]), number(b[i]));
+                u64::from($holds)
+            })
+        };
+    }
+    match relation {
+        Relation::Equal => each!(a, b => a == b),
+        Relation::NotEqual => each!(a, b => a.partial_cmp(&b).is_some_and(std::cmp::Ordering::is_ne)),
+        Relation::Less => each!(a, b => a < b),
+        Relation::LessEqual => each!(a, b => a <= b),
+        Relation::Greater => each!(a, b => a > b),
+        Relation::GreaterEqual => each!(a, b => a >= b),
+        Relation::Number => each!(a, b => a.partial_cmp(&b).is_some()),
+        Relation::Nan => each!(a, b => a.partial_cmp(&b).is_none()),
+        Relation::UnorderedEqual => each!(a, b => a == b || a.partial_cmp(&b).is_none()),
+        Relation::UnorderedNotEqual => each!(a, b => a != b),
+        Relation::UnorderedLess => each!(a, b => a < b || a.partial_cmp(&b).is_none()),
+        Relation::UnorderedLessEqual => each!(a, b => a <= b || a.partial_cmp(&b).is_none()),
+        Relation::UnorderedGreater => each!(a, b => a > b || a.partial_cmp(&b).is_none()),
+        Relation::UnorderedGreaterEqual => each!(a, b => a >= b || a.partial_cmp(&b).is_none()),
+    }
+}

@@ -1,0 +1,493 @@
+//! One warp, walked through the code.
+//!
+//! Lanes that go different ways form groups. The group with the lowest step goes first, and groups that meet become one: as
+//! compilers lay out code that is where lanes come together again.
+
+use super::code::{
+    Access, AccessKind, Action, Code, Comparison, Guard, Logic, NONE, Op, Register, Relation, Shuffle, Space,
+    Vote,
+};
+use super::compile::LOCAL_BASE;
+use super::loops::Loops;
+use super::requests;
+use super::skip::Skips;
+use super::value::{LANES, Value, compare, compute, guess, ones};
+
+/// Where local memory ends.
+const LOCAL_END: u64 = 1 << 32;
+
+/// What is counted besides visits of steps.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Figure {
+    LoadRequests,
+    LoadSectors,
+    LoadBytes,
+    StoreRequests,
+    StoreSectors,
+    StoreBytes,
+    SharedRequests,
+    SharedPasses,
+    LocalRequests,
+    AtomicRequests,
+    AtomicLanes,
+    AtomicPasses,
+    Barriers,
+    UnknownBranches,
+}
+
+/// How many [`Figure`]s there are.
+pub(super) const FIGURES: usize = Figure::UnknownBranches as usize + 1;
+
+/// What a warp has done.
+#[derive(Clone, Debug)]
+pub(super) struct Counters {
+    /// How often each step was executed.
+    pub(super) visits: Vec<f64>,
+    /// By how many lanes in all.
+    pub(super) lanes: Vec<f64>,
+    pub(super) figures: [f64; FIGURES],
+}
+
+impl Counters {
+    pub(super) fn new(steps: usize) -> Counters {
+        Counters { visits: vec![0.0; steps], lanes: vec![0.0; steps], figures: [0.0; FIGURES] }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.visits.fill(0.0);
+        self.lanes.fill(0.0);
+        self.figures = [0.0; FIGURES];
+    }
+}
+
+/// A warp on its way.
+pub(super) struct Warp<'c> {
+    pub(super) code: &'c Code,
+    pub(super) loops: &'c Loops,
+    pub(super) registers: Vec<Value>,
+    pub(super) counters: Counters,
+    pub(super) skips: Skips,
+    /// Steps that it may take, and has taken.
+    pub(super) share: u64,
+    pub(super) taken: u64,
+    /// Whether something was assumed or extrapolated.
+    pub(super) assumed: bool,
+    pub(super) extrapolated: bool,
+    /// Lanes that have not ended.
+    alive: u32,
+    scratch: [Value; 2],
+}
+
+/// Groups that wait: where, and which lanes.
+#[derive(Default)]
+struct Waiting {
+    groups: Vec<(usize, u32)>,
+    /// The lowest step that one waits at.
+    next: usize,
+}
+
+impl Waiting {
+    fn new() -> Waiting {
+        Waiting { groups: Vec::new(), next: usize::MAX }
+    }
+
+    fn push(&mut self, step: usize, mask: u32) {
+        self.groups.push((step, mask));
+        self.next = self.next.min(step);
+    }
+
+    /// All that wait at the lowest step.
+    fn take(&mut self) -> Option<(usize, u32)> {
+        let step = self.next;
+        let mut mask = 0;
+        self.groups.retain(|(other, lanes)| {
+            if *other == step {
+                mask |= lanes;
+            }
+            *other != step
+        });
+        self.next = self.groups.iter().map(|(step, _)| *step).min().unwrap_or(usize::MAX);
+        (mask != 0).then_some((step, mask))
+    }
+}
+
+impl<'c> Warp<'c> {
+    pub(super) fn new(code: &'c Code, loops: &'c Loops) -> Warp<'c> {
+        Warp {
+            code,
+            loops,
+            registers: vec![Value::uniform(0); code.registers],
+            counters: Counters::new(code.steps.len()),
+            skips: Skips::new(loops.loops.len()),
+            share: 0,
+            taken: 0,
+            assumed: false,
+            extrapolated: false,
+            alive: 0,
+            scratch: [Value::uniform(0), Value::uniform(0)],
+        }
+    }
+
+    /// Walks until all lanes of `mask` have ended, or twice its share of steps is used up.
+    pub(super) fn run(&mut self, mask: u32) {
+        self.alive = mask;
+        let mut waiting = Waiting::new();
+        let mut at = 0;
+        let mut mask = mask;
+        let code = self.code;
+        loop {
+            if at >= waiting.next {
+                waiting.push(at, mask);
+                if let Some(group) = waiting.take() {
+                    (at, mask) = group;
+                }
+            }
+            let step = code.steps.get(at).filter(|_| mask != 0);
+            let Some(step) = step else {
+                self.alive &= !mask;
+                match waiting.take() {
+                    Some(group) => (at, mask) = group,
+                    None => return,
+                }
+                continue;
+            };
+            self.taken += 1;
+            if self.taken > 2 * self.share {
+                self.extrapolated = true;
+                return;
+            }
+            self.counters.visits[at] += 1.0;
+            self.counters.lanes[at] += f64::from(mask.count_ones());
+            let guarded = match step.guard {
+                None => mask,
+                Some(guard) => mask & self.truth(guard),
+            };
+            match &step.action {
+                Action::Nothing => at += 1,
+                Action::Branch { target } => {
+                    let taken = self.decide(at, *target, step.guard, mask, guarded);
+                    if taken != 0 && *target <= at {
+                        self.arrive(at, *target, taken);
+                    }
+                    if taken == mask {
+                        at = *target;
+                    } else {
+                        if taken != 0 {
+                            waiting.push(*target, taken);
+                        }
+                        mask &= !taken;
+                        at += 1;
+                    }
+                }
+                Action::Table { index, targets } => {
+                    let index = &self.registers[*index as usize];
+                    if index.guessed {
+                        self.assumed = true;
+                        self.counters.figures[Figure::UnknownBranches as usize] += 1.0;
+                    }
+                    let choices = targets.len().max(1) as u64;
+                    for lane in (0..LANES).filter(|lane| guarded >> lane & 1 == 1) {
+                        let choice = (index.lane(lane) % choices) as usize;
+                        waiting.push(targets.get(choice).copied().unwrap_or(code.steps.len()), 1 << lane);
+                    }
+                    mask &= !guarded;
+                    at += 1;
+                }
+                Action::Exit => {
+                    self.alive &= !guarded;
+                    mask &= !guarded;
+                    at += 1;
+                }
+                action => {
+                    self.execute(at, action, guarded);
+                    at += 1;
+                }
+            }
+        }
+    }
+
+    fn truth(&self, guard: Guard) -> u32 {
+        let truth = self.registers[guard.register as usize].truth();
+        if guard.negated { !truth } else { truth }
+    }
+
+    /// Which lanes of `mask` a branch takes: those that it would, unless a loop is to be left.
+    fn decide(&mut self, at: usize, target: usize, guard: Option<Guard>, mask: u32, would: u32) -> u32 {
+        let Some(guard) = guard else { return would };
+        let guessed = self.registers[guard.register as usize].guessed;
+        if guessed {
+            self.assumed = true;
+            self.counters.figures[Figure::UnknownBranches as usize] += 1.0;
+        }
+        for index in self.loops.around(at) {
+            let (inside, next) =
+                (self.loops.loops[index].contains(target), self.loops.loops[index].contains(at + 1));
+            if inside != next {
+                if guessed {
+                    self.skips.guesses(index);
+                }
+                if self.skips.leaves(index) {
+                    return if inside { 0 } else { mask };
+                }
+            }
+        }
+        would
+    }
+
+    fn execute(&mut self, at: usize, action: &Action, mask: u32) {
+        match action {
+            Action::Compute { form, to, from } => {
+                if matches!(form.op, Op::Minimum | Op::Maximum) && self.skips.observing() {
+                    self.observe_choice(at, from, mask);
+                }
+                let mut out = std::mem::replace(
+                    &mut self.scratch[0],
+                    Value { lanes: [0; LANES], uniform: true, guessed: false },
+                );
+                let from = from.map(|register| self.registers.get(register as usize));
+                compute(*form, from, &mut out);
+                self.set(*to, &out, mask);
+                self.scratch[0] = out;
+            }
+            Action::Compare(comparison) => self.compare(at, comparison, mask),
+            Action::Access(access) => self.access(access, mask),
+            Action::Fragment { space, store, rows, element, address, stride } => {
+                let address = self.registers[*address as usize].lane(mask.trailing_zeros() as usize % LANES);
+                let stride = self.registers[*stride as usize].lane(mask.trailing_zeros() as usize % LANES);
+                self.fragment(*space, *store, *rows, *element, address, stride, mask);
+            }
+            Action::Shuffle { mode, to, valid, value, lane, clamp } => {
+                self.shuffle(*mode, [*to, *valid], [*value, *lane, *clamp], mask);
+            }
+            Action::Vote { vote, to, from, negated } => self.vote(*vote, *to, *from, *negated, mask),
+            Action::Unknown { to, from, kind } => {
+                let given = from.map(|register| self.registers.get(register as usize));
+                let mut out = Value::of_lanes(|lane| {
+                    let mix = |seed: u64, value: &Option<&Value>| {
+                        let value = value.map_or(1, |value| value.lane(lane));
+                        seed.rotate_left(17).wrapping_mul(0x2545_f491_4f6c_dd1d) ^ value
+                    };
+                    guess(given.iter().fold(at as u64, mix), *kind)
+                });
+                out.uniform = given.iter().flatten().all(|value| value.uniform);
+                out.guessed = true;
+                self.set(*to, &out, mask);
+            }
+            Action::Barrier => self.counters.figures[Figure::Barriers as usize] += 1.0,
+            Action::Nothing | Action::Branch { .. } | Action::Table { .. } | Action::Exit => {}
+        }
+    }
+
+    fn set(&mut self, to: Register, value: &Value, mask: u32) {
+        if let Some(register) = self.registers.get_mut(to as usize) {
+            register.merge(value, mask, mask == self.alive);
+        }
+    }
+
+    fn observe_choice(&mut self, at: usize, from: &[Register; 4], mask: u32) {
+        let [Some(a), Some(b), ..] = from.map(|register| self.registers.get(register as usize)) else {
+            return;
+        };
+        let mut out = Value::uniform(0);
+        let Action::Compute { form, .. } = &self.code.steps[at].action else { return };
+        compare(Relation::Less, form.from, a, b, &mut out);
+        self.skips.observe(at, mask, out.truth() & mask, a, b);
+    }
+
+    fn compare(&mut self, at: usize, comparison: &Comparison, mask: u32) {
+        let (a, b) = (&self.registers[comparison.a as usize], &self.registers[comparison.b as usize]);
+        let [mut out, mut opposite] =
+            std::mem::replace(&mut self.scratch, [Value::uniform(0), Value::uniform(0)]);
+        compare(comparison.relation, comparison.kind, a, b, &mut out);
+        if self.skips.observing() {
+            self.skips.observe(at, mask, out.truth() & mask, a, b);
+        }
+        opposite.uniform = out.uniform;
+        opposite.guessed = out.guessed;
+        let live = if out.uniform { 1 } else { LANES };
+        for lane in 0..live {
+            opposite.lanes[lane] = 1 - out.lanes[lane];
+        }
+        if let Some((logic, guard)) = comparison.combine {
+            let other = &self.registers[guard.register as usize];
+            combine(&mut out, logic, other, guard.negated);
+            combine(&mut opposite, logic, other, guard.negated);
+        }
+        if comparison.truth != 1 {
+            out.lanes.iter_mut().for_each(|value| *value *= comparison.truth);
+        }
+        self.set(comparison.to, &out, mask);
+        if comparison.opposite != NONE {
+            self.set(comparison.opposite, &opposite, mask);
+        }
+        self.scratch = [out, opposite];
+    }
+
+    fn access(&mut self, access: &Access, mask: u32) {
+        let base = &self.registers[access.address as usize];
+        let mut addresses = base.clone();
+        let live = if addresses.uniform { 1 } else { LANES };
+        for address in &mut addresses.lanes[..live] {
+            *address = address.wrapping_add_signed(access.offset);
+        }
+        let counted = if access.lanes < 32 { mask & ones(access.lanes) as u32 } else { mask };
+        if counted != 0 {
+            self.count(access, &addresses, counted);
+        }
+        let size = u64::from(access.element.bits() / 8);
+        for (index, &to) in (0u64..).zip(&access.to) {
+            if to == NONE {
+                continue;
+            }
+            let mut loaded = addresses.clone();
+            for value in &mut loaded.lanes[..live] {
+                *value = guess(value.wrapping_add(index * size), access.element);
+            }
+            loaded.guessed = true;
+            self.set(to, &loaded, mask);
+        }
+    }
+
+    fn count(&mut self, access: &Access, addresses: &Value, mask: u32) {
+        self.assumed |= addresses.guessed;
+        let bytes = u64::from(access.bytes);
+        let space = match access.space {
+            Space::Generic => place(addresses.lane(mask.trailing_zeros() as usize)),
+            space => space,
+        };
+        let lanes = f64::from(mask.count_ones());
+        let figures = &mut self.counters.figures;
+        let mut add = |figure: Figure, amount: f64| figures[figure as usize] += amount;
+        match (access.kind, space) {
+            (AccessKind::Atomic, _) => {
+                add(Figure::AtomicRequests, 1.0);
+                add(Figure::AtomicLanes, lanes);
+                add(Figure::AtomicPasses, requests::sharers(addresses, mask) as f64);
+            }
+            (_, Space::Shared) => {
+                add(Figure::SharedRequests, 1.0);
+                add(Figure::SharedPasses, requests::passes(addresses, mask, bytes) as f64);
+            }
+            (_, Space::Local) => add(Figure::LocalRequests, 1.0),
+            (AccessKind::Load, Space::Global) => {
+                add(Figure::LoadRequests, 1.0);
+                add(Figure::LoadSectors, requests::sectors(addresses, mask, bytes) as f64);
+                add(Figure::LoadBytes, lanes * f64::from(access.bytes));
+            }
+            (AccessKind::Store, Space::Global) => {
+                add(Figure::StoreRequests, 1.0);
+                add(Figure::StoreSectors, requests::sectors(addresses, mask, bytes) as f64);
+                add(Figure::StoreBytes, lanes * f64::from(access.bytes));
+            }
+            (_, Space::Constant | Space::Generic) => {}
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "they are the operands of one instruction")]
+    fn fragment(
+        &mut self,
+        space: Space,
+        store: bool,
+        rows: u32,
+        element: u32,
+        address: u64,
+        stride: u64,
+        mask: u32,
+    ) {
+        if mask == 0 {
+            return;
+        }
+        let row = u64::from(rows * element);
+        let starts = Value::of_lanes(|lane| {
+            address.wrapping_add((lane as u64).wrapping_mul(stride).wrapping_mul(element.into()))
+        });
+        let lanes = ones(rows) as u32;
+        let space = if space == Space::Generic { place(address) } else { space };
+        let (requests_of, sectors_of, bytes_of) = match store {
+            false => (Figure::LoadRequests, Figure::LoadSectors, Figure::LoadBytes),
+            true => (Figure::StoreRequests, Figure::StoreSectors, Figure::StoreBytes),
+        };
+        let figures = &mut self.counters.figures;
+        let mut add = |figure: Figure, amount: f64| figures[figure as usize] += amount;
+        match space {
+            Space::Shared => {
+                add(Figure::SharedRequests, 1.0);
+                add(Figure::SharedPasses, (u64::from(rows) * row).div_ceil(128) as f64);
+            }
+            Space::Global => {
+                add(requests_of, 1.0);
+                add(sectors_of, requests::sectors(&starts, lanes, row) as f64);
+                add(bytes_of, (u64::from(rows) * row) as f64);
+            }
+            _ => {}
+        }
+    }
+
+    fn shuffle(&mut self, mode: Shuffle, to: [Register; 2], from: [Register; 3], mask: u32) {
+        let [value, distance, clamp] = from.map(|register| &self.registers[register as usize]);
+        let source = |lane: usize| {
+            let (distance, clamp) = (distance.lane(lane) as usize & 31, clamp.lane(lane) as usize);
+            let (bound, segment) = (clamp & 31, clamp >> 8 & 31);
+            let (least, most) = (lane & segment, (lane & segment) | (bound & !segment));
+            let (other, valid) = match mode {
+                Shuffle::Up => (lane.wrapping_sub(distance), lane >= distance && lane - distance >= most),
+                Shuffle::Down => (lane + distance, lane + distance <= most),
+                Shuffle::Butterfly => (lane ^ distance, lane ^ distance <= most),
+                Shuffle::Index => {
+                    let other = least | (distance & !segment);
+                    (other, other <= most)
+                }
+            };
+            if valid { (other % LANES, true) } else { (lane, false) }
+        };
+        let mut out = Value::of_lanes(|lane| value.lane(source(lane).0));
+        out.uniform = value.uniform;
+        out.guessed = value.guessed || distance.guessed;
+        // One lane's number for all.
+        let same =
+            mode == Shuffle::Index && distance.uniform && clamp.uniform && clamp.lane(0) >> 8 & 31 == 0;
+        out.uniform |= same && mask == self.alive;
+        let valid = Value::of_lanes(|lane| source(lane).1.into());
+        self.set(to[0], &out, mask);
+        self.set(to[1], &valid, mask);
+    }
+
+    fn vote(&mut self, vote: Vote, to: Register, from: Register, negated: bool, mask: u32) {
+        let (truth, guessed) = match self.registers.get(from as usize) {
+            Some(value) => (if negated { !value.truth() } else { value.truth() }, value.guessed),
+            None => (mask, false),
+        };
+        let truth = truth & mask;
+        let result = match vote {
+            Vote::All => u64::from(truth == mask),
+            Vote::Any => u64::from(truth != 0),
+            Vote::Uniform => u64::from(truth == mask || truth == 0),
+            Vote::Ballot | Vote::Active => truth.into(),
+        };
+        let value = Value { guessed, ..Value::uniform(result) };
+        self.set(to, &value, mask);
+    }
+}
+
+/// The memory that a generic address is of.
+fn place(address: u64) -> Space {
+    match address {
+        0..LOCAL_BASE => Space::Shared,
+        LOCAL_BASE..LOCAL_END => Space::Local,
+        _ => Space::Global,
+    }
+}
+
+fn combine(value: &mut Value, logic: Logic, other: &Value, negated: bool) {
+    let lanes = std::array::from_fn(|lane| {
+        let (a, b) = (value.lane(lane), u64::from((other.lane(lane) != 0) != negated));
+        match logic {
+            Logic::And => a & b,
+            Logic::Or => a | b,
+            Logic::Xor => a ^ b,
+        }
+    });
+    value.lanes = lanes;
+    value.uniform &= other.uniform;
+    value.guessed |= other.guessed;
+}

@@ -1,0 +1,156 @@
+//! Walks of any code end, and say the same each time: of real kernels, and of their instructions and operands thrown together.
+//!
+//! The choices are random and the same in every run; `PTX_FUZZ_SECONDS=600 cargo test --release -p ptx --test walk` goes on for
+//! that long, with others.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ptx::walk::{Argument, Launch, Walker, Work};
+use ptx::{
+    Function, FunctionKind, Instruction, Mnemonic, Module, Name, Operand, Position, Predicate, Statement,
+};
+
+/// A small generator of random numbers (xorshift64*).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit.max(1)
+    }
+
+    fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
+        &of[self.below(of.len())]
+    }
+
+    fn launch(&mut self) -> Launch {
+        let mut size = |most: &[u32]| *self.pick(most);
+        Launch {
+            grid: [size(&[0, 1, 2, 77, u32::MAX]), size(&[1, 3, 65535]), size(&[1, u32::MAX])],
+            block: [size(&[0, 1, 31, 32, 100, 1024, u32::MAX]), size(&[1, 5]), size(&[1, 2, 64])],
+            dynamic_shared: size(&[0, 1 << 16, u32::MAX]),
+        }
+    }
+
+    fn arguments(&mut self) -> Vec<Argument> {
+        let mut one = || match self.below(4) {
+            0 => Argument::Unknown,
+            1 => Argument::Pointer,
+            2 => Argument::Bits(self.below(1 << 20) as u64),
+            _ => Argument::Bits(u64::MAX << self.below(64)),
+        };
+        (0..4).map(|_| one()).collect()
+    }
+}
+
+fn corpus() -> Vec<Module> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let is_ptx = |path: &std::path::PathBuf| path.extension().is_some_and(|extension| extension == "ptx");
+    let read = |path| ptx::parse(&std::fs::read_to_string(path).unwrap()).expect("the corpus parses");
+    files.into_iter().filter(is_ptx).map(read).collect()
+}
+
+/// Walks twice, and judges what can be judged of any code.
+fn walk(module: &Module, function: &Function, launch: &Launch, arguments: &[Argument], budget: u64) -> Work {
+    let work = Walker::new(module, function).walk(launch, arguments, budget);
+    let again = Walker::new(module, function).walk(launch, arguments, budget);
+    assert_eq!(work, again, "{} walked twice", function.name);
+    let figures = [
+        work.total(),
+        work.thread_instructions,
+        work.global_load_sectors,
+        work.global_store_sectors,
+        work.shared_passes,
+        work.atomic_passes,
+    ];
+    assert!(figures.iter().all(|figure| figure.is_finite() && *figure >= 0.0), "{work:?}");
+    assert!(work.thread_instructions <= 32.0 * work.total() * (1.0 + 1e-9), "{work:?}");
+    assert!(work.shared_passes <= 64.0 * work.shared_requests * (1.0 + 1e-9), "{work:?}");
+    assert!(work.longest_warp >= work.mean_warp() * (1.0 - 1e-9), "{work:?}");
+    work
+}
+
+#[test]
+fn real_kernels_execute_something() {
+    let mut random = Random(1);
+    let launch = Launch { grid: [40, 1, 1], block: [128, 1, 1], dynamic_shared: 0 };
+    let mut kernels = 0;
+    for module in corpus() {
+        for function in module.functions().filter(|function| function.body.is_some()) {
+            let work = walk(&module, function, &launch, &[], 10_000);
+            assert!(work.total() >= work.warps, "{}: {work:?}", function.name);
+            walk(&module, function, &random.launch(), &random.arguments(), 2_000);
+            kernels += usize::from(function.kind == FunctionKind::Entry);
+        }
+    }
+    assert!(kernels > 50, "{kernels} kernels");
+}
+
+/// Instructions and operands of a module, thrown together with branches between them.
+fn thrown_together(from: &Function, random: &mut Random) -> Function {
+    let (mut instructions, mut rest) = (Vec::new(), Vec::new());
+    from.visit(&mut |statement| match statement {
+        Statement::Instruction(instruction) => instructions.push(instruction.clone()),
+        Statement::Variable(_) => rest.push(statement.clone()),
+        _ => {}
+    });
+    let labels: Vec<Name> = (0..6).map(|number| Name::from(format!("L{number}").as_str())).collect();
+    let predicates: Vec<Predicate> =
+        instructions.iter().filter_map(|instruction| instruction.predicate.clone()).collect();
+    for label in &labels {
+        let place = random.below(rest.len() + 1);
+        rest.insert(place, Statement::Label(label.clone(), Position::default()));
+    }
+    for _ in 0..60 {
+        let mut instruction = random.pick(&instructions).clone();
+        if random.below(3) == 0 && !instruction.operands.is_empty() {
+            let place = random.below(instruction.operands.len());
+            let other = random.pick(&instructions);
+            if !other.operands.is_empty() {
+                instruction.operands[place] = random.pick(&other.operands).clone();
+            }
+        }
+        if random.below(5) == 0 {
+            instruction = Instruction {
+                mnemonic: Mnemonic::new("bra".into()),
+                operands: vec![Operand::Name(random.pick(&labels).clone())],
+                ..instruction
+            };
+        }
+        instruction.predicate = match random.below(2) {
+            0 if !predicates.is_empty() => Some(random.pick(&predicates).clone()),
+            _ => None,
+        };
+        let place = random.below(rest.len() + 1);
+        rest.insert(place, Statement::Instruction(instruction));
+    }
+    Function { body: Some(rest), ..from.clone() }
+}
+
+#[test]
+fn code_without_sense_is_walked_to_an_end() {
+    let seconds = std::env::var("PTX_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
+    let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ seconds.map_or(1, |_| u64::from(std::process::id())));
+    let corpus = corpus();
+    let until = Instant::now() + Duration::from_secs(seconds.unwrap_or(0));
+    let (mut walks, mut looped) = (0, 0);
+    while walks < 2000 || Instant::now() < until {
+        let module = random.pick(&corpus);
+        let functions: Vec<&Function> =
+            module.functions().filter(|function| function.body.is_some()).collect();
+        if functions.is_empty() {
+            continue;
+        }
+        let chosen = functions[random.below(functions.len())];
+        let function = thrown_together(chosen, &mut random);
+        let work = walk(module, &function, &random.launch(), &random.arguments(), 1000);
+        walks += 1;
+        looped += usize::from(work.longest_warp > 60.0);
+    }
+    assert!(looped > 100, "{looped} of {walks} have loops");
+}
