@@ -5,7 +5,7 @@
 //! what decides branches and addresses, and counts what each warp does; the sum stands for all warps of the grid.
 //! `compile`, `decode` and `slice` make [`code`](code::Code) of a function, `warp` walks it, `value` computes, `requests` turns
 //! addresses into sectors and passes, `loops` and `skip` see to it that a loop of a million rounds takes no longer than one of
-//! five.
+//! five, `sample` and `tour` choose the warps, `sum` adds them up.
 //!
 //! There is no memory. What a walk does not know it guesses, and remembers that it did ([`Work::assumed`]):
 //!
@@ -27,8 +27,10 @@ mod requests;
 mod sample;
 mod skip;
 mod slice;
+mod sum;
 #[cfg(test)]
 mod tests;
+mod tour;
 mod value;
 mod warp;
 
@@ -36,11 +38,12 @@ use crate::ir::{Function, Module};
 use crate::mix::Class;
 use code::{Code, Input, LaneMask, Special};
 use loops::Loops;
+use tour::Tour;
 use value::{LANES, Value, guess, ones};
-use warp::{FIGURES, Figure, Warp};
+use warp::Warp;
 
 /// Steps that a walk takes by default, all warps together. One takes some tens of nanoseconds.
-pub const BUDGET: u64 = 200_000;
+pub const BUDGET: u64 = 100_000;
 
 /// What is launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,30 +152,7 @@ impl Walker {
         let shape = Shape::of(launch);
         let mut warp = Warp::new(&self.code, &self.loops);
         self.load(&mut warp.registers, &shape, arguments);
-        let mut work = Work::default();
-        let picked: Vec<_> = (0u64..).zip(sample::blocks(shape.blocks)).collect();
-        let picked = picked.into_iter().flat_map(|(turn, block)| {
-            sample::warps(shape.warps, turn).into_iter().map(move |warp| (block, warp))
-        });
-        let picked: Vec<_> = picked.collect();
-        let fresh = warp.registers.clone();
-        let mut left = budget.max(1);
-        for (index, (block, of_block)) in picked.iter().enumerate() {
-            warp.registers.clone_from(&fresh);
-            let mask = self.place(&mut warp.registers, &shape, block.index, of_block.index);
-            warp.counters.clear();
-            warp.skips.clear();
-            warp.taken = 0;
-            warp.share = (left / (picked.len() - index) as u64).max(1);
-            warp.run(mask);
-            left = left.saturating_sub(warp.taken);
-            add(&mut work, &self.code, &warp, block.weight * of_block.weight);
-        }
-        work.warps = (shape.blocks as f64) * (shape.warps as f64);
-        work.barriers_per_warp /= work.warps;
-        work.assumed = warp.assumed || self.code.incomplete;
-        work.extrapolated = warp.extrapolated;
-        work
+        Tour::new(self, shape, warp, budget).go()
     }
 
     /// Fills the registers that are the same for all warps.
@@ -292,39 +272,5 @@ fn parameter(arguments: &[Argument], index: u32, offset: u32, bytes: u32, shape:
             let value = if bits == 64 { own << 32 } else { threads & ones(bits) };
             Value { guessed: true, ..Value::uniform(value) }
         }
-    }
-}
-
-/// Adds a warp that stands for `weight` of them.
-fn add(work: &mut Work, code: &Code, warp: &Warp<'_>, weight: f64) {
-    let mut own = 0.0;
-    let visited = code.steps.iter().zip(&warp.counters.visits).zip(&warp.counters.lanes);
-    for ((step, visits), lanes) in visited.filter(|((_, visits), _)| **visits > 0.0) {
-        for &(class, count) in &step.tally {
-            let executed = visits * f64::from(count);
-            own += executed;
-            work.instructions[class as usize] += weight * executed;
-            work.thread_instructions += weight * lanes * f64::from(count);
-        }
-    }
-    work.longest_warp = work.longest_warp.max(own);
-    let figures: &[f64; FIGURES] = &warp.counters.figures;
-    for (place, figure) in [
-        (&mut work.global_load_requests, Figure::LoadRequests),
-        (&mut work.global_load_sectors, Figure::LoadSectors),
-        (&mut work.global_load_bytes, Figure::LoadBytes),
-        (&mut work.global_store_requests, Figure::StoreRequests),
-        (&mut work.global_store_sectors, Figure::StoreSectors),
-        (&mut work.global_store_bytes, Figure::StoreBytes),
-        (&mut work.shared_requests, Figure::SharedRequests),
-        (&mut work.shared_passes, Figure::SharedPasses),
-        (&mut work.local_requests, Figure::LocalRequests),
-        (&mut work.atomic_requests, Figure::AtomicRequests),
-        (&mut work.atomic_lanes, Figure::AtomicLanes),
-        (&mut work.atomic_passes, Figure::AtomicPasses),
-        (&mut work.barriers_per_warp, Figure::Barriers),
-        (&mut work.unknown_branches, Figure::UnknownBranches),
-    ] {
-        *place += weight * figures[figure as usize];
     }
 }

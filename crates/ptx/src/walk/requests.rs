@@ -64,24 +64,30 @@ fn group(mask: u32, from: usize, count: usize) -> u32 {
 fn conflicts(addresses: &Value, mask: u32, bytes: u64) -> usize {
     let mut words = [0; LANES * 2];
     let mut count = 0;
-    let mut sorted = true;
+    // The first word of each bank, and one more than its number; nothing more is to do if no bank has another.
+    let mut first = [0; BANKS];
+    let mut alone = true;
     for lane in lanes(mask) {
         let address = addresses.lanes[lane];
         for word in (address / WORD..=address.saturating_add(bytes - 1) / WORD).take(words.len() - count) {
-            sorted &= count == 0 || words[count - 1] < word;
+            let known = &mut first[(word % BANKS as u64) as usize];
+            if *known == word + 1 {
+                continue;
+            }
+            alone &= *known == 0;
+            *known = word + 1;
             words[count] = word;
             count += 1;
         }
     }
-    let words = &mut words[..count];
-    if !sorted {
-        words.sort_unstable();
+    if alone {
+        return count.min(1);
     }
+    let words = &mut words[..count];
+    words.sort_unstable();
     let mut load = [0; BANKS];
-    for (index, word) in words.iter().enumerate() {
-        if index == 0 || words[index - 1] != *word {
-            load[(word % BANKS as u64) as usize] += 1;
-        }
+    for word in words.chunk_by(|a, b| a == b) {
+        load[(word[0] % BANKS as u64) as usize] += 1;
     }
     load.into_iter().max().unwrap_or(0)
 }

@@ -14,7 +14,11 @@ use super::value::{LANES, Value, integer, ones};
 use super::warp::{Counters, FIGURES, Warp};
 
 /// Rounds that must have been seen before others are taken for their mean, depending on how much of the share is used.
-const SAMPLE_ROUNDS: [u64; 3] = [48, 8, 2];
+const SAMPLE_ROUNDS: [u64; 3] = [48, 4, 1];
+/// How much sooner the next attempt to skip comes when half of the share is used.
+const HASTE: u64 = 8;
+/// Rounds after which lanes that have not left a loop are expected to stay.
+const STEADY_ROUNDS: u64 = 64;
 /// Rounds that a loop may have on the word of a guess.
 const MOST_GUESSED_ROUNDS: u64 = 1 << 16;
 /// Rounds that such a loop may be walked for.
@@ -191,8 +195,8 @@ impl Warp<'_> {
         if state.leaves {
             return;
         }
-        if state.wait > 0 && self.taken < self.share {
-            state.wait -= 1;
+        if state.wait > 0 {
+            state.wait = state.wait.saturating_sub(if 2 * self.taken < self.share { 1 } else { HASTE });
             return;
         }
         if state.seen.len() < 2 {
@@ -248,12 +252,16 @@ impl Warp<'_> {
         let Some((round, _, taken)) = &state.first else { return };
         let seen = state.rounds - round;
         if seen >= SAMPLE_ROUNDS[pressure]
-            && self.loops.loops[index].bounded
-            && let Outlook::Same(rounds) = self.bound(index)
-            && (!state.guessed || rounds <= MOST_GUESSED_ROUNDS)
+            && let Outlook::Same(bound) = self.bound(index)
+            && (!state.guessed || bound <= MOST_GUESSED_ROUNDS)
         {
+            // Where data may end the loop before its bound does, it goes on for as long as it has.
+            let loose = !self.loops.loops[index].bounded && seen < STEADY_ROUNDS;
+            let rounds = if loose { bound.min(seen) } else { bound };
             let cost = (self.taken - taken) as f64 / seen as f64 * rounds as f64;
-            if cost > (self.share / 2) as f64 - self.taken as f64 {
+            let affordable = cost <= (self.share / 2) as f64 - self.taken as f64;
+            if !affordable && (pressure > 1 || !loose) {
+                self.skips.states[index].leaves = loose;
                 return self.skip(index, rounds, true);
             }
         }
@@ -389,10 +397,7 @@ fn steady(before: &Value, between: &Value, now: &Value, mask: u32, bits: u32) ->
 /// Changes a register by as much as in the last round, `rounds` times.
 fn advance(now: &mut Value, between: &Value, rounds: u64, bits: u32) {
     now.uniform &= between.uniform;
-    if !now.uniform {
-        now.lanes = now.spread();
-    }
-    for lane in 0..if now.uniform { 1 } else { LANES } {
+    for lane in 0..LANES {
         let change = now.lanes[lane].wrapping_sub(between.lane(lane));
         now.lanes[lane] = now.lanes[lane].wrapping_add(change.wrapping_mul(rounds)) & ones(bits);
     }

@@ -12,7 +12,7 @@ pub(super) const LANES: usize = 32;
 /// A register.
 #[derive(Clone, Debug)]
 pub(super) struct Value {
-    /// Of each lane; the first counts for all where the value is uniform.
+    /// Of each lane; of a result on its way to a register the first counts for all where it is uniform.
     pub(super) lanes: [u64; LANES],
     pub(super) uniform: bool,
     pub(super) guessed: bool,
@@ -32,11 +32,6 @@ impl Value {
         self.lanes[if self.uniform { 0 } else { lane }]
     }
 
-    /// The numbers of all lanes.
-    pub(super) fn spread(&self) -> [u64; LANES] {
-        if self.uniform { [self.lanes[0]; LANES] } else { self.lanes }
-    }
-
     /// Lanes whose predicate is true.
     pub(super) fn truth(&self) -> u32 {
         if self.uniform {
@@ -51,7 +46,7 @@ impl Value {
             self.uniform = new.uniform;
             self.guessed = new.guessed;
             match new.uniform {
-                true => self.lanes[0] = new.lanes[0],
+                true => self.lanes = [new.lanes[0]; LANES],
                 false => self.lanes = new.lanes,
             }
             return;
@@ -60,7 +55,6 @@ impl Value {
         if self.uniform && new.uniform && self.lanes[0] == new.lanes[0] {
             return;
         }
-        self.lanes = self.spread();
         self.uniform = false;
         for lane in (0..LANES).filter(|lane| mask >> lane & 1 == 1) {
             self.lanes[lane] = new.lane(lane);
@@ -100,44 +94,45 @@ pub(super) fn guess(seed: u64, kind: Kind) -> u64 {
     }
 }
 
-/// Computes in each lane.
+/// Computes in each lane, of registers.
 pub(super) fn compute(form: Form, from: [Option<&Value>; 4], out: &mut Value) {
+    const NOTHING: [u64; LANES] = [0; LANES];
     let given = || from.iter().flatten();
     out.guessed = given().any(|value| value.guessed);
     out.uniform = given().all(|value| value.uniform);
+    let operands = from.map(|value| value.map_or(&NOTHING, |value| &value.lanes));
     if out.uniform {
-        let [a, b, c, d] = from.map(|value| value.map_or([0], |value| [value.lanes[0]]));
-        out.lanes[0] = evaluate(form, &a, &b, &c, &d)[0];
+        let first = operands.map(|lanes| [lanes[0]]);
+        evaluate(form, first.each_ref(), first_lane(&mut out.lanes));
     } else {
-        let [a, b, c, d] = from.map(|value| value.map_or([0; LANES], Value::spread));
-        out.lanes = evaluate(form, &a, &b, &c, &d);
+        evaluate(form, operands, &mut out.lanes);
     }
 }
 
-fn evaluate<const N: usize>(form: Form, a: &[u64; N], b: &[u64; N], c: &[u64; N], d: &[u64; N]) -> [u64; N] {
+fn first_lane(lanes: &mut [u64; LANES]) -> &mut [u64; 1] {
+    let (first, _) = lanes.split_first_mut().expect("a warp has lanes");
+    std::array::from_mut(first)
+}
+
+fn evaluate<const N: usize>(form: Form, from: [&[u64; N]; 4], out: &mut [u64; N]) {
     match form.from {
-        Kind::Integer { bits, signed } => integers(form, bits, signed, a, b, c, d),
-        Kind::Single => floats::<N, f32>(form, a, b, c),
-        Kind::Double => floats::<N, f64>(form, a, b, c),
+        Kind::Integer { bits, signed } => integers(form, bits, signed, from, out),
+        Kind::Single => floats::<N, f32>(form, from, out),
+        Kind::Double => floats::<N, f64>(form, from, out),
     }
 }
 
-fn integers<const N: usize>(
-    form: Form,
-    bits: u32,
-    signed: bool,
-    a: &[u64; N],
-    b: &[u64; N],
-    c: &[u64; N],
-    d: &[u64; N],
-) -> [u64; N] {
+fn integers<const N: usize>(form: Form, bits: u32, signed: bool, from: [&[u64; N]; 4], out: &mut [u64; N]) {
+    let [a, b, c, d] = from;
     let kept = ones(form.to.bits());
     let x = |value: u64| extend(value, bits, signed);
     let z = |value: u64| value & ones(bits);
     let high = |a: u64, b: u64| ((integer(a, bits, signed) * integer(b, bits, signed)) >> bits) as u64;
     macro_rules! each {
         ($i:ident => $value:expr) => {
-            std::array::from_fn(|$i| ($value) as u64 & kept)
+            for ($i, out) in out.iter_mut().enumerate() {
+                *out = ($value) as u64 & kept;
+            }
         };
     }
     match form.op {
@@ -182,7 +177,7 @@ fn integers<const N: usize>(
             Kind::Single => each!(i => (integer(a[i], bits, signed) as f32).to_bits()),
             Kind::Double => each!(i => (integer(a[i], bits, signed) as f64).to_bits()),
         },
-        Op::SquareRoot | Op::Reciprocal => *a,
+        Op::SquareRoot | Op::Reciprocal => *out = *a,
     }
 }
 
@@ -277,11 +272,13 @@ impl Float for f64 {
 }
 
 /// Computed in double precision: a walk needs to be near, not exact.
-fn floats<const N: usize, F: Float>(form: Form, a: &[u64; N], b: &[u64; N], c: &[u64; N]) -> [u64; N] {
+fn floats<const N: usize, F: Float>(form: Form, [a, b, c, _]: [&[u64; N]; 4], out: &mut [u64; N]) {
     let x = |value: u64| F::of(value).wide();
     macro_rules! each {
         ($i:ident => $value:expr) => {
-            std::array::from_fn(|$i| F::narrow($value).bits())
+            for ($i, out) in out.iter_mut().enumerate() {
+                *out = F::narrow($value).bits();
+            }
         };
     }
     match form.op {
@@ -296,9 +293,9 @@ fn floats<const N: usize, F: Float>(form: Form, a: &[u64; N], b: &[u64; N], c: &
         Op::Negate => each!(i => -x(a[i])),
         Op::SquareRoot => each!(i => x(a[i]).sqrt()),
         Op::Reciprocal => each!(i => 1.0 / x(a[i])),
-        Op::Select => std::array::from_fn(|i| if c[i] != 0 { a[i] } else { b[i] }),
-        Op::Convert(rounding) => std::array::from_fn(|i| convert(x(a[i]), form.to, rounding)),
-        _ => *a,
+        Op::Select => *out = std::array::from_fn(|i| if c[i] != 0 { a[i] } else { b[i] }),
+        Op::Convert(rounding) => *out = std::array::from_fn(|i| convert(x(a[i]), form.to, rounding)),
+        _ => *out = *a,
     }
 }
 
@@ -321,23 +318,25 @@ fn convert(value: f64, to: Kind, rounding: Rounding) -> u64 {
     }
 }
 
-/// Compares in each lane; true is 1.
+/// Compares in each lane, registers; true is 1.
 pub(super) fn compare(relation: Relation, kind: Kind, a: &Value, b: &Value, out: &mut Value) {
     out.guessed = a.guessed || b.guessed;
     out.uniform = a.uniform && b.uniform;
     if out.uniform {
-        out.lanes[0] = related(relation, kind, &[a.lanes[0]], &[b.lanes[0]])[0];
+        related(relation, kind, &[a.lanes[0]], &[b.lanes[0]], first_lane(&mut out.lanes));
     } else {
-        out.lanes = related(relation, kind, &a.spread(), &b.spread());
+        related(relation, kind, &a.lanes, &b.lanes, &mut out.lanes);
     }
 }
 
-fn related<const N: usize>(relation: Relation, kind: Kind, a: &[u64; N], b: &[u64; N]) -> [u64; N] {
+fn related<const N: usize>(relation: Relation, kind: Kind, a: &[u64; N], b: &[u64; N], out: &mut [u64; N]) {
     match kind {
-        Kind::Integer { bits, signed: true } => ordered(relation, a, b, |value| extend(value, bits, true)),
-        Kind::Integer { bits, signed: false } => ordered(relation, a, b, |value| value & ones(bits)),
-        Kind::Single => ordered(relation, a, b, |value| f32::from_bits(value as u32)),
-        Kind::Double => ordered(relation, a, b, f64::from_bits),
+        Kind::Integer { bits, signed: true } => {
+            ordered(relation, a, b, out, |value| extend(value, bits, true))
+        }
+        Kind::Integer { bits, signed: false } => ordered(relation, a, b, out, |value| value & ones(bits)),
+        Kind::Single => ordered(relation, a, b, out, |value| f32::from_bits(value as u32)),
+        Kind::Double => ordered(relation, a, b, out, f64::from_bits),
     }
 }
 
@@ -346,14 +345,15 @@ fn ordered<T: PartialOrd + Copy, const N: usize>(
     relation: Relation,
     a: &[u64; N],
     b: &[u64; N],
+    out: &mut [u64; N],
     number: impl Fn(u64) -> T,
-) -> [u64; N] {
+) {
     macro_rules! each {
         ($a:ident, $b:ident => $holds:expr) => {
-            std::array::from_fn(|i| {
+            for (i, out) in out.iter_mut().enumerate() {
                 let ($a, $b) = (number(a[i]), number(b[i]));
-                u64::from($holds)
-            })
+                *out = u64::from($holds);
+            }
         };
     }
     match relation {

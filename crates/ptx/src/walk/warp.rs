@@ -75,7 +75,8 @@ pub(super) struct Warp<'c> {
     pub(super) extrapolated: bool,
     /// Lanes that have not ended.
     alive: u32,
-    scratch: [Value; 2],
+    /// Where results are made.
+    scratch: Vec<Value>,
 }
 
 /// Groups that wait: where, and which lanes.
@@ -124,8 +125,15 @@ impl<'c> Warp<'c> {
             assumed: false,
             extrapolated: false,
             alive: 0,
-            scratch: [Value::uniform(0), Value::uniform(0)],
+            scratch: vec![Value::uniform(0); 2],
         }
+    }
+
+    /// Forgets what the warp before did, except what it assumed.
+    pub(super) fn begin(&mut self, share: u64) {
+        self.counters.clear();
+        self.skips.clear();
+        (self.share, self.taken) = (share, 0);
     }
 
     /// Walks until all lanes of `mask` have ended, or twice its share of steps is used up.
@@ -240,14 +248,11 @@ impl<'c> Warp<'c> {
                 if matches!(form.op, Op::Minimum | Op::Maximum) && self.skips.observing() {
                     self.observe_choice(at, from, mask);
                 }
-                let mut out = std::mem::replace(
-                    &mut self.scratch[0],
-                    Value { lanes: [0; LANES], uniform: true, guessed: false },
-                );
+                let mut scratch = std::mem::take(&mut self.scratch);
                 let from = from.map(|register| self.registers.get(register as usize));
-                compute(*form, from, &mut out);
-                self.set(*to, &out, mask);
-                self.scratch[0] = out;
+                compute(*form, from, &mut scratch[0]);
+                self.set(*to, &scratch[0], mask);
+                self.scratch = scratch;
             }
             Action::Compare(comparison) => self.compare(at, comparison, mask),
             Action::Access(access) => self.access(access, mask),
@@ -296,31 +301,27 @@ impl<'c> Warp<'c> {
 
     fn compare(&mut self, at: usize, comparison: &Comparison, mask: u32) {
         let (a, b) = (&self.registers[comparison.a as usize], &self.registers[comparison.b as usize]);
-        let [mut out, mut opposite] =
-            std::mem::replace(&mut self.scratch, [Value::uniform(0), Value::uniform(0)]);
-        compare(comparison.relation, comparison.kind, a, b, &mut out);
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let [out, opposite] = scratch.as_mut_slice() else { return };
+        compare(comparison.relation, comparison.kind, a, b, out);
         if self.skips.observing() {
             self.skips.observe(at, mask, out.truth() & mask, a, b);
         }
-        opposite.uniform = out.uniform;
-        opposite.guessed = out.guessed;
-        let live = if out.uniform { 1 } else { LANES };
-        for lane in 0..live {
-            opposite.lanes[lane] = 1 - out.lanes[lane];
+        if comparison.opposite != NONE {
+            (opposite.uniform, opposite.guessed) = (out.uniform, out.guessed);
+            opposite.lanes = out.lanes.map(|truth| truth ^ 1);
         }
         if let Some((logic, guard)) = comparison.combine {
             let other = &self.registers[guard.register as usize];
-            combine(&mut out, logic, other, guard.negated);
-            combine(&mut opposite, logic, other, guard.negated);
+            combine(out, logic, other, guard.negated);
+            combine(opposite, logic, other, guard.negated);
         }
         if comparison.truth != 1 {
             out.lanes.iter_mut().for_each(|value| *value *= comparison.truth);
         }
-        self.set(comparison.to, &out, mask);
-        if comparison.opposite != NONE {
-            self.set(comparison.opposite, &opposite, mask);
-        }
-        self.scratch = [out, opposite];
+        self.set(comparison.to, out, mask);
+        self.set(comparison.opposite, opposite, mask);
+        self.scratch = scratch;
     }
 
     fn access(&mut self, access: &Access, mask: u32) {
