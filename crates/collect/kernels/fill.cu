@@ -31,7 +31,8 @@ KERNEL mark(unsigned *out, unsigned n) { EACH_UNIT(i) out[i] = ~0u; }
 // Does nothing: what it takes between two events is what the pair costs.
 KERNEL empty() {}
 
-// Keeps the device busy for so many of its clock cycles, so that what follows is queued before it starts.
+// Keeps the device busy for so many of its clock cycles, so that what follows is queued before it starts. All 64 bits of the
+// clock are compared: the lower 32 wrap around every two seconds.
 KERNEL spin(unsigned cycles) {
-    for (unsigned begin = clock(); clock() - begin < cycles;) {}
+    for (long long begin = clock64(); clock64() - begin < cycles;) {}
 }

@@ -9,7 +9,7 @@ use crate::Error;
 use crate::bench::Bench;
 use crate::dataset::{self, Columns, Fields};
 use crate::plan::{Bounds, Launch};
-use crate::suite::{self, Kernel};
+use crate::suite;
 
 dataset::record! {
     /// A launch.
@@ -38,6 +38,8 @@ impl BatchRow {
     }
 }
 
+/// Sizes of pools are multiples of this.
+const GRANULE: u64 = 1 << 20;
 /// The kernel that does nothing, which no row of a collection is of.
 const EMPTY: &str = "empty";
 
@@ -46,7 +48,8 @@ pub(crate) fn empty() -> BatchRow {
     BatchRow { kernel: EMPTY.to_owned(), grid: [1, 1, 1], block: [32, 1, 1], ..BatchRow::default() }
 }
 
-/// Makes the launches of the batch in `file` on a device, each twice: once to warm up, once marked for the profiler.
+/// Makes the launches of the batch in `file` on a device, each twice: once to warm up, once marked for the profiler. Each has
+/// pools of its own, no larger than it needs: a profiler that runs a launch many times saves and restores memory between.
 ///
 /// # Errors
 /// A file that is none, or what the driver says.
@@ -60,15 +63,12 @@ pub fn run(file: &Path, choice: Choice, ordinal: usize) -> Result<u64, Error> {
         found => Ok(found),
     };
     let kernels = rows.iter().map(kernel_of).collect::<Result<Vec<_>, _>>()?;
-    let used =
-        |(row, kernel): (&BatchRow, &Option<Kernel>)| Some(kernel.as_ref()?.pool_bytes(row.launch().shape()));
-    let used = rows.iter().zip(&kernels).filter_map(used);
-    let pool_bytes = used.max().unwrap_or(4).next_multiple_of(1 << 20);
-    let mut bench = Bench::open(&device, &Bounds { pool_bytes, ..Bounds::CPU })?;
+    let mut bench = Bench::open(&device, &Bounds::CPU)?;
     for (row, kernel) in rows.iter().zip(&kernels) {
         match kernel {
             Some(kernel) => {
                 let (loaded, launch) = (bench.load(kernel)?, row.launch());
+                bench.resize(kernel.pool_bytes(launch.shape()).next_multiple_of(GRANULE));
                 bench.reset_output(kernel, &launch)?;
                 twice(&device, || bench.launch(&loaded, &launch))?;
             }

@@ -71,6 +71,13 @@ impl Bench {
         })
     }
 
+    /// Frees pools and output; those of the launches that follow have so many bytes each.
+    pub fn resize(&mut self, pool_bytes: u64) {
+        self.pools.clear();
+        self.out = None;
+        self.pool_bytes = pool_bytes;
+    }
+
     /// A kernel, loaded.
     ///
     /// # Errors

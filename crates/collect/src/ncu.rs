@@ -2,9 +2,10 @@
 //!
 //! [`METRICS`] are chosen such that a kernel is run once for all of them: then nothing has to be saved and restored, and the
 //! caches are as a repeated launch finds them (`--cache-control none`, after a run that is not profiled). On an H200
-//! (2026-11-21, ncu 2025.3.1) they took one pass, some 30 ms a launch and 2 s a batch. [`THROUGHPUT`] takes many passes, between
-//! which memory is restored, so it is asked for in a run of its own. Clocks are left as they are. Each line of the table must be
-//! the next launch of the batch: same kernel, grid and block.
+//! (2026-11-21, ncu 2025.3.1) they took one pass, some 30 ms a launch and 2 s a batch. [`THROUGHPUT`] takes ten passes, 0.3 s a
+//! launch, and memory is restored between them, so it is asked for in a run of its own. Four GPUs of a machine together were
+//! not faster at either than one: their profilers seem to take turns. Clocks are left as they are. Each line of the table must
+//! be the next launch of the batch: same kernel, grid and block.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -141,8 +141,9 @@ pub fn run(options: &Options, progress: &Progress, stop: &AtomicBool) -> Result<
 /// Notes what came of the work.
 fn finish(manifest: &mut Manifest, context: &Context<'_>) {
     let results = lock(context.results);
-    manifest.empty_kernel_us.extend(lock(&context.empty_us).drain(..));
-    manifest.empty_kernel_profiled_us.extend(lock(&context.empty_profiled_us).drain(..));
+    let to_nanoseconds = |us: f64| (us * 1e3).round() / 1e3;
+    manifest.empty_kernel_us.extend(lock(&context.empty_us).drain(..).map(to_nanoseconds));
+    manifest.empty_kernel_profiled_us.extend(lock(&context.empty_profiled_us).drain(..).map(to_nanoseconds));
     manifest.written = machine::now();
     for (stage, used) in Stage::ALL.into_iter().zip([&mut manifest.counters, &mut manifest.throughput]) {
         let passes = context.passes[stage as usize].load(Ordering::Relaxed) as u32;

@@ -32,11 +32,12 @@ impl Stage {
         }
     }
 
-    /// Rows of a run of the profiler, at most: such that a run takes less than a minute, most of it not for its start.
+    /// Rows of a run of the profiler, at most: so few that little is lost with a run that is killed, so many that most of its time
+    /// is not its start's.
     pub(super) fn at_once(self) -> usize {
         match self {
             Stage::Counters => 256,
-            Stage::Throughput => 128,
+            Stage::Throughput => 64,
         }
     }
 
