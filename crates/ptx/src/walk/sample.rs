@@ -9,26 +9,23 @@
 pub(super) struct Density {
     /// Blocks between the first and the last.
     inner_blocks: u64,
-    /// How much longer each stretch of warps is than the one before.
+    /// How much longer each stretch of warps is than what is before it; 1 for all warps.
     growth: u64,
 }
 
 impl Density {
-    /// As many warps as may take `budget` steps in all, between about 10 and 50, if one takes `cost`; a block has so many.
-    pub(super) fn of(budget: u64, cost: u64, warps: u64) -> Density {
-        let affordable = budget / cost.max(1);
-        let growth = match affordable {
-            0..20 => 32,
-            20..40 => 4,
-            _ => 2,
-        };
-        let of_block = self::warps(warps, growth, 0).len() as u64;
-        let inner_blocks =
-            (affordable.min(MOST_WARPS) / of_block).saturating_sub(2).max(if growth == 32 { 2 } else { 3 });
-        Density { inner_blocks, growth }
+    /// As many warps as may take `budget` steps in all, between about 10 and 50, if one takes `cost`.
+    pub(super) fn of(budget: u64, cost: u64, blocks: u64, warps: u64) -> Density {
+        let affordable = (budget / cost.max(1)).min(MOST_WARPS);
+        let of_block = |growth| self::warps(warps, growth, 0).len() as u64;
+        let fits = |growth: &u64| blocks.min(LEAST_BLOCKS) * of_block(*growth) <= affordable;
+        let growth = [1, 2, 4].into_iter().find(fits).unwrap_or(32);
+        Density { inner_blocks: (affordable / of_block(growth)).max(LEAST_BLOCKS) - 2, growth }
     }
 }
 
+/// Blocks that are looked at, at least, where there are as many.
+const LEAST_BLOCKS: u64 = 4;
 /// Warps that are looked at, about.
 const MOST_WARPS: u64 = 48;
 
@@ -66,7 +63,7 @@ fn warps(count: u64, growth: u64, turn: u64) -> Vec<Sample> {
     let mut samples = ends(count);
     let mut from = 1;
     while from + 1 < count {
-        let to = (growth * from).min(count - 1);
+        let to = (growth * from).max(from + 1).min(count - 1);
         samples.push(pick(from, to, turn));
         from = to;
     }
@@ -100,6 +97,7 @@ mod tests {
             for (samples, count) in [
                 (blocks(count, 3, count), count),
                 (blocks(count, 46, 0), count),
+                (warps(in_block, 1, count), in_block),
                 (warps(in_block, 2, count), in_block),
                 (warps(in_block, 32, count), in_block),
             ] {

@@ -10,8 +10,8 @@ pub(super) struct Sum {
     /// Instructions of each step.
     instructions: Vec<f64>,
     longest: f64,
-    /// Of the warps that stand for others: how many, their weight, and their instructions' sum and sum of squares.
-    moments: [f64; 4],
+    /// How many warps, and of their instructions the sum and the sum of squares.
+    moments: [f64; 3],
 }
 
 impl Sum {
@@ -21,7 +21,7 @@ impl Sum {
             counters: Counters::new(code.steps.len()),
             instructions: code.steps.iter().map(instructions).collect(),
             longest: 0.0,
-            moments: [0.0; 4],
+            moments: [0.0; 3],
         }
     }
 
@@ -35,20 +35,18 @@ impl Sum {
         add(&mut self.counters.visits, &warp.visits);
         add(&mut self.counters.lanes, &warp.lanes);
         add(&mut self.counters.figures, &warp.figures);
-        if weight > 1.0 {
-            let more = [1.0, weight, weight * own, weight * own * own];
-            self.moments.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
-        }
+        let more = [1.0, own, own * own];
+        self.moments.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
     }
 
-    /// The standard error of the mean of the warps that stand for others, over that mean.
+    /// The standard error of the mean of the warps' instructions, over that mean, had they been drawn by chance.
     pub(super) fn doubt(&self) -> f64 {
-        let [count, weight, sum, squares] = self.moments;
+        let [count, sum, squares] = self.moments;
         if sum == 0.0 {
             return 0.0;
         }
-        let mean = sum / weight;
-        let variance = (squares / weight - mean * mean).max(0.0);
+        let mean = sum / count;
+        let variance = (squares / count - mean * mean).max(0.0);
         (variance / count).sqrt() / mean
     }
 

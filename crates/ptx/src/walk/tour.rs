@@ -35,7 +35,7 @@ impl<'w> Tour<'w> {
         // What a warp costs is known when one has been walked; it stands for none.
         let first = Sample { index: 0, weight: 0.0 };
         self.walk(first, first, budget / 8, &mut sum);
-        let density = Density::of(budget / 2, self.warp.taken, self.shape.warps);
+        let density = Density::of(budget / 2, self.warp.taken, self.shape.blocks, self.shape.warps);
         let mut rounds = 0;
         loop {
             let before = self.left;
