@@ -4,10 +4,11 @@
 //! caches are as a repeated launch finds them (`--cache-control none`, after a run that is not profiled). On an H200
 //! (2026-11-21, ncu 2025.3.1) they took one pass, some 30 ms a launch and 2 s a batch. [`THROUGHPUT`] takes ten passes, 0.3 s a
 //! launch, and memory is restored between them, so it is asked for in a run of its own. Four GPUs of a machine together were
-//! not faster at either than one: their profilers seem to take turns. Clocks are left as they are. Each line of the table must
-//! be the next launch of the batch: same kernel, grid and block.
+//! not faster at either than one, while each profiler saw them all; now it sees its own alone. Clocks are left as they are. Each
+//! line of the table must be the next launch of the batch: same kernel, grid and block.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -96,8 +97,9 @@ impl Ncu {
         Ok(Ncu { path, version: format!("Nsight Compute {version}") })
     }
 
-    /// Runs `command` under the profiler, which takes the metrics of what it marks. `folder` is for the profiler's own files.
-    pub fn run(&self, metrics: &[&str], command: &[&std::ffi::OsStr], folder: &Path) -> Batch {
+    /// Runs `command` under the profiler, which takes the metrics of what it marks. `visible` is the GPU that both see, if not
+    /// all; `folder` is for the profiler's own files.
+    pub fn run(&self, metrics: &[&str], command: &[&OsStr], visible: Option<&str>, folder: &Path) -> Batch {
         let log = folder.join("ncu.log");
         let failed = |failure: String| Batch { failure: Some(failure), ..Batch::default() };
         let _ = std::fs::remove_file(&log);
@@ -107,6 +109,7 @@ impl Ncu {
         ncu.arg("--log-file").arg(&log).args(command);
         // Profilers of other devices wait for each other by a lock in this folder.
         ncu.env("TMPDIR", folder).env("LC_ALL", "C").stdin(Stdio::null());
+        ncu.envs(visible.map(|device| ("CUDA_VISIBLE_DEVICES", device)));
         let output = match ncu.output() {
             Ok(output) => output,
             Err(error) => return failed(format!("{} does not run: {error}", self.path.display())),

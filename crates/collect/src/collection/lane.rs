@@ -332,14 +332,25 @@ impl Lane<'_> {
         })?;
         let file = folder.join("batch.csv");
         dataset::write_table(&file, rows)?;
-        let device = match self.context.setup.is_gpu {
-            true => OsString::from(format!("gpu:{}", self.ordinal)),
-            false => OsString::from("cpu"),
-        };
+        let is_gpu = self.context.setup.is_gpu;
+        let visible =
+            is_gpu.then(|| visible(std::env::var("CUDA_VISIBLE_DEVICES").ok().as_deref(), self.ordinal));
+        let device = if is_gpu { "gpu:0" } else { "cpu" };
         let mut command: Vec<&OsStr> = self.context.options.child.iter().map(OsString::as_os_str).collect();
-        command.extend([OsStr::new("--device"), &device, OsStr::new("--launch-batch"), file.as_os_str()]);
-        Ok(ncu.run(stage.metrics(), &command, folder))
+        command.extend([
+            OsStr::new("--device"),
+            OsStr::new(device),
+            OsStr::new("--launch-batch"),
+            file.as_os_str(),
+        ]);
+        Ok(ncu.run(stage.metrics(), &command, visible.as_deref(), folder))
     }
+}
+
+/// What `CUDA_VISIBLE_DEVICES` must be for a program to see one device alone; `now` is what it is.
+fn visible(now: Option<&str>, ordinal: usize) -> String {
+    let named = now.filter(|list| !list.is_empty()).and_then(|list| list.split(',').nth(ordinal));
+    named.map_or_else(|| ordinal.to_string(), |name| name.trim().to_owned())
 }
 
 /// How far a run of the profiler came.
@@ -374,5 +385,18 @@ impl Counting<'_> {
         self.seconds_per_row = took.as_secs_f64() / rows as f64;
         self.at_once = self.stage.at_once();
         self.failures = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::visible;
+
+    #[test]
+    fn a_device_is_named_as_the_list_of_visible_ones_does() {
+        assert_eq!(visible(None, 3), "3");
+        assert_eq!(visible(Some(""), 1), "1");
+        assert_eq!(visible(Some("2,5, 7"), 2), "7");
+        assert_eq!(visible(Some("GPU-8a1,GPU-77f"), 1), "GPU-77f");
     }
 }
