@@ -13,8 +13,8 @@ use super::loops::Change;
 use super::value::{LANES, Value, integer, ones};
 use super::warp::{Counters, FIGURES, Warp};
 
-/// Rounds that must have been seen before others are taken for their mean, depending on how much of the share is used.
-const SAMPLE_ROUNDS: [u64; 3] = [48, 4, 1];
+/// Rounds that must have been seen before others are taken for their mean, if there is time to see them.
+const SAMPLE_ROUNDS: u64 = 48;
 /// How much sooner the next attempt to skip comes when half of the share is used.
 const HASTE: u64 = 8;
 /// Rounds after which lanes that have not left a loop are expected to stay.
@@ -62,6 +62,13 @@ struct State {
     /// Whether a guess decides how long it runs.
     guessed: bool,
     leaves: bool,
+}
+
+impl State {
+    /// Rounds to let pass after an attempt that came to nothing.
+    fn patience_after(&self) -> u64 {
+        (2 * self.patience).clamp(2, 64)
+    }
 }
 
 /// The state at the end of a round.
@@ -144,7 +151,7 @@ impl Skips {
         let state = &mut self.states[index];
         if !state.seen.is_empty() {
             state.seen.clear();
-            state.patience = (2 * state.patience).clamp(2, 64);
+            state.patience = state.patience_after();
             state.wait = state.patience;
             self.watching -= 1;
         }
@@ -245,22 +252,25 @@ impl Warp<'_> {
         self.skips.forget(index);
     }
 
-    /// Takes what is left of a loop for the mean of what was seen, if it was enough and the rest is too much to be walked.
+    /// Takes what is left of a loop for the mean of what was seen, if the rest is too much to be walked and what was seen is
+    /// enough, or all that there is time for.
     fn extrapolate(&mut self, index: usize) {
-        let pressure = usize::from(2 * self.taken > self.share) + usize::from(self.taken > self.share);
         let state = &self.skips.states[index];
         let Some((round, _, taken)) = &state.first else { return };
         let seen = state.rounds - round;
-        if seen >= SAMPLE_ROUNDS[pressure]
+        let cost = |rounds: u64| (self.taken - taken) as f64 / seen.max(1) as f64 * rounds as f64;
+        let left = |share: f64| share - self.taken as f64;
+        let share = self.share as f64;
+        let last_chance = cost(state.patience_after() + 3) > left(share);
+        if (seen >= SAMPLE_ROUNDS || last_chance)
             && let Outlook::Same(bound) = self.bound(index)
             && (!state.guessed || bound <= MOST_GUESSED_ROUNDS)
         {
             // Where data may end the loop before its bound does, it goes on for as long as it has.
             let loose = !self.loops.loops[index].bounded && seen < STEADY_ROUNDS;
             let rounds = if loose { bound.min(seen) } else { bound };
-            let cost = (self.taken - taken) as f64 / seen as f64 * rounds as f64;
-            let affordable = cost <= (self.share / 2) as f64 - self.taken as f64;
-            if !affordable && (pressure > 1 || !loose) {
+            let enough = if loose { left(share) <= 0.0 } else { cost(rounds) > left(share / 2.0) };
+            if enough {
                 self.skips.states[index].leaves = loose;
                 return self.skip(index, rounds, true);
             }
