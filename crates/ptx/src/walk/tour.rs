@@ -1,15 +1,21 @@
-//! The walks of one launch: which warps, how many, and how long each may take.
+//! The walks of one launch: which warps, how long each may take, and what they come to together.
+//!
+//! Blocks are walked here and there in the grid. Where two neighbours among them differ, so that what lies between them is in
+//! doubt, a block between them is walked too: that finds where a grid's idle rest begins. A block in the middle stands for half
+//! of those up to its neighbours; the first and the last, which are often special, stand for themselves.
 
-use super::sample::{self, Density, Sample};
+use std::collections::BTreeMap;
+
+use super::sample::{self, Density};
 use super::sum::Sum;
 use super::value::Value;
-use super::warp::Warp;
+use super::warp::{Counters, Warp};
 use super::{Shape, Walker, Work};
 
-/// Rounds through the grid, each with other warps, at most.
-const MOST_ROUNDS: u64 = 6;
-/// The standard error of a warp's mean instructions, over the mean, below which no further round is made.
-const DOUBT: f64 = 0.03;
+/// How many times the warps that are looked at first may be looked at in all.
+const REFINEMENT: u64 = 4;
+/// Doubt about what lies between two blocks, over all that the launch executes, that is let be.
+const DOUBT: f64 = 0.004;
 
 /// A launch on its way.
 pub(super) struct Tour<'w> {
@@ -20,51 +26,109 @@ pub(super) struct Tour<'w> {
     fresh: Vec<Value>,
     /// Steps that may still be taken.
     left: u64,
+    sum: Sum,
+    blocks: BTreeMap<u64, Block>,
+}
+
+/// A block that was walked.
+struct Block {
+    /// What all of its warps did.
+    counters: Counters,
+    /// Instructions.
+    total: f64,
 }
 
 impl<'w> Tour<'w> {
     /// With a warp whose registers hold what is the same for all.
     pub(super) fn new(walker: &'w Walker, shape: Shape, warp: Warp<'w>, budget: u64) -> Tour<'w> {
-        Tour { walker, shape, fresh: warp.registers.clone(), warp, left: budget.max(1) }
+        let sum = Sum::new(&walker.code);
+        let fresh = warp.registers.clone();
+        Tour { walker, shape, fresh, warp, left: budget.max(1), sum, blocks: BTreeMap::new() }
     }
 
-    /// Walks warps until they agree well enough, or the budget says no.
+    /// Walks blocks until nothing is in doubt, or the budget says no.
     pub(super) fn go(mut self) -> Work {
         let budget = self.left;
-        let mut sum = Sum::new(&self.walker.code);
-        // What a warp costs is known when one has been walked; it stands for none.
-        let first = Sample { index: 0, weight: 0.0 };
-        self.walk(first, first, budget / 8, &mut sum);
-        let density = Density::of(budget / 2, self.warp.taken, self.shape.blocks, self.shape.warps);
-        let mut rounds = 0;
-        loop {
-            let before = self.left;
-            let picked = sample::warps_of_grid(self.shape.blocks, self.shape.warps, density, rounds);
-            for (index, &(block, warp)) in picked.iter().enumerate() {
-                let share = self.left / (picked.len() - index) as u64;
-                self.walk(block, warp, share, &mut sum);
-            }
-            rounds += 1;
-            let affordable = self.left > budget / 2 && self.left > 2 * (before - self.left);
-            if rounds == MOST_ROUNDS || !affordable || sum.doubt() < DOUBT {
-                return self.work(&sum, rounds);
-            }
+        // What a warp costs is known when one has been walked.
+        self.warp(0, 0, budget / 8);
+        let density = Density::of(budget / 4 * 3, self.warp.taken, self.shape.blocks, self.shape.warps);
+        let picked = sample::blocks(self.shape.blocks, density);
+        for (walked, &block) in picked.iter().enumerate() {
+            self.block(block, density, self.left / (picked.len() - walked) as u64);
         }
+        let dearest = (budget - self.left.min(budget)) / picked.len() as u64;
+        for _ in 0..picked.len() as u64 * (REFINEMENT - 1) {
+            let Some(block) = self.doubtful().filter(|_| self.left > budget / 4 && self.left > 2 * dearest)
+            else {
+                break;
+            };
+            self.block(block, density, self.left / 2);
+        }
+        self.work()
     }
 
-    fn walk(&mut self, block: Sample, of_block: Sample, share: u64, sum: &mut Sum) {
-        let warp = &mut self.warp;
-        warp.registers.clone_from(&self.fresh);
-        let mask = self.walker.place(&mut warp.registers, &self.shape, block.index, of_block.index);
-        warp.begin(share.max(1));
-        warp.run(mask);
-        self.left = self.left.saturating_sub(warp.taken);
-        sum.add(&warp.counters, block.weight * of_block.weight);
+    /// Walks a warp.
+    fn warp(&mut self, block: u64, warp: u64, share: u64) {
+        let walk = &mut self.warp;
+        walk.registers.clone_from(&self.fresh);
+        let mask = self.walker.place(&mut walk.registers, &self.shape, block, warp);
+        walk.begin(share.max(1));
+        walk.run(mask);
+        self.left = self.left.saturating_sub(walk.taken);
     }
 
-    fn work(&self, sum: &Sum, rounds: u64) -> Work {
+    /// Walks warps of a block that stand for all of it.
+    fn block(&mut self, index: u64, density: Density, share: u64) {
+        let mut counters = Counters::new(self.walker.code.steps.len());
+        let picked = sample::warps(self.shape.warps, density, self.blocks.len() as u64);
+        let last = self.left.saturating_sub(share);
+        for (walked, sample) in picked.iter().enumerate() {
+            let share = self.left.saturating_sub(last) / (picked.len() - walked) as u64;
+            self.warp(index, sample.index, share);
+            self.sum.see(&self.warp.counters);
+            counters.add(&self.warp.counters, sample.weight);
+        }
+        let total = self.sum.instructions(&counters);
+        self.blocks.insert(index, Block { counters, total });
+    }
+
+    /// Neighbours among the blocks that were walked, with others between them, and how many those are.
+    fn gaps(&self) -> impl Iterator<Item = ((u64, &Block), (u64, &Block), u64)> {
+        let pairs = self.blocks.iter().zip(self.blocks.iter().skip(1));
+        pairs.map(|((&i, a), (&j, b))| ((i, a), (j, b), j - i - 1)).filter(|(_, _, between)| *between > 0)
+    }
+
+    /// The block to walk next: where the most is in doubt.
+    fn doubtful(&self) -> Option<u64> {
+        let doubt = |((_, a), (_, b), between): &((u64, &Block), (u64, &Block), u64)| {
+            (a.total - b.total).abs() / 2.0 * *between as f64
+        };
+        let all: f64 = self.weights().map(|(block, weight)| block.total * weight).sum();
+        let worst = self.gaps().max_by(|a, b| doubt(a).total_cmp(&doubt(b)))?;
+        let place = sample::between(worst.0.0, worst.1.0, self.blocks.len() as u64);
+        (doubt(&worst) > DOUBT * all).then_some(place)
+    }
+
+    /// The blocks that were walked, and how many each stands for.
+    fn weights(&self) -> impl Iterator<Item = (&Block, f64)> {
+        let end = self.shape.blocks - 1;
+        let own = self.blocks.values().map(|block| (block, 1.0));
+        own.chain(self.gaps().flat_map(move |((i, a), (j, b), between)| {
+            let between = between as f64;
+            let of_first = match (i == 0, j == end) {
+                (true, false) => 0.0,
+                (false, true) => between,
+                _ => between / 2.0,
+            };
+            [(a, of_first), (b, between - of_first)]
+        }))
+    }
+
+    fn work(self) -> Work {
+        let mut counters = Counters::new(self.walker.code.steps.len());
+        self.weights().for_each(|(block, weight)| counters.add(&block.counters, weight));
         let warps = (self.shape.blocks as f64) * (self.shape.warps as f64);
-        let work = sum.work(&self.walker.code, rounds as f64);
+        let work = self.sum.work(&self.walker.code, &counters);
         Work {
             warps,
             barriers_per_warp: work.barriers_per_warp / warps,

@@ -53,6 +53,16 @@ impl Counters {
         Counters { visits: vec![0.0; steps], lanes: vec![0.0; steps], figures: [0.0; FIGURES] }
     }
 
+    /// Adds what another has done, so many times.
+    pub(super) fn add(&mut self, other: &Counters, times: f64) {
+        let add = |sum: &mut [f64], more: &[f64]| {
+            sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += times * more);
+        };
+        add(&mut self.visits, &other.visits);
+        add(&mut self.lanes, &other.lanes);
+        add(&mut self.figures, &other.figures);
+    }
+
     pub(super) fn clear(&mut self) {
         self.visits.fill(0.0);
         self.lanes.fill(0.0);
