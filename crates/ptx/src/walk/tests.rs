@@ -250,3 +250,24 @@ fn a_small_budget_is_kept_to_and_said_so() {
     let truth = rounds * 7.0;
     assert!((work.total() / truth - 1.0).abs() < 0.02, "{} of {truth}", work.total());
 }
+
+#[test]
+fn the_idle_rest_of_a_grid_is_found() {
+    for n in [1, 5_000, 37_300, 61_111, 90_000] {
+        let work = walk(SAXPY, &launch(1000, 96), n, 0);
+        let truth = 3000.0 * (BEGINNING + 3.0) + (n as f64 / 32.0).ceil() * 5.0;
+        assert!((work.total() / truth - 1.0).abs() < 0.01, "{n}: {} of {truth}", work.total());
+    }
+}
+
+#[test]
+fn warps_that_differ_here_and_there_are_weighed_fairly() {
+    // One warp in eight adds up 100 times as many numbers.
+    let uneven = "
+        shr.u32 %k, %i, 5; rem.u32 %k, %k, 8; setp.eq.s32 %q0, %k, 0; selp.b32 %m, 1000, 10, %q0; mov.u32 %k, 0;
+        TOP: add.s32 %k, %k, 1; setp.lt.u32 %q1, %k, %m; @%q1 bra TOP;
+    ";
+    let work = walk(uneven, &launch(40_009, 32), 0, 0);
+    let truth = 40_009.0 * (BEGINNING + 6.0 + 3.0 * (1000.0 / 8.0 + 10.0 * 7.0 / 8.0));
+    assert!((work.total() / truth - 1.0).abs() < 0.3, "{} of {truth}", work.total());
+}

@@ -16,6 +16,10 @@ use super::{Shape, Walker, Work};
 const REFINEMENT: u64 = 4;
 /// Doubt about what lies between two blocks, over all that the launch executes, that is let be.
 const DOUBT: f64 = 0.004;
+/// Places of a grid where its blocks begin to be unlike those before, beyond which it is not looked for such places.
+const MOST_EDGES: usize = 3;
+/// Warps of a block that has no more than this may all be walked.
+const MOST_WARPS: u64 = 65;
 
 /// A launch on its way.
 pub(super) struct Tour<'w> {
@@ -77,16 +81,31 @@ impl<'w> Tour<'w> {
         self.left = self.left.saturating_sub(walk.taken);
     }
 
-    /// Walks warps of a block that stand for all of it.
+    /// Walks warps of a block that stand for all of it, or all, if they differ and there is time.
     fn block(&mut self, index: u64, density: Density, share: u64) {
         let mut counters = Counters::new(self.walker.code.steps.len());
         let picked = sample::warps(self.shape.warps, density, self.blocks.len() as u64);
-        let last = self.left.saturating_sub(share);
+        let end = self.left.saturating_sub(share);
+        let mut seen = Vec::with_capacity(picked.len());
         for (walked, sample) in picked.iter().enumerate() {
-            let share = self.left.saturating_sub(last) / (picked.len() - walked) as u64;
+            let share = self.left.saturating_sub(end) / (picked.len() - walked) as u64;
             self.warp(index, sample.index, share);
             self.sum.see(&self.warp.counters);
             counters.add(&self.warp.counters, sample.weight);
+            seen.push(self.warp.taken);
+        }
+        let most = seen.iter().max().copied().unwrap_or(0);
+        let mean = seen.iter().sum::<u64>() / seen.len() as u64;
+        let time = self.left.saturating_sub(end) / mean.max(1);
+        if seen.len() as u64 != self.shape.warps && 2 * mean < most && self.shape.warps < time.min(MOST_WARPS)
+        {
+            counters.clear();
+            for warp in 0..self.shape.warps {
+                let share = self.left.saturating_sub(end) / (self.shape.warps - warp);
+                self.warp(index, warp, share.max(most));
+                self.sum.see(&self.warp.counters);
+                counters.add(&self.warp.counters, 1.0);
+            }
         }
         let total = self.sum.instructions(&counters);
         self.blocks.insert(index, Block { counters, total });
@@ -98,15 +117,21 @@ impl<'w> Tour<'w> {
         pairs.map(|((&i, a), (&j, b))| ((i, a), (j, b), j - i - 1)).filter(|(_, _, between)| *between > 0)
     }
 
-    /// The block to walk next: where the most is in doubt.
+    /// The block to walk next, if any: where the most is in doubt; or, if that is everywhere, where the most lies unseen. To ask
+    /// only beside blocks that are unlike their neighbours would make these seem rarer than they are.
     fn doubtful(&self) -> Option<u64> {
-        let doubt = |((_, a), (_, b), between): &((u64, &Block), (u64, &Block), u64)| {
-            (a.total - b.total).abs() / 2.0 * *between as f64
-        };
         let all: f64 = self.weights().map(|(block, weight)| block.total * weight).sum();
-        let worst = self.gaps().max_by(|a, b| doubt(a).total_cmp(&doubt(b)))?;
-        let place = sample::between(worst.0.0, worst.1.0, self.blocks.len() as u64);
-        (doubt(&worst) > DOUBT * all).then_some(place)
+        let turn = self.blocks.len() as u64;
+        let gaps = self.gaps().map(|((i, a), (j, b), between)| {
+            let difference = (a.total - b.total).abs() / 2.0;
+            (i, j, between as f64, difference * between as f64)
+        });
+        let gaps: Vec<(u64, u64, f64, f64)> = gaps.collect();
+        let doubtful = gaps.iter().filter(|(.., doubt)| *doubt > DOUBT * all).count();
+        let everywhere = doubtful > MOST_EDGES || turn % 2 == 1;
+        let key = |gap: &(u64, u64, f64, f64)| if everywhere { gap.2 } else { gap.3 };
+        let (i, j, ..) = gaps.iter().filter(|_| doubtful > 0).max_by(|a, b| key(a).total_cmp(&key(b)))?;
+        Some(sample::between(*i, *j, turn))
     }
 
     /// The blocks that were walked, and how many each stands for.
