@@ -3,7 +3,7 @@
 //! [`Mix`](crate::Mix) counts instructions as they are written; how often each is executed depends on the launch and on the
 //! kernel's parameters. A [`Walker`] follows a few sampled warps (see `sample`) from the first instruction to the last, computes
 //! what decides branches and addresses, and counts what each warp does; the sum stands for all warps of the grid.
-//! `compile`, `decode` and `slice` make [`code`](code::Code) of a function, `warp` walks it, `value` computes, `requests` turns
+//! `compile`, `decode` and `slice` make `code` of a function, `warp` walks it, `value` computes, `requests` turns
 //! addresses into sectors and passes, `loops` and `skip` see to it that a loop of a million rounds takes no longer than one of
 //! five, `sample` and `tour` choose the warps, `sum` adds them up.
 //!

@@ -13,7 +13,9 @@ use super::warp::{Counters, Warp};
 use super::{Shape, Walker, Work};
 
 /// How many times the warps that are looked at first may be looked at in all.
-const REFINEMENT: u64 = 4;
+const REFINEMENT: usize = 4;
+/// Counters of steps that blocks may need together, beyond which no more are looked at.
+const MOST_COUNTERS: usize = 1 << 21;
 /// Doubt about what lies between two blocks, over all that the launch executes, that is let be.
 const DOUBT: f64 = 0.004;
 /// Places of a grid where its blocks begin to be unlike those before, beyond which it is not looked for such places.
@@ -61,7 +63,8 @@ impl<'w> Tour<'w> {
             self.block(block, density, self.left / (picked.len() - walked) as u64);
         }
         let dearest = (budget - self.left.min(budget)) / picked.len() as u64;
-        for _ in 0..picked.len() as u64 * (REFINEMENT - 1) {
+        let room = MOST_COUNTERS / self.walker.code.steps.len().max(1);
+        for _ in 0..room.min(picked.len() * (REFINEMENT - 1)) {
             let Some(block) = self.doubtful().filter(|_| self.left > budget / 4 && self.left > 2 * dearest)
             else {
                 break;
