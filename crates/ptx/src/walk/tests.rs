@@ -271,3 +271,14 @@ fn warps_that_differ_here_and_there_are_weighed_fairly() {
     let truth = 40_009.0 * (BEGINNING + 6.0 + 3.0 * (1000.0 / 8.0 + 10.0 * 7.0 / 8.0));
     assert!((work.total() / truth - 1.0).abs() < 0.3, "{} of {truth}", work.total());
 }
+
+#[test]
+fn the_largest_numbers_are_computed_with() {
+    // The upper half of the square of 2^64 - 1 is 2^64 - 2; a loop goes on from it for two rounds.
+    let extreme = "
+        mov.u64 %o, -1; mul.hi.u64 %a, %o, %o;
+        TOP: add.s64 %a, %a, 1; setp.ne.s64 %q0, %a, 0; @%q0 bra TOP;
+        set.eq.u32.s64 %k, %a, 0; setp.ne.s32 %q1, %k, -1; @%q1 bra TOP;
+    ";
+    assert_eq!(walk(extreme, &launch(1, 32), 0, 0).total(), BEGINNING + 3.0 + 2.0 * 3.0 + 3.0);
+}

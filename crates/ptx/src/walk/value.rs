@@ -127,7 +127,10 @@ fn integers<const N: usize>(form: Form, bits: u32, signed: bool, from: [&[u64; N
     let kept = ones(form.to.bits());
     let x = |value: u64| extend(value, bits, signed);
     let z = |value: u64| value & ones(bits);
-    let high = |a: u64, b: u64| ((integer(a, bits, signed) * integer(b, bits, signed)) >> bits) as u64;
+    let high = |a: u64, b: u64| {
+        let product = integer(a, bits, signed).wrapping_mul(integer(b, bits, signed));
+        (product as u128 >> bits) as u64
+    };
     macro_rules! each {
         ($i:ident => $value:expr) => {
             for ($i, out) in out.iter_mut().enumerate() {

@@ -327,7 +327,7 @@ impl<'c> Warp<'c> {
             combine(opposite, logic, other, guard.negated);
         }
         if comparison.truth != 1 {
-            out.lanes.iter_mut().for_each(|value| *value *= comparison.truth);
+            out.lanes.iter_mut().for_each(|value| *value = if *value == 0 { 0 } else { comparison.truth });
         }
         self.set(comparison.to, out, mask);
         self.set(comparison.opposite, opposite, mask);
