@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Lowest first: a crate depends only on crates of earlier lines.
-const LAYERS: [&[&str]; 5] = [
+const LAYERS: [&[&str]; 7] = [
     &["cuda-abi", "ptx", "trace", "occupancy", "protobuf"],
     &["cpu-device", "interpose", "interpose-alias", "model"],
+    &["predict"],
     &["advice", "demo", "gpu"],
     &["export", "differential", "collect"],
+    &["training"],
     &["cli", "xtask"],
 ];
 

@@ -1,6 +1,6 @@
 //! `apex collect`: measures the bundled benchmark kernels and writes a data set.
 
-use crate::output;
+use crate::{interrupt, output};
 use ::collect::collection::{self, Options, Progress, Wanted};
 use ::collect::dataset::DataSet;
 use ::collect::{batch, suite};
@@ -8,15 +8,10 @@ use anyhow::Context;
 use clap::builder::FalseyValueParser;
 use serde::Serialize;
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
-
-/// Between two lines of progress on a terminal, and elsewhere.
-const STEPS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Measures a suite of benchmark kernels over many launch configurations, and writes a data set.
 #[derive(clap::Args, Debug)]
@@ -125,7 +120,7 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     let folder = args.output.as_deref().expect("required by the parser");
     let options = options(args, folder)?;
     let progress = Progress::default();
-    let collected = shown(&progress, || collection::run(&options, &progress, stop_on_signals()));
+    let collected = shown(&progress, || collection::run(&options, &progress, interrupt::stop_on_signals()));
     let remarks = progress.remarks.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
     remarks.iter().for_each(output::remark);
     let data_set = collected?;
@@ -169,44 +164,10 @@ fn without_folders(word: &str) -> String {
     }
 }
 
-/// A flag that SIGINT and SIGTERM set. The second signal ends the process as usual.
-fn stop_on_signals() -> &'static AtomicBool {
-    static STOP: AtomicBool = AtomicBool::new(false);
-    extern "C" fn stop(signal: libc::c_int) {
-        STOP.store(true, Ordering::Relaxed);
-        // SAFETY: `signal` may be called in a handler, and SIG_DFL is a valid action.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
-    }
-    for signal in [libc::SIGINT, libc::SIGTERM] {
-        // SAFETY: the handler only stores into an atomic and calls `signal`.
-        unsafe { libc::signal(signal, stop as extern "C" fn(libc::c_int) as libc::sighandler_t) };
-    }
-    &STOP
-}
-
 /// Does `work` while a line on stderr shows how far it is.
 fn shown<T>(progress: &Progress, work: impl FnOnce() -> T) -> T {
-    let on_terminal = std::io::stderr().is_terminal();
-    let step = STEPS[usize::from(!on_terminal)];
-    let (done, waiting) = channel::<()>();
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            let started = Instant::now();
-            let mut pace = Pace::default();
-            while waiting.recv_timeout(step) == Err(RecvTimeoutError::Timeout) {
-                let (begin, end) = if on_terminal { ("\r\x1b[K", "") } else { ("", "\n") };
-                let line = line(progress, started.elapsed(), &mut pace);
-                // A terminal that is gone is no reason to fail.
-                let _ = write!(std::io::stderr(), "{begin}apex: {line}{end}");
-            }
-            if on_terminal && started.elapsed() > step {
-                eprint!("\r\x1b[K");
-            }
-        });
-        // Dropped when the work ends, even by a panic, so that the thread always ends too.
-        let _done = done;
-        work()
-    })
+    let mut pace = Pace::default();
+    crate::progress::watch(move |elapsed| line(progress, elapsed, &mut pace), work)
 }
 
 /// When each part of this run was first seen under way, and how far it was then: what the estimates need.

@@ -11,6 +11,7 @@ mod diff;
 mod doctor;
 mod exit;
 mod export;
+mod interrupt;
 mod loaded;
 mod output;
 mod progress;
@@ -18,6 +19,7 @@ mod report;
 mod run;
 mod session;
 mod text;
+mod train;
 mod units;
 
 use clap::{Parser, Subcommand};
@@ -58,6 +60,7 @@ enum Command {
     Doctor(doctor::Args),
     Demo(demo::Args),
     Collect(collect::Args),
+    Train(train::Args),
     /// Explains exit codes
     #[command(long_about = exit::HELP)]
     ExitCodes,
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::execute(&args, color),
         Command::Demo(args) => demo::execute(&args, color),
         Command::Collect(args) => collect::execute(&args),
+        Command::Train(args) => train::execute(&args),
         Command::ExitCodes => exit::print(),
     };
     done.unwrap_or_else(|error| {

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 /// Between two changes of the line, and before the first.
 const STEP: Duration = Duration::from_secs(1);
+/// Between two lines where stderr is no terminal.
+const SELDOM: Duration = Duration::from_secs(30);
 
 /// Does `work`, which counts records into what it is given, and shows meanwhile that it is `doing` something.
 pub fn show<T>(doing: &str, work: impl FnOnce(&AtomicU64) -> T) -> T {
@@ -30,6 +32,35 @@ pub fn show<T>(doing: &str, work: impl FnOnce(&AtomicU64) -> T) -> T {
         let _done = done;
         work(records)
     })
+}
+
+/// Does `work`, which takes minutes, while a line says how far it is: on a terminal in place, elsewhere line after line.
+pub fn watch<T>(mut line: impl FnMut(Duration) -> String + Send, work: impl FnOnce() -> T) -> T {
+    let on_terminal = std::io::stderr().is_terminal();
+    let step = if on_terminal { STEP } else { SELDOM };
+    let (done, waiting) = channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let started = Instant::now();
+            while waiting.recv_timeout(step) == Err(RecvTimeoutError::Timeout) {
+                let (begin, end) = if on_terminal { ("\r\x1b[K", "") } else { ("", "\n") };
+                // A terminal that is gone is no reason to fail.
+                let _ = write!(std::io::stderr(), "{begin}apex: {}{end}", line(started.elapsed()));
+            }
+            if on_terminal && started.elapsed() > step {
+                eprint!("\r\x1b[K");
+            }
+        });
+        // Dropped when the work ends, even by a panic, so that the thread always ends too.
+        let _done = done;
+        work()
+    })
+}
+
+/// How much of `width` characters is done.
+pub fn bar(done: usize, planned: usize, width: usize) -> String {
+    let full = (done * width).checked_div(planned).unwrap_or(0).min(width);
+    format!("[{}{}]", "#".repeat(full), ".".repeat(width - full))
 }
 
 fn line(doing: &str, elapsed: Duration, records: u64) {

@@ -88,6 +88,11 @@ impl Calibration {
         let bands: Vec<Band> = outputs.iter().map(|outputs| spread.band(outputs)).collect();
         Ok(Calibration { spread, margin: Margin::calibrate(&bands, truths, groups, coverage)? })
     }
+
+    /// The interval of a case, from the target's outputs.
+    pub fn interval(&self, outputs: &[f32], range: Range) -> (f32, f32) {
+        self.margin.interval(&self.spread.band(outputs), range)
+    }
 }
 
 impl Spread {
@@ -252,9 +257,7 @@ impl Forecaster {
         self.predictor.predict(features, &mut scratch.scratch, &mut scratch.outputs)?;
         for (forecast, plan) in forecasts.iter_mut().zip(&self.targets) {
             let outputs = &scratch.outputs[plan.first..plan.end];
-            let interval = |calibration: Calibration| {
-                calibration.margin.interval(&calibration.spread.band(outputs), plan.range)
-            };
+            let interval = |calibration: Calibration| calibration.interval(outputs, plan.range);
             *forecast = Forecast { estimate: outputs[0], interval: plan.calibration.map(interval) };
         }
         Ok(())

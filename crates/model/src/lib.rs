@@ -43,6 +43,7 @@
 pub mod baseline;
 pub mod cache;
 pub mod conformal;
+mod ensemble;
 mod error;
 pub mod evaluate;
 pub mod file;

@@ -4,7 +4,7 @@ mod common;
 mod onnxruntime;
 
 use common::{distance, features, network};
-use model::forecast::{FeatureSet, Model};
+use model::forecast::{Feature, FeatureSet, Model};
 use model::network::{Activation, Network, Target};
 use model::onnx::to_onnx;
 use model::random::Random;
@@ -96,4 +96,30 @@ fn onnx_runtime_agrees_in_eight_bits() {
         }
     }
     assert!(close >= 3, "{close} of 12 networks agree as in single precision");
+}
+
+/// The models that APEX ships, on random features within what they were trained on.
+#[test]
+fn onnx_runtime_agrees_on_the_shipped_models() {
+    let Some(runtime) = OnnxRuntime::load("the shipped models' ONNX") else { return };
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../predict/models");
+    for name in ["small", "large", "what-if"] {
+        let model = Model::open(&folder.join(format!("{name}.apexmodel"))).unwrap();
+        let network = model.network();
+        let mut session =
+            runtime.session(&model.to_onnx(Precision::F32), 1, network.inputs(), network.outputs());
+        let predictor = Predictor::new(network, Precision::F32);
+        let (mut scratch, mut ours) = (Scratch::new(), vec![0.0; network.outputs()]);
+        let mut random = Random::new(9);
+        for _ in 0..50 {
+            let within = |feature: &Feature| {
+                feature.least + random.uniform() as f32 * (feature.greatest - feature.least)
+            };
+            let row: Vec<f32> = model.features().features.iter().map(within).collect();
+            predictor.predict(&row, &mut scratch, &mut ours).unwrap();
+            let theirs: Vec<f64> = session.run(&row).iter().map(|&value| f64::from(value)).collect();
+            let apart = distance(network, &ours, &theirs);
+            assert!(apart < 1e-4, "{name}: {apart:e}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! Loss and gradient of a chunk of examples: the network forwards, its derivatives backwards.
 
 use super::loss::{OutputLoss, TargetLoss};
+use super::omission::Omission;
 use super::real::{Real, View};
 use super::{CHUNK, Examples};
 use crate::math::{GELU_CUBIC, GELU_FACTOR};
@@ -121,18 +122,22 @@ impl Plan {
         (0..examples.div_ceil(CHUNK)).map(chunk).collect()
     }
 
-    /// Computes the losses of the examples `rows` and their gradients. Gives the chunks that were used.
+    /// Computes the losses of the examples `rows` and their gradients, with some features left out. Gives the chunks that
+    /// were used.
     pub(super) fn gradients<'a, T: Real>(
         &self,
         parameters: &[T],
         examples: &Examples,
         rows: &[usize],
+        omission: Omission,
         chunks: &'a mut [Chunk<T>],
         threads: usize,
     ) -> &'a [Chunk<T>] {
         let chunks = &mut chunks[..rows.len().div_ceil(CHUNK)];
         in_parallel(threads, chunks, |index, chunk| {
             let rows = &rows[index * CHUNK..rows.len().min((index + 1) * CHUNK)];
+            self.load(&examples.inputs, rows, &mut chunk.values[0]);
+            omission.apply(index, &mut chunk.values[0][..rows.len() * self.places[0].inputs]);
             self.forward(parameters, examples, rows, chunk);
             self.backward(parameters, rows.len(), chunk);
         });
@@ -153,6 +158,7 @@ impl Plan {
             let chunks = &mut chunks[..rows.len().div_ceil(CHUNK)];
             in_parallel(threads, chunks, |index, chunk| {
                 let rows = &rows[index * CHUNK..rows.len().min((index + 1) * CHUNK)];
+                self.load(&examples.inputs, rows, &mut chunk.values[0]);
                 self.forward(parameters, examples, rows, chunk);
             });
             loss += chunks.iter().map(|chunk| chunk.loss).sum::<f64>();
@@ -161,9 +167,8 @@ impl Plan {
         loss / weight.max(f64::MIN_POSITIVE)
     }
 
-    /// Values of all layers, the loss, and its derivatives with respect to the last layer's sums.
+    /// Values of all layers from the loaded features, the loss, and its derivatives with respect to the last layer's sums.
     fn forward<T: Real>(&self, parameters: &[T], examples: &Examples, rows: &[usize], chunk: &mut Chunk<T>) {
-        self.load(&examples.inputs, rows, &mut chunk.values[0]);
         let last = self.places.len();
         for (layer, place) in self.places.iter().enumerate() {
             let (before, after) = chunk.values.split_at_mut(layer + 1);
@@ -288,9 +293,14 @@ mod tests {
         Examples::new(features, targets).unwrap().with_weights(weights).unwrap()
     }
 
+    const OMISSION: Omission = Omission { part: 0.2, seed: 7 };
+
     fn total_loss(plan: &Plan, parameters: &[f64], examples: &Examples, rows: &[usize]) -> f64 {
         let mut chunks = plan.chunks::<f64>(rows.len());
-        plan.gradients(parameters, examples, rows, &mut chunks, 1).iter().map(|chunk| chunk.loss).sum()
+        plan.gradients(parameters, examples, rows, OMISSION, &mut chunks, 1)
+            .iter()
+            .map(|chunk| chunk.loss)
+            .sum()
     }
 
     /// Every derivative, for every activation and loss, against central differences in double precision.
@@ -315,7 +325,7 @@ mod tests {
                 let rows: Vec<usize> = (0..examples.rows()).collect();
                 let parameters = plan.parameters_of::<f64>(&network);
                 let mut chunks = plan.chunks::<f64>(rows.len());
-                let used = plan.gradients(&parameters, &examples, &rows, &mut chunks, 1);
+                let used = plan.gradients(&parameters, &examples, &rows, OMISSION, &mut chunks, 1);
                 for parameter in 0..plan.parameters() {
                     let gradient: f64 = used.iter().map(|chunk| chunk.gradient[parameter]).sum();
                     let at = |step: f64| {

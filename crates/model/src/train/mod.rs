@@ -10,6 +10,7 @@
 mod adam;
 mod gradient;
 mod loss;
+mod omission;
 mod real;
 
 use crate::network::Network;
@@ -17,6 +18,7 @@ use crate::random::Random;
 use crate::{Error, Matrix};
 use adam::Adam;
 use gradient::{Chunk, Plan};
+use omission::Omission;
 use std::ops::ControlFlow;
 
 pub use loss::{PointLoss, TargetLoss};
@@ -120,6 +122,9 @@ pub struct Options {
     pub warmup: f64,
     /// Decay of weights, not of biases, for each step and unit of step size (Loshchilov and Hutter, 2017).
     pub weight_decay: f64,
+    /// The part of the features that is left out of each example, drawn anew each time, 0 for none; see Srivastava et al.
+    /// (2014).
+    pub omission: f64,
     /// Epochs without a lower validation loss after which training ends. Without validation examples it never does.
     pub patience: usize,
     /// The loss of each target, in their order.
@@ -138,6 +143,7 @@ impl Options {
             learning_rate: 2e-3,
             warmup: 1.0,
             weight_decay: 1e-3,
+            omission: 0.0,
             patience: 20,
             losses: network.targets().iter().map(|target| TargetLoss::usual(target.range)).collect(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
@@ -168,6 +174,12 @@ impl Options {
         for (what, value) in [("the warm-up", self.warmup), ("the weight decay", self.weight_decay)] {
             Error::check_range(value.is_finite() && value >= 0.0, what, value, "finite and not negative")?;
         }
+        Error::check_range(
+            (0.0..1.0).contains(&self.omission),
+            "the part of the features that is left out",
+            self.omission,
+            "from 0 to below 1",
+        )?;
         self.losses.iter().zip(network.targets()).try_for_each(|(loss, target)| loss.check(target.range))
     }
 }
@@ -265,7 +277,11 @@ impl<'a> Trainer<'a> {
         let steps = batches.len() as f64;
         let (mut loss, mut weight, mut rate) = (0.0, 0.0, 0.0);
         for (step, batch) in batches.enumerate() {
-            let used = self.plan.gradients(&self.parameters, examples, batch, &mut self.chunks, self.threads);
+            let turn = (number * steps as usize + step) as u64;
+            let seed = self.options.seed.wrapping_add(turn << 32);
+            let omission = Omission { part: self.options.omission, seed };
+            let Trainer { plan, parameters, chunks, .. } = self;
+            let used = plan.gradients(parameters, examples, batch, omission, chunks, self.threads);
             loss += used.iter().map(|chunk| chunk.loss).sum::<f64>();
             let batch_weight: f64 = used.iter().map(|chunk| chunk.weight).sum();
             weight += batch_weight;

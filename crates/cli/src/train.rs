@@ -1,0 +1,123 @@
+//! `apex train`: networks from a data set, and how good they are.
+
+use crate::{interrupt, output, progress};
+use anyhow::Context;
+use clap::builder::FalseyValueParser;
+use collect::dataset::{DataSet, DeviceKind};
+use predict::Models;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use training::{Data, Options, Progress, Trained};
+
+/// Columns of the bar.
+const BAR: usize = 30;
+
+/// Trains the models of `apex predict` on a data set, and judges them on kernels held out
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = "Examples:
+  apex train --data data/launches-h200 --real data/launches-h200-pytorch -o models
+  apex train --data mine -o models             on a data set of `apex collect`
+  apex train --data mine -o try --quick        in a minute, with worse models
+  apex predict --models models --grid 1024 --block 256
+
+Whole families of kernels are held out in turn: the tables at the end say how well networks that never saw a family predict it,
+beside plain methods. The models that are written are trained on everything, with intervals calibrated on what was held out.
+The same data, seed and kind of processor give the same weights.
+
+Writes small.apexmodel, large.apexmodel, what-if.apexmodel, large.onnx, card.md and card.json. A running
+`apex predict --models` takes new models over by itself.")]
+pub struct Args {
+    /// Data set to learn from: a folder that `apex collect` wrote
+    #[arg(long, value_name = "DIR", env = "APEX_DATA")]
+    data: PathBuf,
+    /// Data set of other programs' kernels, to judge the models on only
+    #[arg(long, value_name = "DIR", env = "APEX_REAL")]
+    real: Option<PathBuf>,
+    /// Folder for the models
+    #[arg(short, long, value_name = "DIR", env = "APEX_OUTPUT")]
+    output: PathBuf,
+    /// Determines weights and splits
+    #[arg(long, value_name = "SEED", env = "APEX_SEED", default_value_t = 1)]
+    seed: u64,
+    /// Threads [default: as many as there are processors]
+    #[arg(long, value_name = "N", env = "APEX_THREADS")]
+    threads: Option<usize>,
+    /// Few networks and passes, no boosted trees: a minute, to try whether all goes well
+    #[arg(long, env = "APEX_QUICK", value_parser = FalseyValueParser::new())]
+    quick: bool,
+    /// Print JSON (schema apex.train/1)
+    #[arg(long, env = "APEX_JSON", value_parser = FalseyValueParser::new())]
+    json: bool,
+}
+
+/// Runs `apex train`.
+pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
+    let (data, measured) = read(&args.data)?;
+    let real = args.real.as_deref().map(read).transpose()?.map(|(data, _)| data);
+    // Before the work, so that a folder that cannot be written does not cost minutes.
+    std::fs::create_dir_all(&args.output)
+        .with_context(|| format!("cannot make {}", args.output.display()))?;
+    let available = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = args.threads.unwrap_or(available).max(1);
+    let options = Options { quick: args.quick, seed: args.seed, threads, measured };
+    let progress = Progress::default();
+    let stop = interrupt::stop_on_signals();
+    let trained = progress::watch(
+        |elapsed| line(&progress, elapsed),
+        || training::run(&data, real.as_ref(), &options, &progress, stop),
+    )?;
+    write(&args.output, &trained)?;
+    if args.json {
+        return output::json(&trained.report);
+    }
+    output::page(|out| {
+        writeln!(out, "{}", trained.report.card())?;
+        writeln!(
+            out,
+            "{}: {} and large.onnx, card.md, card.json",
+            args.output.display(),
+            Models::FILES.join(", ")
+        )
+    })
+}
+
+/// A data set and when it was measured.
+fn read(folder: &Path) -> anyhow::Result<(Data, String)> {
+    let set = DataSet::read(folder)?;
+    if set.manifest.device_kind == DeviceKind::CpuDevice {
+        anyhow::bail!("{} was measured on the CPU device, which says nothing of a GPU", folder.display());
+    }
+    let data = Data::new(&set).with_context(|| folder.display().to_string())?;
+    Ok((data, set.manifest.started.clone()))
+}
+
+fn line(progress: &Progress, elapsed: Duration) -> String {
+    let (done, planned) = (progress.done.load(Ordering::Relaxed), progress.planned.load(Ordering::Relaxed));
+    let seconds = elapsed.as_secs_f64();
+    let left = match done {
+        0 => String::new(),
+        _ => format!(", about {:.0} s left", seconds / done as f64 * (planned - done) as f64),
+    };
+    format!(
+        "training {} {done} of {planned} networks, {seconds:.0} s{left}",
+        progress::bar(done, planned, BAR)
+    )
+}
+
+/// Models first, so that who sees the card finds them.
+fn write(folder: &Path, trained: &Trained) -> anyhow::Result<()> {
+    for (model, file) in trained.models.iter().zip(Models::FILES) {
+        model.save(&folder.join(file))?;
+    }
+    let large = trained.models[1].to_onnx(model::Precision::F32);
+    let card = serde_json::to_vec_pretty(&trained.report)?;
+    for (file, bytes) in
+        [("large.onnx", large), ("card.md", trained.report.card().into_bytes()), ("card.json", card)]
+    {
+        let path = folder.join(file);
+        std::fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}

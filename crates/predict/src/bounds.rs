@@ -1,0 +1,75 @@
+//! How long each part of a device needs at least for what a launch executes.
+//!
+//! Rates are those of a multiprocessor of compute capability 9.0, in warps' instructions a cycle: the table "Throughput of Native
+//! Arithmetic Instructions" of the CUDA C++ Programming Guide, over 32 lanes. A launch takes about as long as its slowest part;
+//! what part is idle meanwhile, and how far the slowest falls short of its rate, is what the models learn.
+
+use crate::case::{Basis, Placed};
+use ptx::Class;
+
+/// What it takes a GPU to start and end a kernel that does nothing, microseconds (measured on an H200: `data/launches-h200`).
+pub const EMPTY_KERNEL_US: f64 = 2.0;
+
+/// Instructions of a warp that a multiprocessor issues in a cycle.
+const ISSUE: f64 = 4.0;
+/// Cycles until the result of an arithmetic instruction can be used.
+const ARITHMETIC_LATENCY: f64 = 4.5;
+/// Cycles until a load's result can be used: from global memory (cached in L2), from shared memory.
+const GLOBAL_LATENCY: f64 = 270.0;
+const SHARED_LATENCY: f64 = 30.0;
+const ATOMIC_LATENCY: f64 = 400.0;
+/// Loads that a warp has under way at once, about.
+const LOADS_AT_ONCE: f64 = 2.0;
+
+/// Microseconds that each part of the device needs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounds {
+    parts: [(&'static str, f64); 12],
+}
+
+impl Bounds {
+    /// Of a launch; all but the empty kernel's 0 where it is not known what the launch executes.
+    pub fn of(placed: &Placed<'_>) -> Bounds {
+        let nothing = Default::default();
+        let work = placed.case.work.as_ref().filter(|_| placed.basis() == Basis::Work).unwrap_or(&nothing);
+        let device = placed.device;
+        let cycles = |per_sm: f64| per_sm / placed.sms_used() / device.cycles_per_us();
+        let count = |classes: &[Class]| classes.iter().map(|&class| work.count(class)).sum::<f64>();
+        let rate = |classes: &[Class], a_cycle: f64| cycles(count(classes) / a_cycle);
+        let warp = 1.0 / work.warps.max(1.0);
+        let turns = placed.waves.waves.ceil().max(1.0);
+        let loads = work.global_load_requests + work.local_requests;
+        let chain = (work.total() * ARITHMETIC_LATENCY
+            + loads * GLOBAL_LATENCY / LOADS_AT_ONCE
+            + work.shared_requests * SHARED_LATENCY / LOADS_AT_ONCE
+            + work.atomic_requests * ATOMIC_LATENCY)
+            * warp;
+        let bytes = 32.0 * (work.global_load_sectors + work.global_store_sectors);
+        Bounds {
+            parts: [
+                ("issue", cycles(work.total() / ISSUE)),
+                ("single", rate(&[Class::Single, Class::Half], 4.0)),
+                ("integer", rate(&[Class::Integer, Class::Compare], 2.0)),
+                ("double", rate(&[Class::Double], 2.0)),
+                ("special", rate(&[Class::Special, Class::Convert], 0.5)),
+                ("tensor", rate(&[Class::Tensor], 0.25)),
+                ("requests", cycles(loads + work.global_store_requests)),
+                ("shared", cycles(work.shared_passes)),
+                ("sectors", cycles((work.global_load_sectors + work.global_store_sectors) / 2.0)),
+                ("memory", bytes / device.memory_bytes_per_us()),
+                ("atomics", cycles(work.atomic_passes)),
+                ("latency", turns * chain / device.cycles_per_us()),
+            ],
+        }
+    }
+
+    /// Name and microseconds of each part.
+    pub fn parts(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        self.parts.into_iter()
+    }
+
+    /// What the launch takes at least, about: what the slowest part needs, and what an empty kernel takes.
+    pub fn least(&self) -> f64 {
+        EMPTY_KERNEL_US + self.parts.iter().map(|(_, us)| *us).fold(0.0, f64::max)
+    }
+}

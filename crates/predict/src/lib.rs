@@ -1,0 +1,16 @@
+//! What a launch will do on a GPU, before or without measuring it.
+//!
+//! * [`Case`]: what is known of a launch; [`Device`]: where it will run. The more is known, the better the prediction ([`Basis`]).
+//! * [`features`]: that as numbers; [`bounds`]: how long each part of the device needs at least.
+//! * [`Models`]: networks made ready; [`Prediction`]: what they say, each figure with an interval.
+//!
+//! What can be computed exactly (theoretical occupancy, waves, block efficiency) is computed, by crate `occupancy`, and goes into the
+//! features; the models learn what is left. This crate prints nothing, and reads no file but models.
+
+pub mod bounds;
+mod case;
+pub mod features;
+mod models;
+
+pub use case::{Basis, Case, Device, Impossible, Kernel, Launch, Placed};
+pub use models::{Estimate, LoadError, Models, Prediction, target};

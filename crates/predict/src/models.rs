@@ -1,0 +1,255 @@
+//! The models made ready, and what they say of a launch.
+//!
+//! Three networks: *small* knows the launch alone; *large* takes all that is known; *what-if* takes in addition what another
+//! launch of the same kernel took. Fractions are predicted as shares of what is possible, and durations as multiples of a bound, so
+//! that what can be computed is computed. A feature outside of what was trained on is taken as the nearest value that was, and is named.
+
+use crate::case::{Basis, Case, Device, Impossible, Placed};
+use crate::features::{self, Measured, Set};
+use model::file::FileError;
+use model::forecast::{Forecast, Forecaster};
+use model::{Cache, Model, Precision};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Configurations whose forecasts are remembered, for each model.
+const REMEMBERED: usize = 4096;
+
+/// What the networks predict, in this order.
+pub mod target {
+    use model::Target;
+
+    /// Levels of the quantiles that intervals are made of.
+    pub const QUANTILES: [f32; 2] = [0.05, 0.95];
+
+    /// Names of what small and large predict: shares of the occupancy bound, of the SM's throughput, of the lanes; and
+    /// the duration's logarithm to base 2 over the bound.
+    pub const NAMES: [&str; 4] =
+        ["occupancy_share", "sm_utilisation", "warp_efficiency", "duration_over_bound"];
+
+    /// Name of what what-if predicts: the logarithm to base 2 of the new duration over the measured one, less that of
+    /// their bounds.
+    pub const CHANGE: &str = "duration_change_over_bound";
+
+    /// Targets of small and large.
+    pub fn all() -> Vec<Target> {
+        let [occupancy, utilisation, efficiency, duration] = NAMES;
+        let fractions = [occupancy, utilisation, efficiency].map(Target::fraction);
+        let all = fractions.into_iter().chain([Target::real(duration)]);
+        all.map(|target| target.with_quantiles(&QUANTILES)).collect()
+    }
+
+    /// Targets of what-if.
+    pub fn change() -> Vec<Target> {
+        vec![Target::real(CHANGE).with_quantiles(&QUANTILES)]
+    }
+}
+
+/// A predicted quantity and where it lies in nine of ten cases.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The estimate.
+    pub value: f64,
+    /// Where the interval begins.
+    pub low: f64,
+    /// Where it ends.
+    pub high: f64,
+}
+
+impl Estimate {
+    /// Estimate and interval, each put through a rising function. Where quantiles and estimate were learned apart, the
+    /// estimate may lie outside of the interval; the interval is then extended to it.
+    fn of(forecast: &Forecast, map: impl Fn(f64) -> f64) -> Estimate {
+        let value = forecast.estimate;
+        let (low, high) = forecast.interval.unwrap_or((value, value));
+        let map = |number: f32| map(f64::from(number));
+        Estimate { value: map(value), low: map(low.min(value)), high: map(high.max(value)) }
+    }
+}
+
+/// What is predicted of a launch. Fractions are from 0 to 1.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prediction {
+    /// Warps resident on a multiprocessor while it is active, of the most possible.
+    pub achieved_occupancy: Estimate,
+    /// How busy the busiest part of the multiprocessors is: Nsight Compute's SM throughput.
+    pub sm_utilisation: Estimate,
+    /// Threads that take part in an instruction, of a warp's.
+    pub warp_efficiency: Estimate,
+    /// How long the kernel takes on the GPU, microseconds.
+    pub duration_us: Estimate,
+    /// What it was made from.
+    pub basis: Basis,
+    /// Features outside of what was trained on: what is predicted has not been tested there.
+    pub unfamiliar: Vec<String>,
+}
+
+/// Why models cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The file is no model, or damaged.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A model for something else.
+    #[error("{}: {why}; write it with `apex train` of this version", path.display())]
+    Other {
+        /// The file.
+        path: PathBuf,
+        /// What differs.
+        why: String,
+    },
+}
+
+/// A model in use.
+#[derive(Debug)]
+struct Ready {
+    model: Model,
+    forecaster: Arc<Forecaster>,
+    cache: Mutex<Cache>,
+}
+
+impl Ready {
+    fn new(set: Set, model: Model) -> Result<Ready, String> {
+        let features = model.features();
+        if (features.name.as_str(), features.version) != (set.name(), set.version()) {
+            let (name, version) = (&features.name, features.version);
+            return Err(format!(
+                "the model takes features `{name}` {version}, and `{}` {} are computed here",
+                set.name(),
+                set.version()
+            ));
+        }
+        if !features.features.iter().map(|feature| &feature.name).eq(set.names().iter()) {
+            return Err("the model takes other features than are computed here".to_owned());
+        }
+        let wanted = if set == Set::WhatIf { target::change() } else { target::all() };
+        let names = |targets: &[model::Target]| -> Vec<(String, model::network::Range)> {
+            targets.iter().map(|target| (target.name.clone(), target.range)).collect()
+        };
+        if names(model.network().targets()) != names(&wanted) {
+            return Err("the model predicts other quantities than are shown here".to_owned());
+        }
+        let forecaster = Arc::new(model.ready(Precision::F32));
+        Ok(Ready { model, forecaster, cache: Mutex::new(Cache::new(REMEMBERED)) })
+    }
+
+    /// Forecasts of a row of features, which is moved to where the model was trained, and the names of those moved.
+    fn forecast<const N: usize>(&self, features: &mut [f32]) -> ([Forecast; N], Vec<String>) {
+        let trained = &self.model.features().features;
+        let unfamiliar: Vec<String> =
+            self.forecaster.unfamiliar(features).map(|position| trained[position].name.clone()).collect();
+        for (value, feature) in features.iter_mut().zip(trained) {
+            *value = value.clamp(feature.least, feature.greatest);
+        }
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = cache.forecast(&self.forecaster, features).expect("the model takes these features");
+        (std::array::from_fn(|target| found[target]), unfamiliar)
+    }
+}
+
+/// Models made ready. They do not change: to replace them, swap an [`Arc`] of them ([`crate::reload`]).
+#[derive(Debug)]
+pub struct Models {
+    small: Ready,
+    large: Ready,
+    what_if: Ready,
+}
+
+impl Models {
+    /// The files of a folder of models, in the order small, large, what-if.
+    pub const FILES: [&str; 3] = ["small.apexmodel", "large.apexmodel", "what-if.apexmodel"];
+
+    /// The models that are part of the program.
+    pub fn shipped() -> Arc<Models> {
+        static SHIPPED: std::sync::OnceLock<Arc<Models>> = std::sync::OnceLock::new();
+        let load = || {
+            let files = [
+                &include_bytes!("../models/small.apexmodel")[..],
+                include_bytes!("../models/large.apexmodel"),
+                include_bytes!("../models/what-if.apexmodel"),
+            ];
+            let models = files.map(|bytes| Model::from_bytes(bytes).expect("a test reads what is shipped"));
+            Arc::new(Models::new(models).expect("a test uses what is shipped"))
+        };
+        SHIPPED.get_or_init(load).clone()
+    }
+
+    /// The models of a folder that `apex train` wrote.
+    ///
+    /// # Errors
+    /// Which file cannot be used, and why.
+    pub fn load(folder: &Path) -> Result<Models, LoadError> {
+        let [small, large, what_if] = Models::FILES.map(|name| Model::open(&folder.join(name)));
+        let failed = |(file, why): (&str, String)| LoadError::Other { path: folder.join(file), why };
+        Models::new([small?, large?, what_if?]).map_err(failed)
+    }
+
+    /// Models from small, large, what-if.
+    ///
+    /// # Errors
+    /// The file's name in [`Models::FILES`], and what is wrong with it.
+    pub fn new(models: [Model; 3]) -> Result<Models, (&'static str, String)> {
+        let [small, large, what_if] = models;
+        let ready = |index: usize, model| {
+            Ready::new(Set::ALL[index], model).map_err(|why| (Models::FILES[index], why))
+        };
+        Ok(Models { small: ready(0, small)?, large: ready(1, large)?, what_if: ready(2, what_if)? })
+    }
+
+    /// What is noted of the models, for people: small, large, what-if.
+    pub fn notes(&self) -> [&[(String, String)]; 3] {
+        [&self.small, &self.large, &self.what_if].map(|ready| ready.model.notes())
+    }
+
+    /// What a launch will do.
+    ///
+    /// # Errors
+    /// Why the launch cannot run on that device.
+    pub fn predict(&self, device: &Device, case: &Case) -> Result<Prediction, Impossible> {
+        let placed = Placed::new(device, case)?;
+        let mut row = Vec::new();
+        let mut small = || {
+            features::small(&placed, &mut row);
+            self.small.forecast::<4>(&mut row)
+        };
+        let ([share, utilisation, efficiency, duration], unfamiliar) = match placed.basis() {
+            Basis::Launch => small(),
+            basis => {
+                let of_launch = if basis < Basis::Work { Some(small().0[3]) } else { None };
+                features::full(&placed, &mut row);
+                let ([share, utilisation, efficiency, duration], unfamiliar) = self.large.forecast(&mut row);
+                // Unless what it executes is known, the launch alone says as much about the duration.
+                ([share, utilisation, efficiency, of_launch.unwrap_or(duration)], unfamiliar)
+            }
+        };
+        let (bound, least) = (placed.occupancy_bound(), placed.least_duration_us());
+        Ok(Prediction {
+            achieved_occupancy: Estimate::of(&share, |share| share * bound),
+            sm_utilisation: Estimate::of(&utilisation, |share| share),
+            warp_efficiency: Estimate::of(&efficiency, |share| share),
+            duration_us: Estimate::of(&duration, |over| least * over.exp2()),
+            basis: placed.basis(),
+            unfamiliar,
+        })
+    }
+
+    /// How long a launch will take, in microseconds, of whose kernel another launch took `measured_us`.
+    ///
+    /// # Errors
+    /// Why one of the launches cannot run on that device.
+    pub fn what_if(
+        &self,
+        device: &Device,
+        from: &Case,
+        measured_us: f64,
+        to: &Case,
+    ) -> Result<Estimate, Impossible> {
+        let (from, to) = (Placed::new(device, from)?, Placed::new(device, to)?);
+        let mut row = Vec::new();
+        features::what_if(&from, &Measured { duration_us: measured_us }, &to, &mut row);
+        let ([change], _) = self.what_if.forecast(&mut row);
+        let scale = measured_us * to.least_duration_us() / from.least_duration_us();
+        Ok(Estimate::of(&change, |change| scale * change.exp2()))
+    }
+}

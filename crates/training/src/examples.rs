@@ -1,0 +1,258 @@
+//! A data set as cases with known outcome, and these as rows of numbers.
+
+use crate::Error;
+use crate::work::Code;
+use collect::dataset::{DataSet, KernelRow, LaunchRow};
+use model::Matrix;
+use model::train::Examples;
+use predict::features::{self, Measured, Set};
+use predict::{Basis, Case, Device, Kernel, Launch, Placed};
+use std::collections::{BTreeMap, HashMap};
+
+/// What was measured of a launch; not a number where it was not.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Truth {
+    /// Achieved occupancy, 0 to 1.
+    pub achieved_occupancy: f32,
+    /// SM throughput, 0 to 1.
+    pub sm_utilisation: f32,
+    /// Instructions issued, of the most possible: what stands in for SM throughput in training where that was not measured, as
+    /// it takes many passes. Never judged against.
+    pub issue: f32,
+    /// Threads that take part in an instruction, of a warp's.
+    pub warp_efficiency: f32,
+    /// The kernel's own duration, microseconds.
+    pub duration_us: f32,
+}
+
+/// A launch of a data set.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// All that is known of it.
+    pub case: Case,
+    /// Its family: an index into [`Data::families`].
+    pub family: usize,
+    /// Launches of one kernel on one problem have the same number.
+    pub problem: usize,
+    /// What was measured.
+    pub truth: Truth,
+}
+
+impl Row {
+    /// The case as it is known on this basis: what goes beyond is left out.
+    pub fn known(&self, basis: Basis) -> Case {
+        let Case { launch, kernel, mix, work } = self.case.clone();
+        Case {
+            launch,
+            kernel: kernel.filter(|_| basis >= Basis::Kernel),
+            mix: mix.filter(|_| basis >= Basis::Code),
+            work: work.filter(|_| basis >= Basis::Work),
+        }
+    }
+
+    /// The most that is known of it.
+    pub fn basis(&self) -> Basis {
+        match &self.case {
+            Case { work: Some(_), .. } => Basis::Work,
+            Case { mix: Some(_), .. } => Basis::Code,
+            Case { kernel: Some(_), .. } => Basis::Kernel,
+            Case { .. } => Basis::Launch,
+        }
+    }
+}
+
+/// A data set, ready to be learned from.
+#[derive(Clone, Debug)]
+pub struct Data {
+    /// On what it was measured.
+    pub device: Device,
+    /// Names of the families.
+    pub families: Vec<String>,
+    /// The launches of which something was counted and that can run by the formula of occupancy.
+    pub rows: Vec<Row>,
+}
+
+impl Data {
+    /// Takes over a data set. What launches of APEX's own suite execute is found by walking through their PTX.
+    ///
+    /// # Errors
+    /// A device whose rules are not known, or a data set without counters.
+    pub fn new(set: &DataSet) -> Result<Data, Error> {
+        let attributes: Vec<(u32, i32)> =
+            set.manifest.device_attributes.iter().map(|(&id, &value)| (id, value)).collect();
+        let name = &set.manifest.device_name;
+        // Data sets of other programs need not have all attributes of a device that is known anyway.
+        let known = || Some(Device::h200()).filter(|device| device.name == *name);
+        let device = Device::from_attributes(name, &attributes)
+            .or_else(known)
+            .ok_or_else(|| Error::Refused(format!("the rules of occupancy of {name} are not known")))?;
+        let kernels: HashMap<&str, &KernelRow> =
+            set.kernels.iter().map(|kernel| (kernel.kernel.as_str(), kernel)).collect();
+        let mut families = Numbers::default();
+        let mut problems = Numbers::default();
+        let code = Code::of(set);
+        let mut rows = Vec::new();
+        for launch in
+            set.launches.iter().filter(|launch| launch.counters.achieved_occupancy_percent.is_some())
+        {
+            let kernel = kernels[launch.kernel.as_str()];
+            let case = case(kernel, launch, &code);
+            let Ok(placed) = Placed::new(&device, &case) else { continue };
+            let truth = truth(&placed, launch);
+            let problem = format!("{} {:?} {:?}", launch.kernel, launch.n, launch.m);
+            let (family, problem) = (families.of(&kernel.family), problems.of(&problem));
+            rows.push(Row { family, problem, truth, case });
+        }
+        if rows.is_empty() {
+            return Err(Error::Refused(
+                "the data set has no counters: collect with --counters require".to_owned(),
+            ));
+        }
+        Ok(Data { device, families: families.names, rows })
+    }
+
+    /// A launch on the device; with less known of its kernel than when it was taken over, it can run all the more.
+    pub(crate) fn place<'a>(&'a self, case: &'a Case) -> Result<Placed<'a>, Error> {
+        Placed::new(&self.device, case).map_err(|why| Error::Refused(why.to_string()))
+    }
+
+    /// Features and targets of some rows, each on each of these bases that it has.
+    pub fn examples(&self, set: Set, rows: &[usize], bases: &[Basis]) -> Result<Table, Error> {
+        let mut table = Table::default();
+        for &row in rows {
+            for &basis in bases.iter().filter(|&&basis| basis <= self.rows[row].basis()) {
+                let case = self.rows[row].known(basis);
+                let placed = self.place(&case)?;
+                let mut numbers = Vec::new();
+                match set {
+                    Set::Small => features::small(&placed, &mut numbers),
+                    _ => features::full(&placed, &mut numbers),
+                }
+                table.inputs.push(numbers);
+                table.targets.push(self.rows[row].truth.targets(&placed, set).to_vec());
+                table.origin.push(Origin { row, from: None, basis });
+            }
+        }
+        Ok(table)
+    }
+
+    /// Features and targets of pairs of launches, from one to the other, on one basis.
+    pub fn pairs(&self, pairs: &[(usize, usize)], bases: &[Basis]) -> Result<Table, Error> {
+        let mut table = Table::default();
+        for &(from, to) in pairs {
+            for &basis in bases.iter().filter(|&&basis| basis <= self.rows[from].basis()) {
+                let cases = [from, to].map(|row| self.rows[row].known(basis));
+                let (before, after) = (self.place(&cases[0])?, self.place(&cases[1])?);
+                let [was, is] = [from, to].map(|row| self.rows[row].truth.duration_us);
+                let bounds = (after.least_duration_us() / before.least_duration_us()) as f32;
+                let mut numbers = Vec::new();
+                features::what_if(&before, &Measured { duration_us: was.into() }, &after, &mut numbers);
+                table.inputs.push(numbers);
+                table.targets.push(vec![(is / was / bounds).log2()]);
+                table.origin.push(Origin { row: to, from: Some(from), basis });
+            }
+        }
+        Ok(table)
+    }
+}
+
+/// Names, numbered as they come.
+#[derive(Default)]
+struct Numbers {
+    known: BTreeMap<String, usize>,
+    names: Vec<String>,
+}
+
+impl Numbers {
+    fn of(&mut self, name: &str) -> usize {
+        if let Some(&number) = self.known.get(name) {
+            return number;
+        }
+        self.names.push(name.to_owned());
+        self.known.insert(name.to_owned(), self.names.len() - 1);
+        self.names.len() - 1
+    }
+}
+
+/// Where an example comes from.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin {
+    /// The launch that is predicted.
+    pub row: usize,
+    /// The launch that was measured, if there is one.
+    pub from: Option<usize>,
+    /// What is known.
+    pub basis: Basis,
+}
+
+/// Examples and where they come from.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    /// Features.
+    pub inputs: Vec<Vec<f32>>,
+    /// Targets.
+    pub targets: Vec<Vec<f32>>,
+    /// Origins.
+    pub origin: Vec<Origin>,
+}
+
+impl Table {
+    /// The features.
+    pub fn matrix(&self) -> Result<Matrix, Error> {
+        matrix(&self.inputs)
+    }
+
+    /// All as examples.
+    pub fn examples(&self) -> Result<Examples, Error> {
+        Ok(Examples::new(matrix(&self.inputs)?, matrix(&self.targets)?)?)
+    }
+}
+
+fn matrix(rows: &[Vec<f32>]) -> Result<Matrix, Error> {
+    let mut matrix = Matrix::empty(rows.first().map_or(0, Vec::len));
+    rows.iter().try_for_each(|row| matrix.push(row))?;
+    Ok(matrix)
+}
+
+impl Truth {
+    /// As small and large predict it: see [`predict::target`]. Without knowing what a launch executes, large has nothing to
+    /// say of its duration that small does not say too, and would only be led astray.
+    fn targets(&self, placed: &Placed<'_>, set: Set) -> [f32; 4] {
+        let duration = (self.duration_us / placed.least_duration_us() as f32).log2();
+        let utilisation = if self.sm_utilisation.is_nan() { self.issue } else { self.sm_utilisation };
+        let has_duration = set == Set::Small || placed.basis() == Basis::Work;
+        [
+            (self.achieved_occupancy / placed.occupancy_bound() as f32).clamp(0.0, 1.0),
+            utilisation,
+            self.warp_efficiency,
+            if has_duration { duration } else { f32::NAN },
+        ]
+    }
+}
+
+fn truth(placed: &Placed<'_>, launch: &LaunchRow) -> Truth {
+    let counters = &launch.counters;
+    let fraction =
+        |value: Option<f64>, of: f64| value.map_or(f32::NAN, |value| (value / of).clamp(0.0, 1.0) as f32);
+    let warp = f64::from(placed.device.limits.warp_size);
+    Truth {
+        achieved_occupancy: fraction(counters.achieved_occupancy_percent, 100.0),
+        sm_utilisation: fraction(counters.sm_throughput_percent, 100.0),
+        issue: fraction(counters.sm_issue_percent, 100.0),
+        warp_efficiency: fraction(counters.threads_per_instruction, warp),
+        duration_us: counters.profiled_time_us.map_or(f32::NAN, |us| us as f32),
+    }
+}
+
+fn case(kernel: &KernelRow, launch: &LaunchRow, code: &Code) -> Case {
+    let configuration =
+        Launch { grid: launch.grid, block: launch.block, dynamic_shared_bytes: launch.dynamic_shared_bytes };
+    let attributes = Kernel {
+        registers: kernel.registers,
+        static_shared_bytes: kernel.static_shared_bytes,
+        local_bytes: kernel.local_bytes.unwrap_or(0),
+        max_threads_per_block: kernel.max_threads_per_block.unwrap_or(0),
+    };
+    let work = launch.n.zip(launch.m).and_then(|(n, m)| code.work(&kernel.kernel, &configuration, n, m));
+    Case { launch: configuration, kernel: Some(attributes), mix: kernel.ptx.0.clone(), work }
+}

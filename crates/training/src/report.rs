@@ -1,0 +1,178 @@
+//! What is found about models, for people (the model card) and programs.
+
+use serde::Serialize;
+use std::fmt::Write;
+
+/// Families that a card names at either end.
+const NAMED: usize = 6;
+
+/// A value and where it lies with 95 percent confidence.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Range {
+    /// The value.
+    pub value: f64,
+    /// Where the interval begins.
+    pub low: f64,
+    /// Where it ends.
+    pub high: f64,
+}
+
+/// How a method does on a family.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FamilyScore {
+    /// The family.
+    pub family: String,
+    /// Launches.
+    pub cases: usize,
+    /// Median of the errors, points or percent.
+    pub median_error: f64,
+}
+
+/// How a method does.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Score {
+    /// What predicts.
+    pub method: String,
+    /// What is predicted.
+    pub quantity: String,
+    /// What is known.
+    pub basis: String,
+    /// Launches.
+    pub cases: usize,
+    /// Pearson's correlation of predicted and measured; of their logarithms for durations.
+    pub correlation: Option<Range>,
+    /// Median of the errors: points of fractions, percent of durations.
+    pub median_error: Range,
+    /// What nine of ten errors do not exceed.
+    pub large_error: f64,
+    /// The part of the launches whose interval, stated for 0.9, holds.
+    pub coverage: Option<Range>,
+    /// Each family, worst first.
+    pub families: Vec<FamilyScore>,
+}
+
+/// Scores of one kind of test.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Test {
+    /// What was held out.
+    pub held_out: String,
+    /// Scores.
+    pub scores: Vec<Score>,
+}
+
+/// A model that was made.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ModelSummary {
+    /// Its name.
+    pub name: String,
+    /// Widths, features first and outputs last.
+    pub widths: Vec<usize>,
+    /// Weights and biases.
+    pub parameters: usize,
+    /// Launches, or pairs of launches, that it was trained on, each counted once for each basis.
+    pub examples: usize,
+    /// Mean change of its outputs, in points or percent, when it is run in 8 bits.
+    pub quantising_error: Vec<f64>,
+}
+
+/// All of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// `apex.train/1`.
+    pub schema: &'static str,
+    /// On what the data was measured.
+    pub device: String,
+    /// When, UTC.
+    pub measured: String,
+    /// Launches.
+    pub launches: usize,
+    /// Families of kernels.
+    pub families: usize,
+    /// What determines weights and splits.
+    pub seed: u64,
+    /// Models.
+    pub models: Vec<ModelSummary>,
+    /// Tests.
+    pub tests: Vec<Test>,
+}
+
+impl Report {
+    /// The model card's text, in Markdown.
+    pub fn card(&self) -> String {
+        let mut text = String::new();
+        self.write(&mut text).expect("writing to a string does not fail");
+        text
+    }
+
+    fn write(&self, text: &mut String) -> std::fmt::Result {
+        writeln!(text, "# Model card\n")?;
+        writeln!(
+            text,
+            "Trained on {} launches of {} families, measured on {} ({}); seed {}.\n",
+            self.launches, self.families, self.device, self.measured, self.seed
+        )?;
+        writeln!(
+            text,
+            "| model | widths | parameters | examples | cost of 8 bits |\n| --- | --- | ---: | ---: | --- |"
+        )?;
+        for model in &self.models {
+            let widths: Vec<String> = model.widths.iter().map(usize::to_string).collect();
+            let costs: Vec<String> =
+                model.quantising_error.iter().map(|error| format!("{error:.2}")).collect();
+            let ModelSummary { name, parameters, examples, .. } = model;
+            writeln!(
+                text,
+                "| {name} | {} | {parameters} | {examples} | {} |",
+                widths.join("-"),
+                costs.join(", ")
+            )?;
+        }
+        for test in &self.tests {
+            writeln!(text, "\n## {}\n", test.held_out)?;
+            test.write(text)?;
+        }
+        Ok(())
+    }
+}
+
+impl Test {
+    fn write(&self, text: &mut String) -> std::fmt::Result {
+        writeln!(
+            text,
+            "| quantity | known | method | cases | correlation | median error | 9 of 10 | intervals hold |"
+        )?;
+        writeln!(text, "| --- | --- | --- | ---: | --- | --- | ---: | --- |")?;
+        for score in &self.scores {
+            let range = |range: &Option<Range>, digits: usize| match range {
+                Some(Range { value, low, high }) => {
+                    format!("{value:.digits$} ({low:.digits$} to {high:.digits$})")
+                }
+                None => "-".to_owned(),
+            };
+            let Score { quantity, basis, method, cases, large_error, .. } = score;
+            writeln!(
+                text,
+                "| {quantity} | {basis} | {method} | {cases} | {} | {} | {large_error:.1} | {} |",
+                range(&score.correlation, 3),
+                range(&Some(score.median_error), 1),
+                range(&score.coverage, 3),
+            )?;
+        }
+        for score in
+            self.scores.iter().filter(|score| score.coverage.is_some() && score.families.len() > NAMED)
+        {
+            let name = |score: &FamilyScore| format!("{} {:.1}", score.family, score.median_error);
+            let worst: Vec<String> = score.families.iter().take(NAMED).map(name).collect();
+            let best: Vec<String> = score.families.iter().rev().take(NAMED).map(name).collect();
+            writeln!(
+                text,
+                "\n{}, {}: worst families by median error: {}; best: {}.",
+                score.quantity,
+                score.basis,
+                worst.join(", "),
+                best.join(", ")
+            )?;
+        }
+        Ok(())
+    }
+}

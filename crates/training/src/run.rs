@@ -1,0 +1,631 @@
+//! Training from beginning to end: folds, judgement, final models.
+//!
+//! Whole families are held out in turn. What the networks of the folds say of the families that they have not seen is judged, and
+//! calibrates the intervals of the final models, which are trained on everything. Whether intervals hold is judged with margins
+//! from the other folds.
+
+use crate::Error;
+use crate::examples::{Data, Origin, Table};
+use crate::judge::{Cases, Quantity};
+use crate::learn::{Crew, Recipe};
+use crate::report::{ModelSummary, Report, Test};
+use model::baseline::{Boosting, Trees};
+use model::evaluate::{Fold, folds};
+use model::forecast::{Calibration, FeatureSet, Spread};
+use model::network::Target;
+use model::random::Random;
+use model::{Matrix, Model, Network, Precision, Predictor, Regressor};
+use predict::features::Set;
+use predict::{Basis, target};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Parts that the families are cut into.
+const FOLDS: usize = 5;
+/// In how many cases intervals are to hold.
+const COVERAGE: f32 = 0.9;
+/// Boosted trees for each target, in steps of a tenth.
+const TREES: usize = 100;
+/// Other launches on the same problem that each launch is paired with.
+const PARTNERS: usize = 4;
+
+const SMALL: Recipe = Recipe {
+    members: 1,
+    hidden: &[16, 8],
+    epochs: 150,
+    learning_rate: 5e-3,
+    weight_decay: 1e-3,
+    omission: 0.0,
+    share: 1.0,
+};
+const LARGE: Recipe = Recipe {
+    members: 8,
+    hidden: &[96, 64],
+    epochs: 24,
+    learning_rate: 2e-3,
+    weight_decay: 0.3,
+    omission: 0.1,
+    share: 0.9,
+};
+const WHAT_IF: Recipe = Recipe {
+    members: 8,
+    hidden: &[96, 64],
+    epochs: 16,
+    learning_rate: 2e-3,
+    weight_decay: 0.3,
+    omission: 0.1,
+    share: 0.9,
+};
+
+/// How models are made.
+struct Recipes {
+    small: Recipe,
+    large: Recipe,
+    what_if: Recipe,
+    /// Boosted trees for each target; none if 0.
+    trees: usize,
+}
+
+impl Recipes {
+    fn new(quick: bool) -> Recipes {
+        if !quick {
+            return Recipes { small: SMALL, large: LARGE, what_if: WHAT_IF, trees: TREES };
+        }
+        let few = |recipe: Recipe| Recipe {
+            members: recipe.members.min(2),
+            epochs: recipe.epochs.div_ceil(6),
+            ..recipe
+        };
+        Recipes { small: few(SMALL), large: few(LARGE), what_if: few(WHAT_IF), trees: 0 }
+    }
+
+    /// Networks and, for each fold, trees.
+    fn planned(&self) -> usize {
+        let networks =
+            (FOLDS + 1) * (self.large.members + self.what_if.members) + (2 * FOLDS + 1) * self.small.members;
+        networks + if self.trees > 0 { TREES_OF * FOLDS } else { 0 }
+    }
+}
+
+/// Bases, of large and of what-if together, that boosted trees are grown for.
+const TREES_OF: usize = 3;
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Few networks, few passes, no trees: to try whether all goes well.
+    pub quick: bool,
+    /// Determines weights and splits.
+    pub seed: u64,
+    /// Threads.
+    pub threads: usize,
+    /// When the data was measured, UTC, for the card.
+    pub measured: String,
+}
+
+/// How far it is.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Networks to be trained.
+    pub planned: AtomicUsize,
+    /// Networks that were trained.
+    pub done: AtomicUsize,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Trained {
+    /// Small, large, what-if.
+    pub models: [Model; 3],
+    /// How good they are.
+    pub report: Report,
+}
+
+/// Trains and judges. `real` are launches of other programs, for judgement alone.
+///
+/// # Errors
+/// Data that cannot be learned from, or that it was stopped.
+pub fn run(
+    data: &Data,
+    real: Option<&Data>,
+    options: &Options,
+    progress: &Progress,
+    stop: &AtomicBool,
+) -> Result<Trained, Error> {
+    let recipes = Recipes::new(options.quick);
+    progress.planned.store(recipes.planned(), Ordering::Relaxed);
+    let run =
+        Run { data, options, recipes, crew: Crew { threads: options.threads, done: &progress.done, stop } };
+    let (small, small_tests) = run.small()?;
+    let (large, large_test, real_test) = run.large(real)?;
+    let (what_if, what_if_test) = run.what_if()?;
+    let mut tests = vec![large_test, what_if_test];
+    tests.extend(real_test);
+    tests.extend(small_tests);
+    let report = Report {
+        schema: "apex.train/1",
+        device: data.device.name.clone(),
+        measured: options.measured.clone(),
+        launches: data.rows.len(),
+        families: data.families.len(),
+        seed: options.seed,
+        models: vec![small.1, large.1, what_if.1],
+        tests,
+    };
+    Ok(Trained { models: [small.0, large.0, what_if.0], report })
+}
+
+/// A model and what is said of it.
+type Made = (Model, ModelSummary);
+
+struct Run<'a> {
+    data: &'a Data,
+    options: &'a Options,
+    recipes: Recipes,
+    crew: Crew<'a>,
+}
+
+/// What networks say of examples that they were not trained on.
+struct Held {
+    outputs: Vec<Vec<f32>>,
+    /// The fold of which each example is.
+    fold: Vec<usize>,
+}
+
+impl Run<'_> {
+    fn all(&self) -> Vec<usize> {
+        (0..self.data.rows.len()).collect()
+    }
+
+    fn families(&self, table: &Table) -> Vec<usize> {
+        table.origin.iter().map(|origin| self.data.rows[origin.row].family).collect()
+    }
+
+    /// Trains a network for each fold, and asks it for what it has not seen.
+    fn cross(
+        &self,
+        table: &Table,
+        split: &[usize],
+        recipe: &Recipe,
+        targets: &[Target],
+    ) -> Result<Held, Error> {
+        let (examples, families) = (table.examples()?, self.families(table));
+        let mut held = Held { outputs: vec![Vec::new(); split.len()], fold: vec![0; split.len()] };
+        for (number, Fold { train, test }) in folds(split, FOLDS, self.options.seed)?.into_iter().enumerate()
+        {
+            let groups: Vec<usize> = train.iter().map(|&row| families[row]).collect();
+            let seed = self.options.seed + 1 + number as u64;
+            let network = recipe.learn(&examples.select(&train), &groups, targets, seed, &self.crew)?;
+            let outputs =
+                predict_within(&network, examples.select(&train).inputs(), &examples.inputs().select(&test))?;
+            for (row, outputs) in test.into_iter().zip(outputs.iter()) {
+                held.outputs[row] = outputs.to_vec();
+                held.fold[row] = number;
+            }
+        }
+        Ok(held)
+    }
+
+    /// The final model: trained on all, its intervals calibrated on what was held out.
+    fn finish(
+        &self,
+        (set, recipe, targets): (Set, &Recipe, Vec<Target>),
+        table: &Table,
+        held: &Held,
+        notes: &[(&str, String)],
+    ) -> Result<Made, Error> {
+        let (examples, families) = (table.examples()?, self.families(table));
+        let network = recipe.learn(&examples, &families, &targets, self.options.seed, &self.crew)?;
+        let all: Vec<usize> = (0..families.len()).collect();
+        let calibrations = calibrations(&targets, table, held, &families, &all)?;
+        let names = set.names();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let features = FeatureSet::seen(set.name(), set.version(), &names, examples.inputs())?;
+        let summary = summary(set, &network, examples.inputs())?;
+        let notes = notes.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        let calibrations = calibrations.into_iter().map(Some).collect();
+        Ok((Model::new(features, network, calibrations, notes)?, summary))
+    }
+
+    fn notes(&self, test: &Test) -> Vec<(&'static str, String)> {
+        let data = self.data;
+        let mut notes = vec![
+            ("device", data.device.name.clone()),
+            ("measured", self.options.measured.clone()),
+            ("launches", data.rows.len().to_string()),
+            ("families", data.families.len().to_string()),
+            ("seed", self.options.seed.to_string()),
+            ("held out", test.held_out.clone()),
+        ];
+        let network = test.scores.iter().filter(|score| score.method == NETWORK);
+        notes.extend(network.map(|score| {
+            let correlation =
+                score.correlation.map_or(String::new(), |range| format!(", correlation {:.3}", range.value));
+            let (quantity, basis, error) = (&score.quantity, &score.basis, score.median_error.value);
+            ("error", format!("{quantity}, {basis}: median {error:.1}{correlation}"))
+        }));
+        notes
+    }
+
+    fn small(&self) -> Result<(Made, Vec<Test>), Error> {
+        let table = self.data.examples(Set::Small, &self.all(), &[Basis::Launch])?;
+        let rows: Vec<usize> = (0..table.origin.len()).collect();
+        let mut tests = Vec::new();
+        let mut last = None;
+        let families = self.families(&table);
+        for (what, split) in
+            [("families, launch alone", &families), ("configurations of known kernels", &rows)]
+        {
+            let held = self.cross(&table, split, &self.recipes.small, &target::all())?;
+            let scores = self.scores(NETWORK, &table, &held, &target::all())?;
+            tests.push(Test { held_out: what.to_owned(), scores });
+            last = Some(held);
+        }
+        let held = last.expect("two tests");
+        let notes = self.notes(&tests[1]);
+        let made = self.finish((Set::Small, &self.recipes.small, target::all()), &table, &held, &notes)?;
+        Ok((made, tests))
+    }
+
+    fn large(&self, real: Option<&Data>) -> Result<(Made, Test, Option<Test>), Error> {
+        let bases = [Basis::Kernel, Basis::Code, Basis::Work];
+        let table = self.data.examples(Set::Full, &self.all(), &bases)?;
+        let families = self.families(&table);
+        let held = self.cross(&table, &families, &self.recipes.large, &target::all())?;
+        let mut scores = self.scores(NETWORK, &table, &held, &target::all())?;
+        scores.extend(self.trees(&table, &[Basis::Kernel, Basis::Work], &target::all())?);
+        scores.extend(self.formulas()?);
+        scores.sort_by_key(|score| (order(&score.quantity), score.basis.clone()));
+        let test = Test { held_out: "families".to_owned(), scores };
+        let made =
+            self.finish((Set::Full, &self.recipes.large, target::all()), &table, &held, &self.notes(&test))?;
+        let real = real.map(|real| self.real(real, &made.0)).transpose()?;
+        Ok((made, test, real))
+    }
+
+    fn what_if(&self) -> Result<(Made, Test), Error> {
+        let bases = [Basis::Kernel, Basis::Code, Basis::Work];
+        let table = self.data.pairs(&self.partners(), &bases)?;
+        let families = self.families(&table);
+        let held = self.cross(&table, &families, &self.recipes.what_if, &target::change())?;
+        let mut scores = self.scores(NETWORK, &table, &held, &target::change())?;
+        scores.extend(self.trees(&table, &[Basis::Work], &target::change())?);
+        scores.extend(self.unchanged(&table));
+        let test = Test {
+            held_out: "families, one other launch of the kernel on the same problem is known".to_owned(),
+            scores,
+        };
+        let made = self.finish(
+            (Set::WhatIf, &self.recipes.what_if, target::change()),
+            &table,
+            &held,
+            &self.notes(&test),
+        )?;
+        Ok((made, test))
+    }
+
+    /// Pairs of launches of one kernel on the same problem: to each launch, from some others.
+    fn partners(&self) -> Vec<(usize, usize)> {
+        let mut of_problem: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (row, known) in self.data.rows.iter().enumerate() {
+            if known.truth.duration_us > 0.0 {
+                of_problem.entry(known.problem).or_default().push(row);
+            }
+        }
+        let mut random = Random::for_purpose(self.options.seed, 3);
+        let mut pairs = Vec::new();
+        for rows in of_problem.values() {
+            for &to in rows {
+                let mut others: Vec<usize> = rows.iter().copied().filter(|&other| other != to).collect();
+                random.shuffle(&mut others);
+                pairs.extend(others.into_iter().take(PARTNERS).map(|from| (from, to)));
+            }
+        }
+        pairs
+    }
+
+    /// Scores of what networks say of what was held out; intervals with margins of the other folds.
+    fn scores(
+        &self,
+        method: &str,
+        table: &Table,
+        held: &Held,
+        targets: &[Target],
+    ) -> Result<Vec<crate::report::Score>, Error> {
+        let families = self.families(table);
+        let margins = (0..FOLDS).map(|fold| {
+            let others: Vec<usize> = (0..families.len()).filter(|&row| held.fold[row] != fold).collect();
+            calibrations(targets, table, held, &families, &others)
+        });
+        let margins = margins.collect::<Result<Vec<_>, Error>>()?;
+        let mut cases: BTreeMap<(Quantity, Basis), Cases> = BTreeMap::new();
+        for (row, origin) in table.origin.iter().enumerate() {
+            let mut first = 0;
+            for (index, target) in targets.iter().enumerate() {
+                let outputs = &held.outputs[row][first..first + target.outputs()];
+                first += target.outputs();
+                let interval = margins[held.fold[row]][index].interval(outputs, target.range);
+                let shown = self.shown(self.data, origin, index)?;
+                let interval = (interval.0.min(outputs[0]), interval.1.max(outputs[0]));
+                let interval = (shown.of(interval.0), shown.of(interval.1));
+                // What was not learned is not judged.
+                if !table.targets[row][index].is_nan() {
+                    let cases = cases.entry((shown.quantity, origin.basis)).or_default();
+                    cases.push(shown.of(outputs[0]), Some(interval), shown.truth, families[row]);
+                }
+            }
+        }
+        Ok(scores(&cases, method, &self.data.families))
+    }
+
+    /// What a target of an example stands for.
+    fn shown(&self, data: &Data, origin: &Origin, target: usize) -> Result<Shown, Error> {
+        let row = &data.rows[origin.row];
+        let truth = &row.truth;
+        let case = row.known(origin.basis);
+        let placed = data.place(&case)?;
+        if let Some(from) = origin.from {
+            let from = &data.rows[from];
+            let bounds =
+                placed.least_duration_us() / data.place(&from.known(origin.basis))?.least_duration_us();
+            let scale = from.truth.duration_us * bounds as f32;
+            return Ok(Shown { quantity: Quantity::DurationWhatIf, scale, truth: truth.duration_us });
+        }
+        let quantity = Quantity::PREDICTED[target];
+        let (scale, truth) = match quantity {
+            Quantity::AchievedOccupancy => (placed.occupancy_bound() as f32, truth.achieved_occupancy),
+            Quantity::SmUtilisation => (1.0, truth.sm_utilisation),
+            Quantity::WarpEfficiency => (1.0, truth.warp_efficiency),
+            Quantity::Duration | Quantity::DurationWhatIf => {
+                (placed.least_duration_us() as f32, truth.duration_us)
+            }
+        };
+        Ok(Shown { quantity, scale, truth })
+    }
+
+    /// Boosted trees on the same features and folds.
+    fn trees(
+        &self,
+        table: &Table,
+        bases: &[Basis],
+        targets: &[Target],
+    ) -> Result<Vec<crate::report::Score>, Error> {
+        if self.recipes.trees == 0 {
+            return Ok(Vec::new());
+        }
+        let (examples, families) = (table.examples()?, self.families(table));
+        let ranges: Vec<_> = targets.iter().map(|target| target.range).collect();
+        let mut cases: BTreeMap<(Quantity, Basis), Cases> = BTreeMap::new();
+        for Fold { train, test } in folds(&families, FOLDS, self.options.seed)? {
+            for &basis in bases {
+                let of_basis = |rows: &[usize]| -> Vec<usize> {
+                    rows.iter().copied().filter(|&row| table.origin[row].basis == basis).collect()
+                };
+                let (train, test) = (of_basis(&train), of_basis(&test));
+                if train.is_empty() || test.is_empty() {
+                    continue;
+                }
+                if self.crew.stop.load(Ordering::Relaxed) {
+                    return Err(Error::Stopped);
+                }
+                let boosting = Boosting {
+                    seed: self.options.seed,
+                    rate: 0.1,
+                    threads: self.options.threads,
+                    trees: self.recipes.trees,
+                    ..Boosting::default()
+                };
+                let trees = Trees::fit(&examples.select(&train), &ranges, &boosting)?;
+                self.crew.done.fetch_add(1, Ordering::Relaxed);
+                let found = trees.predict_rows(&examples.inputs().select(&test))?;
+                for (&row, found) in test.iter().zip(found.iter()) {
+                    for (index, &found) in found.iter().enumerate() {
+                        if table.targets[row][index].is_nan() {
+                            continue;
+                        }
+                        let shown = self.shown(self.data, &table.origin[row], index)?;
+                        let cases = cases.entry((shown.quantity, basis)).or_default();
+                        cases.push(shown.of(found), None, shown.truth, families[row]);
+                    }
+                }
+            }
+        }
+        Ok(scores(&cases, "boosted trees", &self.data.families))
+    }
+
+    /// What formulas say.
+    fn formulas(&self) -> Result<Vec<crate::report::Score>, Error> {
+        let (mut theory, mut bound, mut lanes, mut roofline) =
+            (Cases::default(), Cases::default(), Cases::default(), Cases::default());
+        for row in &self.data.rows {
+            let placed = self.data.place(&row.case)?;
+            let truth = &row.truth;
+            let efficiency = occupancy::block_efficiency(row.case.launch.threads() as u32, 32) as f32;
+            theory.push(placed.occupancy.fraction() as f32, None, truth.achieved_occupancy, row.family);
+            bound.push(placed.occupancy_bound() as f32, None, truth.achieved_occupancy, row.family);
+            lanes.push(efficiency, None, truth.warp_efficiency, row.family);
+            if row.basis() == Basis::Work {
+                roofline.push(placed.least_duration_us() as f32, None, truth.duration_us, row.family);
+            }
+        }
+        let families = &self.data.families;
+        let scores = [
+            theory.score("theoretical occupancy", Quantity::AchievedOccupancy, Basis::Kernel, families),
+            bound.score(
+                "the same, limited by the grid",
+                Quantity::AchievedOccupancy,
+                Basis::Kernel,
+                families,
+            ),
+            lanes.score("block efficiency", Quantity::WarpEfficiency, Basis::Kernel, families),
+            roofline.score("least duration", Quantity::Duration, Basis::Work, families),
+        ];
+        Ok(scores.into_iter().flatten().collect())
+    }
+
+    /// What-if that says that nothing changes.
+    fn unchanged(&self, table: &Table) -> Option<crate::report::Score> {
+        let mut cases = Cases::default();
+        for origin in table.origin.iter().filter(|origin| origin.basis == Basis::Work) {
+            let (Some(from), row) = (origin.from, &self.data.rows[origin.row]) else { continue };
+            cases.push(self.data.rows[from].truth.duration_us, None, row.truth.duration_us, row.family);
+        }
+        cases.score("no change", Quantity::DurationWhatIf, Basis::Work, &self.data.families)
+    }
+
+    /// The final large model on other programs' kernels.
+    fn real(&self, real: &Data, model: &Model) -> Result<Test, Error> {
+        let rows: Vec<usize> = (0..real.rows.len()).collect();
+        let table = real.examples(Set::Full, &rows, &[Basis::Kernel])?;
+        let inputs = within(model.features(), table.matrix()?);
+        let outputs = Predictor::new(model.network(), Precision::F32).predict_rows(&inputs)?;
+        let mut cases: BTreeMap<(Quantity, Basis), Cases> = BTreeMap::new();
+        let (mut bound, mut lanes) = (Cases::default(), Cases::default());
+        for (origin, outputs) in table.origin.iter().zip(outputs.iter()) {
+            let mut first = 0;
+            for (index, target) in model.network().targets().iter().enumerate() {
+                let own = &outputs[first..first + target.outputs()];
+                first += target.outputs();
+                let shown = self.shown(real, origin, index)?;
+                if shown.quantity == Quantity::Duration {
+                    continue;
+                }
+                let interval = model.calibrations()[index].map(|calibration| {
+                    let (low, high) = calibration.interval(own, target.range);
+                    (shown.of(low.min(own[0])), shown.of(high.max(own[0])))
+                });
+                let family = real.rows[origin.row].family;
+                let cases = cases.entry((shown.quantity, origin.basis)).or_default();
+                cases.push(shown.of(own[0]), interval, shown.truth, family);
+                match shown.quantity {
+                    Quantity::AchievedOccupancy => bound.push(shown.scale, None, shown.truth, family),
+                    Quantity::WarpEfficiency => {
+                        let threads = real.rows[origin.row].case.launch.threads() as u32;
+                        lanes.push(
+                            occupancy::block_efficiency(threads, 32) as f32,
+                            None,
+                            shown.truth,
+                            family,
+                        );
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let mut scores = scores(&cases, NETWORK, &real.families);
+        let formulas = [
+            bound.score(
+                "theoretical, limited by the grid",
+                Quantity::AchievedOccupancy,
+                Basis::Kernel,
+                &real.families,
+            ),
+            lanes.score("block efficiency", Quantity::WarpEfficiency, Basis::Kernel, &real.families),
+        ];
+        scores.extend(formulas.into_iter().flatten());
+        scores.sort_by_key(|score| order(&score.quantity));
+        Ok(Test { held_out: "real programs, never trained on".to_owned(), scores })
+    }
+}
+
+/// How networks are called in tables.
+const NETWORK: &str = "network";
+
+/// An output as people know it.
+struct Shown {
+    quantity: Quantity,
+    scale: f32,
+    truth: f32,
+}
+
+impl Shown {
+    fn of(&self, output: f32) -> f32 {
+        match self.quantity {
+            Quantity::Duration | Quantity::DurationWhatIf => self.scale * output.exp2(),
+            _ => self.scale * output,
+        }
+    }
+}
+
+fn order(quantity: &str) -> usize {
+    Quantity::PREDICTED.iter().position(|other| other.name() == quantity).unwrap_or(usize::MAX)
+}
+
+fn scores(
+    cases: &BTreeMap<(Quantity, Basis), Cases>,
+    method: &str,
+    families: &[String],
+) -> Vec<crate::report::Score> {
+    cases
+        .iter()
+        .filter_map(|((quantity, basis), cases)| cases.score(method, *quantity, *basis, families))
+        .collect()
+}
+
+/// For each target, margins from some of the examples that were held out.
+fn calibrations(
+    targets: &[Target],
+    table: &Table,
+    held: &Held,
+    families: &[usize],
+    rows: &[usize],
+) -> Result<Vec<Calibration>, Error> {
+    let mut first = 0;
+    let calibration = |(index, target): (usize, &Target)| {
+        let own = first..first + target.outputs();
+        first = own.end;
+        let known: Vec<usize> =
+            rows.iter().copied().filter(|&row| !table.targets[row][index].is_nan()).collect();
+        let outputs: Vec<&[f32]> = known.iter().map(|&row| &held.outputs[row][own.clone()]).collect();
+        let truths: Vec<f32> = known.iter().map(|&row| table.targets[row][index]).collect();
+        let groups: Vec<usize> = known.iter().map(|&row| families[row]).collect();
+        Ok(Calibration::new(target, Spread::Between, &outputs, &truths, Some(&groups), COVERAGE)?)
+    };
+    targets.iter().enumerate().map(calibration).collect()
+}
+
+/// Features moved into the ranges that were trained on, as prediction does it.
+fn within(features: &FeatureSet, mut inputs: Matrix) -> Matrix {
+    for row in 0..inputs.rows() {
+        for (value, feature) in inputs.row_mut(row).iter_mut().zip(&features.features) {
+            *value = value.clamp(feature.least, feature.greatest);
+        }
+    }
+    inputs
+}
+
+fn predict_within(network: &Network, trained: &Matrix, inputs: &Matrix) -> Result<Matrix, Error> {
+    let names = vec![""; trained.columns()];
+    let features = FeatureSet::seen("", 0, &names, trained)?;
+    Ok(Predictor::new(network, Precision::F32).predict_rows(&within(&features, inputs.clone()))?)
+}
+
+/// What is said of a network, and how its estimates change in 8 bits.
+fn summary(set: Set, network: &Network, inputs: &Matrix) -> Result<ModelSummary, Error> {
+    const SAMPLE: usize = 2000;
+    let step = (inputs.rows() / SAMPLE).max(1);
+    let sample = inputs.select(&(0..inputs.rows()).step_by(step).collect::<Vec<_>>());
+    let outputs = [Precision::F32, Precision::Int8]
+        .map(|precision| Predictor::new(network, precision).predict_rows(&sample));
+    let [exact, rounded] = outputs;
+    let (exact, rounded) = (exact?, rounded?);
+    let mut column = 0;
+    let cost = |target: &Target| {
+        let pairs = exact.column(column).zip(rounded.column(column));
+        let cost = |(exact, rounded): (f32, f32)| match target.range {
+            model::network::Range::Fraction => 100.0 * f64::from(exact - rounded).abs(),
+            model::network::Range::Real => 100.0 * (f64::from(rounded - exact).exp2() - 1.0).abs(),
+        };
+        column += target.outputs();
+        pairs.map(cost).sum::<f64>() / sample.rows() as f64
+    };
+    let quantising_error = network.targets().iter().map(cost).collect();
+    let widths = network.layers().iter().map(|layer| layer.inputs).chain([network.outputs()]).collect();
+    Ok(ModelSummary {
+        name: set.name().to_owned(),
+        widths,
+        parameters: network.parameters(),
+        examples: inputs.rows(),
+        quantising_error,
+    })
+}

@@ -1,0 +1,41 @@
+//! What launches of APEX's own suite execute, by walking through its PTX.
+
+use collect::dataset::DataSet;
+use collect::suite;
+use predict::Launch;
+use ptx::walk::{Argument, BUDGET, Walker, Work};
+use std::collections::HashMap;
+
+/// The suite's kernels, if a data set is of the suite as it is here.
+pub(crate) struct Code {
+    walkers: HashMap<String, Walker>,
+}
+
+impl Code {
+    /// The code of a data set's kernels; none if they are another program's, or another version's.
+    pub(crate) fn of(set: &DataSet) -> Code {
+        let mut walkers = HashMap::new();
+        let own = &set.manifest.suite;
+        if own.name == "apex" && own.version == suite::VERSION && own.ptx_hash == suite::hash() {
+            for module in suite::MODULES {
+                let parsed = ptx::parse(module.ptx).expect("a test of the suite parses it");
+                for function in parsed.functions() {
+                    walkers.insert(function.name.to_string(), Walker::new(&parsed, function));
+                }
+            }
+        }
+        Code { walkers }
+    }
+
+    /// What a launch of a kernel with the suite's parameters (two inputs, an output, `n`, `m`) executes.
+    pub(crate) fn work(&self, kernel: &str, launch: &Launch, n: u64, m: u64) -> Option<Work> {
+        let pointer = Argument::Pointer;
+        let arguments = [pointer, pointer, pointer, Argument::Bits(n), Argument::Bits(m)];
+        let launch = ptx::walk::Launch {
+            grid: launch.grid,
+            block: launch.block,
+            dynamic_shared: launch.dynamic_shared_bytes,
+        };
+        Some(self.walkers.get(kernel)?.walk(&launch, &arguments, BUDGET))
+    }
+}

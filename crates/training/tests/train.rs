@@ -1,0 +1,86 @@
+//! Training from beginning to end, quickly, on a part of the measurements in the repository.
+
+use collect::dataset::DataSet;
+use predict::{Case, Device, Launch, Models};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use training::{Data, Error, Options, Progress, Report, Trained, run};
+
+fn measured(name: &str, every: usize) -> DataSet {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data").join(name);
+    let mut set = DataSet::read(&folder).unwrap();
+    set.launches = set.launches.into_iter().step_by(every).collect();
+    set
+}
+
+fn options(seed: u64, threads: usize) -> Options {
+    Options { quick: true, seed, threads, measured: "long ago".to_owned() }
+}
+
+fn trained(data: &Data, real: Option<&Data>, options: &Options) -> Trained {
+    let progress = Progress::default();
+    let trained = run(data, real, options, &progress, &AtomicBool::new(false)).unwrap();
+    assert_eq!(progress.done.into_inner(), progress.planned.into_inner(), "the bar ends at its end");
+    trained
+}
+
+/// The median errors of a report's networks, by test, quantity and basis.
+fn errors(report: &Report) -> Vec<(String, f64)> {
+    let scores = report.tests.iter().flat_map(|test| test.scores.iter().map(move |score| (test, score)));
+    let name = |(test, score): (&training::report::Test, &training::report::Score)| {
+        (
+            format!("{}: {} {} {}", test.held_out, score.method, score.quantity, score.basis),
+            score.median_error.value,
+        )
+    };
+    scores.map(name).collect()
+}
+
+#[test]
+fn the_same_data_and_seed_give_the_same_models_and_they_say_something() {
+    let data = Data::new(&measured("launches-h200", 5)).unwrap();
+    let real = Data::new(&measured("launches-h200-pytorch", 5)).unwrap();
+    let first = trained(&data, Some(&real), &options(3, 2));
+    let again = trained(&data, Some(&real), &options(3, 1));
+    for (one, other) in first.models.iter().zip(&again.models) {
+        assert_eq!(one.to_bytes(), other.to_bytes());
+    }
+    assert_eq!(errors(&first.report), errors(&again.report));
+
+    let errors = errors(&first.report);
+    let error = |name: &str| {
+        errors.iter().find(|(found, _)| found == name).unwrap_or_else(|| panic!("{name}: {errors:?}")).1
+    };
+    // Even quickly trained on a part, the network knows more than the formula without the grid.
+    let network = error("families: network achieved occupancy kernel");
+    let formula = error("families: theoretical occupancy achieved occupancy kernel");
+    assert!(network < formula, "{network} {formula}");
+    let card = first.report.card();
+    assert!(card.contains("2093 launches of 65 families") && card.contains("## real programs"), "{card}");
+
+    let models = Models::new(first.models).unwrap();
+    let launch = Launch { grid: [1000, 1, 1], block: [256, 1, 1], dynamic_shared_bytes: 0 };
+    models.predict(&Device::h200(), &Case::of_launch(launch)).unwrap();
+}
+
+#[test]
+fn it_stops_when_it_is_told() {
+    let data = Data::new(&measured("launches-h200", 40)).unwrap();
+    let stop = AtomicBool::new(false);
+    stop.store(true, Ordering::Relaxed);
+    let stopped = run(&data, None, &options(1, 2), &Progress::default(), &stop);
+    assert!(matches!(stopped, Err(Error::Stopped)), "{stopped:?}");
+}
+
+#[test]
+fn data_that_cannot_be_learned_from_is_refused() {
+    let mut set = measured("launches-h200", 100);
+    set.launches.iter_mut().for_each(|launch| launch.counters = Default::default());
+    let refused = Data::new(&set).unwrap_err().to_string();
+    assert!(refused.contains("--counters require"), "{refused}");
+    let mut unknown = measured("launches-h200", 100);
+    unknown.manifest.device_name = "Some GPU".to_owned();
+    unknown.manifest.device_attributes.clear();
+    let refused = Data::new(&unknown).unwrap_err().to_string();
+    assert!(refused.contains("Some GPU"), "{refused}");
+}
