@@ -245,7 +245,11 @@ impl Models {
         measured_us: f64,
         to: &Case,
     ) -> Result<Estimate, Impossible> {
-        let (from, to) = (Placed::new(device, from)?, Placed::new(device, to)?);
+        // The PTX alone does not help: what was measured says more.
+        let bare = |case: &Case| Case { mix: None, work: None, ..case.clone() };
+        let full = [from, to].iter().all(|case| case.work.is_some());
+        let [from, to] = [from, to].map(|case| if full { case.clone() } else { bare(case) });
+        let (from, to) = (Placed::new(device, &from)?, Placed::new(device, &to)?);
         let mut row = Vec::new();
         features::what_if(&from, &Measured { duration_us: measured_us }, &to, &mut row);
         let ([change], _) = self.what_if.forecast(&mut row);

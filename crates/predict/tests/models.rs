@@ -68,12 +68,13 @@ fn the_more_is_known_the_higher_the_basis() {
     assert_eq!(bases, [Basis::Work, Basis::Code, Basis::Kernel, Basis::Launch]);
 }
 
-/// 2^26 elements, 12 bytes each, at 4.8 TB/s: 168 us. Never trained on by this name, but plain enough to be held to a factor.
+/// 2^26 elements of the suite's `axpy_f32` take 257 us on an H200, by its measured 131 to 138 us for 34 to 35 million
+/// (`data/launches-h200`). This is another kernel, so half as much again is allowed either way.
 #[test]
 fn a_launch_that_streams_takes_as_long_as_memory_needs() {
     let prediction = Models::shipped().predict(&Device::h200(), &saxpy(1 << 18, 256, 1 << 26)).unwrap();
     let us = prediction.duration_us.value;
-    assert!((100.0..300.0).contains(&us), "{us}");
+    assert!((257.0 / 1.5..257.0 * 1.5).contains(&us), "{us}");
     assert!(prediction.achieved_occupancy.value > 0.6, "{:?}", prediction.achieved_occupancy);
 }
 
