@@ -72,6 +72,9 @@ pub(super) struct Step {
     pub(super) action: Action,
     /// Instructions that it stands for, by kind.
     pub(super) tally: Vec<(Class, u32)>,
+    /// Cycles that it takes a warp which nothing but its own instructions holds back; of a stretch of code without branches
+    /// the first step has those of all. See [`super::schedule`].
+    pub(super) cycles: f64,
 }
 
 /// `@p` or `@!p`.
@@ -267,7 +270,7 @@ pub(super) enum Space {
     Local,
     /// One of the three, told by the address.
     Generic,
-    /// Constants and parameters: not counted.
+    /// Constants.
     Constant,
 }
 

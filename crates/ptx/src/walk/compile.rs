@@ -6,8 +6,12 @@
 use std::collections::HashMap;
 
 use super::code::{Action, Code, Guard, Input, LaneMask, NONE, Register, Special, Step};
+use super::latency::Latency;
+use super::schedule::{self, Issue, Order};
 use super::slice;
-use crate::ir::{Constant, Function, FunctionKind, Instruction, Module, Name, Operand, Predicate, Statement};
+use crate::ir::{
+    AddressBase, Constant, Function, FunctionKind, Instruction, Module, Name, Operand, Predicate, Statement,
+};
 use crate::mix::Class;
 use crate::types::{ScalarType, StateSpace};
 
@@ -62,6 +66,8 @@ pub(super) struct Compiler<'a> {
     inputs: HashMap<Input, Register>,
     count: Register,
     steps: Vec<Step>,
+    /// What each step waits for.
+    issues: Vec<Issue>,
     labels: HashMap<(u32, &'a str), usize>,
     tables: HashMap<(u32, &'a str), &'a [Name]>,
     /// Steps whose targets are labels that may come later.
@@ -84,6 +90,7 @@ impl<'a> Compiler<'a> {
             inputs: HashMap::new(),
             count: 0,
             steps: Vec::new(),
+            issues: Vec::new(),
             labels: HashMap::new(),
             tables: HashMap::new(),
             jumps: Vec::new(),
@@ -118,7 +125,7 @@ impl<'a> Compiler<'a> {
     fn body(&mut self, function: &'a Function) {
         let Some(body) = &function.body else { return };
         self.scope(body);
-        self.steps.push(Step { guard: None, action: Action::Nothing, tally: Vec::new() });
+        self.push(None, Action::Nothing, Vec::new(), Issue::default());
     }
 
     /// Statements of a scope; the parser bounds how deep they nest.
@@ -167,14 +174,69 @@ impl<'a> Compiler<'a> {
     /// Adds a step that stands for one instruction.
     pub(super) fn emit(&mut self, instruction: &Instruction, action: Action) {
         let guard = self.guard(instruction.predicate.as_ref());
-        let tally = vec![(Class::of(instruction), 1)];
-        self.steps.push(Step { guard, action, tally });
+        let class = Class::of(instruction);
+        let mut issue = Issue {
+            latency: Latency::of(instruction),
+            guard,
+            order: Order::of(instruction),
+            ..Issue::default()
+        };
+        if class != Class::Control {
+            self.dependences(instruction, &mut issue);
+        }
+        self.push(guard, action, vec![(class, 1)], issue);
+    }
+
+    fn push(&mut self, guard: Option<Guard>, action: Action, tally: Vec<(Class, u32)>, issue: Issue) {
+        self.steps.push(Step { guard, action, tally, cycles: 0.0 });
+        self.issues.push(issue);
+    }
+
+    /// The registers that an instruction reads and writes, whatever it does with them.
+    fn dependences(&mut self, instruction: &Instruction, issue: &mut Issue) {
+        let mut operands = instruction.operands.iter();
+        if let Some(result) =
+            instruction.operands.first().filter(|operand| !matches!(operand, Operand::Address(_)))
+        {
+            self.registers_of(result, &mut issue.writes);
+            operands.next();
+        }
+        operands.for_each(|operand| self.registers_of(operand, &mut issue.reads));
+    }
+
+    fn registers_of(&mut self, operand: &Operand, registers: &mut Vec<Register>) {
+        match operand {
+            Operand::Name(name) | Operand::Negated(name) | Operand::Not(name) => {
+                if special(name, None).is_none() && self.symbol(name).is_none() {
+                    registers.push(self.named(name));
+                }
+            }
+            Operand::Component(name, selector) => {
+                if special(name, Some(selector)).is_none() {
+                    registers.push(self.component(name, selector));
+                }
+            }
+            Operand::Pair(first, second) => {
+                self.registers_of(first, registers);
+                self.registers_of(second, registers);
+            }
+            Operand::Vector(parts) | Operand::List(parts) => {
+                parts.iter().for_each(|part| self.registers_of(part, registers));
+            }
+            Operand::Address(address) => {
+                if let AddressBase::Name(name) = &address.base {
+                    self.registers_of(&Operand::Name(name.clone()), registers);
+                }
+                address.rest.iter().for_each(|part| self.registers_of(part, registers));
+            }
+            Operand::Sink | Operand::Constant(_) | Operand::Offset(..) | Operand::Element(..) => {}
+        }
     }
 
     /// Adds a step that is a further part of an instruction.
     pub(super) fn emit_part(&mut self, instruction: &Instruction, action: Action) {
         let guard = self.guard(instruction.predicate.as_ref());
-        self.steps.push(Step { guard, action, tally: Vec::new() });
+        self.push(guard, action, Vec::new(), Issue::default());
     }
 
     fn guard(&mut self, predicate: Option<&Predicate>) -> Option<Guard> {
@@ -348,7 +410,7 @@ impl<'a> Compiler<'a> {
         let tally = vec![(Class::Control, 1)];
         let around = self.steps.len();
         let action = if skip.is_some() { Action::Branch { target: 0 } } else { Action::Nothing };
-        self.steps.push(Step { guard: skip, action, tally });
+        self.push(skip, action, tally, Issue { guard: skip, ..Issue::default() });
 
         self.scopes += 1;
         let id = self.scopes;
@@ -389,7 +451,7 @@ impl<'a> Compiler<'a> {
             self.copy(to, from, variable.ty);
         }
         let end = self.steps.len();
-        self.steps.push(Step { guard: None, action: Action::Nothing, tally: Vec::new() });
+        self.push(None, Action::Nothing, Vec::new(), Issue::default());
         if let Action::Branch { target } = &mut self.steps[around].action {
             *target = end;
         }
@@ -397,7 +459,7 @@ impl<'a> Compiler<'a> {
 
     fn copy(&mut self, to: Register, from: Register, ty: ScalarType) {
         let action = super::decode::movement(to, from, ty);
-        self.steps.push(Step { guard: None, action, tally: Vec::new() });
+        self.push(None, action, Vec::new(), Issue::default());
     }
 
     fn finish(mut self) -> Code {
@@ -413,6 +475,7 @@ impl<'a> Compiler<'a> {
                 _ => {}
             }
         }
+        schedule::schedule(&mut self.steps, &self.issues, self.count as usize);
         let code = Code {
             steps: self.steps,
             registers: self.count as usize,

@@ -406,7 +406,8 @@ impl<'a> Compiler<'a> {
     }
 }
 
-fn space_of(instruction: &Instruction) -> Space {
+/// The memory that an instruction names.
+pub(super) fn space_of(instruction: &Instruction) -> Space {
     match space(instruction) {
         "global" => Space::Global,
         "shared" => Space::Shared,

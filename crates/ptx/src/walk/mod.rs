@@ -5,7 +5,8 @@
 //! what decides branches and addresses, and counts what each warp does; the sum stands for all warps of the grid.
 //! `compile`, `decode` and `slice` make `code` of a function, `warp` walks it, `value` computes, `requests` turns
 //! addresses into sectors and passes, `loops` and `skip` see to it that a loop of a million rounds takes no longer than one of
-//! five, `sample` and `tour` choose the warps, `sum` adds them up.
+//! five, `sample` and `tour` choose the warps, `sum` adds them up. `latency` and `schedule` say how many cycles a stretch of code
+//! takes a warp, `contention` how many places the atomic operations of all warps fall on.
 //!
 //! There is no memory. What a walk does not know it guesses, and remembers that it did ([`Work::assumed`]):
 //!
@@ -21,10 +22,13 @@
 
 mod code;
 mod compile;
+mod contention;
 mod decode;
+mod latency;
 mod loops;
 mod requests;
 mod sample;
+mod schedule;
 mod skip;
 mod slice;
 mod sum;
@@ -93,12 +97,22 @@ pub struct Work {
     pub shared_passes: f64,
     /// Loads from and stores to local memory by warps.
     pub local_requests: f64,
+    /// Sectors of 32 bytes that these touch: four for each word that all lanes have at the same place of their memory, up to 32
+    /// where the place depends on the lane.
+    pub local_sectors: f64,
+    /// Different addresses that warps read from constant memory, counted for each load on its own: 1 for all lanes at best.
+    pub constant_passes: f64,
     /// Atomic operations by warps, in any memory.
     pub atomic_requests: f64,
     /// Atomic operations by threads.
     pub atomic_lanes: f64,
     /// Sum over the warps' operations of the most lanes that share an address.
     pub atomic_passes: f64,
+    /// Different sectors of global memory that atomic operations of the whole launch touch, about. Few of them are fought over.
+    pub atomic_sectors: f64,
+    /// Cycles that a warp takes on average if nothing but the latency of its own instructions holds it back: the length of its
+    /// critical path, where loads that do not depend on each other overlap.
+    pub latency_cycles: f64,
     /// Barriers of a block that a warp comes to, on average.
     pub barriers_per_warp: f64,
     /// Warps of the grid.

@@ -15,17 +15,27 @@ fn lanes(mask: u32) -> impl Iterator<Item = usize> {
 
 /// Sectors that the lanes of `mask` touch, each `bytes` from its address on.
 pub(super) fn sectors(addresses: &Value, mask: u32, bytes: u64) -> usize {
-    let ends = |address: u64| (address / SECTOR, address.saturating_add(bytes - 1) / SECTOR);
     if addresses.uniform {
-        let (first, last) = ends(addresses.lanes[0]);
+        let (first, last) = ends(addresses.lanes[0], bytes);
         return (last - first + 1) as usize;
     }
-    // At most 128 bytes of a lane, at any alignment.
-    let mut touched = [0; LANES * 5];
+    touched(addresses, mask, bytes, &mut [0; MOST_TOUCHED])
+}
+
+/// The sectors of an address: the first and the last.
+fn ends(address: u64, bytes: u64) -> (u64, u64) {
+    (address / SECTOR, address.saturating_add(bytes - 1) / SECTOR)
+}
+
+/// Sectors that 32 lanes touch at most: 128 bytes of each, at any alignment.
+pub(super) const MOST_TOUCHED: usize = LANES * 5;
+
+/// Writes the sectors that lanes touch to the beginning of `touched`, each once; how many they are.
+pub(super) fn touched(addresses: &Value, mask: u32, bytes: u64, touched: &mut [u64; MOST_TOUCHED]) -> usize {
     let mut count = 0;
     let mut sorted = true;
     for lane in lanes(mask) {
-        let (first, last) = ends(addresses.lanes[lane]);
+        let (first, last) = ends(addresses.lane(lane), bytes);
         for sector in (first..=last).take(5) {
             if count > 0 && touched[count - 1] == sector {
                 continue;
@@ -38,9 +48,44 @@ pub(super) fn sectors(addresses: &Value, mask: u32, bytes: u64) -> usize {
     if sorted { count } else { distinct(&mut touched[..count]) }
 }
 
+/// Brings the different ones of some values to their beginning; how many they are.
 fn distinct(values: &mut [u64]) -> usize {
     values.sort_unstable();
-    values.len().min(1) + values.windows(2).filter(|pair| pair[0] != pair[1]).count()
+    let mut count = 0;
+    for index in 0..values.len() {
+        if count == 0 || values[count - 1] != values[index] {
+            values[count] = values[index];
+            count += 1;
+        }
+    }
+    count
+}
+
+/// Sectors of local memory that the lanes touch. There, word for word, the lanes' words lie side by side: a word of all lanes is
+/// four sectors, and each sector has a word of eight lanes.
+pub(super) fn local_sectors(addresses: &Value, mask: u32, bytes: u64) -> usize {
+    let own = Value::of_lanes(|lane| {
+        let word = addresses.lane(lane) / WORD;
+        word.wrapping_mul(LANES as u64 * WORD).wrapping_add(lane as u64 * WORD)
+    });
+    // Further words lie a whole row of lanes further on.
+    let first = addresses.lane(mask.trailing_zeros() as usize % LANES) % WORD;
+    let words = (first + bytes).div_ceil(WORD);
+    sectors(&own, mask, WORD) * words as usize
+}
+
+/// Different addresses that lanes have: reads of constant memory are served one address at a time.
+pub(super) fn addresses(addresses: &Value, mask: u32) -> usize {
+    if addresses.uniform {
+        return 1;
+    }
+    let mut sorted = [0; LANES];
+    let mut count = 0;
+    for lane in lanes(mask) {
+        sorted[count] = addresses.lanes[lane];
+        count += 1;
+    }
+    distinct(&mut sorted[..count])
 }
 
 /// Passes through the banks of shared memory that the lanes of `mask` need.

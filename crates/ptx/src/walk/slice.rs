@@ -3,7 +3,7 @@
 //! Most of what a kernel computes decides neither where it goes nor what it accesses. Such instructions are only counted, and
 //! those that stand together are one step.
 
-use super::code::{AccessKind, Action, Code, NONE, Register, Space, Step};
+use super::code::{AccessKind, Action, Code, NONE, Register, Step};
 
 pub(super) fn slice(mut code: Code) -> Code {
     let needed = needed(&code);
@@ -20,10 +20,10 @@ fn needed(code: &Code) -> Vec<bool> {
     let mut needed = vec![false; code.registers];
     for step in &code.steps {
         let decides = match &step.action {
-            Action::Branch { .. } | Action::Exit => true,
-            Action::Access(access) => access.space != Space::Constant,
-            Action::Fragment { .. } | Action::Table { .. } => true,
-            _ => false,
+            Action::Nothing | Action::Barrier | Action::Compute { .. } | Action::Compare(_) => false,
+            Action::Shuffle { .. } | Action::Vote { .. } | Action::Unknown { .. } => false,
+            Action::Branch { .. } | Action::Table { .. } | Action::Exit => true,
+            Action::Access(_) | Action::Fragment { .. } => true,
         };
         if decides {
             mark(step, &mut needed);
@@ -65,8 +65,8 @@ fn mark(step: &Step, needed: &mut [bool]) -> bool {
 /// Makes a step nothing if nobody needs what it does.
 fn reduce(step: &mut Step, needed: &[bool]) {
     let keep = match &step.action {
-        Action::Branch { .. } | Action::Exit | Action::Table { .. } | Action::Fragment { .. } => true,
-        Action::Access(access) => access.space != Space::Constant || wanted(step, needed),
+        Action::Branch { .. } | Action::Exit | Action::Table { .. } => true,
+        Action::Access(_) | Action::Fragment { .. } => true,
         Action::Barrier => {
             // Counted whether or not its guard holds, as every instruction.
             step.guard = None;
@@ -106,6 +106,7 @@ fn join(code: Code) -> Code {
             Some(last) => {
                 places.push(steps_index(&places));
                 add(&mut last.tally, &step.tally);
+                last.cycles += step.cycles;
             }
             None => {
                 places.push(steps.len());

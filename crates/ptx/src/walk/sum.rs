@@ -28,7 +28,7 @@ impl Sum {
         self.longest = self.longest.max(self.instructions(warp));
     }
 
-    /// The work that was counted; its barriers are those of all warps together.
+    /// The work that was counted; its barriers and cycles are those of all warps together.
     pub(super) fn work(&self, code: &Code, Counters { visits, lanes, figures }: &Counters) -> Work {
         let mut work = Work { longest_warp: self.longest, ..Work::default() };
         for ((step, visits), lanes) in code.steps.iter().zip(visits).zip(lanes) {
@@ -36,6 +36,7 @@ impl Sum {
                 work.instructions[class as usize] += visits * f64::from(count);
                 work.thread_instructions += lanes * f64::from(count);
             }
+            work.latency_cycles += visits * step.cycles;
         }
         for (place, figure) in [
             (&mut work.global_load_requests, Figure::LoadRequests),
@@ -47,9 +48,12 @@ impl Sum {
             (&mut work.shared_requests, Figure::SharedRequests),
             (&mut work.shared_passes, Figure::SharedPasses),
             (&mut work.local_requests, Figure::LocalRequests),
+            (&mut work.local_sectors, Figure::LocalSectors),
+            (&mut work.constant_passes, Figure::ConstantPasses),
             (&mut work.atomic_requests, Figure::AtomicRequests),
             (&mut work.atomic_lanes, Figure::AtomicLanes),
             (&mut work.atomic_passes, Figure::AtomicPasses),
+            (&mut work.atomic_sectors, Figure::AtomicSectors),
             (&mut work.barriers_per_warp, Figure::Barriers),
             (&mut work.unknown_branches, Figure::UnknownBranches),
         ] {

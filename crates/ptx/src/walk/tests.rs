@@ -24,7 +24,7 @@ fn walker(body: &str) -> Walker {
          }}
          .visible .entry f(.param .u64 p, .param .u32 n, .param .u32 m) {{
              .shared .align 4 .b8 tile[32768];
-             .reg .pred %q<9>; .reg .b32 %c, %d, %t, %i, %n, %m, %k, %j, %s, %x, %y; .reg .b64 %p, %a, %o; .reg .f32 %f, %g;
+             .reg .pred %q<9>; .reg .b32 %c, %d, %t, %i, %n, %m, %k, %j, %s, %x, %y; .reg .b64 %p, %a, %o; .reg .f32 %f, %g, %r<40>;
              {BEGIN} {body} ret;
          }}"
     );
@@ -281,4 +281,93 @@ fn the_largest_numbers_are_computed_with() {
         set.eq.u32.s64 %k, %a, 0; setp.ne.s32 %q1, %k, -1; @%q1 bra TOP;
     ";
     assert_eq!(walk(extreme, &launch(1, 32), 0, 0).total(), BEGINNING + 3.0 + 2.0 * 3.0 + 3.0);
+}
+
+/// Cycles of a warp for each round of a loop with this body.
+fn cycles_of_round(body: &str) -> f64 {
+    let looped =
+        format!("mov.u32 %k, 0; TOP: {body} add.s32 %k, %k, 1; setp.lt.u32 %q0, %k, %n; @%q0 bra TOP;");
+    let cycles = |rounds: u64| walk(&looped, &launch(3, 64), rounds, 0).latency_cycles;
+    (cycles(1500) - cycles(500)) / 1000.0
+}
+
+#[test]
+fn loads_overlap_unless_one_has_the_address_of_the_next() {
+    let cycles = |body: &str| walk(body, &launch(1, 32), 0, 0).latency_cycles;
+    let chase =
+        "ld.global.u64 %a, [%p]; ld.global.u64 %a, [%a]; ld.global.u64 %a, [%a]; ld.global.u64 %o, [%a];";
+    let apart = "ld.global.f32 %f, [%p]; ld.global.f32 %g, [%p+64]; ld.global.u32 %x, [%p+128]; ld.global.u32 %y, [%p+256];";
+    // The fourth load is issued when three have come; nobody waits for it.
+    assert_eq!(cycles(chase), 3.0 * 300.0 + 1.0);
+    // Six instructions are issued, and the last leads away.
+    assert_eq!(cycles(apart), 8.0);
+    // The sum of two waits for both, and the store for the sum.
+    assert_eq!(cycles(&format!("{apart} add.f32 %f, %f, %g; st.global.f32 [%p], %f;")), 300.0 + 4.0 + 1.0);
+    // A load may not overtake a store.
+    assert_eq!(cycles("ld.global.f32 %f, [%p]; st.global.f32 [%p], %f; ld.global.f32 %g, [%p];"), 302.0);
+
+    assert_eq!(cycles_of_round("ld.global.u64 %p, [%p];"), 300.0);
+    // The number of the round, its comparison and the branch.
+    assert_eq!(cycles_of_round("ld.global.u64 %a, [%p];"), 4.0 + 4.0 + 8.0);
+    assert_eq!(cycles_of_round("ld.global.f32 %f, [%p]; add.f32 %g, %g, %f;"), 301.0);
+}
+
+#[test]
+fn a_chain_of_sums_takes_longer_than_sums_side_by_side() {
+    let chain = "fma.rn.f32 %f, %f, %f, %g;".repeat(8);
+    assert_eq!(cycles_of_round(&chain), 8.0 * 4.0);
+    let apart: String = (0..8).map(|i| format!("fma.rn.f32 %r{i}, %r{i}, %f, %g;")).collect();
+    assert_eq!(cycles_of_round(&apart), 16.0);
+    let wide: String = (0..40).map(|i| format!("fma.rn.f32 %r{i}, %r{i}, %f, %g;")).collect();
+    // As many as are issued; and the branch, which waits in the middle of them.
+    assert_eq!(cycles_of_round(&wide), 43.0);
+}
+
+#[test]
+fn atomics_fall_on_few_places_or_on_many() {
+    let of = |index: &str, m: u64| {
+        let body = format!(
+            "{index} rem.u32 %k, %x, %m; mul.wide.u32 %o, %k, 4; add.s64 %a, %p, %o; red.global.add.u32 [%a], 1;"
+        );
+        walk(&body, &launch(1024, 256), 0, m).atomic_sectors
+    };
+    let data = "mul.wide.u32 %o, %i, 4; add.s64 %a, %p, %o; ld.global.u32 %x, [%a];";
+    for index in ["mov.u32 %x, %i;", data] {
+        assert_eq!(of(index, 1), 1.0);
+        assert_eq!(of(index, 64), 8.0);
+        let many = of(index, 65_536);
+        assert!((4096.0..=8192.0).contains(&many), "{many}");
+    }
+    // Each thread has its own: as many as there are.
+    assert_eq!(of("mov.u32 %x, %i;", 1 << 30), 1024.0 * 256.0 / 8.0);
+}
+
+#[test]
+fn local_memory_has_the_words_of_lanes_side_by_side() {
+    let of = |index: &str, access: &str| {
+        let body = format!(
+            "{{ .local .align 16 .b8 array[256]; {index} mov.u64 %a, array; mul.wide.u32 %o, %k, 4;
+               add.s64 %a, %a, %o; {access} }}"
+        );
+        let work = walk(&body, &launch(1, 32), 0, 0);
+        assert_eq!(work.local_requests, 1.0);
+        work.local_sectors
+    };
+    assert_eq!(of("mov.u32 %k, 5;", "st.local.u32 [%a], %x;"), 4.0);
+    assert_eq!(of("mov.u32 %k, 4;", "st.local.v4.u32 [%a], {%x, %x, %x, %x};"), 16.0);
+    assert_eq!(of("mov.u32 %k, %t;", "ld.local.u32 %x, [%a];"), 32.0);
+    // Two words, each of all eights of lanes.
+    assert_eq!(of("and.b32 %k, %t, 1;", "ld.local.u32 %x, [%a];"), 8.0);
+    // Eight lanes have one of 64 words each, by chance.
+    let random =
+        of("ld.global.u32 %k, [%p]; xor.b32 %k, %k, %t; and.b32 %k, %k, 63;", "ld.local.u32 %x, [%a];");
+    assert!((24.0..=32.0).contains(&random), "{random}");
+}
+
+#[test]
+fn constants_are_read_one_address_at_a_time() {
+    for (stride, passes) in [(0, 1.0), (4, 32.0)] {
+        let body = format!("mul.wide.u32 %o, %t, {stride}; ld.const.u32 %x, [%o];");
+        assert_eq!(walk(&body, &launch(1, 32), 0, 0).constant_passes, passes);
+    }
 }

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use super::contention::Contention;
 use super::sample::{self, Density};
 use super::sum::Sum;
 use super::value::Value;
@@ -57,6 +58,7 @@ impl<'w> Tour<'w> {
         let budget = self.left;
         // What a warp costs is known when one has been walked.
         self.warp(0, 0, budget / 8);
+        self.warp.contention = Contention::default();
         let density = Density::of(budget / 4 * 3, self.warp.taken, self.shape.blocks, self.shape.warps);
         let picked = sample::blocks(self.shape.blocks, density);
         for (walked, &block) in picked.iter().enumerate() {
@@ -160,6 +162,8 @@ impl<'w> Tour<'w> {
         Work {
             warps,
             barriers_per_warp: work.barriers_per_warp / warps,
+            latency_cycles: (work.latency_cycles / warps).max(0.0),
+            atomic_sectors: self.warp.contention.sectors(work.atomic_sectors),
             assumed: self.warp.assumed || self.walker.code.incomplete,
             extrapolated: self.warp.extrapolated,
             ..work

@@ -8,6 +8,7 @@ use super::code::{
     Vote,
 };
 use super::compile::LOCAL_BASE;
+use super::contention::Contention;
 use super::loops::Loops;
 use super::requests;
 use super::skip::Skips;
@@ -28,9 +29,13 @@ pub(super) enum Figure {
     SharedRequests,
     SharedPasses,
     LocalRequests,
+    LocalSectors,
+    ConstantPasses,
     AtomicRequests,
     AtomicLanes,
     AtomicPasses,
+    /// Sectors of global memory that these touch, counted for each request on its own.
+    AtomicSectors,
     Barriers,
     UnknownBranches,
 }
@@ -77,6 +82,8 @@ pub(super) struct Warp<'c> {
     pub(super) registers: Vec<Value>,
     pub(super) counters: Counters,
     pub(super) skips: Skips,
+    /// Where atomic operations went, of all warps so far.
+    pub(super) contention: Contention,
     /// Steps that it may take, and has taken.
     pub(super) share: u64,
     pub(super) taken: u64,
@@ -130,6 +137,7 @@ impl<'c> Warp<'c> {
             registers: vec![Value::uniform(0); code.registers],
             counters: Counters::new(code.steps.len()),
             skips: Skips::new(loops.loops.len()),
+            contention: Contention::default(),
             share: 0,
             taken: 0,
             assumed: false,
@@ -139,10 +147,11 @@ impl<'c> Warp<'c> {
         }
     }
 
-    /// Forgets what the warp before did, except what it assumed.
+    /// Forgets what the warp before did, except what it assumed and where its atomic operations went.
     pub(super) fn begin(&mut self, share: u64) {
         self.counters.clear();
         self.skips.clear();
+        self.contention.begin();
         (self.share, self.taken) = (share, 0);
     }
 
@@ -374,12 +383,24 @@ impl<'c> Warp<'c> {
                 add(Figure::AtomicRequests, 1.0);
                 add(Figure::AtomicLanes, lanes);
                 add(Figure::AtomicPasses, requests::sharers(addresses, mask) as f64);
+                if space == Space::Global {
+                    let mut touched = [0; requests::MOST_TOUCHED];
+                    let sectors = requests::touched(addresses, mask, bytes, &mut touched);
+                    add(Figure::AtomicSectors, sectors as f64);
+                    self.contention.touch(&touched[..sectors]);
+                }
             }
             (_, Space::Shared) => {
                 add(Figure::SharedRequests, 1.0);
                 add(Figure::SharedPasses, requests::passes(addresses, mask, bytes) as f64);
             }
-            (_, Space::Local) => add(Figure::LocalRequests, 1.0),
+            (_, Space::Local) => {
+                add(Figure::LocalRequests, 1.0);
+                add(Figure::LocalSectors, requests::local_sectors(addresses, mask, bytes) as f64);
+            }
+            (_, Space::Constant) => {
+                add(Figure::ConstantPasses, requests::addresses(addresses, mask) as f64);
+            }
             (AccessKind::Load, Space::Global) => {
                 add(Figure::LoadRequests, 1.0);
                 add(Figure::LoadSectors, requests::sectors(addresses, mask, bytes) as f64);
@@ -390,7 +411,7 @@ impl<'c> Warp<'c> {
                 add(Figure::StoreSectors, requests::sectors(addresses, mask, bytes) as f64);
                 add(Figure::StoreBytes, lanes * f64::from(access.bytes));
             }
-            (_, Space::Constant | Space::Generic) => {}
+            (_, Space::Generic) => {}
         }
     }
 
