@@ -13,7 +13,9 @@
 //!    by that one, and does not add to it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use predict::Models;
 use serde::{Deserialize, Serialize};
 
 use crate::figure::{Figure, total};
@@ -22,10 +24,12 @@ use crate::profile::{IdleCause, Profile};
 use crate::rules::{self, Outcome, RULES, Rule};
 
 /// What the caller wants.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Identifiers or names of rules that are not to be reported.
     pub suppress: BTreeSet<String>,
+    /// What is asked what changes of configurations would save; without models nothing is.
+    pub models: Option<Arc<Models>>,
 }
 
 /// What the rules say of a profile.
@@ -99,6 +103,11 @@ pub fn advise(profile: &Profile, options: &Options) -> Advice {
                 advice.suppressed.insert(rule.id.to_owned(), draft.kernels.len() as u64);
             }
             Outcome::Found(draft) => advice.findings.push(rule.finding(draft)),
+        }
+    }
+    if let Some(models) = &options.models {
+        for found in advice.findings.iter_mut().flat_map(|finding| &mut finding.kernels) {
+            found.what_if = profile.what_if(models, found);
         }
     }
     cap_kernels(profile, &mut advice.findings);
@@ -409,7 +418,7 @@ mod tests {
         let profile =
             profile_of([kernel_of(1000, 100), Kernel { symbol: "other".into(), ..kernel_of(1000, 33) }]);
         let suppress = ["block-not-warp-multiple", "APEX-X99"].map(String::from).into();
-        let advice = advise(&profile, &Options { suppress });
+        let advice = advise(&profile, &Options { suppress, models: None });
         assert!(advice.findings.iter().all(|finding| finding.rule != "APEX-L01"));
         assert_eq!(advice.suppressed, BTreeMap::from([("APEX-L01".to_owned(), 2)]));
         assert_eq!(advice.unknown_suppressions, ["APEX-X99"]);

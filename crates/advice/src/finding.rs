@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::figure::Figure;
+use crate::prediction::Estimate;
 
 /// How much a finding matters in general; what it costs this job is in its [`Saving`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -145,6 +146,33 @@ pub struct KernelFinding {
     pub change: String,
     /// What the change would save.
     pub saving: Saving,
+    /// The configuration that the change names, where it names one.
+    #[serde(default)]
+    pub to: Option<Configuration>,
+    /// What the models expect of it; `None` where it is not named, the kernel was not timed, or the models do not know
+    /// the device.
+    #[serde(default)]
+    pub what_if: Option<WhatIf>,
+}
+
+/// Grid and block of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Configuration {
+    /// Blocks in x, y, z.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y, z.
+    pub block: [u32; 3],
+}
+
+/// What the models expect of a kernel in another configuration, from its measured time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WhatIf {
+    /// The configuration.
+    pub configuration: Configuration,
+    /// The kernel's own duration there.
+    pub duration_ns: Estimate,
+    /// Share of the measured duration that this saves; below 0 where it costs.
+    pub saves: Estimate,
 }
 
 /// What one rule found in a profile: one finding, however many kernels have the fault.

@@ -3,6 +3,7 @@
 //! * [`Profile::from_session`] streams through the records of a session and holds what every view shows: kernels by
 //!   configuration, calls, memory, copies, streams, repeated sequences, the time line of each device.
 //! * [`advise`] runs the [`rules`] over a profile and ranks what they find by the time that it would save.
+//! * [`Profile::predict`](profile::Profile::predict) adds what the models of `predict` say of each kernel.
 //! * [`compare`] sets two profiles side by side.
 //!
 //! Invariants:
@@ -19,6 +20,7 @@ mod compare;
 mod figure;
 mod finding;
 mod names;
+pub mod prediction;
 pub mod profile;
 pub mod rules;
 mod sketch;
@@ -27,8 +29,10 @@ pub use advise::{Advice, Options, Unjudged, Verdict, advise};
 pub use compare::{Change, Comparison, KernelChange, Presence, compare};
 pub use figure::{Figure, Provenance};
 pub use finding::{
-    Confidence, Direction, Evidence, Finding, KernelFinding, Level, Saving, Scope, Severity, Unit,
+    Confidence, Configuration, Direction, Evidence, Finding, KernelFinding, Level, Saving, Scope, Severity,
+    Unit, WhatIf,
 };
 pub use names::{demangled, shortened};
+pub use prediction::{Estimate, Prediction};
 pub use profile::Profile;
 pub use sketch::Distribution;

@@ -28,6 +28,7 @@ use trace::definition::StreamKind;
 use trace::layout::{CallClass, MemoryKind};
 
 use crate::figure::Figure;
+use crate::prediction::Prediction;
 use crate::sketch::Distribution;
 
 pub use build::RECORD_COST_NS;
@@ -63,6 +64,9 @@ pub struct Profile {
     pub defects: Vec<Defect>,
     /// What recording cost, and what it missed.
     pub recorder: Recorder,
+    /// Of each device for which nothing is predicted, why not.
+    #[serde(default)]
+    pub unpredicted: Vec<String>,
 }
 
 /// Sums over everything.
@@ -182,6 +186,9 @@ pub struct Kernel {
     /// What the CPU device counted; `None` where it executed or counted no launch.
     #[serde(default)]
     pub counts: Option<KernelCounts>,
+    /// What the models say of it; `None` before [`Profile::predict`], and where they do not know the device.
+    #[serde(default)]
+    pub prediction: Option<Prediction>,
 }
 
 impl Kernel {

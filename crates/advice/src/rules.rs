@@ -31,7 +31,9 @@ pub(crate) mod fixture;
 use std::collections::BTreeMap;
 
 use crate::figure::{Figure, total};
-use crate::finding::{Confidence, Evidence, Finding, KernelFinding, Level, Saving, Scope, Severity};
+use crate::finding::{
+    Confidence, Configuration, Evidence, Finding, KernelFinding, Level, Saving, Scope, Severity,
+};
 use crate::profile::{Geometry, IdleCause, Kernel, KernelCounts, Profile};
 
 /// What a rule must be given to judge.
@@ -163,6 +165,8 @@ pub(crate) struct Fault {
     pub change: String,
     /// Share of the kernel's time that the change would save; or why that is unknown.
     pub saves: Result<Figure, &'static str>,
+    /// Threads of a block that `change` names for the same threads in all, where it does.
+    pub threads: Option<u32>,
 }
 
 /// A kernel that ran and whose geometry is known.
@@ -279,7 +283,18 @@ pub(crate) fn kernel_finding(profile: &Profile, index: usize, fault: Fault) -> K
         evidence: fault.evidence,
         change: fault.change,
         saving,
+        to: fault.threads.and_then(|threads| in_blocks_of(kernel, threads)),
+        what_if: None,
     }
+}
+
+/// The launch of a kernel with the same threads in blocks of `threads`. How threads are numbered in more than one
+/// dimension is the kernel's affair, so only a flat launch has one.
+fn in_blocks_of(kernel: &Kernel, threads: u32) -> Option<Configuration> {
+    let flat = kernel.grid[1..] == [1, 1] && kernel.block[1..] == [1, 1];
+    let blocks = (kernel.blocks() * u64::from(kernel.block_threads())).div_ceil(threads.max(1).into());
+    let blocks = u32::try_from(blocks).ok()?;
+    flat.then_some(Configuration { grid: [blocks, 1, 1], block: [threads, 1, 1] })
 }
 
 /// Time on the clock for each unit of GPU time: 1, or less where kernels overlap, so that together they take more GPU time

@@ -1,6 +1,7 @@
 //! A session with its profile, as every reading command needs it.
 
 use crate::{output, progress, session, units};
+use ::predict::Models;
 use advice::Profile;
 use anyhow::Context;
 use std::path::Path;
@@ -40,7 +41,8 @@ impl Loaded {
         let doing = format!("reading {} of {}", units::bytes(recorded_bytes(path)), path.display());
         let (session, profile) = progress::show(&doing, |_| {
             let session = Session::open(path)?;
-            let profile = Profile::from_session(&session);
+            let mut profile = Profile::from_session(&session);
+            profile.predict(&Models::shipped());
             anyhow::Ok((session, profile))
         })?;
         let loaded = Self { session, profile };

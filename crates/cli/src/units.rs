@@ -16,6 +16,29 @@ pub fn time(ns: f64) -> String {
     format!("{} {unit}", digits(value))
 }
 
+/// `1.23 ms (1.01–1.50)` from nanoseconds: a value and an interval around it in the value's unit.
+pub fn time_between(ns: f64, low: f64, high: f64) -> String {
+    let text = time(ns);
+    let scale = match ns.abs() {
+        x if x < 1e3 => 1.0,
+        x if x < 1e6 => 1e3,
+        x if x < 1e9 => 1e6,
+        _ => 1e9,
+    };
+    format!("{text} ({}–{})", digits(low / scale), digits(high / scale))
+}
+
+/// `1.08` or `26.5`: a ratio as it is.
+pub fn ratio(ratio: f64) -> String {
+    digits(ratio)
+}
+
+/// `38% (30–45)` from ratios; with one below zero `-5% (-34 to 22)`.
+pub fn share_between(ratio: f64, low: f64, high: f64) -> String {
+    let dash = if low < 0.0 { " to " } else { "–" };
+    format!("{} ({:.0}{dash}{:.0})", share(ratio), low * 100.0, high * 100.0)
+}
+
 /// `1.50 GiB`.
 pub fn bytes(count: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -135,6 +158,9 @@ mod tests {
             [time(0.0), time(999.4), time(1234.0), time(99.99e6), time(12e9)].map(|t| t.replace(' ', "")),
             ["0ns", "999ns", "1.23µs", "100ms", "12.0s"]
         );
+        assert_eq!(time_between(12_340.0, 9_870.0, 123_456.0), "12.3 µs (9.87–123)");
+        assert_eq!(share_between(0.381, 0.3, 1.0), "38% (30–100)");
+        assert_eq!(share_between(-0.05, -0.34, 0.22), "-5% (-34 to 22)");
         assert_eq!(
             [bytes(0), bytes(1023), bytes(1536), bytes(u64::MAX)],
             ["0 B", "1023 B", "1.50 KiB", "16.0 EiB"]

@@ -49,7 +49,11 @@ fn separator(out: &mut impl Write, index: usize) -> io::Result<()> {
     if index > 0 { out.write_all(b",") } else { Ok(()) }
 }
 
-fn text(out: &mut impl Write, value: &str) -> io::Result<()> {
+/// Writes a field of text, in quotes where it needs them.
+///
+/// # Errors
+/// Those of `out`.
+pub fn text(out: &mut impl Write, value: &str) -> io::Result<()> {
     let plain = !value.is_empty() && !value.contains(['"', ',', '\r', '\n']);
     if plain { out.write_all(value.as_bytes()) } else { write!(out, "\"{}\"", value.replace('"', "\"\"")) }
 }

@@ -184,6 +184,7 @@ impl Builder {
             defects: Vec::new(),
             totals: Totals::default(),
             recorder: Recorder::default(),
+            unpredicted: Vec::new(),
         };
         self.totals.sum_up(&profile);
         self.recorder.sum_up(&profile);

@@ -109,6 +109,7 @@ impl Kernels {
             gpu: counts.times.map(|times| times.gpu_time(counts.launches.calls)),
             geometry: None,
             counts: None,
+            prediction: None,
         }
     }
 }

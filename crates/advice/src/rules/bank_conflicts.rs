@@ -57,6 +57,7 @@ fn fault(counts: &KernelCounts) -> Option<Fault> {
         ],
         change: format!("{place}pad the tile's rows by one element, or permute its columns"),
         saves: Err("what conflicts cost depends on what limits the kernel on a GPU"),
+        threads: None,
     })
 }
 

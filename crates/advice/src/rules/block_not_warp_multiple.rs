@@ -50,6 +50,7 @@ fn fault(Subject { kernel, geometry, .. }: Subject<'_>) -> Option<Fault> {
         ],
         change: format!("use {better} instead of {threads} threads per block, and adapt the grid to it"),
         saves: Ok(Figure::predicted(idle)),
+        threads: Some(better),
     })
 }
 

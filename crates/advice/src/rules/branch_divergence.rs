@@ -54,6 +54,7 @@ fn fault(Subject { geometry, .. }: Subject<'_>, counts: &KernelCounts) -> Option
         ],
         change: format!("{place}let its condition be the same for all threads of a warp"),
         saves: Err("what idle lanes cost depends on what limits the kernel on a GPU"),
+        threads: None,
     })
 }
 

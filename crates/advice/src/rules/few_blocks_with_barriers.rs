@@ -45,17 +45,19 @@ fn fault(Subject { kernel, sms, .. }: Subject<'_>) -> Option<Fault> {
         return None;
     }
     let threads = kernel.block_threads();
+    let half = threads / 2 / 32 * 32;
     Some(Fault {
         evidence: vec![
             Evidence::new("blocks", Figure::measured(blocks as f64), Unit::Count)
                 .increase_towards((2 * sms) as f64),
             Evidence::new("shared memory per block", Figure::measured(shared.into()), Unit::Bytes),
         ],
-        change: match threads / 2 / 32 * 32 {
+        change: match half {
             0 => format!("divide the work over at least {} blocks instead of {blocks}", 2 * sms),
-            half => format!("use {half} instead of {threads} threads per block, and twice as many blocks"),
+            _ => format!("use {half} instead of {threads} threads per block, and twice as many blocks"),
         },
         saves: Err("how long blocks wait at barriers needs hardware counters"),
+        threads: Some(half).filter(|&half| half > 0),
     })
 }
 

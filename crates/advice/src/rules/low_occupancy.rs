@@ -59,30 +59,40 @@ fn fault(Subject { kernel, geometry, profile, .. }: Subject<'_>) -> Option<Fault
         let name = format!("blocks that {} admit", limiter.name());
         evidence.push(Evidence::new(name, Figure::computed(occupancy.blocks_per_sm.into()), Unit::Count));
     }
+    let better = better_block_size(&limits, kernel);
+    let change = match better {
+        Some((better, then)) => Some(format!(
+            "use {better} instead of {} threads per block: theoretical occupancy becomes {}",
+            kernel.block_threads(),
+            percent(then)
+        )),
+        None => less_of_a_resource(&limits, kernel, occupancy.blocks_per_sm),
+    };
     Some(Fault {
         evidence,
-        change: change(&limits, kernel, occupancy.blocks_per_sm)
+        change: change
             .unwrap_or_else(|| format!("it is limited by {}: use less of it", limiters.join(" and "))),
         saves: Err("whether latency is hidden already needs hardware counters"),
+        threads: better.map(|(threads, _)| threads),
     })
 }
 
-/// The smallest step that admits more warps: another block size, or less of the limiting resource.
-fn change(limits: &DeviceLimits, kernel: &Kernel, blocks: u32) -> Option<String> {
+/// A block size whose theoretical occupancy is high enough, and that occupancy. With dynamic shared memory, which often
+/// grows with the block, there is none.
+fn better_block_size(limits: &DeviceLimits, kernel: &Kernel) -> Option<(u32, f64)> {
+    let attributes = kernel.attributes.filter(|_| kernel.dynamic_shared == 0)?;
+    let (resources, carveout) = (attributes.resources, attributes.preferred_carveout());
+    let (better, then) = what_if::best_block_size(limits, &resources, 0, carveout, kernel.block_threads())?;
+    (then.fraction() >= ENOUGH).then(|| (better, then.fraction()))
+}
+
+/// The smallest step that admits one more block: less of the limiting resource.
+fn less_of_a_resource(limits: &DeviceLimits, kernel: &Kernel, blocks: u32) -> Option<String> {
     let attributes = kernel.attributes?;
     let (resources, carveout) = (attributes.resources, attributes.preferred_carveout());
     let (threads, dynamic) = (kernel.block_threads(), kernel.dynamic_shared);
     let now = occupancy::theoretical(limits, &resources, threads, dynamic, carveout);
     let limited_by = |limiter| now.limit(limiter) == Some(blocks);
-    if let Some((better, then)) = what_if::best_block_size(limits, &resources, dynamic, carveout, threads)
-        && then.fraction() >= ENOUGH
-        && dynamic == 0
-    {
-        return Some(format!(
-            "use {better} instead of {threads} threads per block: theoretical occupancy becomes {}",
-            percent(then.fraction())
-        ));
-    }
     if limited_by(Limiter::Registers)
         && let Some(fewer) =
             what_if::registers_for(limits, &resources, threads, dynamic, carveout, blocks + 1)

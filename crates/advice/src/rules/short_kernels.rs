@@ -80,6 +80,7 @@ fn fault(kernel: &Kernel) -> Fault {
             time(gpu)
         ),
         saves: Err("it is the host's time that is saved"),
+        threads: None,
     }
 }
 

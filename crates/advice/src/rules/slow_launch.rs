@@ -95,6 +95,7 @@ fn fault(kernel: &Kernel) -> Fault {
             _ => "its calls are slow again and again: look for other work on the same cores".to_owned(),
         },
         saves: Err("it is the host's time that is saved"),
+        threads: None,
     }
 }
 

@@ -50,15 +50,19 @@ fn fault(Subject { kernel, geometry, sms, .. }: Subject<'_>) -> Option<Fault> {
         ],
         change: change(blocks, kernel.block_threads(), sms),
         saves: Ok(Figure::predicted(1.0 - blocks as f64 / f64::from(sms))),
+        threads: smaller_blocks(blocks, kernel.block_threads(), sms),
     })
 }
 
 /// A block size with which the same threads make a block for every SM, where there is one.
-fn change(blocks: u64, threads: u32, sms: u32) -> String {
+fn smaller_blocks(blocks: u64, threads: u32, sms: u32) -> Option<u32> {
     let warps_per_sm = blocks * u64::from(threads.div_ceil(32)) / u64::from(sms);
-    let smaller = warps_per_sm * 32;
-    if (32..u64::from(threads)).contains(&smaller) {
-        let more = (blocks * u64::from(threads)).div_ceil(smaller);
+    u32::try_from(warps_per_sm * 32).ok().filter(|smaller| (32..threads).contains(smaller))
+}
+
+fn change(blocks: u64, threads: u32, sms: u32) -> String {
+    if let Some(smaller) = smaller_blocks(blocks, threads, sms) {
+        let more = (blocks * u64::from(threads)).div_ceil(smaller.into());
         format!(
             "use {smaller} instead of {threads} threads per block: the same threads then make {more} blocks"
         )

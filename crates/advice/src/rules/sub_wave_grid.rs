@@ -53,6 +53,7 @@ fn fault(Subject { kernel, geometry, sms, .. }: Subject<'_>) -> Option<Fault> {
             geometry.occupancy.blocks_per_sm
         ),
         saves: Err("whether the kernel lacks warps needs hardware counters"),
+        threads: None,
     })
 }
 

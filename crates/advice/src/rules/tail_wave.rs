@@ -80,7 +80,13 @@ fn fault(Subject { kernel, geometry, profile, .. }: Subject<'_>) -> Option<Fault
             .decrease_towards(1.0),
         );
     }
-    Some(Fault { evidence, change: change(kernel, geometry, profile), saves: Ok(Figure::predicted(effect)) })
+    let better = other_block_size(kernel, profile, effect / 2.0);
+    Some(Fault {
+        evidence,
+        change: change(kernel, geometry, better),
+        saves: Ok(Figure::predicted(effect)),
+        threads: better.map(|(threads, ..)| threads),
+    })
 }
 
 /// Mean GPU time over blocks.
@@ -104,12 +110,9 @@ fn best_sibling(profile: &Profile, kernel: &Kernel, effect: f64) -> Option<f64> 
 }
 
 /// The nearest change that halves the tail: another block size for the same threads, or less work in each block.
-fn change(kernel: &Kernel, geometry: &Geometry, profile: &Profile) -> String {
+fn change(kernel: &Kernel, geometry: &Geometry, better: Option<(u32, u64, f64)>) -> String {
     let effect = geometry.waves.tail_effect();
-    let flat = kernel.grid[1..] == [1, 1] && kernel.block[1..] == [1, 1];
-    if let Some((threads, blocks, then)) =
-        flat.then(|| other_block_size(kernel, profile, effect / 2.0)).flatten()
-    {
+    if let Some((threads, blocks, then)) = better {
         return format!(
             "use {threads} threads in {blocks} blocks instead of {} in {}: the tail effect falls from {} to {}",
             kernel.block_threads(),
@@ -131,8 +134,9 @@ fn change(kernel: &Kernel, geometry: &Geometry, profile: &Profile) -> String {
 }
 
 /// `(threads, blocks, tail effect)` of the block size nearest to the present one that has at most so much tail and keeps
-/// theoretical occupancy.
+/// theoretical occupancy. Only of a flat launch: how threads are numbered in more dimensions is the kernel's affair.
 fn other_block_size(kernel: &Kernel, profile: &Profile, most: f64) -> Option<(u32, u64, f64)> {
+    (kernel.grid[1..] == [1, 1] && kernel.block[1..] == [1, 1]).then_some(())?;
     let limits = profile.devices.get(kernel.device?)?.limits()?;
     let attributes = kernel.attributes?;
     let (size_now, least) = (kernel.block_threads(), kernel.geometry?.occupancy.warps_per_sm);

@@ -64,6 +64,7 @@ fn fault(counts: &KernelCounts) -> Option<Fault> {
         ],
         change: format!("{place}let neighbouring threads access neighbouring addresses"),
         saves: Err("what excess sectors cost depends on what limits the kernel on a GPU"),
+        threads: None,
     })
 }
 

@@ -5,7 +5,7 @@ use crate::text::{Ink, Style, wrap};
 use crate::units;
 use advice::{
     Advice, Confidence, Direction, Evidence, Figure, Finding, KernelFinding, Level, Profile, Saving,
-    Severity, Unit,
+    Severity, Unit, WhatIf,
 };
 use std::io::{self, Write};
 
@@ -125,7 +125,28 @@ fn saving(saving: &Saving) -> String {
 fn about_kernel(kernel: &KernelFinding) -> String {
     let KernelFinding { name, configuration, launches, evidence: values, change, .. } = kernel;
     let evidence = if values.is_empty() { String::new() } else { format!(": {}", evidence(values)) };
-    format!("· {name}{configuration}, {} launches{evidence}. {change}", units::count(*launches))
+    let expected = kernel.what_if.as_ref().map_or_else(String::new, what_if);
+    format!("· {name}{configuration}, {} launches{evidence}. {change}{expected}", units::count(*launches))
+}
+
+/// What the models expect of the changed configuration.
+fn what_if(expected: &WhatIf) -> String {
+    let WhatIf { duration_ns: time, saves, .. } = expected;
+    let time = units::time_between(time.value, time.low, time.high);
+    let (low, high) = (units::share(saves.low.abs()), units::share(saves.high.abs()));
+    let saved = |share: f64| if share < 0.0 { "costs" } else { "saves" };
+    let mark = mark(saves.provenance);
+    // One word does for both ends of most intervals.
+    let (of, ends) = (units::share(saves.value.abs()), (saved(saves.low), saved(saves.high)));
+    let interval = match ends {
+        (one, other) if one == other && saves.value >= 0.0 => format!("{low} to {high}"),
+        (one, other) if one == other => format!("{high} to {low}"),
+        _ => format!("{low} more to {high} less"),
+    };
+    format!(
+        ". From its measured time the models expect {time} then: that {} {of} ({interval}){mark}",
+        saved(saves.value)
+    )
 }
 
 fn evidence(values: &[Evidence]) -> String {

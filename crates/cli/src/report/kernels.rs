@@ -93,7 +93,7 @@ pub fn table(profile: &Profile, sort: Sort, top: usize, width: usize) -> Vec<Str
 }
 
 /// `64,64 × 256`, with cluster and dynamic shared memory where there are any.
-fn configuration(kernel: &Kernel) -> String {
+pub fn configuration(kernel: &Kernel) -> String {
     let mut text = format!("{} × {}", extent(kernel.grid), extent(kernel.block));
     if kernel.cluster.iter().any(|&n| n > 1) {
         text += &format!(" c{}", extent(kernel.cluster));
@@ -105,7 +105,7 @@ fn configuration(kernel: &Kernel) -> String {
 }
 
 /// Dimensions without trailing ones.
-fn extent(dimensions: [u32; 3]) -> String {
+pub fn extent(dimensions: [u32; 3]) -> String {
     let used = dimensions.iter().rposition(|&n| n != 1).map_or(1, |last| last + 1);
     dimensions[..used].iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }

@@ -2,12 +2,14 @@
 
 mod counts;
 pub mod findings;
-mod kernels;
+pub mod kernels;
+mod predictions;
 
 use crate::loaded::{Loaded, Source};
 use crate::output::{self, Color};
 use crate::text::{Ink, Style, wrap};
 use crate::{session, units};
+use ::predict::Models;
 use advice::{Advice, Figure, Options, Profile, Provenance};
 use clap::builder::FalseyValueParser;
 use kernels::Sort;
@@ -67,7 +69,8 @@ impl View {
 
 /// Runs the rules, less the suppressed ones; names that no rule has are remarked upon.
 pub fn advise(profile: &Profile, suppress: &[String]) -> Advice {
-    let advice = advice::advise(profile, &Options { suppress: suppress.iter().cloned().collect() });
+    let options = Options { suppress: suppress.iter().cloned().collect(), models: Some(Models::shipped()) };
+    let advice = advice::advise(profile, &options);
     for name in &advice.unknown_suppressions {
         output::remark(format!("--suppress {name}: there is no such rule"));
     }
@@ -150,7 +153,9 @@ fn top_kernels(
         writeln!(out, "{}", style.paint(Ink::Dim, line))?;
     }
     writeln!(out)?;
-    counts::table(out, profile, &kernels::ranked(profile, sort, view.top), style, width)
+    let top = kernels::ranked(profile, sort, view.top);
+    predictions::table(out, profile, &top, style, width)?;
+    counts::table(out, profile, &top, style, width)
 }
 
 /// The job in one line, wrapped where the terminal is narrow.

@@ -2,14 +2,14 @@
 
 use super::axis;
 use crate::table::{Cell, Column, Sink, Type, column};
-use advice::Profile;
 use advice::profile::{Kernel, KernelCounts, Traffic};
+use advice::{Estimate, Prediction, Profile};
 use std::io;
 
 use Type::{Integer, Real, Text};
 
 /// Columns of the kernels' table.
-pub const COLUMNS: [Column; 49] = [
+pub const COLUMNS: [Column; 66] = [
     column("kernel", Text, "name, demangled"),
     column("symbol", Text, "name as the driver gives it"),
     column("device", Text, "name of the device; null if unknown"),
@@ -26,6 +26,7 @@ pub const COLUMNS: [Column; 49] = [
     column("static_shared_bytes", Integer, "of a block"),
     column("local_bytes", Integer, "of a thread"),
     column("registers", Integer, "of a thread"),
+    column("max_threads_per_block", Integer, "that the kernel allows"),
     column("binary_version", Integer, "architecture of the machine code, such as 90"),
     column("ptx_version", Integer, "architecture of the PTX it came from, such as 80"),
     column("launches", Integer, "runs, by launch calls and by graphs; measured"),
@@ -63,6 +64,42 @@ pub const COLUMNS: [Column; 49] = [
     column("global_excess_sectors", Integer, "beyond what the same bytes would fill side by side"),
     column("shared_wavefronts", Integer, "passes over the banks of shared memory"),
     column("shared_excess_wavefronts", Integer, "passes that bank conflicts add"),
+    column(
+        "predicted_duration_ns",
+        Real,
+        "the kernel's own duration; predicted; null where the models do not know the device",
+    ),
+    column(
+        "predicted_duration_low_ns",
+        Real,
+        "an interval that holds nine of ten cases begins here; predicted",
+    ),
+    column("predicted_duration_high_ns", Real, "it ends here; predicted"),
+    column("predicted_achieved_occupancy", Real, "resident warps of the most possible, 0 to 1; predicted"),
+    column("predicted_achieved_occupancy_low", Real, "the interval's beginning; predicted"),
+    column("predicted_achieved_occupancy_high", Real, "its end; predicted"),
+    column("predicted_sm_utilisation", Real, "compute (SM) throughput, 0 to 1; predicted"),
+    column("predicted_sm_utilisation_low", Real, "the interval's beginning; predicted"),
+    column("predicted_sm_utilisation_high", Real, "its end; predicted"),
+    column(
+        "predicted_warp_efficiency",
+        Real,
+        "threads that take part in an instruction, of 32, 0 to 1; predicted",
+    ),
+    column("predicted_warp_efficiency_low", Real, "the interval's beginning; predicted"),
+    column("predicted_warp_efficiency_high", Real, "its end; predicted"),
+    column("prediction_basis", Text, "what the prediction was made from: launch, kernel, code or work"),
+    column(
+        "prediction_unfamiliar",
+        Text,
+        "features unlike anything trained on, joined by +; null if there are none",
+    ),
+    column(
+        "measured_duration_ns",
+        Real,
+        "gpu_mean_ns and what an empty kernel takes, to compare with the prediction; measured on gpu_samples",
+    ),
+    column("measured_over_predicted", Real, "measured_duration_ns over predicted_duration_ns"),
 ];
 
 /// Writes the kernels of a profile, one configuration a row, the costliest first. The window does not apply: a profile
@@ -86,6 +123,13 @@ fn row(profile: &Profile, kernel: &Kernel, sink: &mut dyn Sink) -> io::Result<()
     let limiters = geometry.map(|geometry| {
         geometry.occupancy.limiters().map(|limiter| limiter.name()).collect::<Vec<_>>().join("+")
     });
+    let prediction = kernel.prediction.as_ref();
+    let said = |of: fn(&Prediction) -> Estimate| prediction.map(of);
+    let duration = said(|said| said.duration_ns);
+    let occupancy = said(|said| said.achieved_occupancy);
+    let utilisation = said(|said| said.sm_utilisation);
+    let efficiency = said(|said| said.warp_efficiency);
+    let unfamiliar = prediction.map(|said| said.unfamiliar.join("+")).filter(|names| !names.is_empty());
     let cluster = Some(kernel.cluster).filter(|cluster| *cluster != [0; 3]);
     let called = kernel.cpu.count > 0;
     let cells: [Cell<'_>; COLUMNS.len()] = [
@@ -105,6 +149,7 @@ fn row(profile: &Profile, kernel: &Kernel, sink: &mut dyn Sink) -> io::Result<()
         attributes.map(|attributes| attributes.resources.static_shared).into(),
         attributes.map(|attributes| attributes.local).into(),
         attributes.map(|attributes| attributes.resources.registers).into(),
+        attributes.map(|attributes| attributes.resources.max_threads).into(),
         attributes.map(|attributes| attributes.binary_version).into(),
         attributes.map(|attributes| attributes.ptx_version).into(),
         kernel.launches.ran().into(),
@@ -138,6 +183,22 @@ fn row(profile: &Profile, kernel: &Kernel, sink: &mut dyn Sink) -> io::Result<()
         traffic("global", |traffic| traffic.excess).into(),
         traffic("shared", |traffic| traffic.transactions).into(),
         traffic("shared", |traffic| traffic.excess).into(),
+        duration.map(|it| it.value).into(),
+        duration.map(|it| it.low).into(),
+        duration.map(|it| it.high).into(),
+        occupancy.map(|it| it.value).into(),
+        occupancy.map(|it| it.low).into(),
+        occupancy.map(|it| it.high).into(),
+        utilisation.map(|it| it.value).into(),
+        utilisation.map(|it| it.low).into(),
+        utilisation.map(|it| it.high).into(),
+        efficiency.map(|it| it.value).into(),
+        efficiency.map(|it| it.low).into(),
+        efficiency.map(|it| it.high).into(),
+        prediction.map(|said| said.basis.as_str()).into(),
+        unfamiliar.as_deref().into(),
+        prediction.and_then(|said| Some(said.measured_duration_ns?.value)).into(),
+        prediction.and_then(|said| said.measured_over_predicted).into(),
     ];
     sink.row(&cells)
 }

@@ -1,0 +1,67 @@
+//! What the models say of the top kernels, beside what was measured.
+
+use super::kernels::configuration;
+use crate::text::{Align, Ink, Style, Table, shorten, wrap};
+use crate::units;
+use advice::{Estimate, Profile};
+use std::io::{self, Write};
+
+/// What the headings mean.
+const LEGEND: &str = "ᵖ predicted from launch and attributes, with the interval that holds nine of ten cases like those that \
+    the models were tested on · ᵐ measured, here with what an empty kernel takes, as the prediction has it. Occupancy: \
+    achieved. SM util.: compute (SM) throughput. * unlike anything that the models were trained on.";
+
+/// The table of predictions, of the kernels at `indices` that have any; and why there are none, where that is so.
+pub fn table(
+    out: &mut dyn Write,
+    profile: &Profile,
+    indices: &[usize],
+    style: Style,
+    width: usize,
+) -> io::Result<()> {
+    let kernels = indices.iter().map(|&index| &profile.kernels[index]);
+    let predicted: Vec<_> =
+        kernels.filter_map(|kernel| Some((kernel, kernel.prediction.as_ref()?))).collect();
+    for why in &profile.unpredicted {
+        for line in wrap(why, width, "  ") {
+            writeln!(out, "{}", style.paint(Ink::Dim, line))?;
+        }
+    }
+    if predicted.is_empty() {
+        return if profile.unpredicted.is_empty() { Ok(()) } else { writeln!(out) };
+    }
+    let mut table = Table::new(&[
+        ("kernel", Align::Flexible),
+        ("grid × block", Align::Left),
+        ("durationᵖ", Align::Right),
+        ("measuredᵐ", Align::Right),
+        ("ᵐ/ᵖ", Align::Right),
+        ("occupancyᵖ", Align::Right),
+        ("SM util.ᵖ", Align::Optional),
+    ]);
+    for (kernel, said) in predicted {
+        let time = said.duration_ns;
+        let strange = if said.unfamiliar.is_empty() { "" } else { "*" };
+        table.row(vec![
+            shorten(&kernel.short_name, 60),
+            configuration(kernel),
+            format!("{}{strange}", units::time_between(time.value, time.low, time.high)),
+            said.measured_duration_ns.map_or("-".into(), |measured| units::time(measured.value)),
+            said.measured_over_predicted.map_or("-".into(), units::ratio),
+            share(said.achieved_occupancy),
+            share(said.sm_utilisation),
+        ]);
+    }
+    writeln!(out, "{}", style.paint(Ink::Bold, "Predicted"))?;
+    for (i, line) in table.lines(width).into_iter().enumerate() {
+        writeln!(out, "{}", if i == 0 { style.paint(Ink::Dim, line) } else { line })?;
+    }
+    for line in wrap(LEGEND, width, "") {
+        writeln!(out, "{}", style.paint(Ink::Dim, line))?;
+    }
+    writeln!(out)
+}
+
+fn share(share: Estimate) -> String {
+    units::share_between(share.value, share.low, share.high)
+}
