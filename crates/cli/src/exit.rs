@@ -39,7 +39,8 @@ Every other command
 
     0  done
     1  the answer is no: a check of `doctor` failed; `ctl` found no running
-       program; `diff --fail-above` was exceeded
+       program; `diff --fail-above` was exceeded; `collect` was stopped
+       early; `predict` could not answer about some launches
     2  wrong command line
   125  APEX failed: no session, a file that cannot be read or written";
 

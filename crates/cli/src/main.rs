@@ -14,6 +14,7 @@ mod export;
 mod interrupt;
 mod loaded;
 mod output;
+mod predict;
 mod progress;
 mod report;
 mod run;
@@ -54,6 +55,7 @@ enum Command {
     Run(run::Args),
     Report(report::Args),
     Advise(advise::Args),
+    Predict(predict::Args),
     Export(export::Args),
     Diff(diff::Args),
     Ctl(ctl::Args),
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::execute(&args, color),
         Command::Report(args) => report::execute(&args, color),
         Command::Advise(args) => advise::execute(&args, color),
+        Command::Predict(args) => predict::execute(&args, color),
         Command::Export(args) => export::execute(&args),
         Command::Diff(args) => diff::execute(&args, color),
         Command::Ctl(args) => ctl::execute(&args),

@@ -11,10 +11,11 @@ use std::path::PathBuf;
 const ELSEWHERE: &str = "…";
 
 /// The documents: schema, command, and members that another document shows.
-const DOCUMENTS: [(&str, &[&str], &[&str]); 8] = [
+const DOCUMENTS: [(&str, &[&str], &[&str]); 9] = [
     ("apex.report/1", &["report", "--json", "s"], &[]),
     ("apex.advise/1", &["advise", "--json", "s"], &["advice"]),
     ("apex.export/1", &["export", "--format", "json", "--what", "launches", "s"], &["run", "profile"]),
+    ("apex.predict/1", &["predict", "--json", "--device", "h200", "--what-if", "shared=1K", "s"], &[]),
     ("apex.diff/1", &["diff", "--json", "s", "s"], &[]),
     ("apex.ctl/1", &["ctl", "status", "--json", "s"], &[]),
     ("apex.doctor/1", &["doctor", "--json"], &[]),

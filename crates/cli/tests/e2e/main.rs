@@ -13,6 +13,7 @@ mod documents;
 mod endings;
 mod formats;
 mod limits;
+mod predictions;
 mod processes;
 mod reports;
 mod signals;

@@ -1,0 +1,158 @@
+//! The device that is predicted for: named, read from a session or data set, or found here.
+
+use crate::loaded::Loaded;
+use crate::output;
+use advice::prediction;
+use anyhow::{Context, bail};
+use predict::Device;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Where NVIDIA's driver says which GPUs there are: reading it starts nothing.
+const GPUS: &str = "/proc/driver/nvidia/gpus";
+
+/// The file of a data set that names its device.
+pub const MANIFEST: &str = "manifest.json";
+
+/// What of a manifest matters here.
+#[derive(Deserialize)]
+struct Manifest {
+    device_name: String,
+    device_attributes: BTreeMap<u32, i32>,
+}
+
+/// Which devices there are predictions for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trained {
+    /// Those like the one that the shipped models were trained on.
+    OnH200,
+    /// Any: the models are the user's own.
+    Elsewhere,
+}
+
+impl Trained {
+    /// The device of this name and these attributes, if there are predictions for it.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub fn device(self, name: &str, attributes: &[(u32, i32)]) -> Result<Device, String> {
+        let device = prediction::device(name, attributes)?;
+        match self {
+            Self::OnH200 => prediction::check_trained(&device)?,
+            Self::Elsewhere => {}
+        }
+        Ok(device)
+    }
+
+    /// The first of a session's devices that there are predictions for.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub fn among(self, devices: &[advice::profile::Device]) -> Result<Device, String> {
+        let known = devices.iter().map(|device| self.device(&device.name, &device.attributes));
+        known.reduce(Result::or).unwrap_or_else(|| Err("the session names no device".to_owned()))
+    }
+}
+
+/// The device of this name: `h200`, `sm_90`, or the folder of a session or data set.
+///
+/// # Errors
+/// If there is no such device, or there are no predictions for it.
+pub fn named(name: &str, trained: Trained) -> anyhow::Result<Device> {
+    match name.to_ascii_lowercase().as_str() {
+        // What other commands run on (`APEX_DEVICE=cpu`) says nothing about the device to predict for.
+        "auto" | "gpu" | "cpu" => Ok(here()),
+        "h200" | "nvidia h200" => Ok(Device::h200()),
+        lower if lower.starts_with("sm_") => architecture(lower),
+        _ => from_folder(Path::new(name), trained),
+    }
+}
+
+/// The device that the shipped models were trained on. Where there is another GPU here, a remark says that it is not
+/// meant.
+fn here() -> Device {
+    let trained = Device::h200();
+    let gpus = std::fs::read_dir(GPUS).into_iter().flatten().flatten();
+    let models: Vec<_> = gpus.filter_map(|gpu| model(&gpu.path().join("information"))).collect();
+    if let Some(other) = models.first().filter(|_| !models.contains(&trained.name)) {
+        let name = &trained.name;
+        output::remark(format!(
+            "predicting for an {name}, on which the models were trained, not for the {other} here"
+        ));
+    }
+    trained
+}
+
+fn model(information: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(information).ok()?;
+    let model = text.lines().find_map(|line| line.strip_prefix("Model:"))?;
+    Some(model.trim().to_owned())
+}
+
+/// The device that the shipped models were trained on, by its architecture: `sm_90`.
+fn architecture(name: &str) -> anyhow::Result<Device> {
+    let trained = Device::h200();
+    let (major, minor) = trained.limits.compute_capability;
+    let known = format!("sm_{major}{minor}");
+    if name.trim_end_matches(['a', 'f']) != known {
+        bail!("no predictions for {name}: the models were trained on {known} ({})", trained.name);
+    }
+    Ok(trained)
+}
+
+fn from_folder(path: &Path, trained: Trained) -> anyhow::Result<Device> {
+    let manifest = path.join(MANIFEST);
+    let known = if manifest.is_file() {
+        let text = std::fs::read_to_string(&manifest)
+            .with_context(|| format!("cannot read {}", manifest.display()))?;
+        let Manifest { device_name, device_attributes } = serde_json::from_str(&text)
+            .with_context(|| format!("{} is no manifest of a data set", manifest.display()))?;
+        let attributes: Vec<_> = device_attributes.into_iter().collect();
+        trained.device(&device_name, &attributes)
+    } else if path.exists() {
+        trained.among(&Loaded::read(path)?.profile.devices)
+    } else {
+        let path = path.display();
+        bail!(
+            "there is no device or folder {path}: write h200, sm_90, or the folder of a session or data set"
+        );
+    };
+    known.map_err(anyhow::Error::msg)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_devices() {
+        for name in ["h200", "H200", "NVIDIA H200", "sm_90", "sm_90a", "auto", "cpu"] {
+            assert_eq!(named(name, Trained::OnH200).unwrap(), Device::h200(), "{name}");
+        }
+        for (name, why) in
+            [("sm_80", "trained on sm_90"), ("sm_", "trained on sm_90"), ("a100", "write h200")]
+        {
+            let error = format!("{:#}", named(name, Trained::OnH200).unwrap_err());
+            assert!(error.contains(why), "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_data_set_names_its_device() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |text: &str| std::fs::write(folder.path().join(MANIFEST), text).unwrap();
+        let named =
+            |trained| named(folder.path().to_str().unwrap(), trained).map_err(|error| format!("{error:#}"));
+        write(r#"{"device_name": "NVIDIA GH200", "device_attributes": {"75": 9, "76": 0}}"#);
+        assert!(named(Trained::OnH200).unwrap_err().contains("clocks and caches"));
+        let whole = r#""13": 1, "16": 108, "36": 1, "37": 1, "38": 1"#;
+        write(&format!(r#"{{"device_name": "A100", "device_attributes": {{"75": 8, "76": 0, {whole}}}}}"#));
+        assert!(named(Trained::OnH200).unwrap_err().contains("the models were trained on 9.0 (NVIDIA H200)"));
+        assert_eq!(named(Trained::Elsewhere).unwrap().name, "A100");
+        write(r#"{"device_name": "X", "device_attributes": {"75": 99, "76": 0}}"#);
+        assert!(named(Trained::OnH200).unwrap_err().contains("compute capability are not known"));
+        write("{");
+        assert!(named(Trained::OnH200).unwrap_err().contains("manifest.json is no manifest"));
+    }
+}

@@ -1,0 +1,387 @@
+//! `apex predict`: what launches will do on a GPU, before or without running them.
+//!
+//! What is asked comes from the command line, from lines of a file or of stdin, or from a session; [`answer`] has what is
+//! answered. Lines that come from stdin are answered one by one, with the models that are in use at that moment.
+
+mod answer;
+mod code;
+mod device;
+mod lines;
+mod recorded;
+mod syntax;
+mod table;
+mod written;
+
+use crate::output::{self, Color};
+use crate::text::Style;
+use crate::{exit, session};
+use ::predict::reload::{Event, Watch};
+use ::predict::{Case, Device, Kernel, Launch, Models};
+use answer::Answer;
+use anyhow::{Context, bail};
+use clap::builder::FalseyValueParser;
+use code::{Code, Typed};
+use device::Trained;
+use lines::{Asked, Format, Lines};
+use recorded::Recording;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use syntax::Change;
+use written::{Csv, Document};
+
+/// Predicts how long launches take on a GPU, and how well they use it.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = "Examples:
+  apex predict --grid 1024 --block 256                        a launch, from its configuration alone
+  apex predict --grid 64,64 --block 16x16 --registers 40 --static-shared 2K
+  apex predict --grid 4096 --block 256 --registers 16 --ptx saxpy.ptx --arg 1048576 --arg f32:2 --arg ptr --arg ptr
+  apex predict --grid 4096 --block 128 --registers 32 --measured 48.5 --what-if block=256 --what-if block=512
+  apex predict apex-train-20261121-170000                     all configurations of a session, beside what was measured
+  apex predict s --kernel matmul --what-if block=32x8         what another block would change, from the measured time
+  apex predict launches.csv --csv > predicted.csv             a line for each launch
+  generate | apex predict - --models mine                     answers each line as it comes; takes new models on the way
+
+A file has CSV, whose first line names the columns, or JSON Lines. Columns: grid_x and block_x are needed; grid_y, grid_z,
+block_y, block_z, dynamic_shared_bytes, registers, static_shared_bytes, local_bytes, max_threads_per_block, kernel and
+measured_us are understood; others pass through. docs/predict.md has the rest.
+
+Every prediction has an interval that holds nine of ten cases like those that the models were tested on.
+
+Exits with 0 if everything was answered, 1 if some launches could not be: the others are answered all the same.")]
+pub struct Args {
+    /// A file of launches, - for stdin, or the folder of a session or data set [default: the newest session here]
+    #[arg(value_name = "LAUNCHES", conflicts_with_all = ["grid", "block", "ptx"])]
+    input: Option<PathBuf>,
+    /// Blocks: X, X,Y or X,Y,Z
+    #[arg(long, value_name = "BLOCKS", env = "APEX_GRID", value_parser = syntax::extent, requires = "block")]
+    grid: Option<Extent>,
+    /// Threads of a block: X, X,Y or X,Y,Z
+    #[arg(long, value_name = "THREADS", env = "APEX_BLOCK", value_parser = syntax::extent, requires = "grid")]
+    block: Option<Extent>,
+    /// Dynamic shared memory of a block, bytes
+    #[arg(long, value_name = "SIZE", env = "APEX_SHARED", value_parser = syntax::bytes, requires = "grid")]
+    shared: Option<u32>,
+    /// Registers of a thread
+    #[arg(long, value_name = "N", env = "APEX_REGISTERS", requires = "grid")]
+    registers: Option<u32>,
+    /// Static shared memory of a block, bytes
+    #[arg(long, value_name = "SIZE", env = "APEX_STATIC_SHARED", value_parser = syntax::bytes, requires = "registers")]
+    static_shared: Option<u32>,
+    /// Local memory of a thread, bytes
+    #[arg(long, value_name = "SIZE", env = "APEX_LOCAL", value_parser = syntax::bytes, requires = "registers")]
+    local: Option<u32>,
+    /// Most threads that a block of the kernel may have
+    #[arg(long, value_name = "N", env = "APEX_MAX_THREADS", requires = "registers")]
+    max_threads: Option<u32>,
+    /// PTX of the kernel
+    #[arg(long, value_name = "FILE", env = "APEX_PTX", requires = "grid")]
+    ptx: Option<PathBuf>,
+    /// The kernel's name: in the PTX, if that has several; of a session, those that are shown
+    #[arg(long, value_name = "NAME", env = "APEX_KERNEL")]
+    kernel: Option<String>,
+    /// An argument of the kernel, in their order: ptr, 4096, 1.5, u32:4096, f32:1.5, or ? if it is not known
+    #[arg(long, value_name = "VALUE", env = "APEX_ARG", value_parser = code::argument, requires = "ptx", allow_hyphen_values = true)]
+    arg: Vec<Typed>,
+    /// What the launch took, microseconds (or with a unit): the kernel's own duration
+    #[arg(long, value_name = "TIME", env = "APEX_MEASURED", value_parser = syntax::microseconds, requires = "grid")]
+    measured: Option<f64>,
+    /// The launch changed: block=, grid=, shared=, registers= with commas between; may be repeated
+    #[arg(long, value_name = "CHANGE", env = "APEX_WHAT_IF", value_parser = syntax::change)]
+    what_if: Vec<Change>,
+    /// Device to predict for: auto, h200, sm_90, or the folder of a session or data set [default: the session's, else auto]
+    #[arg(long, value_name = "DEVICE", env = "APEX_DEVICE")]
+    device: Option<String>,
+    /// Folder of models that `apex train` wrote; new ones are taken while it runs [default: those in the program]
+    #[arg(long, value_name = "DIR", env = "APEX_MODELS")]
+    models: Option<PathBuf>,
+    /// Print JSON (schema apex.predict/1; of stdin, JSON Lines of schema apex.prediction/1)
+    #[arg(long, env = "APEX_JSON", value_parser = FalseyValueParser::new(), conflicts_with = "csv")]
+    json: bool,
+    /// Print CSV
+    #[arg(long, env = "APEX_CSV", value_parser = FalseyValueParser::new())]
+    csv: bool,
+}
+
+/// The sides of a grid or block.
+type Extent = [u32; 3];
+
+/// The models in use.
+enum InUse {
+    /// Those in the program.
+    Shipped(Arc<Models>),
+    /// Those of a folder, replaced whenever its files are.
+    Watched(Watch),
+}
+
+impl InUse {
+    /// Loads them. What happens to a folder's files later is said on stderr.
+    fn load(folder: Option<&Path>) -> anyhow::Result<Self> {
+        let Some(folder) = folder else { return Ok(Self::Shipped(Models::shipped())) };
+        let shown = folder.display().to_string();
+        let told = move |event| match event {
+            Event::Replaced => {
+                output::remark(format!("the models in {shown} were replaced: the new ones are in use"))
+            }
+            Event::Refused(error) => {
+                output::remark(format!(
+                    "the new models in {shown} cannot be used, the old ones stay: {error}"
+                ));
+            }
+        };
+        let watch = Watch::start(folder, told)
+            .with_context(|| format!("cannot use the models in {}", folder.display()))?;
+        Ok(Self::Watched(watch))
+    }
+
+    fn now(&self) -> Arc<Models> {
+        match self {
+            Self::Shipped(models) => Arc::clone(models),
+            Self::Watched(watch) => watch.models(),
+        }
+    }
+}
+
+/// Runs `apex predict`.
+pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
+    let models = InUse::load(args.models.as_deref())?;
+    match &args.input {
+        _ if args.grid.is_some() => {
+            let device = args.device()?;
+            args.write(&device, &args.typed(&device, &models.now())?, color)
+        }
+        Some(input) if !input.is_dir() => args.lines(input, &models, color),
+        input => {
+            let path = session::choose(input.as_deref()).context(
+                "nothing to predict: give --grid and --block, a file of launches, - for stdin, or a session",
+            )?;
+            args.recorded(&path, &models.now(), color)
+        }
+    }
+}
+
+impl Args {
+    /// The launch on the command line, and its changes.
+    fn typed(&self, device: &Device, models: &Models) -> anyhow::Result<Vec<Answer>> {
+        let launch = Launch {
+            grid: self.grid.expect("clap requires it"),
+            block: self.block.expect("clap requires it"),
+            dynamic_shared_bytes: self.shared.unwrap_or(0),
+        };
+        let kernel = self.registers.map(|registers| Kernel {
+            registers,
+            static_shared_bytes: self.static_shared.unwrap_or(0),
+            local_bytes: self.local.unwrap_or(0),
+            max_threads_per_block: self.max_threads.unwrap_or(0),
+        });
+        let code = self
+            .ptx
+            .as_deref()
+            .map(|path| Code::read(path, self.kernel.as_deref(), &self.arg))
+            .transpose()?;
+        let name = code.as_ref().map(|code| code.name.clone()).or_else(|| self.kernel.clone());
+        let kernel = match (&code, kernel) {
+            (Some(code), Some(kernel)) => Some(code.kernel(kernel)),
+            (Some(code), None) => bail!("{}", code.how_to_get_registers()),
+            (None, kernel) => kernel,
+        };
+        let case = |launch, kernel: Option<Kernel>| match (&code, kernel) {
+            (Some(code), Some(kernel)) => code.case(kernel, launch),
+            (_, kernel) => Case { kernel, ..Case::of_launch(launch) },
+        };
+        let asked = Asked { name, launch, kernel, measured_us: self.measured };
+        self.with_changes(models, device, &asked, case)
+    }
+
+    /// The answer to what is asked, and to changes that do change it.
+    fn with_changes(
+        &self,
+        models: &Models,
+        device: &Device,
+        asked: &Asked,
+        case: impl Fn(Launch, Option<Kernel>) -> Case,
+    ) -> anyhow::Result<Vec<Answer>> {
+        let case = |launch, kernel: Option<Kernel>| {
+            case(launch, kernel.map(|kernel| answer::bounded(kernel, device)))
+        };
+        let from = case(asked.launch, asked.kernel);
+        let mut answers = vec![Answer::of(models, device, &from, asked)];
+        for change in &self.what_if {
+            let launch = change.of(asked.launch).map_err(anyhow::Error::msg)?;
+            let kernel = match (change.registers(), asked.kernel) {
+                (Some(registers), Some(kernel)) => Some(Kernel { registers, ..kernel }),
+                (Some(_), None) => {
+                    bail!("registers can be changed only where they are known: give --registers")
+                }
+                (None, kernel) => kernel,
+            };
+            if (launch, kernel) == (asked.launch, asked.kernel) {
+                continue;
+            }
+            answers.push(Answer::of_change(models, device, &from, &case(launch, kernel), asked));
+        }
+        Ok(answers)
+    }
+
+    /// The configurations of a session, or the launches of a data set.
+    fn recorded(&self, path: &Path, models: &Models, color: Color) -> anyhow::Result<ExitCode> {
+        let recording = Recording::read(path, self.trained())?;
+        let device = match (&self.device, &recording.device) {
+            (Some(_), _) => self.device()?,
+            (None, Ok(device)) => device.clone(),
+            (None, Err(why)) => bail!("{why}; --device h200 predicts what the same launches would do there"),
+        };
+        let wanted = |name: &str| self.kernel.as_ref().is_none_or(|wanted| name.contains(wanted));
+        let mut answers = Vec::new();
+        for (asked, mix) in recording.predicted_for(&device).launches {
+            if wanted(asked.name.as_deref().unwrap_or_default()) {
+                let case = |launch, kernel| Case { kernel, mix: mix.clone(), ..Case::of_launch(launch) };
+                answers.extend(self.with_changes(models, &device, &asked, case)?);
+            }
+        }
+        match (&self.kernel, answers.is_empty()) {
+            (Some(name), true) => bail!("{} has no kernel {name}", path.display()),
+            (None, true) => bail!("{} has no kernels", path.display()),
+            _ => self.write(&device, &answers, color),
+        }
+    }
+
+    /// The device that the user named, or else the one to predict for without a session.
+    fn device(&self) -> anyhow::Result<Device> {
+        device::named(self.device.as_deref().unwrap_or("auto"), self.trained())
+    }
+
+    fn trained(&self) -> Trained {
+        if self.models.is_some() { Trained::Elsewhere } else { Trained::OnH200 }
+    }
+
+    /// The lines of a file or of stdin.
+    fn lines(&self, path: &Path, models: &InUse, color: Color) -> anyhow::Result<ExitCode> {
+        if !self.what_if.is_empty() || self.kernel.is_some() {
+            bail!("--what-if and --kernel apply to a launch or a session, not to lines of launches");
+        }
+        let device = self.device()?;
+        let stdin = path == Path::new("-");
+        let from: Box<dyn BufRead> = if stdin {
+            Box::new(BufReader::new(io::stdin()))
+        } else {
+            Box::new(BufReader::new(
+                File::open(path).with_context(|| format!("cannot open {}", path.display()))?,
+            ))
+        };
+        let shown = if stdin { "stdin".to_owned() } else { path.display().to_string() };
+        let lines = Lines::new(from).map_err(|why| anyhow::anyhow!("{shown}:{why}"))?;
+        let answered = if stdin || self.csv {
+            self.one_by_one(lines, &shown, models, &device)
+        } else {
+            self.all_together(lines, &shown, models, &device, color)
+        };
+        match answered {
+            Ok(0) => Ok(ExitCode::SUCCESS),
+            Ok(_) => Ok(ExitCode::from(exit::NO)),
+            // Whoever read our output has seen enough.
+            Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Answers each line as it comes. Returns how many could not be answered.
+    fn one_by_one(
+        &self,
+        mut lines: Lines<impl BufRead>,
+        shown: &str,
+        models: &InUse,
+        device: &Device,
+    ) -> anyhow::Result<u64> {
+        let format = match lines.format() {
+            _ if self.json => Format::Json,
+            _ if self.csv => Format::Csv,
+            format => format,
+        };
+        let mut out = io::stdout().lock();
+        let mut csv = None;
+        if format == Format::Csv && lines.format() == Format::Csv {
+            csv = Some(Csv::new(&mut out, lines.columns().iter())?);
+            out.flush()?;
+        }
+        let mut unanswered = 0;
+        while let Some(line) = lines.next()? {
+            let answer = answered(line, shown, &models.now(), device);
+            unanswered += u64::from(answer.error.is_some());
+            match (format, &csv) {
+                (Format::Json, _) => written::json_line(&mut out, &answer)?,
+                (Format::Csv, Some(csv)) => csv.row(&mut out, &answer)?,
+                // Of JSON Lines, the first line names the columns.
+                (Format::Csv, None) => {
+                    let first = Csv::new(&mut out, answer.fields.iter().map(|(name, _)| name))?;
+                    csv.insert(first).row(&mut out, &answer)?;
+                }
+            }
+            out.flush()?;
+        }
+        Ok(unanswered)
+    }
+
+    /// Answers all lines, and then shows the answers. Returns how many could not be answered.
+    fn all_together(
+        &self,
+        mut lines: Lines<impl BufRead>,
+        shown: &str,
+        models: &InUse,
+        device: &Device,
+        color: Color,
+    ) -> anyhow::Result<u64> {
+        let mut answers = Vec::new();
+        while let Some(line) = lines.next()? {
+            answers.push(answered(line, shown, &models.now(), device));
+        }
+        self.show(device, &answers, color)?;
+        Ok(answers.iter().filter(|answer| answer.error.is_some()).count() as u64)
+    }
+
+    /// Shows answers to what was typed or recorded, and says which launches cannot run.
+    fn write(&self, device: &Device, answers: &[Answer], color: Color) -> anyhow::Result<ExitCode> {
+        let mut done = ExitCode::SUCCESS;
+        for answer in answers {
+            let (Some(why), Some(launch)) = (&answer.error, answer.launch) else { continue };
+            let name = answer.kernel.as_ref().map_or(String::new(), |name| format!("{name}, "));
+            output::remark(format!("{name}{}: {why}", table::configuration(launch)));
+            done = ExitCode::from(exit::NO);
+        }
+        self.show(device, answers, color)?;
+        Ok(done)
+    }
+
+    fn show(&self, device: &Device, answers: &[Answer], color: Color) -> anyhow::Result<ExitCode> {
+        if self.json {
+            return output::json(&Document::of(device, self.models.as_deref(), answers));
+        }
+        if self.csv {
+            return output::page(|mut out| {
+                let names = answers.first().map_or(&[][..], |answer| &answer.fields);
+                let csv = Csv::new(&mut out, names.iter().map(|(name, _)| name))?;
+                answers.iter().try_for_each(|answer| csv.row(&mut out, answer))
+            });
+        }
+        if answers.iter().all(|answer| answer.prediction.is_none()) {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let style = Style { color: color.on_stdout() };
+        output::page(|out| table::write(out, device, answers, style, output::width()))
+    }
+}
+
+/// The answer to a line; if there is none, a remark says why.
+fn answered(line: lines::Line, shown: &str, models: &Models, device: &Device) -> Answer {
+    let answer = Answer::of_line(models, device, line);
+    if let (Some(why), Some(line)) = (&answer.error, answer.line) {
+        output::remark(format!("{shown}:{line}: {why}"));
+    }
+    answer
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,77 @@
+//! Launches that were made: the configurations of a session, or the rows of a data set, with what they took.
+
+use super::device::{MANIFEST, Trained};
+use super::lines::Asked;
+use crate::loaded::Loaded;
+use ::predict::{Case, Device, Kernel, Launch};
+use collect::dataset::DataSet;
+use std::collections::HashMap;
+use std::path::Path;
+
+/// A launch, and what its kernel's PTX is made of.
+pub type Recorded = (Asked, Option<ptx::Mix>);
+
+/// The launches of a session or data set.
+pub struct Recording {
+    /// The device that they ran on, or why there are no predictions for it.
+    pub device: Result<Device, String>,
+    /// In the order of the session's report, or of the rows.
+    pub launches: Vec<Recorded>,
+}
+
+impl Recording {
+    /// Reads a folder.
+    ///
+    /// # Errors
+    /// If it is neither a session nor a data set, or cannot be read.
+    pub fn read(path: &Path, trained: Trained) -> anyhow::Result<Self> {
+        if path.join(MANIFEST).is_file() { of_data_set(path, trained) } else { of_session(path, trained) }
+    }
+
+    /// Leaves out what took place on another device: what launches took there says nothing about this one.
+    pub fn predicted_for(mut self, device: &Device) -> Self {
+        if self.device.as_ref() != Ok(device) {
+            self.launches.iter_mut().for_each(|(asked, _)| asked.measured_us = None);
+        }
+        self
+    }
+}
+
+fn of_session(path: &Path, trained: Trained) -> anyhow::Result<Recording> {
+    let profile = Loaded::read(path)?.profile;
+    let device = trained.among(&profile.devices);
+    let name = device.as_ref().ok().map(|device| &device.name);
+    let launch = |recorded: &advice::profile::Kernel| {
+        let Case { launch, kernel, .. } = advice::prediction::case(recorded);
+        let ran_on = recorded.device.and_then(|index| profile.devices.get(index));
+        let here = ran_on.is_some_and(|ran_on| Some(&ran_on.name) == name);
+        let measured = advice::prediction::measured_duration_ns(recorded).filter(|_| here);
+        let measured_us = measured.map(|time| time.value / 1e3);
+        (Asked { name: Some(recorded.short_name.clone()), launch, kernel, measured_us }, None)
+    };
+    let launches = profile.kernels.iter().map(launch).collect();
+    Ok(Recording { device, launches })
+}
+
+fn of_data_set(path: &Path, trained: Trained) -> anyhow::Result<Recording> {
+    let set = DataSet::read(path)?;
+    let attributes: Vec<_> = set.manifest.device_attributes.iter().map(|(&id, &value)| (id, value)).collect();
+    let device = trained.device(&set.manifest.device_name, &attributes);
+    let kernels: HashMap<_, _> = set.kernels.iter().map(|kernel| (kernel.kernel.as_str(), kernel)).collect();
+    let launch = |row: &collect::dataset::LaunchRow| {
+        let known = kernels.get(row.kernel.as_str());
+        let kernel = known.map(|known| Kernel {
+            registers: known.registers,
+            static_shared_bytes: known.static_shared_bytes,
+            local_bytes: known.local_bytes.unwrap_or(0),
+            max_threads_per_block: known.max_threads_per_block.unwrap_or(0),
+        });
+        let (grid, block, dynamic_shared_bytes) = (row.grid, row.block, row.dynamic_shared_bytes);
+        let launch = Launch { grid, block, dynamic_shared_bytes };
+        let measured_us = row.counters.profiled_time_us;
+        let mix = known.and_then(|known| known.ptx.0.clone());
+        (Asked { name: Some(row.kernel.clone()), launch, kernel, measured_us }, mix)
+    };
+    let launches = set.launches.iter().map(launch).collect();
+    Ok(Recording { device, launches })
+}

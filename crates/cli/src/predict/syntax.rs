@@ -1,0 +1,158 @@
+//! Launches as they are typed: `64,64`, `16x16`, `block=512,grid=128`.
+
+use predict::Launch;
+
+/// The sides of a grid or block: one to three numbers with commas or `x` between; missing ones are 1.
+pub fn extent(text: &str) -> Result<[u32; 3], String> {
+    let explain =
+        || format!("`{text}` is no extent; write one to three whole numbers, such as 1024, 64,64 or 16x16x4");
+    let mut sides = [1; 3];
+    let mut parts = text.split([',', 'x', 'X']);
+    for (side, part) in sides.iter_mut().zip(&mut parts) {
+        *side = part.trim().parse().map_err(|_| explain())?;
+    }
+    if parts.next().is_some() { Err(explain()) } else { Ok(sides) }
+}
+
+/// Bytes of shared or local memory: `4096`, `48K`.
+pub fn bytes(text: &str) -> Result<u32, String> {
+    let bytes = crate::units::parse_size(text)?;
+    u32::try_from(bytes).map_err(|_| format!("{bytes} bytes are more than any launch can have"))
+}
+
+/// A duration in microseconds: `12.5`, `12.5us`, `3ms`.
+pub fn microseconds(text: &str) -> Result<f64, String> {
+    let explain = || format!("`{text}` is no duration; write microseconds, or a number with ns, us, ms or s");
+    let at = text.find(|c: char| c.is_alphabetic() && c != 'e').unwrap_or(text.len());
+    let (number, unit) = (text[..at].trim(), &text[at..]);
+    let scale = match unit {
+        "ns" => 1e-3,
+        "" | "us" | "µs" => 1.0,
+        "ms" => 1e3,
+        "s" => 1e6,
+        _ => return Err(explain()),
+    };
+    let value = number.parse::<f64>().map_err(|_| explain())? * scale;
+    if value.is_finite() && value > 0.0 { Ok(value) } else { Err(explain()) }
+}
+
+/// What is changed of a launch; the rest stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    grid: Option<[u32; 3]>,
+    block: Option<[u32; 3]>,
+    dynamic_shared_bytes: Option<u32>,
+    registers: Option<u32>,
+}
+
+/// Parses `block=512,grid=16x16,shared=4K,registers=64`: any of these, in any order. An extent's sides stand with `x`
+/// between.
+pub fn change(text: &str) -> Result<Change, String> {
+    let mut change = Change::default();
+    for part in text.split(',') {
+        let (name, value) = part.split_once('=').ok_or_else(|| {
+            format!("`{part}` changes nothing; write block=, grid=, shared= or registers=, such as block=512,grid=16x16")
+        })?;
+        let twice = match name.trim() {
+            "grid" => change.grid.replace(extent(value)?).is_some(),
+            "block" => change.block.replace(extent(value)?).is_some(),
+            "shared" => change.dynamic_shared_bytes.replace(bytes(value)?).is_some(),
+            "registers" => {
+                let registers =
+                    value.trim().parse().map_err(|_| format!("`{value}` is no number of registers"))?;
+                change.registers.replace(registers).is_some()
+            }
+            name => return Err(format!("`{name}` cannot be changed; block, grid, shared and registers can")),
+        };
+        if twice {
+            return Err(format!("`{name}` is given twice"));
+        }
+    }
+    Ok(change)
+}
+
+impl Change {
+    /// The launch that it makes of another. A new block size alone keeps the number of threads: the grid's x follows.
+    ///
+    /// # Errors
+    /// If the grid does not follow from the block.
+    pub fn of(&self, launch: Launch) -> Result<Launch, String> {
+        let block = self.block.unwrap_or(launch.block);
+        let grid = match (self.grid, self.block) {
+            (Some(grid), _) => grid,
+            (None, None) => launch.grid,
+            (None, Some(block)) => following_grid(launch, block)?,
+        };
+        let dynamic_shared_bytes = self.dynamic_shared_bytes.unwrap_or(launch.dynamic_shared_bytes);
+        Ok(Launch { grid, block, dynamic_shared_bytes })
+    }
+
+    /// The registers of a thread that it asks for.
+    pub fn registers(&self) -> Option<u32> {
+        self.registers
+    }
+}
+
+/// A grid whose blocks cover as many threads along each axis as before.
+fn following_grid(launch: Launch, block: [u32; 3]) -> Result<[u32; 3], String> {
+    let mut grid = [1; 3];
+    for (axis, side) in grid.iter_mut().enumerate() {
+        let threads = u64::from(launch.grid[axis]) * u64::from(launch.block[axis]);
+        let blocks = threads.checked_div(block[axis].into()).map(|_| threads.div_ceil(block[axis].into()));
+        let fits = blocks.and_then(|blocks| u32::try_from(blocks).ok());
+        *side = fits.ok_or("the grid does not follow from this block: give grid=, too")?;
+    }
+    Ok(grid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extents_in_their_forms() {
+        for (text, sides) in
+            [("1024", [1024, 1, 1]), ("64,32", [64, 32, 1]), ("16x16x4", [16, 16, 4]), (" 8 , 4", [8, 4, 1])]
+        {
+            assert_eq!(extent(text), Ok(sides), "{text}");
+        }
+        for text in ["", "x", "1,2,3,4", "-1", "1.5", "99999999999", "1,,2"] {
+            assert!(extent(text).unwrap_err().contains("64,64"), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_have_units() {
+        for (text, value) in
+            [("12.5", 12.5), ("12.5us", 12.5), ("3 ms", 3000.0), ("250ns", 0.25), ("1e3µs", 1000.0)]
+        {
+            assert_eq!(microseconds(text), Ok(value), "{text}");
+        }
+        for text in ["", "0", "-1", "nan", "inf", "3 h", "us"] {
+            assert!(microseconds(text).unwrap_err().contains("microseconds"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_change_of_the_block_keeps_the_threads() {
+        let launch = Launch { grid: [100, 3, 1], block: [256, 1, 1], dynamic_shared_bytes: 64 };
+        let changed = |text| change(text).and_then(|change| change.of(launch));
+        assert_eq!(changed("block=512"), Ok(Launch { grid: [50, 3, 1], block: [512, 1, 1], ..launch }));
+        assert_eq!(changed("block=96x2"), Ok(Launch { grid: [267, 2, 1], block: [96, 2, 1], ..launch }));
+        assert_eq!(
+            changed("grid=7,shared=1K"),
+            Ok(Launch { grid: [7, 1, 1], block: [256, 1, 1], dynamic_shared_bytes: 1024 })
+        );
+        assert_eq!(change("registers=64").map(|change| change.registers()), Ok(Some(64)));
+        for (text, why) in [
+            ("block", "changes nothing"),
+            ("blocks=2", "cannot be changed"),
+            ("grid=2,grid=3", "given twice"),
+            ("block=0", "give grid="),
+            ("registers=many", "no number of registers"),
+            ("shared=8G", "more than any launch"),
+        ] {
+            assert!(changed(text).unwrap_err().contains(why), "{text}");
+        }
+    }
+}

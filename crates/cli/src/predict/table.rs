@@ -1,0 +1,184 @@
+//! Answers for a terminal: one launch as a list of figures, several as a table.
+
+use super::answer::{Answer, Computed};
+use crate::report::kernels::extent;
+use crate::text::{Align, Ink, Style, Table, wrap};
+use crate::units;
+use advice::{Estimate, Prediction};
+use predict::{Device, Launch};
+use std::io::{self, Write};
+
+/// What the marks mean.
+const LEGEND: &str = "ᵖ predicted, with the interval that holds nine of ten cases like those that the models were tested \
+    on · ᶜ computed exactly · ᵐ measured. Duration: the kernel's own on the GPU. Achieved occupancy: resident warps of the \
+    most possible, while the SM is active. SM utilisation: compute (SM) throughput. Warp efficiency: threads that take part \
+    in an instruction, of 32.";
+
+/// Writes one launch with its what-ifs, or many launches.
+pub fn write(
+    out: &mut dyn Write,
+    device: &Device,
+    answers: &[Answer],
+    style: Style,
+    width: usize,
+) -> io::Result<()> {
+    match answers {
+        [one, changes @ ..]
+            if !one.what_if && changes.iter().all(|answer| answer.what_if) && one.line.is_none() =>
+        {
+            single(out, device, one, style, width)?;
+            if !changes.is_empty() {
+                writeln!(out, "\n{}", style.paint(Ink::Bold, "What if"))?;
+                several(out, changes, style, width)?;
+            }
+        }
+        _ => {
+            let count = answers.len();
+            let launches = if count == 1 { "1 launch".into() } else { format!("{count} launches") };
+            writeln!(out, "{}", style.paint(Ink::Bold, format!("{launches} on an {}", device.name)))?;
+            several(out, answers, style, width)?;
+        }
+    }
+    for line in wrap(LEGEND, width, "") {
+        writeln!(out, "{}", style.paint(Ink::Dim, line))?;
+    }
+    Ok(())
+}
+
+/// One launch: a line for each figure.
+fn single(
+    out: &mut dyn Write,
+    device: &Device,
+    answer: &Answer,
+    style: Style,
+    width: usize,
+) -> io::Result<()> {
+    let launch = answer.launch.expect("a launch that was typed");
+    let name = answer.kernel.as_ref().map_or(String::new(), |name| format!("{name}, "));
+    let title = format!("{name}{} on an {}", configuration(launch), device.name);
+    writeln!(out, "{}", style.paint(Ink::Bold, title))?;
+    if let Some(prediction) = &answer.prediction {
+        for line in wrap(&basis(prediction, answer.work_assumed), width, "") {
+            writeln!(out, "{}", style.paint(Ink::Dim, line))?;
+        }
+        figures(out, prediction)?;
+    }
+    answer.computed.as_ref().map_or(Ok(()), |computed| exact_figures(out, computed))
+}
+
+fn figures(out: &mut dyn Write, prediction: &Prediction) -> io::Result<()> {
+    let Prediction { duration_ns: time, measured_duration_ns: measured, .. } = prediction;
+    let mut line = |name: &str, value: String| writeln!(out, "  {name:24}{value}");
+    line("durationᵖ", units::time_between(time.value, time.low, time.high))?;
+    if let (Some(measured), Some(ratio)) = (measured, prediction.measured_over_predicted) {
+        line(
+            "measuredᵐ",
+            format!("{}, {} times the predicted", units::time(measured.value), units::ratio(ratio)),
+        )?;
+    }
+    for (name, share) in [
+        ("achieved occupancyᵖ", prediction.achieved_occupancy),
+        ("SM utilisationᵖ", prediction.sm_utilisation),
+        ("warp efficiencyᵖ", prediction.warp_efficiency),
+    ] {
+        line(name, share_of(share))?;
+    }
+    Ok(())
+}
+
+fn exact_figures(out: &mut dyn Write, computed: &Computed) -> io::Result<()> {
+    let mut line = |name: &str, value: String| writeln!(out, "  {name:24}{value}");
+    if let (Some(occupancy), Some(limiters)) = (computed.theoretical_occupancy, &computed.limiters) {
+        let limited =
+            if occupancy < 1.0 { format!(", limited by {}", limiters.join(" and ")) } else { String::new() };
+        line("theoretical occupancyᶜ", format!("{}{limited}", units::share(occupancy)))?;
+    }
+    if let (Some(waves), Some(tail)) = (computed.waves, computed.tail_effect) {
+        line("wavesᶜ", format!("{waves:.2}, tail effect {}", units::share(tail)))?;
+    }
+    line("block efficiencyᶜ", units::share(computed.block_efficiency))
+}
+
+/// What the prediction rests on, and how far to trust it.
+fn basis(prediction: &Prediction, assumed: Option<bool>) -> String {
+    let from = match prediction.basis.as_str() {
+        "launch" => "the launch alone; --registers, or --ptx with --arg, say more of the kernel",
+        "kernel" => "the launch and the kernel's attributes; --ptx says more of it",
+        "code" => "the launch and the kernel's PTX; --arg says what it executes",
+        _ if assumed == Some(true) => {
+            "the launch, the kernel's PTX and what it executes, where unknown arguments or memory decide part of it: there it \
+             is guessed"
+        }
+        _ => "the launch, the kernel's PTX and what it executes",
+    };
+    match prediction.unfamiliar.as_slice() {
+        [] => format!("from {from}"),
+        features => format!(
+            "from {from}. Unlike anything that the models were trained on, so that the intervals are not tested: {}",
+            features.join(", ")
+        ),
+    }
+}
+
+/// A table with the columns that any of the answers has something for.
+fn several(out: &mut dyn Write, answers: &[Answer], style: Style, width: usize) -> io::Result<()> {
+    let any = |has: fn(&Answer) -> bool| answers.iter().any(has);
+    let lined = any(|answer| answer.line.is_some());
+    let named = any(|answer| answer.kernel.is_some());
+    let changed = any(|answer| answer.saves.is_some());
+    let measured = any(|answer| measured_of(answer).is_some());
+    let columns = [
+        (lined, ("line", Align::Right)),
+        (named, ("kernel", Align::Flexible)),
+        (true, ("grid × block", Align::Left)),
+        (true, ("durationᵖ", Align::Right)),
+        (changed, ("savesᵖ", Align::Right)),
+        (measured, ("measuredᵐ", Align::Right)),
+        (measured, ("ᵐ/ᵖ", Align::Right)),
+        (true, ("occupancyᵖ", Align::Right)),
+        (true, ("SM util.ᵖ", Align::Optional)),
+        (true, ("theor.ᶜ", Align::Optional)),
+    ];
+    let shown = |(wanted, column)| Option::filter(Some(column), |_| wanted);
+    let mut table = Table::new(&columns.into_iter().filter_map(shown).collect::<Vec<_>>());
+    for answer in answers {
+        let (Some(launch), Some(said)) = (answer.launch, &answer.prediction) else { continue };
+        let mark = if answer.what_if { "→ " } else { "" };
+        let time = said.duration_ns;
+        let theoretical = answer.computed.as_ref().and_then(|computed| computed.theoretical_occupancy);
+        let cells = [
+            (lined, answer.line.map_or(String::new(), |line| line.to_string())),
+            (named, format!("{mark}{}", answer.kernel.as_deref().unwrap_or("-"))),
+            (true, configuration(launch)),
+            (true, units::time_between(time.value, time.low, time.high)),
+            (changed, answer.saves.map_or(String::new(), share_of)),
+            (measured, measured_of(answer).map_or(String::new(), units::time)),
+            (measured, said.measured_over_predicted.map_or(String::new(), units::ratio)),
+            (true, share_of(said.achieved_occupancy)),
+            (true, share_of(said.sm_utilisation)),
+            (true, theoretical.map_or("?".to_owned(), units::share)),
+        ];
+        table.row(cells.into_iter().filter(|(wanted, _)| *wanted).map(|(_, cell)| cell).collect());
+    }
+    for (i, line) in table.lines(width).into_iter().enumerate() {
+        writeln!(out, "{}", if i == 0 { style.paint(Ink::Dim, line) } else { line })?;
+    }
+    Ok(())
+}
+
+/// The measured duration, nanoseconds.
+fn measured_of(answer: &Answer) -> Option<f64> {
+    Some(answer.prediction.as_ref()?.measured_duration_ns?.value)
+}
+
+fn share_of(share: Estimate) -> String {
+    units::share_between(share.value, share.low, share.high)
+}
+
+pub fn configuration(launch: Launch) -> String {
+    let shared = match launch.dynamic_shared_bytes {
+        0 => String::new(),
+        bytes => format!(" {}", units::bytes(bytes.into()).replace(' ', "")),
+    };
+    format!("{} × {}{shared}", extent(launch.grid), extent(launch.block))
+}
