@@ -1,10 +1,15 @@
 //! How long an instruction takes on a multiprocessor: until the next of its warp may follow, and until its result may be used.
 //!
-//! Cycles of compute capability 9.0 as microbenchmarks of Volta to Hopper report them (Jia et al., "Dissecting the NVIDIA Volta
-//! GPU Architecture via Microbenchmarking", 2018; Luo et al., "Dissecting the NVIDIA Hopper Architecture through
-//! Microbenchmarking", 2024), rounded. A load from global memory stands for a mix of hits in L1 and L2; a division, a root and
-//! 64-bit arithmetic stand for the instructions that they become. What assemblers make nothing of (moves, parameters) takes none.
+//! Results: the order of size is that of published microbenchmarks (Jia et al., "Dissecting the NVIDIA Volta GPU Architecture via
+//! Microbenchmarking", 2018; Luo et al., "Dissecting the NVIDIA Hopper Architecture through Microbenchmarking", 2025); within it,
+//! figures were fitted to the suite's launches of a few warps on an H200 (`data/launches-h200`), to all kernels together. What
+//! accesses take that need several passes was fitted alone. Issue follows from the units that a quarter of a multiprocessor has;
+//! of integers, it is less than their two cycles, because two instructions of PTX often become one.
+//!
+//! A load from global memory stands for a mix of hits in L1 and L2; a division, a root and 64-bit arithmetic stand for the
+//! instructions that they become. What assemblers make nothing of (moves, parameters) takes no time.
 
+use super::Work;
 use crate::ir::Instruction;
 use crate::mix::{Class, space};
 use crate::types::ScalarType;
@@ -18,51 +23,73 @@ pub(super) struct Latency {
     pub(super) result: f64,
 }
 
+/// Issue of an access to memory: a quarter of a multiprocessor has eight of its 32 load/store units.
+const MEMORY: f64 = 4.0;
 /// Of arithmetic in `.f32`, `.f16` and integers.
 const ARITHMETIC: f64 = 4.0;
 const DOUBLE: f64 = 8.0;
 /// Of an approximation by the special function unit.
-const SPECIAL: f64 = 18.0;
+const SPECIAL: f64 = 24.0;
 const TENSOR: f64 = 33.0;
 /// Of a load from global memory that L1 or L2 has.
-pub(super) const GLOBAL_LOAD: f64 = 300.0;
-const SHARED_LOAD: f64 = 29.0;
+pub(super) const GLOBAL_LOAD: f64 = 330.0;
+const SHARED_LOAD: f64 = 33.0;
 /// Of a load from local memory that L1 has.
 const LOCAL_LOAD: f64 = 35.0;
-const CONSTANT_LOAD: f64 = 30.0;
+const CONSTANT_LOAD: f64 = 26.0;
 /// Of an atomic operation that gives back what was there.
 const ATOMIC: f64 = 400.0;
 const SHARED_ATOMIC: f64 = 60.0;
 /// Until all warps of a block have met.
-const BARRIER: f64 = 20.0;
+const BARRIER: f64 = 30.0;
 /// Of a shuffle.
-const SHUFFLE: f64 = 23.0;
+const SHUFFLE: f64 = 26.0;
 /// Of a vote.
-const VOTE: f64 = 12.0;
+const VOTE: f64 = 16.0;
 /// Until the instruction that a branch goes to is issued.
-const BRANCH: f64 = 8.0;
+const BRANCH: f64 = 12.0;
 /// Of a conversion between integers and floating-point numbers.
 const CONVERSION: f64 = 12.0;
+
+/// Cycles that a further pass through the banks of shared memory holds a warp back, ...
+const SHARED_PASS: f64 = 1.5;
+/// ... a sector of global memory beyond the four of a warp whose lanes have words side by side, ...
+const GLOBAL_SECTOR: f64 = 2.5;
+/// ... one of local memory, ...
+const LOCAL_SECTOR: f64 = 7.0;
+/// ... and an address of constant memory.
+const CONSTANT_PASS: f64 = 4.0;
+
+/// Cycles for which accesses that need several passes hold back their warps, all of them together.
+pub(super) fn passes(work: &Work) -> f64 {
+    let further = |sectors: f64, requests: f64| (sectors - 4.0 * requests).max(0.0);
+    SHARED_PASS * (work.shared_passes - work.shared_requests).max(0.0)
+        + GLOBAL_SECTOR * further(work.global_load_sectors, work.global_load_requests)
+        + GLOBAL_SECTOR * further(work.global_store_sectors, work.global_store_requests)
+        + LOCAL_SECTOR * further(work.local_sectors, work.local_requests)
+        + CONSTANT_PASS * work.constant_passes
+}
 
 impl Latency {
     pub(super) fn of(instruction: &Instruction) -> Latency {
         let class = Class::of(instruction);
         let (issue, result) = match class {
-            Class::Single | Class::Half | Class::Compare => (1.0, ARITHMETIC),
+            Class::Single | Class::Half => (1.0, ARITHMETIC),
+            Class::Compare => (2.0, ARITHMETIC),
             Class::Integer => integer(instruction),
             Class::Double => (2.0, DOUBLE),
             Class::Special => special(instruction),
             Class::Tensor => (2.0, TENSOR),
-            Class::GlobalLoad => (1.0, GLOBAL_LOAD),
-            Class::SharedLoad => (1.0, SHARED_LOAD),
-            Class::Local => (1.0, LOCAL_LOAD),
+            Class::GlobalLoad => (MEMORY, GLOBAL_LOAD),
+            Class::SharedLoad => (MEMORY, SHARED_LOAD),
+            Class::Local => (MEMORY, LOCAL_LOAD),
             Class::ReadOnly => match space(instruction) {
                 "param" => (0.0, 0.0),
                 "const" => (1.0, CONSTANT_LOAD),
-                _ => (1.0, GLOBAL_LOAD),
+                _ => (MEMORY, GLOBAL_LOAD),
             },
-            Class::Atomic if space(instruction) == "shared" => (1.0, SHARED_ATOMIC),
-            Class::Atomic => (1.0, ATOMIC),
+            Class::Atomic if space(instruction) == "shared" => (MEMORY, SHARED_ATOMIC),
+            Class::Atomic => (MEMORY, ATOMIC),
             Class::Barrier => (1.0, BARRIER),
             Class::Warp => match instruction.mnemonic.opcode() {
                 "vote" | "activemask" | "elect" => (1.0, VOTE),
@@ -70,7 +97,7 @@ impl Latency {
             },
             Class::Control => (1.0, BRANCH),
             Class::Convert => conversion(instruction),
-            Class::GlobalStore | Class::SharedStore | Class::AsyncCopy => (1.0, 0.0),
+            Class::GlobalStore | Class::SharedStore | Class::AsyncCopy => (MEMORY, 0.0),
             Class::Other => (0.0, 0.0),
         };
         Latency { issue, result }
@@ -87,7 +114,7 @@ fn integer(instruction: &Instruction) -> (f64, f64) {
         "mul" | "mad" if wide(instruction) => (3.0, 3.0 * ARITHMETIC),
         _ if wide(instruction) => (2.0, 1.5 * ARITHMETIC),
         "popc" | "clz" | "bfind" | "brev" => (2.0, SPECIAL),
-        _ => (1.0, ARITHMETIC),
+        _ => (1.5, ARITHMETIC),
     }
 }
 

@@ -111,7 +111,8 @@ pub struct Work {
     /// Different sectors of global memory that atomic operations of the whole launch touch, about. Few of them are fought over.
     pub atomic_sectors: f64,
     /// Cycles that a warp takes on average if nothing but the latency of its own instructions holds it back: the length of its
-    /// critical path, where loads that do not depend on each other overlap.
+    /// critical path, where loads that do not depend on each other overlap, and what accesses take that need several passes.
+    /// No cache is followed: all loads from global memory take equally long.
     pub latency_cycles: f64,
     /// Barriers of a block that a warp comes to, on average.
     pub barriers_per_warp: f64,

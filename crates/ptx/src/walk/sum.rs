@@ -2,6 +2,7 @@
 
 use super::Work;
 use super::code::{Code, Step};
+use super::latency;
 use super::warp::{Counters, Figure};
 
 /// Turns visits of steps into instructions.
@@ -59,6 +60,7 @@ impl Sum {
         ] {
             *place = figures[figure as usize];
         }
+        work.latency_cycles += latency::passes(&work);
         work
     }
 }
