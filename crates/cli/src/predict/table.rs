@@ -103,7 +103,7 @@ fn exact_figures(out: &mut dyn Write, computed: &Computed) -> io::Result<()> {
 fn basis(prediction: &Prediction, assumed: Option<bool>) -> String {
     let from = match prediction.basis.as_str() {
         "launch" => "the launch alone; --registers, or --ptx with --arg, say more of the kernel",
-        "kernel" => "the launch and the kernel's attributes; --ptx says more of it",
+        "kernel" => "the launch and the kernel's attributes; --ptx with --arg says more of it",
         "code" => "the launch and the kernel's PTX; --arg says what it executes",
         _ if assumed == Some(true) => {
             "the launch, the kernel's PTX and what it executes, where unknown arguments or memory decide part of it: there it \
