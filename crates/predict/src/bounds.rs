@@ -12,19 +12,19 @@ pub const EMPTY_KERNEL_US: f64 = 2.0;
 
 /// Instructions of a warp that a multiprocessor issues in a cycle.
 const ISSUE: f64 = 4.0;
-/// Cycles until the result of an arithmetic instruction can be used.
-const ARITHMETIC_LATENCY: f64 = 4.5;
-/// Cycles until a load's result can be used: from global memory (cached in L2), from shared memory.
-const GLOBAL_LATENCY: f64 = 270.0;
-const SHARED_LATENCY: f64 = 30.0;
-const ATOMIC_LATENCY: f64 = 400.0;
-/// Loads that a warp has under way at once, about.
-const LOADS_AT_ONCE: f64 = 2.0;
+/// Sectors of local memory, and different addresses of constant memory, that a multiprocessor serves in a cycle (measured on an
+/// H200: families `local` and `constant` of `data/launches-h200`).
+const LOCAL: f64 = 0.6;
+const CONSTANTS: f64 = 0.5;
+/// Operations on one sector of memory that a GPU does in a microsecond, and on all sectors together (measured on an H200:
+/// families `atomic`, `histogram` and `reduce` of `data/launches-h200`).
+const ATOMICS_OF_SECTOR: f64 = 1500.0;
+const ATOMICS_OF_DEVICE: f64 = 340e3;
 
 /// Microseconds that each part of the device needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
-    parts: [(&'static str, f64); 12],
+    parts: [(&'static str, f64); 14],
 }
 
 impl Bounds {
@@ -36,15 +36,11 @@ impl Bounds {
         let cycles = |per_sm: f64| per_sm / placed.sms_used() / device.cycles_per_us();
         let count = |classes: &[Class]| classes.iter().map(|&class| work.count(class)).sum::<f64>();
         let rate = |classes: &[Class], a_cycle: f64| cycles(count(classes) / a_cycle);
-        let warp = 1.0 / work.warps.max(1.0);
         let turns = placed.waves.waves.ceil().max(1.0);
         let loads = work.global_load_requests + work.local_requests;
-        let chain = (work.total() * ARITHMETIC_LATENCY
-            + loads * GLOBAL_LATENCY / LOADS_AT_ONCE
-            + work.shared_requests * SHARED_LATENCY / LOADS_AT_ONCE
-            + work.atomic_requests * ATOMIC_LATENCY)
-            * warp;
-        let bytes = 32.0 * (work.global_load_sectors + work.global_store_sectors);
+        let sectors = work.global_load_sectors + work.global_store_sectors;
+        let atomics = (ATOMICS_OF_SECTOR * work.atomic_sectors).clamp(ATOMICS_OF_SECTOR, ATOMICS_OF_DEVICE);
+        let bytes = 32.0 * sectors;
         Bounds {
             parts: [
                 ("issue", cycles(work.total() / ISSUE)),
@@ -55,10 +51,12 @@ impl Bounds {
                 ("tensor", rate(&[Class::Tensor], 0.25)),
                 ("requests", cycles(loads + work.global_store_requests)),
                 ("shared", cycles(work.shared_passes)),
-                ("sectors", cycles((work.global_load_sectors + work.global_store_sectors) / 2.0)),
+                ("sectors", cycles(sectors / 2.0)),
+                ("local", cycles(work.local_sectors / LOCAL)),
+                ("constants", cycles(work.constant_passes / CONSTANTS)),
                 ("memory", bytes / device.memory_bytes_per_us()),
-                ("atomics", cycles(work.atomic_passes)),
-                ("latency", turns * chain / device.cycles_per_us()),
+                ("atomics", work.atomic_lanes / atomics),
+                ("latency", turns * work.latency_cycles / device.cycles_per_us()),
             ],
         }
     }

@@ -46,6 +46,11 @@ fn of_warps(work: &Work, sink: &mut dyn Sink) {
     sink.put("work", "local_requests", log(work.local_requests / warps));
     sink.put("work", "atomic_lanes", log(work.atomic_lanes / warps));
     sink.put("work", "atomic_passes", log(work.atomic_passes / warps));
+    sink.put("work", "local_sectors_per_request", log(part(work.local_sectors, work.local_requests)));
+    sink.put("work", "constant_passes", log(work.constant_passes / warps));
+    sink.put("work", "atomic_sectors", log(work.atomic_sectors));
+    sink.put("work", "latency", log(work.latency_cycles));
+    sink.put("work", "parallelism", part(all, warps * work.latency_cycles));
     sink.put("work", "barriers", log(work.barriers_per_warp));
     sink.put("work", "imbalance", log(part(work.longest_warp * warps, all)));
     sink.put("work", "all_atomic_lanes", log(work.atomic_lanes));
