@@ -14,6 +14,7 @@ use model::evaluate::{Fold, folds};
 use model::forecast::{Calibration, FeatureSet, Spread};
 use model::network::Target;
 use model::random::Random;
+use model::train::Examples;
 use model::{Matrix, Model, Network, Precision, Predictor, Regressor};
 use predict::features::Set;
 use predict::{Basis, target};
@@ -385,8 +386,7 @@ impl Run<'_> {
         if self.recipes.trees == 0 {
             return Ok(Vec::new());
         }
-        let (examples, families) = (table.examples()?, self.families(table));
-        let ranges: Vec<_> = targets.iter().map(|target| target.range).collect();
+        let (inputs, families) = (table.matrix()?, self.families(table));
         let mut cases: BTreeMap<(Quantity, Basis), Cases> = BTreeMap::new();
         for Fold { train, test } in folds(&families, FOLDS, self.options.seed)? {
             for &basis in bases {
@@ -394,35 +394,47 @@ impl Run<'_> {
                     rows.iter().copied().filter(|&row| table.origin[row].basis == basis).collect()
                 };
                 let (train, test) = (of_basis(&train), of_basis(&test));
-                if train.is_empty() || test.is_empty() {
-                    continue;
-                }
-                if self.crew.stop.load(Ordering::Relaxed) {
-                    return Err(Error::Stopped);
-                }
-                let boosting = Boosting {
-                    seed: self.options.seed,
-                    rate: 0.1,
-                    threads: self.options.threads,
-                    trees: self.recipes.trees,
-                    ..Boosting::default()
-                };
-                let trees = Trees::fit(&examples.select(&train), &ranges, &boosting)?;
-                self.crew.done.fetch_add(1, Ordering::Relaxed);
-                let found = trees.predict_rows(&examples.inputs().select(&test))?;
-                for (&row, found) in test.iter().zip(found.iter()) {
-                    for (index, &found) in found.iter().enumerate() {
-                        if table.targets[row][index].is_nan() {
-                            continue;
-                        }
+                for (index, target) in targets.iter().enumerate() {
+                    let known = |rows: &[usize]| -> Vec<usize> {
+                        rows.iter().copied().filter(|&row| !table.targets[row][index].is_nan()).collect()
+                    };
+                    let (train, test) = (known(&train), known(&test));
+                    if train.is_empty() || test.is_empty() {
+                        continue;
+                    }
+                    let found = self.tree(&inputs, table, (index, target), &train, &test)?;
+                    for (&row, found) in test.iter().zip(found) {
                         let shown = self.shown(self.data, &table.origin[row], index)?;
                         let cases = cases.entry((shown.quantity, basis)).or_default();
                         cases.push(shown.of(found), None, shown.truth, families[row]);
                     }
                 }
+                self.crew.done.fetch_add(1, Ordering::Relaxed);
             }
         }
         Ok(scores(&cases, "boosted trees", &self.data.families))
+    }
+
+    /// What trees that were grown on some rows say of a target of others.
+    fn tree(
+        &self,
+        inputs: &Matrix,
+        table: &Table,
+        (index, target): (usize, &Target),
+        train: &[usize],
+        test: &[usize],
+    ) -> Result<Vec<f32>, Error> {
+        if self.crew.stop.load(Ordering::Relaxed) {
+            return Err(Error::Stopped);
+        }
+        let mut truths = Matrix::empty(1);
+        train.iter().try_for_each(|&row| truths.push(&[table.targets[row][index]]))?;
+        let examples = Examples::new(inputs.select(train), truths)?;
+        let (seed, threads) = (self.options.seed, self.options.threads);
+        let boosting =
+            Boosting { seed, rate: 0.1, threads, trees: self.recipes.trees, ..Boosting::default() };
+        let found = Trees::fit(&examples, &[target.range], &boosting)?.predict_rows(&inputs.select(test))?;
+        Ok(found.column(0).collect())
     }
 
     /// What formulas say.
