@@ -12,6 +12,7 @@ profiler. Needs PyTorch with a GPU, and `ncu`.
 import argparse
 import concurrent.futures
 import csv
+import ctypes
 import datetime
 import io
 import json
@@ -175,6 +176,15 @@ def without_folders(word):
     return os.path.basename(word) if os.path.isabs(word) else word
 
 
+def attributes():
+    """What the driver says of the first GPU: numbers of CUdevice_attribute and values, those of `apex collect`."""
+    driver = ctypes.CDLL("libcuda.so.1")
+    driver.cuInit(0)
+    value = ctypes.c_int()
+    known = [*range(1, 11), 12, 13, 16, 32, *range(36, 41), 75, 76, 81, 82, 87, 97, 106, 108, 111, 120]
+    return {str(id): value.value for id in known if driver.cuDeviceGetAttribute(ctypes.byref(value), id, 0) == 0}
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("out", nargs="?", default="out")
@@ -226,7 +236,7 @@ def main():
         "device_name": device.name,
         "devices": gpus,
         "device_memory_bytes": device.total_memory,
-        "device_attributes": {"16": device.multi_processor_count, "75": device.major, "76": device.minor},
+        "device_attributes": attributes(),
         "cuda_version": 0,
         "suite": {"name": f"pytorch {torch.__version__}", "version": 1, "ptx_hash": ""},
         "seed": 1,

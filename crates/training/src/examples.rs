@@ -81,10 +81,7 @@ impl Data {
         let attributes: Vec<(u32, i32)> =
             set.manifest.device_attributes.iter().map(|(&id, &value)| (id, value)).collect();
         let name = &set.manifest.device_name;
-        // Data sets of other programs need not have all attributes of a device that is known anyway.
-        let known = || Some(Device::h200()).filter(|device| device.name == *name);
         let device = Device::from_attributes(name, &attributes)
-            .or_else(known)
             .ok_or_else(|| Error::Refused(format!("the rules of occupancy of {name} are not known")))?;
         let kernels: HashMap<&str, &KernelRow> =
             set.kernels.iter().map(|kernel| (kernel.kernel.as_str(), kernel)).collect();

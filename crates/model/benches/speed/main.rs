@@ -23,6 +23,7 @@ use model::{Cache, InstructionSet, Matrix, Precision, Predictor, Scratch};
 use onnxruntime::OnnxRuntime;
 use report::{Report, Row};
 use std::hint::black_box;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -35,19 +36,57 @@ const SAMPLE: f64 = 3e-4;
 /// Rows of features that are predicted by turns.
 const ROWS: usize = 64;
 
+/// Where a network comes from.
+enum Weights {
+    /// Random ones, for so many features and hidden layers of these widths.
+    Random(usize, &'static [usize]),
+    /// The file of a model that APEX ships.
+    Shipped(&'static str),
+}
+
+impl Weights {
+    fn network(&self) -> Network {
+        match self {
+            Weights::Random(inputs, hidden) => network(*inputs, hidden, 4, Activation::Silu, 1),
+            Weights::Shipped(file) => {
+                let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../predict/models");
+                Model::open(&folder.join(file)).expect("a test reads it").network().clone()
+            }
+        }
+    }
+}
+
 /// A network to be measured.
 struct Case {
     name: &'static str,
-    inputs: usize,
-    hidden: &'static [usize],
+    weights: Weights,
     /// What one prediction may take, in microseconds, in this precision.
     goal: (Precision, f64),
 }
 
-const CASES: [Case; 3] = [
-    Case { name: "small", inputs: 8, hidden: &[16, 8], goal: (Precision::F32, 0.5) },
-    Case { name: "large", inputs: 60, hidden: &[256, 512, 512, 256], goal: (Precision::F32, 40.0) },
-    Case { name: "largest", inputs: 60, hidden: &[256, 512, 1024, 1024], goal: (Precision::Int8, 60.0) },
+const CASES: [Case; 6] = [
+    Case { name: "small", weights: Weights::Random(8, &[16, 8]), goal: (Precision::F32, 0.5) },
+    Case { name: "large", weights: Weights::Random(60, &[256, 512, 512, 256]), goal: (Precision::F32, 40.0) },
+    Case {
+        name: "largest",
+        weights: Weights::Random(60, &[256, 512, 1024, 1024]),
+        goal: (Precision::Int8, 60.0),
+    },
+    Case {
+        name: "small as shipped",
+        weights: Weights::Shipped("small.apexmodel"),
+        goal: (Precision::F32, 0.5),
+    },
+    Case {
+        name: "large as shipped",
+        weights: Weights::Shipped("large.apexmodel"),
+        goal: (Precision::F32, 40.0),
+    },
+    Case {
+        name: "what-if as shipped",
+        weights: Weights::Shipped("what-if.apexmodel"),
+        goal: (Precision::F32, 40.0),
+    },
 ];
 
 /// Predicts a row of features.
@@ -108,11 +147,11 @@ fn main() {
 
 /// Measures one network.
 fn measure(case: &Case, runtime: Option<&OnnxRuntime>, report: &mut Report) {
-    let network = network(case.inputs, case.hidden, 4, Activation::Silu, 1);
+    let network = case.weights.network();
     let mut random = Random::new(2);
     let rows: Vec<Vec<f32>> = (0..ROWS).map(|_| features(&network, &mut random)).collect();
-    let shape: Vec<String> =
-        [case.inputs].iter().chain(case.hidden).chain(&[4]).map(usize::to_string).collect();
+    let widths = network.layers().iter().map(|layer| layer.inputs).chain([network.outputs()]);
+    let shape: Vec<String> = widths.map(|width| width.to_string()).collect();
     report.begin(case.name, shape.join("-"), network.parameters());
     let mut all = Vec::new();
     for precision in [Precision::F32, Precision::Int8] {
@@ -126,7 +165,7 @@ fn measure(case: &Case, runtime: Option<&OnnxRuntime>, report: &mut Report) {
             let differences = differences(&network, &predictor, &rows);
             let goal = goal.filter(|_| set == InstructionSet::best());
             let row = Row::new(format!("this crate, {}", name(set)), precision, goal, differences);
-            let (mut scratch, mut outputs) = (Scratch::new(), [0.0; 4]);
+            let (mut scratch, mut outputs) = (Scratch::new(), vec![0.0; network.outputs()]);
             let predict = move |row: &[f32]| {
                 predictor.predict(row, &mut scratch, &mut outputs).expect("the features are finite");
                 black_box(&outputs);
@@ -134,7 +173,8 @@ fn measure(case: &Case, runtime: Option<&OnnxRuntime>, report: &mut Report) {
             all.push(Series::new(row, Box::new(predict), &rows));
         }
         if let Some(runtime) = runtime {
-            let mut session = runtime.session(&to_onnx(&network, precision, &[]), 1, case.inputs, 4);
+            let mut session =
+                runtime.session(&to_onnx(&network, precision, &[]), 1, network.inputs(), network.outputs());
             let row = Row::new("ONNX Runtime".to_owned(), precision, None, None);
             let predict = move |row: &[f32]| {
                 black_box(session.run(row));

@@ -98,7 +98,11 @@ fn kernel(placed: &Placed<'_>, sink: &mut dyn Sink) {
     sink.put("", "registers", f64::from(kernel.registers) / 64.0);
     sink.put("", "static_shared", log(f64::from(kernel.static_shared_bytes)));
     sink.put("", "local", log(f64::from(kernel.local_bytes)));
-    sink.put("", "max_threads", log(f64::from(kernel.max_threads_per_block)));
+    let most = match kernel.max_threads_per_block {
+        0 => placed.device.limits.max_threads_per_block,
+        known => known,
+    };
+    sink.put("", "max_threads", log(f64::from(most)));
 }
 
 fn mix(mix: Option<&Mix>, sink: &mut dyn Sink) {
