@@ -18,3 +18,4 @@ mod processes;
 mod reports;
 mod signals;
 mod survival;
+mod trainings;
