@@ -265,6 +265,21 @@ impl<'a> Placed<'a> {
         warps / f64::from(self.occupancy.max_warps_per_sm)
     }
 
+    /// What warp efficiency does not exceed, about: that of the warps that were walked, if what the launch executes is known;
+    /// else the block's.
+    pub fn warp_efficiency_bound(&self) -> f64 {
+        let warp = f64::from(self.device.limits.warp_size);
+        match &self.case.work {
+            Some(work) if self.basis() == Basis::Work && work.total() > 0.0 => {
+                (work.thread_instructions / (warp * work.total())).clamp(1.0 / warp, 1.0)
+            }
+            _ => {
+                let threads = self.case.launch.threads() as u32;
+                occupancy::block_efficiency(threads, self.device.limits.warp_size)
+            }
+        }
+    }
+
     /// What the launch takes at least, about, microseconds: see [`crate::bounds`].
     pub fn least_duration_us(&self) -> f64 {
         Bounds::of(self).least()

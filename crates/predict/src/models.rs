@@ -65,7 +65,16 @@ impl Estimate {
         let map = |number: f32| map(f64::from(number));
         Estimate { value: map(value), low: map(low.min(value)), high: map(high.max(value)) }
     }
+
+    /// Of a fraction that is forecast as a share of a bound.
+    fn of_share(forecast: &Forecast, bound: f64) -> Estimate {
+        let Estimate { value, low, high } = Estimate::of(forecast, |share| share * bound);
+        Estimate { value, low: (low - RESOLUTION).max(0.0), high: (high + RESOLUTION).min(1.0) }
+    }
 }
+
+/// No fraction is known better than to half a point: intervals reach at least that far to either side.
+pub const RESOLUTION: f64 = 0.005;
 
 /// What is predicted of a launch. Fractions are from 0 to 1.
 #[derive(Clone, Debug, PartialEq)]
@@ -224,10 +233,11 @@ impl Models {
             }
         };
         let (bound, least) = (placed.occupancy_bound(), placed.least_duration_us());
+        let lanes = placed.warp_efficiency_bound();
         Ok(Prediction {
-            achieved_occupancy: Estimate::of(&share, |share| share * bound),
-            sm_utilisation: Estimate::of(&utilisation, |share| share),
-            warp_efficiency: Estimate::of(&efficiency, |share| share),
+            achieved_occupancy: Estimate::of_share(&share, bound),
+            sm_utilisation: Estimate::of_share(&utilisation, 1.0),
+            warp_efficiency: Estimate::of_share(&efficiency, lanes),
             duration_us: Estimate::of(&duration, |over| least * over.exp2()),
             basis: placed.basis(),
             unfamiliar,

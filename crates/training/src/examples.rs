@@ -221,7 +221,7 @@ impl Truth {
         [
             (self.achieved_occupancy / placed.occupancy_bound() as f32).clamp(0.0, 1.0),
             utilisation,
-            self.warp_efficiency,
+            (self.warp_efficiency / placed.warp_efficiency_bound() as f32).clamp(0.0, 1.0),
             if has_duration { duration } else { f32::NAN },
         ]
     }

@@ -1,13 +1,16 @@
 //! What is found about models, for people (the model card) and programs.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt::Write;
+
+/// Says that a JSON document is a report, and of which version.
+pub const SCHEMA: &str = "apex.train/1";
 
 /// Families that a card names at either end.
 const NAMED: usize = 6;
 
 /// A value and where it lies with 95 percent confidence.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Range {
     /// The value.
     pub value: f64,
@@ -18,7 +21,7 @@ pub struct Range {
 }
 
 /// How a method does on a family.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FamilyScore {
     /// The family.
     pub family: String,
@@ -29,7 +32,7 @@ pub struct FamilyScore {
 }
 
 /// How a method does.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Score {
     /// What predicts.
     pub method: String,
@@ -52,7 +55,7 @@ pub struct Score {
 }
 
 /// Scores of one kind of test.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Test {
     /// What was held out.
     pub held_out: String,
@@ -61,7 +64,7 @@ pub struct Test {
 }
 
 /// A model that was made.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelSummary {
     /// Its name.
     pub name: String,
@@ -76,10 +79,10 @@ pub struct ModelSummary {
 }
 
 /// All of it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// `apex.train/1`.
-    pub schema: &'static str,
+    /// [`SCHEMA`].
+    pub schema: String,
     /// On what the data was measured.
     pub device: String,
     /// When, UTC.
@@ -96,6 +99,24 @@ pub struct Report {
     pub tests: Vec<Test>,
 }
 
+/// What stands in front of a card's tables.
+const HOW_TO_READ: &str = "\
+Errors of fractions are in points (hundredths), errors of durations in percent of what was measured. *Known* says what a prediction
+was made from: the launch alone, the kernel's attributes too (`kernel`), its PTX (`code`), what the launch executes (`work`:
+the PTX walked with the launch's arguments). In brackets: 95 % confidence, by resampling families. *Intervals hold* is the part of the
+launches whose interval, stated for 90 %, contains what was measured; margins are from other families.
+
+What is held out was never trained on: of five parts of the families, each in turn is predicted by networks that saw the others. The
+models in use are trained on everything, by the same recipe. Correlations of durations are of their logarithms.
+
+Where a formula or boosted trees do better than the network, the tables say so. A duration is not predicted from attributes or code: unless it is known what
+a launch executes, the launch alone says as much.
+
+Known limits: one kind of GPU; kernels written for this, most of them small; PTX for compute capability 8.0, so nothing of
+asynchronous matrix products, bulk copies or clusters; a launch that has the GPU to itself, with warm caches. SM utilisation was
+measured for part of the launches; in training, instructions issued stand in for it where it was not.
+";
+
 impl Report {
     /// The model card's text, in Markdown.
     pub fn card(&self) -> String {
@@ -111,6 +132,7 @@ impl Report {
             "Trained on {} launches of {} families, measured on {} ({}); seed {}.\n",
             self.launches, self.families, self.device, self.measured, self.seed
         )?;
+        writeln!(text, "{HOW_TO_READ}")?;
         writeln!(
             text,
             "| model | widths | parameters | examples | cost of 8 bits |\n| --- | --- | ---: | ---: | --- |"

@@ -17,7 +17,7 @@ use model::random::Random;
 use model::train::Examples;
 use model::{Matrix, Model, Network, Precision, Predictor, Regressor};
 use predict::features::Set;
-use predict::{Basis, target};
+use predict::{Basis, RESOLUTION, target};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -48,7 +48,7 @@ const LARGE: Recipe = Recipe {
     omission: 0.05,
     share: 0.9,
 };
-const WHAT_IF: Recipe = Recipe { epochs: 20, ..LARGE };
+const WHAT_IF: Recipe = Recipe { epochs: 32, ..LARGE };
 
 /// How models are made.
 struct Recipes {
@@ -136,7 +136,7 @@ pub fn run(
     tests.extend(real_test);
     tests.extend(small_tests);
     let report = Report {
-        schema: "apex.train/1",
+        schema: crate::report::SCHEMA.to_owned(),
         device: data.device.name.clone(),
         measured: options.measured.clone(),
         launches: data.rows.len(),
@@ -339,8 +339,7 @@ impl Run<'_> {
                 first += target.outputs();
                 let interval = margins[held.fold[row]][index].interval(outputs, target.range);
                 let shown = self.shown(self.data, origin, index)?;
-                let interval = (interval.0.min(outputs[0]), interval.1.max(outputs[0]));
-                let interval = (shown.of(interval.0), shown.of(interval.1));
+                let interval = shown.interval(interval, outputs[0]);
                 // What was not learned is not judged.
                 if !table.targets[row][index].is_nan() {
                     let cases = cases.entry((shown.quantity, origin.basis)).or_default();
@@ -368,7 +367,7 @@ impl Run<'_> {
         let (scale, truth) = match quantity {
             Quantity::AchievedOccupancy => (placed.occupancy_bound() as f32, truth.achieved_occupancy),
             Quantity::SmUtilisation => (1.0, truth.sm_utilisation),
-            Quantity::WarpEfficiency => (1.0, truth.warp_efficiency),
+            Quantity::WarpEfficiency => (placed.warp_efficiency_bound() as f32, truth.warp_efficiency),
             Quantity::Duration | Quantity::DurationWhatIf => {
                 (placed.least_duration_us() as f32, truth.duration_us)
             }
@@ -439,8 +438,8 @@ impl Run<'_> {
 
     /// What formulas say.
     fn formulas(&self) -> Result<Vec<crate::report::Score>, Error> {
-        let (mut theory, mut bound, mut lanes, mut roofline) =
-            (Cases::default(), Cases::default(), Cases::default(), Cases::default());
+        let [mut theory, mut bound, mut lanes, mut walked, mut roofline] =
+            std::array::from_fn(|_| Cases::default());
         for row in &self.data.rows {
             let placed = self.data.place(&row.case)?;
             let truth = &row.truth;
@@ -449,6 +448,7 @@ impl Run<'_> {
             bound.push(placed.occupancy_bound() as f32, None, truth.achieved_occupancy, row.family);
             lanes.push(efficiency, None, truth.warp_efficiency, row.family);
             if row.basis() == Basis::Work {
+                walked.push(placed.warp_efficiency_bound() as f32, None, truth.warp_efficiency, row.family);
                 roofline.push(placed.least_duration_us() as f32, None, truth.duration_us, row.family);
             }
         }
@@ -462,6 +462,7 @@ impl Run<'_> {
                 families,
             ),
             lanes.score("block efficiency", Quantity::WarpEfficiency, Basis::Kernel, families),
+            walked.score("walked warps", Quantity::WarpEfficiency, Basis::Work, families),
             roofline.score("least duration", Quantity::Duration, Basis::Work, families),
         ];
         Ok(scores.into_iter().flatten().collect())
@@ -494,10 +495,8 @@ impl Run<'_> {
                 if shown.quantity == Quantity::Duration {
                     continue;
                 }
-                let interval = model.calibrations()[index].map(|calibration| {
-                    let (low, high) = calibration.interval(own, target.range);
-                    (shown.of(low.min(own[0])), shown.of(high.max(own[0])))
-                });
+                let interval = model.calibrations()[index]
+                    .map(|calibration| shown.interval(calibration.interval(own, target.range), own[0]));
                 let family = real.rows[origin.row].family;
                 let cases = cases.entry((shown.quantity, origin.basis)).or_default();
                 cases.push(shown.of(own[0]), interval, shown.truth, family);
@@ -543,6 +542,15 @@ struct Shown {
 }
 
 impl Shown {
+    /// An interval as prediction shows it.
+    fn interval(&self, (low, high): (f32, f32), estimate: f32) -> (f32, f32) {
+        let (low, high) = (self.of(low.min(estimate)), self.of(high.max(estimate)));
+        match self.quantity {
+            Quantity::Duration | Quantity::DurationWhatIf => (low, high),
+            _ => (low - RESOLUTION as f32, high + RESOLUTION as f32),
+        }
+    }
+
     fn of(&self, output: f32) -> f32 {
         match self.quantity {
             Quantity::Duration | Quantity::DurationWhatIf => self.scale * output.exp2(),
