@@ -2,7 +2,8 @@
 //!
 //! Three networks: *small* knows the launch alone; *large* takes all that is known; *what-if* takes in addition what another
 //! launch of the same kernel took. Fractions are predicted as shares of what is possible, and durations as multiples of a bound, so
-//! that what can be computed is computed. A feature outside of what was trained on is taken as the nearest value that was, and is named.
+//! that what can be computed is computed. A feature outside of what was trained on is taken as the nearest value that was, and is named if it is
+//! far outside.
 
 use crate::case::{Basis, Case, Device, Impossible, Placed};
 use crate::features::{self, Measured, Set};
@@ -14,6 +15,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Configurations whose forecasts are remembered, for each model.
 const REMEMBERED: usize = 4096;
+
+/// By how much of its trained range a feature may lie outside and still be familiar.
+const NEAR: f32 = 0.1;
 
 /// What the networks predict, in this order.
 pub mod target {
@@ -143,12 +147,15 @@ impl Ready {
         Ok(Ready { model, forecaster, cache: Mutex::new(Cache::new(REMEMBERED)) })
     }
 
-    /// Forecasts of a row of features, which is moved to where the model was trained, and the names of those moved.
+    /// Forecasts of a row of features, which is moved to where the model was trained, and the names of those that lie far
+    /// from there.
     fn forecast<const N: usize>(&self, features: &mut [f32]) -> ([Forecast; N], Vec<String>) {
-        let trained = &self.model.features().features;
-        let unfamiliar: Vec<String> =
-            self.forecaster.unfamiliar(features).map(|position| trained[position].name.clone()).collect();
-        for (value, feature) in features.iter_mut().zip(trained) {
+        let mut unfamiliar = Vec::new();
+        for (value, feature) in features.iter_mut().zip(&self.model.features().features) {
+            let near = NEAR * (feature.greatest - feature.least);
+            if !(feature.least - near..=feature.greatest + near).contains(value) {
+                unfamiliar.push(feature.name.clone());
+            }
             *value = value.clamp(feature.least, feature.greatest);
         }
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
