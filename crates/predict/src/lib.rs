@@ -15,4 +15,4 @@ mod models;
 pub mod reload;
 
 pub use case::{Basis, Case, Device, Impossible, Kernel, Launch, Placed};
-pub use models::{Estimate, LoadError, Models, Prediction, RESOLUTION, target};
+pub use models::{Estimate, LoadError, Models, Prediction, target};

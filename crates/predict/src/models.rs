@@ -78,7 +78,7 @@ impl Estimate {
 }
 
 /// No fraction is known better than to half a point: intervals reach at least that far to either side.
-pub const RESOLUTION: f64 = 0.005;
+const RESOLUTION: f64 = 0.005;
 
 /// What is predicted of a launch. Fractions are from 0 to 1.
 #[derive(Clone, Debug, PartialEq)]

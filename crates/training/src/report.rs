@@ -104,7 +104,9 @@ const HOW_TO_READ: &str = "\
 Errors of fractions are in points (hundredths), errors of durations in percent of what was measured. *Known* says what a prediction
 was made from: the launch alone, the kernel's attributes too (`kernel`), its PTX (`code`), what the launch executes (`work`:
 the PTX walked with the launch's arguments). In brackets: 95 % confidence, by resampling families. *Intervals hold* is the part of the
-launches whose interval, stated for 90 %, contains what was measured; margins are from other families.
+launches whose interval, stated for 90 %, contains what was measured; margins are from other families. Intervals of fractions are shown to
+users half a point wider to either side than those judged here: nothing is known better than that, and where little is uncertain
+(warp efficiency with `work`) the bare ones are narrower than rounding.
 
 What is held out was never trained on: of five parts of the families, each in turn is predicted by networks that saw the others. The
 models in use are trained on everything, by the same recipe. Correlations of durations are of their logarithms.

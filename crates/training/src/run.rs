@@ -17,7 +17,7 @@ use model::random::Random;
 use model::train::Examples;
 use model::{Matrix, Model, Network, Precision, Predictor, Regressor};
 use predict::features::Set;
-use predict::{Basis, RESOLUTION, target};
+use predict::{Basis, target};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -278,7 +278,12 @@ impl Run<'_> {
 
     fn what_if(&self) -> Result<(Made, Test), Error> {
         let bases = [Basis::Kernel, Basis::Work];
-        let table = self.data.pairs(&self.partners(), &bases)?;
+        let pairs = self.partners();
+        if pairs.is_empty() {
+            let why = "no kernel was launched twice on the same problem, so that what-if cannot be learned: collect more rows";
+            return Err(Error::Refused(why.to_owned()));
+        }
+        let table = self.data.pairs(&pairs, &bases)?;
         let families = self.families(&table);
         let held = self.cross(&table, &families, &self.recipes.what_if, &target::change())?;
         let mut scores = self.scores(NETWORK, &table, &held, &target::change())?;
@@ -542,13 +547,9 @@ struct Shown {
 }
 
 impl Shown {
-    /// An interval as prediction shows it.
+    /// A calibrated interval, extended to the estimate if that lies outside.
     fn interval(&self, (low, high): (f32, f32), estimate: f32) -> (f32, f32) {
-        let (low, high) = (self.of(low.min(estimate)), self.of(high.max(estimate)));
-        match self.quantity {
-            Quantity::Duration | Quantity::DurationWhatIf => (low, high),
-            _ => (low - RESOLUTION as f32, high + RESOLUTION as f32),
-        }
+        (self.of(low.min(estimate)), self.of(high.max(estimate)))
     }
 
     fn of(&self, output: f32) -> f32 {
