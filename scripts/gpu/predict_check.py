@@ -3,6 +3,7 @@
 
     predict_check.py measure OUT      # on the GPU (needs CuPy and ncu): writes OUT/bundled-kernels.csv
     predict_check.py compare CSV      # anywhere (needs target/release/apex): a line for each kernel, and for all
+    predict_check.py rough DATASET    # the same: durations of a data set's launches of which no arguments are known
 
 Kernels are those of crates/demo/kernels, as PTX. Inputs are random. Each launch runs twice to warm up, then once under ncu, with
 clocks and caches left alone.
@@ -152,12 +153,26 @@ def compare(path):
     print(f"\nCorrelation of predicted and measured achieved occupancy: {statistics.correlation(*zip(*[row['pair'] for row in rows])):.3f}.")
 
 
+def rough(data_set):
+    apex = os.environ.get("APEX_BIN", os.path.join(HERE, "..", "..", "target", "release"))
+    text = subprocess.run([os.path.join(apex, "apex"), "predict", data_set, "--csv"], check=True, capture_output=True, text=True)
+    rows = [row for row in csv.DictReader(io.StringIO(text.stdout)) if row["measured_duration_us"]]
+    names = ["predicted_duration_us", "predicted_duration_low_us", "predicted_duration_high_us", "measured_duration_us"]
+    figures = [[float(row[name]) for name in names] for row in rows]
+    print(f"{len(rows)} launches")
+    print(f"predicted over measured, median: {statistics.median(value / took for value, _, _, took in figures):.1f}")
+    print(f"intervals hold: {sum(low <= took <= high for _, low, high, took in figures) / len(rows):.2f}")
+    print(f"high end over low end, median: {statistics.median(high / low for _, low, high, _ in figures):.0f}")
+
+
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["measure", out]:
             measure(out)
         case ["compare", path]:
             compare(path)
+        case ["rough", data_set]:
+            rough(data_set)
         case ["child"]:
             child()
         case _:

@@ -234,11 +234,13 @@ impl Forecaster {
         self.targets.len()
     }
 
-    /// The positions of those features that lie outside of what the model was trained on. Where there are any, neither
-    /// the estimate nor the interval has been tested.
-    pub fn unfamiliar(&self, features: &[f32]) -> impl Iterator<Item = usize> {
-        let outside =
-            |(_, (value, range)): &(usize, (&f32, &(f32, f32)))| !(range.0..=range.1).contains(*value);
+    /// The positions of those features that lie outside of what the model was trained on by more than the part `near` of its
+    /// range. Where there are any, neither the estimate nor the interval has been tested.
+    pub fn unfamiliar(&self, features: &[f32], near: f32) -> impl Iterator<Item = usize> {
+        let outside = move |(_, (value, range)): &(usize, (&f32, &(f32, f32)))| {
+            let margin = near * (range.1 - range.0);
+            !(range.0 - margin..=range.1 + margin).contains(*value)
+        };
         features.iter().zip(&self.ranges).enumerate().filter(outside).map(|(position, _)| position)
     }
 

@@ -202,10 +202,12 @@ fn features_beyond_training_are_named() {
     let features = FeatureSet::seen("x", 1, &["a", "b"], &examples).unwrap();
     let network = network(2, &[4], 1, Activation::Relu, 1);
     let ready = Model::new(features, network, vec![None], vec![]).unwrap().ready(Precision::F32);
-    let unfamiliar = |features: [f32; 2]| ready.unfamiliar(&features).collect::<Vec<_>>();
+    let unfamiliar = |features: [f32; 2]| ready.unfamiliar(&features, 0.0).collect::<Vec<_>>();
     assert!(unfamiliar([1.0, 5.0]).is_empty());
     assert_eq!(unfamiliar([0.9, 5.1]), [0, 1]);
     assert_eq!(unfamiliar([4.1, -3.0]), [0]);
+    assert!(ready.unfamiliar(&[0.9, 5.1], 0.1).next().is_none());
+    assert_eq!(ready.unfamiliar(&[0.9, 50.0], 0.1).collect::<Vec<_>>(), [1]);
     assert!(matches!(FeatureSet::seen("x", 1, &["a"], &examples), Err(Error::Length { .. })));
     assert!(matches!(FeatureSet::seen("x", 1, &["a"], &Matrix::empty(1)), Err(Error::TooFew { .. })));
 }

@@ -1,8 +1,10 @@
 //! How long each part of a device needs at least for what a launch executes.
 //!
-//! Rates are those of a multiprocessor of compute capability 9.0, in warps' instructions a cycle: the table "Throughput of Native
-//! Arithmetic Instructions" of the CUDA C++ Programming Guide, over 32 lanes. A launch takes about as long as its slowest part;
-//! what part is idle meanwhile, and how far the slowest falls short of its rate, is what the models learn.
+//! Rates are those of a multiprocessor of compute capability 9.0, in warps' instructions a cycle. Those of arithmetic come from the
+//! table "Throughput of Native Arithmetic Instructions" of the CUDA C++ Programming Guide, over 32 lanes; memory's from the
+//! device; a few, which say so, were taken from measured launches. A matrix product's rate, and two sectors a cycle between a
+//! multiprocessor and L2, are round figures. A launch takes about as long as its slowest part; what part is idle meanwhile, and
+//! how far the slowest falls short of its rate, is what the models learn.
 
 use crate::case::{Basis, Placed};
 use ptx::Class;

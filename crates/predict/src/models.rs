@@ -150,12 +150,10 @@ impl Ready {
     /// Forecasts of a row of features, which is moved to where the model was trained, and the names of those that lie far
     /// from there.
     fn forecast<const N: usize>(&self, features: &mut [f32]) -> ([Forecast; N], Vec<String>) {
-        let mut unfamiliar = Vec::new();
-        for (value, feature) in features.iter_mut().zip(&self.model.features().features) {
-            let near = NEAR * (feature.greatest - feature.least);
-            if !(feature.least - near..=feature.greatest + near).contains(value) {
-                unfamiliar.push(feature.name.clone());
-            }
+        let trained = &self.model.features().features;
+        let name = |position: usize| trained[position].name.clone();
+        let unfamiliar = self.forecaster.unfamiliar(features, NEAR).map(name).collect();
+        for (value, feature) in features.iter_mut().zip(trained) {
             *value = value.clamp(feature.least, feature.greatest);
         }
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
