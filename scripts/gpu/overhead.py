@@ -1,9 +1,11 @@
 """What recording costs: a launch, a training loop of small kernels, the start of a program.
 
     overhead.py launch|loop|startup --build DIR --cupti LIB --apex BIN --libcuda LIB --work DIR --out DIR
+    overhead.py tables launch|loop|startup FILE
 
 Every comparison is between runs that were interleaved in random order. Raw figures go to OUT/overhead-<part>.json, the
-tables to OUT/overhead-<part>.md. Each round is written when it ends: a run that is cut short leaves what it has.
+tables to OUT/overhead-<part>.md. Each round is written when it ends: a run that is cut short leaves what it has. `tables`
+prints the tables of a file of raw figures: the pages show them, and a test compares (xtask/tests/figures.rs).
 """
 
 import argparse
@@ -26,18 +28,16 @@ from figures import estimate, shown, table
 
 PROGRAMS = Path(__file__).parent / "programs"
 QUANTILES = ("p50_ns", "p90_ns", "p99_ns", "mean_ns")
+MODES = ("bare", "apex, timing off", "apex", "CUPTI")
+WARM_UP_ROUNDS = 2
 
 
 class Bench:
     def __init__(self, arguments):
         self.a = arguments
         apex = lambda *options: observers.Apex(arguments.apex, "--quiet", *options)
-        self.modes = {
-            "bare": observers.Nothing(),
-            "apex, timing off": apex("--timing", "off"),
-            "apex": apex(),
-            "CUPTI": observers.Cupti(arguments.cupti),
-        }
+        observed = (observers.Nothing(), apex("--timing", "off"), apex(), observers.Cupti(arguments.cupti))
+        self.modes = dict(zip(MODES, observed, strict=True))
 
     def run(self, command, mode):
         """Runs a command in a mode, in a folder of its own that is removed afterwards; returns its output and seconds."""
@@ -59,11 +59,8 @@ class Bench:
         random.shuffle(order)
         return order
 
-    def save(self, part, raw, text=None):
+    def save(self, part, raw):
         (self.a.out / f"overhead-{part}.json").write_text(json.dumps(raw))
-        if text:
-            (self.a.out / f"overhead-{part}.md").write_text(text)
-            print(text)
 
 
 def launch(bench):
@@ -80,35 +77,46 @@ def launch(bench):
         for program, command in programs.items():
             for mode in bench.shuffled():
                 output, _ = bench.run(command, mode)
-                raw += [row | {"program": program, "mode": mode, "round": round_} for row in csv.DictReader(io.StringIO(output))]
+                rows = csv.DictReader(io.StringIO(output))
+                raw += [row | {"program": program, "mode": mode, "round": round_} for row in rows]
         bench.save("launch", raw)
 
-    def values(program, mode, path, quantile):
-        return numpy.array([float(r[quantile]) for r in raw if (r["program"], r["mode"], r["path"]) == (program, mode, path)])
 
-    text, rows = "", []
-    for program in list(programs)[:2]:
-        for mode in bench.modes:
-            if mode != "CUPTI":
-                added = [
-                    shown(estimate(values(program, mode, "linked", q) - values(program, mode, "direct", q))) for q in QUANTILES
-                ]
-                rows.append([program, mode, *added])
-    text += "Added to a launch, ns: linked symbol less the driver's own address, in turns in one process; 95% interval over\n"
-    text += f"segments of 10,000 calls ({a.rounds * 100_000:,} calls of each). In a bare process both are the same function.\n\n"
-    text += table(["call", "mode", "median", "p90", "p99", "mean"], rows)
+def launch_tables(raw):
+    """Both comparisons: two paths in one process, and what the program sees, between processes."""
+    for row in raw:
+        low, middle, high = (float(row[q]) for q in QUANTILES[:3])
+        if not low <= middle <= high:
+            raise ValueError(f"a row whose quantiles fall: {row}")
+    programs = list(dict.fromkeys(row["program"] for row in raw))
+    modes = [mode for mode in MODES if any(row["mode"] == mode for row in raw)]
+    rounds = 1 + max(row["round"] for row in raw)
+
+    def values(program, mode, path, quantile):
+        found = [float(r[quantile]) for r in raw if (r["program"], r["mode"], r["path"]) == (program, mode, path)]
+        return numpy.array(found)
+
     rows = []
     for program in programs:
         path = "runtime" if program == "<<<>>>" else "linked"
-        for mode in bench.modes:
+        for mode in modes:
             cells = [f"{values(program, mode, path, q).mean():.0f}" for q in QUANTILES]
-            medians = [values(program, m, path, "p50_ns").reshape(a.rounds, -1).mean(axis=1) for m in (mode, "bare")]
+            medians = [values(program, m, path, "p50_ns").reshape(rounds, -1).mean(axis=1) for m in (mode, "bare")]
             added = "" if mode == "bare" else shown(estimate(medians[0] - medians[1]), 0)
             rows.append([program, mode, *cells, added])
-    text += "\nThe calls as the program sees them, ns, and the median's difference to bare between processes (95% interval over\n"
-    text += f"{a.rounds} rounds).\n\n"
+    text = "A launch call as the program sees it, ns; and what the mode adds to the median, between processes\n"
+    text += f"(95% interval over {rounds} interleaved rounds).\n\n"
     text += table(["call", "mode", "median", "p90", "p99", "mean", "added to the median"], rows)
-    bench.save("launch", raw, text)
+
+    rows = []
+    for program in programs:
+        for mode in modes:
+            if mode != "CUPTI" and program != "<<<>>>":
+                pairs = [values(program, mode, "linked", q) - values(program, mode, "direct", q) for q in QUANTILES]
+                rows.append([program, mode, *(shown(estimate(pair)) for pair in pairs)])
+    text += "\nThe same inside one process, ns: the linked symbol less the driver's own address, in turns (95% interval over\n"
+    text += "segments of 10,000 calls). In a bare process both are the same function: its row is the method's own error.\n\n"
+    return text + table(["call", "mode", "median", "p90", "p99", "mean"], rows)
 
 
 def loop(bench):
@@ -119,32 +127,12 @@ def loop(bench):
     raw = {mode: {} for mode in bench.modes}
     switched = []
     bench.run([*fixed, *command], "bare")  # fills the file cache
-
-    def result():
-        bare = raw["bare"]
-        rows = [["bare", len(bare), f"{numpy.median(list(bare.values())):.3f}", ""]]
-        for mode in list(bench.modes)[1:]:
-            pairs = sorted(raw[mode].keys() & bare.keys())
-            if len(pairs) > 1:
-                change = estimate([raw[mode][i] / bare[i] - 1 for i in pairs])
-                rows.append([mode, len(pairs), f"{numpy.median([raw[mode][i] for i in pairs]):.3f}", shown(change, 2, "%", 100)])
-        text = (
-            "12 x (Linear 256, LayerNorm, GELU), batch 64, AdamW unfused: median ms of a step over a process's 12 chunks of 20\n"
-        )
-        text += "steps, and the mean of the paired relative differences to bare (95% interval over pairs).\n\n"
-        text += table(["mode", "pairs", "ms per step", "slower than bare by"], rows)
-        if switched:
-            change = estimate([on / off - 1 for on, off in switched])
-            text += "\nIn one process, recording switched on and off by `apex ctl` before every chunk, sampled timing: slower when on by\n"
-            text += f"{shown(change, 2, '%', 100)} ({len(switched)} pairs of chunks).\n"
-        return text
-
     for i in range(a.pairs):
         # The others ride along with every third pair.
         for mode in bench.shuffled(None if i % 3 == 0 else ("bare", "apex")):
             output, _ = bench.run([*fixed, *command], mode)
-            raw[mode][i] = float(numpy.median(json.loads(output)))
-        bench.save("loop", {"pairs": raw})
+            raw[mode][str(i)] = float(numpy.median(json.loads(output)))
+        bench.save("loop", {"pairs": raw, "switched": switched})
     for _ in range(3):
         folder = Path(tempfile.mkdtemp(dir=a.work))
         apex = observers.Apex(a.apex, "--quiet")
@@ -156,42 +144,79 @@ def loop(bench):
         switched += list(zip(chunks[0::2], chunks[1::2]))
         shutil.rmtree(folder)
         bench.save("loop", {"pairs": raw, "switched": switched})
-    bench.save("loop", {"pairs": raw, "switched": switched}, result())
+
+
+def loop_tables(raw):
+    """Both comparisons: between processes, and inside one process."""
+    pairs, bare = raw["pairs"], raw["pairs"]["bare"]
+    rows = [["bare", len(bare), f"{numpy.median(list(bare.values())):.3f}", ""]]
+    for mode in MODES[1:]:
+        both = sorted(pairs.get(mode, {}).keys() & bare.keys(), key=int)
+        if len(both) > 1:
+            change = shown(estimate([pairs[mode][i] / bare[i] - 1 for i in both]), 2, "%", 100)
+            rows.append([mode, len(both), f"{numpy.median([pairs[mode][i] for i in both]):.3f}", change])
+    text = "12 x (Linear 256, LayerNorm, GELU), batch 64, AdamW unfused: median ms of a step over a process's 12 chunks of 20\n"
+    text += "steps, and the mean of the paired relative differences to bare, between processes (95% interval over pairs).\n\n"
+    text += table(["mode", "pairs", "ms per step", "slower than bare by"], rows)
+    if raw["switched"]:
+        change = estimate([on / off - 1 for on, off in raw["switched"]])
+        text += "\nInside one process, recording switched on and off by `apex ctl` before every chunk, sampled timing: slower when\n"
+        text += f"on by {shown(change, 2, '%', 100)} ({len(raw['switched'])} pairs of chunks).\n"
+    return text
 
 
 def startup(bench):
     """Wall time of a whole program: one kernel, and no CUDA at all."""
     raw = []
     programs = {"one kernel": [bench.a.build / "one_kernel"], "no CUDA (true)": ["true"]}
-    for round_ in range(bench.a.rounds + 2):
+    for round_ in range(bench.a.rounds + WARM_UP_ROUNDS):
         for program, command in programs.items():
             for mode in bench.shuffled():
                 if program == "one kernel" or mode != "CUPTI":
                     _, seconds = bench.run(command, mode)
                     raw.append({"program": program, "mode": mode, "round": round_, "ms": seconds * 1e3})
+    bench.save("startup", raw)
+
+
+def startup_tables(raw):
+    raw = [row for row in raw if row["round"] >= WARM_UP_ROUNDS]
     rows = []
-    for program in programs:
-        times = {m: [r["ms"] for r in raw if (r["program"], r["mode"]) == (program, m) and r["round"] >= 2] for m in bench.modes}
-        for mode in filter(times.get, bench.modes):
+    for program in dict.fromkeys(row["program"] for row in raw):
+        times = {m: [r["ms"] for r in raw if (r["program"], r["mode"]) == (program, m)] for m in MODES}
+        for mode in filter(times.get, MODES):
             added = "" if mode == "bare" else shown(estimate(numpy.subtract(times[mode], times["bare"]), numpy.median))
             rows.append([program, mode, f"{numpy.median(times[mode]):.1f}", added])
-    text = (
-        "Wall time of a whole program, ms: median, and the median of what is added to bare in the same round (95% interval).\n\n"
-    )
-    bench.save("startup", raw, text + table(["program", "mode", "ms", "added"], rows))
+    text = "Wall time of a whole program, ms: median, and the median of what is added to bare in the same round (95% interval).\n\n"
+    return text + table(["program", "mode", "ms", "added"], rows)
 
 
-def main():
+MEASURE = {"launch": launch, "loop": loop, "startup": startup}
+TABLES = {"launch": launch_tables, "loop": loop_tables, "startup": startup_tables}
+
+
+def measure(part, options):
     parser = argparse.ArgumentParser()
-    parser.add_argument("part", choices=["launch", "loop", "startup"])
     for name in ("build", "cupti", "apex", "libcuda", "work", "out"):
         parser.add_argument(f"--{name}", type=observers.absolute, required=True)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--pairs", type=int, default=21)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(options)
     arguments.work.mkdir(parents=True, exist_ok=True)
     random.seed(1)
-    {"launch": launch, "loop": loop, "startup": startup}[arguments.part](Bench(arguments))
+    MEASURE[part](Bench(arguments))
+    text = TABLES[part](json.loads((arguments.out / f"overhead-{part}.json").read_text()))
+    (arguments.out / f"overhead-{part}.md").write_text(text)
+    print(text)
+
+
+def main():
+    what, *rest = sys.argv[1:] or [""]
+    if what in MEASURE:
+        measure(what, rest)
+    elif what == "tables" and len(rest) == 2 and rest[0] in TABLES:
+        print(TABLES[rest[0]](json.loads(Path(rest[1]).read_text())), end="")
+    else:
+        sys.exit(__doc__)
 
 
 if __name__ == "__main__":

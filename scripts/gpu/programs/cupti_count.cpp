@@ -4,9 +4,9 @@
 // CONCURRENT_KERNEL, with which CUPTI reports each kernel, those inside CUDA graphs too. At exit it writes
 // $CUPTI_COUNT_DIR/<pid>.csv: for every kernel and launch shape how often it ran, how many of those runs came from
 // graphs, and the quantiles of its durations. Its last line says how many records CUPTI itself dropped.
+#include "statistics.h"
 #include <cupti.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -24,7 +24,7 @@ using Shape = std::tuple<std::string, int, int, int, int, int, int, int>;  // na
 
 struct Seen {
   unsigned long long count = 0, in_graphs = 0;
-  std::vector<float> nanoseconds;
+  std::vector<double> nanoseconds;
 };
 
 std::mutex guard;
@@ -54,7 +54,7 @@ void CUPTIAPI completed(CUcontext context, uint32_t stream, uint8_t *buffer, siz
                                 int{k.blockZ}, int{k.dynamicSharedMemory})];
     entry.count++;
     entry.in_graphs += k.graphNodeId != 0;
-    entry.nanoseconds.push_back(static_cast<float>(k.end - k.start));
+    entry.nanoseconds.push_back(static_cast<double>(k.end - k.start));
   }
   size_t lost = 0;
   if (cuptiActivityGetNumDroppedRecords(context, stream, &lost) == CUPTI_SUCCESS) dropped += lost;
@@ -70,12 +70,10 @@ void finish() {
   if (!file) return std::perror(path.c_str());
   std::fprintf(file, "name,grid_x,grid_y,grid_z,block_x,block_y,block_z,dynamic_shared,count,in_graphs,p10_ns,median_ns,p90_ns\n");
   for (auto &[shape, entry] : *seen) {
-    auto &ns = entry.nanoseconds;
-    std::sort(ns.begin(), ns.end());
-    auto at = [&](double q) { return ns[static_cast<size_t>(q * (ns.size() - 1) + 0.5)]; };
+    Sorted durations = sorted(entry.nanoseconds.data(), entry.nanoseconds.size());
     auto &[name, gx, gy, gz, bx, by, bz, shared] = shape;
     std::fprintf(file, "\"%s\",%d,%d,%d,%d,%d,%d,%d,%llu,%llu,%.0f,%.0f,%.0f\n", name.c_str(), gx, gy, gz, bx, by, bz, shared,
-                 entry.count, entry.in_graphs, at(0.1), at(0.5), at(0.9));
+                 entry.count, entry.in_graphs, quantile(durations, 0.1), quantile(durations, 0.5), quantile(durations, 0.9));
   }
   std::fprintf(file, "# dropped %llu\n", dropped);
   std::fclose(file);

@@ -1,5 +1,6 @@
-// What the driver-API programs of this folder share: error checks, the time-stamp counter, order statistics.
+// What the driver-API programs of this folder share: error checks, the time-stamp counter, order statistics (statistics.h).
 #pragma once
+#include "statistics.h"
 #include <cuda.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -40,17 +41,6 @@ static inline double ns_per_tick(void) {
   while (monotonic_ns() - ns < 2e8) {
   }
   return (monotonic_ns() - ns) / (double)(ticks() - t);
-}
-
-static int ascending(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-// Sorts `v` and returns its quantile `q` in 0..1.
-static inline double quantile(double *v, size_t n, double q) {
-  qsort(v, n, sizeof *v, ascending);
-  return v[(size_t)(q * (double)(n - 1) + 0.5)];
 }
 
 // A context on device 0.

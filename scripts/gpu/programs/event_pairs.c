@@ -33,10 +33,10 @@ static double reading_us(CUevent first, CUevent second) {
 }
 
 static void report(const char *mode, double us, unsigned blocks, unsigned threads, double *reading, double *inside) {
-  double middle = us > 0 ? quantile(inside, READINGS, 0.5) : 0;
-  printf("%s,%u,%u,%.1f,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f\n", mode, blocks, threads, us, middle, quantile(reading, READINGS, 0),
-         quantile(reading, READINGS, 0.05), quantile(reading, READINGS, 0.5), quantile(reading, READINGS, 0.95),
-         quantile(reading, READINGS, 1));
+  double middle = us > 0 ? quantile(sorted(inside, READINGS), 0.5) : 0;
+  Sorted readings = sorted(reading, READINGS);
+  printf("%s,%u,%u,%.1f,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f\n", mode, blocks, threads, us, middle, quantile(readings, 0),
+         quantile(readings, 0.05), quantile(readings, 0.5), quantile(readings, 0.95), quantile(readings, 1));
   fflush(stdout);
 }
 

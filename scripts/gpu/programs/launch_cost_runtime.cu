@@ -16,16 +16,16 @@ int main(int argc, char **argv) {
   static double v[SEGMENT];
   printf("path,segment,p50_ns,p90_ns,p99_ns,mean_ns\n");
   for (long s = -1; s < atol(argv[1]) / SEGMENT; s++) {  // segment -1 warms up
-    double sum = 0;
     for (int c = 0; c < SEGMENT; c++) {
       if (c % BATCH == 0) cudaStreamSynchronize(stream);
       uint64_t begin = ticks();
       empty<<<1, 1, 0, stream>>>();
       v[c] = (double)(ticks() - begin) * tick;
-      sum += v[c];
     }
     if (cudaGetLastError() != cudaSuccess) return 1;
-    if (s >= 0) printf("runtime,%ld,%.2f,%.2f,%.2f,%.2f\n", s, quantile(v, SEGMENT, 0.5), v[(int)(SEGMENT * 0.9)], v[(int)(SEGMENT * 0.99)], sum / SEGMENT);
+    if (s < 0) continue;
+    Sorted calls = sorted(v, SEGMENT);
+    printf("runtime,%ld,%.2f,%.2f,%.2f,%.2f\n", s, quantile(calls, 0.5), quantile(calls, 0.9), quantile(calls, 0.99), mean(calls));
   }
   return cudaDeviceSynchronize() != cudaSuccess;
 }
