@@ -22,6 +22,7 @@ use crate::figure::{Figure, total};
 use crate::finding::{Finding, Scope, Severity};
 use crate::profile::{IdleCause, Profile};
 use crate::rules::{self, Outcome, RULES, Rule};
+use crate::sums::SaturatingSum as _;
 
 /// What the caller wants.
 #[derive(Clone, Debug, Default)]
@@ -236,7 +237,7 @@ fn time_of(finding: &Finding) -> f64 {
 }
 
 fn rank(findings: &mut [Finding]) {
-    let concerned = |finding: &Finding| finding.kernels.iter().map(|kernel| kernel.launches).sum::<u64>();
+    let concerned = |finding: &Finding| finding.kernels.iter().map(|kernel| kernel.launches).saturating_sum();
     let known = |finding: &Finding| finding.saving.time_ns.is_some();
     findings.sort_by(|a, b| {
         known(b)
@@ -263,8 +264,8 @@ fn excellent(profile: &Profile, findings: &[Finding]) -> Vec<usize> {
 fn verdict(profile: &Profile, advice: &Advice) -> Verdict {
     let launches = profile.totals.kernels_run();
     let share = |kernels: &BTreeSet<usize>| {
-        let count: u64 =
-            kernels.iter().filter_map(|&k| profile.kernels.get(k)).map(|k| k.launches.ran()).sum();
+        let found = kernels.iter().filter_map(|&k| profile.kernels.get(k));
+        let count = found.map(|kernel| kernel.launches.ran()).saturating_sum();
         count as f64 / launches.max(1) as f64
     };
     let faulty = advice
@@ -286,7 +287,7 @@ fn verdict(profile: &Profile, advice: &Advice) -> Verdict {
         launches_with_finding: share(&faulty),
         launches_excellent: share(&advice.excellent.iter().copied().collect()),
         overhead_share: profile.recorder.overhead_share,
-        lost_records: profile.recorder.dropped + profile.recorder.overwritten,
+        lost_records: profile.recorder.lost(),
         saving_of_job: saving.map(|saving| Figure { value: saving.value.min(1.0), ..saving }),
     }
 }

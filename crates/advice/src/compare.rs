@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::figure::Figure;
 use crate::profile::{Kernel, Profile, Totals};
+use crate::sums::SaturatingSum as _;
 
 /// Standard errors that a difference must exceed.
 const ERRORS: f64 = 3.0;
@@ -136,7 +137,7 @@ struct Side<'a> {
 
 impl Side<'_> {
     fn launches(&self) -> u64 {
-        self.kernels.iter().map(|kernel| kernel.launches.ran()).sum()
+        self.kernels.iter().map(|kernel| kernel.launches.ran()).saturating_sum()
     }
 
     /// GPU time of all launch calls; `None` unless every kernel that was called is timed.
@@ -148,7 +149,7 @@ impl Side<'_> {
     }
 
     fn mean(&self) -> Option<Figure> {
-        let calls: u64 = self.kernels.iter().map(|kernel| kernel.launches.calls).sum();
+        let calls = self.kernels.iter().map(|kernel| kernel.launches.calls).saturating_sum();
         self.total().map(|total| total.scaled(1.0 / calls.max(1) as f64))
     }
 

@@ -24,6 +24,7 @@ pub mod prediction;
 pub mod profile;
 pub mod rules;
 mod sketch;
+mod sums;
 
 pub use advise::{Advice, Options, Unjudged, Verdict, advise};
 pub use compare::{Change, Comparison, KernelChange, Presence, compare};

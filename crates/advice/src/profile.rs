@@ -30,6 +30,7 @@ use trace::layout::{CallClass, MemoryKind};
 use crate::figure::Figure;
 use crate::prediction::Prediction;
 use crate::sketch::Distribution;
+use crate::sums::blocks_of;
 
 pub use build::RECORD_COST_NS;
 pub use counts::{Defect, Hotspot, KernelCounts, Place, Traffic};
@@ -103,7 +104,7 @@ pub struct Totals {
 impl Totals {
     /// Kernels that ran, by launch calls and by graphs.
     pub fn kernels_run(&self) -> u64 {
-        self.launches + self.graph_kernels
+        self.launches.saturating_add(self.graph_kernels)
     }
 }
 
@@ -192,9 +193,14 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Blocks of the grid.
+    /// Blocks of the grid; saturates.
     pub fn blocks(&self) -> u64 {
-        self.grid.iter().map(|&n| u64::from(n)).product()
+        blocks_of(self.grid)
+    }
+
+    /// Threads of all blocks; saturates.
+    pub fn threads(&self) -> u64 {
+        self.blocks().saturating_mul(self.block_threads().into())
     }
 
     /// Threads of a block; saturates.
@@ -249,7 +255,7 @@ pub struct Launches {
 impl Launches {
     /// Runs, by calls and by graphs.
     pub fn ran(&self) -> u64 {
-        self.calls + self.by_graphs
+        self.calls.saturating_add(self.by_graphs)
     }
 }
 
@@ -477,6 +483,11 @@ pub struct Sequence {
 impl Sequence {
     /// Most kernels that are listed.
     pub const SHOWN: usize = 64;
+
+    /// Launches of all repetitions; saturates.
+    pub fn covered(&self) -> u64 {
+        self.length.saturating_mul(self.repeats)
+    }
 }
 
 /// One device over time, as one process used it.
@@ -624,4 +635,11 @@ pub struct Recorder {
     pub config_overflow: u64,
     /// What is wrong with the session's files.
     pub problems: Vec<String>,
+}
+
+impl Recorder {
+    /// Records lost, of any sort; saturates.
+    pub fn lost(&self) -> u64 {
+        self.dropped.saturating_add(self.overwritten)
+    }
 }

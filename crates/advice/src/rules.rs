@@ -35,6 +35,7 @@ use crate::finding::{
     Confidence, Configuration, Evidence, Finding, KernelFinding, Level, Saving, Scope, Severity,
 };
 use crate::profile::{Geometry, IdleCause, Kernel, KernelCounts, Profile};
+use crate::sums::SaturatingSum as _;
 
 /// What a rule must be given to judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -239,7 +240,7 @@ pub(crate) fn about_kernels(
         let ((time_a, launches_a), (time_b, launches_b)) = (cost(a), cost(b));
         time_b.total_cmp(&time_a).then(launches_b.total_cmp(&launches_a)).then(a.kernel.cmp(&b.kernel))
     });
-    let launches: u64 = kernels.iter().map(|finding| finding.launches).sum();
+    let launches = kernels.iter().map(|finding| finding.launches).saturating_sum();
     let share = launches as f64 / profile.totals.kernels_run().max(1) as f64;
     let launched = if launches == 1 { "1 launch".to_owned() } else { format!("{launches} launches") };
     let who = match &kernels[..] {
@@ -292,7 +293,7 @@ pub(crate) fn kernel_finding(profile: &Profile, index: usize, fault: Fault) -> K
 /// dimension is the kernel's affair, so only a flat launch has one.
 fn in_blocks_of(kernel: &Kernel, threads: u32) -> Option<Configuration> {
     let flat = kernel.grid[1..] == [1, 1] && kernel.block[1..] == [1, 1];
-    let blocks = (kernel.blocks() * u64::from(kernel.block_threads())).div_ceil(threads.max(1).into());
+    let blocks = kernel.threads().div_ceil(threads.max(1).into());
     let blocks = u32::try_from(blocks).ok()?;
     flat.then_some(Configuration { grid: [blocks, 1, 1], block: [threads, 1, 1] })
 }

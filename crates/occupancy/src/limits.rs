@@ -47,6 +47,10 @@ pub struct DeviceLimits {
     pub barriers_per_sm: Option<u32>,
 }
 
+/// The most threads of a block or warp that are believed. Attributes come from files too, and [`crate::what_if`] tries all
+/// block sizes: no device comes near this, and what is far above would take minutes to try.
+pub const MOST_THREADS: u32 = 1 << 16;
+
 /// What differs between compute capabilities.
 struct Row {
     compute_capability: (u32, u32),
@@ -133,7 +137,8 @@ impl DeviceLimits {
     }
 
     /// Replaces what the attributes name. Values that are not positive are not believed (`RESERVED_SHARED_MEMORY_PER_BLOCK`
-    /// may be 0); attributes that do not matter here are passed over.
+    /// may be 0), nor are warps and blocks of more than [`MOST_THREADS`] threads; attributes that do not matter here are
+    /// passed over.
     pub fn with_attributes(mut self, attributes: &[(u32, i32)]) -> Self {
         for &(id, value) in attributes {
             let Ok(value) = u32::try_from(value) else { continue };
@@ -154,7 +159,8 @@ impl DeviceLimits {
                 }
                 _ => continue,
             };
-            if value > 0 {
+            let of_threads = matches!(id, attribute::MAX_THREADS_PER_BLOCK | attribute::WARP_SIZE);
+            if value > 0 && !(of_threads && value > MOST_THREADS) {
                 *field = value;
             }
         }
@@ -210,6 +216,61 @@ mod tests {
             227 * 1024,
             "what the driver did not say comes from the table"
         );
+    }
+
+    /// The limits that an attribute replaces, by its number in `cuda.h`.
+    fn replaced(limits: &DeviceLimits) -> [(u32, u32); 11] {
+        [
+            (1, limits.max_threads_per_block),
+            (8, limits.shared_per_block),
+            (10, limits.warp_size),
+            (12, limits.registers_per_block),
+            (16, limits.sms),
+            (39, limits.max_threads_per_sm),
+            (81, limits.shared_per_sm),
+            (82, limits.registers_per_sm),
+            (97, limits.shared_per_block_optin),
+            (106, limits.max_blocks_per_sm),
+            (111, limits.reserved_shared_per_block),
+        ]
+    }
+
+    #[test]
+    fn each_attribute_replaces_its_limit_and_no_other() {
+        let table = DeviceLimits::of_compute_capability(9, 0).expect("9.0 is known");
+        for (place, &(id, before)) in replaced(&table).iter().enumerate() {
+            let value = before + 7;
+            let limits = table.clone().with_attributes(&[(id, value as i32)]);
+            let mut expected = replaced(&table);
+            expected[place].1 = value;
+            assert_eq!(replaced(&limits), expected, "attribute {id}");
+        }
+    }
+
+    #[test]
+    fn zero_and_negative_values_are_not_believed() {
+        let mut table = DeviceLimits::of_compute_capability(9, 0).expect("9.0 is known");
+        table.sms = 132;
+        for (id, _) in replaced(&table) {
+            let with = |value| table.clone().with_attributes(&[(id, value)]);
+            assert_eq!(with(-1), table, "attribute {id}");
+            // A device may keep no shared memory for itself.
+            let expected = match id {
+                111 => DeviceLimits { reserved_shared_per_block: 0, ..table.clone() },
+                _ => table.clone(),
+            };
+            assert_eq!(with(0), expected, "attribute {id}");
+        }
+    }
+
+    #[test]
+    fn blocks_and_warps_that_no_device_has_are_not_believed() {
+        let table = DeviceLimits::of_compute_capability(9, 0).expect("9.0 is known");
+        for id in [1, 10] {
+            assert_eq!(table.clone().with_attributes(&[(id, i32::MAX)]), table);
+            assert_eq!(table.clone().with_attributes(&[(id, MOST_THREADS as i32 + 1)]), table);
+            assert_ne!(table.clone().with_attributes(&[(id, MOST_THREADS as i32)]), table);
+        }
     }
 
     #[test]

@@ -22,6 +22,7 @@ use super::{
     Stream, Totals,
 };
 use crate::sketch::Sketch;
+use crate::sums::SaturatingSum as _;
 
 /// What recording one launch adds on average, as measured on an H200's host (`docs/results/h200.md`: 82 to 91 ns above bare).
 /// [`Recorder::recording_ns`] is computed with it.
@@ -134,8 +135,9 @@ impl Builder {
             ended: process.ended != Ended::Unmarked,
         });
         self.recorder.timing_ns += process.timing_ns as f64;
-        self.recorder.dropped += process.dropped;
-        self.recorder.overwritten += process.overwritten;
+        let recorder = &mut self.recorder;
+        recorder.dropped = recorder.dropped.saturating_add(process.dropped);
+        recorder.overwritten = recorder.overwritten.saturating_add(process.overwritten);
         self.recorder.config_overflow += u64::from(process.config_overflow);
         let mut reading = Reading::new(self, process, index);
         for record in process.records_by_time() {
@@ -277,8 +279,9 @@ impl<'b> Reading<'b> {
         totals.graph_launches += 1;
         totals.launch_cpu_ns += cpu_ns as f64;
         for &(kernel, nodes) in &graph.kernels {
-            self.builder.kernels.counts(kernel).launches.by_graphs += u64::from(nodes);
-            totals.graph_kernels += u64::from(nodes);
+            let by_graphs = &mut self.builder.kernels.counts(kernel).launches.by_graphs;
+            *by_graphs = by_graphs.saturating_add(nodes.into());
+            totals.graph_kernels = totals.graph_kernels.saturating_add(nodes.into());
         }
         let device = graph.device;
         self.heap.launch();
@@ -454,7 +457,8 @@ impl<'b> Reading<'b> {
         let costs = self.costs(&estimates);
         self.builder.activities.extend(self.activities(&costs));
         let process = self.index;
-        let launches = self.streams.values().map(|stream| stream.launches + stream.graph_launches).sum();
+        let launches =
+            self.streams.values().map(|stream| stream.launches + stream.graph_launches).saturating_sum();
         self.builder.processes[process].launches = launches;
         self.builder.streams.extend(self.streams.into_values());
         self.builder.sequences.extend(self.sequences.finish(process));

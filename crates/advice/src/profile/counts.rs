@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use trace::counts::{self, Counts, Direction, InstructionClass, LaunchCounts, Space};
 
 use super::{Kernel, Profile};
+use crate::sums::SaturatingSum as _;
 
 /// Exact counts of launches that the CPU device executed, added up: computed, and no measurement of time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -123,23 +124,23 @@ impl KernelCounts {
 
     /// PTX instructions of warps, of all classes.
     pub fn total_warp_instructions(&self) -> u64 {
-        total(self.warp_instructions.values())
+        self.warp_instructions.values().copied().saturating_sum()
     }
 
     /// PTX instructions of threads, of all classes.
     pub fn total_thread_instructions(&self) -> u64 {
-        total(self.thread_instructions.values())
+        self.thread_instructions.values().copied().saturating_sum()
     }
 
     /// Floating-point operations of all widths.
     pub fn total_operations(&self) -> u64 {
-        total(self.operations.values())
+        self.operations.values().copied().saturating_sum()
     }
 
     /// One value of the traffic of a space, over these directions.
     pub fn total_traffic(&self, space: &str, directions: &[&str], of: fn(&Traffic) -> u64) -> u64 {
         let kinds = directions.iter().filter_map(|direction| self.traffic(space, direction));
-        total(kinds.map(of).collect::<Vec<_>>().iter())
+        kinds.map(of).saturating_sum()
     }
 
     /// The worst place of a fault.
@@ -189,11 +190,6 @@ impl KernelCounts {
             hotspots: hotspots.into_iter().map(|(_, spot)| spot).collect(),
         }
     }
-}
-
-/// A sum of what may have been read from a damaged file.
-fn total<'a>(counts: impl Iterator<Item = &'a u64>) -> u64 {
-    counts.fold(0, |sum, &count| sum.saturating_add(count))
 }
 
 fn fault_name(fault: counts::Fault) -> &'static str {

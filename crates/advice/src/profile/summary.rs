@@ -3,6 +3,7 @@
 use super::build::RECORD_COST_NS;
 use super::{Activity, Profile, Recorder, Totals};
 use crate::figure::{Figure, total};
+use crate::sums::SaturatingSum as _;
 
 /// Repeated sequences that a profile lists.
 const SEQUENCES: usize = 100;
@@ -18,7 +19,7 @@ impl Totals {
         let busy =
             activities.iter().filter_map(|activity| Some(activity.gpu_busy()?.scaled(activity.span_ns)));
         self.gpu_busy = Figure::sum(busy).map(|time| time.scaled(1.0 / self.span_ns));
-        let launches: u64 = activities.iter().map(|activity| activity.launches).sum();
+        let launches = activities.iter().map(|activity| activity.launches).saturating_sum();
         let timed = total(activities.iter().map(|activity| activity.timed_share * activity.launches as f64));
         self.timed_share = timed / launches.max(1) as f64;
         self.wall_ns =
@@ -40,7 +41,7 @@ impl Recorder {
 /// Says so where kernels of one stream, which cannot overlap, take longer than time has passed.
 fn overcounted(profile: &Profile, activity: &Activity) -> Option<String> {
     let ratio = activity.gpu_time_ns?.value / activity.span_ns;
-    (activity.streams == 1 && ratio > OVERCOUNTED).then(|| {
+    (activity.streams == 1 && activity.span_ns > 0.0 && ratio > OVERCOUNTED).then(|| {
         format!(
             "GPU times of process {} add up to {ratio:.1} times the time that has passed: its kernels do not take equally \
              long, or several threads launch into one stream and an event pair holds more than one kernel",
@@ -78,8 +79,7 @@ impl Profile {
         self.streams.sort_by_key(|stream| {
             (std::cmp::Reverse(stream.launches + stream.graph_launches), stream.process, stream.id)
         });
-        let covered = |sequence: &super::Sequence| sequence.length * sequence.repeats;
-        self.sequences.sort_by(|a, b| covered(b).cmp(&covered(a)).then(a.kernels.cmp(&b.kernels)));
+        self.sequences.sort_by(|a, b| b.covered().cmp(&a.covered()).then(a.kernels.cmp(&b.kernels)));
         self.sequences.truncate(SEQUENCES);
     }
 

@@ -38,7 +38,7 @@ fn fault(Subject { kernel, geometry, .. }: Subject<'_>) -> Option<Fault> {
     if idle <= 0.0 {
         return None;
     }
-    let up = threads.div_ceil(32) * 32;
+    let up = threads.checked_next_multiple_of(32).unwrap_or(threads);
     let most = kernel.attributes.map_or(0, |attributes| attributes.resources.max_threads);
     let better = if most == 0 || up <= most { up } else { (threads / 32 * 32).max(32) };
     Some(Fault {

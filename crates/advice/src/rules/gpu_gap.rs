@@ -4,6 +4,7 @@ use super::{Draft, Needs, Outcome, Rule, confidence, counted, job_saving, percen
 use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
 use crate::profile::{Activity, IdleCause, Profile};
+use crate::sums::SaturatingSum as _;
 
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T16",
@@ -25,7 +26,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn judge(profile: &Profile) -> Outcome {
-    let gaps: u64 = profile.activities.iter().map(|activity| activity.long_gaps).sum();
+    let gaps = profile.activities.iter().map(|activity| activity.long_gaps).saturating_sum();
     let lost: f64 = profile.activities.iter().map(|activity| activity.long_gaps_ns).sum();
     if gaps == 0 {
         return match profile.activities.iter().any(|activity| activity.idle_share.is_none()) {

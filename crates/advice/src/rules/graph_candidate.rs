@@ -4,6 +4,7 @@ use super::{Draft, Needs, Outcome, Rule, confidence, job_saving, time};
 use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
 use crate::profile::{IdleCause, Profile, Sequence};
+use crate::sums::SaturatingSum as _;
 
 /// From so many repetitions on it pays.
 const REPEATS: u64 = 100;
@@ -41,7 +42,7 @@ fn judge(profile: &Profile) -> Outcome {
     };
     let saved: f64 = candidates.iter().map(|sequence| gain(sequence)).sum();
     let spent: f64 = candidates.iter().map(|sequence| sequence.launch_cpu_ns).sum();
-    let covered: u64 = candidates.iter().map(|sequence| sequence.length * sequence.repeats).sum();
+    let covered = candidates.iter().map(|sequence| sequence.covered()).saturating_sum();
     let share = covered as f64 / profile.totals.launches.max(1) as f64;
     Outcome::found(Draft {
         summary: format!(

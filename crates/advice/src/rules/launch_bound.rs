@@ -4,6 +4,7 @@ use super::{Draft, NOT_MODELLED, Needs, Outcome, Rule, confidence, job_saving, p
 use crate::figure::{Figure, total};
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
 use crate::profile::{Activity, IdleCause, Profile};
+use crate::sums::SaturatingSum as _;
 
 /// Idle for more than this share of the time …
 const IDLE: f64 = 0.3;
@@ -43,7 +44,8 @@ fn judge(profile: &Profile) -> Outcome {
         return Outcome::Unjudged(NOT_MODELLED.to_owned());
     }
     let rest = |a: &Activity| a.span_ns - a.long_gaps_ns;
-    let bound = |a: &&Activity| idle(a) > IDLE * rest(a) && idle(a) <= EACH_NS * a.launches as f64;
+    let bound =
+        |a: &&Activity| rest(a) > 0.0 && idle(a) > IDLE * rest(a) && idle(a) <= EACH_NS * a.launches as f64;
     let lost = total(profile.activities.iter().filter(bound).map(idle));
     if lost == 0.0 || median >= SHORT_NS {
         return Outcome::Clear;
@@ -85,12 +87,12 @@ fn median_kernel(profile: &Profile) -> Option<f64> {
         .filter_map(|kernel| Some((kernel.gpu.as_ref()?.each.mean_ns, kernel.launches.ran())))
         .collect();
     times.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let half = times.iter().map(|(_, launches)| launches).sum::<u64>().div_ceil(2);
+    let half = times.iter().map(|&(_, launches)| launches).saturating_sum().div_ceil(2);
     let mut seen = 0;
     times
         .into_iter()
         .find(|(_, launches)| {
-            seen += launches;
+            seen = launches.saturating_add(seen);
             seen >= half && seen > 0
         })
         .map(|(time, _)| time)

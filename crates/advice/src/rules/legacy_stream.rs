@@ -6,6 +6,7 @@ use super::{Draft, Needs, Outcome, Rule, confidence, counted, percent};
 use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use crate::profile::{Profile, Stream};
+use crate::sums::SaturatingSum as _;
 
 /// Share of launches on the legacy default stream.
 const MOST: f64 = 0.9;
@@ -65,8 +66,9 @@ fn judge(profile: &Profile) -> Outcome {
 fn serialised(profile: &Profile, process: usize) -> Option<(u64, u64, usize)> {
     let streams = || profile.streams.iter().filter(move |stream| stream.process == process);
     let launches = |stream: &Stream| stream.launches + stream.graph_launches;
-    let all: u64 = streams().map(launches).sum();
-    let legacy: u64 = streams().filter(|s| s.kind == Some(StreamKind::LegacyDefault)).map(launches).sum();
+    let all = streams().map(launches).saturating_sum();
+    let legacy =
+        streams().filter(|s| s.kind == Some(StreamKind::LegacyDefault)).map(launches).saturating_sum();
     let held_up = |stream: &&Stream| {
         let waits = matches!(stream.kind, Some(StreamKind::Blocking | StreamKind::PerThreadDefault));
         waits && launches(stream) + stream.transfers > 0

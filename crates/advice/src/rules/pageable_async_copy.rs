@@ -6,6 +6,7 @@ use super::{Draft, Needs, Outcome, Rule, bytes, confidence, job_saving, time, ty
 use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
 use crate::profile::{Copies, IdleCause, Profile};
+use crate::sums::SaturatingSum as _;
 
 pub(super) const RULE: Rule = Rule {
     id: "APEX-L18",
@@ -31,11 +32,11 @@ fn judge(profile: &Profile) -> Outcome {
     let pageable = |copy: &&Copies| {
         copy.asynchronous && (copy.source == MemoryKind::Pageable || copy.destination == MemoryKind::Pageable)
     };
-    let count: u64 = profile.copies.iter().filter(pageable).map(|copy| copy.count).sum();
+    let count = profile.copies.iter().filter(pageable).map(|copy| copy.count).saturating_sum();
     if count == 0 {
         return Outcome::Clear;
     }
-    let moved: u64 = profile.copies.iter().filter(pageable).map(|copy| copy.bytes).sum();
+    let moved = profile.copies.iter().filter(pageable).map(|copy| copy.bytes).saturating_sum();
     let spent: f64 = profile.copies.iter().filter(pageable).map(|copy| copy.cpu.total_ns).sum();
     let saved = (spent - typical_launch_call(profile) * count as f64).max(0.0);
     let mean = moved as f64 / count as f64;

@@ -6,6 +6,7 @@ use super::{Draft, Needs, Outcome, Rule, confidence, job_saving, time};
 use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
 use crate::profile::{IdleCause, Memory, Profile};
+use crate::sums::SaturatingSum as _;
 
 /// From so many on it is a loop.
 const LOOP: u64 = 10;
@@ -34,7 +35,7 @@ pub(super) const RULE: Rule = Rule {
 
 fn judge(profile: &Profile) -> Outcome {
     let churn = |memory: &&Memory| memory.kind != MemoryKind::Pool && looped(memory) >= LOOP;
-    let pairs: u64 = profile.memory.iter().filter(churn).map(looped).sum();
+    let pairs = profile.memory.iter().filter(churn).map(looped).saturating_sum();
     if pairs == 0 {
         return Outcome::Clear;
     }

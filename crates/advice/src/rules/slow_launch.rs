@@ -50,7 +50,7 @@ fn judge(profile: &Profile) -> Outcome {
         .kernels
         .iter()
         .fold((0, 0.0), |(count, spent), kernel| (count + kernel.slow_calls.0, spent + excess(kernel)));
-    if count == 0 || spent < SHARE * span || idle.iter().sum::<f64>() < IDLE * span {
+    if count == 0 || span <= 0.0 || spent < SHARE * span || idle.iter().sum::<f64>() < IDLE * span {
         return Outcome::Clear;
     }
     let kernels = profile

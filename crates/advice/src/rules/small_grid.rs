@@ -56,13 +56,13 @@ fn fault(Subject { kernel, geometry, sms, .. }: Subject<'_>) -> Option<Fault> {
 
 /// A block size with which the same threads make a block for every SM, where there is one.
 fn smaller_blocks(blocks: u64, threads: u32, sms: u32) -> Option<u32> {
-    let warps_per_sm = blocks * u64::from(threads.div_ceil(32)) / u64::from(sms);
-    u32::try_from(warps_per_sm * 32).ok().filter(|smaller| (32..threads).contains(smaller))
+    let warps_per_sm = blocks.saturating_mul(threads.div_ceil(32).into()) / u64::from(sms);
+    u32::try_from(warps_per_sm.saturating_mul(32)).ok().filter(|smaller| (32..threads).contains(smaller))
 }
 
 fn change(blocks: u64, threads: u32, sms: u32) -> String {
     if let Some(smaller) = smaller_blocks(blocks, threads, sms) {
-        let more = (blocks * u64::from(threads)).div_ceil(smaller.into());
+        let more = blocks.saturating_mul(threads.into()).div_ceil(smaller.into());
         format!(
             "use {smaller} instead of {threads} threads per block: the same threads then make {more} blocks"
         )

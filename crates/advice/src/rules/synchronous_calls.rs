@@ -6,6 +6,7 @@ use super::{Draft, Needs, Outcome, Rule, confidence, job_saving, time, typical_l
 use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use crate::profile::{IdleCause, Profile};
+use crate::sums::SaturatingSum as _;
 
 /// From here on synchronisations are part of a loop …
 const MANY: u64 = 100;
@@ -37,7 +38,7 @@ pub(super) const RULE: Rule = Rule {
 fn judge(profile: &Profile) -> Outcome {
     let (transfers, spent) = synchronous_transfers(profile);
     let waits = || profile.calls.iter().filter(|call| call.class == Some(CallClass::Synchronize));
-    let synchronisations: u64 = waits().map(|call| call.count).sum();
+    let synchronisations = waits().map(|call| call.count).saturating_sum();
     let waited: f64 = waits().map(|call| call.cpu.total_ns).sum();
     let launches = profile.totals.launches + profile.totals.graph_launches;
     let frequent = synchronisations >= MANY && synchronisations.saturating_mul(LAUNCHES_EACH) > launches;

@@ -140,7 +140,7 @@ fn other_block_size(kernel: &Kernel, profile: &Profile, most: f64) -> Option<(u3
     let limits = profile.devices.get(kernel.device?)?.limits()?;
     let attributes = kernel.attributes?;
     let (size_now, least) = (kernel.block_threads(), kernel.geometry?.occupancy.warps_per_sm);
-    let threads = kernel.blocks() * u64::from(size_now);
+    let threads = kernel.threads();
     let (resources, carveout) = (&attributes.resources, attributes.preferred_carveout());
     what_if::block_sizes(&limits, resources, kernel.dynamic_shared, carveout)
         .filter(|(size, occupancy)| *size >= 64 && occupancy.warps_per_sm >= least)

@@ -3,10 +3,9 @@
 use crate::common::{BLOCKING, LEGACY, Recording, profile, read};
 use advice::profile::{Basis, CopyDirection};
 use advice::{Profile, Provenance};
-use proptest::prelude::*;
 use tempfile::TempDir;
 use trace::definition::{Definition, Graph, StreamKind};
-use trace::layout::{Call, CallClass, GraphLaunch, Launch, MemoryKind, Slots, Timing, flags};
+use trace::layout::{CallClass, MemoryKind, flags};
 
 #[test]
 fn a_session_without_records_is_an_empty_profile() {
@@ -234,88 +233,4 @@ fn a_profile_survives_json() {
     });
     let text = serde_json::to_string(&profile).expect("serialises");
     assert_eq!(serde_json::from_str::<Profile>(&text).expect("reads back"), profile);
-}
-
-/// Any record at all: identifiers, classes and kinds that were never defined included.
-#[derive(Clone, Debug)]
-enum Any {
-    Launch(Launch),
-    Graph(GraphLaunch),
-    Timing(Timing),
-    Call(Call),
-}
-
-fn any_record() -> impl Strategy<Value = Any> {
-    let numbers = (0u32..6, 0u32..5, 0u32..3, any::<u16>(), any::<u32>(), any::<u64>());
-    (0u8..4, numbers, any::<[u8; 3]>(), any::<[u64; 4]>()).prop_map(|(sort, numbers, kinds, words)| {
-        let (id, stream, result, flags, duration, start) = numbers;
-        let start = if sort % 2 == 0 { start } else { start >> 30 };
-        let api = id % 3;
-        match sort {
-            0 => {
-                let mut head = Launch::head(flags, start, start);
-                head.duration = duration;
-                Any::Launch(Launch { head, config: id, stream, result: result / 2, api })
-            }
-            1 => {
-                let mut head = GraphLaunch::head(flags, start, start);
-                head.duration = duration;
-                Any::Graph(GraphLaunch { head, graph: id, stream, result: result / 2, api })
-            }
-            2 => {
-                let mut head = Timing::head(flags, start, start);
-                head.duration = duration;
-                Any::Timing(Timing { head, config: id, stream, raw_ns: words[0] })
-            }
-            _ => {
-                let mut head = Call::head(flags, start, start);
-                head.duration = duration;
-                let [class, memory, source_memory] = kinds.map(|kind| kind % 14);
-                let [bytes, address, source, object] = words;
-                let (address, object) = (address % 4, object % 4);
-                let reserved = 0;
-                let result = result / 2;
-                Any::Call(Call {
-                    head,
-                    api,
-                    stream,
-                    result,
-                    class,
-                    memory,
-                    source_memory,
-                    reserved,
-                    bytes,
-                    address,
-                    source,
-                    object,
-                })
-            }
-        }
-    })
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
-    #[test]
-    fn no_records_make_it_panic(records in prop::collection::vec(any_record(), 0..300)) {
-        let profile = profile(|program| {
-            let function = program.function("_Z1fv");
-            let configs = [program.config(function, 10, 100), program.config(function, 0, 0)];
-            let kernels = vec![(configs[0], u32::MAX), (77, 1)];
-            program.define(Definition::Graph(Graph { id: 1, kernels, opaque: 1, ..Graph::default() }));
-            program.define(Definition::Graph(Graph { id: 2, kernels: vec![(configs[1], 2)], ..Graph::default() }));
-            for record in records {
-                match record {
-                    Any::Launch(record) => program.write(&record),
-                    Any::Graph(record) => program.write(&record),
-                    Any::Timing(record) => program.write(&record),
-                    Any::Call(record) => program.write(&record),
-                }
-            }
-        });
-        let advice = advice::advise(&profile, &advice::Options::default());
-        prop_assert!(advice.verdict.saving_of_job.is_none_or(|saving| saving.value <= 1.0));
-        serde_json::to_string(&(&profile, &advice)).expect("serialises");
-    }
 }

@@ -309,7 +309,7 @@ fn conclude(recorded: &Recorded, args: &Args, color: Color) -> anyhow::Result<Ex
 /// The line at the end, or the warning that nothing was captured. Returns whether something was.
 fn summarize(loaded: &Loaded, recorded: &Recorded, args: &Args) -> bool {
     let profile = &loaded.profile;
-    let lost = profile.recorder.dropped + profile.recorder.overwritten;
+    let lost = profile.recorder.lost();
     if profile.recorder.records == 0 {
         for line in uncaptured::message(&args.command, loaded, &recorded.seen) {
             output::remark(line);
