@@ -17,6 +17,10 @@ pub struct DeviceLimits {
     pub warp_size: u32,
     /// Most threads of a block.
     pub max_threads_per_block: u32,
+    /// Most threads of a block along x, y and z.
+    pub max_block: [u32; 3],
+    /// Most blocks of a grid along x, y and z.
+    pub max_grid: [u32; 3],
     /// Most resident threads of an SM.
     pub max_threads_per_sm: u32,
     /// Most resident blocks of an SM.
@@ -109,6 +113,8 @@ impl DeviceLimits {
             sms: 0,
             warp_size: 32,
             max_threads_per_block: 1024,
+            max_block: [1024, 1024, 64],
+            max_grid: [i32::MAX.cast_unsigned(), 65_535, 65_535],
             max_threads_per_sm: row.threads,
             max_blocks_per_sm: row.blocks,
             registers_per_sm: 64 * 1024,
@@ -144,6 +150,12 @@ impl DeviceLimits {
             let Ok(value) = u32::try_from(value) else { continue };
             let field = match id {
                 attribute::MAX_THREADS_PER_BLOCK => &mut self.max_threads_per_block,
+                attribute::MAX_BLOCK_DIM_X => &mut self.max_block[0],
+                attribute::MAX_BLOCK_DIM_Y => &mut self.max_block[1],
+                attribute::MAX_BLOCK_DIM_Z => &mut self.max_block[2],
+                attribute::MAX_GRID_DIM_X => &mut self.max_grid[0],
+                attribute::MAX_GRID_DIM_Y => &mut self.max_grid[1],
+                attribute::MAX_GRID_DIM_Z => &mut self.max_grid[2],
                 attribute::MAX_SHARED_MEMORY_PER_BLOCK => &mut self.shared_per_block,
                 attribute::WARP_SIZE => &mut self.warp_size,
                 attribute::MAX_REGISTERS_PER_BLOCK => &mut self.registers_per_block,
@@ -186,6 +198,12 @@ impl DeviceLimits {
 /// The values of `CUdevice_attribute` that matter here.
 mod attribute {
     pub const MAX_THREADS_PER_BLOCK: u32 = 1;
+    pub const MAX_BLOCK_DIM_X: u32 = 2;
+    pub const MAX_BLOCK_DIM_Y: u32 = 3;
+    pub const MAX_BLOCK_DIM_Z: u32 = 4;
+    pub const MAX_GRID_DIM_X: u32 = 5;
+    pub const MAX_GRID_DIM_Y: u32 = 6;
+    pub const MAX_GRID_DIM_Z: u32 = 7;
     pub const MAX_SHARED_MEMORY_PER_BLOCK: u32 = 8;
     pub const WARP_SIZE: u32 = 10;
     pub const MAX_REGISTERS_PER_BLOCK: u32 = 12;
@@ -219,9 +237,15 @@ mod tests {
     }
 
     /// The limits that an attribute replaces, by its number in `cuda.h`.
-    fn replaced(limits: &DeviceLimits) -> [(u32, u32); 11] {
+    fn replaced(limits: &DeviceLimits) -> [(u32, u32); 17] {
         [
             (1, limits.max_threads_per_block),
+            (2, limits.max_block[0]),
+            (3, limits.max_block[1]),
+            (4, limits.max_block[2]),
+            (5, limits.max_grid[0]),
+            (6, limits.max_grid[1]),
+            (7, limits.max_grid[2]),
             (8, limits.shared_per_block),
             (10, limits.warp_size),
             (12, limits.registers_per_block),
@@ -239,7 +263,8 @@ mod tests {
     fn each_attribute_replaces_its_limit_and_no_other() {
         let table = DeviceLimits::of_compute_capability(9, 0).expect("9.0 is known");
         for (place, &(id, before)) in replaced(&table).iter().enumerate() {
-            let value = before + 7;
+            // One grid's limit is the largest value that there is.
+            let value = if before == i32::MAX.cast_unsigned() { before - 7 } else { before + 7 };
             let limits = table.clone().with_attributes(&[(id, value as i32)]);
             let mut expected = replaced(&table);
             expected[place].1 = value;

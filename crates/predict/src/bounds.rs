@@ -12,6 +12,8 @@ use ptx::Class;
 /// What it takes a GPU to start and end a kernel that does nothing, microseconds (measured on an H200: `data/launches-h200`).
 pub const EMPTY_KERNEL_US: f64 = 2.0;
 
+/// Bytes of a sector, the smallest part of memory that is moved.
+const SECTOR_BYTES: f64 = 32.0;
 /// Instructions of a warp that a multiprocessor issues in a cycle.
 const ISSUE: f64 = 4.0;
 /// Sectors of local memory, and different addresses of constant memory, that a multiprocessor serves in a cycle (measured on an
@@ -22,6 +24,27 @@ const CONSTANTS: f64 = 0.5;
 /// families `atomic`, `histogram` and `reduce` of `data/launches-h200`).
 const ATOMICS_OF_SECTOR: f64 = 1500.0;
 const ATOMICS_OF_DEVICE: f64 = 340e3;
+
+/// Blocks that a multiprocessor is given in a cycle, at most.
+const BLOCKS: f64 = 1.0;
+/// Bytes that a multiprocessor's L1 cache serves in a cycle, at most: nothing moves global memory faster.
+const L1_BYTES: f64 = 128.0;
+
+/// What no launch can fall below, microseconds: predictions are never less.
+///
+/// [`Bounds`] say what a launch takes about; they hold rates that were fitted, and nothing of a launch whose code is not
+/// known. Here is only what holds for any code: each warp issues one instruction at least, the one that ends it, and each
+/// block is given to a multiprocessor. Where it is known what the launch executes (and no guess decides it), the bytes
+/// that its accesses to global memory ask for pass through L1.
+pub fn floor_us(placed: &Placed<'_>) -> f64 {
+    let launch = &placed.case.launch;
+    let blocks = launch.blocks() as f64;
+    let warps = blocks * f64::from(placed.occupancy.warps_per_block);
+    let work = placed.case.work.as_ref().filter(|work| placed.basis() == Basis::Work && !work.assumed);
+    let sectors = work.map_or(0.0, |work| work.global_load_sectors + work.global_store_sectors);
+    let cycles = [warps / ISSUE, blocks / BLOCKS, SECTOR_BYTES * sectors / L1_BYTES];
+    cycles.into_iter().fold(0.0, f64::max) / placed.sms_used() / placed.device.cycles_per_us()
+}
 
 /// Microseconds that each part of the device needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,7 +65,7 @@ impl Bounds {
         let loads = work.global_load_requests + work.local_requests;
         let sectors = work.global_load_sectors + work.global_store_sectors;
         let atomics = (ATOMICS_OF_SECTOR * work.atomic_sectors).clamp(ATOMICS_OF_SECTOR, ATOMICS_OF_DEVICE);
-        let bytes = 32.0 * sectors;
+        let bytes = SECTOR_BYTES * sectors;
         Bounds {
             parts: [
                 ("issue", cycles(work.total() / ISSUE)),

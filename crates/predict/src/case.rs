@@ -1,6 +1,6 @@
 //! What is known of a launch before it runs.
 
-use crate::bounds::Bounds;
+use crate::bounds::{self, Bounds};
 use occupancy::{Carveout, DeviceLimits, KernelResources, Occupancy, Waves, theoretical};
 
 /// A device, as far as it decides what a launch does.
@@ -175,16 +175,28 @@ pub enum Impossible {
     /// Something has no extent.
     #[error("the {0} has a side of 0: each side is at least 1")]
     Empty(&'static str),
-    /// The block is too large.
-    #[error("a block of {threads} threads is too large: {most} are the most here")]
+    /// Something is more than the device allows.
+    #[error("{what}: {value} is above the device's limit of {most}")]
+    TooLarge {
+        /// What it is.
+        what: &'static str,
+        /// How much of it is asked for.
+        value: u64,
+        /// The most that the device allows.
+        most: u64,
+    },
+    /// The block has more threads than the kernel allows, by its launch bounds or its registers.
+    #[error(
+        "threads of a block: {threads} is above the kernel's limit of {most} (its launch bounds or registers)"
+    )]
     Threads {
         /// Threads of the block.
         threads: u64,
-        /// Most that the device or the kernel allows.
+        /// Most that the kernel allows.
         most: u32,
     },
     /// No block fits on a multiprocessor.
-    #[error("no block fits on a multiprocessor: {0} forbids it")]
+    #[error("no block fits on a multiprocessor: {0} is the limit")]
     DoesNotFit(&'static str),
 }
 
@@ -204,6 +216,38 @@ pub struct Placed<'a> {
 /// Registers of a kernel that is not known: so few that they limit nothing.
 const FEW_REGISTERS: u32 = 32;
 
+/// Most local memory of a thread, bytes: the same for every compute capability (CUDA programming guide, technical
+/// specifications).
+const MOST_LOCAL: u32 = 512 * 1024;
+
+/// Compares what a launch and its kernel ask for with what the device allows, one by one, so that a refusal names the limit.
+fn check_limits(limits: &DeviceLimits, launch: &Launch, kernel: &Kernel) -> Result<(), Impossible> {
+    let shared = u64::from(kernel.static_shared_bytes) + u64::from(launch.dynamic_shared_bytes);
+    let [grid, block] = [launch.grid, launch.block].map(|sides| sides.map(u64::from));
+    for (what, value, most) in [
+        ("x of the grid", grid[0], limits.max_grid[0]),
+        ("y of the grid", grid[1], limits.max_grid[1]),
+        ("z of the grid", grid[2], limits.max_grid[2]),
+        ("threads of a block", launch.threads(), limits.max_threads_per_block),
+        ("x of the block", block[0], limits.max_block[0]),
+        ("y of the block", block[1], limits.max_block[1]),
+        ("z of the block", block[2], limits.max_block[2]),
+        ("registers of a thread", kernel.registers.into(), limits.max_registers_per_thread),
+        ("local memory of a thread, bytes", kernel.local_bytes.into(), MOST_LOCAL),
+        (
+            "static shared memory of a block, bytes",
+            kernel.static_shared_bytes.into(),
+            limits.shared_per_block,
+        ),
+        ("shared memory of a block, bytes", shared, limits.shared_per_block_optin),
+    ] {
+        if value > u64::from(most) {
+            return Err(Impossible::TooLarge { what, value, most: most.into() });
+        }
+    }
+    Ok(())
+}
+
 impl<'a> Placed<'a> {
     /// Places a launch on a device.
     ///
@@ -217,11 +261,9 @@ impl<'a> Placed<'a> {
             }
         }
         let kernel = case.kernel.unwrap_or(Kernel { registers: FEW_REGISTERS, ..Kernel::default() });
-        let own = Some(kernel.max_threads_per_block).filter(|&most| most > 0);
-        let most = own
-            .map_or(device.limits.max_threads_per_block, |own| own.min(device.limits.max_threads_per_block));
-        let threads = launch.threads();
-        if threads > u64::from(most) {
+        check_limits(&device.limits, launch, &kernel)?;
+        let (threads, most) = (launch.threads(), kernel.max_threads_per_block);
+        if most > 0 && threads > u64::from(most) {
             return Err(Impossible::Threads { threads, most });
         }
         let resources = KernelResources {
@@ -278,6 +320,11 @@ impl<'a> Placed<'a> {
                 occupancy::block_efficiency(threads, self.device.limits.warp_size)
             }
         }
+    }
+
+    /// What no launch like this can fall below, microseconds: see [`crate::bounds::floor_us`].
+    pub fn floor_us(&self) -> f64 {
+        bounds::floor_us(self)
     }
 
     /// What the launch takes at least, about, microseconds: see [`crate::bounds`].

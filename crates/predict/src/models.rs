@@ -70,6 +70,13 @@ impl Estimate {
         Estimate { value: map(value), low: map(low.min(value)), high: map(high.max(value)) }
     }
 
+    /// No less than `floor`. An estimate below it is scaled up to it, and the interval's upper end with it: how far the
+    /// truth may lie above does not get smaller.
+    pub fn at_least(self, floor: f64) -> Estimate {
+        let scale = if self.value < floor { floor / self.value } else { 1.0 };
+        Estimate { value: self.value.max(floor), low: self.low.max(floor), high: self.high * scale }
+    }
+
     /// Of a fraction that is forecast as a share of a bound.
     fn of_share(forecast: &Forecast, bound: f64) -> Estimate {
         let Estimate { value, low, high } = Estimate::of(forecast, |share| share * bound);
@@ -243,7 +250,7 @@ impl Models {
             achieved_occupancy: Estimate::of_share(&share, bound),
             sm_utilisation: Estimate::of_share(&utilisation, 1.0),
             warp_efficiency: Estimate::of_share(&efficiency, lanes),
-            duration_us: Estimate::of(&duration, |over| least * over.exp2()),
+            duration_us: Estimate::of(&duration, |over| least * over.exp2()).at_least(placed.floor_us()),
             basis: placed.basis(),
             unfamiliar,
         })
@@ -269,6 +276,6 @@ impl Models {
         features::what_if(&from, &Measured { duration_us: measured_us }, &to, &mut row);
         let ([change], _) = self.what_if.forecast(&mut row);
         let scale = measured_us * to.least_duration_us() / from.least_duration_us();
-        Ok(Estimate::of(&change, |change| scale * change.exp2()))
+        Ok(Estimate::of(&change, |change| scale * change.exp2()).at_least(to.floor_us()))
     }
 }

@@ -84,13 +84,100 @@ fn what_cannot_run_is_refused_with_the_reason() {
     let refused = |case: &Case| models.predict(&device, case).unwrap_err();
     assert_eq!(refused(&Case::of_launch(launch(0, 32))), Impossible::Empty("grid"));
     assert_eq!(refused(&Case::of_launch(launch(1, 0))), Impossible::Empty("block"));
-    let wide = refused(&Case::of_launch(launch(1, 2000)));
-    assert_eq!(wide, Impossible::Threads { threads: 2000, most: 1024 });
-    let shared = Launch { dynamic_shared_bytes: 1 << 20, ..launch(1, 32) };
-    assert_eq!(refused(&Case::of_launch(shared)), Impossible::DoesNotFit("shared memory"));
     let kernel = Kernel { registers: 255, ..Kernel::default() };
     let heavy = Case { kernel: Some(kernel), ..Case::of_launch(launch(1, 1024)) };
     assert_eq!(refused(&heavy), Impossible::DoesNotFit("registers"));
+    let bound = Kernel { registers: 32, max_threads_per_block: 256, ..Kernel::default() };
+    let wide = Case { kernel: Some(bound), ..Case::of_launch(launch(1, 512)) };
+    assert_eq!(refused(&wide), Impossible::Threads { threads: 512, most: 256 });
+}
+
+/// Each limit of the device, at it and one beyond it: what is beyond is refused by its name.
+#[test]
+fn what_is_beyond_a_limit_is_refused_by_its_name() {
+    let (models, device) = (Models::shipped(), Device::h200());
+    let plain = Kernel { registers: 16, ..Kernel::default() };
+    let small = launch(1, 1);
+    let grid = |axis: usize, side| {
+        let mut grid = [1; 3];
+        grid[axis] = side;
+        (Launch { grid, ..small }, plain)
+    };
+    let block = |axis: usize, side| {
+        let mut block = [1; 3];
+        block[axis] = side;
+        (Launch { block, ..small }, plain)
+    };
+    type Asks<'a> = &'a dyn Fn(u32) -> (Launch, Kernel);
+    let limits: [(&str, u32, Asks<'_>); 11] = [
+        ("x of the grid", i32::MAX as u32, &|side| grid(0, side)),
+        ("y of the grid", 65_535, &|side| grid(1, side)),
+        ("z of the grid", 65_535, &|side| grid(2, side)),
+        ("threads of a block", 1024, &|side| block(0, side)),
+        ("threads of a block", 1024, &|side| block(1, side)),
+        ("z of the block", 64, &|side| block(2, side)),
+        ("registers of a thread", 255, &|registers| (small, Kernel { registers, ..plain })),
+        ("local memory of a thread, bytes", 512 << 10, &|local_bytes| {
+            (small, Kernel { local_bytes, ..plain })
+        }),
+        ("static shared memory of a block, bytes", 48 << 10, &|static_shared_bytes| {
+            (small, Kernel { static_shared_bytes, ..plain })
+        }),
+        ("shared memory of a block, bytes", 227 << 10, &|dynamic_shared_bytes| {
+            (Launch { dynamic_shared_bytes, ..small }, plain)
+        }),
+        ("shared memory of a block, bytes", 227 << 10, &|bytes| {
+            let kernel = Kernel { static_shared_bytes: 1 << 10, ..plain };
+            (Launch { dynamic_shared_bytes: bytes - (1 << 10), ..small }, kernel)
+        }),
+    ];
+    for (name, most, asks) in limits {
+        let said = |value| {
+            let (launch, kernel) = asks(value);
+            models.predict(&device, &Case { kernel: Some(kernel), ..Case::of_launch(launch) })
+        };
+        assert!(said(most).is_ok(), "{name} {most}: {:?}", said(most));
+        let most = u64::from(most);
+        assert_eq!(
+            said(most as u32 + 1).unwrap_err(),
+            Impossible::TooLarge { what: name, value: most + 1, most }
+        );
+    }
+    let all = Launch { grid: [u32::MAX; 3], block: [u32::MAX; 3], dynamic_shared_bytes: u32::MAX };
+    let refused = models.predict(&device, &Case::of_launch(all)).unwrap_err().to_string();
+    assert_eq!(refused, "x of the grid: 4294967295 is above the device's limit of 2147483647");
+}
+
+/// 132 multiprocessors issue four warps' instructions a cycle at 1.98 GHz, and take a block in a cycle each.
+#[test]
+fn no_duration_is_below_what_issuing_takes() {
+    let (models, device) = (Models::shipped(), Device::h200());
+    let most = i32::MAX as u32;
+    for (blocks, threads, least_us) in [
+        (most, 1024, 65_733.0),
+        (most, 1, 8_216.0),
+        (most, 32, 8_216.0),
+        (1 << 24, 1024, 513.0),
+        (1 << 20, 256, 8.0),
+    ] {
+        let mut cases = vec![Case::of_launch(launch(blocks, threads)), saxpy(blocks, threads, 1 << 10)];
+        cases.push(Case { work: None, ..cases[1].clone() });
+        cases.push(Case { mix: None, ..cases[2].clone() });
+        for case in &cases {
+            let said = models.predict(&device, case).unwrap();
+            let from = Case { launch: launch(1024, threads), ..case.clone() };
+            let changed = models.what_if(&device, &from, 5.0, case).unwrap();
+            for time in [said.duration_us, changed] {
+                assert!(time.low >= least_us * 0.999, "{:?}, {blocks} x {threads}: {time:?}", said.basis);
+                assert!(time.low <= time.value && time.value <= time.high, "{time:?}");
+            }
+            // The interval does not shrink to the floor.
+            assert!(said.duration_us.high > 1.05 * said.duration_us.low, "{:?}", said.duration_us);
+        }
+    }
+    let huge = Launch { grid: [most, 65_535, 65_535], block: [1024, 1, 1], dynamic_shared_bytes: 0 };
+    let said = models.predict(&device, &Case::of_launch(huge)).unwrap().duration_us;
+    assert!(said.low >= 65_733.0 * 65_535f64.powi(2) * 0.999 && said.high.is_finite(), "{said:?}");
 }
 
 #[test]

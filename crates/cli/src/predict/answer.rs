@@ -124,7 +124,9 @@ impl Answer {
         {
             let predict::Estimate { value, low, high } = expected;
             let (below, above) = (before.low / before.value, before.high / before.value);
-            let duration_us = predict::Estimate { value, low: low * below, high: high * above };
+            let floor_us = Placed::new(device, to).map_or(0.0, |placed| placed.floor_us());
+            let duration_us =
+                predict::Estimate { value, low: low * below, high: high * above }.at_least(floor_us);
             prediction.duration_ns = Estimate::from(duration_us).scaled(1e3);
             answer.saves = Some(Estimate::from(expected).saved_of(before.value));
         }

@@ -9,7 +9,11 @@ pub fn extent(text: &str) -> Result<[u32; 3], String> {
     let mut sides = [1; 3];
     let mut parts = text.split([',', 'x', 'X']);
     for (side, part) in sides.iter_mut().zip(&mut parts) {
-        *side = part.trim().parse().map_err(|_| explain())?;
+        let part = part.trim();
+        let digits = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        let beyond =
+            || format!("`{part}` is beyond every device's limit: a grid has at most 2147483647 blocks in x");
+        *side = part.parse().map_err(|_| if digits { beyond() } else { explain() })?;
     }
     if parts.next().is_some() { Err(explain()) } else { Ok(sides) }
 }
@@ -116,8 +120,11 @@ mod tests {
         {
             assert_eq!(extent(text), Ok(sides), "{text}");
         }
-        for text in ["", "x", "1,2,3,4", "-1", "1.5", "99999999999", "1,,2"] {
+        for text in ["", "x", "1,2,3,4", "-1", "1.5", "1,,2"] {
             assert!(extent(text).unwrap_err().contains("64,64"), "{text}");
+        }
+        for text in ["4294967296", "1,99999999999"] {
+            assert!(extent(text).unwrap_err().contains("limit: a grid has at most 2147483647"), "{text}");
         }
     }
 

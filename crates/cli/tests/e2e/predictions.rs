@@ -222,7 +222,8 @@ fn a_file_has_an_answer_for_each_line_and_the_rest_passes_through() {
         rows[2]
     );
     assert!(
-        rows[3].starts_with("large,1,2048,,,") && rows[3].contains("2048 threads is too large"),
+        rows[3].starts_with("large,1,2048,,,")
+            && rows[3].contains("threads of a block: 2048 is above the device's limit of 1024"),
         "{}",
         rows[3]
     );
@@ -391,10 +392,42 @@ fn what_cannot_be_predicted_is_said() {
         ),
         (vec!["--grid", "10"], 2, "--block"),
         (vec!["--grid", "10", "--block", "a"], 2, "no extent"),
-        (vec!["--grid", "10", "--block", "2048"], 1, "apex: 10 × 2048: a block of 2048 threads is too large"),
+        (vec!["--grid", "10", "--block", "2048"], 1, "apex: 10 × 2048: threads of a block: 2048 is above"),
+        (
+            vec!["--grid", "3000000000", "--block", "64"],
+            1,
+            "x of the grid: 3000000000 is above the device's limit of",
+        ),
+        (vec!["--grid", "5000000000", "--block", "64"], 2, "a grid has at most 2147483647 blocks in x"),
+        (
+            vec!["--grid", "1,70000", "--block", "64"],
+            1,
+            "y of the grid: 70000 is above the device's limit of 65535",
+        ),
+        (vec!["--grid", "1", "--block", "1,1,65"], 1, "z of the block: 65 is above the device's limit of 64"),
+        (with(&["--registers", "256"]), 1, "registers of a thread: 256 is above the device's limit of 255"),
+        (
+            with(&["--shared", "228K"]),
+            1,
+            "shared memory of a block, bytes: 233472 is above the device's limit of 232448",
+        ),
+        (
+            with(&["--what-if", "block=1025"]),
+            1,
+            "threads of a block: 1025 is above the device's limit of 1024",
+        ),
+        (
+            with(&["--what-if", "grid=1x65536"]),
+            1,
+            "y of the grid: 65536 is above the device's limit of 65535",
+        ),
         (vec!["--grid", "0", "--block", "64"], 1, "apex: 0 × 64: the grid has a side of 0"),
         (with(&["--static-shared", "4K"]), 2, "--registers"),
-        (with(&["--registers", "32", "--static-shared", "1M"]), 1, "no block fits on a multiprocessor"),
+        (
+            with(&["--registers", "32", "--static-shared", "1M"]),
+            1,
+            "static shared memory of a block, bytes: 1048576",
+        ),
         (with(&["--shared", "9G"]), 2, "more than any launch can have"),
         (with(&["--measured", "0"]), 2, "no duration"),
         (with(&["--what-if", "size=3"]), 2, "cannot be changed"),

@@ -1,0 +1,215 @@
+//! The shipped models against the measurements: they are those of the card, they do as well as it says, and no floor of a
+//! predicted duration lies above what was measured.
+
+use collect::dataset::DataSet;
+use model::evaluate::{coverage, quantile};
+use model::forecast::{ForecastScratch, Forecaster};
+use model::{Model, Precision};
+use predict::features;
+use predict::{Basis, Estimate, Models, Placed, Prediction};
+use std::fs;
+use std::path::{Path, PathBuf};
+use training::examples::{Data, Row};
+use training::judge::{Cases, Quantity};
+use training::report::{Report, Score, Test};
+
+/// How far a recomputed figure may be off: other processors add up in another order.
+const ROUNDING: f64 = 1e-3;
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Every n-th launch of a data set.
+fn measured(name: &str, every: usize) -> Data {
+    let mut set = DataSet::read(&repository().join("data").join(name)).unwrap();
+    set.launches = set.launches.into_iter().step_by(every).collect();
+    Data::new(&set).unwrap()
+}
+
+fn shipped(file: &str) -> Model {
+    Model::open(&repository().join("crates/predict/models").join(file)).unwrap()
+}
+
+fn report() -> Report {
+    let text = fs::read(repository().join("crates/predict/models/card.json")).unwrap();
+    serde_json::from_slice(&text).unwrap()
+}
+
+fn test<'a>(report: &'a Report, held_out: &str) -> &'a Test {
+    report.tests.iter().find(|test| test.held_out == held_out).expect("the card has this test")
+}
+
+/// What the card says of the shipped method.
+fn score(test: &Test, quantity: Quantity, basis: Basis) -> &Score {
+    let wanted = |score: &&Score| {
+        (&*score.method, &*score.quantity, &*score.basis) == ("network", quantity.name(), basis.name())
+    };
+    test.scores.iter().find(wanted).expect("the card has this score")
+}
+
+#[test]
+fn the_shipped_files_are_the_models_of_the_card() {
+    let report = report();
+    let held_out = [
+        "configurations of known kernels",
+        "families",
+        "families, one other launch of the kernel on the same problem is known",
+    ];
+    for ((file, summary), held_out) in Models::FILES.into_iter().zip(&report.models).zip(held_out) {
+        let model = shipped(file);
+        let network = model.network();
+        let widths: Vec<usize> =
+            network.layers().iter().map(|layer| layer.inputs).chain([network.outputs()]).collect();
+        assert_eq!((widths, network.parameters()), (summary.widths.clone(), summary.parameters), "{file}");
+        let noted: Vec<&str> =
+            model.notes().iter().filter(|(name, _)| name == "error").map(|(_, value)| &**value).collect();
+        let networks = test(&report, held_out).scores.iter().filter(|score| score.method == "network");
+        let expected: Vec<String> = networks
+            .map(|score| {
+                let correlation = score
+                    .correlation
+                    .map_or(String::new(), |range| format!(", correlation {:.3}", range.value));
+                format!(
+                    "{}, {}: median {:.1}{correlation}",
+                    score.quantity, score.basis, score.median_error.value
+                )
+            })
+            .collect();
+        assert_eq!(noted, expected, "{file}");
+    }
+}
+
+/// What the large model says of a launch: bare, as the card judges it.
+fn bare(forecaster: &Forecaster, model: &Model, data: &Data, row: &Row) -> [(f32, (f32, f32)); 3] {
+    let case = row.known(Basis::Kernel);
+    let placed = Placed::new(&data.device, &case).unwrap();
+    let mut numbers = Vec::new();
+    features::full(&placed, &mut numbers);
+    for (value, feature) in numbers.iter_mut().zip(&model.features().features) {
+        *value = value.clamp(feature.least, feature.greatest);
+    }
+    let mut forecasts = vec![Default::default(); forecaster.targets()];
+    forecaster.forecast(&numbers, &mut ForecastScratch::default(), &mut forecasts).unwrap();
+    let bounds = [placed.occupancy_bound(), 1.0, placed.warp_efficiency_bound()];
+    std::array::from_fn(|target| {
+        let (forecast, bound): (&model::forecast::Forecast, _) = (&forecasts[target], bounds[target] as f32);
+        let (low, high) = forecast.interval.expect("it is calibrated");
+        let estimate = forecast.estimate;
+        (estimate * bound, (low.min(estimate) * bound, high.max(estimate) * bound))
+    })
+}
+
+/// No model was trained on PyTorch's kernels, so the card's figures of them can be had again from the shipped files.
+#[test]
+fn figures_of_real_programs_are_those_of_the_card() {
+    let data = measured("launches-h200-pytorch", 1);
+    let model = shipped("large.apexmodel");
+    let forecaster = model.ready(Precision::F32);
+    let (mut occupancy, mut efficiency) = (Cases::default(), Cases::default());
+    let models = Models::shipped();
+    for row in &data.rows {
+        let [share, _, lanes] = bare(&forecaster, &model, &data, row);
+        occupancy.push(share.0, Some(share.1), row.truth.achieved_occupancy, row.family);
+        efficiency.push(lanes.0, Some(lanes.1), row.truth.warp_efficiency, row.family);
+        // What users are shown is that, in an interval half a point wider to either side.
+        let said = models.predict(&data.device, &row.known(Basis::Kernel)).unwrap();
+        for (shown, (value, (low, high))) in [(said.achieved_occupancy, share), (said.warp_efficiency, lanes)]
+        {
+            assert!((shown.value - f64::from(value)).abs() < 1e-5, "{shown:?} {value}");
+            assert!((shown.low - (f64::from(low) - 0.005).max(0.0)).abs() < 1e-5, "{shown:?} {low}");
+            assert!((shown.high - (f64::from(high) + 0.005).min(1.0)).abs() < 1e-5, "{shown:?} {high}");
+        }
+    }
+    let report = report();
+    let test = test(&report, "real programs, never trained on");
+    for (cases, quantity) in
+        [(occupancy, Quantity::AchievedOccupancy), (efficiency, Quantity::WarpEfficiency)]
+    {
+        let card = score(test, quantity, Basis::Kernel);
+        let found = cases.score("network", quantity, Basis::Kernel, &data.families).unwrap();
+        assert_eq!(found.cases, card.cases);
+        let figures = |score: &Score| {
+            let (correlation, held) = (score.correlation.unwrap(), score.coverage.unwrap());
+            let median = score.median_error;
+            [correlation.value, correlation.low, median.value, median.high, score.large_error, held.value]
+        };
+        for (found, card) in figures(&found).into_iter().zip(figures(card)) {
+            assert!((found - card).abs() <= ROUNDING * card.abs().max(1.0), "{quantity:?}: {found} {card}");
+        }
+    }
+}
+
+/// The shipped models were trained on all families. So they do at least as well on a sample of these as the networks of the
+/// folds, which had not seen them; and their intervals hold at least as often as is stated.
+#[test]
+fn the_shipped_models_do_as_well_as_the_card_says() {
+    let data = measured("launches-h200", 7);
+    let (report, models) = (report(), Models::shipped());
+    let families = test(&report, "families");
+    type Truth = fn(&Row) -> f32;
+    type Shown = fn(&Prediction) -> Estimate;
+    type Tested<'a> = (Quantity, Truth, Shown, &'a [Basis]);
+    let quantities: [Tested<'_>; 4] = [
+        (
+            Quantity::AchievedOccupancy,
+            |row| row.truth.achieved_occupancy,
+            |said| said.achieved_occupancy,
+            &[Basis::Kernel, Basis::Code, Basis::Work],
+        ),
+        (
+            Quantity::SmUtilisation,
+            |row| row.truth.sm_utilisation,
+            |said| said.sm_utilisation,
+            &[Basis::Kernel, Basis::Code, Basis::Work],
+        ),
+        (
+            Quantity::WarpEfficiency,
+            |row| row.truth.warp_efficiency,
+            |said| said.warp_efficiency,
+            &[Basis::Kernel, Basis::Code],
+        ),
+        (Quantity::Duration, |row| row.truth.duration_us, |said| said.duration_us, &[Basis::Work]),
+    ];
+    for (quantity, truth, shows, bases) in quantities {
+        for &basis in bases {
+            let (mut errors, mut intervals, mut truths) = (Vec::new(), Vec::new(), Vec::new());
+            for row in data.rows.iter().filter(|row| !truth(row).is_nan() && row.basis() >= basis) {
+                let said = shows(&models.predict(&data.device, &row.known(basis)).unwrap());
+                let off = said.value - f64::from(truth(row));
+                let of = if quantity == Quantity::Duration { f64::from(truth(row)) } else { 1.0 };
+                errors.push(100.0 * (off / of).abs());
+                intervals.push((said.low as f32, said.high as f32));
+                truths.push(truth(row));
+            }
+            let card = score(families, quantity, basis);
+            let (median, large) = (quantile(&errors, 0.5).unwrap(), quantile(&errors, 0.9).unwrap());
+            assert!(median <= card.median_error.value, "{quantity:?} {basis:?}: {median}");
+            assert!(large <= card.large_error, "{quantity:?} {basis:?}: {large}");
+            let held = coverage(&intervals, &truths).unwrap();
+            assert!(held >= 0.9, "{quantity:?} {basis:?}: {held}");
+        }
+    }
+}
+
+#[test]
+fn no_floor_is_above_what_was_measured() {
+    let mut compared = 0;
+    for data in [measured("launches-h200", 3), measured("launches-h200-pytorch", 1)] {
+        for row in data.rows.iter().filter(|row| row.truth.duration_us > 0.0) {
+            for basis in Basis::ALL.into_iter().filter(|&basis| basis <= row.basis()) {
+                let case = row.known(basis);
+                let floor = Placed::new(&data.device, &case).unwrap().floor_us();
+                let family = &data.families[row.family];
+                assert!(
+                    floor <= f64::from(row.truth.duration_us),
+                    "{family} {:?} {basis:?}: {floor} us, measured {}",
+                    row.case.launch,
+                    row.truth.duration_us
+                );
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 10_000, "{compared}");
+}
