@@ -65,7 +65,7 @@ fn renewed(python: &Path, page: &str, name: &str) -> String {
 #[test]
 fn pages_show_what_the_raw_data_give() {
     let Some(python) = python() else {
-        println!("skipped: no Python with NumPy; scripts/test-deps.sh installs one");
+        test_skip::missing_dependency("no Python with NumPy");
         return;
     };
     let (mut marked, mut different, mut pages) = (0, Vec::new(), Vec::new());

@@ -22,8 +22,7 @@ fn columns<T: Columns>() -> Vec<String> {
 #[test]
 fn the_rows_of_pytorch_have_the_columns_and_metrics_of_a_collection() {
     let Some(kernels) = names("KERNELS") else {
-        println!("skipped: there is no python3");
-        return;
+        return test_skip::missing_dependency("no python3");
     };
     assert_eq!(kernels, columns::<KernelRow>());
     assert_eq!(names("LAUNCHES").unwrap(), columns::<LaunchRow>());

@@ -91,7 +91,7 @@ fn pyarrow_reads_the_same_rows() {
             'meaning': parquet.read_metadata(sys.argv[1]).metadata[b'apex.gpu_ns'].decode()}))";
     let output = match Command::new("python3").args(["-c", script]).arg(&path).output() {
         Ok(output) if output.status.code() != Some(77) => output,
-        other => return eprintln!("skipped: no pyarrow ({other:?}); scripts/test-deps.sh installs it"),
+        other => return test_skip::missing_dependency(format!("no pyarrow ({other:?})")),
     };
     let text = String::from_utf8_lossy(&output.stdout);
     let read: Value = serde_json::from_str(&text)

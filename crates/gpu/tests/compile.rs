@@ -24,7 +24,7 @@ extern "C" __global__ void plain(int* x) { x[threadIdx.x] += 1; }
 /// Whether tests of this file can run.
 fn has_compiler() -> bool {
     if let Err(why) = Module::can_compile() {
-        eprintln!("skipped: {why}");
+        test_skip::missing_dependency(why);
         return false;
     }
     true
@@ -126,7 +126,7 @@ fn on_a_full_disk_code_is_compiled_and_not_kept() {
     };
     let mount = ["-t", "tmpfs", "apex-test", folder.path().to_str().unwrap()];
     let Some(prefix) = prefixes.iter().find(|prefix| run(prefix, Path::new("mount"), &mount)) else {
-        eprintln!("skipped: a small file system can't be mounted here (needs user name spaces, or root)");
+        test_skip::impossible_here("a small file system needs user name spaces or root");
         return;
     };
     let this = std::env::current_exe().unwrap();

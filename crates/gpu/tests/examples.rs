@@ -17,7 +17,7 @@ fn example(name: &str) -> PathBuf {
 #[track_caller]
 fn run(name: &str, needs_compiler: bool) {
     if needs_compiler && let Err(why) = gpu::Module::can_compile() {
-        eprintln!("{name} skipped: {why}");
+        test_skip::missing_dependency(format!("{name}: {why}"));
         return;
     }
     let cache = tempfile::tempdir().unwrap();

@@ -188,7 +188,7 @@ fn on_a_full_disk_records_are_counted_until_there_is_space_again() {
             .is_ok_and(|output| output.status.success())
     };
     let Some(prefix) = prefixes.iter().find(able) else {
-        eprintln!("skipped: a small file system can't be mounted here (needs user name spaces, or root)");
+        test_skip::impossible_here("a small file system needs user name spaces or root");
         return;
     };
     run_child("child_on_a_full_disk", dir.path(), prefix);

@@ -7,7 +7,7 @@ pub fn find(test: &str, file: &str) -> Option<PathBuf> {
     let found = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/test-deps").join(file);
     let exists = found.exists();
     if !exists {
-        println!("{test}: skipped, {} is missing: scripts/test-deps.sh installs it", found.display());
+        test_skip::missing_dependency(format!("{test} needs {}", found.display()));
     }
     exists.then_some(found)
 }

@@ -136,12 +136,14 @@ pub fn decode(trace: &[u8]) -> Option<Vec<Json>> {
     std::fs::write(file.path(), trace).unwrap();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/decode_perfetto.py");
     let output = Command::new("python3").arg(script).arg(file.path()).output();
-    let Ok(output) = output.inspect_err(|error| eprintln!("skipped: no python3: {error}")) else {
+    let Ok(output) =
+        output.inspect_err(|error| test_skip::missing_dependency(format!("no python3: {error}")))
+    else {
         return None;
     };
     let text = String::from_utf8(output.stdout).unwrap();
     if output.status.code() == Some(77) {
-        eprintln!("skipped: {text}");
+        test_skip::missing_dependency(text.trim());
         return None;
     }
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

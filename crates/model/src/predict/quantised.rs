@@ -166,7 +166,7 @@ mod tests {
         let mut quads = vec![0; input.len() * LANES / 4];
         let mut output = vec![Vector([f32::NAN; LANES]); layer.bias.len()];
         if !set.is_available() {
-            eprintln!("skipped: this processor has no {set:?}");
+            test_skip::impossible_here(format!("this processor has no {set:?}"));
             return None;
         }
         // SAFETY: the instruction set is available.

@@ -68,7 +68,7 @@ impl OnnxRuntime {
     /// Loads the library; without it, `None`, and a line that says that `what` is skipped.
     pub fn load(what: &str) -> Option<OnnxRuntime> {
         let Some(path) = find() else {
-            println!("{what}: skipped, ONNX Runtime is missing: scripts/test-deps.sh installs it");
+            test_skip::missing_dependency(format!("{what} needs ONNX Runtime"));
             return None;
         };
         // SAFETY: the library's initialisers ask nothing of us, and the symbol is what its header declares.

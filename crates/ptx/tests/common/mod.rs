@@ -34,9 +34,7 @@ impl Ptxas {
             Some(Ptxas { path, newest })
         });
         if found.is_none() {
-            eprintln!(
-                "skipped: no ptxas of toolkit 13.5 or newer; scripts/test-deps.sh installs it, or set PTXAS"
-            );
+            test_skip::missing_dependency("no ptxas of toolkit 13.5 or newer (PTXAS may name one)");
         }
         found
     }
