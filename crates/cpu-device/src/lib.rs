@@ -68,3 +68,4 @@ mod watchdog;
 pub use coverage::{Coverage, coverage};
 
 cuda_abi::export_entry_points!(crate::entry::SLOTS);
+cuda_abi::exported_addresses!(EXPORTED);

@@ -2,19 +2,20 @@
 
 mod common;
 
-use apex_cpu_device::{Coverage, coverage, entry::SLOTS};
+use apex_cpu_device::{Coverage, EXPORTED, coverage, entry::SLOTS};
 use common::{Context, cu, fails, ok};
 use cuda_abi::types::*;
 use std::collections::BTreeMap;
-use std::ffi::CString;
+use std::ffi::{CStr, CString, c_void};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-/// What `cuGetProcAddress` finds: the symbol whose slot has the address, and the status.
+/// What `cuGetProcAddress` finds: the exported symbol that has the address, and the status.
 fn find(name: &str, version: i32, flags: u32) -> (Option<&'static str>, CUdriverProcAddressQueryResult) {
     let name = CString::new(name).unwrap();
     let (mut address, mut status) = (std::ptr::null_mut(), 99);
     ok!(cuGetProcAddress_v2(name.as_ptr(), &mut address, version, flags.into(), &mut status));
-    let index = SLOTS.iter().position(|slot| slot.load(Ordering::Relaxed).cast() == address);
+    let index = EXPORTED.iter().position(|exported| *exported as *mut c_void == address);
     (index.map(|index| cuda_abi::ENTRY_POINTS[index].symbol), status)
 }
 
@@ -69,10 +70,10 @@ fn every_code_has_a_name_and_a_meaning() {
     let mut text = std::ptr::null();
     ok!(cuGetErrorName(CUDA_ERROR_ILLEGAL_ADDRESS, &mut text));
     // SAFETY: the call has just told where the text is.
-    assert_eq!(unsafe { std::ffi::CStr::from_ptr(text) }, c"CUDA_ERROR_ILLEGAL_ADDRESS");
+    assert_eq!(unsafe { CStr::from_ptr(text) }, c"CUDA_ERROR_ILLEGAL_ADDRESS");
     ok!(cuGetErrorString(CUDA_ERROR_ILLEGAL_ADDRESS, &mut text));
     // SAFETY: as above.
-    assert!(!unsafe { std::ffi::CStr::from_ptr(text) }.is_empty());
+    assert!(!unsafe { CStr::from_ptr(text) }.is_empty());
     fails!(CUDA_ERROR_INVALID_VALUE, cuGetErrorName(12345, &mut text));
     assert!(text.is_null());
 }
@@ -86,4 +87,80 @@ fn what_is_refused_answers_at_the_address_that_is_found() {
     // SAFETY: it looks at none of its arguments.
     assert_eq!(unsafe { map(0, std::ptr::null_mut(), std::ptr::null_mut()) }, CUDA_ERROR_NOT_SUPPORTED);
     assert_eq!(find("cuGraphicsMapResources", 13000, 0).0, Some("cuGraphicsMapResources"));
+}
+
+/// The library as programs load it.
+struct Loaded(*mut c_void);
+
+impl Loaded {
+    fn open(path: &Path, flags: i32) -> Loaded {
+        let path = CString::new(path.to_str().unwrap()).unwrap();
+        // SAFETY: a C string; the library does nothing when it is loaded.
+        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | flags) };
+        assert!(!handle.is_null(), "{path:?} does not load");
+        Loaded(handle)
+    }
+
+    fn symbol(&self, name: &str) -> *mut c_void {
+        let name = CString::new(name).unwrap();
+        // SAFETY: an open library and a C string.
+        unsafe { libc::dlsym(self.0, name.as_ptr()) }
+    }
+}
+
+/// The shared library that cargo has built beside this test.
+fn library() -> PathBuf {
+    let folder = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+    folder.join("libapex_cpu_device.so")
+}
+
+#[test]
+fn every_answer_of_get_proc_address_is_what_dlsym_finds() {
+    // A library with the same symbols comes first in everybody's scope, as `libapex.so` does.
+    let copy = std::env::temp_dir().join(format!("apex-first-libcuda-{}.so", std::process::id()));
+    std::fs::copy(library(), &copy).unwrap();
+    let _first = Loaded::open(&copy, libc::RTLD_GLOBAL);
+    std::fs::remove_file(&copy).unwrap();
+    let library = Loaded::open(&library(), libc::RTLD_LOCAL);
+    // SAFETY: the exported symbols have these types.
+    let (get, get_v2) = unsafe {
+        (
+            std::mem::transmute::<*mut c_void, cuda_abi::signature::cuGetProcAddress>(
+                library.symbol("cuGetProcAddress"),
+            ),
+            std::mem::transmute::<*mut c_void, cuda_abi::signature::cuGetProcAddress_v2>(
+                library.symbol("cuGetProcAddress_v2"),
+            ),
+        )
+    };
+    let mut versions: Vec<u32> = cuda_abi::ENTRY_POINTS.iter().map(|entry| entry.version).collect();
+    versions.extend([1, 13_000, 99_000]);
+    versions.sort_unstable();
+    versions.dedup();
+    let flags = [0, CU_GET_PROC_ADDRESS_LEGACY_STREAM, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM];
+    let mut answers = 0;
+    for (index, entry) in cuda_abi::ENTRY_POINTS.iter().enumerate() {
+        let known_before = index.checked_sub(1).is_some_and(|at| cuda_abi::ENTRY_POINTS[at].base == entry.base);
+        if known_before {
+            continue;
+        }
+        let base = CString::new(entry.base).unwrap();
+        for (version, flags) in versions.iter().flat_map(|version| flags.map(|flags| (*version, flags))) {
+            let per_thread = flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+            let meant = cuda_abi::resolve(entry.base, version, per_thread);
+            let exported = meant.map_or(std::ptr::null_mut(), |index| {
+                library.symbol(cuda_abi::ENTRY_POINTS[index].symbol)
+            });
+            let (mut old, mut new, mut status) = (std::ptr::null_mut(), std::ptr::null_mut(), 99);
+            // SAFETY: C strings, and pointers to locals.
+            unsafe {
+                get(base.as_ptr(), &mut old, version as i32, flags.into());
+                get_v2(base.as_ptr(), &mut new, version as i32, flags.into(), &mut status);
+            }
+            assert_eq!((old, new), (exported, exported), "{} {version} {flags}", entry.base);
+            assert_eq!(status == CU_GET_PROC_ADDRESS_SUCCESS, meant.is_some(), "{} {version}", entry.base);
+            answers += u32::from(meant.is_some());
+        }
+    }
+    assert!(answers > 10_000, "{answers} answers");
 }

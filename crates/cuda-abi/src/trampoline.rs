@@ -45,6 +45,28 @@ macro_rules! export_entry_points {
     };
 }
 
+/// Defines the addresses of the exported symbols, by their indices: `exported_addresses!(EXPORTED)` makes
+/// `static EXPORTED: [unsafe extern "C" fn(); COUNT]`. It stands in the module of [`export_entry_points!`].
+///
+/// A shared library has its own symbols there, whoever else exports the same names, if it is linked with
+/// `-Bsymbolic`.
+#[macro_export]
+macro_rules! exported_addresses {
+    ($name:ident) => {
+        $crate::for_each_entry_point!($crate::listed_addresses, $name);
+    };
+}
+
+/// The callback of [`exported_addresses!`]; not for other use.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! listed_addresses {
+    ($name:ident [ $(($index:literal, $symbol:ident),)* ]) => {
+        /// The exported symbols' own addresses, in the order of the table.
+        pub static $name: [unsafe extern "C" fn(); $crate::COUNT] = [$($symbol),*];
+    };
+}
+
 /// The callback of [`export_entry_points!`]; not for other use.
 #[doc(hidden)]
 #[macro_export]

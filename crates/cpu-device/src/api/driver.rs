@@ -1,14 +1,14 @@
 //! Initialisation, versions, errors, and how programs find the other functions.
 
 use super::export_tables;
+use crate::EXPORTED;
 use crate::device;
-use crate::entry::{SLOTS, entries, read, text, write, write_if_wanted};
+use crate::entry::{entries, read, text, write, write_if_wanted};
 use crate::error::{Error, Result, fail};
 use cuda_abi::types::*;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering;
 
 entries! {
     /// Makes the device available. Nothing else works before.
@@ -76,7 +76,8 @@ entries! {
     }
 }
 
-/// The address under which this library has the newest form of `name` that `version` knows.
+/// The address under which this library exports the newest form of `name` that `version` knows: the one that `dlsym`
+/// gives, as the driver answers, so that a tool in between can tell functions by their addresses.
 fn find(
     name: &CStr,
     version: i32,
@@ -89,7 +90,7 @@ fn find(
         return Err(CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
     }
     match cuda_abi::resolve(name, version as u32, per_thread) {
-        Some(index) => Ok(SLOTS[index].load(Ordering::Relaxed).cast()),
+        Some(index) => Ok(EXPORTED[index] as *mut c_void),
         None if cuda_abi::resolve(name, u32::MAX, per_thread).is_some() => {
             Err(CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT)
         }
