@@ -32,6 +32,8 @@ pub const UUID: [u8; 16] = *b"APEX CPU device\0";
 
 /// Threads in a warp.
 pub const WARP_SIZE: u32 = 32;
+/// Bytes of arguments that a kernel may have.
+pub const MAX_ARGUMENT_BYTES: u32 = 32764;
 /// Threads in a block at most.
 pub const MAX_THREADS_PER_BLOCK: u32 = 1024;
 /// A block's extents at most.

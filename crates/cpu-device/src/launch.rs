@@ -1,12 +1,12 @@
 //! Launches: a kernel with its configuration and its arguments, checked and ready to be executed.
 
-use crate::context::Context;
-use crate::device::{self, Device, MAX_BLOCK, MAX_GRID, MAX_THREADS_PER_BLOCK};
+use crate::context::{self, Context};
+use crate::device::{self, Device, MAX_BLOCK, MAX_GRID, MAX_THREADS_PER_BLOCK, WARP_SIZE};
 use crate::error::{Error, Result, ensure, fail};
 use crate::exec::{
     self, Fault, FaultKind, KernelAttributes, LaunchParams, Observation, Region, Shadow, Wishes,
 };
-use crate::memory::{Kind, Request};
+use crate::memory::{Backing, Kind, Request};
 use crate::module::Function;
 use crate::watch;
 use crate::watchdog;
@@ -59,7 +59,7 @@ impl Launch {
         let device = device::get()?;
         let _pin = device.memory.pin();
         let Configuration { grid, block, dynamic_shared, cooperative } = self.configuration;
-        let stack = context.limit(CU_LIMIT_STACK_SIZE).try_into().unwrap_or(u32::MAX);
+        let stack = stack_limit(context);
         let params = &self.arguments.bytes;
         let workers = device.multiprocessors as usize;
         let params = LaunchParams { grid, block, dynamic_shared, cooperative, stack, workers, params };
@@ -75,7 +75,7 @@ impl Launch {
         let Some(limit) = watchdog::limit() else {
             return run().or_else(|fault| fail(report(&fault)));
         };
-        let (outcome, late) = watchdog::watch(limit, context, run);
+        let (outcome, late) = watchdog::watch(limit, context, run)?;
         outcome.or_else(|mut fault| {
             if late && fault.kind == FaultKind::Cancelled {
                 fault.text = format!("stopped after {limit:?} (APEX_CPU_TIMEOUT)");
@@ -96,6 +96,7 @@ fn report(fault: &Fault) -> CUresult {
         FaultKind::Unsupported => CUDA_ERROR_NOT_SUPPORTED,
         FaultKind::StackOverflow => CUDA_ERROR_HARDWARE_STACK_ERROR,
         FaultKind::Deadlock => CUDA_ERROR_LAUNCH_TIMEOUT,
+        FaultKind::OutOfMemory => CUDA_ERROR_OUT_OF_MEMORY,
         FaultKind::InvalidLaunch => CUDA_ERROR_INVALID_VALUE,
         FaultKind::Trap | FaultKind::Cancelled => CUDA_ERROR_LAUNCH_FAILED,
     };
@@ -118,13 +119,44 @@ fn check(device: &Device, function: &Function, configuration: &Configuration) ->
     let required = function.attributes.required_block;
     ensure(required.is_none_or(|required| required == *block), CUDA_ERROR_INVALID_VALUE)?;
     ensure(*dynamic_shared <= function.settings.max_dynamic_shared(), CUDA_ERROR_INVALID_VALUE)?;
+    let shared = u64::from(function.attributes.static_shared) + u64::from(*dynamic_shared);
+    ensure(shared <= exec::MAX_SHARED, CUDA_ERROR_INVALID_VALUE)?;
     if *cooperative {
         let blocks: u64 = grid.iter().map(|extent| u64::from(*extent)).product();
         let resident = u64::from(blocks_per_multiprocessor(function, threads, *dynamic_shared));
         let most = resident * u64::from(device.multiprocessors);
         ensure(blocks <= most, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE)?;
     }
-    Ok(())
+    check_local_memory(device, function, threads)
+}
+
+/// Local memory of a block that is allocated for trial when it is launched.
+const LARGE: u64 = 64 << 20;
+
+/// Refuses a launch that has no memory for the local memory of one block, while it is being submitted.
+fn check_local_memory(device: &Device, function: &Function, threads: u32) -> Result {
+    let stack = context::current().map_or(0, |context| stack_limit(&context));
+    let of_thread = exec::local_bytes(&function.code.linked, function.kernel, stack);
+    let of_block = of_thread.saturating_mul(u64::from(threads.next_multiple_of(WARP_SIZE)));
+    if of_block < LARGE {
+        return Ok(());
+    }
+    let (_, total) = device.memory.free_and_total();
+    if of_block <= total && Backing::map(of_block).is_ok() {
+        return Ok(());
+    }
+    eprintln!(
+        "apex: cpu device: CUDA_ERROR_OUT_OF_MEMORY at the launch of {}: its {threads} threads take {of_thread} bytes of \
+         local memory each (arrays, and cudaLimitStackSize where functions are recursive), and the host has not as much; \
+         make them smaller",
+        function.name.to_string_lossy()
+    );
+    fail(CUDA_ERROR_OUT_OF_MEMORY)
+}
+
+/// The context's `CU_LIMIT_STACK_SIZE`.
+fn stack_limit(context: &Context) -> u32 {
+    context.limit(CU_LIMIT_STACK_SIZE).try_into().unwrap_or(u32::MAX)
 }
 
 /// How many blocks of a function a multiprocessor holds at once.
@@ -295,6 +327,10 @@ unsafe impl exec::Memory for KernelMemory<'_> {
     fn free(&self, address: u64) -> std::result::Result<(), String> {
         let released = self.device.memory.release(address, |kind| kind == Kind::Heap);
         released.map(drop).ok_or_else(|| format!("free of {}", self.device.memory.describe(address)))
+    }
+
+    fn room(&self) -> u64 {
+        self.device.memory.free_and_total().0
     }
 
     fn texture(&self, handle: u64) -> Option<Arc<exec::Texture>> {

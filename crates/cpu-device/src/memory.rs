@@ -295,7 +295,13 @@ impl Memory {
         if request.kind.counts_against_the_device() && !self.take(request.bytes) {
             return Err(AllocationError::OutOfMemory);
         }
-        let allocation = Arc::new(self.describe_new(start, request, writable, Some(backing)));
+        let described = self.describe_new(start, request, writable, Some(backing));
+        let Some(allocation) = described.map(Arc::new) else {
+            if request.kind.counts_against_the_device() {
+                self.give_back(request.bytes);
+            }
+            return Err(AllocationError::OutOfMemory);
+        };
         ranges.insert(start, allocation.clone());
         Ok(allocation)
     }
@@ -334,7 +340,8 @@ impl Memory {
         if before.is_some_and(|(_, known)| known.end() > start) {
             return Err(AllocationError::Overlaps);
         }
-        let allocation = Arc::new(self.describe_new(start, request, writable, backing));
+        let described = self.describe_new(start, request, writable, backing);
+        let allocation = described.map(Arc::new).ok_or(AllocationError::OutOfMemory)?;
         ranges.insert(start, allocation.clone());
         Ok(allocation)
     }
@@ -461,19 +468,20 @@ impl Memory {
         }
     }
 
+    /// A range, with a shadow where its writes are kept track of; `None` if there is no memory for that.
     fn describe_new(
         &self,
         start: u64,
         request: Request,
         writable: bool,
         backing: Option<Arc<Backing>>,
-    ) -> Allocation {
+    ) -> Option<Allocation> {
         let Request { bytes, kind, flags, context } = request;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let tracked = matches!(kind, Kind::Device | Kind::Pooled(_) | Kind::Heap) && watch::checks();
-        let shadow = tracked.then(|| Arc::new(Shadow::new(start, bytes)));
+        let shadow = if tracked { Some(Arc::new(Shadow::new(start, bytes)?)) } else { None };
         let advice = Mutex::default();
-        Allocation { start, bytes, kind, id, flags, context, writable, shadow, advice, backing }
+        Some(Allocation { start, bytes, kind, id, flags, context, writable, shadow, advice, backing })
     }
 
     fn read<T>(&self, look: impl FnOnce(&BTreeMap<u64, Arc<Allocation>>) -> T) -> T {

@@ -6,7 +6,7 @@
 //! for the function that it is in each.
 
 use crate::context::{self, Context};
-use crate::device::{self, ARCHITECTURE, COMPUTE_CAPABILITY, SHARED_PER_BLOCK};
+use crate::device::{self, ARCHITECTURE, COMPUTE_CAPABILITY, MAX_ARGUMENT_BYTES, SHARED_PER_BLOCK};
 use crate::error::{Error, Result, ensure, fail};
 use crate::exec::{GlobalLayout, GlobalSpace, KernelAttributes, KernelId, Linked, Program, RelocationTarget};
 use crate::fatbin::{self, Architectures, Image, ImageError};
@@ -76,6 +76,14 @@ fn compile(
             "the variable `{name}` is declared `.extern` and defined nowhere: link the module that defines it \
              (cuLinkCreate, cuLinkAddData)"
         )));
+    }
+    for (kernel, name) in program.kernels() {
+        let bytes = program.attributes(kernel).param_bytes();
+        if bytes > MAX_ARGUMENT_BYTES as usize {
+            return Err(invalid(format!(
+                "the kernel `{name}` takes {bytes} bytes of parameters, and a launch passes at most {MAX_ARGUMENT_BYTES}"
+            )));
+        }
     }
     Ok(Arc::new(program))
 }

@@ -4,7 +4,8 @@
 //! `CUDA_ERROR_LAUNCH_TIMEOUT`, as a GPU that drives a display does.
 
 use crate::context::Context;
-use cuda_abi::types::CUDA_ERROR_LAUNCH_TIMEOUT;
+use crate::error::{Error, Result};
+use cuda_abi::types::{CUDA_ERROR_LAUNCH_TIMEOUT, CUDA_ERROR_OUT_OF_MEMORY};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -21,11 +22,12 @@ pub fn limit() -> Option<Duration> {
     })
 }
 
-/// Does `work`, and stops the context's kernels when that takes longer than `limit`. Tells also whether it did.
-pub fn watch<T>(limit: Duration, context: &Context, work: impl FnOnce() -> T) -> (T, bool) {
+/// Does `work`, and stops the context's kernels when that takes longer than `limit`. Tells also whether it did. Without
+/// a thread that watches, nothing is done.
+pub fn watch<T>(limit: Duration, context: &Context, work: impl FnOnce() -> T) -> Result<(T, bool)> {
     let (done, changed) = (Mutex::new(false), Condvar::new());
     std::thread::scope(|scope| {
-        let watcher = scope.spawn(|| {
+        let watcher = std::thread::Builder::new().spawn_scoped(scope, || {
             let guard = done.lock().unwrap_or_else(PoisonError::into_inner);
             let waited = changed.wait_timeout_while(guard, limit, |done| !*done);
             let late = !*waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -34,9 +36,10 @@ pub fn watch<T>(limit: Duration, context: &Context, work: impl FnOnce() -> T) ->
             }
             late
         });
+        let watcher = watcher.map_err(|_| Error(CUDA_ERROR_OUT_OF_MEMORY))?;
         let outcome = work();
         *done.lock().unwrap_or_else(PoisonError::into_inner) = true;
         changed.notify_one();
-        (outcome, watcher.join().unwrap_or(false))
+        Ok((outcome, watcher.join().unwrap_or(false)))
     })
 }

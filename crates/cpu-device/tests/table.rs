@@ -140,7 +140,8 @@ fn every_answer_of_get_proc_address_is_what_dlsym_finds() {
     let flags = [0, CU_GET_PROC_ADDRESS_LEGACY_STREAM, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM];
     let mut answers = 0;
     for (index, entry) in cuda_abi::ENTRY_POINTS.iter().enumerate() {
-        let known_before = index.checked_sub(1).is_some_and(|at| cuda_abi::ENTRY_POINTS[at].base == entry.base);
+        let known_before =
+            index.checked_sub(1).is_some_and(|at| cuda_abi::ENTRY_POINTS[at].base == entry.base);
         if known_before {
             continue;
         }
@@ -148,9 +149,8 @@ fn every_answer_of_get_proc_address_is_what_dlsym_finds() {
         for (version, flags) in versions.iter().flat_map(|version| flags.map(|flags| (*version, flags))) {
             let per_thread = flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
             let meant = cuda_abi::resolve(entry.base, version, per_thread);
-            let exported = meant.map_or(std::ptr::null_mut(), |index| {
-                library.symbol(cuda_abi::ENTRY_POINTS[index].symbol)
-            });
+            let exported = meant
+                .map_or(std::ptr::null_mut(), |index| library.symbol(cuda_abi::ENTRY_POINTS[index].symbol));
             let (mut old, mut new, mut status) = (std::ptr::null_mut(), std::ptr::null_mut(), 99);
             // SAFETY: C strings, and pointers to locals.
             unsafe {

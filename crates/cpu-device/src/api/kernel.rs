@@ -1,6 +1,6 @@
 //! Execution control and occupancy: functions, and every way to launch one.
 
-use crate::device::{self, MAX_THREADS_PER_BLOCK, WARP_SIZE};
+use crate::device::{self, MAX_ARGUMENT_BYTES, MAX_THREADS_PER_BLOCK, WARP_SIZE};
 use crate::entry::{array, entries, opaque, read, write, write_if_wanted};
 use crate::error::{Error, Result, ensure, fail};
 use crate::launch::{
@@ -245,9 +245,6 @@ entries! {
         write(bytes, available_shared(&function, blocks, threads)?)
     }
 }
-
-/// Bytes of arguments that a kernel may have, on a device of compute capability 8.0.
-const MAX_ARGUMENT_BYTES: u32 = 32764;
 
 /// # Safety
 ///

@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use super::budget::{Arena, Share};
 use super::code::BarrierKind;
 use super::convoy::{self, Parting};
 use super::fault::FaultKind;
@@ -95,26 +96,6 @@ pub(super) enum Progress {
     Waiting,
 }
 
-/// Memory that only one block uses at a time.
-struct Arena {
-    // `u128`: aligned to 16 bytes, as `malloc` would.
-    storage: Vec<u128>,
-    start: u64,
-}
-
-impl Arena {
-    fn new(bytes: u64, align: u64) -> Self {
-        let room = bytes + align;
-        let mut storage = vec![0u128; room.div_ceil(16) as usize];
-        let start = (storage.as_mut_ptr() as u64).next_multiple_of(align);
-        Arena { storage, start }
-    }
-
-    fn clear(&mut self) {
-        self.storage.fill(0);
-    }
-}
-
 /// One resident block; used for one block after the other.
 pub(super) struct Block<'l, P> {
     launch: &'l Launch<'l>,
@@ -129,6 +110,8 @@ pub(super) struct Block<'l, P> {
     shared: Arena,
     // The windows in `spaces` point into it.
     _local: Arena,
+    /// What the block takes of the launch's budget.
+    share: Share<'l>,
     /// Most warps of a convoy.
     convoy: usize,
     /// Those of the last convoy.
@@ -143,23 +126,24 @@ pub(super) struct Block<'l, P> {
 }
 
 impl<'l, P: Probe> Block<'l, P> {
-    /// Room for a block of `launch`.
-    pub(super) fn new(launch: &'l Launch<'l>, probe: P) -> Self {
-        let shared = Arena::new(launch.shared_bytes, 1024);
+    /// Room for a block of `launch`; `None` if there is not enough memory for it.
+    pub(super) fn new(launch: &'l Launch<'l>, probe: P) -> Option<Self> {
+        let mut share = Share::new(&launch.budget);
+        let shared = Arena::new(launch.shared_bytes, 1024, &mut share)?;
         let warps = launch.warps();
-        let local_total = u64::from(warps) * WARP as u64 * launch.local_bytes;
-        let local = Arena::new(local_total, u64::from(launch.local_align));
+        let local_total = launch.local_of_block();
+        let local = Arena::new(local_total, u64::from(launch.local_align), &mut share)?;
         let window = |start: u64, bytes: u64| Region { start, end: start + bytes, writable: true };
         let (shared_window, local_window) =
-            (window(shared.start, launch.shared_bytes), window(local.start, local_total));
+            (window(shared.start(), launch.shared_bytes), window(local.start(), local_total));
         let spaces =
             Spaces::new(launch.memory, launch.params, shared_window, local_window, launch.local_bytes);
-        let warp_local = |index: u32| local.start + u64::from(index) * WARP as u64 * launch.local_bytes;
-        Block {
+        let warp_local = |index: u32| local.start() + u64::from(index) * WARP as u64 * launch.local_bytes;
+        Some(Block {
             launch,
             index: [0; 3],
             warps: (0..warps)
-                .map(|index| Warp::new(index, launch, shared.start, warp_local(index)))
+                .map(|index| Warp::new(index, launch, shared.start(), warp_local(index)))
                 .collect(),
             begun: 0,
             idle: Vec::new(),
@@ -167,6 +151,7 @@ impl<'l, P: Probe> Block<'l, P> {
             spaces,
             shared,
             _local: local,
+            share,
             convoy: convoy::most(launch.code(launch.kernel_function).registers),
             lanes: Vec::new(),
             threads: None,
@@ -174,7 +159,7 @@ impl<'l, P: Probe> Block<'l, P> {
             started: false,
             counts: Counts::default(),
             probe,
-        }
+        })
     }
 
     /// Sets all threads at the start of the kernel, in block `index`.
@@ -243,7 +228,7 @@ impl<'l, P: Probe> Block<'l, P> {
         let ready = std::mem::take(&mut self.ready) && fresh && all == together;
         if fresh && !ready {
             for warp in &mut *warps {
-                warp.take_registers(launch, block, self.shared.start, &mut self.idle);
+                warp.take_registers(launch, block, self.shared.start(), &mut self.idle);
             }
         }
         let mut around = Surroundings {
@@ -251,6 +236,7 @@ impl<'l, P: Probe> Block<'l, P> {
             spaces: &mut self.spaces,
             barriers: &mut self.barriers,
             counts: &mut self.counts,
+            share: &mut self.share,
             block,
         };
         let mut parting = Parting::Alone;

@@ -19,6 +19,8 @@ pub enum FaultKind {
     Unsupported,
     /// Recursion beyond the stack.
     StackOverflow,
+    /// The host has no memory for the stacks and registers of the threads.
+    OutOfMemory,
     /// Every thread of a block waits for a barrier or for lanes that never come.
     Deadlock,
     /// The launch was cancelled from outside.

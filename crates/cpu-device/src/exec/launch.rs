@@ -12,13 +12,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::block::{Block, Progress};
+use super::budget::Budget;
 use super::code::{Class, Clock, Code, Input, Reg};
 use super::fault::{Fault, FaultKind};
 use super::lanes::WARP;
 use super::memory::{Memory, Region};
 use super::observe::{Observation, Watch, Wishes};
 use super::probe::{Probe, Unwatched};
-use super::program::{KernelId, Program};
+use super::program::{KernelAttributes, KernelId, Program};
 use super::warp::{Counts, Stop};
 use super::whereabouts::Named;
 use trace::counts::Place;
@@ -34,6 +35,12 @@ const SHARES: u64 = 32;
 
 /// Most blocks that a thread takes at a time.
 const MAX_SHARE: u64 = 16;
+
+/// What a call takes of a thread's stack at least: the address to return to.
+const CALL_BYTES: u32 = 8;
+
+/// Most calls that nest, whatever the stack.
+const MAX_CALLS: usize = 1 << 19;
 
 /// Most blocks that one thread takes turns with.
 const MAX_RESIDENT: usize = 4096;
@@ -125,6 +132,12 @@ pub(super) struct Launch<'a> {
     /// The part of it that frames take where no function is recursive.
     pub(super) frames_bytes: u64,
     pub(super) local_align: u32,
+    /// Bytes of [`LaunchParams::stack`].
+    pub(super) stack: u32,
+    /// Most calls that nest.
+    pub(super) most_calls: usize,
+    /// What threads' own memory is taken from.
+    pub(super) budget: Budget,
     pub(super) params: Region,
     /// The kernel's inputs that differ from block to block: registers that hold `%ctaid` along an axis.
     pub(super) block_inputs: Vec<(Reg, Class, u8)>,
@@ -171,7 +184,7 @@ pub fn launch(
     cancel: &AtomicBool,
 ) -> Result<LaunchStats, Fault> {
     launch_by(linked, kernel, params, memory, cancel, |launch, blocks, workers| {
-        execute(launch, blocks, workers, || Unwatched)
+        execute(launch, blocks, workers, || Some(Unwatched))
     })
 }
 
@@ -245,12 +258,15 @@ fn launch_by(
     })
 }
 
-/// Executes all blocks, each worker's under a probe that `probe` makes.
+/// Executes all blocks, each worker's under a probe that `probe` makes if there is memory for it.
+///
+/// A worker that gets no thread, or no memory for a block, is left out: the others do its part. Without memory for any
+/// block there is no launch.
 fn execute<P: Probe>(
     launch: &Launch,
     blocks: u64,
     workers: usize,
-    probe: impl Fn() -> P + Sync,
+    probe: impl Fn() -> Option<P> + Sync,
 ) -> Result<Counts, Fault> {
     let work = Work {
         launch,
@@ -260,11 +276,18 @@ fn execute<P: Probe>(
         blocks,
         outcome: Mutex::new(Ok(Counts::default())),
     };
+    let Some(first) = work.room() else {
+        return Err(launch.fault(launch.no_room(), [0; 3]));
+    };
     std::thread::scope(|scope| {
-        for _ in 1..workers {
-            scope.spawn(|| work.run());
+        let worker = || std::thread::Builder::new().spawn_scoped(scope, || work.run(None)).ok();
+        let workers: Vec<_> = (1..workers).map_while(|_| worker()).collect();
+        work.run(Some(first));
+        for worker in workers {
+            if let Err(panic) = worker.join() {
+                std::panic::resume_unwind(panic);
+            }
         }
-        work.run();
     });
     work.outcome.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
@@ -313,9 +336,7 @@ fn prepare<'a>(
     if params.params.len() < wanted {
         return Err(format!("the kernel takes {wanted} bytes of parameters, not {}", params.params.len()));
     }
-    let extra = if kernel.unbounded_stack { u64::from(params.stack) } else { 0 };
-    // Builtin functions find their arguments above the deepest frame.
-    let frames = u64::from(attributes.local_bytes) + if attributes.local_bytes > 0 { 64 } else { 0 };
+    let functions = linked.program.functions.len();
     let code = &linked.program.functions[kernel.function as usize].code;
     Ok(Launch {
         linked,
@@ -331,9 +352,13 @@ fn prepare<'a>(
         workspace: 0,
         dynamic_shared: params.dynamic_shared,
         shared_bytes,
-        local_bytes: (frames + extra).next_multiple_of(linked.program.local_align.into()),
-        frames_bytes: frames,
+        local_bytes: local_bytes(linked, kernel_id, params.stack),
+        frames_bytes: frames_bytes(attributes),
         local_align: linked.program.local_align,
+        stack: params.stack,
+        // Without recursion, calls nest no deeper than there are functions.
+        most_calls: ((params.stack / CALL_BYTES) as usize + functions).min(MAX_CALLS),
+        budget: Budget::new(memory.room()),
         params: region,
         block_inputs: code
             .inputs
@@ -347,7 +372,35 @@ fn prepare<'a>(
     })
 }
 
+/// Local memory that the frames of a thread take where no function is recursive.
+fn frames_bytes(attributes: &KernelAttributes) -> u64 {
+    // Builtin functions find their arguments above the deepest frame.
+    u64::from(attributes.local_bytes) + if attributes.local_bytes > 0 { 64 } else { 0 }
+}
+
+/// Bytes of local memory of a thread; `stack` is [`LaunchParams::stack`].
+pub fn local_bytes(linked: &Linked, kernel: KernelId, stack: u32) -> u64 {
+    let kernel = &linked.program.kernels[kernel.0 as usize];
+    let extra = if kernel.unbounded_stack { u64::from(stack) } else { 0 };
+    (frames_bytes(&kernel.attributes) + extra).next_multiple_of(linked.program.local_align.into())
+}
+
 impl<'a> Launch<'a> {
+    /// Local memory of all threads of a block, those that fill up the last warp included.
+    pub(super) fn local_of_block(&self) -> u64 {
+        u64::from(self.warps()) * WARP as u64 * self.local_bytes
+    }
+
+    /// The fault of a launch of which not one block has room.
+    fn no_room(&self) -> Stop {
+        let (local, block) = (self.local_bytes, self.local_of_block() + self.shared_bytes);
+        let text = format!(
+            "out of memory: a block takes {block} bytes, {local} of them local memory of each thread, and the host has \
+             not as much left"
+        );
+        Stop::nowhere(FaultKind::OutOfMemory, &text)
+    }
+
     pub(super) fn code(&self, function: u32) -> &'a Code {
         &self.linked.program.functions[function as usize].code
     }
@@ -483,7 +536,7 @@ struct Work<'w, 'a, F> {
     outcome: Mutex<Result<Counts, Fault>>,
 }
 
-impl<P: Probe, F: Fn() -> P + Sync> Work<'_, '_, F> {
+impl<P: Probe, F: Fn() -> Option<P> + Sync> Work<'_, '_, F> {
     /// The next block; `mine` has those that this thread has taken already.
     fn take(&self, mine: &mut Range<u64>) -> Option<[u32; 3]> {
         if mine.is_empty() {
@@ -498,11 +551,15 @@ impl<P: Probe, F: Fn() -> P + Sync> Work<'_, '_, F> {
         })
     }
 
-    /// Runs blocks until there are none, or one has failed.
-    fn run(&self) {
+    /// Room for a block, if there is memory for it.
+    fn room(&self) -> Option<Box<Block<'_, P>>> {
+        Block::new(self.launch, (self.probe)()?).map(Box::new)
+    }
+
+    /// Runs blocks until there are none, one has failed, or there is no memory for one: those are left to others.
+    fn run<'b>(&'b self, mut spare: Option<Box<Block<'b, P>>>) {
         let mut mine = 0..0;
         let mut resident: VecDeque<Box<Block<P>>> = VecDeque::new();
-        let mut spare: Option<Box<Block<P>>> = None;
         let mut counts = Counts::default();
         loop {
             let mut block = match resident.pop_front() {
@@ -551,9 +608,18 @@ impl<P: Probe, F: Fn() -> P + Sync> Work<'_, '_, F> {
         if self.launch.failed.load(Ordering::Relaxed) {
             return None;
         }
-        let index = self.take(mine)?;
-        let mut block = spare.take().unwrap_or_else(|| Box::new(Block::new(self.launch, (self.probe)())));
-        block.start(index);
+        // A block is taken only once there is room for it.
+        if spare.is_none() && (!mine.is_empty() || self.next.load(Ordering::Relaxed) < self.blocks) {
+            *spare = self.room();
+        }
+        let mut block = spare.take()?;
+        match self.take(mine) {
+            Some(index) => block.start(index),
+            None => {
+                *spare = Some(block);
+                return None;
+            }
+        }
         Some(block)
     }
 

@@ -47,6 +47,11 @@ pub unsafe trait Memory: Sync {
         None
     }
 
+    /// Bytes that a launch may take of the host for its threads' own memory.
+    fn room(&self) -> u64 {
+        u64::MAX
+    }
+
     /// What device code printed.
     fn print(&self, text: &[u8]);
 

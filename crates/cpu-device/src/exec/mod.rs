@@ -19,6 +19,7 @@ mod access;
 mod approximate;
 mod atomics;
 mod block;
+mod budget;
 mod builtin;
 mod bulk;
 mod code;
@@ -55,7 +56,7 @@ mod whereabouts;
 
 pub use fault::{Fault, FaultKind};
 pub use image::{ChannelFormat, Image};
-pub use launch::{LaunchParams, LaunchStats, Linked, MAX_SHARED, launch, watch};
+pub use launch::{LaunchParams, LaunchStats, Linked, MAX_SHARED, launch, local_bytes, watch};
 pub use memory::{Memory, Region};
 pub use observe::{Observation, Wishes};
 pub use program::{

@@ -4,6 +4,7 @@
 //! in one file for a reason: lanes that have parted may be in different functions whose frames lie at the same place,
 //! and each lane must own the same bytes in every one of them.
 
+use super::budget::Share;
 use super::code::Class;
 use super::lanes::WARP;
 
@@ -54,6 +55,28 @@ impl Extent {
 /// Most registers of a file, which is what bounds recursion: 64 MiB of words.
 const MAX_REGISTERS: u32 = 1 << 19;
 
+/// Why registers do not grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shortage {
+    /// A file would have more registers than any may have.
+    Registers,
+    /// The launch has no memory left.
+    Memory,
+}
+
+/// Fills a file up to `length` registers; whether there was memory for it.
+fn grow<T: Clone>(file: &mut Vec<T>, length: u32, zero: T, share: &mut Share) -> bool {
+    let missing = (length as usize).saturating_sub(file.len());
+    if missing == 0 {
+        return true;
+    }
+    let granted = share.take((missing * size_of::<T>()) as u64) && file.try_reserve(missing).is_ok();
+    if granted {
+        file.resize(length as usize, zero);
+    }
+    granted
+}
+
 /// The three files.
 pub(super) struct Registers {
     words: Vec<Word>,
@@ -63,21 +86,22 @@ pub(super) struct Registers {
 
 impl Registers {
     pub(super) fn new(size: Extent) -> Self {
-        let mut registers = Registers { words: Vec::new(), longs: Vec::new(), predicates: Vec::new() };
-        registers.grow(size);
-        registers
+        Registers {
+            words: vec![Word([0; WARP]); size.words as usize],
+            longs: vec![Long([0; WARP]); size.longs as usize],
+            predicates: vec![0; size.predicates as usize],
+        }
     }
 
-    /// Makes room up to `end`; `false` if that would be too much.
-    pub(super) fn grow(&mut self, end: Extent) -> bool {
+    /// Makes room up to `end`, and has `share` account for it.
+    pub(super) fn grow(&mut self, end: Extent, share: &mut Share) -> Result<(), Shortage> {
         if end.words.max(end.longs).max(end.predicates) > MAX_REGISTERS {
-            return false;
+            return Err(Shortage::Registers);
         }
-        let Extent { words, longs, predicates } = end;
-        self.words.resize(self.words.len().max(words as usize), Word([0; WARP]));
-        self.longs.resize(self.longs.len().max(longs as usize), Long([0; WARP]));
-        self.predicates.resize(self.predicates.len().max(predicates as usize), 0);
-        true
+        let fits = grow(&mut self.words, end.words, Word([0; WARP]), share)
+            && grow(&mut self.longs, end.longs, Long([0; WARP]), share)
+            && grow(&mut self.predicates, end.predicates, 0, share);
+        if fits { Ok(()) } else { Err(Shortage::Memory) }
     }
 
     /// First word, long and predicate of the frame that begins at `base`.

@@ -1,5 +1,7 @@
 //! Which bytes of a memory have been written.
 
+use std::alloc::{Layout, alloc_zeroed};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One bit for each byte of a range of memory: set once the byte has been written.
@@ -13,10 +15,18 @@ pub struct Shadow {
 }
 
 impl Shadow {
-    /// A range of which nothing has been written.
-    pub fn new(start: u64, bytes: u64) -> Shadow {
-        let words = bytes.div_ceil(64) as usize;
-        Shadow { start, bytes, written: (0..words).map(|_| AtomicU64::new(0)).collect() }
+    /// A range of which nothing has been written; `None` if there is no memory to keep track of it.
+    pub fn new(start: u64, bytes: u64) -> Option<Shadow> {
+        let words = usize::try_from(bytes.div_ceil(64)).ok()?;
+        if words == 0 {
+            return Some(Shadow { start, bytes, written: Box::default() });
+        }
+        let layout = Layout::array::<AtomicU64>(words).ok()?;
+        // SAFETY: the layout has a size.
+        let zeros = NonNull::new(unsafe { alloc_zeroed(layout) })?.cast::<AtomicU64>();
+        // SAFETY: the allocator that boxes use has just given so many words, and zeros are valid ones.
+        let written = unsafe { Box::from_raw(NonNull::slice_from_raw_parts(zeros, words).as_ptr()) };
+        Some(Shadow { start, bytes, written })
     }
 
     /// Whether the `bytes` bytes from `address` lie in the range.
@@ -87,7 +97,7 @@ mod tests {
     #[test]
     fn agrees_with_a_list_of_bytes() {
         let (start, bytes) = (1000, 300);
-        let (shadow, other) = (Shadow::new(start, bytes), Shadow::new(5000, bytes));
+        let (shadow, other) = (Shadow::new(start, bytes).unwrap(), Shadow::new(5000, bytes).unwrap());
         let (mut list, mut copied) = (vec![false; bytes as usize], vec![false; bytes as usize]);
         let mut seed = 7u64;
         let mut random = |below: u64| {

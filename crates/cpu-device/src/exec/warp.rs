@@ -14,6 +14,7 @@
 use std::slice;
 
 use super::block::{Barriers, CLUSTER_BARRIER};
+use super::budget::Share;
 use super::code::{BarrierKind, Call, Callee, Class, Op, Reg, Space, Step, Transfer};
 use super::exchange;
 use super::fault::FaultKind;
@@ -23,7 +24,7 @@ use super::lanes::{Lanes, WARP, each_lane};
 use super::launch::Launch;
 use super::probe::{Moment, Probe};
 use super::program::function_at;
-use super::registers::{Extent, Registers};
+use super::registers::{Extent, Registers, Shortage};
 use super::spaces::{AccessFault, Spaces};
 use super::straight::{Refused, access, straight};
 use super::whereabouts;
@@ -123,6 +124,22 @@ impl Fragment {
     }
 }
 
+/// Where the frame of a callee begins, behind a frame of `bytes` bytes at `local`; `None` if no thread has so much local
+/// memory.
+fn frame_behind(local: u32, bytes: u32, align: u32) -> Option<u32> {
+    local.checked_add(bytes)?.checked_next_multiple_of(align)
+}
+
+/// Makes room for one more place to return to.
+fn room_for_a_return(returns: &mut Vec<Return>, share: &mut Share) -> Result<(), Shortage> {
+    if returns.len() < returns.capacity() {
+        return Ok(());
+    }
+    let more = returns.len().max(4);
+    let granted = share.take((more * size_of::<Return>()) as u64) && returns.try_reserve_exact(more).is_ok();
+    if granted { Ok(()) } else { Err(Shortage::Memory) }
+}
+
 /// Why a run ended. Later ones are nearer to going on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Pause {
@@ -178,6 +195,8 @@ pub(super) struct Surroundings<'l, 's, 'm> {
     pub(super) spaces: &'s mut Spaces<'m>,
     pub(super) barriers: &'s mut Barriers,
     pub(super) counts: &'s mut Counts,
+    /// What nested calls take memory from.
+    pub(super) share: &'s mut Share<'l>,
     pub(super) block: [u32; 3],
 }
 
@@ -616,7 +635,13 @@ impl Warp {
                     (part.function, part.pc, part.frame) = (back.function, back.pc, back.frame);
                 }
             },
-            Op::Call(call) => self.call(index, active, call, around)?,
+            Op::Call(call) => {
+                self.call(index, active, call, around)?;
+                // Calls can go on for ever as jumps can.
+                if fuel.burn() {
+                    return Ok(Outcome::Tired);
+                }
+            }
             Op::Results(transfers) => self.fetch_results(index, active, transfers, around)?,
             Op::JumpTable { index: reg, targets } => {
                 self.jump_table(index, active, *reg, targets);
@@ -764,14 +789,21 @@ impl Warp {
         let code = around.launch.code(function);
         let align = around.launch.local_align;
         let lane = active.trailing_zeros() as usize;
+        let (depth, stack) = (caller.returns.len(), around.launch.stack);
+        let stop = |warp: &Self, kind, text| warp.stop(kind, text, None, lane, (function, pc - 1));
         let overflow = |warp: &Self| {
-            let text = "stack overflow: calls nest too deeply".to_owned();
-            warp.stop(FaultKind::StackOverflow, text, None, lane, (function, pc - 1))
+            let text = format!(
+                "stack overflow: calls nest too deeply for a stack of {stack} bytes (cudaLimitStackSize), {depth} deep"
+            );
+            stop(warp, FaultKind::StackOverflow, text)
         };
-        let inner = Frame {
-            registers: frame.registers.plus(code.registers),
-            local: (frame.local + code.frame_bytes).next_multiple_of(align),
+        if depth >= around.launch.most_calls {
+            return Err(overflow(self));
+        }
+        let Some(local) = frame_behind(frame.local, code.frame_bytes, align) else {
+            return Err(overflow(self));
         };
+        let inner = Frame { registers: frame.registers.plus(code.registers), local };
         for Transfer { caller, callee, bytes } in &call.arguments {
             let moved =
                 around.spaces.move_local(active, (frame.local, *caller), (inner.local, *callee), *bytes);
@@ -790,8 +822,16 @@ impl Warp {
         if u64::from(inner.local) + u64::from(code.frame_bytes) > around.launch.local_bytes {
             return Err(overflow(self));
         }
-        if !self.registers().grow(inner.registers.plus(code.registers)) {
-            return Err(overflow(self));
+        let grown = self.registers().grow(inner.registers.plus(code.registers), around.share);
+        let remembered = room_for_a_return(&mut self.fragments[index].returns, around.share);
+        match grown.and(remembered) {
+            Ok(()) => {}
+            Err(Shortage::Registers) => return Err(overflow(self)),
+            Err(Shortage::Memory) => {
+                let text =
+                    "out of memory: the registers of nested calls do not fit into the host's".to_owned();
+                return Err(stop(self, FaultKind::OutOfMemory, text));
+            }
         }
         let (launch, block, shared) = (around.launch, around.block, around.spaces.shared.start);
         let setting =
@@ -814,7 +854,9 @@ impl Warp {
     ) -> Result<(), Box<Stop>> {
         let Fragment { function, pc, frame, .. } = self.fragments[index];
         let code = around.launch.code(function);
-        let inner = (frame.local + code.frame_bytes).next_multiple_of(around.launch.local_align);
+        // The call has been made, so there is a frame.
+        let inner =
+            frame_behind(frame.local, code.frame_bytes, around.launch.local_align).unwrap_or(u32::MAX);
         for Transfer { caller, callee, bytes } in transfers {
             let moved = around.spaces.move_local(active, (inner, *callee), (frame.local, *caller), *bytes);
             moved.ok_or_else(|| {

@@ -47,7 +47,7 @@ impl Device {
 
     pub fn allocate(&self, bytes: u64, writable: bool) -> u64 {
         let storage = vec![0u128; (bytes.max(1) + 256).div_ceil(16) as usize];
-        let shadow = Arc::new(Shadow::new(start(&storage), bytes));
+        let shadow = Arc::new(Shadow::new(start(&storage), bytes).unwrap());
         let allocation = Allocation { storage, bytes, writable, freed: false, shadow };
         let start = allocation.start();
         self.allocations.lock().unwrap().push(allocation);

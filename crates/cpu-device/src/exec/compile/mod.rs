@@ -206,7 +206,7 @@ impl Program {
         for variable in used {
             let layout = &self.shared[variable as usize];
             let align = if layout.dynamic { dynamic_align.unwrap_or(1) } else { layout.align };
-            end = end.next_multiple_of(align.max(1));
+            end = end.checked_next_multiple_of(align.max(1)).unwrap_or(u64::MAX);
             shared_offsets[variable as usize] = Some(end.min(u32::MAX.into()) as u32);
             end = end.saturating_add(layout.bytes);
             if !layout.dynamic {
@@ -231,8 +231,7 @@ impl Program {
             .globals
             .iter()
             .filter(|global| global.space == GlobalSpace::Const)
-            .map(|global| global.size)
-            .sum();
+            .fold(0, |sum: u64, global| sum.saturating_add(global.size));
         let small = |value: u64| value.min(u32::MAX.into()) as u32;
         Kernel {
             function: index,

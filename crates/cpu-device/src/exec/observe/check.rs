@@ -85,18 +85,18 @@ pub(super) struct Checker<'l> {
 }
 
 impl<'l> Checker<'l> {
-    pub(super) fn new(launch: &'l Launch<'l>) -> Self {
-        let local = u64::from(launch.warps()) * WARP as u64 * launch.local_bytes;
-        Checker {
+    /// A checker, if there is memory for what it keeps.
+    pub(super) fn new(launch: &'l Launch<'l>) -> Option<Self> {
+        Some(Checker {
             launch,
             block: [0; 3],
             order: Order::new(launch.warps() as usize * WARP),
             races: Races::new(launch.shared_bytes),
-            shared: Shadow::new(0, launch.shared_bytes),
-            local: Shadow::new(0, local),
+            shared: Shadow::new(0, launch.shared_bytes)?,
+            local: Shadow::new(0, launch.local_of_block())?,
             global: Vec::new(),
             defects: Defects::default(),
-        }
+        })
     }
 
     pub(super) fn block_starts(&mut self, block: [u32; 3]) {

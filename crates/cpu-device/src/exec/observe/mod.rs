@@ -54,13 +54,10 @@ impl<'l> Watch<'l> {
         Watch { launch, wishes, sites: Sites::new(launch), seen: Mutex::default() }
     }
 
-    /// An observer for one block after the other.
-    pub(super) fn observer(&self) -> Observer<'_, 'l> {
-        Observer {
-            watch: self,
-            tallies: Tallies::default(),
-            checker: self.wishes.check.then(|| Checker::new(self.launch)),
-        }
+    /// An observer for one block after the other, if there is memory for what it keeps.
+    pub(super) fn observer(&self) -> Option<Observer<'_, 'l>> {
+        let checker = if self.wishes.check { Some(Checker::new(self.launch)?) } else { None };
+        Some(Observer { watch: self, tallies: Tallies::default(), checker })
     }
 
     /// What all observers have seen, once they are gone.
