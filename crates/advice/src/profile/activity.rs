@@ -6,7 +6,7 @@ use trace::Event;
 use trace::layout::{Call, CallClass, flags};
 
 use super::build::{Extent, GraphState, Reading, waits};
-use super::idle::Queue;
+use super::idle::{Queue, Taken};
 use super::times::Estimate;
 use super::{Activity, IdleCause};
 use crate::figure::Figure;
@@ -17,6 +17,8 @@ pub(super) struct Cost {
     mean_ns: f64,
     /// Variance of the mean; `None` where the spread of the samples is not known.
     variance: Option<f64>,
+    /// Standard deviation of one launch; `None` where it is not known.
+    deviation_ns: Option<f64>,
     samples: u64,
 }
 
@@ -75,16 +77,17 @@ enum Waited {
 impl Cost {
     fn of(estimate: &Estimate) -> Self {
         let (mean_ns, variance, samples) = estimate.mean_with_variance();
-        Self { mean_ns, variance, samples }
+        Self { mean_ns, variance, deviation_ns: estimate.deviation_ns(), samples }
     }
 
-    const NONE: Self = Self { mean_ns: 0.0, variance: Some(0.0), samples: 0 };
+    const NONE: Self = Self { mean_ns: 0.0, variance: Some(0.0), deviation_ns: Some(0.0), samples: 0 };
 
     fn times(self, count: u32) -> Self {
         let count = f64::from(count);
         Self {
             mean_ns: self.mean_ns * count,
             variance: self.variance.map(|variance| variance * count * count),
+            deviation_ns: self.deviation_ns.map(|deviation| deviation * count.sqrt()),
             ..self
         }
     }
@@ -93,7 +96,17 @@ impl Cost {
         Self {
             mean_ns: self.mean_ns + other.mean_ns,
             variance: self.variance.zip(other.variance).map(|(a, b)| a + b),
-            samples: self.samples + other.samples,
+            deviation_ns: self.deviation_ns.zip(other.deviation_ns).map(|(a, b)| a.hypot(b)),
+            samples: self.samples.saturating_add(other.samples),
+        }
+    }
+
+    /// For the model of the queue. What is not known of the spread is taken to be as large as the mean.
+    fn taken(self) -> Taken {
+        Taken {
+            mean_ns: self.mean_ns,
+            error_ns: self.variance.map_or(self.mean_ns, f64::sqrt),
+            deviation_ns: self.deviation_ns.unwrap_or(self.mean_ns),
         }
     }
 }
@@ -249,7 +262,7 @@ impl Device {
         if let Some(count) = self.counts.get_mut(what) {
             *count += 1;
         }
-        self.queue.launch(stream, call, kernel, cost.map(|cost| cost.mean_ns));
+        self.queue.launch(stream, call, kernel, cost.map(Cost::taken));
     }
 
     /// GPU time of all launches whose time is known.

@@ -162,6 +162,11 @@ impl Estimate {
         (self.mean(), variance, self.pooled.moments.count)
     }
 
+    /// Standard deviation of one launch; `None` where it is not known.
+    pub fn deviation_ns(&self) -> Option<f64> {
+        self.pooled.moments.deviation()
+    }
+
     pub fn merge(&mut self, other: &Self) {
         self.launches += other.launches;
         self.total += other.total;

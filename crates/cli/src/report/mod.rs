@@ -188,9 +188,13 @@ fn verdict(profile: &Profile, advice: &Advice, width: usize) -> Vec<String> {
     wrap(&parts.join(" · "), width, "")
 }
 
-/// A share with the mark of its provenance.
-fn share(figure: &Figure) -> String {
-    format!("{}{}", units::percent(figure.value), mark(figure.provenance))
+/// A share with its interval, if it is predicted, and the mark of its provenance.
+pub fn share(figure: &Figure) -> String {
+    let shown = match figure.interval() {
+        Some((low, high)) => units::percent_between(figure.value, low, high),
+        None => units::percent(figure.value),
+    };
+    format!("{shown}{}", mark(figure.provenance()))
 }
 
 /// The mark that the legend explains.
