@@ -34,6 +34,14 @@ struct Uncertainty {
     variance: f64,
 }
 
+impl Taken {
+    /// As short and as long as `launches` such launches may be on average.
+    pub fn ends(self, launches: u64) -> [Self; 2] {
+        let off = NINETY_PERCENT * (self.error_ns + self.deviation_ns / (launches.max(1) as f64).sqrt());
+        [(self.mean_ns - off).max(0.0), self.mean_ns + off].map(|mean_ns| Self { mean_ns, ..self })
+    }
+}
+
 impl Uncertainty {
     fn add(&mut self, taken: &Taken) {
         self.error_ns += taken.error_ns;
@@ -47,6 +55,7 @@ impl Uncertainty {
 }
 
 /// One device, as one process uses it. Times are nanoseconds after the process's start.
+#[derive(Clone)]
 pub(crate) struct Queue {
     start: f64,
     end: f64,
@@ -66,8 +75,8 @@ pub(crate) struct Queue {
     uncertainty: Uncertainty,
     /// When the call of the last launch returned: its work cannot have ended before.
     last_returned: f64,
-    /// Work of each stream, nanoseconds.
-    work_ns: HashMap<u32, f64>,
+    /// Work of all launches, nanoseconds.
+    work_ns: f64,
     last_kernel: Option<usize>,
     /// Time of driver calls since `busy_until`, by [`IdleCause`].
     calls_ns: [f64; IdleCause::ALL.len()],
@@ -93,7 +102,7 @@ impl Queue {
             had_unknown: false,
             uncertainty: Uncertainty::default(),
             last_returned: start,
-            work_ns: HashMap::new(),
+            work_ns: 0.0,
             last_kernel: None,
             calls_ns: [0.0; IdleCause::ALL.len()],
             idle_ns: [0.0; IdleCause::ALL.len()],
@@ -128,7 +137,7 @@ impl Queue {
         }
         if let Some(taken) = &taken {
             self.uncertainty.add(taken);
-            *self.work_ns.entry(stream).or_default() += taken.mean_ns;
+            self.work_ns += taken.mean_ns;
         }
         self.unknown |= taken.is_none();
         self.had_unknown |= taken.is_none();
@@ -188,19 +197,19 @@ impl Queue {
         Figure::predicted(length, ((length - off).max(0.0), (length + off).min(longest)))
     }
 
-    /// The idle share, `modelled` by the queue. The device is busy at least while the stream with most work is, and at most
-    /// for as long as all work takes together; both as uncertain as the `gpu_time` is. Launches of unknown time may take all
-    /// of it.
-    fn idle_share(&self, modelled: f64, gpu_time: Option<Figure>) -> Figure {
+    /// The idle share, as modelled; `short` and `long` are the same queue with launches that are as short and as long as they
+    /// may be. Streams may overlap less than is modelled, at the worst not at all. Launches of unknown time may take all of
+    /// the time.
+    fn idle_share(&self, short: &Self, long: &Self) -> Figure {
         let span = self.end - self.start;
-        let (least, most) = gpu_time.filter(|time| time.value > 0.0).map_or((1.0, 1.0), |time| {
-            let (low, high) = time.bounds();
-            (low.max(0.0) / time.value, high / time.value)
-        });
-        let busiest = self.work_ns.values().copied().fold(0.0, f64::max);
-        let all = if self.had_unknown { span } else { most * total(self.work_ns.values().copied()) };
-        let idle = |busy: f64| (1.0 - busy / span).clamp(0.0, 1.0);
-        Figure::predicted(modelled, (idle(all), idle(least * busiest)))
+        let one_by_one = (1.0 - long.work_ns / span).clamp(0.0, 1.0);
+        let least = if self.had_unknown { 0.0 } else { long.modelled().min(one_by_one) };
+        Figure::predicted(self.modelled(), (least, short.modelled()))
+    }
+
+    /// Modelled idle time over the span.
+    fn modelled(&self) -> f64 {
+        (total(self.idle_ns) / (self.end - self.start)).min(1.0)
     }
 
     /// Lays idle time to the driver calls in it, and the rest to the host's code. Calls of several threads at once share
@@ -228,17 +237,23 @@ impl Queue {
         }
     }
 
-    /// Fills in what the model says; idle time and utilisation only where `activity.timed_share` allows it.
-    pub fn finish(mut self, activity: &mut Activity) {
+    /// After the last launch.
+    fn end(&mut self) {
         self.was_busy();
+        self.explain((self.end - self.busy_until).max(0.0));
+    }
+
+    /// Fills in what the model says; idle time and utilisation only where `activity.timed_share` allows it. `ends` are the same
+    /// queue with launches that are as short and as long as they may be.
+    pub fn finish(mut self, mut ends: [Self; 2], activity: &mut Activity) {
         let span = self.end - self.start;
         activity.gaps = std::mem::take(&mut self.gaps);
         activity.long_gaps = self.long_gaps;
         activity.long_gaps_ns = self.idle_ns[IdleCause::LongGap as usize];
         if activity.timed_share >= Activity::NEARLY_ALL && span > 0.0 {
-            self.explain((self.end - self.busy_until).max(0.0));
-            let idle: f64 = self.idle_ns.iter().sum();
-            activity.idle_share = Some(self.idle_share((idle / span).min(1.0), activity.gpu_time_ns));
+            self.end();
+            ends.iter_mut().for_each(Self::end);
+            activity.idle_share = Some(self.idle_share(&ends[0], &ends[1]));
             activity.idle_by =
                 IdleCause::ALL.into_iter().zip(self.idle_ns).filter(|(_, time)| *time > 0.0).collect();
             let width = span / Activity::CHUNKS as f64;
@@ -259,9 +274,11 @@ mod tests {
         Taken { mean_ns, error_ns: 0.0, deviation_ns: 0.0 }
     }
 
+    /// A queue whose launches take exactly as long as is said.
     fn finished(queue: Queue) -> Activity {
         let mut activity = Activity { timed_share: 1.0, ..Activity::default() };
-        queue.finish(&mut activity);
+        let ends = [queue.clone(), queue.clone()];
+        queue.finish(ends, &mut activity);
         activity
     }
 
@@ -368,18 +385,27 @@ mod tests {
     }
 
     #[test]
-    fn the_idle_share_lies_between_overlap_and_none() {
-        let mut queue = Queue::new(0.0, 100.0);
-        queue.launch(1, (0.0, 0.0), None, Some(exactly(40.0)));
-        queue.launch(2, (10.0, 10.0), None, Some(exactly(40.0)));
-        let gpu_time_ns = Some(Figure::sampled(80.0, 10, Some(8.0 / NINETY_PERCENT)));
-        let mut activity = Activity { timed_share: 1.0, gpu_time_ns, ..Activity::default() };
-        queue.finish(&mut activity);
+    fn the_idle_share_lies_between_long_launches_one_by_one_and_short_ones_that_overlap() {
+        let taken =
+            Taken { mean_ns: 40.0, error_ns: 3.0 / NINETY_PERCENT, deviation_ns: 2.0 / NINETY_PERCENT };
+        let [short, long] = taken.ends(4);
+        assert!(
+            (short.mean_ns - 36.0).abs() < 1e-9 && (long.mean_ns - 44.0).abs() < 1e-9,
+            "{short:?} {long:?}"
+        );
+        let queue = |taken| {
+            let mut queue = Queue::new(0.0, 100.0);
+            queue.launch(1, (0.0, 0.0), None, Some(taken));
+            queue.launch(2, (10.0, 10.0), None, Some(taken));
+            queue
+        };
+        let mut activity = Activity { timed_share: 1.0, ..Activity::default() };
+        queue(taken).finish([queue(short), queue(long)], &mut activity);
         let idle = activity.idle_share.expect("all is timed");
         let (low, high) = idle.interval().expect("it is modelled");
+        // Busy from 0 to 50; at most twice 44, at least from 0 to 46.
         assert!((idle.value - 0.5).abs() < 1e-9, "{idle:?}");
-        // At most 80 of 100, a tenth more by the sampling error; at least the 40 of one stream, a tenth less.
-        assert!((low - 0.12).abs() < 1e-9 && (high - 0.64).abs() < 1e-9, "{idle:?}");
+        assert!((low - 0.12).abs() < 1e-9 && (high - 0.54).abs() < 1e-9, "{idle:?}");
     }
 
     #[test]
@@ -389,7 +415,7 @@ mod tests {
         queue.launch(2, (0.0, 0.0), None, None);
         queue.synchronised(None, 5.0, 20.0);
         let idle = finished(queue).idle_share.expect("nearly all is timed");
-        assert_eq!(idle.interval(), Some((0.0, 0.9)));
+        assert_eq!(idle.interval(), Some((0.0, 0.8)));
     }
 
     #[test]
@@ -436,7 +462,8 @@ mod tests {
     #[test]
     fn too_few_timed_launches_give_no_idle_time() {
         let mut activity = Activity { timed_share: 0.94, ..Activity::default() };
-        Queue::new(0.0, 1.0).finish(&mut activity);
+        let queue = || Queue::new(0.0, 1.0);
+        queue().finish([queue(), queue()], &mut activity);
         assert!(activity.idle_share.is_none() && activity.busy.is_empty());
     }
 
