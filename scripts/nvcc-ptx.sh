@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Compiles the kernels under crates/cpu-device/tests/nvcc and crates/collect/kernels to the PTX that is checked in beside them.
+# Compiles the kernels under crates/cpu-device/tests/nvcc, crates/cpu-device/tests/rdc and crates/collect/kernels to
+# the PTX that is checked in beside them.
 #
-#   scripts/nvcc-ptx.sh            # writes crates/cpu-device/tests/nvcc/*.ptx and crates/collect/kernels/*.ptx
+#   scripts/nvcc-ptx.sh            # writes *.ptx beside the sources
 #   scripts/nvcc-ptx.sh --check    # writes nothing; fails and names each file that is not what its source compiles to
 #
 # The compiler is nvcc with libcu++, as scripts/cuda-toolchain.sh installs it in target/: the kernels use what NVRTC
@@ -29,9 +30,9 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 stale=0
-# compile SOURCE ARCHITECTURE PTX
+# compile SOURCE ARCHITECTURE PTX [OPTION...]
 compile() {
-  "$nvcc" -std=c++17 -ptx -arch="$2" -o "$work/fresh.ptx" "$1"
+  "$nvcc" -std=c++17 -ptx -arch="$2" "${@:4}" -o "$work/fresh.ptx" "$1"
   if ! $check; then
     cp "$work/fresh.ptx" "$3"
   elif ! cmp -s "$work/fresh.ptx" "$3"; then
@@ -43,6 +44,10 @@ for source in crates/cpu-device/tests/nvcc/*.cu; do
   for architecture in sm_80 sm_90; do
     compile "$source" "$architecture" "${source%.cu}.$architecture.ptx"
   done
+done
+# The device runtime is there for separately compiled programs only.
+for source in crates/cpu-device/tests/rdc/*.cu; do
+  compile "$source" sm_80 "${source%.cu}.ptx" -rdc=true
 done
 for source in crates/collect/kernels/*.cu; do
   compile "$source" sm_80 "${source%.cu}.ptx"

@@ -7,6 +7,7 @@
 use crate::capture::Capture;
 use crate::device;
 use crate::error::{Error, Result, ensure, fail};
+use crate::graph_memory;
 use crate::handle::{Kind, Table};
 use crate::operation::Operation;
 use crate::storage::Storage;
@@ -132,6 +133,7 @@ impl Context {
         self.storage.clear(self.handle);
         if let Ok(device) = device::get() {
             device.memory.release_all(self.handle, end_of_memory);
+            graph_memory::end_context(device);
         }
     }
 

@@ -55,7 +55,7 @@ const FAMILIES: &[(&[&str], &str)] = &[
     (&["Decompress"], "there is no decompression engine"),
     (&["MemPoolExport", "MemPoolImport", "Ipc"], "allocations are not shared with other processes"),
     (&["GetHandleForAddressRange", "FlushGPUDirectRDMA"], "there is nothing to transfer to directly"),
-    (&["ConditionalHandle", "Recapture"], "conditional nodes and recapture of graphs"),
+    (&["Recapture"], "recapture of graphs"),
     (&["BatchMemOpNode"], "batches of stream memory operations in graphs"),
     (&["Discard", "PrefetchBatch", "WithAttributesAsync", "3DBatch", "AtomicCapabilities"], "new in CUDA 13"),
     (&["cuGraphAddNode_v3", "cuGraphNodeSetParams_v2"], "new in CUDA 13"),
@@ -63,7 +63,6 @@ const FAMILIES: &[(&[&str], &str)] = &[
     (&["cuGraphNodeGetParams"], "what tools ask of graphs"),
     (&["Clusters", "ClusterSize"], "clusters belong to compute capability 9.0"),
     (&["LocationInfo", "MemPool", "GetMemPool", "SetMemPool", "cuMemGetAttribute"], "new in CUDA 13"),
-    (&["GraphMemAttribute"], "graphs' memory is not counted apart"),
     (&["UnifiedFunction"], "functions have no address that the host could call"),
     (
         &["cuTexRef", "cuSurfRef", "GetTexRef", "GetSurfRef", "SetTexRef"],

@@ -11,6 +11,7 @@
 use crate::device;
 use crate::error::{Error, Result, ensure, fail};
 use crate::event::PlannedRecord;
+use crate::graph_condition::Condition;
 use crate::handle::{Kind, Table};
 use crate::operation::Operation;
 use crate::user_object::HeldObject;
@@ -35,6 +36,8 @@ pub struct Graph {
     origins: HashMap<u64, u64>,
     /// What it keeps alive for the program.
     user_objects: Mutex<Vec<Arc<HeldObject>>>,
+    /// Conditions that were made for it.
+    conditions: Mutex<Vec<Arc<Condition>>>,
 }
 
 /// One node.
@@ -56,6 +59,7 @@ impl Graph {
             nodes: Mutex::default(),
             origins: HashMap::new(),
             user_objects: Mutex::default(),
+            conditions: Mutex::default(),
         });
         GRAPHS.insert(graph.handle, graph.clone());
         graph
@@ -153,7 +157,7 @@ impl Graph {
         let renamed: HashMap<u64, u64> = nodes.iter().map(|node| (node.handle, NODES.reserve())).collect();
         let copies = nodes.iter().map(|node| Node {
             handle: renamed[&node.handle],
-            operation: node.operation.clone(),
+            operation: duplicated(&node.operation),
             after: node.after.iter().map(|before| renamed[before]).collect(),
         });
         let graph = Arc::new(Graph {
@@ -161,6 +165,7 @@ impl Graph {
             nodes: Mutex::new(copies.collect()),
             origins: renamed.iter().map(|(original, copy)| (*copy, *original)).collect(),
             user_objects: Mutex::new(self.user_objects().clone()),
+            conditions: Mutex::new(self.conditions().clone()),
         });
         renamed.values().for_each(|copy| NODES.insert(*copy, Arc::new(Arc::downgrade(&graph))));
         GRAPHS.insert(graph.handle, graph.clone());
@@ -224,6 +229,15 @@ impl Graph {
         Ok(())
     }
 
+    /// Keeps a condition that was made for the graph.
+    pub fn add_condition(&self, condition: Arc<Condition>) {
+        self.conditions().push(condition);
+    }
+
+    fn conditions(&self) -> MutexGuard<'_, Vec<Arc<Condition>>> {
+        self.conditions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn user_objects(&self) -> MutexGuard<'_, Vec<Arc<HeldObject>>> {
         self.user_objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -280,6 +294,7 @@ pub fn node_type(operation: &Operation) -> CUgraphNodeType {
         | Operation::Callback(_)
         | Operation::Reach(_)
         | Operation::Join(_)
+        | Operation::AssignDefaults(_)
         | Operation::Sequence(_) => CU_GRAPH_NODE_TYPE_EMPTY,
         Operation::Kernel(_) => CU_GRAPH_NODE_TYPE_KERNEL,
         Operation::Copy(_) => CU_GRAPH_NODE_TYPE_MEMCPY,
@@ -291,6 +306,9 @@ pub fn node_type(operation: &Operation) -> CUgraphNodeType {
         Operation::Free(_) => CU_GRAPH_NODE_TYPE_MEM_FREE,
         Operation::WriteValue(_) | Operation::WaitValue(_) => CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
         Operation::Child(_) | Operation::Graph(_) => CU_GRAPH_NODE_TYPE_GRAPH,
+        Operation::Conditional(_) | Operation::Branch(_) | Operation::Choose(_) => {
+            CU_GRAPH_NODE_TYPE_CONDITIONAL
+        }
     }
 }
 
@@ -303,12 +321,15 @@ fn type_name(kind: CUgraphNodeType) -> &'static str {
         CU_GRAPH_NODE_TYPE_MEM_ALLOC => "memory allocation",
         CU_GRAPH_NODE_TYPE_MEM_FREE => "memory free",
         CU_GRAPH_NODE_TYPE_BATCH_MEM_OP => "memory operation",
+        CU_GRAPH_NODE_TYPE_CONDITIONAL => "conditional",
         _ => "empty",
     }
 }
 
 fn replace(current: &mut Operation, operation: Operation) -> Result {
     ensure(node_type(current) == node_type(&operation), CUDA_ERROR_INVALID_VALUE)?;
+    // Conditional nodes have nothing that could be changed.
+    ensure(node_type(current) != CU_GRAPH_NODE_TYPE_CONDITIONAL, CUDA_ERROR_INVALID_VALUE)?;
     *current = operation;
     Ok(())
 }
@@ -323,6 +344,8 @@ pub struct GraphExec {
     pub flags: u64,
     /// In an order that respects the edges.
     nodes: Mutex<Vec<ExecNode>>,
+    /// Conditions that were made for the graph.
+    conditions: Arc<[Arc<Condition>]>,
     /// What the graph kept alive for the program.
     _user_objects: Vec<Arc<HeldObject>>,
 }
@@ -361,6 +384,7 @@ impl GraphExec {
             id: IDS.fetch_add(1, Ordering::Relaxed),
             flags,
             nodes: Mutex::new(executable(graph)?),
+            conditions: graph.conditions().iter().cloned().collect(),
             _user_objects: graph.user_objects().clone(),
         })
     }
@@ -384,6 +408,9 @@ impl GraphExec {
         let nodes: Vec<ExecNode> = self.lock().iter().filter(|node| node.enabled).cloned().collect();
         let launched = nodes.into_iter().map(|node| match node.node.operation {
             Operation::Graph(graph) => Operation::Sequence(graph.operations(records)),
+            Operation::Branch(conditional) => {
+                Operation::Choose(conditional.launched(|body| body.operations(records)))
+            }
             Operation::Wait(event) => event.pending().map_or(Operation::Empty, Operation::Join),
             Operation::Record(event) => {
                 let record = event.plan_record();
@@ -392,7 +419,9 @@ impl GraphExec {
             }
             other => other,
         });
-        launched.collect()
+        let defaults =
+            (!self.conditions.is_empty()).then(|| Operation::AssignDefaults(self.conditions.clone()));
+        defaults.into_iter().chain(launched).collect()
     }
 
     /// Changes a node's operation to another of the same type.
@@ -449,10 +478,19 @@ fn executable(graph: &Graph) -> Result<Vec<ExecNode>> {
     graph.sorted()?.into_iter().map(ready).collect()
 }
 
-/// A child graph is instantiated with its parent; everything else is launched as it is.
+/// A node's operation in a copy of its graph: conditional nodes have bodies of their own.
+fn duplicated(operation: &Operation) -> Operation {
+    match operation {
+        Operation::Conditional(conditional) => Operation::Conditional(conditional.duplicate()),
+        other => other.clone(),
+    }
+}
+
+/// Graphs inside of nodes are instantiated with the graph; everything else is launched as it is.
 fn instantiated(operation: Operation) -> Result<Operation> {
     match operation {
         Operation::Child(graph) => GraphExec::instantiate_unnamed(&graph).map(Operation::Graph),
+        Operation::Conditional(conditional) => conditional.instantiate().map(Operation::Branch),
         other => Ok(other),
     }
 }

@@ -49,6 +49,8 @@ pub enum Kind {
     Link,
     /// `CUuserObject`
     UserObject,
+    /// `CUgraphConditionalHandle`
+    Condition,
 }
 
 const KIND_SHIFT: u32 = 40;

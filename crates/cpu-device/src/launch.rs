@@ -2,12 +2,14 @@
 
 use crate::context::{self, Context};
 use crate::device::{self, Device, MAX_BLOCK, MAX_GRID, MAX_THREADS_PER_BLOCK, WARP_SIZE};
+use crate::device_runtime::{self, GridRuntime, Requests};
 use crate::error::{Error, Result, ensure, fail};
 use crate::exec::{
     self, Fault, FaultKind, KernelAttributes, LaunchParams, Observation, Region, Shadow, Wishes,
 };
 use crate::memory::{Backing, Kind, Request};
 use crate::module::Function;
+use crate::operation::Operation;
 use crate::watch;
 use crate::watchdog;
 use cuda_abi::types::*;
@@ -54,16 +56,44 @@ impl Launch {
         Ok(Arc::new(Launch { function: self.function.clone(), named: self.named, configuration, arguments }))
     }
 
-    /// Executes the kernel on the calling thread and its helpers. A fault is described on standard error.
+    /// Executes the kernel on the calling thread and its helpers, and then what it has launched itself. A fault is
+    /// described on standard error.
     pub fn execute(&self, context: &Context) -> Result {
-        let device = device::get()?;
-        let _pin = device.memory.pin();
+        let _pin = device::get()?.memory.pin();
+        let Some(limit) = watchdog::limit() else {
+            return self.execute_with_children(context).map_err(Stopped::tell);
+        };
+        let (outcome, late) = watchdog::watch(limit, context, || self.execute_with_children(context))?;
+        outcome.map_err(|mut stopped| {
+            if let Stopped::Fault(fault) = &mut stopped
+                && late
+                && fault.kind == FaultKind::Cancelled
+            {
+                fault.text = format!("stopped after {limit:?} (APEX_CPU_TIMEOUT)");
+                fault.kind = FaultKind::Deadlock;
+            }
+            stopped.tell()
+        })
+    }
+
+    fn execute_with_children(&self, context: &Context) -> std::result::Result<(), Stopped> {
+        let requests = self.execute_grid(context)?;
+        device_runtime::execute_all(requests, |operation| match operation {
+            Operation::Kernel(child) => child.execute_grid(context),
+            other => other.execute(context).map(|()| Requests::default()).map_err(Stopped::Error),
+        })
+    }
+
+    /// Executes the grid; returns what it asks to be done behind it.
+    fn execute_grid(&self, context: &Context) -> std::result::Result<Requests, Stopped> {
+        let device = device::get().map_err(Stopped::Error)?;
         let Configuration { grid, block, dynamic_shared, cooperative } = self.configuration;
         let stack = stack_limit(context);
         let params = &self.arguments.bytes;
         let workers = device.multiprocessors as usize;
         let params = LaunchParams { grid, block, dynamic_shared, cooperative, stack, workers, params };
-        let memory = KernelMemory { device, context };
+        let runtime = GridRuntime::new(device, context, &self.function);
+        let memory = KernelMemory { device, context, runtime: &runtime };
         let linked = &self.function.code.linked;
         let kernel = self.function.kernel;
         let execute = |wishes: Wishes| match wishes == Wishes::default() {
@@ -71,18 +101,24 @@ impl Launch {
             false => exec::watch(linked, kernel, &params, &memory, &context.cancel, wishes),
         };
         let name = self.function.name.to_string_lossy();
-        let run = || watch::around(&name, self.configuration, execute);
-        let Some(limit) = watchdog::limit() else {
-            return run().or_else(|fault| fail(report(&fault)));
-        };
-        let (outcome, late) = watchdog::watch(limit, context, run)?;
-        outcome.or_else(|mut fault| {
-            if late && fault.kind == FaultKind::Cancelled {
-                fault.text = format!("stopped after {limit:?} (APEX_CPU_TIMEOUT)");
-                fault.kind = FaultKind::Deadlock;
-            }
-            fail(report(&fault))
-        })
+        watch::around(&name, self.configuration, execute).map_err(Stopped::Fault)?;
+        Ok(runtime.into_requests())
+    }
+}
+
+/// What ended a launch: a fault of a kernel, or an error of another operation that it asked for.
+enum Stopped {
+    Fault(Box<Fault>),
+    Error(Error),
+}
+
+impl Stopped {
+    /// Describes a fault on standard error; returns the error that CUDA has for it.
+    fn tell(self) -> Error {
+        match self {
+            Stopped::Fault(fault) => Error(report(&fault)),
+            Stopped::Error(error) => error,
+        }
     }
 }
 
@@ -107,7 +143,7 @@ fn report(fault: &Fault) -> CUresult {
 }
 
 /// Holds a configuration against the limits of the device and of the function.
-fn check(device: &Device, function: &Function, configuration: &Configuration) -> Result {
+pub fn check(device: &Device, function: &Function, configuration: &Configuration) -> Result {
     let Configuration { grid, block, dynamic_shared, cooperative } = configuration;
     for (extent, most) in grid.iter().zip(MAX_GRID).chain(block.iter().zip(MAX_BLOCK)) {
         ensure((1..=most).contains(extent), CUDA_ERROR_INVALID_VALUE)?;
@@ -299,6 +335,7 @@ pub struct LegacyLaunch {
 struct KernelMemory<'a> {
     device: &'a Device,
     context: &'a Context,
+    runtime: &'a GridRuntime<'a>,
 }
 
 // SAFETY: the launch holds a pin on the memory, so what was looked up stays mapped until it is over, freed or
@@ -343,6 +380,10 @@ unsafe impl exec::Memory for KernelMemory<'_> {
 
     fn shadow(&self, address: u64) -> Option<Arc<Shadow>> {
         self.device.memory.shadow(address)
+    }
+
+    fn runtime(&self) -> Option<&dyn exec::DeviceRuntime> {
+        Some(self.runtime)
     }
 
     fn print(&self, text: &[u8]) {

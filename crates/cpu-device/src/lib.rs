@@ -12,10 +12,10 @@
 //!   each is done.
 //! * `api`: the functions, by the parts of the driver API's reference. They check and translate.
 //! * `device`, `context`, `memory`, `virtual_memory`, `pool`, `array`, `texture`, `module`, `link`: what there is.
-//! * `stream`, `event`, `capture`, `graph`: what is done when. `task` has the threads, `operation` what can
+//! * `stream`, `event`, `capture`, `graph`, `graph_memory`, `graph_condition`: what is done when. `task` has the threads, `operation` what can
 //!   be done.
-//! * `exec`: kernels. It knows nothing of the driver; `launch` brings the two together, and `watchdog` bounds their
-//!   time.
+//! * `exec`: kernels. It knows nothing of the driver; `launch` brings the two together, `device_runtime`
+//!   does what kernels launch themselves, and `watchdog` bounds their time.
 //!
 //! Invariants:
 //!
@@ -31,6 +31,7 @@ mod context;
 mod copy;
 mod coverage;
 mod device;
+mod device_runtime;
 pub mod entry;
 mod error;
 mod event;
@@ -47,6 +48,8 @@ mod event;
 pub mod exec;
 mod fatbin;
 mod graph;
+mod graph_condition;
+mod graph_memory;
 mod handle;
 mod integrity;
 mod launch;

@@ -71,6 +71,9 @@ impl Link {
         };
         for text in texts {
             let text = std::str::from_utf8(&text).map_err(|error| invalid(format!("{name}: {error}")))?;
+            if exec::is_device_runtime(text) {
+                continue;
+            }
             let module = ptx::parse(text).map_err(|error| invalid(error.render(name, text)))?;
             self.lock().inputs.push(Input { name: name.to_owned(), module });
         }

@@ -28,6 +28,8 @@ pub enum Kind {
     Device,
     /// From `cuMemAllocAsync`: belongs to the pool with this identity.
     Pooled(u64),
+    /// From an allocation node of a graph.
+    Graph,
     /// From `cuMemAllocManaged`.
     Managed,
     /// Page-locked host memory from `cuMemHostAlloc`.
@@ -38,6 +40,8 @@ pub enum Kind {
     Global,
     /// From `malloc` in device code.
     Heap,
+    /// Arguments of a launch that device code prepares.
+    Parameters,
     /// A physical allocation mapped by `cuMemMap`.
     Mapped,
     /// The texels of a CUDA array.
@@ -60,11 +64,13 @@ impl fmt::Display for Kind {
         formatter.write_str(match self {
             Kind::Device => "device allocation",
             Kind::Pooled(_) => "stream-ordered allocation",
+            Kind::Graph => "graph allocation",
             Kind::Managed => "managed allocation",
             Kind::Pinned => "pinned host allocation",
             Kind::Registered => "registered host range",
             Kind::Global => "module variable",
             Kind::Heap => "device-side malloc",
+            Kind::Parameters => "parameter buffer of a device-side launch",
             Kind::Mapped => "mapped allocation",
             Kind::Array => "CUDA array",
         })
@@ -193,9 +199,9 @@ impl Backing {
         self.start
     }
 
-    /// Gives the pages back to the system and keeps the addresses. The contents become zeros.
-    fn discard_pages(&self) {
-        // SAFETY: the range was mapped with this size, and its contents are dead: it has just been freed.
+    /// Gives the pages back to the system and keeps the addresses. The contents, which must be dead, become zeros.
+    pub fn discard_pages(&self) {
+        // SAFETY: the range was mapped with this size, and its contents are dead: nothing allocates them.
         unsafe { libc::madvise(self.start as *mut libc::c_void, self.mapped, libc::MADV_DONTNEED) };
     }
 }
@@ -478,7 +484,8 @@ impl Memory {
     ) -> Option<Allocation> {
         let Request { bytes, kind, flags, context } = request;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let tracked = matches!(kind, Kind::Device | Kind::Pooled(_) | Kind::Heap) && watch::checks();
+        let tracked =
+            matches!(kind, Kind::Device | Kind::Pooled(_) | Kind::Graph | Kind::Heap) && watch::checks();
         let shadow = if tracked { Some(Arc::new(Shadow::new(start, bytes)?)) } else { None };
         let advice = Mutex::default();
         Some(Allocation { start, bytes, kind, id, flags, context, writable, shadow, advice, backing })

@@ -8,7 +8,9 @@
 use crate::context::{self, Context};
 use crate::device::{self, ARCHITECTURE, COMPUTE_CAPABILITY, MAX_ARGUMENT_BYTES, SHARED_PER_BLOCK};
 use crate::error::{Error, Result, ensure, fail};
-use crate::exec::{GlobalLayout, GlobalSpace, KernelAttributes, KernelId, Linked, Program, RelocationTarget};
+use crate::exec::{
+    self, GlobalLayout, GlobalSpace, KernelAttributes, KernelId, Linked, Program, RelocationTarget,
+};
 use crate::fatbin::{self, Architectures, Image, ImageError};
 use crate::handle::{Kind, Table};
 use crate::launch::LegacyLaunch;
@@ -61,6 +63,9 @@ fn compile(
     for text in &texts {
         let source = std::str::from_utf8(text);
         sources.push(source.map_err(|error| invalid(format!("the PTX is not UTF-8: {error}")))?);
+    }
+    if sources.len() > 1 {
+        sources.retain(|source| !exec::is_device_runtime(source));
     }
     let modules = sources
         .iter()

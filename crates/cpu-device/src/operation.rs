@@ -8,8 +8,10 @@ use crate::copy::{Copy, Fill};
 use crate::error::{Result, fail};
 use crate::event::{Event, Moment, PlannedRecord};
 use crate::graph::{Graph, GraphExec};
+use crate::graph_condition::{Condition, Conditional};
+use crate::graph_memory::GraphMemory;
 use crate::launch::Launch;
-use crate::pool::{self, GraphMemory};
+use crate::pool;
 use crate::stream_memory::{WaitValue, WriteValue};
 use crate::task::Task;
 use cuda_abi::types::{CUDA_ERROR_UNKNOWN, CUDA_SUCCESS, CUresult, CUstream};
@@ -38,7 +40,7 @@ pub enum Operation {
     Record(Arc<Event>),
     /// Waits for an event, as a node of a graph.
     Wait(Arc<Event>),
-    /// Allocates memory of a graph.
+    /// Allocates memory of a graph: when a launch is submitted, so there is nothing left to execute.
     Allocate(Arc<GraphMemory>),
     /// Frees what `cuMemAllocAsync` or a graph has allocated.
     Free(u64),
@@ -48,6 +50,14 @@ pub enum Operation {
     WaitValue(WaitValue),
     /// All nodes of a graph, as a node of another that has not been instantiated.
     Child(Arc<Graph>),
+    /// A conditional node that has not been instantiated.
+    Conditional(Conditional<Arc<Graph>>),
+    /// A conditional node of an instantiated graph.
+    Branch(Conditional<Arc<GraphExec>>),
+    /// What a launch has in place of [`Operation::Branch`].
+    Choose(Conditional<Arc<[Operation]>>),
+    /// Gives conditions the values that launches start with.
+    AssignDefaults(Arc<[Arc<Condition>]>),
     /// All nodes of a graph.
     Graph(Arc<GraphExec>),
     /// One thing after the other: what a graph was made of when it was launched.
@@ -62,7 +72,7 @@ impl Operation {
     /// Does it, on the calling thread. An error is a fault of the context.
     pub fn execute(self, context: &Context) -> Result {
         match self {
-            Operation::Empty => Ok(()),
+            Operation::Empty | Operation::Allocate(_) => Ok(()),
             Operation::Kernel(launch) => launch.execute(context),
             Operation::Copy(copy) => copy.execute(),
             Operation::Fill(fill) => fill.execute(),
@@ -72,7 +82,6 @@ impl Operation {
                 let _ = moment.set(Instant::now());
                 Ok(())
             }
-            Operation::Allocate(memory) => memory.allocate(),
             Operation::Free(address) => pool::free(address),
             Operation::WriteValue(write) => write.execute(),
             Operation::WaitValue(wait) => wait.execute(context),
@@ -85,10 +94,18 @@ impl Operation {
                 Ok(())
             }
             Operation::Sequence(operations) => execute_all(&operations, context),
-            // A launch has other operations in their places.
-            Operation::Child(_) | Operation::Graph(_) | Operation::Record(_) | Operation::Wait(_) => {
-                fail(CUDA_ERROR_UNKNOWN)
+            Operation::Choose(conditional) => conditional.execute(context),
+            Operation::AssignDefaults(conditions) => {
+                conditions.iter().for_each(|condition| condition.assign_default());
+                Ok(())
             }
+            // A launch has other operations in their places.
+            Operation::Conditional(_)
+            | Operation::Branch(_)
+            | Operation::Child(_)
+            | Operation::Graph(_)
+            | Operation::Record(_)
+            | Operation::Wait(_) => fail(CUDA_ERROR_UNKNOWN),
         }
     }
 }

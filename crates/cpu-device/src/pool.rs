@@ -6,11 +6,12 @@
 
 use crate::device;
 use crate::error::{Error, Result, ensure};
+use crate::graph_memory;
 use crate::handle::{Kind as HandleKind, Table};
-use crate::memory::{Allocation, AllocationError, Backing, Kind, Request};
+use crate::memory::{Allocation, Kind, Request};
 use cuda_abi::types::*;
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 static POOLS: Table<Pool> = Table::new(HandleKind::Pool);
@@ -133,62 +134,6 @@ fn current_slot() -> MutexGuard<'static, Option<Arc<Pool>>> {
     CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Memory that a graph allocates. It has its address from the start, so that other nodes can name it, and is
-/// there from the start too, so that they can be checked; launches allocate it anew once it has been freed.
-pub struct GraphMemory {
-    backing: Arc<Backing>,
-    request: Request,
-    /// From then on it lives until it is freed, whatever becomes of the graph.
-    launched: AtomicBool,
-}
-
-impl GraphMemory {
-    /// Memory of `bytes` bytes.
-    pub fn new(bytes: u64, context: u64) -> Result<Arc<GraphMemory>> {
-        ensure(bytes > 0, CUDA_ERROR_INVALID_VALUE)?;
-        let pool = current_pool().handle;
-        let request = Request { bytes, kind: Kind::Pooled(pool), flags: 0, context };
-        let backing = Backing::map(bytes)?;
-        device::get()?.memory.adopt(backing.clone(), request, true)?;
-        count_in(pool, bytes);
-        Ok(Arc::new(GraphMemory { backing, request, launched: AtomicBool::new(false) }))
-    }
-
-    /// Where it is.
-    pub fn address(&self) -> u64 {
-        self.backing.start()
-    }
-
-    /// How many bytes it has.
-    pub fn bytes(&self) -> u64 {
-        self.request.bytes
-    }
-
-    /// Allocates it, unless it has not been freed since the last time.
-    pub fn allocate(&self) -> Result {
-        self.launched.store(true, Ordering::Relaxed);
-        match device::get()?.memory.adopt(self.backing.clone(), self.request, true) {
-            Ok(_) => {
-                if let Kind::Pooled(pool) = self.request.kind {
-                    count_in(pool, self.request.bytes);
-                }
-                Ok(())
-            }
-            Err(AllocationError::Overlaps) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-}
-
-impl Drop for GraphMemory {
-    fn drop(&mut self) {
-        if !self.launched.load(Ordering::Relaxed) {
-            // Nobody has used it. Without a device there is nothing to free it from.
-            let _ = release(self.address());
-        }
-    }
-}
-
 fn count_in(pool: u64, bytes: u64) {
     if let Some(pool) = POOLS.get(pool) {
         let used = pool.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -198,6 +143,9 @@ fn count_in(pool: u64, bytes: u64) {
 
 /// Checks that `address` may be freed in a stream, and remembers that it will be.
 pub fn plan_free(address: u64) -> Result {
+    if let Some(outcome) = graph_memory::submit_free(address) {
+        return outcome;
+    }
     check_freeable(address)?;
     let mut freeing = FREEING.lock().unwrap_or_else(PoisonError::into_inner);
     ensure(freeing.get_or_insert_default().insert(address), CUDA_ERROR_INVALID_VALUE)
@@ -205,6 +153,9 @@ pub fn plan_free(address: u64) -> Result {
 
 /// Checks that `address` is the start of what a stream or a graph may free.
 pub fn check_freeable(address: u64) -> Result {
+    if graph_memory::is_known(address) {
+        return Ok(());
+    }
     let allocation = device::get()?.memory.find(address).filter(|found| found.start == address);
     let freeable = allocation.is_some_and(|found| matches!(found.kind, Kind::Pooled(_) | Kind::Device));
     ensure(freeable, CUDA_ERROR_INVALID_VALUE)
@@ -212,13 +163,25 @@ pub fn check_freeable(address: u64) -> Result {
 
 /// Frees what has been checked. A graph that is launched again may find it freed already.
 pub fn free(address: u64) -> Result {
+    if graph_memory::execute_free(address)? {
+        return Ok(());
+    }
     let mut freeing = FREEING.lock().unwrap_or_else(PoisonError::into_inner);
     freeing.get_or_insert_default().remove(&address);
     release(address).map(drop)
 }
 
-/// Frees device memory of any origin; `None` where `address` is not the start of any.
-pub fn release(address: u64) -> Result<Option<Arc<Allocation>>> {
+/// Frees device memory of any origin at once; false where `address` is not the start of any.
+pub fn free_now(address: u64) -> Result<bool> {
+    if let Some(outcome) = graph_memory::submit_free(address) {
+        outcome?;
+        return graph_memory::execute_free(address);
+    }
+    release(address).map(|released| released.is_some())
+}
+
+/// Releases device memory; `None` where `address` is not the start of any.
+fn release(address: u64) -> Result<Option<Arc<Allocation>>> {
     let freeable = |kind| matches!(kind, Kind::Device | Kind::Managed | Kind::Pooled(_));
     let released = device::get()?.memory.release(address, freeable);
     if let Some(allocation) = &released

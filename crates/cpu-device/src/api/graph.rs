@@ -7,8 +7,10 @@ use crate::entry::{array, entries, opaque, read, text, write, write_if_wanted};
 use crate::error::{Error, Result, ensure, fail};
 use crate::event::Event;
 use crate::graph::{self, Graph, GraphExec, Mismatch};
+use crate::graph_condition::Condition;
+use crate::graph_memory::{self, GraphMemory};
 use crate::operation::Operation;
-use crate::pool::{self, GraphMemory};
+use crate::pool;
 use crate::stream::Stream;
 use crate::task::Task;
 use crate::user_object::{HeldObject, UserObject};
@@ -22,6 +24,18 @@ entries! {
         device::get()?;
         ensure(flags == 0 && !graph.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         write(graph, opaque(Graph::create().handle))
+    }
+
+    /// Makes a condition for conditional nodes of a graph.
+    fn cuGraphConditionalHandleCreate(
+        handle: *mut CUgraphConditionalHandle,
+        graph: CUgraph,
+        _context: CUcontext,
+        default: u32,
+        flags: u32,
+    ) {
+        ensure(!handle.is_null(), CUDA_ERROR_INVALID_VALUE)?;
+        write(handle, Condition::create(&*Graph::resolve(graph)?, default, flags)?.handle)
     }
 
     /// Ends a graph.
@@ -318,7 +332,7 @@ entries! {
         after: *const CUgraphNode,
         count: usize,
         given: *mut CUgraphNodeParams,
-    ) partly "conditions, external semaphores and batches are refused" {
+    ) partly "external semaphores and batches are refused" {
         add_any(node, graph, after, count, given)
     }
 
@@ -330,13 +344,13 @@ entries! {
         _edges: *const CUgraphEdgeData,
         count: usize,
         given: *mut CUgraphNodeParams,
-    ) partly "conditions, external semaphores and batches are refused" {
+    ) partly "external semaphores and batches are refused" {
         add_any(node, graph, after, count, given)
     }
 
     /// Sets the parameters of a node of any type.
     fn cuGraphNodeSetParams(node: CUgraphNode, given: *mut CUgraphNodeParams)
-        partly "conditions, external semaphores and batches are refused"
+        partly "external semaphores and batches are refused"
     {
         set(node, params::any(given)?)
     }
@@ -624,7 +638,7 @@ entries! {
 
     /// Sets the parameters of a node of any type for later launches.
     fn cuGraphExecNodeSetParams(exec: CUgraphExec, node: CUgraphNode, given: *mut CUgraphNodeParams)
-        partly "conditions, external semaphores and batches are refused"
+        partly "external semaphores and batches are refused"
     {
         set_in_exec(exec, node, params::any(given)?)
     }
@@ -747,14 +761,16 @@ unsafe fn add_any(
     // SAFETY: as promised by the caller; the type says which member of the union is meant.
     unsafe {
         let operation = params::any(given)?;
-        let allocated =
-            if let Operation::Allocate(memory) = &operation { Some(memory.address()) } else { None };
-        add(node, graph, after, count, operation)?;
-        if let Some(address) = allocated {
-            let mut told = read(given)?;
-            told.anonymous.alloc.dptr = address;
-            write(given, told)?;
+        let mut told = read(given)?;
+        match &operation {
+            Operation::Allocate(memory) => told.anonymous.alloc.dptr = memory.address(),
+            Operation::Conditional(conditional) => {
+                told.anonymous.conditional.phGraph_out = conditional.handles();
+            }
+            _ => return add(node, graph, after, count, operation),
         }
+        add(node, graph, after, count, operation)?;
+        write(given, told)?;
     }
     Ok(())
 }
@@ -786,7 +802,14 @@ fn launch(exec: &Arc<GraphExec>, stream: &Stream) -> Result {
     let context = stream.context()?;
     context.forbid_implicit_capture(stream)?;
     let mut records = Vec::new();
-    let task = stream.submit(&context, Operation::Sequence(exec.operations(&mut records)), &[]);
+    let operations = exec.operations(&mut records);
+    let automatic = exec.flags & u64::from(CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0;
+    if let Err(error) = graph_memory::submit_launch(&operations, automatic) {
+        // Nothing will reach the records: who waits for one must not wait for ever.
+        records.iter().for_each(|record| record.reach());
+        return Err(error);
+    }
+    let task = stream.submit(&context, Operation::Sequence(operations), &[]);
     if !records.is_empty() {
         // A fault may keep the launch from its records. Who waits for one must not wait for ever.
         let reach_all = move || records.iter().for_each(|record| record.reach());

@@ -9,10 +9,12 @@ use crate::entry::{opaque, read};
 use crate::error::{Error, Result, ensure, fail};
 use crate::event::Event;
 use crate::graph::Graph;
+use crate::graph_condition::Conditional;
+use crate::graph_memory::GraphMemory;
 use crate::launch::{Arguments, Configuration, Launch};
 use crate::module::Function;
 use crate::operation::{HostCall, Operation};
-use crate::pool::{self, GraphMemory};
+use crate::pool;
 use cuda_abi::Plain;
 use cuda_abi::types::*;
 
@@ -246,6 +248,9 @@ pub unsafe fn any(params: *const CUgraphNodeParams) -> Result<Operation> {
             CU_GRAPH_NODE_TYPE_MEM_FREE => {
                 pool::check_freeable(members.free.dptr)?;
                 Ok(Operation::Free(members.free.dptr))
+            }
+            CU_GRAPH_NODE_TYPE_CONDITIONAL => {
+                Ok(Operation::Conditional(Conditional::new(&members.conditional)?))
             }
             _ => fail(CUDA_ERROR_NOT_SUPPORTED),
         }

@@ -61,7 +61,7 @@ entries! {
         context.forbid_while_capturing()?;
         context.order.wait();
         context.check()?;
-        pool::release(address)?.map(drop).ok_or(Error(CUDA_ERROR_INVALID_VALUE))
+        ensure(pool::free_now(address)?, CUDA_ERROR_INVALID_VALUE)
     }
 
     /// The start and size of the allocation that an address lies in.

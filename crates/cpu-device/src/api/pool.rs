@@ -3,8 +3,9 @@
 use crate::device;
 use crate::entry::{entries, opaque, read, write};
 use crate::error::{Result, ensure};
+use crate::graph_memory::{self, GraphMemory};
 use crate::operation::Operation;
-use crate::pool::{self, GraphMemory, Pool};
+use crate::pool::{self, Pool};
 use crate::stream::Stream;
 use cuda_abi::types::*;
 use std::ffi::c_void;
@@ -111,9 +112,23 @@ entries! {
         write(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
     }
 
-    /// Gives a graph allocator's memory back to the system: it holds none.
+    /// Gives the pages of graphs' memory that is not allocated back to the system.
     fn cuDeviceGraphMemTrim(device: CUdevice) {
-        device::at(device).map(drop)
+        device::at(device)?;
+        graph_memory::trim();
+        Ok(())
+    }
+
+    /// An attribute of graphs' memory.
+    fn cuDeviceGetGraphMemAttribute(device: CUdevice, attribute: CUgraphMem_attribute, value: *mut c_void) {
+        device::at(device)?;
+        write(value.cast::<u64>(), graph_memory::attribute(attribute)?)
+    }
+
+    /// Sets a high-water mark of graphs' memory.
+    fn cuDeviceSetGraphMemAttribute(device: CUdevice, attribute: CUgraphMem_attribute, value: *mut c_void) {
+        device::at(device)?;
+        graph_memory::reset_attribute(attribute, read(value.cast::<u64>())?)
     }
 }
 

@@ -1,4 +1,5 @@
-//! Functions that device code calls and the driver provides: `vprintf`, `malloc`, `free`, `__assertfail`.
+//! Functions that device code calls and the driver provides: `vprintf`, `malloc`, `free`, `__assertfail`, and those of
+//! the device runtime.
 
 use super::code::Builtin;
 use super::fault::FaultKind;
@@ -15,13 +16,14 @@ const MAX_STRING: u64 = 1 << 16;
 pub(super) fn run(
     builtin: Builtin,
     around: &mut Surroundings,
+    warp: u32,
     mask: u32,
     frame: u64,
 ) -> Result<(), LaneFault> {
     let mut outcome = Ok(());
     each_lane(mask, |lane| {
         if outcome.is_ok() {
-            outcome = run_lane(builtin, around, lane, frame).map_err(|(kind, text)| (kind, text, lane));
+            outcome = run_lane(builtin, around, warp, lane, frame).map_err(|(kind, text)| (kind, text, lane));
         }
     });
     outcome
@@ -30,6 +32,7 @@ pub(super) fn run(
 fn run_lane(
     builtin: Builtin,
     around: &mut Surroundings,
+    warp: u32,
     lane: usize,
     frame: u64,
 ) -> Result<(), (FaultKind, String)> {
@@ -39,7 +42,8 @@ fn run_lane(
             let (format, arguments) =
                 (argument(around, lane, frame + 8, 8)?, argument(around, lane, frame + 16, 8)?);
             let format = string(around, format)?;
-            let (text, count) = super::printf::format(&format, &mut Arguments { around, next: arguments })?;
+            let (text, count) =
+                super::printf::format(&format, &mut PrintArguments { around, next: arguments })?;
             around.launch.memory.print(&text);
             result(around, lane, frame, &(count as u32).to_le_bytes())
         }
@@ -70,6 +74,7 @@ fn run_lane(
             });
             Err((FaultKind::Assert, format!("assertion `{message}` failed in {function} at {file}:{line}")))
         }
+        Builtin::Runtime(call) => super::runtime::run(call, around, warp, lane, frame),
     }
 }
 
@@ -89,6 +94,48 @@ fn argument(
     // SAFETY: `local` has found the bytes inside the lane's memory, and `value` has room for them.
     unsafe { std::ptr::copy_nonoverlapping(from, value.as_mut_ptr(), bytes) };
     Ok(u64::from_le_bytes(value))
+}
+
+/// Results and arguments of a call, read in the order of their declaration.
+pub(super) struct CallArea {
+    lane: usize,
+    next: u64,
+}
+
+impl CallArea {
+    /// Those that lie at `frame` of a lane's local memory.
+    pub(super) fn new(lane: usize, frame: u64) -> CallArea {
+        CallArea { lane, next: frame }
+    }
+
+    /// The place of the result, which comes first.
+    pub(super) fn result(&mut self, bytes: u64) -> ResultPlace {
+        ResultPlace { lane: self.lane, offset: self.take(bytes) }
+    }
+
+    /// The next argument.
+    pub(super) fn next(&mut self, around: &Surroundings, bytes: u64) -> Result<u64, (FaultKind, String)> {
+        argument(around, self.lane, self.take(bytes), bytes as usize)
+    }
+
+    fn take(&mut self, bytes: u64) -> u64 {
+        let offset = self.next.next_multiple_of(bytes);
+        self.next = offset + bytes;
+        offset
+    }
+}
+
+/// Where a call's result goes.
+pub(super) struct ResultPlace {
+    lane: usize,
+    offset: u64,
+}
+
+impl ResultPlace {
+    /// Returns the bytes.
+    pub(super) fn write(self, around: &Surroundings, bytes: &[u8]) -> Result<(), (FaultKind, String)> {
+        result(around, self.lane, self.offset, bytes)
+    }
 }
 
 fn result(around: &Surroundings, lane: usize, offset: u64, bytes: &[u8]) -> Result<(), (FaultKind, String)> {
@@ -113,12 +160,12 @@ fn string(around: &mut Surroundings, address: u64) -> Result<Vec<u8>, (FaultKind
 }
 
 /// The arguments of a `printf`, as the compiler lays them out: each aligned to its size.
-struct Arguments<'a, 'l, 's, 'm> {
+struct PrintArguments<'a, 'l, 's, 'm> {
     around: &'a mut Surroundings<'l, 's, 'm>,
     next: u64,
 }
 
-impl super::printf::Arguments for Arguments<'_, '_, '_, '_> {
+impl super::printf::Arguments for PrintArguments<'_, '_, '_, '_> {
     type Error = (FaultKind, String);
 
     fn number(&mut self, bytes: u64) -> Result<u64, Self::Error> {

@@ -18,6 +18,7 @@ use super::lanes::RunLanes;
 use super::matrix::MatrixStep;
 use super::prologue::Prologue;
 use super::registers::Extent;
+use super::runtime::RuntimeCall;
 use super::whereabouts::Named;
 
 /// A register: virtual while compiling; then an index into the frame's part of the file of its class.
@@ -322,6 +323,8 @@ pub(super) enum Builtin {
     Free,
     /// `void __assertfail(const char*, const char*, unsigned, const char*, size_t)`.
     AssertFail,
+    /// A function of the device runtime.
+    Runtime(RuntimeCall),
 }
 
 /// Whom a call calls.

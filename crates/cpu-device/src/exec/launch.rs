@@ -405,6 +405,11 @@ impl<'a> Launch<'a> {
         &self.linked.program.functions[function as usize].code
     }
 
+    /// What is executed.
+    pub(super) fn program(&self) -> &'a Program {
+        &self.linked.program
+    }
+
     /// Functions of the program.
     pub(super) fn functions(&self) -> usize {
         self.linked.program.functions.len()

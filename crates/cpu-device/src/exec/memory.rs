@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::image::Image;
+use super::runtime::DeviceRuntime;
 use super::shadow::Shadow;
 use super::texture::Texture;
 
@@ -50,6 +51,11 @@ pub unsafe trait Memory: Sync {
     /// Bytes that a launch may take of the host for its threads' own memory.
     fn room(&self) -> u64 {
         u64::MAX
+    }
+
+    /// Who does what device code asks of the device runtime.
+    fn runtime(&self) -> Option<&dyn DeviceRuntime> {
+        None
     }
 
     /// What device code printed.

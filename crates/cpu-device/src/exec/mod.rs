@@ -44,6 +44,7 @@ mod probe;
 mod program;
 mod prologue;
 mod registers;
+mod runtime;
 mod shadow;
 mod soft;
 mod spaces;
@@ -62,10 +63,12 @@ pub use observe::{Observation, Wishes};
 pub use program::{
     GlobalLayout, GlobalSpace, KernelAttributes, KernelId, ParamLayout, Program, Relocation, RelocationTarget,
 };
+pub use runtime::{DeviceLaunch, DeviceRuntime, DeviceWork, SUCCESS, is_device_runtime};
 pub use shadow::Shadow;
 pub use texture::{AddressMode, Sampler, Texture};
 
-/// Whether the device itself provides the device function called `name`, as it does `vprintf` and `malloc`.
+/// Whether the device function called `name` needs no definition: the device provides it, as it does `vprintf` and
+/// `malloc`, or says by name that it does not when a kernel reaches a call.
 pub fn provides(name: &str) -> bool {
     compile::is_provided(name)
 }

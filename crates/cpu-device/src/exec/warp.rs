@@ -200,6 +200,16 @@ pub(super) struct Surroundings<'l, 's, 'm> {
     pub(super) block: [u32; 3],
 }
 
+impl Surroundings<'_, '_, '_> {
+    /// A number that the threads of a grid differ by.
+    pub(super) fn thread(&self, warp: u32, lane: usize) -> u64 {
+        let [gx, gy, _] = self.launch.grid.map(u64::from);
+        let [x, y, z] = self.block.map(u64::from);
+        let block = (z * gy + y) * gx + x;
+        block * u64::from(self.launch.block_threads) + u64::from(warp) * WARP as u64 + lane as u64
+    }
+}
+
 /// 32 threads and their registers.
 pub(super) struct Warp {
     index: u32,
@@ -811,7 +821,7 @@ impl Warp {
         }
         let callee = match callee {
             Callee::Builtin(builtin) => {
-                return super::builtin::run(builtin, around, active, inner.local.into())
+                return super::builtin::run(builtin, around, self.index, active, inner.local.into())
                     .map_err(|(kind, text, lane)| self.stop(kind, text, None, lane, (function, pc - 1)));
             }
             Callee::Function(callee) => callee,

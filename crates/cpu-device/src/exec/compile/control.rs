@@ -4,6 +4,7 @@ use ptx::{Instruction, Operand, ScalarType, Variable};
 
 use super::super::code::{Args, BarrierKind, Builtin, Call, Callee, Class, Clock, Guard, Op, Reg, Transfer};
 use super::super::lanes::unary;
+use super::super::runtime;
 use super::form::Form;
 use super::function::{
     Decoded, FunctionCompiler, Refusal, SymbolPlace, invalid, parameter_layout, show, unsupported,
@@ -303,7 +304,9 @@ fn call(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut F
                 }
                 (Some(builtin), None) => Callee::Builtin(builtin),
                 (None, None) => {
-                    return unsupported(format!("function `{name}` is declared, but not in this module"));
+                    return unsupported(runtime::refusal(name).unwrap_or_else(|| {
+                        format!("function `{name}` is declared and defined nowhere: link the module that defines it")
+                    }));
                 }
             };
             (callee, function.returns.as_slice(), function.params.as_slice())
@@ -322,17 +325,20 @@ fn call(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut F
     compiler.push(Op::Call(Box::new(Call { callee, arguments })));
     let (mut results, mut registers) = (Vec::new(), Vec::new());
     for ((operand, variable), &(callee, bytes)) in parts.results.iter().zip(returns).zip(result_places) {
-        let (caller, values) = memory::result_place(compiler, operand, variable)?;
+        let (caller, register) = memory::result_place(compiler, operand, variable)?;
         results.push(Transfer { caller, callee, bytes });
-        registers.extend(values);
+        registers.extend(register.map(|register| (register, variable.ty, caller)));
     }
     compiler.push(Op::Results(results.into()));
-    registers.iter().try_for_each(|value| memory::load_frame(compiler, value))
+    for (register, ty, caller) in registers {
+        memory::load_frame(compiler, register, ty, caller)?;
+    }
+    Ok(())
 }
 
-/// Whether the device itself provides the function called `name`.
+/// Whether the function called `name` needs no definition.
 pub(in super::super) fn is_provided(name: &str) -> bool {
-    builtin(name).is_some()
+    builtin(name).is_some() || runtime::refusal(name).is_some()
 }
 
 fn builtin(name: &str) -> Option<Builtin> {
@@ -341,7 +347,7 @@ fn builtin(name: &str) -> Option<Builtin> {
         "malloc" => Builtin::Malloc,
         "free" => Builtin::Free,
         "__assertfail" => Builtin::AssertFail,
-        _ => return None,
+        _ => return runtime::provided(name).map(Builtin::Runtime),
     })
 }
 
