@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The bundled programs' kernels, which no model was trained on: measured by Nsight Compute, and compared with `apex predict`.
+"""The bundled programs' kernels, on whose launches no model was trained: measured by Nsight Compute, and compared with `apex predict`.
 
     predict_check.py measure OUT      # on the GPU (needs CuPy and ncu): writes OUT/bundled-kernels.csv
     predict_check.py compare CSV      # anywhere (needs target/release/apex): a line for each kernel, and for all
@@ -138,17 +138,20 @@ def compare(path):
                 "occupancy": 100 * abs(occupancy["value"] - held),
                 "occupancy_holds": occupancy["low"] <= held <= occupancy["high"],
                 "pair": (occupancy["value"], held),
+                "unfamiliar": bool(said["unfamiliar"]),
             }
         )
-    print("| kernel | launches | duration, median error, % | its interval holds | occupancy, median error, points | its interval holds |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: |")
+    print("| kernel | launches | unfamiliar | duration, median error, % | nine of ten, % | its interval holds | occupancy, median error, points | nine of ten, points | its interval holds |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for name in [*dict.fromkeys(row["kernel"] for row in rows), "all"]:
         own = [row for row in rows if name in (row["kernel"], "all")]
         median = lambda what: statistics.median(row[what] for row in own)
+        nine_of_ten = lambda what: statistics.quantiles([row[what] for row in own], n=10, method="inclusive")[8]
+        errors = lambda what: f"{median(what):.1f} | {nine_of_ten(what):.1f}"
         share = lambda what: sum(row[what] for row in own) / len(own)
         print(
-            f"| {name} | {len(own)} | {median('duration'):.1f} | {share('duration_holds'):.2f} "
-            f"| {median('occupancy'):.1f} | {share('occupancy_holds'):.2f} |"
+            f"| {name} | {len(own)} | {sum(row['unfamiliar'] for row in own)} | {errors('duration')} | {share('duration_holds'):.2f} "
+            f"| {errors('occupancy')} | {share('occupancy_holds'):.2f} |"
         )
     print(f"\nCorrelation of predicted and measured achieved occupancy: {statistics.correlation(*zip(*[row['pair'] for row in rows])):.3f}.")
 

@@ -1,16 +1,16 @@
-//! The card of the shipped models says what `card.json`, which `apex train` wrote beside it, says. `BLESS=1` writes it anew.
+//! The card of the shipped models, and what pages quote of it, say what `card.json` says, which `apex train` wrote beside them.
+//! `BLESS=1` writes them anew.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use training::Report;
-use training::report::SCHEMA;
+use training::report::{SCHEMA, Score};
 
 #[test]
 fn the_card_is_that_of_the_report() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../predict/models");
-    let report: Report = serde_json::from_slice(&fs::read(folder.join("card.json")).unwrap()).unwrap();
+    let report = report();
     assert_eq!(report.schema, SCHEMA);
-    let card = folder.join("card.md");
+    let card = repository().join("crates/predict/models/card.md");
     if std::env::var_os("BLESS").is_some() {
         fs::write(&card, report.card()).unwrap();
     }
@@ -18,4 +18,99 @@ fn the_card_is_that_of_the_report() {
         fs::read_to_string(&card).unwrap() == report.card(),
         "card.md is not of card.json: BLESS=1 renews it"
     );
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn report() -> Report {
+    let file = repository().join("crates/predict/models/card.json");
+    serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
+}
+
+/// The score of a method; `held_out` is how the name of the test begins.
+fn score<'a>(report: &'a Report, held_out: &str, method: &str, quantity: &str, basis: &str) -> &'a Score {
+    let tests = report.tests.iter().filter(|test| test.held_out == held_out);
+    let wanted =
+        |score: &&Score| (&*score.method, &*score.quantity, &*score.basis) == (method, quantity, basis);
+    tests.flat_map(|test| &test.scores).find(wanted).expect("the card has this score")
+}
+
+/// `1.1, 8.0`: the median error, and what nine of ten do not exceed.
+fn errors(score: &Score) -> String {
+    format!("{:.1}, {:.1}", score.median_error.value, score.large_error)
+}
+
+const ALONE: &str = "families, launch alone";
+const FAMILIES: &str = "families";
+const WHAT_IF: &str = "families, one other launch of the kernel on the same problem is known";
+
+/// The table of the README: the networks, by what is known.
+fn by_basis(report: &Report) -> String {
+    let of = |held_out, quantity, basis| score(report, held_out, "network", quantity, basis);
+    let correlation = |score: &Score| format!("{:.2}", score.correlation.unwrap().value);
+    let alone = errors(of(ALONE, "duration", "launch"));
+    let row = |known: &str, held_out, basis, duration: &str| {
+        let (occupancy, throughput) =
+            (of(held_out, "achieved occupancy", basis), of(held_out, "SM utilisation", basis));
+        format!("| {known} | {} | {} | {duration} |\n", correlation(occupancy), errors(throughput))
+    };
+    let mut table = String::from(
+        "| known of a launch | achieved occupancy, correlation | SM utilisation, points | duration, % |\n| --- | ---: | ---: | ---: |\n",
+    );
+    table += &row("grid, block, shared memory", ALONE, "launch", &alone);
+    table += &row("and the kernel's registers and memory", FAMILIES, "kernel", &alone);
+    let work = errors(of(FAMILIES, "duration", "work"));
+    table += &row("and what it executes, from PTX and arguments", FAMILIES, "work", &work);
+    let change = errors(of(WHAT_IF, "duration, what-if", "work"));
+    table + &format!("| what another launch of the kernel took, and all that | | | {change} |\n")
+}
+
+/// The table of the page of results: plain methods beside the networks.
+fn by_method(report: &Report) -> String {
+    let mut table = String::from(
+        "| quantity, known | network | boosted trees | formula |\n| --- | ---: | ---: | ---: |\n",
+    );
+    for (held_out, quantity, basis, formula) in [
+        (FAMILIES, "achieved occupancy", "kernel", Some("the same, limited by the grid")),
+        (FAMILIES, "achieved occupancy", "work", None),
+        (FAMILIES, "SM utilisation", "kernel", None),
+        (FAMILIES, "SM utilisation", "work", None),
+        (FAMILIES, "warp efficiency", "kernel", Some("block efficiency")),
+        (FAMILIES, "warp efficiency", "work", Some("walked warps")),
+        (FAMILIES, "duration", "work", Some("least duration")),
+        (WHAT_IF, "duration, what-if", "work", Some("no change")),
+    ] {
+        let cell = |method: &str| {
+            let score = score(report, held_out, method, quantity, basis);
+            format!("{:.3}, {}", score.correlation.unwrap().value, errors(score))
+        };
+        let (network, trees) = (cell("network"), cell("boosted trees"));
+        let formula = formula.map_or_else(|| "-".to_owned(), cell);
+        table += &format!("| {quantity}, {basis} | {network} | {trees} | {formula} |\n");
+    }
+    table
+}
+
+#[test]
+fn pages_quote_the_card() {
+    const MARK: &str =
+        "<!-- BLESS=1 cargo test -p training --test card renews this table from card.json -->\n";
+    let report = report();
+    for (page, table) in
+        [("README.md", by_basis(&report)), ("docs/results/predict-h200.md", by_method(&report))]
+    {
+        let file = repository().join(page);
+        let text = fs::read_to_string(&file).unwrap();
+        let (before, rest) =
+            text.split_once(MARK).unwrap_or_else(|| panic!("{page} has no table of the card"));
+        let after = rest.find("\n\n").map_or("", |end| &rest[end..]).trim_start_matches('\n');
+        let renewed = format!("{before}{MARK}{table}\n{after}");
+        if std::env::var_os("BLESS").is_some() {
+            fs::write(&file, &renewed).unwrap();
+        } else {
+            assert!(text == renewed, "{page} does not quote the card: BLESS=1 renews it");
+        }
+    }
 }
