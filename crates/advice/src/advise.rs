@@ -160,13 +160,13 @@ fn sum_kernels(profile: &Profile, finding: &mut Finding) {
         finding.kernels.iter().filter_map(|found| profile.kernels.get(found.kernel)?.gpu_total_ns()).sum();
     finding.saving = rules::job_saving(profile, time);
     let on_the_clock = own * rules::on_the_clock(profile);
-    finding.saving.of_kernel = (on_the_clock > 0.0).then(|| time.scaled(1.0 / on_the_clock));
+    finding.saving.of_kernel = (on_the_clock > 0.0).then(|| time.scaled(1.0 / on_the_clock).at_most(1.0));
 }
 
 /// Rule 2 of the module.
 fn cap_host(profile: &Profile, findings: &mut [Finding]) {
-    let fired: BTreeMap<String, f64> =
-        findings.iter().filter_map(|f| Some((f.rule.clone(), f.saving.time_ns?.value))).collect();
+    let fired: BTreeMap<String, Figure> =
+        findings.iter().filter_map(|f| Some((f.rule.clone(), f.saving.time_ns?))).collect();
     let all = Idle::of(profile);
     let mut left = all.clone();
     let mut order: Vec<usize> = (0..findings.len()).filter(|&f| findings[f].scope == Scope::Host).collect();
@@ -177,10 +177,13 @@ fn cap_host(profile: &Profile, findings: &mut [Finding]) {
         };
         let parent = nearest_parent(rule, &fired);
         let value = match &parent {
-            Some(parent) => time.value.min(fired[*parent]).min(all.during(rule.idle)),
+            Some(parent) => time.value.min(fired[*parent].value).min(all.during(rule.idle)),
             None => left.take(rule.idle, time.value),
         };
-        findings[f].saving = rules::job_saving(profile, Figure { value, ..time });
+        let most =
+            rules::idle_during(profile, rule.idle).map_or(profile.totals.span_ns, |idle| idle.bounds().1);
+        let most = parent.map_or(most, |parent| most.min(fired[parent].bounds().1));
+        findings[f].saving = rules::job_saving(profile, time.capped(value, most));
         findings[f].within = parent.map(str::to_owned);
     }
 }
@@ -227,7 +230,7 @@ impl Idle {
 }
 
 /// The nearest ancestor of a rule that fired.
-fn nearest_parent(rule: &Rule, fired: &BTreeMap<String, f64>) -> Option<&'static str> {
+fn nearest_parent(rule: &Rule, fired: &BTreeMap<String, Figure>) -> Option<&'static str> {
     let parent = rule.parent?;
     if fired.contains_key(parent) { Some(parent) } else { nearest_parent(Rule::named(parent)?, fired) }
 }
@@ -288,13 +291,14 @@ fn verdict(profile: &Profile, advice: &Advice) -> Verdict {
         launches_excellent: share(&advice.excellent.iter().copied().collect()),
         overhead_share: profile.recorder.overhead_share,
         lost_records: profile.recorder.lost(),
-        saving_of_job: saving.map(|saving| Figure { value: saving.value.min(1.0), ..saving }),
+        saving_of_job: saving.map(|saving| saving.at_most(1.0)),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::finding::Saving;
     use crate::profile::{Activity, Kernel, Sequence};
     use crate::rules::fixture::{
         SMS, activity, copies, idle_during, kernel_of, profile_of, profile_with, timed,
@@ -354,7 +358,9 @@ mod tests {
         let advice = advise(&profile, &Options::default());
         let saving = &named(&advice, "APEX-L02").saving;
         assert!((saving.of_job.expect("timed").value - 0.5).abs() < 1e-9);
-        assert!((saving.factor().expect("known") - 2.0).abs() < 1e-9);
+        let of_job = saving.of_job.expect("timed").value;
+        assert!((Saving::faster(of_job).expect("it says something") - 2.0).abs() < 1e-9);
+        assert_eq!((Saving::faster(1.0), Saving::faster(0.995)), (None, None));
         assert!((saving.of_kernel.expect("timed").value - 0.5).abs() < 1e-9);
     }
 
@@ -370,6 +376,10 @@ mod tests {
         let advice = advise(&profile, &Options::default());
         let saves = |rule| time_of(named(&advice, rule));
         assert_eq!(saves("APEX-L25").round(), 0.1e9, "no more than the idle time during launch calls");
+        // The idle share of the fixture is known to a tenth of its value.
+        let (low, high) =
+            named(&advice, "APEX-L25").saving.time_ns.and_then(|time| time.interval()).expect("one");
+        assert!(low == 0.0 && (high - 0.11e9).abs() < 1.0, "{low} to {high}");
         assert_eq!(saves("APEX-L18").round(), 0.19e9, "the larger of the two about copies");
         assert_eq!(saves("APEX-L19").round(), 0.01e9, "what that one leaves");
     }
@@ -381,7 +391,8 @@ mod tests {
         profile.sequences = vec![sequence(0.9e9)];
         profile.copies = vec![copies(MemoryKind::Device, MemoryKind::Pageable, true, 5_000, 1 << 20)];
         let advice = advise(&profile, &Options::default());
-        assert_eq!(advice.verdict.saving_of_job.map(|saving| saving.value), Some(1.0));
+        let saving = advice.verdict.saving_of_job.expect("a share");
+        assert_eq!((saving.value, saving.interval()), (1.0, Some((0.0, 1.0))));
     }
 
     #[test]

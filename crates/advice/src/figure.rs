@@ -1,6 +1,13 @@
 //! Figures that say where they come from.
+//!
+//! A predicted figure has an interval: [`Figure::predicted`] takes one, there is no other way to make one, and what is made
+//! of predicted figures (sums, parts, complements) has one too. Nothing measured or computed has an interval of its own;
+//! where it enters into a prediction, its sampling error does.
 
 use serde::{Deserialize, Serialize};
+
+/// Standard errors to either side of a mean that make an interval of 90 %, as the models' are.
+pub(crate) const NINETY_PERCENT: f64 = 1.645;
 
 /// Where a figure comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -27,60 +34,175 @@ impl Provenance {
 
 /// A value with its provenance. The unit is in the name of the field that holds it; shares are from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Written", into = "Written")]
 pub struct Figure {
     /// The value.
     pub value: f64,
-    /// Where it comes from.
-    pub provenance: Provenance,
     /// Samples behind it; 0 where it does not rest on a sample.
-    #[serde(default)]
     pub samples: u64,
     /// Standard error of `value`, where it rests on a sample of at least two.
-    #[serde(default)]
     pub standard_error: Option<f64>,
+    source: Source,
+}
+
+/// A provenance, with the interval where it is predicted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Source {
+    Measured,
+    Computed,
+    Predicted { low: f64, high: f64 },
+}
+
+/// A figure as it is written: flat.
+#[derive(Serialize, Deserialize)]
+struct Written {
+    value: f64,
+    provenance: Provenance,
+    #[serde(default)]
+    samples: u64,
+    #[serde(default)]
+    standard_error: Option<f64>,
+    #[serde(default)]
+    low: Option<f64>,
+    #[serde(default)]
+    high: Option<f64>,
+}
+
+impl From<Figure> for Written {
+    fn from(figure: Figure) -> Self {
+        let (low, high) = figure.interval().unzip();
+        let Figure { value, samples, standard_error, .. } = figure;
+        Self { value, provenance: figure.provenance(), samples, standard_error, low, high }
+    }
+}
+
+impl TryFrom<Written> for Figure {
+    type Error = &'static str;
+
+    fn try_from(written: Written) -> Result<Self, Self::Error> {
+        let Written { value, provenance, samples, standard_error, low, high } = written;
+        let source = match (provenance, low, high) {
+            (Provenance::Measured, ..) => Source::Measured,
+            (Provenance::Computed, ..) => Source::Computed,
+            (Provenance::Predicted, Some(low), Some(high)) => Source::Predicted { low, high },
+            (Provenance::Predicted, ..) => return Err("a predicted figure has no interval"),
+        };
+        Ok(Self { value, samples, standard_error, source })
+    }
 }
 
 impl Figure {
     /// A value that was read or counted in full.
     pub fn measured(value: f64) -> Self {
-        Self { value, provenance: Provenance::Measured, samples: 0, standard_error: None }
+        Self::sampled(value, 0, None)
     }
 
     /// A value that was measured on a sample.
     pub fn sampled(value: f64, samples: u64, standard_error: Option<f64>) -> Self {
-        Self { value, provenance: Provenance::Measured, samples, standard_error }
+        Self { value, samples, standard_error, source: Source::Measured }
     }
 
     /// A value that a formula gives.
     pub fn computed(value: f64) -> Self {
-        Self { value, provenance: Provenance::Computed, samples: 0, standard_error: None }
+        Self { value, samples: 0, standard_error: None, source: Source::Computed }
     }
 
-    /// A value that a model estimates.
-    pub fn predicted(value: f64) -> Self {
-        Self { value, provenance: Provenance::Predicted, samples: 0, standard_error: None }
+    /// A value that a model estimates, and the interval that the truth is expected in; the interval is extended to the
+    /// value where that lies outside.
+    pub fn predicted(value: f64, (low, high): (f64, f64)) -> Self {
+        let source = Source::Predicted { low: low.min(value), high: high.max(value) };
+        Self { value, samples: 0, standard_error: None, source }
+    }
+
+    /// Where it comes from.
+    pub fn provenance(&self) -> Provenance {
+        match self.source {
+            Source::Measured => Provenance::Measured,
+            Source::Computed => Provenance::Computed,
+            Source::Predicted { .. } => Provenance::Predicted,
+        }
+    }
+
+    /// The interval of a predicted figure; `None` of others.
+    pub fn interval(&self) -> Option<(f64, f64)> {
+        match self.source {
+            Source::Predicted { low, high } => Some((low, high)),
+            Source::Measured | Source::Computed => None,
+        }
+    }
+
+    /// Where the truth is expected: the interval, or what the sampling error leaves open. The spread of a single sample is
+    /// not known; it is taken to be as large as the value.
+    pub fn bounds(&self) -> (f64, f64) {
+        if let Some(interval) = self.interval() {
+            return interval;
+        }
+        let unknown = if self.samples == 1 { self.value.abs() } else { 0.0 };
+        let off = NINETY_PERCENT * self.standard_error.unwrap_or(unknown);
+        (self.value - off, self.value + off)
     }
 
     /// The same figure in another unit.
     pub fn scaled(self, by: f64) -> Self {
-        Self {
-            value: self.value * by,
-            standard_error: self.standard_error.map(|error| error * by.abs()),
-            ..self
-        }
+        self.mapped(|value| value * by, by.abs())
     }
 
-    /// The sum of independent figures, as weak as its weakest part.
+    /// The rest of 1.
+    pub fn complement(self) -> Self {
+        self.mapped(|value| 1.0 - value, 1.0)
+    }
+
+    /// No more than `most`, its interval neither.
+    pub fn at_most(self, most: f64) -> Self {
+        self.mapped(|value| value.min(most), 1.0)
+    }
+
+    /// Another value for what is predicted; its interval reaches no further than `most`.
+    pub(crate) fn capped(self, value: f64, most: f64) -> Self {
+        let (low, high) = self.bounds();
+        Self::predicted(value, (low, high.min(most)))
+    }
+
+    /// This share of `whole`, as a prediction: both may lie anywhere in their bounds.
+    pub(crate) fn part_of(self, whole: Self) -> Self {
+        let ((low, high), (least, most)) = (self.bounds(), whole.bounds());
+        Self::predicted(self.value * whole.value, (low * least.max(0.0), high * most))
+    }
+
+    /// The sum of figures, as weak as its weakest part. Errors of measured parts are independent; where a part is predicted,
+    /// the interval is the sum of the parts' bounds.
     pub fn sum(parts: impl IntoIterator<Item = Self>) -> Option<Self> {
-        parts.into_iter().reduce(|a, b| Self {
-            value: a.value + b.value,
-            provenance: a.provenance.max(b.provenance),
-            samples: a.samples + b.samples,
-            standard_error: match (a.standard_error, b.standard_error) {
-                (None, None) => None,
-                (x, y) => Some(x.unwrap_or(0.0).hypot(y.unwrap_or(0.0))),
-            },
+        parts.into_iter().reduce(|a, b| {
+            let ((low_a, high_a), (low_b, high_b)) = (a.bounds(), b.bounds());
+            Self {
+                value: a.value + b.value,
+                samples: a.samples.saturating_add(b.samples),
+                standard_error: match (a.standard_error, b.standard_error) {
+                    (None, None) => None,
+                    (x, y) => Some(x.unwrap_or(0.0).hypot(y.unwrap_or(0.0))),
+                },
+                source: match (a.source, b.source) {
+                    (Source::Measured, Source::Measured) => Source::Measured,
+                    (Source::Predicted { .. }, _) | (_, Source::Predicted { .. }) => {
+                        Source::Predicted { low: low_a + low_b, high: high_a + high_b }
+                    }
+                    _ => Source::Computed,
+                },
+            }
         })
+    }
+
+    /// Value and interval put through a function that rises or falls throughout.
+    fn mapped(self, map: impl Fn(f64) -> f64, error_by: f64) -> Self {
+        let source = match self.source {
+            Source::Predicted { low, high } => {
+                let (one, other) = (map(low), map(high));
+                Source::Predicted { low: one.min(other), high: one.max(other) }
+            }
+            source => source,
+        };
+        let standard_error = self.standard_error.map(|error| error * error_by);
+        Self { value: map(self.value), standard_error, source, ..self }
     }
 }
 
@@ -97,18 +219,54 @@ mod tests {
     fn a_sum_is_as_weak_as_its_weakest_part() {
         let sum = Figure::sum([
             Figure::sampled(3.0, 10, Some(3.0)),
-            Figure::predicted(4.0),
+            Figure::predicted(4.0, (2.0, 7.0)),
             Figure::sampled(1.0, 5, Some(4.0)),
         ])
         .expect("three parts");
-        assert_eq!((sum.value, sum.provenance, sum.samples), (8.0, Provenance::Predicted, 15));
+        assert_eq!((sum.value, sum.provenance(), sum.samples), (8.0, Provenance::Predicted, 15));
         assert_eq!(sum.standard_error, Some(5.0));
+        let (low, high) = sum.interval().expect("it is predicted");
+        let off = 7.0 * NINETY_PERCENT;
+        assert!((low - (6.0 - off)).abs() < 1e-12 && (high - (11.0 + off)).abs() < 1e-12, "{low} {high}");
+        let mixed = Figure::sum([Figure::measured(1.0), Figure::computed(2.0)]).expect("two parts");
+        assert_eq!((mixed.provenance(), mixed.interval()), (Provenance::Computed, None));
         assert_eq!(Figure::sum([]), None);
     }
 
     #[test]
-    fn scaling_scales_the_error() {
+    fn scaling_scales_the_error_and_the_interval() {
         let scaled = Figure::sampled(2.0, 4, Some(0.5)).scaled(-2.0);
         assert_eq!((scaled.value, scaled.standard_error), (-4.0, Some(1.0)));
+        let predicted = Figure::predicted(2.0, (1.0, 4.0));
+        assert_eq!(predicted.scaled(-2.0).interval(), Some((-8.0, -2.0)));
+        assert_eq!(predicted.scaled(0.1).complement(), Figure::predicted(0.8, (0.6, 0.9)));
+        assert_eq!(predicted.at_most(3.0).interval(), Some((1.0, 3.0)));
+        assert_eq!(predicted.capped(1.5, 2.5), Figure::predicted(1.5, (1.0, 2.5)));
+    }
+
+    #[test]
+    fn an_interval_holds_its_value_whatever_it_was_made_of() {
+        assert_eq!(Figure::predicted(5.0, (1.0, 4.0)).interval(), Some((1.0, 5.0)));
+        assert_eq!(Figure::predicted(0.0, (1.0, 4.0)).interval(), Some((0.0, 4.0)));
+        let part = Figure::predicted(0.5, (0.0, 0.5)).part_of(Figure::sampled(100.0, 9, Some(10.0)));
+        assert_eq!((part.value, part.interval()), (50.0, Some((0.0, 0.5 * (100.0 + 10.0 * NINETY_PERCENT)))));
+        // Nothing is known of the spread of one sample.
+        assert_eq!(Figure::sampled(10.0, 1, None).bounds(), (10.0 - 16.45, 10.0 + 16.45));
+        assert_eq!(Figure::measured(10.0).bounds(), (10.0, 10.0));
+    }
+
+    #[test]
+    fn a_predicted_figure_without_an_interval_is_not_read() {
+        let read = |text: &str| serde_json::from_str::<Figure>(text);
+        let bare = read(r#"{"value":1.0,"provenance":"predicted"}"#).unwrap_err().to_string();
+        assert!(bare.contains("has no interval"), "{bare}");
+        let figure = Figure::predicted(1.0, (0.5, 2.0));
+        let text = serde_json::to_string(&figure).expect("serialises");
+        assert!(text.contains(r#""low":0.5,"high":2.0"#), "{text}");
+        assert_eq!(read(&text).expect("it has one"), figure);
+        assert_eq!(
+            read(r#"{"value":1.0,"provenance":"measured"}"#).expect("none is needed"),
+            Figure::measured(1.0)
+        );
     }
 }

@@ -108,7 +108,7 @@ impl Evidence {
     }
 }
 
-/// What a change would save, at most. Shares are of run time saved: 0.5 is a factor of 2.
+/// What a change would save. The intervals reach from what is sure to be saved, often nothing, to the most that can be. Shares are of run time saved: 0.5 is a factor of 2.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Saving {
     /// Share of the kernels' own time.
@@ -122,10 +122,10 @@ pub struct Saving {
 }
 
 impl Saving {
-    /// The job would be so many times as fast; `None` where that is not known, or so much (beyond 100) that it says
-    /// nothing.
-    pub fn factor(&self) -> Option<f64> {
-        self.of_job.map(|share| 1.0 / (1.0 - share.value)).filter(|factor| (0.0..=100.0).contains(factor))
+    /// How many times as fast a job is of which this share is saved; `None` where that is so much (beyond 100 times) that it
+    /// says nothing.
+    pub fn faster(share: f64) -> Option<f64> {
+        Some(1.0 / (1.0 - share)).filter(|factor| (0.0..=100.0).contains(factor))
     }
 }
 

@@ -208,7 +208,7 @@ mod tests {
         let [timed, untimed] = [0, 1].map(|index| profile.kernels[index].prediction.clone().expect("known"));
         assert_eq!(timed.basis, "kernel");
         let measured = timed.measured_duration_ns.expect("it was timed");
-        assert_eq!((measured.value, measured.provenance), (41_500.0, Provenance::Measured));
+        assert_eq!((measured.value, measured.provenance()), (41_500.0, Provenance::Measured));
         assert_eq!(timed.measured_over_predicted, Some(41_500.0 / timed.duration_ns.value));
         assert_eq!((untimed.measured_duration_ns, untimed.measured_over_predicted), (None, None));
         for estimate in [timed.duration_ns, timed.achieved_occupancy, timed.sm_utilisation] {

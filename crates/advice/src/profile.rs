@@ -350,6 +350,19 @@ pub struct Call {
     pub bytes: u64,
     /// CPU time of the calls that succeeded.
     pub cpu: Distribution,
+    /// Of these, those after the process's first launch.
+    #[serde(default)]
+    pub after_launch: AfterLaunch,
+}
+
+/// Calls that came after their process's first launch. A share of the job's time begins there too, so no change to earlier
+/// calls can save any of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AfterLaunch {
+    /// How many.
+    pub count: u64,
+    /// Their CPU time, nanoseconds.
+    pub cpu_ns: f64,
 }
 
 /// Where a copy goes.
@@ -414,6 +427,9 @@ pub struct Copies {
     pub bytes: u64,
     /// CPU time of these.
     pub cpu: Distribution,
+    /// Of these, those after the process's first launch.
+    #[serde(default)]
+    pub after_launch: AfterLaunch,
 }
 
 /// Memory of one kind, over all processes.
@@ -537,6 +553,40 @@ impl Activity {
     pub const NEARLY_ALL: f64 = 0.95;
 }
 
+impl AfterLaunch {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.cpu_ns += other.cpu_ns;
+    }
+}
+
+impl Activity {
+    /// A part of the idle time, nanoseconds, as uncertain as all of it.
+    pub(crate) fn idle_part(&self, part_ns: f64) -> Figure {
+        let [least, most] = self.idle_share.map_or([1.0; 2], |idle| {
+            let (low, high) = idle.bounds();
+            [low, high].map(|end| if idle.value > 0.0 { end / idle.value } else { 1.0 })
+        });
+        Figure::predicted(part_ns, (part_ns * least, (part_ns * most).min(self.span_ns)))
+    }
+
+    /// The time of the long gaps, nanoseconds: as uncertain as those that are listed.
+    pub(crate) fn long_gaps(&self) -> Figure {
+        let listed = Figure::sum(self.gaps.iter().map(|gap| gap.duration_ns)).filter(|sum| sum.value > 0.0);
+        listed.map_or(Figure::measured(self.long_gaps_ns), |sum| sum.scaled(self.long_gaps_ns / sum.value))
+    }
+
+    /// A busy share of a part of the span, as uncertain as that of all of it.
+    pub(crate) fn busy_part(&self, share: f64) -> Figure {
+        let busy = self.idle_share.map(Figure::complement).filter(|busy| busy.value > 0.0);
+        let (low, high) = busy.map_or((share, share), |busy| {
+            let (low, high) = busy.bounds();
+            (share * low / busy.value, share * high / busy.value)
+        });
+        Figure::predicted(share, (low, high)).at_most(1.0)
+    }
+}
+
 impl Activity {
     /// Share of the span in which kernels ran; see [`Totals::gpu_busy`].
     pub fn gpu_busy(&self) -> Option<Figure> {
@@ -545,8 +595,8 @@ impl Activity {
         }
         let summed = self.gpu_time_ns?.scaled(1.0 / self.span_ns);
         match self.idle_share {
-            Some(idle) if self.streams > 1 => Some(Figure { value: 1.0 - idle.value, ..idle }),
-            _ => Some(Figure { value: summed.value.min(1.0), ..summed }),
+            Some(idle) if self.streams > 1 => Some(idle.complement()),
+            _ => Some(summed.at_most(1.0)),
         }
     }
 }

@@ -34,7 +34,7 @@ use crate::figure::{Figure, total};
 use crate::finding::{
     Confidence, Configuration, Evidence, Finding, KernelFinding, Level, Saving, Scope, Severity,
 };
-use crate::profile::{Geometry, IdleCause, Kernel, KernelCounts, Profile};
+use crate::profile::{Activity, Geometry, IdleCause, Kernel, KernelCounts, Profile};
 use crate::sums::SaturatingSum as _;
 
 /// What a rule must be given to judge.
@@ -242,7 +242,7 @@ pub(crate) fn about_kernels(
     });
     let launches = kernels.iter().map(|finding| finding.launches).saturating_sum();
     let share = launches as f64 / profile.totals.kernels_run().max(1) as f64;
-    let launched = if launches == 1 { "1 launch".to_owned() } else { format!("{launches} launches") };
+    let launched = counted_as(launches, "launch", "launches");
     let who = match &kernels[..] {
         [one] => format!("`{}` ({}, {})", one.name, launched, percent(share)),
         many => format!("{} kernels ({}, {})", many.len(), launched, percent(share)),
@@ -264,11 +264,11 @@ pub(crate) fn about_kernels(
 /// What `fault` says of the kernel at `index`, with its saving in the job's time.
 pub(crate) fn kernel_finding(profile: &Profile, index: usize, fault: Fault) -> KernelFinding {
     let kernel = &profile.kernels[index];
-    let saving = match (fault.saves, kernel.gpu_total_ns()) {
+    let saving = match (fault.saves, kernel.gpu.map(|gpu| gpu.total_ns)) {
         (Err(because), _) => Saving { unknown_because: Some(because.to_owned()), ..Saving::default() },
         (Ok(local), Some(time)) => Saving {
             of_kernel: Some(local),
-            ..job_saving(profile, Figure::predicted(local.value * time * on_the_clock(profile)))
+            ..job_saving(profile, local.part_of(time).scaled(on_the_clock(profile)))
         },
         (Ok(local), None) => Saving {
             of_kernel: Some(local),
@@ -311,6 +311,11 @@ pub(crate) fn on_the_clock(profile: &Profile) -> f64 {
     if profile.activities.is_empty() || summed <= busy { 1.0 } else { busy / summed }
 }
 
+/// A saving of at most so much, of which nothing is sure.
+pub(crate) fn up_to(most: f64) -> Figure {
+    Figure::predicted(most, (0.0, most))
+}
+
 /// A saving of so much time, and the share of the job that it is.
 pub(crate) fn job_saving(profile: &Profile, time_ns: Figure) -> Saving {
     let span = profile.totals.span_ns;
@@ -335,11 +340,11 @@ pub(crate) fn percent(share: f64) -> String {
     }
 }
 
-/// Nanoseconds as text: `640 ns`, `12.5 us`, `3.1 ms`, `2.0 s`.
+/// Nanoseconds as text: `640 ns`, `12.5 µs`, `3.1 ms`, `2.0 s`.
 pub(crate) fn time(ns: f64) -> String {
     match ns.abs() {
         t if t < 1e3 => format!("{ns:.0} ns"),
-        t if t < 1e6 => format!("{:.1} us", ns / 1e3),
+        t if t < 1e6 => format!("{:.1} µs", ns / 1e3),
         t if t < 1e9 => format!("{:.1} ms", ns / 1e6),
         _ => format!("{:.1} s", ns / 1e9),
     }
@@ -347,10 +352,12 @@ pub(crate) fn time(ns: f64) -> String {
 
 /// `1 gap`, `2 gaps`.
 pub(crate) fn counted(number: u64, what: &str) -> String {
-    match number {
-        1 => format!("1 {what}"),
-        _ => format!("{number} {what}s"),
-    }
+    counted_as(number, what, &format!("{what}s"))
+}
+
+/// `1 copy`, `2 copies`.
+pub(crate) fn counted_as(number: u64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
 }
 
 /// Bytes as text, in binary units.
@@ -377,6 +384,16 @@ pub(crate) fn idle_by_cause(profile: &Profile) -> BTreeMap<IdleCause, f64> {
         *sums.entry(cause).or_default() += idle;
     }
     sums
+}
+
+/// The idle time of all devices that passes while the host does any of this; `None` unless all of it was modelled.
+pub(crate) fn idle_during(profile: &Profile, causes: &[IdleCause]) -> Option<Figure> {
+    let modelled = profile.activities.iter().all(|activity| activity.idle_share.is_some());
+    let of = |activity: &Activity| {
+        let idle = causes.iter().filter_map(|cause| activity.idle_by.get(cause).copied());
+        activity.idle_part(total(idle))
+    };
+    Figure::sum(profile.activities.iter().map(of)).filter(|_| modelled)
 }
 
 /// What a call that only queues work takes in this session: the median launch call of the kernel launched most often,

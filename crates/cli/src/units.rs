@@ -75,6 +75,12 @@ pub fn percent(ratio: f64) -> String {
     }
 }
 
+/// `37.5% (30.1–45.0)` from ratios: a value and an interval around it.
+pub fn percent_between(ratio: f64, low: f64, high: f64) -> String {
+    let [low, high] = [low, high].map(|end| percent(end).trim_end_matches('%').to_owned());
+    format!("{} ({low}–{high})", percent(ratio))
+}
+
 /// `38%` from a ratio, for tables.
 pub fn share(ratio: f64) -> String {
     let percent = ratio * 100.0;
@@ -159,6 +165,8 @@ mod tests {
             ["0ns", "999ns", "1.23µs", "100ms", "12.0s"]
         );
         assert_eq!(time_between(12_340.0, 9_870.0, 123_456.0), "12.3 µs (9.87–123)");
+        assert_eq!(percent_between(0.381, 0.0, 0.9999), "38.1% (0–100)");
+        assert_eq!(percent_between(0.0042, 0.00001, 0.5), "0.42% (<0.01–50.0)");
         assert_eq!(share_between(0.381, 0.3, 1.0), "38% (30–100)");
         assert_eq!(share_between(-0.05, -0.34, 0.22), "-5% (-34 to 22)");
         assert_eq!(

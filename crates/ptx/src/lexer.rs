@@ -93,14 +93,24 @@ impl<'a> Lexer<'a> {
                     self.newline();
                 }
                 (b' ' | b'\t' | b'\r' | 0x0b | 0x0c, _) => self.offset += 1,
-                (b'/', b'/') => {
-                    let rest = &self.source[self.offset..];
-                    self.offset += rest.find('\n').unwrap_or(rest.len());
-                }
+                (b'/', b'/') => self.skip_line(),
                 (b'/', b'*') => self.skip_block_comment()?,
+                (b'#', _) if self.at_line_marker() => self.skip_line(),
                 _ => return Ok(()),
             }
         }
+    }
+
+    fn skip_line(&mut self) {
+        let rest = &self.source[self.offset..];
+        self.offset += rest.find('\n').unwrap_or(rest.len());
+    }
+
+    /// Whether the `#` at the cursor begins what a C preprocessor says of lines: `# 1 "x.c"` or `#line 1 "x.c"`.
+    fn at_line_marker(&self) -> bool {
+        let said = self.source[self.offset + 1..].trim_start_matches([' ', '\t']);
+        let said = said.strip_prefix("line").map_or(said, |said| said.trim_start_matches([' ', '\t']));
+        said.starts_with(|c: char| c.is_ascii_digit())
     }
 
     fn skip_block_comment(&mut self) -> Result<(), Diagnostic> {
@@ -125,11 +135,11 @@ impl<'a> Lexer<'a> {
         let first = self.peek(0);
         let kind = if start == self.source.len() {
             TokenKind::End
+        } else if first.is_ascii_digit() || first == b'.' && self.peek(1).is_ascii_digit() {
+            self.number()?
         } else if starts_word(first) {
             self.word();
             TokenKind::Word
-        } else if first.is_ascii_digit() {
-            self.number()?
         } else if first == b'"' {
             return self.string(position);
         } else {

@@ -20,6 +20,24 @@ fn the_corpus_is_fine() {
     assert!(all.is_empty(), "{} problems:\n{}", all.len(), all.join("\n"));
 }
 
+/// Spellings that ptxas takes are taken here too.
+#[test]
+fn unusual_spellings_are_fine() {
+    let ptxas = common::Ptxas::find();
+    let mut seen = 0;
+    for (path, source) in by_hand() {
+        if !path.ends_with("spellings.ptx") && !path.ends_with("carries.ptx") {
+            continue;
+        }
+        seen += 1;
+        assert_eq!(problems(&path.display().to_string(), &source), [] as [String; 0]);
+        if let Some(ptxas) = &ptxas {
+            assert_eq!(ptxas.errors(&source, "compute_80"), BTreeMap::new(), "{}", path.display());
+        }
+    }
+    assert_eq!(seen, 2);
+}
+
 /// Marks a wrong line in the modules of `tests/wrong`; what follows is the message.
 const MARK: &str = " // error: ";
 

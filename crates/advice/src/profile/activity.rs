@@ -6,7 +6,7 @@ use trace::Event;
 use trace::layout::{Call, CallClass, flags};
 
 use super::build::{Extent, GraphState, Reading, waits};
-use super::idle::Queue;
+use super::idle::{Queue, Taken};
 use super::times::Estimate;
 use super::{Activity, IdleCause};
 use crate::figure::Figure;
@@ -17,7 +17,11 @@ pub(super) struct Cost {
     mean_ns: f64,
     /// Variance of the mean; `None` where the spread of the samples is not known.
     variance: Option<f64>,
+    /// Standard deviation of one launch; `None` where it is not known.
+    deviation_ns: Option<f64>,
     samples: u64,
+    /// Launches that the mean is of.
+    launches: u64,
 }
 
 /// What is launched: a configuration or a graph, by its place in the process's list; `None` if it was not recorded.
@@ -59,6 +63,8 @@ pub(super) type Costs = PerLaunched<Option<Cost>>;
 /// A device while the process is read for the second time.
 struct Device {
     queue: Queue,
+    /// The same queue with launches that are as short and as long as they may be.
+    ends: [Queue; 2],
     timed: u64,
     counts: PerLaunched<u64>,
 }
@@ -75,16 +81,24 @@ enum Waited {
 impl Cost {
     fn of(estimate: &Estimate) -> Self {
         let (mean_ns, variance, samples) = estimate.mean_with_variance();
-        Self { mean_ns, variance, samples }
+        Self {
+            mean_ns,
+            variance,
+            deviation_ns: estimate.deviation_ns(),
+            samples,
+            launches: estimate.launches(),
+        }
     }
 
-    const NONE: Self = Self { mean_ns: 0.0, variance: Some(0.0), samples: 0 };
+    const NONE: Self =
+        Self { mean_ns: 0.0, variance: Some(0.0), deviation_ns: Some(0.0), samples: 0, launches: u64::MAX };
 
     fn times(self, count: u32) -> Self {
         let count = f64::from(count);
         Self {
             mean_ns: self.mean_ns * count,
             variance: self.variance.map(|variance| variance * count * count),
+            deviation_ns: self.deviation_ns.map(|deviation| deviation * count.sqrt()),
             ..self
         }
     }
@@ -93,7 +107,18 @@ impl Cost {
         Self {
             mean_ns: self.mean_ns + other.mean_ns,
             variance: self.variance.zip(other.variance).map(|(a, b)| a + b),
-            samples: self.samples + other.samples,
+            deviation_ns: self.deviation_ns.zip(other.deviation_ns).map(|(a, b)| a.hypot(b)),
+            samples: self.samples.saturating_add(other.samples),
+            launches: self.launches.min(other.launches),
+        }
+    }
+
+    /// For the model of the queue. What is not known of the spread is taken to be as large as the mean.
+    fn taken(self) -> Taken {
+        Taken {
+            mean_ns: self.mean_ns,
+            error_ns: self.variance.map_or(self.mean_ns, f64::sqrt),
+            deviation_ns: self.deviation_ns.unwrap_or(self.mean_ns),
         }
     }
 }
@@ -153,9 +178,7 @@ impl Reading<'_> {
                 Event::Call(call) => {
                     let (start, cpu_ns) = self.times(&call.head);
                     let cause = cause(&call);
-                    devices
-                        .values_mut()
-                        .for_each(|state| state.queue.called(cause, start, start + cpu_ns as f64));
+                    devices.values_mut().for_each(|state| state.called(cause, start, start + cpu_ns as f64));
                     if call.result == 0 && waits(&call) {
                         self.waited(&call, &events, &mut devices);
                     }
@@ -174,15 +197,15 @@ impl Reading<'_> {
                 let device = self.streams.get(&stream).and_then(|stream| stream.device);
                 let only = devices.len() == 1;
                 for (_, state) in devices.iter_mut().filter(|(known, _)| only || **known == device) {
-                    state.queue.synchronised(Some(stream), start, end);
+                    state.synchronised(Some(stream), start, end);
                 }
             }
             Waited::Device(device) => {
                 if let Some(state) = devices.get_mut(&Some(device)) {
-                    state.queue.synchronised(None, start, end);
+                    state.synchronised(None, start, end);
                 }
             }
-            Waited::All => devices.values_mut().for_each(|state| state.queue.synchronised(None, start, end)),
+            Waited::All => devices.values_mut().for_each(|state| state.synchronised(None, start, end)),
             Waited::Unclear => {}
         }
     }
@@ -224,7 +247,7 @@ impl Reading<'_> {
             gpu_time_ns: state.gpu_time(costs),
             ..Activity::default()
         };
-        state.queue.finish(&mut activity);
+        state.queue.finish(state.ends, &mut activity);
         activity
     }
 }
@@ -233,7 +256,20 @@ impl Device {
     fn new(extent: &Extent, costs: &Costs) -> Self {
         let counts =
             PerLaunched { configs: vec![0; costs.configs.len()], graphs: vec![0; costs.graphs.len()] };
-        Self { queue: Queue::new(extent.start, extent.end), timed: 0, counts }
+        let queue = Queue::new(extent.start, extent.end);
+        Self { ends: [queue.clone(), queue.clone()], queue, timed: 0, counts }
+    }
+
+    fn queues(&mut self) -> impl Iterator<Item = &mut Queue> {
+        std::iter::once(&mut self.queue).chain(&mut self.ends)
+    }
+
+    fn called(&mut self, cause: IdleCause, called: f64, returned: f64) {
+        self.queues().for_each(|queue| queue.called(cause, called, returned));
+    }
+
+    fn synchronised(&mut self, stream: Option<u32>, called: f64, returned: f64) {
+        self.queues().for_each(|queue| queue.synchronised(stream, called, returned));
     }
 
     fn launch(
@@ -249,7 +285,11 @@ impl Device {
         if let Some(count) = self.counts.get_mut(what) {
             *count += 1;
         }
-        self.queue.launch(stream, call, kernel, cost.map(|cost| cost.mean_ns));
+        self.queue.launch(stream, call, kernel, cost.map(Cost::taken));
+        let ends = cost.map(|cost| cost.taken().ends(cost.launches));
+        for (end, queue) in self.ends.iter_mut().enumerate() {
+            queue.launch(stream, call, kernel, ends.map(|ends| ends[end]));
+        }
     }
 
     /// GPU time of all launches whose time is known.

@@ -18,8 +18,8 @@ use super::places::Places;
 use super::sequences::Sequences;
 use super::times::{Estimate, STRATA, Samples};
 use super::{
-    Activity, Call, Copies, CopyDirection, Device, Graph, Memory, Process, Profile, Recorder, Sequence,
-    Stream, Totals,
+    Activity, AfterLaunch, Call, Copies, CopyDirection, Device, Graph, Memory, Process, Profile, Recorder,
+    Sequence, Stream, Totals,
 };
 use crate::sketch::Sketch;
 use crate::sums::SaturatingSum as _;
@@ -67,12 +67,14 @@ pub(super) struct CallCounts {
     captured: u64,
     bytes: u64,
     cpu: Sketch,
+    after_launch: AfterLaunch,
 }
 
 #[derive(Default)]
 struct CopyCounts {
     bytes: u64,
     cpu: Sketch,
+    after_launch: AfterLaunch,
 }
 
 /// What is learnt from the first reading of one process.
@@ -306,12 +308,14 @@ impl<'b> Reading<'b> {
     fn call(&mut self, call: &CallRecord) {
         let (start, cpu_ns) = self.times(&call.head);
         let captured = call.head.flags & flags::CAPTURED != 0;
+        let after_launch = self.after_launch(cpu_ns);
         let counts = self.calls.entry((call.api, call.class)).or_default();
         if call.result != 0 {
             counts.failed += 1;
             return;
         }
         counts.cpu.add(cpu_ns);
+        counts.after_launch.add(after_launch);
         counts.captured += u64::from(captured);
         counts.bytes = counts.bytes.saturating_add(call.bytes);
         if captured {
@@ -345,8 +349,10 @@ impl<'b> Reading<'b> {
         let source = MemoryKind::from_raw(call.source_memory).unwrap_or(MemoryKind::Unknown);
         let asynchronous = call.head.flags & flags::ASYNC != 0;
         let key = (CopyDirection::between(source, destination), source, destination, asynchronous);
+        let after_launch = self.after_launch(cpu_ns);
         let counts = self.builder.copies.entry(key).or_default();
         counts.cpu.add(cpu_ns);
+        counts.after_launch.add(after_launch);
         counts.bytes = counts.bytes.saturating_add(call.bytes);
         self.transfer(call);
     }
@@ -354,6 +360,14 @@ impl<'b> Reading<'b> {
     fn transfer(&mut self, call: &CallRecord) {
         if call.head.flags & flags::ASYNC != 0 {
             self.stream(call.stream).transfers += 1;
+        }
+    }
+
+    /// A call that takes so long, if a launch has come before it.
+    fn after_launch(&self, cpu_ns: u64) -> AfterLaunch {
+        match self.extents.is_empty() {
+            true => AfterLaunch::default(),
+            false => AfterLaunch { count: 1, cpu_ns: cpu_ns as f64 },
         }
     }
 
@@ -499,6 +513,7 @@ impl CallCounts {
         self.captured += other.captured;
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.cpu.merge(&other.cpu);
+        self.after_launch.add(other.after_launch);
     }
 }
 
@@ -536,6 +551,7 @@ fn call((name, class): (String, u8), counts: CallCounts) -> Call {
         captured: counts.captured,
         bytes: counts.bytes,
         cpu: counts.cpu.distribution(),
+        after_launch: counts.after_launch,
     }
 }
 
@@ -544,7 +560,16 @@ fn copies(
     counts: CopyCounts,
 ) -> Copies {
     let cpu = counts.cpu.distribution();
-    Copies { direction, source, destination, asynchronous, count: cpu.count, bytes: counts.bytes, cpu }
+    Copies {
+        direction,
+        source,
+        destination,
+        asynchronous,
+        count: cpu.count,
+        bytes: counts.bytes,
+        cpu,
+        after_launch: counts.after_launch,
+    }
 }
 
 /// As `nvidia-smi` prints it.

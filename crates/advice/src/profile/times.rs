@@ -162,6 +162,16 @@ impl Estimate {
         (self.mean(), variance, self.pooled.moments.count)
     }
 
+    /// Launches that the samples stand for.
+    pub fn launches(&self) -> u64 {
+        self.launches
+    }
+
+    /// Standard deviation of one launch; `None` where it is not known.
+    pub fn deviation_ns(&self) -> Option<f64> {
+        self.pooled.moments.deviation()
+    }
+
     pub fn merge(&mut self, other: &Self) {
         self.launches += other.launches;
         self.total += other.total;

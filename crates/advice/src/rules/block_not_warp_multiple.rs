@@ -1,6 +1,6 @@
 //! A block whose last warp is partly empty.
 
-use super::{Fault, Needs, Outcome, Rule, Subject, confidence, judge_kernels};
+use super::{Fault, Needs, Outcome, Rule, Subject, confidence, judge_kernels, up_to};
 use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
 use crate::profile::Profile;
@@ -49,7 +49,7 @@ fn fault(Subject { kernel, geometry, .. }: Subject<'_>) -> Option<Fault> {
                 .increase_towards(1.0),
         ],
         change: format!("use {better} instead of {threads} threads per block, and adapt the grid to it"),
-        saves: Ok(Figure::predicted(idle)),
+        saves: Ok(up_to(idle)),
         threads: Some(better),
     })
 }

@@ -9,8 +9,9 @@ use crate::advise::{Options, advise};
 use crate::figure::Figure;
 use crate::finding::Finding;
 use crate::profile::{
-    Activity, Attributes, Basis, Call, Copies, CopyDirection, Device, Gap, GpuTime, Hotspot, IdleCause,
-    Kernel, KernelCounts, Launches, Memory, Place, Process, Profile, Stream, Totals, Traffic, geometry,
+    Activity, AfterLaunch, Attributes, Basis, Call, Copies, CopyDirection, Device, Gap, GpuTime, Hotspot,
+    IdleCause, Kernel, KernelCounts, Launches, Memory, Place, Process, Profile, Stream, Totals, Traffic,
+    geometry,
 };
 use crate::sketch::Distribution;
 
@@ -157,17 +158,18 @@ pub(crate) fn idle_during(cause: IdleCause, span_ns: f64, idle: f64) -> Activity
         span_ns,
         timed_share: 1.0,
         streams: 1,
-        idle_share: Some(Figure::predicted(idle)),
+        idle_share: Some(Figure::predicted(idle, (0.9 * idle, (1.1 * idle).min(1.0)))),
         busy: vec![1.0 - idle; Activity::CHUNKS],
         ..Activity::default()
     }
 }
 
 pub(crate) fn gap(start_ns: f64, duration_ns: f64) -> Gap {
-    Gap { start_ns, duration_ns: Figure::predicted(duration_ns), before: None, after: None }
+    let duration_ns = Figure::predicted(duration_ns, (0.9 * duration_ns, 1.1 * duration_ns));
+    Gap { start_ns, duration_ns, before: None, after: None }
 }
 
-/// Copies of `bytes` bytes whose calls take 100 us each.
+/// Copies of `bytes` bytes whose calls take 100 µs each.
 pub(crate) fn copies(
     destination: MemoryKind,
     source: MemoryKind,
@@ -184,10 +186,11 @@ pub(crate) fn copies(
         count,
         bytes: count * bytes,
         cpu: uniform(count, 100e3),
+        after_launch: AfterLaunch { count, cpu_ns: 100e3 * count as f64 },
     }
 }
 
-/// Calls that take 20 us each.
+/// Calls that take 20 µs each.
 pub(crate) fn call(name: &str, class: CallClass, count: u64) -> Call {
     Call {
         name: name.to_owned(),
@@ -197,6 +200,7 @@ pub(crate) fn call(name: &str, class: CallClass, count: u64) -> Call {
         captured: 0,
         bytes: 0,
         cpu: uniform(count, 20e3),
+        after_launch: AfterLaunch { count, cpu_ns: 20e3 * count as f64 },
     }
 }
 
@@ -218,6 +222,14 @@ pub(crate) fn memory(kind: MemoryKind, allocations: u64, repeated: u64, cpu_ns: 
         among_launches: allocations,
         cpu_ns,
     }
+}
+
+/// One value that speaks for a finding.
+#[track_caller]
+pub(crate) fn evidence(finding: &Finding, name: &str) -> Figure {
+    let found = finding.kernels.iter().flat_map(|kernel| &kernel.evidence).chain(&finding.evidence);
+    let named = found.into_iter().find(|evidence| evidence.name == name);
+    named.unwrap_or_else(|| panic!("no {name} in {finding:?}")).figure
 }
 
 pub(crate) fn judged(rule: &Rule, profile: &Profile) -> Outcome {

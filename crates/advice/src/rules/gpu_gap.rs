@@ -27,7 +27,9 @@ pub(super) const RULE: Rule = Rule {
 
 fn judge(profile: &Profile) -> Outcome {
     let gaps = profile.activities.iter().map(|activity| activity.long_gaps).saturating_sum();
-    let lost: f64 = profile.activities.iter().map(|activity| activity.long_gaps_ns).sum();
+    let lost =
+        Figure::sum(profile.activities.iter().map(Activity::long_gaps)).unwrap_or(Figure::measured(0.0));
+    let share = lost.scaled(1.0 / profile.totals.span_ns.max(1.0));
     if gaps == 0 {
         return match profile.activities.iter().any(|activity| activity.idle_share.is_none()) {
             true => Outcome::Unjudged(super::NOT_MODELLED.to_owned()),
@@ -44,7 +46,7 @@ fn judge(profile: &Profile) -> Outcome {
         summary: format!(
             "{} of 500 ms and more, {} together; the longest takes {}, {} after the first launch{}",
             counted(gaps, "gap"),
-            time(lost),
+            time(lost.value),
             time(longest.duration_ns.value),
             time((longest.start_ns - activity.start_ns).max(0.0)),
             between(profile, longest.before, longest.after)
@@ -54,21 +56,16 @@ fn judge(profile: &Profile) -> Outcome {
                 .decrease_towards(0.0),
             Evidence::new("longest gap", longest.duration_ns, Unit::Nanoseconds)
                 .decrease_towards(Activity::LONG_GAP_NS),
-            Evidence::new(
-                "share of the device's time",
-                Figure::predicted(lost / profile.totals.span_ns.max(1.0)),
-                Unit::Share,
-            )
-            .decrease_towards(0.0),
+            Evidence::new("share of the device's time", share, Unit::Share).decrease_towards(0.0),
         ],
         kernels: Vec::new(),
         change: None,
-        saving: job_saving(profile, Figure::predicted(lost)),
+        saving: job_saving(profile, Figure::predicted(lost.value, (0.0, lost.bounds().1))),
         confidence: confidence(
             Level::Medium,
             format!(
                 "the device is idle for {}; how much of the host's work can be moved is not known",
-                percent(lost / profile.totals.span_ns.max(1.0))
+                percent(share.value)
             ),
         ),
     })
@@ -86,7 +83,7 @@ fn between(profile: &Profile, before: Option<usize>, after: Option<usize>) -> St
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{
-        activity, assert_clear_in, assert_finds_in, assert_unjudged, gap, idle_during, profile_with,
+        activity, assert_clear_in, assert_finds_in, assert_unjudged, evidence, gap, idle_during, profile_with,
     };
     use super::RULE;
     use crate::profile::{Activity, IdleCause};
@@ -97,7 +94,14 @@ mod tests {
         active.gaps = vec![gap(2e9, 900e6)];
         (active.long_gaps, active.long_gaps_ns) = (1, 900e6);
         let finding = assert_finds_in(&RULE, profile_with([active]));
-        assert_eq!(finding.saving.time_ns.expect("a time").value, 900e6);
+        let saving = finding.saving.time_ns.expect("a time");
+        let (low, high) = saving.interval().expect("it is predicted");
+        assert!(saving.value == 900e6 && low == 0.0 && (high - 990e6).abs() < 1.0, "{saving:?}");
+        let share = evidence(&finding, "share of the device's time");
+        let (low, high) = share.interval().expect("its beginning is modelled");
+        assert!(
+            (share.value - 0.09).abs() < 1e-12 && (low - 0.081).abs() < 1e-12 && (high - 0.099).abs() < 1e-12
+        );
         assert!((finding.saving.of_job.expect("a share").value - 0.09).abs() < 1e-12);
     }
 

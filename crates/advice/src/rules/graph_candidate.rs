@@ -1,6 +1,6 @@
 //! A sequence of launches that a CUDA graph could hold.
 
-use super::{Draft, Needs, Outcome, Rule, confidence, job_saving, time};
+use super::{Draft, Needs, Outcome, Rule, confidence, job_saving, time, up_to};
 use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
 use crate::profile::{IdleCause, Profile, Sequence};
@@ -23,12 +23,12 @@ pub(super) const RULE: Rule = Rule {
     idle: &[IdleCause::Launching],
     detects: "The same sequence of at least 2 launches on one stream at least 100 times, with no synchronisation, \
               allocation or synchronous copy inside.",
-    source: "APEX. On an H200, launching a graph of 1000 kernels takes 3.4 us of CPU time, 1000 launch calls 2500 us \
+    source: "APEX. On an H200, launching a graph of 1000 kernels takes 3.4 µs of CPU time, 1000 launch calls 2500 µs \
              and more.",
     why: "Each launch call costs the host a few microseconds, a framework around it more; a graph is one call.",
     change: "Capture the sequence into a CUDA graph and launch that: cudaStreamBeginCapture; in PyTorch torch.cuda.graph \
              or torch.compile(mode=\"reduce-overhead\"). Arguments that change need static buffers or a graph update.",
-    saving: "CPU time of the launch calls, less one graph launch for each repetition (2 us, and 1.4 ns for each kernel).",
+    saving: "CPU time of the launch calls, less one graph launch for each repetition (2 µs, and 1.4 ns for each kernel).",
     verify: "launch calls turn into graph launches, and the job's time falls",
     judge,
 };
@@ -69,7 +69,7 @@ fn judge(profile: &Profile) -> Outcome {
             time(first.launch_cpu_ns),
             time(first.launch_cpu_ns - gain(first))
         )),
-        saving: job_saving(profile, Figure::predicted(saved)),
+        saving: job_saving(profile, up_to(saved)),
         confidence: match profile.totals.gpu_time_ns {
             Some(_) => confidence(
                 Level::Medium,
@@ -91,11 +91,13 @@ fn gain(sequence: &Sequence) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{assert_clear_in, assert_finds_in, idle_during, kernel_of, profile_with};
+    use super::super::fixture::{
+        assert_clear_in, assert_finds_in, evidence, idle_during, kernel_of, profile_with,
+    };
     use super::RULE;
     use crate::profile::{IdleCause, Profile, Sequence};
 
-    /// Launch calls take 4 us each.
+    /// Launch calls take 4 µs each.
     fn profile(length: u64, repeats: u64) -> Profile {
         let sequence = Sequence {
             kernels: vec![0; length as usize],
@@ -115,6 +117,17 @@ mod tests {
         let saved = finding.saving.time_ns.expect("a time").value;
         assert!((saved - 500.0 * (80_000.0 - 2_028.0)).abs() < 1.0, "{saved}");
         assert!(finding.change.starts_with("capture the 20 launches"), "{}", finding.change);
+        assert_eq!(evidence(&finding, "launches in the sequence").value, 20.0);
+        assert_eq!(evidence(&finding, "repetitions").value, 500.0);
+        assert_eq!(evidence(&finding, "CPU time of their launch calls").value, 500.0 * 80_000.0);
+    }
+
+    #[test]
+    fn its_share_is_of_all_launch_calls() {
+        let mut one = profile(20, 500);
+        one.totals.launches = 40_000;
+        let share = evidence(&assert_finds_in(&RULE, one), "share of launch calls in such sequences");
+        assert_eq!(share.value, 0.25);
     }
 
     #[test]

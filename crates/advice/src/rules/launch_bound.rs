@@ -23,9 +23,9 @@ pub(super) const RULE: Rule = Rule {
     parent: None,
     idle: &[IdleCause::Launching, IdleCause::HostCode],
     detects: "Outside of gaps of 500 ms and more, the queue is empty for more than 30 % of the time while the host is in \
-              launch calls or in its own code; that is at most 100 us for each launch; and the median kernel takes less \
-              than 10 us.",
-    source: "APEX, with the cutoff of Holistic Trace Analysis for launch delays (100 us): a launch call takes 2.5 us and more on an H200 (data/call-costs-h200.csv), what frameworks do around \
+              launch calls or in its own code; that is at most 100 µs for each launch; and the median kernel takes less \
+              than 10 µs.",
+    source: "APEX, with the cutoff of Holistic Trace Analysis for launch delays (100 µs): a launch call takes 2.5 µs and more on an H200 (data/call-costs-h200.csv), what frameworks do around \
              it several times that.",
     why: "Each launch costs the host more time than the device needs for it.",
     change: "Launch less often: capture repeated sequences into a CUDA graph (torch.cuda.graph, \
@@ -46,27 +46,31 @@ fn judge(profile: &Profile) -> Outcome {
     let rest = |a: &Activity| a.span_ns - a.long_gaps_ns;
     let bound =
         |a: &&Activity| rest(a) > 0.0 && idle(a) > IDLE * rest(a) && idle(a) <= EACH_NS * a.launches as f64;
-    let lost = total(profile.activities.iter().filter(bound).map(idle));
-    if lost == 0.0 || median >= SHORT_NS {
+    let lost = Figure::sum(profile.activities.iter().filter(bound).map(|a| a.idle_part(idle(a))));
+    let Some(lost) = lost.filter(|lost| lost.value > 0.0 && median < SHORT_NS) else {
         return Outcome::Clear;
-    }
+    };
     let span: f64 = profile.activities.iter().filter(bound).map(rest).sum();
     Outcome::found(Draft {
         summary: format!(
             "the queue is empty for {} of the time, and the median kernel takes {}",
-            percent(lost / span),
+            percent(lost.value / span),
             time(median)
         ),
         evidence: vec![
-            Evidence::new("share of time with an empty queue", Figure::predicted(lost / span), Unit::Share)
-                .decrease_towards(IDLE),
+            Evidence::new(
+                "share of time with an empty queue",
+                lost.scaled(1.0 / span).at_most(1.0),
+                Unit::Share,
+            )
+            .decrease_towards(IDLE),
             Evidence::new("median kernel", Figure::measured(median), Unit::Nanoseconds)
                 .increase_towards(SHORT_NS),
             Evidence::new("mean launch call", Figure::measured(mean_call(profile)), Unit::Nanoseconds),
         ],
         kernels: Vec::new(),
         change: None,
-        saving: job_saving(profile, Figure::predicted(lost)),
+        saving: job_saving(profile, Figure::predicted(lost.value, (0.0, lost.bounds().1))),
         confidence: confidence(
             Level::Medium,
             "idle time is modelled from launch times and mean durations of kernels; a graph removes most of it",
@@ -105,8 +109,8 @@ fn mean_call(profile: &Profile) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{
-        activity, assert_clear_in, assert_finds_in, assert_unjudged, idle_during, kernel_of, profile_with,
-        timed,
+        activity, assert_clear_in, assert_finds_in, assert_unjudged, called, evidence, idle_during,
+        kernel_of, profile_with, timed,
     };
     use super::RULE;
     use crate::profile::{Activity, IdleCause, Profile};
@@ -121,7 +125,28 @@ mod tests {
     #[test]
     fn fires_on_short_kernels_and_an_empty_queue() {
         let finding = assert_finds_in(&RULE, profile(0.6, 3e3));
-        assert!((finding.saving.of_job.expect("a share").value - 0.6).abs() < 1e-9);
+        let saving = finding.saving.of_job.expect("a share");
+        let (low, high) = saving.interval().expect("it is predicted");
+        assert!((saving.value - 0.6).abs() < 1e-9 && low == 0.0 && (high - 0.66).abs() < 1e-9, "{saving:?}");
+    }
+
+    #[test]
+    fn its_evidence_is_the_idle_share_the_median_kernel_and_the_mean_call() {
+        let of = |launches, gpu_ns| called(timed(kernel_of(1000, 128), gpu_ns), launches, 4000.0);
+        // 300 launches of 1 µs, 300 of 2, 500 of 3: the 550th of 1100 is one of 2.
+        let kernels = vec![of(300, 1e3), of(500, 3e3), of(300, 2e3)];
+        let mut one = Profile { kernels, ..profile_with([activity(1e9, 0.6)]) };
+        (one.totals.launches, one.totals.graph_launches, one.totals.launch_cpu_ns) = (1000, 100, 4.4e6);
+        let finding = assert_finds_in(&RULE, one.clone());
+        assert_eq!(evidence(&finding, "median kernel").value, 2e3);
+        assert_eq!(evidence(&finding, "mean launch call").value, 4e3);
+        let share = evidence(&finding, "share of time with an empty queue");
+        let (low, high) = share.interval().expect("it is modelled");
+        assert!((share.value - 0.6).abs() < 1e-9, "{share:?}");
+        assert!((low - 0.54).abs() < 1e-9 && (high - 0.66).abs() < 1e-9, "{share:?}");
+        // One launch more of the short one, two less of the long one: the median is that of the first.
+        one.kernels[0].launches.calls = 600;
+        assert_eq!(evidence(&assert_finds_in(&RULE, one), "median kernel").value, 2e3);
     }
 
     #[test]

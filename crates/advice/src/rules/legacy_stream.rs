@@ -81,7 +81,7 @@ fn serialised(profile: &Profile, process: usize) -> Option<(u64, u64, usize)> {
 mod tests {
     use trace::definition::StreamKind::{Blocking, LegacyDefault, NonBlocking};
 
-    use super::super::fixture::{activity, assert_clear_in, assert_finds_in, profile_with, stream};
+    use super::super::fixture::{activity, assert_clear_in, assert_finds_in, evidence, profile_with, stream};
     use super::RULE;
     use crate::profile::{Profile, Stream};
 
@@ -93,6 +93,8 @@ mod tests {
     fn fires_where_others_wait() {
         let finding = assert_finds_in(&RULE, profile([stream(LegacyDefault, 950), stream(Blocking, 50)]));
         assert!(finding.summary.starts_with("95 % of 1000 launches"), "{}", finding.summary);
+        assert_eq!(evidence(&finding, "share of launches on the legacy default stream").value, 0.95);
+        assert_eq!(evidence(&finding, "other streams with work").value, 1.0);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Parts of the run in which the device is mostly idle.
 
-use super::{Draft, NOT_MODELLED, Needs, Outcome, Rule, confidence, idle_by_cause, percent};
+use super::{Draft, NOT_MODELLED, Needs, Outcome, Rule, confidence, idle_by_cause, idle_during, percent};
 use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use crate::profile::{Activity, Profile};
@@ -42,16 +42,23 @@ fn judge(profile: &Profile) -> Outcome {
     let parts: usize = modelled.iter().map(|activity| activity.busy.len()).sum();
     let low =
         || modelled.iter().flat_map(|a| a.busy.iter().filter(|&&busy| busy < LOW).map(move |busy| (a, busy)));
-    let Some((_, worst)) = low().min_by(|a, b| a.1.total_cmp(b.1)) else { return Outcome::Clear };
+    let Some((worst_of, worst)) = low().min_by(|a, b| a.1.total_cmp(b.1)) else { return Outcome::Clear };
     let count = low().count();
+    let below = |end: fn((f64, f64)) -> f64| {
+        let shares = modelled.iter().flat_map(|a| a.busy.iter().map(move |&busy| a.busy_part(busy).bounds()));
+        shares.filter(|&bounds| end(bounds) < LOW).count() as f64
+    };
+    let counted = (below(|(_, high)| high), below(|(low, _)| low));
     let mut evidence = vec![
-        Evidence::new("parts below 50 %", Figure::predicted(count as f64), Unit::Count).decrease_towards(0.0),
-        Evidence::new("lowest busy share", Figure::predicted(*worst), Unit::Share).increase_towards(LOW),
+        Evidence::new("parts below 50 %", Figure::predicted(count as f64, counted), Unit::Count)
+            .decrease_towards(0.0),
+        Evidence::new("lowest busy share", worst_of.busy_part(*worst), Unit::Share).increase_towards(LOW),
     ];
     let causes = idle_by_cause(profile);
-    evidence.extend(causes.iter().map(|(cause, idle)| {
+    evidence.extend(causes.keys().filter_map(|&cause| {
         let name = format!("idle during {}, share of the time", cause.name());
-        Evidence::new(name, Figure::predicted(idle / profile.totals.span_ns.max(1.0)), Unit::Share)
+        let idle = idle_during(profile, &[cause])?.scaled(1.0 / profile.totals.span_ns.max(1.0));
+        Some(Evidence::new(name, idle, Unit::Share))
     }));
     let most = causes.iter().max_by(|a, b| a.1.total_cmp(b.1));
     let most =
@@ -77,12 +84,15 @@ fn judge(profile: &Profile) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{activity, assert_clear_in, assert_finds_in, assert_unjudged, profile_with};
+    use super::super::fixture::{
+        activity, assert_clear_in, assert_finds_in, assert_unjudged, evidence, profile_with,
+    };
     use super::RULE;
     use crate::profile::Activity;
 
     fn busy(values: Vec<f64>) -> Activity {
-        Activity { busy: values, ..activity(30e9, 0.9) }
+        let idle = 1.0 - values.iter().sum::<f64>() / values.len().max(1) as f64;
+        Activity { busy: values, ..activity(30e9, idle) }
     }
 
     #[test]
@@ -93,6 +103,24 @@ mod tests {
         assert!(finding.summary.starts_with("in 1 of 30 equal parts"), "{}", finding.summary);
         assert!(finding.summary.ends_with("passes during the program's own code"), "{}", finding.summary);
         assert!(finding.saving.time_ns.is_none() && finding.saving.unknown_because.is_some());
+        let parts = evidence(&finding, "parts below 50 %");
+        assert_eq!((parts.value, parts.interval()), (1.0, Some((1.0, 1.0))));
+        let worst = evidence(&finding, "lowest busy share");
+        // Idle for 2.5 % of the time, or 2.25 to 2.75: busy for 97.5 %, or 97.25 to 97.75.
+        let (low, high) = worst.interval().expect("it is modelled");
+        assert!(worst.value == 0.25 && (low * 0.975 - 0.25 * 0.9725).abs() < 1e-9, "{worst:?}");
+        let idle = evidence(&finding, "idle during the program's own code, share of the time");
+        assert!((high * 0.975 - 0.25 * 0.9775).abs() < 1e-9, "{worst:?}");
+        assert!((idle.value - 0.025).abs() < 1e-9, "{idle:?}");
+    }
+
+    #[test]
+    fn parts_near_the_boundary_may_lie_on_either_side() {
+        // Half a second idle of each, known to a tenth of it.
+        let activity = Activity { busy: vec![0.2, 0.49, 0.52, 0.9], ..activity(30e9, 0.5) };
+        let finding = assert_finds_in(&RULE, profile_with([activity]));
+        let parts = evidence(&finding, "parts below 50 %");
+        assert_eq!((parts.value, parts.interval()), (2.0, Some((1.0, 3.0))));
     }
 
     #[test]

@@ -2,10 +2,12 @@
 
 use trace::layout::MemoryKind;
 
-use super::{Draft, Needs, Outcome, Rule, bytes, confidence, job_saving, time, typical_launch_call};
+use super::{
+    Draft, Needs, Outcome, Rule, bytes, confidence, counted_as, job_saving, time, typical_launch_call, up_to,
+};
 use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
-use crate::profile::{Copies, IdleCause, Profile};
+use crate::profile::{AfterLaunch, Copies, IdleCause, Profile};
 use crate::sums::SaturatingSum as _;
 
 pub(super) const RULE: Rule = Rule {
@@ -38,12 +40,16 @@ fn judge(profile: &Profile) -> Outcome {
     }
     let moved = profile.copies.iter().filter(pageable).map(|copy| copy.bytes).saturating_sum();
     let spent: f64 = profile.copies.iter().filter(pageable).map(|copy| copy.cpu.total_ns).sum();
-    let saved = (spent - typical_launch_call(profile) * count as f64).max(0.0);
+    let mut later = AfterLaunch::default();
+    profile.copies.iter().filter(pageable).for_each(|copy| later.add(copy.after_launch));
+    let saved = (later.cpu_ns - typical_launch_call(profile) * later.count as f64).max(0.0);
     let mean = moved as f64 / count as f64;
     Outcome::found(Draft {
         summary: format!(
-            "{count} asynchronous copies of {} on average use pageable memory; their calls took {}",
+            "{} of {}{} with pageable memory took {} of CPU time",
+            counted_as(count, "asynchronous copy", "asynchronous copies"),
             bytes(mean),
+            if count == 1 { "" } else { " on average" },
             time(spent)
         ),
         evidence: vec![
@@ -59,7 +65,7 @@ fn judge(profile: &Profile) -> Outcome {
         ],
         kernels: Vec::new(),
         change: None,
-        saving: job_saving(profile, Figure::predicted(saved)),
+        saving: job_saving(profile, up_to(saved)),
         // The driver takes small copies along in the command itself.
         confidence: match mean > 65536.0 {
             true => confidence(
@@ -75,7 +81,7 @@ fn judge(profile: &Profile) -> Outcome {
 mod tests {
     use trace::layout::MemoryKind::{Device, Pageable, Pinned};
 
-    use super::super::fixture::{activity, assert_clear_in, assert_finds_in, copies, profile_with};
+    use super::super::fixture::{activity, assert_clear_in, assert_finds_in, copies, evidence, profile_with};
     use super::RULE;
     use crate::finding::Level;
     use crate::profile::{Copies, Profile};
@@ -88,8 +94,16 @@ mod tests {
     fn fires_on_either_end() {
         let finding = assert_finds_in(&RULE, profile(copies(Device, Pageable, true, 10, 1 << 20)));
         assert_eq!(finding.confidence.level, Level::Medium);
+        assert!(
+            finding.summary.starts_with("10 asynchronous copies of 1.0 MiB on average"),
+            "{}",
+            finding.summary
+        );
+        assert_eq!(evidence(&finding, "bytes copied").value, 10.0 * (1 << 20) as f64);
+        assert_eq!(evidence(&finding, "CPU time of the calls").value, 1e6);
         let small = assert_finds_in(&RULE, profile(copies(Pageable, Device, true, 1, 16)));
         assert_eq!(small.confidence.level, Level::Low);
+        assert!(small.summary.starts_with("1 asynchronous copy of 16 B with"), "{}", small.summary);
     }
 
     #[test]

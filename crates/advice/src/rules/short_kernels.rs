@@ -4,7 +4,7 @@ use super::{
     Draft, Fault, Needs, Outcome, Rule, UNTIMED, about_kernels, confidence, job_saving, kernel_finding, time,
 };
 use crate::figure::Figure;
-use crate::finding::{Evidence, Level, Scope, Severity, Unit};
+use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use crate::profile::{IdleCause, Kernel, Profile};
 
 /// Below so many launches a kernel does not matter.
@@ -22,8 +22,8 @@ pub(super) const RULE: Rule = Rule {
     parent: Some("APEX-T24"),
     idle: &[IdleCause::Launching],
     detects: "A kernel launched at least 100 times whose mean GPU time is below the median CPU time of its launch call, \
-              with calls of at most 50 us.",
-    source: "Holistic Trace Analysis, CUDA kernel launch statistics: GPU time below CPU time, CPU time at most 50 us. The \
+              with calls of at most 50 µs.",
+    source: "Holistic Trace Analysis, CUDA kernel launch statistics: GPU time below CPU time, CPU time at most 50 µs. The \
              number of launches is APEX's own.",
     why: "The device is done before the host has launched the next kernel.",
     change: "Fuse these kernels with their neighbours (torch.compile, a hand-written kernel), let each do more, or \
@@ -37,13 +37,13 @@ fn judge(profile: &Profile) -> Outcome {
     if profile.totals.gpu_time_ns.is_none() {
         return Outcome::Unjudged(UNTIMED.to_owned());
     }
-    let mut lost = 0.0;
+    let mut lost = Vec::new();
     let mut kernels = Vec::new();
     for (index, kernel) in profile.kernels.iter().enumerate() {
-        let Some(difference) = shortfall(kernel) else { continue };
-        lost += difference * kernel.launches.calls as f64;
+        let Some(saved) = shortfall(kernel) else { continue };
+        lost.push(saved);
         let mut finding = kernel_finding(profile, index, fault(kernel));
-        finding.saving = job_saving(profile, Figure::predicted(difference * kernel.launches.calls as f64));
+        finding.saving = job_saving(profile, saved);
         kernels.push(finding);
     }
     if kernels.is_empty() {
@@ -54,15 +54,19 @@ fn judge(profile: &Profile) -> Outcome {
     let draft = about_kernels(profile, kernels, sure, |who| {
         format!("{who}: the launch call takes longer than the kernel")
     });
-    Outcome::found(Draft { change: None, saving: job_saving(profile, Figure::predicted(lost)), ..draft })
+    let saving = Figure::sum(lost).map_or_else(Saving::default, |lost| job_saving(profile, lost));
+    Outcome::found(Draft { change: None, saving, ..draft })
 }
 
-/// By how much the call is longer than the kernel, nanoseconds.
-fn shortfall(kernel: &Kernel) -> Option<f64> {
+/// By how much the calls are longer than the kernel, nanoseconds: nothing of it is sure to be saved, and what is at most is as
+/// uncertain as the kernel's time.
+fn shortfall(kernel: &Kernel) -> Option<Figure> {
     let gpu = kernel.gpu.as_ref()?.each.mean_ns;
     let call = kernel.cpu.median_ns;
     let counts = kernel.launches.calls >= LAUNCHES && call <= USUAL_CALL_NS && gpu < call;
-    counts.then_some(call - gpu)
+    let calls = kernel.launches.calls as f64;
+    let most = call * calls - kernel.gpu?.total_ns.bounds().0.max(0.0);
+    counts.then(|| Figure::predicted((call - gpu) * calls, (0.0, most)))
 }
 
 fn fault(kernel: &Kernel) -> Fault {
@@ -87,13 +91,13 @@ fn fault(kernel: &Kernel) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{
-        assert_clear_in, assert_finds_in, assert_unjudged, called, idle_during, kernel_of, profile_with,
-        timed,
+        assert_clear_in, assert_finds_in, assert_unjudged, called, evidence, idle_during, kernel_of,
+        profile_with, timed,
     };
     use super::RULE;
     use crate::profile::{IdleCause, Profile};
 
-    /// Launch calls take 5 us each.
+    /// Launch calls take 5 µs each.
     fn profile(gpu_ns: f64, launches: u64) -> Profile {
         let kernel = called(timed(kernel_of(1000, 128), gpu_ns), launches, 5000.0);
         let mut profile = profile_with([idle_during(IdleCause::Launching, 1e9, 0.5)]);
@@ -104,7 +108,15 @@ mod tests {
     #[test]
     fn fires_on_kernels_shorter_than_their_call() {
         let finding = assert_finds_in(&RULE, profile(2000.0, 1000));
-        assert!((finding.saving.time_ns.expect("a time").value - 3000.0 * 1000.0).abs() < 1.0);
+        let saving = finding.saving.time_ns.expect("a time");
+        assert!((saving.value - 3000.0 * 1000.0).abs() < 1.0);
+        // The kernel's time has a standard error of 2 % over the root of 50 samples.
+        let (low, high) = saving.interval().expect("it is predicted");
+        let off = 1.645 * 2000.0 * 1000.0 * 0.02 / 50f64.sqrt();
+        assert!(low == 0.0 && (high - (3e6 + off)).abs() < 1.0, "{low} to {high}");
+        let mean = evidence(&finding, "mean GPU time");
+        assert_eq!((mean.value, mean.samples), (2000.0, 50));
+        assert_eq!(evidence(&finding, "median launch call").value, 5000.0);
     }
 
     #[test]

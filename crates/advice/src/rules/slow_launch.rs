@@ -1,8 +1,8 @@
 //! Launch calls that take long though the device has nothing to do.
 
 use super::{
-    Draft, Fault, NOT_MODELLED, Needs, Outcome, Rule, about_kernels, confidence, job_saving, kernel_finding,
-    percent, time,
+    Draft, Fault, NOT_MODELLED, Needs, Outcome, Rule, about_kernels, confidence, counted, job_saving,
+    kernel_finding, percent, time, up_to,
 };
 use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
@@ -10,6 +10,8 @@ use crate::profile::{IdleCause, Kernel, Profile};
 
 /// Slow calls must cost at least this share of the span.
 const SHARE: f64 = 0.01;
+/// Launch calls below which there is nothing to compare slow ones with.
+const LAUNCHES: u64 = 10;
 /// A device that is idle for less is the reason why calls wait.
 const IDLE: f64 = 0.1;
 
@@ -22,16 +24,16 @@ pub(super) const RULE: Rule = Rule {
     needs: Needs::Times,
     parent: None,
     idle: &[IdleCause::Launching],
-    detects: "Launch calls of more than 50 us that together take at least 1 % of the time between first and last launch, \
+    detects: "Launch calls of more than 50 µs that together take at least 1 % of the time between first and last launch, \
               while the device is idle for at least 10 % of it (else they wait for room in a full queue, which is \
-              harmless).",
-    source: "Holistic Trace Analysis, CUDA kernel launch statistics: CPU time above 50 us is an outlier. The other two \
+              harmless). Of fewer than 10 launches nothing is said.",
+    source: "Holistic Trace Analysis, CUDA kernel launch statistics: CPU time above 50 µs is an outlier. The other \
              thresholds are APEX's own.",
     why: "The first launch of a kernel loads its code; a loaded or throttled CPU delays any of them.",
     change: "Launch each kernel once before it counts (warm up), or set CUDA_MODULE_LOADING=EAGER; where calls stay slow \
              after that, look for other work on the same cores.",
     saving: "CPU time of these calls, less as many usual ones.",
-    verify: "fewer calls above 50 us, and the job's time falls",
+    verify: "fewer calls above 50 µs, and the job's time falls",
     judge,
 };
 
@@ -44,6 +46,13 @@ fn judge(profile: &Profile) -> Outcome {
         } else {
             Outcome::Unjudged(NOT_MODELLED.to_owned())
         };
+    }
+    let launches = profile.totals.launches;
+    if launches < LAUNCHES {
+        return Outcome::Unjudged(format!(
+            "{} only: the first calls of a process are slow, and later ones are needed to compare with",
+            counted(launches, "launch call")
+        ));
     }
     let span = profile.totals.span_ns;
     let (count, spent) = profile
@@ -60,19 +69,20 @@ fn judge(profile: &Profile) -> Outcome {
         .filter(|(_, kernel)| kernel.slow_calls.0 > 0)
         .map(|(index, kernel)| {
             let mut finding = kernel_finding(profile, index, fault(kernel));
-            finding.saving = job_saving(profile, Figure::predicted(excess(kernel)));
+            finding.saving = job_saving(profile, up_to(excess(kernel)));
             finding
         })
         .collect();
     let sure = confidence(Level::Medium, "saved only as far as the device waits for these calls");
     let draft = about_kernels(profile, kernels, sure, |_| {
         format!(
-            "{count} launch calls took more than 50 us, {} together, {} of the time",
+            "{} took more than 50 µs, {} together, {} of the time",
+            counted(count, "launch call"),
             time(spent),
             percent(spent / span)
         )
     });
-    Outcome::found(Draft { change: None, saving: job_saving(profile, Figure::predicted(spent)), ..draft })
+    Outcome::found(Draft { change: None, saving: job_saving(profile, up_to(spent)), ..draft })
 }
 
 /// CPU time of a kernel's slow calls above that of usual ones.
@@ -85,7 +95,7 @@ fn fault(kernel: &Kernel) -> Fault {
     let (count, spent) = kernel.slow_calls;
     Fault {
         evidence: vec![
-            Evidence::new("calls above 50 us", Figure::measured(count as f64), Unit::Count)
+            Evidence::new("calls above 50 µs", Figure::measured(count as f64), Unit::Count)
                 .decrease_towards(0.0),
             Evidence::new("CPU time of these", Figure::measured(spent), Unit::Nanoseconds),
             Evidence::new("slowest", Figure::measured(kernel.cpu.max_ns), Unit::Nanoseconds),
@@ -102,7 +112,8 @@ fn fault(kernel: &Kernel) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{
-        activity, assert_clear_in, assert_finds_in, assert_unjudged, idle_during, kernel_of, profile_with,
+        activity, assert_clear_in, assert_finds_in, assert_unjudged, evidence, idle_during, kernel_of,
+        profile_with,
     };
     use super::RULE;
     use crate::profile::{Activity, IdleCause, Kernel, Profile};
@@ -110,13 +121,19 @@ mod tests {
     fn profile(slow_ns: f64, idle: f64) -> Profile {
         let mut kernel = Kernel { slow_calls: (3, slow_ns), ..kernel_of(1000, 128) };
         kernel.cpu.median_ns = 0.0;
-        Profile { kernels: vec![kernel], ..profile_with([idle_during(IdleCause::Launching, 1e9, idle)]) }
+        let mut profile = profile_with([idle_during(IdleCause::Launching, 1e9, idle)]);
+        profile.totals.launches = 1000;
+        Profile { kernels: vec![kernel], ..profile }
     }
 
     #[test]
     fn fires_on_slow_calls_while_the_device_waits() {
         let finding = assert_finds_in(&RULE, profile(20e6, 0.4));
-        assert_eq!(finding.saving.time_ns.expect("a time").value, 20e6);
+        let saving = finding.saving.time_ns.expect("a time");
+        assert_eq!((saving.value, saving.interval()), (20e6, Some((0.0, 20e6))));
+        assert_eq!(evidence(&finding, "calls above 50 µs").value, 3.0);
+        assert_eq!(evidence(&finding, "CPU time of these").value, 20e6);
+        assert!(finding.summary.starts_with("3 launch calls took more than 50 µs"), "{}", finding.summary);
     }
 
     #[test]
@@ -131,5 +148,14 @@ mod tests {
         let mut one = profile(20e6, 0.4);
         one.activities = vec![Activity { idle_share: None, ..activity(1e9, 0.4) }];
         assert_unjudged(&RULE, one);
+    }
+
+    #[test]
+    fn does_not_judge_first_calls_without_others_to_compare_with() {
+        let mut one = profile(1e9, 1.0);
+        one.totals.launches = 9;
+        assert_unjudged(&RULE, one.clone());
+        one.totals.launches = 10;
+        assert_finds_in(&RULE, one);
     }
 }

@@ -1,6 +1,6 @@
 //! A grid with fewer blocks than the device has multiprocessors.
 
-use super::{Fault, Needs, Outcome, Rule, Subject, confidence, judge_kernels};
+use super::{Fault, Needs, Outcome, Rule, Subject, confidence, judge_kernels, up_to};
 use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
 use crate::profile::Profile;
@@ -49,7 +49,7 @@ fn fault(Subject { kernel, geometry, sms, .. }: Subject<'_>) -> Option<Fault> {
                 .increase_towards(1.0),
         ],
         change: change(blocks, kernel.block_threads(), sms),
-        saves: Ok(Figure::predicted(1.0 - blocks as f64 / f64::from(sms))),
+        saves: Ok(up_to(1.0 - blocks as f64 / f64::from(sms))),
         threads: smaller_blocks(blocks, kernel.block_threads(), sms),
     })
 }

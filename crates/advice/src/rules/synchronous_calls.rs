@@ -2,10 +2,13 @@
 
 use trace::layout::CallClass;
 
-use super::{Draft, Needs, Outcome, Rule, confidence, job_saving, time, typical_launch_call};
+use super::{
+    Draft, Needs, Outcome, Rule, confidence, counted, counted_as, job_saving, time, typical_launch_call,
+    up_to,
+};
 use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
-use crate::profile::{IdleCause, Profile};
+use crate::profile::{AfterLaunch, CopyDirection, IdleCause, Profile};
 use crate::sums::SaturatingSum as _;
 
 /// From here on synchronisations are part of a loop …
@@ -36,7 +39,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn judge(profile: &Profile) -> Outcome {
-    let (transfers, spent) = synchronous_transfers(profile);
+    let Transfers { count: transfers, cpu_ns: spent, after_launch } = synchronous_transfers(profile);
     let waits = || profile.calls.iter().filter(|call| call.class == Some(CallClass::Synchronize));
     let synchronisations = waits().map(|call| call.count).saturating_sum();
     let waited: f64 = waits().map(|call| call.cpu.total_ns).sum();
@@ -48,7 +51,11 @@ fn judge(profile: &Profile) -> Outcome {
     let mut parts = Vec::new();
     let mut evidence = Vec::new();
     if transfers > 0 {
-        parts.push(format!("{transfers} synchronous copies and memsets took {} of CPU time", time(spent)));
+        parts.push(format!(
+            "{} took {} of CPU time",
+            counted_as(transfers, "synchronous copy or memset", "synchronous copies and memsets"),
+            time(spent)
+        ));
         evidence.push(
             Evidence::new("synchronous copies and memsets", Figure::measured(transfers as f64), Unit::Count)
                 .decrease_towards(0.0),
@@ -60,8 +67,10 @@ fn judge(profile: &Profile) -> Outcome {
     }
     if frequent {
         parts.push(format!(
-            "{synchronisations} synchronisations waited for {}, among {launches} launches",
-            time(waited)
+            "{} waited for {}, among {}",
+            counted(synchronisations, "synchronisation"),
+            time(waited),
+            counted_as(launches, "launch", "launches")
         ));
         evidence.push(
             Evidence::new("synchronisations", Figure::measured(synchronisations as f64), Unit::Count)
@@ -69,13 +78,13 @@ fn judge(profile: &Profile) -> Outcome {
         );
         evidence.push(Evidence::new("time waited", Figure::measured(waited), Unit::Nanoseconds));
     }
-    let saved = (spent - typical_launch_call(profile) * transfers as f64).max(0.0);
+    let saved = (after_launch.cpu_ns - typical_launch_call(profile) * after_launch.count as f64).max(0.0);
     let saving = match transfers {
         0 => Saving {
             unknown_because: Some("what synchronisation costs is the idle time after it".to_owned()),
             ..Saving::default()
         },
-        _ => job_saving(profile, Figure::predicted(saved)),
+        _ => job_saving(profile, up_to(saved)),
     };
     Outcome::found(Draft {
         summary: parts.join("; "),
@@ -90,19 +99,33 @@ fn judge(profile: &Profile) -> Outcome {
     })
 }
 
-/// Synchronous copies that touch the device and synchronous memsets: how many, and their CPU time.
-fn synchronous_transfers(profile: &Profile) -> (u64, f64) {
+/// Synchronous transfers.
+#[derive(Default)]
+struct Transfers {
+    count: u64,
+    cpu_ns: f64,
+    after_launch: AfterLaunch,
+}
+
+/// Synchronous copies that touch the device and synchronous memsets.
+fn synchronous_transfers(profile: &Profile) -> Transfers {
     let copies = profile
         .copies
         .iter()
-        .filter(|copy| !copy.asynchronous && copy.direction != crate::profile::CopyDirection::HostToHost)
-        .map(|copy| (copy.count, copy.cpu.total_ns));
+        .filter(|copy| !copy.asynchronous && copy.direction != CopyDirection::HostToHost)
+        .map(|copy| (copy.count, copy.cpu.total_ns, copy.after_launch));
     let sets = profile
         .calls
         .iter()
         .filter(|call| call.class == Some(CallClass::Set) && !call.name.contains("Async"))
-        .map(|call| (call.count, call.cpu.total_ns));
-    copies.chain(sets).fold((0, 0.0), |(count, time), (c, t)| (count + c, time + t))
+        .map(|call| (call.count, call.cpu.total_ns, call.after_launch));
+    let mut sum = Transfers::default();
+    for (count, cpu_ns, after_launch) in copies.chain(sets) {
+        sum.count = sum.count.saturating_add(count);
+        sum.cpu_ns += cpu_ns;
+        sum.after_launch.add(after_launch);
+    }
+    sum
 }
 
 #[cfg(test)]
@@ -110,9 +133,11 @@ mod tests {
     use trace::layout::CallClass::{Set, Synchronize};
     use trace::layout::MemoryKind::{Device, Pageable, Pinned};
 
-    use super::super::fixture::{activity, assert_clear_in, assert_finds_in, call, copies, profile_with};
+    use super::super::fixture::{
+        activity, assert_clear_in, assert_finds_in, call, copies, evidence, idle_during, profile_with,
+    };
     use super::RULE;
-    use crate::profile::Profile;
+    use crate::profile::{AfterLaunch, IdleCause, Profile};
 
     fn idle_half() -> Profile {
         profile_with([activity(1e9, 0.5)])
@@ -121,8 +146,29 @@ mod tests {
     #[test]
     fn fires_on_any_synchronous_copy_or_memset() {
         let copied = Profile { copies: vec![copies(Device, Pageable, false, 1, 64)], ..idle_half() };
-        assert!(assert_finds_in(&RULE, copied).saving.time_ns.is_some());
+        let finding = assert_finds_in(&RULE, copied);
+        assert!(finding.saving.time_ns.is_some());
+        assert!(
+            finding.summary.starts_with("1 synchronous copy or memset took 100.0 µs"),
+            "{}",
+            finding.summary
+        );
+        assert_eq!(evidence(&finding, "CPU time of these").value, 100e3);
         assert_finds_in(&RULE, Profile { calls: vec![call("cuMemsetD32_v2", Set, 1)], ..idle_half() });
+    }
+
+    #[test]
+    fn what_came_before_the_first_launch_saves_nothing_after_it() {
+        let mut copies = copies(Device, Pageable, false, 10, 64);
+        copies.after_launch = AfterLaunch { count: 4, cpu_ns: 0.4e6 };
+        let all = Profile {
+            copies: vec![copies.clone()],
+            ..profile_with([idle_during(IdleCause::Transferring, 1e9, 0.5)])
+        };
+        assert_eq!(assert_finds_in(&RULE, all.clone()).saving.time_ns.expect("a time").value, 0.4e6);
+        copies.after_launch = AfterLaunch::default();
+        let none = assert_finds_in(&RULE, Profile { copies: vec![copies], ..all });
+        assert_eq!(none.saving.of_job.expect("a share").value, 0.0);
     }
 
     #[test]

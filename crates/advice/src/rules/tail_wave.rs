@@ -2,7 +2,7 @@
 
 use occupancy::{Waves, what_if};
 
-use super::{Fault, Needs, Outcome, Rule, Subject, UNTIMED, confidence, judge_kernels, percent};
+use super::{Fault, Needs, Outcome, Rule, Subject, UNTIMED, confidence, judge_kernels, percent, up_to};
 use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
 use crate::profile::{Geometry, Kernel, Profile};
@@ -84,7 +84,7 @@ fn fault(Subject { kernel, geometry, profile, .. }: Subject<'_>) -> Option<Fault
     Some(Fault {
         evidence,
         change: change(kernel, geometry, better),
-        saves: Ok(Figure::predicted(effect)),
+        saves: Ok(up_to(effect)),
         threads: better.map(|(threads, ..)| threads),
     })
 }

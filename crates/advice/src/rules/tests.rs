@@ -55,7 +55,9 @@ fn page() -> String {
          Savings are shares of run time: 50 % is a factor of 2. Where several rules find fault with the same kernel, each\n\
          next one counts for its share of what the larger ones leave. Changes on the host's side cannot save more than the\n\
          time that the device is idle; a finding *within* another one is part of its saving and does not add to it.\n\n\
-         These are upper bounds. Where a rule names another block size and the kernel was timed on a GPU that the models know,\n\
+         Each saving has an interval: from what is sure to be saved (often nothing: what a rule's formula gives is the most that\n\
+         its change can do) to what the formula gives at most, as far as sampled times and the modelled idle time are known.\n\
+         A share of the job begins with the first launch: what comes before cannot be saved. Where a rule names another block size and the kernel was timed on a GPU that the models know,\n\
          `apex advise` also says what they expect of it ([predict.md](predict.md)).\n\n\
          After a change, record again and compare: `apex run -o NEW -- COMMAND`, then `apex diff OLD NEW`.\n\n\
          | rule | name | severity | about | within |\n| --- | --- | --- | --- | --- |\n",

@@ -124,6 +124,13 @@ impl Recording {
         self.launch_with(config, stream, 0, 0)
     }
 
+    /// A launch whose call takes that long, nanoseconds.
+    pub fn launch_taking(&mut self, config: u32, stream: u32, cpu_ns: u64) {
+        let api = self.name("cuLaunchKernel");
+        let head = self.head::<Launch>(0, cpu_ns);
+        self.write(&Launch { head, config, stream, result: 0, api });
+    }
+
     pub fn launch_with(&mut self, config: u32, stream: u32, flags: u16, result: u32) -> u64 {
         let (start, api) = (self.now, self.name("cuLaunchKernel"));
         let head = self.head::<Launch>(flags, 4_000);

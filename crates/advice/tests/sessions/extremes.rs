@@ -6,6 +6,7 @@ use crate::common::{Recording, profile};
 use advice::Profile;
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, RngAlgorithm, TestRng, TestRunner};
+use serde_json::Value;
 use trace::definition::{Config, Definition, Device, Function, Graph};
 use trace::layout::{Call, CallClass, GraphLaunch, Launch, MemoryKind, Slots, Timing, flags};
 
@@ -165,6 +166,23 @@ fn judge(profile: &Profile) {
     let read: (Profile, advice::Advice, advice::Comparison) =
         serde_json::from_str(&text).expect("every number is one");
     assert_eq!(read.0.kernels.len(), profile.kernels.len());
+    predictions_have_intervals(&serde_json::from_str(&text).expect("it is JSON"));
+}
+
+/// Every predicted figure has an interval that holds its value.
+fn predictions_have_intervals(value: &Value) {
+    match value {
+        Value::Object(members) => {
+            if members.get("provenance").is_some_and(|provenance| provenance == "predicted") {
+                let number =
+                    |name: &str| members[name].as_f64().unwrap_or_else(|| panic!("no {name}: {value}"));
+                assert!(number("low") <= number("value") && number("value") <= number("high"), "{value}");
+            }
+            members.values().for_each(predictions_have_intervals);
+        }
+        Value::Array(values) => values.iter().for_each(predictions_have_intervals),
+        _ => {}
+    }
 }
 
 #[test]

@@ -102,7 +102,7 @@ fn times_are_corrected_and_extended_to_all_launches() {
     assert_eq!(gpu.correction_ns, 2_700.0);
     let expected = 1000.0 * (8_000.0 + 475.0);
     assert!((gpu.total_ns.value / expected - 1.0).abs() < 0.01, "{}", gpu.total_ns.value);
-    assert_eq!((gpu.total_ns.provenance, gpu.total_ns.samples), (Provenance::Measured, 20));
+    assert_eq!((gpu.total_ns.provenance(), gpu.total_ns.samples), (Provenance::Measured, 20));
     assert!(gpu.total_ns.standard_error.expect("a spread") > 0.0);
     assert_eq!(profile.totals.timed_share, 1.0);
     assert_eq!(profile.totals.gpu_time_ns.expect("timed").value, gpu.total_ns.value);
@@ -219,7 +219,7 @@ fn the_recorders_own_cost_is_stated() {
     assert_eq!((recorder.records, recorder.timings, recorder.dropped), (100, 0, 0));
     assert_eq!(recorder.recording_ns, 100.0 * advice::profile::RECORD_COST_NS);
     let share = recorder.overhead_share.expect("the process took time");
-    assert_eq!(share.provenance, Provenance::Computed);
+    assert_eq!(share.provenance(), Provenance::Computed);
     assert!((share.value - recorder.recording_ns / 401_000.0).abs() < 0.002, "{}", share.value);
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::common::{BLOCKING, LEGACY, NON_BLOCKING, Recording, profile};
+use crate::common::{BLOCKING, LEGACY, NON_BLOCKING, Recording, profile, read};
 use advice::{Advice, Options, advise};
 use trace::layout::MemoryKind;
 
@@ -64,6 +64,34 @@ fn the_good_program_is_excellent() {
     // Nothing was counted: this is no session of the CPU device.
     assert!(advice.unjudged.iter().all(|rule| rule.rule.starts_with("APEX-C")), "{:?}", advice.unjudged);
     assert!(advice.verdict.gpu_busy.expect("timed").value > 0.95);
+}
+
+/// Copies before the first launch take 5 ms, its call 4 µs, and then the program is killed.
+#[test]
+fn a_program_that_was_killed_in_its_first_launch_has_nothing_to_save() {
+    for timed in [false, true] {
+        let dir = tempfile::TempDir::new().expect("a temporary directory");
+        let mut program = Recording::new(dir.path());
+        let function = program.function("first");
+        let config = program.config(function, 1056, 256);
+        for _ in 0..5 {
+            program.copy(MemoryKind::Device, MemoryKind::Pageable, 1 << 20, false, 1_000_000);
+            program.copy(MemoryKind::Device, MemoryKind::Pageable, 1 << 20, true, 1_000_000);
+        }
+        if timed {
+            // The first call loads the module.
+            let (start, call) = (program.now, 60_000_000);
+            program.launch_taking(config, LEGACY, call);
+            program.timing(config, LEGACY, start, 9_000, 0);
+        } else {
+            program.launch(config, LEGACY);
+        }
+        drop(program);
+        let advice = advise(&read(&dir), &Options::default());
+        assert!(rules(&advice).contains("APEX-L19"), "it is found all the same: {:?}", rules(&advice));
+        let worth = advice.verdict.saving_of_job.map_or(0.0, |saving| saving.value);
+        assert_eq!(worth, 0.0, "{:#?}", advice.findings);
+    }
 }
 
 #[test]

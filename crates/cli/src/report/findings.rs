@@ -1,6 +1,6 @@
 //! Findings as text: brief in a report, in full in `apex advise`.
 
-use super::mark;
+use super::{mark, share};
 use crate::text::{Ink, Style, wrap};
 use crate::units;
 use advice::{
@@ -56,7 +56,8 @@ pub fn full(
             paragraph(out, &about_kernel(kernel), width)?;
         }
         if finding.kernels.len() > KERNELS {
-            paragraph(out, &format!("and {} more kernels", finding.kernels.len() - KERNELS), width)?;
+            let rest = (finding.kernels.len() - KERNELS) as u64;
+            paragraph(out, &format!("and {}", counted(rest, "more kernel")), width)?;
         }
         let Confidence { level, reason } = &finding.confidence;
         paragraph(out, &format!("Confidence: {}. {reason}", level_name(*level)), width)?;
@@ -74,12 +75,8 @@ fn heading(out: &mut dyn Write, profile: &Profile, advice: &Advice, style: Style
         }
         (0, _) => format!("Advice: nothing found by {judged} rules"),
         (count, Some(saving)) if saving.value > 0.0 => {
-            let (share, factor) = (units::percent(saving.value), 1.0 / (1.0 - saving.value.min(0.999)));
-            format!(
-                "Advice: {}, worth up to {share} of the job ({factor:.2}×){}",
-                counted(count as u64, "finding"),
-                mark(saving.provenance)
-            )
+            let worth = format!("{} of the job", share(saving));
+            format!("Advice: {}, worth {worth}{}", counted(count as u64, "finding"), faster(saving))
         }
         (count, _) => format!("Advice: {}", counted(count as u64, "finding")),
     };
@@ -107,14 +104,10 @@ fn saving(saving: &Saving) -> String {
     match (&saving.of_job, &saving.time_ns) {
         // Capped: the time that it could save is the time that others save already.
         (Some(share), _) if share.value == 0.0 => "saves nothing beyond the findings above".into(),
-        (Some(share), Some(time)) => {
-            let factor = saving.factor().unwrap_or(1.0);
-            let (share, mark) = (units::percent(share.value), mark(share.provenance));
-            format!("saves up to {share} of the job, {} ({factor:.2}×){mark}", units::time(time.value))
+        (Some(of_job), Some(time)) => {
+            format!("saves {} of the job, {}{}", share(of_job), time_shown(time), faster(of_job))
         }
-        (Some(share), None) => {
-            format!("saves up to {} of the job{}", units::percent(share.value), mark(share.provenance))
-        }
+        (Some(of_job), None) => format!("saves {} of the job", share(of_job)),
         _ => match &saving.unknown_because {
             Some(reason) => format!("saving not known: {reason}"),
             None => "saving not known".into(),
@@ -122,11 +115,27 @@ fn saving(saving: &Saving) -> String {
     }
 }
 
+/// `, 1.04×`: how many times as fast the job would be; nothing where so much is saved that it says nothing.
+fn faster(of_job: &Figure) -> String {
+    Saving::faster(of_job.value).map_or_else(String::new, |factor| format!(", {factor:.2}×"))
+}
+
+/// A time with its interval, if it is predicted, and the mark of its provenance.
+fn time_shown(time: &Figure) -> String {
+    let shown = match time.interval() {
+        Some((low, high)) => units::time_between(time.value, low, high),
+        None => units::time(time.value),
+    };
+    format!("{shown}{}", mark(time.provenance()))
+}
+
 fn about_kernel(kernel: &KernelFinding) -> String {
     let KernelFinding { name, configuration, launches, evidence: values, change, .. } = kernel;
     let evidence = if values.is_empty() { String::new() } else { format!(": {}", evidence(values)) };
     let expected = kernel.what_if.as_ref().map_or_else(String::new, what_if);
-    format!("· {name}{configuration}, {} launches{evidence}. {change}{expected}", units::count(*launches))
+    let launches =
+        if *launches == 1 { "1 launch".into() } else { format!("{} launches", units::count(*launches)) };
+    format!("· {name}{configuration}, {launches}{evidence}. {change}{expected}")
 }
 
 /// What the models expect of the changed configuration.
@@ -163,9 +172,17 @@ fn one_value(evidence: &Evidence) -> String {
         }
         None => String::new(),
     };
-    let Figure { value: number, provenance, samples, .. } = evidence.figure;
-    let samples = if samples > 0 { format!(" ×{}", units::count(samples)) } else { String::new() };
-    format!("{} {}{}{samples}{goal}", evidence.name, value(number, evidence.unit), mark(provenance))
+    let figure = &evidence.figure;
+    let samples = match figure.samples {
+        0 => String::new(),
+        samples => format!(" ×{}", units::count(samples)),
+    };
+    let shown = |number| value(number, evidence.unit);
+    let interval = figure
+        .interval()
+        .map_or_else(String::new, |(low, high)| format!(" ({} to {})", shown(low), shown(high)));
+    let mark = mark(figure.provenance());
+    format!("{} {}{interval}{mark}{samples}{goal}", evidence.name, shown(figure.value))
 }
 
 fn value(value: f64, unit: Unit) -> String {

@@ -185,12 +185,29 @@ fn verdict(profile: &Profile, advice: &Advice, width: usize) -> Vec<String> {
             lost => format!("{} RECORDS DROPPED", units::count(lost)),
         },
     ];
-    wrap(&parts.join(" · "), width, "")
+    lines_of(&parts, width)
 }
 
-/// A share with the mark of its provenance.
-fn share(figure: &Figure) -> String {
-    format!("{}{}", units::percent(figure.value), mark(figure.provenance))
+/// Parts with ` · ` between, broken into lines between them; within one only where it does not fit a line of its own.
+fn lines_of(parts: &[String], width: usize) -> Vec<String> {
+    let length = |text: &str| text.chars().count();
+    let mut lines: Vec<String> = Vec::new();
+    for part in parts {
+        match lines.last_mut() {
+            Some(line) if length(line) + 3 + length(part) <= width => *line += &format!(" · {part}"),
+            _ => lines.extend(wrap(part, width, "")),
+        }
+    }
+    lines
+}
+
+/// A share with its interval, if it is predicted, and the mark of its provenance.
+pub fn share(figure: &Figure) -> String {
+    let shown = match figure.interval() {
+        Some((low, high)) => units::percent_between(figure.value, low, high),
+        None => units::percent(figure.value),
+    };
+    format!("{shown}{}", mark(figure.provenance()))
 }
 
 /// The mark that the legend explains.

@@ -7,6 +7,9 @@ use super::{Parsed, Parser};
 use crate::ir::Constant;
 use crate::lexer::TokenKind;
 
+/// How tightly `*` binds.
+const PRODUCT: u8 = 9;
+
 /// A value with its type: integers are `.s64` or `.u64`.
 #[derive(Clone, Copy)]
 enum Value {
@@ -48,6 +51,11 @@ impl Parser<'_, '_> {
     /// A constant expression.
     pub(super) fn constant(&mut self) -> Parsed<Constant> {
         Ok(self.ternary()?.constant())
+    }
+
+    /// What may follow a `-`: factors.
+    pub(super) fn term(&mut self) -> Parsed<Constant> {
+        Ok(self.binary(PRODUCT)?.constant())
     }
 
     /// Whether the token at the cursor can start a constant expression.
@@ -106,7 +114,7 @@ impl Parser<'_, '_> {
             b"<\0" | b">\0" | b"<=" | b">=" => 6,
             b"<<" | b">>" => 7,
             b"+\0" | b"-\0" => 8,
-            b"*\0" | b"/\0" | b"%\0" => 9,
+            b"*\0" | b"/\0" | b"%\0" => PRODUCT,
             _ => return None,
         };
         Some((operator, binding))

@@ -27,30 +27,22 @@ impl Parser<'_, '_> {
                 parser.next += 1;
                 Ok(Operand::Negated(parser.identifier("a register")?))
             }
-            TokenKind::Symbol(b'(') if parser.opens_list() => {
-                parser.next += 1;
-                Ok(Operand::List(parser.list(b')', Self::operand)?))
-            }
             TokenKind::Word if !parser.at_word("WARP_SZ") => parser.named(),
             _ if parser.at_constant() => Ok(Operand::Constant(parser.constant()?)),
             _ => parser.expected("an operand"),
         })
     }
 
-    fn minus_constant(&self) -> bool {
-        self.peek_at(1).text == "WARP_SZ"
+    /// One operand of a `call`, where `(` opens parameters. In other instructions it opens an expression.
+    pub(super) fn call_operand(&mut self) -> Parsed<Operand> {
+        match self.eat(b'(') {
+            true => Ok(Operand::List(self.list(b')', Self::operand)?)),
+            false => self.operand(),
+        }
     }
 
-    /// Whether the `(` at the cursor opens the parameters of a call rather than an expression: it does before a
-    /// name, before a closing `)`, and where a comma comes before the `)` of a constant.
-    fn opens_list(&self) -> bool {
-        let next = self.peek_at(1);
-        match next.kind {
-            TokenKind::Word => !next.text.starts_with('.') && next.text != "WARP_SZ",
-            TokenKind::Symbol(b')') => true,
-            TokenKind::Number(..) => matches!(self.peek_at(2).kind, TokenKind::Symbol(b',' | b')')),
-            _ => false,
-        }
+    fn minus_constant(&self) -> bool {
+        self.peek_at(1).text == "WARP_SZ"
     }
 
     /// An operand that starts with a word.
@@ -105,7 +97,7 @@ impl Parser<'_, '_> {
         Ok((self.intern(parts.0), parts.1.map(|selector| self.intern(selector))))
     }
 
-    /// `+ constant` or `- constant`, possibly several, or nothing: 0.
+    /// `+ expression`, `- term` and what follows it, or nothing: 0.
     pub(super) fn signed_offset(&mut self) -> Parsed<i64> {
         let mut total = 0i64;
         loop {
@@ -115,31 +107,13 @@ impl Parser<'_, '_> {
                 _ => return Ok(total),
             };
             let position = self.advance().position;
-            let Constant::Integer(value) = self.offset_term()? else {
+            let constant = if negative { self.term()? } else { self.constant()? };
+            let Constant::Integer(value) = constant else {
                 return Err(crate::Diagnostic::new(position, "an offset must be an integer"));
             };
             // Offsets are addresses modulo 2^64.
             let value = value as i64;
             total = if negative { total.wrapping_sub(value) } else { total.wrapping_add(value) };
-        }
-    }
-
-    /// A number, a negated number or a parenthesised expression.
-    fn offset_term(&mut self) -> Parsed<Constant> {
-        match self.peek().kind {
-            TokenKind::Number(constant, _) => {
-                self.next += 1;
-                Ok(constant)
-            }
-            TokenKind::Symbol(b'-') => {
-                self.next += 1;
-                match self.nested(Self::offset_term)? {
-                    Constant::Integer(value) => Ok(Constant::Integer(-value)),
-                    _ => self.error("an offset must be an integer"),
-                }
-            }
-            TokenKind::Symbol(b'(') => self.constant(),
-            _ => self.expected("an offset"),
         }
     }
 

@@ -122,11 +122,8 @@ impl Parser<'_, '_> {
         };
         let position = self.position();
         let mnemonic = Mnemonic::new(self.word("an instruction")?);
-        let operands = self.list_until_semicolon()?;
+        let operand = if mnemonic.opcode() == "call" { Self::call_operand } else { Self::operand };
+        let operands = self.list(b';', operand)?;
         Ok(Statement::Instruction(Instruction { predicate, mnemonic, operands, position }))
-    }
-
-    fn list_until_semicolon(&mut self) -> Parsed<Vec<crate::ir::Operand>> {
-        self.list(b';', Self::operand)
     }
 }

@@ -68,7 +68,10 @@ impl<'m> Verifier<'m> {
             Operand::Name(name) => match self.lookup(name) {
                 None => Err(format!("unknown name `{name}`: declare it before its use")),
                 Some(Symbol::Variable(variable)) if variable.space == StateSpace::Reg => {
-                    match !is_array(formal) && fits(formal.ty, variable.ty, formal.ty.bytes() < 4, false) {
+                    match !is_array(formal)
+                        && variable.vector == formal.vector
+                        && fits(formal.ty, variable.ty, formal.ty.bytes() < 4, false)
+                    {
                         true => Ok(()),
                         false => Err(format!("`{name}` is `{}`, which does not fit", variable.ty)),
                     }

@@ -102,6 +102,13 @@ impl<'m> Verifier<'m> {
                 Operand::Negated(name) if usage.instance.form.opcode == "vmad" => {
                     self.register(name, *ty, *wider, usage)
                 }
+                // A register plus a number, as one operand.
+                Operand::Offset(name, _) if !usage.written && !usage.component => {
+                    match self.is_symbol(name) {
+                        true if !ty.is_float() => Ok(()),
+                        _ => self.register(name, *ty, *wider, usage),
+                    }
+                }
                 Operand::Name(name) => self.register(name, *ty, *wider, usage),
                 Operand::Component(name, selector) => self.component(name, selector, *ty, *wider, usage),
                 other => Err(format!("a `{ty}` register is needed, not {}", shape(other))),
@@ -133,6 +140,10 @@ impl<'m> Verifier<'m> {
             Kind::Immediate(least, most) => immediate(usage.instance, *least, *most, operand),
             Kind::Address { space, sampler, rest } => match operand {
                 Operand::Address(address) => self.address(address, *space, *sampler, rest, usage),
+                // An element of an array needs no brackets.
+                Operand::Element(name, _) if usage.accesses_memory() && rest.is_empty() => {
+                    self.base(name, *space)
+                }
                 other => Err(format!("an address in brackets is needed, not {}", shape(other))),
             },
             Kind::TensorAddress => match operand {

@@ -133,13 +133,12 @@ impl<'a> Compiler<'a> {
         let (Some(form), Some(ty), [to, from @ ..]) = (form, ty, operands) else {
             return self.unknown(instruction);
         };
-        let plain = |operand: &Operand| {
-            matches!(
-                operand,
-                Operand::Name(_) | Operand::Component(..) | Operand::Constant(_) | Operand::Offset(..)
-            )
+        let mut plain = |operand: &Operand| match operand {
+            Operand::Name(_) | Operand::Component(..) | Operand::Constant(_) => true,
+            Operand::Offset(name, _) => self.symbol(name).is_some(),
+            _ => false,
         };
-        if from.is_empty() || from.len() > 5 || !from.iter().all(plain) {
+        if from.is_empty() || from.len() > 5 || !from.iter().all(&mut plain) {
             return self.unknown(instruction);
         }
         let to = self.write(to);

@@ -325,15 +325,12 @@ fn call(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut F
     compiler.push(Op::Call(Box::new(Call { callee, arguments })));
     let (mut results, mut registers) = (Vec::new(), Vec::new());
     for ((operand, variable), &(callee, bytes)) in parts.results.iter().zip(returns).zip(result_places) {
-        let (caller, register) = memory::result_place(compiler, operand, variable)?;
+        let (caller, values) = memory::result_place(compiler, operand, variable)?;
         results.push(Transfer { caller, callee, bytes });
-        registers.extend(register.map(|register| (register, variable.ty, caller)));
+        registers.extend(values);
     }
     compiler.push(Op::Results(results.into()));
-    for (register, ty, caller) in registers {
-        memory::load_frame(compiler, register, ty, caller)?;
-    }
-    Ok(())
+    registers.iter().try_for_each(|value| memory::load_frame(compiler, value))
 }
 
 /// Whether the function called `name` needs no definition.

@@ -54,11 +54,19 @@ pub(super) fn class_of(ty: ScalarType) -> Decoded<Class> {
     }
 }
 
+/// Bytes that a formal parameter takes in a frame; a predicate takes one.
+pub(super) fn formal_bytes(variable: &Variable) -> u64 {
+    match variable.ty {
+        ScalarType::Pred => variable.vector.into(),
+        _ => variable.bytes().unwrap_or(0),
+    }
+}
+
 /// Where formal parameters lie in a function's frame: offset and size of each, and the size of all.
 pub(super) fn parameter_layout<'v>(variables: impl Iterator<Item = &'v Variable>) -> (Vec<(u32, u32)>, u32) {
     let (mut places, mut end) = (Vec::new(), 0u64);
     for variable in variables {
-        let bytes = variable.bytes().unwrap_or(0);
+        let bytes = formal_bytes(variable);
         let start = end.next_multiple_of(variable.alignment());
         places.push((start.min(u32::MAX.into()) as u32, bytes.min(u32::MAX.into()) as u32));
         end = start.saturating_add(bytes);
@@ -408,6 +416,26 @@ impl<'m> FunctionCompiler<'m> {
         self.input(class, Input::Constant(bits))
     }
 
+    /// Whether `name` is a register, special ones included.
+    pub(super) fn is_register(&self, name: &str) -> bool {
+        match self.body.lookup(self.scope, name) {
+            Some((_, symbol)) => matches!(symbol, Symbol::Register { .. }),
+            None => name.starts_with('%'),
+        }
+    }
+
+    /// The components of `operand` where it is a vector register: `v` means `{v.x, v.y}`.
+    pub(super) fn components(&self, operand: &Operand) -> Option<Vec<Operand>> {
+        let Operand::Name(name) = operand else { return None };
+        match self.body.lookup(self.scope, name) {
+            Some((_, Symbol::Register { vector: count @ 2.., .. })) => {
+                let component = |selector: &&str| Operand::Component(name.clone(), (*selector).into());
+                Some(COMPONENTS.iter().take(count.into()).map(component).collect())
+            }
+            _ => None,
+        }
+    }
+
     /// The register called `name` (or a component of it), if it is one, with its declared type.
     pub(super) fn register(
         &mut self,
@@ -417,6 +445,7 @@ impl<'m> FunctionCompiler<'m> {
         let Some((scope, Symbol::Register { ty, vector })) = self.body.lookup(self.scope, name) else {
             return Ok(None);
         };
+        let name = &*self.body.canonical_name(scope, name);
         match component {
             None if vector != 1 => {
                 return invalid(format!("vector register `{name}` needs a component such as `.x`"));
@@ -439,10 +468,13 @@ impl<'m> FunctionCompiler<'m> {
         Ok(Some((reg, ty)))
     }
 
-    /// The halves of a `.b128` register, which is two longs here.
+    /// The halves of a `.b128` register, which is two longs here, or of a constant, whose upper half is 0.
     pub(super) fn wide(&mut self, operand: &Operand) -> Decoded<[Reg; 2]> {
         let name = match operand {
             Operand::Sink => return Ok([self.fresh(Class::Long), self.fresh(Class::Long)]),
+            Operand::Constant(Constant::Integer(value)) => {
+                return Ok([*value as u64, 0].map(|half| self.constant(Class::Long, half)));
+            }
             Operand::Name(name) => name,
             _ => return invalid(format!("`{}` is not a .b128 register", show(operand))),
         };
@@ -451,6 +483,7 @@ impl<'m> FunctionCompiler<'m> {
         else {
             return invalid(format!("`{name}` is not a .b128 register"));
         };
+        let name = self.body.canonical_name(scope, name);
         Ok(["low", "high"].map(|half| {
             let key = (scope, format!("{name}.{half}"));
             if let Some((reg, _)) = self.registers.get(&key) {
@@ -508,6 +541,10 @@ impl<'m> FunctionCompiler<'m> {
             Operand::Constant(constant) => Some(self.constant(class, constant_bits(*constant, ty))),
             Operand::Name(name) => self.value_of_name(name, class)?,
             Operand::Component(name, component) => self.value_of_component(name, component, class)?,
+            Operand::Offset(name, offset) if self.is_register(name) => {
+                let base = self.source(&Operand::Name(name.clone()), ty)?;
+                Some(self.sum(base, *offset, ty)?)
+            }
             Operand::Offset(name, offset) => Some(self.symbol_address(name, *offset, class)?),
             Operand::Element(name, index) => {
                 let bytes = self.element_bytes(name)?;
@@ -636,13 +673,23 @@ impl<'m> FunctionCompiler<'m> {
         if offset == 0 {
             return Ok(base);
         }
-        let (sum, addend) = (self.fresh(class), self.constant(class, offset as u64));
-        let run = match class {
-            Class::Long => binary(|a: u64, b: u64| a.wrapping_add(b)),
+        self.sum(base, offset, if class == Class::Long { ScalarType::U64 } else { ScalarType::U32 })
+    }
+
+    /// A register with `base + offset`, of the width of `ty`.
+    fn sum(&mut self, base: Reg, offset: i64, ty: ScalarType) -> Decoded<Reg> {
+        let run = match ty.bytes() {
+            _ if ty.is_float() => {
+                return invalid(format!("a number cannot be added to an operand of type {ty}"));
+            }
+            8 => binary(|a: u64, b: u64| a.wrapping_add(b)),
+            2 => binary(|a: u16, b: u16| a.wrapping_add(b)),
             _ => binary(|a: u32, b: u32| a.wrapping_add(b)),
         };
-        self.lanes(run, Args { d: sum, a: base, b: addend, ..Args::EMPTY });
-        Ok(sum)
+        let class = class_of(ty)?;
+        let (d, b) = (self.fresh(class), self.constant(class, offset as u64));
+        self.lanes(run, Args { d, a: base, b, ..Args::EMPTY });
+        Ok(d)
     }
 
     /// Bytes of an element of the array `name`.
@@ -703,6 +750,9 @@ pub(super) struct Destination {
     widen: Option<(Reg, ScalarType)>,
 }
 
+/// The components of a vector.
+const COMPONENTS: [&str; 4] = ["x", "y", "z", "w"];
+
 fn canonical_component(component: &str) -> &str {
     match component {
         "r" => "x",
@@ -714,7 +764,7 @@ fn canonical_component(component: &str) -> &str {
 }
 
 fn is_component(component: &str, vector: u8) -> bool {
-    ["x", "y", "z", "w"].iter().take(vector.into()).any(|name| *name == canonical_component(component))
+    COMPONENTS.iter().take(vector.into()).any(|name| *name == canonical_component(component))
 }
 
 /// An operand as it is written in messages.
@@ -764,7 +814,7 @@ pub(super) fn constant_bits(constant: Constant, ty: ScalarType) -> u64 {
 
 /// The input that a special register is.
 fn special(name: &str, component: Option<&str>) -> Option<Input> {
-    let axis = match component {
+    let axis = match component.map(canonical_component) {
         None => None,
         Some("x") => Some(0),
         Some("y") => Some(1),

@@ -339,7 +339,8 @@ macro_rules! carried {
 
 /// Decodes additions and subtractions that read or write the condition code. `None` for anything else.
 ///
-/// The condition code is a predicate of the function. A subtraction sets it to the borrow.
+/// The condition code is a predicate of the function: the carry of the adder. A subtraction adds the complement, with a
+/// carry in of 1 where it takes no other, so that the code is set where nothing was borrowed.
 pub(super) fn decode_carry(
     compiler: &mut FunctionCompiler,
     instruction: &Instruction,
@@ -353,7 +354,7 @@ pub(super) fn decode_carry(
     }
     let part = form.one_of(&["lo", "hi"]);
     let ty = form.ty();
-    let run = ty.and_then(|ty| carry_handler(opcode.trim_end_matches('c'), part, ty));
+    let run = ty.and_then(|ty| carry_handler(opcode.trim_end_matches('c'), part, ty, reads));
     let (Some(ty), Some(run)) = (ty, run) else {
         return Some(invalid(format!("`{}` is not an instruction", instruction.mnemonic)));
     };
@@ -388,7 +389,7 @@ fn emit_carry(
     Ok(())
 }
 
-fn carry_handler(opcode: &str, part: Option<&str>, ty: ScalarType) -> Option<LaneHandler> {
+fn carry_handler(opcode: &str, part: Option<&str>, ty: ScalarType, reads: bool) -> Option<LaneHandler> {
     use ScalarType::*;
     let long = matches!(ty, U64 | S64);
     if !matches!(ty, U32 | S32 | U64 | S64) {
@@ -397,8 +398,10 @@ fn carry_handler(opcode: &str, part: Option<&str>, ty: ScalarType) -> Option<Lan
     Some(match (opcode, part, long) {
         ("add", None, false) => carried!(u32, |a, b, _c, carry| a.carrying(b, carry)),
         ("add", None, true) => carried!(u64, |a, b, _c, carry| a.carrying(b, carry)),
-        ("sub", None, false) => carried!(u32, |a, b, _c, borrow| a.borrowing(b, borrow)),
-        ("sub", None, true) => carried!(u64, |a, b, _c, borrow| a.borrowing(b, borrow)),
+        ("sub", None, false) if reads => carried!(u32, |a, b, _c, carry| a.carrying(!b, carry)),
+        ("sub", None, true) if reads => carried!(u64, |a, b, _c, carry| a.carrying(!b, carry)),
+        ("sub", None, false) => carried!(u32, |a, b, _c, _carry| a.carrying(!b, true)),
+        ("sub", None, true) => carried!(u64, |a, b, _c, _carry| a.carrying(!b, true)),
         ("mad", Some("lo"), false) => carried!(u32, |a, b, c, carry| a.wrapping_mul(b).carrying(c, carry)),
         ("mad", Some("lo"), true) => carried!(u64, |a, b, c, carry| a.wrapping_mul(b).carrying(c, carry)),
         ("mad", Some("hi"), false) if ty == U32 => {
@@ -417,10 +420,9 @@ fn carry_handler(opcode: &str, part: Option<&str>, ty: ScalarType) -> Option<Lan
     })
 }
 
-/// Addition and subtraction with a carry in and out.
+/// Addition with a carry in and out.
 trait Carry: Sized {
     fn carrying(self, other: Self, carry: bool) -> (Self, bool);
-    fn borrowing(self, other: Self, borrow: bool) -> (Self, bool);
 }
 
 macro_rules! carry_for {
@@ -431,13 +433,6 @@ macro_rules! carry_for {
                 let (sum, first) = self.overflowing_add(other);
                 let (sum, second) = sum.overflowing_add(Self::from(carry));
                 (sum, first | second)
-            }
-
-            #[inline(always)]
-            fn borrowing(self, other: Self, borrow: bool) -> (Self, bool) {
-                let (difference, first) = self.overflowing_sub(other);
-                let (difference, second) = difference.overflowing_sub(Self::from(borrow));
-                (difference, first | second)
             }
         }
     )*};

@@ -1,14 +1,16 @@
 //! Loads and stores, and the places that they are of.
 
-use ptx::{AddressBase, Instruction, Operand, ScalarType, StateSpace, Variable};
+use ptx::{Address, AddressBase, Instruction, Operand, ScalarType, StateSpace, Variable};
 
 use super::super::access::{self, AccessHandler, Extend};
 use super::super::atomics;
-use super::super::code::{AccessArgs, AccessKind, Class, Input, Reg, Space};
+use super::super::code::{AccessArgs, AccessKind, Args, Class, Input, Reg, Space};
+use super::super::lanes::{select, test};
 use super::atomic;
 use super::form::Form;
 use super::function::{
-    Decoded, Destination, FunctionCompiler, SymbolPlace, invalid, parameter_layout, show, unsupported,
+    Decoded, Destination, FunctionCompiler, SymbolPlace, formal_bytes, invalid, parameter_layout, show,
+    unsupported,
 };
 
 /// Decodes what touches memory or deals in addresses. `None` if the opcode does neither.
@@ -65,8 +67,15 @@ pub(super) fn place(
     operand: &Operand,
     space: Option<StateSpace>,
 ) -> Decoded<Place> {
-    let Operand::Address(address) = operand else {
-        return invalid(format!("`{}` is not an address", show(operand)));
+    let element;
+    let address = match operand {
+        Operand::Address(address) => address,
+        Operand::Element(name, index) => {
+            let offset = index.wrapping_mul(compiler.element_bytes(name)?);
+            element = Address { base: AddressBase::Name(name.clone()), offset, rest: Vec::new() };
+            &element
+        }
+        _ => return invalid(format!("`{}` is not an address", show(operand))),
     };
     if !address.rest.is_empty() {
         return invalid("this address takes no coordinates");
@@ -369,31 +378,70 @@ fn store_wide(
 }
 
 /// Emits a load of a frame's bytes into a register.
-pub(super) fn load_frame(
-    compiler: &mut FunctionCompiler,
-    register: Reg,
-    ty: ScalarType,
-    offset: u32,
-) -> Decoded<()> {
-    let (address, class) = (compiler.input(Class::Long, Input::Frame(offset)), compiler.class(register));
-    let data = Reg::list(&[register]);
-    let place = Place { space: Space::Local, address, offset: 0 };
-    access(compiler, Move::Load.of(ty, class)?, place, AccessArgs { data, ..NO_DATA });
+pub(super) fn load_frame(compiler: &mut FunctionCompiler, value: &FrameValue) -> Decoded<()> {
+    let &FrameValue { register, ty, offset } = value;
+    if ty == ScalarType::Pred {
+        let word = compiler.fresh(Class::Word);
+        load_frame(compiler, &FrameValue { register: word, ty: ScalarType::U8, offset })?;
+        compiler.lanes(test(|a: u32| a != 0), Args { d: register, a: word, ..Args::EMPTY });
+        return Ok(());
+    }
+    let handler = Move::Load.of(ty, compiler.class(register))?;
+    access_frame(compiler, handler, value, AccessKind::Load);
     Ok(())
 }
 
 /// Emits a store of a register into the frame.
-fn store_frame(compiler: &mut FunctionCompiler, register: Reg, ty: ScalarType, offset: u32) -> Decoded<()> {
-    let (address, class) = (compiler.input(Class::Long, Input::Frame(offset)), compiler.class(register));
-    let data = Reg::list(&[register]);
-    let place = Place { space: Space::Local, address, offset: 0 };
-    access(
-        compiler,
-        Move::Store.of(ty, class)?,
-        place,
-        AccessArgs { data, kind: AccessKind::Store, ..NO_DATA },
-    );
+fn store_frame(compiler: &mut FunctionCompiler, value: &FrameValue) -> Decoded<()> {
+    let &FrameValue { register, ty, offset } = value;
+    if ty == ScalarType::Pred {
+        let [yes, no] = [1, 0].map(|bit| compiler.constant(Class::Word, bit));
+        let word = compiler.fresh(Class::Word);
+        let run = select(|yes: u32, no: u32, chosen| if chosen { yes } else { no });
+        compiler.lanes(run, Args { d: word, a: yes, b: no, c: register, ..Args::EMPTY });
+        return store_frame(compiler, &FrameValue { register: word, ty: ScalarType::U8, offset });
+    }
+    let handler = Move::Store.of(ty, compiler.class(register))?;
+    access_frame(compiler, handler, value, AccessKind::Store);
     Ok(())
+}
+
+fn access_frame(
+    compiler: &mut FunctionCompiler,
+    handler: AccessHandler,
+    value: &FrameValue,
+    kind: AccessKind,
+) {
+    let address = compiler.input(Class::Long, Input::Frame(value.offset));
+    let place = Place { space: Space::Local, address, offset: 0 };
+    access(compiler, handler, place, AccessArgs { data: Reg::list(&[value.register]), kind, ..NO_DATA });
+}
+
+/// A register of a parameter or result, and where the value lies in a frame.
+pub(super) struct FrameValue {
+    register: Reg,
+    ty: ScalarType,
+    offset: u32,
+}
+
+/// The registers of a parameter or result that lies at `offset` of the frame: those of a vector's components, the
+/// halves of a `.b128`, or one, which `find` gets for an operand.
+fn frame_values(
+    compiler: &mut FunctionCompiler,
+    operand: &Operand,
+    ty: ScalarType,
+    offset: u32,
+    mut find: impl FnMut(&mut FunctionCompiler, &Operand) -> Decoded<Reg>,
+) -> Decoded<Vec<FrameValue>> {
+    if ty == ScalarType::B128 {
+        let halves = compiler.wide(operand)?.into_iter().zip([offset, offset + 8]);
+        let value = |(register, offset)| FrameValue { register, ty: ScalarType::B64, offset };
+        return Ok(halves.map(value).collect());
+    }
+    let parts = compiler.components(operand).unwrap_or_else(|| vec![operand.clone()]);
+    let places = (offset..).step_by(ty.bytes().max(1) as usize);
+    let value = |(part, offset)| Ok(FrameValue { register: find(compiler, part)?, ty, offset });
+    parts.iter().zip(places).map(value).collect()
 }
 
 /// Where the argument `operand` lies in the caller's frame. Registers and constants are put there.
@@ -405,32 +453,36 @@ pub(super) fn spill_argument(
     if let Some(offset) = frame_variable(compiler, operand)? {
         return Ok(offset);
     }
-    let register = compiler.source(operand, formal.ty)?;
-    let offset = compiler.frame_space(formal.alignment(), formal.element_bytes());
-    store_frame(compiler, register, formal.ty, offset)?;
+    let offset = compiler.frame_space(formal.alignment(), formal_bytes(formal));
+    let find = |compiler: &mut FunctionCompiler, part: &Operand| compiler.source(part, formal.ty);
+    for value in frame_values(compiler, operand, formal.ty, offset, find)? {
+        store_frame(compiler, &value)?;
+    }
     Ok(offset)
 }
 
-/// Where the caller's frame takes a result, and the register that it goes on to, if it does.
+/// Where the caller's frame takes a result, and the registers that it goes on to.
 pub(super) fn result_place(
     compiler: &mut FunctionCompiler,
     operand: &Operand,
     formal: &Variable,
-) -> Decoded<(u32, Option<Reg>)> {
+) -> Decoded<(u32, Vec<FrameValue>)> {
     if let Some(offset) = frame_variable(compiler, operand)? {
-        return Ok((offset, None));
+        return Ok((offset, Vec::new()));
     }
-    let offset = compiler.frame_space(formal.alignment(), formal.element_bytes());
-    let register = match operand {
-        Operand::Sink => None,
-        other => Some(compiler.destination(other, formal.ty)?.reg),
+    let offset = compiler.frame_space(formal.alignment(), formal_bytes(formal));
+    let values = match operand {
+        Operand::Sink => Vec::new(),
+        _ => frame_values(compiler, operand, formal.ty, offset, |compiler, part| {
+            Ok(compiler.destination(part, formal.ty)?.reg)
+        })?,
     };
-    Ok((offset, register))
+    Ok((offset, values))
 }
 
 fn frame_variable(compiler: &mut FunctionCompiler, operand: &Operand) -> Decoded<Option<u32>> {
     let Operand::Name(name) = operand else { return Ok(None) };
-    if compiler.register(name, None)?.is_some() || name.starts_with('%') {
+    if compiler.is_register(name) {
         return Ok(None);
     }
     match compiler.symbol_input(name)? {
@@ -441,31 +493,33 @@ fn frame_variable(compiler: &mut FunctionCompiler, operand: &Operand) -> Decoded
 
 /// Formal parameters in registers are loaded when a function starts.
 pub(super) fn load_register_parameters(compiler: &mut FunctionCompiler) -> Decoded<()> {
-    register_formals(compiler, false, &mut |compiler, reg, ty, offset| load_frame(compiler, reg, ty, offset))
+    register_formals(compiler, false)?.iter().try_for_each(|value| load_frame(compiler, value))
 }
 
 /// Results in registers are stored when it returns.
 pub(super) fn store_register_results(compiler: &mut FunctionCompiler) -> Decoded<()> {
-    register_formals(compiler, true, &mut |compiler, reg, ty, offset| store_frame(compiler, reg, ty, offset))
+    register_formals(compiler, true)?.iter().try_for_each(|value| store_frame(compiler, value))
 }
 
-type MoveFormal<'a> = &'a mut dyn FnMut(&mut FunctionCompiler, Reg, ScalarType, u32) -> Decoded<()>;
-
-fn register_formals(compiler: &mut FunctionCompiler, results: bool, each: MoveFormal) -> Decoded<()> {
+/// The parameters, or the results, that are in registers.
+fn register_formals(compiler: &mut FunctionCompiler, results: bool) -> Decoded<Vec<FrameValue>> {
     let function = compiler.function;
     let scope = std::mem::replace(&mut compiler.scope, 0);
     let (places, _) = parameter_layout(function.returns.iter().chain(&function.params));
     let formals = function.returns.iter().chain(&function.params).zip(places).enumerate();
+    let mut values = Vec::new();
     for (index, (variable, (offset, _))) in formals {
         if variable.space != StateSpace::Reg || (index < function.returns.len()) != results {
             continue;
         }
-        if let Some((reg, ty)) = compiler.register(&variable.name, None)? {
-            each(compiler, reg, ty, offset)?;
-        }
+        let name = Operand::Name(variable.name.clone());
+        let find = |compiler: &mut FunctionCompiler, part: &Operand| {
+            Ok(compiler.destination(part, variable.ty)?.reg)
+        };
+        values.extend(frame_values(compiler, &name, variable.ty, offset, find)?);
     }
     compiler.scope = scope;
-    Ok(())
+    Ok(values)
 }
 
 /// Whether the address is that of a kernel parameter, and where: for loads that need not be executed.

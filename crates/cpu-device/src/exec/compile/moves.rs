@@ -35,6 +35,10 @@ fn mov(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Fo
     if length != 1 {
         return mov_vector(compiler, destination, source, ty, length);
     }
+    let [destination, source] = &[destination, source].map(|operand| {
+        let components = compiler.components(operand);
+        components.map_or_else(|| operand.clone(), Operand::Vector)
+    });
     match (destination, source) {
         _ if ty == ScalarType::B128 => mov_wide(compiler, destination, source),
         (Operand::Vector(parts), source) => unpack(compiler, parts, source, ty),

@@ -1,5 +1,6 @@
 //! Bodies of functions as flat lists of instructions, and what names mean in them.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::super::code::Source;
@@ -114,6 +115,16 @@ impl<'m> Body<'m> {
         }
     }
 
+    /// The one name of what `scope` declares as `name`: `%r12` for `%r012` where the declaration is `%r<20>`.
+    pub(super) fn canonical_name<'n>(&self, scope: usize, name: &'n str) -> Cow<'n, str> {
+        match split_number(name) {
+            Some((prefix, number)) if !self.scopes[scope].symbols.contains_key(name) => {
+                format!("{prefix}{number}").into()
+            }
+            _ => name.into(),
+        }
+    }
+
     /// The meaning of `name` in `scope`, and the scope that declares it.
     pub(super) fn lookup(&self, mut scope: usize, name: &str) -> Option<(usize, Symbol<'m>)> {
         let numbered = split_number(name);
@@ -133,13 +144,9 @@ impl<'m> Body<'m> {
     }
 }
 
-/// `%r12` as `%r` and 12.
+/// `%r12` as `%r` and 12, and so is `%r012`.
 fn split_number(name: &str) -> Option<(&str, u32)> {
     let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
     let (prefix, number) = name.split_at(name.len() - digits);
-    // `%r012` is another name than `%r12`.
-    if digits == 0 || (digits > 1 && number.starts_with('0')) {
-        return None;
-    }
     Some((prefix, number.parse().ok()?))
 }
