@@ -12,7 +12,7 @@ const LAYERS: [&[&str]; 8] = [
     &["cpu-device", "interpose", "interpose-alias", "model"],
     &["predict"],
     &["advice", "demo", "gpu"],
-    &["export", "differential", "collect"],
+    &["export", "differential", "collect", "kernels"],
     &["training"],
     &["cli", "xtask"],
 ];

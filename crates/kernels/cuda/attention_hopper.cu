@@ -1,0 +1,450 @@
+// Attention forward on Hopper (sm_90a), after FlashAttention-3.
+//
+// The idea. A block of threads owns M queries of one head and walks over the keys in blocks of N, from the last to the
+// first. Scores never leave the registers: each warpgroup multiplies 64 queries with N keys (wgmma), turns the scores into
+// weights exp(score - maximum so far), rounds these to 16 bits in place, as the A operand of the product with V, and
+// rescales its output when the maximum grows ("online softmax"). Memory traffic is Q, K, V and O alone.
+//
+// Matrix products take most of the time, exponentials nearly as much (the tensor cores do 4096 operations in a cycle, the
+// exponential units 16), so both must run at once. Three things see to that:
+// - Inside a warpgroup, the products Q K^T of this block and P V of the block before run while its weights are computed.
+// - Between warpgroups, named barriers make them take turns at issuing products ("ping-pong"), so that one computes
+//   exponentials while another multiplies.
+// - One further warp, the producer, does nothing but ask the copy engine for tiles ahead of time; the registers that its
+//   warpgroup does not need go to the others.
+//
+// Blocks are persistent: one for each multiprocessor, which takes tiles from a counter until there are none. While the
+// consumers finish a tile, the producer already loads the next. Where queries see unequal numbers of keys, long tiles come
+// first, so that all blocks end at about the same time; tiles of `head_group` heads are interleaved, so that blocks that
+// run at the same time read the same K and V from the L2 cache.
+//
+// Invariants:
+// - Producer and consumers walk through the same tiles and the same blocks of keys: barrier phases are counted, not told.
+// - A row that has seen no key yet has the maximum -infinity; weights are then computed against 0, which makes them 0.
+//   Only blocks that are masked can leave a row in that state.
+// - Rows and keys that lie outside the tensors are read as zeros (TMA), masked, and not written.
+#include "attention.cuh"
+#include "hopper.cuh"
+
+namespace attention {
+using namespace hopper;
+
+template <typename T_, int D_, Mask MASK_, int WARPGROUPS_, int N_, int STAGES_>
+struct Config {
+  using T = T_;
+  static constexpr Mask MASK = MASK_;
+  static constexpr int D = D_;                    // elements of a head
+  static constexpr int WARPGROUPS = WARPGROUPS_;  // consumers, of 64 queries each
+  static constexpr int M = 64 * WARPGROUPS;
+  static constexpr int N = N_;
+  static constexpr int STAGES = STAGES_;  // blocks of K, and of V, in shared memory
+  static constexpr int THREADS = 128 * (WARPGROUPS + 1);
+  // A thread starts with LAUNCH_REGISTERS; then the warpgroups share out exactly what the block was given. (`setmaxnreg`
+  // waits for registers of its own block: asking for more in total would wait forever.)
+  static constexpr int LAUNCH_REGISTERS = 65536 / THREADS / 8 * 8;
+  static constexpr int PRODUCER_REGISTERS = WARPGROUPS == 3 ? 32 : 40;
+  static constexpr int CONSUMER_REGISTERS = WARPGROUPS == 3 ? 160 : 232;
+  static_assert(PRODUCER_REGISTERS + WARPGROUPS * CONSUMER_REGISTERS <= (WARPGROUPS + 1) * LAUNCH_REGISTERS);
+  static constexpr int Q_BYTES = M * D * 2, BLOCK_BYTES = N * D * 2;
+};
+
+// Chosen by measurement: docs/results/attention-h200.md has what else was tried. The host knows M, N and STAGES too
+// (src/attention/hopper.rs).
+template <typename T, int D, Mask MASK>
+struct Chosen;
+template <typename T, Mask MASK>
+struct Chosen<T, 64, MASK> : Config<T, 64, MASK, 3, 128, 2> {};
+template <typename T, Mask MASK>
+struct Chosen<T, 128, MASK> : Config<T, 128, MASK, 2, 128, 2> {};
+template <typename T, Mask MASK>
+struct Chosen<T, 256, MASK> : Config<T, 256, MASK, 2, 80, 2> {};
+
+// Where things are in shared memory: Q, then the stages of K and of V, then barriers.
+template <class C>
+struct Shared {
+  uint32_t q, k, v, barriers;
+  __device__ __forceinline__ explicit Shared(uint32_t start)
+      : q(start), k(q + C::Q_BYTES), v(k + C::STAGES * C::BLOCK_BYTES), barriers(v + C::STAGES * C::BLOCK_BYTES) {}
+  // Of each pair of barriers the first completes when something has come, the second when it is no longer needed.
+  __device__ __forceinline__ uint32_t q_full() const { return barriers; }
+  __device__ __forceinline__ uint32_t q_empty() const { return barriers + 8; }
+  __device__ __forceinline__ uint32_t k_full(int stage) const { return barriers + 16 + 8 * stage; }
+  __device__ __forceinline__ uint32_t k_empty(int stage) const { return k_full(stage) + 8 * C::STAGES; }
+  __device__ __forceinline__ uint32_t v_full(int stage) const { return k_full(stage) + 16 * C::STAGES; }
+  __device__ __forceinline__ uint32_t v_empty(int stage) const { return k_full(stage) + 24 * C::STAGES; }
+  __device__ __forceinline__ uint32_t tile_full(int slot) const { return k_full(0) + 32 * C::STAGES + 8 * slot; }
+  __device__ __forceinline__ uint32_t tile_empty(int slot) const { return tile_full(slot) + 16; }
+  __device__ __forceinline__ uint32_t tile(int slot) const { return tile_full(0) + 32 + 4 * slot; }
+
+  // One thread initialises them all. What has come is told by one thread, what is done by one thread of each warp.
+  __device__ __forceinline__ void init() const {
+    constexpr int READERS = 4 * C::WARPGROUPS;
+    barrier_init(q_full(), 1);
+    barrier_init(q_empty(), READERS);
+    for (int i = 0; i < C::STAGES; ++i) {
+      barrier_init(k_full(i), 1);
+      barrier_init(k_empty(i), READERS);
+      barrier_init(v_full(i), 1);
+      barrier_init(v_empty(i), READERS);
+    }
+    for (int i = 0; i < 2; ++i) {
+      barrier_init(tile_full(i), 1);
+      barrier_init(tile_empty(i), READERS);
+    }
+    barrier_init_fence();
+  }
+};
+
+// Hands numbers of tiles from the producer to the consumers, through two slots.
+template <class C>
+struct TileQueue {
+  const Shared<C>& shared;
+  int slot = 0, parity = 0;
+
+  __device__ __forceinline__ void put(int index) {
+    barrier_wait(shared.tile_empty(slot), parity ^ 1);
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(shared.tile(slot)), "r"(index) : "memory");
+    barrier_arrive(shared.tile_full(slot));
+    next();
+  }
+  __device__ __forceinline__ int take() {
+    barrier_wait(shared.tile_full(slot), parity);
+    int index;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(index) : "r"(shared.tile(slot)) : "memory");
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(shared.tile_empty(slot));
+    next();
+    return index;
+  }
+  __device__ __forceinline__ void next() {
+    slot ^= 1;
+    parity ^= slot == 0;
+  }
+};
+
+// One tile of work: queries [row, row + M) of one head, and the blocks of keys [first, last) that they see.
+struct Tile {
+  int row, head, batch, first, last;
+};
+
+template <class C>
+__device__ __forceinline__ Tile tile_at(const Problem& p, int index) {
+  Tile t;
+  int per_group = p.head_group * p.query_tiles;
+  int group = index / per_group;
+  int within = index - group * per_group;
+  int heads = min(p.head_group, p.heads * p.batch - group * p.head_group);
+  int q = within / heads;
+  int head = group * p.head_group + (within - q * heads);
+  if (C::MASK == CAUSAL) q = p.query_tiles - 1 - q;  // longest first
+  t.row = q * C::M;
+  t.batch = head / p.heads;
+  t.head = head - t.batch * p.heads;
+  int begin, end, unused;
+  seen<C::MASK>(p, t.row, begin, unused);
+  seen<C::MASK>(p, min(t.row + C::M, p.queries) - 1, unused, end);
+  t.first = begin / C::N;
+  t.last = max(t.first, (end + C::N - 1) / C::N);
+  return t;
+}
+
+// One thread: asks for Q of each tile, and for K and V block by block. `counters` are the tiles that were taken and the
+// blocks of threads that are done; the last one resets both, for the next launch.
+template <class C>
+__device__ __forceinline__ void produce(const CUtensorMap& q_map, const CUtensorMap& k_map, const CUtensorMap& v_map,
+                                        const Problem& p, const Shared<C>& shared, unsigned* counters, int tiles) {
+  constexpr int S = C::STAGES;
+  TileQueue<C> queue{shared};
+  uint32_t blocks = 0;  // blocks of keys so far, of all tiles: decides stage and parity
+  uint32_t q_parity = 1;
+  for (int index = blockIdx.x, next; index < tiles; index = next) {
+    queue.put(index);
+    next = gridDim.x + atomicAdd(counters, 1u);
+    Tile t = tile_at<C>(p, index);
+    if (t.first >= t.last) continue;
+    int key_head = t.head / (p.heads / p.key_heads);
+    auto load = [&](const CUtensorMap& map, uint32_t to, uint32_t full, uint32_t block, int n) {
+      uint32_t stage = block % S;
+      full += 8 * stage;
+      barrier_wait(full + 8 * S, (block / S & 1) ^ 1);
+      barrier_expect(full, C::BLOCK_BYTES);
+      tma_load(to + stage * C::BLOCK_BYTES, &map, full, 0, n * C::N, 0, key_head, t.batch);
+    };
+    barrier_wait(shared.q_empty(), q_parity);
+    q_parity ^= 1;
+    barrier_expect(shared.q_full(), C::Q_BYTES);
+    tma_load(shared.q, &q_map, shared.q_full(), 0, t.row, 0, t.head, t.batch);
+    // V of a block is needed after K of the next.
+    int n = t.last - 1;
+    load(k_map, shared.k, shared.k_full(0), blocks, n);
+#pragma unroll 1
+    for (; n > t.first; --n, ++blocks) {
+      load(k_map, shared.k, shared.k_full(0), blocks + 1, n - 1);
+      load(v_map, shared.v, shared.v_full(0), blocks, n);
+    }
+    load(v_map, shared.v, shared.v_full(0), blocks++, n);
+  }
+  queue.put(tiles);
+  __threadfence();
+  if (atomicAdd(counters + 1, 1u) == gridDim.x - 1) {
+    counters[0] = 0;
+    counters[1] = 0;
+  }
+}
+
+__device__ __forceinline__ float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// Transposes 4 x 4 words among the 4 threads of a quad: word j of thread i becomes word i of thread j.
+__device__ __forceinline__ void quad_transpose(uint32_t (&w)[4], int quad) {
+  auto swap = [](uint32_t& low, uint32_t& high, bool upper, int distance) {
+    uint32_t other = __shfl_xor_sync(0xffffffff, upper ? low : high, distance);
+    (upper ? low : high) = other;
+  };
+  swap(w[0], w[1], quad & 1, 1);
+  swap(w[2], w[3], quad & 1, 1);
+  swap(w[0], w[2], quad & 2, 2);
+  swap(w[1], w[3], quad & 2, 2);
+}
+
+template <bool VALUE>
+struct Flag {
+  static constexpr bool value = VALUE;
+};
+
+// A consumer warpgroup. Each thread holds parts of two rows (`r` = 0, 1), 8 apart: see wgmma's layout in hopper.cuh.
+template <class C>
+__device__ __forceinline__ void consume(const Problem& p, const Shared<C>& shared, void* output, float* log_sum_exps,
+                                        int tiles) {
+  using T = typename C::T;
+  constexpr int S = C::STAGES, N = C::N, D = C::D;
+  int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / 128, 0) - 1;
+  int lane = threadIdx.x % 32, quad = lane % 4;
+  int my_row = warpgroup * 64 + (threadIdx.x % 128) / 32 * 16 + lane / 4;
+
+  uint64_t q_tile = tile_descriptor(shared.q + warpgroup * 64 * 128, 0);
+  uint64_t k_tile = tile_descriptor(shared.k, 0);
+  uint64_t v_tile = tile_descriptor(shared.v, N * 128);
+  int k_stage = 0, k_parity = 0, v_stage = 0, v_parity = 0, q_parity = 0;
+  TileQueue<C> queue{shared};
+
+  // Turns at issuing products, in the order of the warpgroups. The last one lets the first begin.
+  auto await_turn = [&] { named_sync(1 + warpgroup, 256); };
+  auto pass_turn = [&] { named_arrive(1 + (warpgroup + 1 == C::WARPGROUPS ? 0 : warpgroup + 1), 256); };
+  if (warpgroup == C::WARPGROUPS - 1) pass_turn();
+
+  for (int index; (index = queue.take()) < tiles;) {
+    Tile t = tile_at<C>(p, index);
+    float o[D / 2];
+    float top[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f};
+#pragma unroll
+    for (int i = 0; i < D / 2; ++i) o[i] = 0.0f;
+
+    if (t.first < t.last) {
+      float s[N / 2];             // scores, then weights
+      uint32_t weights[N / 4];    // rounded
+      float rescale[2];           // what earlier sums are multiplied by
+
+      auto multiply_qk = [&] {
+        wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < D / 16; ++k) {
+          uint64_t a = q_tile + (k / 4) * (C::M * 128 / 16) + (k % 4) * 2;
+          uint64_t b = k_tile + k_stage * (C::BLOCK_BYTES / 16) + (k / 4) * (N * 128 / 16) + (k % 4) * 2;
+          Wgmma<T, N>::both_shared(s, a, b, k != 0);
+        }
+        wgmma_commit();
+      };
+      auto multiply_pv = [&] {
+        hold(o);
+        hold(weights);
+        wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < N / 16; ++k) {
+          uint64_t b = v_tile + v_stage * (C::BLOCK_BYTES / 16) + k * (16 * 128 / 16);
+          Wgmma<T, D>::a_registers(o, &weights[4 * k], b, 1);
+        }
+        wgmma_commit();
+      };
+      auto await_pv = [&] {
+        wgmma_wait<0>();
+        hold(o);
+        hold(weights);
+        if (lane == 0) barrier_arrive(shared.v_empty(v_stage));
+        if (++v_stage == S) v_stage = 0, v_parity ^= 1;
+      };
+      auto k_done = [&] {
+        hold(s);
+        if (lane == 0) barrier_arrive(shared.k_empty(k_stage));
+        if (++k_stage == S) k_stage = 0, k_parity ^= 1;
+      };
+      auto mask = [&](int n) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          int begin, end;
+          seen<C::MASK>(p, t.row + my_row + 8 * r, begin, end);
+          begin -= n * N + 2 * quad;
+          end -= n * N + 2 * quad;
+#pragma unroll
+          for (int i = 0; i < N / 4; ++i) {
+            int column = i / 2 * 8 + i % 2;
+            bool hidden = column >= end;
+            if (C::MASK == WINDOW) hidden = hidden || column < begin;
+            if (hidden) s[i / 2 * 4 + 2 * r + i % 2] = -INFINITY;
+          }
+        }
+      };
+      auto softmax = [&](auto masked_flag, auto first_flag) {
+        constexpr bool masked = decltype(masked_flag)::value, first = decltype(first_flag)::value;
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          float m = first ? s[2 * r] : fmaxf(top[r], s[2 * r]);
+          m = fmaxf(m, s[2 * r + 1]);
+#pragma unroll
+          for (int j = 1; j < N / 8; ++j) m = fmaxf(m, fmaxf(s[4 * j + 2 * r], s[4 * j + 2 * r + 1]));
+          m = fmaxf(m, __shfl_xor_sync(0xffffffff, m, 1));
+          m = fmaxf(m, __shfl_xor_sync(0xffffffff, m, 2));
+          float finite = masked && m == -INFINITY ? 0.0f : m;
+          float base = finite * p.scale_log2;
+          rescale[r] = first ? 1.0f : exp2_fast((top[r] - finite) * p.scale_log2);
+          top[r] = m;
+          float add = 0.0f;
+#pragma unroll
+          for (int i = 0; i < N / 4; ++i) {
+            float& x = s[i / 2 * 4 + 2 * r + i % 2];
+            x = exp2_fast(fmaf(x, p.scale_log2, -base));
+            add += x;
+          }
+          sum[r] = first ? add : fmaf(sum[r], rescale[r], add);
+        }
+      };
+      auto round_weights = [&] {
+#pragma unroll
+        for (int i = 0; i < N / 4; ++i) weights[i] = pack<T>(s[2 * i], s[2 * i + 1]);
+      };
+
+      // The last block, which lies partly outside or is masked, or not: masking it costs little.
+      barrier_wait(shared.q_full(), q_parity);
+      barrier_wait(shared.k_full(k_stage), k_parity);
+      multiply_qk();
+      wgmma_wait<0>();
+      k_done();
+      mask(t.last - 1);
+      softmax(Flag<true>{}, Flag<true>{});
+      round_weights();
+
+      auto step = [&](int n, auto masked) {
+        barrier_wait(shared.k_full(k_stage), k_parity);
+        await_turn();
+        hold(s);
+        multiply_qk();
+        barrier_wait(shared.v_full(v_stage), v_parity);
+        multiply_pv();
+        pass_turn();
+        wgmma_wait<1>();
+        k_done();
+        if (decltype(masked)::value) mask(n);
+        softmax(masked, Flag<false>{});
+        await_pv();
+        round_weights();
+#pragma unroll
+        for (int i = 0; i < D / 2; ++i) o[i] *= rescale[(i / 2) % 2];
+      };
+      // All rows of this warpgroup see all of the blocks [full_first, full_last), and parts of the others.
+      int full_first = t.first, full_last = p.keys / N;
+      if (C::MASK != FULL) {
+        int begin, end, unused;
+        seen<C::MASK>(p, t.row + warpgroup * 64, unused, end);
+        seen<C::MASK>(p, t.row + warpgroup * 64 + 63, begin, unused);
+        full_last = max(end, 0) / N;
+        full_first = max(t.first, (begin + N - 1) / N);
+      }
+      int n = t.last - 2;
+      if (C::MASK != FULL) {
+#pragma unroll 1
+        for (; n >= max(full_last, t.first); --n) step(n, Flag<true>{});
+      }
+#pragma unroll 1
+      for (; n >= full_first; --n) step(n, Flag<false>{});
+      if (C::MASK == WINDOW) {
+#pragma unroll 1
+        for (; n >= t.first; --n) step(n, Flag<true>{});
+      }
+      if (lane == 0) barrier_arrive(shared.q_empty());
+      q_parity ^= 1;
+
+      barrier_wait(shared.v_full(v_stage), v_parity);
+      multiply_pv();
+      await_pv();
+    }
+
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      sum[r] += __shfl_xor_sync(0xffffffff, sum[r], 1);
+      sum[r] += __shfl_xor_sync(0xffffffff, sum[r], 2);
+      float inverse = sum[r] == 0.0f ? 0.0f : 1.0f / sum[r];
+      int row = t.row + my_row + 8 * r;
+      bool inside = row < p.queries;
+      T* to = static_cast<T*>(output) + t.batch * p.query_batch + row * p.query_row + t.head * p.query_head;
+#pragma unroll
+      for (int j = 0; j < D / 8; j += 4) {
+        uint32_t w[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          w[i] = pack<T>(o[4 * (j + i) + 2 * r] * inverse, o[4 * (j + i) + 2 * r + 1] * inverse);
+        quad_transpose(w, quad);  // now each thread has 16 bytes of the row
+        if (inside) *reinterpret_cast<uint4*>(to + 8 * (j + quad)) = make_uint4(w[0], w[1], w[2], w[3]);
+      }
+      if (inside && quad == 0)
+        log_sum_exps[(static_cast<long long>(t.batch) * p.heads + t.head) * p.queries + row] =
+            log_sum_exp(p, top[r], sum[r]);
+    }
+  }
+}
+
+template <class C>
+__device__ __forceinline__ void forward(const CUtensorMap& q_map, const CUtensorMap& k_map, const CUtensorMap& v_map,
+                                        void* output, float* log_sum_exps, unsigned* counters, const Problem& p) {
+  extern __shared__ uint8_t memory[];
+  Shared<C> shared((shared_address(memory) + 1023) & ~1023u);
+  int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / 128, 0);
+  if (threadIdx.x == 0) {
+    shared.init();
+    tma_prefetch(&q_map);
+    tma_prefetch(&k_map);
+    tma_prefetch(&v_map);
+  }
+  __syncthreads();
+  int tiles = p.query_tiles * p.heads * p.batch;
+  if (warpgroup == 0) {
+    registers_shrink<C::PRODUCER_REGISTERS>();
+    if (threadIdx.x == 0) produce<C>(q_map, k_map, v_map, p, shared, counters, tiles);
+  } else {
+    registers_grow<C::CONSUMER_REGISTERS>();
+    consume<C>(p, shared, output, log_sum_exps, tiles);
+  }
+}
+
+}  // namespace attention
+
+// Q, K and V are read through their maps; their addresses are parameters so that the host's order of work on buffers
+// knows of them.
+#define ATTENTION(TYPE, NAME, D, MASK, MASK_NAME)                                                                    \
+  extern "C" __global__ void __launch_bounds__(attention::Chosen<TYPE, D, attention::MASK>::THREADS, 1)              \
+      attention_hopper_##NAME##_d##D##_##MASK_NAME(                                                                  \
+          const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,                      \
+          const __grid_constant__ CUtensorMap v_map, const TYPE*, const TYPE*, const TYPE*, TYPE* output,            \
+          float* log_sum_exps, unsigned* counters, const __grid_constant__ attention::Problem problem) {             \
+    attention::forward<attention::Chosen<TYPE, D, attention::MASK>>(q_map, k_map, v_map, output, log_sum_exps,       \
+                                                                    counters, problem);                              \
+  }
+#define ATTENTION_MASKS(TYPE, NAME, D)   \
+  ATTENTION(TYPE, NAME, D, FULL, full)     \
+  ATTENTION(TYPE, NAME, D, CAUSAL, causal) \
+  ATTENTION(TYPE, NAME, D, WINDOW, window)
+// One binary for each head dimension: DIM comes from the build script.
+#define ATTENTION_OF(D) ATTENTION_MASKS(__nv_bfloat16, bf16, D) ATTENTION_MASKS(__half, f16, D)
+ATTENTION_OF(DIM)

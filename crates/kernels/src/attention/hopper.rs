@@ -1,0 +1,174 @@
+//! The Hopper form: `cuda/attention_hopper.cu`.
+//!
+//! The host's part is the tensor maps, which tell the copy engine where rows lie, and the order of tiles.
+
+use bytemuck::{Pod, Zeroable};
+use cudarc::driver::sys;
+use gpu::{Buffer, Device};
+use std::ffi::c_void;
+use std::sync::PoisonError;
+
+use crate::attention::shape::Mask;
+use crate::attention::{Call, Code, Element, Form, Image};
+use crate::{Error, Result};
+
+/// As `attention::Chosen` in `cuda/attention_hopper.cu`.
+struct Config {
+    image: Image,
+    /// Queries of a tile.
+    queries: usize,
+    /// Keys of a block.
+    keys: usize,
+    /// Blocks of K, and of V, in shared memory.
+    stages: usize,
+}
+
+impl Config {
+    fn of(dim: usize) -> Config {
+        macro_rules! config {
+            ($name:literal, $queries:literal, $keys:literal, $stages:literal) => {
+                Config {
+                    image: Image {
+                        name: $name,
+                        code: Code::Binary(include_bytes!(concat!("../../binaries/", $name, ".fatbin"))),
+                    },
+                    queries: $queries,
+                    keys: $keys,
+                    stages: $stages,
+                }
+            };
+        }
+        match dim {
+            64 => config!("attention_hopper_d64", 192, 128, 2),
+            128 => config!("attention_hopper_d128", 128, 128, 2),
+            _ => config!("attention_hopper_d256", 128, 80, 2),
+        }
+    }
+
+    /// Each 64 queries have a warpgroup of 128 threads; one more loads.
+    fn threads(&self) -> u32 {
+        (self.queries / 64 + 1) as u32 * 128
+    }
+
+    /// Tiles, barriers, and room to align.
+    fn shared(&self, dim: usize) -> u32 {
+        let row = 2 * dim;
+        (1024 + self.queries * row + 2 * self.stages * self.keys * row + 256) as u32
+    }
+}
+
+/// K and V of the heads whose tiles are interleaved, in bytes: they should stay in the L2.
+const GROUP_BYTES: usize = 32 << 20;
+/// Heads of keys whose tiles are interleaved, at least and at most. Measured: with fewer, too many blocks end a group with
+/// short tiles.
+const GROUP_HEADS: (usize, usize) = (8, 32);
+
+/// Why the form does not run on this device, if it does not.
+pub fn refusal(device: &Device) -> Option<String> {
+    let (major, minor) = device.limits().compute_capability;
+    ((major, minor) != (9, 0))
+        .then(|| format!("it needs compute capability 9.0 (H100, H200), and this is {major}.{minor}"))
+}
+
+/// Where the copy engine finds a tensor: the driver's `CUtensorMap`.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct TensorMap([u64; 16]);
+
+impl Call<'_> {
+    /// One persistent block for each multiprocessor.
+    pub fn hopper<T: Element>(
+        &self,
+        q: &Buffer<T>,
+        k: &Buffer<T>,
+        v: &Buffer<T>,
+        output: &mut Buffer<T>,
+        log_sum_exp: &mut Buffer<f32>,
+    ) -> Result<()> {
+        let (shape, config) = (self.shape, Config::of(self.shape.dim));
+        let mut problem = self.problem;
+        problem.query_tiles = shape.queries.div_ceil(config.queries) as i32;
+        problem.head_group = self.head_group() as i32;
+        let strides = [problem.query_row, problem.query_head, problem.query_batch];
+        let queries = self.map::<T>(q, shape.heads, shape.queries, strides, config.queries)?;
+        let strides = [problem.key_row, problem.key_head, problem.key_batch];
+        let keys = self.map::<T>(k, shape.key_heads, shape.keys, strides, config.keys)?;
+        let values = self.map::<T>(v, shape.key_heads, shape.keys, strides, config.keys)?;
+
+        let tiles = problem.query_tiles as usize * shape.heads * shape.batch;
+        let blocks = tiles.min(self.attention.device.limits().multiprocessors as usize) as u32;
+        let mask = match self.mask {
+            Mask::Full => "full",
+            Mask::Causal => "causal",
+            Mask::Window { .. } => "window",
+        };
+        let name = format!("attention_hopper_{}_d{}_{mask}", T::NAME, shape.dim);
+        let kernel = self.attention.kernel(config.image, &name)?;
+        // Whoever panicked while holding them had not launched: they are zeros.
+        let mut counters = self.attention.counters.lock().unwrap_or_else(PoisonError::into_inner);
+        let launch = kernel.launch([blocks, 1, 1], [config.threads(), 1, 1]).shared(config.shared(shape.dim));
+        let launch = launch.on(self.stream).arg(queries).arg(keys).arg(values).arg(q).arg(k).arg(v);
+        let launch = launch.arg(output).arg(log_sum_exp).arg(&mut *counters).arg(problem);
+        // SAFETY: the maps describe the buffers, which have the sizes that the problem says, and the counters are zero: a
+        // launch leaves them so, and the next one on any stream runs after it.
+        unsafe { launch.launch()? };
+        Ok(())
+    }
+
+    /// Heads whose tiles are interleaved. Only the causal form takes tiles out of their order, the longest first.
+    fn head_group(&self) -> usize {
+        let shape = self.shape;
+        if self.mask != Mask::Causal {
+            return 1;
+        }
+        let bytes = 4 * shape.keys * shape.dim; // K and V
+        (GROUP_BYTES / bytes).clamp(GROUP_HEADS.0, GROUP_HEADS.1) * (shape.heads / shape.key_heads)
+    }
+
+    /// A map of `[batch, heads, rows, dim]` that copies `tile` rows of one head. Rows are cut into panels of 64 elements,
+    /// 128 bytes, which is what the swizzle handles: the tensor has the dimensions 64, rows, panels, heads, batch, and a
+    /// tile arrives panel by panel.
+    fn map<T: Element>(
+        &self,
+        buffer: &Buffer<T>,
+        heads: usize,
+        rows: usize,
+        [row, head, batch]: [i64; 3],
+        tile: usize,
+    ) -> Result<TensorMap> {
+        let panels = self.shape.dim / 64;
+        let sizes = [64, rows, panels, heads, self.shape.batch].map(|size| size as u64);
+        let strides = [row, 64, head, batch].map(|stride| stride as u64 * size_of::<T>() as u64);
+        let tile = [64, tile as u32, panels as u32, 1, 1];
+        let every = [1u32; 5];
+        let kind = match T::NAME {
+            "bf16" => sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+            _ => sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+        };
+        let mut map = TensorMap::zeroed();
+        // SAFETY: `map` is as large and as aligned as the driver's type, the arrays have as many elements as the rank asks
+        // for, and the address is that of the buffer.
+        let encoded = unsafe {
+            sys::cuTensorMapEncodeTiled(
+                (&raw mut map).cast(),
+                kind,
+                5,
+                buffer.address() as *mut c_void,
+                sizes.as_ptr(),
+                strides.as_ptr(),
+                tile.as_ptr(),
+                every.as_ptr(),
+                sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
+                sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,
+                sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                sys::CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+            )
+        };
+        encoded.result().map_err(|error| Error::Form {
+            form: Form::Hopper.name(),
+            device: self.attention.device.name().to_owned(),
+            why: format!("the driver refuses a map of sizes {sizes:?} and strides {strides:?}: {error}"),
+        })?;
+        Ok(map)
+    }
+}

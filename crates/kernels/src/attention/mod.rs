@@ -1,0 +1,248 @@
+//! Attention, forward.
+//!
+//! One interface over several forms. [`Attention::forward_into`] checks shapes and options once, for all forms, and turns
+//! them into a [`Problem`], the structure that every kernel takes; a form is then little more than a launch.
+//!
+//! Invariants:
+//! - What is refused is refused before anything is launched.
+//! - Every element of the output and of the log-sum-exps is written, also for rows that see no key (zeros, and minus
+//!   infinity), so outputs may hold anything before.
+
+mod hopper;
+mod portable;
+mod problem;
+pub mod reference;
+mod shape;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gpu::{Buffer, Device, Kernel, Module, Stream};
+use half::{bf16, f16};
+
+pub use shape::{Layout, Mask, Options, Shape};
+
+use crate::{Error, Result};
+use problem::Problem;
+
+/// A way to compute attention, see the [crate's](crate) table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Form {
+    /// Three kernels: all scores, their softmax, the product with V.
+    Standard,
+    /// One kernel that walks over the keys in blocks, with the online softmax.
+    Flash,
+    /// The same idea on Hopper's tensor cores and copy engine.
+    Hopper,
+}
+
+impl Form {
+    fn name(self) -> &'static str {
+        match self {
+            Form::Standard => "the standard form",
+            Form::Flash => "the flash form",
+            Form::Hopper => "the Hopper form",
+        }
+    }
+}
+
+/// Elements of queries, keys, values and outputs: [`half::bf16`] or [`half::f16`].
+pub trait Element: sealed::Element {}
+impl Element for bf16 {}
+impl Element for f16 {}
+
+mod sealed {
+    pub trait Element: bytemuck::Pod {
+        /// As kernels' names have it.
+        const NAME: &'static str;
+    }
+    impl Element for half::bf16 {
+        const NAME: &'static str = "bf16";
+    }
+    impl Element for half::f16 {
+        const NAME: &'static str = "f16";
+    }
+}
+
+/// What [`Attention::forward`] returns.
+#[derive(Debug)]
+pub struct Output<T> {
+    /// As the queries: [`Shape::query_elements`] elements in the same layout.
+    pub output: Buffer<T>,
+    /// The natural logarithm of the sum of each row's exponentials: `[batch, heads, queries]`.
+    pub log_sum_exp: Buffer<f32>,
+    /// The form that ran.
+    pub form: Form,
+}
+
+/// Attention on one device. Keeps what it has loaded: make one, use it for all calls. It may be shared among threads.
+///
+/// ```
+/// use half::f16;
+/// use kernels::{Attention, Form, Options, Shape};
+///
+/// let device = gpu::Device::open(0)?;
+/// let attention = Attention::new(&device)?;
+/// let shape = Shape { batch: 1, heads: 1, key_heads: 1, queries: 2, keys: 3, dim: 64 };
+/// let q = device.zeros::<f16>(shape.query_elements())?;
+/// let k = device.zeros::<f16>(shape.key_elements())?;
+/// let done = attention.forward(&q, &k, &k, &shape, &Options { form: Some(Form::Standard), ..Options::default() })?;
+/// assert_eq!(done.form, Form::Standard);
+/// assert!((done.log_sum_exp.download()?[0] - 3f32.ln()).abs() < 1e-6); // three scores of zero
+///
+/// let wrong = Shape { keys: 4, ..shape };
+/// let error = attention.forward(&q, &k, &k, &wrong, &Options::default()).unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "attention: K has 192 elements, and its shape [batch 1, heads 1, rows 4, dim 64] needs 256"
+/// );
+/// # kernels::Result::Ok(())
+/// ```
+#[derive(Debug)]
+pub struct Attention {
+    device: Device,
+    loaded: Mutex<Loaded>,
+    /// What the Hopper form's blocks take tiles from; zeros between launches. Launches on different streams take turns at
+    /// it, as `gpu` orders the uses of a buffer.
+    counters: Mutex<Buffer<u32>>,
+}
+
+#[derive(Debug, Default)]
+struct Loaded {
+    modules: HashMap<&'static str, Module>,
+    kernels: HashMap<String, Arc<Kernel>>,
+}
+
+/// Device code that is part of this crate.
+#[derive(Clone, Copy)]
+struct Image {
+    name: &'static str,
+    code: Code,
+}
+
+#[derive(Clone, Copy)]
+enum Code {
+    Ptx(&'static str),
+    Binary(&'static [u8]),
+}
+
+impl Attention {
+    /// Attention on `device`. Kernels are loaded when they are first needed.
+    ///
+    /// # Errors
+    /// [`Error::Gpu`] if there is no memory for two counters.
+    pub fn new(device: &Device) -> Result<Attention> {
+        let counters = Mutex::new(device.zeros(2)?);
+        Ok(Attention { device: device.clone(), loaded: Mutex::default(), counters })
+    }
+
+    /// The form that runs if none is asked for: the fastest that the device has.
+    pub fn fastest(&self) -> Form {
+        match hopper::refusal(&self.device) {
+            None => Form::Hopper,
+            Some(_) => Form::Flash,
+        }
+    }
+
+    /// Computes attention on the device's own stream, into new buffers.
+    ///
+    /// # Errors
+    /// As [`Attention::forward_into`].
+    pub fn forward<T: Element>(
+        &self,
+        q: &Buffer<T>,
+        k: &Buffer<T>,
+        v: &Buffer<T>,
+        shape: &Shape,
+        options: &Options,
+    ) -> Result<Output<T>> {
+        shape.check()?;
+        let mut output = self.device.zeros(shape.query_elements())?;
+        let mut log_sum_exp = self.device.zeros(shape.rows())?;
+        let stream = self.device.stream();
+        let form = self.forward_into(q, k, v, &mut output, &mut log_sum_exp, shape, options, stream)?;
+        Ok(Output { output, log_sum_exp, form })
+    }
+
+    /// Computes attention in the order of `stream`, into buffers that the caller has, and returns the form that ran.
+    /// Returns before the work is done.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if a shape is wrong, a buffer has another size, or there is no kernel for the head dimension;
+    /// [`Error::Form`] if the form does not run on this device; [`Error::Gpu`].
+    #[expect(clippy::too_many_arguments, reason = "three inputs, two outputs, and what to do")]
+    pub fn forward_into<T: Element>(
+        &self,
+        q: &Buffer<T>,
+        k: &Buffer<T>,
+        v: &Buffer<T>,
+        output: &mut Buffer<T>,
+        log_sum_exp: &mut Buffer<f32>,
+        shape: &Shape,
+        options: &Options,
+        stream: &Stream,
+    ) -> Result<Form> {
+        let problem = Problem::new(shape, options)?;
+        shape.check_queries("Q", q.len())?;
+        shape.check_keys("K", k.len())?;
+        shape.check_keys("V", v.len())?;
+        shape.check_queries("the output", output.len())?;
+        shape.check_log_sum_exp(log_sum_exp.len())?;
+        let form = options.form.unwrap_or_else(|| self.fastest());
+        if form == Form::Hopper
+            && let Some(why) = hopper::refusal(&self.device)
+        {
+            let device = self.device.name().to_owned();
+            return Err(Error::Form { form: form.name(), device, why });
+        }
+        if shape.rows() == 0 {
+            return Ok(form);
+        }
+        if shape.keys == 0 {
+            // Nobody sees anything, and there is nothing to launch over.
+            output.clear_on(stream)?;
+            log_sum_exp.write_on(&vec![f32::NEG_INFINITY; shape.rows()], stream)?;
+            return Ok(form);
+        }
+        let call = Call { attention: self, problem, shape, mask: options.mask, stream };
+        match form {
+            Form::Standard => call.standard(q, k, v, output, log_sum_exp)?,
+            Form::Flash => call.flash(q, k, v, output, log_sum_exp)?,
+            Form::Hopper => call.hopper(q, k, v, output, log_sum_exp)?,
+        }
+        Ok(form)
+    }
+
+    /// The kernel of this name, from memory or loaded now.
+    fn kernel(&self, image: Image, name: &str) -> Result<Arc<Kernel>> {
+        // A thread that panicked here left whole entries.
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kernel) = loaded.kernels.get(name) {
+            return Ok(kernel.clone());
+        }
+        let module = match loaded.modules.get(image.name) {
+            Some(module) => module.clone(),
+            None => {
+                let module = match image.code {
+                    Code::Ptx(ptx) => self.device.load_ptx(ptx)?,
+                    Code::Binary(binary) => self.device.load_binary(binary)?,
+                };
+                loaded.modules.insert(image.name, module.clone());
+                module
+            }
+        };
+        let kernel = Arc::new(module.kernel(name)?);
+        loaded.kernels.insert(name.to_owned(), kernel.clone());
+        Ok(kernel)
+    }
+}
+
+/// One call: its problem is consistent, has rows and keys, and fits its buffers.
+struct Call<'a> {
+    attention: &'a Attention,
+    problem: Problem,
+    shape: &'a Shape,
+    mask: Mask,
+    stream: &'a Stream,
+}

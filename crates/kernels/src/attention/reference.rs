@@ -1,0 +1,80 @@
+//! Attention in f64 on the host: the definition, written down. Everything else is compared with it.
+
+use crate::Result;
+use crate::attention::problem::Problem;
+use crate::attention::shape::{Mask, Options, Shape};
+
+/// The output, in the layout of the queries, and the log-sum-exps, `[batch, heads, queries]`. Rows that see no key give
+/// zeros and minus infinity. [`Options::form`] is not looked at.
+///
+/// ```
+/// use kernels::{Options, Shape, reference};
+///
+/// let shape = Shape { batch: 1, heads: 1, key_heads: 1, queries: 1, keys: 2, dim: 64 };
+/// let (q, k) = (vec![0.0; 64], vec![1.0; 128]);
+/// let v: Vec<f64> = (0..128).map(f64::from).collect();
+/// let (output, log_sum_exp) = reference::forward(&q, &k, &v, &shape, &Options::default())?;
+/// assert_eq!(output[..3], [32.0, 33.0, 34.0]); // the mean of both rows
+/// assert_eq!(log_sum_exp, [2f64.ln()]);
+/// # kernels::Result::Ok(())
+/// ```
+///
+/// # Errors
+/// [`Error::Shape`](crate::Error::Shape), as on a device.
+pub fn forward(
+    q: &[f64],
+    k: &[f64],
+    v: &[f64],
+    shape: &Shape,
+    options: &Options,
+) -> Result<(Vec<f64>, Vec<f64>)> {
+    let problem = Problem::new(shape, options)?;
+    shape.check_queries("Q", q.len())?;
+    shape.check_keys("K", k.len())?;
+    shape.check_keys("V", v.len())?;
+    let scale = f64::from(problem.scale);
+    let dim = shape.dim;
+    let mut output = vec![0.0; shape.query_elements()];
+    let mut log_sum_exps = Vec::with_capacity(shape.rows());
+    let at = |batch: i64, row: i64, head: i64, [b, r, h]: [usize; 3]| {
+        (batch * b as i64 + row * r as i64 + head * h as i64) as usize
+    };
+    for b in 0..shape.batch {
+        for h in 0..shape.heads {
+            for r in 0..shape.queries {
+                let start = at(problem.query_batch, problem.query_row, problem.query_head, [b, r, h]);
+                let key_head = h / (shape.heads / shape.key_heads);
+                let key = |j| at(problem.key_batch, problem.key_row, problem.key_head, [b, j, key_head]);
+                let scores: Vec<(usize, f64)> = (0..shape.keys)
+                    .filter(|&j| sees(options.mask, shape, r, j))
+                    .map(|j| (key(j), scale * dot(&q[start..][..dim], &k[key(j)..][..dim])))
+                    .collect();
+                let top = scores.iter().map(|score| score.1).fold(f64::NEG_INFINITY, f64::max);
+                let sum: f64 = scores.iter().map(|score| (score.1 - top).exp()).sum();
+                for (key, score) in scores {
+                    let weight = (score - top).exp() / sum;
+                    for (to, from) in output[start..][..dim].iter_mut().zip(&v[key..][..dim]) {
+                        *to += weight * from;
+                    }
+                }
+                log_sum_exps.push(if sum == 0.0 { f64::NEG_INFINITY } else { top + sum.ln() });
+            }
+        }
+    }
+    Ok((output, log_sum_exps))
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// Whether the query of this row sees this key.
+fn sees(mask: Mask, shape: &Shape, row: usize, key: usize) -> bool {
+    let (place, key) = ((row + shape.keys) as i64 - shape.queries as i64, key as i64);
+    let within = |limit: Option<usize>, distance: i64| limit.is_none_or(|limit| distance <= limit as i64);
+    match mask {
+        Mask::Full => true,
+        Mask::Causal => key <= place,
+        Mask::Window { left, right } => within(left, place - key) && within(right, key - place),
+    }
+}

@@ -1,0 +1,29 @@
+//! What can go wrong.
+
+/// The result of what may fail.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What went wrong. Nothing was launched, unless it is [`Error::Gpu`] with an error of earlier work.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A shape, or an option, that makes no sense or has no kernel.
+    #[error("attention: {why}")]
+    Shape {
+        /// What is wrong, and what is possible.
+        why: String,
+    },
+    /// The form that was asked for does not run on this device.
+    #[error("attention: {form} does not run on {device}: {why}")]
+    Form {
+        /// The form.
+        form: &'static str,
+        /// The device.
+        device: String,
+        /// What it needs.
+        why: String,
+    },
+    /// The device refused or failed.
+    #[error(transparent)]
+    Gpu(#[from] gpu::Error),
+}

@@ -1,0 +1,46 @@
+//! The kernels that decide how fast a transformer runs, on top of [`gpu`].
+//!
+//! This crate holds attention, forward: [`Attention`] computes `softmax(scale · Q Kᵀ) V` and the log-sum-exp of each row,
+//! with causal masks, sliding windows and grouped-query heads, for bf16 and f16.
+//!
+//! Each kernel exists in several forms, from one that is easy to check to one that is fast. The caller may name one
+//! ([`Options::form`]), and is told which one ran:
+//!
+//! | form | runs on | memory for scores |
+//! | --- | --- | --- |
+//! | [`reference`](mod@reference) | the host, in f64 | one row |
+//! | [`Form::Standard`] | any GPU from compute capability 8.0 on, the CPU device | all of them |
+//! | [`Form::Flash`] | the same | none |
+//! | [`Form::Hopper`] | compute capability 9.0 (H100, H200) | none |
+//!
+//! `Standard` and `Flash` compute on the ordinary units of the GPU, without tensor cores: they are there to be right
+//! everywhere. `Hopper` is the one to be fast: `docs/results/attention-h200.md` compares it with PyTorch and cuDNN.
+//!
+//! ```
+//! use gpu::Device;
+//! use half::bf16;
+//! use kernels::{Attention, Mask, Options, Shape};
+//!
+//! let device = Device::open(0)?;
+//! let attention = Attention::new(&device)?;
+//! let shape = Shape { batch: 1, heads: 2, key_heads: 1, queries: 5, keys: 7, dim: 64 };
+//! let q = device.upload(&vec![bf16::from_f32(0.5); shape.query_elements()])?;
+//! let k = device.upload(&vec![bf16::from_f32(0.25); shape.key_elements()])?;
+//! let v = device.upload(&vec![bf16::from_f32(3.0); shape.key_elements()])?;
+//!
+//! let done = attention.forward(&q, &k, &v, &shape, &Options { mask: Mask::Causal, ..Options::default() })?;
+//! assert!(done.output.download()?.iter().all(|&x| x == bf16::from_f32(3.0))); // a mean of equal rows
+//! println!("{:?} ran", done.form);
+//! # kernels::Result::Ok(())
+//! ```
+//!
+//! # How the kernels come to be here
+//!
+//! Their sources are CUDA C++ in `cuda/`; `scripts/kernels.sh` compiles them into `binaries/`, which is checked in, so
+//! that building this crate needs no CUDA. A test proves that sources and binaries belong together.
+
+mod attention;
+mod error;
+
+pub use attention::{Attention, Element, Form, Layout, Mask, Options, Output, Shape, reference};
+pub use error::{Error, Result};
