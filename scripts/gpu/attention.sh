@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Attention on a Hopper GPU: every form against the reference in f64, the Hopper form beside PyTorch's kernels, and
+# compute-sanitizer on all of them.
+#
+#   scripts/gpu/attention.sh [OUT]
+#
+# It needs PyTorch, compute-sanitizer, and the example that `cargo build --release -p kernels --example attention_forms`
+# makes; `FORMS` names the example's program.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+out=${1:-${OUT:-out}}
+forms=${FORMS:-target/release/examples/attention_forms}
+mkdir -p "$out"
+python3 scripts/gpu/attention.py "$out"
+"$forms" | tee "$out/attention-forms.txt"
+for tool in memcheck racecheck; do
+  # Small problems only: the tools slow kernels down a hundred times. Calls that the driver refuses are not reported, since
+  # `gpu` counts a kernel's parameters by asking until there are no more.
+  compute-sanitizer --tool "$tool" --report-api-errors no --error-exitcode 1 "$forms" --check >"$out/attention-$tool.txt" 2>&1 ||
+    { tail -n 20 "$out/attention-$tool.txt" >&2; exit 1; }
+  tail -n 1 "$out/attention-$tool.txt"
+done
