@@ -5,7 +5,8 @@
 //!
 //! Weak accesses are plain reads and writes: where they race, PTX defines nothing either. Strong ones (`volatile`,
 //! `relaxed`, `acquire`, `release`) and atomics on global memory are atomics of the host, for blocks run on several
-//! threads. A block runs on one thread, so its shared memory needs none.
+//! threads: loads acquire, stores release, and what PTX orders beyond that it orders by fences. A block runs on one
+//! thread, so its shared memory needs none.
 //!
 //! # Safety
 //!
@@ -17,7 +18,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use super::code::{AccessArgs, AccessKind, Class, Reg, Space};
-use super::lanes::{Lane, Lanes, WARP, conjure, each_lane, wide_vectors};
+use super::lanes::{Lane, Lanes, Stored, WARP, conjure, each_lane, wide_vectors};
 use super::pattern::PART;
 use super::spaces::{Accessed, Spaces};
 use super::vectors::{Addresses, gather_longs, gather_words};
@@ -87,12 +88,12 @@ macro_rules! cell {
             #[inline(always)]
             unsafe fn load_strong(address: *mut Self) -> Self {
                 // SAFETY: the caller's promise; the atomic has the layout of the integer.
-                unsafe { &*address.cast::<$atomic>() }.load(Ordering::SeqCst) as $ty
+                unsafe { &*address.cast::<$atomic>() }.load(Ordering::Acquire) as $ty
             }
             #[inline(always)]
             unsafe fn store_strong(address: *mut Self, value: Self) {
                 // SAFETY: as above.
-                unsafe { &*address.cast::<$atomic>() }.store(value as $bits, Ordering::SeqCst);
+                unsafe { &*address.cast::<$atomic>() }.store(value as $bits, Ordering::Release);
             }
             #[inline(always)]
             unsafe fn update(address: *mut Self, f: impl Fn(Self) -> Self) -> Self {
@@ -327,28 +328,45 @@ fn prefetch<T>(address: *const T) {
     }
 }
 
+/// The cells that the lanes of a part access, each `step` bytes from the one before it.
+///
+/// # Safety
+/// They may be read.
+#[inline(always)]
+unsafe fn strided<R: Lane, C: Extend<R>>(first: u64, step: u64) -> [R::Stored; PART] {
+    R::Stored::part(|lane| {
+        let at = first.wrapping_add(step.wrapping_mul(lane as u64));
+        // SAFETY: the caller's promise.
+        unsafe { ptr::read(at as *const C) }.extend().store()
+    })
+}
+
 regular! {
     /// `data = [address]`: elements of type `C` into registers of type `R`.
     load = load_scattered and |warps, spaces, args| {
-        let [register, second, ..] = args.data;
-        if second.is_some() {
-            return false;
-        }
-        let Some(regular) = spaces.regular(warps, args, size_of::<C>() as u64, false) else { return false };
+        let registers = args.elements();
+        let bytes = (size_of::<C>() * registers.len()) as u64;
+        let Some(regular) = spaces.regular(warps, args, bytes, false) else { return false };
+        let (consecutive, ahead) = (regular.step == size_of::<C>() as u64, regular.ahead(warps.len()));
         let mut distance = 0;
         for lanes in warps {
             for (part, first) in regular.first.into_iter().enumerate() {
                 let from = first.wrapping_add(distance) as *const C;
                 let begins_line = part * size_of::<[C; PART]>() % CACHE_LINE == 0;
-                if regular.consecutive && begins_line && args.space != Space::Shared {
-                    prefetch(from.wrapping_byte_add(regular.ahead(warps.len())));
+                if consecutive && begins_line && args.space != Space::Shared {
+                    prefetch(from.wrapping_byte_add(ahead));
                 }
-                let values = if regular.consecutive {
-                    ptr::read_unaligned(from.cast::<[C; PART]>()).map(|cell| cell.extend().store())
-                } else {
-                    [ptr::read(from).extend().store(); PART]
-                };
-                lanes.write_part(register, part, values);
+                for (element, &register) in registers.iter().enumerate() {
+                    let from = from.add(element);
+                    let values = if consecutive {
+                        ptr::read_unaligned(from.cast::<[C; PART]>()).map(|cell| cell.extend().store())
+                    } else if regular.step == 0 {
+                        [ptr::read(from).extend().store(); PART]
+                    } else {
+                        strided::<R, C>(from as u64, regular.step)
+                    };
+                    lanes.write_part(register, part, values);
+                }
             }
             distance = distance.wrapping_add(regular.between);
         }
@@ -359,21 +377,29 @@ regular! {
 regular! {
     /// `[address] = data`: elements of type `C` from registers of type `R`.
     store = store_scattered and |warps, spaces, args| {
-        let [register, second, ..] = args.data;
-        if second.is_some() {
-            return false;
-        }
-        let regular = spaces.regular(warps, args, size_of::<C>() as u64, true);
-        let Some(regular) = regular.filter(|regular| regular.consecutive) else { return false };
+        let registers = args.elements();
+        let bytes = (size_of::<C>() * registers.len()) as u64;
+        let regular = spaces.regular(warps, args, bytes, true);
+        let Some(regular) = regular.filter(|regular| regular.step != 0) else { return false };
+        let consecutive = regular.step == size_of::<C>() as u64;
         let mut distance = 0;
         for lanes in warps {
-            let values = lanes.source::<R::Stored>(register);
-            for (part, first) in regular.first.into_iter().enumerate() {
-                let mut cells = [C::default(); PART];
-                for lane in 0..PART {
-                    cells[lane] = C::cut(R::load(values[part * PART + lane]));
+            for (element, &register) in registers.iter().enumerate() {
+                let values = lanes.source::<R::Stored>(register);
+                for (part, first) in regular.first.into_iter().enumerate() {
+                    let to = (first.wrapping_add(distance) as *mut C).add(element);
+                    let mut cells = [C::default(); PART];
+                    for lane in 0..PART {
+                        cells[lane] = C::cut(R::load(values[part * PART + lane]));
+                    }
+                    if consecutive {
+                        ptr::write_unaligned(to.cast::<[C; PART]>(), cells);
+                    } else {
+                        for (lane, &cell) in cells.iter().enumerate() {
+                            ptr::write(to.wrapping_byte_add((regular.step as usize).wrapping_mul(lane)), cell);
+                        }
+                    }
                 }
-                ptr::write_unaligned(first.wrapping_add(distance) as *mut [C; PART], cells);
             }
             distance = distance.wrapping_add(regular.between);
         }

@@ -51,7 +51,9 @@ fn power_of_two(x: f64) -> f64 {
 pub(super) fn exp2(a: f32) -> f32 {
     // Beyond these bounds every result is 0 or infinite.
     let bounded = f64::from(a).clamp(-200.0, 200.0);
-    if a.is_nan() { a } else { power_of_two(bounded) as f32 }
+    // Computed of a NaN too: within a branch it would be computed lane by lane.
+    let value = power_of_two(bounded) as f32;
+    if a.is_nan() { a } else { value }
 }
 
 /// `lg2`.
@@ -116,13 +118,18 @@ pub(super) fn cos(a: f32) -> f32 {
 #[inline(always)]
 pub(super) fn tanh(a: f32) -> f32 {
     let x = f64::from(a);
+    let size = x.abs();
     // e^(2|x|), as a power of two; from 20 on the result is 1.
-    let power = power_of_two(x.abs().min(20.0) * (2.0 * std::f64::consts::LOG2_E));
-    let large = (1.0 - 2.0 / (power + 1.0)).copysign(x);
+    let bounded = if size > 20.0 { 20.0 } else { size };
+    let power = power_of_two(bounded * (2.0 * std::f64::consts::LOG2_E));
+    let large = 1.0 - 2.0 / (power + 1.0);
     // The difference loses what is small.
-    let small = x - x * x * x * (1.0 / 3.0) + x * x * x * x * x * (2.0 / 15.0);
-    let value = if x.abs() < 0.03 { small } else { large };
-    if a.is_nan() { a } else { value as f32 }
+    let small = size - size * size * size * (1.0 / 3.0) + size * size * size * size * size * (2.0 / 15.0);
+    // Chosen by bits: of a choice of numbers the compiler makes a branch, and computes lane by lane.
+    let chosen = u64::from(size < 0.03).wrapping_neg();
+    let bits = small.to_bits() & chosen | large.to_bits() & !chosen;
+    let value = f64::from_bits(bits | x.to_bits() & 1 << 63) as f32;
+    if a.is_nan() { a } else { value }
 }
 
 #[cfg(test)]

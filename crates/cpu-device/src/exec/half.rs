@@ -47,25 +47,9 @@ pub(super) fn f32_to_bf16(value: f32) -> u16 {
     if bits & 0x7fff_ffff > 0x7f80_0000 { NAN } else { rounded }
 }
 
-/// `a * b + c` of halves, with one rounding.
-#[inline(always)]
-pub(super) fn f16_fma(a: u16, b: u16, c: u16) -> u16 {
-    // The product is exact in `.f32`.
-    let product = f16_to_f32(a) * f16_to_f32(b);
-    f32_to_f16(odd_sum_f32(product, f16_to_f32(c)))
-}
-
-/// `a * b + c` of bfloat16, with one rounding.
-#[inline(always)]
-pub(super) fn bf16_fma(a: u16, b: u16, c: u16) -> u16 {
-    // `.f64` has the exponents for the exact product.
-    let product = f64::from(bf16_to_f32(a)) * f64::from(bf16_to_f32(b));
-    f32_to_bf16(odd_f32(odd_sum_f64(product, bf16_to_f32(c).into())))
-}
-
 /// `a + b`, rounded to odd: towards zero, with the last bit set if anything was lost.
 #[inline(always)]
-fn odd_sum_f32(a: f32, b: f32) -> f32 {
+pub(super) fn odd_sum_f32(a: f32, b: f32) -> f32 {
     let sum = a + b;
     let part = sum - a;
     let lost = (a - (sum - part)) + (b - part);
@@ -79,7 +63,7 @@ fn odd_sum_f32(a: f32, b: f32) -> f32 {
 
 /// `a + b`, rounded to odd.
 #[inline(always)]
-fn odd_sum_f64(a: f64, b: f64) -> f64 {
+pub(super) fn odd_sum_f64(a: f64, b: f64) -> f64 {
     let sum = a + b;
     let part = sum - a;
     let lost = (a - (sum - part)) + (b - part);
@@ -92,7 +76,7 @@ fn odd_sum_f64(a: f64, b: f64) -> f64 {
 
 /// `value` as `.f32`, rounded to odd.
 #[inline(always)]
-fn odd_f32(value: f64) -> f32 {
+pub(super) fn odd_f32(value: f64) -> f32 {
     let nearest = value as f32;
     let back = f64::from(nearest);
     let bits = nearest.to_bits();
@@ -128,22 +112,6 @@ mod tests {
             let exact = |format| soft::convert(bits.into(), F32, format, Rounding::NearestEven) as u16;
             assert_eq!(f32_to_f16(value), exact(F16), "{bits:x}");
             assert_eq!(f32_to_bf16(value), exact(BF16), "{bits:x}");
-        }
-    }
-
-    #[test]
-    fn fused_operations_round_once() {
-        let mut seed = 5;
-        for round in 0..600_000 {
-            let bits = random(&mut seed);
-            let [a, b, c] = [bits as u16, (bits >> 16) as u16, (bits >> 32) as u16];
-            // Every other time with exponents that make the sum cancel.
-            let c = if round % 2 == 0 { c } else { (c & 0x83ff) | 0x3c00 };
-            let (a, b) = if round % 2 == 0 { (a, b) } else { ((a & 0x87ff) | 0x3800, (b & 0x87ff) | 0x3800) };
-            let exact =
-                |format| soft::fma(a.into(), b.into(), c.into(), format, Rounding::NearestEven) as u16;
-            assert_eq!(f16_fma(a, b, c), exact(F16), "{a:x} {b:x} {c:x}");
-            assert_eq!(bf16_fma(a, b, c), exact(BF16), "{a:x} {b:x} {c:x}");
         }
     }
 

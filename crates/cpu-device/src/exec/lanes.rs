@@ -5,8 +5,8 @@
 //! for any CPU and for one with wide vectors, and the choice is made when the handler is made. A handler computes its step
 //! for several warps after each other: see [`super::convoy`].
 //!
-//! Shapes come in two kinds: *dense* ones compute all 32 lanes and keep those of the mask, so that the loop
-//! vectorises; *sparse* ones (`…_each`) compute only the lanes of the mask, for what is slow on scalars.
+//! Shapes compute all 32 lanes and keep those of the mask, so that the loop vectorises. What takes several stages is a
+//! function of whole [`registers`], each stage a loop of its own.
 //!
 //! # Safety
 //!
@@ -18,7 +18,7 @@ use std::ptr::NonNull;
 use super::code::{Args, Class, Guard, Meaning, Reg};
 use super::pattern::{PART, PARTS};
 use super::registers::{Long, Word};
-use super::vectors::{ACTIVE, blend, signs};
+use super::vectors::{ACTIVE, blend, part_of_longs, part_of_words, signs};
 
 /// Lanes of a warp.
 pub(super) const WARP: usize = 32;
@@ -54,6 +54,14 @@ pub(super) struct LaneHandler {
 }
 
 impl LaneHandler {
+    /// The handler that [`registers`] has written for any CPU and for one with wide vectors.
+    pub(super) fn on_registers<A: Held, R: Held>(plain: RunLanes, wide: RunLanes) -> Self {
+        let (a, other) = (Need::One(A::CLASS), Need::Optional(A::CLASS));
+        let needs = Needs { d: Need::One(R::CLASS), a, b: other, c: other, ..Needs::NONE };
+        let run = if wide_vectors() { wide } else { plain };
+        LaneHandler { run, needs, meaning: Meaning::Other }
+    }
+
     /// The handler, with what it means.
     pub(super) fn meaning(self, meaning: Meaning) -> Self {
         LaneHandler { meaning, ..self }
@@ -127,6 +135,9 @@ pub(super) trait Stored: Copy + Default {
 
     /// `new` where `active` is all ones, `old` where it is zero.
     fn pick(active: u32, new: Self, old: Self) -> Self;
+
+    /// The lanes of a part, put together in vector registers.
+    fn part(value: impl Fn(usize) -> Self) -> [Self; PART];
 }
 
 impl Stored for u32 {
@@ -139,6 +150,11 @@ impl Stored for u32 {
     #[inline(always)]
     fn pick(active: u32, new: u32, old: u32) -> u32 {
         new & active | old & !active
+    }
+
+    #[inline(always)]
+    fn part(value: impl Fn(usize) -> u32) -> [u32; PART] {
+        part_of_words(value)
     }
 }
 
@@ -153,6 +169,11 @@ impl Stored for u64 {
     fn pick(active: u32, new: u64, old: u64) -> u64 {
         let active = active as i32 as u64;
         new & active | old & !active
+    }
+
+    #[inline(always)]
+    fn part(value: impl Fn(usize) -> u64) -> [u64; PART] {
+        part_of_longs(value)
     }
 }
 
@@ -223,6 +244,17 @@ impl Lanes {
     pub(super) unsafe fn source<S: Stored>(&self, reg: Reg) -> &[S; WARP] {
         // SAFETY: as the caller promises.
         unsafe { &*S::register(self, reg.0 as usize) }
+    }
+
+    /// The sources of a step on whole registers: `b` and `c` are `a` where they are absent.
+    ///
+    /// # Safety
+    /// The frame has the registers, of the class of `S`, and nobody writes them while the references live.
+    #[inline(always)]
+    pub(super) unsafe fn sources<S: Stored>(&self, args: &Args) -> [&[S; WARP]; 3] {
+        let or_first = |reg: Reg| if reg.is_some() { reg } else { args.a };
+        // SAFETY: as the caller promises.
+        [args.a, or_first(args.b), or_first(args.c)].map(|reg| unsafe { self.source(reg) })
     }
 
     /// Reads the lanes of a source register that may be the destination too.
@@ -451,18 +483,6 @@ shape! {
 }
 
 shape! {
-    /// `d = f(a)`, lane by lane.
-    unary_each<A: Lane, R: Lane>(A => R)
-    needs [d: R, a: A]
-    |f: F, lanes: &Lanes, args: &Args| {
-        let mut results = [R::Stored::default(); WARP];
-        let a = lanes.source::<A::Stored>(args.a);
-        each_lane(lanes.mask, |lane| results[lane] = f(A::load(a[lane])).store());
-        lanes.write(args.d, &results);
-    }
-}
-
-shape! {
     /// `d = f(a, b)`.
     binary<A: Lane, B: Lane, R: Lane>(A, B => R)
     needs [d: R, a: A, b: B]
@@ -470,19 +490,6 @@ shape! {
         let a = lanes.reader::<A::Stored>(args.a);
         let b = lanes.reader::<B::Stored>(args.b);
         fill(lanes, args.d, |lane| f(A::load(a(lane)), B::load(b(lane))).store());
-    }
-}
-
-shape! {
-    /// `d = f(a, b)`, lane by lane.
-    binary_each<A: Lane, B: Lane, R: Lane>(A, B => R)
-    needs [d: R, a: A, b: B]
-    |f: F, lanes: &Lanes, args: &Args| {
-        let mut results = [R::Stored::default(); WARP];
-        let a = lanes.source::<A::Stored>(args.a);
-        let b = lanes.source::<B::Stored>(args.b);
-        each_lane(lanes.mask, |lane| results[lane] = f(A::load(a[lane]), B::load(b[lane])).store());
-        lanes.write(args.d, &results);
     }
 }
 
@@ -510,21 +517,71 @@ shape! {
     }
 }
 
-shape! {
-    /// `d = f(a, b, c, immediate)`, lane by lane; `b` and `c` are `a` where they are absent.
-    each_immediate<A: Lane, R: Lane>(A, A, A, u32 => R)
-    needs [d: R, a: A; optional b: A, c: A]
-    |f: F, lanes: &Lanes, args: &Args| {
-        let mut results = [R::Stored::default(); WARP];
-        let a = lanes.source::<A::Stored>(args.a);
-        let b = lanes.source::<A::Stored>(if args.b.is_some() { args.b } else { args.a });
-        let c = lanes.source::<A::Stored>(if args.c.is_some() { args.c } else { args.a });
-        each_lane(lanes.mask, |lane| {
-            let (a, b, c) = (A::load(a[lane]), A::load(b[lane]), A::load(c[lane]));
-            results[lane] = f(a, b, c, args.immediate).store();
-        });
-        lanes.write(args.d, &results);
+/// The lanes of a register.
+pub(super) type Register<T> = [T; WARP];
+
+/// `d = f(a, b, c, immediate)` on whole registers of `u32` or `u64`, written `registers!(from => to, |a, b, c, immediate|
+/// f)`; `b` and `c` are `a` where they are absent.
+///
+/// A macro, because a closure that is handed on is compiled for any CPU, unless it is so small that it disappears.
+macro_rules! registers {
+    ($from:ty => $to:ty, |$a:pat_param, $b:pat_param, $c:pat_param, $immediate:pat_param| $body:expr) => {{
+        use $crate::exec::code::Args;
+        use $crate::exec::lanes::{LaneHandler, Lanes, Register};
+        /// # Safety
+        /// See the module `lanes`.
+        unsafe fn plain(warps: &[Lanes], args: &Args) {
+            for lanes in warps {
+                // SAFETY: the caller's promise.
+                let ([$a, $b, $c], $immediate) = (unsafe { lanes.sources::<$from>(args) }, args.immediate);
+                let result: Register<$to> = $body;
+                // SAFETY: the caller's promise.
+                unsafe { lanes.write(args.d, &result) };
+            }
+        }
+        /// # Safety
+        /// See the module `lanes`.
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt,f16c")]
+        unsafe fn wide(warps: &[Lanes], args: &Args) {
+            for lanes in warps {
+                // SAFETY: the caller's promise.
+                let ([$a, $b, $c], $immediate) = (unsafe { lanes.sources::<$from>(args) }, args.immediate);
+                let result: Register<$to> = $body;
+                // SAFETY: the caller's promise.
+                unsafe { lanes.write(args.d, &result) };
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        use plain as wide;
+        LaneHandler::on_registers::<$from, $to>(plain, wide)
+    }};
+}
+
+pub(super) use registers;
+
+/// `f` of each lane, computed part by part so that it vectorises.
+#[inline(always)]
+pub(super) fn map<A: Copy, R: Copy + Default>(a: &[A; WARP], f: impl Fn(A) -> R) -> [R; WARP] {
+    zip(a, a, |a, _| f(a))
+}
+
+/// `f` of each lane of two registers, likewise.
+#[inline(always)]
+pub(super) fn zip<A: Copy, B: Copy, R: Copy + Default>(
+    a: &[A; WARP],
+    b: &[B; WARP],
+    f: impl Fn(A, B) -> R,
+) -> [R; WARP] {
+    let mut results = [R::default(); WARP];
+    for part in 0..PARTS {
+        let mut values = [R::default(); PART];
+        for lane in 0..PART {
+            values[lane] = f(a[part * PART + lane], b[part * PART + lane]);
+        }
+        results[part * PART..][..PART].copy_from_slice(&values);
     }
+    results
 }
 
 shape! {

@@ -54,7 +54,7 @@ pub(super) enum Rounding {
 }
 
 impl Format {
-    fn bias(self) -> i32 {
+    pub(super) fn bias(self) -> i32 {
         (1 << (self.exponent - 1)) - 1
     }
 
@@ -80,8 +80,18 @@ impl Format {
         self.infinity() - 1
     }
 
+    /// Bits of the fraction field.
+    pub(super) fn fraction(self) -> u32 {
+        self.fraction
+    }
+
+    /// Whether the largest exponent stands for infinity and NaN.
+    pub(super) fn infinities(self) -> bool {
+        self.infinities
+    }
+
     /// What magnitudes that are too large become when rounded to nearest.
-    fn overflow(self) -> u64 {
+    pub(super) fn overflow(self) -> u64 {
         if self.infinities { self.infinity() } else { self.largest() }
     }
 
@@ -354,6 +364,7 @@ pub(super) fn from_integer(value: i128, format: Format, rounding: Rounding) -> u
 }
 
 /// The integer that `a` is rounded to; far outside `i64` and `u64` it is some number far outside. `None` for NaN.
+#[cfg(test)]
 pub(super) fn to_integer(a: u64, format: Format, rounding: Rounding) -> Option<i128> {
     let (negative, magnitude) = match unpack(a, format) {
         (_, Number::Nan(_)) => return None,

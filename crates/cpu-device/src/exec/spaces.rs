@@ -10,7 +10,7 @@ use super::code::{AccessArgs, Indexed, PATTERNS, Reg, Space};
 use super::fault::FaultKind;
 use super::lanes::{Lanes, WARP, each_lane, wide_vectors};
 use super::memory::{Memory, Region};
-use super::pattern::{PARTS, Pattern};
+use super::pattern::{PART, PARTS, Pattern};
 use super::prologue::Found;
 use super::vectors::{Addresses, blend, offset_longs, offset_words, survey};
 
@@ -83,14 +83,14 @@ struct Reach {
     writable: bool,
 }
 
-/// Host addresses that all lanes of some warps may access: those of each part are the same, or follow each other.
+/// Host addresses that all lanes of some warps may access: those of each part rise by the same step.
 pub(super) struct Regular {
     /// Address of the first lane of each part of the first warp.
     pub(super) first: [u64; PARTS],
     /// How far each warp is from the one before it.
     pub(super) between: u64,
-    /// Whether each lane accesses what follows the one before it, rather than the same.
-    pub(super) consecutive: bool,
+    /// How far each lane of a part is from the one before it: a multiple of the size of the access.
+    pub(super) step: u64,
 }
 
 const NO_REACH: Reach = Reach {
@@ -188,12 +188,11 @@ impl<'a> Spaces<'a> {
         let reach = &self.reaches[slot];
         let allowed = args.offset >= reach.from && args.offset + bytes as i64 <= reach.to;
         let aligned = (reach.bits | args.offset as u64) & (bytes - 1) == 0;
-        let fits = reach.step == 0 || reach.step == bytes;
-        if self.known >> slot & 1 == 0 || !allowed || !aligned || !fits || write && !reach.writable {
+        if self.known >> slot & 1 == 0 || !allowed || !aligned || write && !reach.writable {
             return None;
         }
         let first = reach.first.map(|first| first.wrapping_add(args.offset as u64));
-        Some(Regular { first, between: reach.between, consecutive: reach.step != 0 })
+        Some(Regular { first, between: reach.between, step: reach.step })
     }
 
     /// Finds the reach of an access and of those that share its place.
@@ -253,8 +252,12 @@ impl<'a> Spaces<'a> {
         write: bool,
     ) -> Option<()> {
         let whole = warps.iter().all(|lanes| lanes.mask == u32::MAX);
-        if !whole || args.space == Space::Local || args.offset.unsigned_abs() >= MAX_OFFSET {
+        if !whole || args.offset.unsigned_abs() >= MAX_OFFSET {
             return None;
+        }
+        if args.space == Space::Local {
+            // SAFETY: the caller's promise.
+            return unsafe { self.find_local_reach(warps, args, slot) };
         }
         // SAFETY: the caller's promise.
         let words = |reg: Reg| warps.iter().map(move |lanes| unsafe { lanes.source(reg) });
@@ -292,10 +295,54 @@ impl<'a> Spaces<'a> {
         let reach = &mut self.reaches[slot];
         (reach.origin, reach.shift, reach.least, reach.most) = (origin, shift, least, most);
         (reach.first, reach.between, reach.step) = (first, between, (pattern.step as u64) << shift);
-        reach.bits = first[0] | first[1] | first[2] | first[3] | between;
+        reach.bits = first[0] | first[1] | first[2] | first[3] | between | reach.step;
         reach.from = window.start.wrapping_sub(least) as i64;
         reach.to = window.end.wrapping_sub(most) as i64;
         reach.writable = window.writable;
+        Some(())
+    }
+
+    /// Puts the reach of an access to local memory into its slot, if all threads access the same place of theirs: what
+    /// compilers spill, and elements of arrays whose index is the same in all threads.
+    ///
+    /// # Safety
+    /// The frames have the registers of the address.
+    #[inline(always)]
+    unsafe fn find_local_reach(&mut self, warps: &[Lanes], args: &AccessArgs, slot: usize) -> Option<()> {
+        if args.indexed.is_some() {
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        let pattern = unsafe {
+            match args.narrow {
+                true => {
+                    Pattern::of_words(warps.iter().map(|lanes| lanes.source::<u32>(args.address)), false)?
+                }
+                false => Pattern::of_longs(warps.iter().map(|lanes| lanes.source::<u64>(args.address)))?,
+            }
+        };
+        let stride = self.local_bytes;
+        let place = pattern.least;
+        if pattern.most != place || place < 0 || place as u64 >= stride {
+            return None;
+        }
+        // The warps' own memory lies one after the other, as they do.
+        let (start, between) = match warps {
+            [] => return None,
+            [only] => (only.local, 0),
+            [first, second, ..] => (first.local, second.local.wrapping_sub(first.local)),
+        };
+        let steady = warps.windows(2).all(|pair| pair[1].local.wrapping_sub(pair[0].local) == between);
+        if !steady {
+            return None;
+        }
+        let origin = start + place as u64;
+        let reach = &mut self.reaches[slot];
+        (reach.origin, reach.shift, reach.least, reach.most) = (origin, 0, origin, origin);
+        reach.first = std::array::from_fn(|part| origin + (part * PART) as u64 * stride);
+        (reach.between, reach.step) = (between, stride);
+        reach.bits = origin | stride | between;
+        (reach.from, reach.to, reach.writable) = (-place, stride as i64 - place, true);
         Some(())
     }
 

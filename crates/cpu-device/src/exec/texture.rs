@@ -132,7 +132,10 @@ impl TextureOp {
                 texture.fetch_texel(geometry, sources, level)
             },
             TextureOp::Fetch { geometry, integer: false, level } => {
-                let lod = texture.level_of_detail(geometry, sources, level);
+                let lod = match texture.levels.len() {
+                    1 => 0.0,
+                    _ => texture.level_of_detail(geometry, sources, level),
+                };
                 // SAFETY: the caller's promise.
                 unsafe { texture.sample(geometry, sources, lod) }
             }
@@ -192,6 +195,9 @@ impl Texture {
                 if self.sampler.linear { self.filter(image, &position) } else { self.pick(image, &position) }
             }
         };
+        if self.levels.len() == 1 {
+            return at(0.0);
+        }
         if !self.sampler.linear_levels {
             return at((lod + 0.5).floor().min(last));
         }
@@ -211,9 +217,8 @@ impl Texture {
     /// # Safety
     /// The image may be read.
     unsafe fn pick(&self, image: &Image, position: &Position) -> [u32; 4] {
-        let at = position.at.map(|at| at.floor() as i64);
         // SAFETY: the caller's promise.
-        unsafe { self.texel(image, at, position.part) }
+        unsafe { self.texel(image, position.at.map(floor), position.part) }
     }
 
     /// The texels around a position, weighed.
@@ -221,25 +226,29 @@ impl Texture {
     /// # Safety
     /// The image may be read.
     unsafe fn filter(&self, image: &Image, position: &Position) -> [u32; 4] {
-        let dimensions = position.part.dimensions;
-        let (mut first, mut weight) = ([0i64; 3], [0f64; 3]);
+        let part = position.part;
+        let dimensions = part.dimensions;
+        // The two texels of each axis, and the weight of the second.
+        let (mut texels, mut weight) = ([[Some(0); 2]; 3], [0f64; 3]);
         for axis in 0..dimensions {
             // With weights rounded to 1/256, a weight of 1 is the next texel with a weight of 0.
             let at = fixed(position.at[axis] - 0.5);
-            (first[axis], weight[axis]) = (at >> 8, (at & 255) as f64 / 256.0);
+            let index = |far: i64| self.index(image, (at >> 8) + far, axis, part);
+            texels[axis] = [index(0), index(1)];
+            weight[axis] = (at & 255) as f64 / 256.0;
         }
         let mut sum = [0f64; 4];
         for corner in 0..1usize << dimensions {
-            let (mut at, mut share) = (first, 1.0);
+            let (mut at, mut share) = ([Some(0); 3], 1.0);
             for axis in 0..dimensions {
-                let far = corner >> axis & 1 != 0;
-                at[axis] += i64::from(far);
-                share *= if far { weight[axis] } else { 1.0 - weight[axis] };
+                let far = corner >> axis & 1;
+                at[axis] = texels[axis][far];
+                share *= if far != 0 { weight[axis] } else { 1.0 - weight[axis] };
             }
             if share != 0.0 {
-                // SAFETY: the caller's promise.
-                let texel = unsafe { self.texel(image, at, position.part) };
-                for (sum, value) in sum.iter_mut().zip(texel) {
+                // SAFETY: the caller's promise; every index is inside.
+                let texel = unsafe { self.texel_inside(image, at, part) };
+                for (sum, value) in sum.iter_mut().zip(texel).take(image.channels.into()) {
                     *sum += share * f64::from(f32::from_bits(value));
                 }
             }
@@ -292,20 +301,38 @@ impl Texture {
     /// # Safety
     /// The image may be read.
     unsafe fn texel(&self, image: &Image, at: [i64; 3], part: Part) -> [u32; 4] {
-        let mut inside = [0u32; 3];
-        let has_modes = !part.integer && !self.linear_memory;
-        for axis in 0..part.dimensions {
-            let mode = match self.sampler.address[axis] {
-                _ if part.cube => AddressMode::Clamp,
-                _ if !has_modes => AddressMode::Border,
-                mode => mode,
-            };
-            match self.address(mode, at[axis], image.extent[axis]) {
-                Some(index) => inside[axis] = index,
-                None if has_modes => return self.border(image),
-                None => return [0; 4],
-            }
-        }
+        let index = |axis: usize| match axis < part.dimensions {
+            true => self.index(image, at[axis], axis, part),
+            false => Some(0),
+        };
+        // SAFETY: the caller's promise; every index is inside.
+        unsafe { self.texel_inside(image, [index(0), index(1), index(2)], part) }
+    }
+
+    /// Whether coordinates have address modes.
+    fn has_modes(&self, part: Part) -> bool {
+        !part.integer && !self.linear_memory
+    }
+
+    /// Where an index leads along an axis; none where there is nothing.
+    fn index(&self, image: &Image, index: i64, axis: usize, part: Part) -> Option<u32> {
+        let mode = match self.sampler.address[axis] {
+            _ if part.cube => AddressMode::Clamp,
+            _ if !self.has_modes(part) => AddressMode::Border,
+            mode => mode,
+        };
+        self.address(mode, index, image.extent[axis])
+    }
+
+    /// The channels of the texel with these indices, or what is read where one leads nowhere.
+    ///
+    /// # Safety
+    /// The image may be read, and each index is inside of its axis.
+    unsafe fn texel_inside(&self, image: &Image, at: [Option<u32>; 3], part: Part) -> [u32; 4] {
+        let [Some(x), Some(y), Some(z)] = at else {
+            return if self.has_modes(part) { self.border(image) } else { [0; 4] };
+        };
+        let mut inside = [x, y, z];
         if let Some(layer) = part.layer {
             if part.integer && layer >= image.extent[2] {
                 return [0; 4];
@@ -342,8 +369,12 @@ impl Texture {
     /// Brings a texel's index into an extent; none where there is nothing.
     fn address(&self, mode: AddressMode, index: i64, extent: u32) -> Option<u32> {
         let size = i64::from(extent);
+        // The same in every mode, and without a division.
+        if (0..size).contains(&index) {
+            return Some(index as u32);
+        }
         let inside = match mode {
-            AddressMode::Border => (0..size).contains(&index).then_some(index)?,
+            AddressMode::Border => return None,
             AddressMode::Wrap if self.sampler.normalized => index.rem_euclid(size),
             AddressMode::Mirror if self.sampler.normalized => {
                 let index = index.rem_euclid(2 * size);
@@ -414,7 +445,14 @@ fn bounded(at: f64) -> f64 {
 
 /// In units of 1/256, rounded to the nearest.
 fn fixed(value: f64) -> i64 {
-    (value * 256.0 + 0.5).floor() as i64
+    floor(value * 256.0 + 0.5)
+}
+
+/// The largest whole number that is not above a value of moderate size; without a call, which the library's function is
+/// where CPUs may lack the instruction.
+fn floor(value: f64) -> i64 {
+    let towards_zero = value as i64;
+    towards_zero - i64::from(towards_zero as f64 > value)
 }
 
 /// An integer channel as a fraction of its greatest value, in the bits of an `f32`.

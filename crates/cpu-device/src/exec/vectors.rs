@@ -150,6 +150,41 @@ pub(super) unsafe fn gather_longs(addresses: &Addresses, offset: usize) -> [u64;
     addresses.map(|address| unsafe { *((address as usize + offset) as *const u64) })
 }
 
+/// Eight words, built up in vector registers: see [`wide::gather_words`].
+#[inline(always)]
+pub(super) fn part_of_words(word: impl Fn(usize) -> u32) -> [u32; PART] {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{__m128i, _mm_set_epi32};
+        let word = |lane: usize| word(lane) as i32;
+        // SAFETY: every x86-64 has SSE2; two vectors of four words have the bits of eight.
+        unsafe {
+            let low = _mm_set_epi32(word(3), word(2), word(1), word(0));
+            let high = _mm_set_epi32(word(7), word(6), word(5), word(4));
+            std::mem::transmute::<[__m128i; 2], [u32; PART]>([low, high])
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    std::array::from_fn(word)
+}
+
+/// Eight longs, likewise.
+#[inline(always)]
+pub(super) fn part_of_longs(long: impl Fn(usize) -> u64) -> [u64; PART] {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{__m128i, _mm_set_epi64x};
+        let two = |lane: usize| {
+            // SAFETY: every x86-64 has SSE2.
+            unsafe { _mm_set_epi64x(long(lane + 1) as i64, long(lane) as i64) }
+        };
+        // SAFETY: four vectors of two longs have the bits of eight.
+        unsafe { std::mem::transmute::<[__m128i; 4], [u64; PART]>([two(0), two(2), two(4), two(6)]) }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    std::array::from_fn(long)
+}
+
 /// Whether any lane's access of `bytes` bytes (a power of two) leaves `start..end` or is misaligned.
 #[inline(always)]
 pub(super) fn survey(addresses: &Addresses, start: u64, end: u64, bytes: u64) -> bool {

@@ -126,14 +126,14 @@ fn extremum(form: &mut Form, modifiers: Modifiers) -> Option<Pure> {
         },
         _ if modifiers.ftz => flushed_halves(min, nan, xorsign, ty)?,
         _ => match (min, nan, xorsign) {
-            (true, false, false) => half!(ty, binary, |a, b| minimum(a, b)),
-            (false, false, false) => half!(ty, binary, |a, b| maximum(a, b)),
-            (true, true, false) => half!(ty, binary, |a, b| with_nan(a, b, minimum(a, b))),
-            (false, true, false) => half!(ty, binary, |a, b| with_nan(a, b, maximum(a, b))),
-            (true, false, true) => half!(ty, binary, |a, b| xor_sign(a, b, minimum)),
-            (false, false, true) => half!(ty, binary, |a, b| xor_sign(a, b, maximum)),
-            (true, true, true) => half!(ty, binary, |a, b| with_nan(a, b, xor_sign(a, b, minimum))),
-            (false, true, true) => half!(ty, binary, |a, b| with_nan(a, b, xor_sign(a, b, maximum))),
+            (true, false, false) => half!(ty, |a, b| minimum(a, b)),
+            (false, false, false) => half!(ty, |a, b| maximum(a, b)),
+            (true, true, false) => half!(ty, |a, b| with_nan(a, b, minimum(a, b))),
+            (false, true, false) => half!(ty, |a, b| with_nan(a, b, maximum(a, b))),
+            (true, false, true) => half!(ty, |a, b| xor_sign(a, b, minimum)),
+            (false, false, true) => half!(ty, |a, b| xor_sign(a, b, maximum)),
+            (true, true, true) => half!(ty, |a, b| with_nan(a, b, xor_sign(a, b, minimum))),
+            (false, true, true) => half!(ty, |a, b| with_nan(a, b, xor_sign(a, b, maximum))),
         },
     };
     Pure::uniform(run, ty, 2)
@@ -143,7 +143,7 @@ fn extremum(form: &mut Form, modifiers: Modifiers) -> Option<Pure> {
 fn flushed_halves(min: bool, nan: bool, xorsign: bool, ty: ScalarType) -> Option<LaneHandler> {
     macro_rules! flushed {
         (|$a:ident, $b:ident| $body:expr) => {
-            half!(ty, binary, |a, b| {
+            half!(ty, |a, b| {
                 let ($a, $b) = (flush_half(a), flush_half(b));
                 $body
             })

@@ -1,183 +1,17 @@
 //! `cvt`: from any of the integer and floating-point types to any other.
 //!
-//! The conversions that compilers emit most have a handler of their own, which vectorises; all others go through
-//! [`general`], which follows the ISA step by step. Both compute the same, and tests compare them.
+//! The conversions that compilers emit most have a handler of their own; all others go through the stages of
+//! [`convert`].
 
 use ptx::ScalarType;
 
+use super::super::convert::{self, Conversion, format};
 use super::super::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
-use super::super::lanes::{LaneHandler, binary, each_immediate, unary};
-use super::super::numbers::{canonical, flush};
-use super::super::soft::{self, Format, Rounding};
+use super::super::lanes::{LaneHandler, Register, binary, map, registers, unary, zip};
+use super::super::numbers::canonical;
+use super::super::soft::Rounding;
 use super::decode::Pure;
 use super::form::Form;
-
-/// A conversion, as it travels in the immediate of a step.
-#[derive(Clone, Copy)]
-struct Conversion {
-    from: ScalarType,
-    to: ScalarType,
-    rounding: Rounding,
-    /// Rounds to a whole number: `.rni` and its like.
-    whole: bool,
-    saturate: bool,
-    ftz: bool,
-    relu: bool,
-    /// Infinities become the largest number: `.satfinite`.
-    finite: bool,
-}
-
-const TYPES: [ScalarType; 18] = [
-    ScalarType::U8,
-    ScalarType::U16,
-    ScalarType::U32,
-    ScalarType::U64,
-    ScalarType::S8,
-    ScalarType::S16,
-    ScalarType::S32,
-    ScalarType::S64,
-    ScalarType::F16,
-    ScalarType::Bf16,
-    ScalarType::F32,
-    ScalarType::F64,
-    ScalarType::Tf32,
-    ScalarType::B16,
-    ScalarType::B32,
-    ScalarType::B64,
-    ScalarType::E4m3,
-    ScalarType::E5m2,
-];
-
-const ROUNDINGS: [Rounding; 5] =
-    [Rounding::NearestEven, Rounding::NearestAway, Rounding::Zero, Rounding::Down, Rounding::Up];
-
-impl Conversion {
-    fn pack(self) -> Option<u32> {
-        let index = |ty| TYPES.iter().position(|known| *known == ty);
-        let rounding = ROUNDINGS.iter().position(|known| *known == self.rounding)?;
-        let flags = [self.whole, self.saturate, self.ftz, self.relu, self.finite];
-        let flags = flags.iter().enumerate().fold(0, |bits, (index, &set)| bits | u32::from(set) << index);
-        Some(index(self.from)? as u32 | (index(self.to)? as u32) << 8 | (rounding as u32) << 16 | flags << 24)
-    }
-
-    fn unpack(bits: u32) -> Self {
-        let flag = |index: u32| bits >> (24 + index) & 1 != 0;
-        let field = |shift: u32, end: usize| (bits as usize >> shift & 255).min(end - 1);
-        Conversion {
-            from: TYPES[field(0, TYPES.len())],
-            to: TYPES[field(8, TYPES.len())],
-            rounding: ROUNDINGS[field(16, ROUNDINGS.len())],
-            whole: flag(0),
-            saturate: flag(1),
-            ftz: flag(2),
-            relu: flag(3),
-            finite: flag(4),
-        }
-    }
-}
-
-fn format(ty: ScalarType) -> Option<Format> {
-    Some(match ty {
-        ScalarType::F16 => soft::F16,
-        ScalarType::Bf16 => soft::BF16,
-        ScalarType::F32 => soft::F32,
-        ScalarType::F64 => soft::F64,
-        ScalarType::Tf32 => soft::TF32,
-        ScalarType::E4m3 => soft::E4M3,
-        ScalarType::E5m2 => soft::E5M2,
-        _ => return None,
-    })
-}
-
-/// Smallest and largest value of an integer type.
-fn range(ty: ScalarType) -> (i128, i128) {
-    let bits = 8 * ty.bytes() as u32;
-    match ty.is_signed() {
-        true => (-(1 << (bits - 1)), (1 << (bits - 1)) - 1),
-        false => (0, (1 << bits) - 1),
-    }
-}
-
-/// Any conversion, by the book. Bits above the type's own are ignored on the way in and extend it on the way out.
-fn general(bits: u64, conversion: u32) -> u64 {
-    let Conversion { from, to, rounding, whole, saturate, ftz, relu, finite } =
-        Conversion::unpack(conversion);
-    let width = 8 * from.bytes() as u32;
-    let bits = bits & u64::MAX >> (64 - width);
-    match (format(from), format(to)) {
-        (None, None) => {
-            let value = integer_value(bits, from);
-            integer_bits(if saturate { value.clamp(range(to).0, range(to).1) } else { value }, to)
-        }
-        (None, Some(to_format)) => {
-            let value = soft::from_integer(integer_value(bits, from), to_format, rounding);
-            if saturate { saturated(value, to_format) } else { value }
-        }
-        (Some(from_format), None) => {
-            let bits = if ftz { flushed(bits, from) } else { bits };
-            match soft::to_integer(bits, from_format, rounding) {
-                Some(value) => integer_bits(value.clamp(range(to).0, range(to).1), to),
-                // NaN: zero, but the top bit where either side has 64 bits.
-                None if from == ScalarType::F64 || to.bytes() == 8 => {
-                    integer_bits(1 << (8 * to.bytes() - 1), to)
-                }
-                None => 0,
-            }
-        }
-        (Some(from_format), Some(to_format)) => {
-            let bits = if ftz { flushed(bits, from) } else { bits };
-            let value = if whole {
-                soft::convert(whole_number(bits, from_format, rounding), from_format, to_format, rounding)
-            } else {
-                soft::convert(bits, from_format, to_format, rounding)
-            };
-            let value = if ftz { flushed(value, to) } else { value };
-            let value = match relu {
-                true if to_format.is_nan(value) => to_format.nan(),
-                true if value & to_format.sign() != 0 => 0,
-                _ => value,
-            };
-            let value = if saturate { saturated(value, to_format) } else { value };
-            let infinite = value & (to_format.sign() - 1) == to_format.infinity() && !to_format.is_nan(value);
-            let value =
-                if finite && infinite { value & to_format.sign() | to_format.largest() } else { value };
-            // `.tf32` fills the upper bits of its register.
-            if to == ScalarType::Tf32 { value << 13 } else { value }
-        }
-    }
-}
-
-fn integer_value(bits: u64, ty: ScalarType) -> i128 {
-    let shift = 64 - 8 * ty.bytes() as u32;
-    if ty.is_signed() { ((bits << shift) as i64 >> shift).into() } else { bits.into() }
-}
-
-/// The low bits of `value`, extended by the sign of the type.
-fn integer_bits(value: i128, ty: ScalarType) -> u64 {
-    integer_value(value as u64 & u64::MAX >> (64 - 8 * ty.bytes() as u32), ty) as u64
-}
-
-/// `.ftz` applies to `.f32` on either side.
-fn flushed(bits: u64, ty: ScalarType) -> u64 {
-    if ty == ScalarType::F32 { flush(f32::from_bits(bits as u32)).to_bits().into() } else { bits }
-}
-
-/// A floating-point number rounded to a whole one, in its own format. NaN stays.
-fn whole_number(bits: u64, format: Format, rounding: Rounding) -> u64 {
-    match soft::to_integer(bits, format, rounding) {
-        // Beyond 2^64 every number is whole.
-        Some(value) if value.unsigned_abs() <= 1 << 64 => {
-            soft::from_integer(value, format, Rounding::NearestEven) & !format.sign() | bits & format.sign()
-        }
-        _ => bits,
-    }
-}
-
-/// Into [0, 1]; NaN to 0.
-fn saturated(value: u64, format: Format) -> u64 {
-    let one = soft::from_integer(1, format, Rounding::NearestEven);
-    if format.is_nan(value) || value & format.sign() != 0 { 0 } else { value.min(one) }
-}
 
 /// Handlers for what is frequent.
 fn fast(conversion: Conversion) -> Option<LaneHandler> {
@@ -300,21 +134,13 @@ pub(super) fn decode(form: &mut Form) -> Option<Pure> {
     if let Some(run) = fast(conversion) {
         return Pure::new(run, to, &[from]);
     }
-    let run = match (from.bytes(), to.bytes()) {
-        (8, 8) => each_immediate(|a: u64, _, _, conversion| general(a, conversion)),
-        (8, _) => return Some(Pure::new(narrowing(), to, &[from])?.with(immediate)),
-        (_, 8) => return Some(Pure::new(widening(), to, &[from])?.with(immediate)),
-        _ => each_immediate(|a: u32, _, _, conversion| general(a.into(), conversion) as u32),
+    let run = match (from.bytes() == 8, to.bytes() == 8) {
+        (false, false) => registers!(u32 => u32, |a, _, _, how| convert::word_to_word(a, how)),
+        (false, true) => registers!(u32 => u64, |a, _, _, how| convert::word_to_long(a, how)),
+        (true, false) => registers!(u64 => u32, |a, _, _, how| convert::long_to_word(a, how)),
+        (true, true) => registers!(u64 => u64, |a, _, _, how| convert::long_to_long(a, how)),
     };
     Some(Pure::new(run, to, &[from])?.with(immediate))
-}
-
-fn narrowing() -> LaneHandler {
-    each_immediate(|a: u64, _, _, conversion| general(a, conversion) as u32)
-}
-
-fn widening() -> LaneHandler {
-    each_immediate(|a: u32, _, _, conversion| general(a.into(), conversion))
 }
 
 /// The type of which a pair is made.
@@ -355,16 +181,16 @@ fn pair(conversion: Conversion) -> Option<Pure> {
         Conversion { from: element(from).unwrap_or(from), to: element(to).unwrap_or(to), ..conversion };
     let immediate = of_elements.pack()?;
     let pure = match (from, to.bytes()) {
-        (F32, 4) => {
-            Pure::new(each_immediate(|a, b, _, conversion| two::<16>(a, b, conversion)), to, &[F32; 2])
-        }
-        (F32, _) => {
-            Pure::new(each_immediate(|a, b, _, conversion| two::<8>(a, b, conversion)), to, &[F32; 2])
-        }
+        (F32, 4) => Pure::new(registers!(u32 => u32, |a, b, _, how| two::<16>(a, b, how)), to, &[F32; 2]),
+        (F32, _) => Pure::new(registers!(u32 => u32, |a, b, _, how| two::<8>(a, b, how)), to, &[F32; 2]),
         (_, 4) => {
-            Pure::new(each_immediate(|a, _, _, conversion| two::<16>(a >> 8, a, conversion)), to, &[from])
+            let run = registers!(u32 => u32, |a, _, _, how| two::<16>(&map(a, |a| a >> 8), a, how));
+            Pure::new(run, to, &[from])
         }
-        _ => Pure::new(each_immediate(|a, _, _, conversion| two::<8>(a >> 16, a, conversion)), to, &[from]),
+        _ => {
+            let run = registers!(u32 => u32, |a, _, _, how| two::<8>(&map(a, |a| a >> 16), a, how));
+            Pure::new(run, to, &[from])
+        }
     };
     Some(pure?.with(immediate))
 }
@@ -375,9 +201,10 @@ fn join(high: u16, low: u16) -> u32 {
 }
 
 /// Two conversions, their results in elements of `WIDTH` bits.
-fn two<const WIDTH: u32>(high: u32, low: u32, conversion: u32) -> u32 {
-    let one = |value: u32| general(value.into(), conversion) as u32 & ((1 << WIDTH) - 1);
-    one(high) << WIDTH | one(low)
+#[inline(always)]
+fn two<const WIDTH: u32>(high: &Register<u32>, low: &Register<u32>, conversion: u32) -> Register<u32> {
+    let (high, low) = (convert::word_to_word(high, conversion), convert::word_to_word(low, conversion));
+    zip(&high, &low, |high, low| high << WIDTH | low & ((1 << WIDTH) - 1))
 }
 
 /// `cvt.pack`: two integers, saturated to a narrow type, at the bottom of the result; `c` moves up.
@@ -391,13 +218,13 @@ fn pack_integers(form: &mut Form) -> Option<Pure> {
     }
     let width: u32 = narrow[1..].parse().ok()?;
     let signed = narrow.starts_with('s');
-    let run = each_immediate(|a: u32, b: u32, c: u32, immediate| {
+    let run = registers!(u32 => u32, |a, b, c, immediate| {
         let (width, signed) = (immediate & 31, immediate >> 5 != 0);
         let (low, high) =
-            if signed { (-(1i64 << (width - 1)), (1 << (width - 1)) - 1) } else { (0, (1 << width) - 1) };
-        let narrowed = |value: u32| i64::from(value as i32).clamp(low, high) as u32 & ((1 << width) - 1);
-        let both = narrowed(a) << width | narrowed(b);
-        if width < 16 { c << (2 * width) | both } else { both }
+            if signed { (-(1i32 << (width - 1)), (1 << (width - 1)) - 1) } else { (0, (1 << width) - 1) };
+        let narrowed = |value: u32| (value as i32).clamp(low, high) as u32 & ((1 << width) - 1);
+        let both = zip(a, b, |a, b| narrowed(a) << width | narrowed(b));
+        if width < 16 { zip(c, &both, |c, both| c << (2 * width) | both) } else { both }
     });
     let sources = [from, from, ScalarType::B32];
     let sources = if wide { &sources[..2] } else { &sources };

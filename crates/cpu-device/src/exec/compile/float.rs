@@ -1,16 +1,16 @@
 //! Floating-point arithmetic.
 //!
-//! To nearest even, in `.f32` and `.f64`, it is the host's arithmetic with NVIDIA's NaN. In the other directions it is
-//! [`soft`]'s. Approximate instructions give the correctly rounded result, or within two units of the last place of
+//! To nearest even, in `.f32` and `.f64`, it is the host's arithmetic with NVIDIA's NaN; in the other directions
+//! [`directed`](super::super::directed) computes it. Approximate instructions give the correctly rounded result, or within two units of the last place of
 //! it, which is inside every bound that the ISA states; only the special cases that it documents are imitated.
 
 use ptx::ScalarType;
 
 use super::super::approximate;
-use super::super::half::{bf16_to_f32, f16_to_f32};
-use super::super::lanes::{binary, each_immediate, ternary, unary, unary_each};
+use super::super::directed::{self, Directed, Operation};
+use super::super::lanes::{binary, ternary, unary};
 use super::super::numbers::{canonical, flush, saturate};
-use super::super::soft::{self, Format, Rounding};
+use super::super::soft::Rounding;
 use super::decode::Pure;
 use super::form::Form;
 use super::{choice, halves};
@@ -43,96 +43,32 @@ macro_rules! single {
 
 pub(super) use single;
 
-/// What [`directed`] computes; bits of its immediate.
-mod encoding {
-    pub(super) const ADD: u32 = 0;
-    pub(super) const SUB: u32 = 1;
-    pub(super) const MUL: u32 = 2;
-    pub(super) const FMA: u32 = 3;
-    pub(super) const DIV: u32 = 4;
-    pub(super) const SQRT: u32 = 5;
-    pub(super) const OPERATION: u32 = 7;
-    pub(super) const ROUNDING: u32 = 4;
-    pub(super) const FTZ: u32 = 1 << 8;
-    pub(super) const SAT: u32 = 1 << 9;
-    pub(super) const DOUBLE: u32 = 1 << 10;
-    /// The sources that are multiplied, or the first of a sum, are `.f16`.
-    pub(super) const HALF: u32 = 1 << 11;
-    /// They are `.bf16`.
-    pub(super) const BRAIN: u32 = 1 << 12;
-}
-
-/// An operation of [`soft`], in single or double precision, as `immediate` says.
-fn directed(a: u64, b: u64, c: u64, immediate: u32) -> u64 {
-    use encoding as i;
-    let format = if immediate & i::DOUBLE != 0 { soft::F64 } else { soft::F32 };
-    let rounding = match immediate >> i::ROUNDING & 3 {
-        0 => Rounding::NearestEven,
-        1 => Rounding::Zero,
-        2 => Rounding::Down,
-        _ => Rounding::Up,
-    };
-    let flush = |bits: u64| match immediate & i::FTZ {
-        0 => bits,
-        _ => flush(f32::from_bits(bits as u32)).to_bits().into(),
-    };
-    let widen = |bits: u64| match (immediate & i::HALF, immediate & i::BRAIN) {
-        (0, 0) => bits,
-        (_, 0) => f16_to_f32(bits as u16).to_bits().into(),
-        _ => bf16_to_f32(bits as u16).to_bits().into(),
-    };
-    let operation = immediate & i::OPERATION;
-    let b = if operation == i::FMA { widen(b) } else { b };
-    let (a, b, c) = (flush(widen(a)), flush(b), flush(c));
-    let result = flush(match operation {
-        i::ADD => soft::add(a, b, format, rounding),
-        i::SUB => soft::sub(a, b, format, rounding),
-        i::MUL => soft::mul(a, b, format, rounding),
-        i::FMA => soft::fma(a, b, c, format, rounding),
-        i::DIV => soft::div(a, b, format, rounding),
-        _ => soft::sqrt(a, format, rounding),
-    });
-    match immediate & i::SAT {
-        0 => result,
-        _ => saturate(f32::from_bits(result as u32)).to_bits().into(),
+/// An operation of [`directed`](super::super::directed) whose sources have the type of the result.
+fn directed(form: &Form, modifiers: Modifiers, ty: ScalarType) -> Option<Pure> {
+    let (operation, sources) = arithmetic(form.opcode)?;
+    if ty == ScalarType::F64 && (modifiers.ftz || modifiers.sat) {
+        return None;
     }
+    let pure = Pure::uniform(directed::handler(ty)?, ty, sources)?;
+    Some(pure.with(how(operation, modifiers, None)))
 }
 
-fn directed_single(a: u32, b: u32, c: u32, immediate: u32) -> u32 {
-    directed(a.into(), b.into(), c.into(), immediate) as u32
+/// The immediate of an operation with its modifiers.
+fn how(operation: Operation, modifiers: Modifiers, narrow: Option<ScalarType>) -> u32 {
+    let Modifiers { rounding, ftz, sat } = modifiers;
+    Directed { operation, rounding, ftz, sat, narrow }.pack()
 }
 
-/// The immediate of [`directed`] for an operation with its modifiers.
-fn encode(operation: u32, modifiers: Modifiers) -> u32 {
-    use encoding as i;
-    let rounding = match modifiers.rounding {
-        Rounding::NearestEven | Rounding::NearestAway => 0,
-        Rounding::Zero => 1,
-        Rounding::Down => 2,
-        Rounding::Up => 3,
-    };
-    let flag = |set: bool, bit: u32| if set { bit } else { 0 };
-    operation | rounding << i::ROUNDING | flag(modifiers.ftz, i::FTZ) | flag(modifiers.sat, i::SAT)
-}
-
-fn directed_pure(operation: u32, modifiers: Modifiers, ty: ScalarType, sources: usize) -> Option<Pure> {
-    let (run, precision) = match ty {
-        ScalarType::F32 => (each_immediate(directed_single), 0),
-        ScalarType::F64 => (each_immediate(directed), encoding::DOUBLE),
-        _ => return None,
-    };
-    Some(Pure::uniform(run, ty, sources)?.with(encode(operation, modifiers) | precision))
-}
-
-/// The operation of an opcode in [`encoding`], and how many sources it takes.
-fn arithmetic(opcode: &str) -> Option<(u32, usize)> {
+/// What an opcode computes, and how many sources it takes.
+fn arithmetic(opcode: &str) -> Option<(Operation, usize)> {
     Some(match opcode {
-        "add" => (encoding::ADD, 2),
-        "sub" => (encoding::SUB, 2),
-        "mul" => (encoding::MUL, 2),
-        "fma" | "mad" => (encoding::FMA, 3),
-        "div" => (encoding::DIV, 2),
-        "sqrt" => (encoding::SQRT, 1),
+        "add" => (Operation::Add, 2),
+        "sub" => (Operation::Sub, 2),
+        "mul" => (Operation::Mul, 2),
+        "fma" | "mad" => (Operation::Fma, 3),
+        "div" => (Operation::Div, 2),
+        "sqrt" => (Operation::Sqrt, 1),
+        "rcp" => (Operation::Reciprocal, 1),
         _ => return None,
     })
 }
@@ -140,31 +76,21 @@ fn arithmetic(opcode: &str) -> Option<(u32, usize)> {
 /// `add.f32.f16` and its like: the narrow sources become `.f32` first.
 fn mixed(form: &Form, modifiers: Modifiers, narrow: ScalarType) -> Option<Pure> {
     use ScalarType::F32;
-    let (operation, _) = arithmetic(form.opcode)?;
     let sources: &[ScalarType] = match form.opcode {
         "add" | "sub" => &[narrow, F32],
         "fma" => &[narrow, narrow, F32],
         _ => return None,
     };
-    let widening = if narrow == ScalarType::F16 { encoding::HALF } else { encoding::BRAIN };
-    let run = each_immediate(directed_single);
-    Some(Pure::new(run, F32, sources)?.with(encode(operation, modifiers) | widening))
+    let (operation, _) = arithmetic(form.opcode)?;
+    Some(Pure::new(directed::handler(F32)?, F32, sources)?.with(how(operation, modifiers, Some(narrow))))
 }
 
 /// `.f32x2`: both halves of a long.
 fn pair(form: &Form, modifiers: Modifiers) -> Option<Pure> {
-    let (operation, sources) = arithmetic(form.opcode)?;
     if modifiers.sat || !matches!(form.opcode, "add" | "sub" | "mul" | "fma") {
         return None;
     }
-    let run = each_immediate(|a: u64, b: u64, c: u64, immediate| {
-        let half = |shift: u32| {
-            let [a, b, c] = [a, b, c].map(|pair| (pair >> shift) as u32);
-            u64::from(directed_single(a, b, c, immediate)) << shift
-        };
-        half(0) | half(32)
-    });
-    Some(Pure::uniform(run, ScalarType::F32x2, sources)?.with(encode(operation, modifiers)))
+    directed(form, modifiers, ScalarType::F32x2)
 }
 
 /// Decodes instructions whose first type is a floating-point one and that have so many sources.
@@ -186,52 +112,13 @@ pub(super) fn decode(form: &mut Form, sources: usize) -> Option<Pure> {
         _ => {}
     }
     if rounding != Rounding::NearestEven {
-        if form.opcode == "rcp" {
-            return reciprocal_directed(modifiers, ty);
-        }
-        let (operation, sources) = arithmetic(form.opcode)?;
-        return directed_pure(operation, modifiers, ty, sources);
+        return directed(form, modifiers, ty);
     }
     match ty {
         ScalarType::F32 => single_precision(form, modifiers, approx),
         ScalarType::F64 => double_precision(form, modifiers, approx),
         _ => halves::decode(form, modifiers, ty),
     }
-}
-
-fn reciprocal_directed(modifiers: Modifiers, ty: ScalarType) -> Option<Pure> {
-    let rounding = modifiers.rounding;
-    let run = match (ty, rounding, modifiers.ftz) {
-        (ScalarType::F32, Rounding::Zero, false) => {
-            unary_each(|a: u32| reciprocal(a.into(), soft::F32, Rounding::Zero) as u32)
-        }
-        (ScalarType::F32, Rounding::Down, false) => {
-            unary_each(|a: u32| reciprocal(a.into(), soft::F32, Rounding::Down) as u32)
-        }
-        (ScalarType::F32, Rounding::Up, false) => {
-            unary_each(|a: u32| reciprocal(a.into(), soft::F32, Rounding::Up) as u32)
-        }
-        (ScalarType::F32, Rounding::Zero, true) => unary_each(|a: f32| flushed_reciprocal(a, Rounding::Zero)),
-        (ScalarType::F32, Rounding::Down, true) => unary_each(|a: f32| flushed_reciprocal(a, Rounding::Down)),
-        (ScalarType::F32, Rounding::Up, true) => unary_each(|a: f32| flushed_reciprocal(a, Rounding::Up)),
-        (ScalarType::F64, Rounding::Zero, false) => {
-            unary_each(|a: u64| reciprocal(a, soft::F64, Rounding::Zero))
-        }
-        (ScalarType::F64, Rounding::Down, false) => {
-            unary_each(|a: u64| reciprocal(a, soft::F64, Rounding::Down))
-        }
-        (ScalarType::F64, Rounding::Up, false) => unary_each(|a: u64| reciprocal(a, soft::F64, Rounding::Up)),
-        _ => return None,
-    };
-    Pure::uniform(run, ty, 1)
-}
-
-fn flushed_reciprocal(a: f32, rounding: Rounding) -> f32 {
-    flush(f32::from_bits(reciprocal(flush(a).to_bits().into(), soft::F32, rounding) as u32))
-}
-
-fn reciprocal(a: u64, format: Format, rounding: Rounding) -> u64 {
-    soft::div(soft::from_integer(1, format, Rounding::NearestEven), a, format, rounding)
 }
 
 /// `.f32` to nearest even, and the approximations.

@@ -8,7 +8,7 @@
 use ptx::{Instruction, Operand, ScalarType};
 
 use super::super::code::{Args, Class, Reg};
-use super::super::lanes::each_immediate;
+use super::super::lanes::{Register, WARP, map, registers, zip};
 use super::bits::byte_permutation;
 use super::form::Form;
 use super::function::{Decoded, FunctionCompiler, invalid, show, unsupported};
@@ -64,23 +64,28 @@ impl Fields {
 const OPERATIONS: [&str; 14] =
     ["vadd", "vsub", "vabsdiff", "vmin", "vmax", "vavrg", "vshl", "vshr", "eq", "ne", "lt", "le", "gt", "ge"];
 
-fn compute(operation: u32, a: i128, b: i128) -> i128 {
+/// Numbers of the lanes: 32 bits with or without sign, and what becomes of two such.
+type Numbers = [i64; WARP];
+
+#[inline(always)]
+fn compute(operation: u32, a: &Numbers, b: &Numbers) -> Numbers {
     match OPERATIONS[operation as usize % OPERATIONS.len()] {
-        "vadd" => a + b,
-        "vsub" => a - b,
-        "vabsdiff" => (a - b).abs(),
-        "vmin" => a.min(b),
-        "vmax" => a.max(b),
+        "vadd" => zip(a, b, |a, b| a + b),
+        "vsub" => zip(a, b, |a, b| a - b),
+        "vabsdiff" => zip(a, b, |a, b| (a - b).abs()),
+        "vmin" => zip(a, b, i64::min),
+        "vmax" => zip(a, b, i64::max),
         // Halves are rounded away from zero where the sum is positive, towards minus infinity where it is not.
-        "vavrg" => (a + b + i128::from(a + b >= 0)) >> 1,
-        "vshl" => a << b,
-        "vshr" => a >> b,
-        "eq" => (a == b).into(),
-        "ne" => (a != b).into(),
-        "lt" => (a < b).into(),
-        "le" => (a <= b).into(),
-        "gt" => (a > b).into(),
-        _ => (a >= b).into(),
+        "vavrg" => zip(a, b, |a, b| (a + b + i64::from(a + b >= 0)) >> 1),
+        // By 32 bits at most, which leaves a number outside of everything whose lower half is zero.
+        "vshl" => zip(a, b, |a, b| if b > 31 { a.signum() << 32 } else { a << b }),
+        "vshr" => zip(a, b, |a, b| a >> b),
+        "eq" => zip(a, b, |a, b| (a == b).into()),
+        "ne" => zip(a, b, |a, b| (a != b).into()),
+        "lt" => zip(a, b, |a, b| (a < b).into()),
+        "le" => zip(a, b, |a, b| (a <= b).into()),
+        "gt" => zip(a, b, |a, b| (a > b).into()),
+        _ => zip(a, b, |a, b| (a >= b).into()),
     }
 }
 
@@ -119,21 +124,27 @@ fn extent(part: u32) -> (u32, u32) {
     }
 }
 
-fn extract(value: u32, part: u32, signed: bool) -> i128 {
+#[inline(always)]
+fn extract(values: &Register<u32>, part: u32, signed: bool) -> Numbers {
     let (low, width) = extent(part);
-    extend(value >> low, width, signed)
+    extend(values, low, width, signed)
 }
 
-/// The low `width` bits of `value` as a number.
-fn extend(value: u32, width: u32, signed: bool) -> i128 {
+/// The `width` bits from `low` on as numbers.
+#[inline(always)]
+fn extend(values: &Register<u32>, low: u32, width: u32, signed: bool) -> Numbers {
     let shift = 32 - width;
-    if signed { ((value << shift) as i32 >> shift).into() } else { (value << shift >> shift).into() }
+    match signed {
+        true => map(values, |value| (((value >> low) << shift) as i32 >> shift).into()),
+        false => map(values, |value| ((value >> low) << shift >> shift).into()),
+    }
 }
 
-fn clamp(value: i128, width: u32, signed: bool) -> i128 {
+/// The least and the greatest number of so many bits.
+fn limits(width: u32, signed: bool) -> (i64, i64) {
     match signed {
-        true => value.clamp(-(1 << (width - 1)), (1 << (width - 1)) - 1),
-        false => value.clamp(0, (1 << width) - 1),
+        true => (-(1 << (width - 1)), (1 << (width - 1)) - 1),
+        false => (0, (1 << width) - 1),
     }
 }
 
@@ -201,12 +212,16 @@ fn single(
         ..Args::EMPTY
     };
     let destination = compiler.destination(&destination, word)?;
-    compiler.lanes(each_immediate(compute_single), Args { d: destination.reg, ..args });
+    compiler.lanes(
+        registers!(u32 => u32, |a, b, c, how| compute_single(a, b, c, how)),
+        Args { d: destination.reg, ..args },
+    );
     compiler.settle(destination);
     Ok(())
 }
 
-fn compute_single(a: u32, b: u32, c: u32, immediate: u32) -> u32 {
+#[inline(always)]
+fn compute_single(a: &Register<u32>, b: &Register<u32>, c: &Register<u32>, immediate: u32) -> Register<u32> {
     let mut fields = Fields(immediate);
     let operation = fields.next(4);
     let [signed_d, signed_a, signed_b, saturate, wrap] = std::array::from_fn(|_| fields.flag());
@@ -214,23 +229,26 @@ fn compute_single(a: u32, b: u32, c: u32, immediate: u32) -> u32 {
     let [part_d, part_a, part_b] = std::array::from_fn(|_| fields.next(3));
     let (a, b) = (extract(a, part_a, signed_a), extract(b, part_b, signed_b));
     let b = match OPERATIONS[operation as usize % OPERATIONS.len()] {
-        "vshl" | "vshr" if wrap => b & 31,
-        "vshl" | "vshr" => b.min(32),
+        "vshl" | "vshr" if wrap => map(&b, |b| b & 31),
+        "vshl" | "vshr" => map(&b, |b| b.min(32)),
         _ => b,
     };
     let (low, width) = extent(part_d);
-    let value = compute(operation, a, b);
-    let value = if saturate { clamp(value, width, signed_d) } else { value };
-    let third = extend(c, 32, signed_d);
+    let mut value = compute(operation, &a, &b);
+    if saturate {
+        let (least, greatest) = limits(width, signed_d);
+        value = map(&value, |value| value.clamp(least, greatest));
+    }
+    let third = extend(c, 0, 32, signed_d);
     match second {
-        0 if part_d == 0 => value as u32,
+        0 if part_d == 0 => map(&value, |value| value as u32),
         0 => {
             let mask = (((1u64 << width) - 1) as u32) << low;
-            (value as u32) << low & mask | c & !mask
+            zip(&value, c, |value, c| (value as u32) << low & mask | c & !mask)
         }
-        1 => (value + third) as u32,
-        2 => value.min(third) as u32,
-        _ => value.max(third) as u32,
+        1 => zip(&value, &third, |value, third| (value + third) as u32),
+        2 => zip(&value, &third, |value, third| value.min(third) as u32),
+        _ => zip(&value, &third, |value, third| value.max(third) as u32),
     }
 }
 
@@ -277,24 +295,50 @@ fn multiply_add(compiler: &mut FunctionCompiler, instruction: &Instruction, form
         ..Args::EMPTY
     };
     let destination = compiler.destination(destination, word)?;
-    compiler.lanes(each_immediate(compute_multiply_add), Args { d: destination.reg, ..args });
+    compiler.lanes(
+        registers!(u32 => u32, |a, b, c, how| compute_multiply_add(a, b, c, how)),
+        Args { d: destination.reg, ..args },
+    );
     compiler.settle(destination);
     Ok(())
 }
 
-fn compute_multiply_add(a: u32, b: u32, c: u32, immediate: u32) -> u32 {
+#[inline(always)]
+fn compute_multiply_add(
+    a: &Register<u32>,
+    b: &Register<u32>,
+    c: &Register<u32>,
+    immediate: u32,
+) -> Register<u32> {
     let mut fields = Fields(immediate);
     let [signed_a, signed_b, plus_one, negated, negated_c, saturate] = std::array::from_fn(|_| fields.flag());
     let scale = fields.next(4);
     let [part_a, part_b] = std::array::from_fn(|_| fields.next(3));
     let signed = signed_a || signed_b || negated || negated_c;
-    let product = extract(a, part_a, signed_a) * extract(b, part_b, signed_b);
-    // Negation is one's complement and one more.
-    let product = if negated { !product } else { product };
-    let third = extend(if negated_c { !c } else { c }, 32, signed);
-    let sum = product + third + i128::from(plus_one || negated || negated_c);
-    let result = sum >> scale;
-    (if saturate { clamp(result, 32, signed) } else { result }) as u32
+    // Factors of 33 bits with their sign: the product is cut into its lower 32 bits and the rest.
+    let (a, b) = (extract(a, part_a, signed_a), extract(b, part_b, signed_b));
+    let upper = zip(&a, &b, |a, b| (a >> 16) * b);
+    let lower = zip(&a, &b, |a, b| (a & 0xffff) * b);
+    let third = extend(&if negated_c { map(c, |c| !c) } else { *c }, 0, 32, signed);
+    let more = i64::from(plus_one || negated || negated_c);
+    let (least, greatest) = limits(32, signed);
+    let mut results = [0; WARP];
+    for lane in 0..WARP {
+        // In units of 2^16 and of 1, so that nothing overflows.
+        let (mut top, mut rest) = (upper[lane] + (lower[lane] >> 16), lower[lane] & 0xffff);
+        if negated {
+            // Negation is one's complement and one more.
+            (top, rest) = (!top, !rest & 0xffff);
+        }
+        let sum = rest + third[lane] + more;
+        (top, rest) = (top + (sum >> 16), sum & 0xffff);
+        // Of what is beyond 64 bits only the direction matters.
+        let whole = top.clamp(-(1 << 47), (1 << 47) - 1) << 16 | rest;
+        let exact = ((top as u64) << 16 | rest as u64) >> scale;
+        let clamped = (whole >> scale).clamp(least, greatest);
+        results[lane] = if saturate { clamped as u32 } else { exact as u32 };
+    }
+    results
 }
 
 /// `vadd2`, `vadd4` and their like: several numbers, added up or put beside each other.
@@ -334,7 +378,7 @@ fn side_by_side(
     let c = compiler.source(c, word)?;
     let destination = compiler.destination(&destination, word)?;
     let args = Args { d: destination.reg, a: arranged_a, b: arranged_b, c, immediate, ..Args::EMPTY };
-    compiler.lanes(each_immediate(compute_side_by_side), args);
+    compiler.lanes(registers!(u32 => u32, |a, b, c, how| compute_side_by_side(a, b, c, how)), args);
     compiler.settle(destination);
     Ok(())
 }
@@ -384,23 +428,33 @@ fn arrange(
     Ok(d)
 }
 
-fn compute_side_by_side(a: u32, b: u32, c: u32, immediate: u32) -> u32 {
+#[inline(always)]
+fn compute_side_by_side(
+    a: &Register<u32>,
+    b: &Register<u32>,
+    c: &Register<u32>,
+    immediate: u32,
+) -> Register<u32> {
     let mut fields = Fields(immediate);
     let operation = fields.next(4);
     let [signed_d, signed_a, signed_b, saturate, accumulate] = std::array::from_fn(|_| fields.flag());
     let (lanes, mask) = (fields.next(3).max(1), fields.next(4));
     let width = 32 / lanes;
-    let mut result = c;
+    let mut result = *c;
     for lane in (0..lanes).filter(|lane| mask >> lane & 1 != 0) {
         let low = lane * width;
-        let value = compute(operation, extend(a >> low, width, signed_a), extend(b >> low, width, signed_b));
-        let value = if saturate { clamp(value, width, signed_d) } else { value };
-        if accumulate {
-            result = result.wrapping_add(value as u32);
+        let (a, b) = (extend(a, low, width, signed_a), extend(b, low, width, signed_b));
+        let mut value = compute(operation, &a, &b);
+        if saturate {
+            let (least, greatest) = limits(width, signed_d);
+            value = map(&value, |value| value.clamp(least, greatest));
+        }
+        result = if accumulate {
+            zip(&value, &result, |value, result| result.wrapping_add(value as u32))
         } else {
             let place = (((1u64 << width) - 1) as u32) << low;
-            result = (value as u32) << low & place | result & !place;
-        }
+            zip(&value, &result, |value, result| (value as u32) << low & place | result & !place)
+        };
     }
     result
 }
