@@ -1,8 +1,9 @@
 //! How fast kernels run on the CPU device, beside the same algorithms in plain Rust on as many threads.
 //!
-//! `cargo bench -p cpu-device` measures and prints; `-- NAME` only the workloads whose name contains `NAME`, and
-//! `-- --json FILE` also writes every sample. What is compared runs
-//! alternately, so that whatever else the machine does disturbs all of it alike. Inputs are random, and what the
+//! `cargo bench -p cpu-device --bench speed -- --json FILE` measures and writes every sample; `scripts/cpu_device.py speed
+//! FILE` prints the tables. `-- NAME` measures only the workloads whose name contains `NAME`. Without a file the samples
+//! go to standard output. What is compared runs alternately, so that whatever else the machine does disturbs all of it
+//! alike. Inputs are random, and what the
 //! kernels and their peers compute is checked against double precision before anything is measured.
 //!
 //! The goals are held against what `cargo build --release` makes of the peer for its default target. A second column
@@ -11,6 +12,8 @@
 #[allow(dead_code, clippy::result_large_err, reason = "made for tests, which use more of it")]
 #[path = "../../tests/exec/device.rs"]
 mod device;
+#[path = "../machine.rs"]
+mod machine;
 mod native;
 mod report;
 mod workloads;
@@ -40,10 +43,11 @@ fn main() {
     if "empty".contains(&name) {
         workloads::launches().iter().for_each(|launch| report.measure_launch(launch, SAMPLES));
     }
-    print!("{report}");
-    if let Some(path) = json
-        && let Err(error) = std::fs::write(&path, report.json())
-    {
+    let Some(path) = json else {
+        print!("{}", report.json());
+        return;
+    };
+    if let Err(error) = std::fs::write(&path, report.json()) {
         eprintln!("cannot write {path}: {error}");
         std::process::exit(1);
     }

@@ -1,16 +1,45 @@
-//! Measuring, and showing what was measured.
+//! Measuring, and writing down every sample.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::time::Instant;
 
+use apex_cpu_device::exec::Wishes;
+
+use crate::machine;
 use crate::native::Target;
 use crate::workloads::{EmptyLaunch, Workload};
+
+/// What is timed.
+#[derive(Clone, Copy, PartialEq)]
+enum What {
+    Kernel,
+    /// The kernel with its instructions counted.
+    Counted,
+    /// The kernel checked for defects.
+    Checked,
+    Peer(Target),
+}
+
+impl What {
+    /// As the file names it.
+    fn name(self) -> &'static str {
+        match self {
+            What::Kernel => "cpu-device",
+            What::Counted => "cpu-device-counted",
+            What::Checked => "cpu-device-checked",
+            What::Peer(Target::Default) => "rust",
+            What::Peer(Target::Features) => "rust-avx2-fma",
+        }
+    }
+}
+
+/// How often what is watched is measured: it takes many times as long.
+const WATCHED_SAMPLES: usize = 5;
 
 /// Times of something on so many threads, in seconds.
 struct Series {
     threads: usize,
-    /// `None` for the kernel.
-    target: Option<Target>,
+    what: What,
     /// On the clock on the wall.
     seconds: Vec<f64>,
     /// What each thread kept a processor busy, on average; for launches that do nothing, all threads together.
@@ -18,20 +47,9 @@ struct Series {
 }
 
 impl Series {
-    fn new(threads: usize, target: Option<Target>) -> Series {
-        Series { threads, target, seconds: Vec::new(), busy: Vec::new() }
+    fn new(threads: usize, what: What) -> Series {
+        Series { threads, what, seconds: Vec::new(), busy: Vec::new() }
     }
-}
-
-/// The value below which `fraction` of the samples lie.
-fn quantile(samples: &[f64], fraction: f64) -> f64 {
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[((sorted.len() - 1) as f64 * fraction).round() as usize]
-}
-
-fn median(samples: &[f64]) -> f64 {
-    quantile(samples, 0.5)
 }
 
 struct Measured {
@@ -41,18 +59,6 @@ struct Measured {
     /// Warp instructions of a launch.
     instructions: u64,
     series: Vec<Series>,
-}
-
-impl Measured {
-    fn series(&self, threads: usize, target: Option<Target>) -> Option<&Series> {
-        self.series.iter().find(|series| series.threads == threads && series.target == target)
-    }
-
-    /// How many times as fast two threads are as one.
-    fn scaling(&self, target: Option<Target>) -> Option<f64> {
-        let seconds = |threads| Some(median(&self.series(threads, target)?.seconds));
-        Some(seconds(1)? / seconds(2)?)
-    }
 }
 
 struct MeasuredLaunch {
@@ -81,17 +87,24 @@ impl Report {
     pub fn measure(&mut self, workload: &Workload, samples: usize) {
         let mut series: Vec<Series> = Vec::new();
         for &threads in &self.threads {
-            let targets = std::iter::once(None).chain(self.targets.iter().copied().map(Some));
-            series.extend(targets.map(|target| Series::new(threads, target)));
+            let peers = self.targets.iter().copied().map(What::Peer);
+            series.extend(std::iter::once(What::Kernel).chain(peers).map(|what| Series::new(threads, what)));
         }
+        series.extend([What::Counted, What::Checked].map(|what| Series::new(1, what)));
         let mut instructions = 0;
-        for _ in 0..=samples {
-            for series in &mut series {
+        for sample in 0..=samples {
+            let watched = |series: &Series| matches!(series.what, What::Counted | What::Checked);
+            for series in series.iter_mut().filter(|series| sample <= WATCHED_SAMPLES || !watched(series)) {
                 let before = processor_seconds();
                 let start = Instant::now();
-                match series.target {
-                    None => instructions = (workload.kernel)(series.threads).warp_instructions,
-                    Some(target) => (workload.peer)(target, series.threads),
+                let mut kernel = |wishes| {
+                    instructions = (workload.kernel)(series.threads, wishes).warp_instructions;
+                };
+                match series.what {
+                    What::Kernel => kernel(Wishes::default()),
+                    What::Counted => kernel(Wishes { count: true, check: false }),
+                    What::Checked => kernel(Wishes { count: false, check: true }),
+                    What::Peer(target) => (workload.peer)(target, series.threads),
                 }
                 series.seconds.push(start.elapsed().as_secs_f64());
                 series.busy.push((processor_seconds() - before) / series.threads as f64);
@@ -109,7 +122,7 @@ impl Report {
     /// Measures launches that do nothing.
     pub fn measure_launch(&mut self, launch: &EmptyLaunch, samples: usize) {
         let mut series: Vec<Series> =
-            self.threads.iter().map(|&threads| Series::new(threads, None)).collect();
+            self.threads.iter().map(|&threads| Series::new(threads, What::Kernel)).collect();
         let repeats = (20_000 / launch.blocks).clamp(1, 1000);
         for _ in 0..samples {
             for series in &mut series {
@@ -130,31 +143,30 @@ impl Report {
         let series = |out: &mut String, all: &[Series]| {
             for (index, series) in all.iter().enumerate() {
                 let comma = if index == 0 { "" } else { "," };
-                let what = match series.target {
-                    None => "cpu-device",
-                    Some(Target::Default) => "rust",
-                    Some(Target::Features) => "rust-avx2-fma",
-                };
                 let list = |samples: &[f64]| {
                     let samples: Vec<String> = samples.iter().map(|sample| format!("{sample:.9}")).collect();
                     samples.join(", ")
                 };
                 let _ = write!(
                     out,
-                    "{comma}\n      {{\"what\": \"{what}\", \"threads\": {}, \"seconds\": [{}], \"busy\": [{}]}}",
+                    "{comma}\n      {{\"what\": \"{}\", \"threads\": {}, \"seconds\": [{}], \"busy\": [{}]}}",
+                    series.what.name(),
                     series.threads,
                     list(&series.seconds),
                     list(&series.busy)
                 );
             }
         };
-        let mut out = format!("{{\n  \"cpu\": \"{}\",\n  \"workloads\": [", cpu());
+        let mut out = format!("{{\n  \"machine\": {},\n  \"workloads\": [", machine::json());
         for (index, workload) in self.workloads.iter().enumerate() {
             let comma = if index == 0 { "" } else { "," };
             let _ = write!(
                 out,
-                "{comma}\n    {{\"name\": \"{}\", \"about\": \"{}\", \"warp_instructions\": {}, \"series\": [",
-                workload.name, workload.about, workload.instructions
+                "{comma}\n    {{\"name\": \"{}\", \"about\": \"{}\", \"goal\": {}, \"warp_instructions\": {}, \"series\": [",
+                workload.name,
+                workload.about,
+                workload.goal.map_or("null".to_owned(), |goal| goal.to_string()),
+                workload.instructions
             );
             series(&mut out, &workload.series);
             out.push_str("\n    ]}");
@@ -172,85 +184,6 @@ impl Report {
         }
         out.push_str("\n  ]\n}\n");
         out
-    }
-}
-
-/// The name of the CPU, as the kernel tells it.
-fn cpu() -> String {
-    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
-    name.map_or("unknown CPU", |(_, name)| name.trim()).to_owned()
-}
-
-/// A ratio, or a dash where it was not measured.
-fn ratio(value: Option<f64>) -> String {
-    value.map_or("-".to_owned(), |value| format!("{value:.2}"))
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(out, "{}, {} samples of each: medians (fastest to 9th of 10).", cpu(), crate::SAMPLES)?;
-        writeln!(out, "A ratio in brackets is that of processor time, which other programs disturb less.\n")?;
-        writeln!(
-            out,
-            "| workload | threads | CPU device, ms | ns per warp instruction | Rust, ms | ratio | goal | Rust with AVX2 and FMA, ms | ratio |"
-        )?;
-        writeln!(out, "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")?;
-        for workload in &self.workloads {
-            for &threads in &self.threads {
-                let own = workload.series(threads, None);
-                let cell = |series: Option<&Series>| {
-                    series.map_or("-".to_owned(), |series| {
-                        let [low, middle, high] =
-                            [0.0, 0.5, 0.9].map(|at| 1e3 * quantile(&series.seconds, at));
-                        format!("{middle:.2} ({low:.2} to {high:.2})")
-                    })
-                };
-                let against = |target| {
-                    let (own, peer) = (own?, workload.series(threads, Some(target))?);
-                    let wall = median(&own.seconds) / median(&peer.seconds);
-                    Some(format!("{wall:.2} ({:.2})", median(&own.busy) / median(&peer.busy)))
-                };
-                let against = |target| against(target).unwrap_or("-".to_owned());
-                let per_instruction =
-                    own.map(|own| median(&own.busy) * 1e9 * threads as f64 / workload.instructions as f64);
-                let goal = workload.goal.map_or("-".to_owned(), |goal| format!("{goal}"));
-                writeln!(
-                    out,
-                    "| {} | {threads} | {} | {} | {} | {} | {goal} | {} | {} |",
-                    workload.name,
-                    cell(own),
-                    ratio(per_instruction),
-                    cell(workload.series(threads, Some(Target::Default))),
-                    against(Target::Default),
-                    cell(workload.series(threads, Some(Target::Features))),
-                    against(Target::Features),
-                )?;
-            }
-        }
-        writeln!(out, "\nThe workloads:\n")?;
-        for workload in &self.workloads {
-            writeln!(out, "- {}, {}", workload.name, workload.about)?;
-        }
-        if self.threads.contains(&2) {
-            writeln!(out, "\n| from one thread to two | CPU device | Rust | Rust with AVX2 and FMA |")?;
-            writeln!(out, "| --- | ---: | ---: | ---: |")?;
-            for workload in &self.workloads {
-                let [own, plain, features] = [None, Some(Target::Default), Some(Target::Features)]
-                    .map(|at| ratio(workload.scaling(at)));
-                writeln!(out, "| {} | {own} | {plain} | {features} |", workload.name)?;
-            }
-        }
-        writeln!(out, "\n| empty kernel | threads | µs per launch | µs per block |")?;
-        writeln!(out, "| --- | ---: | ---: | ---: |")?;
-        for launch in &self.launches {
-            for series in &launch.series {
-                let micros = 1e6 * median(&series.seconds);
-                let per_block = micros / f64::from(launch.blocks);
-                writeln!(out, "| {} | {} | {micros:.2} | {per_block:.3} |", launch.about, series.threads)?;
-            }
-        }
-        Ok(())
     }
 }
 

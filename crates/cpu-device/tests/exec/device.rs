@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use trace::counts::Defect;
 
 use apex_cpu_device::exec::{
-    Fault, KernelId, LaunchParams, LaunchStats, Linked, Memory, Observation, Program, Region, Shadow, Wishes,
-    launch, watch,
+    Fault, KernelId, LaunchParams, LaunchStats, Linked, Memory, Observation, Program, Region, Shadow,
+    Texture, Wishes, launch, watch,
 };
 
 /// Memory of a test: allocations that live as long as it, and what was printed.
@@ -18,6 +18,8 @@ pub struct Device {
     watched: bool,
     /// What was found wrong with watched kernels.
     pub defects: Mutex<Vec<Defect>>,
+    /// By handle, from 1.
+    textures: Mutex<Vec<Arc<Texture>>>,
 }
 
 struct Allocation {
@@ -61,6 +63,14 @@ impl Device {
         unsafe { std::ptr::copy_nonoverlapping(contents.as_ptr(), start as *mut u8, contents.len()) };
         self.shadow(start).unwrap().mark(start, contents.len() as u64);
         start
+    }
+
+    /// The handle of a texture object.
+    #[allow(dead_code, reason = "benchmarks use it")]
+    pub fn make_texture(&self, texture: Texture) -> u64 {
+        let mut textures = self.textures.lock().unwrap();
+        textures.push(Arc::new(texture));
+        textures.len() as u64
     }
 
     pub fn download(&self, address: u64, bytes: usize) -> Vec<u8> {
@@ -139,6 +149,11 @@ unsafe impl Memory for Device {
                 writable: allocation.writable,
             })
             .find(|region| address >= region.start && address.saturating_add(bytes) <= region.end)
+    }
+
+    fn texture(&self, handle: u64) -> Option<Arc<Texture>> {
+        let index = usize::try_from(handle).ok()?.checked_sub(1)?;
+        self.textures.lock().unwrap().get(index).cloned()
     }
 
     fn describe(&self, _: u64) -> String {
