@@ -209,7 +209,7 @@ pub(crate) fn judge_kernels(
 }
 
 /// As [`judge_kernels`], about kernels whose instructions and transactions were counted. How sure a finding is follows
-/// from that: the counts are exact, and what they cost a GPU is not known.
+/// from that: what the counts cost a GPU is not known.
 pub(crate) fn judge_counts(
     profile: &Profile,
     fault: impl Fn(Subject<'_>, &KernelCounts) -> Option<Fault>,
@@ -220,7 +220,8 @@ pub(crate) fn judge_counts(
     }
     let confidence = confidence(
         Level::Medium,
-        "the counts are exact, from the CPU device; how much time they cost a GPU depends on what limits the kernel there",
+        "the CPU device counted, all of a launch or a sample of a long one; how much time it costs a GPU depends on what limits the \
+         kernel there",
     );
     let counted = |subject: Subject<'_>| fault(subject, subject.kernel.counts.as_ref()?);
     judge_kernels(profile, confidence, counted, headline)

@@ -3,7 +3,7 @@
 //! | words | what happens |
 //! | --- | --- |
 //! | `launch N` | launches an empty kernel N times, waits for it, prints `launched` and the count so far |
-//! | `run KERNEL` | launches `race` or `wild` (see the PTX) once, waits, prints the code that it ends with |
+//! | `run KERNEL` | launches `race`, `wild`, `beyond` or `speculates` (see the PTX) once, waits, prints the code that it ends with |
 //! | `forever` | launches without end, a hundred at a time, printing as above |
 //! | `threads T N` | T threads launch N times each |
 //! | `fork N` | a forked child launches N times; waits for it (to be used before anything else) |
@@ -23,11 +23,13 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// An empty kernel; one whose threads write different values to one word; one that reads where nothing is.
+/// An empty kernel; one whose threads write different values to one word; one that reads where nothing is; one that reads
+/// beyond a variable; one that loads what nobody has written and uses it in one lane.
 const PTX: &CStr = c".version 7.0
 .target sm_70
 .address_size 64
 .file 1 \"defects.cu\"
+.global .align 4 .u32 table[4];
 .visible .entry nothing() { ret; }
 .visible .entry race() {
     .shared .u32 word;
@@ -43,6 +45,25 @@ const PTX: &CStr = c".version 7.0
     mov.u64 %a, 64;
     .loc 1 21 9
     ld.global.u32 %r, [%a];
+    ret;
+}
+.visible .entry beyond() {
+    .reg .u32 %r;
+    .loc 1 31 9
+    ld.global.u32 %r, [table+20];
+    ret;
+}
+.visible .entry speculates() {
+    .local .u32 mine;
+    .reg .u32 %r<4>;
+    .reg .pred %p;
+    mov.u32 %r1, %tid.x;
+    setp.eq.u32 %p, %r1, 5;
+    .loc 1 41 9
+    ld.local.u32 %r2, [mine];
+    selp.u32 %r3, %r2, 7, %p;
+    .loc 1 43 9
+    st.global.u32 [table], %r3;
     ret;
 }
 ";

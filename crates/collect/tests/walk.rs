@@ -110,10 +110,10 @@ fn executed(kernel: &Kernel, program: &Arc<Program>, launch: &Launch) -> Counts 
         params: &params,
     };
     let id = linked.program().kernel(kernel.name).expect("the module has the kernel");
-    let wishes = Wishes { count: true, check: false };
+    let wishes = Wishes { count: true, ..Wishes::default() };
     let (outcome, seen) = watch(&linked, id, &params, &memory, &AtomicBool::new(false), wishes);
     outcome.unwrap_or_else(|fault| panic!("{}: {launch:?}: {fault:?}", kernel.name));
-    seen.counts.expect("counting was on").0
+    seen.counts.expect("counting was on").counts
 }
 
 fn walked(walker: &Walker, launch: &Launch) -> Work {

@@ -15,7 +15,7 @@ use crate::watch;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 /// The granularity of mappings, hence the alignment of allocations (CUDA promises 256), and the width of the
 /// guard between two of them.
@@ -98,6 +98,8 @@ pub struct Allocation {
     pub shadow: Option<Arc<Shadow>>,
     /// What the program has said of how it will be used.
     pub advice: Mutex<Advice>,
+    /// The name of a module's variable.
+    name: OnceLock<String>,
     /// The memory itself, unless it is somebody else's.
     backing: Option<Arc<Backing>>,
 }
@@ -125,6 +127,12 @@ pub enum Location {
 }
 
 impl Allocation {
+    /// Says which variable of a module lies here, for messages.
+    pub fn set_name(&self, name: &str) {
+        // A second name would be that of the same variable.
+        let _ = self.name.set(name.to_owned());
+    }
+
     /// Whether the host may use the address too.
     pub fn is_on_host(&self) -> bool {
         self.kind.is_host() || self.kind == Kind::Managed
@@ -487,8 +495,8 @@ impl Memory {
         let tracked =
             matches!(kind, Kind::Device | Kind::Pooled(_) | Kind::Graph | Kind::Heap) && watch::checks();
         let shadow = if tracked { Some(Arc::new(Shadow::new(start, bytes)?)) } else { None };
-        let advice = Mutex::default();
-        Some(Allocation { start, bytes, kind, id, flags, context, writable, shadow, advice, backing })
+        let (advice, name) = (Mutex::default(), OnceLock::new());
+        Some(Allocation { start, bytes, kind, id, flags, context, writable, shadow, advice, name, backing })
     }
 
     fn read<T>(&self, look: impl FnOnce(&BTreeMap<u64, Arc<Allocation>>) -> T) -> T {
@@ -548,7 +556,11 @@ struct Described<'a>(&'a Allocation);
 
 impl fmt::Display for Described<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "a {} of {} bytes at {:#x}", self.0.kind, self.0.bytes, self.0.start)
+        let Allocation { kind, bytes, start, name, .. } = self.0;
+        match name.get() {
+            Some(name) => write!(formatter, "the variable `{name}` of {bytes} bytes at {start:#x}"),
+            None => write!(formatter, "a {kind} of {bytes} bytes at {start:#x}"),
+        }
     }
 }
 
@@ -629,6 +641,10 @@ mod tests {
         memory.release(allocation.start, |_| true);
         let freed = memory.describe(allocation.start + 4);
         assert!(freed.starts_with("4 bytes into") && freed.ends_with("has been freed"), "{freed}");
+        let variable = memory.allocate(Request { kind: Kind::Global, ..request(16) }).unwrap();
+        variable.set_name("table");
+        let inside = memory.describe(variable.start + 12);
+        assert!(inside.starts_with("12 bytes into the variable `table` of 16 bytes at 0x"), "{inside}");
     }
 
     #[test]

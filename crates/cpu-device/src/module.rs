@@ -133,6 +133,7 @@ impl Global {
         let request = Request { bytes: layout.size.max(1), kind, flags: 0, context };
         let writable = layout.space == GlobalSpace::Global;
         let allocation = device::get()?.memory.allocate_variable(request, writable)?;
+        allocation.set_name(&layout.name);
         let initial = layout.initial.len().min(layout.size as usize);
         // SAFETY: the variable was just given `size` bytes, and nobody else knows of it yet.
         unsafe {

@@ -8,7 +8,7 @@
 //! Both go into a file of the session, and so do faults. A file that cannot be written is said once; the program goes
 //! on.
 
-use crate::exec::{Fault, LaunchStats, Observation, Wishes};
+use crate::exec::{Counted, Fault, Group, LaunchStats, Observation, Wishes};
 use crate::launch::Configuration;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -22,6 +22,16 @@ const MAX_CONFIGURATIONS: usize = 4096;
 
 /// Counted launches beyond the first of a configuration take at most this part of the time of all.
 const BUDGET: u32 = 20;
+
+/// Launches of up to so many instructions of warps are counted whole, which takes a fifth of a second …
+const WHOLE: u64 = 1 << 20;
+
+/// … until counting has taken this long, and more than its part of the time of all: from then on of up to so many.
+const GRACE: Duration = Duration::from_secs(1);
+const START: u64 = 1 << 14;
+
+/// Nanoseconds that it takes to count an instruction of a warp, roughly.
+const COUNT_NS: u64 = 200;
 
 /// Different defects that are kept at most.
 const MAX_DEFECTS: usize = 1000;
@@ -52,9 +62,9 @@ struct State {
     defects: Vec<Found>,
 }
 
-/// A defect, and the count that was last written down.
+/// A defect, all its places, and the count that was last written down.
 struct Found {
-    defect: Defect,
+    group: Group,
     written: u64,
 }
 
@@ -95,7 +105,8 @@ pub fn around(
     }
     let count = watcher.wants_counts(kernel, configuration);
     let started = Instant::now();
-    let (outcome, seen) = execute(Wishes { count, check: watcher.check });
+    let sample = watcher.sample();
+    let (outcome, seen) = execute(Wishes { count, sample, check: watcher.check });
     watcher.keep(kernel, configuration, seen, count, started.elapsed());
     outcome.map(drop).map_err(Box::new)
 }
@@ -111,9 +122,11 @@ pub fn fault(fault: &Fault, code: &str) {
         place: Place { instruction: fault.instruction.clone(), ptx_line: fault.line, file, line },
         other: None,
         count: 1,
+        places: 1,
     };
+    let places = vec![(defect.place.clone(), None)];
     let mut state = watcher.lock();
-    state.found(defect);
+    state.found(Group { defect, places });
     state.write_defects(watcher);
 }
 
@@ -136,6 +149,16 @@ impl Watcher {
         }
     }
 
+    /// How many instructions of a launch are counted before a sample is enough; none if all are.
+    fn sample(&self) -> Option<u64> {
+        if self.counting != Counting::Sampled {
+            return None;
+        }
+        let state = self.lock();
+        let generous = state.counted < GRACE || state.counted * BUDGET < state.all;
+        Some(if generous { WHOLE } else { START })
+    }
+
     fn keep(
         &self,
         kernel: &str,
@@ -147,17 +170,19 @@ impl Watcher {
         let mut state = self.lock();
         state.all += took;
         if counted {
-            state.counted += took;
+            let watched = seen.counts.as_ref().map_or(0, |counted| counted.watched);
+            state.counted += took.min(Duration::from_nanos(watched.saturating_mul(COUNT_NS)));
         }
-        if let Some((counts, hotspots)) = seen.counts {
+        if let Some(Counted { counts, hotspots, watched, executed }) = seen.counts {
             let Configuration { grid, block, dynamic_shared, .. } = configuration;
+            let kernel = kernel.to_owned();
             let launch =
-                LaunchCounts { kernel: kernel.to_owned(), grid, block, dynamic_shared, counts, hotspots };
+                LaunchCounts { kernel, grid, block, dynamic_shared, counts, hotspots, watched, executed };
             state.write(self, |file| file.launch(&launch));
         }
-        for defect in seen.defects {
-            if state.found(defect.clone()) {
-                tell(&defect);
+        for group in seen.defects {
+            if state.found(group.clone()) {
+                tell(&group.defect);
             }
         }
         state.write_defects(self);
@@ -169,35 +194,41 @@ impl Watcher {
 }
 
 impl State {
-    /// Counts a defect; whether it is a new one that is kept.
-    fn found(&mut self, defect: Defect) -> bool {
+    /// Counts a defect; whether it is a new one that is kept. It is a known one if they share a place.
+    fn found(&mut self, group: Group) -> bool {
         let same = |known: &&mut Found| {
-            let known = &known.defect;
-            (&known.kind, &known.kernel, &known.place, &known.other)
-                == (&defect.kind, &defect.kernel, &defect.place, &defect.other)
+            let (ours, theirs) = (&known.group, &group);
+            (&ours.defect.kind, &ours.defect.kernel) == (&theirs.defect.kind, &theirs.defect.kernel)
+                && theirs.places.iter().any(|place| ours.places.contains(place))
         };
-        if let Some(known) = self.defects.iter_mut().find(same) {
-            known.defect.count += defect.count;
+        if let Some(Found { group: known, .. }) = self.defects.iter_mut().find(same) {
+            known.defect.count = known.defect.count.saturating_add(group.defect.count);
+            for place in group.places {
+                if !known.places.contains(&place) {
+                    known.places.push(place);
+                }
+            }
+            known.defect.places = known.places.len() as u64;
             return false;
         }
         let kept = self.defects.len() < MAX_DEFECTS;
         if kept {
-            self.defects.push(Found { defect, written: 0 });
+            self.defects.push(Found { group, written: 0 });
         }
         kept
     }
 
     /// Writes down the defects whose count has doubled since that was done last.
     fn write_defects(&mut self, watcher: &Watcher) {
-        let due = |found: &Found| found.defect.count >= found.written.max(1) * 2 || found.written == 0;
+        let due = |found: &Found| found.group.defect.count >= found.written.max(1) * 2 || found.written == 0;
         self.write_defects_if(watcher, due);
     }
 
     fn write_defects_if(&mut self, watcher: &Watcher, due: impl Fn(&Found) -> bool) {
         let mut defects = std::mem::take(&mut self.defects);
         for found in defects.iter_mut().filter(|found| due(found)) {
-            found.written = found.defect.count;
-            self.write(watcher, |file| file.defect(&found.defect));
+            found.written = found.group.defect.count;
+            self.write(watcher, |file| file.defect(&found.group.defect));
         }
         self.defects = defects;
     }
@@ -227,9 +258,14 @@ impl State {
 
 /// Says on standard error what is wrong, and where.
 fn tell(defect: &Defect) {
-    let Defect { kind, kernel, text, place, other, .. } = defect;
-    let other = other.as_ref().map_or_else(String::new, |other| format!("\n    and {other}"));
-    eprintln!("apex: cpu device: {kind} in kernel {kernel}\n    {text}\n    at {place}{other}");
+    let Defect { kind, kernel, text, place, other, places, .. } = defect;
+    let joined = if kind == "uninitialized-read" { "loaded at" } else { "and" };
+    let other = other.as_ref().map_or_else(String::new, |other| format!("\n    {joined} {other}"));
+    let more = match places {
+        0 | 1 => String::new(),
+        _ => format!(" (the first of {places} places of one mistake)"),
+    };
+    eprintln!("apex: cpu device: {kind} in kernel {kernel}\n    {text}\n    at {place}{other}{more}");
 }
 
 /// The end of the process: the last counts, and a line that sums up.
@@ -237,11 +273,13 @@ extern "C" fn conclude() {
     let watcher = watcher();
     // A thread that is being ended may hold the lock for ever.
     let Ok(mut state) = watcher.state.try_lock() else { return };
-    state.write_defects_if(watcher, |found| found.written != found.defect.count);
-    let (places, times) =
-        state.defects.iter().fold((0, 0), |(places, times), found| (places + 1, times + found.defect.count));
-    match places {
+    state.write_defects_if(watcher, |found| found.written != found.group.defect.count);
+    let (defects, times) = state
+        .defects
+        .iter()
+        .fold((0, 0), |(defects, times), found| (defects + 1, times + found.group.defect.count));
+    match defects {
         0 => eprintln!("apex: cpu device: check: no defects found"),
-        _ => eprintln!("apex: cpu device: check: {places} defects, met {times} times"),
+        _ => eprintln!("apex: cpu device: check: {defects} defects, met {times} times"),
     }
 }

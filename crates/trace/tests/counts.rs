@@ -45,21 +45,32 @@ fn launch() -> impl Strategy<Value = LaunchCounts> {
         Hotspot { fault: Fault::ALL[fault], place, events, total, excess }
     });
     let shape = any::<([u32; 3], [u32; 3], u32)>();
-    (".{0,40}", shape, counts(), prop::collection::vec(hotspot, 0..6)).prop_map(
-        |(kernel, (grid, block, dynamic_shared), counts, hotspots)| LaunchCounts {
+    (".{0,40}", shape, counts(), prop::collection::vec(hotspot, 0..6), any::<(u64, u64)>()).prop_map(
+        |(kernel, (grid, block, dynamic_shared), counts, hotspots, (watched, executed))| LaunchCounts {
             kernel,
             grid,
             block,
             dynamic_shared,
             counts,
             hotspots,
+            watched,
+            executed,
         },
     )
 }
 
 fn defect() -> impl Strategy<Value = Defect> {
-    ("[a-z-]{1,20}", ".{0,20}", ".{0,80}", place(), prop::option::of(place()), any::<u64>()).prop_map(
-        |(kind, kernel, text, place, other, count)| Defect { kind, kernel, text, place, other, count },
+    let numbers = (any::<u64>(), any::<u64>());
+    ("[a-z-]{1,20}", ".{0,20}", ".{0,80}", place(), prop::option::of(place()), numbers).prop_map(
+        |(kind, kernel, text, place, other, (count, places))| Defect {
+            kind,
+            kernel,
+            text,
+            place,
+            other,
+            count,
+            places,
+        },
     )
 }
 
@@ -126,6 +137,7 @@ fn of_a_defect_the_larger_count_holds() {
         place: place.clone(),
         other: None,
         count,
+        places: count / 2,
     };
     let (found, problems) = read(&written(&[], &[defect(1), defect(8), defect(4)]));
     assert_eq!((found.defects, problems), (vec![defect(8)], 0));
@@ -144,6 +156,8 @@ fn a_session_has_them_with_their_problems() {
         dynamic_shared: 7,
         counts: Counts::default(),
         hotspots: Vec::new(),
+        watched: 9,
+        executed: 10,
     };
     file.launch(&launch).unwrap();
     std::fs::write(dir.path().join("9-9.counts"), [0; HEADER_BYTES]).unwrap();
@@ -168,6 +182,8 @@ fn the_sessions_limit_holds_for_them_too() {
         dynamic_shared: 0,
         counts: Counts::default(),
         hotspots: Vec::new(),
+        watched: 9,
+        executed: 10,
     };
     let refusal = std::iter::repeat_with(|| file.launch(&launch)).take(1000).find_map(Result::err);
     assert!(refusal.is_some_and(|error| error.to_string().contains("size limit is reached")));

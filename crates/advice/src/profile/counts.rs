@@ -6,13 +6,18 @@ use serde::{Deserialize, Serialize};
 use trace::counts::{self, Counts, Direction, InstructionClass, LaunchCounts, Space};
 
 use super::{Kernel, Profile};
+use crate::figure::Figure;
 use crate::sums::SaturatingSum as _;
 
-/// Exact counts of launches that the CPU device executed, added up: computed, and no measurement of time.
+/// Counts of launches that the CPU device executed, added up: no measurement of time. Exact, unless a share says that only
+/// part of the launches was counted and the counts are scaled to the whole.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KernelCounts {
     /// Launches that were counted.
     pub launches: u64,
+    /// Of the instructions of these launches the share that was counted; none if all were.
+    #[serde(default)]
+    pub sampled_share: Option<f64>,
     /// PTX instructions by class, each counted once for the threads of a warp that execute it together.
     pub warp_instructions: BTreeMap<String, u64>,
     /// The same, counted for each thread.
@@ -99,7 +104,7 @@ impl From<&counts::Place> for Place {
     }
 }
 
-/// A defect that the CPU device found: each place once.
+/// A defect that the CPU device found: once for all places that one mistake shows at.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Defect {
     /// `uninitialized-read`, `shared-race`, `divergent-barrier`, or the name of a CUDA error that ended a kernel.
@@ -108,15 +113,29 @@ pub struct Defect {
     pub kernel: String,
     /// What happened the first time.
     pub text: String,
-    /// Where.
+    /// Where: the first of the places.
     pub place: Place,
-    /// For races: where the other access is.
+    /// For races: where the other access is. For values that nobody has written: where it was loaded.
     pub other: Option<Place>,
     /// How often it happened.
     pub count: u64,
+    /// At how many places, or pairs of places; 0 where an earlier version did not say.
+    #[serde(default)]
+    pub places: u64,
 }
 
 impl KernelCounts {
+    /// A figure that rests on these counts.
+    pub fn figure(&self, value: f64) -> Figure {
+        match self.sampled_share {
+            None => Figure::computed(value),
+            Some(share) => {
+                let samples = self.total_warp_instructions() as f64 * share;
+                Figure::sampled(value, samples as u64, None)
+            }
+        }
+    }
+
     /// Traffic of a kind, if there was any.
     pub fn traffic(&self, space: &str, direction: &str) -> Option<&Traffic> {
         self.traffic.iter().find(|traffic| traffic.space == space && traffic.direction == direction)
@@ -167,6 +186,8 @@ impl KernelCounts {
                 entry.excess = entry.excess.saturating_add(spot.excess);
             }
         }
+        let total = |of: fn(&LaunchCounts) -> u64| launches.iter().map(|launch| of(launch)).saturating_sum();
+        let (watched, executed) = (total(|launch| launch.watched), total(|launch| launch.executed));
         let mut hotspots: Vec<_> = hotspots.into_iter().collect();
         hotspots.sort_by_key(|((fault, _), spot)| (*fault, std::cmp::Reverse(spot.excess)));
         let by_class = |values: &[u64]| {
@@ -175,6 +196,7 @@ impl KernelCounts {
         };
         KernelCounts {
             launches: launches.len() as u64,
+            sampled_share: (watched < executed).then(|| watched as f64 / executed as f64),
             warp_instructions: by_class(&sum.warp_instructions),
             thread_instructions: by_class(&sum.thread_instructions),
             not_predicated_off: sum.not_predicated_off,
@@ -250,6 +272,7 @@ impl Profile {
                 place: Place::from(&defect.place),
                 other: defect.other.as_ref().map(Place::from),
                 count: defect.count,
+                places: defect.places,
             })
             .collect();
         self.defects.sort_by_key(|defect| std::cmp::Reverse(defect.count));

@@ -1,7 +1,6 @@
 //! Shared memory whose banks are in each other's way.
 
 use super::{Fault, Needs, Outcome, Rule, judge_counts};
-use crate::figure::Figure;
 use crate::finding::{Evidence, Scope, Severity, Unit};
 use crate::profile::{KernelCounts, Profile, Traffic};
 
@@ -50,9 +49,9 @@ fn fault(counts: &KernelCounts) -> Option<Fault> {
     });
     Some(Fault {
         evidence: vec![
-            Evidence::new("wavefronts per request", Figure::computed(wavefronts / requests), Unit::Count)
+            Evidence::new("wavefronts per request", counts.figure(wavefronts / requests), Unit::Count)
                 .decrease_towards((wavefronts - excess) / requests),
-            Evidence::new("excess wavefronts", Figure::computed(excess / wavefronts), Unit::Share)
+            Evidence::new("excess wavefronts", counts.figure(excess / wavefronts), Unit::Share)
                 .decrease_towards(0.0),
         ],
         change: format!("{place}pad the tile's rows by one element, or permute its columns"),

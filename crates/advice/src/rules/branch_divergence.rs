@@ -1,7 +1,6 @@
 //! Warps whose threads go different ways.
 
 use super::{Fault, Needs, Outcome, Rule, Subject, judge_counts, percent};
-use crate::figure::Figure;
 use crate::finding::{Evidence, Scope, Severity, Unit};
 use crate::profile::{KernelCounts, Profile};
 
@@ -48,9 +47,9 @@ fn fault(Subject { geometry, .. }: Subject<'_>, counts: &KernelCounts) -> Option
     });
     Some(Fault {
         evidence: vec![
-            Evidence::new("active threads per warp", Figure::computed(counts.active_threads), Unit::Count)
+            Evidence::new("active threads per warp", counts.figure(counts.active_threads), Unit::Count)
                 .increase_towards(full),
-            Evidence::new("divergent branches", Figure::computed(diverge), Unit::Share).decrease_towards(0.0),
+            Evidence::new("divergent branches", counts.figure(diverge), Unit::Share).decrease_towards(0.0),
         ],
         change: format!("{place}let its condition be the same for all threads of a warp"),
         saves: Err("what idle lanes cost depends on what limits the kernel on a GPU"),

@@ -51,7 +51,7 @@ fn page() -> String {
          `apex report` and `apex advise` run these rules over a session. Each finding names the fault with its values, one\n\
          change, what it would save and how sure that is. Rules `APEX-L…` need recorded launches and calls alone, rules\n\
          `APEX-T…` need sampled kernel times (`--timing sampled` or `all`), rules `APEX-C…` need what the CPU device counts\n\
-         (`apex run --device cpu`): exact counts, and no GPU time. Leave a rule out with `--suppress ID`.\n\n\
+         (`apex run --device cpu`): counts, and no GPU time. Leave a rule out with `--suppress ID`.\n\n\
          Savings are shares of run time: 50 % is a factor of 2. Where several rules find fault with the same kernel, each\n\
          next one counts for its share of what the larger ones leave. Changes on the host's side cannot save more than the\n\
          time that the device is idle; a finding *within* another one is part of its saving and does not add to it.\n\n\

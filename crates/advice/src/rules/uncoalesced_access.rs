@@ -1,7 +1,6 @@
 //! Global memory accessed in pieces.
 
 use super::{Fault, Needs, Outcome, Rule, judge_counts};
-use crate::figure::Figure;
 use crate::finding::{Evidence, Scope, Severity, Unit};
 use crate::profile::{KernelCounts, Profile, Traffic};
 
@@ -57,9 +56,9 @@ fn fault(counts: &KernelCounts) -> Option<Fault> {
     });
     Some(Fault {
         evidence: vec![
-            Evidence::new("sectors per request", Figure::computed(sectors / requests), Unit::Count)
+            Evidence::new("sectors per request", counts.figure(sectors / requests), Unit::Count)
                 .decrease_towards((sectors - excess) / requests),
-            Evidence::new("excess sectors", Figure::computed(excess / sectors), Unit::Share)
+            Evidence::new("excess sectors", counts.figure(excess / sectors), Unit::Share)
                 .decrease_towards(0.0),
         ],
         change: format!("{place}let neighbouring threads access neighbouring addresses"),

@@ -14,6 +14,10 @@ const LEGEND: &str = "ᶜ computed exactly by the CPU device, per launch that it
     by warp. Threads: that execute an instruction together, of 32. Sectors: of 32 bytes, per request to global memory (4 where \
     neighbouring threads access neighbouring words). Wavefronts: per request to shared memory (1 without bank conflicts).";
 
+/// What the mark of sampled figures means.
+const SAMPLED: &str = "≈ not exact: of long launches the start and a sample of the rest is counted, and scaled to all \
+    instructions; APEX_CPU_COUNTS=all counts everything.";
+
 /// Lists the defects, if there are any.
 pub fn defects(out: &mut dyn Write, profile: &Profile, style: Style, width: usize) -> io::Result<()> {
     if profile.defects.is_empty() {
@@ -34,10 +38,12 @@ pub fn defects(out: &mut dyn Write, profile: &Profile, style: Style, width: usiz
 }
 
 fn described(defect: &Defect) -> String {
-    let Defect { kind, kernel, text, place, other, count } = defect;
-    let also = other.as_ref().map_or_else(String::new, |other| format!(" and {}", other.shown()));
+    let Defect { kind, kernel, text, place, other, count, places } = defect;
+    let joined = if kind == "uninitialized-read" { ", loaded at" } else { " and" };
+    let also = other.as_ref().map_or_else(String::new, |other| format!("{joined} {}", other.shown()));
+    let more = if *places > 1 { format!(" at {} places", units::count(*places)) } else { String::new() };
     let kernel = advice::shortened(&advice::demangled(kernel));
-    format!("{kind} in {kernel} at {}{also}, {} times: {text}", place.shown(), units::count(*count))
+    format!("{kind} in {kernel} at {}{also}, {} times{more}: {text}", place.shown(), units::count(*count))
 }
 
 /// The table of counts, of the kernels at `indices` that have any.
@@ -66,10 +72,9 @@ pub fn table(
         ("wavefrontsᶜ", Align::Right),
         ("×", Align::Optional),
     ]);
-    for (name, counts) in counted {
+    for (name, counts) in &counted {
         let each = |sum: u64| sum / counts.launches.max(1);
-        table.row(vec![
-            shorten(name, 60),
+        let shown = [
             units::count(each(counts.total_warp_instructions())),
             format!("{:.1}", counts.active_threads),
             share(counts.divergent_branches, counts.branches),
@@ -78,14 +83,22 @@ pub fn table(
             units::bytes(each(moved(counts, "store"))),
             per_request(counts, "global"),
             per_request(counts, "shared"),
-            units::count(counts.launches),
-        ]);
+        ];
+        // What is scaled from a sample says so, figure by figure.
+        let mark = |figure: String| match counts.sampled_share {
+            Some(_) if figure != "-" => format!("≈{figure}"),
+            _ => figure,
+        };
+        let launches = units::count(counts.launches);
+        table.row([shorten(name, 60)].into_iter().chain(shown.map(mark)).chain([launches]).collect());
     }
     writeln!(out, "{}", style.paint(Ink::Bold, "Counted on the CPU device"))?;
     for (i, line) in table.lines(width).into_iter().enumerate() {
         writeln!(out, "{}", if i == 0 { style.paint(Ink::Dim, line) } else { line })?;
     }
-    for line in wrap(LEGEND, width, "") {
+    let sampled = counted.iter().any(|(_, counts)| counts.sampled_share.is_some());
+    let legend = if sampled { format!("{LEGEND} {SAMPLED}") } else { LEGEND.to_owned() };
+    for line in wrap(&legend, width, "") {
         writeln!(out, "{}", style.paint(Ink::Dim, line))?;
     }
     writeln!(out)

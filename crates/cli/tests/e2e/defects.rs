@@ -63,11 +63,38 @@ fn a_fault_is_kept_without_being_asked_for() {
 }
 
 #[test]
+fn a_fault_names_the_variable_of_the_module() {
+    let sandbox = Sandbox::new();
+    let told = text(&sandbox.recorded(&[], &["run", "beyond"]).stderr);
+    assert!(told.contains("4 bytes past the end of the variable `table` of 16 bytes at 0x"), "{told}");
+}
+
+#[test]
+fn an_undefined_value_is_told_where_it_is_used() {
+    let sandbox = Sandbox::new();
+    let ended = output(&mut sandbox.record(&["--check"], &["run", "speculates"]), 123);
+    let told = text(&ended.stderr);
+    for part in [
+        "uninitialized-read in kernel speculates",
+        "thread (5,0,0) stores a value of 4 bytes that nobody has written",
+        "defects.cu:43\n    loaded at ld.local.u32",
+        "check: 1 defects, met 1 times",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let report = text(&output(&mut sandbox.apex(&["report", "s"]), 0).stdout);
+    assert!(report.contains("at defects.cu:43, loaded at defects.cu:41"), "{report}");
+    let found = &sandbox.json(&["report", "--json", "s"])["profile"]["defects"][0];
+    assert_eq!((&found["places"], &found["other"]["line"]), (&1.into(), &41.into()));
+}
+
+#[test]
 fn counts_reach_the_report() {
     let sandbox = Sandbox::new();
     output(sandbox.record(&[], &["launch", "5"]).env("APEX_CPU_COUNTS", "all"), 0);
     let kernel = &sandbox.json(&["report", "--json", "s"])["profile"]["kernels"][0];
     assert_eq!(kernel["counts"]["launches"], 5);
+    assert_eq!(kernel["counts"]["sampled_share"], serde_json::Value::Null);
     // The kernel is one `ret`, by one warp.
     assert_eq!(kernel["counts"]["warp_instructions"]["control"], 5);
     assert_eq!(kernel["counts"]["thread_instructions"]["control"], 5 * 32);

@@ -102,8 +102,8 @@ impl Report {
                 };
                 match series.what {
                     What::Kernel => kernel(Wishes::default()),
-                    What::Counted => kernel(Wishes { count: true, check: false }),
-                    What::Checked => kernel(Wishes { count: false, check: true }),
+                    What::Counted => kernel(Wishes { count: true, ..Wishes::default() }),
+                    What::Checked => kernel(Wishes { check: true, ..Wishes::default() }),
                     What::Peer(target) => (workload.peer)(target, series.threads),
                 }
                 series.seconds.push(start.elapsed().as_secs_f64());

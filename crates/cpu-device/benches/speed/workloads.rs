@@ -68,7 +68,7 @@ impl Launch {
             params: &self.params,
         };
         let outcome = match wishes {
-            Wishes { count: false, check: false } => DEVICE.run(&self.linked, self.kernel, &params),
+            Wishes { count: false, check: false, .. } => DEVICE.run(&self.linked, self.kernel, &params),
             _ => watch(&self.linked, self.kernel, &params, &*DEVICE, &AtomicBool::new(false), wishes).0,
         };
         outcome.expect("the kernel runs")

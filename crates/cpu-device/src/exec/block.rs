@@ -13,7 +13,7 @@ use super::lanes::{Lanes, WARP};
 use super::launch::Launch;
 use super::memory::Region;
 use super::pattern::Pattern;
-use super::probe::Probe;
+use super::probe::{Probe, Unwatched};
 use super::registers::Registers;
 use super::spaces::Spaces;
 use super::warp::{Counts, Pause, State, Stop, Surroundings, Waiting, Warp};
@@ -123,6 +123,8 @@ pub(super) struct Block<'l, P> {
     started: bool,
     pub(super) counts: Counts,
     pub(super) probe: P,
+    /// Whether the probe watches the warps that run now.
+    watched: bool,
 }
 
 impl<'l, P: Probe> Block<'l, P> {
@@ -159,6 +161,7 @@ impl<'l, P: Probe> Block<'l, P> {
             started: false,
             counts: Counts::default(),
             probe,
+            watched: false,
         })
     }
 
@@ -179,6 +182,7 @@ impl<'l, P: Probe> Block<'l, P> {
         let mut spinning_rounds = 0;
         loop {
             let (mut live, mut tired, mut spinning) = (false, false, false);
+            self.watched = self.probe.watches(self.counts.warp_instructions);
             let mut at = 0;
             while let Some((which, fresh)) = self.choose(at) {
                 at = which.end;
@@ -206,7 +210,7 @@ impl<'l, P: Probe> Block<'l, P> {
 
     /// The next warps from `at` on that have not exited and can set out together, and whether that is their first step.
     fn choose(&mut self, at: usize) -> Option<(Range<usize>, bool)> {
-        let most = if P::WATCHES { 1 } else { self.convoy };
+        let most = if self.watched { 1 } else { self.convoy };
         let begun = &self.warps[..self.begun];
         if let Some(first) = (at..begun.len()).find(|&index| begun[index].live != 0) {
             return Some((first..first + convoy::size(&begun[first..], most), false));
@@ -267,7 +271,10 @@ impl<'l, P: Probe> Block<'l, P> {
                 if launch.cancelled() {
                     return Err(cancelled(warp));
                 }
-                last = last.max(warp.run(&mut around, &mut self.probe)?);
+                last = last.max(match self.watched {
+                    true => warp.run(&mut around, &mut self.probe)?,
+                    false => warp.run(&mut around, &mut Unwatched)?,
+                });
             }
             // With fewer warps each keeps its own: its inputs stay in them.
             if all > self.convoy && warp.live == 0 {

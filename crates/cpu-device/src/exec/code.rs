@@ -199,7 +199,7 @@ pub(super) struct AccessArgs {
     pub(super) kind: AccessKind,
     /// Whether `data` are longs.
     pub(super) wide: bool,
-    /// For copies: bytes that a lane copies at most.
+    /// For copies: bytes that a lane copies at most. For what a call moves between a register and a frame: its bytes.
     pub(super) copied: u32,
     /// Whether a thread may do it again and again until another thread has done something.
     pub(super) synchronises: bool,
@@ -575,10 +575,33 @@ pub(super) struct Source {
     pub(super) inlined_at: Option<(u32, u32)>,
 }
 
+/// The classes of the registers of steps: of each those that [`Step::registers`] shows, in that order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Classes {
+    all: Vec<Class>,
+    /// Where those of each step begin.
+    starts: Vec<u32>,
+}
+
+impl Classes {
+    /// Adds a step.
+    pub(super) fn push(&mut self, step: &mut Step, class: impl Fn(Reg) -> Class) {
+        self.starts.push(self.all.len() as u32);
+        step.registers(&mut |reg, _| self.all.push(class(*reg)));
+    }
+
+    pub(super) fn of(&self, step: u32) -> &[Class] {
+        let step = step as usize;
+        let end = self.starts.get(step + 1).map_or(self.all.len(), |&end| end as usize);
+        &self.all[self.starts[step] as usize..end]
+    }
+}
+
 /// A compiled function.
 #[derive(Clone, Debug)]
 pub(super) struct Code {
     pub(super) steps: Vec<Step>,
+    pub(super) classes: Classes,
     /// For each step the index of its origin.
     pub(super) origin_of: Vec<u32>,
     pub(super) origins: Vec<Origin>,

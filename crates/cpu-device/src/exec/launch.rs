@@ -206,7 +206,7 @@ pub fn watch(
     let outcome = launch_by(linked, kernel, params, memory, cancel, |launch, blocks, workers| {
         let watch = Watch::new(launch, wishes);
         let outcome = execute(launch, blocks, workers, || watch.observer());
-        observation = watch.finish();
+        observation = watch.finish(outcome.as_ref().ok().map(|counts| counts.warp_instructions));
         outcome
     });
     (outcome, observation)

@@ -62,7 +62,7 @@ pub use fault::{Fault, FaultKind};
 pub use image::{ChannelFormat, Image};
 pub use launch::{LaunchParams, LaunchStats, Linked, MAX_SHARED, launch, local_bytes, watch};
 pub use memory::{Memory, Region};
-pub use observe::{Observation, Wishes};
+pub use observe::{Counted, Group, Observation, Wishes};
 pub use program::{
     GlobalLayout, GlobalSpace, KernelAttributes, KernelId, ParamLayout, Program, Relocation, RelocationTarget,
 };

@@ -4,8 +4,9 @@
 //! nothing is left of the calls below, and with an observer that sees every step before it is executed. A probe
 //! changes nothing, and belongs to one block at a time: blocks share none.
 
-use super::code::Step;
+use super::code::{Class, Step};
 use super::lanes::Lanes;
+use super::registers::Extent;
 use super::spaces::Spaces;
 use super::warp::Warp;
 
@@ -25,12 +26,20 @@ pub(super) struct Moment<'a> {
     pub(super) warp: u32,
     /// Where the function's frame begins in the thread's local memory.
     pub(super) local: u32,
+    /// Where its registers begin.
+    pub(super) registers: Extent,
+    /// Classes of the step's registers, in the order in which it shows them.
+    pub(super) classes: &'a [Class],
 }
 
 /// What watches a block while it is executed.
 pub(super) trait Probe {
     /// Whether it wants to be called at all.
     const WATCHES: bool;
+
+    /// Warps of its block set out, which until now have executed so many instructions (those of blocks before it
+    /// included); whether it watches them until they all pause.
+    fn watches(&mut self, executed: u64) -> bool;
 
     /// The block `block` of the grid begins.
     fn block_starts(&mut self, block: [u32; 3]);
@@ -47,6 +56,11 @@ pub(super) struct Unwatched;
 
 impl Probe for Unwatched {
     const WATCHES: bool = false;
+
+    #[inline(always)]
+    fn watches(&mut self, _: u64) -> bool {
+        false
+    }
 
     #[inline(always)]
     fn block_starts(&mut self, _: [u32; 3]) {}

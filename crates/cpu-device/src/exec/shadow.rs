@@ -46,6 +46,19 @@ impl Shadow {
         });
     }
 
+    /// Notes that nobody has written the `bytes` bytes from `address`.
+    pub fn unmark(&self, address: u64, bytes: u64) {
+        self.words(address, bytes, |word, bits| {
+            self.written[word].fetch_and(!bits, Ordering::Relaxed);
+            true
+        });
+    }
+
+    /// The first address of the range.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
     /// Forgets all writes.
     pub fn clear(&self) {
         self.written.iter().for_each(|word| word.store(0, Ordering::Relaxed));
@@ -118,6 +131,10 @@ mod tests {
             assert_eq!(other.is_written(5000 + one, 1), copied[one as usize]);
         }
         assert!(shadow.is_written(0, 1000) && shadow.is_written(start + bytes, 99), "outside");
+        shadow.mark(start, 200);
+        shadow.unmark(start + 60, 70);
+        assert!(shadow.is_written(start, 60) && shadow.is_written(start + 130, 70));
+        (60..130).for_each(|byte| assert!(!shadow.is_written(start + byte, 1)));
         shadow.clear();
         assert!(!shadow.is_written(start, 1));
     }

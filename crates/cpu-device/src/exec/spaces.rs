@@ -469,7 +469,10 @@ impl<'a> Spaces<'a> {
     ) -> Result<(), (FaultKind, String)> {
         let verb = if write { "write" } else { "read" };
         if address % bytes != 0 {
-            let text = format!("misaligned {verb} of {bytes} bytes at {address:#x}");
+            let mut text = format!("misaligned {verb} of {bytes} bytes at {address:#x}");
+            if space == Space::Global {
+                text = format!("{text}: {}", self.memory.describe(address));
+            }
             return Err((FaultKind::Misaligned, text));
         }
         let beyond = |name: &str, size: u64| {
@@ -487,7 +490,9 @@ impl<'a> Spaces<'a> {
             Space::Global | Space::Generic => match self.region(space, address, bytes) {
                 Some(region) if region.writable || !write => Ok(()),
                 Some(_) => {
-                    let text = format!("write of {bytes} bytes at {address:#x}, which may only be read");
+                    let place = self.memory.describe(address);
+                    let text =
+                        format!("write of {bytes} bytes at {address:#x}, which may only be read: {place}");
                     Err((FaultKind::OutOfBounds, text))
                 }
                 None => {

@@ -15,7 +15,7 @@ use std::slice;
 
 use super::block::{Barriers, CLUSTER_BARRIER};
 use super::budget::Share;
-use super::code::{BarrierKind, Call, Callee, Class, Op, Reg, Space, Step, Transfer};
+use super::code::{BarrierKind, Call, Callee, Class, Code, Op, Reg, Space, Step, Transfer};
 use super::exchange;
 use super::fault::FaultKind;
 use super::fuel::Fuel;
@@ -495,8 +495,8 @@ impl Warp {
             (lanes.mask, lanes.full) = (active, active == live);
             // A warp instruction counts when all of its lanes have come.
             if P::WATCHES && !matches!(op, Op::Warp { .. } | Op::Matrix(_)) {
-                let (spaces, warp, local) = (&*around.spaces, self.index, frame.local);
-                probe.step(&Moment { function, pc, step, mask, lanes: &lanes, spaces, warp, local });
+                let at = (function, pc, frame);
+                probe.step(&moment(code, at, mask, &lanes, around.spaces, self.index));
             }
             if active == 0 {
                 pc += 1;
@@ -559,8 +559,8 @@ impl Warp {
                         return Ok(Outcome::Choose);
                     }
                     if P::WATCHES {
-                        let (spaces, warp, local) = (&*around.spaces, self.index, frame.local);
-                        probe.step(&Moment { function, pc, step, mask, lanes: &lanes, spaces, warp, local });
+                        let at = (function, pc, frame);
+                        probe.step(&moment(code, at, mask, &lanes, around.spaces, self.index));
                     }
                     // SAFETY: the frame has the registers that its code names.
                     unsafe { exchange::run(&lanes, *op, *members, args) };
@@ -572,9 +572,8 @@ impl Warp {
                         return Ok(Outcome::Choose);
                     }
                     if P::WATCHES {
-                        let (spaces, warp, local) = (&*around.spaces, self.index, frame.local);
-                        let lanes = &lanes;
-                        probe.step(&Moment { function, pc, step, mask, lanes, spaces, warp, local });
+                        let at = (function, pc, frame);
+                        probe.step(&moment(code, at, mask, &lanes, around.spaces, self.index));
                     }
                     // SAFETY: the frame has the registers that its code names, as the step takes them; the windows
                     // are this block's own memory.
@@ -958,4 +957,18 @@ impl Warp {
             place: Some(place),
         })
     }
+}
+
+/// What a probe is shown of a step.
+fn moment<'a>(
+    code: &'a Code,
+    (function, pc, frame): (u32, u32, Frame),
+    mask: u32,
+    lanes: &'a Lanes,
+    spaces: &'a Spaces<'a>,
+    warp: u32,
+) -> Moment<'a> {
+    let (step, classes) = (&code.steps[pc as usize], code.classes.of(pc));
+    let Frame { registers, local } = frame;
+    Moment { function, pc, step, lanes, mask, spaces, warp, local, registers, classes }
 }

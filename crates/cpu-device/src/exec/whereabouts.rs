@@ -35,6 +35,18 @@ pub(super) fn local(launch: &Launch, function: u32, frame: u32, offset: u64) -> 
     )
 }
 
+/// The shared variable that holds an offset, or ends before it; nothing where there is none.
+pub(super) fn shared_variable(launch: &Launch, offset: u64) -> String {
+    below(&launch.shared_variables(), offset).map_or_else(String::new, |variable| variable.name.clone())
+}
+
+/// The same of a function's local variables, by the function's number too.
+pub(super) fn local_variable(launch: &Launch, function: u32, frame: u32, offset: u64) -> String {
+    let variables = frame_variables(launch, function, frame);
+    let name = below(&variables, offset).map_or("", |variable| &variable.name);
+    format!("{function}:{name}")
+}
+
 fn frame_variables(launch: &Launch, function: u32, frame: u32) -> Vec<Named> {
     let variables = launch.code(function).variables.iter();
     variables.map(|variable| Named { start: variable.start + u64::from(frame), ..variable.clone() }).collect()
@@ -42,16 +54,18 @@ fn frame_variables(launch: &Launch, function: u32, frame: u32) -> Vec<Named> {
 
 /// The variable that holds an offset, or the one that ends closest before it.
 fn nearest(variables: &[Named], offset: u64) -> String {
-    let before = variables.iter().filter(|variable| variable.start <= offset);
-    let Some(Named { name, start, bytes }) = before.max_by_key(|variable| variable.start) else {
-        return String::new();
-    };
+    let Some(Named { name, start, bytes }) = below(variables, offset) else { return String::new() };
     let (inside, name) = (offset - start, plain(name));
     match bytes {
         0 => format!(", byte {inside} of `{name}`"),
         _ if inside < *bytes => format!(", byte {inside} of the {bytes} of `{name}`"),
         _ => format!(", {} bytes after the end of `{name}` ({bytes} bytes)", inside - bytes),
     }
+}
+
+fn below(variables: &[Named], offset: u64) -> Option<&Named> {
+    let before = variables.iter().filter(|variable| variable.start <= offset);
+    before.max_by_key(|variable| variable.start)
 }
 
 /// The name that a variable has in the source: of one that is local to a function, C++ mangles the function in front.

@@ -224,7 +224,10 @@ fn check(path: &Path, watched: bool) {
             .lock()
             .unwrap()
             .drain(..)
-            .map(|defect| (defect.kind, defect.place.ptx_line))
+            .flat_map(|group| {
+                let kind = group.defect.kind;
+                group.places.into_iter().map(move |(place, _)| (kind.clone(), place.ptx_line))
+            })
             .collect();
         assert!(!watched || case.defects == found, "{place}: found {found:?}, expected {:?}", case.defects);
         for (index, expected) in &case.expected {

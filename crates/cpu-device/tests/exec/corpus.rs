@@ -96,7 +96,8 @@ fn for_each(program: &str, kernel: &str, test: impl Fn(&Device, &Linked)) {
             if linked.program().kernel(kernel).is_some() {
                 println!("{}, watched: {watched}", path.display());
                 test(&device, &linked);
-                let found = device.defects.into_inner().unwrap();
+                let found: Vec<Defect> =
+                    device.defects.into_inner().unwrap().into_iter().map(|group| group.defect).collect();
                 let unknown = |defect: &&Defect| !DEFECTIVE.contains(&(&*defect.kernel, &*defect.kind));
                 assert_eq!(found.iter().find(unknown), None);
                 runs += 1;

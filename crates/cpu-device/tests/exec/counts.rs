@@ -1,6 +1,8 @@
 //! What watched launches count, held against kernels whose counts are known by hand.
 
-use apex_cpu_device::exec::LaunchParams;
+use std::sync::atomic::AtomicBool;
+
+use apex_cpu_device::exec::{LaunchParams, Wishes, watch};
 use trace::counts::{Counts, Direction, Fault, Hotspot, InstructionClass, Space, Traffic};
 
 use crate::device::{Device, pack};
@@ -31,7 +33,9 @@ fn count(body: &str, grid: [u32; 3], block: [u32; 3], buffers: usize) -> (Counts
     let (outcome, seen) = device.watch(&linked, kernel, &params);
     outcome.unwrap_or_else(|fault| panic!("{fault}"));
     assert_eq!(seen.defects, []);
-    seen.counts.unwrap()
+    let counted = seen.counts.unwrap();
+    assert!(counted.watched == counted.executed && counted.executed > 0);
+    (counted.counts, counted.hotspots)
 }
 
 /// `p1[i] = p0[i * STRIDE]` for each thread `i` of the grid.
@@ -190,4 +194,71 @@ fn wide_accesses_and_atomics_are_counted_by_their_bytes() {
     assert_eq!(*counts.traffic(Space::Global, Direction::Load), load);
     let atomic = Traffic { requests: 1, threads: 32, bytes: 128, transactions: 1, excess: 0 };
     assert_eq!(*counts.traffic(Space::Global, Direction::Atomic), atomic);
+}
+
+/// Blocks of a kernel in which each warp goes through a loop whose length depends on the block, reads with a stride and
+/// diverges.
+fn sampled(blocks: u32, sample: Option<u64>) -> apex_cpu_device::exec::Counted {
+    let source = ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry kernel(.param .u64 p)\n{\n\
+         .reg .pred %p<4>;\n.reg .b32 %r<9>;\n.reg .b64 %rd<9>;\n.reg .f32 %f<3>;\n\
+         ld.param.u64 %rd1, [p];\nmov.u32 %r1, %tid.x;\nmov.u32 %r2, %ctaid.x;\nmul.wide.u32 %rd2, %r1, 8;\n\
+         add.u64 %rd3, %rd1, %rd2;\nand.b32 %r3, %r2, 63;\nadd.u32 %r3, %r3, 8;\n\
+         loop:\nld.global.f32 %f1, [%rd3];\nsub.u32 %r3, %r3, 1;\nand.b32 %r4, %r1, 1;\nsetp.eq.u32 %p1, %r4, 0;\n\
+         @%p1 bra even;\nadd.f32 %f1, %f1, %f1;\neven:\nsetp.ne.u32 %p2, %r3, 0;\n@%p2 bra loop;\nret;\n}\n";
+    let device = Device::default();
+    let linked = device.load(source);
+    let kernel = linked.program().kernel("kernel").unwrap();
+    let values = [device.upload(&[0; 4096]).to_le_bytes().to_vec()];
+    let params = LaunchParams {
+        grid: [blocks, 1, 1],
+        block: [128, 1, 1],
+        dynamic_shared: 0,
+        cooperative: false,
+        stack: 0,
+        workers: 2,
+        params: &pack(&linked, kernel, &values),
+    };
+    let wishes = Wishes { count: true, sample, check: false };
+    let (outcome, seen) = watch(&linked, kernel, &params, &device, &AtomicBool::new(false), wishes);
+    outcome.unwrap_or_else(|fault| panic!("{fault}"));
+    seen.counts.unwrap()
+}
+
+#[test]
+fn short_launches_are_counted_whole() {
+    let (all, sample) = (sampled(64, None), sampled(64, Some(1 << 20)));
+    assert_eq!(all, sample);
+    assert_eq!(all.watched, all.executed);
+}
+
+#[test]
+fn of_long_launches_a_sample_is_scaled() {
+    let blocks = 64 * 60;
+    let found = sampled(blocks, Some(1 << 14));
+    // All blocks execute as many loads as these, and 64 of them are known exactly.
+    let some = sampled(64, None);
+    assert!(found.watched * 5 < found.executed, "{} of {}", found.watched, found.executed);
+    let times = u64::from(blocks / 64);
+    let near = |name: &str, found: u64, exact: u64| {
+        let share = found as f64 / exact as f64;
+        assert!((0.9..1.1).contains(&share), "{name}: {found}, exactly {exact}");
+    };
+    let loads = |counts: &Counts| *counts.traffic(Space::Global, Direction::Load);
+    near("executed", found.executed, some.executed * times);
+    near(
+        "instructions",
+        found.counts.total_warp_instructions(),
+        some.counts.total_warp_instructions() * times,
+    );
+    near(
+        "threads",
+        found.counts.total_thread_instructions(),
+        some.counts.total_thread_instructions() * times,
+    );
+    near("sectors", loads(&found.counts).transactions, loads(&some.counts).transactions * times);
+    near("excess", loads(&found.counts).excess, loads(&some.counts).excess * times);
+    near("divergence", found.counts.divergent_branches, some.counts.divergent_branches * times);
+    let divergence =
+        |hotspots: &[Hotspot]| hotspots.iter().find(|spot| spot.fault == Fault::Divergence).unwrap().excess;
+    near("hotspot", divergence(&found.hotspots), divergence(&some.hotspots) * times);
 }

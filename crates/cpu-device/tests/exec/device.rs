@@ -2,10 +2,9 @@
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
-use trace::counts::Defect;
 
 use apex_cpu_device::exec::{
-    Fault, KernelId, LaunchParams, LaunchStats, Linked, Memory, Observation, Program, Region, Shadow,
+    Fault, Group, KernelId, LaunchParams, LaunchStats, Linked, Memory, Observation, Program, Region, Shadow,
     Texture, Wishes, launch, watch,
 };
 
@@ -17,7 +16,7 @@ pub struct Device {
     /// Whether kernels are watched.
     watched: bool,
     /// What was found wrong with watched kernels.
-    pub defects: Mutex<Vec<Defect>>,
+    pub defects: Mutex<Vec<Group>>,
     /// By handle, from 1.
     textures: Mutex<Vec<Arc<Texture>>>,
 }
@@ -131,7 +130,7 @@ impl Device {
         kernel: KernelId,
         params: &LaunchParams,
     ) -> (Result<LaunchStats, Fault>, Observation) {
-        let wishes = Wishes { count: true, check: true };
+        let wishes = Wishes { count: true, check: true, ..Wishes::default() };
         watch(linked, kernel, params, self, &AtomicBool::new(false), wishes)
     }
 }

@@ -16,6 +16,7 @@ mod convoys;
 mod corpus;
 mod counts;
 mod coverage;
+mod defects;
 mod device;
 mod floats;
 mod instruction;

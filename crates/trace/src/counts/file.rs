@@ -104,6 +104,7 @@ impl CountsFile {
             write_place(out, &defect.place);
             out.list(defect.other.as_slice(), write_place);
             out.u64(defect.count);
+            out.u64(defect.places);
         })
     }
 
@@ -130,7 +131,7 @@ fn give_back(control: Option<&Control>, bytes: usize) {
 }
 
 fn write_launch(out: &mut Output<'_>, launch: &LaunchCounts) {
-    let LaunchCounts { kernel, grid, block, dynamic_shared, counts, hotspots } = launch;
+    let LaunchCounts { kernel, grid, block, dynamic_shared, counts, hotspots, watched, executed } = launch;
     let u64s = |out: &mut Output<'_>, list: &[u64]| out.list(list, |out, &value| out.u64(value));
     out.string(kernel);
     out.u32s(grid);
@@ -149,6 +150,8 @@ fn write_launch(out: &mut Output<'_>, launch: &LaunchCounts) {
         write_place(out, &hotspot.place);
         [hotspot.events, hotspot.total, hotspot.excess].into_iter().for_each(|value| out.u64(value));
     });
+    out.u64(*watched);
+    out.u64(*executed);
 }
 
 fn write_place(out: &mut Output<'_>, place: &Place) {
@@ -234,7 +237,10 @@ impl ProcessCounts {
                         == (&defect.kind, &defect.kernel, &defect.place, &defect.other)
                 };
                 match self.defects.iter_mut().find(same) {
-                    Some(known) => known.count = known.count.max(defect.count),
+                    Some(known) => {
+                        known.count = known.count.max(defect.count);
+                        known.places = known.places.max(defect.places);
+                    }
                     None => self.defects.push(defect),
                 }
             }
@@ -260,6 +266,9 @@ fn read_launch(input: &mut Input<'_>) -> Result<LaunchCounts, String> {
         counts: read_counts(input)?,
         // Of a fault that this version does not know nothing can be said.
         hotspots: input.list(read_hotspot)?.into_iter().flatten().collect(),
+        // Earlier versions counted whole launches.
+        watched: input.u64().unwrap_or(0),
+        executed: input.u64().unwrap_or(0),
     })
 }
 
@@ -304,6 +313,8 @@ fn read_defect(input: &mut Input<'_>) -> Result<Defect, String> {
         place: read_place(input)?,
         other: input.list(read_place)?.into_iter().next(),
         count: input.u64()?,
+        // Earlier versions told each place by itself.
+        places: input.u64().unwrap_or(1),
     })
 }
 

@@ -1,6 +1,7 @@
 //! What a device that executes kernels itself can count: instructions, transactions of memory, divergence.
 //!
-//! These are exact counts of one launch, in the words of Nsight Compute, and no measurement of time. A *request* is one
+//! These are counts of one launch, in the words of Nsight Compute, and no measurement of time: exact, or scaled from a sample of
+//! a long launch ([`LaunchCounts::watched`]). A *request* is one
 //! memory instruction of a warp; it takes *transactions*: 32-byte sectors for global memory, wavefronts for shared
 //! memory. *Excess* transactions are those beyond what the same bytes would take laid out one after the other.
 //!
@@ -291,9 +292,14 @@ pub struct LaunchCounts {
     pub counts: Counts,
     /// The worst places, at most [`file::MAX_HOTSPOTS`] for each [`Fault`], the worst first.
     pub hotspots: Vec<Hotspot>,
+    /// Instructions of warps that were watched. The counts are exact where that is all that were executed, else they
+    /// are scaled from a sample.
+    pub watched: u64,
+    /// Instructions of warps that were executed.
+    pub executed: u64,
 }
 
-/// What a check found wrong with a program: each place once, however often it happens.
+/// What a check found wrong with a program: once, however often and at however many places of unrolled code it happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defect {
     /// What sort of defect: `uninitialized-read`, `shared-race`, `divergent-barrier`, or an error of CUDA such as
@@ -303,10 +309,12 @@ pub struct Defect {
     pub kernel: String,
     /// What happened the first time, in a sentence.
     pub text: String,
-    /// Where.
+    /// Where: the first of the places.
     pub place: Place,
-    /// For races: where the other access is.
+    /// For races: where the other access is. For values that nobody has written: where it was loaded.
     pub other: Option<Place>,
     /// How often it happened.
     pub count: u64,
+    /// At how many places, or pairs of places.
+    pub places: u64,
 }

@@ -11,7 +11,9 @@ use ptx::{
 };
 
 use super::super::access::AccessHandler;
-use super::super::code::{AccessArgs, Args, Class, Code, Guard, Input, LaneMask, Op, Origin, Reg, Step};
+use super::super::code::{
+    AccessArgs, Args, Class, Classes, Code, Guard, Input, LaneMask, Op, Origin, Reg, Step,
+};
 use super::super::lanes::{LaneHandler, binary, logic, unary};
 use super::super::program::function_address;
 use super::super::soft;
@@ -237,6 +239,9 @@ impl<'m> FunctionCompiler<'m> {
         let idle = fold(&mut self.steps, spans, &self.classes, &known);
         let candidate = prologue::find(&mut self.steps, spans, &idle, &input_of);
         let kept: Vec<Reg> = candidate.iter().flat_map(|candidate| candidate.registers()).collect();
+        let mut classes = Classes::default();
+        let of = &self.classes;
+        self.steps.iter_mut().for_each(|step| classes.push(step, |reg| of[reg.0 as usize]));
         let (places, sizes) = allocate(&mut self.steps, spans, &self.classes, &pinned, &kept);
         name_patterns(&mut self.steps);
         mark_straight(&mut self.steps, &idle);
@@ -247,6 +252,7 @@ impl<'m> FunctionCompiler<'m> {
         self.shared.dedup();
         let code = Code {
             steps: self.steps,
+            classes,
             origin_of: self.origin_of,
             origins: self.origins,
             prologue,

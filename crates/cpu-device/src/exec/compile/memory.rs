@@ -414,7 +414,8 @@ fn access_frame(
 ) {
     let address = compiler.input(Class::Long, Input::Frame(value.offset));
     let place = Place { space: Space::Local, address, offset: 0 };
-    access(compiler, handler, place, AccessArgs { data: Reg::list(&[value.register]), kind, ..NO_DATA });
+    let (data, copied) = (Reg::list(&[value.register]), value.ty.bytes() as u32);
+    access(compiler, handler, place, AccessArgs { data, kind, copied, ..NO_DATA });
 }
 
 /// A register of a parameter or result, and where the value lies in a frame.

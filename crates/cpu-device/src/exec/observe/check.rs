@@ -1,86 +1,54 @@
-//! Looking for defects: reads of what was never written, races in shared memory, divergent barriers.
+//! Looking for defects: uses of what was never written, races in shared memory, divergent barriers.
 //!
-//! A defect is told once for each place (two places for a race), with a count. What a function is handed in a call and
-//! what it returns counts as written, and so does what an assertion or `printf` reads: compilers copy padding there.
+//! A value that nobody has written may be loaded, copied and discarded, as compilers do; it is a defect where it decides
+//! a branch or an address, or leaves the thread. What a call hands over in part counts as written, and so does what an
+//! assertion or `printf` reads: compilers copy padding there.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use trace::counts::{Defect, Direction};
+use trace::counts::Direction;
 
 use super::super::block::CLUSTER_BARRIER;
-use super::super::code::{AccessArgs, AccessKind, BarrierKind, Op, Transfer};
+use super::super::code::{AccessArgs, AccessKind, BarrierKind, Call, Callee, Op, Transfer};
 use super::super::lanes::{WARP, each_lane};
 use super::super::launch::Launch;
 use super::super::probe::Moment;
 use super::super::shadow::Shadow;
 use super::super::warp::Warp;
 use super::super::whereabouts;
+use super::StepId;
+use super::defects::{Defects, Link};
 use super::order::Order;
 use super::race::{Races, Stamp};
 use super::request::{Request, requests};
 use super::site::{Site, Sites};
 use super::survey::{self, Spot};
+use super::undefined::Values;
 
 /// Names of defects, as they are reported.
-const UNINITIALIZED: &str = "uninitialized-read";
+pub(super) const UNINITIALIZED: &str = "uninitialized-read";
 const RACE: &str = "shared-race";
 const DIVERGENT: &str = "divergent-barrier";
 
 /// Shadows of allocations that are remembered.
 const REMEMBERED: usize = 4;
 
-/// A step: function and index.
-type StepId = (u32, u32);
-
-/// Defects by what they are and where.
-#[derive(Default)]
-pub(super) struct Defects {
-    found: BTreeMap<(&'static str, StepId, Option<StepId>), (String, u64)>,
-}
-
-impl Defects {
-    fn note(
-        &mut self,
-        kind: &'static str,
-        place: StepId,
-        other: Option<StepId>,
-        times: u64,
-        text: impl FnOnce() -> String,
-    ) {
-        self.found.entry((kind, place, other)).or_insert_with(|| (text(), 0)).1 += times;
-    }
-
-    /// Adds what another worker has found.
-    pub(super) fn absorb(&mut self, other: Defects) {
-        for (key, (text, count)) in other.found {
-            self.found.entry(key).or_insert((text, 0)).1 += count;
-        }
-    }
-
-    pub(super) fn finish(self, kernel: &str, sites: &Sites) -> Vec<Defect> {
-        let defects = self.found.into_iter().map(|((kind, place, other), (text, count))| Defect {
-            kind: kind.to_owned(),
-            kernel: kernel.to_owned(),
-            text,
-            place: sites.place(place.0, place.1),
-            other: other.map(|(function, pc)| sites.place(function, pc)),
-            count,
-        });
-        defects.collect()
-    }
-}
-
 /// Checks one block after the other.
 pub(super) struct Checker<'l> {
-    launch: &'l Launch<'l>,
+    pub(super) launch: &'l Launch<'l>,
     block: [u32; 3],
     order: Order,
+    /// The last barrier of the whole block.
+    barrier: Option<StepId>,
     races: Races,
     shared: Shadow,
     /// Local memory of all threads, one after the other.
-    local: Shadow,
+    pub(super) local: Shadow,
     global: Vec<Arc<Shadow>>,
+    pub(super) values: Values,
+    /// Undefined values that were stored in local memory: their origins, by place in [`Checker::local`].
+    pub(super) stored: HashMap<u64, u32>,
     pub(super) defects: Defects,
 }
 
@@ -91,10 +59,13 @@ impl<'l> Checker<'l> {
             launch,
             block: [0; 3],
             order: Order::new(launch.warps() as usize * WARP),
+            barrier: None,
             races: Races::new(launch.shared_bytes),
             shared: Shadow::new(0, launch.shared_bytes)?,
             local: Shadow::new(0, launch.local_of_block())?,
             global: Vec::new(),
+            values: Values::default(),
+            stored: HashMap::new(),
             defects: Defects::default(),
         })
     }
@@ -104,9 +75,13 @@ impl<'l> Checker<'l> {
         self.order.meet_all();
         self.shared.clear();
         self.local.clear();
+        self.values.clear();
+        self.stored.clear();
+        self.barrier = None;
     }
 
     pub(super) fn step(&mut self, moment: &Moment, sites: &[Site]) {
+        self.check_guard(moment);
         let active = moment.lanes.mask;
         if active == 0 {
             return;
@@ -114,30 +89,46 @@ impl<'l> Checker<'l> {
         match &moment.step.op {
             Op::Access { args, .. } => self.access(moment, &sites[moment.pc as usize], args),
             Op::Matrix(_) => {
+                self.check_uses(moment, "multiplies");
                 self.order.meet(&threads(moment.warp, active), None);
                 self.requests(moment, &sites[moment.pc as usize]);
+                self.values.define_results(moment);
             }
-            Op::Warp { members, .. } if members.is_some() => {
-                self.order.meet(&threads(moment.warp, active), None)
+            Op::Lanes { .. } => self.values.compute(moment),
+            Op::Warp { members, .. } => {
+                if members.is_some() {
+                    self.order.meet(&threads(moment.warp, active), None);
+                }
+                self.values.compute(moment);
             }
-            Op::Barrier { kind: BarrierKind::Arrive, barrier, .. } => {
-                // SAFETY: the frame has the registers of the step; the barrier is a word.
-                let barrier =
-                    unsafe { moment.lanes.source::<u32>(*barrier) }[active.trailing_zeros() as usize];
-                if barrier < 16 {
-                    self.order.arrive(&threads(moment.warp, active), barrier);
+            Op::Image(_) => self.image(moment),
+            Op::Barrier { kind, barrier, .. } => {
+                self.check_uses(moment, "waits at a barrier with");
+                self.values.define_results(moment);
+                if *kind == BarrierKind::Arrive {
+                    // SAFETY: the frame has the registers of the step; the barrier is a word.
+                    let barrier =
+                        unsafe { moment.lanes.source::<u32>(*barrier) }[active.trailing_zeros() as usize];
+                    if barrier < 16 {
+                        self.order.arrive(&threads(moment.warp, active), barrier);
+                    }
                 }
             }
-            Op::Call(call) => {
-                let inner = self.inner_frame(moment);
-                self.hand_over(moment, &call.arguments, |transfer| inner + transfer.callee);
-                // What a builtin returns lies at the start of its frame.
-                self.mark_local(moment, inner, 16);
-            }
+            Op::Call(call) => self.call(moment, call),
             Op::Results(transfers) => {
-                self.hand_over(moment, transfers, |transfer| moment.local + transfer.caller)
+                let inner = self.inner_frame(moment);
+                for transfer in transfers {
+                    let Transfer { caller, callee, bytes } = *transfer;
+                    self.hand_over(
+                        moment,
+                        inner.saturating_add(callee),
+                        moment.local.saturating_add(caller),
+                        bytes,
+                    );
+                }
             }
-            _ => {}
+            Op::JumpTable { .. } => self.check_uses(moment, "branches on"),
+            _ => self.values.define_results(moment),
         }
     }
 
@@ -158,7 +149,10 @@ impl<'l> Checker<'l> {
         }
         // That of a cluster orders what comes before arrival; to order what comes before its end hides races only.
         match everyone || barrier == CLUSTER_BARRIER {
-            true => self.order.meet_all(),
+            true => {
+                self.barrier = warps.iter().find_map(|warp| Some(warp.waiting_at(barrier).next()?.1));
+                self.order.meet_all();
+            }
             false => self.order.meet(&met, Some(barrier)),
         }
     }
@@ -182,10 +176,11 @@ impl<'l> Checker<'l> {
         };
         let lane = mask.trailing_zeros();
         let who = self.who(warp.index() * WARP as u32 + lane);
-        self.defects.note(DIVERGENT, place, other, 1, || format!("{what}: {who} does"));
+        self.defects.note(DIVERGENT, place, other, 1, || (format!("{what}: {who} does"), Vec::new()));
     }
 
     fn access(&mut self, moment: &Moment, site: &Site, args: &AccessArgs) {
+        self.check_address(moment, args);
         if args.kind == AccessKind::Bulk {
             self.requests(moment, site);
             if args.data[1].is_some() {
@@ -194,9 +189,12 @@ impl<'l> Checker<'l> {
             return;
         }
         if args.kind == AccessKind::Mbarrier {
+            self.values.define_results(moment);
             return self.synchronize(moment, &survey::spots(moment, args));
         }
-        let Some((direction, bytes)) = site.access else { return };
+        let Some((direction, bytes)) = site.access.or_else(|| moved_by_call(args)) else {
+            return self.values.define_results(moment);
+        };
         if args.kind == AccessKind::Copy {
             let (from, to) = (survey::sources(moment, args), survey::spots(moment, args));
             self.read(moment, &from, args.copied);
@@ -207,11 +205,18 @@ impl<'l> Checker<'l> {
         let spots = survey::spots(moment, args);
         let writes = direction != Direction::Load;
         let value = |lane: usize, byte: u32| stored_byte(moment, args, bytes, lane, byte);
-        if direction != Direction::Store {
-            self.read(moment, &spots, bytes);
-        }
-        if writes {
-            self.write(moment, &spots, bytes);
+        match direction {
+            Direction::Load => self.load(moment, args, &spots, bytes),
+            Direction::Store if args.kind == AccessKind::Store => self.store(moment, args, &spots, bytes),
+            Direction::Store => {
+                self.write(moment, &spots, bytes);
+                self.values.define_results(moment);
+            }
+            Direction::Atomic => {
+                self.read(moment, &spots, bytes);
+                self.write(moment, &spots, bytes);
+                self.values.define_results(moment);
+            }
         }
         self.race(moment, site, &spots, bytes, writes, value);
     }
@@ -244,17 +249,7 @@ impl<'l> Checker<'l> {
     fn read(&mut self, moment: &Moment, spots: &[Spot; WARP], bytes: u32) {
         let mut unwritten = 0u32;
         each_lane(moment.lanes.mask, |lane| {
-            let written = match spots[lane] {
-                Spot::Param => true,
-                Spot::Shared(offset) => self.shared.is_written(offset, bytes.into()),
-                Spot::Local(thread, offset) => {
-                    self.local.is_written(self.local_place(thread, offset), bytes.into())
-                }
-                Spot::Global(address) => {
-                    self.shadow(address).is_none_or(|shadow| shadow.is_written(address, bytes.into()))
-                }
-            };
-            unwritten |= u32::from(!written) << lane;
+            unwritten |= u32::from(!self.is_written(spots[lane], bytes)) << lane;
         });
         if unwritten == 0 {
             return;
@@ -262,13 +257,42 @@ impl<'l> Checker<'l> {
         let lane = unwritten.trailing_zeros() as usize;
         let who = self.who(moment.warp * WARP as u32 + lane as u32);
         let place = (moment.function, moment.pc);
-        let (launch, spot) = (self.launch, spots[lane]);
-        self.defects.note(UNINITIALIZED, place, None, unwritten.count_ones().into(), || {
-            format!("{who} reads {bytes} bytes that nobody has written, {}", describe(launch, moment, spot))
+        let (spot, times) = (spots[lane], unwritten.count_ones().into());
+        let link = self.memory_of(moment.function, moment.local, spot);
+        let launch = self.launch;
+        self.defects.note(UNINITIALIZED, place, None, times, || {
+            let at = describe(launch, (moment.function, moment.local), spot);
+            (format!("{who} uses {bytes} bytes that nobody has written, {at}"), vec![link])
         });
     }
 
-    fn write(&mut self, moment: &Moment, spots: &[Spot; WARP], bytes: u32) {
+    pub(super) fn is_written(&mut self, spot: Spot, bytes: u32) -> bool {
+        match spot {
+            Spot::Param => true,
+            Spot::Shared(offset) => self.shared.is_written(offset, bytes.into()),
+            Spot::Local(thread, offset) => {
+                self.local.is_written(self.local_place(thread, offset), bytes.into())
+            }
+            Spot::Global(address) => {
+                self.shadow(address).is_none_or(|shadow| shadow.is_written(address, bytes.into()))
+            }
+        }
+    }
+
+    /// The variable or allocation that a spot lies in, as seen from a function whose frame begins at `frame`.
+    pub(super) fn memory_of(&mut self, function: u32, frame: u32, spot: Spot) -> Link {
+        Link::Variable(match spot {
+            Spot::Global(address) => match self.shadow(address) {
+                Some(shadow) => format!("{:#x}", shadow.start()),
+                None => "global".to_owned(),
+            },
+            Spot::Shared(offset) => whereabouts::shared_variable(self.launch, offset),
+            Spot::Local(_, offset) => whereabouts::local_variable(self.launch, function, frame, offset),
+            Spot::Param => String::new(),
+        })
+    }
+
+    pub(super) fn write(&mut self, moment: &Moment, spots: &[Spot; WARP], bytes: u32) {
         each_lane(moment.lanes.mask, |lane| match spots[lane] {
             Spot::Param => {}
             Spot::Shared(offset) => self.shared.mark(offset, bytes.into()),
@@ -309,48 +333,93 @@ impl<'l> Checker<'l> {
             let found = (0..bytes).find_map(|byte| {
                 let value = if write { value(lane, byte) } else { 0 };
                 let stamp = Stamp { value, ..stamp };
-                self.races.access(&self.order, offset + u64::from(byte), stamp)
+                let earlier = self.races.access(&self.order, offset + u64::from(byte), stamp)?;
+                Some((earlier, offset + u64::from(byte)))
             });
-            if let Some(earlier) = found {
-                let (who, other) = (self.who(thread), self.thread(earlier.thread.into()));
-                let verb = |write: bool| if write { "writes" } else { "reads" };
-                let launch = self.launch;
-                // Whichever of the two comes first in one run or the other, it is the same race.
-                let (first, second) = (place.min(earlier.site), place.max(earlier.site));
-                self.defects.note(RACE, second, Some(first), 1, || {
-                    let at = describe(launch, moment, spots[lane]);
-                    format!(
-                        "{who} {} {bytes} bytes {at}, which thread {other} {} with no barrier between",
-                        verb(write),
-                        verb(earlier.write)
-                    )
-                });
+            if let Some((earlier, byte)) = found {
+                self.note_race(stamp, earlier, byte);
             }
         });
     }
 
-    fn hand_over(&mut self, moment: &Moment, transfers: &[Transfer], to: impl Fn(&Transfer) -> u32) {
-        for transfer in transfers {
-            self.mark_local(moment, to(transfer), transfer.bytes);
+    /// Two accesses to a byte of shared memory race. Whichever comes first in one run or the other, it is the same race:
+    /// the place that is further on in the code is told first.
+    fn note_race(&mut self, one: Stamp, other: Stamp, offset: u64) {
+        let (first, second) = if other.site > one.site { (other, one) } else { (one, other) };
+        let (who, whom) = (self.who(first.thread.into()), self.thread(second.thread.into()));
+        let verb = |stamp: Stamp| if stamp.write { "writes" } else { "reads" };
+        let (launch, barrier) = (self.launch, self.barrier);
+        self.defects.note(RACE, first.site, Some(second.site), 1, || {
+            let at = whereabouts::shared(launch, offset);
+            let text = format!(
+                "{who} {} {at}, which thread {whom} {} with no barrier between",
+                verb(first),
+                verb(second)
+            );
+            let variable = whereabouts::shared_variable(launch, offset);
+            (text, vec![Link::Barrier(barrier), Link::Variable(variable)])
+        });
+    }
+
+    /// The frame of the callee is new; what it is handed lies there.
+    fn call(&mut self, moment: &Moment, call: &Call) {
+        self.check_uses(moment, "calls");
+        let inner = self.inner_frame(moment);
+        match call.callee {
+            // What a builtin returns lies at the start of its frame.
+            Callee::Builtin(_) => self.mark_local(moment, inner, 16),
+            Callee::Function(function) => {
+                let bytes = self.launch.code(function).frame_bytes;
+                self.each_local(moment, inner, bytes, |local, at, bytes| local.unmark(at, bytes));
+            }
+            Callee::Indirect(_) => {}
+        }
+        for transfer in &call.arguments {
+            let Transfer { caller, callee, bytes } = *transfer;
+            self.hand_over(moment, moment.local.saturating_add(caller), inner.saturating_add(callee), bytes);
         }
     }
 
+    /// What a call hands over: written, unless nothing of it is.
+    fn hand_over(&mut self, moment: &Moment, from: u32, to: u32, bytes: u32) {
+        let launch = self.launch;
+        each_lane(moment.lanes.mask, |lane| {
+            if u64::from(from.max(to)) + u64::from(bytes) > launch.local_bytes {
+                return;
+            }
+            let thread = moment.warp * WARP as u32 + lane as u32;
+            let [from, to] = [from, to].map(|offset| self.local_place(thread, offset.into()));
+            if bytes == 0 || (0..u64::from(bytes)).any(|byte| self.local.is_written(from + byte, 1)) {
+                return self.local.mark(to, bytes.into());
+            }
+            self.local.unmark(to, bytes.into());
+            if let Some(&origin) = self.stored.get(&from) {
+                self.stored.insert(to, origin);
+            }
+        });
+    }
+
     fn mark_local(&mut self, moment: &Moment, offset: u32, bytes: u32) {
+        self.each_local(moment, offset, bytes, |local, at, bytes| local.mark(at, bytes));
+    }
+
+    /// Shows where the bytes of each thread's local memory lie that exist.
+    fn each_local(&self, moment: &Moment, offset: u32, bytes: u32, look: impl Fn(&Shadow, u64, u64)) {
+        let bytes = u64::from(bytes).min(self.launch.local_bytes.saturating_sub(offset.into()));
         each_lane(moment.lanes.mask, |lane| {
             let thread = moment.warp * WARP as u32 + lane as u32;
-            if u64::from(offset) + u64::from(bytes) <= self.launch.local_bytes {
-                self.local.mark(self.local_place(thread, offset.into()), bytes.into());
-            }
+            look(&self.local, self.local_place(thread, offset.into()), bytes);
         });
     }
 
     /// Where the frame of a function begins that is called here.
     fn inner_frame(&self, moment: &Moment) -> u32 {
         let frame_bytes = self.launch.code(moment.function).frame_bytes;
-        moment.local.saturating_add(frame_bytes).next_multiple_of(self.launch.local_align)
+        let end = moment.local.saturating_add(frame_bytes);
+        end.checked_next_multiple_of(self.launch.local_align).unwrap_or(u32::MAX)
     }
 
-    fn local_place(&self, thread: u32, offset: u64) -> u64 {
+    pub(super) fn local_place(&self, thread: u32, offset: u64) -> u64 {
         u64::from(thread) * self.launch.local_bytes + offset
     }
 
@@ -365,7 +434,7 @@ impl<'l> Checker<'l> {
         Some(shadow)
     }
 
-    fn who(&self, thread: u32) -> String {
+    pub(super) fn who(&self, thread: u32) -> String {
         let [x, y, z] = self.block;
         format!("block ({x},{y},{z}), thread {}", self.thread(thread))
     }
@@ -373,6 +442,15 @@ impl<'l> Checker<'l> {
     fn thread(&self, thread: u32) -> String {
         let [x, y, z] = self.launch.thread(thread);
         format!("({x},{y},{z})")
+    }
+}
+
+/// The access by which a call moves a register to a frame or back: its mnemonic is no memory instruction's.
+fn moved_by_call(args: &AccessArgs) -> Option<(Direction, u32)> {
+    match args.kind {
+        AccessKind::Load if args.copied > 0 => Some((Direction::Load, args.copied)),
+        AccessKind::Store if args.copied > 0 => Some((Direction::Store, args.copied)),
+        _ => None,
     }
 }
 
@@ -384,11 +462,11 @@ fn threads(warp: u32, mask: u32) -> Vec<u32> {
 }
 
 /// Where a spot lies, in words.
-fn describe(launch: &Launch, moment: &Moment, spot: Spot) -> String {
+pub(super) fn describe(launch: &Launch, (function, frame): (u32, u32), spot: Spot) -> String {
     match spot {
         Spot::Global(address) => format!("at {address:#x}, {}", launch.memory.describe(address)),
         Spot::Shared(offset) => whereabouts::shared(launch, offset),
-        Spot::Local(_, offset) => whereabouts::local(launch, moment.function, moment.local, offset),
+        Spot::Local(_, offset) => whereabouts::local(launch, function, frame, offset),
         Spot::Param => "among the parameters".to_owned(),
     }
 }

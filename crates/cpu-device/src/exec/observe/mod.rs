@@ -2,32 +2,44 @@
 //!
 //! A [`Watch`] goes with a launch; each block that is resident has an observer of its own, and what these have seen is
 //! put together when they go. Reading order: `site` (what a step is), `survey` (where its lanes access memory), `request` (how often),
-//! `tally` (counting); `order`, `race`, `check` (looking for defects).
+//! `tally` (counting); `order`, `race`, `undefined`, `check`, `uses` (looking for defects), `defects` (telling them).
 
 mod check;
+mod defects;
 mod order;
 mod race;
 mod request;
 mod site;
 mod survey;
 mod tally;
+mod undefined;
+mod uses;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use trace::counts::{Counts, Defect, Hotspot};
+use trace::counts::{Counts, Hotspot};
 
 use super::launch::Launch;
 use super::probe::{Moment, Probe};
 use super::warp::Warp;
-use check::{Checker, Defects};
+use check::Checker;
+use defects::Defects;
+pub use defects::Group;
 use site::Sites;
 use tally::Tallies;
+
+/// A step: function and index.
+type StepId = (u32, u32);
 
 /// What an observed launch is watched for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wishes {
     /// Count instructions, transactions, divergence.
     pub count: bool,
+    /// Of a launch with more instructions of warps than this, count so many at its start and a sample of the rest, and
+    /// take that for the whole; none counts everything.
+    pub sample: Option<u64>,
     /// Look for defects.
     pub check: bool,
 }
@@ -35,10 +47,34 @@ pub struct Wishes {
 /// What was seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observation {
-    /// What was counted, and the worst places; none unless it was wished for.
-    pub counts: Option<(Counts, Vec<Hotspot>)>,
+    /// What was counted; none unless it was wished for.
+    pub counts: Option<Counted>,
     /// The defects that were found.
-    pub defects: Vec<Defect>,
+    pub defects: Vec<Group>,
+}
+
+/// What was counted of a launch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// The sums. They are estimates where not all was counted.
+    pub counts: Counts,
+    /// The worst places.
+    pub hotspots: Vec<Hotspot>,
+    /// Instructions of warps that were watched.
+    pub watched: u64,
+    /// Instructions of warps that were executed.
+    pub executed: u64,
+}
+
+/// After the start of a sampled launch one in so many instructions is counted: counting takes about 30 times as long, so a launch takes a twentieth longer.
+const ONE_IN: u64 = 640;
+
+/// How far a launch has been executed and watched, in instructions of warps: by stratum, the start of the launch and the
+/// rest of it.
+#[derive(Default)]
+struct Strata {
+    executed: [AtomicU64; 2],
+    watched: [AtomicU64; 2],
 }
 
 /// Watches a launch.
@@ -46,25 +82,42 @@ pub(super) struct Watch<'l> {
     launch: &'l Launch<'l>,
     wishes: Wishes,
     sites: Sites<'l>,
-    seen: Mutex<(Tallies, Defects)>,
+    strata: Strata,
+    seen: Mutex<([Tallies; 2], Defects)>,
 }
 
 impl<'l> Watch<'l> {
     pub(super) fn new(launch: &'l Launch<'l>, wishes: Wishes) -> Self {
-        Watch { launch, wishes, sites: Sites::new(launch), seen: Mutex::default() }
+        let (strata, seen) = (Strata::default(), Mutex::default());
+        Watch { launch, wishes, sites: Sites::new(launch), strata, seen }
     }
 
     /// An observer for one block after the other, if there is memory for what it keeps.
     pub(super) fn observer(&self) -> Option<Observer<'_, 'l>> {
         let checker = if self.wishes.check { Some(Checker::new(self.launch)?) } else { None };
-        Some(Observer { watch: self, tallies: Tallies::default(), checker })
+        let tallies = Default::default();
+        Some(Observer { watch: self, tallies, stratum: 0, executed: 0, steps: 0, checker })
     }
 
-    /// What all observers have seen, once they are gone.
-    pub(super) fn finish(self) -> Observation {
+    /// What all observers have seen, once they are gone, of a launch that executed so many instructions to its end.
+    pub(super) fn finish(self, executed: Option<u64>) -> Observation {
         let (tallies, defects) = self.seen.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let [start, rest] = self.strata.executed.map(AtomicU64::into_inner);
+        let [first, sampled] = self.strata.watched.map(AtomicU64::into_inner);
+        // What ran last has not been told to the strata; nor has anything of a launch that failed, and that ends there.
+        let executed = executed.unwrap_or(start + rest).max(first + sampled);
+        let [mut sums, mut others] = tallies;
+        if rest > 0 {
+            match sampled {
+                0 => sums.scale(executed, first),
+                _ => others.scale(executed - first, sampled),
+            }
+        }
+        let watched = if rest > 0 { first + sampled } else { executed };
+        sums.absorb(others);
+        let (counts, hotspots) = sums.finish(&self.sites);
         Observation {
-            counts: self.wishes.count.then(|| tallies.finish(&self.sites)),
+            counts: self.wishes.count.then_some(Counted { counts, hotspots, watched, executed }),
             defects: defects.finish(&self.launch.kernel_name(), &self.sites),
         }
     }
@@ -73,12 +126,33 @@ impl<'l> Watch<'l> {
 /// Watches one block after the other.
 pub(super) struct Observer<'w, 'l> {
     watch: &'w Watch<'l>,
-    tallies: Tallies,
+    /// By stratum.
+    tallies: [Tallies; 2],
+    /// The stratum of what runs now.
+    stratum: usize,
+    /// Instructions that its blocks had executed before.
+    executed: u64,
+    /// Of those that it has watched since, how many.
+    steps: u64,
     checker: Option<Checker<'l>>,
 }
 
 impl Probe for Observer<'_, '_> {
     const WATCHES: bool = true;
+
+    fn watches(&mut self, executed: u64) -> bool {
+        let whole = match self.watch.wishes.sample {
+            Some(whole) if self.checker.is_none() => whole,
+            _ => return true,
+        };
+        self.account(executed - self.executed);
+        self.executed = executed;
+        let Strata { executed, watched } = &self.watch.strata;
+        let [first, sampled] = [&watched[0], &watched[1]].map(|count| count.load(Ordering::Relaxed));
+        self.stratum = usize::from(first >= whole);
+        let rest = executed[1].load(Ordering::Relaxed);
+        self.stratum == 0 || sampled * ONE_IN <= rest
+    }
 
     fn block_starts(&mut self, block: [u32; 3]) {
         if let Some(checker) = &mut self.checker {
@@ -89,7 +163,8 @@ impl Probe for Observer<'_, '_> {
     fn step(&mut self, moment: &Moment) {
         let sites = self.watch.sites.of(moment.function);
         if self.watch.wishes.count {
-            self.tallies.step(moment, sites);
+            self.tallies[self.stratum].step(moment, sites);
+            self.steps += 1;
         }
         if let Some(checker) = &mut self.checker {
             checker.step(moment, sites);
@@ -103,10 +178,22 @@ impl Probe for Observer<'_, '_> {
     }
 }
 
+impl Observer<'_, '_> {
+    /// So many instructions have been executed since the last time.
+    fn account(&mut self, executed: u64) {
+        let strata = &self.watch.strata;
+        strata.executed[self.stratum].fetch_add(executed, Ordering::Relaxed);
+        strata.watched[self.stratum].fetch_add(std::mem::take(&mut self.steps), Ordering::Relaxed);
+    }
+}
+
 impl Drop for Observer<'_, '_> {
     fn drop(&mut self) {
+        self.account(0);
         let mut seen = self.watch.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.0.absorb(std::mem::take(&mut self.tallies));
+        for (sums, tallies) in seen.0.iter_mut().zip(&mut self.tallies) {
+            sums.absorb(std::mem::take(tallies));
+        }
         if let Some(checker) = &mut self.checker {
             seen.1.absorb(std::mem::take(&mut checker.defects));
         }

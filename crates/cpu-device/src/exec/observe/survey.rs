@@ -37,6 +37,16 @@ impl Spot {
         }
     }
 
+    /// The spot so many bytes further on.
+    pub(super) fn further(self, bytes: u64) -> Spot {
+        match self {
+            Spot::Global(address) => Spot::Global(address.wrapping_add(bytes)),
+            Spot::Shared(offset) => Spot::Shared(offset.wrapping_add(bytes)),
+            Spot::Local(thread, offset) => Spot::Local(thread, offset.wrapping_add(bytes)),
+            Spot::Param => Spot::Param,
+        }
+    }
+
     /// The address in its own space.
     pub(super) fn address(self) -> u64 {
         match self {

@@ -86,6 +86,21 @@ impl Tallies {
         }
     }
 
+    /// Takes what was counted of `watched` instructions for all of `executed`.
+    pub(super) fn scale(&mut self, executed: u64, watched: u64) {
+        let scaled = |count: &mut u64| {
+            let all = u128::from(*count) * u128::from(executed) / u128::from(watched.max(1));
+            *count = all.try_into().unwrap_or(u64::MAX);
+        };
+        for tally in self.functions.values_mut().flatten() {
+            let Tally { warps, threads, not_predicated_off, divergent, traffic } = tally;
+            [warps, threads, not_predicated_off, divergent].into_iter().for_each(scaled);
+            for Traffic { requests, threads, bytes, transactions, excess } in traffic.iter_mut().flatten() {
+                [requests, threads, bytes, transactions, excess].into_iter().for_each(scaled);
+            }
+        }
+    }
+
     /// The sums, and the worst places.
     pub(super) fn finish(&self, sites: &Sites) -> (Counts, Vec<Hotspot>) {
         let mut counts = Counts::default();

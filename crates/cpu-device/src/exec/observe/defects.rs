@@ -1,0 +1,143 @@
+//! What was found wrong with a launch. Defects that come of one mistake are told as one.
+//!
+//! Unrolled code repeats a mistake at many places, so defects of one kind belong together where they share source lines
+//! or, where the PTX names none, the variable; races also where they lie behind the same barrier, for one more would
+//! mend them all. A group is told with the first of its places, and with how many there are.
+
+use std::collections::{BTreeMap, HashMap};
+
+use trace::counts::{Defect, Place};
+
+use super::StepId;
+use super::site::Sites;
+
+/// A defect: its kind, its place, and the place that it has to do with.
+type Key = (&'static str, StepId, Option<StepId>);
+
+/// What connects defects of one kind.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Link {
+    /// The last barrier of the whole block before it; none at the start of a kernel.
+    Barrier(Option<StepId>),
+    /// The variable or allocation.
+    Variable(String),
+}
+
+struct Found {
+    text: String,
+    count: u64,
+    links: Vec<Link>,
+}
+
+/// Defects by what they are and where.
+#[derive(Default)]
+pub(super) struct Defects {
+    found: BTreeMap<Key, Found>,
+}
+
+/// A defect of a launch, and all places at which it was met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// The defect, at the first of the places.
+    pub defect: Defect,
+    /// Its places, each with the other place that it has to do with.
+    pub places: Vec<(Place, Option<Place>)>,
+}
+
+impl Defects {
+    /// Counts a defect; `describe` says it in words, and what it is connected by.
+    pub(super) fn note(
+        &mut self,
+        kind: &'static str,
+        place: StepId,
+        other: Option<StepId>,
+        times: u64,
+        describe: impl FnOnce() -> (String, Vec<Link>),
+    ) {
+        let found = self.found.entry((kind, place, other)).or_insert_with(|| {
+            let (text, links) = describe();
+            Found { text, count: 0, links }
+        });
+        found.count += times;
+    }
+
+    /// Adds what another worker has found.
+    pub(super) fn absorb(&mut self, other: Defects) {
+        for (key, found) in other.found {
+            match self.found.get_mut(&key) {
+                Some(known) => known.count += found.count,
+                None => {
+                    self.found.insert(key, found);
+                }
+            }
+        }
+    }
+
+    pub(super) fn finish(self, kernel: &str, sites: &Sites) -> Vec<Group> {
+        let mut groups: Vec<Group> = Vec::new();
+        // The group that has a name, by kind and name; groups that turn out to be one are emptied into the first.
+        let mut named: HashMap<(&'static str, Name), usize> = HashMap::new();
+        for ((kind, place, other), found) in self.found {
+            let at = |(function, pc)| sites.place(function, pc);
+            let places = (at(place), other.map(at));
+            let names = names(&found.links, &places, &at);
+            let mut members: Vec<usize> =
+                names.iter().filter_map(|name| named.get(&(kind, name.clone())).copied()).collect();
+            members.sort_unstable();
+            members.dedup();
+            let target = members.first().copied().unwrap_or(groups.len());
+            if members.is_empty() {
+                let (place, other) = places.clone();
+                let (kind, kernel) = (kind.to_owned(), kernel.to_owned());
+                let defect = Defect { kind, kernel, text: found.text, place, other, count: 0, places: 0 };
+                groups.push(Group { defect, places: Vec::new() });
+            }
+            for &member in members.iter().skip(1) {
+                let Group { defect, places } = &mut groups[member];
+                let (count, mut more) = (std::mem::take(&mut defect.count), std::mem::take(places));
+                groups[target].defect.count += count;
+                groups[target].places.append(&mut more);
+                named.values_mut().filter(|group| **group == member).for_each(|group| *group = target);
+            }
+            groups[target].defect.count += found.count;
+            groups[target].places.push(places);
+            named.extend(names.into_iter().map(|name| ((kind, name), target)));
+        }
+        groups.retain(|group| !group.places.is_empty());
+        for group in &mut groups {
+            group.defect.places = group.places.len() as u64;
+        }
+        groups
+    }
+}
+
+/// Something that all members of a group may share.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Name {
+    Link(Link),
+    /// The source line of a barrier.
+    BarrierLine(String, u32),
+    /// The source lines of the places.
+    Lines(Vec<(String, u32)>),
+}
+
+fn names(links: &[Link], places: &(Place, Option<Place>), at: &impl Fn(StepId) -> Place) -> Vec<Name> {
+    let line = |place: &Place| (place.file.clone(), place.line);
+    let both = || std::iter::once(&places.0).chain(&places.1);
+    let mut lines: Vec<_> = both().filter(|place| !place.file.is_empty()).map(line).collect();
+    // Copies of unrolled code meet in either order.
+    lines.sort_unstable();
+    let lined = lines.len() == both().count();
+    let mut names: Vec<Name> = lined.then_some(Name::Lines(lines)).into_iter().collect();
+    for link in links {
+        match link {
+            Link::Variable(_) if lined => {}
+            Link::Barrier(Some(barrier)) if !at(*barrier).file.is_empty() => {
+                let (file, line) = line(&at(*barrier));
+                names.push(Name::BarrierLine(file, line));
+            }
+            _ => names.push(Name::Link(link.clone())),
+        }
+    }
+    names
+}
