@@ -46,6 +46,9 @@ struct Config {
   static constexpr int CONSUMER_REGISTERS = WARPGROUPS == 3 ? 160 : 232;
   static_assert(PRODUCER_REGISTERS + WARPGROUPS * CONSUMER_REGISTERS <= (WARPGROUPS + 1) * LAUNCH_REGISTERS);
   static constexpr int Q_BYTES = M * D * 2, BLOCK_BYTES = N * D * 2;
+  // Keep an old maximum as long as weights relative to it stay below 2^8: the output is rescaled less often. It pays where
+  // the output has many registers.
+  static constexpr bool KEEP_MAXIMUM = D == 256;
 };
 
 // Chosen by measurement: docs/results/attention-h200.md has what else was tried. The host knows M, N and STAGES too
@@ -247,6 +250,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Shared<C>& share
       float s[N / 2];             // scores, then weights
       uint32_t weights[N / 4];    // rounded
       float rescale[2];           // what earlier sums are multiplied by
+      bool rescales = true;       // any of this warp's is not 1
 
       auto multiply_qk = [&] {
         wgmma_fence();
@@ -307,6 +311,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Shared<C>& share
           for (int j = 1; j < N / 8; ++j) m = fmaxf(m, fmaxf(s[4 * j + 2 * r], s[4 * j + 2 * r + 1]));
           m = fmaxf(m, __shfl_xor_sync(0xffffffff, m, 1));
           m = fmaxf(m, __shfl_xor_sync(0xffffffff, m, 2));
+          if (C::KEEP_MAXIMUM && !first && (m - top[r]) * p.scale_log2 <= 8.0f) m = top[r];
           float finite = masked && m == -INFINITY ? 0.0f : m;
           float base = finite * p.scale_log2;
           rescale[r] = first ? 1.0f : exp2_fast((top[r] - finite) * p.scale_log2);
@@ -320,6 +325,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Shared<C>& share
           }
           sum[r] = first ? add : fmaf(sum[r], rescale[r], add);
         }
+        if (C::KEEP_MAXIMUM) rescales = __any_sync(0xffffffff, rescale[0] != 1.0f || rescale[1] != 1.0f);
       };
       auto round_weights = [&] {
 #pragma unroll
@@ -350,6 +356,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Shared<C>& share
         softmax(masked, Flag<false>{});
         await_pv();
         round_weights();
+        if (!rescales) return;
 #pragma unroll
         for (int i = 0; i < D / 2; ++i) o[i] *= rescale[(i / 2) % 2];
       };

@@ -5,7 +5,7 @@
 //! the type allows.
 
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gpu::{Device, Kind};
 use half::{bf16, f16};
@@ -113,6 +113,18 @@ fn table<T: Number>(attention: &Attention, device: &Device, dim: usize, timed: b
     Ok(right)
 }
 
+/// Host time of the first call of the fastest form.
+fn first_call(device: &Device, dim: usize) -> Result<Duration> {
+    let attention = Attention::new(device)?;
+    let shape = Shape { batch: 1, heads: 1, key_heads: 1, queries: 1, keys: 1, dim };
+    let q = device.zeros::<bf16>(shape.query_elements())?;
+    device.synchronize()?;
+    let start = Instant::now();
+    attention.forward(&q, &q, &q, &shape, &Options::default())?;
+    device.synchronize()?;
+    Ok(start.elapsed())
+}
+
 fn main() -> Result<ExitCode> {
     let device = Device::open(0)?;
     let attention = Attention::new(&device)?;
@@ -120,6 +132,12 @@ fn main() -> Result<ExitCode> {
     let timed = *device.kind() == Kind::Gpu && !std::env::args().any(|argument| argument == "--check");
     let mut right = true;
     for dim in [64, 128, 256] {
+        if timed {
+            println!(
+                "first call with head dimension {dim}, which loads its kernels: {:?}",
+                first_call(&device, dim)?
+            );
+        }
         right &= table::<bf16>(&attention, &device, dim, timed)?;
         right &= table::<f16>(&attention, &device, dim, timed)?;
     }

@@ -8,7 +8,7 @@ use gpu::{Buffer, Device};
 use std::ffi::c_void;
 use std::sync::PoisonError;
 
-use crate::attention::shape::Mask;
+use crate::attention::shape::{Mask, Shape};
 use crate::attention::{Call, Code, Element, Form, Image};
 use crate::{Error, Result};
 
@@ -88,7 +88,7 @@ impl Call<'_> {
         let (shape, config) = (self.shape, Config::of(self.shape.dim));
         let mut problem = self.problem;
         problem.query_tiles = shape.queries.div_ceil(config.queries) as i32;
-        problem.head_group = self.head_group() as i32;
+        problem.head_group = head_group(shape, self.mask) as i32;
         let strides = [problem.query_row, problem.query_head, problem.query_batch];
         let queries = self.map::<T>(q, shape.heads, shape.queries, strides, config.queries)?;
         let strides = [problem.key_row, problem.key_head, problem.key_batch];
@@ -113,16 +113,6 @@ impl Call<'_> {
         // launch leaves them so, and the next one on any stream runs after it.
         unsafe { launch.launch()? };
         Ok(())
-    }
-
-    /// Heads whose tiles are interleaved. Only the causal form takes tiles out of their order, the longest first.
-    fn head_group(&self) -> usize {
-        let shape = self.shape;
-        if self.mask != Mask::Causal {
-            return 1;
-        }
-        let bytes = 4 * shape.keys * shape.dim; // K and V
-        (GROUP_BYTES / bytes).clamp(GROUP_HEADS.0, GROUP_HEADS.1) * (shape.heads / shape.key_heads)
     }
 
     /// A map of `[batch, heads, rows, dim]` that copies `tile` rows of one head. Rows are cut into panels of 64 elements,
@@ -170,5 +160,42 @@ impl Call<'_> {
             why: format!("the driver refuses a map of sizes {sizes:?} and strides {strides:?}: {error}"),
         })?;
         Ok(map)
+    }
+}
+
+/// Heads whose tiles are interleaved. Only the causal form takes tiles out of their order, the longest first.
+fn head_group(shape: &Shape, mask: Mask) -> usize {
+    if mask != Mask::Causal {
+        return 1;
+    }
+    let bytes = 4 * shape.keys * shape.dim; // K and V
+    let key_heads = (GROUP_BYTES / bytes).clamp(GROUP_HEADS.0, GROUP_HEADS.1);
+    (key_heads * (shape.heads / shape.key_heads)).min(shape.heads * shape.batch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_configuration_fits_a_multiprocessor() {
+        for dim in [64, 128, 256] {
+            let config = Config::of(dim);
+            assert!(config.shared(dim) <= 227 * 1024, "dim {dim}: {} bytes", config.shared(dim));
+            assert!(config.threads() <= 512 && config.queries <= 256 && config.keys <= 256);
+        }
+    }
+
+    #[test]
+    fn a_group_of_heads_holds_what_the_cache_does_and_never_more_heads_than_there_are() {
+        let shape = Shape { batch: 2, heads: 64, key_heads: 64, queries: 2048, keys: 2048, dim: 128 };
+        assert_eq!(head_group(&shape, Mask::Causal), 32);
+        assert_eq!(head_group(&Shape { keys: 65536, ..shape }, Mask::Causal), 8);
+        assert_eq!(head_group(&Shape { key_heads: 16, ..shape }, Mask::Causal), 128);
+        assert_eq!(head_group(&Shape { heads: 2, key_heads: 1, ..shape }, Mask::Causal), 4);
+        // Kernels multiply it with the number of tiles, in 32 bits.
+        let long = Shape { batch: 1, heads: 1, key_heads: 1, queries: 1 << 29, keys: 1, dim: 64 };
+        assert_eq!(head_group(&long, Mask::Causal), 1);
+        assert_eq!(head_group(&shape, Mask::Full), 1);
     }
 }
