@@ -129,3 +129,49 @@ fn sizes(groups: Option<&[usize]>, cases: usize) -> (Vec<usize>, usize) {
     groups.iter().for_each(|group| *sizes.entry(group).or_insert(0) += 1);
     (groups.iter().map(|group| sizes[group]).collect(), sizes.len())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Truths 1 to 9 around an estimate of 0.
+    fn nine() -> (Vec<Band>, Vec<f32>) {
+        (vec![Band::around(0.0); 9], (1..=9u8).map(f32::from).collect())
+    }
+
+    #[test]
+    fn a_coverage_that_is_none_is_refused() {
+        let (bands, truths) = nine();
+        for coverage in [0.0, 1.0, -0.1, 1.1, f32::NAN] {
+            let refused = Margin::calibrate(&bands, &truths, None, coverage);
+            assert!(matches!(refused, Err(Error::Range { .. })), "{coverage}: {refused:?}");
+        }
+        // Nine cases are just enough for nine of ten.
+        assert_eq!(Margin::calibrate(&bands, &truths, None, 0.9).map(|margin| margin.margin), Ok(9.0));
+        assert_eq!(Margin::calibrate(&bands, &truths, None, 0.5).map(|margin| margin.margin), Ok(5.0));
+    }
+
+    #[test]
+    fn a_spread_of_zero_is_refused_or_replaced() {
+        let (mut bands, truths) = nine();
+        bands[3].spread = 0.0;
+        let refused = Margin::calibrate(&bands, &truths, None, 0.9);
+        assert!(matches!(refused, Err(Error::Range { .. })), "{refused:?}");
+        for spread in [0.0, -1.0, f32::NAN] {
+            assert_eq!(Band::spread(2.0, spread).spread, f32::MIN_POSITIVE);
+        }
+        assert_eq!(Band::spread(2.0, 0.25).spread, 0.25);
+    }
+
+    #[test]
+    fn bands_are_widened_by_their_spread() {
+        let margin = Margin { coverage: 0.9, margin: 2.0 };
+        assert_eq!(margin.interval(&Band::spread(1.0, 0.5), Range::Real), (0.0, 2.0));
+        assert_eq!(margin.interval(&Band::between(3.0, 1.0), Range::Real), (-1.0, 5.0));
+        assert_eq!(margin.interval(&Band::around(0.5), Range::Fraction), (0.0, 1.0));
+        // Narrowed to less than nothing.
+        let narrow = Margin { margin: -2.0, ..margin };
+        assert_eq!(narrow.interval(&Band::between(1.0, 3.0), Range::Real), (2.0, 2.0));
+        assert_eq!(narrow.interval(&Band::between(1.0, 6.0), Range::Real), (3.0, 4.0));
+    }
+}

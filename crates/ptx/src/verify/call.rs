@@ -79,6 +79,10 @@ impl<'m> Verifier<'m> {
                 Some(Symbol::Variable(variable)) if variable.space == StateSpace::Param => {
                     same_place(formal, variable, is_array(formal) != is_array(variable))
                 }
+                Some(Symbol::Variable(variable)) => Err(format!(
+                    "`{name}` is a variable in `{}`: pass its value in a register, or in `.param`",
+                    variable.space
+                )),
                 Some(_) => Ok(()),
             },
             _ => Ok(()),

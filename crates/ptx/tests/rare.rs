@@ -1,0 +1,71 @@
+//! Rare PTX that the verifier must take, and wrong PTX near it that it must refuse; ptxas agrees on both.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+const HEAD: &str = ".version 8.0\n.target sm_80\n.address_size 64\n";
+
+fn problems(source: &str) -> Vec<String> {
+    let module = ptx::parse(source).unwrap_or_else(|error| panic!("{}", error.render("rare", source)));
+    ptx::verify(&module).into_iter().map(|problem| problem.message).collect()
+}
+
+/// A kernel of these statements.
+fn kernel(statements: &str) -> String {
+    format!(
+        "{HEAD}.global .b32 elsewhere;\n.func one(.param .b32 a)\n{{\n\tret;\n}}\n.entry k(.param .u64 out)\n{{\n\t\
+         .reg .pred %p<4>;\n\t.reg .b16 %h<4>;\n\t.reg .b32 %r<4>;\n\t.reg .b64 %d<4>;\n\t.shared .b32 near;\n\t\
+         .local .b32 mine;\n\t.param .b32 word;\n\t{statements}\n\tret;\n}}\n"
+    )
+}
+
+#[test]
+fn rare_ptx_is_fine() {
+    let declared_then_defined =
+        format!("{HEAD}.extern .global .b32 g;\n.visible .global .b32 g;\n.entry k() {{ ret; }}\n");
+    let alias = format!(
+        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .func real(.param .b32 a)\n{{\n\tret;\n}}\n\
+         .visible .func other(.param .b32 a);\n.alias other, real;\n"
+    );
+    let targets = kernel("mov.u64 %d1, one;\n\ttable: .calltargets one;\n\tcall %d1, (word), table;");
+    let environment = kernel("mov.b32 %r1, %envreg0;\n\tmov.b32 %r2, %envreg31;");
+    let opaque = format!(
+        "{HEAD}.entry k(.param .u64 t)\n{{\n\t.reg .pred %p<4>;\n\t.reg .b64 %d<4>;\n\tld.param.u64 %d1, [t];\n\t\
+         istypep.texref %p1, %d1;\n\tistypep.samplerref %p2, %d1;\n\tistypep.surfref %p3, %d1;\n\tret;\n}}\n"
+    );
+    let halves = kernel("mov.u16 %h1, %tid.x;\n\tmov.u16 %h2, %ctaid.y;\n\tmov.u16 %h3, %ntid.z;");
+    let ptxas = common::Ptxas::find();
+    for source in [declared_then_defined, alias, targets, environment, opaque, halves] {
+        assert_eq!(problems(&source), [] as [String; 0], "{source}");
+        if let Some(ptxas) = &ptxas {
+            assert_eq!(ptxas.errors(&source, "compute_80"), BTreeMap::new(), "{source}");
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_beside_it_is_refused() {
+    let ptxas = common::Ptxas::find();
+    for statement in [
+        "selp.b32 %r1, %r2, %r3, _;",
+        "setp.eq.and.u32 %p1, %r1, %r2, _;",
+        "mov.b32 %r1, %envreg32;",
+        "mov.u16 %h1, %clock64;",
+        "istypep.texref %r1, %d1;",
+        "call one, (elsewhere);",
+        "call one, (near);",
+        "call one, (mine);",
+        "table: .calltargets missing;\n\tcall %d1, (word), table;",
+    ] {
+        let source = kernel(statement);
+        let said = problems(&source);
+        assert!(!said.is_empty(), "`{statement}` passes");
+        if let Some(ptxas) = &ptxas {
+            assert!(
+                !ptxas.errors(&source, "compute_80").is_empty(),
+                "ptxas takes `{statement}`, here: {said:?}"
+            );
+        }
+    }
+}
