@@ -25,8 +25,7 @@ fn rare_ptx_is_fine() {
     let declared_then_defined =
         format!("{HEAD}.extern .global .b32 g;\n.visible .global .b32 g;\n.entry k() {{ ret; }}\n");
     let alias = format!(
-        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .func real(.param .b32 a)\n{{\n\tret;\n}}\n\
-         .visible .func other(.param .b32 a);\n.alias other, real;\n"
+        "{HEAD}.visible .func real(.param .b32 a)\n{{\n\tret;\n}}\n.visible .func other(.param .b32 a);\n.alias other, real;\n"
     );
     let targets = kernel("mov.u64 %d1, one;\n\ttable: .calltargets one;\n\tcall %d1, (word), table;");
     let environment = kernel("mov.b32 %r1, %envreg0;\n\tmov.b32 %r2, %envreg31;");
