@@ -9,21 +9,15 @@ use crate::error::{Error, Result, ensure, fail};
 use crate::graph::Graph;
 use crate::operation::Operation;
 use crate::stream::Stream;
+use crate::thread;
 use cuda_abi::types::*;
-use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::ThreadId;
-
-thread_local! {
-    /// How calls of this thread that could disturb a capture are taken.
-    static MODE: Cell<CUstreamCaptureMode> = const { Cell::new(CU_STREAM_CAPTURE_MODE_GLOBAL) };
-}
 
 /// Changes how calls of this thread that could disturb a capture are taken; returns how they were.
 pub fn exchange_thread_mode(mode: CUstreamCaptureMode) -> CUstreamCaptureMode {
-    MODE.replace(mode)
+    thread::with(|state| state.capture_mode.replace(mode))
 }
 
 /// One capture.
@@ -37,7 +31,7 @@ pub struct Capture {
     pub origin_is_blocking: bool,
     origin: u64,
     mode: CUstreamCaptureMode,
-    thread: ThreadId,
+    thread: u64,
     state: Mutex<State>,
 }
 
@@ -80,7 +74,7 @@ impl Capture {
             origin_is_blocking: stream.is_blocking(),
             origin: stream.id,
             mode,
-            thread: std::thread::current().id(),
+            thread: thread::id(),
             state: Mutex::new(State {
                 status: Status::Active,
                 streams: HashMap::from([(stream.id, member)]),
@@ -95,7 +89,7 @@ impl Capture {
     pub fn end(stream: &Stream) -> Result<Arc<Graph>> {
         let capture = stream.capture().ok_or(Error(CUDA_ERROR_ILLEGAL_STATE))?;
         ensure(capture.origin == stream.id, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED)?;
-        let of_this_thread = capture.thread == std::thread::current().id();
+        let of_this_thread = capture.thread == thread::id();
         ensure(
             of_this_thread || capture.mode == CU_STREAM_CAPTURE_MODE_RELAXED,
             CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD,
@@ -159,8 +153,8 @@ impl Capture {
     /// Whether the calling thread must not make calls that could disturb the capture: its own, unless that is relaxed,
     /// and, unless the thread has said that it minds its own only, everybody's that are global.
     pub fn forbids_unsafe_calls(&self) -> bool {
-        let own = self.thread == std::thread::current().id() && self.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
-        match MODE.get() {
+        let own = self.thread == thread::id() && self.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+        match thread::with(|state| state.capture_mode.get()) {
             CU_STREAM_CAPTURE_MODE_RELAXED => false,
             CU_STREAM_CAPTURE_MODE_THREAD_LOCAL => own,
             _ => own || self.mode == CU_STREAM_CAPTURE_MODE_GLOBAL,

@@ -12,8 +12,8 @@ use crate::handle::{Kind, Table};
 use crate::operation::Operation;
 use crate::storage::Storage;
 use crate::stream::{Order, Stream};
+use crate::thread;
 use cuda_abi::types::*;
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -22,11 +22,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 static CONTEXTS: Table<Context> = Table::new(Kind::Context);
 
 static PRIMARY: Mutex<Primary> = Mutex::new(Primary { context: None, retained: 0, flags: 0 });
-
-thread_local! {
-    /// This thread's contexts, by handle, the current one last.
-    static STACK: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
-}
 
 /// A context.
 pub struct Context {
@@ -98,7 +93,7 @@ impl Context {
         device::get()?;
         ensure(are_flags(flags), CUDA_ERROR_INVALID_VALUE)?;
         let context = Context::new(CONTEXTS.reserve(), flags);
-        STACK.with_borrow_mut(|stack| stack.push(context.handle));
+        with_stack(|stack| stack.push(context.handle));
         Ok(context)
     }
 
@@ -113,7 +108,7 @@ impl Context {
         let context = Context::resolve(handle)?;
         let is_primary = primary().context.as_ref().is_some_and(|primary| Arc::ptr_eq(primary, &context));
         ensure(!is_primary, CUDA_ERROR_INVALID_CONTEXT)?;
-        STACK.with_borrow_mut(|stack| {
+        with_stack(|stack| {
             if stack.last() == Some(&context.handle) {
                 stack.pop();
             }
@@ -189,7 +184,9 @@ impl Context {
             }
             _ => return,
         };
-        let code = match catch_unwind(AssertUnwindSafe(|| operation.execute(self))) {
+        // The call that the thread may be in has not asked for this.
+        let execute = || thread::in_call("", || operation.execute(self));
+        let code = match catch_unwind(AssertUnwindSafe(execute)) {
             Ok(Ok(())) => return,
             Ok(Err(Error(code))) => code,
             Err(_) => CUDA_ERROR_UNKNOWN,
@@ -268,23 +265,28 @@ pub fn current_even_if_faulty() -> Result<Arc<Context>> {
 
 /// The calling thread's current context as a handle, whether or not it is alive.
 pub fn current_handle() -> Option<u64> {
-    STACK.with_borrow(|stack| stack.last().copied())
+    thread::with(|state| state.contexts.borrow().last().copied())
+}
+
+/// Changes the calling thread's stack of contexts.
+fn with_stack<T>(change: impl FnOnce(&mut Vec<u64>) -> T) -> T {
+    thread::with(|state| change(&mut state.contexts.borrow_mut()))
 }
 
 /// Pushes a context on the thread's stack.
 pub fn push(context: &Context) {
-    STACK.with_borrow_mut(|stack| stack.push(context.handle));
+    with_stack(|stack| stack.push(context.handle));
 }
 
 /// Takes the current context off the thread's stack and returns its handle.
 pub fn pop() -> Result<u64> {
     device::get()?;
-    STACK.with_borrow_mut(Vec::pop).ok_or(Error(CUDA_ERROR_INVALID_CONTEXT))
+    with_stack(Vec::pop).ok_or(Error(CUDA_ERROR_INVALID_CONTEXT))
 }
 
 /// Replaces the top of the thread's stack; with nothing, takes it off.
 pub fn set_current(context: Option<&Context>) {
-    STACK.with_borrow_mut(|stack| {
+    with_stack(|stack| {
         stack.pop();
         stack.extend(context.map(|context| context.handle));
     });

@@ -1,12 +1,17 @@
 //! Copies and fills: every `cuMemcpy…` and `cuMemset…` in one normal form.
 //!
 //! A copy moves a box of rows; a flat copy is a box of one row. What a side is (host memory, the device's, or
-//! whichever its address says) is settled and checked when the copy is submitted, so that a bad one is
-//! refused by the call that asked for it and never fails later.
+//! whichever its address says) is settled and checked when the copy is submitted, so that the call that asked for a bad
+//! one refuses it. Memory may be freed between then and its execution, above all in a graph, so each side is looked up
+//! once more when bytes are moved: what has gone by then is a fault of the context. Only addresses count: a range that
+//! has been allocated anew at the same place is as good as the one that was there.
 
 use crate::device::{self, Device};
 use crate::error::{Error, Result, ensure, fail};
-use crate::memory::{Allocation, Kind};
+use crate::fault::Access;
+use crate::host_memory::{self, Missing};
+use crate::memory::{Allocation, Kind, Memory};
+use crate::thread;
 use cuda_abi::types::*;
 use std::sync::Arc;
 
@@ -101,6 +106,8 @@ pub struct Copy {
     pub from: Residence,
     /// What the destination is.
     pub to: Residence,
+    /// The driver function that asked for it.
+    call: &'static str,
     /// The source's bytes, where they were taken when the copy was submitted.
     staged: Option<Arc<[u8]>>,
 }
@@ -121,7 +128,7 @@ impl Copy {
         }
         let from = check_side(device, &source, from, &extent)?;
         let to = check_side(device, &destination, to, &extent)?;
-        Ok(Some(Copy { source, destination, extent, from, to, staged: None }))
+        Ok(Some(Copy { source, destination, extent, from, to, call: thread::call(), staged: None }))
     }
 
     /// Whether the program may touch its host memory as soon as an asynchronous call returns, so that the
@@ -137,11 +144,7 @@ impl Copy {
 
     /// Takes a small pageable source now, as the driver does: the copy itself can then be done later. False
     /// where that is not possible.
-    ///
-    /// # Safety
-    ///
-    /// The source is readable.
-    pub unsafe fn stage(&mut self) -> bool {
+    pub fn stage(&mut self) -> bool {
         const STAGED: u64 = 64 << 10;
         let flat = self.extent.height == 1 && self.extent.depth == 1;
         if self.from != Residence::Pageable
@@ -151,37 +154,123 @@ impl Copy {
         {
             return false;
         }
-        // SAFETY: the caller vouches for the source; it is `width` bytes long, as the extent is flat.
-        let bytes = unsafe {
-            std::slice::from_raw_parts(self.source.address as *const u8, self.extent.width as usize)
-        };
-        self.staged = Some(bytes.into());
-        true
+        let mut bytes = vec![0; self.extent.width as usize];
+        // SAFETY: the source is the program's, the vector is this function's.
+        let copied =
+            unsafe { host_memory::copy(self.source.address, bytes.as_mut_ptr() as u64, self.extent.width) };
+        self.staged = copied.is_ok().then(|| bytes.into());
+        self.staged.is_some()
     }
 
     /// Moves the bytes.
     pub fn execute(&self) -> Result {
         let memory = &device::get()?.memory;
-        let Extent { width, height, depth } = self.extent;
+        let _pin = memory.pin();
+        let to = self.owner(memory, true)?;
         if let Some(staged) = &self.staged {
-            // SAFETY: the destination was checked to hold `width` bytes, the length of what was staged.
-            unsafe { std::ptr::copy(staged.as_ptr(), self.destination.address as *mut u8, staged.len()) };
-            memory.note_written(self.destination.address, staged.len() as u64);
+            let (source, bytes) = (staged.as_ptr() as u64, staged.len() as u64);
+            // SAFETY: what was staged is this copy's; the destination is the program's, or stays mapped while it is
+            // pinned.
+            unsafe { to.copy(&[(source, self.destination.address)], bytes) }
+                .map_err(|missing| self.missing(memory, missing))?;
+            memory.note_written(self.destination.address, bytes);
             return Ok(());
         }
+        let owner = to.or(self.owner(memory, false)?);
+        let Extent { width, height, depth } = self.extent;
         for layer in 0..depth {
-            for row in 0..height {
-                let source = self.source.row(row, layer) as *const u8;
-                let destination = self.destination.row(row, layer) as *mut u8;
-                // SAFETY: sides that the device knows were checked to hold the whole box when the copy was
-                // made, and freeing waits for work that has been submitted; the program vouches for the
-                // others. The ranges may overlap, which `copy` allows.
-                unsafe { std::ptr::copy(source, destination, width as usize) };
-                memory.note_copied(destination as u64, source as u64, width);
+            for first in (0..height).step_by(ROWS_AT_ONCE as usize) {
+                let rows = first..height.min(first + ROWS_AT_ONCE);
+                let rows: Vec<(u64, u64)> =
+                    rows.map(|row| (self.source.row(row, layer), self.destination.row(row, layer))).collect();
+                // SAFETY: both sides belong to the program, or stay mapped while they are pinned.
+                unsafe { owner.copy(&rows, width) }.map_err(|missing| self.missing(memory, missing))?;
+                for (source, destination) in rows {
+                    memory.note_copied(destination, source, width);
+                }
             }
         }
         Ok(())
     }
+
+    /// Whose memory a side is now.
+    fn owner(&self, memory: &Memory, write: bool) -> Result<Owner> {
+        let (side, residence) = if write { (&self.destination, self.to) } else { (&self.source, self.from) };
+        let access = Access { call: self.call, address: side.address, bytes: self.extent.width, write };
+        owner(memory, side, residence, &self.extent, access)
+    }
+
+    /// The fault of memory that the program does not have.
+    fn missing(&self, memory: &Memory, missing: Missing) -> Error {
+        missing_fault(memory, missing, self.call)
+    }
+}
+
+/// Rows that are moved with one system call where the program's memory takes part.
+const ROWS_AT_ONCE: u64 = 256;
+
+/// Whose memory one or two sides are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    /// All of it is the device's: it stays mapped while it is pinned.
+    Device,
+    /// Some of it is the program's: it may be missing.
+    Program,
+}
+
+impl Owner {
+    fn or(self, other: Owner) -> Owner {
+        if self == Owner::Device { other } else { self }
+    }
+
+    /// Copies rows of `width` bytes, from the first address of each pair to the second.
+    ///
+    /// # Safety
+    ///
+    /// All rows are the program's, or stay mapped; where the device owns them, all stay mapped.
+    unsafe fn copy(self, rows: &[(u64, u64)], width: u64) -> std::result::Result<(), Missing> {
+        if self == Owner::Program {
+            // SAFETY: the caller's promise.
+            return unsafe { host_memory::copy_rows(rows, width) };
+        }
+        for (source, destination) in rows {
+            // SAFETY: both rows stay mapped. They may overlap, which `copy` allows.
+            unsafe { std::ptr::copy(*source as *const u8, *destination as *mut u8, width as usize) };
+        }
+        Ok(())
+    }
+}
+
+/// Whose memory a side is at its execution; a fault if it was the device's and has been freed.
+fn owner(
+    memory: &Memory,
+    side: &Side,
+    residence: Residence,
+    extent: &Extent,
+    access: Access,
+) -> Result<Owner> {
+    let span = extent.span(side).ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
+    match (residence, memory.find(side.address)) {
+        (Residence::Pageable, _) => Ok(Owner::Program),
+        (_, Some(found)) if found.holds(side.address, span) => {
+            Ok(if found.kind == Kind::Registered { Owner::Program } else { Owner::Device })
+        }
+        // What is registered no more is pageable.
+        (Residence::Pinned, None) if !memory.has_freed(side.address) => Ok(Owner::Program),
+        _ => Err(access.fault(&memory.describe(side.address))),
+    }
+}
+
+/// The fault of a call that has met memory which the program does not have.
+fn missing_fault(memory: &Memory, missing: Missing, call: &'static str) -> Error {
+    let Missing { address, write } = missing;
+    let known = memory.find(address).is_some() || memory.has_freed(address);
+    let place = if known {
+        memory.describe(address)
+    } else {
+        "host memory that is not mapped, or is protected".to_owned()
+    };
+    Access { call, address, bytes: 1, write }.fault(&place)
 }
 
 /// A fill that has been checked.
@@ -195,6 +284,8 @@ pub struct Fill {
     pub element: u32,
     /// How much; the width is a whole number of elements.
     pub extent: Extent,
+    /// The driver function that asked for it.
+    call: &'static str,
 }
 
 impl Fill {
@@ -220,18 +311,29 @@ impl Fill {
             CUDA_ERROR_INVALID_VALUE,
         )?;
         check_side(device, &destination, Place::Device, &extent)?;
-        Ok(Some(Fill { destination, value, element, extent }))
+        Ok(Some(Fill { destination, value, element, extent, call: thread::call() }))
     }
 
     /// Writes the value.
     pub fn execute(&self) -> Result {
         let memory = &device::get()?.memory;
+        let _pin = memory.pin();
+        let Fill { destination, extent, call, .. } = self;
+        let access = Access { call, address: destination.address, bytes: extent.width, write: true };
+        let owner = owner(memory, destination, Residence::Device, extent, access)?;
         for row in 0..self.extent.height {
             let start = self.destination.row(row, 0);
+            if owner == Owner::Program {
+                let pattern = &self.value.to_le_bytes()[..self.element as usize];
+                // SAFETY: the memory is the program's.
+                unsafe { host_memory::fill(start, extent.width, pattern) }
+                    .map_err(|missing| missing_fault(memory, missing, call))?;
+                continue;
+            }
             memory.note_written(start, self.extent.width);
             let count = (self.extent.width / u64::from(self.element)) as usize;
-            // SAFETY: the destination was checked to hold the whole box, to be aligned to the element, and to
-            // belong to the device; freeing waits for work that has been submitted.
+            // SAFETY: the destination has just been found to hold the whole box, and stays mapped while it is pinned;
+            // it was checked to be aligned to the element.
             unsafe {
                 match self.element {
                     1 => std::ptr::write_bytes(start as *mut u8, self.value as u8, count),

@@ -13,6 +13,7 @@
 //! looked up, never trusted, and null is checked for. No panic leaves: it becomes `CUDA_ERROR_UNKNOWN`.
 
 use crate::error::{Error, Result, fail};
+use crate::thread;
 use cuda_abi::types::*;
 use cuda_abi::{COUNT, ENTRY_POINTS};
 use std::ffi::{CStr, c_char};
@@ -141,8 +142,8 @@ const fn place(functions: &mut [Option<*mut ()>; COUNT], (index, function): (usi
 }
 
 /// Runs the body of the entry point called `symbol`; see the contract above.
-pub fn guarded(symbol: &str, body: impl FnOnce() -> Result) -> CUresult {
-    let code = match catch_unwind(AssertUnwindSafe(body)) {
+pub fn guarded(symbol: &'static str, body: impl FnOnce() -> Result) -> CUresult {
+    let code = match thread::in_call(symbol, || catch_unwind(AssertUnwindSafe(body))) {
         Ok(Ok(())) => CUDA_SUCCESS,
         Ok(Err(Error(code))) => code,
         Err(_) => CUDA_ERROR_UNKNOWN,

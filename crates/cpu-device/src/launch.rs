@@ -7,14 +7,17 @@ use crate::error::{Error, Result, ensure, fail};
 use crate::exec::{
     self, Fault, FaultKind, KernelAttributes, LaunchParams, Observation, Region, Shadow, Wishes,
 };
+use crate::fault;
+use crate::host_memory::Map;
 use crate::memory::{Backing, Kind, Request};
 use crate::module::Function;
 use crate::operation::Operation;
+use crate::thread;
 use crate::watch;
 use crate::watchdog;
 use cuda_abi::types::*;
 use std::ffi::c_void;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// How a kernel is to be launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -93,7 +96,7 @@ impl Launch {
         let workers = device.multiprocessors as usize;
         let params = LaunchParams { grid, block, dynamic_shared, cooperative, stack, workers, params };
         let runtime = GridRuntime::new(device, context, &self.function);
-        let memory = KernelMemory { device, context, runtime: &runtime };
+        let memory = KernelMemory { device, context, runtime: &runtime, map: OnceLock::new() };
         let linked = &self.function.code.linked;
         let kernel = self.function.kernel;
         let execute = |wishes: Wishes| match wishes == Wishes::default() {
@@ -137,7 +140,7 @@ fn report(fault: &Fault) -> CUresult {
         FaultKind::Trap | FaultKind::Cancelled => CUDA_ERROR_LAUNCH_FAILED,
     };
     let name = result_name(code).unwrap_or_default();
-    eprintln!("apex: cpu device: {name} in kernel {}\n{}", fault.kernel, fault.details());
+    fault::tell(format_args!("{name} in kernel {}\n{}", fault.kernel, fault.details()));
     watch::fault(fault, name);
     code
 }
@@ -181,12 +184,12 @@ fn check_local_memory(device: &Device, function: &Function, threads: u32) -> Res
     if of_block <= total && Backing::map(of_block).is_ok() {
         return Ok(());
     }
-    eprintln!(
-        "apex: cpu device: CUDA_ERROR_OUT_OF_MEMORY at the launch of {}: its {threads} threads take {of_thread} bytes of \
+    fault::tell(format_args!(
+        "CUDA_ERROR_OUT_OF_MEMORY at the launch of {}: its {threads} threads take {of_thread} bytes of \
          local memory each (arrays, and cudaLimitStackSize where functions are recursive), and the host has not as much; \
          make them smaller",
         function.name.to_string_lossy()
-    );
+    ));
     fail(CUDA_ERROR_OUT_OF_MEMORY)
 }
 
@@ -336,17 +339,25 @@ struct KernelMemory<'a> {
     device: &'a Device,
     context: &'a Context,
     runtime: &'a GridRuntime<'a>,
+    /// The address space, as it was when the launch first met memory of the program's.
+    map: OnceLock<Map>,
 }
 
 // SAFETY: the launch holds a pin on the memory, so what was looked up stays mapped until it is over, freed or
-// not.
+// not. Registered memory is the program's, which promises to leave it alone while a kernel uses it; what it has taken
+// away before is left out.
 unsafe impl exec::Memory for KernelMemory<'_> {
     fn region(&self, address: u64, bytes: u64) -> Option<Region> {
         let found = self.device.memory.find(address)?;
-        found.holds(address, bytes).then(|| Region {
-            start: found.start,
-            end: found.end(),
-            writable: found.writable,
+        let (mut start, mut end, mut writable) = (found.start, found.end(), found.writable);
+        if found.kind == Kind::Registered {
+            let run = self.map.get_or_init(Map::read).around(address, start, end)?;
+            (start, end, writable) = (run.start, run.end, writable && run.writable);
+        }
+        (address >= start && address < end && bytes <= end - address).then_some(Region {
+            start,
+            end,
+            writable,
         })
     }
 
@@ -362,7 +373,8 @@ unsafe impl exec::Memory for KernelMemory<'_> {
     }
 
     fn free(&self, address: u64) -> std::result::Result<(), String> {
-        let released = self.device.memory.release(address, |kind| kind == Kind::Heap);
+        let release = || self.device.memory.release(address, |kind| kind == Kind::Heap);
+        let released = thread::in_call("free in device code", release);
         released.map(drop).ok_or_else(|| format!("free of {}", self.device.memory.describe(address)))
     }
 

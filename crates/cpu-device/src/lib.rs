@@ -11,7 +11,8 @@
 //! * [`entry`]: how functions are declared, the contract at the ABI, and [`coverage`](mod@coverage): how far
 //!   each is done.
 //! * `api`: the functions, by the parts of the driver API's reference. They check and translate.
-//! * `device`, `context`, `memory`, `virtual_memory`, `pool`, `array`, `texture`, `module`, `link`: what there is.
+//! * `thread`: what is kept for each of the program's threads.
+//! * `device`, `context`, `memory`, `host_memory`, `virtual_memory`, `pool`, `array`, `texture`, `module`, `link`: what there is.
 //! * `stream`, `event`, `capture`, `graph`, `graph_memory`, `graph_condition`: what is done when. `task` has the threads, `operation` what can
 //!   be done.
 //! * `exec`: kernels. It knows nothing of the driver; `launch` brings the two together, `device_runtime`
@@ -47,10 +48,12 @@ mod event;
 #[allow(clippy::result_large_err, reason = "a fault ends a launch: its size costs nothing")]
 pub mod exec;
 mod fatbin;
+mod fault;
 mod graph;
 mod graph_condition;
 mod graph_memory;
 mod handle;
+mod host_memory;
 mod integrity;
 mod launch;
 mod link;
@@ -63,6 +66,7 @@ mod stream;
 mod stream_memory;
 mod task;
 mod texture;
+mod thread;
 mod user_object;
 mod virtual_memory;
 mod watch;

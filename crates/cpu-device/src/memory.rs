@@ -11,6 +11,9 @@
 //!   memory.
 
 use crate::exec::Shadow;
+use crate::fault;
+use crate::host_memory::Map;
+use crate::thread;
 use crate::watch;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -303,6 +306,7 @@ impl Memory {
     ) -> Result<Arc<Allocation>, AllocationError> {
         let start = backing.start;
         let mut ranges = self.write();
+        forget_registered(&mut ranges, start, start + backing.mapped as u64);
         if ranges.contains_key(&start) {
             return Err(AllocationError::Overlaps);
         }
@@ -334,6 +338,22 @@ impl Memory {
             self.heap.fetch_sub(request.bytes, Ordering::Relaxed);
         }
         allocated
+    }
+
+    /// Notes that the calling thread's stack is memory of this library's: registered ranges that overlap it are forgotten,
+    /// because the program has unmapped them.
+    pub fn note_stack(&self) {
+        let (mut attributes, mut start, mut bytes) =
+            (std::mem::MaybeUninit::uninit(), std::ptr::null_mut(), 0);
+        // SAFETY: the attributes are initialised by the first call, if it succeeds, and destroyed once.
+        unsafe {
+            if libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) != 0 {
+                return;
+            }
+            libc::pthread_attr_getstack(attributes.as_ptr(), &mut start, &mut bytes);
+            libc::pthread_attr_destroy(attributes.as_mut_ptr());
+        }
+        forget_registered(&mut self.write(), start as u64, start as u64 + bytes as u64);
     }
 
     /// Makes memory of somebody else's known, for as long as its owner says. With a backing, that stays
@@ -374,7 +394,7 @@ impl Memory {
         if allocation.kind == Kind::Heap {
             self.heap.fetch_sub(allocation.bytes, Ordering::Relaxed);
         }
-        self.quarantine().push(allocation.clone());
+        self.quarantine().push(allocation.clone(), thread::call());
         self.recycle();
         Some(allocation)
     }
@@ -434,17 +454,30 @@ impl Memory {
         Pin(self)
     }
 
+    /// Whether `address` lies in a range that was freed and has not been given back yet.
+    pub fn has_freed(&self, address: u64) -> bool {
+        self.quarantine().find(address).is_some()
+    }
+
     /// Where `address` lies, in words, for the report of a fault.
     pub fn describe(&self, address: u64) -> String {
         if address < PAGE {
             return "a null pointer, or an offset from one".into();
         }
         if let Some(inside) = self.find(address) {
-            return format!("{} bytes into {}", address - inside.start, Described(&inside));
+            let gone = inside.kind == Kind::Registered
+                && Map::read().around(address, inside.start, inside.end()).is_none();
+            let since = if gone {
+                ", which is no longer accessible: unmapped, protected, or behind the end of its file"
+            } else {
+                ""
+            };
+            return format!("{} bytes into {}{since}", address - inside.start, Described(&inside));
         }
-        if let Some(freed) = self.quarantine().find(address) {
+        if let Some((freed, by)) = self.quarantine().find(address) {
+            let by = if by.is_empty() { String::new() } else { format!(" by {}", fault::name(by)) };
             return format!(
-                "{} bytes into {}, which has been freed",
+                "{} bytes into {}, which has been freed{by}",
                 address - freed.start,
                 Described(freed)
             );
@@ -512,6 +545,17 @@ impl Memory {
     }
 }
 
+/// Forgets registered ranges that overlap `start..end`, where this library has mapped memory: the program has unmapped
+/// them without unregistering them, and who uses them must not reach what is there now.
+fn forget_registered(ranges: &mut BTreeMap<u64, Arc<Allocation>>, start: u64, end: u64) {
+    while let Some((&at, last)) = ranges.range(..end).next_back()
+        && last.end() > start
+        && last.kind == Kind::Registered
+    {
+        ranges.remove(&at);
+    }
+}
+
 /// While it lives, what [`Memory::find`] returned stays mapped.
 pub struct Pin<'a>(&'a Memory);
 
@@ -526,19 +570,20 @@ impl Drop for Pin<'_> {
 /// Freed ranges, oldest first. They hold address space only: their pages go back to the system at once.
 #[derive(Default)]
 struct Quarantine {
-    freed: VecDeque<Arc<Allocation>>,
+    /// Each with the driver function that freed it, if that is known.
+    freed: VecDeque<(Arc<Allocation>, &'static str)>,
 }
 
 impl Quarantine {
     const CAPACITY: usize = 256;
 
-    fn push(&mut self, allocation: Arc<Allocation>) {
+    fn push(&mut self, allocation: Arc<Allocation>, by: &'static str) {
         let Some(backing) = &allocation.backing else { return };
         // Unless somebody means to use it again.
         if Arc::strong_count(backing) == 1 {
             backing.discard_pages();
         }
-        self.freed.push_back(allocation);
+        self.freed.push_back((allocation, by));
     }
 
     fn shrink(&mut self) {
@@ -546,8 +591,9 @@ impl Quarantine {
         self.freed.drain(..excess);
     }
 
-    fn find(&self, address: u64) -> Option<&Allocation> {
-        self.freed.iter().rev().map(Arc::as_ref).find(|freed| freed.holds(address, 1))
+    fn find(&self, address: u64) -> Option<(&Allocation, &'static str)> {
+        let mut newest_first = self.freed.iter().rev().map(|(freed, by)| (&**freed, *by));
+        newest_first.find(|(freed, _)| freed.holds(address, 1))
     }
 }
 
@@ -627,6 +673,27 @@ mod tests {
         memory.register(start + 4096, Request { bytes: 1, ..registered }, true, None).unwrap();
         memory.register(start - 1, Request { bytes: 1, ..registered }, true, None).unwrap();
         assert_eq!(memory.register(u64::MAX, registered, true, None).unwrap_err(), AllocationError::Invalid);
+    }
+
+    #[test]
+    fn memory_in_the_place_of_a_registered_range_takes_its_place() {
+        let memory = Memory::new(TOTAL);
+        let place = Backing::map(4 * PAGE).unwrap();
+        let start = place.start;
+        drop(place);
+        let registered = Request { kind: Kind::Registered, ..request(PAGE) };
+        for page in 0..4 {
+            memory.register(start + page * PAGE, registered, true, None).unwrap();
+        }
+        // Another thread of these tests may have got the addresses by now.
+        let Some(backing) = Backing::map_at(start + PAGE, 2 * PAGE) else { return };
+        memory.adopt(backing, request(2 * PAGE), true).unwrap();
+        let kinds = [0, 1, 2, 3].map(|page| memory.find(start + page * PAGE).unwrap().kind);
+        assert_eq!(kinds, [Kind::Registered, Kind::Device, Kind::Device, Kind::Registered]);
+        let local = 0u8;
+        memory.register((&raw const local) as u64, Request { bytes: 1, ..registered }, true, None).unwrap();
+        memory.note_stack();
+        assert!(memory.find((&raw const local) as u64).is_none());
     }
 
     #[test]

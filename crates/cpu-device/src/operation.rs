@@ -14,6 +14,7 @@ use crate::launch::Launch;
 use crate::pool;
 use crate::stream_memory::{WaitValue, WriteValue};
 use crate::task::Task;
+use crate::thread;
 use cuda_abi::types::{CUDA_ERROR_UNKNOWN, CUDA_SUCCESS, CUresult, CUstream};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -82,7 +83,7 @@ impl Operation {
                 let _ = moment.set(Instant::now());
                 Ok(())
             }
-            Operation::Free(address) => pool::free(address),
+            Operation::Free(address) => thread::in_call("a stream-ordered free", || pool::free(address)),
             Operation::WriteValue(write) => write.execute(),
             Operation::WaitValue(wait) => wait.execute(context),
             Operation::Reach(point) => {

@@ -16,9 +16,9 @@ use crate::error::{Error, Result, ensure, fail};
 use crate::event::Event;
 use crate::handle::{Kind, Table};
 use crate::operation::Operation;
-use crate::task::Task;
+use crate::task::{self, Task};
+use crate::thread;
 use cuda_abi::types::*;
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -36,11 +36,6 @@ const LEGACY_HANDLE: u64 = 1;
 const PER_THREAD_HANDLE: u64 = 2;
 
 static STREAMS: Table<Stream> = Table::new(Kind::Stream);
-
-thread_local! {
-    /// This thread's own default stream, in each context where it has used one.
-    static OWN: RefCell<Vec<Arc<Stream>>> = const { RefCell::new(Vec::new()) };
-}
 
 /// How a stream stands to the legacy default stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +111,8 @@ impl Stream {
 
     /// The calling thread's own default stream in `context`.
     fn own(context: &Arc<Context>) -> Arc<Stream> {
-        OWN.with_borrow_mut(|streams| {
+        thread::with(|state| {
+            let mut streams = state.streams.borrow_mut();
             streams.retain(|stream| stream.context.strong_count() > 0);
             let known = streams.iter().find(|stream| std::ptr::eq(stream.context.as_ptr(), &**context));
             if let Some(stream) = known {
@@ -143,6 +139,7 @@ impl Stream {
             return capture.add(self, operation);
         }
         context.forbid_implicit_capture(self)?;
+        task::ensure_thread()?;
         self.submit(&context, operation, &[]).start();
         Ok(())
     }

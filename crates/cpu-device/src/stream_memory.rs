@@ -3,6 +3,10 @@
 use crate::context::Context;
 use crate::device;
 use crate::error::{Error, Result, ensure};
+use crate::fault::Access;
+use crate::host_memory::{self, Map};
+use crate::memory::Kind;
+use crate::thread;
 use cuda_abi::types::*;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,6 +16,8 @@ use std::time::Duration;
 pub struct Word {
     address: u64,
     wide: bool,
+    /// The driver function that named it.
+    call: &'static str,
 }
 
 impl Word {
@@ -21,29 +27,50 @@ impl Word {
         ensure(address.is_multiple_of(bytes), CUDA_ERROR_INVALID_VALUE)?;
         let allocation = device::get()?.memory.find(address).ok_or(Error(CUDA_ERROR_INVALID_VALUE))?;
         ensure(allocation.holds(address, bytes), CUDA_ERROR_INVALID_VALUE)?;
-        Ok(Word { address, wide })
+        Ok(Word { address, wide, call: thread::call() })
     }
 
-    fn load(self) -> u64 {
-        // SAFETY: aligned and inside of a known allocation; freeing waits for work that has been submitted.
-        unsafe {
+    /// Looks at the word while it cannot go away; a fault if it has gone.
+    fn access<T>(self, write: bool, access: impl FnOnce() -> T) -> Result<T> {
+        let memory = &device::get()?.memory;
+        let _pin = memory.pin();
+        let bytes = if self.wide { 8 } else { 4 };
+        let found = memory.find(self.address).filter(|found| found.holds(self.address, bytes));
+        let is_there = found.is_some_and(|found| match (found.kind, write) {
+            (Kind::Registered, false) => host_memory::is_readable(self.address),
+            (Kind::Registered, true) => {
+                let run = Map::read().around(self.address, found.start, found.end());
+                run.is_some_and(|run| run.writable)
+            }
+            _ => true,
+        });
+        if is_there {
+            return Ok(access());
+        }
+        let Word { address, call, .. } = self;
+        Err(Access { call, address, bytes, write }.fault(&memory.describe(address)))
+    }
+
+    fn load(self) -> Result<u64> {
+        // SAFETY: aligned, and inside of an allocation that `access` keeps mapped.
+        self.access(false, || unsafe {
             if self.wide {
                 (*(self.address as *const AtomicU64)).load(Ordering::Acquire)
             } else {
                 (*(self.address as *const AtomicU32)).load(Ordering::Acquire).into()
             }
-        }
+        })
     }
 
-    fn store(self, value: u64) {
+    fn store(self, value: u64) -> Result {
         // SAFETY: as in `load`.
-        unsafe {
+        self.access(true, || unsafe {
             if self.wide {
                 (*(self.address as *const AtomicU64)).store(value, Ordering::Release);
             } else {
                 (*(self.address as *const AtomicU32)).store(value as u32, Ordering::Release);
             }
-        }
+        })
     }
 }
 
@@ -59,7 +86,7 @@ pub struct WriteValue {
 impl WriteValue {
     /// Writes the value.
     pub fn execute(self) -> Result {
-        self.word.store(self.value);
+        self.word.store(self.value)?;
         device::get()?.memory.note_written(self.word.address, if self.word.wide { 8 } else { 4 });
         Ok(())
     }
@@ -83,7 +110,7 @@ impl WaitValue {
 
     /// Waits, until the condition holds or the context's work is cancelled.
     pub fn execute(self, context: &Context) -> Result {
-        while !self.holds(self.word.load()) && !context.cancel.load(Ordering::Relaxed) {
+        while !self.holds(self.word.load()?) && !context.cancel.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_micros(20));
         }
         Ok(())

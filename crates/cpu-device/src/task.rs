@@ -13,6 +13,9 @@
 //!   the number of grids that a GPU of compute capability 8.0 holds at once. Kernels that spin on each
 //!   other's results therefore end here whenever they end there.
 
+use crate::device;
+use crate::error::{Result, ensure};
+use cuda_abi::types::CUDA_ERROR_OUT_OF_MEMORY;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -140,6 +143,11 @@ fn run(mut task: Arc<Task>) {
     }
 }
 
+/// Fails unless there is a thread for work that the caller does not wait for.
+pub fn ensure_thread() -> Result {
+    ensure(POOL.ensure_thread(), CUDA_ERROR_OUT_OF_MEMORY)
+}
+
 /// The threads, shared by all contexts.
 static POOL: Pool = Pool {
     state: Mutex::new(PoolState { ready: VecDeque::new(), idle: 0, threads: 0 }),
@@ -171,15 +179,47 @@ impl Pool {
         }
         state.threads += 1;
         drop(state);
-        let spawned = std::thread::Builder::new().name("apex-stream".into()).spawn(|| self.serve());
-        if spawned.is_err() {
+        if !self.spawn(false) {
+            self.lock().threads -= 1;
             self.serve_without_a_thread();
         }
     }
 
-    /// The life of a pool thread.
-    fn serve(&'static self) {
+    /// Sees to it that there is a thread; false if the system refuses one.
+    fn ensure_thread(&'static self) -> bool {
         let mut state = self.lock();
+        if state.threads > 0 {
+            return true;
+        }
+        // It counts as idle from now on, so that a task that comes before it has begun waits for it.
+        (state.threads, state.idle) = (1, 1);
+        drop(state);
+        let spawned = self.spawn(true);
+        if !spawned {
+            let mut state = self.lock();
+            (state.threads, state.idle) = (state.threads - 1, state.idle - 1);
+            drop(state);
+            self.serve_without_a_thread();
+        }
+        spawned
+    }
+
+    /// Starts a thread that has been counted, as idle if `idle` is set; false if the system refuses it.
+    fn spawn(&'static self, idle: bool) -> bool {
+        let thread = std::thread::Builder::new().name("apex-stream".into());
+        let begin = move || {
+            if let Ok(device) = device::get() {
+                device.memory.note_stack();
+            }
+            self.serve(idle);
+        };
+        thread.spawn(begin).is_ok()
+    }
+
+    /// The life of a pool thread, which has been counted as idle or not.
+    fn serve(&'static self, idle: bool) {
+        let mut state = self.lock();
+        state.idle -= usize::from(idle);
         loop {
             if let Some(task) = state.ready.pop_front() {
                 drop(state);
@@ -202,7 +242,6 @@ impl Pool {
     /// The system refused a thread: the submitter does what is ready, unless other threads are there to do it.
     fn serve_without_a_thread(&'static self) {
         let mut state = self.lock();
-        state.threads -= 1;
         while state.threads == 0 {
             let Some(task) = state.ready.pop_front() else { return };
             drop(state);

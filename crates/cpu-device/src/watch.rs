@@ -113,18 +113,28 @@ pub fn around(
 
 /// Writes a fault into the session, under the name of its code.
 pub fn fault(fault: &Fault, code: &str) {
-    let watcher = watcher();
     let (file, line) = fault.source.clone().unwrap_or_default();
+    let place = Place { instruction: fault.instruction.clone(), ptx_line: fault.line, file, line };
+    keep_fault(&fault.kernel, &fault.to_string(), code, place);
+}
+
+/// Writes the fault of a copy or its like into the session, under the name of its code.
+pub fn fault_of_call(call: &str, text: &str, code: &str) {
+    keep_fault(call, text, code, Place::default());
+}
+
+fn keep_fault(kernel: &str, text: &str, code: &str, place: Place) {
+    let watcher = watcher();
+    let places = vec![(place.clone(), None)];
     let defect = Defect {
         kind: code.to_owned(),
-        kernel: fault.kernel.clone(),
-        text: fault.to_string(),
-        place: Place { instruction: fault.instruction.clone(), ptx_line: fault.line, file, line },
+        kernel: kernel.to_owned(),
+        text: text.to_owned(),
+        place,
         other: None,
         count: 1,
         places: 1,
     };
-    let places = vec![(defect.place.clone(), None)];
     let mut state = watcher.lock();
     state.found(Group { defect, places });
     state.write_defects(watcher);

@@ -4,6 +4,9 @@
 //! What CUDA itself would dereference is readable here too: a pointer is null or leads to memory that is long
 //! enough. Everything else (handles, device addresses, sizes, flags) is anything: alive, destroyed, of another kind,
 //! zero, huge. Calls are made on two threads of a process of its own, which says what it is about to call.
+//!
+//! `RANDOM_CALLS_SECONDS=3600` goes on with further seeds for so long, `RANDOM_CALLS_FROM` says with which to begin; the
+//! test then says how many calls it has made.
 
 mod common;
 
@@ -15,6 +18,7 @@ use std::ffi::CString;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 const SIGNATURES: &str = include_str!("../../cuda-abi/src/signature.rs");
 
@@ -235,22 +239,43 @@ fn call(index: usize, a: [u64; 12]) -> CUresult {
     }
 }
 
+/// Seeds that are tried where no time is given.
+const SEEDS: u64 = 12;
+
+/// A number from the environment.
+fn number_of(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|value| value.parse().expect(variable))
+}
+
 #[test]
 fn nonsense_is_answered_and_crashes_nothing() {
-    let seeds = std::env::var("RANDOM_CALLS").map_or(12, |count| count.parse().unwrap());
-    for seed in 1..=seeds {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "child", "--ignored", "--nocapture", "--test-threads=1"]);
-        let output = command.env("RANDOM_CALLS_SEED", seed.to_string()).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        let last: Vec<&str> = said.lines().rev().take(6).collect();
-        assert!(
-            output.status.success() && said.contains("\ndone"),
-            "seed {seed} ended with {:?} (signal {:?}); the last calls, the very last first: {last:#?}\n{}",
-            output.status.code(),
-            output.status.signal(),
-            errors.lines().rev().take(12).collect::<Vec<_>>().join("\n")
-        );
+    let (started, first) = (Instant::now(), number_of("RANDOM_CALLS_FROM").unwrap_or(1));
+    let time = number_of("RANDOM_CALLS_SECONDS").map(Duration::from_secs);
+    let mut calls = 0;
+    for seed in first.. {
+        let enough = time.map_or(seed - first >= SEEDS, |time| started.elapsed() >= time);
+        if enough {
+            println!("{calls} calls, seeds {first} to {}", seed - 1);
+            break;
+        }
+        calls += try_seed(seed);
     }
+}
+
+/// Makes the calls of a seed in a process of its own; how many there were.
+fn try_seed(seed: u64) -> usize {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "child", "--ignored", "--nocapture", "--test-threads=1"]);
+    let output = command.env("RANDOM_CALLS_SEED", seed.to_string()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let last: Vec<&str> = said.lines().rev().take(6).collect();
+    assert!(
+        output.status.success() && said.contains("\ndone"),
+        "seed {seed} ended with {:?} (signal {:?}); the last calls, the very last first: {last:#?}\n{}",
+        output.status.code(),
+        output.status.signal(),
+        errors.lines().rev().take(12).collect::<Vec<_>>().join("\n")
+    );
+    said.lines().filter(|line| line.starts_with("thread ")).count()
 }

@@ -354,8 +354,7 @@ pub(super) fn copy_now(source: Given, destination: Given, extent: Extent, defaul
 /// A copy that need not be done when the call returns.
 pub(super) fn copy_in_stream(source: Given, destination: Given, extent: Extent, stream: &Stream) -> Result {
     let Some(mut copy) = Copy::new(device::get()?, source, destination, extent)? else { return Ok(()) };
-    // SAFETY: the program's source is readable, by the contract of the call that brought it here.
-    if stream.capture().is_some() || !copy.touches_pageable_memory() || unsafe { copy.stage() } {
+    if stream.capture().is_some() || !copy.touches_pageable_memory() || copy.stage() {
         stream.enqueue(Operation::Copy(copy))
     } else {
         stream.run(Operation::Copy(copy))

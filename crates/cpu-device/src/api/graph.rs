@@ -12,7 +12,7 @@ use crate::graph_memory::{self, GraphMemory};
 use crate::operation::Operation;
 use crate::pool;
 use crate::stream::Stream;
-use crate::task::Task;
+use crate::task::{self, Task};
 use crate::user_object::{HeldObject, UserObject};
 use cuda_abi::types::*;
 use std::ffi::{c_char, c_void};
@@ -801,6 +801,7 @@ fn launch(exec: &Arc<GraphExec>, stream: &Stream) -> Result {
     }
     let context = stream.context()?;
     context.forbid_implicit_capture(stream)?;
+    task::ensure_thread()?;
     let mut records = Vec::new();
     let operations = exec.operations(&mut records);
     let automatic = exec.flags & u64::from(CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0;

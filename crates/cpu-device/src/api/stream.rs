@@ -10,8 +10,8 @@ use crate::graph::Graph;
 use crate::operation::{HostCall, Operation, StreamCallback};
 use crate::stream::{DefaultStream, Stream};
 use crate::stream_memory::{WaitValue, Word, WriteValue};
+use crate::thread;
 use cuda_abi::types::*;
-use std::cell::RefCell;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 
@@ -369,11 +369,6 @@ entries! {
     }
 }
 
-thread_local! {
-    /// The nodes that the last `cuStreamGetCaptureInfo` pointed at: they stay until this thread's next call.
-    static TOLD_NODES: RefCell<Vec<CUgraphNode>> = const { RefCell::new(Vec::new()) };
-}
-
 /// # Safety
 ///
 /// `stream` is null or valid for a write.
@@ -404,7 +399,8 @@ unsafe fn capture_info(stream: CUstream, default: DefaultStream, told: CaptureIn
     unsafe { write(told.status, status)? };
     let Some(capture) = capture.filter(|_| status == CU_STREAM_CAPTURE_STATUS_ACTIVE) else { return Ok(()) };
     let nodes = capture.frontier(&stream)?;
-    TOLD_NODES.with_borrow_mut(|kept| {
+    thread::with(|state| {
+        let mut kept = state.told_nodes.borrow_mut();
         *kept = nodes.iter().map(|node| opaque(*node)).collect();
         // SAFETY: as promised by the caller.
         unsafe {

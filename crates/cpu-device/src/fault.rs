@@ -1,0 +1,49 @@
+//! Faults of what is no kernel: copies, fills and stream memory operations that find memory gone when they are executed.
+//!
+//! The call that asked for the work has returned long ago, so the fault is the context's, as a kernel's is, and what is
+//! told on standard error names that call.
+
+use crate::error::Error;
+use crate::watch;
+use cuda_abi::types::CUDA_ERROR_ILLEGAL_ADDRESS;
+use std::fmt;
+use std::io::Write;
+
+/// An access to memory that is not there.
+#[derive(Clone, Copy, Debug)]
+pub struct Access {
+    /// The driver function that asked for it.
+    pub call: &'static str,
+    /// The first address.
+    pub address: u64,
+    /// How many bytes.
+    pub bytes: u64,
+    /// Whether it is a write.
+    pub write: bool,
+}
+
+impl Access {
+    /// Reports the access; `place` says in words what is at its address.
+    pub fn fault(self, place: &str) -> Error {
+        let Access { address, bytes, write, .. } = self;
+        let (call, verb) = (name(self.call), if write { "write" } else { "read" });
+        let unit = if bytes == 1 { "byte" } else { "bytes" };
+        let text = format!("invalid {verb} of {bytes} {unit} at {address:#x}: {place}");
+        tell(format_args!(
+            "CUDA_ERROR_ILLEGAL_ADDRESS in {call}\n    {text}\n    keep memory until the work that uses it has been \
+             executed"
+        ));
+        watch::fault_of_call(call, &text, "CUDA_ERROR_ILLEGAL_ADDRESS");
+        Error(CUDA_ERROR_ILLEGAL_ADDRESS)
+    }
+}
+
+/// A driver function as programs name it: `cuMemFree` for `cuMemFree_v2`.
+pub fn name(symbol: &'static str) -> &'static str {
+    cuda_abi::find(symbol).map_or(symbol, |index| cuda_abi::ENTRY_POINTS[index].base)
+}
+
+/// Says something on standard error. A program may have closed that; it must not become its problem.
+pub fn tell(text: fmt::Arguments) {
+    let _ = writeln!(std::io::stderr(), "apex: cpu device: {text}");
+}

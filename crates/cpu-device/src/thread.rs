@@ -1,0 +1,121 @@
+//! What the driver keeps for each thread of the program.
+//!
+//! Programs call the driver from destructors of `thread_local` objects, from exit handlers and from destructors of static
+//! objects. By then Rust has dropped its own thread-local values that need dropping, and another look at them panics. So
+//! a thread's state is a heap object, found through a plain word, and a `pthread` key frees it: its destructors run after
+//! those of C++, and the state passes on to the last of the rounds in which they run.
+
+use crate::stream::Stream;
+use cuda_abi::types::*;
+use std::cell::{Cell, RefCell};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+thread_local! {
+    /// The thread's state; null before it is first used. It must not need to be dropped.
+    static STATE: Cell<*const State> = const { Cell::new(std::ptr::null()) };
+}
+
+/// Rounds in which a thread that ends calls the destructors of keys (`PTHREAD_DESTRUCTOR_ITERATIONS` of glibc).
+const ROUNDS: u32 = 4;
+
+/// A thread's state.
+pub struct State {
+    /// Unique over the life of the process.
+    pub id: u64,
+    /// Its contexts, by handle, the current one last.
+    pub contexts: RefCell<Vec<u64>>,
+    /// Its own default stream, in each context where it has used one.
+    pub streams: RefCell<Vec<Arc<Stream>>>,
+    /// How calls that could disturb a capture are taken.
+    pub capture_mode: Cell<CUstreamCaptureMode>,
+    /// The nodes that the last `cuStreamGetCaptureInfo` pointed at: they stay until this thread's next call.
+    pub told_nodes: RefCell<Vec<CUgraphNode>>,
+    /// The driver function that the thread is in; empty outside of all.
+    pub call: Cell<&'static str>,
+    /// Rounds of destructors that are left.
+    rounds: Cell<u32>,
+}
+
+impl State {
+    fn new() -> State {
+        static IDS: AtomicU64 = AtomicU64::new(1);
+        State {
+            id: IDS.fetch_add(1, Ordering::Relaxed),
+            contexts: RefCell::default(),
+            streams: RefCell::default(),
+            capture_mode: Cell::new(CU_STREAM_CAPTURE_MODE_GLOBAL),
+            told_nodes: RefCell::default(),
+            call: Cell::new(""),
+            rounds: Cell::new(ROUNDS),
+        }
+    }
+}
+
+/// Looks at the calling thread's state.
+#[inline]
+pub fn with<T>(look: impl FnOnce(&State) -> T) -> T {
+    let mut state = STATE.get();
+    if state.is_null() {
+        state = begin();
+    }
+    // SAFETY: only this thread frees its state, in its key's last destructor, where it forgets the address too.
+    look(unsafe { &*state })
+}
+
+/// Gives the thread a state. Without a key, it is never freed.
+#[cold]
+fn begin() -> *const State {
+    let state = Box::into_raw(Box::new(State::new()));
+    STATE.set(state);
+    if let Some(key) = key() {
+        // SAFETY: the key exists for good.
+        unsafe { libc::pthread_setspecific(key, state.cast()) };
+    }
+    state
+}
+
+/// The key whose destructors free threads' states, if the process had one left.
+fn key() -> Option<libc::pthread_key_t> {
+    static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
+    *KEY.get_or_init(|| {
+        let mut key = 0;
+        // SAFETY: the destructor takes what `begin` sets, and is never unloaded: the library is linked so.
+        (unsafe { libc::pthread_key_create(&mut key, Some(end)) } == 0).then_some(key)
+    })
+}
+
+/// The destructor of the key. Those of other keys may call the driver: the state waits for the last round.
+unsafe extern "C" fn end(state: *mut c_void) {
+    let state = state.cast::<State>();
+    // SAFETY: the key holds what `begin` made, until it is freed below.
+    let rounds = &unsafe { &*state }.rounds;
+    rounds.set(rounds.get() - 1);
+    let again = rounds.get() > 0
+        // SAFETY: the key exists for good.
+        && key().is_some_and(|key| unsafe { libc::pthread_setspecific(key, state.cast()) } == 0);
+    if !again {
+        STATE.set(std::ptr::null());
+        // SAFETY: `begin` made it of a box, and nothing leads to it any more.
+        drop(unsafe { Box::from_raw(state) });
+    }
+}
+
+/// The calling thread's id.
+pub fn id() -> u64 {
+    with(|state| state.id)
+}
+
+/// The driver function that the calling thread is in; empty outside of all.
+pub fn call() -> &'static str {
+    with(|state| state.call.get())
+}
+
+/// Does `work` under the name of a driver function, or of what acts in its place.
+pub fn in_call<T>(call: &'static str, work: impl FnOnce() -> T) -> T {
+    let before = with(|state| state.call.replace(call));
+    let outcome = work();
+    with(|state| state.call.set(before));
+    outcome
+}
