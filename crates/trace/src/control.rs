@@ -4,14 +4,15 @@
 //! `apex run` makes the file `control`; every recorded process maps it and looks at it with relaxed loads; `apex ctl`
 //! maps it too and changes it. All fields are independent of one another, so no order among them matters.
 
+use crate::error::in_file;
 use crate::mapping::Mapping;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Deref;
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use untrusted::Folder;
 
 /// Name of the file in the session's directory.
 pub const CONTROL_FILE: &str = "control";
@@ -142,17 +143,26 @@ pub struct MappedControl(Mapping);
 impl MappedControl {
     /// Makes the file in the session directory `dir`, where there must be none yet.
     pub fn create(dir: &Path, settings: Settings) -> io::Result<MappedControl> {
-        let path = dir.join(CONTROL_FILE);
+        let folder = Folder::open(dir).map_err(|error| in_file("cannot open", dir, error))?;
+        MappedControl::create_in(&folder, settings)
+    }
+
+    /// As [`MappedControl::create`], in a folder that is open.
+    pub fn create_in(folder: &Folder, settings: Settings) -> io::Result<MappedControl> {
         let make = || {
             let mut page = [0; CONTROL_BYTES];
             page[..8].copy_from_slice(&CONTROL_MAGIC);
             page[8..12].copy_from_slice(&CONTROL_VERSION.to_le_bytes());
-            let mut file =
-                OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-            file.write_all(&page)?;
+            let mut file = folder.create_new(CONTROL_FILE)?;
+            if let Err(error) = file.write_all(&page) {
+                // Half a page is no session; the error that counts is this one.
+                let _ = folder.remove(CONTROL_FILE);
+                return Err(error);
+            }
             MappedControl::map(&file)
         };
-        let control = make().map_err(|error| crate::error::in_file("cannot create", &path, error))?;
+        let path = folder.path().join(CONTROL_FILE);
+        let control = make().map_err(|error| in_file("cannot create", &path, error))?;
         control.recording.store(settings.recording.into(), Ordering::Relaxed);
         control.timing.store(settings.timing as u32, Ordering::Relaxed);
         control.budget_ppm.store(settings.budget_ppm, Ordering::Relaxed);
@@ -163,12 +173,9 @@ impl MappedControl {
     /// Maps the page of the session directory `dir`.
     pub fn open(dir: &Path) -> io::Result<MappedControl> {
         let path = dir.join(CONTROL_FILE);
-        OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(&path)
+        untrusted::read::open_in_place(&path)
             .and_then(|file| MappedControl::map(&file))
-            .map_err(|error| crate::error::in_file("cannot open", &path, error))
+            .map_err(|error| in_file("cannot open", &path, error))
     }
 
     fn map(file: &File) -> io::Result<MappedControl> {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use untrusted::text::path as shown;
 
 /// Why a session could not be opened at all. What is wrong inside one that opens is a [`Problem`].
 #[derive(Debug)]
@@ -36,18 +37,18 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Unreadable { path, source } => write!(f, "cannot read {}: {source}", path.display()),
+            Error::Unreadable { path, source } => write!(f, "cannot read {}: {source}", shown(path)),
             Error::NotASession { path, found } => write!(
                 f,
                 "{} is not an APEX session: {found}; expected a directory made by `apex run`, with \
                  `session.json` and `*.rec` files in it",
-                path.display()
+                shown(path)
             ),
             Error::Newer { path, version, supported } => write!(
                 f,
                 "{} was recorded by a newer APEX (version {version} of the format, this one reads up to \
                  {supported}): update APEX to read it",
-                path.display()
+                shown(path)
             ),
         }
     }
@@ -75,11 +76,19 @@ pub struct Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: byte {}: {}", self.path.display(), self.offset, self.what)
+        write!(f, "{}: byte {}: {}", shown(&self.path), self.offset, self.what)
     }
 }
 
 /// Adds to an error what was being done and with which file; its kind stays.
 pub(crate) fn in_file(doing: &str, path: &Path, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{doing} {}: {error}", path.display()))
+    io::Error::new(error.kind(), format!("{doing} {}: {error}{}", shown(path), hint(&error)))
+}
+
+/// What to do about an error that is no fault of the file.
+fn hint(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EFBIG) => " (the limit on file sizes is reached: raise it with `ulimit -f`)",
+        _ => "",
+    }
 }

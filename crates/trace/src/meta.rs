@@ -3,9 +3,10 @@
 use crate::error::{Error, Problem, in_file};
 use crate::reader::META_FILE;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::Path;
+use untrusted::{Folder, read};
 
 /// Version of the format that this APEX writes, and the newest that it reads.
 pub const SCHEMA: u32 = 1;
@@ -86,23 +87,12 @@ impl Host {
 }
 
 impl Meta {
-    /// Writes it into the session directory `dir`: the file there is the old one or the new one, whole, at any moment.
-    pub fn store(&self, dir: &Path) -> io::Result<()> {
-        let path = dir.join(META_FILE);
-        let temporary = dir.join(format!("{META_FILE}.{}", std::process::id()));
-        let write = || {
-            let mut json = serde_json::to_vec_pretty(self)?;
-            json.push(b'\n');
-            let mut file = File::create(&temporary)?;
-            file.write_all(&json)?;
-            file.sync_all()?;
-            fs::rename(&temporary, &path)?;
-            File::open(dir)?.sync_all()
-        };
-        write().map_err(|error| {
-            let _ = fs::remove_file(&temporary);
-            in_file("cannot write", &path, error)
-        })
+    /// Writes it into the session's folder: the file there is the old one or the new one, whole, at any moment.
+    pub fn store(&self, folder: &Folder) -> io::Result<()> {
+        let mut json = serde_json::to_vec_pretty(self)?;
+        json.push(b'\n');
+        let stored = folder.replace(META_FILE, &json);
+        stored.map_err(|error| in_file("cannot write", &folder.path().join(META_FILE), error))
     }
 
     /// Reads it; none, with a problem, if it is missing or damaged. An error if a newer APEX wrote it.
@@ -113,7 +103,7 @@ impl Meta {
         }
         let path = dir.join(META_FILE);
         let problem = |what: String| Ok((None, vec![Problem { path: path.clone(), offset: 0, what }]));
-        let json = match fs::read(&path) {
+        let json = match read::read(&path, read::SESSION_JSON) {
             Ok(json) => json,
             Err(error) => return problem(format!("cannot be read: {error}; what was run is unknown")),
         };

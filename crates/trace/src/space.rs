@@ -5,13 +5,14 @@ use crate::error::in_file;
 use crate::layout::{CHUNK_BYTES, ChunkHeader, ChunkKind, HEADER_BYTES, LIMIT_REACHED};
 use crate::mapping::{Mapping, PAGE_BYTES, release, reserve};
 use std::collections::VecDeque;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use untrusted::folder::{self, Folder};
+use untrusted::read::{PROCESS_FILE, open_in_place};
 
 /// Descriptors below this are left to the program, where possible: programs count on low numbers.
 const LOWEST_DESCRIPTOR: i32 = 512;
@@ -153,7 +154,9 @@ impl Space {
 
     fn grow(&mut self) -> Result<Place, Failure> {
         let index = self.chunks;
-        let next = index.checked_add(1).ok_or(Failure(libc::EFBIG as u32))?;
+        // A larger file would not be read.
+        let next = index.checked_add(1).filter(|&next| offset(next) <= PROCESS_FILE);
+        let next = next.ok_or(Failure(libc::EFBIG as u32))?;
         reserve(self.file.as_fd(), offset(index), CHUNK_BYTES)?;
         self.chunks = next;
         Ok(Place::Empty(index))
@@ -202,11 +205,7 @@ impl Space {
         if identity(&self.file).is_ok_and(|found| found == self.identity) {
             return Ok(());
         }
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW)
-            .open(&self.path)?;
+        let file = open_in_place(&self.path)?;
         if identity(&file)? != self.identity {
             return Err(io::Error::from_raw_os_error(libc::ESTALE));
         }
@@ -227,12 +226,13 @@ impl Drop for Space {
 
 fn create_file(dir: &Path, start_ns: u64) -> io::Result<(PathBuf, File)> {
     let pid = std::process::id();
+    let folder = Folder::open(dir).map_err(|error| in_file("cannot open", dir, error))?;
     let mut start = start_ns;
     loop {
         // Two processes of one number (one after the other, or in two namespaces) differ in their start.
-        let path = dir.join(format!("{pid}-{start}.rec"));
-        let opened = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
-        match opened {
+        let name = format!("{pid}-{start}.rec");
+        let path = dir.join(&name);
+        match folder.create_new(&name) {
             Ok(file) => return Ok((path, file)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => start += 1,
             Err(error) => return Err(in_file("cannot create", &path, error)),
@@ -252,7 +252,7 @@ fn out_of_the_way(file: File) -> File {
 }
 
 fn identity(file: &File) -> io::Result<(u64, u64)> {
-    file.metadata().map(|metadata| (metadata.dev(), metadata.ino()))
+    file.metadata().map(|metadata| folder::identity(&metadata))
 }
 
 fn offset(index: u32) -> u64 {

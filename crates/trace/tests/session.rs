@@ -53,6 +53,7 @@ mod meta {
     use proptest::strategy::ValueTree;
     use trace::meta::{Exit, Host, Meta};
     use trace::{Error, META_FILE, Session};
+    use untrusted::Folder;
 
     fn any_meta() -> impl Strategy<Value = Meta> {
         let text = || "\\PC{0,40}";
@@ -84,8 +85,9 @@ mod meta {
         #[test]
         fn session_json_comes_back(first in any_meta(), second in any_meta()) {
             let dir = tempfile::tempdir().unwrap();
+            let folder = Folder::open(dir.path()).unwrap();
             for meta in [first, second] {
-                meta.store(dir.path()).unwrap();
+                meta.store(&folder).unwrap();
                 let session = Session::open(dir.path()).unwrap();
                 prop_assert_eq!(session.meta, Some(meta));
                 prop_assert_eq!(session.problems, []);
@@ -124,7 +126,9 @@ mod meta {
         let missing = dir.path().join("missing");
         let mut runner = proptest::test_runner::TestRunner::deterministic();
         let meta = any_meta().new_tree(&mut runner).unwrap().current();
-        let error = meta.store(&missing).unwrap_err().to_string();
+        let folder = Folder::make(&missing).unwrap();
+        fs::remove_dir(&missing).unwrap();
+        let error = meta.store(&folder).unwrap_err().to_string();
         assert!(error.contains("missing/session.json"), "{error}");
     }
 }

@@ -5,11 +5,12 @@
 //! of one. Records are few (a launch of each configuration, and rarer later ones), so the file is not mapped and no
 //! descriptor is kept. Its bytes are taken out of the session's limit, as those of process files are.
 
-use std::fs::OpenOptions;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
+use untrusted::folder::{Folder, identity};
+use untrusted::read::{self, open_in_place};
 
 use super::{Counts, Defect, Fault, Hotspot, LaunchCounts, Place, Traffic};
 use crate::codec::{ALIGNMENT, HEAD_BYTES, Input, Output, framed};
@@ -36,6 +37,8 @@ mod tag {
 #[derive(Debug)]
 pub struct CountsFile {
     path: PathBuf,
+    /// Device and inode, by which the file is known again.
+    identity: (u64, u64),
     pid: u32,
     buffer: Vec<u8>,
     /// The session's page, if it has one.
@@ -54,10 +57,12 @@ impl CountsFile {
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         // The program may change its directory.
         let dir = std::path::absolute(dir)?;
+        let folder = Folder::open(&dir).map_err(|error| in_file("cannot open", &dir, error))?;
         loop {
-            let path = dir.join(format!("{pid}-{start}.{EXTENSION}"));
+            let name = format!("{pid}-{start}.{EXTENSION}");
+            let path = dir.join(&name);
             take(control.as_deref(), HEADER_BYTES, &path)?;
-            match OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path) {
+            match folder.create_new(&name) {
                 Ok(mut file) => {
                     let mut header = Vec::with_capacity(HEADER_BYTES);
                     header.extend_from_slice(&MAGIC);
@@ -65,8 +70,10 @@ impl CountsFile {
                     header.extend_from_slice(&pid.to_le_bytes());
                     header.extend_from_slice(&start.to_le_bytes());
                     header.resize(HEADER_BYTES, 0);
-                    file.write_all(&header).map_err(|error| in_file("cannot write", &path, error))?;
-                    return Ok(CountsFile { path, pid, buffer: Vec::new(), control });
+                    let written = file.write_all(&header).and_then(|()| file.metadata());
+                    let metadata = written.map_err(|error| in_file("cannot write", &path, error))?;
+                    let identity = identity(&metadata);
+                    return Ok(CountsFile { path, identity, pid, buffer: Vec::new(), control });
                 }
                 Err(error) => {
                     give_back(control.as_deref(), HEADER_BYTES);
@@ -111,10 +118,19 @@ impl CountsFile {
     fn append(&mut self, tag: u32, fill: impl FnOnce(&mut Output<'_>)) -> io::Result<()> {
         let bytes = framed(&mut self.buffer, tag, fill);
         take(self.control.as_deref(), bytes.len(), &self.path)?;
-        let file = OpenOptions::new().append(true).custom_flags(libc::O_NOFOLLOW).open(&self.path);
-        file.and_then(|mut file| file.write_all(bytes))
-            .map_err(|error| in_file("cannot write", &self.path, error))
+        let written = reopened(&self.path, self.identity).and_then(|mut file| file.write_all(bytes));
+        written.map_err(|error| in_file("cannot write", &self.path, error))
     }
+}
+
+/// The file, open at its end, unless another one was put in its place.
+fn reopened(path: &Path, known: (u64, u64)) -> io::Result<File> {
+    let mut file = open_in_place(path)?;
+    if identity(&file.metadata()?) != known {
+        return Err(io::Error::from_raw_os_error(libc::ESTALE));
+    }
+    file.seek(SeekFrom::End(0))?;
+    Ok(file)
 }
 
 /// Takes bytes out of the session's limit.
@@ -176,11 +192,14 @@ impl ProcessCounts {
     /// Reads the file at `path`.
     ///
     /// # Errors
-    /// If it cannot be read, or a newer APEX wrote it. What is wrong inside it is a problem, and the rest is returned.
+    /// If a newer APEX wrote it. What is wrong with it is a problem, and the rest is returned.
     pub fn read(path: &Path) -> Result<(ProcessCounts, Vec<Problem>), Error> {
-        match std::fs::read(path) {
+        match read::read(path, read::COUNTS) {
             Ok(bytes) => ProcessCounts::from_bytes(path, &bytes),
-            Err(source) => Err(Error::Unreadable { path: path.to_owned(), source }),
+            Err(error) => {
+                let what = format!("cannot be read: {error}; what was counted is missing");
+                Ok((ProcessCounts::default(), vec![Problem { path: path.to_owned(), offset: 0, what }]))
+            }
         }
     }
 

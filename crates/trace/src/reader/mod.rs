@@ -27,6 +27,8 @@ use std::path::{Path, PathBuf};
 pub const META_FILE: &str = "session.json";
 /// How the names of process files end.
 const PROCESS_FILE_EXTENSION: &str = "rec";
+/// Process files of a session, and files of counts, that are read: more than machines have processes.
+const MOST_FILES: usize = 100_000;
 
 /// What was recorded under one `apex run`.
 #[derive(Debug)]
@@ -50,7 +52,7 @@ impl Session {
     /// Opens the session in `dir`. It may still be running: then this is what was recorded up to now.
     pub fn open(dir: impl AsRef<Path>) -> Result<Session, Error> {
         let dir = dir.as_ref();
-        let files = list(dir)?;
+        let (files, mut left_out) = list(dir)?;
         #[cfg(feature = "meta")]
         let (meta, mut problems) = crate::meta::Meta::load(dir)?;
         #[cfg(not(feature = "meta"))]
@@ -62,10 +64,16 @@ impl Session {
             problems.extend(loading.problems());
         }
         let mut counts = Vec::new();
-        for path in files_of(dir, file::EXTENSION)? {
+        let (files, left_out_counts) = files_of(dir, file::EXTENSION)?;
+        for path in files {
             let (found, wrong) = ProcessCounts::read(&path)?;
             counts.push(found);
             problems.extend(wrong);
+        }
+        left_out += left_out_counts;
+        if left_out > 0 {
+            let what = format!("has {left_out} files beyond the {MOST_FILES} that are read; they are left out");
+            problems.push(Problem { path: dir.to_owned(), offset: 0, what });
         }
         processes.sort_by_key(|process| (process.start_real_ns, process.pid));
         settle_clocks(&mut processes);
@@ -80,30 +88,31 @@ impl Session {
     }
 }
 
-/// The process files in a session's directory, in the order of their names.
-fn list(dir: &Path) -> Result<Vec<PathBuf>, Error> {
+/// The process files in a session's directory, in the order of their names, and how many are left out.
+fn list(dir: &Path) -> Result<(Vec<PathBuf>, usize), Error> {
     let unreadable = |source: io::Error| Error::Unreadable { path: dir.to_owned(), source };
     let not_a_session = |found: &str| Error::NotASession { path: dir.to_owned(), found: found.to_owned() };
     if !fs::metadata(dir).map_err(unreadable)?.is_dir() {
         return Err(not_a_session("it is a file"));
     }
-    let files = files_of(dir, PROCESS_FILE_EXTENSION)?;
+    let (files, left_out) = files_of(dir, PROCESS_FILE_EXTENSION)?;
     if files.is_empty() && !dir.join(META_FILE).exists() && !dir.join(CONTROL_FILE).exists() {
         return Err(not_a_session("nothing in it is part of one"));
     }
-    Ok(files)
+    Ok((files, left_out))
 }
 
-/// The files in a directory whose names end in `extension`, in the order of their names.
-fn files_of(dir: &Path, extension: &str) -> Result<Vec<PathBuf>, Error> {
+/// The files in a directory whose names end in `extension`, in the order of their names, and how many are left out.
+fn files_of(dir: &Path, extension: &str) -> Result<(Vec<PathBuf>, usize), Error> {
     let unreadable = |source: io::Error| Error::Unreadable { path: dir.to_owned(), source };
-    let mut files = Vec::new();
+    let (mut files, mut left_out) = (Vec::new(), 0);
     for entry in fs::read_dir(dir).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
-        if path.extension().is_some_and(|found| found == extension) {
-            files.push(path);
+        if path.extension().is_none_or(|found| found != extension) {
+            continue;
         }
+        if files.len() < MOST_FILES { files.push(path) } else { left_out += 1 }
     }
     files.sort();
-    Ok(files)
+    Ok((files, left_out))
 }

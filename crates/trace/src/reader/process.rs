@@ -229,7 +229,10 @@ impl Loading {
     /// Walks all records once. Returns the definitions chunks, in the order of their opening.
     fn load_records(&mut self, process: &mut Process, file: &Opened, chunks: u32) -> Vec<u32> {
         let (mut definitions, mut bytes) = (Vec::new(), Vec::new());
-        for index in 0..chunks {
+        let mut next = 0;
+        while next < chunks {
+            let index = next;
+            next += 1;
             let Some(head) = self.chunk_head(file, index, &mut bytes) else { continue };
             match head.kind() {
                 Some(ChunkKind::Records) => {
@@ -237,7 +240,8 @@ impl Loading {
                     self.index_records(process, index, head, &bytes);
                 }
                 Some(ChunkKind::Definitions) => definitions.push((head.sequence, index)),
-                None if head.kind == 0 => {}
+                // A hole holds no chunk, however long somebody has made it.
+                None if head.kind == 0 => next = next.max(first_chunk(file.next_data(chunk_offset(index)))),
                 None => self.problem(
                     chunk_offset(index),
                     format!("a chunk of the unknown kind {:#x}; what it holds is left out", head.kind),
@@ -368,6 +372,12 @@ fn note_event(span: &mut Option<(u64, u64)>, segment: &mut Segment, event: Event
     let (start, end) = (record.start(), record.start().saturating_add(record.duration_ticks()));
     segment.first = segment.first.min(start);
     *span = Some(span.map_or((start, end), |(first, last)| (first.min(start), last.max(end))));
+}
+
+/// The chunk that this byte of a file lies in; beyond all chunks where there is none.
+fn first_chunk(byte: Option<u64>) -> u32 {
+    let chunk = byte.map(|byte| byte.saturating_sub(HEADER_BYTES as u64) / CHUNK_BYTES as u64);
+    chunk.and_then(|chunk| u32::try_from(chunk).ok()).unwrap_or(u32::MAX)
 }
 
 fn payload_offset(index: u32) -> u64 {

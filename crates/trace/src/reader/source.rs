@@ -4,9 +4,11 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use untrusted::read;
 
 /// A file by its path, or bytes in memory.
 #[derive(Clone, Debug)]
@@ -19,7 +21,7 @@ impl Source {
     /// Opens it. Not kept open in between: a session may have more files than a process may have descriptors.
     pub fn open(&self) -> io::Result<Opened> {
         match self {
-            Source::Path(path) => File::open(path).map(Opened::File),
+            Source::Path(path) => read::open(path, read::PROCESS_FILE).map(Opened::File),
             Source::Bytes(bytes) => Ok(Opened::Bytes(bytes.clone())),
         }
     }
@@ -58,6 +60,19 @@ impl Opened {
         }
         buffer.truncate(done);
         Ok(())
+    }
+
+    /// Where the first byte from `offset` on lies that is no part of a hole, as far as the file system tells holes; `None`
+    /// if there is none.
+    pub fn next_data(&self, offset: u64) -> Option<u64> {
+        let Opened::File(file) = self else { return Some(offset) };
+        let from = i64::try_from(offset).ok()?;
+        // SAFETY: takes numbers. The file's position, which this moves, is used by nobody.
+        match unsafe { libc::lseek(file.as_raw_fd(), from, libc::SEEK_DATA) } {
+            -1 if io::Error::last_os_error().raw_os_error() == Some(libc::ENXIO) => None,
+            -1 => Some(offset),
+            found => Some(found.cast_unsigned()),
+        }
     }
 
     fn read_some(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
