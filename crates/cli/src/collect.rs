@@ -32,7 +32,7 @@ docs/dataset.md explains every column.
 Exits with 0 when everything was measured or tried, 1 if it was stopped before (by --seconds or a signal).")]
 pub struct Args {
     /// Folder of the data set: a new one, or one to go on with
-    #[arg(short, long, value_name = "DIR", env = "APEX_OUTPUT", required_unless_present_any = ["list", "launch_batch"])]
+    #[arg(short, long, value_name = "DIR", env = "APEX_COLLECT_OUTPUT", required_unless_present_any = ["list", "launch_batch"])]
     output: Option<PathBuf>,
     /// Launches to measure
     #[arg(long, value_name = "N", env = "APEX_ROWS", default_value_t = 8000)]
@@ -250,10 +250,10 @@ fn summary(folder: &Path, data_set: &DataSet) -> anyhow::Result<ExitCode> {
         writeln!(
             out,
             "{}: {} of {} launches on {}, {} timed, {} counted, {} with throughput",
-            folder.display(),
+            untrusted::shown(folder),
             counts.rows,
             manifest.planned_rows,
-            manifest.device_name,
+            untrusted::printable(&manifest.device_name),
             counts.timed,
             counts.counted,
             counts.throughput

@@ -76,7 +76,7 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     let running = session::running(&session);
     let changes = !matches!(args.action, Action::Status(_));
     if changes && running.is_empty() {
-        output::remark(format!("no program of {} runs any more: nothing to steer", path.display()));
+        output::remark(format!("no program of {} runs any more: nothing to steer", untrusted::shown(&path)));
         return Ok(ExitCode::from(exit::NO));
     }
     let before = describe(&control);
@@ -153,9 +153,9 @@ fn show(state: &State, json: bool) -> anyhow::Result<ExitCode> {
     }
     output::page(|out| {
         if let Some(changed) = &state.changed {
-            return writeln!(out, "{}: {changed}", state.session.display());
+            return writeln!(out, "{}: {changed}", untrusted::shown(&state.session));
         }
-        writeln!(out, "session    {}", state.session.display())?;
+        writeln!(out, "session    {}", untrusted::shown(&state.session))?;
         writeln!(out, "recording  {}", on_off(state.recording))?;
         writeln!(
             out,

@@ -1,11 +1,11 @@
 //! `apex demo`: records the bundled CUDA programs and reports on them, on whatever there is to run them on.
 
+use crate::exit;
 use crate::loaded;
 use crate::output::{self, Color};
 use crate::report::{self, View};
 use crate::run::{self, NotRecorded, Recording};
 use crate::text::{Ink, Style, wrap};
-use crate::{exit, session};
 use anyhow::Context;
 use demo::{Device, PROGRAMS, Program};
 use std::ffi::OsString;
@@ -88,13 +88,12 @@ fn run_recorded(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     let apex = std::env::current_exe().context("cannot tell where the apex executable lies")?;
     let mut command: Vec<OsString> = vec![apex.into(), "demo".into(), "--bare".into()];
     command.extend(args.programs.iter().map(OsString::from));
-    let output =
-        args.output.clone().unwrap_or_else(|| session::unused(&session::default_name("demo".as_ref())));
-    let recorded = match run::record(&command, Some(&output), &args.recording, false) {
-        Ok(recorded) => recorded,
-        Err(NotRecorded::NotStarted(code)) => return Ok(ExitCode::from(code)),
-        Err(NotRecorded::Failed(error)) => return Err(error),
-    };
+    let recorded =
+        match run::record(&command, args.output.as_deref(), "demo".as_ref(), &args.recording, false) {
+            Ok(recorded) => recorded,
+            Err(NotRecorded::NotStarted(code)) => return Ok(ExitCode::from(code)),
+            Err(NotRecorded::Failed(error)) => return Err(error),
+        };
     if !recorded.status.success() {
         run::end_like(recorded.status);
     }

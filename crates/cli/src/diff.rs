@@ -93,7 +93,10 @@ fn print(
     writeln!(
         out,
         "{}",
-        style.paint(Ink::Bold, format!("{} → {}", args.before.display(), args.after.display()))
+        style.paint(
+            Ink::Bold,
+            format!("{} → {}", untrusted::shown(&args.before), untrusted::shown(&args.after))
+        )
     )?;
     let (before, after) = comparison.launches;
     writeln!(out, "launches        {} → {}", units::count(before), units::count(after))?;

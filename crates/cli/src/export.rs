@@ -1,17 +1,16 @@
 //! `apex export`: a session in somebody else's format.
 
 use crate::loaded::{Loaded, Source};
-use crate::{progress, units};
+use crate::{progress, session, units};
 use anyhow::{Context, bail};
 use export::csv::Csv;
 use export::json::{self, Json};
 use export::parquet::Parquet;
 use export::table::{Column, Sink};
 use export::{Reading, rows, timeline};
-use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
@@ -33,7 +32,7 @@ pub struct Args {
     #[arg(short, long, value_enum, env = "APEX_FORMAT")]
     format: Format,
     /// File to write [default: stdout]
-    #[arg(short, long, value_name = "FILE", env = "APEX_OUTPUT")]
+    #[arg(short, long, value_name = "FILE", env = "APEX_EXPORT_OUTPUT")]
     output: Option<PathBuf>,
     /// Only calls that began between these times since the session's start, such as 1.5s..2s or 200ms..
     #[arg(long, value_name = "A..B", value_parser = units::parse_window, env = "APEX_WINDOW")]
@@ -86,14 +85,21 @@ impl What {
 /// Runs `apex export`.
 pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     args.check()?;
-    let loaded = args.source.load()?;
-    let doing = format!("exporting {}", loaded.session.dir.display());
+    let session = session::choose(args.source.session.as_deref())?;
+    if let Some(path) = &args.output {
+        session::refuse_output(&session, path)?;
+    }
+    let loaded = Loaded::read(&session)?;
+    let doing = format!("exporting {}", untrusted::shown(&loaded.session.dir));
     let written = progress::show(&doing, |records| {
         let mut progress = |count| records.store(count, Ordering::Relaxed);
         let window = args.window.clone().unwrap_or(0..u64::MAX);
         let mut reading = Reading::new(&loaded.session, window, &mut progress);
         match &args.output {
-            Some(path) => to_file(path, |file| args.write(&loaded, &mut reading, file)),
+            Some(path) => {
+                untrusted::replace::file(path, |file| args.write(&loaded, &mut reading, BufWriter::new(file)))
+                    .with_context(|| format!("cannot write {}", untrusted::shown(path)))
+            }
             None => args.write(&loaded, &mut reading, BufWriter::new(io::stdout())).map_err(Into::into),
         }
     });
@@ -169,49 +175,6 @@ fn write_rows(what: What, loaded: &Loaded, reading: &mut Reading<'_>, sink: &mut
     sink.finish()
 }
 
-/// Writes a file that is there whole or not at all.
-fn to_file(path: &Path, write: impl FnOnce(BufWriter<File>) -> io::Result<()>) -> anyhow::Result<()> {
-    let mut name =
-        path.file_name().with_context(|| format!("{} is no file name", path.display()))?.to_os_string();
-    name.push(format!(".{}.part", std::process::id()));
-    let part = path.with_file_name(name);
-    let written = File::create(&part)
-        .and_then(|file| write(BufWriter::new(file)))
-        .and_then(|()| std::fs::rename(&part, path));
-    if written.is_err() {
-        // The error that counts is the first one.
-        let _ = std::fs::remove_file(&part);
-    }
-    written.with_context(|| format!("cannot write {}", path.display()))
-}
-
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failed_export_leaves_nothing_and_keeps_what_was_there() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("out.csv");
-        std::fs::write(&path, "old").unwrap();
-        let error = to_file(&path, |mut file| {
-            file.write_all(b"half")?;
-            Err(io::Error::other("the disk is on fire"))
-        });
-        assert!(format!("{:#}", error.unwrap_err()).contains("on fire"));
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
-        to_file(&path, |mut file| file.write_all(b"new").and_then(|()| file.flush())).unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
-    }
-
-    #[test]
-    fn a_folder_that_is_not_there_is_named() {
-        let error = to_file(Path::new("/no/such/folder/out.csv"), |_| Ok(())).unwrap_err();
-        assert!(format!("{error:#}").contains("/no/such/folder/out.csv"));
-    }
 }

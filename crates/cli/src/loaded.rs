@@ -7,6 +7,9 @@ use anyhow::Context;
 use std::path::Path;
 use trace::Session;
 
+/// Problems that are remarked upon.
+const PROBLEMS: usize = 20;
+
 /// A session and what it says.
 pub struct Loaded {
     /// The session.
@@ -38,7 +41,8 @@ impl Loaded {
     /// # Errors
     /// If it cannot be read at all.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let doing = format!("reading {} of {}", units::bytes(recorded_bytes(path)), path.display());
+        let doing = format!("reading {} of {}", units::bytes(recorded_bytes(path)), untrusted::shown(&path));
+        session::refuse_stdout(path)?;
         let (session, profile) = progress::show(&doing, |_| {
             let session = Session::open(path)?;
             let mut profile = Profile::from_session(&session);
@@ -46,8 +50,13 @@ impl Loaded {
             anyhow::Ok((session, profile))
         })?;
         let loaded = Self { session, profile };
-        for problem in &loaded.profile.recorder.problems {
-            output::remark(problem);
+        let problems = &loaded.profile.recorder.problems;
+        problems.iter().take(PROBLEMS).for_each(output::remark);
+        if problems.len() > PROBLEMS {
+            output::remark(format!(
+                "{} more problems; `apex report --json` has them all",
+                problems.len() - PROBLEMS
+            ));
         }
         Ok(loaded)
     }
@@ -69,5 +78,5 @@ fn recorded_bytes(path: &Path) -> u64 {
 /// # Errors
 /// Names the session.
 pub fn just_recorded(path: &Path) -> anyhow::Result<Loaded> {
-    Loaded::read(path).with_context(|| format!("the session {} cannot be read back", path.display()))
+    Loaded::read(path).with_context(|| format!("the session {} cannot be read back", untrusted::shown(&path)))
 }

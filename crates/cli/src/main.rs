@@ -25,7 +25,9 @@ mod units;
 
 use clap::{Parser, Subcommand};
 use output::Color;
+use std::io::{self, Write};
 use std::process::ExitCode;
+use untrusted::text::printable_but;
 
 #[derive(Parser)]
 #[command(name = "apex", version, about = "Records, judges and explains the launches of any CUDA program.")]
@@ -33,7 +35,8 @@ use std::process::ExitCode;
   apex run -- COMMAND    record a program, unmodified
   apex report            what ran, how well, what to change, what it would save
 
-Every option can also be set as APEX_<OPTION>.")]
+Every option can also be set as APEX_<OPTION>; where commands write different things, -o is APEX_OUTPUT for the
+session folder of run and demo, and APEX_EXPORT_OUTPUT, APEX_COLLECT_OUTPUT, APEX_TRAIN_OUTPUT.")]
 struct Arguments {
     /// When to colour: auto (on a terminal, unless NO_COLOR is set), always, never
     #[arg(
@@ -69,6 +72,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    run::ignore_file_size_signal();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error),
@@ -89,7 +93,7 @@ fn main() -> ExitCode {
         Command::ExitCodes => exit::print(),
     };
     done.unwrap_or_else(|error| {
-        output::remark(format!("{error:#}"));
+        output::failure(&error);
         ExitCode::from(exit::FAILED)
     })
 }
@@ -97,8 +101,11 @@ fn main() -> ExitCode {
 /// Shows help, or what is wrong with the command line. `run` and `demo` stand for a program, whose codes must not be
 /// mistaken for ours.
 fn refuse(error: &clap::Error) -> ExitCode {
-    // That the terminal is gone is no reason to fail.
-    let _ = error.print();
+    // That the terminal is gone is no reason to fail. What is wrong quotes the arguments; help quotes nothing.
+    let _ = match error.use_stderr() {
+        true => write!(io::stderr(), "{}", printable_but(&error.render().to_string(), &['\n'])),
+        false => error.print(),
+    };
     let stands_for_program =
         std::env::args_os().nth(1).is_some_and(|command| command == "run" || command == "demo");
     match error.exit_code() {
@@ -128,7 +135,32 @@ mod tests {
             {
                 let variable = argument.get_env().unwrap_or_default().to_string_lossy().into_owned();
                 let option = argument.get_long().unwrap_or_default().to_uppercase().replace('-', "_");
-                assert_eq!(variable, format!("APEX_{option}"), "apex {}", command.get_name());
+                let command = command.get_name();
+                let own = format!("APEX_{}_{option}", command.to_uppercase());
+                assert!(
+                    variable == format!("APEX_{option}") || variable == own,
+                    "apex {command}: {variable}"
+                );
+            }
+        }
+    }
+
+    /// A variable that is set for one command must not mean something else to another.
+    #[test]
+    fn a_variable_means_one_thing() {
+        // Each command takes what the others take of these, or has a use for a seed.
+        let shared = ["APEX_DEVICE", "APEX_SEED", "APEX_KERNEL"];
+        let mut meanings = std::collections::BTreeMap::new();
+        for command in Arguments::command().get_subcommands() {
+            for argument in command.get_opts().filter(|argument| argument.get_action().takes_values()) {
+                let variable = argument.get_env().unwrap_or_default().to_string_lossy().into_owned();
+                let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+                let meaning = help.split(" [").next().unwrap_or_default().to_owned();
+                if variable.is_empty() || shared.contains(&variable.as_str()) {
+                    continue;
+                }
+                let first = meanings.entry(variable.clone()).or_insert(meaning.clone());
+                assert_eq!(*first, meaning, "{variable} of apex {}", command.get_name());
             }
         }
     }

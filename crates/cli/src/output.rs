@@ -3,9 +3,10 @@
 //! stdout carries only what was asked for; remarks carry the prefix `apex:`, because they stand among the program's
 //! own lines. A reader that stops early (`apex report | head`) is no error.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::process::ExitCode;
+use untrusted::printable;
 
 /// Columns where stdout is no terminal and `COLUMNS` is not set.
 const FALLBACK_WIDTH: usize = 100;
@@ -66,18 +67,35 @@ pub fn page(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Res
     }
 }
 
-/// Writes a remark to stderr. That it cannot be written is no reason to fail.
+/// Writes a remark to stderr, on one line and printable. That it cannot be written is no reason to fail.
 pub fn remark(text: impl Display) {
-    let mut err = io::stderr().lock();
-    for line in text.to_string().lines() {
-        let _ = writeln!(err, "apex: {line}");
+    let _ = writeln!(io::stderr().lock(), "apex: {}", printable(&text.to_string()));
+}
+
+/// Says why a command failed: in a remark, or in one for each line of [`Lines`].
+pub fn failure(error: &anyhow::Error) {
+    match error.downcast_ref::<Lines>() {
+        Some(Lines(text)) => text.lines().for_each(remark),
+        None => remark(format!("{error:#}")),
     }
 }
+
+/// An error that says on several lines what is wrong; nothing foreign in it has line breaks.
+#[derive(Debug)]
+pub struct Lines(pub String);
+
+impl Display for Lines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Lines {}
 
 /// Writes a JSON document to stdout.
 pub fn json(document: &impl serde::Serialize) -> anyhow::Result<ExitCode> {
     page(|out| {
-        serde_json::to_writer_pretty(&mut *out, document).map_err(io::Error::from)?;
+        export::json::pretty(&mut *out, document)?;
         writeln!(out)
     })
 }

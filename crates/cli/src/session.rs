@@ -3,11 +3,14 @@
 use anyhow::{Context, bail};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use trace::control::{CONTROL_FILE, CONTROL_MAGIC};
 use trace::{Ended, META_FILE, Session};
+use untrusted::Folder;
+use untrusted::folder::identity;
 
 /// The session that the user named, else the newest in the current folder.
 ///
@@ -22,7 +25,9 @@ pub fn choose(named: Option<&Path>) -> anyhow::Result<PathBuf> {
         return Ok(here.to_path_buf());
     }
     let entries = std::fs::read_dir(here).context("cannot list the current folder")?;
-    let sessions = entries.flatten().map(|entry| entry.path()).filter(|path| is_session(path));
+    // A folder may have a million files: only folders, and what links may lead to, are looked into.
+    let folders = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|found| !found.is_file()));
+    let sessions = folders.map(|entry| entry.path()).filter(|path| is_session(path));
     match sessions.max_by_key(|path| made(path)) {
         Some(path) => Ok(path.strip_prefix(".").unwrap_or(&path).to_path_buf()),
         None => bail!("no session in the current folder: name one, or make one with `apex run -- COMMAND`"),
@@ -30,10 +35,10 @@ pub fn choose(named: Option<&Path>) -> anyhow::Result<PathBuf> {
 }
 
 /// Its control page tells: `session.json` alone is a name that others use too.
-fn is_session(path: &Path) -> bool {
+pub fn is_session(path: &Path) -> bool {
     let mut magic = [0; CONTROL_MAGIC.len()];
-    let read = File::open(path.join(CONTROL_FILE)).and_then(|mut file| file.read_exact(&mut magic));
-    read.is_ok() && magic == CONTROL_MAGIC
+    let opened = untrusted::read::open(&path.join(CONTROL_FILE), u64::MAX);
+    opened.is_ok_and(|mut file| file.read_exact(&mut magic).is_ok()) && magic == CONTROL_MAGIC
 }
 
 /// When a session was made: its control page is written once, at the start, by name (mapped changes leave no trace
@@ -43,66 +48,163 @@ fn made(path: &Path) -> SystemTime {
     file.and_then(|file| file.created().or_else(|_| file.modified())).unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// The folder of a session that is about to be recorded.
+/// The folder of a session that is about to be recorded. Nobody else can change what is in it.
+#[derive(Debug)]
 pub struct Fresh {
-    /// Its absolute path.
-    pub path: PathBuf,
+    /// The folder, by its absolute path.
+    pub folder: Folder,
     /// Whether it was there before, empty.
     existed: bool,
 }
 
 impl Fresh {
-    /// Makes the folder. One that holds anything is never used.
+    /// Makes the folder, or takes an empty one. One that holds anything, or that others could change, is never used.
     ///
     /// # Errors
     /// Says which folder could not be made, why, and what to do.
     pub fn make(named: Option<&Path>, command: &OsStr) -> anyhow::Result<Self> {
-        let path = named.map_or_else(|| unused(&default_name(command)), Path::to_path_buf);
-        let existed = path.exists();
-        if existed {
-            let entries = std::fs::read_dir(&path);
-            let mut entries = entries.with_context(|| format!("{} is no usable folder", path.display()))?;
-            if entries.next().is_some() {
-                let path = path.display();
-                bail!("{path} is not empty, and a session never overwrites: name another folder with -o");
-            }
-        }
-        std::fs::create_dir_all(&path).with_context(|| {
-            format!("cannot make the session folder {}: name one that is writable with -o", path.display())
+        let fresh = match named {
+            Some(path) => Self::at(path),
+            None => Self::unused(&default_name(command)),
+        };
+        let shown = named.map_or_else(|| "here".to_owned(), |path| untrusted::shown(path));
+        let mut fresh = fresh.with_context(|| {
+            format!("cannot make the session folder {shown}: name one that is writable with -o")
         })?;
-        let path = path.canonicalize().with_context(|| format!("cannot resolve {}", path.display()))?;
-        Ok(Self { path, existed })
+        let resolved = fresh.folder.resolve();
+        resolved.with_context(|| format!("cannot use {}", untrusted::shown(fresh.folder.path())))?;
+        if fresh.existed {
+            fresh.check()?;
+        }
+        Ok(fresh)
     }
 
-    /// Takes back what [`Fresh::make`] made, and the two files that a run starts with.
-    pub fn discard(self) {
-        for file in [CONTROL_FILE, META_FILE] {
-            // Missing is as good as removed, and a leftover does no harm.
-            let _ = std::fs::remove_file(self.path.join(file));
+    fn at(path: &Path) -> io::Result<Self> {
+        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            std::fs::create_dir_all(parent)?;
         }
-        if !self.existed {
-            let _ = std::fs::remove_dir(&self.path);
+        match Folder::make(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Ok(Self { folder: Folder::open(path)?, existed: true })
+            }
+            made => Ok(Self { folder: made?, existed: false }),
         }
     }
+
+    /// A folder of this name, or of the first number behind it that nobody has taken. That it is made tells that it is new:
+    /// another `apex run` may look for a name at the same moment.
+    fn unused(name: &str) -> io::Result<Self> {
+        let numbered = (2..).map(|number| format!("{name}-{number}"));
+        for name in std::iter::once(name.to_owned()).chain(numbered) {
+            match Folder::make(Path::new(&name)) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => return Ok(Self { folder: made?, existed: false }),
+            }
+        }
+        unreachable!("there are more numbers than names in a folder")
+    }
+
+    /// Refuses a folder that was there before, and why.
+    fn check(&self) -> anyhow::Result<()> {
+        let path = untrusted::shown(self.folder.path());
+        if let Some(why) = self.folder.refusal().with_context(|| format!("cannot look at {path}"))? {
+            bail!(
+                "{path} cannot hold a session: {why}, and whoever can write to it could have other files overwritten; \
+                 name a new folder with -o, or one that only you can write to"
+            );
+        }
+        let mut entries =
+            std::fs::read_dir(self.folder.path()).with_context(|| format!("cannot list {path}"))?;
+        if entries.next().is_some() {
+            bail!("{path} is not empty, and a session never overwrites: name another folder with -o");
+        }
+        Ok(())
+    }
+
+    /// Takes back what [`Fresh::make`] made, and the files that were made in it since.
+    pub fn discard(self, files: &[&str]) {
+        for file in files {
+            // A leftover does no harm.
+            let _ = self.folder.remove(file);
+        }
+        if !self.existed {
+            // Only if it is empty.
+            let _ = std::fs::remove_dir(self.folder.path());
+        }
+    }
+}
+
+/// Refuses to write where it would destroy the record of the session in `session`: `output` is, or would become, one of
+/// its files, by whatever name.
+///
+/// # Errors
+/// Names the file, and says what to do.
+pub fn refuse_output(session: &Path, output: &Path) -> anyhow::Result<()> {
+    let part = match output.metadata() {
+        Ok(found) => file_with_identity(session, identity(&found)),
+        Err(_) => new_file(session, output),
+    };
+    match part {
+        Some(file) => bail!(
+            "{} is a file of the session {}, whose record would be lost: name another file with -o",
+            untrusted::shown(output),
+            untrusted::shown(file.parent().unwrap_or(session))
+        ),
+        None => Ok(()),
+    }
+}
+
+/// Refuses to write to stdout if that is a file of the session in `session`.
+///
+/// # Errors
+/// Names the file, and says what to do.
+pub fn refuse_stdout(session: &Path) -> anyhow::Result<()> {
+    let Some(stdout) = stdout_identity() else { return Ok(()) };
+    match file_with_identity(session, stdout) {
+        Some(file) => bail!(
+            "stdout is {}, a file of the session that is read: send it to another file",
+            untrusted::shown(&file)
+        ),
+        None => Ok(()),
+    }
+}
+
+/// Device and inode of the file that stdout is, if it is one.
+pub fn stdout_identity() -> Option<(u64, u64)> {
+    let stdout = File::from(io::stdout().as_fd().try_clone_to_owned().ok()?).metadata().ok()?;
+    stdout.is_file().then(|| identity(&stdout))
+}
+
+/// The file of a session that this is.
+fn file_with_identity(session: &Path, wanted: (u64, u64)) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(session).ok()?.flatten();
+    let mut files = entries.filter(|entry| is_part(&entry.file_name())).map(|entry| entry.path());
+    files.find(|path| path.metadata().is_ok_and(|found| identity(&found) == wanted))
+}
+
+/// The path of a file that is not there yet, if it would be part of the session.
+fn new_file(session: &Path, output: &Path) -> Option<PathBuf> {
+    let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let (here, there) = (session.metadata().ok()?, parent.metadata().ok()?);
+    let part = identity(&here) == identity(&there) && is_part(output.file_name()?);
+    part.then(|| session.join(output.file_name().unwrap_or_default()))
+}
+
+/// Whether a file of this name in a session's folder is part of the session.
+fn is_part(name: &OsStr) -> bool {
+    let extension = Path::new(name).extension();
+    let recorded = |ending: &str| extension.is_some_and(|found| found == ending);
+    name == CONTROL_FILE || name == META_FILE || recorded("rec") || recorded(trace::counts::file::EXTENSION)
 }
 
 /// A session's path as the user would type it: relative to the current folder where it lies in it.
 pub fn shown(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
-    path.strip_prefix(here).unwrap_or(path).display().to_string()
-}
-
-/// The name itself, or with the first number that makes it new.
-pub fn unused(name: &str) -> PathBuf {
-    let numbered = (2..).map(|n| PathBuf::from(format!("{name}-{n}")));
-    std::iter::once(PathBuf::from(name))
-        .chain(numbered)
-        .find(|path| !path.exists())
-        .unwrap_or_else(|| name.into())
+    untrusted::shown(path.strip_prefix(here).unwrap_or(path))
 }
 
 /// `apex-<command>-<yyyymmdd-hhmmss>`, local time.
-pub fn default_name(command: &OsStr) -> String {
+fn default_name(command: &OsStr) -> String {
     let name = Path::new(command).file_name().unwrap_or_default().to_string_lossy();
     let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
     let name: String = name.chars().map(plain).take(40).collect();
@@ -201,7 +303,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let empty = folder.path().join("a/b");
         let make = || Fresh::make(Some(&empty), OsStr::new("x"));
-        assert_eq!(make().unwrap().path, empty.canonicalize().unwrap());
+        assert_eq!(make().unwrap().folder.path(), empty.canonicalize().unwrap());
         std::fs::write(empty.join("something"), "").unwrap();
         let error = make().err().unwrap().to_string();
         assert!(error.contains("not empty") && error.contains("-o"), "{error}");
@@ -214,7 +316,7 @@ mod tests {
         for path in [new.as_path(), folder.path()] {
             let fresh = Fresh::make(Some(path), OsStr::new("x")).unwrap();
             std::fs::write(path.join(CONTROL_FILE), "").unwrap();
-            fresh.discard();
+            fresh.discard(&[CONTROL_FILE]);
         }
         assert!(!new.exists());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);

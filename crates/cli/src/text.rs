@@ -1,8 +1,10 @@
 //! Text that fits: tables whose widest column gives way, wrapped paragraphs, bars, and colours where they are wanted.
 //!
-//! A string's width is counted in characters: names of kernels, units and bars are all single-width.
+//! A string's width is counted in characters: names of kernels, units and bars are all single-width. Whatever goes through
+//! here is made printable: names of kernels, paths and commands are foreign text.
 
 use std::fmt;
+use untrusted::printable;
 
 /// Colours, or none.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +35,9 @@ impl Style {
             Ink::Warning => "33",
             Ink::Bad => "31;1",
         };
-        if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
+        let text = text.to_string();
+        let text = printable(&text);
+        if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.into_owned() }
     }
 }
 
@@ -70,7 +74,7 @@ impl Table {
     /// Adds a row: a cell for each column.
     pub fn row(&mut self, cells: Vec<String>) {
         debug_assert_eq!(cells.len(), self.columns.len());
-        self.rows.push(cells);
+        self.rows.push(cells.iter().map(|cell| printable(cell).into_owned()).collect());
     }
 
     /// The header line and the rows, at most `width` characters wide if the columns can give so much.
@@ -117,9 +121,10 @@ impl Table {
 
 /// The text in at most `width` characters: its middle gives way, because names differ at both ends.
 pub fn shorten(text: &str, width: usize) -> String {
+    let text = printable(text);
     let length = text.chars().count();
     if length <= width {
-        return text.to_string();
+        return text.into_owned();
     }
     let kept = width.saturating_sub(1);
     let head: String = text.chars().take(kept.div_ceil(2)).collect();
@@ -130,7 +135,7 @@ pub fn shorten(text: &str, width: usize) -> String {
 /// Words in lines of at most `width` characters, each after the first one indented by `indent`.
 pub fn wrap(text: &str, width: usize, indent: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
+    for word in printable(text).split_whitespace() {
         let line = lines.last_mut().expect("never empty");
         let room = width.saturating_sub(line.chars().count() + 1);
         if line.trim().is_empty() {
@@ -201,6 +206,19 @@ mod tests {
     fn wrapped_lines_fit_unless_a_word_does_not() {
         assert_eq!(wrap("a bb ccc dddd", 6, " "), ["a bb", " ccc", " dddd"]);
         assert_eq!(wrap("a immeasurable b", 4, ""), ["a", "immeasurable", "b"]);
+    }
+
+    #[test]
+    fn foreign_text_comes_out_printable() {
+        let foreign = "a\x1b[31m\nb\u{9b}c\u{202e}d";
+        let shown = "a\\x1b[31m\\nb\\x9bc\\u{202e}d";
+        let mut table = Table::new(&[("", Align::Flexible), ("", Align::Left)]);
+        table.row(vec![foreign.into(), foreign.into()]);
+        assert_eq!(table.lines(100)[1], format!("{shown}  {shown}"));
+        assert_eq!(wrap(foreign, 100, ""), [shown]);
+        assert_eq!(shorten(foreign, 100), shown);
+        assert_eq!(Style { color: false }.paint(Ink::Bold, foreign), shown);
+        assert_eq!(Style { color: true }.paint(Ink::Bold, foreign), format!("\x1b[1m{shown}\x1b[0m"));
     }
 
     #[test]

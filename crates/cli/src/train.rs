@@ -1,6 +1,6 @@
 //! `apex train`: networks from a data set, and how good they are.
 
-use crate::{interrupt, output, progress};
+use crate::{interrupt, output, progress, session};
 use anyhow::Context;
 use clap::builder::FalseyValueParser;
 use collect::dataset::{DataSet, DeviceKind};
@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use training::{Data, Options, Progress, Trained};
+use untrusted::text::printable_but;
 
 /// Columns of the bar.
 const BAR: usize = 30;
@@ -36,7 +37,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR", env = "APEX_REAL")]
     real: Option<PathBuf>,
     /// Folder for the models
-    #[arg(short, long, value_name = "DIR", env = "APEX_OUTPUT")]
+    #[arg(short, long, value_name = "DIR", env = "APEX_TRAIN_OUTPUT")]
     output: PathBuf,
     /// Determines weights and splits
     #[arg(long, value_name = "SEED", env = "APEX_SEED", default_value_t = 1)]
@@ -57,8 +58,11 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     let (data, measured) = read(&args.data)?;
     let real = args.real.as_deref().map(read).transpose()?.map(|(data, _)| data);
     // Before the work, so that a folder that cannot be written does not cost minutes.
+    if session::is_session(&args.output) {
+        anyhow::bail!("{} is a session: name another folder with -o", untrusted::shown(&args.output));
+    }
     std::fs::create_dir_all(&args.output)
-        .with_context(|| format!("cannot make {}", args.output.display()))?;
+        .with_context(|| format!("cannot make {}", untrusted::shown(&args.output)))?;
     let available = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.threads.unwrap_or(available).max(1);
     let options = Options { quick: args.quick, seed: args.seed, threads, measured };
@@ -73,11 +77,11 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
         return output::json(&trained.report);
     }
     output::page(|out| {
-        writeln!(out, "{}", trained.report.card())?;
+        writeln!(out, "{}", printable_but(&trained.report.card(), &['\n']))?;
         writeln!(
             out,
             "{}: {} and large.onnx, card.md, card.json",
-            args.output.display(),
+            untrusted::shown(&args.output),
             Models::FILES.join(", ")
         )
     })
@@ -87,9 +91,12 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
 fn read(folder: &Path) -> anyhow::Result<(Data, String)> {
     let set = DataSet::read(folder)?;
     if set.manifest.device_kind == DeviceKind::CpuDevice {
-        anyhow::bail!("{} was measured on the CPU device, which says nothing of a GPU", folder.display());
+        anyhow::bail!(
+            "{} was measured on the CPU device, which says nothing of a GPU",
+            untrusted::shown(&folder)
+        );
     }
-    let data = Data::new(&set).with_context(|| folder.display().to_string())?;
+    let data = Data::new(&set).with_context(|| untrusted::shown(&folder))?;
     Ok((data, set.manifest.started.clone()))
 }
 
@@ -117,7 +124,8 @@ fn write(folder: &Path, trained: &Trained) -> anyhow::Result<()> {
         [("large.onnx", large), ("card.md", trained.report.card().into_bytes()), ("card.json", card)]
     {
         let path = folder.join(file);
-        std::fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+        untrusted::replace::bytes(&path, &bytes)
+            .with_context(|| format!("cannot write {}", untrusted::shown(&path)))?;
     }
     Ok(())
 }

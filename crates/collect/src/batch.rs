@@ -59,7 +59,9 @@ pub fn run(file: &Path, choice: Choice, ordinal: usize) -> Result<u64, Error> {
     // None for the kernel that does nothing.
     let kernel_of = |row: &BatchRow| match suite::kernels().find(|kernel| kernel.name == row.kernel) {
         None if row.kernel == EMPTY => Ok(None),
-        None => Err(Error::Refused(format!("{}: there is no kernel `{}`", file.display(), row.kernel))),
+        None => {
+            Err(Error::Refused(format!("{}: there is no kernel `{}`", untrusted::shown(file), row.kernel)))
+        }
         found => Ok(found),
     };
     let kernels = rows.iter().map(kernel_of).collect::<Result<Vec<_>, _>>()?;

@@ -1,9 +1,12 @@
 //! Comma-separated values as RFC 4180 has them: a header line, CRLF line ends, quotes around fields that need them.
 //!
-//! Null is the empty field; the empty string is `""`.
+//! Null is the empty field; the empty string is `""`. Text is foreign, and CSV is looked at in terminals and spreadsheets: what
+//! is not printable is escaped (line breaks and tabs stay, in quotes), and before what a spreadsheet would take for a formula
+//! stands an apostrophe. Numbers are as they are.
 
 use crate::table::{Cell, Column, Sink};
 use std::io::{self, Write};
+use untrusted::text::{is_formula, printable_but};
 
 /// Writes rows as CSV.
 pub struct Csv<W> {
@@ -49,13 +52,18 @@ fn separator(out: &mut impl Write, index: usize) -> io::Result<()> {
     if index > 0 { out.write_all(b",") } else { Ok(()) }
 }
 
-/// Writes a field of text, in quotes where it needs them.
+/// Writes a field of text, in quotes where it needs them, with nothing in it that a reader would obey.
 ///
 /// # Errors
 /// Those of `out`.
 pub fn text(out: &mut impl Write, value: &str) -> io::Result<()> {
-    let plain = !value.is_empty() && !value.contains(['"', ',', '\r', '\n']);
-    if plain { out.write_all(value.as_bytes()) } else { write!(out, "\"{}\"", value.replace('"', "\"\"")) }
+    let apostrophe = if is_formula(value) { "'" } else { "" };
+    let value = printable_but(value, &['\r', '\n', '\t']);
+    let plain = !value.is_empty() && !value.contains(['"', ',', '\r', '\n', '\t']);
+    match plain {
+        true => write!(out, "{apostrophe}{value}"),
+        false => write!(out, "\"{apostrophe}{}\"", value.replace('"', "\"\"")),
+    }
 }
 
 #[cfg(test)]
@@ -80,5 +88,24 @@ mod tests {
         let expected = "name,n,x\r\n\"void f<int, 3>(\"\"q\"\")\",-7,0.5\r\n\"\",,1000000000000000000000\r\n\
                         ,true,\"two\nlines\"\r\n";
         assert_eq!(String::from_utf8(bytes).unwrap(), expected);
+    }
+
+    #[test]
+    fn nothing_is_obeyed_and_numbers_stay() {
+        for (value, written) in [
+            ("=HYPERLINK(1)", "'=HYPERLINK(1)"),
+            ("@SUM(1,2)", "\"'@SUM(1,2)\""),
+            ("+1+2", "'+1+2"),
+            ("-x", "'-x"),
+            ("\t=1", "\"'\t=1\""),
+            ("\r=1", "\"'\r=1\""),
+            ("-1.5e3", "-1.5e3"),
+            ("+7", "+7"),
+            ("a\x1b[2J\u{9b}b\u{202e}", "a\\x1b[2J\\x9bb\\u{202e}"),
+        ] {
+            let mut out = Vec::new();
+            text(&mut out, value).unwrap();
+            assert_eq!(String::from_utf8(out).unwrap(), written);
+        }
     }
 }

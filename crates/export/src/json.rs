@@ -5,9 +5,93 @@
 use crate::table::{Cell, Column, Sink};
 use advice::Profile;
 use serde::Serialize;
+use serde_json::Serializer;
+use serde_json::ser::{Formatter, PrettyFormatter};
 use std::io::{self, Write};
 use trace::Session;
 use trace::meta::Meta;
+
+/// Writes a value as JSON on one line, with everything escaped that is not [printable](untrusted::text::is_printable).
+///
+/// # Errors
+/// Those of the output.
+pub fn compact<T: Serialize + ?Sized>(out: impl Write, value: &T) -> io::Result<()> {
+    value.serialize(&mut Serializer::with_formatter(out, Compact)).map_err(io::Error::from)
+}
+
+/// As [`compact`], for people: indented, on many lines.
+///
+/// # Errors
+/// Those of the output.
+pub fn pretty<T: Serialize + ?Sized>(out: impl Write, value: &T) -> io::Result<()> {
+    let formatter = Pretty(PrettyFormatter::new());
+    value.serialize(&mut Serializer::with_formatter(out, formatter)).map_err(io::Error::from)
+}
+
+/// Part of a string. JSON itself escapes quotes, backslashes and C0 only.
+fn fragment<W: Write + ?Sized>(out: &mut W, mut text: &str) -> io::Result<()> {
+    while let Some((at, c)) = text.char_indices().find(|&(_, c)| !untrusted::text::is_printable(c)) {
+        out.write_all(&text.as_bytes()[..at])?;
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            write!(out, "\\u{unit:04x}")?;
+        }
+        text = &text[at + c.len_utf8()..];
+    }
+    out.write_all(text.as_bytes())
+}
+
+struct Compact;
+
+impl Formatter for Compact {
+    fn write_string_fragment<W: Write + ?Sized>(&mut self, out: &mut W, text: &str) -> io::Result<()> {
+        fragment(out, text)
+    }
+}
+
+/// All but strings as serde_json has it.
+struct Pretty(PrettyFormatter<'static>);
+
+impl Formatter for Pretty {
+    fn write_string_fragment<W: Write + ?Sized>(&mut self, out: &mut W, text: &str) -> io::Result<()> {
+        fragment(out, text)
+    }
+
+    fn begin_array<W: Write + ?Sized>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.begin_array(out)
+    }
+
+    fn end_array<W: Write + ?Sized>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_array(out)
+    }
+
+    fn begin_array_value<W: Write + ?Sized>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        self.0.begin_array_value(out, first)
+    }
+
+    fn end_array_value<W: Write + ?Sized>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_array_value(out)
+    }
+
+    fn begin_object<W: Write + ?Sized>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.begin_object(out)
+    }
+
+    fn end_object<W: Write + ?Sized>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_object(out)
+    }
+
+    fn begin_object_key<W: Write + ?Sized>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        self.0.begin_object_key(out, first)
+    }
+
+    fn begin_object_value<W: Write + ?Sized>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.begin_object_value(out)
+    }
+
+    fn end_object_value<W: Write + ?Sized>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_object_value(out)
+    }
+}
 
 /// Version of the document.
 pub const SCHEMA: &str = "apex.export/1";
@@ -41,7 +125,8 @@ fn head(session: &Session, profile: &Profile, out: &mut impl Write) -> io::Resul
         run: session.meta.as_ref(),
         profile,
     };
-    let mut text = serde_json::to_vec(&head)?;
+    let mut text = Vec::new();
+    compact(&mut text, &head)?;
     text.pop();
     out.write_all(&text)
 }
@@ -83,7 +168,7 @@ impl<W: Write> Sink for Json<'_, W> {
                 Cell::Flag(value) => write!(self.out, "{value}")?,
                 // Infinities and NaN become null, as JSON has no word for them.
                 Cell::Real(value) => serde_json::to_writer(&mut self.out, &value)?,
-                Cell::Text(value) => serde_json::to_writer(&mut self.out, value)?,
+                Cell::Text(value) => compact(&mut self.out, value)?,
             }
         }
         self.out.write_all(b"}")
@@ -92,5 +177,32 @@ impl<W: Write> Sink for Json<'_, W> {
     fn finish(&mut self) -> io::Result<()> {
         self.out.write_all(b"\n]}\n")?;
         self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// What is escaped is the same text again when it is read; nothing else differs from what serde_json writes.
+    #[test]
+    fn strings_are_escaped_and_come_back() {
+        let text = "\"q\" \\ \n\x1b\x7f\u{9b}31m\u{202e}\u{2028}\u{200b}\u{e0041} ä核🙂";
+        let value = json!({ "plain": [1, 2.5, null, true, {}, [], "text"], text: { "inner": text } });
+        let mut one = Vec::new();
+        compact(&mut one, &value).unwrap();
+        let mut many = Vec::new();
+        pretty(&mut many, &value).unwrap();
+        for written in [&one, &many] {
+            let written = std::str::from_utf8(written).unwrap();
+            assert!(written.chars().all(|c| c == '\n' || untrusted::text::is_printable(c)), "{written}");
+            assert!(written.contains("\\u009b31m\\u202e\\u2028\\u200b\\udb40\\udc41"), "{written}");
+            assert_eq!(serde_json::from_str::<Value>(written).unwrap(), value);
+        }
+        let plain = json!({ "a": [1, 2.5, null, true, {}, [], "text \" 核"], "b": {} });
+        let mut many = Vec::new();
+        pretty(&mut many, &plain).unwrap();
+        assert_eq!(String::from_utf8(many).unwrap(), serde_json::to_string_pretty(&plain).unwrap());
     }
 }

@@ -28,6 +28,7 @@ use crate::forecast::{Calibration, Feature, FeatureSet, Model, Spread};
 use crate::network::{Activation, Layer, Network, Range, Scaling, Target};
 use std::path::{Path, PathBuf};
 use thiserror::Error as ThisError;
+use untrusted::{read, replace, shown};
 
 /// How every model file begins.
 pub const MAGIC: [u8; 8] = *b"APEXMODL";
@@ -92,7 +93,7 @@ pub enum FileError {
     #[error("{0}")]
     Io(#[from] std::io::Error),
     /// Which file it is.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}", shown(path))]
     At {
         /// The file.
         path: PathBuf,
@@ -113,7 +114,7 @@ impl Model {
     /// # Errors
     /// [`FileError::At`], with what is wrong.
     pub fn open(path: &Path) -> Result<Model, FileError> {
-        let bytes = std::fs::read(path).map_err(|error| FileError::from(error).at(path))?;
+        let bytes = read::read(path, read::MODEL).map_err(|error| FileError::from(error).at(path))?;
         Model::from_bytes(&bytes).map_err(|error| error.at(path))
     }
 
@@ -123,15 +124,7 @@ impl Model {
     /// # Errors
     /// [`FileError::At`] when the file system refuses; what was there stays.
     pub fn save(&self, path: &Path) -> Result<(), FileError> {
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".{}.tmp", std::process::id()));
-        let beside = path.with_file_name(name);
-        let written = std::fs::write(&beside, self.to_bytes()).and_then(|()| std::fs::rename(&beside, path));
-        written.map_err(|error| {
-            // What could not be moved is of no use; if it cannot be removed either, the first error says why.
-            let _ = std::fs::remove_file(&beside);
-            FileError::from(error).at(path)
-        })
+        replace::bytes(path, &self.to_bytes()).map_err(|error| FileError::from(error).at(path))
     }
 
     /// The bytes of a file.

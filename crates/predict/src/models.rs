@@ -112,7 +112,7 @@ pub enum LoadError {
     #[error(transparent)]
     File(#[from] FileError),
     /// A model for something else.
-    #[error("{}: {why}; write it with `apex train` of this version", path.display())]
+    #[error("{}: {why}; write it with `apex train` of this version", untrusted::shown(path))]
     Other {
         /// The file.
         path: PathBuf,

@@ -19,6 +19,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
+use untrusted::read;
 
 /// The files of a folder of models.
 const FILES: [&str; 3] = Models::FILES;
@@ -125,7 +126,7 @@ fn settled(folder: &Path) -> bool {
 fn contents(folder: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
     for file in FILES {
-        match std::fs::read(folder.join(file)) {
+        match read::read(&folder.join(file), read::MODEL) {
             Ok(bytes) => {
                 hasher.write_u8(1);
                 hasher.write_usize(bytes.len());

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use untrusted::text::path as shown;
+use untrusted::{printable, shown};
 
 /// Why a session could not be opened at all. What is wrong inside one that opens is a [`Problem`].
 #[derive(Debug)]
@@ -76,7 +76,7 @@ pub struct Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: byte {}: {}", shown(&self.path), self.offset, self.what)
+        write!(f, "{}: byte {}: {}", shown(&self.path), self.offset, printable(&self.what))
     }
 }
 

@@ -91,7 +91,7 @@ impl Meta {
     pub fn store(&self, folder: &Folder) -> io::Result<()> {
         let mut json = serde_json::to_vec_pretty(self)?;
         json.push(b'\n');
-        let stored = folder.replace(META_FILE, &json);
+        let stored = folder.replace(META_FILE, 0o600, &json);
         stored.map_err(|error| in_file("cannot write", &folder.path().join(META_FILE), error))
     }
 

@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 use trace::control::{CONTROL_FILE, Settings};
-use trace::counts::{Defect, Place};
 use trace::counts::file::CountsFile;
+use trace::counts::{Defect, Place};
 use trace::layout::{Launch, Slots};
 use trace::{Lane, MappedControl, ProcessFile, Session};
 
@@ -23,7 +23,9 @@ fn recorded(dir: &Path, launches: u32) -> PathBuf {
     let file = ProcessFile::create(dir, None).unwrap();
     let mut lane = Lane::default();
     for config in 0..launches {
-        assert!(lane.record(&file, &Launch { head: Launch::head(0, 1, 2), config, stream: 1, result: 0, api: 1 }));
+        assert!(
+            lane.record(&file, &Launch { head: Launch::head(0, 1, 2), config, stream: 1, result: 0, api: 1 })
+        );
     }
     files(dir).into_iter().find(|path| !before.contains(path)).unwrap()
 }

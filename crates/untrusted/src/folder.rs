@@ -42,7 +42,9 @@ impl Folder {
         let folder = Folder::open_with(path, libc::O_NOFOLLOW)?;
         // The mode is not looked at: some file systems keep none.
         if folder.metadata()?.uid() != effective_user() {
-            return Err(io::Error::other("another user put a folder in the place of the one that was just made"));
+            return Err(io::Error::other(
+                "another user put a folder in the place of the one that was just made",
+            ));
         }
         Ok(folder)
     }
@@ -93,17 +95,17 @@ impl Folder {
     ///
     /// # Errors
     /// Those of the system: there may be something of this name already.
-    pub fn create_new(&self, name: &str) -> io::Result<File> {
+    pub fn create_new(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
         self.open_at(name.as_ref(), libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, 0o600)
     }
 
-    /// Puts a file with these bytes in the place of the one of this name, if any. At any moment there is the old file or
-    /// the new one, whole.
+    /// Puts a file with these bytes in the place of the one of this name, if any; of a link, the link is replaced. At any
+    /// moment there is the old file or the new one, whole. `mode` says who may use it, as far as the process's mask lets.
     ///
     /// # Errors
     /// Those of the system. Then the old file is still there.
-    pub fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let (unfinished, mut file) = self.create_unfinished(0o600)?;
+    pub fn replace(&self, name: impl AsRef<OsStr>, mode: u32, bytes: &[u8]) -> io::Result<()> {
+        let (unfinished, mut file) = self.create_unfinished(mode)?;
         let written = file.write_all(bytes).and_then(|()| file.sync_all());
         self.put(&unfinished, name.as_ref(), written)?;
         self.descriptor.sync_all()
@@ -175,7 +177,7 @@ pub fn identity(found: &Metadata) -> (u64, u64) {
 fn refusal(owner: u32, group: u32, mode: u32, user: u32, private: Option<u32>) -> Option<String> {
     if owner != user {
         let name = account(owner).map_or(String::new(), |(name, _)| {
-            format!(" ({})", text::os(OsStr::from_bytes(name.as_bytes())))
+            format!(" ({})", text::shown(OsStr::from_bytes(name.as_bytes())))
         });
         return Some(format!("it belongs to user {owner}{name}"));
     }
@@ -183,7 +185,8 @@ fn refusal(owner: u32, group: u32, mode: u32, user: u32, private: Option<u32>) -
         return Some("every user may write to it".to_owned());
     }
     // With an access list, the group's bits are the most that anybody on the list may do.
-    (mode & 0o020 != 0 && private != Some(group)).then(|| "the members of its group may write to it".to_owned())
+    (mode & 0o020 != 0 && private != Some(group))
+        .then(|| "the members of its group may write to it".to_owned())
 }
 
 fn effective_user() -> u32 {
@@ -256,7 +259,7 @@ mod tests {
         for name in ["soft", "hard", "dangling"] {
             let error = folder.create_new(name).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::AlreadyExists, "{name}");
-            folder.replace(name, b"new").unwrap();
+            folder.replace(name, 0o600, b"new").unwrap();
             assert!(inside(name).symlink_metadata().unwrap().is_file(), "{name}");
             assert_eq!(std::fs::read(inside(name)).unwrap(), b"new");
         }
@@ -264,7 +267,7 @@ mod tests {
         for attempt in 0..3 {
             symlink(&victim, inside(&format!(".apex-{}-{attempt}.part", std::process::id()))).unwrap();
         }
-        folder.replace("meta", b"new").unwrap();
+        folder.replace("meta", 0o600, b"new").unwrap();
         assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
         assert!(!dir.path().join("not there").exists());
     }
@@ -279,7 +282,7 @@ mod tests {
         std::fs::rename(&path, &moved).unwrap();
         std::fs::create_dir(&other).unwrap();
         symlink(&other, &path).unwrap();
-        folder.replace("meta", b"new").unwrap();
+        folder.replace("meta", 0o600, b"new").unwrap();
         folder.create_new("file").unwrap();
         assert_eq!(std::fs::read_dir(&other).unwrap().count(), 0);
         assert_eq!(std::fs::read_dir(&moved).unwrap().count(), 2);
@@ -292,7 +295,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join("meta/full")).unwrap();
         let folder = Folder::open(dir.path()).unwrap();
-        assert!(folder.replace("meta", b"new").is_err());
+        assert!(folder.replace("meta", 0o600, b"new").is_err());
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 

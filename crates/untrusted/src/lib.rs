@@ -17,4 +17,4 @@ pub mod replace;
 pub mod text;
 
 pub use folder::Folder;
-pub use text::printable;
+pub use text::{printable, shown};

@@ -1,15 +1,46 @@
-//! Writing a file that the user named: it is there whole or not at all.
+//! Writing files that are there whole or not at all.
 //!
-//! The bytes go into a new file beside it, which then takes its name. A symbolic link is followed first, so that it stays
-//! one. What is no regular file (a terminal, a FIFO, `/dev/null`) is written to as it is, and never replaced.
+//! The bytes go into a new file beside the old one, which then takes its name. In a path that a user typed ([`file()`]) a
+//! symbolic link is followed first, so that it stays one; a file of APEX's own choice ([`bytes`]) takes the place of a link.
+//! What is no regular file (a terminal, a FIFO, `/dev/null`) is written to as it is, and never replaced.
 
 use crate::Folder;
+use std::ffi::OsStr;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// Writes the file at `path`, replacing one that is there if `write` goes well.
+/// Puts a file with these bytes at `path`, in the place of what is there; of a link, the link is replaced.
+///
+/// # Errors
+/// Those of the system. Then what was there before is still there. The error does not name the file.
+pub fn bytes(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (folder, name) = place(path)?;
+    folder.replace(name, 0o666, bytes)
+}
+
+/// Opens a regular file for reading and writing in place, or makes an empty one. A link is refused.
+///
+/// # Errors
+/// Those of the system; that there is something else. The error does not name the file.
+pub fn open_or_create(path: &Path) -> io::Result<File> {
+    let (folder, name) = place(path)?;
+    match folder.create_new(name) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => crate::read::open_in_place(path),
+        made => made,
+    }
+}
+
+/// The folder that a file lies in, open, and its name there.
+fn place(path: &Path) -> io::Result<(Folder, &OsStr)> {
+    let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "it is no file name");
+    let name = path.file_name().ok_or_else(no_name)?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    Ok((Folder::open(parent.unwrap_or(Path::new(".")))?, name))
+}
+
+/// Writes the file that a user named, replacing one that is there if `write` goes well.
 ///
 /// # Errors
 /// Those of the system and of `write`. Then what was there before is still there. The error does not name the file.
@@ -28,10 +59,7 @@ fn into_folder(
     found: Option<&Metadata>,
     write: impl FnOnce(File) -> io::Result<()>,
 ) -> io::Result<()> {
-    let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "it is no file name");
-    let name = path.file_name().ok_or_else(no_name)?;
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let folder = Folder::open(&parent.map_or(PathBuf::from("."), Path::to_owned))?;
+    let (folder, name) = place(path)?;
     let (unfinished, file) = folder.create_unfinished(0o666)?;
     // Whom the old file was kept from, the new one is kept from.
     let kept = found.map_or(Ok(()), |found| file.set_permissions(found.permissions()));
@@ -75,6 +103,17 @@ mod tests {
         assert!(link.symlink_metadata().unwrap().is_symlink());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn files_of_our_choice_take_the_place_of_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let (victim, link) = (folder.path().join("victim"), folder.path().join("link"));
+        std::fs::write(&victim, "precious").unwrap();
+        symlink("victim", &link).unwrap();
+        bytes(&link, b"new").unwrap();
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+        assert_eq!(std::fs::read_to_string(&link).unwrap(), "new");
     }
 
     /// Run as root, a rename would have made a file of the device.

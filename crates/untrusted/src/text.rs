@@ -9,7 +9,6 @@ use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 /// Whether a terminal shows the character and does nothing else: no control character (C0, DEL, C1), no line separator,
 /// no character that chooses a direction, none that is invisible (Unicode's `Default_Ignorable_Code_Point`, without
@@ -53,7 +52,7 @@ fn escape(c: char, into: &mut String) {
 }
 
 /// A path, an argument or a variable, printable; bytes that are no UTF-8 are escaped too: `\xff`.
-pub fn os(text: impl AsRef<OsStr>) -> String {
+pub fn shown(text: impl AsRef<OsStr>) -> String {
     let mut shown = String::new();
     for chunk in text.as_ref().as_bytes().utf8_chunks() {
         shown.push_str(&printable(chunk.valid()));
@@ -62,11 +61,6 @@ pub fn os(text: impl AsRef<OsStr>) -> String {
         }
     }
     shown
-}
-
-/// A path, printable.
-pub fn path(path: &Path) -> String {
-    os(path)
 }
 
 /// Whether a spreadsheet would take a cell with this text for a formula. A number is none, with a sign too.
@@ -81,6 +75,7 @@ mod tests {
     use super::*;
     use std::ffi::OsString;
     use std::os::unix::ffi::OsStringExt;
+    use std::path::Path;
 
     #[test]
     fn what_a_terminal_would_obey_is_escaped() {
@@ -113,8 +108,8 @@ mod tests {
     #[test]
     fn bytes_that_are_no_text_are_escaped() {
         let name = OsString::from_vec(b"a\xffb\x1b\xc3\xa4\xe2\x82".to_vec());
-        assert_eq!(os(&name), "a\\xffb\\x1bä\\xe2\\x82");
-        assert_eq!(path(Path::new("a/b c")), "a/b c");
+        assert_eq!(shown(&name), "a\\xffb\\x1bä\\xe2\\x82");
+        assert_eq!(shown(Path::new("a/b c")), "a/b c");
     }
 
     #[test]

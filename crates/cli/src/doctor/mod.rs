@@ -14,6 +14,7 @@ use serde::Serialize;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use untrusted::printable;
 
 /// Checks what APEX needs on this machine, and says what to do about what is missing.
 #[derive(clap::Args)]
@@ -109,9 +110,9 @@ fn print(out: &mut dyn Write, checks: &[Check], color: bool) -> io::Result<()> {
             Status::Fail => ("FAIL", "31;1"),
         };
         let word = if color { format!("\x1b[{code}m{word}\x1b[0m") } else { word.into() };
-        writeln!(out, "{word}  {:widest$}  {}", check.id, check.found)?;
+        writeln!(out, "{word}  {:widest$}  {}", check.id, printable(&check.found))?;
         if let Some(advice) = &check.advice {
-            writeln!(out, "      {:widest$}  → {advice}", "")?;
+            writeln!(out, "      {:widest$}  → {}", "", printable(advice))?;
         }
     }
     let count = |status| checks.iter().filter(|check| check.status == status).count();

@@ -5,7 +5,8 @@ use crate::units;
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use trace::control::{MappedControl, Settings};
+use trace::control::{CONTROL_FILE, MappedControl, Settings};
+use untrusted::Folder;
 
 /// Less free space than this is worth a warning: some millions of launches.
 const LOW_SPACE: u64 = 1 << 30;
@@ -27,15 +28,17 @@ pub(super) fn checks(dir: &Path) -> Vec<Check> {
 fn session_folder(dir: &Path) -> Check {
     const ID: &str = "session-folder";
     let trial = dir.join(format!(".apex-doctor-{}", std::process::id()));
-    let made = std::fs::create_dir(&trial)
-        .and_then(|()| MappedControl::create(&trial, Settings::default()).map(drop));
-    // A folder that could not be made need not be removed.
-    let _ = std::fs::remove_dir_all(&trial);
+    let made = Folder::make(&trial).and_then(|folder| {
+        let made = MappedControl::create_in(&folder, Settings::default()).map(drop);
+        // What could not be made need not be removed, and what others have made must not be.
+        let _ = folder.remove(CONTROL_FILE).and_then(|()| std::fs::remove_dir(&trial));
+        made
+    });
     match made {
-        Ok(()) => Check::ok(ID, format!("{} can hold a session", dir.display())),
+        Ok(()) => Check::ok(ID, format!("{} can hold a session", untrusted::shown(&dir))),
         Err(error) => Check::fail(
             ID,
-            format!("{} cannot hold a session: {error}", dir.display()),
+            format!("{} cannot hold a session: {error}", untrusted::shown(&dir)),
             "name a folder on a local disk with `apex run -o DIR`",
         ),
     }
@@ -46,13 +49,15 @@ fn space(dir: &Path) -> Check {
     match free_and_total(dir) {
         Some((free, _)) if free < LOW_SPACE => Check::warn(
             ID,
-            format!("{} free in {}", units::bytes(free), dir.display()),
+            format!("{} free in {}", units::bytes(free), untrusted::shown(&dir)),
             "what finds no space is dropped and counted; bound the session with --max-size, or name another folder",
         ),
-        Some((free, _)) => Check::ok(ID, format!("{} free in {}", units::bytes(free), dir.display())),
+        Some((free, _)) => {
+            Check::ok(ID, format!("{} free in {}", units::bytes(free), untrusted::shown(&dir)))
+        }
         None => Check::warn(
             ID,
-            format!("the free space of {} is not known", dir.display()),
+            format!("the free space of {} is not known", untrusted::shown(&dir)),
             "check that it exists",
         ),
     }

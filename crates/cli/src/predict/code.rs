@@ -1,5 +1,6 @@
 //! A kernel's PTX: what it is made of, what a launch of it executes, and what it says of the kernel's attributes.
 
+use crate::output::Lines;
 use anyhow::Context;
 use predict::{Case, Kernel, Launch};
 use ptx::walk::{Argument, BUDGET, Walker};
@@ -7,6 +8,7 @@ use ptx::{
     AddressBase, Function, FunctionKind, Module, Operand, ScalarType, StateSpace, Statement, Variable,
 };
 use std::path::{Path, PathBuf};
+use untrusted::read;
 
 /// An argument of the kernel, as typed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -90,11 +92,10 @@ impl Code {
     /// # Errors
     /// A file that is no PTX, a kernel that is not in it, arguments that do not fit its parameters.
     pub fn read(path: &Path, kernel: Option<&str>, arguments: &[Typed]) -> anyhow::Result<Code> {
-        let source =
-            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let shown = path.display().to_string();
-        let module =
-            ptx::parse(&source).map_err(|wrong| anyhow::anyhow!("{}", wrong.render(&shown, &source)))?;
+        let source = read::read_to_string(path, read::PTX)
+            .with_context(|| format!("cannot read {}", untrusted::shown(&path)))?;
+        let shown = untrusted::shown(&path);
+        let module = ptx::parse(&source).map_err(|wrong| Lines(wrong.render(&shown, &source)))?;
         let function = find(&module, kernel).map_err(|why| anyhow::anyhow!("{shown}: {why}"))?;
         let name = function.name.to_string();
         let values = given(function, arguments).map_err(|why| anyhow::anyhow!("{shown}: {name}: {why}"))?;
@@ -139,7 +140,7 @@ impl Code {
         format!(
             "PTX does not tell how many registers a thread of {name} uses: give --registers N. `ptxas -v -arch=sm_90 {}` and \
              `cuobjdump --dump-resource-usage` of the compiled program say it, and `apex run` records it",
-            path.display()
+            untrusted::shown(&path)
         )
     }
 }

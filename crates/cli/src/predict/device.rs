@@ -104,16 +104,16 @@ fn architecture(name: &str) -> anyhow::Result<Device> {
 fn from_folder(path: &Path, trained: Trained) -> anyhow::Result<Device> {
     let manifest = path.join(MANIFEST);
     let known = if manifest.is_file() {
-        let text = std::fs::read_to_string(&manifest)
-            .with_context(|| format!("cannot read {}", manifest.display()))?;
+        let text = untrusted::read::read_to_string(&manifest, untrusted::read::MANIFEST)
+            .with_context(|| format!("cannot read {}", untrusted::shown(&manifest)))?;
         let Manifest { device_name, device_attributes } = serde_json::from_str(&text)
-            .with_context(|| format!("{} is no manifest of a data set", manifest.display()))?;
+            .with_context(|| format!("{} is no manifest of a data set", untrusted::shown(&manifest)))?;
         let attributes: Vec<_> = device_attributes.into_iter().collect();
         trained.device(&device_name, &attributes)
     } else if path.exists() {
         trained.among(&Loaded::read(path)?.profile.devices)
     } else {
-        let path = path.display();
+        let path = untrusted::shown(&path);
         bail!(
             "there is no device or folder {path}: write h200, sm_90, or the folder of a session or data set"
         );

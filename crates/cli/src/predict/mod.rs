@@ -30,6 +30,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use syntax::Change;
+use untrusted::folder::identity;
 use written::{Csv, Document};
 
 /// Predicts how long launches take on a GPU, and how well they use it.
@@ -120,7 +121,7 @@ impl InUse {
     /// Loads them. What happens to a folder's files later is said on stderr.
     fn load(folder: Option<&Path>) -> anyhow::Result<Self> {
         let Some(folder) = folder else { return Ok(Self::Shipped(Models::shipped())) };
-        let shown = folder.display().to_string();
+        let shown = untrusted::shown(&folder);
         let told = move |event| match event {
             Event::Replaced => {
                 output::remark(format!("the models in {shown} were replaced: the new ones are in use"))
@@ -132,7 +133,7 @@ impl InUse {
             }
         };
         let watch = Watch::start(folder, told)
-            .with_context(|| format!("cannot use the models in {}", folder.display()))?;
+            .with_context(|| format!("cannot use the models in {}", untrusted::shown(&folder)))?;
         Ok(Self::Watched(watch))
     }
 
@@ -242,8 +243,8 @@ impl Args {
             }
         }
         match (&self.kernel, answers.is_empty()) {
-            (Some(name), true) => bail!("{} has no kernel {name}", path.display()),
-            (None, true) => bail!("{} has no kernels", path.display()),
+            (Some(name), true) => bail!("{} has no kernel {name}", untrusted::shown(&path)),
+            (None, true) => bail!("{} has no kernels", untrusted::shown(&path)),
             _ => self.write(&device, &answers, color),
         }
     }
@@ -267,11 +268,9 @@ impl Args {
         let from: Box<dyn BufRead> = if stdin {
             Box::new(BufReader::new(io::stdin()))
         } else {
-            Box::new(BufReader::new(
-                File::open(path).with_context(|| format!("cannot open {}", path.display()))?,
-            ))
+            Box::new(BufReader::new(opened(path)?))
         };
-        let shown = if stdin { "stdin".to_owned() } else { path.display().to_string() };
+        let shown = if stdin { "stdin".to_owned() } else { untrusted::shown(&path) };
         let lines = Lines::new(from).map_err(|why| anyhow::anyhow!("{shown}:{why}"))?;
         let answered = if stdin || self.csv {
             self.one_by_one(lines, &shown, models, &device)
@@ -371,6 +370,18 @@ impl Args {
         let style = Style { color: color.on_stdout() };
         output::page(|out| table::write(out, device, answers, style, output::width()))
     }
+}
+
+/// A file of launches, open. It is read line by line, so that it may be of any size.
+fn opened(path: &Path) -> anyhow::Result<File> {
+    let shown = untrusted::shown(path);
+    let file = untrusted::read::open(path, u64::MAX).with_context(|| {
+        format!("cannot read launches from {shown} (`apex predict -` reads them from stdin)")
+    })?;
+    if Some(identity(&file.metadata()?)) == session::stdout_identity() {
+        bail!("stdout is {shown}, the file that is read: send it to another file");
+    }
+    Ok(file)
 }
 
 /// The answer to a line; if there is none, a remark says why.

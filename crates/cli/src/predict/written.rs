@@ -63,7 +63,7 @@ struct JsonLine<'a> {
 /// # Errors
 /// Those of `out`.
 pub fn json_line(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, &JsonLine { schema: LINE, answer })?;
+    export::json::compact(&mut *out, &JsonLine { schema: LINE, answer })?;
     out.write_all(b"\n")
 }
 

@@ -242,5 +242,8 @@ fn circumstances(loaded: &Loaded) -> Vec<String> {
         1 => String::new(),
         count => format!(" · {count} processes"),
     };
-    vec![format!("{}: {command}{ended}", loaded.session.dir.display()), format!("{devices}{processes}")]
+    vec![
+        format!("{}: {command}{ended}", untrusted::shown(&loaded.session.dir)),
+        format!("{devices}{processes}"),
+    ]
 }

@@ -31,6 +31,17 @@ extern "C" fn remember_sigpipe() {
     SIGPIPE_WAS_IGNORED.store(ignored, Ordering::Relaxed);
 }
 
+/// Whether SIGXFSZ was ignored when APEX started.
+static SIGXFSZ_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
+
+/// From here on, writing beyond the limit on file sizes (`ulimit -f`) is an error and not the end of this process. The
+/// program gets the signal as it was.
+pub fn ignore_file_size_signal() {
+    // SAFETY: ignoring a signal runs no code.
+    let before = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    SIGXFSZ_WAS_IGNORED.store(before == libc::SIG_IGN, Ordering::Relaxed);
+}
+
 /// The signals that APEX takes for the program, blocked; and how they were before.
 pub struct Signals {
     taken: libc::sigset_t,
@@ -74,12 +85,16 @@ impl Signals {
     fn hand_on<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         let (mask, sigchld) = (self.mask_before, self.sigchld_before);
         let ignore_sigpipe = SIGPIPE_WAS_IGNORED.load(Ordering::Relaxed);
+        let obey_sigxfsz = !SIGXFSZ_WAS_IGNORED.load(Ordering::Relaxed);
         let restore = move || {
             // SAFETY: pointers to captured plain data; a null pointer means that the old value is not wanted.
             unsafe {
                 libc::sigaction(libc::SIGCHLD, &raw const sigchld, std::ptr::null_mut());
                 if ignore_sigpipe {
                     libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+                }
+                if obey_sigxfsz {
+                    libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
                 }
                 libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, std::ptr::null_mut());
             }

@@ -38,7 +38,7 @@ impl Libraries {
             None => bail!(
                 "{RECORDER} was not found; looked in: {}. `cargo build --release` makes it beside apex; \
                  APEX_LIB_DIR names another folder.",
-                folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(", ")
+                folders.iter().map(|folder| untrusted::shown(&folder)).collect::<Vec<_>>().join(", ")
             ),
         }
     }
@@ -55,7 +55,7 @@ impl Libraries {
     pub fn cpu_device(&self) -> anyhow::Result<PathBuf> {
         let path = self.folder.join(CPU_DEVICE);
         if !path.is_file() {
-            bail!("{CPU_DEVICE} was not found in {}, beside {RECORDER}", self.folder.display());
+            bail!("{CPU_DEVICE} was not found in {}, beside {RECORDER}", untrusted::shown(&self.folder));
         }
         Ok(path)
     }
@@ -70,7 +70,7 @@ impl Libraries {
             bail!(
                 "{} cannot be preloaded: LD_PRELOAD knows no names with blanks or colons. Make a link without them \
                  to that folder and set APEX_LIB_DIR to the link.",
-                self.folder.display()
+                untrusted::shown(&self.folder)
             );
         }
         let ours = [RECORDER, ALIAS].map(|name| self.folder.join(name));

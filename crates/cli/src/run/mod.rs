@@ -19,7 +19,7 @@ use crate::text::Style;
 use crate::{exit, session, units};
 use apex::environment;
 use child::Signals;
-pub use child::end_like;
+pub use child::{end_like, ignore_file_size_signal};
 use clap::ValueEnum;
 use clap::builder::FalseyValueParser;
 use libraries::Libraries;
@@ -33,8 +33,9 @@ use std::process::{Command, ExitCode, ExitStatus};
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 use trace::META_FILE;
-use trace::control::{MappedControl, Settings, TimingMode};
+use trace::control::{CONTROL_FILE, MappedControl, Settings, TimingMode};
 use trace::meta::{self, Exit, Host, Meta};
+use untrusted::{Folder, read};
 use watch::{Seen, Watch};
 
 /// By it the CPU device learns that it is to look for defects.
@@ -165,17 +166,20 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     {
         return join(&outer, args);
     }
-    match record(&args.command, args.output.as_deref(), &args.recording, args.quiet) {
+    let name = &args.command[0];
+    match record(&args.command, args.output.as_deref(), name, &args.recording, args.quiet) {
         Ok(recorded) => conclude(&recorded, args, color),
         Err(NotRecorded::NotStarted(code)) => Ok(ExitCode::from(code)),
         Err(NotRecorded::Failed(error)) => Err(error),
     }
 }
 
-/// Makes the session, runs the program to its end, and writes down how it ended.
+/// Makes the session, in a folder named after `name` if none is given, runs the program to its end, and writes down how it
+/// ended.
 pub fn record(
     command: &[OsString],
     output: Option<&Path>,
+    name: &OsStr,
     recording: &Recording,
     quiet: bool,
 ) -> Result<Recorded, NotRecorded> {
@@ -185,18 +189,20 @@ pub fn record(
         return Err(anyhow::anyhow!("--check needs the CPU device: add --device cpu").into());
     }
     let preload = libraries.preload(std::env::var_os(PRELOAD).as_deref())?;
-    let fresh = Fresh::make(output, &command[0])?;
-    let session = fresh.path.clone();
+    let fresh = Fresh::make(output, name)?;
+    let session = fresh.folder.path().to_owned();
     let mut meta = describe(command, &place, recording);
-    let control = MappedControl::create(&session, recording.settings())
-        .and_then(|control| meta.store(&session).map(|()| control));
-    let control = match control {
+    let control = match MappedControl::create_in(&fresh.folder, recording.settings()) {
         Ok(control) => control,
         Err(error) => {
-            fresh.discard();
+            fresh.discard(&[]);
             return Err(error.into());
         }
     };
+    if let Err(error) = meta.store(&fresh.folder) {
+        fresh.discard(&[CONTROL_FILE]);
+        return Err(error.into());
+    }
 
     let mut program = Command::new(&command[0]);
     program.args(&command[1..]).env(PRELOAD, preload).env(environment::SESSION, &session);
@@ -210,17 +216,17 @@ pub fn record(
     let mut child = match signals.spawn(&mut program) {
         Ok(child) => child,
         Err(error) => {
-            fresh.discard();
+            fresh.discard(&[CONTROL_FILE, META_FILE]);
             return Err(NotRecorded::NotStarted(not_started(&command[0], &error)));
         }
     };
     meta.pid = Some(child.id());
-    remember(&meta, &session);
+    remember(&meta, &fresh.folder);
     let mut watch = Watch::new(child.id());
     let status = signals.wait(&mut child, || watch.look(control.processes.load(Ordering::Relaxed) > 0))?;
     meta.ended_real_ns = Some(real_ns());
     meta.exit = status.code().map(Exit::Code).or_else(|| status.signal().map(Exit::Signal));
-    remember(&meta, &session);
+    remember(&meta, &fresh.folder);
     Ok(Recorded { status, session, seen: watch.into_seen() })
 }
 
@@ -228,7 +234,8 @@ pub fn record(
 /// passes its environment on for days.
 fn outer_session() -> Option<PathBuf> {
     let session = environment::session().filter(|session| MappedControl::open(session).is_ok())?;
-    let meta: Meta = serde_json::from_slice(&std::fs::read(session.join(META_FILE)).ok()?).ok()?;
+    let meta: Meta =
+        serde_json::from_slice(&read::read(&session.join(META_FILE), read::SESSION_JSON).ok()?).ok()?;
     meta.exit.is_none().then_some(session)
 }
 
@@ -236,7 +243,7 @@ fn outer_session() -> Option<PathBuf> {
 fn join(outer: &Path, args: &Args) -> anyhow::Result<ExitCode> {
     let preload = Libraries::find()?.preload(std::env::var_os(PRELOAD).as_deref())?;
     if !args.quiet {
-        let session = outer.display();
+        let session = untrusted::shown(&outer);
         output::remark(format!(
             "joins the session {session} of the `apex run` around it, with that one's options"
         ));
@@ -252,12 +259,12 @@ fn join(outer: &Path, args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Says why the command could not be started, and returns the code that shells have for it.
 fn not_started(command: &OsStr, error: &io::Error) -> u8 {
-    output::remark(format!("cannot run {}: {error}", command.to_string_lossy()));
+    output::remark(format!("cannot run {}: {error}", untrusted::shown(command)));
     if error.kind() == io::ErrorKind::NotFound { exit::NOT_FOUND } else { exit::NOT_EXECUTABLE }
 }
 
 /// Writes session.json again. The program's run counts more than this file, so failing to is a remark.
-fn remember(meta: &Meta, session: &Path) {
+fn remember(meta: &Meta, session: &Folder) {
     if let Err(error) = meta.store(session) {
         output::remark(error);
     }

@@ -102,7 +102,7 @@ fn obstacle(command: &[OsString]) -> Option<String> {
     for _ in 0..SCRIPT_DEPTH {
         match Program::of(&path) {
             Program::Script(interpreter) => path = interpreter,
-            program => return program.obstacle().map(|why| format!("{}: {why}", path.display())),
+            program => return program.obstacle().map(|why| format!("{}: {why}", untrusted::shown(&path))),
         }
     }
     None

@@ -167,7 +167,9 @@ fn refuse_other_folders(folder: &Path) -> Result<(), Error> {
     let Ok(mut entries) = std::fs::read_dir(folder) else { return Ok(()) };
     let ours = folder.join(dataset::MANIFEST).exists() || folder.join(partial::FOLDER).exists();
     match entries.next().is_some() && !ours {
-        true => Err(Error::Refused(format!("{} holds other files: name a new folder", folder.display()))),
+        true => {
+            Err(Error::Refused(format!("{} holds other files: name a new folder", untrusted::shown(folder))))
+        }
         false => Ok(()),
     }
 }
@@ -251,7 +253,7 @@ fn manifest(
         let (there, here) = (format!("{there:?}"), format!("{here:?}"));
         let other = format!(
             "{} holds another collection: its {what} is {there}, not {here}; use the same, or another folder",
-            options.folder.display()
+            untrusted::shown(&options.folder)
         );
         if there == here { Ok(()) } else { Err(Error::Refused(other)) }
     };

@@ -28,7 +28,7 @@ pub const LAUNCHES: &str = "launches.csv";
 #[non_exhaustive]
 pub enum Error {
     /// The operating system says no.
-    #[error("cannot {doing} {}: {error}", path.display())]
+    #[error("cannot {doing} {}: {error}", untrusted::shown(path))]
     Io {
         /// What was tried.
         doing: &'static str,
@@ -38,7 +38,10 @@ pub enum Error {
         error: io::Error,
     },
     /// A file is not what it should be.
-    #[error("{}, line {line}: {why}; take the file from where it was made, or collect again into a new folder", path.display())]
+    #[error(
+        "{}, line {line}: {why}; take the file from where it was made, or collect again into a new folder",
+        untrusted::shown(path)
+    )]
     Line {
         /// The file.
         path: PathBuf,
@@ -48,7 +51,7 @@ pub enum Error {
         why: String,
     },
     /// The manifest is none, or of another version.
-    #[error("{}: {why}", path.display())]
+    #[error("{}: {why}", untrusted::shown(path))]
     Manifest {
         /// The file.
         path: PathBuf,
@@ -357,9 +360,7 @@ pub(crate) fn fields(text: &str) -> impl Iterator<Item = Vec<String>> + '_ {
 
 /// Replaces a file's contents at once.
 fn replace(path: &Path, text: &str) -> Result<(), Error> {
-    let new = path.with_extension("new");
-    std::fs::write(&new, text).map_err(|error| Error::io("write", &new, error))?;
-    std::fs::rename(&new, path).map_err(|error| Error::io("replace", path, error))
+    untrusted::replace::bytes(path, text.as_bytes()).map_err(|error| Error::io("write", path, error))
 }
 
 #[cfg(test)]

@@ -72,7 +72,8 @@ impl Session {
         }
         left_out += left_out_counts;
         if left_out > 0 {
-            let what = format!("has {left_out} files beyond the {MOST_FILES} that are read; they are left out");
+            let what =
+                format!("has {left_out} files beyond the {MOST_FILES} that are read; they are left out");
             problems.push(Problem { path: dir.to_owned(), offset: 0, what });
         }
         processes.sort_by_key(|process| (process.start_real_ns, process.pid));
