@@ -214,6 +214,7 @@ fn left(done: u64, planned: u64, elapsed: Duration, first: &(Duration, u64)) -> 
 #[derive(Serialize)]
 struct Document<'a> {
     schema: &'static str,
+    #[serde(serialize_with = "output::path_in_document")]
     folder: &'a Path,
     device: &'a str,
     device_kind: ::collect::dataset::DeviceKind,

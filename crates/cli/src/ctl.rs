@@ -54,6 +54,7 @@ struct Target {
 #[derive(Serialize)]
 struct State {
     schema: &'static str,
+    #[serde(serialize_with = "output::path_in_document")]
     session: PathBuf,
     recording: bool,
     timing: &'static str,

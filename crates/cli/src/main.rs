@@ -27,6 +27,7 @@ use clap::{Parser, Subcommand};
 use output::Color;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use untrusted::printable;
 use untrusted::text::printable_but;
 
 #[derive(Parser)]
@@ -103,7 +104,7 @@ fn main() -> ExitCode {
 fn refuse(error: &clap::Error) -> ExitCode {
     // That the terminal is gone is no reason to fail. What is wrong quotes the arguments; help quotes nothing.
     let _ = match error.use_stderr() {
-        true => write!(io::stderr(), "{}", printable_but(&error.render().to_string(), &['\n'])),
+        true => write!(io::stderr(), "{}", quoted_harmlessly(error.render().to_string())),
         false => error.print(),
     };
     let stands_for_program =
@@ -113,6 +114,21 @@ fn refuse(error: &clap::Error) -> ExitCode {
         _ if stands_for_program => ExitCode::from(exit::FAILED),
         _ => ExitCode::from(exit::USAGE),
     }
+}
+
+/// What is wrong with the command line, printable. Line breaks of the text itself stay; those in arguments and variables, which
+/// it quotes, do not.
+fn quoted_harmlessly(mut text: String) -> String {
+    let arguments = std::env::args_os();
+    let variables = std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"APEX_"));
+    for foreign in arguments.chain(variables.map(|(_, value)| value)) {
+        let foreign = foreign.to_string_lossy();
+        let value = foreign.split_once('=').map_or("", |(_, value)| value);
+        for quoted in [&*foreign, value].into_iter().filter(|quoted| quoted.contains('\n')) {
+            text = text.replace(quoted, &printable(quoted));
+        }
+    }
+    printable_but(&text, &['\n']).into_owned()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 use std::fmt::{self, Display};
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use untrusted::printable;
 
@@ -91,6 +92,11 @@ impl Display for Lines {
 }
 
 impl std::error::Error for Lines {}
+
+/// A path in a document; bytes that are no text are replaced.
+pub fn path_in_document<S: serde::Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&path.to_string_lossy())
+}
 
 /// Writes a JSON document to stdout.
 pub fn json(document: &impl serde::Serialize) -> anyhow::Result<ExitCode> {

@@ -9,10 +9,8 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::{env, fs, io, process};
+use std::{env, fs, io};
 
 use crate::source::CacheFolder;
 
@@ -77,7 +75,7 @@ pub(crate) fn folder(choice: &CacheFolder) -> Option<PathBuf> {
 /// What the folder holds for `fingerprint`.
 pub(crate) fn load(folder: &Path, fingerprint: &[u8]) -> Option<Compiled> {
     let path = place(folder, fingerprint);
-    let found = decode(&fs::read(&path).ok()?, fingerprint)?;
+    let found = decode(&untrusted::read::read(&path, MOST_BYTES).ok()?, fingerprint)?;
     // Its time of change is its time of use: that decides what goes first when there is too much.
     let _ = fs::File::options()
         .append(true)
@@ -92,19 +90,7 @@ pub(crate) fn load(folder: &Path, fingerprint: &[u8]) -> Option<Compiled> {
 /// What the system says; then the folder is as before.
 pub(crate) fn store(folder: &Path, fingerprint: &[u8], compiled: &Compiled) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    static UNFINISHED: AtomicU64 = AtomicU64::new(0);
-    let path = place(folder, fingerprint);
-    let number = UNFINISHED.fetch_add(1, Ordering::Relaxed);
-    let unfinished = path.with_extension(format!("{}-{number}.tmp", process::id()));
-    let written = fs::File::create(&unfinished).and_then(|mut file| {
-        file.write_all(&encode(fingerprint, compiled))?;
-        file.sync_all()
-    });
-    let done = written.and_then(|()| fs::rename(&unfinished, &path));
-    if done.is_err() {
-        let _ = fs::remove_file(&unfinished);
-    }
-    done?;
+    untrusted::replace::bytes(&place(folder, fingerprint), &encode(fingerprint, compiled))?;
     // Whether it works or not, what was to be stored is.
     let _ = make_room(folder, MOST_BYTES);
     Ok(())

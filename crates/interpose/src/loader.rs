@@ -20,6 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use trace::MappedControl;
 
 cuda_abi::lazy_resolver!(first_call, resolve);
 
@@ -148,10 +149,14 @@ fn last_error() -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// Says a line on the program's standard error, once in a process.
+/// Says on the program's standard error why it is not recorded, once in a process, and leaves word in the session, so that
+/// `apex run` can name the cause.
 pub fn say_once(line: &str) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
+        if let Some(control) = environment::session().and_then(|session| MappedControl::open(&session).ok()) {
+            control.complain(line);
+        }
         let line = format!("apex: {line}\n");
         // SAFETY: a valid buffer. (`eprintln!` would panic where standard error is closed.)
         unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };

@@ -2,7 +2,8 @@
 //! its size limit.
 //!
 //! `apex run` makes the file `control`; every recorded process maps it and looks at it with relaxed loads; `apex ctl`
-//! maps it too and changes it. All fields are independent of one another, so no order among them matters.
+//! maps it too and changes it. All fields are independent of one another, so no order among them matters; only a complaint's
+//! text is written before it counts as written.
 
 use crate::error::in_file;
 use crate::mapping::Mapping;
@@ -11,7 +12,7 @@ use std::io::{self, Write};
 use std::ops::Deref;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use untrusted::Folder;
 
 /// Name of the file in the session's directory.
@@ -74,9 +75,25 @@ pub struct Control {
     pub processes: AtomicU32,
     /// Changes made through [`Control::set_recording`] and its like.
     pub generation: AtomicU32,
+    /// A [`Complaint`].
+    complaint: AtomicU32,
+    /// Bytes of its text.
+    complaint_bytes: AtomicU32,
+    complaint_text: [AtomicU8; COMPLAINT_BYTES],
 }
 
-const _: () = assert!(size_of::<Control>() == 48 && size_of::<Control>() <= CONTROL_BYTES);
+const _: () = assert!(size_of::<Control>() == 56 + COMPLAINT_BYTES && size_of::<Control>() <= CONTROL_BYTES);
+
+/// Longest complaint that is kept.
+const COMPLAINT_BYTES: usize = 512;
+
+/// How far the first complaint of a session is.
+#[repr(u32)]
+enum Complaint {
+    None = 0,
+    BeingWritten = 1,
+    Written = 2,
+}
 
 impl Control {
     /// Whether calls are recorded.
@@ -119,6 +136,32 @@ impl Control {
         self.changed();
     }
 
+    /// Leaves word why a process is not recorded, for whoever reads the session. The first of a session is kept.
+    pub fn complain(&self, text: &str) {
+        let (none, writing) = (Complaint::None as u32, Complaint::BeingWritten as u32);
+        if self.complaint.compare_exchange(none, writing, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            return;
+        }
+        let mut bytes = 0;
+        for (place, byte) in self.complaint_text.iter().zip(text.bytes()) {
+            place.store(byte, Ordering::Relaxed);
+            bytes += 1;
+        }
+        self.complaint_bytes.store(bytes, Ordering::Relaxed);
+        self.complaint.store(Complaint::Written as u32, Ordering::Release);
+    }
+
+    /// Why a process of the session is not recorded, if one left word.
+    pub fn complaint(&self) -> Option<String> {
+        if self.complaint.load(Ordering::Acquire) != Complaint::Written as u32 {
+            return None;
+        }
+        let bytes = self.complaint_bytes.load(Ordering::Relaxed) as usize;
+        let text: Vec<_> =
+            self.complaint_text.iter().take(bytes).map(|byte| byte.load(Ordering::Relaxed)).collect();
+        Some(String::from_utf8_lossy(&text).into_owned())
+    }
+
     fn changed(&self) {
         self.generation.fetch_add(1, Ordering::Relaxed);
     }
@@ -126,7 +169,10 @@ impl Control {
     /// Takes `bytes` out of the session's limit; false, and nothing taken, if there are not so many left.
     pub(crate) fn take(&self, bytes: u64) -> bool {
         let max = self.max_bytes.load(Ordering::Relaxed);
-        let within = |used: u64| used.checked_add(bytes).filter(|&sum| max == 0 || sum <= max);
+        let within = |used: u64| match max {
+            0 => Some(used.saturating_add(bytes)),
+            max => used.checked_add(bytes).filter(|&sum| sum <= max),
+        };
         self.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_ok()
     }
 

@@ -28,6 +28,35 @@ fn the_control_page_is_shared() {
 }
 
 #[test]
+fn the_first_complaint_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let ours = MappedControl::create(dir.path(), Settings::default()).unwrap();
+    let theirs = MappedControl::open(dir.path()).unwrap();
+    assert_eq!(ours.complaint(), None);
+    let long = "ä".repeat(400);
+    theirs.complain(&long);
+    theirs.complain("another");
+    let kept = ours.complaint().unwrap();
+    assert!(kept.len() == 512 && long.starts_with(&kept), "{kept}");
+
+    // Whatever stands there, the answer is text.
+    let mut page = fs::read(dir.path().join(CONTROL_FILE)).unwrap();
+    page[48..].fill(0xff);
+    page[48..52].copy_from_slice(&2u32.to_le_bytes());
+    fs::write(dir.path().join(CONTROL_FILE), page).unwrap();
+    assert!(MappedControl::open(dir.path()).unwrap().complaint().unwrap().starts_with('\u{fffd}'));
+}
+
+#[test]
+fn without_a_limit_nothing_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let control = MappedControl::create(dir.path(), Settings::default()).unwrap();
+    // More was given back than taken, or the page was damaged.
+    control.used_bytes.store(u64::MAX, Ordering::Relaxed);
+    assert!(trace::ProcessFile::create(dir.path(), Some(control.leak())).is_ok());
+}
+
+#[test]
 fn a_foreign_control_page_is_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(CONTROL_FILE);

@@ -171,6 +171,23 @@ mod tests {
     }
 
     #[test]
+    fn the_page_has_the_limits() {
+        let page = include_str!("../../../docs/untrusted.md");
+        for (file, limit) in [
+            ("`session.json`", SESSION_JSON),
+            ("a process file", PROCESS_FILE),
+            ("a file of counts", COUNTS),
+            ("a model", MODEL),
+            ("PTX", PTX),
+            ("the manifest", MANIFEST),
+            ("a table", TABLE),
+        ] {
+            let line = page.lines().find(|line| line.starts_with(&format!("| {file}")));
+            assert!(line.is_some_and(|line| line.contains(&format!("| {}", size(limit)))), "{file}");
+        }
+    }
+
+    #[test]
     fn sizes_have_units() {
         for (bytes, text) in [
             (0, "0 bytes"),

@@ -70,6 +70,9 @@ pub fn full(
 fn heading(out: &mut dyn Write, profile: &Profile, advice: &Advice, style: Style) -> io::Result<()> {
     let judged = advice.rules.saturating_sub(advice.unjudged.len());
     let line = match (advice.findings.len(), &advice.verdict.saving_of_job) {
+        (0, _) if profile.kernels.is_empty() => {
+            "Advice: no kernel was launched, so no launch was judged".to_owned()
+        }
         (0, _) if advice.excellent.len() == profile.kernels.len() => {
             format!("Advice: nothing found by {judged} rules; every kernel's launch is excellent")
         }

@@ -234,7 +234,7 @@ fn circumstances(loaded: &Loaded) -> Vec<String> {
         Some(Some(Exit::Code(code))) => format!(" (exit status {code})"),
         Some(Some(Exit::Signal(signal))) => format!(" (ended by signal {signal})"),
         Some(None) if session::running(&loaded.session).is_empty() => {
-            " (apex was killed before it ended)".into()
+            " (apex was killed before the program ended)".into()
         }
         Some(None) => " (running)".into(),
     };

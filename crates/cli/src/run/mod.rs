@@ -32,9 +32,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
-use trace::META_FILE;
 use trace::control::{CONTROL_FILE, MappedControl, Settings, TimingMode};
 use trace::meta::{self, Exit, Host, Meta};
+use trace::{META_FILE, Session};
 use untrusted::{Folder, read};
 use watch::{Seen, Watch};
 
@@ -313,6 +313,24 @@ fn conclude(recorded: &Recorded, args: &Args, color: Color) -> anyhow::Result<Ex
     end_like(recorded.status)
 }
 
+/// Why records of a session were lost.
+fn causes_of_loss(session: &Session) -> String {
+    let mut causes = BTreeSet::new();
+    for process in &session.processes {
+        if process.overwritten > 0 {
+            causes.insert("the oldest gave way to newer ones within --max-size".to_owned());
+        }
+        let unknown = || {
+            "calls came while the recorder was at work in the same thread, as from a signal handler"
+                .to_owned()
+        };
+        if process.dropped > 0 {
+            causes.insert(process.drop_cause().unwrap_or_else(unknown));
+        }
+    }
+    causes.into_iter().collect::<Vec<_>>().join("; ")
+}
+
 /// The line at the end, or the warning that nothing was captured. Returns whether something was.
 fn summarize(loaded: &Loaded, recorded: &Recorded, args: &Args) -> bool {
     let profile = &loaded.profile;
@@ -324,11 +342,8 @@ fn summarize(loaded: &Loaded, recorded: &Recorded, args: &Args) -> bool {
         return false;
     }
     if lost > 0 {
-        let causes: BTreeSet<_> =
-            loaded.session.processes.iter().filter_map(|process| process.drop_cause()).collect();
-        let cause = causes.into_iter().collect::<Vec<_>>().join("; ");
-        let cause = if cause.is_empty() { "the session's size limit was reached".into() } else { cause };
-        output::remark(format!("{} RECORDS WERE LOST: {cause}", units::count(lost)));
+        let causes = causes_of_loss(&loaded.session);
+        output::remark(format!("{} RECORDS WERE LOST: {causes}", units::count(lost)));
     }
     if !args.quiet {
         let session = session::shown(&recorded.session);

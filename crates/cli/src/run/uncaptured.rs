@@ -46,13 +46,16 @@ fn switched_off(loaded: &Loaded) -> Vec<String> {
     if environment::is_disabled() {
         causes.push("APEX_DISABLE=1 is set".into());
     }
-    if MappedControl::open(&loaded.session.dir).is_ok_and(|control| !control.is_recording()) {
-        causes.push("recording was switched off by `apex ctl`".into());
+    if let Ok(control) = MappedControl::open(&loaded.session.dir) {
+        if !control.is_recording() {
+            causes.push("recording was switched off by `apex ctl`".into());
+        }
+        causes.extend(control.complaint());
     }
     for process in &loaded.session.processes {
         causes.push(match process.drop_cause() {
             Some(cause) => {
-                format!("{} records of process {} found no space: {cause}", process.dropped, process.pid)
+                format!("{} records of process {} were lost: {cause}", process.dropped, process.pid)
             }
             None => format!(
                 "{} (pid {}) opened CUDA and then did nothing with it",

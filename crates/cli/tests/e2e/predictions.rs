@@ -63,7 +63,7 @@ fn estimate(estimate: &Value) -> f64 {
 
 /// A session of an H200 with these kernels: name, blocks, threads, and what each launch of ten took above an empty kernel,
 /// nanoseconds.
-fn h200_session(folder: &Path, kernels: &[(&str, u32, u32, u64)]) {
+pub fn h200_session(folder: &Path, kernels: &[(&str, u32, u32, u64)]) {
     let attributes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/device-h200.csv");
     let attributes = std::fs::read_to_string(attributes).unwrap();
     let pair = |line: &str| line.split_once(',').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));

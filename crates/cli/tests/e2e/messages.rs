@@ -1,0 +1,76 @@
+//! What is said of runs in which something went wrong: the cause, and not another one.
+
+use crate::common::{Sandbox, output, program, text};
+use crate::predictions::h200_session;
+use trace::layout::{Launch, Slots};
+use trace::{Lane, ProcessFile};
+
+/// A driver that cannot be opened is the cause that is named, not that the program made no call.
+#[test]
+fn the_cause_that_the_program_met_is_named() {
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.apex(&["run", "--device", "gpu", "-o", "s", "--"]);
+    command.arg(program()).args(["launch", "1"]).env("APEX_DRIVER", "/no/such/driver.so");
+    let said = text(&command.output().unwrap().stderr);
+    assert!(said.contains("NOTHING WAS CAPTURED"), "{said}");
+    assert!(said.contains("likely cause: cannot open /no/such/driver.so"), "{said}");
+    assert!(!said.contains("no CUDA call"), "{said}");
+}
+
+/// A process that finds no room for its file says so to `apex run` too.
+#[test]
+fn a_process_that_could_not_be_recorded_is_the_cause() {
+    let sandbox = Sandbox::new();
+    let script = format!("ulimit -f 0; exec {} launch 1", program().display());
+    let mut command = sandbox.apex(&["run", "--device", "cpu", "-o", "s", "--", "sh", "-c", &script]);
+    let said = text(&output(&mut command, 0).stderr);
+    assert!(said.contains("likely cause: this process is not recorded"), "{said}");
+    assert!(!said.contains("no CUDA call") && !said.contains("size limit"), "{said}");
+}
+
+/// Nobody set a limit: what was lost is not blamed on one.
+#[test]
+fn lost_records_are_blamed_on_their_cause() {
+    let sandbox = Sandbox::new();
+    // Room for the header and one chunk, which the definitions take.
+    let script = format!("ulimit -f 600; exec {} launch 20", program().display());
+    let mut command = sandbox.apex(&["run", "--device", "cpu", "-o", "s", "--", "sh", "-c", &script]);
+    let said = text(&output(&mut command, 0).stderr);
+    assert!(
+        said.contains("File too large") && !said.contains("size limit") && !said.contains("max-size"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_session_without_launches_is_not_praised() {
+    let sandbox = Sandbox::new();
+    let folder = sandbox.path("s");
+    h200_session(&folder, &[]);
+    for command in ["report", "advise"] {
+        let said = text(&output(&mut sandbox.apex(&[command, "s"]), 0).stdout);
+        assert!(said.contains("no kernel was launched, so no launch was judged"), "{said}");
+        assert!(!said.contains("launch is excellent"), "{said}");
+    }
+    // With launches whose definitions are lost there are kernels, of which nothing is known.
+    let file = ProcessFile::create(&folder, None).unwrap();
+    let mut lane = Lane::default();
+    assert!(
+        lane.record(&file, &Launch { head: Launch::head(0, 1, 2), config: 9, stream: 1, result: 0, api: 1 })
+    );
+    output(&mut sandbox.apex(&["report", "s"]), 0);
+}
+
+/// A variable that is set for recording does not choose where exports go.
+#[test]
+fn the_variable_of_a_session_names_no_export() {
+    let sandbox = Sandbox::new();
+    sandbox.recorded(&[], &["launch", "2"]);
+    let mut export = sandbox.apex(&["export", "--format", "csv", "s"]);
+    let csv = output(export.env("APEX_OUTPUT", "session"), 0);
+    assert_eq!(text(&csv.stdout).lines().count(), 3);
+    assert!(!sandbox.path("session").exists());
+    let mut export = sandbox.apex(&["export", "--format", "csv", "s"]);
+    output(export.env("APEX_EXPORT_OUTPUT", "out.csv"), 0);
+    assert!(sandbox.path("out.csv").exists());
+}
