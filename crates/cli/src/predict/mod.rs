@@ -375,9 +375,8 @@ impl Args {
 /// A file of launches, open. It is read line by line, so that it may be of any size.
 fn opened(path: &Path) -> anyhow::Result<File> {
     let shown = untrusted::shown(path);
-    let file = untrusted::read::open(path, u64::MAX).with_context(|| {
-        format!("cannot read launches from {shown} (`apex predict -` reads them from stdin)")
-    })?;
+    let file = untrusted::read::open(path, u64::MAX)
+        .with_context(|| format!("cannot open {shown} (`apex predict -` reads from pipes)"))?;
     if Some(identity(&file.metadata()?)) == session::stdout_identity() {
         bail!("stdout is {shown}, the file that is read: send it to another file");
     }

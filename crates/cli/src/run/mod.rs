@@ -336,7 +336,7 @@ fn summarize(loaded: &Loaded, recorded: &Recorded, args: &Args) -> bool {
     let profile = &loaded.profile;
     let lost = profile.recorder.lost();
     if profile.recorder.records == 0 {
-        for line in uncaptured::message(&args.command, loaded, &recorded.seen) {
+        for line in uncaptured::message(&args.command, loaded, recorded) {
             output::remark(line);
         }
         return false;

@@ -1,12 +1,15 @@
 //! A run that captured nothing: the likely causes, from what the command is and what its processes looked like.
 
+use super::Recorded;
 use super::inspect::{self, Program};
 use super::watch::Seen;
 use crate::loaded::Loaded;
 use apex::environment;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::ExitStatus;
 use trace::MappedControl;
 
 /// Interpreters of interpreters: deeper chains of `#!` do not run.
@@ -29,11 +32,11 @@ const LAUNCHERS: &[(&[&str], &str)] = &[
 ];
 
 /// What to say of a run that captured nothing, a line each.
-pub fn message(command: &[OsString], loaded: &Loaded, seen: &BTreeMap<u32, Seen>) -> Vec<String> {
+pub fn message(command: &[OsString], loaded: &Loaded, recorded: &Recorded) -> Vec<String> {
     let mut lines = vec!["NOTHING WAS CAPTURED".to_string()];
     let mut causes = switched_off(loaded);
     if causes.is_empty() {
-        causes = self::causes(command, seen);
+        causes = self::causes(command, &recorded.seen, recorded.status);
     }
     lines.extend(causes.into_iter().map(|cause| format!("likely cause: {cause}")));
     lines.push("`apex doctor` checks the rest".into());
@@ -68,14 +71,14 @@ fn switched_off(loaded: &Loaded) -> Vec<String> {
 }
 
 /// Likely causes, each a sentence; never empty.
-fn causes(command: &[OsString], seen: &BTreeMap<u32, Seen>) -> Vec<String> {
+fn causes(command: &[OsString], seen: &BTreeMap<u32, Seen>, status: ExitStatus) -> Vec<String> {
     let mut causes = Vec::new();
     causes.extend(command.first().and_then(|name| launcher(name)));
     causes.extend(clears_environment(command));
     causes.extend(obstacle(command));
     causes.extend(seen.iter().filter_map(|(pid, process)| suspicious(*pid, process)));
     if causes.is_empty() {
-        causes.push(no_cuda(seen));
+        causes.push(no_cuda(seen, status));
     }
     causes
 }
@@ -129,13 +132,20 @@ fn suspicious(pid: u32, process: &Seen) -> Option<String> {
     }
 }
 
-fn no_cuda(seen: &BTreeMap<u32, Seen>) -> String {
+fn no_cuda(seen: &BTreeMap<u32, Seen>, status: ExitStatus) -> String {
     let names: std::collections::BTreeSet<_> = seen.values().map(|process| process.name.as_str()).collect();
     let tree = match names.len() {
         0 => String::new(),
         _ => format!(" (seen with libapex.so: {})", names.into_iter().collect::<Vec<_>>().join(", ")),
     };
-    format!("the program made no CUDA call{tree}: it ended before, chose the CPU by itself, or needs no CUDA")
+    if status.success() {
+        return format!("the program made no CUDA call{tree}: it chose the CPU by itself, or needs no CUDA");
+    }
+    let how = match status.signal() {
+        Some(signal) => format!("was ended by signal {signal}"),
+        None => format!("failed with exit status {}", status.code().unwrap_or_default()),
+    };
+    format!("the program {how} before it made a CUDA call{tree}: what it said itself tells more")
 }
 
 #[cfg(test)]
@@ -144,8 +154,8 @@ mod tests {
 
     fn causes_of(command: &[&str], seen: &[Seen]) -> String {
         let command: Vec<_> = command.iter().map(OsString::from).collect();
-        causes(&command, &seen.iter().cloned().zip(10..).map(|(process, pid)| (pid, process)).collect())
-            .join("\n")
+        let seen = seen.iter().cloned().zip(10..).map(|(process, pid)| (pid, process)).collect();
+        causes(&command, &seen, ExitStatus::from_raw(0)).join("\n")
     }
 
     fn process(name: &str, recorder: bool, other_driver: Option<&str>) -> Seen {
@@ -175,6 +185,14 @@ mod tests {
         assert!(causes_of(&["sh"], &[bypass]).contains("past APEX"));
         let nothing = causes_of(&["sh"], &[process("sh", true, None), process("make", true, None)]);
         assert!(nothing.contains("no CUDA call (seen with libapex.so: make, sh)"), "{nothing}");
+    }
+
+    /// A program that failed has said why: that it made no call is no cause.
+    #[test]
+    fn a_program_that_failed_is_not_called_one_without_cuda() {
+        let said = |raw| causes(&["x".into()], &BTreeMap::new(), ExitStatus::from_raw(raw)).join("\n");
+        assert!(said(127 << 8).contains("failed with exit status 127 before it made a CUDA call"));
+        assert!(said(11).contains("was ended by signal 11 before"));
     }
 
     #[test]

@@ -23,7 +23,7 @@ fn a_process_that_could_not_be_recorded_is_the_cause() {
     let sandbox = Sandbox::new();
     let script = format!("ulimit -f 0; exec {} launch 1", program().display());
     let mut command = sandbox.apex(&["run", "--device", "cpu", "-o", "s", "--", "sh", "-c", &script]);
-    let said = text(&output(&mut command, 0).stderr);
+    let said = text(&command.output().unwrap().stderr);
     assert!(said.contains("likely cause: this process is not recorded"), "{said}");
     assert!(!said.contains("no CUDA call") && !said.contains("size limit"), "{said}");
 }

@@ -97,7 +97,7 @@ fn signal_state(command: &mut Command) -> String {
     let status = text(&output(command, 0).stdout);
     status
         .lines()
-        .filter(|line| line.starts_with("Sig") || line.starts_with("Shd"))
+        .filter(|line| line.starts_with("Sig") && !line.starts_with("SigQ") || line.starts_with("Shd"))
         .collect::<Vec<_>>()
         .join("\n")
 }
