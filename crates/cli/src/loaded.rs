@@ -41,7 +41,7 @@ impl Loaded {
     /// # Errors
     /// If it cannot be read at all.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let doing = format!("reading {} of {}", units::bytes(recorded_bytes(path)), untrusted::shown(&path));
+        let doing = format!("reading {} of {}", units::bytes(recorded_bytes(path)), untrusted::shown(path));
         session::refuse_stdout(path)?;
         let (session, profile) = progress::show(&doing, |_| {
             let session = Session::open(path)?;
@@ -78,5 +78,5 @@ fn recorded_bytes(path: &Path) -> u64 {
 /// # Errors
 /// Names the session.
 pub fn just_recorded(path: &Path) -> anyhow::Result<Loaded> {
-    Loaded::read(path).with_context(|| format!("the session {} cannot be read back", untrusted::shown(&path)))
+    Loaded::read(path).with_context(|| format!("the session {} cannot be read back", untrusted::shown(path)))
 }

@@ -67,7 +67,7 @@ impl Fresh {
             Some(path) => Self::at(path),
             None => Self::unused(&default_name(command)),
         };
-        let shown = named.map_or_else(|| "here".to_owned(), |path| untrusted::shown(path));
+        let shown = named.map_or_else(|| "here".to_owned(), untrusted::shown);
         let mut fresh = fresh.with_context(|| {
             format!("cannot make the session folder {shown}: name one that is writable with -o")
         })?;
@@ -163,7 +163,7 @@ pub fn refuse_stdout(session: &Path) -> anyhow::Result<()> {
     match file_with_identity(session, stdout) {
         Some(file) => bail!(
             "stdout is {}, a file of the session that is read: send it to another file",
-            untrusted::shown(&file)
+            untrusted::shown(file)
         ),
         None => Ok(()),
     }

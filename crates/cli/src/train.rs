@@ -93,10 +93,10 @@ fn read(folder: &Path) -> anyhow::Result<(Data, String)> {
     if set.manifest.device_kind == DeviceKind::CpuDevice {
         anyhow::bail!(
             "{} was measured on the CPU device, which says nothing of a GPU",
-            untrusted::shown(&folder)
+            untrusted::shown(folder)
         );
     }
-    let data = Data::new(&set).with_context(|| untrusted::shown(&folder))?;
+    let data = Data::new(&set).with_context(|| untrusted::shown(folder))?;
     Ok((data, set.manifest.started.clone()))
 }
 

@@ -93,8 +93,8 @@ impl Code {
     /// A file that is no PTX, a kernel that is not in it, arguments that do not fit its parameters.
     pub fn read(path: &Path, kernel: Option<&str>, arguments: &[Typed]) -> anyhow::Result<Code> {
         let source = read::read_to_string(path, read::PTX)
-            .with_context(|| format!("cannot read {}", untrusted::shown(&path)))?;
-        let shown = untrusted::shown(&path);
+            .with_context(|| format!("cannot read {}", untrusted::shown(path)))?;
+        let shown = untrusted::shown(path);
         let module = ptx::parse(&source).map_err(|wrong| Lines(wrong.render(&shown, &source)))?;
         let function = find(&module, kernel).map_err(|why| anyhow::anyhow!("{shown}: {why}"))?;
         let name = function.name.to_string();
@@ -140,7 +140,7 @@ impl Code {
         format!(
             "PTX does not tell how many registers a thread of {name} uses: give --registers N. `ptxas -v -arch=sm_90 {}` and \
              `cuobjdump --dump-resource-usage` of the compiled program say it, and `apex run` records it",
-            untrusted::shown(&path)
+            untrusted::shown(path)
         )
     }
 }

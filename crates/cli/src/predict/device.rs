@@ -113,7 +113,7 @@ fn from_folder(path: &Path, trained: Trained) -> anyhow::Result<Device> {
     } else if path.exists() {
         trained.among(&Loaded::read(path)?.profile.devices)
     } else {
-        let path = untrusted::shown(&path);
+        let path = untrusted::shown(path);
         bail!(
             "there is no device or folder {path}: write h200, sm_90, or the folder of a session or data set"
         );

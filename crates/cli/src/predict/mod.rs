@@ -121,7 +121,7 @@ impl InUse {
     /// Loads them. What happens to a folder's files later is said on stderr.
     fn load(folder: Option<&Path>) -> anyhow::Result<Self> {
         let Some(folder) = folder else { return Ok(Self::Shipped(Models::shipped())) };
-        let shown = untrusted::shown(&folder);
+        let shown = untrusted::shown(folder);
         let told = move |event| match event {
             Event::Replaced => {
                 output::remark(format!("the models in {shown} were replaced: the new ones are in use"))
@@ -133,7 +133,7 @@ impl InUse {
             }
         };
         let watch = Watch::start(folder, told)
-            .with_context(|| format!("cannot use the models in {}", untrusted::shown(&folder)))?;
+            .with_context(|| format!("cannot use the models in {}", untrusted::shown(folder)))?;
         Ok(Self::Watched(watch))
     }
 
@@ -243,8 +243,8 @@ impl Args {
             }
         }
         match (&self.kernel, answers.is_empty()) {
-            (Some(name), true) => bail!("{} has no kernel {name}", untrusted::shown(&path)),
-            (None, true) => bail!("{} has no kernels", untrusted::shown(&path)),
+            (Some(name), true) => bail!("{} has no kernel {name}", untrusted::shown(path)),
+            (None, true) => bail!("{} has no kernels", untrusted::shown(path)),
             _ => self.write(&device, &answers, color),
         }
     }
@@ -270,7 +270,7 @@ impl Args {
         } else {
             Box::new(BufReader::new(opened(path)?))
         };
-        let shown = if stdin { "stdin".to_owned() } else { untrusted::shown(&path) };
+        let shown = if stdin { "stdin".to_owned() } else { untrusted::shown(path) };
         let lines = Lines::new(from).map_err(|why| anyhow::anyhow!("{shown}:{why}"))?;
         let answered = if stdin || self.csv {
             self.one_by_one(lines, &shown, models, &device)

@@ -38,7 +38,7 @@ impl Libraries {
             None => bail!(
                 "{RECORDER} was not found; looked in: {}. `cargo build --release` makes it beside apex; \
                  APEX_LIB_DIR names another folder.",
-                folders.iter().map(|folder| untrusted::shown(&folder)).collect::<Vec<_>>().join(", ")
+                folders.iter().map(untrusted::shown).collect::<Vec<_>>().join(", ")
             ),
         }
     }

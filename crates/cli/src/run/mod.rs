@@ -243,7 +243,7 @@ fn outer_session() -> Option<PathBuf> {
 fn join(outer: &Path, args: &Args) -> anyhow::Result<ExitCode> {
     let preload = Libraries::find()?.preload(std::env::var_os(PRELOAD).as_deref())?;
     if !args.quiet {
-        let session = untrusted::shown(&outer);
+        let session = untrusted::shown(outer);
         output::remark(format!(
             "joins the session {session} of the `apex run` around it, with that one's options"
         ));
