@@ -104,7 +104,7 @@ fn main() -> ExitCode {
 fn refuse(error: &clap::Error) -> ExitCode {
     // That the terminal is gone is no reason to fail. What is wrong quotes the arguments; help quotes nothing.
     let _ = match error.use_stderr() {
-        true => write!(io::stderr(), "{}", quoted_harmlessly(error.render().to_string())),
+        true => write!(io::stderr(), "{}", quoted_harmlessly(error.render().ansi().to_string())),
         false => error.print(),
     };
     let stands_for_program =
@@ -116,8 +116,8 @@ fn refuse(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// What is wrong with the command line, printable. Line breaks of the text itself stay; those in arguments and variables, which
-/// it quotes, do not.
+/// What is wrong with the command line, printable and without clap's colours. Line breaks of the text itself stay; those in
+/// arguments and variables, which it quotes, do not.
 fn quoted_harmlessly(mut text: String) -> String {
     let arguments = std::env::args_os();
     let variables = std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"APEX_"));
@@ -128,7 +128,20 @@ fn quoted_harmlessly(mut text: String) -> String {
             text = text.replace(quoted, &printable(quoted));
         }
     }
-    printable_but(&text, &['\n']).into_owned()
+    printable_but(&without_colors(&text), &['\n']).into_owned()
+}
+
+/// The text without the sequences that colour it: `ESC [`, numbers, `m`.
+fn without_colors(text: &str) -> String {
+    let mut parts = text.split("\x1b[");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';').strip_prefix('m') {
+            Some(rest) => plain.push_str(rest),
+            None => plain.extend(["\x1b[", part]),
+        }
+    }
+    plain
 }
 
 #[cfg(test)]

@@ -275,7 +275,8 @@ fn tell(defect: &Defect) {
         0 | 1 => String::new(),
         _ => format!(" (the first of {places} places of one mistake)"),
     };
-    let told = format!("apex: cpu device: {kind} in kernel {kernel}\n    {text}\n    at {place}{other}{more}");
+    let told =
+        format!("apex: cpu device: {kind} in kernel {kernel}\n    {text}\n    at {place}{other}{more}");
     // Names of files and kernels are foreign.
     eprintln!("{}", untrusted::text::printable_but(&told, &['\n']));
 }

@@ -109,6 +109,7 @@ fn counts_are_appended_to_their_own_file_only() {
         place: Place::default(),
         other: None,
         count: 1,
+        places: 1,
     };
     for exchange in [
         (|victim, path| fs::hard_link(victim, path).unwrap()) as fn(&Path, &Path),

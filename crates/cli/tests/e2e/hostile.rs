@@ -31,6 +31,7 @@ fn session(folder: &Path) {
         place: place.clone(),
         other: Some(place),
         count: 3,
+        places: 1,
     };
     CountsFile::create(folder).unwrap().defect(&defect).unwrap();
     let meta = Meta {
