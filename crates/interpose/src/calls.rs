@@ -1,7 +1,7 @@
 //! What happens around every recorded call that is not a launch.
 
 use crate::launch::is_per_thread;
-use crate::recorder::{Recorder, api, guarded, is_recording, normalised};
+use crate::recorder::{Recorder, api, caught, is_recording, normalised};
 use crate::tables::spread;
 use crate::thread::{self, Thread};
 use cuda_abi::types::*;
@@ -145,7 +145,7 @@ pub fn observe<const INDEX: usize>(
 
 #[inline(never)]
 fn record(index: usize, per_thread: bool, span: (u64, u64), notes: &Notes) {
-    thread::with(|thread| guarded(|| thread.record_call(index, per_thread, span, notes)));
+    thread::with(|thread| caught(|| thread.record_call(index, per_thread, span, notes)));
 }
 
 impl Thread {

@@ -5,6 +5,7 @@
 //! somewhere in the process.
 
 use crate::limits;
+use crate::tables::push;
 use cuda_abi::types::CUstream;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -40,9 +41,9 @@ impl Captures {
     /// The capture has begun on `stream`.
     pub fn begun(&self, stream: CUstream, thread: u32) {
         let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
-        // Beyond the limit the count stays up, which costs time but is never wrong.
+        // Beyond the limit, or the memory, the count stays up, which costs time but is never wrong.
         if origins.len() < limits::CAPTURES {
-            origins.push((stream as usize, thread));
+            push(&mut origins, (stream as usize, thread));
         }
     }
 

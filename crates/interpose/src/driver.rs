@@ -225,7 +225,11 @@ pub fn graph_nodes(graph: CUgraph) -> Vec<CUgraphNode> {
     if !succeeds(unsafe { real!(cuGraphGetNodes)(graph, null_mut(), &mut count) }) {
         return Vec::new();
     }
-    let mut nodes = vec![null_mut(); count];
+    let mut nodes = Vec::new();
+    if nodes.try_reserve_exact(count).is_err() {
+        return nodes;
+    }
+    nodes.resize(count, null_mut());
     // SAFETY: the array has room for `count` nodes.
     let result = unsafe { real!(cuGraphGetNodes)(graph, nodes.as_mut_ptr(), &mut count) };
     nodes.truncate(if succeeds(result) { count } else { 0 });

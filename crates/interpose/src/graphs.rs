@@ -12,9 +12,9 @@
 use crate::driver::{self, Node};
 use crate::limits;
 use crate::recorder::Recorder;
-use crate::tables::{ConfigKey, HandleMap};
+use crate::tables::{ConfigKey, HandleMap, push, put};
 use cuda_abi::types::*;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use trace::definition::{self, Definition};
@@ -70,7 +70,8 @@ enum Work {
 /// What a launch does, summed up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Content {
-    kernels: BTreeMap<u32, u32>,
+    /// Configurations in ascending order, each with its nodes.
+    kernels: Vec<(u32, u32)>,
     copies: u32,
     sets: u32,
     others: u32,
@@ -78,9 +79,14 @@ struct Content {
 }
 
 impl Content {
+    /// Without memory for another configuration, the node counts as opaque.
     fn add(&mut self, work: Work) {
         match work {
-            Work::Kernel(config) => *self.kernels.entry(config).or_default() += 1,
+            Work::Kernel(config) => match self.kernels.binary_search_by_key(&config, |&(known, _)| known) {
+                Ok(at) => self.kernels[at].1 += 1,
+                Err(at) if self.kernels.try_reserve(1).is_ok() => self.kernels.insert(at, (config, 1)),
+                Err(_) => self.opaque += 1,
+            },
             Work::Copy => self.copies += 1,
             Work::Set => self.sets += 1,
             Work::Other => self.others += 1,
@@ -91,19 +97,22 @@ impl Content {
 
 impl Executable {
     fn content(&self) -> Content {
-        let mut content = self.rest.clone();
+        let Content { copies, sets, others, opaque, .. } = self.rest;
+        let mut content = Content { kernels: Vec::new(), copies, sets, others, opaque };
+        if content.kernels.try_reserve(self.rest.kernels.len()).is_ok() {
+            content.kernels.extend_from_slice(&self.rest.kernels);
+        }
         self.nodes.values().filter(|entry| entry.is_enabled).for_each(|entry| content.add(entry.work));
         content
     }
 }
 
-impl Default for Graphs {
-    fn default() -> Graphs {
-        Graphs { defined: HandleMap::new(limits::GRAPH_HANDLES), book: Mutex::default() }
-    }
-}
-
 impl Graphs {
+    /// `None` if there is no memory for them.
+    pub fn new() -> Option<Graphs> {
+        Some(Graphs { defined: HandleMap::new(limits::GRAPH_HANDLES)?, book: Mutex::default() })
+    }
+
     fn book(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -128,7 +137,7 @@ impl Graphs {
                 if !recorder.file.define(&definition_of(id, graph, content)) {
                     return 0;
                 }
-                book.identifiers.insert(digest, id);
+                put(&mut book.identifiers, digest, id);
                 id
             }
         };
@@ -148,7 +157,8 @@ impl Graphs {
         let old = book.graphs.remove(&(graph as u64)).map_or(0, |old| old.nodes.len());
         book.nodes -= old;
         let mut made = Executable::default();
-        let fits = book.nodes + nodes.len() <= limits::GRAPH_NODES;
+        let fits =
+            book.nodes + nodes.len() <= limits::GRAPH_NODES && made.nodes.try_reserve(nodes.len()).is_ok();
         for (handle, work, within) in nodes {
             if fits {
                 made.nodes.insert(handle, Entry { work, is_enabled: true, within });
@@ -157,10 +167,9 @@ impl Graphs {
             }
         }
         book.nodes += made.nodes.len();
-        if book.graphs.len() < limits::GRAPH_HANDLES {
-            book.graphs.insert(graph as u64, made);
-        } else {
-            book.nodes -= made.nodes.len();
+        let count = made.nodes.len();
+        if book.graphs.len() >= limits::GRAPH_HANDLES || !put(&mut book.graphs, graph as u64, made) {
+            book.nodes -= count;
         }
         self.defined.remove(graph as u64);
     }
@@ -198,12 +207,16 @@ impl Graphs {
         if executable.nodes.len() == before || book.nodes + before + nodes.len() > limits::GRAPH_NODES {
             executable.rest.opaque = executable.rest.opaque.max(1);
         }
-        if book.nodes + executable.nodes.len() + nodes.len() <= limits::GRAPH_NODES {
+        if book.nodes + executable.nodes.len() + nodes.len() <= limits::GRAPH_NODES
+            && executable.nodes.try_reserve(nodes.len()).is_ok()
+        {
             let entry = |(handle, work, within)| (handle, Entry { work, is_enabled: true, within });
             executable.nodes.extend(nodes.into_iter().map(entry));
         }
-        book.nodes += executable.nodes.len();
-        book.graphs.insert(graph as u64, executable);
+        let count = executable.nodes.len();
+        if put(&mut book.graphs, graph as u64, executable) {
+            book.nodes += count;
+        }
         self.defined.remove(graph as u64);
     }
 
@@ -270,13 +283,12 @@ fn collect(recorder: &Recorder, graph: CUgraph, depth: u32, within: u64, found: 
             Node::Other => Work::Other,
             Node::Graph(_) | Node::Opaque => Work::Opaque,
         };
-        found.push((node as u64, work, within));
+        push(found, (node as u64, work, within));
     }
 }
 
 fn definition_of(id: u32, graph: CUgraphExec, content: Content) -> Definition {
     let Content { kernels, copies, sets, others, opaque } = content;
-    let kernels = kernels.into_iter().collect();
     Definition::Graph(definition::Graph { id, handle: graph as u64, kernels, copies, sets, others, opaque })
 }
 

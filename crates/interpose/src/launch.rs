@@ -5,7 +5,7 @@
 //! lately is looked up in the shared table, without a lock; one that nobody has seen is described by the driver and
 //! defined, *after* the real launch, so that no code is loaded earlier than the program would have it.
 
-use crate::recorder::{Recorder, api, guarded, is_recording, normalised};
+use crate::recorder::{Recorder, api, caught, guarded, is_recording, normalised};
 use crate::tables::{ConfigKey, Zeroable, zeroed};
 use crate::thread::{self, Here, Thread};
 use crate::timing;
@@ -154,7 +154,9 @@ impl Thread {
     #[cold]
     fn plan_unfamiliar(&mut self, launch: Launch, context: u32) -> Plan {
         let (recorder, clock) = (self.recorder, self.clock);
-        guarded(|| timing::prepare(recorder, context));
+        if timing::is_new(recorder, context) {
+            guarded(|| timing::prepare(recorder, context));
+        }
         let epoch = recorder.epochs.modules.load(Relaxed);
         let function = recorder.known_function(launch.function);
         let known = function.and_then(|function| recorder.known_config(&key(&launch, function, context)));
@@ -170,7 +172,7 @@ impl Thread {
 
     #[cold]
     fn decide_timing(&mut self, launch: Launch, config: u32, context: u32) -> bool {
-        let decision = guarded(|| timing::decide(self.recorder, config, context)).unwrap_or_default();
+        let decision = caught(|| timing::decide(self.recorder, config, context)).unwrap_or_default();
         let epoch = self.recorder.epochs.modules.load(Relaxed);
         if let Ok(known) = self.launches.place(&Words::of(&launch, context, epoch)) {
             known.until_sample = decision.next_after;
@@ -199,7 +201,7 @@ impl Thread {
         let (recorder, context) = (self.recorder, self.context());
         let look_up = || guarded(|| recorder.graphs.identify(recorder, graph)).unwrap_or(0);
         let id = recorder.graphs.known(graph).unwrap_or_else(look_up);
-        let is_timed = guarded(|| timing::decide_graph(recorder, id, context)).unwrap_or(false);
+        let is_timed = caught(|| timing::decide_graph(recorder, id, context)).unwrap_or(false);
         (id, is_timed)
     }
 
@@ -323,9 +325,9 @@ impl LaunchCache {
     /// Bytes of a cache.
     pub const BYTES: usize = size_of::<Known>() << LOG2_PLACES;
 
-    /// An empty cache. (No function has the handle 0.)
-    pub fn new() -> LaunchCache {
-        LaunchCache { places: zeroed(1 << LOG2_PLACES) }
+    /// An empty cache; `None` if there is no memory for it. (No function has the handle 0.)
+    pub fn new() -> Option<LaunchCache> {
+        Some(LaunchCache { places: zeroed(1 << LOG2_PLACES)? })
     }
 
     #[inline(always)]
@@ -336,11 +338,5 @@ impl LaunchCache {
 
     fn remember(&mut self, words: Words, config: u32, until_sample: u32) {
         self.places[words.place()] = Known { words, config, until_sample };
-    }
-}
-
-impl Default for LaunchCache {
-    fn default() -> LaunchCache {
-        LaunchCache::new()
     }
 }

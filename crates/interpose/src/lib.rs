@@ -16,8 +16,9 @@
 //! 2. *Faithful.* The program's arguments reach the real function unchanged, once, and its result comes back unchanged.
 //! 3. *Quiet.* No lock is held across a call into the driver. The launch path takes no lock, allocates nothing and makes no
 //!    system call, except when something is seen for the first time or a chunk of the session file is full.
-//! 4. *Unbreakable.* No panic crosses the ABI; where something fails inside, recording ends, and the program goes on.
-//! 5. *Bounded.* Memory is fixed beforehand ([`limits`]).
+//! 4. *Unbreakable.* No panic crosses the ABI; where something fails inside (a panic, an allocation, a session file that somebody
+//!    truncates), recording ends, and the program goes on. See `allocator`, `signals` and [`trace::fault`].
+//! 5. *Bounded.* Memory is fixed beforehand ([`limits`]); what is not on the launch path runs on a [`stack`] of our own.
 //!
 //! # Environment
 //! | variable | meaning |
@@ -29,6 +30,7 @@
 //! Everything else (recording on and off, timing mode and budget, size limit) is in the session's control page
 //! ([`trace::control`]), which `apex run` makes before it starts the program.
 
+mod allocator;
 mod calibration;
 mod calls;
 mod capture;
@@ -41,6 +43,8 @@ pub mod limits;
 mod loader;
 pub mod locate;
 mod recorder;
+mod signals;
+pub mod stack;
 mod tables;
 mod thread;
 mod timing;

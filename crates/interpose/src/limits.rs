@@ -6,6 +6,7 @@
 //! identifier that says "unknown" (0), and configurations beyond the table are counted.
 
 use crate::tables::{ConfigTable, HandleMap};
+use std::io;
 
 /// Places in the table of launch configurations; half of them are used.
 pub const CONFIG_PLACES: usize = 1 << 17;
@@ -55,5 +56,30 @@ pub const FIXED_BYTES: usize = ConfigTable::bytes(CONFIG_PLACES)
 
 /// Bytes that each recorded thread takes beside its mapped chunk.
 pub const THREAD_BYTES: usize = size_of::<crate::thread::Thread>() + crate::launch::LaunchCache::BYTES;
+
+/// Address space that is reserved when recording starts: the tables, a stack or two, the first chunks.
+const RESERVED_AT_START: u64 = 24 << 20;
+
+/// An error if the process's address space is limited (`ulimit -v`) and recording would take more than a quarter of what the
+/// limit leaves: what remains is the program's.
+pub fn leave_room() -> io::Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is valid for writing.
+    let is_known = unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) } == 0;
+    if !is_known || limit.rlim_cur == libc::RLIM_INFINITY {
+        return Ok(());
+    }
+    let statm = std::fs::read_to_string("/proc/self/statm")?;
+    let pages: u64 = statm.split(' ').next().and_then(|size| size.parse().ok()).unwrap_or(0);
+    let left = limit.rlim_cur.saturating_sub(pages * 4096);
+    if left / 4 >= RESERVED_AT_START {
+        return Ok(());
+    }
+    Err(io::Error::other(format!(
+        "its address space limit (`ulimit -v`) leaves {} MiB, and recording needs a quarter of {} MiB",
+        left >> 20,
+        (4 * RESERVED_AT_START) >> 20
+    )))
+}
 
 const _: () = assert!(FIXED_BYTES < 56 << 20 && THREAD_BYTES < 70 << 10);

@@ -11,6 +11,7 @@
 use crate::driver::{self, REAL};
 use crate::locate::{self, FileId};
 use crate::recorder::Recorder;
+use crate::stack::on_large_stack;
 use crate::{environment, hooks};
 use cuda_abi::types::*;
 use cuda_abi::{COUNT, ENTRY_POINTS, index};
@@ -41,7 +42,7 @@ extern "C" fn resolve(index: usize) -> *const () {
     }
     OPENING.set(true);
     // Nothing in here is meant to panic; if it does all the same, the program goes on without a driver.
-    if std::panic::catch_unwind(start).is_err() {
+    if on_large_stack(|| std::panic::catch_unwind(start).is_err()) {
         fill(|_| no_device as *mut ());
     }
     OPENING.set(false);
@@ -63,8 +64,9 @@ fn start() {
 /// Fills the tables from an open driver: first every real address, then the slots, so that a hook that is entered finds
 /// what it forwards to.
 fn connect(library: Library) {
+    let look_up = genuine_dlsym();
     for (index, entry) in ENTRY_POINTS.iter().enumerate() {
-        driver::set_real(index, library.symbol(entry.symbol));
+        driver::set_real(index, library.symbol(look_up, entry.symbol));
     }
     let hooks = (!environment::is_disabled()).then(Recorder::start).flatten().map(|_| hooks::table());
     fill(|index| {
@@ -132,11 +134,37 @@ impl Library {
         NonNull::new(unsafe { libc::dlopen(name.as_ptr(), flags) }).map(Library).ok_or_else(last_error)
     }
 
-    fn symbol(&self, name: &str) -> Option<NonNull<()>> {
+    fn symbol(&self, look_up: LookUp, name: &str) -> Option<NonNull<()>> {
         let name = CString::new(name).ok()?;
         // SAFETY: an open library and a C string.
-        NonNull::new(unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr()) }.cast())
+        NonNull::new(unsafe { look_up(self.0.as_ptr(), name.as_ptr()) }.cast())
     }
+}
+
+type LookUp = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+
+/// glibc's `dlsym`. The one to which our own call would be bound may be that of a shim that the user preloads: it would answer
+/// with the shim's functions, which forward to us, and a launch would never arrive.
+fn genuine_dlsym() -> LookUp {
+    #[cfg(target_arch = "x86_64")]
+    const FIRST_VERSION: &CStr = c"GLIBC_2.2.5";
+    #[cfg(not(target_arch = "x86_64"))]
+    const FIRST_VERSION: &CStr = c"GLIBC_2.17";
+    for library in [c"libc.so.6", c"libdl.so.2"] {
+        // SAFETY: C strings; a library that is loaded already, and stays; a symbol of this name and version has this type.
+        unsafe {
+            let handle = libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+            if handle.is_null() {
+                continue;
+            }
+            let found = libc::dlvsym(handle, c"dlsym".as_ptr(), FIRST_VERSION.as_ptr());
+            libc::dlclose(handle);
+            if !found.is_null() {
+                return std::mem::transmute::<*mut c_void, LookUp>(found);
+            }
+        }
+    }
+    libc::dlsym
 }
 
 fn last_error() -> String {
@@ -157,10 +185,14 @@ pub fn say_once(line: &str) {
         if let Some(control) = environment::session().and_then(|session| MappedControl::open(&session).ok()) {
             control.complain(line);
         }
-        let line = format!("apex: {line}\n");
-        // SAFETY: a valid buffer. (`eprintln!` would panic where standard error is closed.)
-        unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
+        say_line(format!("apex: {line}\n").as_bytes());
     }
+}
+
+/// Writes a line, its end included, to standard error. May be called from a signal handler.
+pub fn say_line(line: &[u8]) {
+    // SAFETY: a valid buffer. (`eprintln!` would panic where standard error is closed.)
+    unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
 }
 
 /// What the entry at `index` is where there is no driver: as with a driver that finds no device. Programs look up the

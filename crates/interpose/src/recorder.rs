@@ -12,14 +12,16 @@
 
 use crate::capture::Captures;
 use crate::graphs::Graphs;
-use crate::loader::say_once;
-use crate::tables::{ConfigKey, ConfigTable, HandleMap};
+use crate::loader::{say_line, say_once};
+use crate::stack::on_own_stack;
+use crate::tables::{ConfigKey, ConfigTable, HandleMap, put};
 use crate::timing::Timing;
-use crate::{driver, environment, hooks, limits, thread};
+use crate::{driver, environment, hooks, limits, signals, thread};
 use cuda_abi::ENTRY_POINTS;
 use cuda_abi::types::*;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::ptr::null_mut;
@@ -50,16 +52,61 @@ pub fn is_recording() -> bool {
     unsafe { (*RECORDING.load(Relaxed)).load(Relaxed) != 0 }
 }
 
-/// Runs `work`, which is not on the launch path. If it panics, recording ends for this process, and the program goes on.
+/// Why recording ends before the process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The system refused memory.
+    NoMemory,
+    /// A session file was truncated, or its disk failed.
+    FileLost,
+    /// A panic.
+    Fault,
+}
+
+/// Whether recording has ended for this process: its identifier, or 0. (A forked child begins anew.)
+static STOPPED: AtomicU32 = AtomicU32::new(0);
+
+/// Ends recording in this process, and says why. Allocates nothing and takes no lock: it is called by the allocator and from a
+/// signal handler.
+#[cold]
+pub fn stop(why: Stop) {
+    RECORDING.store((&raw const OFF).cast_mut(), Relaxed);
+    let process = std::process::id();
+    if STOPPED.swap(process, Relaxed) == process || RECORDER.load(Acquire).is_null() {
+        return;
+    }
+    let line: &[u8] = match why {
+        Stop::NoMemory => {
+            b"apex: out of memory: from here on this process is not recorded (its limit: `ulimit -v`)\n"
+        }
+        Stop::FileLost => {
+            b"apex: a session file was truncated or its disk failed: from here on this process is not recorded\n"
+        }
+        Stop::Fault => b"apex: a fault in the recorder: from here on this process is not recorded\n",
+    };
+    say_line(line);
+    // (A lost file is not touched: its mappings may fail, and this may be the handler of such a failure.)
+    if why != Stop::FileLost
+        && let Some(recorder) = Recorder::made()
+    {
+        recorder.file.note_loss(if why == Stop::NoMemory { libc::ENOMEM } else { libc::EIO });
+    }
+}
+
+fn has_stopped() -> bool {
+    let stopped = STOPPED.load(Relaxed);
+    stopped != 0 && stopped == std::process::id()
+}
+
+/// Runs `work`, which is not on the launch path, on a stack of our own. If it panics, recording ends for this process, and the
+/// program goes on.
 pub fn guarded<R>(work: impl FnOnce() -> R) -> Option<R> {
-    catch_unwind(AssertUnwindSafe(work))
-        .inspect_err(|_| {
-            RECORDING.store((&raw const OFF).cast_mut(), Relaxed);
-            if let Some(recorder) = Recorder::existing() {
-                recorder.file.count_dropped(1);
-            }
-        })
-        .ok()
+    on_own_stack(|| caught(work))
+}
+
+/// As [`guarded`], on the program's stack: for work that is done often and needs little of it.
+pub fn caught<R>(work: impl FnOnce() -> R) -> Option<R> {
+    catch_unwind(AssertUnwindSafe(work)).inspect_err(|_| stop(Stop::Fault)).ok()
 }
 
 /// Moments after which what was known of handles may be wrong. Each only ever grows.
@@ -143,47 +190,73 @@ impl Recorder {
         }
     }
 
-    /// The recorder of this process, if it has been made.
+    /// The recorder of this process, if it has been made and recording has not ended for good.
     #[inline]
     pub fn existing() -> Option<&'static Recorder> {
+        Recorder::made().filter(|_| !has_stopped())
+    }
+
+    /// The recorder of this process, if it has been made.
+    #[inline]
+    pub fn made() -> Option<&'static Recorder> {
         // SAFETY: null or a leaked recorder, published with release.
         unsafe { RECORDER.load(Acquire).as_ref() }.filter(|recorder| recorder.file.is_ours())
     }
 
     fn make(session: &Path) -> Option<&'static Recorder> {
-        let made = MappedControl::open(session).and_then(|control| {
-            let control = control.leak();
-            Ok((control, ProcessFile::create(session, Some(control))?))
-        });
-        let (control, file) = match made {
-            Ok(made) => made,
+        signals::watch_for_losses();
+        match Recorder::with_tables(session) {
+            Ok(recorder) => Some(recorder.publish()),
             Err(error) => {
                 say_once(&format!("this process is not recorded: {error}"));
                 RECORDING.store((&raw const OFF).cast_mut(), Relaxed);
-                return None;
+                None
             }
-        };
-        let recorder = Box::leak(Box::new(Recorder {
-            file,
+        }
+    }
+
+    /// Reserves the tables and makes the session file.
+    fn with_tables(session: &Path) -> io::Result<Box<Recorder>> {
+        limits::leave_room()?;
+        let no_memory = || io::Error::from(io::ErrorKind::OutOfMemory);
+        let map = |capacity| HandleMap::new(capacity).ok_or_else(no_memory);
+        let (functions, streams) = (map(limits::FUNCTION_HANDLES)?, map(limits::STREAM_HANDLES)?);
+        let contexts = map(limits::CONTEXT_HANDLES)?;
+        let configs = ConfigTable::new(limits::CONFIG_PLACES).ok_or_else(no_memory)?;
+        let graphs = Graphs::new().ok_or_else(no_memory)?;
+        let timing = Timing::new().ok_or_else(no_memory)?;
+        let control = MappedControl::open(session)?.leak();
+        Ok(Box::new(Recorder {
+            file: ProcessFile::create(session, Some(control))?,
             control,
             epochs: Epochs::default(),
             captures: Captures::default(),
-            graphs: Graphs::default(),
-            timing: Timing::default(),
-            functions: HandleMap::new(limits::FUNCTION_HANDLES),
-            streams: HandleMap::new(limits::STREAM_HANDLES),
-            contexts: HandleMap::new(limits::CONTEXT_HANDLES),
+            graphs,
+            timing,
+            functions,
+            streams,
+            contexts,
             lifetimes: AtomicU32::new(0),
-            configs: ConfigTable::new(limits::CONFIG_PLACES),
+            configs,
             cold: Mutex::default(),
-        }));
+        }))
+    }
+
+    fn publish(self: Box<Recorder>) -> &'static Recorder {
+        let recorder = Box::leak(self);
         for (index, _) in hooks::table().iter().enumerate().filter(|(_, hook)| hook.is_some()) {
             let text = ENTRY_POINTS[index].symbol.to_owned();
             recorder.file.define(&Definition::Name { id: api(index), text });
         }
         RECORDER.store(recorder, Release);
-        RECORDING.store((&raw const control.recording).cast_mut(), Relaxed);
-        Some(recorder)
+        if has_stopped() {
+            // Before there was a file to note it in.
+            recorder.file.note_loss(libc::ENOMEM);
+            say_once("out of memory: this process is not recorded (its limit: `ulimit -v`)");
+        } else {
+            RECORDING.store((&raw const recorder.control.recording).cast_mut(), Relaxed);
+        }
+        recorder
     }
 
     fn cold(&self) -> MutexGuard<'_, Cold> {
@@ -231,7 +304,7 @@ impl Recorder {
         if !self.file.define(&Definition::Device(Device { id: next, ..description })) {
             return 0;
         }
-        cold.devices.insert(device, next);
+        put(&mut cold.devices, device, next);
         next
     }
 
@@ -252,7 +325,7 @@ impl Recorder {
         let mut cold = self.cold();
         self.streams.remove(stream as u64);
         if cold.stream_flags.len() < limits::STREAM_HANDLES {
-            cold.stream_flags.insert(stream as u64, flags);
+            put(&mut cold.stream_flags, stream as u64, flags);
         }
     }
 
@@ -333,7 +406,7 @@ impl Recorder {
     /// Notes that `context` is the primary context of `device`.
     pub fn note_primary(&self, device: CUdevice, context: CUcontext) {
         if !context.is_null() {
-            self.cold().primaries.insert(device, context as u64);
+            put(&mut self.cold().primaries, device, context as u64);
         }
     }
 
@@ -353,7 +426,8 @@ impl Recorder {
         if cold.attributes.len() >= limits::ATTRIBUTES {
             cold.attributes.clear();
         }
-        let before = cold.attributes.insert((handle, attribute), value);
+        let before = cold.attributes.get(&(handle, attribute)).copied();
+        put(&mut cold.attributes, (handle, attribute), value);
         drop(cold);
         if before != Some(value) {
             self.forget_functions();
@@ -373,7 +447,7 @@ impl Recorder {
         let name = name().into_boxed_str();
         let mut cold = self.cold();
         if cold.names.len() < limits::REMEMBERED_NAMES || cold.names.contains_key(&handle) {
-            cold.names.insert(handle, name);
+            put(&mut cold.names, handle, name);
         }
     }
 
@@ -394,7 +468,7 @@ impl Recorder {
                 if !self.file.define(&Definition::Function(Function { id, ..description })) {
                     return 0;
                 }
-                cold.functions.insert(digest, id);
+                put(&mut cold.functions, digest, id);
                 id
             }
         };
@@ -435,7 +509,9 @@ impl Recorder {
         if cold.legacy.len() >= limits::ATTRIBUTES {
             cold.legacy.clear();
         }
-        change(cold.legacy.entry(function as u64).or_default());
+        let mut shape = cold.legacy.get(&(function as u64)).copied().unwrap_or_default();
+        change(&mut shape);
+        put(&mut cold.legacy, function as u64, shape);
     }
 
     /// The identifier of a configuration that is known already. Takes no lock.

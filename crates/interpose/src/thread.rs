@@ -139,10 +139,11 @@ fn attach() -> Option<Here> {
     }
     guarded(|| {
         let recorder = Recorder::start()?;
+        trace::fault::unblock();
         let thread = Box::new(Lent {
             busy: Cell::new(false),
             guard: recorder.file.guard(),
-            thread: UnsafeCell::new(Thread::new(recorder)),
+            thread: UnsafeCell::new(Thread::new(recorder)?),
         });
         let thread: &'static Lent = Box::leak(thread);
         current::set(thread);
@@ -188,11 +189,12 @@ pub fn sets_another_context(context: CUcontext) -> bool {
 }
 
 impl Thread {
-    fn new(recorder: &'static Recorder) -> Thread {
-        Thread {
+    /// `None` if there is no memory for it.
+    fn new(recorder: &'static Recorder) -> Option<Thread> {
+        Some(Thread {
             recorder,
             clock: TickCounter::decided(),
-            launches: LaunchCache::new(),
+            launches: LaunchCache::new()?,
             addresses: KnownAddresses::default(),
             pending: Pending::default(),
             lane: Lane::default(),
@@ -202,7 +204,7 @@ impl Thread {
             context_uses: 0,
             context_set: 0,
             streams: [KnownStream::default(); STREAMS],
-        }
+        })
     }
 
     /// Gives the chunk that the thread writes to back, so that the end of the process leaves no reserved space behind.
@@ -213,7 +215,15 @@ impl Thread {
     /// Writes a record, or counts it as dropped.
     #[inline(always)]
     pub fn push<R: Slots>(&mut self, record: &R) {
-        self.lane.record(&self.recorder.file, record);
+        if !self.lane.try_record(record) {
+            self.push_into_next_chunk(*record);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn push_into_next_chunk<R: Slots>(&mut self, record: R) {
+        guarded(|| self.lane.record(&self.recorder.file, &record));
     }
 
     /// The identifier of the current context, 0 without one.
@@ -229,7 +239,9 @@ impl Thread {
     #[cold]
     fn ask_for_context(&mut self) -> u32 {
         self.context_epoch = self.recorder.epochs.contexts.load(Relaxed);
-        self.context = guarded(|| self.recorder.context(driver::current_context())).unwrap_or(0);
+        let (recorder, handle) = (self.recorder, driver::current_context());
+        let define = || guarded(|| recorder.context(handle)).unwrap_or(0);
+        self.context = recorder.known_context(handle).unwrap_or_else(define);
         self.context_uses = if self.context == 0 { 0 } else { CONTEXT_USES };
         self.context
     }

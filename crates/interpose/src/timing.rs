@@ -12,18 +12,22 @@
 //! while there is a capture or a [`Pause`]; and whoever begins a capture or ends a context announces it first and then waits
 //! for sections under way ([`wait_for_sections`]), which are a few calls long.
 
-use crate::recorder::{Recorder, guarded};
-use crate::tables::{Zeroable, zeroed};
+mod pool;
+
+use crate::recorder::{Recorder, caught, guarded};
+use crate::tables::{Zeroable, push, zeroed};
 use crate::thread::{self, Thread};
 use crate::{calibration, driver, limits};
 use cuda_abi::types::*;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 use trace::control::TimingMode;
 use trace::layout::{RecordHead, RecordKind, flags};
 use trace::now;
+
+use pool::{Found, Pools, Spare, State};
 
 /// What is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +86,7 @@ const READ_AT_ONCE: usize = 4;
 /// Timing of a process.
 pub struct Timing {
     bucket: Mutex<Bucket>,
-    pools: Mutex<Vec<Pool>>,
+    pools: Pools,
     sections: AtomicU32,
     pauses: AtomicU32,
     kernels: Box<[Progress]>,
@@ -104,25 +108,6 @@ impl Bucket {
             self.filled = at;
         }
     }
-}
-
-/// The event pairs of a context.
-struct Pool {
-    context: u32,
-    state: State,
-    made: usize,
-    free: Vec<Pair>,
-}
-
-/// Whether a context's launches can be timed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// Not yet: work was launched before there was a moment to calibrate. The next time the context is idle will do.
-    Uncalibrated,
-    /// Calibration failed: never.
-    Unusable,
-    /// Yes.
-    Ready(calibration::PairCost),
 }
 
 /// An event before and one after.
@@ -149,6 +134,8 @@ struct Sample {
 #[derive(Default)]
 pub struct Pending {
     samples: Vec<Sample>,
+    /// Pairs to give back when their pool is not busy.
+    spares: Vec<Spare>,
 }
 
 /// Leave to use events, for as long as it lives.
@@ -189,16 +176,17 @@ pub fn wait_for_sections(recorder: &Recorder) {
     }
 }
 
-impl Default for Timing {
-    fn default() -> Timing {
-        Timing {
+impl Timing {
+    /// `None` if there is no memory for it.
+    pub fn new() -> Option<Timing> {
+        Some(Timing {
             bucket: Mutex::new(Bucket { tokens: BUCKET_TICKS, filled: now() }),
-            pools: Mutex::default(),
+            pools: Pools::new()?,
             sections: AtomicU32::new(0),
             pauses: AtomicU32::new(0),
-            kernels: zeroed(limits::CONFIGS + 1),
-            graphs: zeroed(limits::GRAPHS + 1),
-        }
+            kernels: zeroed(limits::CONFIGS + 1)?,
+            graphs: zeroed(limits::GRAPHS + 1)?,
+        })
     }
 }
 
@@ -217,39 +205,14 @@ impl Timing {
         }
     }
 
-    /// Runs `work` on the pools unless another thread is at them.
-    fn try_pools<R>(&self, work: impl FnOnce(&mut Vec<Pool>) -> R) -> Option<R> {
-        match self.pools.try_lock() {
-            Ok(mut pools) => Some(work(&mut pools)),
-            Err(TryLockError::Poisoned(pools)) => Some(work(&mut pools.into_inner())),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
-
-    /// Runs `work` on the pools, once no other thread is at them.
-    fn pools<R>(&self, work: impl FnOnce(&mut Vec<Pool>) -> R) -> R {
-        work(&mut self.pools.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// As [`Timing::try_pools`]. Where every launch is to be timed, waits for the other thread: it is there for a few
-    /// instructions, and a launch that is not timed would be missing.
-    fn pools_for_launch<R>(&self, recorder: &Recorder, work: impl FnOnce(&mut Vec<Pool>) -> R) -> Option<R> {
-        if wants_all(recorder) { Some(self.pools(work)) } else { self.try_pools(work) }
-    }
-
-    fn state(&self, recorder: &Recorder, context: u32) -> Option<State> {
-        let find = |pools: &mut Vec<Pool>| Some(pools.iter().find(|pool| pool.context == context)?.state);
-        self.pools_for_launch(recorder, find)?
-    }
-
     /// The context is about to be destroyed. The caller holds a [`Pause`].
     pub fn forget_context(&self, context: u32) {
-        self.pools(|pools| pools.retain(|pool| pool.context != context));
+        self.pools.forget(context);
     }
 
     /// Some context is about to be destroyed. The caller holds a [`Pause`].
     pub fn forget_all_contexts(&self) {
-        self.pools(Vec::clear);
+        self.pools.forget_all();
     }
 
     /// Whether the budget has room for another sample.
@@ -265,41 +228,6 @@ impl Timing {
             bucket.tokens = bucket.tokens.saturating_sub(ticks);
         }
     }
-
-    /// A pair of the context's pool, or a new one while the pool may grow.
-    fn take(&self, recorder: &Recorder, context: u32) -> Option<(Pair, u32, u32)> {
-        enum Found {
-            Pair(Pair),
-            Room,
-        }
-        let (found, costs) = self.pools_for_launch(recorder, |pools| {
-            let pool = pools.iter_mut().find(|pool| pool.context == context)?;
-            let State::Ready(costs) = pool.state else { return None };
-            let found = match pool.free.pop() {
-                Some(pair) => Found::Pair(pair),
-                None if pool.made < limits::EVENT_PAIRS => {
-                    pool.made += 1;
-                    Found::Room
-                }
-                None => return None,
-            };
-            Some((found, costs))
-        })??;
-        let pair = match found {
-            Found::Pair(pair) => pair,
-            Found::Room => Pair { before: driver::create_event()?, after: driver::create_event()? },
-        };
-        Some((pair, costs.busy_ns, costs.idle_ns))
-    }
-
-    /// Gives a pair back to its pool, if that still exists.
-    fn give_back(&self, context: u32, pair: Pair) {
-        self.pools(|pools| {
-            if let Some(pool) = pools.iter_mut().find(|pool| pool.context == context) {
-                pool.free.push(pair);
-            }
-        });
-    }
 }
 
 /// Whether every launch is to be timed.
@@ -308,22 +236,15 @@ pub fn wants_all(recorder: &Recorder) -> bool {
     recorder.control.timing.load(Relaxed) == TimingMode::All as u32
 }
 
+/// Whether [`prepare`] has something to do. Takes no lock.
+pub fn is_new(recorder: &Recorder, context: u32) -> bool {
+    context != 0 && !recorder.timing.pools.has(context)
+}
+
 /// Called before a launch that may be the first in its context: calibrates if it is, for nothing can be running yet that
 /// waits for what the program does next.
 pub fn prepare(recorder: &Recorder, context: u32) {
-    let timing = &recorder.timing;
-    if context == 0 || timing.state(recorder, context).is_some() {
-        return;
-    }
-    let pool = Pool { context, state: State::Uncalibrated, made: 0, free: Vec::new() };
-    let is_first = timing.pools(|pools| {
-        let is_first = pools.iter().all(|pool| pool.context != context);
-        if is_first {
-            pools.push(pool);
-        }
-        is_first
-    });
-    if is_first {
+    if is_new(recorder, context) && recorder.timing.pools.add(context) {
         calibrate(recorder, context);
     }
 }
@@ -338,15 +259,10 @@ fn calibrate(recorder: &Recorder, context: u32) {
     let costs = calibration::measure();
     drop(section);
     recorder.file.add_timing_ticks(now() - begun);
-    let state = costs.map_or(State::Unusable, State::Ready);
     if let Some(costs) = costs {
         recorder.calibrated(context, costs.busy_ns, costs.idle_ns);
     }
-    recorder.timing.pools(|pools| {
-        if let Some(pool) = pools.iter_mut().find(|pool| pool.context == context) {
-            pool.state = state;
-        }
-    });
+    recorder.timing.pools.set_costs(context, costs);
 }
 
 /// What is to be done about a launch.
@@ -385,7 +301,9 @@ pub fn decide_graph(recorder: &Recorder, graph: u32, context: u32) -> bool {
     if graph == 0 || mode == TimingMode::Off {
         return false;
     }
-    prepare(recorder, context);
+    if is_new(recorder, context) {
+        guarded(|| prepare(recorder, context));
+    }
     let Some(progress) = recorder.timing.progress(subject) else { return false };
     let until = progress.until.load(Relaxed);
     if until > 1 && mode == TimingMode::Sampled || until == 0 {
@@ -402,7 +320,7 @@ fn decide_on(recorder: &Recorder, subject: Subject, context: u32) -> Option<Deci
     let timing = &recorder.timing;
     let progress = timing.progress(subject)?;
     let mode = recorder.control.timing_mode();
-    if mode == TimingMode::Off || !matches!(timing.state(recorder, context)?, State::Ready(_)) {
+    if mode == TimingMode::Off || !matches!(timing.pools.state(context)?, State::Ready(_)) {
         return None;
     }
     if mode == TimingMode::All {
@@ -425,13 +343,13 @@ pub fn around(
     record: impl FnOnce(u64, u64, CUresult),
 ) -> CUresult {
     let begun = now();
-    let sample = thread::with(|thread| guarded(|| thread.begin_sample(subject, stream)).flatten()).flatten();
+    let sample = thread::with(|thread| caught(|| thread.begin_sample(subject, stream)).flatten()).flatten();
     let start = now();
     let result = forward();
     let end = now();
     if let Some(sample) = sample {
         thread::with(|thread| {
-            guarded(|| {
+            caught(|| {
                 thread.end_sample(Sample { start, ..sample }, stream, result);
                 thread.read_samples(READ_AT_ONCE);
                 thread.recorder.timing.spend(thread.recorder, now() - end + start - begun);
@@ -457,7 +375,7 @@ pub fn after_idling(result: CUresult) {
     read_all();
     thread::with_existing(|thread| {
         let (recorder, context) = (thread.recorder, thread.context());
-        if recorder.timing.state(recorder, context) == Some(State::Uncalibrated) {
+        if recorder.timing.pools.state(context) == Some(State::Uncalibrated) {
             guarded(|| calibrate(recorder, context));
         }
     });
@@ -472,7 +390,7 @@ fn read_all() {
     thread::with_existing(|thread| {
         if !thread.pending.samples.is_empty() {
             let begun = now();
-            guarded(|| thread.read_samples(limits::PENDING_PAIRS));
+            caught(|| thread.read_samples(limits::PENDING_PAIRS));
             thread.recorder.timing.spend(thread.recorder, now() - begun);
         }
     });
@@ -490,14 +408,37 @@ impl Thread {
         let (recorder, context) = (self.recorder, self.context());
         let timing = &recorder.timing;
         let _section = timing.section(recorder)?;
-        let (pair, busy_ns, idle_ns) = timing.take(recorder, context)?;
+        let State::Ready(costs) = timing.pools.state(context)? else { return None };
+        let pair = self.take_pair(context)?;
         let was_idle = driver::is_idle(stream);
         if !driver::record_event(pair.before, stream) {
-            timing.give_back(context, pair);
+            self.give_back(context, pair);
             return None;
         }
-        let cost_ns = if was_idle { idle_ns } else { busy_ns };
+        let cost_ns = if was_idle { costs.idle_ns } else { costs.busy_ns };
         Some(Sample { pair, context, subject, stream: 0, start: 0, was_idle, cost_ns })
+    }
+
+    /// A pair of the context's, or a new one while its pool may grow. Where every launch is to be timed, waits for a thread
+    /// that is at the pool: it is there for a few instructions, and a launch that is not timed would be missing.
+    fn take_pair(&mut self, context: u32) -> Option<Pair> {
+        if let Some(at) = self.pending.spares.iter().position(|spare| spare.context == context) {
+            return Some(self.pending.spares.swap_remove(at).pair);
+        }
+        match self.recorder.timing.pools.take(context, wants_all(self.recorder))? {
+            Found::Pair(pair) => Some(pair),
+            Found::Room => Some(Pair { before: driver::create_event()?, after: driver::create_event()? }),
+        }
+    }
+
+    /// Gives a pair back to its pool, or keeps it while another thread is at the pool: nothing is waited for.
+    fn give_back(&mut self, context: u32, pair: Pair) {
+        let pools = &self.recorder.timing.pools;
+        self.pending.spares.retain(|&spare| pools.has(spare.context) && !pools.give_back(spare, false));
+        let spare = Spare { context, pair };
+        if !pools.give_back(spare, false) && self.pending.spares.len() < limits::PENDING_PAIRS {
+            push(&mut self.pending.spares, spare);
+        }
     }
 
     /// Records the event after the launch.
@@ -508,17 +449,21 @@ impl Thread {
         drop(section);
         if is_recorded {
             let stream = self.stream(stream);
-            self.pending.samples.push(Sample { stream, ..sample });
+            push(&mut self.pending.samples, Sample { stream, ..sample });
         } else {
-            timing.give_back(sample.context, sample.pair);
+            self.give_back(sample.context, sample.pair);
         }
     }
 
     /// Gives the pairs of samples that are not read yet to whoever times next. The thread ends: the driver is not asked for
     /// anything any more.
     pub fn give_up_samples(&mut self) {
-        for sample in self.pending.samples.drain(..) {
-            self.recorder.timing.give_back(sample.context, sample.pair);
+        let pools = &self.recorder.timing.pools;
+        for spare in self.pending.spares.drain(..) {
+            pools.give_back(spare, true);
+        }
+        for Sample { context, pair, .. } in self.pending.samples.drain(..) {
+            pools.give_back(Spare { context, pair }, true);
         }
     }
 
@@ -531,7 +476,7 @@ impl Thread {
             looked_at += 1;
             let sample = self.pending.samples[at];
             // The events of a context that is gone are gone with it.
-            let is_alive = timing.pools(|pools| pools.iter().any(|pool| pool.context == sample.context));
+            let is_alive = timing.pools.has(sample.context);
             let reading =
                 if is_alive { driver::elapsed_ns(sample.pair.before, sample.pair.after) } else { Err(false) };
             match reading {
@@ -543,7 +488,7 @@ impl Thread {
                 Err(false) => {}
             }
             self.pending.samples.remove(at);
-            timing.give_back(sample.context, sample.pair);
+            self.give_back(sample.context, sample.pair);
         }
     }
 }

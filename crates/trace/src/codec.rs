@@ -42,27 +42,28 @@ pub(crate) enum Piece {
 }
 
 /// Encodes a definition as pieces, each of which fits a chunk, and hands them to `write` until it says false.
-/// `buffer` is overwritten. True if all were written.
+/// `buffer` is overwritten. True if all were written; false where there is no memory for one, too.
 pub(crate) fn encode(
     definition: &Definition,
     buffer: &mut Vec<u8>,
     mut write: impl FnMut(&[u8]) -> bool,
 ) -> bool {
     let Definition::Graph(graph) = definition else {
-        return write(piece(buffer, definition));
+        return piece(buffer, definition).is_some_and(write);
     };
     let mut lists = graph.kernels.chunks(MAX_ENTRIES);
     let first = lists.next().unwrap_or_default();
-    write(graph_piece(buffer, graph, first))
+    graph_piece(buffer, graph, first).is_some_and(&mut write)
         && lists.all(|list| {
-            write(framed(buffer, tag::GRAPH_CONTINUED, |out| {
+            let continued = framed(buffer, tag::GRAPH_CONTINUED, |out| {
                 out.u32(graph.id);
                 out.list(list, |out, &(config, nodes)| out.u32s(&[config, nodes]));
-            }))
+            });
+            continued.is_some_and(&mut write)
         })
 }
 
-fn piece<'b>(buffer: &'b mut Vec<u8>, definition: &Definition) -> &'b [u8] {
+fn piece<'b>(buffer: &'b mut Vec<u8>, definition: &Definition) -> Option<&'b [u8]> {
     match definition {
         Definition::Name { id, text } => framed(buffer, tag::NAME, |out| {
             out.u32(*id);
@@ -104,7 +105,7 @@ fn piece<'b>(buffer: &'b mut Vec<u8>, definition: &Definition) -> &'b [u8] {
     }
 }
 
-fn graph_piece<'b>(buffer: &'b mut Vec<u8>, graph: &Graph, kernels: &[(u32, u32)]) -> &'b [u8] {
+fn graph_piece<'b>(buffer: &'b mut Vec<u8>, graph: &Graph, kernels: &[(u32, u32)]) -> Option<&'b [u8]> {
     framed(buffer, tag::GRAPH, |out| {
         out.u32(graph.id);
         out.u64(graph.handle);
@@ -113,23 +114,34 @@ fn graph_piece<'b>(buffer: &'b mut Vec<u8>, graph: &Graph, kernels: &[(u32, u32)
     })
 }
 
-/// Tag, length, the payload that `fill` makes, padding.
-pub(crate) fn framed(buffer: &mut Vec<u8>, tag: u32, fill: impl FnOnce(&mut Output<'_>)) -> &[u8] {
+/// Tag, length, the payload that `fill` makes, padding; `None` if there is no memory for it: the injected library must not
+/// abort where it cannot allocate.
+pub(crate) fn framed(buffer: &mut Vec<u8>, tag: u32, fill: impl FnOnce(&mut Output<'_>)) -> Option<&[u8]> {
     buffer.clear();
-    let mut out = Output(buffer);
+    let mut out = Output { buffer, is_complete: true };
     out.u32s(&[tag, 0]);
     fill(&mut out);
-    let payload = (buffer.len() - HEAD_BYTES) as u32;
-    buffer[4..8].copy_from_slice(&payload.to_le_bytes());
-    buffer.resize(buffer.len().next_multiple_of(ALIGNMENT), 0);
-    buffer
+    let length = out.buffer.len();
+    out.bytes(&[0; ALIGNMENT][..length.next_multiple_of(ALIGNMENT) - length]);
+    if !out.is_complete {
+        return None;
+    }
+    buffer[4..8].copy_from_slice(&((length - HEAD_BYTES) as u32).to_le_bytes());
+    Some(buffer)
 }
 
-pub(crate) struct Output<'b>(&'b mut Vec<u8>);
+pub(crate) struct Output<'b> {
+    buffer: &'b mut Vec<u8>,
+    /// False once there was no memory for something.
+    is_complete: bool,
+}
 
 impl Output<'_> {
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
+        self.is_complete &= self.buffer.try_reserve(bytes.len()).is_ok();
+        if self.is_complete {
+            self.buffer.extend_from_slice(bytes);
+        }
     }
 
     pub(crate) fn u32(&mut self, value: u32) {

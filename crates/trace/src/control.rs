@@ -6,7 +6,7 @@
 //! text is written before it counts as written.
 
 use crate::error::in_file;
-use crate::mapping::Mapping;
+use crate::mapping::{Mapping, without_sigxfsz};
 use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Deref;
@@ -200,7 +200,7 @@ impl MappedControl {
             page[..8].copy_from_slice(&CONTROL_MAGIC);
             page[8..12].copy_from_slice(&CONTROL_VERSION.to_le_bytes());
             let mut file = folder.create_new(CONTROL_FILE)?;
-            if let Err(error) = file.write_all(&page) {
+            if let Err(error) = without_sigxfsz(|| file.write_all(&page)) {
                 // Half a page is no session; the error that counts is this one.
                 let _ = folder.remove(CONTROL_FILE);
                 return Err(error);

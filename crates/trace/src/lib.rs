@@ -13,7 +13,8 @@
 //!
 //! 1. A chunk's `committed` counter is advanced (release) only after the bytes below it are complete.
 //! 2. A definition is committed before any record that names it.
-//! 3. Disk space is reserved before a chunk is mapped, so a full disk is an error code and never a SIGBUS.
+//! 3. Disk space is reserved before a chunk is mapped, so a full disk is an error code and never a SIGBUS; a file that others
+//!    truncate ends recording and never the program ([`fault`]).
 //! 4. What could not be recorded is counted in the header.
 //! 5. The reader trusts nothing: any byte sequence gives a [`Session`] with [`Problem`]s, or an [`Error`]; never a panic.
 //!
@@ -61,6 +62,7 @@ pub mod control;
 pub mod counts;
 pub mod definition;
 mod error;
+pub mod fault;
 mod fork;
 pub mod layout;
 mod mapping;

@@ -1,9 +1,12 @@
 //! Mapped memory, and the disk space below it.
 //!
 //! Space is reserved before it is mapped, so that running out of it is an error code here and not a SIGBUS in the
-//! middle of somebody's launch.
+//! middle of somebody's launch. What others do to a mapped file is survived in [`crate::fault`]. Growing a file past
+//! RLIMIT_FSIZE is an error code too, and no SIGXFSZ ([`without_sigxfsz`]).
 
+use crate::fault::{self, Region};
 use std::io;
+use std::mem::zeroed;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -16,6 +19,8 @@ pub(crate) const PAGE_BYTES: usize = 4096;
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
+    /// Where it is entered if it is of a file.
+    region: Option<&'static Region>,
 }
 
 // SAFETY: a mapping is plain memory, tied to no thread; those who share it use atomics.
@@ -24,9 +29,13 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// `bytes` of `file` from `offset`, a multiple of the page size. The file must reach that far.
+    /// `bytes` of `file` from `offset`, a multiple of the page size. Where the file does not reach that far, or not any more,
+    /// the first access makes private memory of the mapping ([`fault`]).
     pub fn shared(file: BorrowedFd<'_>, offset: u64, bytes: usize) -> io::Result<Mapping> {
-        Mapping::map(bytes, libc::MAP_SHARED, file.as_raw_fd(), offset as libc::off_t)
+        fault::protect();
+        let mut map = Mapping::map(bytes, libc::MAP_SHARED, file.as_raw_fd(), offset as libc::off_t)?;
+        map.region = Some(Region::enter(map.base.as_ptr() as usize, bytes)?);
+        Ok(map)
     }
 
     /// Zeroed memory of this process.
@@ -43,7 +52,7 @@ impl Mapping {
             return Err(io::Error::last_os_error());
         }
         let base = NonNull::new(base.cast()).ok_or(io::Error::from_raw_os_error(libc::ENOMEM))?;
-        Ok(Mapping { base, bytes })
+        Ok(Mapping { base, bytes, region: None })
     }
 
     /// First byte; page-aligned.
@@ -92,6 +101,9 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if let Some(region) = self.region {
+            region.leave();
+        }
         // SAFETY: the range is this mapping, and its owner drops it, so nothing refers to it any more.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
@@ -104,13 +116,30 @@ impl Drop for Mapping {
 /// brings large folios into the page cache, and mapping those costs a third of faulting page by page (80 against 300
 /// microseconds a chunk on ext4).
 pub(crate) fn reserve(file: BorrowedFd<'_>, offset: u64, bytes: usize) -> io::Result<()> {
-    // Past RLIMIT_FSIZE the kernel would not only refuse but send SIGXFSZ, which ends the program.
-    if offset + bytes as u64 > file_size_limit() {
-        return Err(io::Error::from_raw_os_error(libc::EFBIG));
-    }
-    match fallocate(file, 0, offset, bytes) {
+    without_sigxfsz(|| match fallocate(file, 0, offset, bytes) {
         Err(error) if !matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => Err(error),
         _ => write_zeros(file, offset, bytes),
+    })
+}
+
+/// Runs `grow`, which makes a file longer. Past RLIMIT_FSIZE the kernel would not only refuse (EFBIG) but send SIGXFSZ to the
+/// calling thread, which ends the program. (Asking for the limit beforehand is not enough: it can change at any moment.)
+pub(crate) fn without_sigxfsz<T>(grow: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let before = fault::change_mask(libc::SIG_BLOCK, fault::bit(libc::SIGXFSZ));
+    // SAFETY: signal sets are plain data, for which zeros are valid; all pointers are to locals.
+    unsafe {
+        let (mut only, mut pending): (libc::sigset_t, libc::sigset_t) = (zeroed(), zeroed());
+        libc::sigaddset(&mut only, libc::SIGXFSZ);
+        libc::sigpending(&mut pending);
+        let result = grow();
+        // One that was sent to the program before stays.
+        let refused = matches!(&result, Err(error) if error.raw_os_error() == Some(libc::EFBIG));
+        if refused && libc::sigismember(&pending, libc::SIGXFSZ) == 0 {
+            let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            libc::sigtimedwait(&only, ptr::null_mut(), &now);
+        }
+        fault::change_mask(libc::SIG_SETMASK, before);
+        result
     }
 }
 
@@ -126,15 +155,6 @@ fn fallocate(file: BorrowedFd<'_>, mode: i32, offset: u64, bytes: usize) -> io::
             unsafe { libc::fallocate(file.as_raw_fd(), mode, offset as libc::off_t, bytes as libc::off_t) };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     })
-}
-
-fn file_size_limit() -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is valid for writing.
-    match unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } {
-        0 => limit.rlim_cur,
-        _ => u64::MAX,
-    }
 }
 
 fn write_zeros(file: BorrowedFd<'_>, offset: u64, bytes: usize) -> io::Result<()> {

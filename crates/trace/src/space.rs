@@ -2,6 +2,7 @@
 
 use crate::control::Control;
 use crate::error::in_file;
+use crate::fault;
 use crate::layout::{CHUNK_BYTES, ChunkHeader, ChunkKind, HEADER_BYTES, LIMIT_REACHED};
 use crate::mapping::{Mapping, PAGE_BYTES, release, reserve};
 use std::collections::VecDeque;
@@ -118,6 +119,7 @@ impl Space {
     /// Finds a chunk and maps it. `published` is the file's own count of its chunks.
     pub fn acquire(&mut self, kind: ChunkKind, published: &AtomicU64) -> Result<(Place, Mapping), Failure> {
         self.find_file()?;
+        self.ensure_whole()?;
         let place = self.place(kind)?;
         published.store(self.chunks.into(), Ordering::Relaxed);
         let map = Mapping::shared(self.file.as_fd(), offset(place.index()), CHUNK_BYTES)
@@ -164,8 +166,8 @@ impl Space {
 
     fn put_back(&mut self, place: Place) {
         match place {
-            Place::Empty(index) => self.empty.push(index),
-            Place::Continued(tail) => self.partial.push(tail),
+            Place::Empty(index) => push(&mut self.empty, index),
+            Place::Continued(tail) => push(&mut self.partial, tail),
             Place::Overwritten(index) => self.full.push_front(index),
         }
     }
@@ -173,20 +175,24 @@ impl Space {
     /// Takes back a chunk that its holder no longer needs; `full` if it has no room for more.
     pub fn give_back(&mut self, index: u32, kind: ChunkKind, committed: usize, full: bool) {
         match kind {
-            ChunkKind::Definitions => self.definitions.push(Tail { index, committed }),
+            ChunkKind::Definitions => push(&mut self.definitions, Tail { index, committed }),
             ChunkKind::Records if committed == 0 => {
                 self.records -= 1;
-                self.empty.push(index);
+                push(&mut self.empty, index);
             }
-            ChunkKind::Records if full => self.full.push_back(index),
-            ChunkKind::Records => self.partial.push(Tail { index, committed }),
+            ChunkKind::Records if full => {
+                if self.full.try_reserve(1).is_ok() {
+                    self.full.push_back(index);
+                }
+            }
+            ChunkKind::Records => push(&mut self.partial, Tail { index, committed }),
         }
     }
 
     /// Gives back to the disk, and to the session's limit, what chunks that nobody holds have not used. They are not
     /// handed out any more: their space is no longer reserved.
     pub fn trim(&mut self) {
-        if self.find_file().is_err() {
+        if self.find_file().and_then(|()| self.ensure_whole()).is_err() {
             return;
         }
         let empty = self.empty.drain(..).map(|index| Tail { index, committed: 0 });
@@ -212,6 +218,15 @@ impl Space {
         // The old number is no longer ours to close.
         self.file = ManuallyDrop::new(out_of_the_way(file));
         Ok(())
+    }
+
+    /// An error, and the end of recording, if somebody has truncated the file: what is left of it must not grow again.
+    fn ensure_whole(&self) -> io::Result<()> {
+        if self.file.metadata()?.len() >= offset(self.chunks) {
+            return Ok(());
+        }
+        fault::lose();
+        Err(io::Error::from_raw_os_error(libc::ESTALE))
     }
 }
 
@@ -257,6 +272,13 @@ fn identity(file: &File) -> io::Result<(u64, u64)> {
 
 fn offset(index: u32) -> u64 {
     HEADER_BYTES as u64 + u64::from(index) * CHUNK_BYTES as u64
+}
+
+/// Appends to a list; without memory the chunk is not used again, which loses space and no record.
+fn push<T>(list: &mut Vec<T>, value: T) {
+    if list.try_reserve(1).is_ok() {
+        list.push(value);
+    }
 }
 
 fn give_back(control: Option<&Control>, bytes: usize) {

@@ -14,6 +14,7 @@
 use crate::codec;
 use crate::control::Control;
 use crate::definition::Definition;
+use crate::fault;
 use crate::fork::ForkGuard;
 use crate::layout::{
     CHUNK_PAYLOAD_BYTES, ChunkHeader, ChunkKind, Ended, FileHeader, MAGIC, RecordKind, SLOT_BYTES,
@@ -66,6 +67,7 @@ impl ProcessFile {
     /// the session's page, if there is one: it holds the size limit. The error names the file.
     pub fn create(dir: &Path, control: Option<&'static Control>) -> io::Result<ProcessFile> {
         let guard = ForkGuard::new()?;
+        fault::forget_losses();
         let clock = ticks::clock_kind();
         let start = ticks::anchor();
         let (space, header) = Space::create(dir, start.real_ns, control)?;
@@ -143,6 +145,15 @@ impl ProcessFile {
     /// Counts records that could not be written.
     pub fn count_dropped(&self, records: u64) {
         self.count(&self.shared.header().dropped, records);
+    }
+
+    /// Notes that recording ends early: the `errno` that says why, and that at least one record is lost. Atomic stores only.
+    pub fn note_loss(&self, errno: i32) {
+        if self.is_ours() {
+            let header = self.shared.header();
+            let _ = header.drop_errno.compare_exchange(0, errno as u32, Ordering::Relaxed, Ordering::Relaxed);
+            header.dropped.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Counts a launch whose configuration did not fit the recorder's table.
@@ -296,6 +307,13 @@ impl Chunk {
     }
 
     fn try_acquire(shared: &Arc<Shared>, kind: ChunkKind) -> Result<Chunk, Failure> {
+        if shared.header().magic.load(Ordering::Relaxed) != u64::from_le_bytes(MAGIC) {
+            // Somebody has emptied the file and filled it again: no reader will know it.
+            fault::lose();
+        }
+        if fault::has_lost() {
+            return Err(Failure(libc::ESTALE as u32));
+        }
         let mut space = shared.space();
         let (place, map) = space.acquire(kind, &shared.header().chunks)?;
         let mut chunk = Chunk {
@@ -367,13 +385,17 @@ impl Lane {
     /// a lane go into the same file.
     #[inline]
     pub fn record<R: Slots>(&mut self, file: &ProcessFile, record: &R) -> bool {
-        if let Some(chunk) = &mut self.chunk
-            && chunk.guard.is_same_process()
-            && chunk.append(record.as_bytes())
-        {
-            return true;
+        self.try_record(record) || self.record_in_next_chunk(file, record)
+    }
+
+    /// As [`Lane::record`], but only into the chunk that the lane has; false if there is none with room, or if the chunk is of
+    /// another process. Takes no lock, allocates nothing, makes no system call, and needs next to no stack.
+    #[inline(always)]
+    pub fn try_record<R: Slots>(&mut self, record: &R) -> bool {
+        match &mut self.chunk {
+            Some(chunk) => chunk.guard.is_same_process() && chunk.append(record.as_bytes()),
+            None => false,
         }
-        self.record_in_next_chunk(file, record)
     }
 
     /// Gives the chunk back, as dropping the lane does; the next record takes another one.

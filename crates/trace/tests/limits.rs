@@ -225,6 +225,62 @@ fn child_on_a_full_disk() {
     assert!(numbers(process.records(), 1).into_iter().eq(0..2 * LAUNCHES_PER_CHUNK as u32));
 }
 
+/// Whatever the limit, and even if it changes while the program runs, no file of ours raises SIGXFSZ.
+#[test]
+fn no_file_of_a_session_raises_sigxfsz() {
+    let dir = tempfile::tempdir().unwrap();
+    run_child("child_whose_file_size_limit_falls", dir.path(), &[]);
+}
+
+#[test]
+#[ignore = "run by no_file_of_a_session_raises_sigxfsz"]
+fn child_whose_file_size_limit_falls() {
+    use trace::counts::file::CountsFile;
+    let Some(dir) = child_dir() else { return };
+    let defect = trace::counts::Defect {
+        kind: "race".to_owned(),
+        kernel: "k".repeat(5000),
+        text: String::new(),
+        place: trace::counts::Place::default(),
+        other: None,
+        count: 1,
+    };
+    let is_too_large = |error: std::io::Error| error.to_string().contains("File too large");
+    let control = MappedControl::create(&dir, Settings::default()).unwrap().leak();
+    let file = ProcessFile::create(&dir, Some(control)).unwrap();
+    let mut counts = CountsFile::create(&dir).unwrap();
+    counts.defect(&defect).unwrap();
+    let mut lane = Lane::default();
+    assert!(lane.record(&file, &launch(1, 0)));
+    for bytes in [8192, 6000, 100, 0] {
+        let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+        // SAFETY: `limit` is valid; it holds for this process, which is of this test alone.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) }, 0);
+        assert!((0..20).any(|_| counts.defect(&defect).is_err_and(is_too_large)), "at {bytes}");
+        assert!((0..20_000).any(|number| !lane.record(&file, &launch(1, number))), "at {bytes}");
+        let other = dir.join(format!("under-{bytes}"));
+        fs::create_dir(&other).unwrap();
+        if bytes < 4096 {
+            assert!(MappedControl::create(&other, Settings::default()).is_err_and(is_too_large));
+            assert!(ProcessFile::create(&other, None).is_err_and(is_too_large));
+        }
+        if bytes == 0 {
+            assert!(CountsFile::create(&other).is_err_and(is_too_large));
+        }
+    }
+    // A signal that the program sent itself, and blocks, stays for the program.
+    // SAFETY: sets on this stack.
+    unsafe {
+        let mut only: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&mut only, libc::SIGXFSZ);
+        libc::sigprocmask(libc::SIG_BLOCK, &only, std::ptr::null_mut());
+        libc::raise(libc::SIGXFSZ);
+        assert!(counts.defect(&defect).is_err());
+        let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        assert_eq!(libc::sigtimedwait(&only, std::ptr::null_mut(), &now), libc::SIGXFSZ);
+    }
+}
+
 fn fill(path: &Path) {
     let mut file = fs::File::create(path).unwrap();
     while file.write_all(&[1; 4096]).is_ok() {}

@@ -60,7 +60,8 @@ impl Libraries {
         Ok(path)
     }
 
-    /// `LD_PRELOAD` for the program: ours first, then what `existing` asks for.
+    /// `LD_PRELOAD` for the program: what `existing` asks for, then ours. Without APEX a preloaded library stands between the
+    /// program and the driver, which comes behind all of them; so it does with APEX, whose library is the driver to it.
     ///
     /// # Errors
     /// If the folder's name cannot stand in that variable, which separates by blanks and colons.
@@ -74,14 +75,16 @@ impl Libraries {
             );
         }
         let ours = [RECORDER, ALIAS].map(|name| self.folder.join(name));
-        let mut list =
-            ours.into_iter().filter(|path| path.is_file()).map(PathBuf::into_os_string).collect::<Vec<_>>();
-        for entry in existing.unwrap_or_default().as_bytes().split(|byte| b": ".contains(byte)) {
+        let ours: Vec<OsString> =
+            ours.into_iter().filter(|path| path.is_file()).map(PathBuf::into_os_string).collect();
+        let mut list: Vec<OsString> = Vec::new();
+        for entry in existing.unwrap_or_default().as_bytes().split(|byte| b": \t\n".contains(byte)) {
             let entry = OsStr::from_bytes(entry).to_os_string();
-            if !entry.is_empty() && !list.contains(&entry) {
+            if !entry.is_empty() && !ours.contains(&entry) && !list.contains(&entry) {
                 list.push(entry);
             }
         }
+        list.extend(ours);
         Ok(list.join(OsStr::new(":")))
     }
 }
@@ -98,13 +101,13 @@ mod tests {
     }
 
     #[test]
-    fn ours_come_first_and_once() {
+    fn ours_come_once_and_behind_the_users() {
         let folder = tempfile::tempdir().unwrap();
         let libraries = libraries(folder.path());
         let ours = [RECORDER, ALIAS].map(|name| folder.path().join(name).display().to_string()).join(":");
         assert_eq!(libraries.preload(None).unwrap(), *ours);
         let existing = format!("/opt/liba.so {ours}:/opt/libb.so");
-        let expected = format!("{ours}:/opt/liba.so:/opt/libb.so");
+        let expected = format!("/opt/liba.so:/opt/libb.so:{ours}");
         assert_eq!(libraries.preload(Some(OsStr::new(&existing))).unwrap(), *expected);
     }
 

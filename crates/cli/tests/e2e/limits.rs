@@ -47,6 +47,30 @@ fn a_limit_on_the_size_of_files_is_no_end_of_the_program() {
     assert!(recorded > 0 && recorded + lost >= 100_000, "{recorded} + {lost}");
 }
 
+/// Down to nothing at all: `apex` says what is wrong, and where it can make a session the program runs to its end.
+#[test]
+fn no_limit_on_the_size_of_files_ends_apex_or_the_program_by_a_signal() {
+    for bytes in [0, 1024, 4096, 16 * 1024, 300 * 1024] {
+        let sandbox = Sandbox::new();
+        let mut command = sandbox.record(&["--check"], &["launch", "20000", "exit", "4"]);
+        // SAFETY: between fork and exec; one async-signal-safe call.
+        unsafe {
+            command.pre_exec(move || {
+                let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+                libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit);
+                Ok(())
+            })
+        };
+        let output = command.output().unwrap();
+        let stderr = text(&output.stderr);
+        match output.status.code() {
+            Some(4) => assert!(bytes >= 4096, "{bytes}: {stderr}"),
+            Some(125) => assert!(bytes <= 4096 && stderr.contains("File too large"), "{bytes}: {stderr}"),
+            _ => panic!("{bytes}: {}: {stderr}", output.status),
+        }
+    }
+}
+
 /// A small file system, unmounted afterwards.
 struct SmallDisk<'a>(&'a Path);
 

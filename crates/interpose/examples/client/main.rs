@@ -3,6 +3,7 @@
 
 mod arguments;
 mod driver;
+mod hardship;
 mod programs;
 
 fn main() {
@@ -35,6 +36,14 @@ fn main() {
         "callback" => programs::callback(),
         "switched" => programs::switched(),
         "failing" => programs::failing(),
+        "own-faults" => hardship::own_faults(&arguments[1]),
+        "blocked-signals" => hardship::blocked_signals(),
+        "unhandled-fault" => hardship::unhandled_fault(),
+        "small-stacks" => hardship::small_stacks(number(1)),
+        "stack-depth" => println!("{}", hardship::stack_depth()),
+        "without-system-calls" => hardship::without_system_calls(number(1), number(2) != 0),
+        "without-allocations" => hardship::without_allocations(number(1)),
+        "near-the-limit" => hardship::near_the_limit(number(1)),
         "threads-in-turn" => programs::threads_in_turn(number(1), number(2)),
         other => panic!("no program {other:?}"),
     }

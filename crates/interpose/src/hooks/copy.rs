@@ -106,34 +106,34 @@ hooks! {
 
     fn plane(copy: *const CUDA_MEMCPY2D) |notes| {
         let Some(copy) = copy.as_ref() else { return };
-        notes.copy(to_of!(copy), from_of!(copy), copy.WidthInBytes * copy.Height);
+        notes.copy(to_of!(copy), from_of!(copy), plane_bytes!(copy));
     }
 
     fn plane_async(copy: *const CUDA_MEMCPY2D, stream: CUstream) |notes| {
         let Some(copy) = copy.as_ref() else { return };
-        notes.copy(to_of!(copy), from_of!(copy), copy.WidthInBytes * copy.Height);
+        notes.copy(to_of!(copy), from_of!(copy), plane_bytes!(copy));
         notes.asynchronous(stream);
     }
 
     fn volume(copy: *const CUDA_MEMCPY3D) |notes| {
         let Some(copy) = copy.as_ref() else { return };
-        notes.copy(to_of!(copy), from_of!(copy), copy.WidthInBytes * copy.Height * copy.Depth);
+        notes.copy(to_of!(copy), from_of!(copy), plane_bytes!(copy).wrapping_mul(copy.Depth));
     }
 
     fn volume_async(copy: *const CUDA_MEMCPY3D, stream: CUstream) |notes| {
         let Some(copy) = copy.as_ref() else { return };
-        notes.copy(to_of!(copy), from_of!(copy), copy.WidthInBytes * copy.Height * copy.Depth);
+        notes.copy(to_of!(copy), from_of!(copy), plane_bytes!(copy).wrapping_mul(copy.Depth));
         notes.asynchronous(stream);
     }
 
     fn volume_peer(copy: *const CUDA_MEMCPY3D_PEER) |notes| {
         let Some(copy) = copy.as_ref() else { return };
-        notes.copy(to_of!(copy), from_of!(copy), copy.WidthInBytes * copy.Height * copy.Depth);
+        notes.copy(to_of!(copy), from_of!(copy), plane_bytes!(copy).wrapping_mul(copy.Depth));
     }
 
     fn volume_peer_async(copy: *const CUDA_MEMCPY3D_PEER, stream: CUstream) |notes| {
         let Some(copy) = copy.as_ref() else { return };
-        notes.copy(to_of!(copy), from_of!(copy), copy.WidthInBytes * copy.Height * copy.Depth);
+        notes.copy(to_of!(copy), from_of!(copy), plane_bytes!(copy).wrapping_mul(copy.Depth));
         notes.asynchronous(stream);
     }
 
@@ -264,6 +264,14 @@ hooks! {
         notes.asynchronous(stream);
     }
 }
+
+/// The bytes of a plane of a copy; what a program asks for may overflow, and the driver refuses it.
+macro_rules! plane_bytes {
+    ($copy:ident) => {
+        $copy.WidthInBytes.wrapping_mul($copy.Height)
+    };
+}
+use plane_bytes;
 
 /// The destination of a copy described by one of the `CUDA_MEMCPY…` structures.
 macro_rules! to_of {

@@ -88,7 +88,9 @@ hooks! {
 
     fn create_array(array: *mut CUarray, descriptor: *const CUDA_ARRAY_DESCRIPTOR) |notes| {
         let bytes = descriptor.as_ref().map_or(0, |array| {
-            texel(array.Format, array.NumChannels) * array.Width * array.Height.max(1)
+            texel(array.Format, array.NumChannels)
+                .wrapping_mul(array.Width)
+                .wrapping_mul(array.Height.max(1))
         });
         notes.allocate(Array, 0, bytes);
         notes.object = notes.out_handle(array);
@@ -130,16 +132,17 @@ hooks! {
 
 /// Bytes of the (first level of the) array.
 fn array_bytes(array: &CUDA_ARRAY3D_DESCRIPTOR) -> usize {
-    texel(array.Format, array.NumChannels) * array.Width * array.Height.max(1) * array.Depth.max(1)
+    let plane = array.Width.wrapping_mul(array.Height.max(1));
+    texel(array.Format, array.NumChannels).wrapping_mul(plane).wrapping_mul(array.Depth.max(1))
 }
 
 /// Bytes of an element; 0 for block-compressed and planar formats, whose elements have no whole size.
 fn texel(format: CUarray_format, channels: u32) -> usize {
-    let channel = match format {
+    let channel: usize = match format {
         CU_AD_FORMAT_UNSIGNED_INT8 | CU_AD_FORMAT_SIGNED_INT8 => 1,
         CU_AD_FORMAT_UNSIGNED_INT16 | CU_AD_FORMAT_SIGNED_INT16 | CU_AD_FORMAT_HALF => 2,
         CU_AD_FORMAT_UNSIGNED_INT32 | CU_AD_FORMAT_SIGNED_INT32 | CU_AD_FORMAT_FLOAT => 4,
         _ => 0,
     };
-    channel * channels as usize
+    channel.wrapping_mul(channels as usize)
 }

@@ -31,7 +31,7 @@ fn initialized(result: CUresult) {
 
 extern "C" fn at_exit(_: *mut c_void) {
     guarded(|| {
-        if let Some(recorder) = Recorder::existing() {
+        if let Some(recorder) = Recorder::made() {
             timing::at_exit();
             thread::with_existing(Thread::give_back_chunk);
             recorder.file.mark_ended(Ended::Exited);

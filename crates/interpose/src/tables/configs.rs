@@ -76,10 +76,10 @@ impl ConfigTable {
         places * size_of::<Entry>()
     }
 
-    /// An empty table of `places`, a power of two.
-    pub fn new(places: usize) -> ConfigTable {
+    /// An empty table of `places`, a power of two; `None` if there is no memory for it.
+    pub fn new(places: usize) -> Option<ConfigTable> {
         assert!(places.is_power_of_two());
-        ConfigTable { entries: zeroed(places), count: AtomicU32::new(0) }
+        Some(ConfigTable { entries: zeroed(places)?, count: AtomicU32::new(0) })
     }
 
     /// The identifier of `key`.
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn identifiers_count_from_one_and_stay() {
-        let table = ConfigTable::new(1024);
+        let table = ConfigTable::new(1024).unwrap();
         let mut defined = Vec::new();
         for round in 0..2 {
             for number in 0..300 {
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_full_table_says_so_and_keeps_what_it_has() {
-        let table = ConfigTable::new(64);
+        let table = ConfigTable::new(64).unwrap();
         let given = (0..100).filter_map(|number| table.insert(&key(number), |_| true)).count();
         assert_eq!(given, ConfigTable::capacity(64));
         assert_eq!(table.get(&key(0)), Some(1));
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn what_could_not_be_defined_is_not_in_the_table() {
-        let table = ConfigTable::new(64);
+        let table = ConfigTable::new(64).unwrap();
         assert_eq!(table.insert(&key(0), |_| false), None);
         assert_eq!(table.get(&key(0)), None);
         assert_eq!(table.insert(&key(1), |_| true), Some(1), "the identifier was not used up");
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn every_field_tells_configurations_apart() {
-        let table = ConfigTable::new(64);
+        let table = ConfigTable::new(64).unwrap();
         let base = ConfigKey {
             function: 1,
             context: 1,

@@ -47,10 +47,10 @@ impl HandleMap {
         capacity * size_of::<Place>()
     }
 
-    /// A map with room for `capacity` handles, a power of two.
-    pub fn new(capacity: usize) -> HandleMap {
+    /// A map with room for `capacity` handles, a power of two; `None` if there is no memory for it.
+    pub fn new(capacity: usize) -> Option<HandleMap> {
         assert!(capacity.is_power_of_two() && capacity >= WAYS);
-        HandleMap { places: zeroed(capacity) }
+        Some(HandleMap { places: zeroed(capacity)? })
     }
 
     /// The identifier of `handle` in `epoch`.
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn what_was_put_in_is_found_until_it_is_removed() {
-        let map = HandleMap::new(4096);
+        let map = HandleMap::new(4096).unwrap();
         let mut model = HashMap::new();
         let mut random = numbers(1);
         for id in 1..=1000 {
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_full_map_forgets_and_never_lies() {
-        let map = HandleMap::new(64);
+        let map = HandleMap::new(64).unwrap();
         let handles: Vec<u64> = numbers(2).take(10_000).collect();
         for (index, &handle) in handles.iter().enumerate() {
             map.insert(handle, 1, index as u32 + 1);
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn readers_beside_a_writer_see_a_value_of_the_key_or_none() {
-        let map = HandleMap::new(8);
+        let map = HandleMap::new(8).unwrap();
         let done = AtomicBool::new(false);
         let value_of = |handle: u64| handle as u32 * 10;
         std::thread::scope(|scope| {

@@ -10,7 +10,9 @@ mod handles;
 pub use configs::{ConfigKey, ConfigTable};
 pub use handles::HandleMap;
 
-use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
+use std::alloc::{Layout, alloc_zeroed};
+use std::collections::HashMap;
+use std::hash::Hash;
 
 /// Types for which all bits zero is a value.
 ///
@@ -19,18 +21,34 @@ use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 pub unsafe trait Zeroable {}
 
 /// A boxed slice of zeros whose pages the system provides when they are first written.
-pub fn zeroed<T: Zeroable>(length: usize) -> Box<[T]> {
+/// `None` if the system has no memory for it.
+pub fn zeroed<T: Zeroable>(length: usize) -> Option<Box<[T]>> {
     let layout = Layout::array::<T>(length).expect("a table's size fits the address space");
     assert!(layout.size() > 0, "a table has a capacity");
     // SAFETY: the layout is not empty. The memory is exclusively ours, of the right layout, and all zeros, which is a
     // valid T.
     unsafe {
         let memory = alloc_zeroed(layout).cast::<T>();
-        if memory.is_null() {
-            handle_alloc_error(layout);
-        }
-        Box::from_raw(std::ptr::slice_from_raw_parts_mut(memory, length))
+        (!memory.is_null()).then(|| Box::from_raw(std::ptr::slice_from_raw_parts_mut(memory, length)))
     }
+}
+
+/// Enters a value into a map that may have to grow; false, and nothing done, if the system has no memory for it.
+pub fn put<K: Eq + Hash, V>(map: &mut HashMap<K, V>, key: K, value: V) -> bool {
+    let has_room = map.try_reserve(1).is_ok();
+    if has_room {
+        map.insert(key, value);
+    }
+    has_room
+}
+
+/// Appends a value to a list that may have to grow; false, and nothing done, if the system has no memory for it.
+pub fn push<T>(list: &mut Vec<T>, value: T) -> bool {
+    let has_room = list.try_reserve(1).is_ok();
+    if has_room {
+        list.push(value);
+    }
+    has_room
 }
 
 /// Spreads a key over a table: multiply, then fold the high half in.

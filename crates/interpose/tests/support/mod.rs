@@ -130,3 +130,18 @@ pub fn alias() -> PathBuf {
     });
     folder.join("libapex_alias.so")
 }
+
+/// Compiles `tests/shims/SOURCE` with the C compiler; `None`, said on standard error, where there is none.
+pub fn compiled(source: &str, to: &Path, arguments: &[&str]) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shims").join(source);
+    match Command::new("cc").arg("-o").arg(to).arg(source).args(arguments).status() {
+        Ok(status) => {
+            assert!(status.success(), "cc failed");
+            Some(to.to_owned())
+        }
+        Err(error) => {
+            eprintln!("skipped: cannot run cc: {error}");
+            None
+        }
+    }
+}

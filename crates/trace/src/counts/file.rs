@@ -16,6 +16,7 @@ use super::{Counts, Defect, Fault, Hotspot, LaunchCounts, Place, Traffic};
 use crate::codec::{ALIGNMENT, HEAD_BYTES, Input, Output, framed};
 use crate::control::{Control, MappedControl};
 use crate::error::{Error, Problem, in_file};
+use crate::mapping::without_sigxfsz;
 
 /// How the names of these files end.
 pub const EXTENSION: &str = "counts";
@@ -70,7 +71,7 @@ impl CountsFile {
                     header.extend_from_slice(&pid.to_le_bytes());
                     header.extend_from_slice(&start.to_le_bytes());
                     header.resize(HEADER_BYTES, 0);
-                    let written = file.write_all(&header).and_then(|()| file.metadata());
+                    let written = without_sigxfsz(|| file.write_all(&header)).and_then(|()| file.metadata());
                     let metadata = written.map_err(|error| in_file("cannot write", &path, error))?;
                     let identity = identity(&metadata);
                     return Ok(CountsFile { path, identity, pid, buffer: Vec::new(), control });
@@ -116,9 +117,11 @@ impl CountsFile {
     }
 
     fn append(&mut self, tag: u32, fill: impl FnOnce(&mut Output<'_>)) -> io::Result<()> {
-        let bytes = framed(&mut self.buffer, tag, fill);
+        let no_memory = || in_file("cannot write", &self.path, io::ErrorKind::OutOfMemory.into());
+        let bytes = framed(&mut self.buffer, tag, fill).ok_or_else(no_memory)?;
         take(self.control.as_deref(), bytes.len(), &self.path)?;
-        let written = reopened(&self.path, self.identity).and_then(|mut file| file.write_all(bytes));
+        let written = reopened(&self.path, self.identity)
+            .and_then(|mut file| without_sigxfsz(|| file.write_all(bytes)));
         written.map_err(|error| in_file("cannot write", &self.path, error))
     }
 }
