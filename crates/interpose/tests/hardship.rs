@@ -45,8 +45,11 @@ fn process_file(dir: &Path) -> PathBuf {
         .expect("a process file")
 }
 
-/// Everything that somebody may do to a session, and whether it ends recording.
-const SPOILS: [(&str, fn(&Path), bool); 9] = [
+/// What it is called, what it does to the folder of a session, and whether it ends recording.
+type Spoil = (&'static str, fn(&Path), bool);
+
+/// Everything that somebody may do to a session.
+const SPOILS: [Spoil; 9] = [
     ("truncate all", |dir| files(dir).iter().for_each(|path| cut(path, 0)), true),
     ("truncate the records", |dir| cut(&process_file(dir), 0), true),
     ("keep the header only", |dir| cut(&process_file(dir), 4096), true),
@@ -78,7 +81,7 @@ const SPOILS: [(&str, fn(&Path), bool); 9] = [
             use std::os::unix::fs::PermissionsExt;
             files(dir)
                 .iter()
-                .for_each(|path| fs::set_permissions(path, fs::Permissions::from_mode(0)).unwrap());
+                .for_each(|path| fs::set_permissions(path, fs::Permissions::from_mode(0o000)).unwrap());
         },
         false,
     ),
