@@ -137,7 +137,7 @@ mod tests {
             let there = 0u8;
             let inner = on_own_stack(|| std::panic::catch_unwind(|| -> u32 { panic!("caught inside") }));
             assert!(inner.is_err());
-            ((&raw const there) as usize, vec![1u64, 2, 3].iter().sum::<u64>())
+            ((&raw const there) as usize, [1u64, 2, 3].iter().sum::<u64>())
         });
         assert!(there.abs_diff((&raw const here) as usize) > 64 * 1024);
         assert_eq!(sum, 6);
