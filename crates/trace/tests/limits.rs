@@ -244,6 +244,7 @@ fn child_whose_file_size_limit_falls() {
         place: trace::counts::Place::default(),
         other: None,
         count: 1,
+        places: 1,
     };
     let is_too_large = |error: std::io::Error| error.to_string().contains("File too large");
     let control = MappedControl::create(&dir, Settings::default()).unwrap().leak();
