@@ -32,7 +32,7 @@ use crate::prediction::Prediction;
 use crate::sketch::Distribution;
 use crate::sums::blocks_of;
 
-pub use build::RECORD_COST_NS;
+pub use build::{RECORD_COST_INTERVAL_NS, RECORD_COST_NS};
 pub use counts::{Defect, Hotspot, KernelCounts, Place, Traffic};
 
 /// What a session says.
@@ -673,9 +673,9 @@ pub struct Recorder {
     pub timings: u64,
     /// Time spent on timing, as the recorder measured itself.
     pub timing_ns: f64,
-    /// Time spent on recording: records times [`RECORD_COST_NS`], computed.
+    /// Time spent on recording, estimated: records times [`RECORD_COST_NS`].
     pub recording_ns: f64,
-    /// Both over the processes' wall time.
+    /// Both over the processes' wall time; not known where records were lost.
     pub overhead_share: Option<Figure>,
     /// Records lost for want of space.
     pub dropped: u64,

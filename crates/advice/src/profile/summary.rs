@@ -1,6 +1,6 @@
 //! Sums over a finished profile, and the order of its lists.
 
-use super::build::RECORD_COST_NS;
+use super::build::{RECORD_COST_INTERVAL_NS, RECORD_COST_NS};
 use super::{Activity, Profile, Recorder, Totals};
 use crate::figure::{Figure, total};
 use crate::sums::SaturatingSum as _;
@@ -32,9 +32,12 @@ impl Recorder {
     pub(super) fn sum_up(&mut self, profile: &Profile) {
         self.recording_ns = self.records as f64 * RECORD_COST_NS;
         let wall = total(profile.processes.iter().map(|process| process.wall_ns));
-        let spent = self.timing_ns + self.recording_ns;
         self.problems.extend(profile.activities.iter().filter_map(|activity| overcounted(profile, activity)));
-        self.overhead_share = (wall > 0.0).then(|| Figure::computed(spent / wall));
+        let share = |record_cost_ns| (self.timing_ns + self.records as f64 * record_cost_ns) / wall;
+        let (least, most) = RECORD_COST_INTERVAL_NS;
+        let predicted = || Figure::predicted(share(RECORD_COST_NS), (share(least), share(most)));
+        // Lost records took time too, and without them the end of the process is not known.
+        self.overhead_share = (wall > 0.0 && self.lost() == 0).then(predicted);
     }
 }
 
@@ -92,5 +95,23 @@ impl Profile {
         for kernel in graphs.chain(sequences).chain(ends) {
             *kernel = place[*kernel];
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Process;
+    use super::*;
+
+    #[test]
+    fn what_recording_cost_is_not_known_where_records_were_lost() {
+        let processes = vec![Process { wall_ns: 1e6, ..Process::default() }];
+        let profile = Profile { processes, ..Profile::default() };
+        let mut recorder = Recorder { records: 100, ..Recorder::default() };
+        recorder.sum_up(&profile);
+        assert!((recorder.overhead_share.unwrap().value - 100.0 * RECORD_COST_NS / 1e6).abs() < 1e-12);
+        let mut recorder = Recorder { timing_ns: 1e9, dropped: 1, ..recorder };
+        recorder.sum_up(&profile);
+        assert_eq!(recorder.overhead_share, None);
     }
 }

@@ -219,8 +219,13 @@ fn the_recorders_own_cost_is_stated() {
     assert_eq!((recorder.records, recorder.timings, recorder.dropped), (100, 0, 0));
     assert_eq!(recorder.recording_ns, 100.0 * advice::profile::RECORD_COST_NS);
     let share = recorder.overhead_share.expect("the process took time");
-    assert_eq!(share.provenance(), Provenance::Computed);
     assert!((share.value - recorder.recording_ns / 401_000.0).abs() < 0.002, "{}", share.value);
+    // An estimate with an interval: no clock was read for it.
+    let (low, high) = share.interval().expect("predicted");
+    let (least, most) = advice::profile::RECORD_COST_INTERVAL_NS;
+    let relative = |bound: f64| bound / share.value;
+    assert!((relative(low) - least / advice::profile::RECORD_COST_NS).abs() < 1e-9);
+    assert!((relative(high) - most / advice::profile::RECORD_COST_NS).abs() < 1e-9);
 }
 
 #[test]
