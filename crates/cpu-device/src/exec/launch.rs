@@ -15,6 +15,7 @@ use super::block::{Block, Progress};
 use super::budget::Budget;
 use super::code::{Class, Clock, Code, Input, Reg};
 use super::fault::{Fault, FaultKind};
+use super::float_control::DefaultFloats;
 use super::lanes::WARP;
 use super::memory::{Memory, Region};
 use super::observe::{Observation, Watch, Wishes};
@@ -221,6 +222,8 @@ fn launch_by(
     cancel: &AtomicBool,
     run: impl FnOnce(&Launch, u64, usize) -> Result<Counts, Fault>,
 ) -> Result<LaunchStats, Fault> {
+    // The workers are made while it lives, so they inherit it.
+    let _floats = DefaultFloats::enter();
     // Parameters are addressed like any memory: aligned, and theirs to read.
     let mut parameters = vec![0u128; params.params.len().div_ceil(16).max(1)];
     // SAFETY: the vector has at least as many bytes, and any bytes are a valid `u128`.

@@ -29,6 +29,7 @@ mod convoy;
 mod directed;
 mod exchange;
 mod fault;
+mod float_control;
 mod fuel;
 mod half;
 mod half_arithmetic;

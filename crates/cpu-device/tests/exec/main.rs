@@ -18,6 +18,7 @@ mod counts;
 mod coverage;
 mod defects;
 mod device;
+mod float_control;
 mod floats;
 mod instruction;
 mod integers;

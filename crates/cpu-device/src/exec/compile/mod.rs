@@ -35,6 +35,7 @@ use std::collections::HashMap;
 
 use ptx::{Diagnostic, Initializer, Item, Linkage, Module, StateSpace, Statement, SymbolAddress, Variable};
 
+use super::float_control::DefaultFloats;
 use super::program::{
     Function, GlobalLayout, GlobalSpace, Kernel, KernelAttributes, KernelId, ParamLayout, Program,
     Relocation, RelocationTarget, SharedVariable, function_address,
@@ -147,6 +148,8 @@ impl Program {
     ///
     /// [`FaultKind::Unsupported`]: super::FaultKind::Unsupported
     pub fn compile(module: &Module) -> Result<Program, Diagnostic> {
+        // Constants are converted between formats.
+        let _floats = DefaultFloats::enter();
         let (names, variables) = collect(module)?;
         let globals =
             variables.globals.iter().map(|variable| global(variable, &names)).collect::<Result<_, _>>()?;
