@@ -328,6 +328,21 @@ fn prefetch<T>(address: *const T) {
     }
 }
 
+/// The cells that the lanes of a part access, one after the other. Each is read on its own, for the compiler takes an
+/// array of bytes apart with shifts, but makes one vector of such loads.
+///
+/// # Safety
+/// They may be read.
+#[inline(always)]
+unsafe fn adjacent<R: Lane, C: Extend<R>>(first: *const C) -> [R::Stored; PART] {
+    let mut values = [R::Stored::default(); PART];
+    for (lane, value) in values.iter_mut().enumerate() {
+        // SAFETY: the caller's promise.
+        *value = unsafe { ptr::read_unaligned(first.add(lane)) }.extend().store();
+    }
+    values
+}
+
 /// The cells that the lanes of a part access, each `step` bytes from the one before it.
 ///
 /// # Safety
@@ -358,14 +373,14 @@ regular! {
                 }
                 for (element, &register) in registers.iter().enumerate() {
                     let from = from.add(element);
-                    let values = if consecutive {
-                        ptr::read_unaligned(from.cast::<[C; PART]>()).map(|cell| cell.extend().store())
+                    // Written in each branch: values that come from several are put together from scalars.
+                    if consecutive {
+                        lanes.write_part(register, part, adjacent::<R, C>(from));
                     } else if regular.step == 0 {
-                        [ptr::read(from).extend().store(); PART]
+                        lanes.write_part(register, part, [ptr::read(from).extend().store(); PART]);
                     } else {
-                        strided::<R, C>(from as u64, regular.step)
-                    };
-                    lanes.write_part(register, part, values);
+                        lanes.write_part(register, part, strided::<R, C>(from as u64, regular.step));
+                    }
                 }
             }
             distance = distance.wrapping_add(regular.between);
