@@ -123,6 +123,14 @@ fn products_of_24_bits() {
     check("mad24.hi.u32 $d, $a, $b, $c;", W32, &[W32; 3], |x| {
         (((low(x[0]) * low(x[1])) >> 16) as u64).wrapping_add(x[2])
     });
+    // Sums beyond the ends are rare with a random addend, so both ends are addends too.
+    for addend in ["$c", "0x7fffffff", "0x80000000"] {
+        check(&format!("mad24.hi.sat.s32 $d, $a, $b, {addend};"), W32, &[W32; 3], |x| {
+            let addend = addend.strip_prefix("0x").map_or(x[2], |hex| u64::from_str_radix(hex, 16).unwrap());
+            let sum = ((signed(x[0]) * signed(x[1])) >> 16) + value(addend, W32, true);
+            sum.clamp(i32::MIN.into(), i32::MAX.into()) as u64
+        });
+    }
 }
 
 #[test]
@@ -141,6 +149,72 @@ fn carries_chain() {
     check("{ .reg .u64 l; add.cc.u64 l, $a, $b; addc.u64 $d, $c, 0; }", W64, &[W64; 3], |x| {
         (((u128::from(x[0]) + u128::from(x[1])) >> 64) as u64).wrapping_add(x[2])
     });
+}
+
+/// A sum of all ones carries exactly where a carry comes in, and a difference of zero borrows exactly where a borrow does.
+#[test]
+fn a_carry_passes_through_all_ones() {
+    for (width, bits) in [(W32, 32), (W64, 64)] {
+        for sign in ["u", "s"] {
+            let ty = format!("{sign}{bits}");
+            // The carry that comes in is that of c + e; `$d` is the carry that goes out, 0 or 1.
+            let passes = |complement: &str, sum: &str| {
+                let text = format!(
+                    "{{ .reg .b{bits} p, n, t; {complement} add.cc.{ty} t, $c, $e; {sum} addc.{ty} $d, 0, 0; }}"
+                );
+                check(&text, width, &[width; 4], |x| carry(x[2], x[3], bits));
+            };
+            passes(&format!("not.b{bits} n, $a;"), &format!("addc.cc.{ty} t, $a, n;"));
+            for half in ["lo", "hi"] {
+                passes(
+                    &format!("mul.{half}.{ty} p, $a, $b; not.b{bits} n, p;"),
+                    &format!("madc.{half}.cc.{ty} t, $a, $b, n;"),
+                );
+            }
+            // What the sum itself is: all ones, or 0 with a carry.
+            let text = format!(
+                "{{ .reg .b{bits} n, t; not.b{bits} n, $a; add.cc.{ty} t, $c, $e; addc.{ty} $d, $a, n; }}"
+            );
+            check(&text, width, &[width; 4], |x| carry(x[2], x[3], bits).wrapping_sub(1));
+            // A borrow passes through a difference of zero, and leaves all ones behind it.
+            let text = format!(
+                "{{ .reg .b{bits} t; sub.cc.{ty} t, $a, $b; subc.cc.{ty} t, $c, $c; subc.{ty} $d, 0, 0; }}"
+            );
+            check(&text, width, &[width; 3], |x| u64::from(x[0] < x[1]).wrapping_neg());
+            // The carry after a difference is the complement of its borrow.
+            let text = format!(
+                "{{ .reg .b{bits} t; sub.cc.{ty} t, $a, $b; subc.cc.{ty} t, $c, $c; addc.{ty} $d, 0, 0; }}"
+            );
+            check(&text, width, &[width; 3], |x| u64::from(x[0] >= x[1]));
+        }
+    }
+}
+
+/// The carry of a sum.
+fn carry(a: u64, b: u64, bits: u32) -> u64 {
+    ((u128::from(a) + u128::from(b)) >> bits) as u64
+}
+
+#[test]
+fn upper_halves_take_and_give_carries() {
+    for (name, width, signed) in &TYPES[2..] {
+        let bits = bits(*width);
+        let sum = |x: &[u64]| {
+            let carry_in = u128::from(carry(x[3], x[3], bits));
+            u128::from(low_bits(high(x[0], x[1], *width, *signed), bits)) + u128::from(x[2]) + carry_in
+        };
+        let before = format!("{{ .reg .b{bits} t; add.cc.{name} t, $e, $e;");
+        check(&format!("{before} madc.hi.{name} $d, $a, $b, $c; }}"), *width, &[*width; 4], |x| {
+            sum(x) as u64
+        });
+        let carried = format!("{before} madc.hi.cc.{name} t, $a, $b, $c; addc.{name} $d, 0, 0; }}");
+        check(&carried, *width, &[*width; 4], |x| (sum(x) >> bits) as u64);
+    }
+}
+
+/// The low bits of a number.
+fn low_bits(value: u64, bits: u32) -> u64 {
+    value & u64::MAX >> (64 - bits)
 }
 
 #[test]
