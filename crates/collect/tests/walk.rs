@@ -20,7 +20,8 @@ use trace::counts::{Counts, Direction, InstructionClass, Space, Traffic};
 const BOUNDS: Bounds = Bounds { pool_bytes: 1 << 18, seconds: 0.002, ..Bounds::CPU };
 /// Of each kernel.
 const LAUNCHES: u64 = 6;
-/// How far off a figure may be, summed over a kernel's launches: what sampling of warps costs.
+/// How far off a figure of a kernel may be: the errors of its launches without their signs, over what all of them execute. What
+/// sampling of warps costs: up to 0.0152 when this was written.
 const TOLERANCE: f64 = 0.02;
 
 /// Memory that a launch may use: allocations of host memory.
@@ -123,37 +124,85 @@ fn walked(walker: &Walker, launch: &Launch) -> Work {
     walker.walk(&shape, &[Argument::Pointer, Argument::Pointer, Argument::Pointer, n, m], BUDGET)
 }
 
-/// What is compared: name, walked, executed.
-fn figures(work: &Work, counts: &Counts) -> [(&'static str, f64, f64); 9] {
+/// What is compared: name, walked, executed. Left out are integers, comparisons and moves, of which the device folds many, and
+/// special functions and conversions, which the two delimit differently (a division of integers; a conversion of addresses).
+fn figures(work: &Work, counts: &Counts) -> [(&'static str, f64, f64); 17] {
     let global = |direction| counts.traffic(Space::Global, direction);
     let (loads, stores) = (global(Direction::Load), global(Direction::Store));
-    let both = |amount: fn(&Traffic) -> u64| {
+    let shared = |amount: fn(&Traffic) -> u64| {
         let of = |direction| amount(counts.traffic(Space::Shared, direction)) as f64;
         of(Direction::Load) + of(Direction::Store)
     };
+    let atomics = |amount: fn(&Traffic) -> u64| {
+        let of = |space| amount(counts.traffic(space, Direction::Atomic)) as f64;
+        of(Space::Global) + of(Space::Shared)
+    };
+    let local = |direction| counts.traffic(Space::Local, direction).requests as f64;
     let executed = |class: InstructionClass| counts.warp_instructions[class as usize] as f64;
     [
+        ("f32 instructions", work.count(Class::Single), executed(InstructionClass::Single)),
+        ("f64 instructions", work.count(Class::Double), executed(InstructionClass::Double)),
+        ("f16 instructions", work.count(Class::Half), executed(InstructionClass::Half)),
+        ("control instructions", work.count(Class::Control), executed(InstructionClass::Control)),
         ("warp instructions", work.count(Class::Warp), executed(InstructionClass::Warp)),
         ("barriers", work.count(Class::Barrier), executed(InstructionClass::Synchronization)),
         ("load requests", work.global_load_requests, loads.requests as f64),
         ("load sectors", work.global_load_sectors, loads.transactions as f64),
         ("load bytes", work.global_load_bytes, loads.bytes as f64),
+        ("store requests", work.global_store_requests, stores.requests as f64),
         ("store sectors", work.global_store_sectors, stores.transactions as f64),
         ("store bytes", work.global_store_bytes, stores.bytes as f64),
-        ("shared requests", work.shared_requests, both(|traffic| traffic.requests)),
-        ("shared passes", work.shared_passes, both(|traffic| traffic.transactions)),
+        ("shared requests", work.shared_requests, shared(|traffic| traffic.requests)),
+        ("shared wavefronts", work.shared_passes, shared(|traffic| traffic.transactions)),
+        ("atomic requests", work.atomic_requests, atomics(|traffic| traffic.requests)),
+        ("atomic lanes", work.atomic_lanes, atomics(|traffic| traffic.threads)),
+        ("local requests", work.local_requests, local(Direction::Load) + local(Direction::Store)),
     ]
 }
 
-/// Kernels whose branches or addresses depend on the input, and how far off a walk may be.
-const DATA_DEPENDENT: [(&str, f64); 5] = [
-    ("atomic_swap", 0.1),
-    // A warp stores if any of its pairs is in the wrong order; a guess has that of more warps than a tile half sorted.
-    ("bitonic_block", 0.3),
-    ("sparse_thread", 0.05),
-    ("sparse_warp", 0.05),
-    // Searches of one table meet in its upper levels.
-    ("tree_walk", 0.1),
+/// What a walk guesses, and how far off it may be there: a quarter more than it is. Branches and addresses of `atomic_swap`,
+/// `bitonic_block`, `collatz`, `insertion_sort`, `sparse_thread`, `sparse_warp` and `tree_walk` depend on the input, those of
+/// functions in many instructions (`special_f64`) on their argument. Of `f32` the device counts comparisons too.
+/// Why control instructions of `fma_f32_1`, `fma_f64_1` and `stencil_line` differ by a tenth is not known.
+const GUESSED: [(&str, &str, f64); 26] = [
+    ("atomic_swap", "atomic lanes", 0.62),
+    ("atomic_swap", "atomic requests", 0.46),
+    ("atomic_swap", "control instructions", 0.16),
+    ("atomic_swap", "load sectors", 0.068),
+    ("bitonic_block", "shared requests", 0.33),
+    ("bitonic_block", "shared wavefronts", 0.33),
+    ("collatz", "control instructions", 0.057),
+    ("fma_f32_1", "control instructions", 0.13),
+    ("fma_f64_1", "control instructions", 0.11),
+    ("gelu", "f32 instructions", 0.14),
+    ("insertion_sort", "control instructions", 0.05),
+    ("insertion_sort", "local requests", 0.044),
+    ("mandelbrot", "f32 instructions", 0.16),
+    ("monte_carlo", "f32 instructions", 0.25),
+    ("option_price", "f32 instructions", 0.088),
+    ("sparse_thread", "load bytes", 0.038),
+    ("sparse_thread", "load sectors", 0.037),
+    ("sparse_warp", "load bytes", 0.053),
+    ("sparse_warp", "load requests", 0.056),
+    ("sparse_warp", "load sectors", 0.036),
+    ("special_accurate", "f32 instructions", 0.13),
+    ("special_f64", "control instructions", 0.28),
+    ("special_f64", "f32 instructions", 0.56),
+    ("special_f64", "f64 instructions", 0.033),
+    ("stencil_line", "control instructions", 0.14),
+    ("tree_walk", "load sectors", 0.089),
+];
+
+/// What says nothing of a walk: where comparisons are all that the device counts as `f32`, and where it depends on the input how
+/// many bins of a histogram are empty, which a walk takes to be filled.
+const NOT_COMPARED: [(&str, &str); 7] = [
+    ("argmax_warp", "f32 instructions"),
+    ("bitonic_block", "f32 instructions"),
+    ("histogram_shared", "atomic lanes"),
+    ("histogram_shared", "atomic requests"),
+    ("insertion_sort", "f32 instructions"),
+    ("tree_walk", "f32 instructions"),
+    ("vote_count", "f32 instructions"),
 ];
 
 /// Kernels of which the walk and the device count something differently: constants are no global memory to a walk, and a load or
@@ -174,7 +223,8 @@ fn a_walk_says_what_a_launch_executes() {
         Allowed { threads: attributes.max_threads, dynamic_shared }
     };
     let kernels: Vec<_> = suite::kernels().map(|kernel| (kernel, allowed(&kernel))).collect();
-    // Of each kernel and figure: walked and executed.
+    // Of each kernel and figure: the launches' errors without their signs, so that none makes up for another, and what was
+    // executed.
     let mut sums: BTreeMap<(&str, &str), (f64, f64)> = BTreeMap::new();
     let (mut exact, mut all) = (0, 0);
     for row in plan::rows(&kernels, &BOUNDS, 5, LAUNCHES * kernels.len() as u64) {
@@ -187,18 +237,22 @@ fn a_walk_says_what_a_launch_executes() {
             continue;
         }
         for (name, walked, executed) in figures(&work, &counts) {
+            if NOT_COMPARED.contains(&(kernel.name, name)) {
+                continue;
+            }
             let sum = sums.entry((kernel.name, name)).or_default();
-            *sum = (sum.0 + walked, sum.1 + executed);
+            *sum = (sum.0 + (walked - executed).abs(), sum.1 + executed);
             exact += usize::from((walked - executed).abs() <= 1e-6 * executed);
             all += 1;
         }
     }
-    let off = |(walked, executed): (f64, f64)| (walked - executed).abs() / f64::max(executed, 1.0);
-    let tolerance = |kernel: &str| {
-        DATA_DEPENDENT.iter().find(|(name, _)| *name == kernel).map_or(TOLERANCE, |(_, tolerance)| *tolerance)
+    let off = |(off, executed): (f64, f64)| off / f64::max(executed, 1.0);
+    let tolerance = |of: (&str, &str)| {
+        let guessed = GUESSED.iter().find(|(kernel, figure, _)| (*kernel, *figure) == of);
+        guessed.map_or(TOLERANCE, |(_, _, tolerance)| *tolerance)
     };
-    let wrong = sums.iter().filter(|((kernel, _), sum)| off(**sum) > tolerance(kernel));
+    let wrong = sums.iter().filter(|(of, sum)| off(**sum) > tolerance(**of));
     let wrong: Vec<_> = wrong.map(|((kernel, figure), sum)| format!("{kernel}, {figure}: {sum:?}")).collect();
-    assert!(wrong.is_empty(), "walked, executed:\n{}", wrong.join("\n"));
+    assert!(wrong.is_empty(), "the sum of errors, executed:\n{}", wrong.join("\n"));
     assert!(exact * 10 > all * 8, "{exact} of {all} figures are exact");
 }
