@@ -4,6 +4,7 @@ use collect::dataset::DataSet;
 use predict::{Case, Device, Launch, Models};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use training::report::Score;
 use training::{Data, Error, Options, Progress, Report, Trained, run};
 
 fn measured(name: &str, every: usize) -> DataSet {
@@ -36,6 +37,65 @@ fn errors(report: &Report) -> Vec<(String, f64)> {
     scores.map(name).collect()
 }
 
+/// What is compared of two methods: what half of their errors do not exceed, or nine of ten.
+#[derive(Clone, Copy)]
+enum Errors {
+    Median,
+    Large,
+}
+
+/// By how much the network's errors may exceed those of the strongest plain method, where there is one: what was held out, quantity,
+/// basis, errors, factor. Quickly trained on a part of the data, it stays below each by about a tenth. Where the median error of a formula is
+/// nearly 0 (most launches have full warps), nine of ten are compared; there a formula may be better than so small a training.
+const BARS: [(&str, &str, &str, Errors, f64); 7] = [
+    ("families", "achieved occupancy", "kernel", Errors::Median, 0.7),
+    ("families", "warp efficiency", "kernel", Errors::Large, 1.0),
+    ("families", "warp efficiency", "work", Errors::Large, 1.25),
+    ("families", "duration", "work", Errors::Median, 1.1),
+    (
+        "families, one other launch of the kernel on the same problem is known",
+        "duration, what-if",
+        "work",
+        Errors::Median,
+        0.36,
+    ),
+    ("real programs, never trained on", "achieved occupancy", "kernel", Errors::Median, 0.9),
+    ("real programs, never trained on", "warp efficiency", "kernel", Errors::Large, 4.6),
+];
+
+/// Each score that has a plain method beside it keeps its bar.
+fn held_to_baselines(report: &Report) {
+    let mut seen = 0;
+    for test in &report.tests {
+        for network in test.scores.iter().filter(|score| score.method == "network") {
+            let beside = |score: &&Score| {
+                (&score.quantity, &score.basis) == (&network.quantity, &network.basis)
+                    && score.method != "network"
+            };
+            let baselines: Vec<&Score> = test.scores.iter().filter(beside).collect();
+            if baselines.is_empty() {
+                continue;
+            }
+            let of = (&*test.held_out, &*network.quantity, &*network.basis);
+            let bar =
+                BARS.iter().find(|(held_out, quantity, basis, ..)| (*held_out, *quantity, *basis) == of);
+            let &(.., errors, factor) = bar.unwrap_or_else(|| panic!("no bar for {of:?}"));
+            let error = |score: &Score| match errors {
+                Errors::Median => score.median_error.value,
+                Errors::Large => score.large_error,
+            };
+            let strongest = baselines.iter().map(|score| error(score)).fold(f64::INFINITY, f64::min);
+            let own = error(network);
+            assert!(
+                own <= factor * strongest,
+                "{of:?}: {own}, and {strongest} of the strongest plain method"
+            );
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, BARS.len(), "a test that has a bar was not made");
+}
+
 #[test]
 fn the_same_data_and_seed_give_the_same_models_and_they_say_something() {
     let data = Data::new(&measured("launches-h200", 5)).unwrap();
@@ -47,14 +107,7 @@ fn the_same_data_and_seed_give_the_same_models_and_they_say_something() {
     }
     assert_eq!(errors(&first.report), errors(&again.report));
 
-    let errors = errors(&first.report);
-    let error = |name: &str| {
-        errors.iter().find(|(found, _)| found == name).unwrap_or_else(|| panic!("{name}: {errors:?}")).1
-    };
-    // Even quickly trained on a part, the network knows more than the formula without the grid.
-    let network = error("families: network achieved occupancy kernel");
-    let formula = error("families: theoretical occupancy achieved occupancy kernel");
-    assert!(network < formula, "{network} {formula}");
+    held_to_baselines(&first.report);
     let card = first.report.card();
     assert!(card.contains("2093 launches of 65 families") && card.contains("## real programs"), "{card}");
 
