@@ -3,6 +3,7 @@
 mod abi_diff;
 mod abi_gen;
 mod c;
+mod mutants;
 mod render;
 mod toolkit;
 
@@ -35,6 +36,15 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Put faults into a sample of the code, one at a time: which do the tests notice?
+    #[command(after_help = MUTANTS_EXAMPLES)]
+    Mutants {
+        /// Crates of the sample [default: all of them]
+        crates: Vec<String>,
+        /// The folder for the outcome
+        #[arg(short, long, default_value = "target/mutants")]
+        output: PathBuf,
+    },
 }
 
 const ABI_GEN_EXAMPLES: &str = "\
@@ -53,10 +63,19 @@ Examples:
   cargo xtask abi-diff headers/nvidia/cu13/include
   cargo xtask abi-diff --json /usr/local/cuda/include | jq '.entry_points.new[].name'";
 
+const MUTANTS_EXAMPLES: &str = "\
+Needs cargo-mutants: `cargo install --locked cargo-mutants`.
+Exit code: 0 if the tests notice every mutant, 1 if not, 2 if it could not be run.
+
+Examples:
+  cargo xtask mutants                   all of the sample: hours
+  cargo xtask mutants occupancy         the sample's files of one crate: minutes";
+
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::AbiGen { headers } => abi_gen::run(&headers).map(|()| ExitCode::SUCCESS),
         Command::AbiDiff { headers, json } => abi_diff::run(&headers, json),
+        Command::Mutants { crates, output } => mutants::run(&crates, &output),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

@@ -223,6 +223,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_known_capabilities_are_those_of_the_table() {
+        let known: Vec<_> = DeviceLimits::known().collect();
+        assert_eq!((known.first(), known.last(), known.len()), (Some(&(7, 5)), Some(&(12, 1)), ROWS.len()));
+        assert!(known.is_sorted());
+    }
+
+    #[test]
     fn attributes_of_the_driver_replace_the_table() {
         let limits =
             DeviceLimits::from_attributes(&[(75, 9), (76, 0), (16, 132), (39, 1024), (111, 0), (106, -1)])
