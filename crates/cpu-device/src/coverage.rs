@@ -35,6 +35,36 @@ pub(crate) fn refusal(symbol: &str) -> &'static str {
     family.map_or(OLD_FORM, |(_, reason)| reason)
 }
 
+/// Whether a program that calls an entry point that is not implemented asks for a feature, and not only for information
+/// or an old form: then it is told without being asked.
+pub(crate) fn is_feature(symbol: &str) -> bool {
+    FEATURES.iter().any(|name| symbol.contains(name))
+}
+
+/// Parts of names of entry points that stand for a feature.
+const FEATURES: &[&str] = &[
+    "cuGraphicsGL",
+    "cuGraphicsEGL",
+    "cuGraphicsMap",
+    "cuImport",
+    "cuEGLStream",
+    "cuGreenCtxCreate",
+    "cuMulticastCreate",
+    "cuTensorMapEncode",
+    "MemPoolExport",
+    "MemPoolImport",
+    "Recapture",
+    "BatchMemOpNode",
+    "ExternalSemaphores",
+    "cuMemMapArrayAsync",
+    "SparseProperties",
+    "cuTexRefSet",
+    "cuSurfRefSet",
+    "cuModuleGetTexRef",
+    "cuModuleGetSurfRef",
+    "cuMemBatchDecompressAsync",
+];
+
 /// What is left when no family matches: `cuMemAlloc` beside `cuMemAlloc_v2`.
 const OLD_FORM: &str = "an old form; programs built since CUDA 4 use its successor";
 
@@ -53,7 +83,10 @@ const FAMILIES: &[(&[&str], &str)] = &[
         "sparse, planar and deferred arrays",
     ),
     (&["Decompress"], "there is no decompression engine"),
-    (&["MemPoolExport", "MemPoolImport", "Ipc"], "allocations are not shared with other processes"),
+    (
+        &["MemPoolExport", "MemPoolImport"],
+        "pools are not shared with other processes (allocations are: cuIpc…, cuMemExport…)",
+    ),
     (&["GetHandleForAddressRange", "FlushGPUDirectRDMA"], "there is nothing to transfer to directly"),
     (&["Recapture"], "recapture of graphs"),
     (&["BatchMemOpNode"], "batches of stream memory operations in graphs"),

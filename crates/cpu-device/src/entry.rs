@@ -20,7 +20,7 @@ use std::ffi::{CStr, c_char};
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicPtr;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Declares driver functions and, as `ENTRIES`, the list of them:
 ///
@@ -214,12 +214,25 @@ extern "C" fn report_refusal(index: u32) -> CUresult {
     let symbol = ENTRY_POINTS[index as usize].symbol;
     guarded(symbol, || {
         let named = NAMED.lock().is_ok_and(|mut named| std::mem::replace(&mut named[index as usize], true));
-        if !named && trace() == Trace::Refusals {
+        if !named && (trace() == Trace::Refusals || crate::coverage::is_feature(symbol)) {
             let reason = crate::coverage::refusal(symbol);
             let _ = writeln!(std::io::stderr(), "apex: cpu device: {symbol} is not supported ({reason})");
         }
         fail(CUDA_ERROR_NOT_SUPPORTED)
     })
+}
+
+/// Refuses a feature by its name: what it is, and what to do instead. Each is told once.
+pub fn refuse<T>(feature: &'static str) -> Result<T> {
+    static TOLD: Mutex<Vec<&str>> = Mutex::new(Vec::new());
+    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    if !told.contains(&feature) {
+        told.push(feature);
+        // A program may have closed its standard error; that must not become its problem.
+        let _ = writeln!(std::io::stderr(), "apex: cpu device: not supported: {feature}");
+    }
+    drop(told);
+    fail(CUDA_ERROR_NOT_SUPPORTED)
 }
 
 /// Stores a result where the program asked for it.

@@ -5,6 +5,7 @@ use crate::context::{self, Context};
 use crate::device;
 use crate::error::{Error, Result, ensure, fail};
 use crate::handle::{Kind, Table};
+use crate::ipc::SharedEvent;
 use crate::operation::Operation;
 use crate::stream::Stream;
 use crate::task::Task;
@@ -23,6 +24,8 @@ pub struct Event {
     context: u64,
     flags: u32,
     state: Mutex<State>,
+    /// What other processes see of it, if they may.
+    shared: Option<Arc<SharedEvent>>,
 }
 
 /// When an event's point was reached; empty until then.
@@ -51,10 +54,26 @@ impl Event {
         // An event that others can open must not be timed.
         let shared = flags & CU_EVENT_INTERPROCESS != 0;
         ensure(!shared || flags & CU_EVENT_DISABLE_TIMING != 0, CUDA_ERROR_INVALID_VALUE)?;
-        let event =
-            Arc::new(Event { handle: EVENTS.reserve(), context, flags, state: Mutex::new(State::New) });
+        let state = Mutex::new(State::New);
+        let shared = if shared { Some(SharedEvent::create()?) } else { None };
+        let event = Arc::new(Event { handle: EVENTS.reserve(), context, flags, state, shared });
         EVENTS.insert(event.handle, event.clone());
         Ok(event)
+    }
+
+    /// An event of another process, in the current context.
+    pub fn open(shared: Arc<SharedEvent>) -> Result<Arc<Event>> {
+        let context = context::current()?.handle;
+        let flags = CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+        let (state, shared) = (Mutex::new(State::New), Some(shared));
+        let event = Arc::new(Event { handle: EVENTS.reserve(), context, flags, state, shared });
+        EVENTS.insert(event.handle, event.clone());
+        Ok(event)
+    }
+
+    /// What other processes see of it.
+    pub fn shared(&self) -> Option<&Arc<SharedEvent>> {
+        self.shared.as_ref()
     }
 
     /// The event that a handle names.
@@ -79,7 +98,11 @@ impl Event {
             return Ok(());
         }
         let moment = Moment::default();
-        let task = stream.submit(&context, Operation::Mark(moment.clone()), &[]);
+        let operation = match &self.shared {
+            None => Operation::Mark(moment.clone()),
+            Some(shared) => Operation::ReachShared(shared.clone(), shared.record()),
+        };
+        let task = stream.submit(&context, operation, &[]);
         self.set_recorded(task.clone(), moment);
         task.start();
         Ok(())
@@ -98,7 +121,12 @@ impl Event {
     pub fn plan_record(&self) -> Arc<PlannedRecord> {
         let moment = Moment::default();
         let mark = moment.clone();
-        let task = Task::new(move || _ = mark.set(Instant::now()), &[]);
+        let shared = self.shared.clone().map(|shared| (shared.record(), shared));
+        let work = move || {
+            let _ = mark.set(Instant::now());
+            shared.iter().for_each(|(record, shared)| shared.reach(*record));
+        };
+        let task = Task::new(work, &[]);
         self.set_recorded(task.clone(), moment);
         Arc::new(PlannedRecord { task, reached: AtomicBool::new(false) })
     }
@@ -110,6 +138,9 @@ impl Event {
 
     /// The task to wait for, unless there is nothing to wait for.
     pub fn pending(&self) -> Option<Arc<Task>> {
+        if let Some(shared) = &self.shared {
+            return (!shared.is_complete()).then(|| shared.wait_for());
+        }
         match &*self.lock() {
             State::Recorded { task, .. } if !task.has_ended() => Some(task.clone()),
             _ => None,
@@ -127,7 +158,11 @@ impl Event {
     /// Whether the event's point has been reached: `CUDA_ERROR_NOT_READY` if not.
     pub fn query(&self) -> Result {
         self.forbid_captured()?;
-        ensure(self.pending().is_none(), CUDA_ERROR_NOT_READY)
+        let complete = match &self.shared {
+            Some(shared) => shared.is_complete(),
+            None => self.pending().is_none(),
+        };
+        ensure(complete, CUDA_ERROR_NOT_READY)
     }
 
     /// Waits until the event's point has been reached.
@@ -192,7 +227,12 @@ impl PlannedRecord {
 pub fn record_behind_everything(event: &Event, context: &Arc<Context>) {
     let moment = Moment::default();
     let mark = moment.clone();
-    let task = Task::new(move || _ = mark.set(Instant::now()), &context.order.all());
+    let shared = event.shared.clone().map(|shared| (shared.record(), shared));
+    let work = move || {
+        let _ = mark.set(Instant::now());
+        shared.iter().for_each(|(record, shared)| shared.reach(*record));
+    };
+    let task = Task::new(work, &context.order.all());
     event.set_recorded(task.clone(), moment);
     task.start();
 }

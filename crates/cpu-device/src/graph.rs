@@ -295,6 +295,7 @@ pub fn node_type(operation: &Operation) -> CUgraphNodeType {
         | Operation::Reach(_)
         | Operation::Join(_)
         | Operation::AssignDefaults(_)
+        | Operation::ReachShared(..)
         | Operation::Sequence(_) => CU_GRAPH_NODE_TYPE_EMPTY,
         Operation::Kernel(_) => CU_GRAPH_NODE_TYPE_KERNEL,
         Operation::Copy(_) => CU_GRAPH_NODE_TYPE_MEMCPY,

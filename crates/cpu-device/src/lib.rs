@@ -13,6 +13,8 @@
 //! * `api`: the functions, by the parts of the driver API's reference. They check and translate.
 //! * `thread`: what is kept for each of the program's threads.
 //! * `device`, `context`, `memory`, `host_memory`, `virtual_memory`, `pool`, `array`, `texture`, `module`, `link`: what there is.
+//! * `advice`: what to do about machine code, in the words of the program that brings it.
+//! * `ipc`: what is shared with other processes.
 //! * `stream`, `event`, `capture`, `graph`, `graph_memory`, `graph_condition`: what is done when. `task` has the threads, `operation` what can
 //!   be done.
 //! * `exec`: kernels. It knows nothing of the driver; `launch` brings the two together, `device_runtime`
@@ -25,6 +27,7 @@
 //!    [`entry`].
 //! 3. No lock is held while a program's function is called, or while work is waited for.
 
+mod advice;
 mod api;
 mod array;
 mod capture;
@@ -55,6 +58,7 @@ mod graph_memory;
 mod handle;
 mod host_memory;
 mod integrity;
+mod ipc;
 mod launch;
 mod link;
 mod memory;

@@ -61,7 +61,9 @@ impl Link {
         let texts = match fatbin::read(image, ARCHITECTURE) {
             Ok(Image::Ptx(text)) => vec![text],
             Ok(Image::Parts(texts)) => texts,
-            Ok(Image::MachineCodeOnly(architectures)) => return Err(no_ptx(&architectures)),
+            Ok(Image::MachineCodeOnly(architectures)) => {
+                return Err(no_ptx(&architectures, image.as_ptr() as u64));
+            }
             Err(error) => {
                 return Err(LoadError {
                     code: CUDA_ERROR_INVALID_IMAGE,

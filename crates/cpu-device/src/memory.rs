@@ -13,10 +13,15 @@
 use crate::exec::Shadow;
 use crate::fault;
 use crate::host_memory::Map;
+use crate::ipc;
 use crate::thread;
 use crate::watch;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
@@ -47,6 +52,8 @@ pub enum Kind {
     Parameters,
     /// A physical allocation mapped by `cuMemMap`.
     Mapped,
+    /// An allocation of another process, opened by its handle.
+    Imported,
     /// The texels of a CUDA array.
     Array,
 }
@@ -58,7 +65,7 @@ impl Kind {
     }
 
     fn counts_against_the_device(self) -> bool {
-        !self.is_host() && self != Kind::Mapped
+        !self.is_host() && !matches!(self, Kind::Mapped | Kind::Imported)
     }
 }
 
@@ -75,6 +82,7 @@ impl fmt::Display for Kind {
             Kind::Heap => "device-side malloc",
             Kind::Parameters => "parameter buffer of a device-side launch",
             Kind::Mapped => "mapped allocation",
+            Kind::Imported => "allocation of another process",
             Kind::Array => "CUDA array",
         })
     }
@@ -136,6 +144,11 @@ impl Allocation {
         let _ = self.name.set(name.to_owned());
     }
 
+    /// The memory itself, unless it is somebody else's.
+    pub fn backing(&self) -> Option<&Arc<Backing>> {
+        self.backing.as_ref()
+    }
+
     /// Whether the host may use the address too.
     pub fn is_on_host(&self) -> bool {
         self.kind.is_host() || self.kind == Kind::Managed
@@ -157,6 +170,8 @@ impl Allocation {
 pub struct Backing {
     start: u64,
     mapped: usize,
+    /// What the pages are of, once they are shared with other processes.
+    file: OnceLock<OwnedFd>,
 }
 
 impl Backing {
@@ -180,7 +195,7 @@ impl Backing {
         if start == libc::MAP_FAILED {
             return Err(AllocationError::OutOfMemory);
         }
-        Ok(Arc::new(Backing { start: start as u64, mapped }))
+        Ok(Arc::new(Backing { start: start as u64, mapped, file: OnceLock::new() }))
     }
 
     /// Maps zeroed pages for `bytes` bytes at an address, if nothing is there.
@@ -200,9 +215,62 @@ impl Backing {
         if found == libc::MAP_FAILED {
             return None;
         }
-        let backing = Arc::new(Backing { start: found as u64, mapped });
+        let backing = Arc::new(Backing { start: found as u64, mapped, file: OnceLock::new() });
         // A kernel older than 4.17 takes the address for a hint.
         (found as u64 == start).then_some(backing)
+    }
+
+    /// Maps the first `bytes` bytes of a file, and a guard behind them.
+    pub fn of_file(file: OwnedFd, bytes: u64) -> Result<Arc<Backing>, AllocationError> {
+        let backing = Backing::map(bytes)?;
+        backing.put(&file, bytes).map_err(|_| AllocationError::OutOfMemory)?;
+        let _ = backing.file.set(file);
+        Ok(backing)
+    }
+
+    /// Makes the first `bytes` bytes those of an anonymous file, which other processes can map. What is written to
+    /// them meanwhile may be lost.
+    pub fn share(&self, bytes: u64) -> io::Result<&OwnedFd> {
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.file.get().is_none() {
+            let file = ipc::anonymous_file(bytes.next_multiple_of(PAGE))?;
+            self.copy_to(&file, bytes)?;
+            self.put(&file, bytes)?;
+            let _ = self.file.set(file);
+        }
+        self.file.get().ok_or_else(|| io::Error::other("the memory has no file"))
+    }
+
+    /// Writes the contents to a file of zeros, without those pages that hold nothing else.
+    fn copy_to(&self, file: &OwnedFd, bytes: u64) -> io::Result<()> {
+        let file = File::from(file.try_clone()?);
+        let mut page = vec![0; PAGE as usize];
+        for offset in (0..bytes).step_by(PAGE as usize) {
+            // SAFETY: a page of the mapping. Kernels may write it: the bytes are copied before they are looked at.
+            unsafe { std::ptr::copy((self.start + offset) as *const u8, page.as_mut_ptr(), page.len()) };
+            if page.iter().any(|&byte| byte != 0) {
+                file.write_all_at(&page, offset)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a file's pages in the place of the first `bytes` bytes.
+    fn put(&self, file: &OwnedFd, bytes: u64) -> io::Result<()> {
+        // SAFETY: the range is the start of this mapping, which is at least as long; the new pages can be read and
+        // written like the old ones.
+        let found = unsafe {
+            libc::mmap(
+                self.start as *mut libc::c_void,
+                bytes.next_multiple_of(PAGE) as usize,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_FIXED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if found == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     /// The first address.

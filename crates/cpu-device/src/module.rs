@@ -5,6 +5,7 @@
 //! program that becomes a module in each context where one of its kernels is used, and a [`Kernel`] stands
 //! for the function that it is in each.
 
+use crate::advice;
 use crate::context::{self, Context};
 use crate::device::{self, ARCHITECTURE, COMPUTE_CAPABILITY, MAX_ARGUMENT_BYTES, SHARED_PER_BLOCK};
 use crate::error::{Error, Result, ensure, fail};
@@ -41,21 +42,22 @@ pub struct LoadError {
 /// As for [`fatbin::read_pointer`].
 pub unsafe fn compile_at(image: *const u8) -> std::result::Result<Arc<Program>, LoadError> {
     // SAFETY: as promised by the caller.
-    compile(unsafe { fatbin::read_pointer(image, ARCHITECTURE) })
+    compile(unsafe { fatbin::read_pointer(image, ARCHITECTURE) }, image as u64)
 }
 
 /// Compiles an image whose length is known.
 pub fn compile_bytes(image: &[u8]) -> std::result::Result<Arc<Program>, LoadError> {
-    compile(fatbin::read(image, ARCHITECTURE))
+    compile(fatbin::read(image, ARCHITECTURE), image.as_ptr() as u64)
 }
 
 fn compile(
     image: std::result::Result<Image<'_>, ImageError>,
+    address: u64,
 ) -> std::result::Result<Arc<Program>, LoadError> {
     let texts = match image {
         Ok(Image::Ptx(text)) => vec![text],
         Ok(Image::Parts(texts)) => texts,
-        Ok(Image::MachineCodeOnly(architectures)) => return Err(no_ptx(&architectures)),
+        Ok(Image::MachineCodeOnly(architectures)) => return Err(no_ptx(&architectures, address)),
         Err(error) => return Err(LoadError { code: CUDA_ERROR_INVALID_IMAGE, message: error.to_string() }),
     };
     let invalid = |message| LoadError { code: CUDA_ERROR_INVALID_PTX, message };
@@ -93,8 +95,8 @@ fn compile(
     Ok(Arc::new(program))
 }
 
-/// Why machine code alone can't be loaded, and what to do.
-pub fn no_ptx(architectures: &[u32]) -> LoadError {
+/// Why the machine code at `address` can't be loaded, and what to do.
+pub fn no_ptx(architectures: &[u32], address: u64) -> LoadError {
     let found = if architectures.is_empty() {
         "a cubin".into()
     } else {
@@ -103,8 +105,8 @@ pub fn no_ptx(architectures: &[u32]) -> LoadError {
     LoadError {
         code: CUDA_ERROR_NO_BINARY_FOR_GPU,
         message: format!(
-            "the image holds {found} and no PTX, which is what the CPU device executes; build with PTX, as nvcc does \
-             with -arch=compute_80 or -gencode arch=compute_80,code=compute_80"
+            "the image holds {found} and no PTX, which is what the CPU device executes;\n    {}",
+            advice::for_machine_code(address)
         ),
     }
 }

@@ -10,6 +10,7 @@ use crate::event::{Event, Moment, PlannedRecord};
 use crate::graph::{Graph, GraphExec};
 use crate::graph_condition::{Condition, Conditional};
 use crate::graph_memory::GraphMemory;
+use crate::ipc::SharedEvent;
 use crate::launch::Launch;
 use crate::pool;
 use crate::stream_memory::{WaitValue, WriteValue};
@@ -57,6 +58,8 @@ pub enum Operation {
     Branch(Conditional<Arc<GraphExec>>),
     /// What a launch has in place of [`Operation::Branch`].
     Choose(Conditional<Arc<[Operation]>>),
+    /// Tells other processes that an event has been reached.
+    ReachShared(Arc<SharedEvent>, u64),
     /// Gives conditions the values that launches start with.
     AssignDefaults(Arc<[Arc<Condition>]>),
     /// All nodes of a graph.
@@ -84,6 +87,10 @@ impl Operation {
                 Ok(())
             }
             Operation::Free(address) => thread::in_call("a stream-ordered free", || pool::free(address)),
+            Operation::ReachShared(event, record) => {
+                event.reach(record);
+                Ok(())
+            }
             Operation::WriteValue(write) => write.execute(),
             Operation::WaitValue(wait) => wait.execute(context),
             Operation::Reach(point) => {

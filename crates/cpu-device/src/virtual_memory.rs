@@ -9,6 +9,7 @@ use crate::context;
 use crate::device::{self, Device};
 use crate::error::{Error, Result, ensure, fail};
 use crate::handle::{Kind as HandleKind, Table};
+use crate::ipc;
 use crate::memory::{Backing, Kind, Request};
 use cuda_abi::types::*;
 use std::collections::BTreeMap;
@@ -46,14 +47,7 @@ impl Physical {
     /// Allocates physical memory and names it.
     pub fn create(bytes: u64, properties: CUmemAllocationProp) -> Result<Arc<Physical>> {
         ensure(bytes > 0 && bytes.is_multiple_of(GRANULARITY), CUDA_ERROR_INVALID_VALUE)?;
-        // SAFETY: the name ends in a zero byte.
-        let file = unsafe { libc::memfd_create(c"apex-device-memory".as_ptr(), libc::MFD_CLOEXEC) };
-        ensure(file >= 0, CUDA_ERROR_OPERATING_SYSTEM)?;
-        // SAFETY: the file has just been opened, and nobody else has it.
-        let file = unsafe { OwnedFd::from_raw_fd(file) };
-        let length = i64::try_from(bytes).map_err(|_| Error(CUDA_ERROR_OUT_OF_MEMORY))?;
-        // SAFETY: the file is open.
-        ensure(unsafe { libc::ftruncate(file.as_raw_fd(), length) } == 0, CUDA_ERROR_OUT_OF_MEMORY)?;
+        let file = ipc::anonymous_file(bytes).map_err(|_| Error(CUDA_ERROR_OUT_OF_MEMORY))?;
         Physical::of_file(file, bytes, properties)
     }
 

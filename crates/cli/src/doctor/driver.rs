@@ -1,7 +1,7 @@
 //! The libraries, the driver and its device nodes.
 
 use super::Check;
-use crate::run::libraries::{ALIAS, CPU_DEVICE, Libraries, RECORDER};
+use crate::run::libraries::{ALIAS, CPU_DEVICE, Libraries, NVRTC, RECORDER};
 use crate::run::place;
 use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -43,15 +43,15 @@ fn libraries() -> Check {
     };
     let folder = libraries.folder();
     let missing: Vec<_> =
-        [ALIAS, CPU_DEVICE].into_iter().filter(|name| !folder.join(name).is_file()).collect();
+        [ALIAS, CPU_DEVICE, NVRTC].into_iter().filter(|name| !folder.join(name).is_file()).collect();
     if let Err(error) = libraries.preload(None) {
         return Check::fail(ID, error.to_string(), "see the message");
     }
     if missing.is_empty() {
-        Check::ok(ID, format!("{RECORDER}, {ALIAS}, {CPU_DEVICE} in {}", untrusted::shown(folder)))
+        Check::ok(ID, format!("{RECORDER}, {ALIAS}, {CPU_DEVICE}, {NVRTC} in {}", untrusted::shown(folder)))
     } else {
         let found = format!("{RECORDER} in {}, without {}", untrusted::shown(folder), missing.join(" and "));
-        Check::warn(ID, found, "`cargo build --release` makes all three")
+        Check::warn(ID, found, "`cargo build --release` makes all four")
     }
 }
 

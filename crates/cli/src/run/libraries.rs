@@ -11,6 +11,8 @@ pub const RECORDER: &str = "libapex.so";
 pub const ALIAS: &str = "libapex_alias.so";
 /// The driver that executes PTX on the CPU.
 pub const CPU_DEVICE: &str = "libapex_cpu_device.so";
+/// Has NVRTC compile what the CPU device can execute.
+pub const NVRTC: &str = "libapex_nvrtc.so";
 
 /// A folder that holds [`RECORDER`].
 pub struct Libraries {
@@ -58,6 +60,16 @@ impl Libraries {
             bail!("{CPU_DEVICE} was not found in {}, beside {RECORDER}", untrusted::shown(&self.folder));
         }
         Ok(path)
+    }
+
+    /// What the program's own `LD_PRELOAD` asks for on the CPU device: what stands before NVRTC, too.
+    pub fn with_nvrtc(&self, existing: Option<OsString>) -> Option<OsString> {
+        let nvrtc = self.folder.join(NVRTC);
+        if !nvrtc.is_file() {
+            return existing;
+        }
+        let entries = existing.into_iter().chain([nvrtc.into_os_string()]);
+        Some(entries.collect::<Vec<_>>().join(OsStr::new(":")))
     }
 
     /// `LD_PRELOAD` for the program: what `existing` asks for, then ours. Without APEX a preloaded library stands between the

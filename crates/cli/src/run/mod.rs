@@ -188,7 +188,9 @@ pub fn record(
     if recording.check && place == Place::Gpu {
         return Err(anyhow::anyhow!("--check needs the CPU device: add --device cpu").into());
     }
-    let preload = libraries.preload(std::env::var_os(PRELOAD).as_deref())?;
+    let existing = std::env::var_os(PRELOAD);
+    let existing = if place == Place::Gpu { existing } else { libraries.with_nvrtc(existing) };
+    let preload = libraries.preload(existing.as_deref())?;
     let fresh = Fresh::make(output, name)?;
     let session = fresh.folder.path().to_owned();
     let mut meta = describe(command, &place, recording);

@@ -57,6 +57,9 @@ impl Place {
         match self {
             Place::Cpu(driver) => {
                 command.env(environment::DRIVER, driver);
+                for (name, value) in ASK_FOR_PTX.iter().filter(|(name, _)| std::env::var_os(name).is_none()) {
+                    command.env(name, value);
+                }
             }
             // Left over from an outer `apex run --device cpu`.
             Place::Gpu if environment::driver().is_some_and(|driver| is_cpu_device(&driver)) => {
@@ -74,6 +77,9 @@ impl Place {
         }
     }
 }
+
+/// Settings of clients that compile at run time, by which they hand PTX to the driver instead of machine code.
+const ASK_FOR_PTX: &[(&str, &str)] = &[("CUPY_COMPILE_WITH_PTX", "1")];
 
 fn is_cpu_device(driver: &Path) -> bool {
     driver.file_name() == Some(OsStr::new(CPU_DEVICE))

@@ -135,3 +135,31 @@ fn random_numbers_on_the_device() {
 fn code_for_debugging() {
     run(&["templates.cu"], &["--extended-lambda", "-G"], &[STATIC_13]);
 }
+
+#[test]
+fn nvrtc_asked_for_machine_code() {
+    const SOURCE: &str = "nvrtc.cu";
+    for (toolkit, nvrtc, library) in
+        [("cuda13", "nvidia/cu13", "libnvrtc.so.13"), ("cuda12", "nvidia/cuda_nvrtc", "libnvrtc.so.12")]
+    {
+        let Some(nvcc) = deps::find(SOURCE, &format!("{toolkit}/bin/nvcc")) else { return };
+        let Some(nvrtc) = deps::find_package(SOURCE, nvrtc) else { return };
+        let (include, folder) = (nvrtc.join("include"), nvrtc.join("lib"));
+        let [include, folder] = [&include, &folder].map(|path| path.to_str().unwrap());
+        let library = format!("-l:{library}");
+        let sandbox = Sandbox::new();
+        let flags = ["-I", include, "-L", folder, "-Xlinker", &library];
+        let program = compile(&sandbox, &nvcc, &[SOURCE], &flags, "static");
+        let program = program.to_str().unwrap();
+        // Of the libraries that stand before NVRTC, `apex run` preloads its own.
+        let recorded = sandbox
+            .apex(&["run", "--device", "cpu", "-o", "s", "--", program])
+            .env("LD_LIBRARY_PATH", folder)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&recorded.stdout);
+        let problems = String::from_utf8_lossy(&recorded.stderr);
+        assert!(recorded.status.success(), "{toolkit}: {said}{problems}");
+        assert!(said.trim_end().ends_with(" 4 kernels launched"), "{toolkit}: {said}{problems}");
+    }
+}

@@ -3,7 +3,7 @@
 use super::graph_params as params;
 use crate::context;
 use crate::device;
-use crate::entry::{array, entries, opaque, read, text, write, write_if_wanted};
+use crate::entry::{array, entries, opaque, read, refuse, text, write, write_if_wanted};
 use crate::error::{Error, Result, ensure, fail};
 use crate::event::Event;
 use crate::graph::{self, Graph, GraphExec, Mismatch};
@@ -783,7 +783,11 @@ unsafe fn instantiate(exec: *mut CUgraphExec, graph: CUgraph, flags: u64) -> Res
     let known = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
         | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD
         | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
-    ensure(flags & u64::from(CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) == 0, CUDA_ERROR_NOT_SUPPORTED)?;
+    if flags & u64::from(CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0 {
+        return refuse(
+            "graphs that device code launches (cudaGraphInstantiateFlagDeviceLaunch); launch from the host",
+        );
+    }
     ensure(flags & !u64::from(known) == 0, CUDA_ERROR_INVALID_VALUE)?;
     let made = GraphExec::instantiate(&*Graph::resolve(graph)?, flags)?;
     // SAFETY: as promised by the caller.

@@ -5,7 +5,7 @@ use crate::array::Array;
 use crate::context;
 use crate::copy::{Copy, Fill, Residence, Side};
 use crate::device;
-use crate::entry::{opaque, read};
+use crate::entry::{opaque, read, refuse};
 use crate::error::{Error, Result, ensure, fail};
 use crate::event::Event;
 use crate::graph::Graph;
@@ -252,7 +252,13 @@ pub unsafe fn any(params: *const CUgraphNodeParams) -> Result<Operation> {
             CU_GRAPH_NODE_TYPE_CONDITIONAL => {
                 Ok(Operation::Conditional(Conditional::new(&members.conditional)?))
             }
-            _ => fail(CUDA_ERROR_NOT_SUPPORTED),
+            CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL | CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT => {
+                refuse("external semaphore nodes of graphs; no other API shares semaphores with this device")
+            }
+            CU_GRAPH_NODE_TYPE_BATCH_MEM_OP => refuse(
+                "batch memory operation nodes of graphs; capture cuStreamWriteValue and cuStreamWaitValue instead",
+            ),
+            _ => fail(CUDA_ERROR_INVALID_VALUE),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Execution control and occupancy: functions, and every way to launch one.
 
 use crate::device::{self, MAX_ARGUMENT_BYTES, MAX_THREADS_PER_BLOCK, WARP_SIZE};
-use crate::entry::{array, entries, opaque, read, write, write_if_wanted};
+use crate::entry::{array, entries, opaque, read, refuse, write, write_if_wanted};
 use crate::error::{Error, Result, ensure, fail};
 use crate::launch::{
     Arguments, Configuration, Launch, LegacyLaunch, blocks_per_multiprocessor, device_limits,
@@ -272,7 +272,9 @@ fn read_attributes(attributes: &[CUlaunchAttribute]) -> Result<bool> {
                 CU_LAUNCH_ATTRIBUTE_COOPERATIVE => cooperative = attribute.value.cooperative != 0,
                 CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION => {
                     let cluster = attribute.value.clusterDim;
-                    ensure((cluster.x, cluster.y, cluster.z) == (1, 1, 1), CUDA_ERROR_NOT_SUPPORTED)?;
+                    if (cluster.x, cluster.y, cluster.z) != (1, 1, 1) {
+                        return refuse("thread block clusters, which belong to compute capability 9.0");
+                    }
                 }
                 CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT | CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT => {
                     return fail(CUDA_ERROR_NOT_SUPPORTED);

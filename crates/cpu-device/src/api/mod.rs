@@ -14,6 +14,7 @@ mod event;
 mod export_tables;
 mod graph;
 mod graph_params;
+mod ipc;
 mod kernel;
 mod library;
 mod link;
@@ -33,6 +34,7 @@ pub(crate) const ALL: &[&[Entry]] = &[
     driver::ENTRIES,
     event::ENTRIES,
     graph::ENTRIES,
+    ipc::ENTRIES,
     kernel::ENTRIES,
     library::ENTRIES,
     link::ENTRIES,

@@ -1,7 +1,7 @@
 //! The stream-ordered memory allocator.
 
 use crate::device;
-use crate::entry::{entries, opaque, read, write};
+use crate::entry::{entries, opaque, read, refuse, write};
 use crate::error::{Result, ensure};
 use crate::graph_memory::{self, GraphMemory};
 use crate::operation::Operation;
@@ -62,7 +62,9 @@ entries! {
         ensure(!pool.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let properties = read(properties)?;
         ensure(properties.allocType == CU_MEM_ALLOCATION_TYPE_PINNED, CUDA_ERROR_INVALID_VALUE)?;
-        ensure(properties.handleTypes == CU_MEM_HANDLE_TYPE_NONE, CUDA_ERROR_NOT_SUPPORTED)?;
+        if properties.handleTypes != CU_MEM_HANDLE_TYPE_NONE {
+            return refuse("memory pools that other processes import; share allocations by cudaIpcGetMemHandle");
+        }
         ensure(properties.location.r#type == CU_MEM_LOCATION_TYPE_DEVICE, CUDA_ERROR_NOT_SUPPORTED)?;
         write(pool, opaque(Pool::create().handle))
     }

@@ -1,0 +1,145 @@
+//! `libapex_nvrtc.so`: has NVRTC compile PTX where a program asks for machine code.
+//!
+//! The CPU device executes PTX. A program that has NVRTC compile for the device's own architecture
+//! (`--gpu-architecture=sm_80`) gets a cubin, which nothing here can execute. `apex run --device cpu` preloads this
+//! library, so that its functions stand before those of the NVRTC that a program is linked against: the architecture
+//! becomes the virtual one of the same number, and the functions that give the cubin give the PTX, which the driver
+//! loads like any image. Everything else, errors included, is NVRTC's.
+//!
+//! A program that opens NVRTC itself (`dlopen`) finds NVRTC's own functions; `docs/clients.md` says what to set there.
+
+mod options;
+
+use options::Virtual;
+use std::collections::HashSet;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// `nvrtcProgram`.
+type Program = *mut c_void;
+/// `nvrtcResult`.
+type Outcome = c_int;
+
+/// What is answered where there is no NVRTC behind this library.
+const NVRTC_ERROR_INTERNAL_ERROR: Outcome = 11;
+
+/// Programs whose PTX stands for their cubin.
+static AS_PTX: Mutex<Option<HashSet<usize>>> = Mutex::new(None);
+
+fn as_ptx() -> MutexGuard<'static, Option<HashSet<usize>>> {
+    AS_PTX.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn is_as_ptx(program: Program) -> bool {
+    as_ptx().as_ref().is_some_and(|programs| programs.contains(&(program as usize)))
+}
+
+/// NVRTC's own function of a name.
+///
+/// # Safety
+///
+/// `F` is the type of a pointer to that function.
+unsafe fn next<F>(name: &CStr) -> Option<F> {
+    const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+    // SAFETY: the name ends in a zero byte.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    // SAFETY: of the same size, and of the type of that function, as promised by the caller.
+    (!found.is_null()).then(|| unsafe { std::mem::transmute_copy(&found) })
+}
+
+type Compile = unsafe extern "C" fn(Program, c_int, *const *const c_char) -> Outcome;
+type GetSize = unsafe extern "C" fn(Program, *mut usize) -> Outcome;
+type GetCode = unsafe extern "C" fn(Program, *mut c_char) -> Outcome;
+type Destroy = unsafe extern "C" fn(*mut Program) -> Outcome;
+
+/// Compiles a program: for the virtual architecture where machine code is asked for.
+///
+/// # Safety
+///
+/// As NVRTC's reference says: `options` has `count` strings.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvrtcCompileProgram(
+    program: Program,
+    count: c_int,
+    options: *const *const c_char,
+) -> Outcome {
+    // SAFETY: the type is that of NVRTC's function.
+    let Some(compile) = (unsafe { next::<Compile>(c"nvrtcCompileProgram") }) else {
+        return NVRTC_ERROR_INTERNAL_ERROR;
+    };
+    let given = match usize::try_from(count) {
+        Ok(count) if count > 0 && !options.is_null() => {
+            // SAFETY: the program says that there are so many.
+            unsafe { std::slice::from_raw_parts(options, count) }
+        }
+        _ => &[],
+    };
+    // SAFETY: the options are strings, or null, which is NVRTC's to refuse.
+    let changed = unsafe { Virtual::of(given) };
+    let mut programs = as_ptx();
+    match &changed {
+        Some(_) => programs.get_or_insert_default().insert(program as usize),
+        None => programs.get_or_insert_default().remove(&(program as usize)),
+    };
+    drop(programs);
+    match changed {
+        // SAFETY: as many strings as before, which live until the call returns.
+        Some(changed) => unsafe { compile(program, count, changed.pointers().as_ptr()) },
+        // SAFETY: as promised by the caller.
+        None => unsafe { compile(program, count, options) },
+    }
+}
+
+/// Calls NVRTC's function for the PTX, or for the cubin, of a program.
+macro_rules! code_of {
+    ($program:ident, $type:ty, $place:ident, $cubin:literal, $ptx:literal) => {{
+        let name = if is_as_ptx($program) { $ptx } else { $cubin };
+        // SAFETY: both functions have this type.
+        match unsafe { next::<$type>(name) } {
+            // SAFETY: as promised by the caller; the PTX is as long as the function for its size has said.
+            Some(function) => unsafe { function($program, $place) },
+            None => NVRTC_ERROR_INTERNAL_ERROR,
+        }
+    }};
+}
+
+/// The size of a program's cubin, or of the PTX that stands for it.
+///
+/// # Safety
+///
+/// As NVRTC's reference says: `size` is valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvrtcGetCUBINSize(program: Program, size: *mut usize) -> Outcome {
+    code_of!(program, GetSize, size, c"nvrtcGetCUBINSize", c"nvrtcGetPTXSize")
+}
+
+/// A program's cubin, or the PTX that stands for it.
+///
+/// # Safety
+///
+/// As NVRTC's reference says: `code` has room for as much as [`nvrtcGetCUBINSize`] has told.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvrtcGetCUBIN(program: Program, code: *mut c_char) -> Outcome {
+    code_of!(program, GetCode, code, c"nvrtcGetCUBIN", c"nvrtcGetPTX")
+}
+
+/// Destroys a program.
+///
+/// # Safety
+///
+/// As NVRTC's reference says: `program` is null or points at a program.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvrtcDestroyProgram(program: *mut Program) -> Outcome {
+    // SAFETY: null, or valid for a read.
+    if let Some(program) = unsafe { program.as_ref() }
+        && let Some(programs) = as_ptx().as_mut()
+    {
+        programs.remove(&(*program as usize));
+    }
+    // SAFETY: the type is that of NVRTC's function.
+    match unsafe { next::<Destroy>(c"nvrtcDestroyProgram") } {
+        // SAFETY: as promised by the caller.
+        Some(destroy) => unsafe { destroy(program) },
+        None => NVRTC_ERROR_INTERNAL_ERROR,
+    }
+}
