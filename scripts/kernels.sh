@@ -48,7 +48,9 @@ compile() {
   echo "$output $(sum "$work/$output") $source $compiler $(echo "$*" | tr ' ' ,) $headers" | sed 's/ $//' >>"$work/manifest.txt"
 }
 
-compile attention_portable.ptx attention_portable.cu -ptx -arch=sm_80
+for part in portable decode; do
+  compile "attention_$part.ptx" "attention_$part.cu" -ptx -arch=sm_80
+done
 for dim in 64 128 256; do
   # The PTX beside the machine code serves drivers of other versions.
   compile "attention_hopper_d$dim.fatbin" attention_hopper.cu -fatbin "-DDIM=$dim" \

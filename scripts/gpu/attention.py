@@ -95,10 +95,10 @@ def ours(q, k, v, mask="full", window=(UNLIMITED, UNLIMITED), group=None):
     return launch, output, sums
 
 
-def theirs(q, k, v, backend, causal):
+def theirs(q, k, v, backend, causal, grouped=False):
     def launch():
         with sdpa_kernel(backend):
-            return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+            return F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=grouped)
 
     return launch
 
@@ -198,16 +198,20 @@ def times():
     return rows
 
 
+def facts(command):
+    query = "name,driver_version,clocks.max.sm,power.limit"
+    machine = subprocess.run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], capture_output=True, text=True)
+    return {"device": machine.stdout.strip(), "torch": torch.__version__, "cudnn": torch.backends.cudnn.version(),
+            "command": command}
+
+
 def main():
     out = pathlib.Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
-    query = "name,driver_version,clocks.max.sm,power.limit"
-    machine = subprocess.run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], capture_output=True, text=True)
-    facts = {"device": machine.stdout.strip(), "torch": torch.__version__, "cudnn": torch.backends.cudnn.version(),
-             "command": "scripts/gpu/attention.py"}
+    device = facts("scripts/gpu/attention.py")
     checked, timed = errors(), times()
-    (out / "attention.json").write_text(json.dumps({"facts": facts, "errors": checked, "times": timed}, indent=1) + "\n")
-    lines = [f"{facts['device']}; PyTorch {facts['torch']}, cuDNN {facts['cudnn']}.", "",
+    (out / "attention.json").write_text(json.dumps({"facts": device, "errors": checked, "times": timed}, indent=1) + "\n")
+    lines = [f"{device['device']}; PyTorch {device['torch']}, cuDNN {device['cudnn']}.", "",
              "| head dimension | length | mask | FA-2 | cuDNN | ours | ours / cuDNN | spread of ours |",
              "| --- | --- | --- | --- | --- | --- | --- | --- |"]
     for row in timed:

@@ -1,16 +1,24 @@
 #!/usr/bin/env bash
-# Attention on a Hopper GPU: every form against the reference in f64, the Hopper form beside PyTorch's kernels, and
-# compute-sanitizer on all of them.
+# Attention on a Hopper GPU: every form against the reference in f64, the Hopper form beside PyTorch's kernels, the
+# decode form beside those and a copy, and compute-sanitizer on all of them.
 #
-#   scripts/gpu/attention.sh [OUT]
+#   scripts/gpu/attention.sh [OUT]           # everything
+#   scripts/gpu/attention.sh --decode [OUT]  # the decode form beside PyTorch's kernels only; needs no example
 #
 # It needs PyTorch, compute-sanitizer, and the example that `cargo build --release -p kernels --example attention_forms`
 # makes; `FORMS` names the example's program.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+decode=false
+if [ "${1:-}" = --decode ]; then
+  decode=true
+  shift
+fi
 out=${1:-${OUT:-out}}
 forms=${FORMS:-target/release/examples/attention_forms}
 mkdir -p "$out"
+python3 scripts/gpu/attention_decode.py "$out"
+$decode && exit
 python3 scripts/gpu/attention.py "$out"
 "$forms" | tee "$out/attention-forms.txt"
 for tool in memcheck racecheck; do

@@ -40,6 +40,19 @@ __device__ __forceinline__ void seen(const Problem& p, int row, int& begin, int&
   }
 }
 
+// The same for a mask that is known only when the kernel runs.
+__device__ __forceinline__ void seen_by_mask(const Problem& p, int mask, int row, int& begin, int& end) {
+  if (mask == CAUSAL) seen<CAUSAL>(p, row, begin, end);
+  else if (mask == WINDOW) seen<WINDOW>(p, row, begin, end);
+  else seen<FULL>(p, row, begin, end);
+}
+
+// The row of Q, or of O, that has this query of this head, heads being counted through all batches.
+template <typename T>
+__device__ __forceinline__ const T* row_of_queries(const T* q, const Problem& p, int head, int row) {
+  return q + head / p.heads * p.query_batch + head % p.heads * p.query_head + row * p.query_row;
+}
+
 // Two numbers rounded to 16 bits each.
 template <typename T>
 __device__ __forceinline__ uint32_t pack(float low, float high) {

@@ -23,18 +23,9 @@ __device__ __forceinline__ float2 widen_pair(const __half* x) {
 }
 
 template <typename T>
-__device__ __forceinline__ const T* row_of_queries(const T* q, const Problem& p, int head, int row) {
-  return q + head / p.heads * p.query_batch + head % p.heads * p.query_head + row * p.query_row;
-}
-template <typename T>
 __device__ __forceinline__ const T* row_of_keys(const T* k, const Problem& p, int head, int key) {
   int key_head = head % p.heads / (p.heads / p.key_heads);
   return k + head / p.heads * p.key_batch + key_head * p.key_head + key * p.key_row;
-}
-__device__ __forceinline__ void seen_by_mask(const Problem& p, int mask, int row, int& begin, int& end) {
-  if (mask == CAUSAL) seen<CAUSAL>(p, row, begin, end);
-  else if (mask == WINDOW) seen<WINDOW>(p, row, begin, end);
-  else seen<FULL>(p, row, begin, end);
 }
 
 // ---- standard: three kernels with all scores in memory -----------------------------------------------------------------

@@ -85,7 +85,7 @@ fn duration<T: Number>(
 
 fn table<T: Number>(attention: &Attention, device: &Device, dim: usize, timed: bool) -> Result<bool> {
     let mut right = true;
-    let forms = [Form::Standard, Form::Flash, Form::Hopper];
+    let forms = [Form::Standard, Form::Flash, Form::Decode, Form::Hopper];
     for form in forms.into_iter().filter(|&form| form != Form::Hopper || attention.fastest() == form) {
         for mask in [Mask::Full, Mask::Causal, Mask::Window { left: Some(100), right: Some(20) }] {
             let options = Options { mask, form: Some(form), ..Options::default() };

@@ -12,9 +12,11 @@
 //! | [`Form::Standard`] | any GPU from compute capability 8.0 on, the CPU device | all of them |
 //! | [`Form::Flash`] | the same | none |
 //! | [`Form::Hopper`] | compute capability 9.0 (H100, H200) | none |
+//! | [`Form::Decode`] | as `Standard` | none; partial results of chunks of the keys |
 //!
 //! `Standard` and `Flash` compute on the ordinary units of the GPU, without tensor cores: they are there to be right
-//! everywhere. `Hopper` is the one to be fast: `docs/results/attention-h200.md` compares it with PyTorch and cuDNN.
+//! everywhere. `Hopper` is the one to be fast, and `Decode` is where a few queries meet a long cache of keys:
+//! `docs/results/attention-h200.md` compares them with PyTorch and cuDNN.
 //!
 //! ```
 //! use gpu::Device;

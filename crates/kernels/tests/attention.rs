@@ -50,7 +50,7 @@ fn random<T: Number>(seed: u64, len: usize, size: f64) -> Vec<T> {
 
 /// The forms that the device has.
 fn forms(attention: &Attention) -> Vec<Form> {
-    let mut forms = vec![Form::Standard, Form::Flash];
+    let mut forms = vec![Form::Standard, Form::Flash, Form::Decode];
     if attention.fastest() == Form::Hopper {
         forms.push(Form::Hopper);
     }
@@ -150,6 +150,73 @@ proptest! {
     #[test]
     fn any_shape_and_mask_in_f16(shape in shapes(), options in options()) {
         check::<f16>(&shape, &options, 2.0);
+    }
+}
+
+/// Few queries against caches that the decode form cuts into several chunks.
+fn caches() -> impl Strategy<Value = Shape> {
+    let heads = (1..3usize, 1..9usize);
+    let dim = prop::sample::select(vec![64, 128, 256]);
+    (1..3usize, heads, 1..4usize, 1..900usize, dim).prop_map(
+        |(batch, (key_heads, group), queries, keys, dim)| Shape {
+            batch,
+            heads: key_heads * group,
+            key_heads,
+            queries,
+            keys,
+            dim,
+        },
+    )
+}
+
+fn check_decode<T: Number>(shape: &Shape, options: &Options, size: f64) {
+    let device = Device::open(0).unwrap();
+    let attention = Attention::new(&device).unwrap();
+    let options = Options { form: Some(Form::Decode), ..*options };
+    compare::<T>(&attention, &device, device.stream(), shape, &options, size);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_cache_in_bf16(shape in caches(), options in options()) {
+        check_decode::<bf16>(&shape, &options, 2.0);
+    }
+
+    #[test]
+    fn any_cache_in_f16(shape in caches(), options in options()) {
+        check_decode::<f16>(&shape, &options, 2.0);
+    }
+}
+
+#[test]
+fn a_few_queries_of_a_long_cache_take_the_decode_form() {
+    let device = Device::open(0).unwrap();
+    let attention = Attention::new(&device).unwrap();
+    let cache = Shape { batch: 1, heads: 8, key_heads: 1, queries: 1, keys: 1024, dim: 64 };
+    let chosen = |shape: &Shape| {
+        let q = device.zeros::<bf16>(shape.query_elements()).unwrap();
+        let k = device.zeros::<bf16>(shape.key_elements()).unwrap();
+        attention.forward(&q, &k, &k, shape, &Options::default()).unwrap().form
+    };
+    assert_eq!(chosen(&cache), Form::Decode);
+    let short = Shape { keys: 1023, ..cache };
+    assert_eq!((chosen(&short), attention.form_for(&short)), (attention.fastest(), attention.fastest()));
+    // The partial results of a larger call must not show in a smaller one, nor the other way round.
+    for keys in [1500, 300, 2000, 16] {
+        let mask = Mask::Causal;
+        let options = Options { mask, form: Some(Form::Decode), ..Options::default() };
+        compare::<bf16>(&attention, &device, device.stream(), &Shape { keys, ..cache }, &options, 2.0);
+    }
+}
+
+#[test]
+fn decode_with_scores_whose_exponentials_overflow_and_chunks_that_nobody_sees() {
+    let cache = Shape { batch: 1, heads: 4, key_heads: 2, queries: 2, keys: 700, dim: 128 };
+    check_decode::<f16>(&cache, &Options::default(), 64.0);
+    for mask in [Mask::Causal, Mask::Window { left: Some(3), right: Some(0) }] {
+        check_decode::<bf16>(&cache, &Options { mask, ..Options::default() }, 64.0);
     }
 }
 

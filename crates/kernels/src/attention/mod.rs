@@ -8,6 +8,7 @@
 //! - Every element of the output and of the log-sum-exps is written, also for rows that see no key (zeros, and minus
 //!   infinity), so outputs may hold anything before.
 
+mod decode;
 mod hopper;
 mod portable;
 mod problem;
@@ -35,6 +36,8 @@ pub enum Form {
     Flash,
     /// The same idea on Hopper's tensor cores and copy engine.
     Hopper,
+    /// Two kernels for a few queries against many keys: one for chunks of the keys, one that merges.
+    Decode,
 }
 
 impl Form {
@@ -43,6 +46,7 @@ impl Form {
             Form::Standard => "the standard form",
             Form::Flash => "the flash form",
             Form::Hopper => "the Hopper form",
+            Form::Decode => "the decode form",
         }
     }
 }
@@ -106,6 +110,7 @@ pub struct Attention {
     /// What the Hopper form's blocks take tiles from; zeros between launches. Launches on different streams take turns at
     /// it, as `gpu` orders the uses of a buffer.
     counters: Mutex<Buffer<u32>>,
+    partial: Mutex<decode::Partial>,
 }
 
 #[derive(Debug, Default)]
@@ -134,10 +139,26 @@ impl Attention {
     /// [`Error::Gpu`] if there is no memory for two counters.
     pub fn new(device: &Device) -> Result<Attention> {
         let counters = Mutex::new(device.zeros(2)?);
-        Ok(Attention { device: device.clone(), loaded: Mutex::default(), counters })
+        let partial = Mutex::new(decode::Partial::new(device)?);
+        Ok(Attention { device: device.clone(), loaded: Mutex::default(), counters, partial })
     }
 
-    /// The form that runs if none is asked for: the fastest that the device has.
+    /// The form that runs for a shape if none is asked for: [`Form::Decode`] where up to 8 queries share each of at least
+    /// 1,024 keys, counting all heads of queries of a head of keys; [`Attention::fastest`] elsewhere.
+    ///
+    /// ```
+    /// # use kernels::{Attention, Form, Shape};
+    /// let attention = Attention::new(&gpu::Device::open(0)?)?;
+    /// let token = Shape { batch: 4, heads: 32, key_heads: 8, queries: 1, keys: 65_536, dim: 128 };
+    /// assert_eq!(attention.form_for(&token), Form::Decode);
+    /// assert_eq!(attention.form_for(&Shape { queries: 65_536, ..token }), attention.fastest());
+    /// # kernels::Result::Ok(())
+    /// ```
+    pub fn form_for(&self, shape: &Shape) -> Form {
+        if decode::suits(shape) { Form::Decode } else { self.fastest() }
+    }
+
+    /// The fastest form that the device has for as many queries as keys.
     pub fn fastest(&self) -> Form {
         match hopper::refusal(&self.device) {
             None => Form::Hopper,
@@ -189,7 +210,7 @@ impl Attention {
         shape.check_keys("V", v.len())?;
         shape.check_queries("the output", output.len())?;
         shape.check_log_sum_exp(log_sum_exp.len())?;
-        let form = options.form.unwrap_or_else(|| self.fastest());
+        let form = options.form.unwrap_or_else(|| self.form_for(shape));
         if form == Form::Hopper
             && let Some(why) = hopper::refusal(&self.device)
         {
@@ -210,6 +231,7 @@ impl Attention {
             Form::Standard => call.standard(q, k, v, output, log_sum_exp)?,
             Form::Flash => call.flash(q, k, v, output, log_sum_exp)?,
             Form::Hopper => call.hopper(q, k, v, output, log_sum_exp)?,
+            Form::Decode => call.decode(q, k, v, output, log_sum_exp)?,
         }
         Ok(form)
     }

@@ -78,7 +78,7 @@ impl Call<'_> {
     }
 
     /// As `attention::Mask` in `cuda/attention.cuh`.
-    fn mask_number(&self) -> i32 {
+    pub fn mask_number(&self) -> i32 {
         match self.mask {
             Mask::Full => 0,
             Mask::Causal => 1,

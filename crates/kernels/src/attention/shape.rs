@@ -60,7 +60,7 @@ pub struct Options {
     pub scale: Option<f32>,
     /// The order of rows.
     pub layout: Layout,
-    /// The form; the fastest that the device has if it is `None`.
+    /// The form; that of [`Attention::form_for`](crate::Attention::form_for) if it is `None`.
     pub form: Option<Form>,
 }
 

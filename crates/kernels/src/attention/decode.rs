@@ -1,0 +1,134 @@
+//! The form for a few queries against many keys: `cuda/attention_decode.cu`.
+//!
+//! The host's part is into how many chunks the keys are cut, so that few heads still fill the GPU, and the memory that holds
+//! partial results between the two kernels.
+
+use std::sync::PoisonError;
+
+use gpu::Buffer;
+
+use crate::Result;
+use crate::attention::shape::Shape;
+use crate::attention::{Call, Code, Element, Image};
+
+const DECODE: Image =
+    Image { name: "attention_decode", code: Code::Ptx(include_str!("../../binaries/attention_decode.ptx")) };
+
+/// Rows of queries of a tile, as `attention::DECODE_ROWS`: more of a head of keys read its cache again.
+const ROWS: usize = 8;
+/// As `DECODE_WARPS`.
+const WARPS: usize = 4;
+/// Threads of a block of the second kernel.
+const MERGE_THREADS: u32 = 128;
+/// Keys of a chunk, at least: four tiles of 16 keys for each warp.
+const FEWEST_KEYS: usize = 256;
+/// Keys from which on this form is chosen. With fewer there is little to split.
+const MANY_KEYS: usize = 1024;
+/// Blocks of a grid; kernels loop over what is more.
+const MOST_BLOCKS: usize = 1 << 20;
+
+/// Whether this form is the fastest for a shape: the queries of a head of keys fit one tile, and there are many keys.
+pub fn suits(shape: &Shape) -> bool {
+    shape.keys >= MANY_KEYS && rows_of_head(shape) <= ROWS
+}
+
+/// Rows of queries that share a head of keys. The shape has been checked.
+fn rows_of_head(shape: &Shape) -> usize {
+    shape.heads.checked_div(shape.key_heads).unwrap_or(0) * shape.queries
+}
+
+/// What is copied at a time: `DECODE_STAGES` tiles of 16 keys and values for each warp, as many bytes in all dimensions.
+const SHARED: u32 = (WARPS * 2 * 64 * 128) as u32;
+
+/// Chunks of the keys of each of `units` tiles of rows: about as many blocks as multiprocessors. One block keeps its
+/// multiprocessor's share of the memory busy, and each chunk more leaves partial results to merge (measured).
+fn chunks(units: usize, keys: usize, multiprocessors: usize) -> usize {
+    (multiprocessors / units).min(keys.div_ceil(FEWEST_KEYS)).max(1)
+}
+
+impl Call<'_> {
+    /// A kernel for the chunks, and one that merges their results.
+    pub fn decode<T: Element>(
+        &self,
+        q: &Buffer<T>,
+        k: &Buffer<T>,
+        v: &Buffer<T>,
+        output: &mut Buffer<T>,
+        log_sum_exp: &mut Buffer<f32>,
+    ) -> Result<()> {
+        let (shape, attention, problem) = (self.shape, self.attention, self.problem);
+        let kernel = |name| attention.kernel(DECODE, &format!("attention_{name}_{}_d{}", T::NAME, shape.dim));
+        let (decode, merge) = (kernel("decode")?, kernel("merge")?);
+        let threads = (32 * WARPS) as u32;
+        let units = shape.batch * shape.key_heads * rows_of_head(shape).div_ceil(ROWS);
+        let chunks = chunks(units, shape.keys, attention.device.limits().multiprocessors as usize);
+
+        let rows = units * chunks * ROWS;
+        // Whoever panicked while holding them left whole buffers.
+        let mut partial = attention.partial.lock().unwrap_or_else(PoisonError::into_inner);
+        partial.reserve(self, rows * shape.dim, 2 * rows)?;
+        let partial = &mut *partial;
+        let blocks = (units * chunks).min(MOST_BLOCKS) as u32;
+        let launch = decode.launch([blocks, 1, 1], [threads, 1, 1]).shared(SHARED).on(self.stream);
+        let launch = launch.arg(q).arg(k).arg(v).arg(&mut partial.output).arg(&mut partial.sums);
+        // SAFETY: the buffers have the sizes that the problem says, and there are as many partial rows as chunks of tiles
+        // have rows, a maximum and a sum for each.
+        unsafe { launch.arg(problem).arg(self.mask_number()).arg(chunks as i32).launch()? };
+
+        let blocks = shape.rows().min(MOST_BLOCKS) as u32;
+        let launch = merge.launch([blocks, 1, 1], [MERGE_THREADS, 1, 1]).on(self.stream);
+        let launch = launch.arg(&partial.output).arg(&partial.sums).arg(output).arg(log_sum_exp);
+        // SAFETY: as above; the first kernel has written the partial rows of all queries.
+        unsafe { launch.arg(problem).arg(chunks as i32).launch()? };
+        Ok(())
+    }
+}
+
+/// What the first kernel leaves for the second. Calls on different streams take turns at it, as `gpu` orders the uses of a
+/// buffer.
+#[derive(Debug)]
+pub struct Partial {
+    output: Buffer<f32>,
+    sums: Buffer<f32>,
+}
+
+impl Partial {
+    pub fn new(device: &gpu::Device) -> Result<Partial> {
+        Ok(Partial { output: device.zeros(0)?, sums: device.zeros(0)? })
+    }
+
+    /// Makes the buffers at least so long.
+    fn reserve(&mut self, call: &Call<'_>, output: usize, sums: usize) -> Result<()> {
+        for (buffer, len) in [(&mut self.output, output), (&mut self.sums, sums)] {
+            if buffer.len() < len {
+                *buffer = call.attention.device.zeros_on(len, call.stream)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Shape = Shape { batch: 1, heads: 8, key_heads: 1, queries: 1, keys: 65536, dim: 128 };
+
+    #[test]
+    fn few_heads_are_cut_into_many_chunks_and_many_heads_are_not() {
+        assert_eq!(chunks(1, 65536, 132), 132);
+        assert_eq!(chunks(8, 65536, 132), 16);
+        assert_eq!(chunks(1, 1000, 132), 4, "a chunk has about 256 keys at least");
+        assert_eq!(chunks(1 << 20, 65536, 132), 1);
+        assert_eq!(chunks(1, 1, 132), 1);
+    }
+
+    #[test]
+    fn it_suits_few_queries_of_long_caches() {
+        assert!(suits(&SHAPE));
+        assert!(suits(&Shape { heads: 4, queries: 2, ..SHAPE }));
+        assert!(!suits(&Shape { heads: 16, ..SHAPE }), "16 rows share a head of keys");
+        assert!(!suits(&Shape { queries: 2, ..SHAPE }));
+        assert!(!suits(&Shape { keys: 1000, ..SHAPE }));
+    }
+}
