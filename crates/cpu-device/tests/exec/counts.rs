@@ -196,17 +196,28 @@ fn wide_accesses_and_atomics_are_counted_by_their_bytes() {
     assert_eq!(*counts.traffic(Space::Global, Direction::Atomic), atomic);
 }
 
-/// Blocks of a kernel in which each warp goes through a loop whose length depends on the block, reads with a stride and
-/// diverges.
-fn sampled(blocks: u32, sample: Option<u64>) -> apex_cpu_device::exec::Counted {
-    let source = ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry kernel(.param .u64 p)\n{\n\
+/// Each warp goes through a loop whose length depends on the block, reads with a stride and diverges.
+const UNEVEN_BLOCKS: &str = "mov.u32 %r1, %tid.x;\nmov.u32 %r2, %ctaid.x;\nmul.wide.u32 %rd2, %r1, 8;\n\
+     add.u64 %rd3, %rd1, %rd2;\nand.b32 %r3, %r2, 63;\nadd.u32 %r3, %r3, 8;\n\
+     loop:\nld.global.f32 %f1, [%rd3];\nsub.u32 %r3, %r3, 1;\nand.b32 %r4, %r1, 1;\nsetp.eq.u32 %p1, %r4, 0;\n\
+     @%p1 bra even;\nadd.f32 %f1, %f1, %f1;\neven:\nsetp.ne.u32 %p2, %r3, 0;\n@%p2 bra loop;\nret;\n";
+
+/// Blocks load between two barriers and compute between the next two.
+const PHASES: &str = "mov.u32 %r3, 40;\n\
+     loop:\nld.global.f32 %f1, [%rd1];\nld.global.f32 %f2, [%rd1+4];\nbar.sync 0;\n\
+     add.f32 %f1, %f1, %f2;\nadd.f32 %f1, %f1, %f2;\nadd.f32 %f1, %f1, %f2;\nadd.f32 %f1, %f1, %f2;\n\
+     add.f32 %f1, %f1, %f2;\nadd.f32 %f1, %f1, %f2;\nadd.f32 %f1, %f1, %f2;\nadd.f32 %f1, %f1, %f2;\n\
+     bar.sync 0;\nsub.u32 %r3, %r3, 1;\nsetp.ne.u32 %p2, %r3, 0;\n@%p2 bra loop;\nret;\n";
+
+/// What is counted of these blocks.
+fn sampled(body: &str, blocks: u32, sample: Option<u64>) -> apex_cpu_device::exec::Counted {
+    let source = format!(
+        ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry kernel(.param .u64 p)\n{{\n\
          .reg .pred %p<4>;\n.reg .b32 %r<9>;\n.reg .b64 %rd<9>;\n.reg .f32 %f<3>;\n\
-         ld.param.u64 %rd1, [p];\nmov.u32 %r1, %tid.x;\nmov.u32 %r2, %ctaid.x;\nmul.wide.u32 %rd2, %r1, 8;\n\
-         add.u64 %rd3, %rd1, %rd2;\nand.b32 %r3, %r2, 63;\nadd.u32 %r3, %r3, 8;\n\
-         loop:\nld.global.f32 %f1, [%rd3];\nsub.u32 %r3, %r3, 1;\nand.b32 %r4, %r1, 1;\nsetp.eq.u32 %p1, %r4, 0;\n\
-         @%p1 bra even;\nadd.f32 %f1, %f1, %f1;\neven:\nsetp.ne.u32 %p2, %r3, 0;\n@%p2 bra loop;\nret;\n}\n";
+         ld.param.u64 %rd1, [p];\n{body}}}\n"
+    );
     let device = Device::default();
-    let linked = device.load(source);
+    let linked = device.load(&source);
     let kernel = linked.program().kernel("kernel").unwrap();
     let values = [device.upload(&[0; 4096]).to_le_bytes().to_vec()];
     let params = LaunchParams {
@@ -226,7 +237,7 @@ fn sampled(blocks: u32, sample: Option<u64>) -> apex_cpu_device::exec::Counted {
 
 #[test]
 fn short_launches_are_counted_whole() {
-    let (all, sample) = (sampled(64, None), sampled(64, Some(1 << 20)));
+    let (all, sample) = (sampled(UNEVEN_BLOCKS, 64, None), sampled(UNEVEN_BLOCKS, 64, Some(1 << 20)));
     assert_eq!(all, sample);
     assert_eq!(all.watched, all.executed);
 }
@@ -234,9 +245,9 @@ fn short_launches_are_counted_whole() {
 #[test]
 fn of_long_launches_a_sample_is_scaled() {
     let blocks = 64 * 60;
-    let found = sampled(blocks, Some(1 << 14));
+    let found = sampled(UNEVEN_BLOCKS, blocks, Some(1 << 14));
     // All blocks execute as many loads as these, and 64 of them are known exactly.
-    let some = sampled(64, None);
+    let some = sampled(UNEVEN_BLOCKS, 64, None);
     assert!(found.watched * 5 < found.executed, "{} of {}", found.watched, found.executed);
     let times = u64::from(blocks / 64);
     let near = |name: &str, found: u64, exact: u64| {
@@ -261,4 +272,14 @@ fn of_long_launches_a_sample_is_scaled() {
     let divergence =
         |hotspots: &[Hotspot]| hotspots.iter().find(|spot| spot.fault == Fault::Divergence).unwrap().excess;
     near("hotspot", divergence(&found.hotspots), divergence(&some.hotspots) * times);
+}
+
+#[test]
+fn a_sample_holds_whole_blocks_since_their_phases_differ() {
+    let found = sampled(PHASES, 4096, Some(1 << 14));
+    let some = sampled(PHASES, 16, None);
+    assert!(found.watched * 5 < found.executed, "{} of {}", found.watched, found.executed);
+    let loads = |counts: &Counts| counts.traffic(Space::Global, Direction::Load).requests;
+    let share = loads(&found.counts) as f64 / (256 * loads(&some.counts)) as f64;
+    assert!((0.99..1.01).contains(&share), "{share}");
 }

@@ -66,8 +66,14 @@ pub struct Counted {
     pub executed: u64,
 }
 
-/// After the start of a sampled launch one in so many instructions is counted: counting takes about 30 times as long, so a launch takes a twentieth longer.
+/// After the start of a sampled launch one in so many instructions is counted: counting takes about 30 times as long, so a
+/// launch takes a twentieth longer.
 const ONE_IN: u64 = 640;
+
+/// A block is counted whole or not at all up to so many instructions of warps. What lies between two barriers differs from
+/// what follows them (a tile is loaded, then multiplied), blocks seldom differ: parts of blocks would be a biased sample. Only
+/// of blocks that go on longer are parts counted.
+const LONG_BLOCK: u64 = 1 << 16;
 
 /// How far a launch has been executed and watched, in instructions of warps: by stratum, the start of the launch and the
 /// rest of it.
@@ -96,7 +102,15 @@ impl<'l> Watch<'l> {
     pub(super) fn observer(&self) -> Option<Observer<'_, 'l>> {
         let checker = if self.wishes.check { Some(Checker::new(self.launch)?) } else { None };
         let tallies = Default::default();
-        Some(Observer { watch: self, tallies, stratum: 0, executed: 0, steps: 0, checker })
+        Some(Observer {
+            watch: self,
+            tallies,
+            stratum: 0,
+            executed: 0,
+            block: SampledBlock::default(),
+            steps: 0,
+            checker,
+        })
     }
 
     /// What all observers have seen, once they are gone, of a launch that executed so many instructions to its end.
@@ -123,6 +137,17 @@ impl<'l> Watch<'l> {
     }
 }
 
+/// The block that an observer is at, where a sample is counted.
+#[derive(Default)]
+struct SampledBlock {
+    /// Whether it has run at all.
+    has_begun: bool,
+    /// Whether it is counted.
+    is_watched: bool,
+    /// Instructions of warps that it has executed.
+    executed: u64,
+}
+
 /// Watches one block after the other.
 pub(super) struct Observer<'w, 'l> {
     watch: &'w Watch<'l>,
@@ -132,6 +157,7 @@ pub(super) struct Observer<'w, 'l> {
     stratum: usize,
     /// Instructions that its blocks had executed before.
     executed: u64,
+    block: SampledBlock,
     /// Of those that it has watched since, how many.
     steps: u64,
     checker: Option<Checker<'l>>,
@@ -146,15 +172,23 @@ impl Probe for Observer<'_, '_> {
             _ => return true,
         };
         self.account(executed - self.executed);
+        if self.block.has_begun {
+            self.block.executed += executed - self.executed;
+        }
         self.executed = executed;
-        let Strata { executed, watched } = &self.watch.strata;
-        let [first, sampled] = [&watched[0], &watched[1]].map(|count| count.load(Ordering::Relaxed));
-        self.stratum = usize::from(first >= whole);
-        let rest = executed[1].load(Ordering::Relaxed);
-        self.stratum == 0 || sampled * ONE_IN <= rest
+        if !self.block.has_begun || self.block.executed >= LONG_BLOCK {
+            let Strata { executed, watched } = &self.watch.strata;
+            let [first, sampled] = [&watched[0], &watched[1]].map(|count| count.load(Ordering::Relaxed));
+            self.stratum = usize::from(first >= whole);
+            let rest = executed[1].load(Ordering::Relaxed);
+            self.block.is_watched = self.stratum == 0 || sampled.saturating_mul(ONE_IN) <= rest;
+            self.block.has_begun = true;
+        }
+        self.block.is_watched
     }
 
     fn block_starts(&mut self, block: [u32; 3]) {
+        self.block = SampledBlock::default();
         if let Some(checker) = &mut self.checker {
             checker.block_starts(block);
         }
