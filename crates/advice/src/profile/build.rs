@@ -26,10 +26,10 @@ use crate::sums::SaturatingSum as _;
 
 /// What recording one launch adds, in nanoseconds, as measured on an H200's host (`docs/results/h200.md`): the mean in a tight
 /// loop of launches with arguments.
-pub const RECORD_COST_NS: f64 = 184.0;
+pub const RECORD_COST_NS: f64 = 117.0;
 
 /// The least and the most that [`RECORD_COST_NS`] was: without arguments, and in a PyTorch loop, where caches are cold.
-pub const RECORD_COST_INTERVAL_NS: (f64, f64) = (136.0, 413.0);
+pub const RECORD_COST_INTERVAL_NS: (f64, f64) = (99.0, 413.0);
 
 impl Profile {
     /// Reads everything that `session` recorded.
