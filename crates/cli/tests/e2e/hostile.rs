@@ -1,7 +1,6 @@
 //! Sessions and files that somebody made to hurt: names that a terminal would obey, files that block or never end.
 
-use crate::common::{Running, Sandbox, output, text, wait_until};
-use crate::predictions::h200_session;
+use crate::common::{Running, Sandbox, h200_session, output, text, wait_until};
 use std::ffi::{CString, OsStr};
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;

@@ -1,7 +1,6 @@
 //! What is said of runs in which something went wrong: the cause, and not another one.
 
-use crate::common::{Sandbox, output, program, text};
-use crate::predictions::h200_session;
+use crate::common::{Sandbox, h200_session, output, program, text};
 use trace::layout::{Launch, Slots};
 use trace::{Lane, ProcessFile};
 

@@ -1,6 +1,6 @@
 //! `apex predict`, and predictions in what the other commands say.
 
-use crate::common::{Running, Sandbox, output, text, wait_until};
+use crate::common::{PTX, Running, Sandbox, h200_session, output, text, wait_until};
 use model::network::Network;
 use model::{Activation, Model};
 use predict::Models;
@@ -8,35 +8,6 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use trace::definition::{Config, Context, Definition, Device, Function, Stream};
-use trace::layout::{Launch, Slots, Timing};
-use trace::{Lane, ProcessFile};
-
-const PTX: &str = "
-.version 8.0
-.target sm_80
-.address_size 64
-.visible .entry fill(.param .u64 to, .param .u32 n)
-{
-    .reg .pred %p<2>;
-    .reg .u32 %r<6>;
-    .reg .u64 %rd<4>;
-    ld.param.u64 %rd0, [to];
-    ld.param.u32 %r0, [n];
-    mov.u32 %r1, %ctaid.x;
-    mov.u32 %r2, %ntid.x;
-    mov.u32 %r3, %tid.x;
-    mad.lo.u32 %r4, %r1, %r2, %r3;
-    setp.ge.u32 %p0, %r4, %r0;
-    @%p0 bra DONE;
-    cvta.to.global.u64 %rd1, %rd0;
-    mul.wide.u32 %rd2, %r4, 4;
-    add.u64 %rd3, %rd1, %rd2;
-    st.global.u32 [%rd3], %r4;
-DONE:
-    ret;
-}
-";
 
 /// `apex predict` with these arguments.
 fn predict(sandbox: &Sandbox, arguments: &[&str]) -> Command {
@@ -59,54 +30,6 @@ fn estimate(estimate: &Value) -> f64 {
     assert!(low <= value && value <= high, "{estimate}");
     assert_eq!(estimate["provenance"], "predicted");
     value
-}
-
-/// A session of an H200 with these kernels: name, blocks, threads, and what each launch of ten took above an empty kernel,
-/// nanoseconds.
-pub fn h200_session(folder: &Path, kernels: &[(&str, u32, u32, u64)]) {
-    let attributes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/device-h200.csv");
-    let attributes = std::fs::read_to_string(attributes).unwrap();
-    let pair = |line: &str| line.split_once(',').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
-    let attributes: Vec<(u32, i32)> = attributes.lines().filter_map(pair).collect();
-    std::fs::create_dir_all(folder).unwrap();
-    let file = ProcessFile::create(folder, None).unwrap();
-    let device = Device { id: 1, name: "NVIDIA H200".into(), attributes, ..Device::default() };
-    assert!(file.define(&Definition::Name { id: 1, text: "cuLaunchKernel".into() }));
-    assert!(file.define(&Definition::Device(device)));
-    assert!(file.define(&Definition::Context(Context { id: 1, handle: 5, device: 1, ..Context::default() })));
-    assert!(file.define(&Definition::Stream(Stream { id: 1, context: 1, ..Stream::default() })));
-    let mut lane = Lane::default();
-    let mut clock = trace::now();
-    for (&(name, blocks, threads, took), id) in kernels.iter().zip(1..) {
-        let function = Function {
-            id,
-            name: name.into(),
-            registers: 24,
-            max_threads: 1024,
-            max_dynamic_shared: 48 << 10,
-            carveout: -1,
-            attributes_known: true,
-            ..Function::default()
-        };
-        assert!(file.define(&Definition::Function(function)));
-        let config = Config {
-            id,
-            function: id,
-            context: 1,
-            grid: [blocks, 1, 1],
-            block: [threads, 1, 1],
-            ..Config::default()
-        };
-        assert!(file.define(&Definition::Config(config)));
-        for _ in 0..10 {
-            clock += 100_000;
-            let head = Launch::head(0, clock, clock + 3000);
-            assert!(lane.record(&file, &Launch { head, config: id, stream: 1, result: 0, api: 1 }));
-            let mut head = Timing::head(0, clock, clock);
-            head.duration = 3_000;
-            assert!(lane.record(&file, &Timing { head, config: id, stream: 1, raw_ns: took + 3_000 }));
-        }
-    }
 }
 
 /// Replaces the models of a folder by others of random weights, each file in one step.
