@@ -99,9 +99,11 @@ impl Launch {
         let memory = KernelMemory { device, context, runtime: &runtime, map: OnceLock::new() };
         let linked = &self.function.code.linked;
         let kernel = self.function.kernel;
-        let execute = |wishes: Wishes| match wishes == Wishes::default() {
-            true => (exec::launch(linked, kernel, &params, &memory, &context.cancel), Observation::default()),
-            false => exec::watch(linked, kernel, &params, &memory, &context.cancel, wishes),
+        let execute = |wishes: Wishes| match wishes.watch() {
+            true => exec::watch(linked, kernel, &params, &memory, &context.cancel, wishes),
+            false => {
+                (exec::launch(linked, kernel, &params, &memory, &context.cancel), Observation::default())
+            }
         };
         let name = self.function.name.to_string_lossy();
         watch::around(&name, self.configuration, execute).map_err(Stopped::Fault)?;

@@ -44,6 +44,13 @@ pub struct Wishes {
     pub check: bool,
 }
 
+impl Wishes {
+    /// Whether the launch has to be watched at all, which makes it many times slower.
+    pub fn watch(self) -> bool {
+        self.count || self.check
+    }
+}
+
 /// What was seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observation {
@@ -231,5 +238,18 @@ impl Drop for Observer<'_, '_> {
         if let Some(checker) = &mut self.checker {
             seen.1.absorb(std::mem::take(&mut checker.defects));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launch_is_watched_only_to_count_or_to_check() {
+        let sample = Some(1 << 20);
+        assert!(!Wishes { sample, ..Wishes::default() }.watch());
+        assert!(Wishes { sample, count: true, ..Wishes::default() }.watch());
+        assert!(Wishes { check: true, ..Wishes::default() }.watch());
     }
 }
