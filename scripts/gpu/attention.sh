@@ -5,7 +5,7 @@
 #   scripts/gpu/attention.sh [OUT]           # everything
 #   scripts/gpu/attention.sh --decode [OUT]  # the decode form beside PyTorch's kernels only; needs no example
 #
-# It needs PyTorch, compute-sanitizer, and the example that `cargo build --release -p kernels --example attention_forms`
+# It needs PyTorch, compute-sanitizer, and the example that `cargo build --release -p apex-kernels --example attention_forms`
 # makes; `FORMS` names the example's program.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -8,7 +8,7 @@
 #   ONTO          a corpus of the same GPU: only programs that it has not are run, and both are written
 #   LIBCUDA       the driver (default: libcuda.so.1)
 #
-# Needs a driver, and nvcc for the launches: the program is built by `cargo build --release -p differential`, on any machine
+# Needs a driver, and nvcc for the launches: the program is built by `cargo build --release -p apex-differential`, on any machine
 # with a C library no newer than the one here. Stops cleanly after SECONDS (default 120). Writes OUT/differential/, which goes
 # to data/differential-h200/ (see its README).
 set -euo pipefail

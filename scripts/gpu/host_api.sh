@@ -16,9 +16,9 @@ if [ "${1:-}" = --build ]; then
   cd "$(dirname "$0")/../.."
   target=${CARGO_TARGET_DIR:-target}/release
   messages=$(
-    cargo test --release --locked -p gpu --tests --benches --no-run --message-format=json
-    cargo build --release --locked -p gpu --examples --message-format=json
-    cargo build --release --locked -p interpose-alias
+    cargo test --release --locked -p apex-gpu --tests --benches --no-run --message-format=json
+    cargo build --release --locked -p apex-gpu --examples --message-format=json
+    cargo build --release --locked -p apex-alias
   )
   while read -r name program; do
     case " ${examples[*]} " in *" $name "*) to=$folder/examples/$name ;; *) to=$folder/deps/$name ;; esac

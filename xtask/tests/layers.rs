@@ -7,28 +7,31 @@ use std::process::Command;
 
 /// Lowest first: a crate depends only on crates of earlier lines.
 const LAYERS: [&[&str]; 8] = [
-    &["untrusted", "test-skip"],
-    &["cuda-abi", "ptx", "trace", "occupancy", "protobuf"],
-    &["cpu-device", "cpu-device-nvrtc", "interpose", "interpose-alias", "model"],
-    &["predict"],
-    &["advice", "demo", "gpu"],
-    &["export", "differential", "collect", "kernels"],
-    &["training"],
-    &["cli", "xtask"],
+    &["apex-untrusted", "test-skip"],
+    &["cuda-abi", "ptx", "apex-trace", "occupancy", "apex-protobuf"],
+    &["apex-cpu-device", "apex-nvrtc", "apex-interpose", "apex-alias", "apex-model"],
+    &["apex-predict"],
+    &["apex-advice", "apex-demo", "apex-gpu"],
+    &["apex-export", "apex-differential", "apex-collect", "apex-kernels"],
+    &["apex-training"],
+    &["apex-cli", "xtask"],
 ];
 
 /// What a crate may link, third parties' crates and their dependencies included.
 const LINKS_AT_MOST: [(&str, &[&str]); 5] = [
     ("cuda-abi", &[]),
-    ("untrusted", &["libc"]),
-    ("trace", &["untrusted", "libc"]),
-    ("interpose", &["cuda-abi", "trace", "untrusted", "libc"]),
-    ("cpu-device-nvrtc", &["libc"]),
+    ("apex-untrusted", &["libc"]),
+    ("apex-trace", &["apex-untrusted", "libc"]),
+    ("apex-interpose", &["cuda-abi", "apex-trace", "apex-untrusted", "libc"]),
+    ("apex-nvrtc", &["libc"]),
 ];
 
 /// What a crate may not link, not even through others.
-const NEVER_LINKS: [(&str, &[&str]); 3] =
-    [("ptx", &["libc", "cuda-abi"]), ("interpose", &["cpu-device"]), ("cpu-device", &["interpose"])];
+const NEVER_LINKS: [(&str, &[&str]); 3] = [
+    ("ptx", &["libc", "cuda-abi"]),
+    ("apex-interpose", &["apex-cpu-device"]),
+    ("apex-cpu-device", &["apex-interpose"]),
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

@@ -15,7 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use predict::Models;
+use apex_predict::Models;
 use serde::{Deserialize, Serialize};
 
 use crate::figure::{Figure, total};
@@ -303,7 +303,7 @@ mod tests {
     use crate::rules::fixture::{
         SMS, activity, copies, idle_during, kernel_of, profile_of, profile_with, timed,
     };
-    use trace::layout::MemoryKind;
+    use apex_trace::layout::MemoryKind;
 
     fn named<'a>(advice: &'a Advice, rule: &str) -> &'a Finding {
         advice

@@ -4,8 +4,8 @@
 //! `gpu__time_duration` has it. What sampled timing measures is the time *above an empty kernel's*
 //! ([`GpuTime`](crate::profile::GpuTime)): to compare the two, [`EMPTY_KERNEL_NS`] is added to it.
 
+use apex_predict::{Case, Launch, Models};
 use occupancy::DeviceLimits;
-use predict::{Case, Launch, Models};
 use serde::{Deserialize, Serialize};
 
 use crate::figure::{Figure, Provenance};
@@ -42,9 +42,9 @@ impl Estimate {
     }
 }
 
-impl From<predict::Estimate> for Estimate {
-    fn from(estimate: predict::Estimate) -> Self {
-        let predict::Estimate { value, low, high } = estimate;
+impl From<apex_predict::Estimate> for Estimate {
+    fn from(estimate: apex_predict::Estimate) -> Self {
+        let apex_predict::Estimate { value, low, high } = estimate;
         Self { value, low, high, provenance: Provenance::Predicted }
     }
 }
@@ -70,8 +70,8 @@ pub struct Prediction {
     pub measured_over_predicted: Option<f64>,
 }
 
-impl From<predict::Prediction> for Prediction {
-    fn from(said: predict::Prediction) -> Self {
+impl From<apex_predict::Prediction> for Prediction {
+    fn from(said: apex_predict::Prediction) -> Self {
         Self {
             duration_ns: Estimate::from(said.duration_us).scaled(1e3),
             achieved_occupancy: said.achieved_occupancy.into(),
@@ -100,12 +100,12 @@ impl Prediction {
 ///
 /// # Errors
 /// What is not known of it, as a sentence.
-pub fn device(name: &str, attributes: &[(u32, i32)]) -> Result<predict::Device, String> {
+pub fn device(name: &str, attributes: &[(u32, i32)]) -> Result<apex_predict::Device, String> {
     let shown = if name.is_empty() { "a device that is not known" } else { name };
     if DeviceLimits::from_attributes(attributes).is_none() {
         return Err(format!("no predictions for {shown}: the rules of its compute capability are not known"));
     }
-    predict::Device::from_attributes(name, attributes)
+    apex_predict::Device::from_attributes(name, attributes)
         .ok_or_else(|| format!("no predictions for {shown}: its clocks and caches were not recorded"))
 }
 
@@ -113,9 +113,9 @@ pub fn device(name: &str, attributes: &[(u32, i32)]) -> Result<predict::Device, 
 ///
 /// # Errors
 /// That they were not, as a sentence.
-pub fn check_trained(device: &predict::Device) -> Result<(), String> {
-    let trained = predict::Device::h200();
-    let capability = |device: &predict::Device| device.limits.compute_capability;
+pub fn check_trained(device: &apex_predict::Device) -> Result<(), String> {
+    let trained = apex_predict::Device::h200();
+    let capability = |device: &apex_predict::Device| device.limits.compute_capability;
     let ((major, minor), (x, y)) = (capability(device), capability(&trained));
     if (major, minor) == (x, y) {
         return Ok(());
@@ -127,7 +127,7 @@ pub fn check_trained(device: &predict::Device) -> Result<(), String> {
     ))
 }
 
-fn known_device(recorded: &Device) -> Result<predict::Device, String> {
+fn known_device(recorded: &Device) -> Result<apex_predict::Device, String> {
     let device = device(&recorded.name, &recorded.attributes)?;
     check_trained(&device).map(|()| device)
 }
@@ -136,7 +136,7 @@ fn known_device(recorded: &Device) -> Result<predict::Device, String> {
 pub fn case(kernel: &Kernel) -> Case {
     let launch =
         Launch { grid: kernel.grid, block: kernel.block, dynamic_shared_bytes: kernel.dynamic_shared };
-    let kernel = kernel.attributes.map(|attributes| predict::Kernel {
+    let kernel = kernel.attributes.map(|attributes| apex_predict::Kernel {
         registers: attributes.resources.registers,
         static_shared_bytes: attributes.resources.static_shared,
         local_bytes: attributes.local,

@@ -22,10 +22,10 @@ mod times;
 
 use std::collections::BTreeMap;
 
+use apex_trace::definition::StreamKind;
+use apex_trace::layout::{CallClass, MemoryKind};
 use occupancy::{DeviceLimits, KernelResources, Occupancy, Waves};
 use serde::{Deserialize, Serialize};
-use trace::definition::StreamKind;
-use trace::layout::{CallClass, MemoryKind};
 
 use crate::figure::Figure;
 use crate::prediction::Prediction;

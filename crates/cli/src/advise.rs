@@ -4,7 +4,7 @@ use crate::loaded::Source;
 use crate::output::{self, Color};
 use crate::report;
 use crate::text::Style;
-use advice::Advice;
+use apex_advice::Advice;
 use clap::builder::FalseyValueParser;
 use serde::Serialize;
 use std::process::ExitCode;

@@ -1,10 +1,10 @@
 //! `apex collect`: measures the bundled benchmark kernels and writes a data set.
 
 use crate::{interrupt, output};
-use ::collect::collection::{self, Options, Progress, Wanted};
-use ::collect::dataset::DataSet;
-use ::collect::{batch, suite};
 use anyhow::Context;
+use apex_collect::collection::{self, Options, Progress, Wanted};
+use apex_collect::dataset::DataSet;
+use apex_collect::{batch, suite};
 use clap::builder::FalseyValueParser;
 use serde::Serialize;
 use std::ffi::OsString;
@@ -72,7 +72,7 @@ pub struct Args {
 /// Where to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
-    choice: gpu::Choice,
+    choice: apex_gpu::Choice,
     /// Which GPUs; all if empty.
     ordinals: Vec<usize>,
 }
@@ -80,9 +80,9 @@ struct Place {
 fn device(text: &str) -> Result<Place, String> {
     let place = |choice| Ok(Place { choice, ordinals: Vec::new() });
     match text {
-        "auto" => place(gpu::Choice::Auto),
-        "gpu" => place(gpu::Choice::Gpu),
-        "cpu" => place(gpu::Choice::Cpu),
+        "auto" => place(apex_gpu::Choice::Auto),
+        "gpu" => place(apex_gpu::Choice::Gpu),
+        "cpu" => place(apex_gpu::Choice::Cpu),
         _ => {
             let numbers =
                 text.strip_prefix("gpu:").ok_or("auto, gpu, cpu, or numbers of GPUs such as gpu:0,2")?;
@@ -92,7 +92,7 @@ fn device(text: &str) -> Result<Place, String> {
             let twice = ordinals.iter().enumerate().find(|(at, number)| ordinals[..*at].contains(number));
             match twice {
                 Some((_, number)) => Err(format!("GPU {number} is named twice")),
-                None => Ok(Place { choice: gpu::Choice::Gpu, ordinals }),
+                None => Ok(Place { choice: apex_gpu::Choice::Gpu, ordinals }),
             }
         }
     }
@@ -217,7 +217,7 @@ struct Document<'a> {
     #[serde(serialize_with = "output::path_in_document")]
     folder: &'a Path,
     device: &'a str,
-    device_kind: ::collect::dataset::DeviceKind,
+    device_kind: apex_collect::dataset::DeviceKind,
     planned: u64,
     launches: u64,
     timed: u64,
@@ -251,10 +251,10 @@ fn summary(folder: &Path, data_set: &DataSet) -> anyhow::Result<ExitCode> {
         writeln!(
             out,
             "{}: {} of {} launches on {}, {} timed, {} counted, {} with throughput",
-            untrusted::shown(folder),
+            apex_untrusted::shown(folder),
             counts.rows,
             manifest.planned_rows,
-            untrusted::printable(&manifest.device_name),
+            apex_untrusted::printable(&manifest.device_name),
             counts.timed,
             counts.counted,
             counts.throughput
@@ -307,8 +307,8 @@ mod tests {
 
     #[test]
     fn devices_are_understood_or_refused() {
-        assert_eq!(device("gpu:0,2").unwrap(), Place { choice: gpu::Choice::Gpu, ordinals: vec![0, 2] });
-        assert_eq!(device("cpu").unwrap(), Place { choice: gpu::Choice::Cpu, ordinals: vec![] });
+        assert_eq!(device("gpu:0,2").unwrap(), Place { choice: apex_gpu::Choice::Gpu, ordinals: vec![0, 2] });
+        assert_eq!(device("cpu").unwrap(), Place { choice: apex_gpu::Choice::Cpu, ordinals: vec![] });
         for wrong in ["", "gpu:", "gpu:x", "gpu:1,1", "tpu"] {
             assert!(device(wrong).is_err(), "{wrong}");
         }

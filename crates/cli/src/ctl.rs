@@ -2,13 +2,13 @@
 
 use crate::run::Timing;
 use crate::{exit, output, session, units};
+use apex_trace::Session;
+use apex_trace::control::{Control, MappedControl, TimingMode};
 use clap::builder::FalseyValueParser;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
-use trace::Session;
-use trace::control::{Control, MappedControl, TimingMode};
 
 /// Switches recording or timing while the program runs.
 #[derive(clap::Args)]
@@ -77,7 +77,10 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     let running = session::running(&session);
     let changes = !matches!(args.action, Action::Status(_));
     if changes && running.is_empty() {
-        output::remark(format!("no program of {} runs any more: nothing to steer", untrusted::shown(&path)));
+        output::remark(format!(
+            "no program of {} runs any more: nothing to steer",
+            apex_untrusted::shown(&path)
+        ));
         return Ok(ExitCode::from(exit::NO));
     }
     let before = describe(&control);
@@ -105,10 +108,10 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
 /// Contexts of running processes in which kernels can't be timed.
 fn contexts_without_calibration(session: &Session, running: &[u32]) -> usize {
     let processes = session.processes.iter().filter(|process| running.contains(&process.pid));
-    let launched_in = |process: &trace::Process, context: u32| {
+    let launched_in = |process: &apex_trace::Process, context: u32| {
         process.definitions.configs().any(|config| config.context == context)
     };
-    let untimed = |process: &trace::Process| {
+    let untimed = |process: &apex_trace::Process| {
         let contexts = process.definitions.contexts().filter(|context| context.pair_busy_ns == 0);
         contexts.filter(|context| launched_in(process, context.id)).count()
     };
@@ -154,9 +157,9 @@ fn show(state: &State, json: bool) -> anyhow::Result<ExitCode> {
     }
     output::page(|out| {
         if let Some(changed) = &state.changed {
-            return writeln!(out, "{}: {changed}", untrusted::shown(&state.session));
+            return writeln!(out, "{}: {changed}", apex_untrusted::shown(&state.session));
         }
-        writeln!(out, "session    {}", untrusted::shown(&state.session))?;
+        writeln!(out, "session    {}", apex_untrusted::shown(&state.session))?;
         writeln!(out, "recording  {}", on_off(state.recording))?;
         writeln!(
             out,

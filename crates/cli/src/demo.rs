@@ -7,7 +7,7 @@ use crate::report::{self, View};
 use crate::run::{self, NotRecorded, Recording};
 use crate::text::{Ink, Style, wrap};
 use anyhow::Context;
-use demo::{Device, PROGRAMS, Program};
+use apex_demo::{Device, PROGRAMS, Program};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;

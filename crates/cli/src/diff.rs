@@ -4,7 +4,7 @@ use crate::loaded::Loaded;
 use crate::output::{self, Color};
 use crate::text::{Align, Ink, Style, Table};
 use crate::{exit, units};
-use advice::{Change, Comparison, KernelChange, Presence, compare};
+use apex_advice::{Change, Comparison, KernelChange, Presence, compare};
 use clap::builder::FalseyValueParser;
 use serde::Serialize;
 use std::io::{self, Write};
@@ -95,7 +95,7 @@ fn print(
         "{}",
         style.paint(
             Ink::Bold,
-            format!("{} → {}", untrusted::shown(&args.before), untrusted::shown(&args.after))
+            format!("{} → {}", apex_untrusted::shown(&args.before), apex_untrusted::shown(&args.after))
         )
     )?;
     let (before, after) = comparison.launches;
@@ -153,8 +153,9 @@ fn launches(kernel: &KernelChange) -> String {
 
 /// `1.20 ms → 1.10 ms (−8.3%)`; a tilde where the difference may be chance.
 fn describe(change: &Change, unit: fn(f64) -> String) -> String {
-    let side =
-        |figure: &Option<advice::Figure>| figure.as_ref().map_or("?".into(), |figure| unit(figure.value));
+    let side = |figure: &Option<apex_advice::Figure>| {
+        figure.as_ref().map_or("?".into(), |figure| unit(figure.value))
+    };
     let sides = format!("{} → {}", side(&change.before), side(&change.after));
     match change.ratio {
         Some(ratio) => {
@@ -171,7 +172,7 @@ fn occupancy(change: &Change) -> String {
         (Some(before), Some(after)) if before.value == after.value => units::share(after.value),
         (None, None) => "?".into(),
         (before, after) => {
-            let side = |figure: &Option<advice::Figure>| {
+            let side = |figure: &Option<apex_advice::Figure>| {
                 figure.as_ref().map_or("?".into(), |f| units::share(f.value))
             };
             format!("{} → {}", side(before), side(after))

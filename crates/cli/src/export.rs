@@ -3,11 +3,11 @@
 use crate::loaded::{Loaded, Source};
 use crate::{progress, session, units};
 use anyhow::{Context, bail};
-use export::csv::Csv;
-use export::json::{self, Json};
-use export::parquet::Parquet;
-use export::table::{Column, Sink};
-use export::{Reading, rows, timeline};
+use apex_export::csv::Csv;
+use apex_export::json::{self, Json};
+use apex_export::parquet::Parquet;
+use apex_export::table::{Column, Sink};
+use apex_export::{Reading, rows, timeline};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -90,16 +90,16 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
         session::refuse_output(&session, path)?;
     }
     let loaded = Loaded::read(&session)?;
-    let doing = format!("exporting {}", untrusted::shown(&loaded.session.dir));
+    let doing = format!("exporting {}", apex_untrusted::shown(&loaded.session.dir));
     let written = progress::show(&doing, |records| {
         let mut progress = |count| records.store(count, Ordering::Relaxed);
         let window = args.window.clone().unwrap_or(0..u64::MAX);
         let mut reading = Reading::new(&loaded.session, window, &mut progress);
         match &args.output {
-            Some(path) => {
-                untrusted::replace::file(path, |file| args.write(&loaded, &mut reading, BufWriter::new(file)))
-                    .with_context(|| format!("cannot write {}", untrusted::shown(path)))
-            }
+            Some(path) => apex_untrusted::replace::file(path, |file| {
+                args.write(&loaded, &mut reading, BufWriter::new(file))
+            })
+            .with_context(|| format!("cannot write {}", apex_untrusted::shown(path))),
             None => args.write(&loaded, &mut reading, BufWriter::new(io::stdout())).map_err(Into::into),
         }
     });

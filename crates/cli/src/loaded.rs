@@ -1,11 +1,11 @@
 //! A session with its profile, as every reading command needs it.
 
 use crate::{output, progress, session, units};
-use ::predict::Models;
-use advice::Profile;
 use anyhow::Context;
+use apex_advice::Profile;
+use apex_predict::Models;
+use apex_trace::Session;
 use std::path::Path;
-use trace::Session;
 
 /// Problems that are remarked upon.
 const PROBLEMS: usize = 20;
@@ -41,7 +41,8 @@ impl Loaded {
     /// # Errors
     /// If it cannot be read at all.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let doing = format!("reading {} of {}", units::bytes(recorded_bytes(path)), untrusted::shown(path));
+        let doing =
+            format!("reading {} of {}", units::bytes(recorded_bytes(path)), apex_untrusted::shown(path));
         session::refuse_stdout(path)?;
         let (session, profile) = progress::show(&doing, |_| {
             let session = Session::open(path)?;
@@ -78,5 +79,6 @@ fn recorded_bytes(path: &Path) -> u64 {
 /// # Errors
 /// Names the session.
 pub fn just_recorded(path: &Path) -> anyhow::Result<Loaded> {
-    Loaded::read(path).with_context(|| format!("the session {} cannot be read back", untrusted::shown(path)))
+    Loaded::read(path)
+        .with_context(|| format!("the session {} cannot be read back", apex_untrusted::shown(path)))
 }

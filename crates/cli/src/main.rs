@@ -23,12 +23,12 @@ mod text;
 mod train;
 mod units;
 
+use apex_untrusted::printable;
+use apex_untrusted::text::printable_but;
 use clap::{Parser, Subcommand};
 use output::Color;
 use std::io::{self, Write};
 use std::process::ExitCode;
-use untrusted::printable;
-use untrusted::text::printable_but;
 
 #[derive(Parser)]
 #[command(name = "apex", version, about = "Records, judges and explains the launches of any CUDA program.")]

@@ -3,11 +3,11 @@
 //! stdout carries only what was asked for; remarks carry the prefix `apex:`, because they stand among the program's
 //! own lines. A reader that stops early (`apex report | head`) is no error.
 
+use apex_untrusted::printable;
 use std::fmt::{self, Display};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use untrusted::printable;
 
 /// Columns where stdout is no terminal and `COLUMNS` is not set.
 const FALLBACK_WIDTH: usize = 100;
@@ -101,7 +101,7 @@ pub fn path_in_document<S: serde::Serializer>(path: &Path, to: S) -> Result<S::O
 /// Writes a JSON document to stdout.
 pub fn json(document: &impl serde::Serialize) -> anyhow::Result<ExitCode> {
     page(|out| {
-        export::json::pretty(&mut *out, document)?;
+        apex_export::json::pretty(&mut *out, document)?;
         writeln!(out)
     })
 }

@@ -1,16 +1,16 @@
 //! Which session a command means, and names for new ones.
 
 use anyhow::{Context, bail};
+use apex_trace::control::{CONTROL_FILE, CONTROL_MAGIC};
+use apex_trace::{Ended, META_FILE, Session};
+use apex_untrusted::Folder;
+use apex_untrusted::folder::identity;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-use trace::control::{CONTROL_FILE, CONTROL_MAGIC};
-use trace::{Ended, META_FILE, Session};
-use untrusted::Folder;
-use untrusted::folder::identity;
 
 /// The session that the user named, else the newest in the current folder.
 ///
@@ -37,7 +37,7 @@ pub fn choose(named: Option<&Path>) -> anyhow::Result<PathBuf> {
 /// Its control page tells: `session.json` alone is a name that others use too.
 pub fn is_session(path: &Path) -> bool {
     let mut magic = [0; CONTROL_MAGIC.len()];
-    let opened = untrusted::read::open(&path.join(CONTROL_FILE), u64::MAX);
+    let opened = apex_untrusted::read::open(&path.join(CONTROL_FILE), u64::MAX);
     opened.is_ok_and(|mut file| file.read_exact(&mut magic).is_ok()) && magic == CONTROL_MAGIC
 }
 
@@ -67,12 +67,12 @@ impl Fresh {
             Some(path) => Self::at(path),
             None => Self::unused(&default_name(command)),
         };
-        let shown = named.map_or_else(|| "here".to_owned(), untrusted::shown);
+        let shown = named.map_or_else(|| "here".to_owned(), apex_untrusted::shown);
         let mut fresh = fresh.with_context(|| {
             format!("cannot make the session folder {shown}: name one that is writable with -o")
         })?;
         let resolved = fresh.folder.resolve();
-        resolved.with_context(|| format!("cannot use {}", untrusted::shown(fresh.folder.path())))?;
+        resolved.with_context(|| format!("cannot use {}", apex_untrusted::shown(fresh.folder.path())))?;
         if fresh.existed {
             fresh.check()?;
         }
@@ -106,7 +106,7 @@ impl Fresh {
 
     /// Refuses a folder that was there before, and why.
     fn check(&self) -> anyhow::Result<()> {
-        let path = untrusted::shown(self.folder.path());
+        let path = apex_untrusted::shown(self.folder.path());
         if let Some(why) = self.folder.refusal().with_context(|| format!("cannot look at {path}"))? {
             bail!(
                 "{path} cannot hold a session: {why}, and whoever can write to it could have other files overwritten; \
@@ -147,8 +147,8 @@ pub fn refuse_output(session: &Path, output: &Path) -> anyhow::Result<()> {
     match part {
         Some(file) => bail!(
             "{} is a file of the session {}, whose record would be lost: name another file with -o",
-            untrusted::shown(output),
-            untrusted::shown(file.parent().unwrap_or(session))
+            apex_untrusted::shown(output),
+            apex_untrusted::shown(file.parent().unwrap_or(session))
         ),
         None => Ok(()),
     }
@@ -163,7 +163,7 @@ pub fn refuse_stdout(session: &Path) -> anyhow::Result<()> {
     match file_with_identity(session, stdout) {
         Some(file) => bail!(
             "stdout is {}, a file of the session that is read: send it to another file",
-            untrusted::shown(file)
+            apex_untrusted::shown(file)
         ),
         None => Ok(()),
     }
@@ -194,13 +194,16 @@ fn new_file(session: &Path, output: &Path) -> Option<PathBuf> {
 fn is_part(name: &OsStr) -> bool {
     let extension = Path::new(name).extension();
     let recorded = |ending: &str| extension.is_some_and(|found| found == ending);
-    name == CONTROL_FILE || name == META_FILE || recorded("rec") || recorded(trace::counts::file::EXTENSION)
+    name == CONTROL_FILE
+        || name == META_FILE
+        || recorded("rec")
+        || recorded(apex_trace::counts::file::EXTENSION)
 }
 
 /// A session's path as the user would type it: relative to the current folder where it lies in it.
 pub fn shown(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
-    untrusted::shown(path.strip_prefix(here).unwrap_or(path))
+    apex_untrusted::shown(path.strip_prefix(here).unwrap_or(path))
 }
 
 /// `apex-<command>-<yyyymmdd-hhmmss>`, local time.

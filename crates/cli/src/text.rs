@@ -3,8 +3,8 @@
 //! A string's width is counted in characters: names of kernels, units and bars are all single-width. Whatever goes through
 //! here is made printable: names of kernels, paths and commands are foreign text.
 
+use apex_untrusted::printable;
 use std::fmt;
-use untrusted::printable;
 
 /// Colours, or none.
 #[derive(Clone, Copy, Debug)]

@@ -2,15 +2,15 @@
 
 use crate::{interrupt, output, progress, session};
 use anyhow::Context;
+use apex_collect::dataset::{DataSet, DeviceKind};
+use apex_predict::Models;
+use apex_training::{Data, Options, Progress, Trained};
+use apex_untrusted::text::printable_but;
 use clap::builder::FalseyValueParser;
-use collect::dataset::{DataSet, DeviceKind};
-use predict::Models;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use training::{Data, Options, Progress, Trained};
-use untrusted::text::printable_but;
 
 /// Columns of the bar.
 const BAR: usize = 30;
@@ -59,10 +59,10 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     let real = args.real.as_deref().map(read).transpose()?.map(|(data, _)| data);
     // Before the work, so that a folder that cannot be written does not cost minutes.
     if session::is_session(&args.output) {
-        anyhow::bail!("{} is a session: name another folder with -o", untrusted::shown(&args.output));
+        anyhow::bail!("{} is a session: name another folder with -o", apex_untrusted::shown(&args.output));
     }
     std::fs::create_dir_all(&args.output)
-        .with_context(|| format!("cannot make {}", untrusted::shown(&args.output)))?;
+        .with_context(|| format!("cannot make {}", apex_untrusted::shown(&args.output)))?;
     let available = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.threads.unwrap_or(available).max(1);
     let options = Options { quick: args.quick, seed: args.seed, threads, measured };
@@ -70,7 +70,7 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     let stop = interrupt::stop_on_signals();
     let trained = progress::watch(
         |elapsed| line(&progress, elapsed),
-        || training::run(&data, real.as_ref(), &options, &progress, stop),
+        || apex_training::run(&data, real.as_ref(), &options, &progress, stop),
     )?;
     write(&args.output, &trained)?;
     if args.json {
@@ -81,7 +81,7 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
         writeln!(
             out,
             "{}: {} and large.onnx, card.md, card.json",
-            untrusted::shown(&args.output),
+            apex_untrusted::shown(&args.output),
             Models::FILES.join(", ")
         )
     })
@@ -93,10 +93,10 @@ fn read(folder: &Path) -> anyhow::Result<(Data, String)> {
     if set.manifest.device_kind == DeviceKind::CpuDevice {
         anyhow::bail!(
             "{} was measured on the CPU device, which says nothing of a GPU",
-            untrusted::shown(folder)
+            apex_untrusted::shown(folder)
         );
     }
-    let data = Data::new(&set).with_context(|| untrusted::shown(folder))?;
+    let data = Data::new(&set).with_context(|| apex_untrusted::shown(folder))?;
     Ok((data, set.manifest.started.clone()))
 }
 
@@ -118,14 +118,14 @@ fn write(folder: &Path, trained: &Trained) -> anyhow::Result<()> {
     for (model, file) in trained.models.iter().zip(Models::FILES) {
         model.save(&folder.join(file))?;
     }
-    let large = trained.models[1].to_onnx(model::Precision::F32);
+    let large = trained.models[1].to_onnx(apex_model::Precision::F32);
     let card = serde_json::to_vec_pretty(&trained.report)?;
     for (file, bytes) in
         [("large.onnx", large), ("card.md", trained.report.card().into_bytes()), ("card.json", card)]
     {
         let path = folder.join(file);
-        untrusted::replace::bytes(&path, &bytes)
-            .with_context(|| format!("cannot write {}", untrusted::shown(&path)))?;
+        apex_untrusted::replace::bytes(&path, &bytes)
+            .with_context(|| format!("cannot write {}", apex_untrusted::shown(&path)))?;
     }
     Ok(())
 }

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use apex_gpu::{Choice, Device};
 use cudarc::driver::sys;
-use gpu::{Choice, Device};
 
 use crate::Error;
 use crate::bench::Bench;
@@ -59,9 +59,11 @@ pub fn run(file: &Path, choice: Choice, ordinal: usize) -> Result<u64, Error> {
     // None for the kernel that does nothing.
     let kernel_of = |row: &BatchRow| match suite::kernels().find(|kernel| kernel.name == row.kernel) {
         None if row.kernel == EMPTY => Ok(None),
-        None => {
-            Err(Error::Refused(format!("{}: there is no kernel `{}`", untrusted::shown(file), row.kernel)))
-        }
+        None => Err(Error::Refused(format!(
+            "{}: there is no kernel `{}`",
+            apex_untrusted::shown(file),
+            row.kernel
+        ))),
         found => Ok(found),
     };
     let kernels = rows.iter().map(kernel_of).collect::<Result<Vec<_>, _>>()?;
@@ -85,7 +87,7 @@ pub fn run(file: &Path, choice: Choice, ordinal: usize) -> Result<u64, Error> {
 }
 
 /// Launches to warm up, and again for the profiler.
-fn twice(device: &Device, mut launch: impl FnMut() -> gpu::Result<()>) -> gpu::Result<()> {
+fn twice(device: &Device, mut launch: impl FnMut() -> apex_gpu::Result<()>) -> apex_gpu::Result<()> {
     launch()?;
     device.synchronize()?;
     // SAFETY: no preconditions; without a profiler nothing happens, and failure only leaves the launch unmarked, which the

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use gpu::{Buffer, Device, Module, Result};
+use apex_gpu::{Buffer, Device, Module, Result};
 
 use crate::plan::{Allowed, Bounds, Launch};
 use crate::suite::{Before, Element, FILL, Kernel, MODULES};
@@ -41,7 +41,7 @@ pub struct Loaded {
     /// What it is.
     pub kernel: Kernel,
     /// What can be launched.
-    pub code: gpu::Kernel,
+    pub code: apex_gpu::Kernel,
 }
 
 impl Loaded {
@@ -90,7 +90,7 @@ impl Bench {
     ///
     /// # Errors
     /// What the driver says.
-    pub fn empty(&self) -> Result<gpu::Kernel> {
+    pub fn empty(&self) -> Result<apex_gpu::Kernel> {
         self.fill.kernel("empty")
     }
 
@@ -98,7 +98,7 @@ impl Bench {
     ///
     /// # Errors
     /// What the driver says.
-    pub fn spin(&self) -> Result<gpu::Kernel> {
+    pub fn spin(&self) -> Result<apex_gpu::Kernel> {
         self.fill.kernel("spin")
     }
 

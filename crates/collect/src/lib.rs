@@ -32,7 +32,7 @@ pub mod suite;
 pub enum Error {
     /// The device or its driver.
     #[error(transparent)]
-    Gpu(#[from] gpu::Error),
+    Gpu(#[from] apex_gpu::Error),
     /// The data set's files.
     #[error(transparent)]
     DataSet(#[from] dataset::Error),

@@ -45,7 +45,7 @@ const CLOCK_COLUMNS: &str = "index,driver_version,clocks.sm,clocks.mem,clocks.ma
                              clocks_event_reasons.active";
 
 /// Number and value of the device's attributes, as far as its driver knows them.
-pub(crate) fn attributes(device: &gpu::Device) -> BTreeMap<u32, i32> {
+pub(crate) fn attributes(device: &apex_gpu::Device) -> BTreeMap<u32, i32> {
     let value = |attribute: Attribute| Some((attribute as u32, device.cuda().attribute(attribute).ok()?));
     ATTRIBUTES.into_iter().filter_map(value).collect()
 }

@@ -5,7 +5,7 @@
 //! from 4.3 to 7.7 us on an H200, and now reads 4.26 to 4.45 (data/launches-h200). That is the pair's own cost, which is
 //! measured again and again and subtracted: a time is what a kernel adds to an empty one.
 
-use gpu::{Kind, Result};
+use apex_gpu::{Kind, Result};
 
 use crate::bench::{Bench, Loaded, output_bytes};
 use crate::dataset::Timing;
@@ -24,8 +24,8 @@ const LOOKS: u64 = 8;
 #[derive(Debug)]
 pub struct Timer {
     /// On a GPU.
-    spin: Option<gpu::Kernel>,
-    empty: gpu::Kernel,
+    spin: Option<apex_gpu::Kernel>,
+    empty: apex_gpu::Kernel,
     empty_us: f64,
 }
 

@@ -90,7 +90,7 @@ impl Ncu {
                 .ok_or("Nsight Compute's `ncu` was not found: install it, or name it with --ncu")?,
         };
         let said = Command::new(&path).arg("--version").output();
-        let said = said.map_err(|error| format!("{} does not run: {error}", untrusted::shown(&path)))?;
+        let said = said.map_err(|error| format!("{} does not run: {error}", apex_untrusted::shown(&path)))?;
         let text = String::from_utf8_lossy(&said.stdout);
         let version =
             text.lines().find_map(|line| line.strip_prefix("Version ")).unwrap_or("of unknown version");
@@ -112,7 +112,9 @@ impl Ncu {
         ncu.envs(visible.map(|device| ("CUDA_VISIBLE_DEVICES", device)));
         let output = match ncu.output() {
             Ok(output) => output,
-            Err(error) => return failed(format!("{} does not run: {error}", untrusted::shown(&self.path))),
+            Err(error) => {
+                return failed(format!("{} does not run: {error}", apex_untrusted::shown(&self.path)));
+            }
         };
         let text = std::fs::read(&log).unwrap_or_default();
         let mut batch = parse(&String::from_utf8_lossy(&text));

@@ -2,13 +2,13 @@
 //!
 //! The tables of a card stand between two marks and are generated: `BLESS=1` writes them anew.
 
-use collect::dataset::{DataSet, DeviceKind, KernelRow, LaunchRow, Timing};
+use apex_collect::dataset::{DataSet, DeviceKind, KernelRow, LaunchRow, Timing};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Between these lines of a card are its tables.
 const MARKS: [&str; 2] =
-    ["<!-- generated: BLESS=1 cargo test -p collect --test data -->\n", "<!-- end -->\n"];
+    ["<!-- generated: BLESS=1 cargo test -p apex-collect --test data -->\n", "<!-- end -->\n"];
 /// Bounds of the table of times, in microseconds.
 const DECADES: [f64; 7] = [0.0, 1.0, 10.0, 100.0, 1e3, 1e4, f64::INFINITY];
 

@@ -1,6 +1,6 @@
 //! `scripts/gpu/pytorch_rows.py` writes tables that this crate reads: same columns, same metrics.
 
-use collect::dataset::{Columns, KernelRow, LaunchRow};
+use apex_collect::dataset::{Columns, KernelRow, LaunchRow};
 use std::path::Path;
 use std::process::Command;
 
@@ -26,5 +26,5 @@ fn the_rows_of_pytorch_have_the_columns_and_metrics_of_a_collection() {
     };
     assert_eq!(kernels, columns::<KernelRow>());
     assert_eq!(names("LAUNCHES").unwrap(), columns::<LaunchRow>());
-    assert_eq!(names("METRICS").unwrap()[..collect::ncu::METRICS.len()], collect::ncu::METRICS);
+    assert_eq!(names("METRICS").unwrap()[..apex_collect::ncu::METRICS.len()], apex_collect::ncu::METRICS);
 }

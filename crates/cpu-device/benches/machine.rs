@@ -10,7 +10,10 @@ pub fn json() -> String {
     let date = output
         .map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    let command =
-        format!("cargo bench -p cpu-device --bench {} -- {}", env!("CARGO_CRATE_NAME"), arguments.join(" "));
+    let command = format!(
+        "cargo bench -p apex-cpu-device --bench {} -- {}",
+        env!("CARGO_CRATE_NAME"),
+        arguments.join(" ")
+    );
     format!("{{\"cpu\": \"{name}\", \"cores\": {cores}, \"date\": \"{date}\", \"command\": \"{command}\"}}")
 }

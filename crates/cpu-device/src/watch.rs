@@ -10,12 +10,12 @@
 
 use crate::exec::{Counted, Fault, Group, LaunchStats, Observation, Wishes};
 use crate::launch::Configuration;
+use apex_trace::counts::file::CountsFile;
+use apex_trace::counts::{Defect, LaunchCounts, Place};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
-use trace::counts::file::CountsFile;
-use trace::counts::{Defect, LaunchCounts, Place};
 
 /// Configurations whose launches are counted at most.
 const MAX_CONFIGURATIONS: usize = 4096;
@@ -278,7 +278,7 @@ fn tell(defect: &Defect) {
     let told =
         format!("apex: cpu device: {kind} in kernel {kernel}\n    {text}\n    at {place}{other}{more}");
     // Names of files and kernels are foreign.
-    eprintln!("{}", untrusted::text::printable_but(&told, &['\n']));
+    eprintln!("{}", apex_untrusted::text::printable_but(&told, &['\n']));
 }
 
 /// The end of the process: the last counts, and a line that sums up.

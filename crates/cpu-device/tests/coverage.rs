@@ -22,7 +22,7 @@ fn page() -> String {
     let count = |wanted: fn(&Coverage) -> bool| coverage().filter(|(_, covered)| wanted(covered)).count();
     let mut page = format!(
         "# The CPU device: entry points of the driver\n\n\
-         <!-- Generated from crates/cpu-device/src: BLESS=1 cargo test -p cpu-device --test coverage writes it anew. -->\n\n\
+         <!-- Generated from crates/cpu-device/src: BLESS=1 cargo test -p apex-cpu-device --test coverage writes it anew. -->\n\n\
          Of the {} entry points that `libcuda.so.1` exports (every `_vN`, `_ptsz` and `_ptds` form counts),\n\
          {} are done, {} are done in part, and {} are refused: they answer `CUDA_ERROR_NOT_SUPPORTED`, and\n\
          `APEX_CPU_TRACE=1` names each that a program calls. [cpu-device.md](cpu-device.md) is the user's guide.\n\n\
@@ -61,7 +61,7 @@ fn the_page_about_entry_points_is_fresh() {
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         written == page(),
-        "docs/coverage-driver.md is stale: BLESS=1 cargo test -p cpu-device --test coverage writes it anew"
+        "docs/coverage-driver.md is stale: BLESS=1 cargo test -p apex-cpu-device --test coverage writes it anew"
     );
 }
 

@@ -10,11 +10,11 @@ fn main() -> ExitCode {
         [name, library] => (name, Some(Path::new(library))),
         _ => return fail("usage: demo_program NAME [LIBRARY]"),
     };
-    let Some(program) = demo::program(name) else {
-        let names: Vec<_> = demo::PROGRAMS.iter().map(|program| program.name).collect();
+    let Some(program) = apex_demo::program(name) else {
+        let names: Vec<_> = apex_demo::PROGRAMS.iter().map(|program| program.name).collect();
         return fail(format!("there is no program {name}; there are {}", names.join(", ")));
     };
-    let outcome = demo::Device::open(fallback).and_then(|device| {
+    let outcome = apex_demo::Device::open(fallback).and_then(|device| {
         let outcome = (program.run)(&device)?;
         Ok((device.name().to_owned(), outcome))
     });

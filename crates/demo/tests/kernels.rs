@@ -20,5 +20,5 @@ fn every_kernel_has_ptx_that_any_driver_since_cuda_12_0_takes() {
             assert_eq!(ptx.matches(".visible .entry").count(), kernels, "{}", path.display());
         }
     }
-    assert_eq!(sources, demo::PROGRAMS.len());
+    assert_eq!(sources, apex_demo::PROGRAMS.len());
 }

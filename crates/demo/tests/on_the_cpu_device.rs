@@ -30,7 +30,7 @@ fn assert_success(output: &Output) {
 
 #[test]
 fn all_programs_are_right() {
-    for program in demo::PROGRAMS {
+    for program in apex_demo::PROGRAMS {
         let output = demo_program().env("LD_PRELOAD", cpu_device()).arg(program.name).output().unwrap();
         assert_success(&output);
         let said = text(&output.stdout);
@@ -64,5 +64,5 @@ fn a_program_that_is_not_there_is_refused_with_those_that_are() {
     let output = demo_program().arg("fly").output().unwrap();
     assert!(!output.status.success());
     let said = text(&output.stderr);
-    assert!(demo::PROGRAMS.iter().all(|program| said.contains(program.name)), "{said}");
+    assert!(apex_demo::PROGRAMS.iter().all(|program| said.contains(program.name)), "{said}");
 }

@@ -1,9 +1,9 @@
 //! Images that a case reads through texture objects or changes through surface objects.
 
 use crate::values::Values;
+use apex_demo::image::{Layout, Storage};
+use apex_demo::{DemoError, Device};
 use cuda_abi::types::*;
-use demo::image::{Layout, Storage};
-use demo::{DemoError, Device};
 use serde::{Deserialize, Serialize};
 
 /// An image and the object that a kernel gets for it.
@@ -146,8 +146,12 @@ impl Image {
     }
 
     /// Makes the image with these texels, and its object.
-    pub fn create<'d>(&self, device: &'d Device, texels: &[u8]) -> Result<demo::image::Image<'d>, DemoError> {
+    pub fn create<'d>(
+        &self,
+        device: &'d Device,
+        texels: &[u8],
+    ) -> Result<apex_demo::image::Image<'d>, DemoError> {
         let sampler = self.sampler.map(|sampler| sampler.cuda());
-        demo::image::Image::new(device, &self.layout(), texels, sampler.as_ref())
+        apex_demo::image::Image::new(device, &self.layout(), texels, sampler.as_ref())
     }
 }

@@ -1,13 +1,13 @@
 //! `differential`: records what a driver computes, checks another one against it, explains differences.
 
 use anyhow::{Context, Result, bail, ensure};
+use apex_differential::case::Case;
+use apex_differential::compare::{Outcome, Verdict, compare};
+use apex_differential::corpus::{Corpus, Manifest};
+use apex_differential::fleet::{Fleet, Haul, Share, work};
+use apex_differential::report::{Report, describe};
+use apex_differential::{coverage, generate, known};
 use clap::{Args, Parser, Subcommand};
-use differential::case::Case;
-use differential::compare::{Outcome, Verdict, compare};
-use differential::corpus::{Corpus, Manifest};
-use differential::fleet::{Fleet, Haul, Share, work};
-use differential::report::{Report, describe};
-use differential::{coverage, generate, known};
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -2,9 +2,9 @@
 
 use crate::case::{Case, KERNEL, UNWRITTEN};
 use crate::compare::Outcome;
+use apex_demo::DemoError;
+use apex_demo::device::{Argument, Device};
 use cuda_abi::types::{CUDA_ERROR_NOT_SUPPORTED, result_name};
-use demo::DemoError;
-use demo::device::{Argument, Device};
 
 /// What a case came to.
 pub struct Ran {

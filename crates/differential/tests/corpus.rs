@@ -1,6 +1,6 @@
 //! The CPU device computes what the H200 computed, but for what is known and explained.
 
-use differential::corpus::{Corpus, Manifest};
+use apex_differential::corpus::{Corpus, Manifest};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -17,7 +17,7 @@ fn corpus() -> PathBuf {
 }
 
 fn differential(command: &str, arguments: &[&str]) -> (bool, String) {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_differential"));
+    let mut program = Command::new(env!("CARGO_BIN_EXE_apex-differential"));
     program.arg(command).args(arguments).arg("--driver").arg(cpu_device()).arg("--corpus").arg(corpus());
     let output = program.output().unwrap();
     let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
@@ -44,7 +44,7 @@ fn a_difference_is_shown_with_its_program_and_both_results() {
 
 #[test]
 fn a_driver_that_is_none_is_an_error() {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_differential"));
+    let mut program = Command::new(env!("CARGO_BIN_EXE_apex-differential"));
     program.args(["check", "--driver", "/nowhere/libcuda.so.1", "--corpus"]).arg(corpus());
     let output = program.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -53,7 +53,7 @@ fn a_driver_that_is_none_is_an_error() {
 
 /// Records what begins with `only` on the CPU device; whether that went well, and what was said.
 fn record(only: &str, out: &Path, onto: Option<&Path>) -> (bool, String) {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_differential"));
+    let mut program = Command::new(env!("CARGO_BIN_EXE_apex-differential"));
     program.args(["record", "--only", only, "--driver"]).arg(cpu_device()).arg("--out").arg(out);
     program.args(onto.iter().flat_map(|onto| [Path::new("--onto"), onto]));
     let output = program.output().unwrap();

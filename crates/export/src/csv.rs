@@ -5,8 +5,8 @@
 //! stands an apostrophe. Numbers are as they are.
 
 use crate::table::{Cell, Column, Sink};
+use apex_untrusted::text::{is_formula, printable_but};
 use std::io::{self, Write};
-use untrusted::text::{is_formula, printable_but};
 
 /// Writes rows as CSV.
 pub struct Csv<W> {

@@ -3,15 +3,15 @@
 //! The document is written from front to back, one row at a time, so that a session larger than memory can be exported.
 
 use crate::table::{Cell, Column, Sink};
-use advice::Profile;
+use apex_advice::Profile;
+use apex_trace::Session;
+use apex_trace::meta::Meta;
 use serde::Serialize;
 use serde_json::Serializer;
 use serde_json::ser::{Formatter, PrettyFormatter};
 use std::io::{self, Write};
-use trace::Session;
-use trace::meta::Meta;
 
-/// Writes a value as JSON on one line, with everything escaped that is not [printable](untrusted::text::is_printable).
+/// Writes a value as JSON on one line, with everything escaped that is not [printable](apex_untrusted::text::is_printable).
 ///
 /// # Errors
 /// Those of the output.
@@ -30,7 +30,7 @@ pub fn pretty<T: Serialize + ?Sized>(out: impl Write, value: &T) -> io::Result<(
 
 /// Part of a string. JSON itself escapes quotes, backslashes and C0 only.
 fn fragment<W: Write + ?Sized>(out: &mut W, mut text: &str) -> io::Result<()> {
-    while let Some((at, c)) = text.char_indices().find(|&(_, c)| !untrusted::text::is_printable(c)) {
+    while let Some((at, c)) = text.char_indices().find(|&(_, c)| !apex_untrusted::text::is_printable(c)) {
         out.write_all(&text.as_bytes()[..at])?;
         for unit in c.encode_utf16(&mut [0; 2]) {
             write!(out, "\\u{unit:04x}")?;
@@ -196,7 +196,7 @@ mod tests {
         pretty(&mut many, &value).unwrap();
         for written in [&one, &many] {
             let written = std::str::from_utf8(written).unwrap();
-            assert!(written.chars().all(|c| c == '\n' || untrusted::text::is_printable(c)), "{written}");
+            assert!(written.chars().all(|c| c == '\n' || apex_untrusted::text::is_printable(c)), "{written}");
             assert!(written.contains("\\u009b31m\\u202e\\u2028\\u200b\\udb40\\udc41"), "{written}");
             assert_eq!(serde_json::from_str::<Value>(written).unwrap(), value);
         }

@@ -1,8 +1,8 @@
 //! Words for what records hold as numbers, and kernels' names, each made once.
 
+use apex_trace::Process;
+use apex_trace::layout::{CallClass, MemoryKind};
 use std::collections::HashMap;
-use trace::Process;
-use trace::layout::{CallClass, MemoryKind};
 
 /// Names of the kernels of one process, demangled when they are first asked for.
 pub struct Names<'a> {
@@ -19,7 +19,7 @@ impl<'a> Names<'a> {
     /// The demangled name of a function.
     pub fn function(&mut self, id: u32) -> Option<&str> {
         let function = self.process.definitions.function(id)?;
-        Some(self.demangled.entry(id).or_insert_with(|| advice::demangled(&function.name)))
+        Some(self.demangled.entry(id).or_insert_with(|| apex_advice::demangled(&function.name)))
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! Field numbers are those of `perfetto/trace/*.proto`, which promise never to change them.
 
-use protobuf::Message;
+use apex_protobuf::Message;
 use std::collections::HashMap;
 use std::io::{self, Write};
 

@@ -3,9 +3,9 @@
 //! All processes share one time line: nanoseconds since the first of them began to record, on the machine's monotonic
 //! clock.
 
+use apex_trace::{Process, Record, Session};
 use std::io;
 use std::ops::Range;
-use trace::{Process, Record, Session};
 
 /// Records between two calls of the progress function.
 const STEP: u64 = 1 << 16;

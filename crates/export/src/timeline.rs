@@ -12,10 +12,10 @@ use crate::names::{self, Names};
 use crate::perfetto::{Slice, Trace, Value};
 use crate::reading::Reading;
 use crate::timings::{Measured, Timings};
+use apex_trace::layout::{Call, CallClass, MemoryKind, RecordHead, flags};
+use apex_trace::{Event, Process};
 use std::collections::HashMap;
 use std::io::{self, Write};
-use trace::layout::{Call, CallClass, MemoryKind, RecordHead, flags};
-use trace::{Event, Process};
 
 /// Writes the trace of the calls that began in the window.
 ///
@@ -224,7 +224,7 @@ impl<W: Write> Writer<'_, W> {
     fn kernel(&mut self, config: u32) -> String {
         let function = self.process.definitions.config(config).map(|config| config.function);
         let name = function.and_then(|function| self.names.function(function));
-        name.map_or("unknown kernel".into(), advice::shortened)
+        name.map_or("unknown kernel".into(), apex_advice::shortened)
     }
 
     fn configuration(&self, config: u32) -> String {

@@ -3,8 +3,8 @@
 //! A timing record comes after its launch in the file, sometimes long after, so they are gathered in a first pass. A
 //! measured launch costs 32 bytes here; launches that were not measured cost nothing.
 
-use trace::layout::{Timing, flags};
-use trace::{Event, Process};
+use apex_trace::layout::{Timing, flags};
+use apex_trace::{Event, Process};
 
 /// One measured duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

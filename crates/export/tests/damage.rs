@@ -2,12 +2,12 @@
 
 mod common;
 
+use apex_export::csv::Csv;
+use apex_export::table::Sink;
+use apex_export::{Reading, rows, timeline};
+use apex_trace::Session;
 use common::Random;
-use export::csv::Csv;
-use export::table::Sink;
-use export::{Reading, rows, timeline};
 use std::path::Path;
-use trace::Session;
 
 fn export_everything(session: &Session) {
     let mut progress = |_| {};
@@ -19,9 +19,9 @@ fn export_everything(session: &Session) {
     let mut csv = Csv::new(&mut bytes, &rows::calls::COLUMNS).unwrap();
     rows::calls::write(&mut reading, &mut csv).unwrap();
     timeline::write(&mut reading, &mut bytes).unwrap();
-    let profile = advice::Profile::from_session(session);
+    let profile = apex_advice::Profile::from_session(session);
     rows::kernels::write(&profile, &mut Csv::new(&mut bytes, &rows::kernels::COLUMNS).unwrap()).unwrap();
-    export::json::summary(session, &profile, &mut bytes).unwrap();
+    apex_export::json::summary(session, &profile, &mut bytes).unwrap();
 }
 
 fn process_file(dir: &Path) -> std::path::PathBuf {

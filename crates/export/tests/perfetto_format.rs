@@ -4,8 +4,8 @@
 
 mod common;
 
+use apex_export::perfetto::{Slice, Trace, Value};
 use common::decode;
-use export::perfetto::{Slice, Trace, Value};
 use serde_json::json;
 
 #[test]

@@ -2,18 +2,18 @@
 
 mod common;
 
+use apex_export::csv::Csv;
+use apex_export::json::Json;
+use apex_export::parquet::Parquet;
+use apex_export::table::Sink;
+use apex_export::{Reading, rows};
+use apex_trace::Session;
 use common::{SYMBOLS, Written, session};
-use export::csv::Csv;
-use export::json::Json;
-use export::parquet::Parquet;
-use export::table::Sink;
-use export::{Reading, rows};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 use serde_json::Value;
 use std::ops::Range;
 use std::process::Command;
-use trace::Session;
 
 const EVERYTHING: Range<u64> = 0..u64::MAX;
 
@@ -111,7 +111,7 @@ fn json_and_csv_hold_the_same_cells() {
     let dir = tempfile::tempdir().unwrap();
     let (session, written) = session(dir.path(), 100, 3);
     let columns = &rows::launches::COLUMNS;
-    let profile = advice::Profile::from_session(&session);
+    let profile = apex_advice::Profile::from_session(&session);
     let mut json = Vec::new();
     launches_to(
         &mut Json::new(&mut json, &session, &profile, "launches", columns).unwrap(),

@@ -2,12 +2,12 @@
 
 mod common;
 
+use apex_export::{Reading, timeline};
+use apex_trace::Session;
 use common::{ALLOCATED, SYMBOLS, decode, session};
-use export::{Reading, timeline};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use trace::Session;
 
 fn lines(session: &Session, window: Range<u64>) -> Option<Vec<Json>> {
     let mut bytes = Vec::new();
@@ -37,7 +37,7 @@ fn the_gpu_tracks_hold_the_measured_launches_and_nothing_else() {
     let measured: Vec<_> = written.iter().filter_map(|launch| Some((launch.config, launch.timed?))).collect();
     assert_eq!(gpu.len(), measured.len());
     for (slice, (config, (raw, _))) in gpu.iter().zip(&measured) {
-        let name = advice::shortened(&advice::demangled(SYMBOLS[*config as usize - 1]));
+        let name = apex_advice::shortened(&apex_advice::demangled(SYMBOLS[*config as usize - 1]));
         assert_eq!(slice["name"], name);
         assert_eq!(slice["details"]["event pair, ns"], *raw);
     }

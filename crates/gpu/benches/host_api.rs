@@ -1,5 +1,5 @@
 //! What this crate costs beside the calls that it makes, and how close its tensors come to the hardware:
-//! `cargo bench -p gpu -- [--json FILE]`.
+//! `cargo bench -p apex-gpu -- [--json FILE]`.
 //!
 //! Both sides of each comparison run in turn in one process, in many short rounds; a row gives the medians of the rounds and
 //! their ratio, with the interval that holds the middle half of the rounds' ratios.
@@ -14,9 +14,9 @@ use std::ffi::c_void;
 use std::fmt::Write as _;
 use std::time::Instant;
 
+use apex_gpu::{Backend, Device, Kind, Number, Tensor};
 use cudarc::cublas::{CudaBlas, result, sys as blas};
 use cudarc::driver::sys;
-use gpu::{Backend, Device, Kind, Number, Tensor};
 use half::{bf16, f16};
 
 const PTX: &str = "
@@ -104,7 +104,7 @@ fn ok(result: sys::CUresult) {
     assert_eq!(result, sys::CUresult::CUDA_SUCCESS);
 }
 
-fn wrapping(device: &Device, rounds: usize, rows: &mut Vec<Row>) -> gpu::Result<()> {
+fn wrapping(device: &Device, rounds: usize, rows: &mut Vec<Row>) -> apex_gpu::Result<()> {
     let kernel = device.load_ptx(PTX)?.kernel("nothing")?;
     let stream = device.stream().cuda().cu_stream();
     let a = device.zeros::<f32>(1024)?;
@@ -209,7 +209,7 @@ fn products<T: Number>(
     element: blas::cudaDataType,
     name: &str,
     rows: &mut Vec<Row>,
-) -> gpu::Result<()> {
+) -> apex_gpu::Result<()> {
     for side in [1024usize, 2048, 4096] {
         let make = || {
             let values: Vec<T> = values(side * side).map(&of).collect();
@@ -279,7 +279,7 @@ fn bandwidth<T: Number>(
     of: impl Fn(f32) -> T,
     name: &str,
     rows: &mut Vec<Row>,
-) -> gpu::Result<()> {
+) -> apex_gpu::Result<()> {
     let host: Vec<T> = values(elements).map(&of).collect();
     let a = Tensor::new(device, &host, &[elements])?;
     let b = Tensor::new(device, &host, &[elements])?;
@@ -302,7 +302,7 @@ fn bandwidth<T: Number>(
     Ok(())
 }
 
-fn thousand(device: &Device, rows: &mut Vec<Row>) -> gpu::Result<()> {
+fn thousand(device: &Device, rows: &mut Vec<Row>) -> apex_gpu::Result<()> {
     let side = 1000;
     let host: Vec<f32> = values(side * side).collect();
     let (a, b) = (Tensor::new(device, &host, &[side, side])?, Tensor::new(device, &host, &[side, side])?);
@@ -337,7 +337,7 @@ fn json(device: &Device, rows: &[Row]) -> String {
     text + "\n]}\n"
 }
 
-fn main() -> gpu::Result<()> {
+fn main() -> apex_gpu::Result<()> {
     let arguments: Vec<String> = std::env::args().collect();
     // `cargo test` builds benchmarks and runs them with this.
     if arguments.iter().any(|argument| argument == "--test") {

@@ -1,4 +1,4 @@
-//! A small active-inference classifier: `cargo run --release -p gpu --example classifier`.
+//! A small active-inference classifier: `cargo run --release -p apex-gpu --example classifier`.
 //!
 //! The world has four hidden classes, each of which causes observations of eight dimensions. The classifier holds a
 //! generative model of that, `p(o, s) = p(s) p(o | s)` with a Gaussian for each class, and a belief `q(s)` about what caused
@@ -12,7 +12,7 @@
 //! examples' labels give. The forward pass is one kernel (`classifier.cu`); learning is written with tensors. The same is
 //! computed on the host in f64, and the two are compared.
 
-use gpu::{Buffer, Device, Kernel, Tensor};
+use apex_gpu::{Buffer, Device, Kernel, Tensor};
 
 const CLASSES: usize = 4;
 const DIMENSIONS: usize = 8;
@@ -24,7 +24,7 @@ const LEARNING_RATE: f64 = 0.2;
 const STEPS: usize = 12;
 const RATE: f32 = 0.5;
 
-fn main() -> gpu::Result<()> {
+fn main() -> apex_gpu::Result<()> {
     let device = Device::open(0)?;
     println!("{}: {}", device.name(), device.kind());
     let infer = device.load_ptx(include_str!("classifier.ptx"))?.kernel("infer")?;
@@ -106,7 +106,7 @@ impl std::fmt::Display for Outcome {
 
 impl Model {
     /// All classes alike, and almost at the same place: the least difference breaks the tie.
-    fn ignorant(device: &Device) -> gpu::Result<Model> {
+    fn ignorant(device: &Device) -> apex_gpu::Result<Model> {
         let shape = [CLASSES, DIMENSIONS];
         Ok(Model {
             means: Tensor::zeros(device, &shape)?,
@@ -120,7 +120,7 @@ impl Model {
     }
 
     /// One step down the free energy of labelled observations, averaged over each class.
-    fn learn(&mut self, data: &Data) -> gpu::Result<()> {
+    fn learn(&mut self, data: &Data) -> apex_gpu::Result<()> {
         let n = data.classes.len();
         let mut labels = vec![0.0f32; n * CLASSES];
         data.classes.iter().enumerate().for_each(|(at, class)| labels[at * CLASSES + class] = 1.0);
@@ -144,7 +144,7 @@ impl Model {
     }
 
     /// Beliefs `[n, classes]`, and the free energy before each step `[n, steps]`.
-    fn perceive(&self, infer: &Kernel, data: &Data) -> gpu::Result<(Buffer<f32>, Tensor<f32>)> {
+    fn perceive(&self, infer: &Kernel, data: &Data) -> apex_gpu::Result<(Buffer<f32>, Tensor<f32>)> {
         let (device, n) = (self.device(), data.classes.len());
         let observations = device.upload(&data.observations)?;
         let precisions = self.log_precisions.exp()?;
@@ -160,7 +160,7 @@ impl Model {
         Ok((beliefs, Tensor::from_buffer(energies, &[n, STEPS])?))
     }
 
-    fn evaluate(&self, infer: &Kernel, data: &Data) -> gpu::Result<Outcome> {
+    fn evaluate(&self, infer: &Kernel, data: &Data) -> apex_gpu::Result<Outcome> {
         let n = data.classes.len();
         let (beliefs, energies) = self.perceive(infer, data)?;
         let guesses = Tensor::from_buffer(beliefs, &[n, CLASSES])?.argmax(1)?.to_vec()?;
@@ -175,7 +175,7 @@ impl Model {
     }
 
     /// The same perception on the host, in f64.
-    fn largest_difference_to_host(&self, data: &Data, beliefs: &Buffer<f32>) -> gpu::Result<f64> {
+    fn largest_difference_to_host(&self, data: &Data, beliefs: &Buffer<f32>) -> apex_gpu::Result<f64> {
         let (means, precisions) = (self.means.to_vec()?, self.log_precisions.exp()?.to_vec()?);
         let (prior, beliefs) = (self.log_prior.to_vec()?, beliefs.download()?);
         let mut worst = 0.0f64;

@@ -1,10 +1,10 @@
-//! A product of matrices, by cuBLAS where there is one: `cargo run --release -p gpu --example matrix_product -- 1000`.
+//! A product of matrices, by cuBLAS where there is one: `cargo run --release -p apex-gpu --example matrix_product -- 1000`.
 
 use std::time::Instant;
 
-use gpu::{Device, Tensor};
+use apex_gpu::{Device, Tensor};
 
-fn main() -> gpu::Result<()> {
+fn main() -> apex_gpu::Result<()> {
     let side = std::env::args().nth(1).and_then(|side| side.parse().ok()).unwrap_or(200);
     let device = Device::open(0)?;
     println!("{}: {}", device.name(), device.kind());

@@ -1,6 +1,6 @@
-//! The same kernel from CUDA C++, from PTX and from a CUBIN: `cargo run -p gpu --example origins`.
+//! The same kernel from CUDA C++, from PTX and from a CUBIN: `cargo run -p apex-gpu --example origins`.
 
-use gpu::{Device, Error, Kind, Module, Source};
+use apex_gpu::{Device, Error, Kind, Module, Source};
 
 const CODE: &str = r#"
 extern "C" __global__ void triple(int* x) { x[threadIdx.x] *= 3; }
@@ -26,7 +26,7 @@ const PTX: &str = "
 }
 ";
 
-fn main() -> gpu::Result<()> {
+fn main() -> apex_gpu::Result<()> {
     let device = Device::open(0)?;
     println!("{}: {}", device.name(), device.kind());
     let source = device.compile(&Source::new(CODE).name("triple.cu"))?;
@@ -44,7 +44,7 @@ fn main() -> gpu::Result<()> {
     Ok(())
 }
 
-fn check(origin: &str, module: &Module) -> gpu::Result<()> {
+fn check(origin: &str, module: &Module) -> apex_gpu::Result<()> {
     let kernel = module.kernel("triple")?;
     let values: Vec<i32> = (-128..128).collect();
     let mut buffer = module.device().upload(&values)?;

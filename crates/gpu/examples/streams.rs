@@ -1,9 +1,9 @@
-//! Several streams at once, with events: `cargo run -p gpu --example streams`.
+//! Several streams at once, with events: `cargo run -p apex-gpu --example streams`.
 //!
 //! Each stream uploads a part from pinned memory, works on it, and downloads it; the host waits once, at the end. No stream
 //! is told to wait for another: buffers see to it that what touches the same memory keeps its order.
 
-use gpu::{Device, Source};
+use apex_gpu::{Device, Source};
 
 const CODE: &str = r#"
 extern "C" __global__ void smooth(const float* from, float* to, unsigned n) {
@@ -15,7 +15,7 @@ extern "C" __global__ void smooth(const float* from, float* to, unsigned n) {
 const PARTS: usize = 4;
 const PART: usize = 100_000;
 
-fn main() -> gpu::Result<()> {
+fn main() -> apex_gpu::Result<()> {
     let device = Device::open(0)?;
     println!("{}: {}", device.name(), device.kind());
     let smooth = device.compile(&Source::new(CODE).name("smooth.cu"))?.kernel("smooth")?;

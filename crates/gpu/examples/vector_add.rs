@@ -1,8 +1,8 @@
-//! Adds two vectors on whatever device there is: `cargo run -p gpu --example vector_add`.
+//! Adds two vectors on whatever device there is: `cargo run -p apex-gpu --example vector_add`.
 //!
 //! The kernel is compiled from CUDA C++ when the program runs, once: the second run finds it in the cache.
 
-use gpu::{Device, Source};
+use apex_gpu::{Device, Source};
 
 const CODE: &str = r#"
 extern "C" __global__ void add(const float* a, const float* b, float* sum, unsigned n) {
@@ -11,7 +11,7 @@ extern "C" __global__ void add(const float* a, const float* b, float* sum, unsig
 }
 "#;
 
-fn main() -> gpu::Result<()> {
+fn main() -> apex_gpu::Result<()> {
     let device = Device::open(0)?;
     println!("{}: {}", device.name(), device.kind());
 

@@ -21,13 +21,13 @@ use crate::uses::{Access, Uses};
 /// dropped, after the last use.
 ///
 /// ```
-/// let device = gpu::Device::open(0)?;
+/// let device = apex_gpu::Device::open(0)?;
 /// let mut buffer = device.zeros::<f32>(4)?;
 /// buffer.write(&[1.0, 2.0, 3.0, 4.0])?;
 /// let mut copy = device.zeros::<f32>(4)?;
 /// copy.copy_from(&buffer)?;
 /// assert_eq!(copy.slice(1..3).download()?, [2.0, 3.0]);
-/// # gpu::Result::Ok(())
+/// # apex_gpu::Result::Ok(())
 /// ```
 #[derive(Debug)]
 pub struct Buffer<T> {
@@ -46,12 +46,12 @@ pub struct Buffer<T> {
 /// A part of a [`Buffer`], to read.
 ///
 /// ```
-/// # let device = gpu::Device::open(0)?;
+/// # let device = apex_gpu::Device::open(0)?;
 /// let buffer = device.upload(&[1, 2, 3, 4, 5, 6])?;
 /// let (left, right) = (buffer.slice(..3), buffer.slice(3..));
 /// assert_eq!((left.len(), left.is_empty()), (3, false));
 /// assert_eq!(right.download()?, [4, 5, 6]);
-/// # gpu::Result::Ok(())
+/// # apex_gpu::Result::Ok(())
 /// ```
 #[derive(Debug)]
 pub struct View<'b, T> {
@@ -63,13 +63,13 @@ pub struct View<'b, T> {
 /// A part of a [`Buffer`], to write.
 ///
 /// ```
-/// # let device = gpu::Device::open(0)?;
+/// # let device = apex_gpu::Device::open(0)?;
 /// let mut buffer = device.upload(&[1, 2, 3, 4])?;
 /// let mut middle = buffer.slice_mut(1..3);
 /// assert_eq!((middle.len(), middle.is_empty()), (2, false));
 /// middle.write(&[20, 30])?;
 /// assert_eq!(buffer.download()?, [1, 20, 30, 4]);
-/// # gpu::Result::Ok(())
+/// # apex_gpu::Result::Ok(())
 /// ```
 #[derive(Debug)]
 pub struct ViewMut<'b, T> {
@@ -131,11 +131,11 @@ impl<T: Pod> Buffer<T> {
     /// Its size in bytes.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let buffer = device.zeros::<[f32; 3]>(5)?; // five points
     /// assert_eq!((buffer.len(), buffer.bytes()), (5, 60));
     /// assert!(!buffer.is_empty());
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn bytes(&self) -> usize {
         self.len * size_of::<T>()
@@ -144,11 +144,11 @@ impl<T: Pod> Buffer<T> {
     /// The device whose memory it is.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let buffer = device.zeros::<u8>(1)?;
     /// let beside = buffer.device().zeros::<u8>(100)?; // on the same device
     /// assert_eq!(beside.device().ordinal(), device.ordinal());
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn device(&self) -> &Device {
         &self.device
@@ -158,10 +158,10 @@ impl<T: Pod> Buffer<T> {
     /// is done with it is not ordered with other uses.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let buffer = device.zeros::<f64>(10)?;
     /// assert_eq!(buffer.slice(4..).address(), buffer.address() + 4 * 8); // in bytes
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn address(&self) -> u64 {
         self.address
@@ -170,11 +170,11 @@ impl<T: Pod> Buffer<T> {
     /// The elements in `range`.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let buffer = device.upload(&[10, 11, 12, 13])?;
     /// assert_eq!(buffer.slice(1..3).download()?, [11, 12]);
     /// assert_eq!(buffer.slice(2..).len(), 2);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Panics
@@ -187,11 +187,11 @@ impl<T: Pod> Buffer<T> {
     /// The elements in `range`, to write.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let mut buffer = device.zeros::<i32>(5)?;
     /// buffer.slice_mut(1..=2).write(&[7, 8])?;
     /// assert_eq!(buffer.download()?, [0, 7, 8, 0, 0]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Panics
@@ -204,12 +204,12 @@ impl<T: Pod> Buffer<T> {
     /// All elements, to read.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let buffer = device.upload(&[1.5f32, 2.5])?;
     /// let view = buffer.view();
     /// let again = view; // views are copied like references
     /// assert_eq!(view.download()?, again.download()?);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn view(&self) -> View<'_, T> {
         self.slice(..)
@@ -218,12 +218,12 @@ impl<T: Pod> Buffer<T> {
     /// All elements, to write.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let mut buffer = device.zeros::<u16>(2)?;
     /// let other = device.upload(&[5u16, 6, 7])?;
     /// buffer.view_mut().copy_from(other.slice(1..))?;
     /// assert_eq!(buffer.download()?, [6, 7]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn view_mut(&mut self) -> ViewMut<'_, T> {
         self.slice_mut(..)
@@ -232,10 +232,10 @@ impl<T: Pod> Buffer<T> {
     /// The elements, copied to the host. Waits for the work before it.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let buffer = device.upload(&[1u8, 2, 3])?;
     /// assert_eq!(buffer.download()?, vec![1, 2, 3]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -247,11 +247,11 @@ impl<T: Pod> Buffer<T> {
     /// Sets all bytes to zero.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let mut counts = device.upload(&[3u64, 4])?;
     /// counts.clear()?;
     /// assert_eq!(counts.download()?, [0, 0]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -264,12 +264,12 @@ impl<T: Pod> Buffer<T> {
     /// As [`Buffer::clear`], in the order of `stream`.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let stream = device.new_stream()?;
     /// let mut counts = device.upload(&[3u64, 4])?;
     /// counts.clear_on(&stream)?; // after the upload, though that was on another stream
     /// assert_eq!(counts.download()?, [0, 0]); // and this after the clearing
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -281,13 +281,13 @@ impl<T: Pod> Buffer<T> {
     /// Copies `values` to the device: as many as the buffer has elements. When this returns, `values` may be changed.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let mut buffer = device.zeros::<f32>(2)?;
     /// buffer.write(&[0.5, 1.5])?;
     /// assert_eq!(buffer.download()?, [0.5, 1.5]);
     /// let error = buffer.write(&[1.0, 2.0, 3.0]).unwrap_err();
-    /// assert!(matches!(error, gpu::Error::SizeMismatch { from_elements: 3, to_elements: 2, .. }));
-    /// # gpu::Result::Ok(())
+    /// assert!(matches!(error, apex_gpu::Error::SizeMismatch { from_elements: 3, to_elements: 2, .. }));
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -299,12 +299,12 @@ impl<T: Pod> Buffer<T> {
     /// As [`Buffer::write`], in the order of `stream`.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let stream = device.new_stream()?;
     /// let mut buffer = device.zeros_on::<f32>(2, &stream)?;
     /// buffer.write_on(&[0.5, 1.5], &stream)?;
     /// assert_eq!(buffer.download()?, [0.5, 1.5]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -316,13 +316,13 @@ impl<T: Pod> Buffer<T> {
     /// Copies another buffer of the same length, from this or another device.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let from = device.upload(&[1i64, -1])?;
     /// let mut to = device.zeros::<i64>(from.len())?;
     /// to.copy_from(&from)?;
     /// drop(from); // its memory is freed after the copy
     /// assert_eq!(to.download()?, [1, -1]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -359,10 +359,10 @@ impl<'b, T: Pod> View<'b, T> {
     /// See [`Buffer::download`].
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let words = device.upload(&[0xAAu32, 0xBB, 0xCC])?;
     /// assert_eq!(words.slice(2..).download()?, [0xCC]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -379,12 +379,12 @@ impl<'b, T: Pod> View<'b, T> {
     /// Copies the elements to `values`, as many as there are. Waits for the work before it.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let buffer = device.upload(&[1.0f32, 2.0, 3.0])?;
     /// let mut last = [0.0];
     /// buffer.slice(2..).read(&mut last)?; // no new vector
     /// assert_eq!(last, [3.0]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -396,13 +396,13 @@ impl<'b, T: Pod> View<'b, T> {
     /// As [`View::read`], in the order of `stream`.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let stream = device.new_stream()?;
     /// let buffer = device.upload_on(&[1.0f32, 2.0], &stream)?;
     /// let mut values = [0.0; 2];
     /// buffer.view().read_on(&mut values, &stream)?; // other streams go on meanwhile
     /// assert_eq!(values, [1.0, 2.0]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -430,13 +430,13 @@ impl<'b, T: Pod> View<'b, T> {
     /// Copies the elements to pinned memory and returns at once; [`Pinned::as_slice`] waits.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let buffer = device.upload(&[3u32, 1, 4])?;
     /// let mut host = device.pinned::<u32>(3)?;
     /// buffer.view().read_pinned(&mut host, device.stream())?;
     /// // … the host does something else …
     /// assert_eq!(host.as_slice()?, [3, 1, 4]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -468,10 +468,10 @@ impl<'b, T: Pod> View<'b, T> {
     /// Address of its first element, see [`Buffer::address`].
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let buffer = device.zeros::<f32>(8)?;
     /// assert_eq!(buffer.view().address(), buffer.address());
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn address(&self) -> u64 {
         self.address
@@ -496,11 +496,11 @@ impl<'b, T: Pod> ViewMut<'b, T> {
     /// See [`Buffer::clear_on`].
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let mut buffer = device.upload(&[1u8, 2, 3])?;
     /// buffer.slice_mut(..2).clear_on(device.stream())?;
     /// assert_eq!(buffer.download()?, [0, 0, 3]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -519,11 +519,11 @@ impl<'b, T: Pod> ViewMut<'b, T> {
     /// See [`Buffer::write`].
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let mut buffer = device.zeros::<i8>(4)?;
     /// buffer.slice_mut(3..).write(&[-1])?;
     /// assert_eq!(buffer.download()?, [0, 0, 0, -1]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -536,12 +536,12 @@ impl<'b, T: Pod> ViewMut<'b, T> {
     /// See [`Buffer::write_on`].
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let stream = device.new_stream()?;
     /// let mut buffer = device.zeros::<i8>(4)?;
     /// buffer.slice_mut(..2).write_on(&[4, 5], &stream)?;
     /// assert_eq!(buffer.download()?, [4, 5, 0, 0]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -562,13 +562,13 @@ impl<'b, T: Pod> ViewMut<'b, T> {
     /// [`Pinned::as_mut_slice`] waits.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let mut host = device.pinned::<f32>(2)?;
     /// host.as_mut_slice()?.copy_from_slice(&[1.0, 2.0]);
     /// let mut buffer = device.zeros::<f32>(6)?;
     /// buffer.slice_mut(4..).write_pinned(&mut host, device.stream())?;
     /// assert_eq!(buffer.download()?, [0.0, 0.0, 0.0, 0.0, 1.0, 2.0]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -592,12 +592,12 @@ impl<'b, T: Pod> ViewMut<'b, T> {
     /// See [`Buffer::copy_from`].
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let from = device.upload(&[1, 2, 3])?;
     /// let mut to = device.zeros::<i32>(4)?;
     /// to.slice_mut(2..).copy_from(from.slice(..2))?;
     /// assert_eq!(to.download()?, [0, 0, 1, 2]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -611,13 +611,13 @@ impl<'b, T: Pod> ViewMut<'b, T> {
     /// another device.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let stream = device.new_stream()?;
     /// let from = device.upload(&[1.0f64, 2.0])?;
     /// let mut to = device.zeros::<f64>(2)?;
     /// to.view_mut().copy_from_on(from.view(), &stream)?;
     /// assert_eq!(to.download()?, [1.0, 2.0]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors

@@ -31,15 +31,15 @@ pub(crate) struct Compiled {
 /// Whether compiled code came from the cache or went into it, see [`Module::cached`](crate::Module::cached).
 ///
 /// ```
-/// # if gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
-/// # let device = gpu::Device::open(0)?;
-/// let module = device.compile(&gpu::Source::new("extern \"C\" __global__ void k() {}"))?;
+/// # if apex_gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
+/// # let device = apex_gpu::Device::open(0)?;
+/// let module = device.compile(&apex_gpu::Source::new("extern \"C\" __global__ void k() {}"))?;
 /// match module.cached() {
-///     gpu::Cached::Hit => println!("compiled by an earlier run"),
-///     gpu::Cached::NotStored(why) => println!("each run compiles it anew: {why}"),
+///     apex_gpu::Cached::Hit => println!("compiled by an earlier run"),
+///     apex_gpu::Cached::NotStored(why) => println!("each run compiles it anew: {why}"),
 ///     other => println!("compiled now: {other:?}"),
 /// }
-/// # gpu::Result::Ok(())
+/// # apex_gpu::Result::Ok(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cached {
@@ -75,7 +75,7 @@ pub(crate) fn folder(choice: &CacheFolder) -> Option<PathBuf> {
 /// What the folder holds for `fingerprint`.
 pub(crate) fn load(folder: &Path, fingerprint: &[u8]) -> Option<Compiled> {
     let path = place(folder, fingerprint);
-    let found = decode(&untrusted::read::read(&path, MOST_BYTES).ok()?, fingerprint)?;
+    let found = decode(&apex_untrusted::read::read(&path, MOST_BYTES).ok()?, fingerprint)?;
     // Its time of change is its time of use: that decides what goes first when there is too much.
     let _ = fs::File::options()
         .append(true)
@@ -90,7 +90,7 @@ pub(crate) fn load(folder: &Path, fingerprint: &[u8]) -> Option<Compiled> {
 /// What the system says; then the folder is as before.
 pub(crate) fn store(folder: &Path, fingerprint: &[u8], compiled: &Compiled) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    untrusted::replace::bytes(&place(folder, fingerprint), &encode(fingerprint, compiled))?;
+    apex_untrusted::replace::bytes(&place(folder, fingerprint), &encode(fingerprint, compiled))?;
     // Whether it works or not, what was to be stored is.
     let _ = make_room(folder, MOST_BYTES);
     Ok(())

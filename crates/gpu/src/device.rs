@@ -16,11 +16,11 @@ use crate::stream::Stream;
 /// A GPU, or the CPU device that stands in for one. Cheap to clone: clones are the same device.
 ///
 /// ```
-/// let device = gpu::Device::open(0)?;
+/// let device = apex_gpu::Device::open(0)?;
 /// println!("{} ({})", device.name(), device.kind());
 /// let copied = device.upload(&[1i32, 2, 3])?.download()?;
 /// assert_eq!(copied, [1, 2, 3]);
-/// # gpu::Result::Ok(())
+/// # apex_gpu::Result::Ok(())
 /// ```
 #[derive(Clone)]
 pub struct Device {
@@ -39,13 +39,13 @@ pub(crate) struct Core {
 /// What a device allows. Sizes in bytes.
 ///
 /// ```
-/// # let device = gpu::Device::open(0)?;
+/// # let device = apex_gpu::Device::open(0)?;
 /// let limits = device.limits();
 /// assert!(limits.compute_capability >= (7, 5));
 /// assert_eq!(limits.warp, 32);
 /// let side = 32;
 /// assert!(side * side <= limits.threads_per_block, "a block of 32 × 32 threads fits");
-/// # gpu::Result::Ok(())
+/// # apex_gpu::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -143,7 +143,7 @@ impl Device {
     /// Opens a device: the GPU of that number, or the CPU device where there is no GPU. [`Device::kind`] says which.
     ///
     /// ```
-    /// use gpu::{Device, Error};
+    /// use apex_gpu::{Device, Error};
     /// match Device::open(7) {
     ///     Ok(device) => println!("the eighth: {}", device.name()),
     ///     Err(Error::NoSuchDevice { count, .. }) => println!("there are {count}"),
@@ -162,7 +162,7 @@ impl Device {
     /// A process runs on one driver: what the first device was opened with, all are.
     ///
     /// ```
-    /// use gpu::{Choice, Device, Kind};
+    /// use apex_gpu::{Choice, Device, Kind};
     /// match Device::open_as(0, Choice::Gpu) {
     ///     Ok(device) => assert_eq!(*device.kind(), Kind::Gpu),
     ///     Err(error) => eprintln!("this program needs a GPU: {error}"),
@@ -193,9 +193,9 @@ impl Device {
     /// How many devices there are; opens the driver that [`Device::open`] would.
     ///
     /// ```
-    /// let devices = (0..gpu::Device::count()?).map(gpu::Device::open).collect::<gpu::Result<Vec<_>>>()?;
+    /// let devices = (0..gpu::Device::count()?).map(apex_gpu::Device::open).collect::<apex_gpu::Result<Vec<_>>>()?;
     /// assert!(!devices.is_empty());
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -208,12 +208,12 @@ impl Device {
     /// Whether this is a GPU or the CPU device, and why.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// match device.kind() {
-    ///     gpu::Kind::Gpu => println!("a GPU"),
-    ///     gpu::Kind::Cpu { why } => println!("on the host's cores, because {why}"),
+    ///     apex_gpu::Kind::Gpu => println!("a GPU"),
+    ///     apex_gpu::Kind::Cpu { why } => println!("on the host's cores, because {why}"),
     /// }
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn kind(&self) -> &Kind {
         self.core.kind
@@ -222,9 +222,9 @@ impl Device {
     /// Name and number, as messages show them: `NVIDIA H200 (device 0)`.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// assert!(device.name().ends_with("(device 0)"));
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn name(&self) -> &str {
         &self.core.name
@@ -233,9 +233,9 @@ impl Device {
     /// Its number among the devices that the process sees.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// assert_eq!(device.ordinal(), 0);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn ordinal(&self) -> usize {
         self.core.cuda.ordinal()
@@ -244,10 +244,10 @@ impl Device {
     /// What it allows.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let grid = device.limits().grid;
     /// println!("at most {} × {} × {} blocks", grid[0], grid[1], grid[2]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn limits(&self) -> &Limits {
         &self.core.limits
@@ -256,11 +256,11 @@ impl Device {
     /// Free and total memory in bytes. What the driver keeps for this process ([`Device::trim`]) is not free.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let (free, total) = device.memory()?;
     /// assert!(free <= total);
     /// println!("{:.1} of {:.1} GiB are free", free as f64 / 2f64.powi(30), total as f64 / 2f64.powi(30));
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -272,10 +272,10 @@ impl Device {
     /// Gives freed memory back, of which the driver otherwise keeps up to an eighth of the device's for this process.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// drop(device.zeros::<u8>(1 << 20)?); // kept for the next allocation
     /// device.trim()?; // now other processes can have it
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -295,12 +295,12 @@ impl Device {
     /// Waits until everything on this device is done.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let (one, two) = (device.new_stream()?, device.new_stream()?);
     /// let buffers = (device.zeros_on::<u8>(100, &one)?, device.zeros_on::<u8>(100, &two)?);
     /// device.synchronize()?; // both are zero
     /// # drop(buffers);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -312,11 +312,11 @@ impl Device {
     /// The stream that is used where none is named.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let buffer = device.upload(&[1, 2, 3])?; // on `device.stream()`
     /// device.stream().synchronize()?;
     /// # drop(buffer);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn stream(&self) -> &Stream {
         &self.stream
@@ -325,11 +325,11 @@ impl Device {
     /// Another stream.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let copies = device.new_stream()?;
     /// assert!(copies != *device.stream());
     /// assert!(copies == copies.clone());
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -341,10 +341,10 @@ impl Device {
     /// cudarc's context, for what this crate does not offer.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let context = device.cuda().cu_ctx(); // the `CUcontext` that a C library wants
     /// assert!(!context.is_null());
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn cuda(&self) -> &Arc<CudaContext> {
         &self.core.cuda
@@ -376,12 +376,12 @@ impl Device {
     /// Memory for `len` elements, all bytes zero.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let sums = device.zeros::<f64>(3)?;
     /// assert_eq!(sums.download()?, [0.0; 3]);
     /// let refused = device.zeros::<u8>(1 << 60).unwrap_err();
-    /// assert!(matches!(refused, gpu::Error::OutOfMemory { .. }));
-    /// # gpu::Result::Ok(())
+    /// assert!(matches!(refused, apex_gpu::Error::OutOfMemory { .. }));
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -393,11 +393,11 @@ impl Device {
     /// As [`Device::zeros`], in the order of `stream`.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let stream = device.new_stream()?;
     /// let sums = device.zeros_on::<f64>(3, &stream)?;
     /// assert_eq!(sums.download()?, [0.0; 3]); // waits for `stream` by itself
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -411,11 +411,11 @@ impl Device {
     /// A copy of `values` on the device. When this returns, `values` may be changed.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let points = device.upload(&[[0.0f32, 1.0], [2.0, 3.0]])?; // any plain data
     /// assert_eq!(points.len(), 2);
     /// assert_eq!(points.download()?[1], [2.0, 3.0]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -427,11 +427,11 @@ impl Device {
     /// As [`Device::upload`], in the order of `stream`.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let stream = device.new_stream()?;
     /// let buffer = device.upload_on(&[1u8, 2], &stream)?;
     /// assert_eq!(buffer.download()?, [1, 2]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -446,13 +446,13 @@ impl Device {
     /// hold up the host.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let mut host = device.pinned::<f32>(2)?;
     /// host.as_mut_slice()?.copy_from_slice(&[4.0, 5.0]);
     /// let mut buffer = device.zeros::<f32>(2)?;
     /// buffer.view_mut().write_pinned(&mut host, device.stream())?;
     /// assert_eq!(buffer.download()?, [4.0, 5.0]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors

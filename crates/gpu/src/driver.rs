@@ -30,10 +30,10 @@ const OLDEST: (u32, u32) = (12, 8);
 /// What may be opened.
 ///
 /// ```
-/// use gpu::{Choice, Device};
+/// use apex_gpu::{Choice, Device};
 /// let device = Device::open_as(0, Choice::default())?; // as `Device::open`
 /// println!("{}", device.kind());
-/// # gpu::Result::Ok(())
+/// # apex_gpu::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
@@ -50,7 +50,7 @@ pub enum Choice {
 /// What a device is.
 ///
 /// ```
-/// use gpu::Kind;
+/// use apex_gpu::Kind;
 /// assert_eq!(Kind::Gpu.to_string(), "GPU");
 /// let kind = Kind::Cpu { why: "it was asked for".to_owned() };
 /// assert_eq!(kind.to_string(), "CPU device, because it was asked for");
@@ -219,7 +219,7 @@ fn open_cpu_device(why: &str) -> Result<()> {
         return Err(Error::NoDevice {
             why: format!(
                 "{why}, and the CPU device was not found (looked for {looked}); build it with \
-                 `cargo build -p cpu-device` and name the file in APEX_CPU_DEVICE"
+                 `cargo build -p apex-cpu-device` and name the file in APEX_CPU_DEVICE"
             ),
         });
     };

@@ -7,14 +7,14 @@ use cudarc::driver::{DriverError, sys};
 /// The result of what may fail.
 ///
 /// ```
-/// use gpu::{Device, Tensor};
+/// use apex_gpu::{Device, Tensor};
 ///
-/// fn norm(device: &Device, values: &[f32]) -> gpu::Result<f32> {
+/// fn norm(device: &Device, values: &[f32]) -> apex_gpu::Result<f32> {
 ///     let x = Tensor::new(device, values, &[values.len()])?;
 ///     x.mul(&x)?.sum(0)?.sqrt()?.item()
 /// }
 /// assert_eq!(norm(&Device::open(0)?, &[3.0, 4.0])?, 5.0);
-/// # gpu::Result::Ok(())
+/// # apex_gpu::Result::Ok(())
 /// ```
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -24,8 +24,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// blocks, go on without a GPU.
 ///
 /// ```
-/// # let device = gpu::Device::open(0)?;
-/// use gpu::{Buffer, Device, Error, Result};
+/// # let device = apex_gpu::Device::open(0)?;
+/// use apex_gpu::{Buffer, Device, Error, Result};
 ///
 /// /// As much room as there is, halving what is asked for until it fits.
 /// fn room(device: &Device, mut bytes: usize) -> Result<Buffer<u8>> {
@@ -43,7 +43,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 ///     error.to_string(),
 ///     "a copy needs as many elements on both sides: a slice from 1, a buffer for 2"
 /// );
-/// # gpu::Result::Ok(())
+/// # apex_gpu::Result::Ok(())
 /// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -222,7 +222,7 @@ pub enum Error {
 /// What a failed call was about: empty, or text after a colon.
 ///
 /// ```
-/// assert_eq!(gpu::Context::default().to_string(), ""); // nothing to add
+/// assert_eq!(apex_gpu::Context::default().to_string(), ""); // nothing to add
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Context(String);

@@ -25,7 +25,7 @@ const FEW: usize = 12;
 /// A kernel that is loaded on a device.
 ///
 /// ```
-/// # let device = gpu::Device::open(0)?;
+/// # let device = apex_gpu::Device::open(0)?;
 /// let module = device.load_ptx("
 /// .version 7.0
 /// .target sm_75
@@ -49,7 +49,7 @@ const FEW: usize = 12;
 /// // SAFETY: one block of as many threads as there are words.
 /// unsafe { fill.launch([1, 1, 1], [64, 1, 1]).arg(&mut words).arg(7u32).launch()? };
 /// assert_eq!(words.download()?, [7; 64]);
-/// # gpu::Result::Ok(())
+/// # apex_gpu::Result::Ok(())
 /// ```
 #[derive(Debug)]
 pub struct Kernel {
@@ -69,12 +69,12 @@ pub struct Kernel {
 ///
 /// ```
 /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
-/// # let device = gpu::Device::open(0)?;
+/// # let device = apex_gpu::Device::open(0)?;
 /// let reverse = device.load_ptx(PTX)?.kernel("reverse")?;
 /// let needs = reverse.attributes();
 /// assert!(needs.registers > 0 && needs.static_shared == 0);
 /// assert!(needs.max_threads <= device.limits().threads_per_block);
-/// # gpu::Result::Ok(())
+/// # apex_gpu::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -127,9 +127,9 @@ impl Kernel {
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// assert_eq!(device.load_ptx(PTX)?.kernel("saxpy")?.name(), "saxpy");
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn name(&self) -> &str {
         &self.name
@@ -139,10 +139,10 @@ impl Kernel {
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let saxpy = device.load_ptx(PTX)?.kernel("saxpy")?;
     /// println!("{} registers a thread", saxpy.attributes().registers);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn attributes(&self) -> &Attributes {
         &self.attributes
@@ -152,11 +152,11 @@ impl Kernel {
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// // saxpy(float a, unsigned n, const float* x, float* y)
     /// let saxpy = device.load_ptx(PTX)?.kernel("saxpy")?;
     /// assert_eq!(saxpy.parameters(), [4, 4, 8, 8]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn parameters(&self) -> &[usize] {
         &self.parameters
@@ -166,11 +166,11 @@ impl Kernel {
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let saxpy = device.load_ptx(PTX)?.kernel("saxpy")?;
     /// let x = saxpy.device().upload(&[1.0f32, 2.0])?; // memory where the kernel can use it
     /// assert_eq!(x.device().name(), device.name());
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn device(&self) -> &Device {
         &self.device
@@ -180,11 +180,11 @@ impl Kernel {
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let saxpy = device.load_ptx(PTX)?.kernel("saxpy")?;
     /// let handle = saxpy.cuda().cu_function(); // the `CUfunction` that a C library wants
     /// assert!(!handle.is_null());
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn cuda(&self) -> &CudaFunction {
         &self.function
@@ -195,7 +195,7 @@ impl Kernel {
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// // saxpy(float a, unsigned n, const float* x, float* y)
     /// let saxpy = device.load_ptx(PTX)?.kernel("saxpy")?;
     /// let n = 10_000;
@@ -203,7 +203,7 @@ impl Kernel {
     /// // SAFETY: both buffers have `n` elements, and the kernel leaves out the threads beyond.
     /// unsafe { saxpy.over(n).arg(3.0f32).arg(n as u32).arg(&x).arg(&mut y).launch()? };
     /// assert!(y.download()?.iter().all(|&value| value == 3.0));
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn over(&self, elements: usize) -> Launch<'_> {
         let block = self.best_block();
@@ -216,7 +216,7 @@ impl Kernel {
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// // saxpy(float a, unsigned n, const float* x, float* y)
     /// let saxpy = device.load_ptx(PTX)?.kernel("saxpy")?;
     /// let (x, mut y) = (device.upload(&[2.0f32; 100])?, device.zeros::<f32>(100)?);
@@ -224,7 +224,7 @@ impl Kernel {
     /// // SAFETY: both buffers have 100 elements.
     /// unsafe { saxpy.launch(grid, block).arg(0.5f32).arg(100u32).arg(&x).arg(&mut y).launch()? };
     /// assert_eq!(y.download()?, [1.0; 100]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn launch(&self, grid: [u32; 3], block: [u32; 3]) -> Launch<'_> {
         Launch {
@@ -244,10 +244,10 @@ impl Kernel {
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let saxpy = device.load_ptx(PTX)?.kernel("saxpy")?;
     /// assert!(saxpy.best_block() <= saxpy.attributes().max_threads);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn best_block(&self) -> u32 {
         extern "C" fn none(_: std::ffi::c_int) -> usize {
@@ -263,11 +263,11 @@ impl Kernel {
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let reverse = device.load_ptx(PTX)?.kernel("reverse")?;
     /// let at_once = reverse.blocks_per_multiprocessor(256, 1024)? * device.limits().multiprocessors;
     /// println!("{at_once} blocks run at the same time");
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -330,7 +330,7 @@ fn parameters(function: &CudaFunction) -> SmallVec<[usize; FEW]> {
 ///
 /// ```
 /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
-/// # let device = gpu::Device::open(0)?;
+/// # let device = apex_gpu::Device::open(0)?;
 /// /// As the kernel declares it: x becomes scale * x + shift, so many times.
 /// #[repr(C)]
 /// #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
@@ -346,7 +346,7 @@ fn parameters(function: &CudaFunction) -> SmallVec<[usize; FEW]> {
 /// // SAFETY: one thread, and a part of one element.
 /// unsafe { affine.launch([1; 3], [1; 3]).arg(by).arg(x.slice_mut(1..)).launch()? };
 /// assert_eq!(x.download()?, [0.0, 31.0]);
-/// # gpu::Result::Ok(())
+/// # apex_gpu::Result::Ok(())
 /// ```
 pub trait Argument<'a>: sealed::Argument<'a> {}
 
@@ -415,7 +415,7 @@ arguments! {
 ///
 /// ```
 /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
-/// # let device = gpu::Device::open(0)?;
+/// # let device = apex_gpu::Device::open(0)?;
 /// // saxpy(float a, unsigned n, const float* x, float* y)
 /// let saxpy = device.load_ptx(PTX)?.kernel("saxpy")?;
 /// let (x, mut y) = (device.upload(&[1.0f32, 2.0])?, device.upload(&[0.5f32, 0.5])?);
@@ -423,7 +423,7 @@ arguments! {
 /// // SAFETY: both buffers have two elements.
 /// unsafe { launch.launch()? };
 /// assert_eq!(y.download()?, [10.5, 20.5]);
-/// # gpu::Result::Ok(())
+/// # apex_gpu::Result::Ok(())
 /// ```
 #[derive(Debug)]
 #[must_use = "nothing is launched before `launch`"]
@@ -444,7 +444,7 @@ impl<'a> Launch<'a> {
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// // saxpy(float a, unsigned n, const float* x, float* y)
     /// let saxpy = device.load_ptx(PTX)?.kernel("saxpy")?;
     /// let stream = device.new_stream()?;
@@ -452,7 +452,7 @@ impl<'a> Launch<'a> {
     /// // SAFETY: both buffers have one element.
     /// unsafe { saxpy.over(1).on(&stream).arg(1.0f32).arg(1u32).arg(&x).arg(&mut y).launch()? };
     /// assert_eq!(y.download()?, [4.0]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn on(mut self, stream: &'a Stream) -> Self {
         self.stream = stream;
@@ -463,14 +463,14 @@ impl<'a> Launch<'a> {
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// // reverse(unsigned* words): through shared memory, a word for each thread
     /// let reverse = device.load_ptx(PTX)?.kernel("reverse")?;
     /// let mut words = device.upload(&[1u32, 2, 3, 4])?;
     /// // SAFETY: as many threads as words, and 4 bytes of shared memory for each.
     /// unsafe { reverse.launch([1, 1, 1], [4, 1, 1]).shared(16).arg(&mut words).launch()? };
     /// assert_eq!(words.download()?, [4, 3, 2, 1]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn shared(mut self, bytes: u32) -> Self {
         self.shared = bytes;
@@ -481,14 +481,14 @@ impl<'a> Launch<'a> {
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let reverse = device.load_ptx(PTX)?.kernel("reverse")?;
     /// let mut words = device.upload(&[1u32, 2])?;
     /// let launch = reverse.launch([1, 1, 1], [2, 1, 1]).shared(8).cooperative();
     /// // SAFETY: as many threads as words, and 4 bytes of shared memory for each.
     /// unsafe { launch.arg(&mut words).launch()? };
     /// assert_eq!(words.download()?, [2, 1]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn cooperative(mut self) -> Self {
         self.cooperative = true;
@@ -499,13 +499,13 @@ impl<'a> Launch<'a> {
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// // saxpy(float a, unsigned n, const float* x, float* y)
     /// let saxpy = device.load_ptx(PTX)?.kernel("saxpy")?;
     /// // SAFETY: refused, as two pointers are missing.
     /// let error = unsafe { saxpy.over(1).arg(1.0f32).arg(1u32).launch() }.unwrap_err();
     /// assert_eq!(error.to_string(), "kernel `saxpy` takes 4 arguments, not 2");
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     #[inline]
     pub fn arg(mut self, argument: impl Argument<'a>) -> Self {
@@ -517,14 +517,14 @@ impl<'a> Launch<'a> {
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let reverse = device.load_ptx(PTX)?.kernel("reverse")?;
     /// let mut words = device.zeros::<u32>(1 << 20)?;
     /// // SAFETY: refused before anything runs.
     /// let error = unsafe { reverse.launch([1, 1, 1], [4096, 1, 1]).arg(&mut words).launch() }.unwrap_err();
-    /// assert!(matches!(&error, gpu::Error::LaunchShape { .. }));
+    /// assert!(matches!(&error, apex_gpu::Error::LaunchShape { .. }));
     /// println!("{error}"); // says how many threads the kernel allows
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Safety

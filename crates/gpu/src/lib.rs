@@ -6,9 +6,9 @@
 //! GPU, so that the same program runs, and is tested, everywhere.
 //!
 //! ```
-//! use gpu::{Device, Source};
+//! use apex_gpu::{Device, Source};
 //!
-//! # if gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
+//! # if apex_gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
 //! let device = Device::open(0)?; // a GPU, or the CPU device: `device.kind()` says which and why
 //! let module = device.compile(&Source::new(r#"
 //!     extern "C" __global__ void saxpy(float a, const float* x, float* y, unsigned n) {
@@ -23,7 +23,7 @@
 //! // SAFETY: the kernel reads and writes three elements.
 //! unsafe { saxpy.over(3).arg(2.0f32).arg(&x).arg(&mut y).arg(3u32).launch()? };
 //! assert_eq!(y.download()?, [2.5, 4.5, 6.5]);
-//! # gpu::Result::Ok(())
+//! # apex_gpu::Result::Ok(())
 //! ```
 //!
 //! # What is where

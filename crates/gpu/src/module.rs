@@ -20,9 +20,9 @@ use crate::source::Source;
 /// Compiled code on a device. Cheap to clone. Kernels keep it loaded.
 ///
 /// ```
-/// # if gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
-/// let device = gpu::Device::open(0)?;
-/// let module = device.compile(&gpu::Source::new(r#"
+/// # if apex_gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
+/// let device = apex_gpu::Device::open(0)?;
+/// let module = device.compile(&apex_gpu::Source::new(r#"
 ///     template <typename T> __global__ void fill(T* to, T value, unsigned n) {
 ///         unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
 ///         if (i < n) to[i] = value;
@@ -33,7 +33,7 @@ use crate::source::Source;
 /// // SAFETY: the kernel writes the 1000 elements that it is told of.
 /// unsafe { fill.over(1000).arg(&mut sevens).arg(7.0f32).arg(1000u32).launch()? };
 /// assert_eq!(sevens.download()?, [7.0; 1000]);
-/// # gpu::Result::Ok(())
+/// # apex_gpu::Result::Ok(())
 /// ```
 #[derive(Clone)]
 pub struct Module(Arc<Inner>);
@@ -58,12 +58,12 @@ impl Device {
     /// Compiles CUDA C++ for this device and loads it. What was compiled once is taken from the cache.
     ///
     /// ```
-    /// # if gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
-    /// # let device = gpu::Device::open(0)?;
-    /// let source = gpu::Source::new("extern \"C\" __global__ void k(float* x, int n) {}");
+    /// # if apex_gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
+    /// # let device = apex_gpu::Device::open(0)?;
+    /// let source = apex_gpu::Source::new("extern \"C\" __global__ void k(float* x, int n) {}");
     /// let module = device.compile(&source)?;
     /// assert_eq!(module.kernel("k")?.parameters(), [8, 4]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -96,15 +96,15 @@ impl Device {
     /// Loads PTX.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let ptx = ".version 7.0\n .target sm_75\n .address_size 64\n .visible .entry nothing() { ret; }";
     /// let nothing = device.load_ptx(ptx)?.kernel("nothing")?;
     /// // SAFETY: it touches no memory.
     /// unsafe { nothing.launch([2, 1, 1], [32, 1, 1]).launch()? };
     /// device.synchronize()?;
     /// let error = device.load_ptx(&ptx.replace("ret;", "ret")).unwrap_err();
-    /// assert!(matches!(error, gpu::Error::Load { .. }));
-    /// # gpu::Result::Ok(())
+    /// assert!(matches!(error, apex_gpu::Error::Load { .. }));
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -116,15 +116,15 @@ impl Device {
     /// Loads a CUBIN or a fat binary, as nvcc makes them.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let error = device.load_binary(b"no code").unwrap_err();
-    /// assert!(matches!(error, gpu::Error::Load { .. }));
-    /// # if gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
+    /// assert!(matches!(error, apex_gpu::Error::Load { .. }));
+    /// # if apex_gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
     /// // What one process compiled, another can load.
-    /// let compiled = device.compile(&gpu::Source::new("extern \"C\" __global__ void k() {}"))?;
+    /// let compiled = device.compile(&apex_gpu::Source::new("extern \"C\" __global__ void k() {}"))?;
     /// let loaded = device.load_binary(compiled.image())?;
     /// assert_eq!(loaded.kernel("k")?.name(), "k");
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -177,7 +177,7 @@ impl Module {
     /// Whether CUDA C++ can be compiled here.
     ///
     /// ```
-    /// match gpu::Module::can_compile() {
+    /// match apex_gpu::Module::can_compile() {
     ///     Ok(()) => println!("NVRTC is here"),
     ///     Err(error) => println!("only PTX and binaries: {error}"),
     /// }
@@ -193,14 +193,14 @@ impl Module {
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let module = device.load_ptx(PTX)?;
     /// let saxpy = module.kernel("saxpy")?;
     /// drop(module); // the kernel keeps the code
     /// assert_eq!(saxpy.parameters().len(), 4);
     /// let error = saxpy.device().load_ptx(PTX)?.kernel("saxpi").unwrap_err();
     /// assert!(error.to_string().contains("no kernel `saxpi`; it has `affine`"));
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -222,9 +222,9 @@ impl Module {
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
-    /// # let device = gpu::Device::open(0)?;
-    /// assert_eq!(*device.load_ptx(PTX)?.cached(), gpu::Cached::Off);
-    /// # gpu::Result::Ok(())
+    /// # let device = apex_gpu::Device::open(0)?;
+    /// assert_eq!(*device.load_ptx(PTX)?.cached(), apex_gpu::Cached::Off);
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn cached(&self) -> &Cached {
         &self.0.cached
@@ -235,9 +235,9 @@ impl Module {
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// assert!(device.load_ptx(PTX)?.image().starts_with(PTX.as_bytes()));
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn image(&self) -> &[u8] {
         &self.0.image
@@ -247,10 +247,10 @@ impl Module {
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let module = device.load_ptx(PTX)?;
     /// assert_eq!(module.device().ordinal(), device.ordinal());
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn device(&self) -> &Device {
         &self.0.device
@@ -260,11 +260,11 @@ impl Module {
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let module = device.load_ptx(PTX)?;
     /// let function = module.cuda().load_function("saxpy").expect("it has this kernel"); // cudarc's own
     /// assert!(!function.cu_function().is_null());
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn cuda(&self) -> &Arc<CudaModule> {
         &self.0.cuda

@@ -15,7 +15,7 @@ use crate::stream::Stream;
 /// `len` elements of type `T` in memory of the host that the device reads and writes directly, see [`Device::pinned`].
 ///
 /// ```
-/// let device = gpu::Device::open(0)?;
+/// let device = apex_gpu::Device::open(0)?;
 /// let stream = device.new_stream()?;
 /// let mut staging = device.pinned::<f32>(3)?;
 /// staging.as_mut_slice()?.copy_from_slice(&[1.0, 2.0, 3.0]);
@@ -23,7 +23,7 @@ use crate::stream::Stream;
 /// buffer.view_mut().write_pinned(&mut staging, &stream)?; // returns at once
 /// buffer.view().read_pinned(&mut staging, &stream)?; // so does this
 /// assert_eq!(staging.as_slice()?, [1.0, 2.0, 3.0]); // waits
-/// # gpu::Result::Ok(())
+/// # apex_gpu::Result::Ok(())
 /// ```
 #[derive(Debug)]
 pub struct Pinned<T> {
@@ -64,11 +64,11 @@ impl<T: Pod> Pinned<T> {
     /// The elements. Waits for copies that use the memory.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let host = device.pinned::<f32>(4)?;
     /// assert_eq!((host.len(), host.is_empty()), (4, false));
     /// assert_eq!(host.as_slice()?, [0.0; 4]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -83,13 +83,13 @@ impl<T: Pod> Pinned<T> {
     /// The elements, to write. Waits for copies that use the memory.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let mut host = device.pinned::<u32>(100)?;
     /// for (value, number) in host.as_mut_slice()?.iter_mut().zip(1..) {
     ///     *value = number;
     /// }
     /// assert_eq!(host.as_slice()?[99], 100);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors

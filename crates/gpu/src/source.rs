@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// CUDA C++ with the options to compile it.
 ///
 /// ```
-/// let source = gpu::Source::new(r#"
+/// let source = apex_gpu::Source::new(r#"
 ///     extern "C" __global__ void scale(float* x, float by, unsigned n) {
 ///         unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
 ///         if (i < n) x[i] *= by;
@@ -31,15 +31,15 @@ pub struct Source {
 /// Where compiled code is kept between runs.
 ///
 /// ```
-/// # if gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
-/// # let device = gpu::Device::open(0)?;
-/// use gpu::{CacheFolder, Cached, Source};
+/// # if apex_gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
+/// # let device = apex_gpu::Device::open(0)?;
+/// use apex_gpu::{CacheFolder, Cached, Source};
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let folder = folder.path().to_path_buf();
 /// let source = Source::new("extern \"C\" __global__ void nothing() {}").cache(CacheFolder::In(folder));
 /// assert_eq!(*device.compile(&source)?.cached(), Cached::Stored);
 /// assert_eq!(*device.compile(&source)?.cached(), Cached::Hit);
-/// # gpu::Result::Ok(())
+/// # apex_gpu::Result::Ok(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CacheFolder {
@@ -57,15 +57,15 @@ impl Source {
     /// [`Source::instance`].
     ///
     /// ```
-    /// # if gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
-    /// # let device = gpu::Device::open(0)?;
-    /// let source = gpu::Source::new("extern \"C\" __global__ void one(int* to) { *to = 1; }");
+    /// # if apex_gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
+    /// # let device = apex_gpu::Device::open(0)?;
+    /// let source = apex_gpu::Source::new("extern \"C\" __global__ void one(int* to) { *to = 1; }");
     /// let one = device.compile(&source)?.kernel("one")?;
     /// let mut cell = device.zeros::<i32>(1)?;
     /// // SAFETY: one thread, one element.
     /// unsafe { one.launch([1; 3], [1; 3]).arg(&mut cell).launch()? };
     /// assert_eq!(cell.download()?, [1]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn new(code: impl Into<String>) -> Source {
         Source {
@@ -82,12 +82,12 @@ impl Source {
     /// The name that messages of the compiler show.
     ///
     /// ```
-    /// # if gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
-    /// # let device = gpu::Device::open(0)?;
-    /// let wrong = gpu::Source::new("__global__ void k() { undeclared = 1; }").name("wrong.cu");
+    /// # if apex_gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
+    /// # let device = apex_gpu::Device::open(0)?;
+    /// let wrong = apex_gpu::Source::new("__global__ void k() { undeclared = 1; }").name("wrong.cu");
     /// let error = device.compile(&wrong).unwrap_err();
     /// assert!(error.to_string().contains("wrong.cu(1)"));
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Source {
@@ -98,14 +98,14 @@ impl Source {
     /// An option of NVRTC, such as `--use_fast_math` or `-DN=4`.
     ///
     /// ```
-    /// # if gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
-    /// # let device = gpu::Device::open(0)?;
-    /// let source = gpu::Source::new("extern \"C\" __global__ void put(int* to) { *to = N; }").option("-DN=4");
+    /// # if apex_gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
+    /// # let device = apex_gpu::Device::open(0)?;
+    /// let source = apex_gpu::Source::new("extern \"C\" __global__ void put(int* to) { *to = N; }").option("-DN=4");
     /// let mut cell = device.zeros::<i32>(1)?;
     /// // SAFETY: one thread, one element.
     /// unsafe { device.compile(&source)?.kernel("put")?.launch([1; 3], [1; 3]).arg(&mut cell).launch()? };
     /// assert_eq!(cell.download()?, [4]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     #[must_use]
     pub fn option(mut self, option: impl Into<String>) -> Source {
@@ -116,15 +116,15 @@ impl Source {
     /// A folder in which `#include` looks. The toolkit's own headers are found without.
     ///
     /// ```
-    /// # if gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
-    /// # let device = gpu::Device::open(0)?;
+    /// # if apex_gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
+    /// # let device = apex_gpu::Device::open(0)?;
     /// # let folder = tempfile::tempdir().unwrap();
     /// # let folder = folder.path();
     /// std::fs::write(folder.join("sizes.h"), "#define TILE 16\n").unwrap();
     /// let code = "#include \"sizes.h\"\n extern \"C\" __global__ void k(float (*tiles)[TILE]) {}";
-    /// let module = device.compile(&gpu::Source::new(code).include(folder))?;
+    /// let module = device.compile(&apex_gpu::Source::new(code).include(folder))?;
     /// assert_eq!(module.kernel("k")?.parameters(), [8]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     #[must_use]
     pub fn include(mut self, folder: impl Into<PathBuf>) -> Source {
@@ -136,15 +136,15 @@ impl Source {
     /// takes the same text.
     ///
     /// ```
-    /// # if gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
-    /// # let device = gpu::Device::open(0)?;
+    /// # if apex_gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let code = "namespace ours { template <int N> __global__ void put(int* to) { *to = N; } }";
-    /// let module = device.compile(&gpu::Source::new(code).instance("ours::put<5>"))?;
+    /// let module = device.compile(&apex_gpu::Source::new(code).instance("ours::put<5>"))?;
     /// let mut cell = device.zeros::<i32>(1)?;
     /// // SAFETY: one thread, one element.
     /// unsafe { module.kernel("ours::put<5>")?.launch([1; 3], [1; 3]).arg(&mut cell).launch()? };
     /// assert_eq!(cell.download()?, [5]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     #[must_use]
     pub fn instance(mut self, expression: impl Into<String>) -> Source {
@@ -155,15 +155,15 @@ impl Source {
     /// Compiles for this architecture, such as `sm_90a`, rather than for the device's.
     ///
     /// ```
-    /// # if gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
-    /// # let device = gpu::Device::open(0)?;
-    /// let source = gpu::Source::new("extern \"C\" __global__ void k() {}");
+    /// # if apex_gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
+    /// # let device = apex_gpu::Device::open(0)?;
+    /// let source = apex_gpu::Source::new("extern \"C\" __global__ void k() {}");
     /// let source = match device.limits().compute_capability {
     ///     (9, 0) => source.architecture("sm_90a"), // with what only this architecture has
     ///     _ => source,
     /// };
     /// device.compile(&source)?.kernel("k")?;
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     #[must_use]
     pub fn architecture(mut self, architecture: impl Into<String>) -> Source {
@@ -174,12 +174,12 @@ impl Source {
     /// Keeps compiled code there.
     ///
     /// ```
-    /// # if gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
-    /// # let device = gpu::Device::open(0)?;
-    /// use gpu::{CacheFolder, Cached, Source};
+    /// # if apex_gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
+    /// # let device = apex_gpu::Device::open(0)?;
+    /// use apex_gpu::{CacheFolder, Cached, Source};
     /// let source = Source::new("extern \"C\" __global__ void k() {}").cache(CacheFolder::Off);
     /// assert_eq!(*device.compile(&source)?.cached(), Cached::Off);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     #[must_use]
     pub fn cache(mut self, folder: CacheFolder) -> Source {

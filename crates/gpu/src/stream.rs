@@ -16,12 +16,12 @@ use crate::error::Result;
 /// A queue of work on a device. Cheap to clone: clones are the same stream.
 ///
 /// ```
-/// let device = gpu::Device::open(0)?;
+/// let device = apex_gpu::Device::open(0)?;
 /// let stream = device.new_stream()?;
 /// let buffer = device.upload_on(&[1.0f32, 2.0, 3.0], &stream)?;
 /// stream.synchronize()?;
 /// # assert_eq!(buffer.download()?, [1.0, 2.0, 3.0]);
-/// # gpu::Result::Ok(())
+/// # apex_gpu::Result::Ok(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Stream(Arc<Inner>);
@@ -60,11 +60,11 @@ impl Stream {
     /// it.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let stream = device.new_stream()?;
     /// let handle = stream.cuda().cu_stream(); // the `CUstream` that a C library wants
     /// assert!(!handle.is_null());
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn cuda(&self) -> &Arc<CudaStream> {
         &self.0.cuda
@@ -81,12 +81,12 @@ impl Stream {
     /// Waits until all work on this stream is done.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let stream = device.new_stream()?;
     /// let buffer = device.zeros_on::<f32>(1000, &stream)?;
     /// stream.synchronize()?; // now they are zero
     /// # drop(buffer);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -98,13 +98,13 @@ impl Stream {
     /// Marks this place in the stream. Events can be waited for, and tell the time between them.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let stream = device.new_stream()?;
     /// let buffer = device.zeros_on::<f32>(1000, &stream)?;
     /// let cleared = stream.record()?;
     /// cleared.synchronize()?; // waits for the clearing, not for what the stream is given later
     /// # drop(buffer);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -119,11 +119,11 @@ impl Stream {
     /// may be of another device.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let (first, second) = (device.new_stream()?, device.new_stream()?);
     /// second.wait(&first.record()?)?;
     /// // What `second` is given from here on runs after all that `first` had been given.
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -142,14 +142,14 @@ impl Stream {
 /// A place in a stream, see [`Stream::record`].
 ///
 /// ```
-/// # let device = gpu::Device::open(0)?;
+/// # let device = apex_gpu::Device::open(0)?;
 /// let start = device.stream().record()?;
 /// let buffer = device.upload(&[0.5f32; 1000])?;
 /// let end = device.stream().record()?;
 /// end.synchronize()?;
 /// assert!(start.is_reached()?);
 /// println!("{} bytes in {:?}", buffer.bytes(), end.since(&start)?);
-/// # gpu::Result::Ok(())
+/// # apex_gpu::Result::Ok(())
 /// ```
 #[derive(Debug)]
 pub struct Event {
@@ -161,11 +161,11 @@ impl Event {
     /// Waits until the device has reached it.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let event = device.stream().record()?;
     /// event.synchronize()?;
     /// assert!(event.is_reached()?);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -177,12 +177,12 @@ impl Event {
     /// Whether the device has reached it. Returns at once.
     ///
     /// ```
-    /// # let device = gpu::Device::open(0)?;
+    /// # let device = apex_gpu::Device::open(0)?;
     /// let event = device.stream().record()?;
     /// while !event.is_reached()? {
     ///     std::thread::yield_now(); // or something useful
     /// }
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -195,12 +195,12 @@ impl Event {
     /// half a microsecond. Zero if `earlier` was reached later.
     ///
     /// ```
-    /// let device = gpu::Device::open(0)?;
+    /// let device = apex_gpu::Device::open(0)?;
     /// let before = device.stream().record()?;
     /// let zeros = device.zeros::<f32>(1 << 20)?;
     /// let after = device.stream().record()?;
     /// println!("clearing 4 MiB took {:?}", after.since(&before)?);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors

@@ -3,8 +3,8 @@
 
 mod common;
 
+use apex_gpu::{CacheFolder, Cached, Error, Module, Source};
 use common::device;
-use gpu::{CacheFolder, Cached, Error, Module, Source};
 use std::fs;
 use std::path::Path;
 use std::process::Command;

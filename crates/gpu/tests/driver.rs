@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use gpu::{Choice, Device, Error, Kind};
+use apex_gpu::{Choice, Device, Error, Kind};
 
 const CASE: &str = "GPU_TEST_CASE";
 
@@ -102,7 +102,7 @@ fn no_compiler() {
     if std::env::var_os("GPU_TEST_NO_COMPILER").is_none() {
         return;
     }
-    match gpu::Module::can_compile() {
+    match apex_gpu::Module::can_compile() {
         // The system's own loader may know one.
         Ok(()) => {}
         Err(error) => {

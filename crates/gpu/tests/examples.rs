@@ -16,7 +16,7 @@ fn example(name: &str) -> PathBuf {
 
 #[track_caller]
 fn run(name: &str, needs_compiler: bool) {
-    if needs_compiler && let Err(why) = gpu::Module::can_compile() {
+    if needs_compiler && let Err(why) = apex_gpu::Module::can_compile() {
         test_skip::missing_dependency(format!("{name}: {why}"));
         return;
     }

@@ -2,8 +2,8 @@
 
 mod common;
 
+use apex_gpu::{Error, Kernel, Module};
 use common::{device, random};
-use gpu::{Error, Kernel, Module};
 
 const PTX: &str = include_str!("kernels.ptx");
 

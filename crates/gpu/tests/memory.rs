@@ -2,8 +2,8 @@
 
 mod common;
 
+use apex_gpu::Error;
 use common::{device, random};
-use gpu::Error;
 
 #[test]
 fn bytes_come_back_as_they_went() {

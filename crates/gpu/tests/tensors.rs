@@ -2,8 +2,8 @@
 
 mod common;
 
+use apex_gpu::{Device, Error, Number, Tensor};
 use common::{device, random};
-use gpu::{Device, Error, Number, Tensor};
 use half::{bf16, f16};
 
 /// Fractions between -2 and 2 that every type has.
@@ -84,7 +84,7 @@ fn elementwise_operations_of_every_type() {
     elementwise::<i32>();
 }
 
-fn functions<T: Checked + gpu::Float>() {
+fn functions<T: Checked + apex_gpu::Float>() {
     let device = device();
     let (a, x) = tensor::<T>(&device, &fractions(5, 2000), &[2000]);
     let each = |f: &dyn Fn(f64) -> f64| x.iter().map(|x| f(*x)).collect::<Vec<_>>();
@@ -230,7 +230,7 @@ fn nothing_and_nan_in_reductions() {
     assert!(matches!(a.item(), Err(Error::Shape { .. })));
 }
 
-fn softmax<T: Checked + gpu::Float>() {
+fn softmax<T: Checked + apex_gpu::Float>() {
     let device = device();
     let (a, x) = tensor::<T>(&device, &fractions(8, 6 * 50), &[6, 50]);
     let rows: Vec<f64> = x

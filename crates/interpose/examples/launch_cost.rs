@@ -1,4 +1,4 @@
-//! What recording adds to a launch: `cargo run --release -p interpose --example launch_cost`.
+//! What recording adds to a launch: `cargo run --release -p apex-interpose --example launch_cost`.
 //!
 //! Runs itself under the injected library with the fake driver, whose launch returns at once: as bare jumps, with recording
 //! switched off, recording one configuration, recording a thousand in turn. Prints nanoseconds per launch: the mean of all;
@@ -7,12 +7,12 @@
 //! nanoseconds). What counts is the difference to the bare row; and between the rows with a busy driver, which leaves as
 //! little of the processor's caches as a real one, what programs will see.
 
+use apex_trace::control::{MappedControl, Settings, TimingMode};
 use std::ffi::{CStr, c_void};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
-use trace::control::{MappedControl, Settings, TimingMode};
 
 const LAUNCHES: usize = 200_000;
 const BLOCK: usize = 100;
@@ -134,13 +134,13 @@ fn measure(configurations: u32) {
     let per_tick = ns_per_tick();
     let mut ticks = Vec::with_capacity(LAUNCHES);
     each(&mut |grid| {
-        let begun = trace::now();
+        let begun = apex_trace::now();
         once(grid);
-        ticks.push(trace::now() - begun);
+        ticks.push(apex_trace::now() - begun);
     });
     let mut nothing: Vec<u64> = (0..LAUNCHES)
-        .map(|_| -(trace::now() as i64) as u64)
-        .map(|begun| trace::now().wrapping_add(begun))
+        .map(|_| -(apex_trace::now() as i64) as u64)
+        .map(|begun| apex_trace::now().wrapping_add(begun))
         .collect();
     let own = quantile(&mut nothing, 0.5);
     let at = |share, ticks: &mut Vec<u64>| quantile(ticks, share).saturating_sub(own) as f64 * per_tick;
@@ -153,7 +153,7 @@ fn quantile(values: &mut [u64], share: f64) -> u64 {
 }
 
 fn ns_per_tick() -> f64 {
-    let (begun, ticks) = (Instant::now(), trace::now());
+    let (begun, ticks) = (Instant::now(), apex_trace::now());
     while begun.elapsed().as_millis() < 20 {}
-    begun.elapsed().as_nanos() as f64 / (trace::now() - ticks) as f64
+    begun.elapsed().as_nanos() as f64 / (apex_trace::now() - ticks) as f64
 }

@@ -4,11 +4,11 @@ use crate::launch::is_per_thread;
 use crate::recorder::{Recorder, api, caught, is_recording, normalised};
 use crate::tables::spread;
 use crate::thread::{self, Thread};
+use apex_trace::layout::{Call, CallClass, MemoryKind, Slots, flags};
+use apex_trace::now;
 use cuda_abi::types::*;
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{Acquire, Release};
-use trace::layout::{Call, CallClass, MemoryKind, Slots, flags};
-use trace::now;
 
 /// What is said of a call beside its name, times and result.
 #[derive(Clone, Copy, Default)]

@@ -11,12 +11,12 @@
 //! driver's own function of that name, or a stub that reads no arguments and returns a `CUresult`.
 
 use crate::graphs::Kernel;
+use apex_trace::definition::{Device, Function};
 use cuda_abi::types::*;
 use cuda_abi::{COUNT, Plain, index};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};
-use trace::definition::{Device, Function};
 
 /// Addresses of the real entry points; see the [module](self).
 pub static REAL: [AtomicPtr<()>; COUNT] = [const { AtomicPtr::new(null_mut()) }; COUNT];

@@ -13,12 +13,12 @@ use crate::driver::{self, Node};
 use crate::limits;
 use crate::recorder::Recorder;
 use crate::tables::{ConfigKey, HandleMap, push, put};
+use apex_trace::definition::{self, Definition};
+use apex_trace::layout::NO_CONFIG;
 use cuda_abi::types::*;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use trace::definition::{self, Definition};
-use trace::layout::NO_CONFIG;
 
 /// Graphs within graphs that are followed.
 const DEEPEST: u32 = 16;

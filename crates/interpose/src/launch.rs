@@ -9,11 +9,11 @@ use crate::recorder::{Recorder, api, caught, guarded, is_recording, normalised};
 use crate::tables::{ConfigKey, Zeroable, zeroed};
 use crate::thread::{self, Here, Thread};
 use crate::timing;
+use apex_trace::layout::{self, GraphLaunch, NO_CONFIG, Slots, flags};
+use apex_trace::{TickCounter, now};
 use cuda_abi::types::*;
 use cuda_abi::{ENTRY_POINTS, StreamMode};
 use std::sync::atomic::Ordering::Relaxed;
-use trace::layout::{self, GraphLaunch, NO_CONFIG, Slots, flags};
-use trace::{TickCounter, now};
 
 /// What a program asks for with a launch.
 #[derive(Clone, Copy)]

@@ -17,7 +17,7 @@
 //! 3. *Quiet.* No lock is held across a call into the driver. The launch path takes no lock, allocates nothing and makes no
 //!    system call, except when something is seen for the first time or a chunk of the session file is full.
 //! 4. *Unbreakable.* No panic crosses the ABI; where something fails inside (a panic, an allocation, a session file that somebody
-//!    truncates), recording ends, and the program goes on. See `allocator`, `signals` and [`trace::fault`].
+//!    truncates), recording ends, and the program goes on. See `allocator`, `signals` and [`apex_trace::fault`].
 //! 5. *Bounded.* Memory is fixed beforehand ([`limits`]); what is not on the launch path runs on a [`stack`] of our own.
 //!
 //! # Environment
@@ -28,7 +28,7 @@
 //! | `APEX_DISABLE` | `1`: bare jumps, whatever else is set |
 //!
 //! Everything else (recording on and off, timing mode and budget, size limit) is in the session's control page
-//! ([`trace::control`]), which `apex run` makes before it starts the program.
+//! ([`apex_trace::control`]), which `apex run` makes before it starts the program.
 
 mod allocator;
 mod calibration;

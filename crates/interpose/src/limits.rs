@@ -2,7 +2,7 @@
 //!
 //! For a process: [`FIXED_BYTES`], less than 56 MiB, nearly all of it address space that is touched only as far as it is used (6 MiB in
 //! a process that fills the table of configurations); and for each thread that makes recorded calls [`THREAD_BYTES`],
-//! 70 KiB, beside the one mapped chunk of the session file ([`trace::layout::CHUNK_BYTES`]). Beyond a table's capacity nothing grows: the record is made all the same, with the
+//! 70 KiB, beside the one mapped chunk of the session file ([`apex_trace::layout::CHUNK_BYTES`]). Beyond a table's capacity nothing grows: the record is made all the same, with the
 //! identifier that says "unknown" (0), and configurations beyond the table are counted.
 
 use crate::tables::{ConfigTable, HandleMap};

@@ -13,6 +13,7 @@ use crate::locate::{self, FileId};
 use crate::recorder::Recorder;
 use crate::stack::on_large_stack;
 use crate::{environment, hooks};
+use apex_trace::MappedControl;
 use cuda_abi::types::*;
 use cuda_abi::{COUNT, ENTRY_POINTS, index};
 use std::cell::Cell;
@@ -21,7 +22,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use trace::MappedControl;
 
 cuda_abi::lazy_resolver!(first_call, resolve);
 

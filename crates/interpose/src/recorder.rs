@@ -17,6 +17,10 @@ use crate::stack::on_own_stack;
 use crate::tables::{ConfigKey, ConfigTable, HandleMap, put};
 use crate::timing::Timing;
 use crate::{driver, environment, hooks, limits, signals, thread};
+use apex_trace::ProcessFile;
+use apex_trace::control::{Control, MappedControl};
+use apex_trace::definition::{Config, Context, Definition, Device, Function, Stream, StreamKind};
+use apex_trace::layout::NO_CONFIG;
 use cuda_abi::ENTRY_POINTS;
 use cuda_abi::types::*;
 use std::collections::HashMap;
@@ -28,10 +32,6 @@ use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use trace::ProcessFile;
-use trace::control::{Control, MappedControl};
-use trace::definition::{Config, Context, Definition, Device, Function, Stream, StreamKind};
-use trace::layout::NO_CONFIG;
 
 /// The session's switch for recording, or [`OFF`]. Never null.
 static RECORDING: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const OFF).cast_mut());

@@ -1,6 +1,6 @@
 //! SIGBUS: the program's handler and ours side by side.
 //!
-//! [`trace::fault`] keeps a handler installed that repairs mapped session files which others truncate. A program that installs
+//! [`apex_trace::fault`] keeps a handler installed that repairs mapped session files which others truncate. A program that installs
 //! a handler of its own must not displace it, and must see nothing of it. So this library exports `sigaction` and `signal`: for
 //! SIGBUS, once that handler is installed, they change and tell what the program wants; for everything else they are glibc's.
 //!
@@ -8,8 +8,8 @@
 //! `sigprocmask` leave SIGBUS out of what they block (threads that blocked it before are seen to when they first record).
 
 use crate::recorder::{self, Stop};
+use apex_trace::fault;
 use std::mem::zeroed;
-use trace::fault;
 
 unsafe extern "C" {
     /// glibc's `sigaction` and `signal` under names that nobody interposes.

@@ -12,14 +12,14 @@ use crate::launch::LaunchCache;
 use crate::recorder::{Recorder, guarded};
 use crate::timing::Pending;
 use crate::{driver, recorder};
+use apex_trace::layout::Slots;
+use apex_trace::{ForkGuard, Lane, TickCounter};
 use cuda_abi::types::*;
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 use std::ptr::null;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
-use trace::layout::Slots;
-use trace::{ForkGuard, Lane, TickCounter};
 
 /// Uses of the current context's identifier after which the driver is asked again, in case it was changed by ways that
 /// no hook sees.
@@ -139,7 +139,7 @@ fn attach() -> Option<Here> {
     }
     guarded(|| {
         let recorder = Recorder::start()?;
-        trace::fault::unblock();
+        apex_trace::fault::unblock();
         let thread = Box::new(Lent {
             busy: Cell::new(false),
             guard: recorder.file.guard(),

@@ -18,14 +18,14 @@ use crate::recorder::{Recorder, caught, guarded};
 use crate::tables::{Zeroable, push, zeroed};
 use crate::thread::{self, Thread};
 use crate::{calibration, driver, limits};
+use apex_trace::control::TimingMode;
+use apex_trace::layout::{RecordHead, RecordKind, flags};
+use apex_trace::now;
 use cuda_abi::types::*;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
-use trace::control::TimingMode;
-use trace::layout::{RecordHead, RecordKind, flags};
-use trace::now;
 
 use pool::{Found, Pools, Spare, State};
 
@@ -495,7 +495,7 @@ impl Thread {
 
 impl Sample {
     /// The record of a reading, which also moves the subject's mean.
-    fn record(&self, timing: &Timing, raw_ns: u64) -> trace::layout::Timing {
+    fn record(&self, timing: &Timing, raw_ns: u64) -> apex_trace::layout::Timing {
         if let Some(progress) = timing.progress(self.subject) {
             progress.add(raw_ns.saturating_sub(self.cost_ns.into()).max(1));
         }
@@ -511,7 +511,7 @@ impl Sample {
             duration: self.cost_ns,
             start: self.start,
         };
-        trace::layout::Timing { head, config, stream: self.stream, raw_ns }
+        apex_trace::layout::Timing { head, config, stream: self.stream, raw_ns }
     }
 }
 

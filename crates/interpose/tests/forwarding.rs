@@ -2,9 +2,9 @@
 
 mod support;
 
+use apex_trace::control::Settings;
 use std::process::Command;
 use support::{Recording, client, fake_driver, finished, library};
-use trace::control::Settings;
 
 /// Entry points with a signature.
 const DECLARED: usize = cuda_abi::COUNT - 3;

@@ -3,13 +3,13 @@
 
 mod support;
 
+use apex_trace::control::{Settings, TimingMode};
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use support::{Recording, compiled, finished, launches};
-use trace::control::{Settings, TimingMode};
 
 const MODES: [TimingMode; 3] = [TimingMode::Off, TimingMode::Sampled, TimingMode::All];
 
@@ -154,7 +154,7 @@ fn any_allocation_may_fail() {
                         "{program}, {variable}={at}"
                     );
                 }
-                let _ = trace::Session::open(recording.path()).expect("what is there can be read");
+                let _ = apex_trace::Session::open(recording.path()).expect("what is there can be read");
             }
         }
     }

@@ -2,15 +2,15 @@
 
 mod support;
 
+use apex_trace::control::{Settings, TimingMode};
+use apex_trace::definition::{Config, Function, StreamKind};
+use apex_trace::layout::{Call, CallClass, Launch, MemoryKind, NO_CONFIG, flags};
+use apex_trace::{Ended, Event, Process};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use support::{Recording, finished, launches, records};
-use trace::control::{Settings, TimingMode};
-use trace::definition::{Config, Function, StreamKind};
-use trace::layout::{Call, CallClass, Launch, MemoryKind, NO_CONFIG, flags};
-use trace::{Ended, Event, Process};
 
 fn config<'p>(process: &'p Process, launch: &Launch) -> (&'p Config, &'p Function) {
     let config = process.definitions.config(launch.config).expect("a defined configuration");

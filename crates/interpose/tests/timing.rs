@@ -2,11 +2,11 @@
 
 mod support;
 
+use apex_trace::control::{Settings, TimingMode};
+use apex_trace::layout::{Timing, flags};
+use apex_trace::{Event, Process};
 use std::collections::{BTreeMap, BTreeSet};
 use support::{Recording, finished, launches, records};
-use trace::control::{Settings, TimingMode};
-use trace::layout::{Timing, flags};
-use trace::{Event, Process};
 
 const PAIR_NS: u64 = 2800;
 

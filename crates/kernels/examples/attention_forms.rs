@@ -1,4 +1,4 @@
-//! Checks and times every form of attention that the device has: `cargo run --release -p kernels --example attention_forms`.
+//! Checks and times every form of attention that the device has: `cargo run --release -p apex-kernels --example attention_forms`.
 //!
 //! Prints a line for each form and problem: the relative error against the reference in f64 (Frobenius norm) on a small
 //! problem, and what a large one takes on a GPU, unless `--check` is given. Exits with status 1 if an error is larger than
@@ -7,9 +7,9 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use gpu::{Device, Kind};
+use apex_gpu::{Device, Kind};
+use apex_kernels::{Attention, Element, Form, Mask, Options, Result, Shape, reference};
 use half::{bf16, f16};
-use kernels::{Attention, Element, Form, Mask, Options, Result, Shape, reference};
 
 trait Number: Element {
     const TYPE: &'static str;

@@ -25,5 +25,5 @@ pub enum Error {
     },
     /// The device refused or failed.
     #[error(transparent)]
-    Gpu(#[from] gpu::Error),
+    Gpu(#[from] apex_gpu::Error),
 }

@@ -19,9 +19,9 @@
 //! `docs/results/attention-h200.md` compares them with PyTorch and cuDNN.
 //!
 //! ```
-//! use gpu::Device;
+//! use apex_gpu::Device;
 //! use half::bf16;
-//! use kernels::{Attention, Mask, Options, Shape};
+//! use apex_kernels::{Attention, Mask, Options, Shape};
 //!
 //! let device = Device::open(0)?;
 //! let attention = Attention::new(&device)?;
@@ -33,7 +33,7 @@
 //! let done = attention.forward(&q, &k, &v, &shape, &Options { mask: Mask::Causal, ..Options::default() })?;
 //! assert!(done.output.download()?.iter().all(|&x| x == bf16::from_f32(3.0))); // a mean of equal rows
 //! println!("{:?} ran", done.form);
-//! # kernels::Result::Ok(())
+//! # apex_kernels::Result::Ok(())
 //! ```
 //!
 //! # How the kernels come to be here

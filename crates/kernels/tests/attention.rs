@@ -1,8 +1,8 @@
 //! Every form against the reference in f64, on the device that there is: the CPU device in CI, where sizes are small.
 
-use gpu::{Device, Stream};
+use apex_gpu::{Device, Stream};
+use apex_kernels::{Attention, Element, Error, Form, Layout, Mask, Options, Shape, reference};
 use half::{bf16, f16};
-use kernels::{Attention, Element, Error, Form, Layout, Mask, Options, Shape, reference};
 use proptest::prelude::*;
 
 /// Elements that tests make from numbers.

@@ -26,9 +26,9 @@ use crate::Error;
 use crate::conformal::Margin;
 use crate::forecast::{Calibration, Feature, FeatureSet, Model, Spread};
 use crate::network::{Activation, Layer, Network, Range, Scaling, Target};
+use apex_untrusted::{read, replace, shown};
 use std::path::{Path, PathBuf};
 use thiserror::Error as ThisError;
-use untrusted::{read, replace, shown};
 
 /// How every model file begins.
 pub const MAGIC: [u8; 8] = *b"APEXMODL";

@@ -13,9 +13,9 @@
 //! This crate prints nothing. It knows nothing of kernels: what the features are is the caller's business.
 //!
 //! ```
-//! use model::network::{Activation, Network, Target};
-//! use model::train::{Examples, Options, train};
-//! use model::{Matrix, Precision, Predictor, Scratch};
+//! use apex_model::network::{Activation, Network, Target};
+//! use apex_model::train::{Examples, Options, train};
+//! use apex_model::{Matrix, Precision, Predictor, Scratch};
 //! use std::ops::ControlFlow;
 //!
 //! // The area of rectangles, as a logarithm, and how square they are.
@@ -37,7 +37,7 @@
 //! predictor.predict(&[7.0, 14.0], &mut scratch, &mut found)?;
 //! assert!((found[0].exp() / 98.0 - 1.0).abs() < 0.1, "{found:?}");
 //! assert!((found[1] - 0.5).abs() < 0.1, "{found:?}");
-//! # Ok::<(), model::Error>(())
+//! # Ok::<(), apex_model::Error>(())
 //! ```
 
 pub mod baseline;

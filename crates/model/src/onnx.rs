@@ -12,7 +12,7 @@ use crate::forecast::Model;
 use crate::math::{GELU_CUBIC, GELU_FACTOR};
 use crate::network::{Activation, Layer, Network, Range};
 use crate::predict::{Precision, QuantisedRow};
-use protobuf::Message;
+use apex_protobuf::Message;
 
 /// Version of the operators.
 pub const OPERATOR_SET: u64 = 17;

@@ -2,10 +2,10 @@
 
 mod common;
 
+use apex_model::network::Activation;
+use apex_model::random::Random;
+use apex_model::{InstructionSet, Precision, Predictor, Scratch};
 use common::{features, network};
-use model::network::Activation;
-use model::random::Random;
-use model::{InstructionSet, Precision, Predictor, Scratch};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,10 +1,10 @@
 //! The plain methods: each against what it should give on data of a known kind.
 
-use model::baseline::{Boosting, LeastSquares, Neighbours, Trees};
-use model::network::Range;
-use model::random::Random;
-use model::train::Examples;
-use model::{Error, Matrix, Regressor};
+use apex_model::baseline::{Boosting, LeastSquares, Neighbours, Trees};
+use apex_model::network::Range;
+use apex_model::random::Random;
+use apex_model::train::Examples;
+use apex_model::{Error, Matrix, Regressor};
 
 /// Examples of `function` at random points of the square from -1 to 1, with noise.
 fn examples(rows: usize, noise: f64, seed: u64, function: impl Fn(f64, f64) -> f64) -> Examples {

@@ -1,12 +1,12 @@
 //! Measures against hand-made cases and independent formulas, intervals against simulated truth.
 
-use model::Error;
-use model::conformal::{Band, Margin};
-use model::evaluate::{
+use apex_model::Error;
+use apex_model::conformal::{Band, Margin};
+use apex_model::evaluate::{
     Bootstrap, absolute_errors, coverage, folds, pearson, percentage_errors, quantile, quantile_loss,
 };
-use model::network::Range;
-use model::random::Random;
+use apex_model::network::Range;
+use apex_model::random::Random;
 use std::collections::BTreeSet;
 
 #[test]

@@ -1,13 +1,13 @@
 //! The way from examples to a model with honest intervals, on made-up families: split by whole families, train, calibrate
 //! on what was held out, judge on families that neither has seen, save, load, forecast.
 
-use model::baseline::LeastSquares;
-use model::evaluate::{Bootstrap, absolute_errors, coverage, folds, pearson, quantile};
-use model::forecast::{Calibration, FeatureSet, Forecast, ForecastScratch, Model, Spread};
-use model::network::{Activation, Network, Range, Target};
-use model::random::Random;
-use model::train::{Examples, Options, train};
-use model::{Matrix, Precision, Predictor, Regressor};
+use apex_model::baseline::LeastSquares;
+use apex_model::evaluate::{Bootstrap, absolute_errors, coverage, folds, pearson, quantile};
+use apex_model::forecast::{Calibration, FeatureSet, Forecast, ForecastScratch, Model, Spread};
+use apex_model::network::{Activation, Network, Range, Target};
+use apex_model::random::Random;
+use apex_model::train::{Examples, Options, train};
+use apex_model::{Matrix, Precision, Predictor, Regressor};
 use std::ops::ControlFlow;
 
 const FAMILIES: usize = 60;

@@ -2,13 +2,13 @@
 
 mod common;
 
+use apex_model::conformal::Margin;
+use apex_model::file::{FileError, PREAMBLE};
+use apex_model::forecast::{Calibration, Feature, FeatureSet, Forecast, ForecastScratch, Model, Spread};
+use apex_model::network::{Activation, Network, Target};
+use apex_model::random::Random;
+use apex_model::{Error, Matrix, Precision};
 use common::{network, normals};
-use model::conformal::Margin;
-use model::file::{FileError, PREAMBLE};
-use model::forecast::{Calibration, Feature, FeatureSet, Forecast, ForecastScratch, Model, Spread};
-use model::network::{Activation, Network, Target};
-use model::random::Random;
-use model::{Error, Matrix, Precision};
 use proptest::prelude::*;
 
 /// A model with targets of every kind.

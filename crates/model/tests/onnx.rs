@@ -3,12 +3,12 @@
 mod common;
 mod onnxruntime;
 
+use apex_model::forecast::{Feature, FeatureSet, Model};
+use apex_model::network::{Activation, Network, Target};
+use apex_model::onnx::to_onnx;
+use apex_model::random::Random;
+use apex_model::{InstructionSet, Matrix, Precision, Predictor, Scratch};
 use common::{distance, features, network};
-use model::forecast::{Feature, FeatureSet, Model};
-use model::network::{Activation, Network, Target};
-use model::onnx::to_onnx;
-use model::random::Random;
-use model::{InstructionSet, Matrix, Precision, Predictor, Scratch};
 use onnxruntime::OnnxRuntime;
 
 /// The greatest distance between what we predict and what ONNX Runtime does, over some random rows, `at_once` of which

@@ -2,10 +2,10 @@
 
 mod common;
 
+use apex_model::network::{Activation, Network};
+use apex_model::random::Random;
+use apex_model::{Error, InstructionSet, Precision, Predictor, Scratch};
 use common::{distance, features, network, reference};
-use model::network::{Activation, Network};
-use model::random::Random;
-use model::{Error, InstructionSet, Precision, Predictor, Scratch};
 
 const ACTIVATIONS: [Activation; 3] = [Activation::Relu, Activation::Silu, Activation::Gelu];
 

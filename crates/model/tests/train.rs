@@ -2,12 +2,12 @@
 
 mod common;
 
+use apex_model::baseline::LeastSquares;
+use apex_model::network::{Activation, Network, Range, Target};
+use apex_model::random::Random;
+use apex_model::train::{Epoch, Examples, Options, Outcome, PointLoss, TargetLoss, train};
+use apex_model::{Error, Matrix, Precision, Predictor, Regressor};
 use common::normals;
-use model::baseline::LeastSquares;
-use model::network::{Activation, Network, Range, Target};
-use model::random::Random;
-use model::train::{Epoch, Examples, Options, Outcome, PointLoss, TargetLoss, train};
-use model::{Error, Matrix, Precision, Predictor, Regressor};
 use std::ops::ControlFlow;
 
 /// A curved function of four features, as a fraction and as any number, with a little noise.

@@ -7,9 +7,9 @@
 
 use crate::case::{Basis, Case, Device, Impossible, Placed};
 use crate::features::{self, Measured, Set};
-use model::file::FileError;
-use model::forecast::{Forecast, Forecaster};
-use model::{Cache, Model, Precision};
+use apex_model::file::FileError;
+use apex_model::forecast::{Forecast, Forecaster};
+use apex_model::{Cache, Model, Precision};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,7 +21,7 @@ const NEAR: f32 = 0.1;
 
 /// What the networks predict, in this order.
 pub mod target {
-    use model::Target;
+    use apex_model::Target;
 
     /// Levels of the quantiles that intervals are made of.
     pub const QUANTILES: [f32; 2] = [0.05, 0.95];
@@ -112,7 +112,7 @@ pub enum LoadError {
     #[error(transparent)]
     File(#[from] FileError),
     /// A model for something else.
-    #[error("{}: {why}; write it with `apex train` of this version", untrusted::shown(path))]
+    #[error("{}: {why}; write it with `apex train` of this version", apex_untrusted::shown(path))]
     Other {
         /// The file.
         path: PathBuf,
@@ -144,7 +144,7 @@ impl Ready {
             return Err("the model takes other features than are computed here".to_owned());
         }
         let wanted = if set == Set::WhatIf { target::change() } else { target::all() };
-        let names = |targets: &[model::Target]| -> Vec<(String, model::network::Range)> {
+        let names = |targets: &[apex_model::Target]| -> Vec<(String, apex_model::network::Range)> {
             targets.iter().map(|target| (target.name.clone(), target.range)).collect()
         };
         if names(model.network().targets()) != names(&wanted) {

@@ -12,6 +12,7 @@
 //! next look finds the same stamps; each state of the files is refused once.
 
 use crate::{LoadError, Models};
+use apex_untrusted::read;
 use std::hash::{DefaultHasher, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,6 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
-use untrusted::read;
 
 /// The files of a folder of models.
 const FILES: [&str; 3] = Models::FILES;

@@ -1,8 +1,8 @@
 //! The shipped models: that they are whole, and that what they say follows from what is known.
 
-use model::random::Random;
-use predict::features::Set;
-use predict::{Basis, Case, Device, Impossible, Kernel, Launch, LoadError, Models};
+use apex_model::random::Random;
+use apex_predict::features::Set;
+use apex_predict::{Basis, Case, Device, Impossible, Kernel, Launch, LoadError, Models};
 use std::collections::BTreeSet;
 use std::fs;
 

@@ -1,9 +1,9 @@
 //! Models that are replaced while they are in use: whole, broken, foreign, slowly, not at all.
 
-use model::network::Network;
-use model::{Activation, Model};
-use predict::reload::{Event, Folder, Watch};
-use predict::{Case, Device, Launch, Models};
+use apex_model::network::Network;
+use apex_model::{Activation, Model};
+use apex_predict::reload::{Event, Folder, Watch};
+use apex_predict::{Case, Device, Launch, Models};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

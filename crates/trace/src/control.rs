@@ -7,13 +7,13 @@
 
 use crate::error::in_file;
 use crate::mapping::{Mapping, without_sigxfsz};
+use apex_untrusted::Folder;
 use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Deref;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use untrusted::Folder;
 
 /// Name of the file in the session's directory.
 pub const CONTROL_FILE: &str = "control";
@@ -219,7 +219,7 @@ impl MappedControl {
     /// Maps the page of the session directory `dir`.
     pub fn open(dir: &Path) -> io::Result<MappedControl> {
         let path = dir.join(CONTROL_FILE);
-        untrusted::read::open_in_place(&path)
+        apex_untrusted::read::open_in_place(&path)
             .and_then(|file| MappedControl::map(&file))
             .map_err(|error| in_file("cannot open", &path, error))
     }

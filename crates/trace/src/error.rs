@@ -1,9 +1,9 @@
 //! What can be wrong with a session.
 
+use apex_untrusted::{printable, shown};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use untrusted::{printable, shown};
 
 /// Why a session could not be opened at all. What is wrong inside one that opens is a [`Problem`].
 #[derive(Debug)]

@@ -21,8 +21,8 @@
 //! How it is used, by the two sides that never meet but in a file:
 //!
 //! ```
-//! use trace::layout::{Launch, Slots};
-//! use trace::{Definition, Event, Lane, ProcessFile, Session, now};
+//! use apex_trace::layout::{Launch, Slots};
+//! use apex_trace::{Definition, Event, Lane, ProcessFile, Session, now};
 //!
 //! # let dir = std::env::temp_dir().join(format!("apex-doc-{}", std::process::id()));
 //! # std::fs::create_dir(&dir)?;

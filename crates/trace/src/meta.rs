@@ -2,11 +2,11 @@
 
 use crate::error::{Error, Problem, in_file};
 use crate::reader::META_FILE;
+use apex_untrusted::{Folder, read};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
 use std::path::Path;
-use untrusted::{Folder, read};
 
 /// Version of the format that this APEX writes, and the newest that it reads.
 pub const SCHEMA: u32 = 1;

@@ -5,6 +5,8 @@ use crate::error::in_file;
 use crate::fault;
 use crate::layout::{CHUNK_BYTES, ChunkHeader, ChunkKind, HEADER_BYTES, LIMIT_REACHED};
 use crate::mapping::{Mapping, PAGE_BYTES, release, reserve};
+use apex_untrusted::folder::{self, Folder};
+use apex_untrusted::read::{PROCESS_FILE, open_in_place};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -12,8 +14,6 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use untrusted::folder::{self, Folder};
-use untrusted::read::{PROCESS_FILE, open_in_place};
 
 /// Descriptors below this are left to the program, where possible: programs count on low numbers.
 const LOWEST_DESCRIPTOR: i32 = 512;

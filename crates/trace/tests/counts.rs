@@ -1,11 +1,11 @@
 //! Files of counts: what is written is read back, and damage is told and no more.
 
+use apex_trace::Session;
+use apex_trace::control::{MappedControl, Settings};
+use apex_trace::counts::file::{CountsFile, HEADER_BYTES, ProcessCounts};
+use apex_trace::counts::{CLASSES, Counts, Defect, Fault, Hotspot, LaunchCounts, Place, Traffic};
 use proptest::prelude::*;
 use std::path::Path;
-use trace::Session;
-use trace::control::{MappedControl, Settings};
-use trace::counts::file::{CountsFile, HEADER_BYTES, ProcessCounts};
-use trace::counts::{CLASSES, Counts, Defect, Fault, Hotspot, LaunchCounts, Place, Traffic};
 
 fn place() -> impl Strategy<Value = Place> {
     ("[a-z.0-9]{0,20}", any::<u32>(), ".{0,20}", any::<u32>())

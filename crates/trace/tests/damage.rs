@@ -2,14 +2,14 @@
 
 mod common;
 
+use apex_trace::definition::{Definition, Graph};
+use apex_trace::layout::{CHUNK_BYTES, HEADER_BYTES, LIMIT_REACHED, SLOT_BYTES};
+use apex_trace::{Error, Event, Lane, Process, ProcessFile, Session};
 use common::*;
 use proptest::prelude::*;
 use std::fs;
 use std::path::Path;
 use std::sync::{Barrier, OnceLock};
-use trace::definition::{Definition, Graph};
-use trace::layout::{CHUNK_BYTES, HEADER_BYTES, LIMIT_REACHED, SLOT_BYTES};
-use trace::{Error, Event, Lane, Process, ProcessFile, Session};
 
 const THREADS: u32 = 3;
 const LAUNCHES: u32 = 9000;
@@ -142,7 +142,7 @@ fn problems_say_where_and_what() {
     let (process, problems) = Process::from_bytes(Path::new("test.rec"), &bytes).unwrap();
     let found = |offset: usize, words: &str| {
         let matches =
-            |problem: &&trace::Problem| problem.offset == offset as u64 && problem.what.contains(words);
+            |problem: &&apex_trace::Problem| problem.offset == offset as u64 && problem.what.contains(words);
         assert_eq!(problems.iter().filter(matches).count(), 1, "{words}, in {problems:#?}");
     };
     found(chunk(1), "unknown kind 0x1234");
@@ -210,7 +210,7 @@ fn what_is_no_session_is_refused_with_what_was_expected() {
 #[test]
 fn a_session_without_processes_is_a_session() {
     let dir = tempfile::tempdir().unwrap();
-    trace::MappedControl::create(dir.path(), trace::control::Settings::default()).unwrap();
+    apex_trace::MappedControl::create(dir.path(), apex_trace::control::Settings::default()).unwrap();
     assert!(open_sound(dir.path()).processes.is_empty());
 }
 
@@ -218,7 +218,7 @@ fn a_session_without_processes_is_a_session() {
 fn drop_causes_read_as_sentences() {
     let cause = |errno: u32| {
         let mut bytes = sound_bytes().to_vec();
-        let at = std::mem::offset_of!(trace::layout::FileHeader, drop_errno);
+        let at = std::mem::offset_of!(apex_trace::layout::FileHeader, drop_errno);
         bytes[at..at + 4].copy_from_slice(&errno.to_le_bytes());
         read_all(&bytes).unwrap().drop_cause()
     };

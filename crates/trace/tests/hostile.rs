@@ -1,15 +1,15 @@
 //! Sessions that somebody made to hurt: files that block or never end, and links where files are about to be made.
 
+use apex_trace::control::{CONTROL_FILE, Settings};
+use apex_trace::counts::file::CountsFile;
+use apex_trace::counts::{Defect, Place};
+use apex_trace::layout::{Launch, Slots};
+use apex_trace::{Lane, MappedControl, ProcessFile, Session};
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
-use trace::control::{CONTROL_FILE, Settings};
-use trace::counts::file::CountsFile;
-use trace::counts::{Defect, Place};
-use trace::layout::{Launch, Slots};
-use trace::{Lane, MappedControl, ProcessFile, Session};
 
 fn fifo(path: &Path) {
     let name = CString::new(path.as_os_str().as_bytes()).unwrap();
@@ -71,10 +71,10 @@ fn holes_are_stepped_over() {
     let dir = tempfile::tempdir().unwrap();
     let path = recorded(dir.path(), 5);
     let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
-    let mut chunk = vec![0; trace::layout::CHUNK_BYTES];
-    file.read_exact_at(&mut chunk, trace::layout::HEADER_BYTES as u64).unwrap();
+    let mut chunk = vec![0; apex_trace::layout::CHUNK_BYTES];
+    file.read_exact_at(&mut chunk, apex_trace::layout::HEADER_BYTES as u64).unwrap();
     let last = ((1u64 << 40) - 2 * chunk.len() as u64) / chunk.len() as u64;
-    file.write_all_at(&chunk, trace::layout::HEADER_BYTES as u64 + last * chunk.len() as u64).unwrap();
+    file.write_all_at(&chunk, apex_trace::layout::HEADER_BYTES as u64 + last * chunk.len() as u64).unwrap();
     let session = Session::open(dir.path()).unwrap();
     assert_eq!(session.processes[0].records().count(), 10);
 

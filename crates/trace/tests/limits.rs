@@ -2,14 +2,14 @@
 
 mod common;
 
+use apex_trace::control::Settings;
+use apex_trace::definition::{Definition, Graph};
+use apex_trace::layout::{CHUNK_BYTES, Ended, HEADER_BYTES, LIMIT_REACHED, SLOT_BYTES};
+use apex_trace::{Control, Lane, MappedControl, ProcessFile, Session};
 use common::*;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use trace::control::Settings;
-use trace::definition::{Definition, Graph};
-use trace::layout::{CHUNK_BYTES, Ended, HEADER_BYTES, LIMIT_REACHED, SLOT_BYTES};
-use trace::{Control, Lane, MappedControl, ProcessFile, Session};
 
 const LAUNCHES_PER_CHUNK: usize = CHUNK_BYTES / SLOT_BYTES - 2; // its header, and who writes
 
@@ -235,13 +235,13 @@ fn no_file_of_a_session_raises_sigxfsz() {
 #[test]
 #[ignore = "run by no_file_of_a_session_raises_sigxfsz"]
 fn child_whose_file_size_limit_falls() {
-    use trace::counts::file::CountsFile;
+    use apex_trace::counts::file::CountsFile;
     let Some(dir) = child_dir() else { return };
-    let defect = trace::counts::Defect {
+    let defect = apex_trace::counts::Defect {
         kind: "race".to_owned(),
         kernel: "k".repeat(5000),
         text: String::new(),
-        place: trace::counts::Place::default(),
+        place: apex_trace::counts::Place::default(),
         other: None,
         count: 1,
         places: 1,

@@ -2,13 +2,13 @@
 
 mod common;
 
+use apex_trace::definition::{Definition, Function, Graph};
+use apex_trace::layout::{Ended, LONG_UNIT, Launch, Slots};
+use apex_trace::{ClockRate, Event, Lane, ProcessFile};
 use common::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use trace::definition::{Definition, Function, Graph};
-use trace::layout::{Ended, LONG_UNIT, Launch, Slots};
-use trace::{ClockRate, Event, Lane, ProcessFile};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
@@ -62,7 +62,7 @@ proptest! {
         let merged: Vec<_> = process.records_by_time().collect();
         let calls = merged.iter().filter(|record| !matches!(record.event, Event::Timing(_)));
         prop_assert!(calls.map(|record| record.start()).is_sorted());
-        let count = |records: &[trace::Record]| {
+        let count = |records: &[apex_trace::Record]| {
             let mut counts = BTreeMap::<_, usize>::new();
             for record in records {
                 *counts.entry(format!("{record:?}")).or_default() += 1;
@@ -136,9 +136,9 @@ fn times_and_durations_agree_with_the_systems_clock() {
     let dir = tempfile::tempdir().unwrap();
     let file = ProcessFile::create(dir.path(), None).unwrap();
     let mut lane = Lane::default();
-    let (outer, start, inner) = (Instant::now(), trace::now(), Instant::now());
+    let (outer, start, inner) = (Instant::now(), apex_trace::now(), Instant::now());
     std::thread::sleep(Duration::from_millis(60));
-    let (inner, end, outer) = (inner.elapsed(), trace::now(), outer.elapsed());
+    let (inner, end, outer) = (inner.elapsed(), apex_trace::now(), outer.elapsed());
     let record = Launch { head: Launch::head(0, start, end), config: 1, ..Launch::default() };
     assert!(lane.record(&file, &record));
     file.anchor_clock();

@@ -2,10 +2,10 @@
 
 mod common;
 
+use apex_trace::MappedControl;
+use apex_trace::control::{CONTROL_FILE, Settings, TimingMode};
 use std::fs;
 use std::sync::atomic::Ordering;
-use trace::MappedControl;
-use trace::control::{CONTROL_FILE, Settings, TimingMode};
 
 #[test]
 fn the_control_page_is_shared() {
@@ -53,7 +53,7 @@ fn without_a_limit_nothing_is_refused() {
     let control = MappedControl::create(dir.path(), Settings::default()).unwrap();
     // More was given back than taken, or the page was damaged.
     control.used_bytes.store(u64::MAX, Ordering::Relaxed);
-    assert!(trace::ProcessFile::create(dir.path(), Some(control.leak())).is_ok());
+    assert!(apex_trace::ProcessFile::create(dir.path(), Some(control.leak())).is_ok());
 }
 
 #[test]
@@ -78,11 +78,11 @@ fn a_foreign_control_page_is_refused_by_name() {
 #[cfg(feature = "meta")]
 mod meta {
     use super::*;
+    use apex_trace::meta::{Exit, Host, Meta};
+    use apex_trace::{Error, META_FILE, Session};
+    use apex_untrusted::Folder;
     use proptest::prelude::*;
     use proptest::strategy::ValueTree;
-    use trace::meta::{Exit, Host, Meta};
-    use trace::{Error, META_FILE, Session};
-    use untrusted::Folder;
 
     fn any_meta() -> impl Strategy<Value = Meta> {
         let text = || "\\PC{0,40}";

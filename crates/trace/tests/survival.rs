@@ -2,6 +2,10 @@
 
 mod common;
 
+use apex_trace::control::Settings;
+use apex_trace::definition::Definition;
+use apex_trace::layout::{CHUNK_BYTES, HEADER_BYTES, Launch, Slots};
+use apex_trace::{Event, Lane, MappedControl, ProcessFile, Session};
 use common::*;
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -11,10 +15,6 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use trace::control::Settings;
-use trace::definition::Definition;
-use trace::layout::{CHUNK_BYTES, HEADER_BYTES, Launch, Slots};
-use trace::{Event, Lane, MappedControl, ProcessFile, Session};
 
 const KILLS: u64 = 100;
 const KILLED_THREADS: u32 = 3;
@@ -32,7 +32,7 @@ fn what_is_committed_survives_sigkill_at_any_moment() {
         let session = Session::open(dir.path()).unwrap();
         for problem in &session.problems {
             let half_made = problem.what.contains("ended while it made this file");
-            assert!(problem.path.ends_with(trace::META_FILE) || half_made, "kill {kill}: {problem}");
+            assert!(problem.path.ends_with(apex_trace::META_FILE) || half_made, "kill {kill}: {problem}");
         }
         let Some(process) = session.processes.first() else {
             assert_eq!(said, [None; KILLED_THREADS as usize], "kill {kill}");
@@ -110,7 +110,7 @@ fn child_that_is_killed() {
                         api += KILLED_THREADS;
                         assert!(file.define(&Definition::Name { id: api, text: name(api) }));
                     }
-                    let start = trace::now();
+                    let start = apex_trace::now();
                     let head = Launch::head(0, start, start + 5);
                     let record = Launch { head, config: thread, stream: !number, result: number, api };
                     assert!(lane.record(file, &record));
@@ -283,7 +283,7 @@ fn a_file_that_shrinks_under_a_reader_is_a_read_failure() {
     assert!(process.read_failure().unwrap().what.contains("No such file"));
 }
 
-fn open_damaged(dir: &Path) -> trace::Process {
+fn open_damaged(dir: &Path) -> apex_trace::Process {
     Session::open(dir).unwrap().processes.remove(0)
 }
 

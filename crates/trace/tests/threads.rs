@@ -2,16 +2,16 @@
 
 mod common;
 
+use apex_trace::control::Settings;
+use apex_trace::definition::Definition;
+use apex_trace::layout::{CHUNK_BYTES, HEADER_BYTES, Launch, Slots};
+use apex_trace::{Event, Lane, MappedControl, ProcessFile, Session};
 use common::*;
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
-use trace::control::Settings;
-use trace::definition::Definition;
-use trace::layout::{CHUNK_BYTES, HEADER_BYTES, Launch, Slots};
-use trace::{Event, Lane, MappedControl, ProcessFile, Session};
 
 #[test]
 fn sixty_four_threads_lose_nothing() {
@@ -116,7 +116,7 @@ fn a_running_session_can_be_read() {
                         let text = format!("call-{}", name + thread);
                         assert!(file.define(&Definition::Name { id: name + thread, text }));
                     }
-                    let start = trace::now();
+                    let start = apex_trace::now();
                     let head = Launch::head(0, start, start + 5);
                     let (config, stream, api) = (thread, !number, name + thread);
                     lane.record(file, &Launch { head, config, stream, result: number, api });

@@ -2,11 +2,11 @@
 
 use crate::Error;
 use crate::work::Code;
-use collect::dataset::{DataSet, KernelRow, LaunchRow};
-use model::Matrix;
-use model::train::Examples;
-use predict::features::{self, Measured, Set};
-use predict::{Basis, Case, Device, Kernel, Launch, Placed};
+use apex_collect::dataset::{DataSet, KernelRow, LaunchRow};
+use apex_model::Matrix;
+use apex_model::train::Examples;
+use apex_predict::features::{self, Measured, Set};
+use apex_predict::{Basis, Case, Device, Kernel, Launch, Placed};
 use std::collections::{BTreeMap, HashMap};
 
 /// What was measured of a launch; not a number where it was not.
@@ -212,7 +212,7 @@ fn matrix(rows: &[Vec<f32>]) -> Result<Matrix, Error> {
 }
 
 impl Truth {
-    /// As small and large predict it: see [`predict::target`]. Without knowing what a launch executes, large has nothing to
+    /// As small and large predict it: see [`apex_predict::target`]. Without knowing what a launch executes, large has nothing to
     /// say of its duration that small does not say too, and would only be led astray.
     fn targets(&self, placed: &Placed<'_>, set: Set) -> [f32; 4] {
         let duration = (self.duration_us / placed.least_duration_us() as f32).log2();

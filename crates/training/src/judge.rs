@@ -4,8 +4,8 @@
 //! intervals are bootstrapped over families: launches of one family are alike.
 
 use crate::report::{FamilyScore, Range, Score};
-use model::evaluate::{Bootstrap, coverage, pearson, quantile};
-use predict::Basis;
+use apex_model::evaluate::{Bootstrap, coverage, pearson, quantile};
+use apex_predict::Basis;
 use std::collections::BTreeMap;
 
 /// What is predicted.

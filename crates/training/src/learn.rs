@@ -4,9 +4,9 @@
 //! families do not tell. Members are trained side by side, each by one thread; which thread trains which does not matter.
 
 use crate::Error;
-use model::network::{Activation, Network, Target};
-use model::random::Random;
-use model::train::{self, Examples, PointLoss, TargetLoss};
+use apex_model::network::{Activation, Network, Target};
+use apex_model::random::Random;
+use apex_model::train::{self, Examples, PointLoss, TargetLoss};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Mutex;
@@ -97,10 +97,10 @@ impl Recipe {
         let own = examples.select(&drawn(groups, self.share, seed));
         let losses = targets.iter().map(|target| TargetLoss {
             point: match target.range {
-                model::network::Range::Fraction => PointLoss::CrossEntropy,
-                model::network::Range::Real => PointLoss::Huber { delta: 0.3 },
+                apex_model::network::Range::Fraction => PointLoss::CrossEntropy,
+                apex_model::network::Range::Real => PointLoss::Huber { delta: 0.3 },
             },
-            weight: if target.range == model::network::Range::Real { REAL_WEIGHT } else { 1.0 },
+            weight: if target.range == apex_model::network::Range::Real { REAL_WEIGHT } else { 1.0 },
         });
         let options = train::Options {
             seed,

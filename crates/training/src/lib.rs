@@ -29,10 +29,10 @@ pub use run::{Options, Progress, Trained, run};
 pub enum Error {
     /// The data set cannot be read.
     #[error(transparent)]
-    DataSet(#[from] collect::dataset::Error),
+    DataSet(#[from] apex_collect::dataset::Error),
     /// The data cannot be learned from.
     #[error(transparent)]
-    Model(#[from] model::Error),
+    Model(#[from] apex_model::Error),
     /// What was asked for cannot be done.
     #[error("{0}")]
     Refused(String),

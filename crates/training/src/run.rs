@@ -9,15 +9,15 @@ use crate::examples::{Data, Origin, Table};
 use crate::judge::{Cases, Quantity};
 use crate::learn::{Crew, Recipe};
 use crate::report::{ModelSummary, Report, Test};
-use model::baseline::{Boosting, Trees};
-use model::evaluate::{Fold, folds};
-use model::forecast::{Calibration, FeatureSet, Spread};
-use model::network::Target;
-use model::random::Random;
-use model::train::Examples;
-use model::{Matrix, Model, Network, Precision, Predictor, Regressor};
-use predict::features::Set;
-use predict::{Basis, target};
+use apex_model::baseline::{Boosting, Trees};
+use apex_model::evaluate::{Fold, folds};
+use apex_model::forecast::{Calibration, FeatureSet, Spread};
+use apex_model::network::Target;
+use apex_model::random::Random;
+use apex_model::train::Examples;
+use apex_model::{Matrix, Model, Network, Precision, Predictor, Regressor};
+use apex_predict::features::Set;
+use apex_predict::{Basis, target};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -626,8 +626,8 @@ fn summary(set: Set, network: &Network, inputs: &Matrix) -> Result<ModelSummary,
     let cost = |target: &Target| {
         let pairs = exact.column(column).zip(rounded.column(column));
         let cost = |(exact, rounded): (f32, f32)| match target.range {
-            model::network::Range::Fraction => 100.0 * f64::from(exact - rounded).abs(),
-            model::network::Range::Real => 100.0 * (f64::from(rounded - exact).exp2() - 1.0).abs(),
+            apex_model::network::Range::Fraction => 100.0 * f64::from(exact - rounded).abs(),
+            apex_model::network::Range::Real => 100.0 * (f64::from(rounded - exact).exp2() - 1.0).abs(),
         };
         column += target.outputs();
         pairs.map(cost).sum::<f64>() / sample.rows() as f64

@@ -1,8 +1,8 @@
 //! What launches of APEX's own suite execute, by walking through its PTX.
 
-use collect::dataset::DataSet;
-use collect::suite;
-use predict::Launch;
+use apex_collect::dataset::DataSet;
+use apex_collect::suite;
+use apex_predict::Launch;
 use ptx::walk::{Argument, BUDGET, Walker, Work};
 use std::collections::HashMap;
 

@@ -1,10 +1,10 @@
 //! The card of the shipped models, and what pages quote of it, say what `card.json` says, which `apex train` wrote beside them.
 //! `BLESS=1` writes them anew.
 
+use apex_training::Report;
+use apex_training::report::{SCHEMA, Score};
 use std::fs;
 use std::path::{Path, PathBuf};
-use training::Report;
-use training::report::{SCHEMA, Score};
 
 #[test]
 fn the_card_is_that_of_the_report() {
@@ -96,7 +96,7 @@ fn by_method(report: &Report) -> String {
 #[test]
 fn pages_quote_the_card() {
     const MARK: &str =
-        "<!-- BLESS=1 cargo test -p training --test card renews this table from card.json -->\n";
+        "<!-- BLESS=1 cargo test -p apex-training --test card renews this table from card.json -->\n";
     let report = report();
     for (page, table) in
         [("README.md", by_basis(&report)), ("docs/results/predict-h200.md", by_method(&report))]

@@ -1,17 +1,17 @@
 //! The shipped models against the measurements: they are those of the card, they do as well as it says, and no floor of a
 //! predicted duration lies above what was measured.
 
-use collect::dataset::DataSet;
-use model::evaluate::{coverage, quantile};
-use model::forecast::{ForecastScratch, Forecaster};
-use model::{Model, Precision};
-use predict::features;
-use predict::{Basis, Estimate, Models, Placed, Prediction};
+use apex_collect::dataset::DataSet;
+use apex_model::evaluate::{coverage, quantile};
+use apex_model::forecast::{ForecastScratch, Forecaster};
+use apex_model::{Model, Precision};
+use apex_predict::features;
+use apex_predict::{Basis, Estimate, Models, Placed, Prediction};
+use apex_training::examples::{Data, Row};
+use apex_training::judge::{Cases, Quantity};
+use apex_training::report::{Report, Score, Test};
 use std::fs;
 use std::path::{Path, PathBuf};
-use training::examples::{Data, Row};
-use training::judge::{Cases, Quantity};
-use training::report::{Report, Score, Test};
 
 /// How far a recomputed figure may be off: other processors add up in another order.
 const ROUNDING: f64 = 1e-3;
@@ -93,7 +93,8 @@ fn bare(forecaster: &Forecaster, model: &Model, data: &Data, row: &Row) -> [(f32
     forecaster.forecast(&numbers, &mut ForecastScratch::default(), &mut forecasts).unwrap();
     let bounds = [placed.occupancy_bound(), 1.0, placed.warp_efficiency_bound()];
     std::array::from_fn(|target| {
-        let (forecast, bound): (&model::forecast::Forecast, _) = (&forecasts[target], bounds[target] as f32);
+        let (forecast, bound): (&apex_model::forecast::Forecast, _) =
+            (&forecasts[target], bounds[target] as f32);
         let (low, high) = forecast.interval.expect("it is calibrated");
         let estimate = forecast.estimate;
         (estimate * bound, (low.min(estimate) * bound, high.max(estimate) * bound))

@@ -1,11 +1,11 @@
 //! Training from beginning to end, quickly, on a part of the measurements in the repository.
 
-use collect::dataset::DataSet;
-use predict::{Case, Device, Launch, Models};
+use apex_collect::dataset::DataSet;
+use apex_predict::{Case, Device, Launch, Models};
+use apex_training::report::Score;
+use apex_training::{Data, Error, Options, Progress, Report, Trained, run};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use training::report::Score;
-use training::{Data, Error, Options, Progress, Report, Trained, run};
 
 fn measured(name: &str, every: usize) -> DataSet {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data").join(name);
@@ -28,7 +28,7 @@ fn trained(data: &Data, real: Option<&Data>, options: &Options) -> Trained {
 /// The median errors of a report's networks, by test, quantity and basis.
 fn errors(report: &Report) -> Vec<(String, f64)> {
     let scores = report.tests.iter().flat_map(|test| test.scores.iter().map(move |score| (test, score)));
-    let name = |(test, score): (&training::report::Test, &training::report::Score)| {
+    let name = |(test, score): (&apex_training::report::Test, &apex_training::report::Score)| {
         (
             format!("{}: {} {} {}", test.held_out, score.method, score.quantity, score.basis),
             score.median_error.value,

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use trace::Event;
-use trace::layout::{Call, CallClass, flags};
+use apex_trace::Event;
+use apex_trace::layout::{Call, CallClass, flags};
 
 use super::build::{Extent, GraphState, Reading, waits};
 use super::idle::{Queue, Taken};

@@ -5,11 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use trace::definition::Context;
-use trace::layout::{
+use apex_trace::definition::Context;
+use apex_trace::layout::{
     Call as CallRecord, CallClass, GraphLaunch, Launch, MemoryKind, RecordHead, Timing, flags,
 };
-use trace::{Ended, Event, Session};
+use apex_trace::{Ended, Event, Session};
 
 use super::counts;
 use super::kernels::Kernels;
@@ -83,7 +83,7 @@ struct CopyCounts {
 /// What is learnt from the first reading of one process.
 pub(super) struct Reading<'b> {
     pub builder: &'b mut Builder,
-    pub process: &'b trace::Process,
+    pub process: &'b apex_trace::Process,
     pub index: usize,
     /// Devices by context.
     pub devices: HashMap<u32, usize>,
@@ -127,7 +127,7 @@ pub(super) struct Extent {
 }
 
 impl Builder {
-    fn add(&mut self, process: &trace::Process, epoch: u64) {
+    fn add(&mut self, process: &apex_trace::Process, epoch: u64) {
         let index = self.processes.len();
         let wall_ns = process.span.map_or(0, |(_, last)| process.clock.ns_since_start(last)) as f64;
         self.processes.push(Process {
@@ -153,7 +153,7 @@ impl Builder {
     }
 
     /// The device of a definition, merged by UUID over processes.
-    fn device(&mut self, device: &trace::definition::Device) -> usize {
+    fn device(&mut self, device: &apex_trace::definition::Device) -> usize {
         let uuid = uuid(&device.uuid);
         if let Some(known) =
             self.devices.iter().position(|known| known.uuid == uuid && known.name == device.name)
@@ -203,7 +203,7 @@ impl Builder {
 }
 
 impl<'b> Reading<'b> {
-    fn new(builder: &'b mut Builder, process: &'b trace::Process, index: usize) -> Self {
+    fn new(builder: &'b mut Builder, process: &'b apex_trace::Process, index: usize) -> Self {
         let definitions = &process.definitions;
         let by_device: HashMap<u32, usize> =
             definitions.devices().map(|device| (device.id, builder.device(device))).collect();
@@ -491,9 +491,9 @@ impl<'b> Reading<'b> {
 }
 
 impl GraphState {
-    fn finish(self, process: usize, recorded: &trace::Process) -> Graph {
+    fn finish(self, process: usize, recorded: &apex_trace::Process) -> Graph {
         let definition = recorded.definitions.graph(self.id);
-        let count = |of: fn(&trace::definition::Graph) -> u32| definition.map_or(0, of);
+        let count = |of: fn(&apex_trace::definition::Graph) -> u32| definition.map_or(0, of);
         Graph {
             process,
             id: self.id,

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use apex_trace::counts::{self, Counts, Direction, InstructionClass, LaunchCounts, Space};
 use serde::{Deserialize, Serialize};
-use trace::counts::{self, Counts, Direction, InstructionClass, LaunchCounts, Space};
 
 use super::{Kernel, Profile};
 use crate::figure::Figure;
@@ -248,7 +248,7 @@ fn traffic(counts: &Counts) -> Vec<Traffic> {
 }
 
 /// Gives each kernel the counts of its launches.
-pub(super) fn attach(session: &trace::Session, kernels: &mut [Kernel]) {
+pub(super) fn attach(session: &apex_trace::Session, kernels: &mut [Kernel]) {
     let mut by_kernel: BTreeMap<_, Vec<&LaunchCounts>> = BTreeMap::new();
     for launch in session.counts.iter().flat_map(|process| &process.launches) {
         let key = (&*launch.kernel, launch.grid, launch.block, launch.dynamic_shared);
@@ -262,7 +262,7 @@ pub(super) fn attach(session: &trace::Session, kernels: &mut [Kernel]) {
 
 impl Profile {
     /// The defects of a session, those met most often first.
-    pub(super) fn take_defects(&mut self, session: &trace::Session) {
+    pub(super) fn take_defects(&mut self, session: &apex_trace::Session) {
         let found = session.counts.iter().flat_map(|process| &process.defects);
         self.defects = found
             .map(|defect| Defect {

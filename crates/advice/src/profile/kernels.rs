@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 
+use apex_trace::definition::{Config, Function};
+use apex_trace::layout::{Launch, flags};
 use occupancy::KernelResources;
-use trace::definition::{Config, Function};
-use trace::layout::{Launch, flags};
 
 use super::times::Estimate;
 use super::{Attributes, Device, Kernel, Launches, geometry};

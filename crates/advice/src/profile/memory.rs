@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use trace::layout::{Call, MemoryKind};
+use apex_trace::layout::{Call, MemoryKind};
 
 use super::Memory;
 

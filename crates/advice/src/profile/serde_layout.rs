@@ -1,9 +1,9 @@
 //! The layout's enumerations as snake-case names: `trace` does not know serde.
 
+use apex_trace::definition::StreamKind;
+use apex_trace::layout::{CallClass, MemoryKind};
 use serde::de::{Deserialize, Deserializer, Error};
 use serde::ser::Serializer;
-use trace::definition::StreamKind;
-use trace::layout::{CallClass, MemoryKind};
 
 /// Names of memory kinds.
 pub const MEMORY_KINDS: &[(MemoryKind, &str)] = &[

@@ -1,8 +1,8 @@
 //! Profiles with and without faults, for the tests of the rules: an imaginary H100 with 132 multiprocessors.
 
+use apex_trace::definition::StreamKind;
+use apex_trace::layout::{CallClass, MemoryKind};
 use occupancy::KernelResources;
-use trace::definition::StreamKind;
-use trace::layout::{CallClass, MemoryKind};
 
 use super::{Outcome, Rule};
 use crate::advise::{Options, advise};

@@ -1,6 +1,6 @@
 //! Everything on the legacy default stream, though there are others.
 
-use trace::definition::StreamKind;
+use apex_trace::definition::StreamKind;
 
 use super::{Draft, Needs, Outcome, Rule, confidence, counted, percent};
 use crate::figure::Figure;
@@ -79,7 +79,7 @@ fn serialised(profile: &Profile, process: usize) -> Option<(u64, u64, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use trace::definition::StreamKind::{Blocking, LegacyDefault, NonBlocking};
+    use apex_trace::definition::StreamKind::{Blocking, LegacyDefault, NonBlocking};
 
     use super::super::fixture::{activity, assert_clear_in, assert_finds_in, evidence, profile_with, stream};
     use super::RULE;

@@ -1,6 +1,6 @@
 //! Asynchronous copies that are not.
 
-use trace::layout::MemoryKind;
+use apex_trace::layout::MemoryKind;
 
 use super::{
     Draft, Needs, Outcome, Rule, bytes, confidence, counted_as, job_saving, time, typical_launch_call, up_to,
@@ -79,7 +79,7 @@ fn judge(profile: &Profile) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use trace::layout::MemoryKind::{Device, Pageable, Pinned};
+    use apex_trace::layout::MemoryKind::{Device, Pageable, Pinned};
 
     use super::super::fixture::{activity, assert_clear_in, assert_finds_in, copies, evidence, profile_with};
     use super::RULE;

@@ -1,6 +1,6 @@
 //! Memory that is allocated and freed again and again.
 
-use trace::layout::MemoryKind;
+use apex_trace::layout::MemoryKind;
 
 use super::{Draft, Needs, Outcome, Rule, confidence, counted, idle_during, job_saving, time};
 use crate::figure::{Figure, total};
@@ -83,7 +83,7 @@ fn cost(memory: &Memory) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use trace::layout::MemoryKind::{Device, Pool};
+    use apex_trace::layout::MemoryKind::{Device, Pool};
 
     use super::super::fixture::{
         assert_clear_in, assert_finds_in, evidence, idle_during, memory, profile_with,

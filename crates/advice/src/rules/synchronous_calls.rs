@@ -1,6 +1,6 @@
 //! Calls that make the host wait for the device.
 
-use trace::layout::CallClass;
+use apex_trace::layout::CallClass;
 
 use super::{
     Draft, Needs, Outcome, Rule, confidence, counted, counted_as, job_saving, time, typical_launch_call,
@@ -130,8 +130,8 @@ fn synchronous_transfers(profile: &Profile) -> Transfers {
 
 #[cfg(test)]
 mod tests {
-    use trace::layout::CallClass::{Set, Synchronize};
-    use trace::layout::MemoryKind::{Device, Pageable, Pinned};
+    use apex_trace::layout::CallClass::{Set, Synchronize};
+    use apex_trace::layout::MemoryKind::{Device, Pageable, Pinned};
 
     use super::super::fixture::{
         activity, assert_clear_in, assert_finds_in, call, copies, evidence, idle_during, profile_with,

@@ -47,7 +47,7 @@ fn rules_are_found_by_identifier_and_name() {
 fn page() -> String {
     let mut page = String::from(
         "# Advice rules\n\n\
-         <!-- Generated from crates/advice/src/rules: BLESS=1 cargo test -p advice writes it anew. -->\n\n\
+         <!-- Generated from crates/advice/src/rules: BLESS=1 cargo test -p apex-advice writes it anew. -->\n\n\
          `apex report` and `apex advise` run these rules over a session. Each finding names the fault with its values, one\n\
          change, what it would save and how sure that is. Rules `APEX-L…` need recorded launches and calls alone, rules\n\
          `APEX-T…` need sampled kernel times (`--timing sampled` or `all`), rules `APEX-C…` need what the CPU device counts\n\
@@ -99,5 +99,5 @@ fn the_page_about_rules_is_fresh() {
         std::fs::write(&path, page()).expect("docs can be written");
     }
     let written = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(written == page(), "docs/advice.md is stale: BLESS=1 cargo test -p advice writes it anew");
+    assert!(written == page(), "docs/advice.md is stale: BLESS=1 cargo test -p apex-advice writes it anew");
 }

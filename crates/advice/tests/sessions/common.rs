@@ -5,14 +5,14 @@ use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use advice::Profile;
-use tempfile::TempDir;
-use trace::definition::{Config, Context, Definition, Device, Function, Stream, StreamKind};
-use trace::layout::{
+use apex_advice::Profile;
+use apex_trace::definition::{Config, Context, Definition, Device, Function, Stream, StreamKind};
+use apex_trace::layout::{
     Call, CallClass, ClockAnchor, ClockKind, FileHeader, GraphLaunch, Launch, MemoryKind, RecordHead, Slots,
     Timing, flags,
 };
-use trace::{Ended, Lane, ProcessFile, Session};
+use apex_trace::{Ended, Lane, ProcessFile, Session};
+use tempfile::TempDir;
 
 pub const SMS: i32 = 132;
 /// The streams that every recording defines.

@@ -3,12 +3,12 @@
 //! The cases are drawn from a fixed seed, so a fault is found in every run or in none.
 
 use crate::common::{Recording, profile};
-use advice::Profile;
+use apex_advice::Profile;
+use apex_trace::definition::{Config, Definition, Device, Function, Graph};
+use apex_trace::layout::{Call, CallClass, GraphLaunch, Launch, MemoryKind, Slots, Timing, flags};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, RngAlgorithm, TestRng, TestRunner};
 use serde_json::Value;
-use trace::definition::{Config, Definition, Device, Function, Graph};
-use trace::layout::{Call, CallClass, GraphLaunch, Launch, MemoryKind, Slots, Timing, flags};
 
 /// Sessions that are tried.
 const SESSIONS: u32 = 150;
@@ -159,11 +159,11 @@ impl Definitions {
 
 /// Advice, a comparison with itself, and the way through JSON, which knows neither NaN nor infinities.
 fn judge(profile: &Profile) {
-    let advice = advice::advise(profile, &advice::Options::default());
+    let advice = apex_advice::advise(profile, &apex_advice::Options::default());
     assert!(advice.verdict.saving_of_job.is_none_or(|saving| saving.value <= 1.0));
-    let compared = advice::compare(profile, profile);
+    let compared = apex_advice::compare(profile, profile);
     let text = serde_json::to_string(&(profile, &advice, &compared)).expect("serialises");
-    let read: (Profile, advice::Advice, advice::Comparison) =
+    let read: (Profile, apex_advice::Advice, apex_advice::Comparison) =
         serde_json::from_str(&text).expect("every number is one");
     assert_eq!(read.0.kernels.len(), profile.kernels.len());
     predictions_have_intervals(&serde_json::from_str(&text).expect("it is JSON"));
@@ -209,7 +209,7 @@ fn bytes_of_pageable_copies_saturate() {
             program.copy(to, from, u64::MAX, true, 5_000);
         }
     });
-    let advice = advice::advise(&profile, &advice::Options::default());
+    let advice = apex_advice::advise(&profile, &apex_advice::Options::default());
     let finding = advice.findings.iter().find(|finding| finding.slug == "pageable-async-copy");
     let evidence = &finding.expect("two such copies").evidence;
     let bytes = evidence.iter().find(|evidence| evidence.name == "bytes copied").expect("they are told");

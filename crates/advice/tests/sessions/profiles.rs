@@ -1,11 +1,11 @@
 //! Profiles of sessions: what programs did is what the profile says.
 
 use crate::common::{BLOCKING, LEGACY, Recording, profile, read};
-use advice::profile::{Basis, CopyDirection};
-use advice::{Profile, Provenance};
+use apex_advice::profile::{Basis, CopyDirection};
+use apex_advice::{Profile, Provenance};
+use apex_trace::definition::{Definition, Graph, StreamKind};
+use apex_trace::layout::{CallClass, MemoryKind, flags};
 use tempfile::TempDir;
-use trace::definition::{Definition, Graph, StreamKind};
-use trace::layout::{CallClass, MemoryKind, flags};
 
 #[test]
 fn a_session_without_records_is_an_empty_profile() {
@@ -217,15 +217,15 @@ fn the_recorders_own_cost_is_stated() {
     });
     let recorder = &profile.recorder;
     assert_eq!((recorder.records, recorder.timings, recorder.dropped), (100, 0, 0));
-    assert_eq!(recorder.recording_ns, 100.0 * advice::profile::RECORD_COST_NS);
+    assert_eq!(recorder.recording_ns, 100.0 * apex_advice::profile::RECORD_COST_NS);
     let share = recorder.overhead_share.expect("the process took time");
     assert!((share.value - recorder.recording_ns / 401_000.0).abs() < 0.002, "{}", share.value);
     // An estimate with an interval: no clock was read for it.
     let (low, high) = share.interval().expect("predicted");
-    let (least, most) = advice::profile::RECORD_COST_INTERVAL_NS;
+    let (least, most) = apex_advice::profile::RECORD_COST_INTERVAL_NS;
     let relative = |bound: f64| bound / share.value;
-    assert!((relative(low) - least / advice::profile::RECORD_COST_NS).abs() < 1e-9);
-    assert!((relative(high) - most / advice::profile::RECORD_COST_NS).abs() < 1e-9);
+    assert!((relative(low) - least / apex_advice::profile::RECORD_COST_NS).abs() < 1e-9);
+    assert!((relative(high) - most / apex_advice::profile::RECORD_COST_NS).abs() < 1e-9);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::common::{BLOCKING, LEGACY, NON_BLOCKING, Recording, profile, read};
-use advice::{Advice, Options, advise};
-use trace::layout::MemoryKind;
+use apex_advice::{Advice, Options, advise};
+use apex_trace::layout::MemoryKind;
 
 fn advice_on(program: impl FnOnce(&mut Recording)) -> Advice {
     advise(&profile(program), &Options::default())
@@ -134,7 +134,7 @@ fn savings_never_exceed_what_there_is() {
     let profile = profile(bad);
     let advice = advise(&profile, &Options::default());
     let saving = |host: bool| -> f64 {
-        let of = advice.findings.iter().filter(|finding| (finding.scope == advice::Scope::Host) == host);
+        let of = advice.findings.iter().filter(|finding| (finding.scope == apex_advice::Scope::Host) == host);
         of.filter(|f| f.within.is_none()).filter_map(|f| f.saving.time_ns).map(|time| time.value).sum()
     };
     let idle = profile.activities[0].idle_share.expect("modelled").value * profile.totals.span_ns;

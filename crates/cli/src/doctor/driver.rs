@@ -48,9 +48,13 @@ fn libraries() -> Check {
         return Check::fail(ID, error.to_string(), "see the message");
     }
     if missing.is_empty() {
-        Check::ok(ID, format!("{RECORDER}, {ALIAS}, {CPU_DEVICE}, {NVRTC} in {}", untrusted::shown(folder)))
+        Check::ok(
+            ID,
+            format!("{RECORDER}, {ALIAS}, {CPU_DEVICE}, {NVRTC} in {}", apex_untrusted::shown(folder)),
+        )
     } else {
-        let found = format!("{RECORDER} in {}, without {}", untrusted::shown(folder), missing.join(" and "));
+        let found =
+            format!("{RECORDER} in {}, without {}", apex_untrusted::shown(folder), missing.join(" and "));
         Check::warn(ID, found, "`cargo build --release` makes all four")
     }
 }
@@ -104,7 +108,7 @@ fn driver(has_nodes: bool) -> Check {
 /// May this user open the device nodes? No check where there are none.
 fn device_nodes() -> Option<Check> {
     let nodes = place::device_nodes();
-    let list = |paths: Vec<&PathBuf>| paths.iter().map(untrusted::shown).collect::<Vec<_>>().join(" ");
+    let list = |paths: Vec<&PathBuf>| paths.iter().map(apex_untrusted::shown).collect::<Vec<_>>().join(" ");
     let closed: Vec<_> = nodes.iter().filter(|path| !may_open(path)).collect();
     let check = if closed.is_empty() {
         Check::ok("device-nodes", list(nodes.iter().collect()))

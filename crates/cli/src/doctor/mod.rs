@@ -9,12 +9,12 @@ mod system;
 
 use crate::exit;
 use crate::output::{self, Color};
+use apex_untrusted::printable;
 use clap::builder::FalseyValueParser;
 use serde::Serialize;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use untrusted::printable;
 
 /// Checks what APEX needs on this machine, and says what to do about what is missing.
 #[derive(clap::Args)]

@@ -2,11 +2,11 @@
 
 use super::Check;
 use crate::units;
+use apex_trace::control::{CONTROL_FILE, MappedControl, Settings};
+use apex_untrusted::Folder;
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use trace::control::{CONTROL_FILE, MappedControl, Settings};
-use untrusted::Folder;
 
 /// Less free space than this is worth a warning: some millions of launches.
 const LOW_SPACE: u64 = 1 << 30;
@@ -35,10 +35,10 @@ fn session_folder(dir: &Path) -> Check {
         made
     });
     match made {
-        Ok(()) => Check::ok(ID, format!("{} can hold a session", untrusted::shown(dir))),
+        Ok(()) => Check::ok(ID, format!("{} can hold a session", apex_untrusted::shown(dir))),
         Err(error) => Check::fail(
             ID,
-            format!("{} cannot hold a session: {error}", untrusted::shown(dir)),
+            format!("{} cannot hold a session: {error}", apex_untrusted::shown(dir)),
             "name a folder on a local disk with `apex run -o DIR`",
         ),
     }
@@ -49,13 +49,15 @@ fn space(dir: &Path) -> Check {
     match free_and_total(dir) {
         Some((free, _)) if free < LOW_SPACE => Check::warn(
             ID,
-            format!("{} free in {}", units::bytes(free), untrusted::shown(dir)),
+            format!("{} free in {}", units::bytes(free), apex_untrusted::shown(dir)),
             "what finds no space is dropped and counted; bound the session with --max-size, or name another folder",
         ),
-        Some((free, _)) => Check::ok(ID, format!("{} free in {}", units::bytes(free), untrusted::shown(dir))),
+        Some((free, _)) => {
+            Check::ok(ID, format!("{} free in {}", units::bytes(free), apex_untrusted::shown(dir)))
+        }
         None => Check::warn(
             ID,
-            format!("the free space of {} is not known", untrusted::shown(dir)),
+            format!("the free space of {} is not known", apex_untrusted::shown(dir)),
             "check that it exists",
         ),
     }

@@ -2,13 +2,13 @@
 
 use crate::output::Lines;
 use anyhow::Context;
-use predict::{Case, Kernel, Launch};
+use apex_predict::{Case, Kernel, Launch};
+use apex_untrusted::read;
 use ptx::walk::{Argument, BUDGET, Walker};
 use ptx::{
     AddressBase, Function, FunctionKind, Module, Operand, ScalarType, StateSpace, Statement, Variable,
 };
 use std::path::{Path, PathBuf};
-use untrusted::read;
 
 /// An argument of the kernel, as typed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -93,8 +93,8 @@ impl Code {
     /// A file that is no PTX, a kernel that is not in it, arguments that do not fit its parameters.
     pub fn read(path: &Path, kernel: Option<&str>, arguments: &[Typed]) -> anyhow::Result<Code> {
         let source = read::read_to_string(path, read::PTX)
-            .with_context(|| format!("cannot read {}", untrusted::shown(path)))?;
-        let shown = untrusted::shown(path);
+            .with_context(|| format!("cannot read {}", apex_untrusted::shown(path)))?;
+        let shown = apex_untrusted::shown(path);
         let module = ptx::parse(&source).map_err(|wrong| Lines(wrong.render(&shown, &source)))?;
         let function = find(&module, kernel).map_err(|why| anyhow::anyhow!("{shown}: {why}"))?;
         let name = function.name.to_string();
@@ -140,7 +140,7 @@ impl Code {
         format!(
             "PTX does not tell how many registers a thread of {name} uses: give --registers N. `ptxas -v -arch=sm_90 {}` and \
              `cuobjdump --dump-resource-usage` of the compiled program say it, and `apex run` records it",
-            untrusted::shown(path)
+            apex_untrusted::shown(path)
         )
     }
 }
@@ -157,7 +157,7 @@ fn find<'a>(module: &'a Module, name: Option<&str>) -> Result<&'a Function, Stri
         (None, _) => Err(format!("there are several kernels in it: name one with --kernel: {}", names())),
         (Some(name), kernels) => {
             let same = |kernel: &&&Function| {
-                &*kernel.name == name || advice::shortened(&advice::demangled(&kernel.name)) == name
+                &*kernel.name == name || apex_advice::shortened(&apex_advice::demangled(&kernel.name)) == name
             };
             kernels
                 .iter()

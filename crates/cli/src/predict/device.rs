@@ -2,9 +2,9 @@
 
 use crate::loaded::Loaded;
 use crate::output;
-use advice::prediction;
 use anyhow::{Context, bail};
-use predict::Device;
+use apex_advice::prediction;
+use apex_predict::Device;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -49,7 +49,7 @@ impl Trained {
     ///
     /// # Errors
     /// Why there are none.
-    pub fn among(self, devices: &[advice::profile::Device]) -> Result<Device, String> {
+    pub fn among(self, devices: &[apex_advice::profile::Device]) -> Result<Device, String> {
         let known = devices.iter().map(|device| self.device(&device.name, &device.attributes));
         known.reduce(Result::or).unwrap_or_else(|| Err("the session names no device".to_owned()))
     }
@@ -104,16 +104,16 @@ fn architecture(name: &str) -> anyhow::Result<Device> {
 fn from_folder(path: &Path, trained: Trained) -> anyhow::Result<Device> {
     let manifest = path.join(MANIFEST);
     let known = if manifest.is_file() {
-        let text = untrusted::read::read_to_string(&manifest, untrusted::read::MANIFEST)
-            .with_context(|| format!("cannot read {}", untrusted::shown(&manifest)))?;
+        let text = apex_untrusted::read::read_to_string(&manifest, apex_untrusted::read::MANIFEST)
+            .with_context(|| format!("cannot read {}", apex_untrusted::shown(&manifest)))?;
         let Manifest { device_name, device_attributes } = serde_json::from_str(&text)
-            .with_context(|| format!("{} is no manifest of a data set", untrusted::shown(&manifest)))?;
+            .with_context(|| format!("{} is no manifest of a data set", apex_untrusted::shown(&manifest)))?;
         let attributes: Vec<_> = device_attributes.into_iter().collect();
         trained.device(&device_name, &attributes)
     } else if path.exists() {
         trained.among(&Loaded::read(path)?.profile.devices)
     } else {
-        let path = untrusted::shown(path);
+        let path = apex_untrusted::shown(path);
         bail!(
             "there is no device or folder {path}: write h200, sm_90, or the folder of a session or data set"
         );

@@ -3,7 +3,7 @@
 //! Which of the two it is shows in the first character: JSON begins with `{`. A line that is wrong is one answer with the
 //! reason, and the next line is read all the same. Columns that are not known here pass through.
 
-use predict::{Kernel, Launch};
+use apex_predict::{Kernel, Launch};
 use serde_json::Value;
 use std::io::{self, BufRead, Read};
 
@@ -352,7 +352,7 @@ fn measured(fields: &Fields) -> Result<Option<f64>, String> {
     for (name, scale, above_empty) in MEASURED {
         let parse = |text: &str| text.parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0);
         if let Some(time) = number(fields, name, "a time", parse)? {
-            let empty = if above_empty { advice::prediction::EMPTY_KERNEL_NS / 1e3 } else { 0.0 };
+            let empty = if above_empty { apex_advice::prediction::EMPTY_KERNEL_NS / 1e3 } else { 0.0 };
             return Ok(Some(time * scale + empty));
         }
     }
@@ -449,7 +449,7 @@ mod tests {
             let found = lines(format!("grid_x,block_x,{column}\n1,32,{value}\n")).unwrap();
             found.into_iter().next().unwrap().asked.map(|asked| asked.measured_us)
         };
-        let empty = advice::prediction::EMPTY_KERNEL_NS / 1e3;
+        let empty = apex_advice::prediction::EMPTY_KERNEL_NS / 1e3;
         assert_eq!(measured("measured_us", "4.5"), Ok(Some(4.5)));
         assert_eq!(measured("profiled_time_us", ""), Ok(None));
         assert_eq!(measured("time_us", "4"), Ok(Some(4.0 + empty)));
@@ -494,7 +494,7 @@ mod tests {
             let blank = |row: &&Vec<String>| row.iter().all(String::is_empty);
             prop_assert_eq!(found.len(), rows.len());
             prop_assert!(rows.iter().filter(blank).count() <= found.iter().filter(|line| line.asked.is_err()).count());
-            let (models, device) = (predict::Models::shipped(), predict::Device::h200());
+            let (models, device) = (apex_predict::Models::shipped(), apex_predict::Device::h200());
             for line in found {
                 let number = line.number;
                 let answer = super::super::answer::Answer::of_line(&models, &device, line);

@@ -15,10 +15,11 @@ mod written;
 use crate::output::{self, Color};
 use crate::text::Style;
 use crate::{exit, session};
-use ::predict::reload::{Event, Watch};
-use ::predict::{Case, Device, Kernel, Launch, Models};
 use answer::Answer;
 use anyhow::{Context, bail};
+use apex_predict::reload::{Event, Watch};
+use apex_predict::{Case, Device, Kernel, Launch, Models};
+use apex_untrusted::folder::identity;
 use clap::builder::FalseyValueParser;
 use code::{Code, Typed};
 use device::Trained;
@@ -30,7 +31,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use syntax::Change;
-use untrusted::folder::identity;
 use written::{Csv, Document};
 
 /// Predicts how long launches take on a GPU, and how well they use it.
@@ -121,7 +121,7 @@ impl InUse {
     /// Loads them. What happens to a folder's files later is said on stderr.
     fn load(folder: Option<&Path>) -> anyhow::Result<Self> {
         let Some(folder) = folder else { return Ok(Self::Shipped(Models::shipped())) };
-        let shown = untrusted::shown(folder);
+        let shown = apex_untrusted::shown(folder);
         let told = move |event| match event {
             Event::Replaced => {
                 output::remark(format!("the models in {shown} were replaced: the new ones are in use"))
@@ -133,7 +133,7 @@ impl InUse {
             }
         };
         let watch = Watch::start(folder, told)
-            .with_context(|| format!("cannot use the models in {}", untrusted::shown(folder)))?;
+            .with_context(|| format!("cannot use the models in {}", apex_untrusted::shown(folder)))?;
         Ok(Self::Watched(watch))
     }
 
@@ -243,8 +243,8 @@ impl Args {
             }
         }
         match (&self.kernel, answers.is_empty()) {
-            (Some(name), true) => bail!("{} has no kernel {name}", untrusted::shown(path)),
-            (None, true) => bail!("{} has no kernels", untrusted::shown(path)),
+            (Some(name), true) => bail!("{} has no kernel {name}", apex_untrusted::shown(path)),
+            (None, true) => bail!("{} has no kernels", apex_untrusted::shown(path)),
             _ => self.write(&device, &answers, color),
         }
     }
@@ -270,7 +270,7 @@ impl Args {
         } else {
             Box::new(BufReader::new(opened(path)?))
         };
-        let shown = if stdin { "stdin".to_owned() } else { untrusted::shown(path) };
+        let shown = if stdin { "stdin".to_owned() } else { apex_untrusted::shown(path) };
         let lines = Lines::new(from).map_err(|why| anyhow::anyhow!("{shown}:{why}"))?;
         let answered = if stdin || self.csv {
             self.one_by_one(lines, &shown, models, &device)
@@ -374,8 +374,8 @@ impl Args {
 
 /// A file of launches, open. It is read line by line, so that it may be of any size.
 fn opened(path: &Path) -> anyhow::Result<File> {
-    let shown = untrusted::shown(path);
-    let file = untrusted::read::open(path, u64::MAX)
+    let shown = apex_untrusted::shown(path);
+    let file = apex_untrusted::read::open(path, u64::MAX)
         .with_context(|| format!("cannot open {shown} (`apex predict -` reads from pipes)"))?;
     if Some(identity(&file.metadata()?)) == session::stdout_identity() {
         bail!("stdout is {shown}, the file that is read: send it to another file");

@@ -3,8 +3,8 @@
 use super::device::{MANIFEST, Trained};
 use super::lines::Asked;
 use crate::loaded::Loaded;
-use ::predict::{Case, Device, Kernel, Launch};
-use collect::dataset::DataSet;
+use apex_collect::dataset::DataSet;
+use apex_predict::{Case, Device, Kernel, Launch};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -41,11 +41,11 @@ fn of_session(path: &Path, trained: Trained) -> anyhow::Result<Recording> {
     let profile = Loaded::read(path)?.profile;
     let device = trained.among(&profile.devices);
     let name = device.as_ref().ok().map(|device| &device.name);
-    let launch = |recorded: &advice::profile::Kernel| {
-        let Case { launch, kernel, .. } = advice::prediction::case(recorded);
+    let launch = |recorded: &apex_advice::profile::Kernel| {
+        let Case { launch, kernel, .. } = apex_advice::prediction::case(recorded);
         let ran_on = recorded.device.and_then(|index| profile.devices.get(index));
         let here = ran_on.is_some_and(|ran_on| Some(&ran_on.name) == name);
-        let measured = advice::prediction::measured_duration_ns(recorded).filter(|_| here);
+        let measured = apex_advice::prediction::measured_duration_ns(recorded).filter(|_| here);
         let measured_us = measured.map(|time| time.value / 1e3);
         (Asked { name: Some(recorded.short_name.clone()), launch, kernel, measured_us }, None)
     };
@@ -58,7 +58,7 @@ fn of_data_set(path: &Path, trained: Trained) -> anyhow::Result<Recording> {
     let attributes: Vec<_> = set.manifest.device_attributes.iter().map(|(&id, &value)| (id, value)).collect();
     let device = trained.device(&set.manifest.device_name, &attributes);
     let kernels: HashMap<_, _> = set.kernels.iter().map(|kernel| (kernel.kernel.as_str(), kernel)).collect();
-    let launch = |row: &collect::dataset::LaunchRow| {
+    let launch = |row: &apex_collect::dataset::LaunchRow| {
         let known = kernels.get(row.kernel.as_str());
         let kernel = known.map(|known| Kernel {
             registers: known.registers,

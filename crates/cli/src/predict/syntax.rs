@@ -1,6 +1,6 @@
 //! Launches as they are typed: `64,64`, `16x16`, `block=512,grid=128`.
 
-use predict::Launch;
+use apex_predict::Launch;
 
 /// The sides of a grid or block: one to three numbers with commas or `x` between; missing ones are 1.
 pub fn extent(text: &str) -> Result<[u32; 3], String> {

@@ -1,8 +1,8 @@
 //! Answers as CSV and as JSON: a document, or a line for each.
 
 use super::answer::Answer;
-use advice::Estimate;
-use predict::Device;
+use apex_advice::Estimate;
+use apex_predict::Device;
 use serde::Serialize;
 use serde_json::Value;
 use std::io::{self, Write};
@@ -63,7 +63,7 @@ struct JsonLine<'a> {
 /// # Errors
 /// Those of `out`.
 pub fn json_line(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
-    export::json::compact(&mut *out, &JsonLine { schema: LINE, answer })?;
+    apex_export::json::compact(&mut *out, &JsonLine { schema: LINE, answer })?;
     out.write_all(b"\n")
 }
 
@@ -133,7 +133,7 @@ impl Csv {
 fn cells(answer: &Answer) -> [Option<String>; COLUMNS.len()] {
     let Answer { prediction, computed, .. } = answer;
     let number = |value: f64| Some(value.to_string()).filter(|_| value.is_finite());
-    let said = |of: fn(&advice::Prediction) -> Estimate, scale: f64| {
+    let said = |of: fn(&apex_advice::Prediction) -> Estimate, scale: f64| {
         let estimate = prediction.as_ref().map(of);
         let cell = |part: fn(&Estimate) -> f64| estimate.as_ref().and_then(|it| number(part(it) * scale));
         [cell(|it| it.value), cell(|it| it.low), cell(|it| it.high)]
@@ -179,7 +179,7 @@ fn line(out: &mut impl Write, cells: impl Iterator<Item = Option<String>>) -> io
             out.write_all(b",")?;
         }
         if let Some(cell) = cell {
-            export::csv::text(out, &cell)?;
+            apex_export::csv::text(out, &cell)?;
         }
     }
     out.write_all(b"\r\n")

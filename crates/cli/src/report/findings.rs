@@ -3,7 +3,7 @@
 use super::{mark, share};
 use crate::text::{Ink, Style, wrap};
 use crate::units;
-use advice::{
+use apex_advice::{
     Advice, Confidence, Direction, Evidence, Figure, Finding, KernelFinding, Level, Profile, Saving,
     Severity, Unit, WhatIf,
 };

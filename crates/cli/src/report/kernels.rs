@@ -2,8 +2,8 @@
 
 use crate::text::{Align, Table, bar};
 use crate::units;
-use advice::Profile;
-use advice::profile::{Geometry, GpuTime, Kernel};
+use apex_advice::Profile;
+use apex_advice::profile::{Geometry, GpuTime, Kernel};
 use occupancy::Limiter;
 
 /// What the table is sorted by.

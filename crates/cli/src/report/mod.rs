@@ -9,14 +9,14 @@ use crate::loaded::{Loaded, Source};
 use crate::output::{self, Color};
 use crate::text::{Ink, Style, wrap};
 use crate::{session, units};
-use ::predict::Models;
-use advice::{Advice, Figure, Options, Profile, Provenance};
+use apex_advice::{Advice, Figure, Options, Profile, Provenance};
+use apex_predict::Models;
+use apex_trace::meta::{Exit, Meta};
 use clap::builder::FalseyValueParser;
 use kernels::Sort;
 use serde::Serialize;
 use std::io::{self, Write};
 use std::process::ExitCode;
-use trace::meta::{Exit, Meta};
 
 /// Kernels in the table unless the user says otherwise.
 const TOP: usize = 10;
@@ -70,7 +70,7 @@ impl View {
 /// Runs the rules, less the suppressed ones; names that no rule has are remarked upon.
 pub fn advise(profile: &Profile, suppress: &[String]) -> Advice {
     let options = Options { suppress: suppress.iter().cloned().collect(), models: Some(Models::shipped()) };
-    let advice = advice::advise(profile, &options);
+    let advice = apex_advice::advise(profile, &options);
     for name in &advice.unknown_suppressions {
         output::remark(format!("--suppress {name}: there is no such rule"));
     }
@@ -243,7 +243,7 @@ fn circumstances(loaded: &Loaded) -> Vec<String> {
         count => format!(" · {count} processes"),
     };
     vec![
-        format!("{}: {command}{ended}", untrusted::shown(&loaded.session.dir)),
+        format!("{}: {command}{ended}", apex_untrusted::shown(&loaded.session.dir)),
         format!("{devices}{processes}"),
     ]
 }

@@ -29,7 +29,7 @@ pub enum Program {
 impl Program {
     /// Reads the file.
     pub fn of(path: &Path) -> Self {
-        let Ok(file) = untrusted::read::open(path, u64::MAX) else { return Program::Unknown };
+        let Ok(file) = apex_untrusted::read::open(path, u64::MAX) else { return Program::Unknown };
         let mut head = [0u8; 4096];
         let length = file.read_at(&mut head, 0).unwrap_or(0);
         let head = &head[..length];

@@ -40,7 +40,7 @@ impl Libraries {
             None => bail!(
                 "{RECORDER} was not found; looked in: {}. `cargo build --release` makes it beside apex; \
                  APEX_LIB_DIR names another folder.",
-                folders.iter().map(untrusted::shown).collect::<Vec<_>>().join(", ")
+                folders.iter().map(apex_untrusted::shown).collect::<Vec<_>>().join(", ")
             ),
         }
     }
@@ -57,7 +57,7 @@ impl Libraries {
     pub fn cpu_device(&self) -> anyhow::Result<PathBuf> {
         let path = self.folder.join(CPU_DEVICE);
         if !path.is_file() {
-            bail!("{CPU_DEVICE} was not found in {}, beside {RECORDER}", untrusted::shown(&self.folder));
+            bail!("{CPU_DEVICE} was not found in {}, beside {RECORDER}", apex_untrusted::shown(&self.folder));
         }
         Ok(path)
     }
@@ -83,7 +83,7 @@ impl Libraries {
             bail!(
                 "{} cannot be preloaded: LD_PRELOAD knows no names with blanks or colons. Make a link without them \
                  to that folder and set APEX_LIB_DIR to the link.",
-                untrusted::shown(&self.folder)
+                apex_untrusted::shown(&self.folder)
             );
         }
         let ours = [RECORDER, ALIAS].map(|name| self.folder.join(name));

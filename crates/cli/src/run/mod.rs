@@ -18,6 +18,10 @@ use crate::session::Fresh;
 use crate::text::Style;
 use crate::{exit, session, units};
 use apex::environment;
+use apex_trace::control::{CONTROL_FILE, MappedControl, Settings, TimingMode};
+use apex_trace::meta::{self, Exit, Host, Meta};
+use apex_trace::{META_FILE, Session};
+use apex_untrusted::{Folder, read};
 use child::Signals;
 pub use child::{end_like, ignore_file_size_signal};
 use clap::ValueEnum;
@@ -32,10 +36,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
-use trace::control::{CONTROL_FILE, MappedControl, Settings, TimingMode};
-use trace::meta::{self, Exit, Host, Meta};
-use trace::{META_FILE, Session};
-use untrusted::{Folder, read};
 use watch::{Seen, Watch};
 
 /// By it the CPU device learns that it is to look for defects.
@@ -245,7 +245,7 @@ fn outer_session() -> Option<PathBuf> {
 fn join(outer: &Path, args: &Args) -> anyhow::Result<ExitCode> {
     let preload = Libraries::find()?.preload(std::env::var_os(PRELOAD).as_deref())?;
     if !args.quiet {
-        let session = untrusted::shown(outer);
+        let session = apex_untrusted::shown(outer);
         output::remark(format!(
             "joins the session {session} of the `apex run` around it, with that one's options"
         ));
@@ -261,7 +261,7 @@ fn join(outer: &Path, args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Says why the command could not be started, and returns the code that shells have for it.
 fn not_started(command: &OsStr, error: &io::Error) -> u8 {
-    output::remark(format!("cannot run {}: {error}", untrusted::shown(command)));
+    output::remark(format!("cannot run {}: {error}", apex_untrusted::shown(command)));
     if error.kind() == io::ErrorKind::NotFound { exit::NOT_FOUND } else { exit::NOT_EXECUTABLE }
 }
 

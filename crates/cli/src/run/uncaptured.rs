@@ -5,12 +5,12 @@ use super::inspect::{self, Program};
 use super::watch::Seen;
 use crate::loaded::Loaded;
 use apex::environment;
+use apex_trace::MappedControl;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
-use trace::MappedControl;
 
 /// Interpreters of interpreters: deeper chains of `#!` do not run.
 const SCRIPT_DEPTH: usize = 4;
@@ -108,7 +108,9 @@ fn obstacle(command: &[OsString]) -> Option<String> {
     for _ in 0..SCRIPT_DEPTH {
         match Program::of(&path) {
             Program::Script(interpreter) => path = interpreter,
-            program => return program.obstacle().map(|why| format!("{}: {why}", untrusted::shown(&path))),
+            program => {
+                return program.obstacle().map(|why| format!("{}: {why}", apex_untrusted::shown(&path)));
+            }
         }
     }
     None

@@ -1,12 +1,12 @@
 //! A folder of its own for each test, and the commands in it.
 
+use apex_trace::definition::{Config, Context, Definition, Device, Function, Stream};
+use apex_trace::layout::{Launch, Slots, Timing};
+use apex_trace::{Event, Lane, ProcessFile, Session};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use trace::definition::{Config, Context, Definition, Device, Function, Stream};
-use trace::layout::{Launch, Slots, Timing};
-use trace::{Event, Lane, ProcessFile, Session};
 
 /// Longer than anything here takes, even on a busy machine: reaching it is a failure, not a measurement.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -114,9 +114,9 @@ impl Sandbox {
 }
 
 /// Launches of a process that succeeded.
-pub fn launches(process: &trace::Process) -> u64 {
+pub fn launches(process: &apex_trace::Process) -> u64 {
     let succeeded =
-        |record: &trace::Record| matches!(record.event, Event::Launch(launch) if launch.result == 0);
+        |record: &apex_trace::Record| matches!(record.event, Event::Launch(launch) if launch.result == 0);
     process.records().filter(succeeded).count() as u64
 }
 
@@ -155,7 +155,7 @@ pub fn h200_session(folder: &Path, kernels: &[(&str, u32, u32, u64)]) {
     assert!(file.define(&Definition::Context(Context { id: 1, handle: 5, device: 1, ..Context::default() })));
     assert!(file.define(&Definition::Stream(Stream { id: 1, context: 1, ..Stream::default() })));
     let mut lane = Lane::default();
-    let mut clock = trace::now();
+    let mut clock = apex_trace::now();
     for (&(name, blocks, threads, took), id) in kernels.iter().zip(1..) {
         let function = Function {
             id,

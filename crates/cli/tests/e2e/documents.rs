@@ -79,7 +79,7 @@ const COMMITTED: [(&str, &str); 1] = [("apex.train/1", "crates/predict/models/ca
 const UNFILLED: [(&str, &str); 10] = [
     (
         "apex.report/1.advice.findings[].within",
-        "a finding within another takes a slow host; advice::advise tests it",
+        "a finding within another takes a slow host; apex_advice::advise tests it",
     ),
     ("apex.export/1.launches[].cluster_x", "the CPU device's compute capability has no clusters"),
     ("apex.export/1.launches[].cluster_y", "likewise"),
@@ -135,7 +135,7 @@ fn prepare(sandbox: &Sandbox) -> Running {
     std::fs::write(sandbox.path("launches.csv"), "tag,grid_x,block_x\nlarge,1,2048\nlast,7,32\n").unwrap();
     std::fs::write(sandbox.path("fill.ptx"), PTX).unwrap();
     std::fs::create_dir(sandbox.path("models")).unwrap();
-    for file in predict::Models::FILES {
+    for file in apex_predict::Models::FILES {
         let from = repository().join("crates/predict/models").join(file);
         std::fs::copy(from, sandbox.path("models").join(file)).unwrap();
     }

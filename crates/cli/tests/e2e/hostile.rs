@@ -1,16 +1,16 @@
 //! Sessions and files that somebody made to hurt: names that a terminal would obey, files that block or never end.
 
 use crate::common::{Running, Sandbox, h200_session, output, text, wait_until};
+use apex_trace::counts::file::CountsFile;
+use apex_trace::counts::{Defect, Place};
+use apex_trace::definition::Device;
+use apex_trace::meta::{Exit, Host, Meta};
+use apex_trace::{Definition, MappedControl, ProcessFile};
 use std::ffi::{CString, OsStr};
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Output};
-use trace::counts::file::CountsFile;
-use trace::counts::{Defect, Place};
-use trace::definition::Device;
-use trace::meta::{Exit, Host, Meta};
-use trace::{Definition, MappedControl, ProcessFile};
 
 /// Erases the screen in three ways, reverses, hides, begins lines of its own, and is a formula.
 const NAME: &str = "=k\x1b[2J\u{9b}2J\x1b]0;t\x07\u{202e}\u{2066}\u{200b}\u{feff}\u{2028}\u{85}\x7f\r\nFORGED line\nFORGED\tb";
@@ -18,7 +18,7 @@ const NAME: &str = "=k\x1b[2J\u{9b}2J\x1b]0;t\x07\u{202e}\u{2066}\u{200b}\u{feff
 /// A session in which all that can be foreign is [`NAME`].
 fn session(folder: &Path) {
     h200_session(folder, &[(NAME, 64, 256, 20_000), ("tame", 3, 100, 5_000)]);
-    drop(MappedControl::create(folder, trace::control::Settings::default()).unwrap());
+    drop(MappedControl::create(folder, apex_trace::control::Settings::default()).unwrap());
     let file = ProcessFile::create(folder, None).unwrap();
     let device = Device { id: 1, name: NAME.into(), ..Device::default() };
     assert!(file.define(&Definition::Device(device)));
@@ -46,7 +46,7 @@ fn session(folder: &Path) {
         timing: NAME.into(),
         host: Host { name: NAME.into(), ..Host::default() },
     };
-    meta.store(&untrusted::Folder::open(folder).unwrap()).unwrap();
+    meta.store(&apex_untrusted::Folder::open(folder).unwrap()).unwrap();
     // A file whose name is foreign, with a problem inside.
     fs::write(folder.join(format!("{NAME}.rec")), "no process file").unwrap();
 }
@@ -61,7 +61,7 @@ fn assert_harmless(what: &str, output: &Output, colored: bool) {
             }
         }
         let text = text.replace("\r\n", "\n");
-        let obeyed = text.chars().find(|&c| c != '\n' && !untrusted::text::is_printable(c));
+        let obeyed = text.chars().find(|&c| c != '\n' && !apex_untrusted::text::is_printable(c));
         assert_eq!(obeyed, None, "{what}: {text:?}");
         let forged =
             text.lines().find(|line| line.trim_start_matches("apex: ").trim_start().starts_with("FORGED"));
@@ -160,7 +160,7 @@ fn names_survive_json_and_are_no_formulas_in_csv() {
         let csv = text(&output(&mut sandbox.apex(arguments), 0).stdout);
         assert!(csv.contains("'@SUM"), "{csv}");
         assert!(arguments[0] == "predict" || csv.contains("'=k\\x1b[2J\\x9b2J"), "{csv}");
-        let obeyed = csv.chars().find(|&c| !"\r\n\t".contains(c) && !untrusted::text::is_printable(c));
+        let obeyed = csv.chars().find(|&c| !"\r\n\t".contains(c) && !apex_untrusted::text::is_printable(c));
         assert_eq!(obeyed, None);
     }
     for format in ["perfetto", "parquet"] {

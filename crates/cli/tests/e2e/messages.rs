@@ -1,8 +1,8 @@
 //! What is said of runs in which something went wrong: the cause, and not another one.
 
 use crate::common::{Sandbox, h200_session, output, program, text};
-use trace::layout::{Launch, Slots};
-use trace::{Lane, ProcessFile};
+use apex_trace::layout::{Launch, Slots};
+use apex_trace::{Lane, ProcessFile};
 
 /// A driver that cannot be opened is the cause that is named, not that the program made no call.
 #[test]

@@ -1,9 +1,9 @@
 //! `apex predict`, and predictions in what the other commands say.
 
 use crate::common::{PTX, Running, Sandbox, h200_session, output, text, wait_until};
-use model::network::Network;
-use model::{Activation, Model};
-use predict::Models;
+use apex_model::network::Network;
+use apex_model::{Activation, Model};
+use apex_predict::Models;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Programs of many processes and threads: one session.
 
 use crate::common::{Sandbox, launches, output, program};
-use trace::Session;
+use apex_trace::Session;
 
 #[test]
 fn threads_forks_children_and_execs_are_one_session() {

@@ -70,7 +70,7 @@ fn default_names_do_not_race() {
     assert_eq!(sessions.len(), RUNS);
     let pids: BTreeSet<_> = sessions
         .iter()
-        .map(|session| trace::Session::open(session).unwrap().meta.unwrap().pid.unwrap())
+        .map(|session| apex_trace::Session::open(session).unwrap().meta.unwrap().pid.unwrap())
         .collect();
     assert_eq!(pids.len(), RUNS, "each has its own description");
 }
@@ -85,7 +85,7 @@ fn two_runs_into_one_folder_do_not_mix() {
     let codes: BTreeSet<_> = runs.iter_mut().map(|run| run.0.wait().unwrap().code()).collect();
     assert_eq!(codes, BTreeSet::from([Some(0), Some(125)]));
     assert_eq!(sandbox.launches("s"), 3);
-    assert!(trace::Session::open(sandbox.path("s")).unwrap().meta.unwrap().exit.is_some());
+    assert!(apex_trace::Session::open(sandbox.path("s")).unwrap().meta.unwrap().exit.is_some());
 }
 
 fn only(folder: &Path, extension: &str) -> PathBuf {

@@ -1,10 +1,10 @@
 //! SIGKILL of the program, of `apex`, of both, at random moments: every session opens, and nothing committed is lost.
 
 use crate::common::{Random, Running, Sandbox, launches, program, send};
+use apex_trace::Session;
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::time::Duration;
-use trace::Session;
 
 const TRIES: u64 = 100;
 /// The program is killed within this time of its first launches.
@@ -57,7 +57,7 @@ fn kill(victim: Victim, seed: u64) {
     let session = Session::open(sandbox.path("s")).unwrap();
     // A kill may cut the one record of counts that the program is writing, at the end of a page: it was not committed, and is
     // told. Nothing else may be wrong, and nothing at all where the program was left alone.
-    let is_cut_record = |problem: &trace::Problem| {
+    let is_cut_record = |problem: &apex_trace::Problem| {
         problem.path.extension().is_some_and(|end| end == "counts")
             && problem.what.starts_with("ends inside a record")
     };

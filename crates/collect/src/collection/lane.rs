@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use gpu::{Choice, Device};
+use apex_gpu::{Choice, Device};
 
 use super::partial::{CounterRecord, Partial, Results, TimeRecord};
 use super::setup::Setup;
@@ -191,7 +191,9 @@ impl Lane<'_> {
             let (kernel, launch) = (&loaded[row.kernel], &row.launch);
             let (timing, missing, fault) = match timer.time(bench, kernel, launch) {
                 Ok(timed) => (timed.timing, timed.missing, None),
-                Err(error @ gpu::Error::LaunchShape { .. }) => (Timing::default(), error.to_string(), None),
+                Err(error @ apex_gpu::Error::LaunchShape { .. }) => {
+                    (Timing::default(), error.to_string(), None)
+                }
                 Err(error) => (Timing::default(), error.to_string(), Some(error)),
             };
             let record = TimeRecord { row: row.number, device: self.ordinal as u32, timing, missing };

@@ -16,7 +16,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use gpu::{Choice, Device, Kind};
+use apex_gpu::{Choice, Device, Kind};
 
 use crate::bench::Bench;
 use crate::dataset::{self, CountersUsed, DataSet, DeviceKind, Manifest, Suite};
@@ -167,9 +167,10 @@ fn refuse_other_folders(folder: &Path) -> Result<(), Error> {
     let Ok(mut entries) = std::fs::read_dir(folder) else { return Ok(()) };
     let ours = folder.join(dataset::MANIFEST).exists() || folder.join(partial::FOLDER).exists();
     match entries.next().is_some() && !ours {
-        true => {
-            Err(Error::Refused(format!("{} holds other files: name a new folder", untrusted::shown(folder))))
-        }
+        true => Err(Error::Refused(format!(
+            "{} holds other files: name a new folder",
+            apex_untrusted::shown(folder)
+        ))),
         false => Ok(()),
     }
 }
@@ -253,7 +254,7 @@ fn manifest(
         let (there, here) = (format!("{there:?}"), format!("{here:?}"));
         let other = format!(
             "{} holds another collection: its {what} is {there}, not {here}; use the same, or another folder",
-            untrusted::shown(&options.folder)
+            apex_untrusted::shown(&options.folder)
         );
         if there == here { Ok(()) } else { Err(Error::Refused(other)) }
     };

@@ -79,12 +79,12 @@ impl Partial {
             move |error| dataset::Error::Io { doing, path, error }
         };
         fs::create_dir_all(&folder).map_err(io("make"))?;
-        let lock = untrusted::replace::open_or_create(&folder.join("lock")).map_err(io("write into"))?;
+        let lock = apex_untrusted::replace::open_or_create(&folder.join("lock")).map_err(io("write into"))?;
         // SAFETY: the descriptor is open.
         if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
             return Err(Error::Refused(format!(
                 "another `apex collect` is at work in {}",
-                untrusted::shown(collection)
+                apex_untrusted::shown(collection)
             )));
         }
         Ok(Partial { folder, _lock: lock })

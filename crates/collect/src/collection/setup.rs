@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gpu::{Device, Kind};
+use apex_gpu::{Device, Kind};
 use occupancy::{Carveout, DeviceLimits, KernelResources};
 
 use super::Options;

@@ -9,7 +9,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::Error;
-use untrusted::read::TABLE;
+use apex_untrusted::read::TABLE;
 
 /// What can be columns of a table: a field, or a record of several.
 pub trait Columns: Sized {
@@ -176,7 +176,7 @@ pub fn to_text<T: Columns>(records: &[T]) -> String {
 /// A file that cannot be read, or is no such table.
 pub fn read<T: Columns>(path: &Path) -> Result<Vec<T>, Error> {
     let text =
-        untrusted::read::read_to_string(path, TABLE).map_err(|error| Error::io("read", path, error))?;
+        apex_untrusted::read::read_to_string(path, TABLE).map_err(|error| Error::io("read", path, error))?;
     if !text.ends_with('\n') {
         let line = text.lines().count() as u64;
         return Err(Error::line(path, line, "the file ends in the middle of this line: it was cut off"));
@@ -272,8 +272,8 @@ impl Appender {
     /// A file that cannot be read or written, or is another table.
     pub fn open<T: Columns>(path: &Path) -> Result<(Appender, Vec<T>), Error> {
         let failed = |doing| move |error| Error::io(doing, path, error);
-        let mut file = untrusted::replace::open_or_create(path).map_err(failed("open"))?;
-        let bytes = untrusted::read::read(path, TABLE).map_err(failed("read"))?;
+        let mut file = apex_untrusted::replace::open_or_create(path).map_err(failed("open"))?;
+        let bytes = apex_untrusted::read::read(path, TABLE).map_err(failed("read"))?;
         let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
         file.set_len(whole as u64).and_then(|()| file.seek(SeekFrom::End(0))).map_err(failed("shorten"))?;
         let mut appender = Appender { file, path: path.to_owned() };

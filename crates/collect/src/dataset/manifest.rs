@@ -180,7 +180,7 @@ impl Manifest {
     /// A file that is none, or of a newer format.
     pub fn read(path: &Path) -> Result<Manifest, Error> {
         let wrong = |why: String| Error::Manifest { path: path.to_owned(), why };
-        let text = untrusted::read::read_to_string(path, untrusted::read::MANIFEST)
+        let text = apex_untrusted::read::read_to_string(path, apex_untrusted::read::MANIFEST)
             .map_err(|error| Error::io("read", path, error))?;
         let document: serde_json::Value = serde_json::from_str(&text).map_err(|error| {
             wrong(format!("not JSON ({error}): the file is cut off or of something else; collect again into a new folder"))

@@ -28,7 +28,7 @@ pub const LAUNCHES: &str = "launches.csv";
 #[non_exhaustive]
 pub enum Error {
     /// The operating system says no.
-    #[error("cannot {doing} {}: {error}", untrusted::shown(path))]
+    #[error("cannot {doing} {}: {error}", apex_untrusted::shown(path))]
     Io {
         /// What was tried.
         doing: &'static str,
@@ -40,7 +40,7 @@ pub enum Error {
     /// A file is not what it should be.
     #[error(
         "{}, line {line}: {why}; take the file from where it was made, or collect again into a new folder",
-        untrusted::shown(path)
+        apex_untrusted::shown(path)
     )]
     Line {
         /// The file.
@@ -51,7 +51,7 @@ pub enum Error {
         why: String,
     },
     /// The manifest is none, or of another version.
-    #[error("{}: {why}", untrusted::shown(path))]
+    #[error("{}: {why}", apex_untrusted::shown(path))]
     Manifest {
         /// The file.
         path: PathBuf,
@@ -360,7 +360,7 @@ pub(crate) fn fields(text: &str) -> impl Iterator<Item = Vec<String>> + '_ {
 
 /// Replaces a file's contents at once.
 fn replace(path: &Path, text: &str) -> Result<(), Error> {
-    untrusted::replace::bytes(path, text.as_bytes()).map_err(|error| Error::io("write", path, error))
+    apex_untrusted::replace::bytes(path, text.as_bytes()).map_err(|error| Error::io("write", path, error))
 }
 
 #[cfg(test)]

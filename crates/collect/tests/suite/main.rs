@@ -3,9 +3,9 @@
 
 mod references;
 
-use collect::bench::{Bench, output_bytes};
-use collect::plan::{self, Bounds, Launch};
-use collect::suite::{Element, Kernel};
+use apex_collect::bench::{Bench, output_bytes};
+use apex_collect::plan::{self, Bounds, Launch};
+use apex_collect::suite::{Element, Kernel};
 use references::Reference;
 
 /// Small enough that all launches together take seconds.
@@ -15,9 +15,9 @@ const LAUNCHES: u64 = 6;
 
 #[test]
 fn every_kernel_computes_what_it_says() {
-    let device = gpu::Device::open_as(0, gpu::Choice::Cpu).expect("the CPU device");
+    let device = apex_gpu::Device::open_as(0, apex_gpu::Choice::Cpu).expect("the CPU device");
     let mut bench = Bench::open(&device, &BOUNDS).expect("the suite loads");
-    let loaded: Vec<_> = collect::suite::kernels()
+    let loaded: Vec<_> = apex_collect::suite::kernels()
         .map(|kernel| bench.load(&kernel).unwrap_or_else(|error| panic!("{error}")))
         .collect();
     let kernels: Vec<_> = loaded.iter().map(|loaded| (loaded.kernel, loaded.allowed())).collect();

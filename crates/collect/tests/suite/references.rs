@@ -3,10 +3,10 @@
 //! In double precision where floating-point numbers come out. Where the way of a computation depends on rounding (when a point
 //! leaves a circle), in the kernel's own single precision, operation by operation.
 
-use collect::bench::pool_seed;
-use collect::plan::Launch;
-use collect::random::{double, single, word};
-use collect::suite::{Element, Kernel};
+use apex_collect::bench::pool_seed;
+use apex_collect::plan::Launch;
+use apex_collect::random::{double, single, word};
+use apex_collect::suite::{Element, Kernel};
 
 /// An output.
 pub struct Reference {

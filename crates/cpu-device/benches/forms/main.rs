@@ -1,6 +1,6 @@
 //! What each instruction costs on the CPU device, beside the plain instruction of its width.
 //!
-//! `cargo bench -p cpu-device --bench forms` times every form of the instruction table whose operands are registers, in
+//! `cargo bench -p apex-cpu-device --bench forms` times every form of the instruction table whose operands are registers, in
 //! each of its instances, and the memory accesses of [`memory`]; `-- TEXT` only those whose mnemonic contains `TEXT`, and
 //! `-- --json FILE` also writes what was measured. `docs/results/cpu-device-forms.md` is made of that file.
 //!
@@ -64,7 +64,7 @@ fn main() {
             ("--json", Some(path)) => json = Some(path),
             (text, None) if !text.starts_with('-') => filter = text.to_owned(),
             _ => {
-                eprintln!("usage: cargo bench -p cpu-device --bench forms [-- [--json FILE] [TEXT]]");
+                eprintln!("usage: cargo bench -p apex-cpu-device --bench forms [-- [--json FILE] [TEXT]]");
                 std::process::exit(2);
             }
         }

@@ -1,4 +1,4 @@
-// The kernels of `cargo bench -p cpu-device`. The PTX beside this file was made from it with CUDA 13.0's nvcc:
+// The kernels of `cargo bench -p apex-cpu-device`. The PTX beside this file was made from it with CUDA 13.0's nvcc:
 //
 //     nvcc -ptx -arch=compute_80 -o kernels.ptx kernels.cu
 

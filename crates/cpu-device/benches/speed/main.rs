@@ -1,6 +1,6 @@
 //! How fast kernels run on the CPU device, beside the same algorithms in plain Rust on as many threads.
 //!
-//! `cargo bench -p cpu-device --bench speed -- --json FILE` measures and writes every sample; `scripts/cpu_device.py speed
+//! `cargo bench -p apex-cpu-device --bench speed -- --json FILE` measures and writes every sample; `scripts/cpu_device.py speed
 //! FILE` prints the tables. `-- NAME` measures only the workloads whose name contains `NAME`. Without a file the samples
 //! go to standard output. What is compared runs alternately, so that whatever else the machine does disturbs all of it
 //! alike. Inputs are random, and what the
@@ -31,7 +31,7 @@ fn main() {
             ("--json", Some(path)) => json = Some(path),
             (filter, None) if !filter.starts_with('-') => name = filter.to_owned(),
             _ => {
-                eprintln!("usage: cargo bench -p cpu-device [-- [--json FILE] [NAME]]");
+                eprintln!("usage: cargo bench -p apex-cpu-device [-- [--json FILE] [NAME]]");
                 std::process::exit(2);
             }
         }

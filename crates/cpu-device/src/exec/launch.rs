@@ -23,7 +23,7 @@ use super::probe::{Probe, Unwatched};
 use super::program::{KernelAttributes, KernelId, Program};
 use super::warp::{Counts, Stop};
 use super::whereabouts::Named;
-use trace::counts::Place;
+use apex_trace::counts::Place;
 
 /// Most threads of a block.
 const MAX_BLOCK: u64 = 1024;

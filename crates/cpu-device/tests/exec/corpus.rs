@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use apex_cpu_device::exec::{LaunchParams, Linked};
 
-use trace::counts::Defect;
+use apex_trace::counts::Defect;
 
 use crate::device::{Device, pack};
 use crate::instruction::Random;

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use apex_cpu_device::exec::{LaunchParams, Wishes, watch};
-use trace::counts::{Counts, Direction, Fault, Hotspot, InstructionClass, Space, Traffic};
+use apex_trace::counts::{Counts, Direction, Fault, Hotspot, InstructionClass, Space, Traffic};
 
 use crate::device::{Device, pack};
 

@@ -249,7 +249,7 @@ fn page() -> String {
     let [done, partly, refused] = counts;
     format!(
         "# PTX instructions\n\n\
-         <!-- Generated from the code: BLESS=1 cargo test -p cpu-device --test exec coverage writes it anew. -->\n\n\
+         <!-- Generated from the code: BLESS=1 cargo test -p apex-cpu-device --test exec coverage writes it anew. -->\n\n\
          Which instructions of the PTX ISA the [CPU device](cpu-device.md) executes. Every form of every instruction (the\n\
          combinations of modifiers that ptxas accepts) was compiled; *done* means that all are executed, *partly* that\n\
          those with the modifiers named are not, *refused* that none is. A module that contains what is refused loads;\n\

@@ -2,7 +2,7 @@
 //! are found.
 
 use apex_cpu_device::exec::LaunchParams;
-use trace::counts::Defect;
+use apex_trace::counts::Defect;
 
 use crate::device::{Device, pack};
 

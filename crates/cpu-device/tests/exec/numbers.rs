@@ -225,8 +225,7 @@ impl Function {
 
 #[test]
 fn approximations_are_as_near_as_documented() {
-    const BEGIN: &str =
-        "<!-- numbers: BLESS=1 cargo test -p cpu-device --test exec numbers writes this table anew -->\n";
+    const BEGIN: &str = "<!-- numbers: BLESS=1 cargo test -p apex-cpu-device --test exec numbers writes this table anew -->\n";
     const END: &str = "<!-- end of numbers -->\n";
     let rows: String = FUNCTIONS.iter().map(Function::row).collect();
     let table = format!(

@@ -3,9 +3,9 @@
 use crate::names;
 use crate::reading::Reading;
 use crate::table::{Cell, Column, Sink, Type, column};
+use apex_trace::layout::{Call, CallClass, flags};
+use apex_trace::{Event, Process};
 use std::io;
-use trace::layout::{Call, CallClass, flags};
-use trace::{Event, Process};
 
 use Type::{Flag, Integer, Text};
 

@@ -5,9 +5,9 @@ use crate::names::Names;
 use crate::reading::Reading;
 use crate::table::{Cell, Column, Sink, Type, column};
 use crate::timings::Timings;
+use apex_trace::layout::{GraphLaunch, Launch, RecordHead, flags};
+use apex_trace::{Event, Process};
 use std::io;
-use trace::layout::{GraphLaunch, Launch, RecordHead, flags};
-use trace::{Event, Process};
 
 use Type::{Flag, Integer, Text};
 

@@ -2,12 +2,12 @@
 
 #![allow(dead_code, reason = "each test file uses some of this")]
 
+use apex_trace::definition::{Config, Context, Definition, Device, Function, Graph, Stream, StreamKind};
+use apex_trace::layout::{Call, CallClass, GraphLaunch, Launch, MemoryKind, Slots, Timing, flags};
+use apex_trace::{Lane, ProcessFile, Session};
 use serde_json::Value as Json;
 use std::path::Path;
 use std::process::Command;
-use trace::definition::{Config, Context, Definition, Device, Function, Graph, Stream, StreamKind};
-use trace::layout::{Call, CallClass, GraphLaunch, Launch, MemoryKind, Slots, Timing, flags};
-use trace::{Lane, ProcessFile, Session};
 
 /// What was written for one launch, to be found in what comes out.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +46,7 @@ pub fn write(dir: &Path, count: usize, seed: u64) -> Vec<Written> {
     }
     let mut random = Random(seed);
     let mut lane = Lane::default();
-    let mut clock = trace::now();
+    let mut clock = apex_trace::now();
     let mut call = |lane: &mut Lane, class, api, memory, bytes, address| {
         clock += 1000;
         let head = Call::head(0, clock, clock + 500);

@@ -44,14 +44,14 @@ impl<T: Number> Tensor<T> {
     /// Sum. Wraps for i32.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let x = Tensor::new(&device, &[1.0f32, 2.0, 3.0, 4.0], &[2, 2])?;
     /// let row = Tensor::new(&device, &[10.0f32, 20.0], &[2])?;
     /// assert_eq!(x.add(&row)?.to_vec()?, [11.0, 22.0, 13.0, 24.0]);
     /// let three = Tensor::<f32>::zeros(&device, &[3])?;
-    /// assert!(matches!(x.add(&three), Err(gpu::Error::Shape { .. })));
-    /// # gpu::Result::Ok(())
+    /// assert!(matches!(x.add(&three), Err(apex_gpu::Error::Shape { .. })));
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -63,12 +63,12 @@ impl<T: Number> Tensor<T> {
     /// Difference. Wraps for i32.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let x = Tensor::new(&device, &[5, 7], &[2])?;
     /// let one = Tensor::full(&device, 1, &[])?; // without dimensions: for each
     /// assert_eq!(x.sub(&one)?.to_vec()?, [4, 6]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -80,12 +80,12 @@ impl<T: Number> Tensor<T> {
     /// Product of elements; see [`Tensor::matmul`] for that of matrices. Wraps for i32.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let column = Tensor::new(&device, &[1, 2], &[2, 1])?;
     /// let row = Tensor::new(&device, &[3, 4, 5], &[3])?;
     /// assert_eq!(column.mul(&row)?.to_vec()?, [3, 4, 5, 6, 8, 10]); // both repeat
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -97,11 +97,11 @@ impl<T: Number> Tensor<T> {
     /// Quotient. For i32 toward zero, and 0 where the divisor is.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let (x, y) = (Tensor::new(&device, &[-7, 7, 1], &[3])?, Tensor::new(&device, &[2, 2, 0], &[3])?);
     /// assert_eq!(x.div(&y)?.to_vec()?, [-3, 3, 0]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -113,13 +113,13 @@ impl<T: Number> Tensor<T> {
     /// The larger one; NaN if either is.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let x = Tensor::new(&device, &[1.0f32, 5.0, f32::NAN], &[3])?;
     /// let most = x.maximum(&Tensor::full(&device, 2.0f32, &[])?)?.to_vec()?;
     /// assert_eq!(most[..2], [2.0, 5.0]);
     /// assert!(most[2].is_nan());
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -131,11 +131,11 @@ impl<T: Number> Tensor<T> {
     /// The smaller one; NaN if either is.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let x = Tensor::new(&device, &[1, 5, -4], &[3])?;
     /// assert_eq!(x.minimum(&Tensor::full(&device, 2, &[])?)?.to_vec()?, [1, 2, -4]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -189,11 +189,11 @@ impl<T: Number> Tensor<T> {
     /// `scale * x + shift`, with one rounding (wrapping for i32, of which scale and shift are whole numbers).
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let celsius = Tensor::new(&device, &[0.0f32, 100.0], &[2])?;
     /// assert_eq!(celsius.affine(1.8, 32.0)?.to_vec()?, [32.0, 212.0]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -205,10 +205,10 @@ impl<T: Number> Tensor<T> {
     /// `-x`.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// assert_eq!(Tensor::new(&device, &[1.5f32, -2.0], &[2])?.neg()?.to_vec()?, [-1.5, 2.0]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -221,10 +221,10 @@ impl<T: Number> Tensor<T> {
     /// The absolute value.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// assert_eq!(Tensor::new(&device, &[3, -4], &[2])?.abs()?.to_vec()?, [3, 4]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -236,10 +236,10 @@ impl<T: Number> Tensor<T> {
     /// `x`, or 0 where `x` is negative.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// assert_eq!(Tensor::new(&device, &[-1.0f32, 0.5], &[2])?.relu()?.to_vec()?, [0.0, 0.5]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -285,10 +285,10 @@ impl<T: Number> Tensor<T> {
     /// The elements as another type: to the nearest, of `i32` toward zero and within its range, NaN as 0.
     ///
     /// ```
-    /// use gpu::{Device, Tensor};
+    /// use apex_gpu::{Device, Tensor};
     /// let x = Tensor::new(&Device::open(0)?, &[-1.5f32, 2.25, 1e20], &[3])?;
     /// assert_eq!(x.cast::<i32>()?.to_vec()?, [-1, 2, i32::MAX]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -319,11 +319,11 @@ impl<T: Float> Tensor<T> {
     /// e to the power of x.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let y = Tensor::new(&device, &[0.0f32, 1.0], &[2])?.exp()?.to_vec()?;
     /// assert!((y[0] - 1.0).abs() < 1e-6 && (y[1] - std::f32::consts::E).abs() < 1e-6);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -335,12 +335,12 @@ impl<T: Float> Tensor<T> {
     /// The natural logarithm.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let y = Tensor::new(&device, &[1.0f32, 0.0, -1.0], &[3])?.ln()?.to_vec()?;
     /// assert_eq!(y[..2], [0.0, f32::NEG_INFINITY]);
     /// assert!(y[2].is_nan());
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -352,10 +352,10 @@ impl<T: Float> Tensor<T> {
     /// The square root.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// assert_eq!(Tensor::new(&device, &[9.0f32, 0.25], &[2])?.sqrt()?.to_vec()?, [3.0, 0.5]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -367,10 +367,10 @@ impl<T: Float> Tensor<T> {
     /// The hyperbolic tangent.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// assert_eq!(Tensor::new(&device, &[0.0f32, 50.0, -50.0], &[3])?.tanh()?.to_vec()?, [0.0, 1.0, -1.0]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -382,10 +382,10 @@ impl<T: Float> Tensor<T> {
     /// `1 / (1 + exp(-x))`.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// assert_eq!(Tensor::new(&device, &[0.0f32, 50.0], &[2])?.sigmoid()?.to_vec()?, [0.5, 1.0]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -397,11 +397,11 @@ impl<T: Float> Tensor<T> {
     /// `x * Φ(x)`, with the exact distribution function.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let y = Tensor::new(&device, &[0.0f32, 1.0], &[2])?.gelu()?.to_vec()?;
     /// assert!(y[0] == 0.0 && (y[1] - 0.8413447).abs() < 1e-6);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -413,10 +413,10 @@ impl<T: Float> Tensor<T> {
     /// `1 / x`.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// assert_eq!(Tensor::new(&device, &[4.0f32, -0.5], &[2])?.recip()?.to_vec()?, [0.25, -2.0]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors

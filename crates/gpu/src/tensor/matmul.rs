@@ -23,7 +23,7 @@ const TILE: usize = 64;
 /// Who multiplies matrices.
 ///
 /// ```
-/// use gpu::Backend;
+/// use apex_gpu::Backend;
 /// assert_eq!(Backend::Cublas(130_002).to_string(), "cuBLAS 13.0.2");
 /// assert_eq!(Backend::Own("cuBLAS needs a GPU".to_owned()).to_string(), "own kernel (cuBLAS needs a GPU)");
 /// ```
@@ -131,11 +131,11 @@ impl<T: Number> Tensor<T> {
     /// Who computes [`Tensor::matmul`] for this type on this device.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let x = Tensor::<i32>::zeros(&device, &[2, 2])?;
-    /// assert!(matches!(x.matmul_backend(), gpu::Backend::Own(_))); // on every device, for i32
-    /// # gpu::Result::Ok(())
+    /// assert!(matches!(x.matmul_backend(), apex_gpu::Backend::Own(_))); // on every device, for i32
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn matmul_backend(&self) -> Backend {
         match cublas_type::<T>() {
@@ -150,7 +150,7 @@ impl<T: Number> Tensor<T> {
     /// f16 and bf16 are summed in f32; f32 is computed in f32, not in TF32. Transposed operands are not copied.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let a = Tensor::new(&device, &[1, 2, 3, 4, 5, 6], &[2, 3])?;
     /// let b = Tensor::new(&device, &[1, 0, 0, 1, 1, 1], &[3, 2])?;
@@ -159,7 +159,7 @@ impl<T: Number> Tensor<T> {
     /// assert_eq!(batch.matmul(&batch.transpose(1, 2)?)?.shape(), [7, 2, 2]);
     /// let error = a.matmul(&a).unwrap_err();
     /// assert_eq!(error.to_string(), "matmul: [2, 3] times [2, 3]");
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -174,7 +174,7 @@ impl<T: Number> Tensor<T> {
     /// As [`Tensor::matmul`], into a tensor that exists, which nothing may share.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let a = Tensor::new(&device, &[1.0f32, 2.0, 3.0, 4.0], &[2, 2])?;
     /// let mut power = Tensor::zeros(&device, &[2, 2])?; // written anew each time
@@ -185,7 +185,7 @@ impl<T: Number> Tensor<T> {
     /// let shared = power.clone();
     /// assert!(a.matmul_into(&a, &mut power).is_err());
     /// # drop(shared);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors

@@ -5,14 +5,14 @@
 //! 64 bits wide before they are stored. NaN stays NaN through maximum, minimum and reductions.
 //!
 //! ```
-//! use gpu::{Device, Tensor};
+//! use apex_gpu::{Device, Tensor};
 //! let device = Device::open(0)?;
 //! let x = Tensor::new(&device, &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3])?;
 //! let w = Tensor::new(&device, &[1.0f32, 0.0, 0.0, 1.0, 1.0, 1.0], &[3, 2])?;
 //! let bias = Tensor::new(&device, &[0.5f32, -0.5], &[2])?;
 //! let y = x.matmul(&w)?.add(&bias)?.relu()?;
 //! assert_eq!(y.to_vec()?, [4.5, 4.5, 10.5, 10.5]);
-//! # gpu::Result::Ok(())
+//! # apex_gpu::Result::Ok(())
 //! ```
 
 mod elementwise;
@@ -38,30 +38,30 @@ pub use matmul::Backend;
 /// An element type of tensors: `f32`, [`half::f16`], [`half::bf16`] or `i32`.
 ///
 /// ```
-/// use gpu::{Device, Number, Tensor};
+/// use apex_gpu::{Device, Number, Tensor};
 ///
-/// fn square<T: Number>(x: &Tensor<T>) -> gpu::Result<Tensor<T>> {
+/// fn square<T: Number>(x: &Tensor<T>) -> apex_gpu::Result<Tensor<T>> {
 ///     x.mul(x)
 /// }
 /// let device = Device::open(0)?;
 /// assert_eq!(square(&Tensor::new(&device, &[-3, 4], &[2])?)?.to_vec()?, [9, 16]);
 /// assert_eq!(square(&Tensor::new(&device, &[0.5f32], &[1])?)?.to_vec()?, [0.25]);
-/// # gpu::Result::Ok(())
+/// # apex_gpu::Result::Ok(())
 /// ```
 pub trait Number: sealed::Number {}
 
 /// A [`Number`] that is a fraction: all but `i32`.
 ///
 /// ```
-/// use gpu::{Device, Float, Tensor};
+/// use apex_gpu::{Device, Float, Tensor};
 /// use half::bf16;
 ///
-/// fn silu<T: Float>(x: &Tensor<T>) -> gpu::Result<Tensor<T>> {
+/// fn silu<T: Float>(x: &Tensor<T>) -> apex_gpu::Result<Tensor<T>> {
 ///     x.mul(&x.sigmoid()?)
 /// }
 /// let x = Tensor::new(&Device::open(0)?, &[bf16::ZERO], &[1])?;
 /// assert_eq!(silu(&x)?.to_vec()?, [bf16::ZERO]);
-/// # gpu::Result::Ok(())
+/// # apex_gpu::Result::Ok(())
 /// ```
 pub trait Float: Number {}
 
@@ -116,14 +116,14 @@ impl Float for bf16 {}
 /// elements, which never change while they are shared.
 ///
 /// ```
-/// # use gpu::{Device, Tensor};
+/// # use apex_gpu::{Device, Tensor};
 /// # let device = Device::open(0)?;
 /// let x = Tensor::new(&device, &[1, 2, 3, 4, 5, 6], &[2, 3])?;
 /// assert_eq!((x.shape(), x.strides(), x.len()), (&[2, 3][..], &[3, 1][..], 6));
 /// let turned = x.transpose(0, 1)?; // no copy
 /// assert_eq!((turned.shape(), turned.strides()), (&[3, 2][..], &[1, 3][..]));
 /// assert_eq!(turned.to_vec()?, [1, 4, 2, 5, 3, 6]);
-/// # gpu::Result::Ok(())
+/// # apex_gpu::Result::Ok(())
 /// ```
 #[derive(Clone)]
 pub struct Tensor<T: Number> {
@@ -142,24 +142,24 @@ impl<T: Number> Tensor<T> {
     /// Most dimensions.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let dimensions = [1; Tensor::<f32>::MAX_RANK];
     /// assert_eq!(Tensor::<f32>::zeros(&device, &dimensions)?.len(), 1);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub const MAX_RANK: usize = shape::MAX_RANK;
 
     /// A tensor of `values` in row-major order: the last dimension's elements lie next to each other.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let x = Tensor::new(&device, &[1.0f32, 2.0, 3.0, 4.0], &[2, 2])?; // rows 1, 2 and 3, 4
     /// assert_eq!(x.slice(0, 1..2)?.to_vec()?, [3.0, 4.0]);
     /// let error = Tensor::new(&device, &[1.0f32], &[2, 2]).unwrap_err();
     /// assert_eq!(error.to_string(), "new: 1 values do not fill the shape [2, 2]");
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -176,11 +176,11 @@ impl<T: Number> Tensor<T> {
     /// All zeros.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let x = Tensor::<f32>::zeros(&device, &[2, 2])?;
     /// assert_eq!(x.to_vec()?, [0.0; 4]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -193,11 +193,11 @@ impl<T: Number> Tensor<T> {
     /// All elements equal.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let x = Tensor::full(&device, 7, &[3])?;
     /// assert_eq!(x.to_vec()?, [7, 7, 7]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -214,12 +214,12 @@ impl<T: Number> Tensor<T> {
     /// A buffer as a tensor; see [`Tensor::new`].
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let buffer = device.upload(&[1.0f32, 2.0, 3.0])?; // or what a kernel wrote
     /// let column = Tensor::from_buffer(buffer, &[3, 1])?;
     /// assert_eq!(column.shape(), [3, 1]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -251,11 +251,11 @@ impl<T: Number> Tensor<T> {
     /// The elements in row-major order, on the host.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let x = Tensor::new(&device, &[1, 2, 3, 4], &[2, 2])?;
     /// assert_eq!(x.transpose(0, 1)?.to_vec()?, [1, 3, 2, 4]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -267,12 +267,12 @@ impl<T: Number> Tensor<T> {
     /// The only element.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let x = Tensor::new(&device, &[1.5f32, 2.5], &[2])?;
     /// assert_eq!(x.sum_all()?.item()?, 4.0);
     /// assert!(x.item().is_err());
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -290,12 +290,12 @@ impl<T: Number> Tensor<T> {
     /// Sizes of the dimensions.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let x = Tensor::<f32>::zeros(&device, &[8, 3, 2])?;
     /// assert_eq!((x.shape(), x.len(), x.is_empty()), (&[8, 3, 2][..], 48, false));
     /// assert_eq!(x.sum_all()?.shape(), []);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn shape(&self) -> &[usize] {
         self.shape.sizes()
@@ -304,12 +304,12 @@ impl<T: Number> Tensor<T> {
     /// For each dimension, how many elements of the buffer lie from one index to the next.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let row = Tensor::new(&device, &[1, 2, 3], &[1, 3])?;
     /// assert_eq!(row.strides(), [3, 1]);
     /// assert_eq!(row.broadcast(&[4, 3])?.strides(), [0, 1]); // each row is the same memory
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn strides(&self) -> &[isize] {
         self.shape.strides()
@@ -328,12 +328,12 @@ impl<T: Number> Tensor<T> {
     /// The device.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let x = Tensor::<f32>::zeros(&device, &[4])?;
     /// let y = Tensor::full(x.device(), 1.0f32, x.shape())?; // like x
     /// assert_eq!(x.add(&y)?.to_vec()?, [1.0; 4]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn device(&self) -> &Device {
         self.buffer.device()
@@ -342,13 +342,13 @@ impl<T: Number> Tensor<T> {
     /// The elements of a tensor whose elements lie in order, see [`Tensor::contiguous`].
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let x = Tensor::new(&device, &[1.0f32, 2.0, 3.0, 4.0], &[2, 2])?;
     /// let second = x.slice(0, 1..2)?; // lies in order; a column would not
     /// let view = second.elements(); // an argument for a kernel, for instance
     /// assert_eq!(view.download()?, [3.0, 4.0]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Panics
@@ -373,12 +373,12 @@ impl<T: Number> Tensor<T> {
     /// The same elements in another shape. Copies if they do not lie in order.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let x = Tensor::new(&device, &[1, 2, 3, 4, 5, 6], &[2, 3])?;
     /// assert_eq!(x.reshape(&[3, 2])?.slice(0, 0..1)?.to_vec()?, [1, 2]);
     /// assert!(x.reshape(&[4]).is_err());
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -396,11 +396,11 @@ impl<T: Number> Tensor<T> {
     /// Exchanges two dimensions.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let x = Tensor::<f32>::zeros(&device, &[5, 3, 2])?;
     /// assert_eq!(x.transpose(0, 2)?.shape(), [2, 3, 5]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -412,11 +412,11 @@ impl<T: Number> Tensor<T> {
     /// The indices in `range` of dimension `axis`.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let x = Tensor::new(&device, &[1, 2, 3, 4, 5, 6], &[2, 3])?;
     /// assert_eq!(x.slice(1, 1..3)?.to_vec()?, [2, 3, 5, 6]); // the last two columns
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -428,11 +428,11 @@ impl<T: Number> Tensor<T> {
     /// Repeats dimensions of size 1, and adds dimensions before the first.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let column = Tensor::new(&device, &[1, 2], &[2, 1])?;
     /// assert_eq!(column.broadcast(&[2, 3])?.to_vec()?, [1, 1, 1, 2, 2, 2]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -444,12 +444,12 @@ impl<T: Number> Tensor<T> {
     /// This tensor if its elements lie in row-major order, else a copy whose elements do.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let turned = Tensor::new(&device, &[1, 2, 3, 4], &[2, 2])?.transpose(0, 1)?;
     /// assert_eq!(turned.strides(), [1, 2]);
     /// assert_eq!(turned.contiguous()?.strides(), [2, 1]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors

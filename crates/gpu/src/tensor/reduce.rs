@@ -26,12 +26,12 @@ impl<T: Number> Tensor<T> {
     /// Sum along dimension `axis`; 0 where the dimension is empty.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let x = Tensor::new(&device, &[1, 2, 3, 4, 5, 6], &[2, 3])?;
     /// assert_eq!(x.sum(0)?.to_vec()?, [5, 7, 9]);
     /// assert_eq!(x.sum(1)?.to_vec()?, [6, 15]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -43,12 +43,12 @@ impl<T: Number> Tensor<T> {
     /// Mean along dimension `axis`; for i32 toward zero.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let x = Tensor::new(&device, &[1.0f32, 2.0, 3.0, 4.0], &[2, 2])?;
     /// assert_eq!(x.mean(1)?.to_vec()?, [1.5, 3.5]);
     /// assert!(Tensor::<f32>::zeros(&device, &[2, 0])?.mean(1).is_err()); // of nothing
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -60,11 +60,11 @@ impl<T: Number> Tensor<T> {
     /// Largest element along dimension `axis`; NaN if there is one.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let x = Tensor::new(&device, &[1, 5, 3, 4], &[2, 2])?;
     /// assert_eq!(x.max(0)?.to_vec()?, [3, 5]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -76,11 +76,11 @@ impl<T: Number> Tensor<T> {
     /// Smallest element along dimension `axis`; NaN if there is one.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let x = Tensor::new(&device, &[1, 5, 3, 4], &[2, 2])?;
     /// assert_eq!(x.min(1)?.to_vec()?, [1, 3]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -92,11 +92,11 @@ impl<T: Number> Tensor<T> {
     /// Sum of all elements, a tensor without dimensions: [`Tensor::item`] fetches it.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let x = Tensor::new(&device, &[1, 2, 3, 4], &[2, 2])?;
     /// assert_eq!(x.sum_all()?.item()?, 10);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -108,11 +108,11 @@ impl<T: Number> Tensor<T> {
     /// Index of the largest element along dimension `axis`: the first of several, NaN before all others.
     ///
     /// ```
-    /// # use gpu::{Device, Tensor};
+    /// # use apex_gpu::{Device, Tensor};
     /// # let device = Device::open(0)?;
     /// let scores = Tensor::new(&device, &[0.1f32, 0.7, 0.2, 0.9, 0.0, 0.9], &[2, 3])?;
     /// assert_eq!(scores.argmax(1)?.to_vec()?, [1, 0]);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
@@ -258,12 +258,12 @@ impl<T: Float> Tensor<T> {
     /// `exp(x) / sum of exp` along dimension `axis`, safe against overflow.
     ///
     /// ```
-    /// use gpu::{Device, Tensor};
+    /// use apex_gpu::{Device, Tensor};
     /// let scores = Tensor::new(&Device::open(0)?, &[0.0f32, 0.0, 1000.0, 999.0], &[2, 2])?;
     /// let rows = scores.softmax(1)?.to_vec()?;
     /// assert_eq!(rows[..2], [0.5, 0.5]);
     /// assert!((rows[2] - 0.7310586).abs() < 1e-6);
-    /// # gpu::Result::Ok(())
+    /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors

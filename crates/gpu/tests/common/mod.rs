@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "each test uses a part")]
 
 /// The device under test.
-pub fn device() -> gpu::Device {
-    gpu::Device::open(0).expect("a GPU, or the CPU device")
+pub fn device() -> apex_gpu::Device {
+    apex_gpu::Device::open(0).expect("a GPU, or the CPU device")
 }
 
 /// Numbers that look random, the same in every run.

@@ -8,8 +8,8 @@ use super::macros::hooks;
 use crate::recorder::Recorder;
 use crate::timing::{self, Pause};
 use crate::{driver, thread};
+use apex_trace::layout::CallClass::Context;
 use cuda_abi::types::*;
-use trace::layout::CallClass::Context;
 
 hooks! {
     fn create(context: *mut CUcontext, flags: u32, device: CUdevice) after(_result) { changed() } |notes| {

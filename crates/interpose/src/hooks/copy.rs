@@ -2,9 +2,9 @@
 
 use super::macros::hooks;
 use crate::calls::Memory::{self, Any, Host};
+use apex_trace::layout::MemoryKind;
 use cuda_abi::types::*;
 use std::ffi::c_void;
-use trace::layout::MemoryKind;
 
 const DEVICE: Memory = Memory::Is(MemoryKind::Device);
 const ARRAY: Memory = Memory::Is(MemoryKind::Array);

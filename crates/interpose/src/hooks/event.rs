@@ -1,8 +1,8 @@
 //! Events. A query that says "not ready" is not recorded: programs ask in tight loops.
 
 use super::macros::hooks;
+use apex_trace::layout::CallClass::{Event, Stream};
 use cuda_abi::types::*;
-use trace::layout::CallClass::{Event, Stream};
 
 hooks! {
     fn create(event: *mut CUevent, flags: u32) |notes| {

@@ -6,9 +6,9 @@ use crate::driver;
 use crate::graphs::Kernel;
 use crate::launch;
 use crate::recorder::{Recorder, guarded};
+use apex_trace::layout::CallClass::Graph;
 use cuda_abi::types::*;
 use std::ffi::c_char;
-use trace::layout::CallClass::Graph;
 
 hooks! {
     fn instantiate(made: *mut CUgraphExec, graph: CUgraph, flags: u64)

@@ -4,11 +4,11 @@ use crate::driver::real_at;
 use crate::hooks::macros::hooks;
 use crate::launch::{Launch, observe, observe_many};
 use crate::recorder::{LegacyShape, Recorder, guarded};
+use apex_trace::layout::flags;
 use cuda_abi::signature;
 use cuda_abi::types::*;
 use std::ffi::c_void;
 use std::ptr::null_mut;
-use trace::layout::flags;
 
 pub unsafe extern "C" fn kernel<const INDEX: usize>(
     function: CUfunction,

@@ -4,9 +4,9 @@
 
 use super::macros::hooks;
 use crate::calls::addresses_change;
+use apex_trace::layout::MemoryKind::{Array, Device, Managed, Pinned, Pitched, Pool, Unknown, Virtual};
 use cuda_abi::types::*;
 use std::ffi::c_void;
-use trace::layout::MemoryKind::{Array, Device, Managed, Pinned, Pitched, Pool, Unknown, Virtual};
 
 hooks! {
     fn allocate(pointer: *mut CUdeviceptr, bytes: usize) |notes| {

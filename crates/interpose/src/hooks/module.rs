@@ -3,9 +3,9 @@
 use super::macros::hooks;
 use crate::driver;
 use crate::recorder::Recorder;
+use apex_trace::layout::CallClass::Module;
 use cuda_abi::types::*;
 use std::ffi::{c_char, c_void};
-use trace::layout::CallClass::Module;
 
 hooks! {
     fn load(module: *mut CUmodule, file: *const c_char) |notes| {

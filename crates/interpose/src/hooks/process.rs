@@ -4,11 +4,11 @@ use super::macros::hooks;
 use crate::recorder::{Recorder, guarded};
 use crate::thread::{self, Thread};
 use crate::timing;
+use apex_trace::layout::Ended;
 use cuda_abi::types::*;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
-use trace::layout::Ended;
 
 hooks! {
     /// Our handler for the end of the process is registered *after* the driver has registered its own: handlers run in

@@ -5,9 +5,9 @@ use crate::driver;
 use crate::launch::is_per_thread;
 use crate::recorder::{Recorder, normalised, origin};
 use crate::timing;
+use apex_trace::layout::CallClass::{Graph, HostFunction, Stream};
 use cuda_abi::types::*;
 use std::ffi::c_void;
-use trace::layout::CallClass::{Graph, HostFunction, Stream};
 
 hooks! {
     fn create(stream: *mut CUstream, flags: u32)

@@ -2,8 +2,8 @@
 
 use super::macros::hooks;
 use crate::timing;
+use apex_trace::layout::CallClass::Synchronize;
 use cuda_abi::types::*;
-use trace::layout::CallClass::Synchronize;
 
 hooks! {
     fn stream(stream: CUstream) after(result) { timing::after_synchronizing(result) } |notes| {

@@ -2,19 +2,19 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+use apex_trace::control::{MappedControl, Settings, TimingMode};
+use apex_trace::layout::Launch;
+use apex_trace::{Event, Process, Session};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
-use trace::control::{MappedControl, Settings, TimingMode};
-use trace::layout::Launch;
-use trace::{Event, Process, Session};
 
 /// Where cargo puts what it builds for the tests.
 fn built(name: &str) -> PathBuf {
     let tests = std::env::current_exe().expect("the test's own path");
     let folder = tests.parent().and_then(Path::parent).expect("the build folder");
     let path = folder.join(name);
-    assert!(path.exists(), "{} is not built: run `cargo test -p interpose`", path.display());
+    assert!(path.exists(), "{} is not built: run `cargo test -p apex-interpose`", path.display());
     path
 }
 
@@ -79,7 +79,7 @@ impl Recording {
     pub fn open(&self) -> Session {
         let mut session = Session::open(self.path()).expect("a session");
         // Whoever runs programs describes the run; nobody does here, and a reader that knows of it says so.
-        session.problems.retain(|problem| !problem.path.ends_with(trace::META_FILE));
+        session.problems.retain(|problem| !problem.path.ends_with(apex_trace::META_FILE));
         assert!(session.problems.is_empty(), "{:?}", session.problems);
         session
     }

@@ -5,7 +5,7 @@
 
 use std::sync::PoisonError;
 
-use gpu::Buffer;
+use apex_gpu::Buffer;
 
 use crate::Result;
 use crate::attention::shape::Shape;
@@ -93,7 +93,7 @@ pub struct Partial {
 }
 
 impl Partial {
-    pub fn new(device: &gpu::Device) -> Result<Partial> {
+    pub fn new(device: &apex_gpu::Device) -> Result<Partial> {
         Ok(Partial { output: device.zeros(0)?, sums: device.zeros(0)? })
     }
 

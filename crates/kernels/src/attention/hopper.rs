@@ -2,9 +2,9 @@
 //!
 //! The host's part is the tensor maps, which tell the copy engine where rows lie, and the order of tiles.
 
+use apex_gpu::{Buffer, Device};
 use bytemuck::{Pod, Zeroable};
 use cudarc::driver::sys;
-use gpu::{Buffer, Device};
 use std::ffi::c_void;
 use std::sync::PoisonError;
 

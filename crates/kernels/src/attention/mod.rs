@@ -18,7 +18,7 @@ mod shape;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gpu::{Buffer, Device, Kernel, Module, Stream};
+use apex_gpu::{Buffer, Device, Kernel, Module, Stream};
 use half::{bf16, f16};
 
 pub use shape::{Layout, Mask, Options, Shape};
@@ -84,9 +84,9 @@ pub struct Output<T> {
 ///
 /// ```
 /// use half::f16;
-/// use kernels::{Attention, Form, Options, Shape};
+/// use apex_kernels::{Attention, Form, Options, Shape};
 ///
-/// let device = gpu::Device::open(0)?;
+/// let device = apex_gpu::Device::open(0)?;
 /// let attention = Attention::new(&device)?;
 /// let shape = Shape { batch: 1, heads: 1, key_heads: 1, queries: 2, keys: 3, dim: 64 };
 /// let q = device.zeros::<f16>(shape.query_elements())?;
@@ -101,7 +101,7 @@ pub struct Output<T> {
 ///     error.to_string(),
 ///     "attention: K has 192 elements, and its shape [batch 1, heads 1, rows 4, dim 64] needs 256"
 /// );
-/// # kernels::Result::Ok(())
+/// # apex_kernels::Result::Ok(())
 /// ```
 #[derive(Debug)]
 pub struct Attention {
@@ -147,12 +147,12 @@ impl Attention {
     /// 1,024 keys, counting all heads of queries of a head of keys; [`Attention::fastest`] elsewhere.
     ///
     /// ```
-    /// # use kernels::{Attention, Form, Shape};
-    /// let attention = Attention::new(&gpu::Device::open(0)?)?;
+    /// # use apex_kernels::{Attention, Form, Shape};
+    /// let attention = Attention::new(&apex_gpu::Device::open(0)?)?;
     /// let token = Shape { batch: 4, heads: 32, key_heads: 8, queries: 1, keys: 65_536, dim: 128 };
     /// assert_eq!(attention.form_for(&token), Form::Decode);
     /// assert_eq!(attention.form_for(&Shape { queries: 65_536, ..token }), attention.fastest());
-    /// # kernels::Result::Ok(())
+    /// # apex_kernels::Result::Ok(())
     /// ```
     pub fn form_for(&self, shape: &Shape) -> Form {
         if decode::suits(shape) { Form::Decode } else { self.fastest() }

@@ -1,6 +1,6 @@
 //! The forms that run everywhere: `cuda/attention_portable.cu`.
 
-use gpu::Buffer;
+use apex_gpu::Buffer;
 
 use crate::Result;
 use crate::attention::shape::Mask;

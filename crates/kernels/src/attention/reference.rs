@@ -8,7 +8,7 @@ use crate::attention::shape::{Mask, Options, Shape};
 /// zeros and minus infinity. [`Options::form`] is not looked at.
 ///
 /// ```
-/// use kernels::{Options, Shape, reference};
+/// use apex_kernels::{Options, Shape, reference};
 ///
 /// let shape = Shape { batch: 1, heads: 1, key_heads: 1, queries: 1, keys: 2, dim: 64 };
 /// let (q, k) = (vec![0.0; 64], vec![1.0; 128]);
@@ -16,7 +16,7 @@ use crate::attention::shape::{Mask, Options, Shape};
 /// let (output, log_sum_exp) = reference::forward(&q, &k, &v, &shape, &Options::default())?;
 /// assert_eq!(output[..3], [32.0, 33.0, 34.0]); // the mean of both rows
 /// assert_eq!(log_sum_exp, [2f64.ln()]);
-/// # kernels::Result::Ok(())
+/// # apex_kernels::Result::Ok(())
 /// ```
 ///
 /// # Errors

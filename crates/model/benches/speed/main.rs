@@ -1,6 +1,6 @@
 //! How long one prediction takes on one thread, beside ONNX Runtime on the same network in the same run.
 //!
-//! `cargo bench -p model` measures and prints; `-- --json FILE` also writes every sample. ONNX Runtime comes from
+//! `cargo bench -p apex-model` measures and prints; `-- --json FILE` also writes every sample. ONNX Runtime comes from
 //! `scripts/test-deps.sh`; where it is not installed its rows are missing, and that is said.
 //!
 //! What is compared runs by turns, so that whatever else the machine does disturbs all of it alike. Inputs are random
@@ -14,12 +14,12 @@ mod common;
 mod onnxruntime;
 mod report;
 
+use apex_model::forecast::{FeatureSet, Model};
+use apex_model::network::{Activation, Network};
+use apex_model::onnx::to_onnx;
+use apex_model::random::Random;
+use apex_model::{Cache, InstructionSet, Matrix, Precision, Predictor, Scratch};
 use common::{distance, features, network};
-use model::forecast::{FeatureSet, Model};
-use model::network::{Activation, Network};
-use model::onnx::to_onnx;
-use model::random::Random;
-use model::{Cache, InstructionSet, Matrix, Precision, Predictor, Scratch};
 use onnxruntime::OnnxRuntime;
 use report::{Report, Row};
 use std::hint::black_box;
@@ -126,7 +126,7 @@ fn main() {
         match (argument.as_str(), arguments.next()) {
             ("--json", Some(path)) => json = Some(path),
             _ => {
-                eprintln!("usage: cargo bench -p model [-- --json FILE]");
+                eprintln!("usage: cargo bench -p apex-model [-- --json FILE]");
                 std::process::exit(2);
             }
         }

@@ -1,6 +1,6 @@
 //! What was measured, as a table and as JSON.
 
-use model::Precision;
+use apex_model::Precision;
 use std::fmt::{self, Write as _};
 
 /// One way to predict one network.

@@ -1,9 +1,9 @@
-//! Random networks and a reference that computes what `model::network` states, in double precision.
+//! Random networks and a reference that computes what `apex_model::network` states, in double precision.
 
 #![allow(dead_code, reason = "each test file uses some of this")]
 
-use model::network::{Activation, Layer, Network, Range, Scaling, Target};
-use model::random::Random;
+use apex_model::network::{Activation, Layer, Network, Range, Scaling, Target};
+use apex_model::random::Random;
 
 /// Normal numbers.
 pub fn normals(count: usize, deviation: f64, random: &mut Random) -> Vec<f32> {

@@ -3,8 +3,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use std::path::Path;
-use trace::counts::Counts;
-use trace::counts::file::{HEADER_BYTES, MAGIC, ProcessCounts, VERSION};
+use apex_trace::counts::Counts;
+use apex_trace::counts::file::{HEADER_BYTES, MAGIC, ProcessCounts, VERSION};
 
 fuzz_target!(|input: &[u8]| {
     let mut file = Vec::with_capacity(HEADER_BYTES + input.len());

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use std::path::Path;
-use trace::{Event, Process};
+use apex_trace::{Event, Process};
 
 fuzz_target!(|input: &[u8]| {
     let file = trace_fuzz::expand(input);

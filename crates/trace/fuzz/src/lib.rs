@@ -4,7 +4,7 @@
 //! each chunk; what lies between is zero. The switches decide whether the file starts as it should whatever the input says
 //! (or else few inputs get past its first bytes), and whether it ends where the input does.
 
-use trace::layout::{CHUNK_BYTES, HEADER_BYTES, MAGIC, VERSION};
+use apex_trace::layout::{CHUNK_BYTES, HEADER_BYTES, MAGIC, VERSION};
 
 /// Bytes of an input for the header page: a little more than the header.
 pub const HEADER_PART: usize = 704;

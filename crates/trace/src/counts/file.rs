@@ -5,12 +5,12 @@
 //! of one. Records are few (a launch of each configuration, and rarer later ones), so the file is not mapped and no
 //! descriptor is kept. Its bytes are taken out of the session's limit, as those of process files are.
 
+use apex_untrusted::folder::{Folder, identity};
+use apex_untrusted::read::{self, open_in_place};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
-use untrusted::folder::{Folder, identity};
-use untrusted::read::{self, open_in_place};
 
 use super::{Counts, Defect, Fault, Hotspot, LaunchCounts, Place, Traffic};
 use crate::codec::{ALIGNMENT, HEAD_BYTES, Input, Output, framed};

@@ -2,13 +2,13 @@
 //!
 //! Files are read, never mapped: a file that shrinks under a mapping is a SIGBUS, under a read it is a short count.
 
+use apex_untrusted::read;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use untrusted::read;
 
 /// A file by its path, or bytes in memory.
 #[derive(Clone, Debug)]

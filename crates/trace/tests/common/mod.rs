@@ -1,20 +1,20 @@
 //! What the tests of sessions share: random records and definitions, and child processes.
 #![allow(dead_code, reason = "each test file uses its part of this")]
 
+use apex_trace::definition::{Config, Context, Definition, Device, Function, Graph, Stream, StreamKind};
+use apex_trace::layout::{Call, GraphLaunch, Launch, RecordHead, RecordKind, Slots as _, Timing};
+use apex_trace::{Event, Process, ProcessFile, Record, Session};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
-use trace::definition::{Config, Context, Definition, Device, Function, Graph, Stream, StreamKind};
-use trace::layout::{Call, GraphLaunch, Launch, RecordHead, RecordKind, Slots as _, Timing};
-use trace::{Event, Process, ProcessFile, Record, Session};
 
 /// Opens a session that is made of process files alone: that `session.json` is missing is the only problem allowed.
 pub fn open_sound(dir: &Path) -> Session {
     let session = Session::open(dir).unwrap();
     let unexpected: Vec<_> =
-        session.problems.iter().filter(|problem| !problem.path.ends_with(trace::META_FILE)).collect();
+        session.problems.iter().filter(|problem| !problem.path.ends_with(apex_trace::META_FILE)).collect();
     assert!(unexpected.is_empty(), "{unexpected:#?}");
     session
 }
@@ -28,7 +28,7 @@ pub fn open_only_process(dir: &Path) -> Process {
 
 /// A launch that carries two numbers to be found again.
 pub fn launch(config: u32, number: u32) -> Launch {
-    let start = trace::now();
+    let start = apex_trace::now();
     Launch { head: Launch::head(0, start, start + 5), config, stream: !number, result: number, api: 1 }
 }
 
@@ -122,7 +122,7 @@ pub fn any_event() -> impl Strategy<Value = Event> {
 }
 
 /// Writes an event through a lane.
-pub fn record(lane: &mut trace::Lane, file: &ProcessFile, event: &Event) -> bool {
+pub fn record(lane: &mut apex_trace::Lane, file: &ProcessFile, event: &Event) -> bool {
     match event {
         Event::Launch(record) => lane.record(file, record),
         Event::GraphLaunch(record) => lane.record(file, record),

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use trace::counts::Direction;
+use apex_trace::counts::Direction;
 
 use super::super::block::CLUSTER_BARRIER;
 use super::super::code::{AccessArgs, AccessKind, BarrierKind, Call, Callee, Op, Transfer};

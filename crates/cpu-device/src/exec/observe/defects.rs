@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use trace::counts::{Defect, Place};
+use apex_trace::counts::{Defect, Place};
 
 use super::StepId;
 use super::site::Sites;

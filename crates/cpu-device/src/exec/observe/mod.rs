@@ -18,7 +18,7 @@ mod uses;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use trace::counts::{Counts, Hotspot};
+use apex_trace::counts::{Counts, Hotspot};
 
 use super::launch::Launch;
 use super::probe::{Moment, Probe};

@@ -1,6 +1,6 @@
 //! What a step asks of memory where it is not one access of every lane: matrices, and bulk copies.
 
-use trace::counts::Direction;
+use apex_trace::counts::Direction;
 
 use super::super::code::{AccessArgs, AccessKind, Op};
 use super::super::lanes::{Lanes, WARP, each_lane};

@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
+use apex_trace::counts::{Direction, InstructionClass, Place};
 use ptx::{Mnemonic, ScalarType};
-use trace::counts::{Direction, InstructionClass, Place};
 
 use super::super::code::{Code, Op};
 use super::super::launch::Launch;
@@ -18,7 +18,7 @@ pub(super) struct Site {
     /// Whether the instruction counts with this step.
     pub(super) counts: bool,
     pub(super) class: InstructionClass,
-    /// Floating-point operations: which of [`trace::counts::Counts::operations`], and how many.
+    /// Floating-point operations: which of [`apex_trace::counts::Counts::operations`], and how many.
     pub(super) operations: Option<(usize, u32)>,
     /// For accesses: what they do and to how many bytes of each lane.
     pub(super) access: Option<(Direction, u32)>,

@@ -1,6 +1,6 @@
 //! Where the lanes of a warp access memory, and how many transactions that takes.
 
-use trace::counts::Space;
+use apex_trace::counts::Space;
 
 use super::super::code::{AccessArgs, Reg, Space as StepSpace};
 use super::super::lanes::{Lanes, WARP, each_lane};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use trace::counts::file::MAX_HOTSPOTS;
-use trace::counts::{Counts, Direction, Fault, Hotspot, InstructionClass, Space, Traffic};
+use apex_trace::counts::file::MAX_HOTSPOTS;
+use apex_trace::counts::{Counts, Direction, Fault, Hotspot, InstructionClass, Space, Traffic};
 
 use super::super::code::{AccessArgs, AccessKind, Op};
 use super::super::lanes::{WARP, each_lane};

@@ -4,9 +4,9 @@
 
 use std::fs;
 use std::path::Path;
-use trace::definition::{Config, Context, Definition, Device, Function, Graph, Stream};
-use trace::layout::{Call, GraphLaunch, Launch, Slots, Timing};
-use trace::{Lane, ProcessFile, Session, now};
+use apex_trace::definition::{Config, Context, Definition, Device, Function, Graph, Stream};
+use apex_trace::layout::{Call, GraphLaunch, Launch, Slots, Timing};
+use apex_trace::{Lane, ProcessFile, Session, now};
 
 fn main() {
     let target = std::env::args().nth(1).expect("the directory to write seeds into");
