@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::ir::Position;
+use crate::syntax::Position;
 
 /// What is wrong, and where.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,4 +1,4 @@
-//! PTX, the assembly language of CUDA: text to IR and back, the table of its instructions, and a verifier.
+//! PTX, the assembly language of CUDA: a front end in layers, and what is built on it.
 //!
 //! ```
 //! let source = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry nothing() { ret; }\n";
@@ -6,9 +6,11 @@
 //! assert_eq!(&*module.functions().next().unwrap().name, "nothing");
 //! ```
 //!
-//! Everything that NVRTC, nvcc and Triton write parses, whatever the version: see [`ir`] for how. Which instructions
-//! exist, with which operands, for which targets, is in [`forms`]; [`verify`](mod@verify) tells whether a module is right;
-//! [`mix`] counts what a kernel is made of, [`walk`] what a launch of it executes.
+//! [`syntax`] parses and prints everything that NVRTC, nvcc and Triton write, whatever the version. [`forms`] is the
+//! table of instructions: which exist, with which operands, for which targets. [`verify`](mod@verify) says whether a
+//! module is correct, [`mix`] counts the instructions of a kernel, [`walk`] estimates what a launch of it executes,
+//! and [`link`](mod@link) joins modules.
+//!
 //! Invariants:
 //!
 //! 1. No input makes the parser panic, recurse without bound, or take more than linear time and space.
@@ -16,20 +18,15 @@
 //! 3. This crate knows nothing of CUDA, files or threads.
 pub mod diagnostic;
 pub mod forms;
-pub mod ir;
-mod lexer;
 pub mod link;
 pub mod mix;
-mod parse;
-mod print;
-pub mod types;
+pub mod syntax;
 pub mod verify;
 pub mod walk;
 
 pub use diagnostic::Diagnostic;
-pub use ir::*;
 pub use link::link;
 pub use mix::{Class, Mix};
-pub use parse::parse;
-pub use types::{ScalarType, StateSpace};
+pub use syntax::tree::*;
+pub use syntax::{ScalarType, StateSpace, parse};
 pub use verify::verify;

@@ -11,7 +11,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-use crate::ir::*;
+use crate::syntax::*;
 
 /// Why modules cannot be linked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -313,7 +313,7 @@ mod rename {
 mod tests {
     use super::*;
     use crate::parse;
-    use crate::types::StateSpace;
+    use crate::syntax::StateSpace;
 
     const HEADER: &str = ".version 8.0\n.target sm_80\n.address_size 64\n";
 

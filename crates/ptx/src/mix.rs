@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 
-use crate::ir::{Constant, Function, Instruction, Operand, Statement};
-use crate::types::ScalarType;
+use crate::syntax::ScalarType;
+use crate::syntax::{Constant, Function, Instruction, Operand, Statement};
 
 /// A kind of instruction. Each instruction is of exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

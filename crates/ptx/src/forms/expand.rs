@@ -5,7 +5,7 @@
 
 use super::notation::Part;
 use super::target::Need;
-use crate::types::{ScalarType, StateSpace};
+use crate::syntax::{ScalarType, StateSpace};
 
 /// Choices made: the words of the mnemonic and what named groups chose.
 #[derive(Clone, Debug)]

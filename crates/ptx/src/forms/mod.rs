@@ -64,7 +64,7 @@ mod target;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use crate::types::{ScalarType, StateSpace};
+use crate::syntax::{ScalarType, StateSpace};
 use notation::Part;
 pub use target::{Need, Suffix, Target, Version};
 

@@ -4,7 +4,7 @@
 use super::expand::Choice;
 use super::target::Need;
 use super::{Form, Kind, OperandForm, Selector};
-use crate::types::{ScalarType, StateSpace};
+use crate::syntax::{ScalarType, StateSpace};
 
 /// A part of a mnemonic.
 #[derive(Clone, Debug)]

@@ -3,8 +3,8 @@
 use super::Verifier;
 use super::names::Symbol;
 use super::types::{constant_fits, fits};
-use crate::ir::{Instruction, Name, Operand, Variable};
-use crate::types::{ScalarType, StateSpace};
+use crate::syntax::{Instruction, Name, Operand, Variable};
+use crate::syntax::{ScalarType, StateSpace};
 
 impl<'m> Verifier<'m> {
     /// For a call whose operands have the right kinds: whether what it passes and gets is what the callee has.

@@ -2,8 +2,8 @@
 
 use super::Verifier;
 use super::names::Symbol;
-use crate::ir::{Constant, Initializer, Variable};
-use crate::types::{ScalarType, StateSpace};
+use crate::syntax::{Constant, Initializer, Variable};
+use crate::syntax::{ScalarType, StateSpace};
 
 /// Bytes of the widest vector.
 const WIDEST: u64 = 16;

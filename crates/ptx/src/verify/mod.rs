@@ -44,7 +44,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::diagnostic::Diagnostic;
 use crate::forms::{self, Instance, Target, Unknown};
-use crate::ir::{
+use crate::syntax::{
     Function, FunctionKind, Instruction, Item, Module, Name, Position, Prototype, Statement, Variable,
 };
 use names::{Scope, Symbol};
@@ -169,7 +169,7 @@ impl<'m> Verifier<'m> {
         let again = match before {
             None => false,
             Some(Symbol::Variable(other)) => {
-                let external = crate::ir::Linkage::Extern;
+                let external = crate::syntax::Linkage::Extern;
                 !(other.linkage == external || variable.linkage == external)
             }
             Some(_) => true,

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::ir::{Function, Variable};
-use crate::types::ScalarType;
+use crate::syntax::ScalarType;
+use crate::syntax::{Function, Variable};
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug)]

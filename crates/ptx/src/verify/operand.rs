@@ -4,8 +4,8 @@ use super::Verifier;
 use super::names::{Special, Symbol};
 use super::types::{constant_fits, fits};
 use crate::forms::{Instance, Kind, OperandForm};
-use crate::ir::{Address, AddressBase, Constant, Instruction, Name, Operand, Variable};
-use crate::types::{ScalarType, StateSpace};
+use crate::syntax::{Address, AddressBase, Constant, Instruction, Name, Operand, Variable};
+use crate::syntax::{ScalarType, StateSpace};
 
 /// What is wrong with an operand.
 type Checked = Result<(), String>;

@@ -1,7 +1,7 @@
 //! Which registers and constants fit which types: the ISA's chapter "Operand Type Checking", as ptxas applies it.
 
-use crate::ir::Constant;
-use crate::types::ScalarType;
+use crate::syntax::Constant;
+use crate::syntax::ScalarType;
 
 /// Whether a register of type `register` may stand where an instruction has `ty`; where `wider`, it may have more bits.
 /// Components of vectors are looser: a float there may be in an integer register of its size.

@@ -9,11 +9,11 @@ use super::code::{Action, Code, Guard, Input, LaneMask, NONE, Register, Special,
 use super::latency::Latency;
 use super::schedule::{self, Issue, Order};
 use super::slice;
-use crate::ir::{
+use crate::mix::Class;
+use crate::syntax::{
     AddressBase, Constant, Function, FunctionKind, Instruction, Module, Name, Operand, Predicate, Statement,
 };
-use crate::mix::Class;
-use crate::types::{ScalarType, StateSpace};
+use crate::syntax::{ScalarType, StateSpace};
 
 /// Calls within calls that are followed.
 const DEPTH: usize = 8;

@@ -5,9 +5,9 @@ use super::code::{
     Shuffle, Space, Vote,
 };
 use super::compile::Compiler;
-use crate::ir::{Address, AddressBase, Constant, Instruction, Mnemonic, Operand};
 use crate::mix::space;
-use crate::types::ScalarType;
+use crate::syntax::ScalarType;
+use crate::syntax::{Address, AddressBase, Constant, Instruction, Mnemonic, Operand};
 
 /// A move of a register.
 pub(super) fn movement(to: Register, from: Register, ty: ScalarType) -> Action {

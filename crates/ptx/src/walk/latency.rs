@@ -10,9 +10,9 @@
 //! instructions that they become. What assemblers make nothing of (moves, parameters) takes no time.
 
 use super::Work;
-use crate::ir::Instruction;
 use crate::mix::{Class, space};
-use crate::types::ScalarType;
+use crate::syntax::Instruction;
+use crate::syntax::ScalarType;
 
 /// Cycles of an instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -38,8 +38,8 @@ mod tour;
 mod value;
 mod warp;
 
-use crate::ir::{Function, Module};
 use crate::mix::Class;
+use crate::syntax::{Function, Module};
 use code::{Code, Input, LaneMask, Special};
 use loops::Loops;
 use tour::Tour;

@@ -11,7 +11,7 @@
 use super::code::{Action, Guard, Op, Register, Space, Step};
 use super::decode::space_of;
 use super::latency::{GLOBAL_LOAD, Latency};
-use crate::ir::{Constant, Instruction, Operand};
+use crate::syntax::{Constant, Instruction, Operand};
 
 /// Loops in loops that are followed for more than a round.
 const DEPTH: usize = 4;

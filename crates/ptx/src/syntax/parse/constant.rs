@@ -4,8 +4,8 @@
 //! one level deeper.
 
 use super::{Parsed, Parser};
-use crate::ir::Constant;
-use crate::lexer::TokenKind;
+use crate::syntax::lexer::TokenKind;
+use crate::syntax::tree::Constant;
 
 /// How tightly `*` binds.
 const PRODUCT: u8 = 9;

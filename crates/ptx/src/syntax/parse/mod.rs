@@ -1,4 +1,4 @@
-//! Tokens to IR, by recursive descent.
+//! Tokens to the tree, by recursive descent.
 //!
 //! [`Parser`] is the cursor with the helpers that all parts use; `directive` reads what stands at module scope and
 //! declarations, `statement` what stands in bodies, `operand` the operands, `constant` constant expressions. What
@@ -12,8 +12,8 @@ mod statement;
 use std::collections::HashSet;
 
 use crate::diagnostic::Diagnostic;
-use crate::ir::{Constant, Module, Name, Position};
-use crate::lexer::{Token, TokenKind, tokenize};
+use crate::syntax::lexer::{Token, TokenKind, tokenize};
+use crate::syntax::tree::{Constant, Module, Name, Position};
 
 /// How deeply scopes, initialisers, operands and expressions may nest.
 const MAX_DEPTH: u32 = 64;

@@ -1,9 +1,9 @@
 //! Bodies of functions.
 
 use super::{Parsed, Parser};
-use crate::ir::{Inlined, Instruction, Location, Mnemonic, Predicate, Prototype, Statement};
-use crate::lexer::TokenKind;
-use crate::types::StateSpace;
+use crate::syntax::lexer::TokenKind;
+use crate::syntax::tree::{Inlined, Instruction, Location, Mnemonic, Predicate, Prototype, Statement};
+use crate::syntax::types::StateSpace;
 
 impl Parser<'_, '_> {
     /// After `{`: statements up to the closing brace, which is taken.

@@ -1,18 +1,18 @@
-//! PTX as data: what the parser builds, the verifier checks, the printer writes and everything else reads.
+//! PTX as data: the parser builds the tree, the printer writes it, every other layer reads it.
 //!
-//! The representation is general on purpose. An instruction is a mnemonic and a list of operands of a few shapes,
-//! so PTX of any version parses; what an instruction *means* is decided by whoever executes or analyses it. Rules:
+//! The tree is general on purpose: an instruction is a mnemonic and a list of operands of a few shapes, so PTX of any
+//! version parses. Rules:
 //!
-//! 1. Constant expressions are evaluated while parsing; the IR holds their values.
-//! 2. Parameterised declarations (`.reg .b32 %r<10>`) are kept as one [`Variable`] with a [`Variable::count`].
+//! 1. Constant expressions are evaluated while parsing; the tree holds their values.
+//! 2. A parameterised declaration (`.reg .b32 %r<10>`) is one [`Variable`] with a [`Variable::count`].
 //! 3. Statements keep their source order, scopes (`{ … }`) included; labels and `.loc` are statements.
-//! 4. [`Position`]s are for messages only: two IRs that differ in positions alone compare equal.
+//! 4. [`Position`]s are for messages only: two trees that differ in positions alone compare equal.
 
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::types::{ScalarType, StateSpace};
+use super::types::{ScalarType, StateSpace};
 
 /// An identifier. Cheap to clone; one allocation for each distinct name of a module.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

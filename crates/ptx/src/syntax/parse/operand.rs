@@ -1,8 +1,8 @@
 //! Operands of instructions.
 
 use super::{Parsed, Parser};
-use crate::ir::{Address, AddressBase, Constant, Name, Operand};
-use crate::lexer::TokenKind;
+use crate::syntax::lexer::TokenKind;
+use crate::syntax::tree::{Address, AddressBase, Constant, Name, Operand};
 
 impl Parser<'_, '_> {
     /// One operand.

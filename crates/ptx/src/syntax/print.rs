@@ -1,11 +1,11 @@
-//! IR to text that ptxas accepts, and that parses to the same IR.
+//! The tree as text that ptxas accepts and that parses to the same tree.
 //!
 //! Layout follows what NVIDIA's compilers write: declarations and labels at the left, one tab before instructions.
 //! Numbers are decimal; floating-point constants are written by their bits.
 
 use std::fmt::{self, Display, Formatter, Write};
 
-use crate::ir::*;
+use super::tree::*;
 
 /// `items` with `separator` between them.
 struct Joined<'a, T>(&'a [T], &'static str);

@@ -2,12 +2,12 @@
 
 use super::{Parsed, Parser};
 use crate::diagnostic::Diagnostic;
-use crate::ir::{
+use crate::syntax::lexer::TokenKind;
+use crate::syntax::tree::{
     Directive, File, Function, FunctionKind, Initializer, Item, Linkage, Module, Name, Pointer, Section,
     SectionLine, SectionValue, SymbolAddress, Variable,
 };
-use crate::lexer::TokenKind;
-use crate::types::{ScalarType, StateSpace};
+use crate::syntax::types::{ScalarType, StateSpace};
 
 /// Numbered names that one declaration may make (`%r<n>`): beyond any real program, below what would exhaust memory.
 const MAX_COUNT: u32 = 1 << 24;
@@ -265,7 +265,7 @@ impl Parser<'_, '_> {
         variable.name = self.identifier("a name")?;
         if self.eat(b'<') {
             // Not `integer`: the `>` that closes is no operator.
-            let TokenKind::Number(crate::ir::Constant::Integer(count), _) = self.peek().kind else {
+            let TokenKind::Number(crate::syntax::tree::Constant::Integer(count), _) = self.peek().kind else {
                 return self.expected("a count");
             };
             if count > MAX_COUNT.into() {
@@ -298,8 +298,10 @@ impl Parser<'_, '_> {
                 return parser.symbol_initializer();
             }
             // `mask(symbol)`: a number right before a parenthesis.
-            if let (TokenKind::Number(crate::ir::Constant::Integer(mask), _), TokenKind::Symbol(b'(')) =
-                (parser.peek().kind, parser.peek_at(1).kind)
+            if let (
+                TokenKind::Number(crate::syntax::tree::Constant::Integer(mask), _),
+                TokenKind::Symbol(b'('),
+            ) = (parser.peek().kind, parser.peek_at(1).kind)
             {
                 parser.next += 2;
                 let mut address = parser.symbol_address()?;

@@ -2,11 +2,11 @@
 //!
 //! A *word* is any run of identifier characters, dots and `::`, so a whole mnemonic (`ld.shared::cta.v4.f32`), a
 //! component (`%tid.x`) and a plain identifier are each one token; the parser knows which it wants. A word that starts
-//! with a dot is a directive or a type, and ends before the next dot (`.reg.b32` is two). Invariant: the tokens end with exactly one [`TokenKind::End`], and every token lies on character
-//! boundaries of the source.
+//! with a dot is a directive or a type, and ends before the next dot (`.reg.b32` is two). Invariant: the tokens end
+//! with exactly one [`TokenKind::End`], and every token lies on character boundaries of the source.
 
+use super::tree::{Constant, Position};
 use crate::diagnostic::Diagnostic;
-use crate::ir::{Constant, Position};
 
 /// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq)]
