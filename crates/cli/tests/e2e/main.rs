@@ -15,6 +15,7 @@ mod formats;
 mod hostile;
 mod limits;
 mod messages;
+mod pages;
 mod predictions;
 mod processes;
 mod reports;

@@ -1,6 +1,6 @@
 //! How long one prediction takes on one thread, beside ONNX Runtime on the same network in the same run.
 //!
-//! `cargo bench -p apex-model` measures and prints; `-- --json FILE` also writes every sample. ONNX Runtime comes from
+//! `cargo bench -p apex-model` measures and prints medians; `-- --json FILE` also writes every sample. ONNX Runtime comes from
 //! `scripts/test-deps.sh`; where it is not installed its rows are missing, and that is said.
 //!
 //! What is compared runs by turns, so that whatever else the machine does disturbs all of it alike. Inputs are random

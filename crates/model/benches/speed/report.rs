@@ -1,4 +1,5 @@
-//! What was measured, as a table and as JSON.
+//! What was measured: every sample as JSON, of which `scripts/prediction_speed.py` makes the page's tables, and the medians as
+//! text.
 
 use apex_model::Precision;
 use std::fmt::{self, Write as _};
@@ -77,14 +78,22 @@ impl Report {
             );
             for (index, row) in rows.iter().enumerate() {
                 let comma = if index + 1 < rows.len() { "," } else { "" };
-                let _ = writeln!(
+                let _ = write!(
                     json,
-                    "      {{\"what\": \"{}\", \"precision\": \"{}\", \"warm_seconds\": {}, \"cold_seconds\": {}}}{comma}",
+                    "      {{\"what\": \"{}\", \"precision\": \"{}\", \"goal_us\": {}, ",
                     row.what,
                     name_of(row.precision),
-                    list(&row.warm),
-                    list(&row.cold)
+                    number(row.goal)
                 );
+                let (mean, greatest) = row.differences.unzip();
+                let _ = write!(
+                    json,
+                    "\"error_mean\": {}, \"error_greatest\": {}, ",
+                    number(mean),
+                    number(greatest)
+                );
+                let (warm, cold) = (list(&row.warm), list(&row.cold));
+                let _ = writeln!(json, "\"warm_seconds\": {warm}, \"cold_seconds\": {cold}}}{comma}");
             }
             let _ = writeln!(json, "    ]}}{}", if index + 1 < self.parts.len() { "," } else { "" });
         }
@@ -104,37 +113,27 @@ fn name_of(precision: Precision) -> &'static str {
     }
 }
 
-/// The value below which `fraction` of the samples lie.
-fn quantile(samples: &[f64], fraction: f64) -> f64 {
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[((sorted.len() - 1) as f64 * fraction).round() as usize]
-}
-
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let peer = self.peer.as_ref().map_or("not installed".to_owned(), |version| version.clone());
-        writeln!(f, "{}, one thread, ONNX Runtime {peer}.", self.cpu)?;
-        writeln!(f, "Microseconds for one prediction: medians (1st to 9th of 10).\n")?;
         for part in &self.parts {
-            writeln!(f, "**{}**, {}, {} parameters:\n", part.name, part.shape, part.parameters)?;
-            writeln!(f, "| what | weights | warm, µs | cold, µs | goal, µs | error, mean (greatest) |")?;
-            writeln!(f, "| --- | --- | ---: | ---: | ---: | ---: |")?;
+            writeln!(f, "{}, {}, {} parameters:", part.name, part.shape, part.parameters)?;
             for row in &part.rows {
-                let time = |samples: &[f64]| {
-                    let at = |fraction| quantile(samples, fraction) * 1e6;
-                    let digits = if at(0.5) < 1.0 { 3 } else { 1 };
-                    format!("{:.digits$} ({:.digits$} to {:.digits$})", at(0.5), at(0.1), at(0.9))
-                };
-                let goal = row.goal.map_or("-".to_owned(), |goal| goal.to_string());
-                let error = row
-                    .differences
-                    .map_or("-".to_owned(), |(mean, greatest)| format!("{mean:.1e} ({greatest:.1e})"));
-                let (warm, cold, precision) = (time(&row.warm), time(&row.cold), name_of(row.precision));
-                writeln!(f, "| {} | {precision} | {warm} | {cold} | {goal} | {error} |", row.what)?;
+                let (warm, cold) = (median(&row.warm) * 1e6, median(&row.cold) * 1e6);
+                let (what, precision) = (&row.what, name_of(row.precision));
+                writeln!(f, "  {what:<26} {precision:<5} {warm:>9.3} µs warm {cold:>9.3} µs cold")?;
             }
-            writeln!(f)?;
         }
         Ok(())
     }
+}
+
+fn median(samples: &[f64]) -> f64 {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}
+
+/// A number of JSON.
+fn number(value: Option<f64>) -> String {
+    value.map_or("null".to_owned(), |value| format!("{value:e}"))
 }
