@@ -8,12 +8,12 @@ use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// The files, by the crate whose tests have to notice; each lies in `crates/CRATE`.
+/// The files, by the package whose tests have to notice; each lies in its folder ([`folder`]).
 const SAMPLE: [(&str, &[&str]); 4] = [
     ("occupancy", &["src/limits.rs", "src/waves.rs"]),
-    ("advice", &["src/profile/idle.rs"]),
+    ("apex-advice", &["src/profile/idle.rs"]),
     ("ptx", &["src/verify/call.rs", "src/verify/data.rs", "src/verify/names.rs", "src/verify/types.rs"]),
-    ("model", &["src/conformal.rs"]),
+    ("apex-model", &["src/conformal.rs"]),
 ];
 
 /// Seconds that the tests may take on one mutant, before it counts as noticed: a loop may have lost its end.
@@ -56,14 +56,20 @@ fn chosen(crates: &[String]) -> anyhow::Result<Vec<(&'static str, &'static [&'st
     Ok(SAMPLE.into_iter().filter(|(name, _)| wanted(name)).collect())
 }
 
+/// Where a package lies: its folder's name goes without the product's.
+fn folder(package: &str) -> &str {
+    package.strip_prefix("apex-").unwrap_or(package)
+}
+
 /// What cargo is asked for one crate. The outcome lies in a folder of the crate's name below `out`.
 fn arguments(name: &str, files: &[&str], out: &Path) -> Vec<String> {
-    let files = files.iter().flat_map(|file| ["--file".to_owned(), format!("crates/{name}/{file}")]);
-    let folder: PathBuf = out.join(name);
+    let files =
+        files.iter().flat_map(|file| ["--file".to_owned(), format!("crates/{}/{file}", folder(name))]);
+    let outcome: PathBuf = out.join(name);
     ["mutants", "--package", name, "--timeout", TIMEOUT, "--output"]
         .map(str::to_owned)
         .into_iter()
-        .chain([folder.display().to_string()])
+        .chain([outcome.display().to_string()])
         .chain(files)
         .collect()
 }
@@ -77,7 +83,7 @@ mod tests {
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
         for (name, files) in SAMPLE {
             for file in files {
-                assert!(crates.join(name).join(file).is_file(), "{name}/{file}");
+                assert!(crates.join(folder(name)).join(file).is_file(), "{name}/{file}");
             }
         }
     }
