@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compiles the kernels under crates/cpu-device/tests/nvcc, crates/cpu-device/tests/rdc and crates/collect/kernels to
+# Compiles the kernels under crates/cpu-device/tests/nvcc, crates/cpu-device/tests/rdc and crates/device-code/suite to
 # the PTX that is checked in beside them.
 #
 #   scripts/nvcc-ptx.sh            # writes *.ptx beside the sources
@@ -49,7 +49,7 @@ done
 for source in crates/cpu-device/tests/rdc/*.cu; do
   compile "$source" sm_80 "${source%.cu}.ptx" -rdc=true
 done
-for source in crates/collect/kernels/*.cu; do
+for source in crates/device-code/suite/*.cu; do
   compile "$source" sm_80 "${source%.cu}.ptx"
 done
 exit $stale

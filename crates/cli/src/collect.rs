@@ -3,8 +3,8 @@
 use crate::{interrupt, output};
 use anyhow::Context;
 use apex_collect::collection::{self, Options, Progress, Wanted};
-use apex_collect::dataset::DataSet;
 use apex_collect::{batch, suite};
+use apex_dataset::DataSet;
 use clap::builder::FalseyValueParser;
 use serde::Serialize;
 use std::ffi::OsString;
@@ -217,7 +217,7 @@ struct Document<'a> {
     #[serde(serialize_with = "output::path_in_document")]
     folder: &'a Path,
     device: &'a str,
-    device_kind: apex_collect::dataset::DeviceKind,
+    device_kind: apex_dataset::DeviceKind,
     planned: u64,
     launches: u64,
     timed: u64,

@@ -2,7 +2,7 @@
 
 use crate::{interrupt, output, progress, session};
 use anyhow::Context;
-use apex_collect::dataset::{DataSet, DeviceKind};
+use apex_dataset::{DataSet, DeviceKind};
 use apex_predict::Models;
 use apex_training::{Data, Options, Progress, Trained};
 use apex_untrusted::text::printable_but;

@@ -7,11 +7,10 @@ use cudarc::driver::sys;
 
 use crate::Error;
 use crate::bench::Bench;
-use crate::dataset::{self, Columns, Fields};
 use crate::plan::{Bounds, Launch};
 use crate::suite;
 
-dataset::record! {
+apex_dataset::record! {
     /// A launch.
     BatchRow {
         /// Its number in the collection.
@@ -54,7 +53,7 @@ pub(crate) fn empty() -> BatchRow {
 /// # Errors
 /// A file that is none, or what the driver says.
 pub fn run(file: &Path, choice: Choice, ordinal: usize) -> Result<u64, Error> {
-    let rows: Vec<BatchRow> = dataset::read_table(file)?;
+    let rows: Vec<BatchRow> = apex_dataset::read_table(file)?;
     let device = Device::open_as(ordinal, choice)?;
     // None for the kernel that does nothing.
     let kernel_of = |row: &BatchRow| match suite::kernels().find(|kernel| kernel.name == row.kernel) {

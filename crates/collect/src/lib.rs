@@ -1,24 +1,22 @@
-//! Ground truth: a suite of benchmark kernels, how they are launched and measured, and the data sets that come of it.
+//! The benchmark suite: its kernels, how they are launched and measured.
 //!
 //! ```text
-//! suite ─► plan ─► bench ─► measure (times)  ─► collection ─► dataset
+//! suite ─► plan ─► bench ─► measure (times)  ─► collection ─► a data set (apex-dataset)
 //!                     └───► batch under ncu (counters) ─┘
 //! ```
 //!
-//! * [`suite`]: the kernels, and what has to be known of each.
-//! * [`plan`]: which launches are made: seeded, bounded, the same for the same device.
+//! * [`suite`]: the kernels, and what must be known of each to launch it.
+//! * [`plan`]: which launches are made. A plan is seeded and bounded, and the same for the same device.
 //! * [`mod@bench`]: the suite on a device: code, inputs, outputs.
 //! * [`measure`]: how long a launch takes.
-//! * [`ncu`], [`batch`]: what a profiler counts in it.
-//! * [`collection`]: all of it, resumable.
-//! * [`dataset`]: what is kept, on disk.
+//! * [`ncu`], [`batch`]: the counters that a profiler reads for a launch.
+//! * [`collection`]: the whole measurement, which can be resumed.
 //!
-//! It runs on the CPU device too, which is how it is tested; what is measured there is marked and never mixed with a GPU's.
+//! The suite runs on the CPU device too, which is how it is tested. Its data sets say so, and are never mixed with a GPU's.
 
 pub mod batch;
 pub mod bench;
 pub mod collection;
-pub mod dataset;
 mod machine;
 pub mod measure;
 pub mod ncu;
@@ -35,7 +33,7 @@ pub enum Error {
     Gpu(#[from] apex_gpu::Error),
     /// The data set's files.
     #[error(transparent)]
-    DataSet(#[from] dataset::Error),
+    DataSet(#[from] apex_dataset::Error),
     /// What was asked for cannot be done.
     #[error("{0}")]
     Refused(String),

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 
-use crate::dataset::Clocks;
+use apex_dataset::Clocks;
 
 /// Attributes that decide how fast kernels run, and how many blocks fit.
 const ATTRIBUTES: [Attribute; 29] = [

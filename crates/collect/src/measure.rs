@@ -8,10 +8,10 @@
 use apex_gpu::{Kind, Result};
 
 use crate::bench::{Bench, Loaded, output_bytes};
-use crate::dataset::Timing;
 use crate::plan::Launch;
 use crate::random::Random;
 use crate::suite::Before;
+use apex_dataset::Timing;
 
 /// Repeats from which the empty kernel's time is taken.
 const CALIBRATION: usize = 51;

@@ -12,7 +12,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::dataset::{self, Counters};
+use apex_dataset::Counters;
 
 /// What is counted of every launch.
 pub const METRICS: [&str; 9] = [
@@ -144,7 +144,7 @@ pub fn parse(text: &str) -> Batch {
     let Some(start) = text.find("\"ID\",") else {
         return Batch { failure: Some("ncu printed no table".to_owned()), ..Batch::default() };
     };
-    let mut lines = dataset::fields(&text[start..]);
+    let mut lines = apex_dataset::fields(&text[start..]);
     let names = lines.next().unwrap_or_default();
     let launches: Vec<Profiled> = lines.skip(1).map_while(|values| profiled(&names, &values)).collect();
     let passes = launches.iter().filter_map(|launch| launch.passes).max();

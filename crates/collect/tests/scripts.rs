@@ -1,6 +1,6 @@
 //! `scripts/gpu/pytorch_rows.py` writes tables that this crate reads: same columns, same metrics.
 
-use apex_collect::dataset::{Columns, KernelRow, LaunchRow};
+use apex_dataset::{Columns, KernelRow, LaunchRow};
 use std::path::Path;
 use std::process::Command;
 

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::work::Code;
-use apex_collect::dataset::{DataSet, KernelRow, LaunchRow};
+use apex_dataset::{DataSet, KernelRow, LaunchRow};
 use apex_model::Matrix;
 use apex_model::train::Examples;
 use apex_predict::features::{self, Measured, Set};

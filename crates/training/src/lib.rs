@@ -29,7 +29,7 @@ pub use run::{Options, Progress, Trained, run};
 pub enum Error {
     /// The data set cannot be read.
     #[error(transparent)]
-    DataSet(#[from] apex_collect::dataset::Error),
+    DataSet(#[from] apex_dataset::Error),
     /// The data cannot be learned from.
     #[error(transparent)]
     Model(#[from] apex_model::Error),

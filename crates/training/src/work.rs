@@ -1,7 +1,7 @@
 //! What launches of APEX's own suite execute, by walking through its PTX.
 
-use apex_collect::dataset::DataSet;
-use apex_collect::suite;
+use apex_dataset::DataSet;
+use apex_device_code::suite;
 use apex_predict::Launch;
 use ptx::walk::{Argument, BUDGET, Walker, Work};
 use std::collections::HashMap;

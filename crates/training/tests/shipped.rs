@@ -1,7 +1,7 @@
 //! The shipped models against the measurements: they are those of the card, they do as well as it says, and no floor of a
 //! predicted duration lies above what was measured.
 
-use apex_collect::dataset::DataSet;
+use apex_dataset::DataSet;
 use apex_model::evaluate::{coverage, quantile};
 use apex_model::forecast::{ForecastScratch, Forecaster};
 use apex_model::{Model, Precision};

@@ -1,6 +1,6 @@
 //! Training from beginning to end, quickly, on a part of the measurements in the repository.
 
-use apex_collect::dataset::DataSet;
+use apex_dataset::DataSet;
 use apex_predict::{Case, Device, Launch, Models};
 use apex_training::report::Score;
 use apex_training::{Data, Error, Options, Progress, Report, Trained, run};

@@ -3,7 +3,7 @@
 use super::device::{MANIFEST, Trained};
 use super::lines::Asked;
 use crate::loaded::Loaded;
-use apex_collect::dataset::DataSet;
+use apex_dataset::DataSet;
 use apex_predict::{Case, Device, Kernel, Launch};
 use std::collections::HashMap;
 use std::path::Path;
@@ -58,7 +58,7 @@ fn of_data_set(path: &Path, trained: Trained) -> anyhow::Result<Recording> {
     let attributes: Vec<_> = set.manifest.device_attributes.iter().map(|(&id, &value)| (id, value)).collect();
     let device = trained.device(&set.manifest.device_name, &attributes);
     let kernels: HashMap<_, _> = set.kernels.iter().map(|kernel| (kernel.kernel.as_str(), kernel)).collect();
-    let launch = |row: &apex_collect::dataset::LaunchRow| {
+    let launch = |row: &apex_dataset::LaunchRow| {
         let known = kernels.get(row.kernel.as_str());
         let kernel = known.map(|known| Kernel {
             registers: known.registers,

@@ -1,8 +1,8 @@
 //! `apex collect` on the CPU device: whole, interrupted, killed, with a stand-in for the profiler, and refused.
 
 use crate::common::{Running, Sandbox, output, send, text, wait_until};
-use apex_collect::dataset::{DataSet, DeviceKind, LaunchRow};
 use apex_collect::ncu::{METRICS, THROUGHPUT};
+use apex_dataset::{DataSet, DeviceKind, LaunchRow};
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;

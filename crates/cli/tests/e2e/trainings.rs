@@ -35,9 +35,9 @@ fn what_cannot_be_learned_from_is_refused_by_name() {
 fn models_are_written_with_their_card_and_predict() {
     let sandbox = Sandbox::new();
     let part = sandbox.path("part");
-    let mut set = apex_collect::dataset::DataSet::read(&data("launches-h200")).unwrap();
+    let mut set = apex_dataset::DataSet::read(&data("launches-h200")).unwrap();
     set.launches.truncate(8 * 109);
-    set.manifest.counts = apex_collect::dataset::Counts::of(&set.launches);
+    set.manifest.counts = apex_dataset::Counts::of(&set.launches);
     set.write(&part).unwrap();
     let trained = output(&mut sandbox.apex(&["train", "--data", "part", "-o", "models", "--quick"]), 0);
     let said = String::from_utf8(trained.stdout).unwrap();

@@ -16,10 +16,10 @@ use super::{Options, Progress, Wanted, lock};
 use crate::Error;
 use crate::batch::{self, BatchRow};
 use crate::bench::{Bench, Loaded};
-use crate::dataset::{self, Appender, Timing};
 use crate::measure::{Timer, median};
 use crate::ncu::{self, Ncu};
 use crate::plan::Row;
+use apex_dataset::{Appender, Timing};
 
 /// Rows that are timed, then counted, before the next are.
 const BATCH: usize = 256;
@@ -327,13 +327,13 @@ impl Lane<'_> {
     /// Writes the batch's file and runs the profiler on it.
     fn profile(&self, ncu: &Ncu, stage: Stage, rows: &[BatchRow]) -> Result<ncu::Batch, Error> {
         let folder = &self.context.partial.folder.join(format!("ncu-{}", self.ordinal));
-        fs::create_dir_all(folder).map_err(|error| dataset::Error::Io {
+        fs::create_dir_all(folder).map_err(|error| apex_dataset::Error::Io {
             doing: "make",
             path: folder.clone(),
             error,
         })?;
         let file = folder.join("batch.csv");
-        dataset::write_table(&file, rows)?;
+        apex_dataset::write_table(&file, rows)?;
         let is_gpu = self.context.setup.is_gpu;
         let visible =
             is_gpu.then(|| visible(std::env::var("CUDA_VISIBLE_DEVICES").ok().as_deref(), self.ordinal));

@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 use apex_gpu::{Choice, Device, Kind};
 
 use crate::bench::Bench;
-use crate::dataset::{self, CountersUsed, DataSet, DeviceKind, Manifest, Suite};
 use crate::ncu::Ncu;
 use crate::plan::{self, Bounds, Row};
 use crate::{Error, machine, suite};
+use apex_dataset::{CountersUsed, DataSet, DeviceKind, Manifest, Suite};
 use lane::Context;
 use partial::Partial;
 use setup::Setup;
@@ -165,7 +165,7 @@ fn finish(manifest: &mut Manifest, context: &Context<'_>) {
 /// Only an empty folder, or one that a collection began, is written into.
 fn refuse_other_folders(folder: &Path) -> Result<(), Error> {
     let Ok(mut entries) = std::fs::read_dir(folder) else { return Ok(()) };
-    let ours = folder.join(dataset::MANIFEST).exists() || folder.join(partial::FOLDER).exists();
+    let ours = folder.join(apex_dataset::MANIFEST).exists() || folder.join(partial::FOLDER).exists();
     match entries.next().is_some() && !ours {
         true => Err(Error::Refused(format!(
             "{} holds other files: name a new folder",
@@ -245,7 +245,7 @@ fn manifest(
         throughput: used(Stage::Throughput, profiler.filter(|_| options.throughput)),
         ..Manifest::new(kind, &setup.device.name, suite)
     };
-    let path = options.folder.join(dataset::MANIFEST);
+    let path = options.folder.join(apex_dataset::MANIFEST);
     if !path.exists() {
         return Ok(new);
     }

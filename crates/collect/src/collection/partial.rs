@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use super::stage::Stage;
 use crate::Error;
-use crate::dataset::{self, Appender, Columns, Counters, Fields, Timing};
+use apex_dataset::{Appender, Counters, Timing};
 
 /// Where they lie in a collection's folder.
 pub(super) const FOLDER: &str = "partial";
 
-dataset::record! {
+apex_dataset::record! {
     /// A line of a table of times.
     TimeRecord {
         /// The row's number.
@@ -26,7 +26,7 @@ dataset::record! {
     }
 }
 
-dataset::record! {
+apex_dataset::record! {
     /// A line of a table of counters. What its stage does not count is empty.
     CounterRecord {
         /// The row's number.
@@ -76,7 +76,7 @@ impl Partial {
         let folder = collection.join(FOLDER);
         let io = |doing| {
             let path = folder.clone();
-            move |error| dataset::Error::Io { doing, path, error }
+            move |error| apex_dataset::Error::Io { doing, path, error }
         };
         fs::create_dir_all(&folder).map_err(io("make"))?;
         let lock = apex_untrusted::replace::open_or_create(&folder.join("lock")).map_err(io("write into"))?;
@@ -97,7 +97,7 @@ impl Partial {
     /// What the tables of all devices know, also of devices that do not take part any more.
     pub(super) fn results(&self) -> Result<Results, Error> {
         let mut results = Results::default();
-        let entries = fs::read_dir(&self.folder).map_err(|error| dataset::Error::Io {
+        let entries = fs::read_dir(&self.folder).map_err(|error| apex_dataset::Error::Io {
             doing: "list",
             path: self.folder.clone(),
             error,

@@ -9,10 +9,10 @@ use super::Options;
 use super::partial::{CounterRecord, Results};
 use super::stage::Stage;
 use crate::bench::{Bench, Loaded};
-use crate::dataset::{Counters, Counts, DataSet, KernelRow, LaunchRow, Manifest, PtxMix};
 use crate::plan::{self, Bounds, Row};
 use crate::suite::{self, Kernel};
 use crate::{Error, machine};
+use apex_dataset::{Counters, Counts, DataSet, KernelRow, LaunchRow, Manifest, PtxMix};
 
 /// What does not change while a collection goes on.
 pub(super) struct Setup {

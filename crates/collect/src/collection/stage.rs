@@ -1,8 +1,8 @@
 //! The stages of counting: the profiler runs a launch once for the usual counters, and many times for its throughput. So these
 //! are runs of their own, each with tables of its own: neither disturbs the other, and either can be taken later.
 
-use crate::dataset::Counters;
 use crate::ncu;
+use apex_dataset::Counters;
 
 /// What a run of the profiler is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! The suite: kernels of many kinds, and what has to be known of each to launch it rightly.
 //!
-//! Device code lies in `kernels/*.cu`, its PTX (made by `scripts/nvcc-ptx.sh`) beside it and in this library. Every kernel
-//! takes two inputs, an output, a number of units `n` and a parameter `m`, and does all units for any grid and every block
-//! that [`Kernel::block`] admits. So one launch is one well-defined amount of work: kernel, `n`, `m`, grid and block.
+//! The crate `apex-device-code` holds their CUDA C++ and PTX. Every kernel takes two inputs, an output, a number of units
+//! `n` and a parameter `m`, and does all units for any grid and every block that [`Kernel::block`] admits. So one launch is
+//! one well-defined amount of work: kernel, `n`, `m`, grid and block.
 //!
-//! A file here describes the kernels of the file of device code of the same name.
+//! Each file here describes the kernels of the module of the same name ([`MODULES`]).
 
 mod access;
 mod arithmetic;
@@ -17,8 +17,7 @@ mod rows;
 mod shared;
 mod streaming;
 
-/// Changes whenever kernels, inputs or launches change such that rows cannot be compared any more.
-pub const VERSION: u32 = 1;
+pub use apex_device_code::suite::{FILL, MODULES, VERSION, hash};
 
 /// What elements of an input or output are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -144,7 +143,7 @@ pub struct Kernel {
     pub name: &'static str,
     /// Kernels that do the same or the like: what is held out together.
     pub family: &'static str,
-    /// The file that has it: an index into [`MODULES`].
+    /// The module that has it: an index into [`MODULES`].
     pub module: usize,
     /// Elements of the first input.
     pub x: Element,
@@ -202,30 +201,19 @@ macro_rules! steps {
 }
 use steps;
 
-/// A file of device code.
-#[derive(Clone, Copy, Debug)]
-pub struct Module {
-    /// Name without extension.
-    pub name: &'static str,
-    /// What it was compiled to.
-    pub ptx: &'static str,
-}
-
-macro_rules! modules {
-    ($($name:ident),*) => {
-        /// The files of device code that have kernels of the suite.
-        pub const MODULES: &[Module] = &[
-            $(Module { name: stringify!($name), ptx: include_str!(concat!("../../kernels/", stringify!($name), ".ptx")) }),*
-        ];
-
-        const TABLES: &[&[Kernel]] = &[$($name::KERNELS),*];
-    };
-}
-
-modules!(streaming, access, arithmetic, shared, collective, grids, matrices, control, rows, programs);
-
-/// What fills the inputs and calibrates the clock.
-pub const FILL: Module = Module { name: "fill", ptx: include_str!("../../kernels/fill.ptx") };
+/// The kernels of each module, in the order of [`MODULES`].
+const TABLES: [&[Kernel]; 10] = [
+    streaming::KERNELS,
+    access::KERNELS,
+    arithmetic::KERNELS,
+    shared::KERNELS,
+    collective::KERNELS,
+    grids::KERNELS,
+    matrices::KERNELS,
+    control::KERNELS,
+    rows::KERNELS,
+    programs::KERNELS,
+];
 
 /// All kernels, in an order that does not change within a [`VERSION`].
 pub fn kernels() -> impl Iterator<Item = Kernel> {
@@ -238,16 +226,6 @@ pub fn families() -> Vec<&'static str> {
     let mut families: Vec<&str> = kernels().map(|kernel| kernel.family).collect();
     families.dedup();
     families
-}
-
-/// Names the PTX of the suite: data sets of the same version and hash can be compared.
-pub fn hash() -> String {
-    // FNV-1a.
-    let bytes = MODULES.iter().chain([&FILL]).flat_map(|module| module.ptx.bytes());
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    format!("{hash:016x}")
 }
 
 impl Kernel {
@@ -283,6 +261,7 @@ mod tests {
 
     #[test]
     fn the_tables_name_the_kernels_that_the_ptx_has() {
+        assert_eq!(TABLES.len(), MODULES.len());
         for (index, module) in MODULES.iter().enumerate() {
             let parsed = ptx::parse(module.ptx).unwrap_or_else(|error| panic!("{}: {error:?}", module.name));
             let present: BTreeSet<String> =

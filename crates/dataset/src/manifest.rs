@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Error, LaunchRow};
+use crate::{Error, LaunchRow};
 
 /// Says that a JSON document is a manifest.
 const FORMAT: &str = "apex.dataset";
@@ -26,7 +26,7 @@ pub enum DeviceKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Suite {
-    /// `apex` for the suite of this crate; else of what program.
+    /// `apex` for APEX's own suite, else the program that launched them.
     pub name: String,
     /// Of the suite.
     pub version: u32,

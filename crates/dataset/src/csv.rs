@@ -1,14 +1,14 @@
 //! Tables of records as CSV (RFC 4180): a header that names the columns, then a line for each record.
 //!
-//! Reading is strict: other columns than expected, a field that is no number, a line that is too short or too long are errors
-//! that name file, line and column. Only what [`append`] wrote may end in the middle of a line: whoever wrote was killed, and
-//! the torn line is dropped.
+//! Reading is strict: unexpected columns, a field that is not a number, and a line that is too short or too long are errors
+//! that name file, line and column. Only a table that [`Appender`] wrote may end in the middle of a line: its writer was
+//! killed, and [`Appender::open`] drops the torn line.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use super::Error;
+use crate::Error;
 use apex_untrusted::read::TABLE;
 
 /// What can be columns of a table: a field, or a record of several.
@@ -122,6 +122,7 @@ impl Columns for [u32; 3] {
 }
 
 /// A record: a struct whose fields are columns of the same names.
+#[macro_export]
 macro_rules! record {
     ($(#[$attribute:meta])* $name:ident { $($(#[$of_field:meta])* $field:ident: $type:ty),* $(,)? }) => {
         $(#[$attribute])*
@@ -130,20 +131,19 @@ macro_rules! record {
             $($(#[$of_field])* pub $field: $type,)*
         }
 
-        impl Columns for $name {
+        impl $crate::Columns for $name {
             fn names(_: &str, into: &mut Vec<String>) {
-                $(<$type as Columns>::names(stringify!($field), into);)*
+                $(<$type as $crate::Columns>::names(stringify!($field), into);)*
             }
             fn write(&self, into: &mut Vec<String>) {
-                $(self.$field.write(into);)*
+                $($crate::Columns::write(&self.$field, into);)*
             }
-            fn read(from: &mut Fields<'_>) -> Result<Self, String> {
-                Ok(Self { $($field: Columns::read(from)?,)* })
+            fn read(from: &mut $crate::Fields<'_>) -> Result<Self, String> {
+                Ok(Self { $($field: $crate::Columns::read(from)?,)* })
             }
         }
     };
 }
-pub(crate) use record;
 
 fn names<T: Columns>() -> Vec<String> {
     let mut names = Vec::new();
@@ -302,7 +302,7 @@ impl Appender {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use proptest::prelude::*;
 
     record! {
         /// Something of each type.
@@ -343,14 +343,15 @@ mod tests {
         ] {
             assert_eq!(shortest(value), text);
         }
-        let mut random = Random::of(3, "digits");
-        for _ in 0..10_000 {
-            let value = f64::from_bits(random.below(u64::MAX));
-            if value.is_finite() && value.abs() > 1e-290 {
-                let read: f64 = shortest(value).parse().unwrap();
-                assert!((read - value).abs() <= 0.5e-5 * value.abs(), "{value:e} became {read:e}");
-                assert_eq!(shortest(read), shortest(value), "what was read is written the same");
-            }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_rounded_is_close_and_is_written_the_same_again(value in prop::num::f64::NORMAL) {
+            prop_assume!(value.abs() > 1e-290);
+            let read: f64 = shortest(value).parse().unwrap();
+            prop_assert!((read - value).abs() <= 0.5e-5 * value.abs(), "{value:e} became {read:e}");
+            prop_assert_eq!(shortest(read), shortest(value));
         }
     }
 

@@ -1,20 +1,25 @@
 //! Data sets on disk: a folder with `manifest.json`, `kernels.csv` and `launches.csv`.
 //!
-//! The manifest says what was measured on what, and how; kernels are described once; each launch is a line. Names of columns
-//! carry their units. What was not measured is empty, never zero. Files are replaced as a whole, so that a folder holds a data
-//! set or the one before; [`DataSet::read`] refuses what is cut off, changed in shape, of another kind or of a newer version, and says
-//! what to do.
+//! The manifest says what was measured, on which device and how. Each kernel is described once, and each launch is a line.
+//! Names of columns carry their units. A field that was not measured is empty, never zero. [`DataSet::write`] replaces whole
+//! files, so a folder holds this data set or the previous one. [`DataSet::read`] refuses a file that is cut off, has other
+//! columns or is of a newer version, and says what to do.
+//!
+//! * [`KernelRow`], [`LaunchRow`]: the rows.
+//! * [`Manifest`]: the manifest.
+//! * [`Columns`], [`record!`], [`Appender`]: any other table of records.
 
 mod csv;
 mod manifest;
+mod rows;
 
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub(crate) use csv::record;
 pub use csv::{Appender, Columns, Fields};
 pub use manifest::{Clocks, CountersUsed, Counts, DeviceKind, Manifest, Suite};
+pub use rows::{Counters, KernelRow, LaunchRow, PtxMix, Timing};
 
 /// The file that says what the others are.
 pub const MANIFEST: &str = "manifest.json";
@@ -70,190 +75,6 @@ impl Error {
 
     fn line(path: &Path, line: u64, why: impl Into<String>) -> Error {
         Error::Line { path: path.to_owned(), line, why: why.into() }
-    }
-}
-
-record! {
-    /// A kernel.
-    KernelRow {
-        /// Its name.
-        kernel: String,
-        /// Kernels that do the like: what is held out together.
-        family: String,
-        /// Registers of a thread.
-        registers: u32,
-        /// Shared memory of a block that the code declares.
-        static_shared_bytes: u32,
-        /// Local memory of a thread.
-        local_bytes: Option<u32>,
-        /// Constant memory that the code declares.
-        constant_bytes: Option<u32>,
-        /// Threads that a block may have at most.
-        max_threads_per_block: Option<u32>,
-        /// What its PTX is made of, where there is PTX.
-        ptx: PtxMix,
-    }
-}
-
-/// Static counts of a kernel's PTX; columns `ptx_…`, all empty where there is no PTX.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct PtxMix(pub Option<ptx::Mix>);
-
-impl PtxMix {
-    fn numbers(mix: &ptx::Mix) -> Vec<u64> {
-        let rest = [
-            mix.loops,
-            mix.predicated,
-            mix.global_load_bytes,
-            mix.global_store_bytes,
-            mix.shared_bytes,
-            mix.local_bytes,
-            mix.global_bytes_in_loops,
-        ];
-        [&mix.counts[..], &mix.in_loops, &rest].concat()
-    }
-}
-
-impl Columns for PtxMix {
-    fn names(_: &str, into: &mut Vec<String>) {
-        into.extend(ptx::Class::ALL.map(|class| format!("ptx_{}", class.name())));
-        into.extend(ptx::Class::ALL.map(|class| format!("ptx_{}_in_loops", class.name())));
-        let rest = [
-            "loops",
-            "predicated",
-            "global_load_bytes",
-            "global_store_bytes",
-            "shared_bytes",
-            "local_bytes",
-            "global_bytes_in_loops",
-        ];
-        into.extend(rest.map(|name| format!("ptx_{name}")));
-    }
-
-    fn write(&self, into: &mut Vec<String>) {
-        let columns = 2 * ptx::Class::ALL.len() + 7;
-        match &self.0 {
-            Some(mix) => into.extend(Self::numbers(mix).iter().map(u64::to_string)),
-            None => into.extend(std::iter::repeat_n(String::new(), columns)),
-        }
-    }
-
-    fn read(from: &mut Fields<'_>) -> Result<Self, String> {
-        let mut number = || {
-            from.parse("empty or a whole number", |text| match text {
-                "" => Some(None),
-                text => text.parse::<u64>().ok().map(Some),
-            })
-        };
-        let mut numbers = Vec::new();
-        for _ in 0..2 * ptx::Class::ALL.len() + 7 {
-            numbers.extend(number()?);
-        }
-        let classes = ptx::Class::ALL.len();
-        let rest = match numbers.len() {
-            0 => return Ok(PtxMix(None)),
-            found if found == 2 * classes + 7 => &numbers[2 * classes..],
-            _ => return Err("some columns of the PTX are empty and some are not".to_owned()),
-        };
-        Ok(PtxMix(Some(ptx::Mix {
-            counts: std::array::from_fn(|class| numbers[class]),
-            in_loops: std::array::from_fn(|class| numbers[classes + class]),
-            loops: rest[0],
-            predicated: rest[1],
-            global_load_bytes: rest[2],
-            global_store_bytes: rest[3],
-            shared_bytes: rest[4],
-            local_bytes: rest[5],
-            global_bytes_in_loops: rest[6],
-        })))
-    }
-}
-
-record! {
-    /// A launch, and what was measured of it.
-    LaunchRow {
-        /// Its number in the collection.
-        row: u64,
-        /// The kernel's name, as in the table of kernels.
-        kernel: String,
-        /// Units of work.
-        n: Option<u64>,
-        /// The kernel's parameter.
-        m: Option<u64>,
-        /// Blocks.
-        grid: [u32; 3],
-        /// Threads of a block.
-        block: [u32; 3],
-        /// Dynamic shared memory of a block.
-        dynamic_shared_bytes: u32,
-        /// Bytes that the algorithm has to move, computed from the problem.
-        algorithm_bytes: Option<u64>,
-        /// Roughly the instructions of all threads, computed from the problem.
-        algorithm_operations: Option<f64>,
-        /// Blocks that a multiprocessor holds, computed.
-        blocks_per_sm: Option<u32>,
-        /// Theoretical occupancy, computed.
-        theoretical_occupancy_percent: Option<f64>,
-        /// Which of the machine's devices ran it.
-        device: u32,
-        /// Its time.
-        timing: Timing,
-        /// Its counters.
-        counters: Counters,
-        /// Empty if everything was measured that the collection measures; else what was not, and why.
-        missing: String,
-    }
-}
-
-record! {
-    /// A launch's time, without profiler.
-    Timing {
-        /// Median of repeats, an empty kernel's time subtracted.
-        time_us: Option<f64>,
-        /// Distance of the quartiles, as a fraction of the median.
-        time_spread: Option<f64>,
-        /// Repeats.
-        time_samples: Option<u64>,
-    }
-}
-
-record! {
-    /// What a profiler counted in one more run of a launch.
-    Counters {
-        /// Time under the profiler: of the kernel alone, nothing subtracted.
-        profiled_time_us: Option<f64>,
-        /// Warps resident on a multiprocessor, as a fraction of the most possible, while it was active.
-        achieved_occupancy_percent: Option<f64>,
-        /// Cycles in which a multiprocessor had a warp, mean of all.
-        sm_active_cycles: Option<f64>,
-        /// Cycles that passed, mean of all multiprocessors.
-        sm_elapsed_cycles: Option<f64>,
-        /// Warps' instructions that were executed, sum of all multiprocessors.
-        instructions: Option<f64>,
-        /// Threads that took part in an instruction, mean.
-        threads_per_instruction: Option<f64>,
-        /// Instructions that a multiprocessor issued for each cycle that passed, of the most possible.
-        sm_issue_percent: Option<f64>,
-        /// The busiest of a multiprocessor's parts, of the most possible.
-        sm_throughput_percent: Option<f64>,
-        /// The busiest part of the way to memory, of the most possible.
-        memory_throughput_percent: Option<f64>,
-        /// Bytes read from the device's memory.
-        dram_read_bytes: Option<f64>,
-        /// Bytes written to the device's memory.
-        dram_write_bytes: Option<f64>,
-    }
-}
-
-impl LaunchRow {
-    /// Threads of a block.
-    pub fn threads(&self) -> u64 {
-        self.block.iter().map(|&side| u64::from(side)).product()
-    }
-
-    /// Blocks of the grid.
-    pub fn blocks(&self) -> u64 {
-        self.grid.iter().map(|&side| u64::from(side)).product()
     }
 }
 
@@ -353,8 +174,8 @@ pub fn write_table<T: Columns>(path: &Path, records: &[T]) -> Result<(), Error> 
     replace(path, &csv::to_text(records))
 }
 
-/// The records of a CSV text as fields, for tables of others. Ends at what is not CSV.
-pub(crate) fn fields(text: &str) -> impl Iterator<Item = Vec<String>> + '_ {
+/// The records of a CSV text as fields, for tables that other programs wrote. Ends at what is not CSV.
+pub fn fields(text: &str) -> impl Iterator<Item = Vec<String>> + '_ {
     csv::fields(text)
 }
 
@@ -366,7 +187,7 @@ fn replace(path: &Path, text: &str) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use proptest::prelude::*;
 
     fn sample() -> DataSet {
         let suite = Suite { name: "sample".into(), version: 1, ptx_hash: String::new() };
@@ -405,35 +226,51 @@ mod tests {
         assert!(error.contains("launches.csv") && error.contains("row 1 follows row 1"), "{error}");
     }
 
-    #[test]
-    fn damage_never_panics() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut random = Random::of(11, "damage");
-        for _ in 0..200 {
+    /// What happens to one byte of a file.
+    #[derive(Clone, Copy, Debug)]
+    enum Damage {
+        Truncated,
+        Inserted(u8),
+        Replaced(u8),
+    }
+
+    fn damage() -> impl Strategy<Value = Damage> {
+        let byte = |bytes: &'static [u8]| prop::sample::select(bytes);
+        prop_oneof![
+            Just(Damage::Truncated),
+            byte(b"\",\n\r\xff0-e").prop_map(Damage::Inserted),
+            byte(b"\",\n\r\xff0-e{").prop_map(Damage::Replaced),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn damage_never_panics(
+            file in prop::sample::select(&[MANIFEST, KERNELS, LAUNCHES][..]),
+            damage in damage(),
+            at in any::<prop::sample::Index>(),
+        ) {
+            let folder = tempfile::tempdir().unwrap();
             sample().write(folder.path()).unwrap();
-            let path = folder.path().join(random.choose(&[MANIFEST, KERNELS, LAUNCHES]));
+            let path = folder.path().join(file);
             let mut bytes = std::fs::read(&path).unwrap();
-            match random.below(3) {
-                0 => bytes.truncate(random.below(bytes.len() as u64) as usize),
-                1 => {
-                    bytes.insert(random.below(bytes.len() as u64) as usize, random.choose(b"\",\n\r\xff0-e"))
-                }
-                _ => {
-                    let at = random.below(bytes.len() as u64) as usize;
-                    bytes[at] = random.choose(b"\",\n\r\xff0-e{");
-                }
+            let at = at.index(bytes.len());
+            match damage {
+                Damage::Truncated => bytes.truncate(at),
+                Damage::Inserted(byte) => bytes.insert(at, byte),
+                Damage::Replaced(byte) => bytes[at] = byte,
             }
             std::fs::write(&path, bytes).unwrap();
             if let Err(error) = DataSet::read(folder.path()) {
-                assert!(error.to_string().contains(&*path.file_name().unwrap().to_string_lossy()), "{error}");
+                prop_assert!(error.to_string().contains(file), "{}", error);
             }
         }
     }
 
-    /// Each column has its line in the documentation; of the kinds of instructions, each is named once.
+    /// Each column has its line in the documentation, where each kind of instruction is named once.
     #[test]
     fn every_column_is_documented() {
-        let page = include_str!("../../../../docs/dataset.md");
+        let page = include_str!("../../../docs/dataset.md");
         let mut names = Vec::new();
         KernelRow::names("", &mut names);
         LaunchRow::names("", &mut names);

@@ -1,14 +1,14 @@
-//! The committed data sets: they can be read, say what they should, and their cards' tables are what is in them.
+//! The committed data sets can be read and hold what they should, and the tables of their cards are computed from them.
 //!
 //! The tables of a card stand between two marks and are generated: `BLESS=1` writes them anew.
 
-use apex_collect::dataset::{DataSet, DeviceKind, KernelRow, LaunchRow, Timing};
+use apex_dataset::{DataSet, DeviceKind, KernelRow, LaunchRow, Timing};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Between these lines of a card are its tables.
 const MARKS: [&str; 2] =
-    ["<!-- generated: BLESS=1 cargo test -p apex-collect --test data -->\n", "<!-- end -->\n"];
+    ["<!-- generated: BLESS=1 cargo test -p apex-dataset --test cards -->\n", "<!-- end -->\n"];
 /// Bounds of the table of times, in microseconds.
 const DECADES: [f64; 7] = [0.0, 1.0, 10.0, 100.0, 1e3, 1e4, f64::INFINITY];
 
