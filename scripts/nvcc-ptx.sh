@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compiles the kernels under crates/cpu-device/tests/nvcc, crates/cpu-device/tests/rdc and crates/device-code/suite to
+# Compiles the kernels under crates/ptx-exec/tests/nvcc, crates/cpu-device/tests/rdc and crates/device-code/suite to
 # the PTX that is checked in beside them.
 #
 #   scripts/nvcc-ptx.sh            # writes *.ptx beside the sources
@@ -40,7 +40,7 @@ compile() {
     stale=1
   fi
 }
-for source in crates/cpu-device/tests/nvcc/*.cu; do
+for source in crates/ptx-exec/tests/nvcc/*.cu; do
   for architecture in sm_80 sm_90; do
     compile "$source" "$architecture" "${source%.cu}.$architecture.ptx"
   done

@@ -11,10 +11,10 @@ use std::sync::atomic::AtomicBool;
 use apex_collect::plan::{self, Allowed, Bounds, Launch};
 use apex_collect::random;
 use apex_collect::suite::{self, Element, Kernel, MODULES};
-use apex_cpu_device::exec::{LaunchParams, Linked, Memory, Program, Region, Wishes, watch};
 use apex_trace::counts::{Counts, Direction, InstructionClass, Space, Traffic};
 use ptx::Class;
 use ptx::walk::{Argument, BUDGET, Walker, Work};
+use ptx_exec::{LaunchParams, Linked, Memory, Program, Region, Wishes, watch};
 
 /// Small enough that all launches together take seconds.
 const BOUNDS: Bounds = Bounds { pool_bytes: 1 << 18, seconds: 0.002, ..Bounds::CPU };

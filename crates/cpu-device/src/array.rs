@@ -7,10 +7,10 @@ use crate::context;
 use crate::copy::{Extent, Side};
 use crate::device;
 use crate::error::{Error, Result, ensure, fail};
-use crate::exec::{ChannelFormat, Image};
 use crate::handle::{Kind as HandleKind, Table};
 use crate::memory::{Allocation, Kind, Request};
 use cuda_abi::types::*;
+use ptx_exec::{ChannelFormat, Image};
 use std::sync::Arc;
 
 static ARRAYS: Table<Array> = Table::new(HandleKind::Array);

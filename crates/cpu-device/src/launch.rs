@@ -4,9 +4,6 @@ use crate::context::{self, Context};
 use crate::device::{self, Device, MAX_BLOCK, MAX_GRID, MAX_THREADS_PER_BLOCK, WARP_SIZE};
 use crate::device_runtime::{self, GridRuntime, Requests};
 use crate::error::{Error, Result, ensure, fail};
-use crate::exec::{
-    self, Fault, FaultKind, KernelAttributes, LaunchParams, Observation, Region, Shadow, Wishes,
-};
 use crate::fault;
 use crate::host_memory::Map;
 use crate::memory::{Backing, Kind, Request};
@@ -16,6 +13,7 @@ use crate::thread;
 use crate::watch;
 use crate::watchdog;
 use cuda_abi::types::*;
+use ptx_exec::{self, Fault, FaultKind, KernelAttributes, LaunchParams, Observation, Region, Shadow, Wishes};
 use std::ffi::c_void;
 use std::sync::{Arc, OnceLock};
 
@@ -100,9 +98,9 @@ impl Launch {
         let linked = &self.function.code.linked;
         let kernel = self.function.kernel;
         let execute = |wishes: Wishes| match wishes.watch() {
-            true => exec::watch(linked, kernel, &params, &memory, &context.cancel, wishes),
+            true => ptx_exec::watch(linked, kernel, &params, &memory, &context.cancel, wishes),
             false => {
-                (exec::launch(linked, kernel, &params, &memory, &context.cancel), Observation::default())
+                (ptx_exec::launch(linked, kernel, &params, &memory, &context.cancel), Observation::default())
             }
         };
         let name = self.function.name.to_string_lossy();
@@ -161,7 +159,7 @@ pub fn check(device: &Device, function: &Function, configuration: &Configuration
     ensure(required.is_none_or(|required| required == *block), CUDA_ERROR_INVALID_VALUE)?;
     ensure(*dynamic_shared <= function.settings.max_dynamic_shared(), CUDA_ERROR_INVALID_VALUE)?;
     let shared = u64::from(function.attributes.static_shared) + u64::from(*dynamic_shared);
-    ensure(shared <= exec::MAX_SHARED, CUDA_ERROR_INVALID_VALUE)?;
+    ensure(shared <= ptx_exec::MAX_SHARED, CUDA_ERROR_INVALID_VALUE)?;
     if *cooperative {
         let blocks: u64 = grid.iter().map(|extent| u64::from(*extent)).product();
         let resident = u64::from(blocks_per_multiprocessor(function, threads, *dynamic_shared));
@@ -177,7 +175,7 @@ const LARGE: u64 = 64 << 20;
 /// Refuses a launch that has no memory for the local memory of one block, while it is being submitted.
 fn check_local_memory(device: &Device, function: &Function, threads: u32) -> Result {
     let stack = context::current().map_or(0, |context| stack_limit(&context));
-    let of_thread = exec::local_bytes(&function.code.linked, function.kernel, stack);
+    let of_thread = ptx_exec::local_bytes(&function.code.linked, function.kernel, stack);
     let of_block = of_thread.saturating_mul(u64::from(threads.next_multiple_of(WARP_SIZE)));
     if of_block < LARGE {
         return Ok(());
@@ -348,7 +346,7 @@ struct KernelMemory<'a> {
 // SAFETY: the launch holds a pin on the memory, so what was looked up stays mapped until it is over, freed or
 // not. Registered memory is the program's, which promises to leave it alone while a kernel uses it; what it has taken
 // away before is left out.
-unsafe impl exec::Memory for KernelMemory<'_> {
+unsafe impl ptx_exec::Memory for KernelMemory<'_> {
     fn region(&self, address: u64, bytes: u64) -> Option<Region> {
         let found = self.device.memory.find(address)?;
         let (mut start, mut end, mut writable) = (found.start, found.end(), found.writable);
@@ -384,11 +382,11 @@ unsafe impl exec::Memory for KernelMemory<'_> {
         self.device.memory.free_and_total().0
     }
 
-    fn texture(&self, handle: u64) -> Option<Arc<exec::Texture>> {
+    fn texture(&self, handle: u64) -> Option<Arc<ptx_exec::Texture>> {
         crate::texture::texture(handle)
     }
 
-    fn surface(&self, handle: u64) -> Option<exec::Image> {
+    fn surface(&self, handle: u64) -> Option<ptx_exec::Image> {
         crate::texture::surface(handle)
     }
 
@@ -396,7 +394,7 @@ unsafe impl exec::Memory for KernelMemory<'_> {
         self.device.memory.shadow(address)
     }
 
-    fn runtime(&self) -> Option<&dyn exec::DeviceRuntime> {
+    fn runtime(&self) -> Option<&dyn ptx_exec::DeviceRuntime> {
         Some(self.runtime)
     }
 

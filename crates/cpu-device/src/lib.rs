@@ -5,7 +5,7 @@
 //! error codes, order. The way of a call:
 //!
 //! ```text
-//! exported symbol ─► entry::SLOTS ─► api::* ─► stream ─► task ─► operation ─► copy, fill, launch ─► exec
+//! exported symbol ─► entry::SLOTS ─► api::* ─► stream ─► task ─► operation ─► copy, fill, launch ─► ptx-exec
 //! ```
 //!
 //! * [`entry`]: how functions are declared, the contract at the ABI, and [`coverage`](mod@coverage): how far
@@ -17,8 +17,8 @@
 //! * `ipc`: what is shared with other processes.
 //! * `stream`, `event`, `capture`, `graph`, `graph_memory`, `graph_condition`: what is done when. `task` has the threads, `operation` what can
 //!   be done.
-//! * `exec`: kernels. It knows nothing of the driver; `launch` brings the two together, `device_runtime`
-//!   does what kernels launch themselves, and `watchdog` bounds their time.
+//! * `launch` executes kernels with the crate `ptx-exec`, which knows nothing of the driver; `device_runtime` executes
+//!   what kernels launch themselves, and `watchdog` bounds their time.
 //!
 //! Invariants:
 //!
@@ -39,18 +39,6 @@ mod device_runtime;
 pub mod entry;
 mod error;
 mod event;
-#[allow(
-    clippy::double_comparisons,
-    clippy::manual_is_multiple_of,
-    clippy::needless_range_loop,
-    clippy::needless_update,
-    clippy::neg_cmp_op_on_partial_ord,
-    clippy::nonminimal_bool,
-    reason = "lanes index several arrays at once; comparisons and tests are written as the ISA words them"
-)]
-#[allow(clippy::result_large_err, reason = "a fault ends a launch: its size costs nothing")]
-pub mod exec;
-mod fatbin;
 mod fault;
 mod graph;
 mod graph_condition;

@@ -5,11 +5,11 @@
 
 use crate::device::{self, ARCHITECTURE};
 use crate::error::{Error, Result};
-use crate::exec::{self, Program};
-use crate::fatbin::{self, Image};
 use crate::handle::{Kind, Table};
 use crate::module::{LoadError, no_ptx};
 use cuda_abi::types::*;
+use fatbin::Image;
+use ptx_exec::Program;
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -73,7 +73,7 @@ impl Link {
         };
         for text in texts {
             let text = std::str::from_utf8(&text).map_err(|error| invalid(format!("{name}: {error}")))?;
-            if exec::is_device_runtime(text) {
+            if ptx_exec::is_device_runtime(text) {
                 continue;
             }
             let module = ptx::parse(text).map_err(|error| invalid(error.render(name, text)))?;
@@ -157,8 +157,9 @@ fn check_symbols(inputs: &[Input]) -> std::result::Result<(), LoadError> {
         }
     }
     for input in inputs {
-        let missing = symbols(&input.module)
-            .find(|symbol| !symbol.defined && !seen.contains(symbol.name) && !exec::provides(symbol.name));
+        let missing = symbols(&input.module).find(|symbol| {
+            !symbol.defined && !seen.contains(symbol.name) && !ptx_exec::provides(symbol.name)
+        });
         if let Some(symbol) = missing {
             return Err(invalid(format!("`{}`, which {} uses, is defined nowhere", symbol.name, input.name)));
         }

@@ -10,12 +10,12 @@
 //!   hidden by the next allocation, and an executing kernel that still holds the range touches nobody else's
 //!   memory.
 
-use crate::exec::Shadow;
 use crate::fault;
 use crate::host_memory::Map;
 use crate::ipc;
 use crate::thread;
 use crate::watch;
+use ptx_exec::Shadow;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::fs::File;

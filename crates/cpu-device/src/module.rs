@@ -1,6 +1,6 @@
 //! Modules and libraries: device code, from the image that a program hands over to the functions it launches.
 //!
-//! An image is read ([`crate::fatbin`]), parsed, and compiled to a [`Program`], none of which depends on a
+//! An image is read ([`fatbin`]), parsed, and compiled to a [`Program`], none of which depends on a
 //! context. A [`Module`] is a program with memory for its variables, in one context. A [`Library`] is a
 //! program that becomes a module in each context where one of its kernels is used, and a [`Kernel`] stands
 //! for the function that it is in each.
@@ -9,14 +9,12 @@ use crate::advice;
 use crate::context::{self, Context};
 use crate::device::{self, ARCHITECTURE, COMPUTE_CAPABILITY, MAX_ARGUMENT_BYTES, SHARED_PER_BLOCK};
 use crate::error::{Error, Result, ensure, fail};
-use crate::exec::{
-    self, GlobalLayout, GlobalSpace, KernelAttributes, KernelId, Linked, Program, RelocationTarget,
-};
-use crate::fatbin::{self, Architectures, Image, ImageError};
 use crate::handle::{Kind, Table};
 use crate::launch::LegacyLaunch;
 use crate::memory::{self, Allocation, Request};
 use cuda_abi::types::*;
+use fatbin::{Architectures, Image, ImageError};
+use ptx_exec::{GlobalLayout, GlobalSpace, KernelAttributes, KernelId, Linked, Program, RelocationTarget};
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -67,7 +65,7 @@ fn compile(
         sources.push(source.map_err(|error| invalid(format!("the PTX is not UTF-8: {error}")))?);
     }
     if sources.len() > 1 {
-        sources.retain(|source| !exec::is_device_runtime(source));
+        sources.retain(|source| !ptx_exec::is_device_runtime(source));
     }
     let modules = sources
         .iter()

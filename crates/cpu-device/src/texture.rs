@@ -7,9 +7,9 @@ use crate::array::{Array, MipmappedArray, channel_format};
 use crate::context;
 use crate::device::{self, TEXTURE_ALIGNMENT, TEXTURE_PITCH_ALIGNMENT};
 use crate::error::{Error, Result, ensure, fail};
-use crate::exec::{AddressMode, Image, Sampler, Texture};
 use crate::handle::{Kind, Table};
 use cuda_abi::types::*;
+use ptx_exec::{AddressMode, Image, Sampler, Texture};
 use std::sync::Arc;
 
 static TEXTURES: Table<TextureObject> = Table::new(Kind::Texture);

@@ -8,10 +8,10 @@
 //! Both go into a file of the session, and so do faults. A file that cannot be written is said once; the program goes
 //! on.
 
-use crate::exec::{Counted, Fault, Group, LaunchStats, Observation, Wishes};
 use crate::launch::Configuration;
 use apex_trace::counts::file::CountsFile;
 use apex_trace::counts::{Defect, LaunchCounts, Place};
+use ptx_exec::{Counted, Fault, Group, LaunchStats, Observation, Wishes};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};

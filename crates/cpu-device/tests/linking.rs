@@ -165,7 +165,7 @@ fn what_can_not_be_linked_says_why() {
 #[test]
 fn fatbins_are_loaded_and_linked() {
     let _context = Context::new();
-    let fatbin = include_bytes!("data/three_ptx_one_cubin_zstd.fatbin");
+    let fatbin = include_bytes!("../../fatbin/tests/data/three_ptx_one_cubin_zstd.fatbin");
     let (mut module, mut functions) = (std::ptr::null_mut(), 0);
     ok!(cuModuleLoadFatBinary(&mut module, fatbin.as_ptr().cast()));
     ok!(cuModuleGetFunctionCount(&mut functions, module));

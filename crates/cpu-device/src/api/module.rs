@@ -3,9 +3,9 @@
 use crate::context;
 use crate::entry::{array, entries, opaque, text, write, write_if_wanted};
 use crate::error::{Error, Result, ensure, fail};
-use crate::exec::Program;
 use crate::module::{self, LoadError, Module};
 use cuda_abi::types::*;
+use ptx_exec::Program;
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 

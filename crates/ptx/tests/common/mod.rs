@@ -91,7 +91,7 @@ pub fn corpus() -> Vec<(PathBuf, String)> {
 
 /// PTX written by hand for the CPU device, some of it wrong on purpose.
 pub fn by_hand() -> Vec<(PathBuf, String)> {
-    read(&["../cpu-device/tests/ptx", "../cpu-device/tests/data"])
+    read(&["../ptx-exec/tests/ptx", "../cpu-device/tests/data"])
 }
 
 fn read(folders: &[&str]) -> Vec<(PathBuf, String)> {

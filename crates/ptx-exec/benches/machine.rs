@@ -1,0 +1,16 @@
+//! What a measurement was taken on, and when.
+
+/// As JSON: the CPU, the cores that this process may use, the day, and the command.
+pub fn json() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    let name = name.map_or("unknown CPU", |(_, name)| name.trim());
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let output = std::process::Command::new("date").args(["-u", "+%F"]).output();
+    let date = output
+        .map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let command =
+        format!("cargo bench -p ptx-exec --bench {} -- {}", env!("CARGO_CRATE_NAME"), arguments.join(" "));
+    format!("{{\"cpu\": \"{name}\", \"cores\": {cores}, \"date\": \"{date}\", \"command\": \"{command}\"}}")
+}

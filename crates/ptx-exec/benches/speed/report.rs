@@ -1,0 +1,197 @@
+//! Measuring, and writing down every sample.
+
+use std::fmt::Write as _;
+use std::time::Instant;
+
+use ptx_exec::Wishes;
+
+use crate::machine;
+use crate::native::Target;
+use crate::workloads::{EmptyLaunch, Workload};
+
+/// What is timed.
+#[derive(Clone, Copy, PartialEq)]
+enum What {
+    Kernel,
+    /// The kernel with its instructions counted.
+    Counted,
+    /// The kernel checked for defects.
+    Checked,
+    Peer(Target),
+}
+
+impl What {
+    /// As the file names it.
+    fn name(self) -> &'static str {
+        match self {
+            What::Kernel => "cpu-device",
+            What::Counted => "cpu-device-counted",
+            What::Checked => "cpu-device-checked",
+            What::Peer(Target::Default) => "rust",
+            What::Peer(Target::Features) => "rust-avx2-fma",
+        }
+    }
+}
+
+/// How often what is watched is measured: it takes many times as long.
+const WATCHED_SAMPLES: usize = 5;
+
+/// Times of something on so many threads, in seconds.
+struct Series {
+    threads: usize,
+    what: What,
+    /// On the clock on the wall.
+    seconds: Vec<f64>,
+    /// What each thread kept a processor busy, on average; for launches that do nothing, all threads together.
+    busy: Vec<f64>,
+}
+
+impl Series {
+    fn new(threads: usize, what: What) -> Series {
+        Series { threads, what, seconds: Vec::new(), busy: Vec::new() }
+    }
+}
+
+struct Measured {
+    name: &'static str,
+    about: String,
+    goal: Option<f64>,
+    /// Warp instructions of a launch.
+    instructions: u64,
+    series: Vec<Series>,
+}
+
+struct MeasuredLaunch {
+    about: &'static str,
+    blocks: u32,
+    series: Vec<Series>,
+}
+
+/// What has been measured so far.
+pub struct Report {
+    threads: Vec<usize>,
+    targets: Vec<Target>,
+    workloads: Vec<Measured>,
+    launches: Vec<MeasuredLaunch>,
+}
+
+impl Report {
+    /// Nothing yet.
+    pub fn new() -> Report {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = if cores >= 2 { vec![1, 2] } else { vec![1] };
+        Report { threads, targets: Target::all(), workloads: Vec::new(), launches: Vec::new() }
+    }
+
+    /// Measures a workload, kernel and peers in turn.
+    pub fn measure(&mut self, workload: &Workload, samples: usize) {
+        let mut series: Vec<Series> = Vec::new();
+        for &threads in &self.threads {
+            let peers = self.targets.iter().copied().map(What::Peer);
+            series.extend(std::iter::once(What::Kernel).chain(peers).map(|what| Series::new(threads, what)));
+        }
+        series.extend([What::Counted, What::Checked].map(|what| Series::new(1, what)));
+        let mut instructions = 0;
+        for sample in 0..=samples {
+            let watched = |series: &Series| matches!(series.what, What::Counted | What::Checked);
+            for series in series.iter_mut().filter(|series| sample <= WATCHED_SAMPLES || !watched(series)) {
+                let before = processor_seconds();
+                let start = Instant::now();
+                let mut kernel = |wishes| {
+                    instructions = (workload.kernel)(series.threads, wishes).warp_instructions;
+                };
+                match series.what {
+                    What::Kernel => kernel(Wishes::default()),
+                    What::Counted => kernel(Wishes { count: true, ..Wishes::default() }),
+                    What::Checked => kernel(Wishes { check: true, ..Wishes::default() }),
+                    What::Peer(target) => (workload.peer)(target, series.threads),
+                }
+                series.seconds.push(start.elapsed().as_secs_f64());
+                series.busy.push((processor_seconds() - before) / series.threads as f64);
+            }
+        }
+        // The first of each warmed up.
+        for series in &mut series {
+            series.seconds.remove(0);
+            series.busy.remove(0);
+        }
+        let Workload { name, about, goal, .. } = workload;
+        self.workloads.push(Measured { name, about: about.clone(), goal: *goal, instructions, series });
+    }
+
+    /// Measures launches that do nothing.
+    pub fn measure_launch(&mut self, launch: &EmptyLaunch, samples: usize) {
+        let mut series: Vec<Series> =
+            self.threads.iter().map(|&threads| Series::new(threads, What::Kernel)).collect();
+        let repeats = (20_000 / launch.blocks).clamp(1, 1000);
+        for _ in 0..samples {
+            for series in &mut series {
+                let before = processor_seconds();
+                let start = Instant::now();
+                for _ in 0..repeats {
+                    (launch.run)(series.threads);
+                }
+                series.seconds.push(start.elapsed().as_secs_f64() / f64::from(repeats));
+                series.busy.push((processor_seconds() - before) / f64::from(repeats));
+            }
+        }
+        self.launches.push(MeasuredLaunch { about: launch.about, blocks: launch.blocks, series });
+    }
+
+    /// Every sample.
+    pub fn json(&self) -> String {
+        let series = |out: &mut String, all: &[Series]| {
+            for (index, series) in all.iter().enumerate() {
+                let comma = if index == 0 { "" } else { "," };
+                let list = |samples: &[f64]| {
+                    let samples: Vec<String> = samples.iter().map(|sample| format!("{sample:.9}")).collect();
+                    samples.join(", ")
+                };
+                let _ = write!(
+                    out,
+                    "{comma}\n      {{\"what\": \"{}\", \"threads\": {}, \"seconds\": [{}], \"busy\": [{}]}}",
+                    series.what.name(),
+                    series.threads,
+                    list(&series.seconds),
+                    list(&series.busy)
+                );
+            }
+        };
+        let mut out = format!("{{\n  \"machine\": {},\n  \"workloads\": [", machine::json());
+        for (index, workload) in self.workloads.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            let _ = write!(
+                out,
+                "{comma}\n    {{\"name\": \"{}\", \"about\": \"{}\", \"goal\": {}, \"warp_instructions\": {}, \"series\": [",
+                workload.name,
+                workload.about,
+                workload.goal.map_or("null".to_owned(), |goal| goal.to_string()),
+                workload.instructions
+            );
+            series(&mut out, &workload.series);
+            out.push_str("\n    ]}");
+        }
+        out.push_str("\n  ],\n  \"launches\": [");
+        for (index, launch) in self.launches.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            let _ = write!(
+                out,
+                "{comma}\n    {{\"about\": \"{}\", \"blocks\": {}, \"series\": [",
+                launch.about, launch.blocks
+            );
+            series(&mut out, &launch.series);
+            out.push_str("\n    ]}");
+        }
+        out.push_str("\n  ]\n}\n");
+        out
+    }
+}
+
+/// Seconds that the processors have worked for this process.
+fn processor_seconds() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is valid for writing.
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+    assert_eq!(result, 0, "the clock of the process");
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
