@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Lowest first: a crate depends only on crates of earlier lines.
-const LAYERS: [&[&str]; 9] = [
+const LAYERS: [&[&str]; 10] = [
     &["apex-untrusted", "test-skip"],
     &["cuda-abi", "ptx", "fatbin", "apex-trace", "occupancy", "apex-protobuf", "apex-device-code"],
-    &["ptx-exec"],
+    &["ptx-exec", "test-session"],
     &["apex-cpu-device", "apex-nvrtc", "apex-interpose", "apex-alias", "apex-model", "apex-dataset"],
+    &["apex-profile"],
     &["apex-predict"],
     &["apex-advice", "apex-demo", "apex-gpu"],
     &["apex-export", "apex-differential", "apex-collect", "apex-kernels"],

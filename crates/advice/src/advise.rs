@@ -18,11 +18,10 @@ use std::sync::Arc;
 use apex_predict::Models;
 use serde::{Deserialize, Serialize};
 
-use crate::figure::{Figure, total};
 use crate::finding::{Finding, Scope, Severity};
-use crate::profile::{IdleCause, Profile};
+use crate::prediction;
 use crate::rules::{self, Outcome, RULES, Rule};
-use crate::sums::SaturatingSum as _;
+use apex_profile::{Figure, IdleCause, Profile, SaturatingSum as _, total};
 
 /// What the caller wants.
 #[derive(Clone, Debug, Default)]
@@ -68,7 +67,7 @@ pub struct Unjudged {
 /// The job in one line.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// See [`crate::profile::Totals::gpu_busy`].
+    /// See [`apex_profile::Totals::gpu_busy`].
     pub gpu_busy: Option<Figure>,
     /// Kernels that ran.
     pub launches: u64,
@@ -76,7 +75,7 @@ pub struct Verdict {
     pub launches_with_finding: f64,
     /// Of these, share of kernels that are excellent.
     pub launches_excellent: f64,
-    /// See [`crate::profile::Recorder::overhead_share`].
+    /// See [`apex_profile::Recorder::overhead_share`].
     pub overhead_share: Option<Figure>,
     /// Records lost, of any sort.
     pub lost_records: u64,
@@ -108,7 +107,7 @@ pub fn advise(profile: &Profile, options: &Options) -> Advice {
     }
     if let Some(models) = &options.models {
         for found in advice.findings.iter_mut().flat_map(|finding| &mut finding.kernels) {
-            found.what_if = profile.what_if(models, found);
+            found.what_if = prediction::what_if(profile, models, found);
         }
     }
     cap_kernels(profile, &mut advice.findings);
@@ -257,7 +256,7 @@ fn rank(findings: &mut [Finding]) {
 fn excellent(profile: &Profile, findings: &[Finding]) -> Vec<usize> {
     let faulty: BTreeSet<usize> =
         findings.iter().flat_map(|finding| finding.kernels.iter().map(|kernel| kernel.kernel)).collect();
-    let fine = |(index, kernel): &(usize, &crate::profile::Kernel)| {
+    let fine = |(index, kernel): &(usize, &apex_profile::Kernel)| {
         let runs = kernel.geometry.is_some_and(|geometry| geometry.occupancy.blocks_per_sm > 0);
         kernel.launches.ran() > 0 && runs && !faulty.contains(index)
     };
@@ -299,10 +298,10 @@ fn verdict(profile: &Profile, advice: &Advice) -> Verdict {
 mod tests {
     use super::*;
     use crate::finding::Saving;
-    use crate::profile::{Activity, Kernel, Sequence};
     use crate::rules::fixture::{
         SMS, activity, copies, idle_during, kernel_of, profile_of, profile_with, timed,
     };
+    use apex_profile::{Activity, Kernel, Sequence};
     use apex_trace::layout::MemoryKind;
 
     fn named<'a>(advice: &'a Advice, rule: &str) -> &'a Finding {

@@ -8,9 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::figure::Figure;
-use crate::profile::{Kernel, Profile, Totals};
-use crate::sums::SaturatingSum as _;
+use apex_profile::{Figure, Kernel, Profile, SaturatingSum as _, Totals};
 
 /// Standard errors that a difference must exceed.
 const ERRORS: f64 = 3.0;

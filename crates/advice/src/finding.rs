@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::figure::Figure;
-use crate::prediction::Estimate;
+use apex_profile::{Estimate, Figure};
 
 /// How much a finding matters in general; what it costs this job is in its [`Saving`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -132,7 +131,7 @@ impl Saving {
 /// One kernel configuration that has the fault.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KernelFinding {
-    /// Index into [`crate::Profile::kernels`].
+    /// Index into [`apex_profile::Profile::kernels`].
     pub kernel: usize,
     /// Its short name.
     pub name: String,

@@ -30,12 +30,12 @@ pub(crate) mod fixture;
 
 use std::collections::BTreeMap;
 
-use crate::figure::{Figure, total};
 use crate::finding::{
     Confidence, Configuration, Evidence, Finding, KernelFinding, Level, Saving, Scope, Severity,
 };
-use crate::profile::{Activity, Geometry, IdleCause, Kernel, KernelCounts, Profile};
-use crate::sums::SaturatingSum as _;
+use apex_profile::{
+    Activity, Figure, Geometry, IdleCause, Kernel, KernelCounts, Profile, SaturatingSum as _, total,
+};
 
 /// What a rule must be given to judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

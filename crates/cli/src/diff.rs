@@ -153,7 +153,7 @@ fn launches(kernel: &KernelChange) -> String {
 
 /// `1.20 ms → 1.10 ms (−8.3%)`; a tilde where the difference may be chance.
 fn describe(change: &Change, unit: fn(f64) -> String) -> String {
-    let side = |figure: &Option<apex_advice::Figure>| {
+    let side = |figure: &Option<apex_profile::Figure>| {
         figure.as_ref().map_or("?".into(), |figure| unit(figure.value))
     };
     let sides = format!("{} → {}", side(&change.before), side(&change.after));
@@ -172,7 +172,7 @@ fn occupancy(change: &Change) -> String {
         (Some(before), Some(after)) if before.value == after.value => units::share(after.value),
         (None, None) => "?".into(),
         (before, after) => {
-            let side = |figure: &Option<apex_advice::Figure>| {
+            let side = |figure: &Option<apex_profile::Figure>| {
                 figure.as_ref().map_or("?".into(), |f| units::share(f.value))
             };
             format!("{} → {}", side(before), side(after))

@@ -2,8 +2,8 @@
 
 use crate::{output, progress, session, units};
 use anyhow::Context;
-use apex_advice::Profile;
-use apex_predict::Models;
+use apex_predict::{Models, recorded};
+use apex_profile::Profile;
 use apex_trace::Session;
 use std::path::Path;
 
@@ -47,7 +47,7 @@ impl Loaded {
         let (session, profile) = progress::show(&doing, |_| {
             let session = Session::open(path)?;
             let mut profile = Profile::from_session(&session);
-            profile.predict(&Models::shipped());
+            recorded::predict(&mut profile, &Models::shipped());
             anyhow::Ok((session, profile))
         })?;
         let loaded = Self { session, profile };

@@ -3,7 +3,7 @@
 //! The document is written from front to back, one row at a time, so that a session larger than memory can be exported.
 
 use crate::table::{Cell, Column, Sink};
-use apex_advice::Profile;
+use apex_profile::Profile;
 use apex_trace::Session;
 use apex_trace::meta::Meta;
 use serde::Serialize;

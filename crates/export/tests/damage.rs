@@ -19,7 +19,7 @@ fn export_everything(session: &Session) {
     let mut csv = Csv::new(&mut bytes, &rows::calls::COLUMNS).unwrap();
     rows::calls::write(&mut reading, &mut csv).unwrap();
     timeline::write(&mut reading, &mut bytes).unwrap();
-    let profile = apex_advice::Profile::from_session(session);
+    let profile = apex_profile::Profile::from_session(session);
     rows::kernels::write(&profile, &mut Csv::new(&mut bytes, &rows::kernels::COLUMNS).unwrap()).unwrap();
     apex_export::json::summary(session, &profile, &mut bytes).unwrap();
 }

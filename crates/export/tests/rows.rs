@@ -111,7 +111,7 @@ fn json_and_csv_hold_the_same_cells() {
     let dir = tempfile::tempdir().unwrap();
     let (session, written) = session(dir.path(), 100, 3);
     let columns = &rows::launches::COLUMNS;
-    let profile = apex_advice::Profile::from_session(&session);
+    let profile = apex_profile::Profile::from_session(&session);
     let mut json = Vec::new();
     launches_to(
         &mut Json::new(&mut json, &session, &profile, "launches", columns).unwrap(),

@@ -3,6 +3,7 @@
 //! * [`Case`]: what is known of a launch; [`Device`]: where it will run. The more is known, the better the prediction ([`Basis`]).
 //! * [`features`]: that as numbers; [`bounds`]: how long each part of the device needs at least.
 //! * [`Models`]: networks made ready; [`Prediction`]: what they say, each figure with an interval.
+//! * [`recorded`]: predictions for the kernels of a recorded session, beside what was measured.
 //! * [`reload`]: models that are replaced while they are in use.
 //!
 //! What can be computed exactly (theoretical occupancy, waves, block efficiency) is computed, by crate `occupancy`, and goes into the
@@ -12,6 +13,7 @@ pub mod bounds;
 mod case;
 pub mod features;
 mod models;
+pub mod recorded;
 pub mod reload;
 
 pub use case::{Basis, Case, Device, Impossible, Kernel, Launch, Placed};

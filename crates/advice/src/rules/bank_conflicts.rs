@@ -2,7 +2,7 @@
 
 use super::{Fault, Needs, Outcome, Rule, judge_counts};
 use crate::finding::{Evidence, Scope, Severity, Unit};
-use crate::profile::{KernelCounts, Profile, Traffic};
+use apex_profile::{KernelCounts, Profile, Traffic};
 
 /// Share of wavefronts from which on they are too many.
 const EXCESS: f64 = 0.25;

@@ -1,9 +1,8 @@
 //! A block whose last warp is partly empty.
 
 use super::{Fault, Needs, Outcome, Rule, Subject, confidence, judge_kernels, up_to};
-use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
-use crate::profile::Profile;
+use apex_profile::{Figure, Profile};
 
 pub(super) const RULE: Rule = Rule {
     id: "APEX-L01",

@@ -2,7 +2,7 @@
 
 use super::{Fault, Needs, Outcome, Rule, Subject, judge_counts, percent};
 use crate::finding::{Evidence, Scope, Severity, Unit};
-use crate::profile::{KernelCounts, Profile};
+use apex_profile::{KernelCounts, Profile};
 
 /// Share of the lanes with a thread that should be active.
 const ACTIVE: f64 = 0.75;
@@ -61,7 +61,7 @@ fn fault(Subject { geometry, .. }: Subject<'_>, counts: &KernelCounts) -> Option
 mod tests {
     use super::super::fixture::{assert_clear, assert_finds, counted};
     use super::RULE;
-    use crate::profile::Kernel;
+    use apex_profile::Kernel;
 
     fn with_active(active_threads: f64, divergent_branches: u64) -> Kernel {
         let mut kernel = counted("global", "load", 1, 4, 0, "divergence");

@@ -1,9 +1,8 @@
 //! One block per multiprocessor, and the block waits at barriers.
 
 use super::{Fault, Needs, Outcome, Rule, Subject, confidence, judge_kernels};
-use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
-use crate::profile::Profile;
+use apex_profile::{Figure, Profile};
 
 pub(super) const RULE: Rule = Rule {
     id: "APEX-L03",
@@ -65,7 +64,7 @@ fn fault(Subject { kernel, sms, .. }: Subject<'_>) -> Option<Fault> {
 mod tests {
     use super::super::fixture::{SMS, assert_clear, assert_finds, kernel_of};
     use super::RULE;
-    use crate::profile::Kernel;
+    use apex_profile::Kernel;
 
     fn sharing(blocks: u32) -> Kernel {
         Kernel { dynamic_shared: 4096, ..kernel_of(blocks, 256) }

@@ -6,14 +6,12 @@ use occupancy::KernelResources;
 
 use super::{Outcome, Rule};
 use crate::advise::{Options, advise};
-use crate::figure::Figure;
 use crate::finding::Finding;
-use crate::profile::{
-    Activity, AfterLaunch, Attributes, Basis, Call, Copies, CopyDirection, Device, Gap, GpuTime, Hotspot,
-    IdleCause, Kernel, KernelCounts, Launches, Memory, Place, Process, Profile, Stream, Totals, Traffic,
-    geometry,
+use apex_profile::{
+    Activity, AfterLaunch, Attributes, Basis, Call, Copies, CopyDirection, Device, Distribution, Figure, Gap,
+    Geometry, GpuTime, Hotspot, IdleCause, Kernel, KernelCounts, Launches, Memory, Place, Process, Profile,
+    Stream, Totals, Traffic,
 };
-use crate::sketch::Distribution;
 
 /// Multiprocessors of the device.
 pub(crate) const SMS: u32 = 132;
@@ -119,7 +117,7 @@ pub(crate) fn profile_of<const N: usize>(kernels: [Kernel; N]) -> Profile {
     let mut profile = Profile { devices: vec![device()], kernels: kernels.into(), ..Profile::default() };
     let limits = device().limits().expect("9.0 is known");
     for kernel in &mut profile.kernels {
-        kernel.geometry = geometry::of(&limits, kernel);
+        kernel.geometry = Geometry::of(&limits, kernel);
     }
     let gpu =
         Figure::sum(profile.kernels.iter().filter_map(|kernel| kernel.gpu.as_ref()).map(|gpu| gpu.total_ns));

@@ -1,10 +1,8 @@
 //! Long times without any work on the device.
 
 use super::{Draft, Needs, Outcome, Rule, confidence, counted, job_saving, percent, time};
-use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
-use crate::profile::{Activity, IdleCause, Profile};
-use crate::sums::SaturatingSum as _;
+use apex_profile::{Activity, Figure, IdleCause, Profile, SaturatingSum as _};
 
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T16",
@@ -86,7 +84,7 @@ mod tests {
         activity, assert_clear_in, assert_finds_in, assert_unjudged, evidence, gap, idle_during, profile_with,
     };
     use super::RULE;
-    use crate::profile::{Activity, IdleCause};
+    use apex_profile::{Activity, IdleCause};
 
     #[test]
     fn fires_on_a_long_gap() {

@@ -1,10 +1,8 @@
 //! A sequence of launches that a CUDA graph could hold.
 
 use super::{Draft, Needs, Outcome, Rule, confidence, job_saving, time, up_to};
-use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
-use crate::profile::{IdleCause, Profile, Sequence};
-use crate::sums::SaturatingSum as _;
+use apex_profile::{Figure, IdleCause, Profile, SaturatingSum as _, Sequence};
 
 /// From so many repetitions on it pays.
 const REPEATS: u64 = 100;
@@ -95,7 +93,7 @@ mod tests {
         assert_clear_in, assert_finds_in, evidence, idle_during, kernel_of, profile_with,
     };
     use super::RULE;
-    use crate::profile::{IdleCause, Profile, Sequence};
+    use apex_profile::{IdleCause, Profile, Sequence};
 
     /// Launch calls take 4 µs each.
     fn profile(length: u64, repeats: u64) -> Profile {

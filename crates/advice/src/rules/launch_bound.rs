@@ -1,10 +1,8 @@
 //! The device runs dry between short kernels.
 
 use super::{Draft, NOT_MODELLED, Needs, Outcome, Rule, confidence, job_saving, percent, time};
-use crate::figure::{Figure, total};
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
-use crate::profile::{Activity, IdleCause, Profile};
-use crate::sums::SaturatingSum as _;
+use apex_profile::{Activity, Figure, IdleCause, Profile, SaturatingSum as _, total};
 
 /// Idle for more than this share of the time …
 const IDLE: f64 = 0.3;
@@ -113,7 +111,7 @@ mod tests {
         kernel_of, profile_with, timed,
     };
     use super::RULE;
-    use crate::profile::{Activity, IdleCause, Profile};
+    use apex_profile::{Activity, IdleCause, Profile};
 
     fn profile(idle: f64, kernel_ns: f64) -> Profile {
         Profile {

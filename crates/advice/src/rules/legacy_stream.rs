@@ -3,10 +3,8 @@
 use apex_trace::definition::StreamKind;
 
 use super::{Draft, Needs, Outcome, Rule, confidence, counted, percent};
-use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
-use crate::profile::{Profile, Stream};
-use crate::sums::SaturatingSum as _;
+use apex_profile::{Figure, Profile, SaturatingSum as _, Stream};
 
 /// Share of launches on the legacy default stream.
 const MOST: f64 = 0.9;
@@ -83,7 +81,7 @@ mod tests {
 
     use super::super::fixture::{activity, assert_clear_in, assert_finds_in, evidence, profile_with, stream};
     use super::RULE;
-    use crate::profile::{Profile, Stream};
+    use apex_profile::{Profile, Stream};
 
     fn profile<const N: usize>(streams: [Stream; N]) -> Profile {
         Profile { streams: streams.into(), ..profile_with([activity(1e9, 0.5)]) }

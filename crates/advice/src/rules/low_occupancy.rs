@@ -3,9 +3,8 @@
 use occupancy::{DeviceLimits, Limiter, what_if};
 
 use super::{Fault, Needs, Outcome, Rule, Subject, bytes, confidence, judge_kernels, percent};
-use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
-use crate::profile::{Kernel, Profile};
+use apex_profile::{Figure, Kernel, Profile};
 
 /// Theoretical occupancy from which on there is nothing to say.
 const ENOUGH: f64 = 0.8;
@@ -123,7 +122,7 @@ fn less_of_a_resource(limits: &DeviceLimits, kernel: &Kernel, blocks: u32) -> Op
 mod tests {
     use super::super::fixture::{assert_clear, assert_finds, kernel_of, with_registers};
     use super::RULE;
-    use crate::profile::Kernel;
+    use apex_profile::Kernel;
 
     #[test]
     fn names_fewer_registers() {

@@ -1,9 +1,8 @@
 //! Parts of the run in which the device is mostly idle.
 
 use super::{Draft, NOT_MODELLED, Needs, Outcome, Rule, confidence, idle_by_cause, idle_during, percent};
-use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
-use crate::profile::{Activity, Profile};
+use apex_profile::{Activity, Figure, Profile};
 
 /// A part below this is badly used.
 const LOW: f64 = 0.5;
@@ -88,7 +87,7 @@ mod tests {
         activity, assert_clear_in, assert_finds_in, assert_unjudged, evidence, profile_with,
     };
     use super::RULE;
-    use crate::profile::Activity;
+    use apex_profile::Activity;
 
     fn busy(values: Vec<f64>) -> Activity {
         let idle = 1.0 - values.iter().sum::<f64>() / values.len().max(1) as f64;

@@ -5,10 +5,8 @@ use apex_trace::layout::MemoryKind;
 use super::{
     Draft, Needs, Outcome, Rule, bytes, confidence, counted_as, job_saving, time, typical_launch_call, up_to,
 };
-use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
-use crate::profile::{AfterLaunch, Copies, IdleCause, Profile};
-use crate::sums::SaturatingSum as _;
+use apex_profile::{AfterLaunch, Copies, Figure, IdleCause, Profile, SaturatingSum as _};
 
 pub(super) const RULE: Rule = Rule {
     id: "APEX-L18",
@@ -84,7 +82,7 @@ mod tests {
     use super::super::fixture::{activity, assert_clear_in, assert_finds_in, copies, evidence, profile_with};
     use super::RULE;
     use crate::finding::Level;
-    use crate::profile::{Copies, Profile};
+    use apex_profile::{Copies, Profile};
 
     fn profile(copies: Copies) -> Profile {
         Profile { copies: vec![copies], ..profile_with([activity(1e9, 0.5)]) }

@@ -3,10 +3,8 @@
 use apex_trace::layout::MemoryKind;
 
 use super::{Draft, Needs, Outcome, Rule, confidence, counted, idle_during, job_saving, time};
-use crate::figure::{Figure, total};
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
-use crate::profile::{IdleCause, Memory, Profile};
-use crate::sums::SaturatingSum as _;
+use apex_profile::{Figure, IdleCause, Memory, Profile, SaturatingSum as _, total};
 
 /// From so many on it is a loop.
 const LOOP: u64 = 10;
@@ -89,7 +87,7 @@ mod tests {
         assert_clear_in, assert_finds_in, evidence, idle_during, memory, profile_with,
     };
     use super::RULE;
-    use crate::profile::{IdleCause, Memory, Profile};
+    use apex_profile::{IdleCause, Memory, Profile};
 
     fn profile(memory: Memory) -> Profile {
         Profile { memory: vec![memory], ..profile_with([idle_during(IdleCause::Allocating, 1e9, 0.5)]) }

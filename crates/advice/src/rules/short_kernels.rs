@@ -3,9 +3,8 @@
 use super::{
     Draft, Fault, Needs, Outcome, Rule, UNTIMED, about_kernels, confidence, job_saving, kernel_finding, time,
 };
-use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
-use crate::profile::{IdleCause, Kernel, Profile};
+use apex_profile::{Figure, IdleCause, Kernel, Profile};
 
 /// Below so many launches a kernel does not matter.
 const LAUNCHES: u64 = 100;
@@ -95,7 +94,7 @@ mod tests {
         profile_with, timed,
     };
     use super::RULE;
-    use crate::profile::{IdleCause, Profile};
+    use apex_profile::{IdleCause, Profile};
 
     /// Launch calls take 5 µs each.
     fn profile(gpu_ns: f64, launches: u64) -> Profile {

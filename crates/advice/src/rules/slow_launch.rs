@@ -4,9 +4,8 @@ use super::{
     Draft, Fault, NOT_MODELLED, Needs, Outcome, Rule, about_kernels, confidence, counted, job_saving,
     kernel_finding, percent, time, up_to,
 };
-use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
-use crate::profile::{IdleCause, Kernel, Profile};
+use apex_profile::{Figure, IdleCause, Kernel, Profile};
 
 /// Slow calls must cost at least this share of the span.
 const SHARE: f64 = 0.01;
@@ -116,7 +115,7 @@ mod tests {
         profile_with,
     };
     use super::RULE;
-    use crate::profile::{Activity, IdleCause, Kernel, Profile};
+    use apex_profile::{Activity, IdleCause, Kernel, Profile};
 
     fn profile(slow_ns: f64, idle: f64) -> Profile {
         let mut kernel = Kernel { slow_calls: (3, slow_ns), ..kernel_of(1000, 128) };

@@ -1,9 +1,8 @@
 //! A grid with fewer blocks than the device has multiprocessors.
 
 use super::{Fault, Needs, Outcome, Rule, Subject, confidence, judge_kernels, up_to};
-use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
-use crate::profile::Profile;
+use apex_profile::{Figure, Profile};
 
 pub(super) const RULE: Rule = Rule {
     id: "APEX-L02",

@@ -1,9 +1,8 @@
 //! A grid that gives every multiprocessor a block, but does not fill one wave.
 
 use super::{Fault, Needs, Outcome, Rule, Subject, confidence, judge_kernels};
-use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
-use crate::profile::Profile;
+use apex_profile::{Figure, Profile};
 
 pub(super) const RULE: Rule = Rule {
     id: "APEX-L06",

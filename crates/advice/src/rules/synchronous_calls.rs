@@ -6,10 +6,8 @@ use super::{
     Draft, Needs, Outcome, Rule, confidence, counted, counted_as, job_saving, time, typical_launch_call,
     up_to,
 };
-use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
-use crate::profile::{AfterLaunch, CopyDirection, IdleCause, Profile};
-use crate::sums::SaturatingSum as _;
+use apex_profile::{AfterLaunch, CopyDirection, Figure, IdleCause, Profile, SaturatingSum as _};
 
 /// From here on synchronisations are part of a loop …
 const MANY: u64 = 100;
@@ -137,7 +135,7 @@ mod tests {
         activity, assert_clear_in, assert_finds_in, call, copies, evidence, idle_during, profile_with,
     };
     use super::RULE;
-    use crate::profile::{AfterLaunch, IdleCause, Profile};
+    use apex_profile::{AfterLaunch, IdleCause, Profile};
 
     fn idle_half() -> Profile {
         profile_with([activity(1e9, 0.5)])

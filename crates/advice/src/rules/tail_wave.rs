@@ -3,9 +3,8 @@
 use occupancy::{Waves, what_if};
 
 use super::{Fault, Needs, Outcome, Rule, Subject, UNTIMED, confidence, judge_kernels, percent, up_to};
-use crate::figure::Figure;
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
-use crate::profile::{Geometry, Kernel, Profile};
+use apex_profile::{Figure, Geometry, Kernel, Profile};
 
 /// A tail may cost so much of the kernel: 1 / (full waves + 1).
 const SHARE: f64 = 0.2;
@@ -162,7 +161,7 @@ mod tests {
     use super::RULE;
 
     /// One block of this kernel fills an SM: a wave is 132 blocks.
-    fn waves(blocks: u32) -> crate::profile::Kernel {
+    fn waves(blocks: u32) -> apex_profile::Kernel {
         timed(with_registers(blocks, 1024, 64), 100_000.0)
     }
 

@@ -2,13 +2,14 @@
 //!
 //! The cases are drawn from a fixed seed, so a fault is found in every run or in none.
 
-use crate::common::{Recording, profile};
-use apex_advice::Profile;
+use crate::profile;
+use apex_profile::Profile;
 use apex_trace::definition::{Config, Definition, Device, Function, Graph};
 use apex_trace::layout::{Call, CallClass, GraphLaunch, Launch, MemoryKind, Slots, Timing, flags};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, RngAlgorithm, TestRng, TestRunner};
 use serde_json::Value;
+use test_session::Recording;
 
 /// Sessions that are tried.
 const SESSIONS: u32 = 150;

@@ -1,6 +1,12 @@
-//! Profiles of and advice on sessions that were written to files and read back.
+//! Advice on sessions that were written to files and read back.
 
-mod common;
 mod extremes;
-mod profiles;
 mod programs;
+
+use apex_profile::Profile;
+use test_session::Recording;
+
+/// The profile of a session of one process that does this.
+fn profile(program: impl FnOnce(&mut Recording)) -> Profile {
+    test_session::of_program(program, Profile::from_session)
+}

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use crate::common::{BLOCKING, LEGACY, NON_BLOCKING, Recording, profile, read};
+use crate::profile;
 use apex_advice::{Advice, Options, advise};
+use apex_profile::Profile;
 use apex_trace::layout::MemoryKind;
+use test_session::{BLOCKING, LEGACY, NON_BLOCKING, Recording};
 
 fn advice_on(program: impl FnOnce(&mut Recording)) -> Advice {
     advise(&profile(program), &Options::default())
@@ -87,7 +89,7 @@ fn a_program_that_was_killed_in_its_first_launch_has_nothing_to_save() {
             program.launch(config, LEGACY);
         }
         drop(program);
-        let advice = advise(&read(&dir), &Options::default());
+        let advice = advise(&Profile::from_session(&test_session::open(&dir)), &Options::default());
         assert!(rules(&advice).contains("APEX-L19"), "it is found all the same: {:?}", rules(&advice));
         let worth = advice.verdict.saving_of_job.map_or(0.0, |saving| saving.value);
         assert_eq!(worth, 0.0, "{:#?}", advice.findings);

@@ -1,8 +1,8 @@
 //! What is answered about one launch, as data: the members of JSON are those of [`Answer`].
 
 use super::lines::{Asked, Fields, KNOWN, Line};
-use apex_advice::{Estimate, Figure, Prediction};
 use apex_predict::{Case, Device, Kernel, Launch, Models, Placed};
+use apex_profile::{Estimate, Figure, Prediction};
 use occupancy::{Carveout, KernelResources, Limiter, what_if};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};

@@ -157,7 +157,8 @@ fn find<'a>(module: &'a Module, name: Option<&str>) -> Result<&'a Function, Stri
         (None, _) => Err(format!("there are several kernels in it: name one with --kernel: {}", names())),
         (Some(name), kernels) => {
             let same = |kernel: &&&Function| {
-                &*kernel.name == name || apex_advice::shortened(&apex_advice::demangled(&kernel.name)) == name
+                &*kernel.name == name
+                    || apex_profile::shortened(&apex_profile::demangled(&kernel.name)) == name
             };
             kernels
                 .iter()

@@ -3,8 +3,7 @@
 use crate::loaded::Loaded;
 use crate::output;
 use anyhow::{Context, bail};
-use apex_advice::prediction;
-use apex_predict::Device;
+use apex_predict::{Device, recorded};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -37,9 +36,9 @@ impl Trained {
     /// # Errors
     /// Why there are none.
     pub fn device(self, name: &str, attributes: &[(u32, i32)]) -> Result<Device, String> {
-        let device = prediction::device(name, attributes)?;
+        let device = recorded::device(name, attributes)?;
         match self {
-            Self::OnH200 => prediction::check_trained(&device)?,
+            Self::OnH200 => recorded::check_trained(&device)?,
             Self::Elsewhere => {}
         }
         Ok(device)
@@ -49,7 +48,7 @@ impl Trained {
     ///
     /// # Errors
     /// Why there are none.
-    pub fn among(self, devices: &[apex_advice::profile::Device]) -> Result<Device, String> {
+    pub fn among(self, devices: &[apex_profile::Device]) -> Result<Device, String> {
         let known = devices.iter().map(|device| self.device(&device.name, &device.attributes));
         known.reduce(Result::or).unwrap_or_else(|| Err("the session names no device".to_owned()))
     }

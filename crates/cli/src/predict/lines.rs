@@ -352,7 +352,7 @@ fn measured(fields: &Fields) -> Result<Option<f64>, String> {
     for (name, scale, above_empty) in MEASURED {
         let parse = |text: &str| text.parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0);
         if let Some(time) = number(fields, name, "a time", parse)? {
-            let empty = if above_empty { apex_advice::prediction::EMPTY_KERNEL_NS / 1e3 } else { 0.0 };
+            let empty = if above_empty { apex_predict::recorded::EMPTY_KERNEL_NS / 1e3 } else { 0.0 };
             return Ok(Some(time * scale + empty));
         }
     }
@@ -449,7 +449,7 @@ mod tests {
             let found = lines(format!("grid_x,block_x,{column}\n1,32,{value}\n")).unwrap();
             found.into_iter().next().unwrap().asked.map(|asked| asked.measured_us)
         };
-        let empty = apex_advice::prediction::EMPTY_KERNEL_NS / 1e3;
+        let empty = apex_predict::recorded::EMPTY_KERNEL_NS / 1e3;
         assert_eq!(measured("measured_us", "4.5"), Ok(Some(4.5)));
         assert_eq!(measured("profiled_time_us", ""), Ok(None));
         assert_eq!(measured("time_us", "4"), Ok(Some(4.0 + empty)));

@@ -41,11 +41,11 @@ fn of_session(path: &Path, trained: Trained) -> anyhow::Result<Recording> {
     let profile = Loaded::read(path)?.profile;
     let device = trained.among(&profile.devices);
     let name = device.as_ref().ok().map(|device| &device.name);
-    let launch = |recorded: &apex_advice::profile::Kernel| {
-        let Case { launch, kernel, .. } = apex_advice::prediction::case(recorded);
+    let launch = |recorded: &apex_profile::Kernel| {
+        let Case { launch, kernel, .. } = apex_predict::recorded::case(recorded);
         let ran_on = recorded.device.and_then(|index| profile.devices.get(index));
         let here = ran_on.is_some_and(|ran_on| Some(&ran_on.name) == name);
-        let measured = apex_advice::prediction::measured_duration_ns(recorded).filter(|_| here);
+        let measured = apex_predict::recorded::measured_duration_ns(recorded).filter(|_| here);
         let measured_us = measured.map(|time| time.value / 1e3);
         (Asked { name: Some(recorded.short_name.clone()), launch, kernel, measured_us }, None)
     };

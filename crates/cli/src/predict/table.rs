@@ -4,8 +4,8 @@ use super::answer::{Answer, Computed};
 use crate::report::kernels::extent;
 use crate::text::{Align, Ink, Style, Table, wrap};
 use crate::units;
-use apex_advice::{Estimate, Prediction};
 use apex_predict::{Device, Launch};
+use apex_profile::{Estimate, Prediction};
 use std::io::{self, Write};
 
 /// What the marks mean.

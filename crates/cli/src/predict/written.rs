@@ -1,8 +1,8 @@
 //! Answers as CSV and as JSON: a document, or a line for each.
 
 use super::answer::Answer;
-use apex_advice::Estimate;
 use apex_predict::Device;
+use apex_profile::Estimate;
 use serde::Serialize;
 use serde_json::Value;
 use std::io::{self, Write};
@@ -133,7 +133,7 @@ impl Csv {
 fn cells(answer: &Answer) -> [Option<String>; COLUMNS.len()] {
     let Answer { prediction, computed, .. } = answer;
     let number = |value: f64| Some(value.to_string()).filter(|_| value.is_finite());
-    let said = |of: fn(&apex_advice::Prediction) -> Estimate, scale: f64| {
+    let said = |of: fn(&apex_profile::Prediction) -> Estimate, scale: f64| {
         let estimate = prediction.as_ref().map(of);
         let cell = |part: fn(&Estimate) -> f64| estimate.as_ref().and_then(|it| number(part(it) * scale));
         [cell(|it| it.value), cell(|it| it.low), cell(|it| it.high)]

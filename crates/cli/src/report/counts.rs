@@ -2,8 +2,7 @@
 
 use crate::text::{Align, Ink, Style, Table, shorten, wrap};
 use crate::units;
-use apex_advice::Profile;
-use apex_advice::profile::{Defect, KernelCounts};
+use apex_profile::{Defect, KernelCounts, Profile};
 use std::io::{self, Write};
 
 /// Defects that are listed.
@@ -42,7 +41,7 @@ fn described(defect: &Defect) -> String {
     let joined = if kind == "uninitialized-read" { ", loaded at" } else { " and" };
     let also = other.as_ref().map_or_else(String::new, |other| format!("{joined} {}", other.shown()));
     let more = if *places > 1 { format!(" at {} places", units::count(*places)) } else { String::new() };
-    let kernel = apex_advice::shortened(&apex_advice::demangled(kernel));
+    let kernel = apex_profile::shortened(&apex_profile::demangled(kernel));
     format!("{kind} in {kernel} at {}{also}, {} times{more}: {text}", place.shown(), units::count(*count))
 }
 

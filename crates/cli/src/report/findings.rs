@@ -4,9 +4,9 @@ use super::{mark, share};
 use crate::text::{Ink, Style, wrap};
 use crate::units;
 use apex_advice::{
-    Advice, Confidence, Direction, Evidence, Figure, Finding, KernelFinding, Level, Profile, Saving,
-    Severity, Unit, WhatIf,
+    Advice, Confidence, Direction, Evidence, Finding, KernelFinding, Level, Saving, Severity, Unit, WhatIf,
 };
+use apex_profile::{Figure, Profile};
 use std::io::{self, Write};
 
 /// Kernels listed for each finding; the rest is counted.

@@ -2,8 +2,7 @@
 
 use crate::text::{Align, Table, bar};
 use crate::units;
-use apex_advice::Profile;
-use apex_advice::profile::{Geometry, GpuTime, Kernel};
+use apex_profile::{Geometry, GpuTime, Kernel, Profile};
 use occupancy::Limiter;
 
 /// What the table is sorted by.

@@ -3,7 +3,7 @@
 use super::kernels::configuration;
 use crate::text::{Align, Ink, Style, Table, shorten, wrap};
 use crate::units;
-use apex_advice::{Estimate, Profile};
+use apex_profile::{Estimate, Profile};
 use std::io::{self, Write};
 
 /// What the headings mean.

@@ -2,8 +2,8 @@
 
 use super::axis;
 use crate::table::{Cell, Column, Sink, Type, column};
-use apex_advice::profile::{Kernel, KernelCounts, Traffic};
-use apex_advice::{Estimate, Prediction, Profile};
+use apex_profile::{Estimate, Prediction, Profile};
+use apex_profile::{Kernel, KernelCounts, Traffic};
 use std::io;
 
 use Type::{Integer, Real, Text};

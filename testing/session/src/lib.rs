@@ -5,7 +5,6 @@ use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use apex_advice::Profile;
 use apex_trace::definition::{Config, Context, Definition, Device, Function, Stream, StreamKind};
 use apex_trace::layout::{
     Call, CallClass, ClockAnchor, ClockKind, FileHeader, GraphLaunch, Launch, MemoryKind, RecordHead, Slots,
@@ -14,10 +13,13 @@ use apex_trace::layout::{
 use apex_trace::{Ended, Lane, ProcessFile, Session};
 use tempfile::TempDir;
 
+/// Multiprocessors of the device.
 pub const SMS: i32 = 132;
-/// The streams that every recording defines.
+/// The legacy default stream; every recording defines these three streams.
 pub const LEGACY: u32 = 1;
+/// A blocking stream.
 pub const BLOCKING: u32 = 2;
+/// A non-blocking stream.
 pub const NON_BLOCKING: u32 = 3;
 
 /// A process file being written, by one thread.
@@ -32,6 +34,7 @@ pub struct Recording {
 }
 
 impl Recording {
+    /// A process with a device, a context and three streams.
     pub fn new(dir: &Path) -> Self {
         let file = ProcessFile::create(dir, None).expect("a process file");
         let recording =
@@ -63,10 +66,12 @@ impl Recording {
         recording
     }
 
+    /// Writes a definition.
     pub fn define(&self, definition: Definition) {
         assert!(self.file.define(&definition));
     }
 
+    /// Writes a record.
     pub fn write<R: Slots>(&mut self, record: &R) {
         assert!(self.lane.record(&self.file, record));
     }
@@ -89,6 +94,7 @@ impl Recording {
         self.functions
     }
 
+    /// A configuration of a function.
     pub fn config(&mut self, function: u32, blocks: u32, threads: u32) -> u32 {
         self.configs += 1;
         self.define(Definition::Config(Config {
@@ -119,7 +125,7 @@ impl Recording {
         R::head(flags, start, self.now)
     }
 
-    /// A launch whose call takes 4 us. Returns its start.
+    /// A launch whose call takes 4 µs. Returns its start.
     pub fn launch(&mut self, config: u32, stream: u32) -> u64 {
         self.launch_with(config, stream, 0, 0)
     }
@@ -131,6 +137,7 @@ impl Recording {
         self.write(&Launch { head, config, stream, result: 0, api });
     }
 
+    /// A launch whose call takes 4 µs, with these flags and this result. Returns its start.
     pub fn launch_with(&mut self, config: u32, stream: u32, flags: u16, result: u32) -> u64 {
         let (start, api) = (self.now, self.name("cuLaunchKernel"));
         let head = self.head::<Launch>(flags, 4_000);
@@ -152,6 +159,7 @@ impl Recording {
         self.timing(config, stream, start, gpu_ns, 0);
     }
 
+    /// A launch of a graph whose call takes 5 µs. Returns its start.
     pub fn graph_launch(&mut self, graph: u32, stream: u32) -> u64 {
         let (start, api) = (self.now, self.name("cuGraphLaunch"));
         let head = self.head::<GraphLaunch>(0, 5_000);
@@ -159,26 +167,31 @@ impl Recording {
         start
     }
 
+    /// Any other call.
     pub fn call(&mut self, name: &str, class: CallClass, cpu_ns: u64, call: Call) {
         let api = self.name(name);
         let head = self.head::<Call>(call.head.flags, cpu_ns);
         self.write(&Call { head, api, class: class as u8, ..call });
     }
 
+    /// A call that waits for a stream.
     pub fn synchronise(&mut self, stream: u32, cpu_ns: u64) {
         self.call("cuStreamSynchronize", CallClass::Synchronize, cpu_ns, Call { stream, ..Call::default() });
     }
 
+    /// An allocation.
     pub fn allocate(&mut self, kind: MemoryKind, address: u64, bytes: u64, cpu_ns: u64) {
         let call = Call { memory: kind as u8, address, bytes, ..Call::default() };
         self.call("cuMemAlloc_v2", CallClass::Allocate, cpu_ns, call);
     }
 
+    /// A free.
     pub fn free(&mut self, address: u64, cpu_ns: u64) {
         let call = Call { memory: MemoryKind::Device as u8, address, ..Call::default() };
         self.call("cuMemFree_v2", CallClass::Free, cpu_ns, call);
     }
 
+    /// A copy.
     pub fn copy(
         &mut self,
         destination: MemoryKind,
@@ -205,21 +218,21 @@ impl Recording {
     }
 }
 
-/// The profile of a session of one process that does this.
-pub fn profile(program: impl FnOnce(&mut Recording)) -> Profile {
+/// What `read` says of a session of one process that does this.
+pub fn of_program<T>(program: impl FnOnce(&mut Recording), read: impl FnOnce(&Session) -> T) -> T {
     let dir = TempDir::new().expect("a temporary directory");
     let mut recording = Recording::new(dir.path());
     program(&mut recording);
     recording.exit();
-    read(&dir)
+    read(&open(&dir))
 }
 
-/// The profile of the session in `dir`.
-pub fn read(dir: &TempDir) -> Profile {
+/// Opens the session in `dir`, whose processes have all ended.
+pub fn open(dir: &TempDir) -> Session {
     for entry in std::fs::read_dir(dir.path()).expect("the session's directory") {
         tick_in_nanoseconds(&entry.expect("an entry").path());
     }
-    Profile::from_session(&Session::open(dir.path()).expect("a session"))
+    Session::open(dir.path()).expect("a session")
 }
 
 /// Makes a process file's ticks nanoseconds since its start.

@@ -1,7 +1,7 @@
 //! Sums and products of what a session's files hold. A damaged file may hold any number, so they saturate.
 
 /// Sums that saturate in place of overflowing.
-pub(crate) trait SaturatingSum: Iterator<Item = u64> + Sized {
+pub trait SaturatingSum: Iterator<Item = u64> + Sized {
     /// The sum, at most [`u64::MAX`].
     fn saturating_sum(self) -> u64 {
         self.fold(0, u64::saturating_add)

@@ -1,4 +1,4 @@
-//! The profile of a session: what every view shows and every rule judges.
+//! The profile as data.
 //!
 //! Plain integers are counts of records (measured). Durations whose name does not tell otherwise are in nanoseconds.
 //! Lists are sorted by what costs most. Indices ([`Kernel::device`], [`Activity::process`], …) point into the lists of
@@ -10,7 +10,7 @@
 mod activity;
 mod build;
 mod counts;
-pub(crate) mod geometry;
+mod geometry;
 mod idle;
 mod kernels;
 mod memory;
@@ -554,7 +554,8 @@ impl Activity {
 }
 
 impl AfterLaunch {
-    pub(crate) fn add(&mut self, other: Self) {
+    /// Adds other calls.
+    pub fn add(&mut self, other: Self) {
         self.count = self.count.saturating_add(other.count);
         self.cpu_ns += other.cpu_ns;
     }
@@ -562,7 +563,7 @@ impl AfterLaunch {
 
 impl Activity {
     /// A part of the idle time, nanoseconds, as uncertain as all of it.
-    pub(crate) fn idle_part(&self, part_ns: f64) -> Figure {
+    pub fn idle_part(&self, part_ns: f64) -> Figure {
         let [least, most] = self.idle_share.map_or([1.0; 2], |idle| {
             let (low, high) = idle.bounds();
             [low, high].map(|end| if idle.value > 0.0 { end / idle.value } else { 1.0 })
@@ -571,13 +572,13 @@ impl Activity {
     }
 
     /// The time of the long gaps, nanoseconds: as uncertain as those that are listed.
-    pub(crate) fn long_gaps(&self) -> Figure {
+    pub fn long_gaps(&self) -> Figure {
         let listed = Figure::sum(self.gaps.iter().map(|gap| gap.duration_ns)).filter(|sum| sum.value > 0.0);
         listed.map_or(Figure::measured(self.long_gaps_ns), |sum| sum.scaled(self.long_gaps_ns / sum.value))
     }
 
     /// A busy share of a part of the span, as uncertain as that of all of it.
-    pub(crate) fn busy_part(&self, share: f64) -> Figure {
+    pub fn busy_part(&self, share: f64) -> Figure {
         let busy = self.idle_share.map(Figure::complement).filter(|busy| busy.value > 0.0);
         let (low, high) = busy.map_or((share, share), |busy| {
             let (low, high) = busy.bounds();

@@ -8,7 +8,7 @@ use apex_trace::layout::{Launch, flags};
 use occupancy::KernelResources;
 
 use super::times::Estimate;
-use super::{Attributes, Device, Kernel, Launches, geometry};
+use super::{Attributes, Device, Geometry, Kernel, Launches};
 use crate::names::{demangled, shortened};
 use crate::sketch::Sketch;
 
@@ -76,7 +76,7 @@ impl Kernels {
             .map(|counts| {
                 let mut kernel = self.kernel(counts);
                 let limits = kernel.device.and_then(|device| limits[device].as_ref());
-                kernel.geometry = limits.and_then(|limits| geometry::of(limits, &kernel));
+                kernel.geometry = limits.and_then(|limits| Geometry::of(limits, &kernel));
                 kernel
             })
             .collect()

@@ -1,11 +1,14 @@
 //! Profiles of sessions: what programs did is what the profile says.
 
-use crate::common::{BLOCKING, LEGACY, Recording, profile, read};
-use apex_advice::profile::{Basis, CopyDirection};
-use apex_advice::{Profile, Provenance};
+use apex_profile::{Basis, CopyDirection, Profile, Provenance};
 use apex_trace::definition::{Definition, Graph, StreamKind};
 use apex_trace::layout::{CallClass, MemoryKind, flags};
 use tempfile::TempDir;
+use test_session::{BLOCKING, LEGACY, Recording};
+
+fn profile(program: impl FnOnce(&mut Recording)) -> Profile {
+    test_session::of_program(program, Profile::from_session)
+}
 
 #[test]
 fn a_session_without_records_is_an_empty_profile() {
@@ -197,7 +200,7 @@ fn processes_share_kernels_and_devices() {
     }
     first.exit();
     drop(second);
-    let profile = read(&dir);
+    let profile = Profile::from_session(&test_session::open(&dir));
     assert_eq!((profile.processes.len(), profile.devices.len(), profile.kernels.len()), (2, 1, 1));
     assert_eq!(profile.kernels[0].launches.calls, 40);
     let mut ends: Vec<(u64, bool)> = profile.processes.iter().map(|p| (p.launches, p.ended)).collect();
@@ -217,15 +220,15 @@ fn the_recorders_own_cost_is_stated() {
     });
     let recorder = &profile.recorder;
     assert_eq!((recorder.records, recorder.timings, recorder.dropped), (100, 0, 0));
-    assert_eq!(recorder.recording_ns, 100.0 * apex_advice::profile::RECORD_COST_NS);
+    assert_eq!(recorder.recording_ns, 100.0 * apex_profile::RECORD_COST_NS);
     let share = recorder.overhead_share.expect("the process took time");
     assert!((share.value - recorder.recording_ns / 401_000.0).abs() < 0.002, "{}", share.value);
     // An estimate with an interval: no clock was read for it.
     let (low, high) = share.interval().expect("predicted");
-    let (least, most) = apex_advice::profile::RECORD_COST_INTERVAL_NS;
+    let (least, most) = apex_profile::RECORD_COST_INTERVAL_NS;
     let relative = |bound: f64| bound / share.value;
-    assert!((relative(low) - least / apex_advice::profile::RECORD_COST_NS).abs() < 1e-9);
-    assert!((relative(high) - most / apex_advice::profile::RECORD_COST_NS).abs() < 1e-9);
+    assert!((relative(low) - least / apex_profile::RECORD_COST_NS).abs() < 1e-9);
+    assert!((relative(high) - most / apex_profile::RECORD_COST_NS).abs() < 1e-9);
 }
 
 #[test]

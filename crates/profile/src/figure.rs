@@ -158,13 +158,13 @@ impl Figure {
     }
 
     /// Another value for what is predicted; its interval reaches no further than `most`.
-    pub(crate) fn capped(self, value: f64, most: f64) -> Self {
+    pub fn capped(self, value: f64, most: f64) -> Self {
         let (low, high) = self.bounds();
         Self::predicted(value, (low, high.min(most)))
     }
 
     /// This share of `whole`, as a prediction: both may lie anywhere in their bounds.
-    pub(crate) fn part_of(self, whole: Self) -> Self {
+    pub fn part_of(self, whole: Self) -> Self {
         let ((low, high), (least, most)) = (self.bounds(), whole.bounds());
         Self::predicted(self.value * whole.value, (low * least.max(0.0), high * most))
     }
@@ -207,7 +207,7 @@ impl Figure {
 }
 
 /// The sum of values: of none it is 0, where `Iterator::sum` gives -0.
-pub(crate) fn total(values: impl IntoIterator<Item = f64>) -> f64 {
+pub fn total(values: impl IntoIterator<Item = f64>) -> f64 {
     values.into_iter().fold(0.0, |sum, value| sum + value)
 }
 
