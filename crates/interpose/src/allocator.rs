@@ -2,12 +2,12 @@
 //!
 //! Rust aborts the process where an allocation that cannot fail fails, and this process is somebody's program. So whatever can
 //! grow large is reserved by calls that can fail, and everything else (a path, a message, a small structure) comes out of a
-//! static reserve once the system refuses. The first refusal ends recording ([`crate::recorder::stop`]): afterwards no work begins
+//! static reserve once the system refuses. The first refusal ends recording ([`crate::switch::stop`]): afterwards no work begins
 //! that allocates, so the reserve has to last for what is under way.
 //!
 //! The allocator serves `libapex.so`. It is part of every program that links this crate too, where it is the system's.
 
-use crate::recorder::{self, Stop};
+use crate::switch::{self, Stop};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
 use std::ptr::null_mut;
@@ -35,7 +35,7 @@ struct Allocator;
 
 /// A piece of the reserve, zeroed and never reused; null if there is none.
 fn piece(layout: Layout) -> *mut u8 {
-    recorder::stop(Stop::NoMemory);
+    switch::stop(Stop::NoMemory);
     if layout.size() > LONGEST_PIECE || layout.align() > 64 {
         return null_mut();
     }

@@ -10,7 +10,6 @@
 //! `REAL[i]` can be called with the signature that `cuda_abi::signature` gives for the symbol at index `i`: it is the
 //! driver's own function of that name, or a stub that reads no arguments and returns a `CUresult`.
 
-use crate::graphs::Kernel;
 use apex_trace::definition::{Device, Function};
 use cuda_abi::types::*;
 use cuda_abi::{COUNT, Plain, index};
@@ -234,6 +233,20 @@ pub fn graph_nodes(graph: CUgraph) -> Vec<CUgraphNode> {
     let result = unsafe { real!(cuGraphGetNodes)(graph, nodes.as_mut_ptr(), &mut count) };
     nodes.truncate(if succeeds(result) { count } else { 0 });
     nodes
+}
+
+/// What a kernel node launches.
+pub struct Kernel {
+    /// A function, or a library's kernel.
+    pub function: CUfunction,
+    /// The context that the node names, null for the current one.
+    pub context: CUcontext,
+    /// Blocks in x, y, z.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y, z.
+    pub block: [u32; 3],
+    /// Dynamic shared memory of a block, bytes.
+    pub dynamic_shared: u32,
 }
 
 /// What a graph's node is.

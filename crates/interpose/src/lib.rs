@@ -31,23 +31,23 @@
 //! ([`apex_trace::control`]), which `apex run` makes before it starts the program.
 
 mod allocator;
-mod calibration;
-mod calls;
-mod capture;
 mod driver;
 pub mod environment;
-mod graphs;
 mod hooks;
-mod launch;
 pub mod limits;
 mod loader;
 pub mod locate;
-mod recorder;
+mod message;
+mod objects;
+mod per_process;
+mod record;
 mod signals;
 pub mod stack;
+mod switch;
 mod tables;
-mod thread;
 mod timing;
+
+pub use record::{FIXED_BYTES, THREAD_BYTES};
 
 /// The exported symbols. They are not meant to be called from Rust.
 mod exports {

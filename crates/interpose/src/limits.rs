@@ -1,11 +1,12 @@
 //! How much memory recording can take, fixed beforehand.
 //!
-//! For a process: [`FIXED_BYTES`], less than 56 MiB, nearly all of it address space that is touched only as far as it is used (6 MiB in
-//! a process that fills the table of configurations); and for each thread that makes recorded calls [`THREAD_BYTES`],
-//! 70 KiB, beside the one mapped chunk of the session file ([`apex_trace::layout::CHUNK_BYTES`]). Beyond a table's capacity nothing grows: the record is made all the same, with the
-//! identifier that says "unknown" (0), and configurations beyond the table are counted.
+//! [`crate::FIXED_BYTES`] for a process, less than 56 MiB, nearly all of it address space that is touched only as far as
+//! it is used (6 MiB in a process that fills the table of configurations); and for each thread that makes recorded calls
+//! [`crate::THREAD_BYTES`], 70 KiB, beside the one mapped chunk of the session file ([`apex_trace::layout::CHUNK_BYTES`]).
+//! Beyond a table's capacity nothing grows: the record is made all the same, with the identifier that says "unknown" (0),
+//! and configurations beyond the table are counted.
 
-use crate::tables::{ConfigTable, HandleMap};
+use crate::tables::ConfigTable;
 use std::io;
 
 /// Places in the table of launch configurations; half of them are used.
@@ -39,23 +40,14 @@ pub const PENDING_PAIRS: usize = 64;
 /// Streams that may be capturing at a time and still be told apart.
 pub const CAPTURES: usize = 1 << 10;
 
-/// Bytes of an entry in one of the recorder's hash maps, buckets and slack included (a generous estimate).
+/// Bytes of an entry in one of the hash maps, buckets and slack included (a generous estimate).
 const MAP_ENTRY_BYTES: usize = 64;
 
-/// Bytes that a recorded process takes at most, whatever it does and however many threads it has.
-pub const FIXED_BYTES: usize = ConfigTable::bytes(CONFIG_PLACES)
-    + (CONFIGS + GRAPHS) * size_of::<crate::timing::Progress>()
-    + HandleMap::bytes(FUNCTION_HANDLES)
-    + HandleMap::bytes(STREAM_HANDLES)
-    + HandleMap::bytes(GRAPH_HANDLES)
-    + HandleMap::bytes(CONTEXT_HANDLES)
-    + (FUNCTIONS + GRAPHS + GRAPH_HANDLES + GRAPH_NODES + 2 * ATTRIBUTES + STREAM_HANDLES + REMEMBERED_NAMES)
+/// Bytes of all hash maps at their limits, names included.
+pub const MAP_BYTES: usize =
+    (FUNCTIONS + GRAPHS + GRAPH_HANDLES + GRAPH_NODES + 2 * ATTRIBUTES + STREAM_HANDLES + REMEMBERED_NAMES)
         * MAP_ENTRY_BYTES
-    + REMEMBERED_NAMES * NAME_BYTES
-    + CONTEXT_HANDLES * EVENT_PAIRS * 2 * size_of::<usize>();
-
-/// Bytes that each recorded thread takes beside its mapped chunk.
-pub const THREAD_BYTES: usize = size_of::<crate::thread::Thread>() + crate::launch::LaunchCache::BYTES;
+        + REMEMBERED_NAMES * NAME_BYTES;
 
 /// Address space that is reserved when recording starts: the tables, a stack or two, the first chunks.
 const RESERVED_AT_START: u64 = 24 << 20;
@@ -81,5 +73,3 @@ pub fn leave_room() -> io::Result<()> {
         (4 * RESERVED_AT_START) >> 20
     )))
 }
-
-const _: () = assert!(FIXED_BYTES < 56 << 20 && THREAD_BYTES < 70 << 10);

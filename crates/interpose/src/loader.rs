@@ -10,10 +10,10 @@
 
 use crate::driver::{self, REAL};
 use crate::locate::{self, FileId};
-use crate::recorder::Recorder;
+use crate::message::say_once;
+use crate::record;
 use crate::stack::on_large_stack;
 use crate::{environment, hooks};
-use apex_trace::MappedControl;
 use cuda_abi::types::*;
 use cuda_abi::{COUNT, ENTRY_POINTS, index};
 use std::cell::Cell;
@@ -21,7 +21,7 @@ use std::ffi::{CStr, CString, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 cuda_abi::lazy_resolver!(first_call, resolve);
 
@@ -68,7 +68,8 @@ fn connect(library: Library) {
     for (index, entry) in ENTRY_POINTS.iter().enumerate() {
         driver::set_real(index, library.symbol(look_up, entry.symbol));
     }
-    let hooks = (!environment::is_disabled()).then(Recorder::start).flatten().map(|_| hooks::table());
+    let hooks =
+        (!environment::is_disabled()).then(|| record::start(hooks::has)).flatten().map(|_| hooks::table());
     fill(|index| {
         let hook = hooks.and_then(|hooks| hooks[index]).filter(|_| driver::has(index));
         hook.map_or_else(|| REAL[index].load(Ordering::Relaxed), |hook| hook.address.cast_mut())
@@ -175,24 +176,6 @@ fn last_error() -> String {
     }
     // SAFETY: not null, so a C string.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
-}
-
-/// Says on the program's standard error why it is not recorded, once in a process, and leaves word in the session, so that
-/// `apex run` can name the cause.
-pub fn say_once(line: &str) {
-    static SAID: AtomicBool = AtomicBool::new(false);
-    if !SAID.swap(true, Ordering::Relaxed) {
-        if let Some(control) = environment::session().and_then(|session| MappedControl::open(&session).ok()) {
-            control.complain(line);
-        }
-        say_line(format!("apex: {line}\n").as_bytes());
-    }
-}
-
-/// Writes a line, its end included, to standard error. May be called from a signal handler.
-pub fn say_line(line: &[u8]) {
-    // SAFETY: a valid buffer. (`eprintln!` would panic where standard error is closed.)
-    unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
 }
 
 /// What the entry at `index` is where there is no driver: as with a driver that finds no device. Programs look up the

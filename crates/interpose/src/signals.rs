@@ -7,7 +7,7 @@
 //! A fault that is blocked ends the program whatever its handler. So, from the same moment on, `pthread_sigmask` and
 //! `sigprocmask` leave SIGBUS out of what they block (threads that blocked it before are seen to when they first record).
 
-use crate::recorder::{self, Stop};
+use crate::switch::{self, Stop};
 use apex_trace::fault;
 use std::mem::zeroed;
 
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn sigprocmask(how: i32, new: *const libc::sigset_t, old: 
 /// Ends recording when a session file is lost.
 pub fn watch_for_losses() {
     extern "C" fn lost() {
-        recorder::stop(Stop::FileLost);
+        switch::stop(Stop::FileLost);
     }
     fault::on_loss(lost);
 }

@@ -434,5 +434,6 @@ fn launches_that_fail_are_recorded_and_their_handles_not_touched() {
 
 /// The limits, which the library states and keeps.
 mod interpose_limits {
-    pub use apex::limits::{CONFIGS, FIXED_BYTES, THREAD_BYTES};
+    pub use apex::limits::CONFIGS;
+    pub use apex::{FIXED_BYTES, THREAD_BYTES};
 }

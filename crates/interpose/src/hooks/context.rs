@@ -1,13 +1,14 @@
 //! Contexts: made, destroyed, and made current.
 //!
-//! Which context is current is remembered by each thread ([`crate::thread`]); whatever changes it ends that. Pushes and pops,
+//! Which context is current is remembered by each thread ([`thread`]); whatever changes it ends that. Pushes and pops,
 //! which some programs put around every call, are followed but not recorded; setting the current context is recorded where
 //! it changes anything.
 
 use super::macros::hooks;
-use crate::recorder::Recorder;
-use crate::timing::{self, Pause};
-use crate::{driver, thread};
+use crate::driver;
+use crate::objects::Objects;
+use crate::record::{Recorder, thread};
+use crate::timing::Pause;
 use apex_trace::layout::CallClass::Context;
 use cuda_abi::types::*;
 
@@ -71,11 +72,11 @@ hooks! {
 
 fn primary_is(result: CUresult, device: CUdevice, context: *const CUcontext) {
     if result == CUDA_SUCCESS
-        && let Some(recorder) = Recorder::existing()
+        && let Some(objects) = Objects::existing()
         // SAFETY: the contract of every hook: null, or written by the call, which succeeded.
         && let Some(&context) = unsafe { context.as_ref() }
     {
-        recorder.note_primary(device, context);
+        objects.note_primary(device, context);
     }
 }
 
@@ -83,40 +84,49 @@ fn changed() {
     thread::with_existing(|thread| thread.forget_context());
 }
 
-/// While it is held nothing is timed: events must not be used when their context goes.
+/// While it is held nothing is timed: events must not be used when their context is destroyed.
 fn pause() -> Option<Pause> {
-    Recorder::existing().map(timing::pause)
+    Recorder::existing().map(|recorder| recorder.timing.pause())
 }
 
 fn ends(context: CUcontext) -> Option<Pause> {
     let pause = pause();
-    if let Some(recorder) = Recorder::existing() {
-        recorder.forget_context(context);
-    }
+    forget(Some(context));
     pause
 }
 
 fn primary_ends(device: CUdevice) -> Option<Pause> {
     let pause = pause();
-    if let Some(recorder) = Recorder::existing() {
-        recorder.forget_primary(device);
-    }
+    forget_primary(device);
     pause
 }
 
 fn may_have_ended(device: CUdevice) {
-    if let Some(recorder) = Recorder::existing()
-        && !driver::primary_context_is_active(device)
-    {
-        recorder.forget_primary(device);
+    if Objects::existing().is_some() && !driver::primary_context_is_active(device) {
+        forget_primary(device);
         changed();
     }
 }
 
 fn any_ends() -> Option<Pause> {
     let pause = pause();
-    if let Some(recorder) = Recorder::existing() {
-        recorder.forget_all_contexts();
-    }
+    forget(None);
     pause
+}
+
+fn forget_primary(device: CUdevice) {
+    forget(Objects::existing().and_then(|objects| objects.take_primary(device)));
+}
+
+/// Forgets the context; all of them if it is not known which.
+fn forget(context: Option<CUcontext>) {
+    if let Some(recorder) = Recorder::existing() {
+        match context {
+            Some(context) => recorder.forget_context(context),
+            None => recorder.forget_all_contexts(),
+        }
+    }
+    if let Some(objects) = Objects::existing() {
+        objects.forget_context();
+    }
 }

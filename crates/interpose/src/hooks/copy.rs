@@ -1,7 +1,7 @@
 //! Copies and sets in all their forms.
 
 use super::macros::hooks;
-use crate::calls::Memory::{self, Any, Host};
+use crate::record::call::Memory::{self, Any, Host};
 use apex_trace::layout::MemoryKind;
 use cuda_abi::types::*;
 use std::ffi::c_void;

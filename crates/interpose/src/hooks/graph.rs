@@ -1,12 +1,15 @@
 //! Graphs: instantiated, updated, launched, destroyed. They are followed whether or not calls are being recorded, so that
 //! recording can be switched on at any time.
 
+use super::call::Call;
 use super::macros::hooks;
-use crate::driver;
-use crate::graphs::Kernel;
-use crate::launch;
-use crate::recorder::{Recorder, guarded};
+use super::observe;
+use crate::driver::{self, Kernel};
+use crate::objects::Objects;
+use crate::record::Recorder;
+use crate::switch::guarded;
 use apex_trace::layout::CallClass::Graph;
+use apex_trace::layout::NO_CONFIG;
 use cuda_abi::types::*;
 use std::ffi::c_char;
 
@@ -78,7 +81,7 @@ hooks! {
 
     fn set_enabled(graph: CUgraphExec, node: CUgraphNode, is_enabled: u32)
     after(result) {
-        following(result, |recorder| recorder.graphs.set_enabled(graph, node, is_enabled != 0));
+        following(result, |objects| objects.graphs.set_enabled(graph, node, is_enabled != 0));
     } |_notes| {}
 
     fn upload(graph: CUgraphExec, stream: CUstream) |notes| {
@@ -87,48 +90,52 @@ hooks! {
     }
 
     fn destroy(graph: CUgraphExec)
-    before { following(CUDA_SUCCESS, |recorder| recorder.graphs.forget(graph)) } |notes| {
+    before { following(CUDA_SUCCESS, |objects| objects.graphs.forget(graph)) } |notes| {
         notes.object(Graph, graph as u64);
     }
 }
 
 pub unsafe extern "C" fn launch<const INDEX: usize>(graph: CUgraphExec, stream: CUstream) -> CUresult {
-    launch::observe_graph::<INDEX>(graph, stream, || {
-        // SAFETY: the contract of every hook.
-        unsafe { crate::driver::real_at::<cuda_abi::signature::cuGraphLaunch>(INDEX)(graph, stream) }
-    })
+    // SAFETY: the contract of every hook.
+    let call = unsafe { Call::<cuda_abi::signature::cuGraphLaunch, INDEX>::new((graph, stream)) };
+    observe::graph_launch(call, graph, stream)
 }
 
 /// Runs `work` after a call that succeeded.
-fn following(result: CUresult, work: impl FnOnce(&'static Recorder)) {
+fn following(result: CUresult, work: impl FnOnce(&'static Objects)) {
     if result == CUDA_SUCCESS
-        && let Some(recorder) = Recorder::existing()
+        && let Some(objects) = Objects::existing()
     {
-        guarded(|| work(recorder));
+        guarded(|| work(objects));
     }
 }
 
+/// The session's configuration of what a kernel node launches; none where nothing is recorded.
+fn config(kernel: &Kernel, node: CUgraphNode) -> u32 {
+    Recorder::existing().map_or(NO_CONFIG, |recorder| recorder.config_of_node(kernel, node))
+}
+
 fn instantiated(result: CUresult, made: *const CUgraphExec, graph: CUgraph) {
-    following(result, |recorder| {
+    following(result, |objects| {
         // SAFETY: the contract of every hook: null, or written by the call, which succeeded.
         if let Some(&made) = unsafe { made.as_ref() } {
-            recorder.graphs.read(recorder, made, graph);
+            objects.graphs.read(made, graph, &config);
         }
     });
 }
 
 fn updated(result: CUresult, graph: CUgraphExec, source: CUgraph) {
-    following(result, |recorder| recorder.graphs.read(recorder, graph, source));
+    following(result, |objects| objects.graphs.read(graph, source, &config));
 }
 
 fn kernel_set(result: CUresult, graph: CUgraphExec, node: CUgraphNode, kernel: Option<Kernel>) {
     if let Some(kernel) = kernel {
-        following(result, |recorder| recorder.graphs.set_kernel(recorder, graph, node, &kernel));
+        following(result, |objects| objects.graphs.set_kernel(graph, node, config(&kernel, node)));
     }
 }
 
 fn child_set(result: CUresult, graph: CUgraphExec, node: CUgraphNode, child: CUgraph) {
-    following(result, |recorder| recorder.graphs.set_child(recorder, graph, node, child));
+    following(result, |objects| objects.graphs.set_child(graph, node, child, &config));
 }
 
 fn node_set(result: CUresult, graph: CUgraphExec, node: CUgraphNode, parameters: &CUgraphNodeParams) {

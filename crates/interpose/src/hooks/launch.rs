@@ -1,9 +1,11 @@
 //! Kernel launches in all their forms.
 
-use crate::driver::real_at;
-use crate::hooks::macros::hooks;
-use crate::launch::{Launch, observe, observe_many};
-use crate::recorder::{LegacyShape, Recorder, guarded};
+use super::call::Call;
+use super::macros::hooks;
+use super::observe;
+use crate::objects::{LegacyShape, Objects};
+use crate::record::launch::Launch;
+use crate::switch::guarded;
 use apex_trace::layout::flags;
 use cuda_abi::signature;
 use cuda_abi::types::*;
@@ -23,7 +25,7 @@ pub unsafe extern "C" fn kernel<const INDEX: usize>(
     parameters: *mut *mut c_void,
     extra: *mut *mut c_void,
 ) -> CUresult {
-    let launch = Launch {
+    let asked = Launch {
         function,
         grid: [grid_x, grid_y, grid_z],
         block: [block_x, block_y, block_z],
@@ -33,24 +35,21 @@ pub unsafe extern "C" fn kernel<const INDEX: usize>(
         flags: 0,
         can_be_timed: true,
     };
-    observe::<INDEX>(launch, move || {
-        // SAFETY: the contract of every hook.
-        unsafe {
-            real_at::<signature::cuLaunchKernel>(INDEX)(
-                function,
-                grid_x,
-                grid_y,
-                grid_z,
-                block_x,
-                block_y,
-                block_z,
-                dynamic_shared,
-                stream,
-                parameters,
-                extra,
-            )
-        }
-    })
+    let arguments = (
+        function,
+        grid_x,
+        grid_y,
+        grid_z,
+        block_x,
+        block_y,
+        block_z,
+        dynamic_shared,
+        stream,
+        parameters,
+        extra,
+    );
+    // SAFETY: the contract of every hook.
+    observe::launch(unsafe { Call::<signature::cuLaunchKernel, INDEX>::new(arguments) }, asked)
 }
 
 pub unsafe extern "C" fn cooperative<const INDEX: usize>(
@@ -65,7 +64,7 @@ pub unsafe extern "C" fn cooperative<const INDEX: usize>(
     stream: CUstream,
     parameters: *mut *mut c_void,
 ) -> CUresult {
-    let launch = Launch {
+    let asked = Launch {
         function,
         grid: [grid_x, grid_y, grid_z],
         block: [block_x, block_y, block_z],
@@ -75,23 +74,10 @@ pub unsafe extern "C" fn cooperative<const INDEX: usize>(
         flags: flags::COOPERATIVE,
         can_be_timed: true,
     };
-    observe::<INDEX>(launch, move || {
-        // SAFETY: the contract of every hook.
-        unsafe {
-            real_at::<signature::cuLaunchCooperativeKernel>(INDEX)(
-                function,
-                grid_x,
-                grid_y,
-                grid_z,
-                block_x,
-                block_y,
-                block_z,
-                dynamic_shared,
-                stream,
-                parameters,
-            )
-        }
-    })
+    let arguments =
+        (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, dynamic_shared, stream, parameters);
+    // SAFETY: the contract of every hook.
+    observe::launch(unsafe { Call::<signature::cuLaunchCooperativeKernel, INDEX>::new(arguments) }, asked)
 }
 
 pub unsafe extern "C" fn kernel_ex<const INDEX: usize>(
@@ -100,15 +86,14 @@ pub unsafe extern "C" fn kernel_ex<const INDEX: usize>(
     parameters: *mut *mut c_void,
     extra: *mut *mut c_void,
 ) -> CUresult {
-    let forward = move || {
-        // SAFETY: the contract of every hook.
-        unsafe { real_at::<signature::cuLaunchKernelEx>(INDEX)(config, function, parameters, extra) }
-    };
+    let arguments = (config, function, parameters, extra);
+    // SAFETY: the contract of every hook.
+    let call = unsafe { Call::<signature::cuLaunchKernelEx, INDEX>::new(arguments) };
     // SAFETY: the contract of every hook: null, or what the driver reads.
     match unsafe { config.as_ref() } {
         // SAFETY: likewise the attributes that it points to.
-        Some(config) => observe::<INDEX>(unsafe { launch_of(config, function) }, forward),
-        None => forward(),
+        Some(config) => observe::launch(call, unsafe { launch_of(config, function) }),
+        None => call.forward(),
     }
 }
 
@@ -164,11 +149,10 @@ pub unsafe extern "C" fn cooperative_on_many<const INDEX: usize>(
     count: u32,
     flags: u32,
 ) -> CUresult {
-    let forward = move || {
-        // SAFETY: the contract of every hook.
-        unsafe { real_at::<signature::cuLaunchCooperativeKernelMultiDevice>(INDEX)(list, count, flags) }
-    };
-    observe_many::<INDEX>(forward, move |result| {
+    // SAFETY: the contract of every hook.
+    let call =
+        unsafe { Call::<signature::cuLaunchCooperativeKernelMultiDevice, INDEX>::new((list, count, flags)) };
+    observe::launches(call, move |result| {
         // A call that failed may have been refused for its count; one entry is there all the same.
         let count = if result == CUDA_SUCCESS { count } else { count.min(1) };
         if list.is_null() {
@@ -205,17 +189,16 @@ hooks! {
 
 fn remember(result: CUresult, function: CUfunction, change: impl FnOnce(&mut LegacyShape)) {
     if result == CUDA_SUCCESS
-        && let Some(recorder) = Recorder::existing()
+        && let Some(objects) = Objects::existing()
     {
-        guarded(|| recorder.change_legacy_shape(function, change));
+        guarded(|| objects.change_legacy_shape(function, change));
     }
 }
 
 pub unsafe extern "C" fn legacy<const INDEX: usize>(function: CUfunction) -> CUresult {
-    observe::<INDEX>(legacy_launch(function, [1, 1], null_mut()), || {
-        // SAFETY: the contract of every hook.
-        unsafe { real_at::<signature::cuLaunch>(INDEX)(function) }
-    })
+    // SAFETY: the contract of every hook.
+    let call = unsafe { Call::<signature::cuLaunch, INDEX>::new((function,)) };
+    observe::launch(call, legacy_launch(function, [1, 1], null_mut()))
 }
 
 pub unsafe extern "C" fn legacy_grid<const INDEX: usize>(
@@ -223,10 +206,9 @@ pub unsafe extern "C" fn legacy_grid<const INDEX: usize>(
     width: i32,
     height: i32,
 ) -> CUresult {
-    observe::<INDEX>(legacy_launch(function, [width, height], null_mut()), || {
-        // SAFETY: the contract of every hook.
-        unsafe { real_at::<signature::cuLaunchGrid>(INDEX)(function, width, height) }
-    })
+    // SAFETY: the contract of every hook.
+    let call = unsafe { Call::<signature::cuLaunchGrid, INDEX>::new((function, width, height)) };
+    observe::launch(call, legacy_launch(function, [width, height], null_mut()))
 }
 
 pub unsafe extern "C" fn legacy_grid_async<const INDEX: usize>(
@@ -235,14 +217,13 @@ pub unsafe extern "C" fn legacy_grid_async<const INDEX: usize>(
     height: i32,
     stream: CUstream,
 ) -> CUresult {
-    observe::<INDEX>(legacy_launch(function, [width, height], stream), || {
-        // SAFETY: the contract of every hook.
-        unsafe { real_at::<signature::cuLaunchGridAsync>(INDEX)(function, width, height, stream) }
-    })
+    // SAFETY: the contract of every hook.
+    let call = unsafe { Call::<signature::cuLaunchGridAsync, INDEX>::new((function, width, height, stream)) };
+    observe::launch(call, legacy_launch(function, [width, height], stream))
 }
 
 fn legacy_launch(function: CUfunction, grid: [i32; 2], stream: CUstream) -> Launch {
-    let shape = Recorder::existing().map(|recorder| recorder.legacy_shape(function)).unwrap_or_default();
+    let shape = Objects::existing().map(|objects| objects.legacy_shape(function)).unwrap_or_default();
     Launch {
         function,
         grid: [grid[0] as u32, grid[1] as u32, 1],

@@ -1,6 +1,6 @@
 //! How hooks that only observe are written.
 
-/// Defines hooks: `fn name(arguments) |notes| { … }` forwards the arguments and then, if calls are being recorded, runs the
+/// Defines hooks: `fn name(arguments) |notes| { … }` forwards the call and then, if calls are being recorded, runs the
 /// block, which says what the call was. It runs after the real call, in an `unsafe` block, under the contract of every hook
 /// ([`crate::hooks`]). A block `before { … }` runs ahead of the real call whether or not calls are being recorded, and its
 /// value is dropped when the call is over; `after(result) { … }` runs behind it likewise.
@@ -19,11 +19,12 @@ macro_rules! hooks {
                 #[allow(clippy::let_unit_value, reason = "some blocks have nothing to hold")]
                 let _held = $before;
             )?
-            let result = crate::calls::observe::<INDEX>(
-                // SAFETY: the contract of every hook; `table` holds these types against the symbol's signature.
-                || unsafe {
-                    crate::driver::real_at::<unsafe extern "C" fn($($type),*) -> CUresult>(INDEX)($($argument),*)
-                },
+            // SAFETY: the contract of every hook; `table` holds these types against the symbol's signature.
+            let call = unsafe {
+                crate::hooks::call::Call::<unsafe extern "C" fn($($type),*) -> CUresult, INDEX>::new(($($argument,)*))
+            };
+            let result = crate::hooks::observe::call(
+                call,
                 // SAFETY: the contract of every hook.
                 #[allow(unused_unsafe, reason = "some calls have nothing to read")]
                 |$notes| unsafe { $describe },

@@ -3,7 +3,7 @@
 //! The forms of before CUDA 3.2, which take 32-bit addresses, are bare jumps: no 64-bit program can use them.
 
 use super::macros::hooks;
-use crate::calls::addresses_change;
+use crate::objects::Objects;
 use apex_trace::layout::MemoryKind::{Array, Device, Managed, Pinned, Pitched, Pool, Unknown, Virtual};
 use cuda_abi::types::*;
 use std::ffi::c_void;
@@ -127,6 +127,13 @@ hooks! {
 
     fn close_ipc(pointer: CUdeviceptr) before { addresses_change() } |notes| {
         notes.free(Unknown, pointer);
+    }
+}
+
+/// Memory was or is about to be allocated, registered or freed.
+fn addresses_change() {
+    if let Some(objects) = Objects::existing() {
+        objects.forget_addresses();
     }
 }
 

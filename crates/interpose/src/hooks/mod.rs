@@ -5,12 +5,16 @@
 //! holds each against the symbol's signature.
 //!
 //! # Contract of every hook
-//! A hook is entered in place of the driver's function of that name, by a program that keeps to that function's contract.
-//! Its arguments are therefore what the function demands: pointers it reads are valid for reading, out-parameters that are
-//! not null are valid for writing, and hold what the driver wrote once the call has succeeded. A hook hands all arguments to
-//! the real function unchanged, exactly once, and returns what that returned. What it reads beyond that it reads as the
-//! driver itself would. It never panics across the ABI: whatever could panic runs under [`crate::recorder::guarded`].
+//! 1. *Entered* in place of the driver's function of that name, by a program that keeps to that function's contract. Its
+//!    arguments are therefore what the function demands: pointers it reads are valid for reading, out-parameters that are not
+//!    null are valid for writing, and hold what the driver wrote once the call has succeeded. What a hook reads, it reads as
+//!    the driver itself would.
+//! 2. *Decides* what becomes of the call, which it holds as a value ([`call::Call`]); *forwards* what was decided, at most
+//!    once, with arguments that meet the function's contract; *records* what was asked and what was done ([`observe`]). Every
+//!    hook decides to forward the program's own arguments before it returns, and returns what the driver returned.
+//! 3. *Never panics* across the ABI: whatever could panic runs under [`crate::switch::guarded`].
 
+mod call;
 mod context;
 mod copy;
 mod event;
@@ -19,12 +23,18 @@ mod launch;
 mod macros;
 mod memory;
 mod module;
+mod observe;
 mod process;
 mod process_address;
 mod stream;
 mod sync;
 
 use cuda_abi::{COUNT, index, signature};
+
+/// Whether the entry point at `index` has a hook.
+pub fn has(index: usize) -> bool {
+    table()[index].is_some()
+}
 
 /// A hook's address.
 #[derive(Clone, Copy)]

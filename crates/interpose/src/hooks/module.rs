@@ -2,7 +2,7 @@
 
 use super::macros::hooks;
 use crate::driver;
-use crate::recorder::Recorder;
+use crate::objects::Objects;
 use apex_trace::layout::CallClass::Module;
 use cuda_abi::types::*;
 use std::ffi::{c_char, c_void};
@@ -76,27 +76,27 @@ hooks! {
 
 /// Code is about to be unloaded: handles of its functions may come to mean others.
 fn code_goes() {
-    if let Some(recorder) = Recorder::existing() {
-        recorder.forget_functions();
+    if let Some(objects) = Objects::existing() {
+        objects.forget_functions();
     }
 }
 
 fn attribute_set(result: CUresult, handle: u64, attribute: CUfunction_attribute, value: i32) {
     if result == CUDA_SUCCESS
-        && let Some(recorder) = Recorder::existing()
+        && let Some(objects) = Objects::existing()
     {
-        recorder.note_attribute(handle, attribute, value);
+        objects.note_attribute(handle, attribute, value);
     }
 }
 
 /// The program got `handle` for `name`.
 fn note_name(result: CUresult, handle: *const u64, name: *const c_char) {
     if result == CUDA_SUCCESS
-        && let Some(recorder) = Recorder::existing()
+        && let Some(objects) = Objects::existing()
         // SAFETY: the contract of every hook: null, or written by the call, which succeeded.
         && let Some(&handle) = unsafe { handle.as_ref() }
     {
         // SAFETY: the contract of every hook: the call succeeded, so it read the name.
-        recorder.note_name(handle, || unsafe { driver::string(name) });
+        objects.note_name(handle, || unsafe { driver::string(name) });
     }
 }

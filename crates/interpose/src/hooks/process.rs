@@ -1,9 +1,9 @@
 //! The beginning and the end of the driver's life in a process.
 
 use super::macros::hooks;
-use crate::recorder::{Recorder, guarded};
-use crate::thread::{self, Thread};
-use crate::timing;
+use crate::record::thread::{self, Thread};
+use crate::record::{Recorder, timed};
+use crate::switch::guarded;
 use apex_trace::layout::Ended;
 use cuda_abi::types::*;
 use std::ffi::c_void;
@@ -32,7 +32,7 @@ fn initialized(result: CUresult) {
 extern "C" fn at_exit(_: *mut c_void) {
     guarded(|| {
         if let Some(recorder) = Recorder::made() {
-            timing::at_exit();
+            timed::read_all();
             thread::with_existing(Thread::give_back_chunk);
             recorder.file.mark_ended(Ended::Exited);
         }

@@ -5,9 +5,9 @@
 //! H200 with driver 580), so equality tells; should another driver return something else for a name, version and flags that
 //! this library knows, the table tells. Everything else, newer functions above all, passes through.
 
-use crate::driver::{REAL, real_at};
-use crate::hooks;
-use crate::recorder::guarded;
+use super::call::Call;
+use crate::driver::REAL;
+use crate::switch::guarded;
 use cuda_abi::types::*;
 use cuda_abi::{ENTRY_POINTS, TOOLKIT_VERSION, resolve};
 use std::ffi::{CStr, c_char, c_void};
@@ -19,9 +19,10 @@ pub unsafe extern "C" fn get<const INDEX: usize>(
     version: i32,
     flags: cuuint64_t,
 ) -> CUresult {
+    let arguments = (symbol, pointer, version, flags);
     // SAFETY: the contract of every hook.
     unsafe {
-        let result = real_at::<cuda_abi::signature::cuGetProcAddress>(INDEX)(symbol, pointer, version, flags);
+        let result = Call::<cuda_abi::signature::cuGetProcAddress, INDEX>::new(arguments).forward();
         substitute(result, symbol, pointer, version, flags);
         result
     }
@@ -34,11 +35,10 @@ pub unsafe extern "C" fn get_with_status<const INDEX: usize>(
     flags: cuuint64_t,
     status: *mut CUdriverProcAddressQueryResult,
 ) -> CUresult {
+    let arguments = (symbol, pointer, version, flags, status);
     // SAFETY: the contract of every hook.
     unsafe {
-        let result = real_at::<cuda_abi::signature::cuGetProcAddress_v2>(INDEX)(
-            symbol, pointer, version, flags, status,
-        );
+        let result = Call::<cuda_abi::signature::cuGetProcAddress_v2, INDEX>::new(arguments).forward();
         substitute(result, symbol, pointer, version, flags);
         result
     }
@@ -63,7 +63,7 @@ unsafe fn substitute(
     let per_thread = flags & u64::from(CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
     let choose = || choose(name.to_str().ok()?, address.cast(), version, per_thread);
     if let Some(index) = guarded(choose).flatten()
-        && let Some(hook) = hooks::table()[index]
+        && let Some(hook) = super::table()[index]
     {
         // SAFETY: the call has just written there.
         unsafe { *pointer = hook.address.cast_mut().cast() };

@@ -2,9 +2,9 @@
 
 use super::macros::hooks;
 use crate::driver;
-use crate::launch::is_per_thread;
-use crate::recorder::{Recorder, normalised, origin};
-use crate::timing;
+use crate::objects::Objects;
+use crate::objects::streams::{is_per_thread, normalised, origin};
+use crate::record::Recorder;
 use apex_trace::layout::CallClass::{Graph, HostFunction, Stream};
 use cuda_abi::types::*;
 use std::ffi::c_void;
@@ -98,43 +98,53 @@ hooks! {
 
 fn made(result: CUresult, stream: *const CUstream, flags: u32) {
     if result == CUDA_SUCCESS
-        && let Some(recorder) = Recorder::existing()
+        && let Some(objects) = Objects::existing()
         // SAFETY: the contract of every hook: null, or written by the call, which succeeded.
         && let Some(&stream) = unsafe { stream.as_ref() }
     {
-        recorder.note_stream(stream, flags);
+        forget_identifier(stream);
+        objects.note_stream(stream, flags);
     }
 }
 
 /// The stream is about to be destroyed, and with it a capture that was left open.
 fn ends(stream: CUstream) {
+    if let Some(objects) = Objects::existing() {
+        forget_identifier(stream);
+        objects.forget_stream(stream);
+        objects.captures.ended(stream, origin(stream));
+    }
+}
+
+fn forget_identifier(stream: CUstream) {
     if let Some(recorder) = Recorder::existing() {
         recorder.forget_stream(stream);
-        recorder.captures.ended(stream, origin(stream));
     }
 }
 
 /// A capture is about to begin somewhere: from here on nothing is timed in this process.
 fn begins() {
+    if let Some(objects) = Objects::existing() {
+        objects.captures.beginning();
+    }
     if let Some(recorder) = Recorder::existing() {
-        recorder.captures.beginning();
-        timing::wait_for_sections(recorder);
+        recorder.timing.wait_for_sections();
     }
 }
 
 fn begun(result: CUresult, stream: CUstream) {
-    match Recorder::existing() {
-        Some(recorder) if result == CUDA_SUCCESS => recorder.captures.begun(stream, origin(stream)),
-        Some(recorder) => recorder.captures.not_begun(),
+    match Objects::existing() {
+        Some(objects) if result == CUDA_SUCCESS => objects.captures.begun(stream, origin(stream)),
+        Some(objects) => objects.captures.not_begun(),
         None => {}
     }
 }
 
 /// An end that fails may or may not leave the stream capturing: the driver knows.
 fn may_have_ended(result: CUresult, stream: CUstream) {
-    if let Some(recorder) = Recorder::existing()
+    if let Some(objects) = Objects::existing()
         && (result == CUDA_SUCCESS || !driver::is_capturing(stream))
     {
-        recorder.captures.ended(stream, origin(stream));
+        objects.captures.ended(stream, origin(stream));
     }
 }

@@ -1,25 +1,25 @@
 //! Calls that make the caller wait. After them work is known to be done: the moment to read event pairs.
 
 use super::macros::hooks;
-use crate::timing;
+use crate::record::timed;
 use apex_trace::layout::CallClass::Synchronize;
 use cuda_abi::types::*;
 
 hooks! {
-    fn stream(stream: CUstream) after(result) { timing::after_synchronizing(result) } |notes| {
+    fn stream(stream: CUstream) after(result) { timed::after_synchronizing(result) } |notes| {
         notes.object(Synchronize, stream as u64);
         notes.stream = Some(stream);
     }
 
-    fn event(event: CUevent) after(result) { timing::after_synchronizing(result) } |notes| {
+    fn event(event: CUevent) after(result) { timed::after_synchronizing(result) } |notes| {
         notes.object(Synchronize, event as u64);
     }
 
-    fn current_context() after(result) { timing::after_idling(result) } |notes| {
+    fn current_context() after(result) { timed::after_idling(result) } |notes| {
         notes.object(Synchronize, 0);
     }
 
-    fn context(context: CUcontext) after(result) { timing::after_synchronizing(result) } |notes| {
+    fn context(context: CUcontext) after(result) { timed::after_synchronizing(result) } |notes| {
         notes.object(Synchronize, context as u64);
     }
 }

@@ -4,8 +4,8 @@
 //! pairs is behind a lock for which a sampled launch never waits: a taken lock means that the launch is not timed, and a pair that
 //! cannot be given back now stays with its thread as a [`Spare`].
 
-use super::Pair;
-use crate::calibration::PairCost;
+use super::calibration::PairCost;
+use super::pairs::Pair;
 use crate::limits;
 use crate::tables::push;
 use std::sync::atomic::AtomicU32;

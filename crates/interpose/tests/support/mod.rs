@@ -122,7 +122,7 @@ pub fn alias() -> PathBuf {
     BUILT.call_once(|| {
         let target = folder.parent().expect("the target folder");
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--package", "interpose-alias"]).arg("--target-dir").arg(target);
+        cargo.args(["build", "--quiet", "--package", "apex-alias"]).arg("--target-dir").arg(target);
         if folder.ends_with("release") {
             cargo.arg("--release");
         }

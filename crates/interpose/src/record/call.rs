@@ -1,14 +1,11 @@
-//! What happens around every recorded call that is not a launch.
+//! Calls that are not launches: what is said of each, and the record made of it.
 
-use crate::launch::is_per_thread;
-use crate::recorder::{Recorder, api, caught, is_recording, normalised};
-use crate::tables::spread;
-use crate::thread::{self, Thread};
+use super::thread::Thread;
+use super::{Done, api};
+use crate::objects::streams::normalised;
 use apex_trace::layout::{Call, CallClass, MemoryKind, Slots, flags};
-use apex_trace::now;
 use cuda_abi::types::*;
 use std::ptr::null_mut;
-use std::sync::atomic::Ordering::{Acquire, Release};
 
 /// What is said of a call beside its name, times and result.
 #[derive(Clone, Copy, Default)]
@@ -125,31 +122,9 @@ impl Notes {
     }
 }
 
-/// Forwards a call to the entry point at `INDEX` and records it as `describe` says.
-#[inline]
-pub fn observe<const INDEX: usize>(
-    forward: impl FnOnce() -> CUresult,
-    describe: impl FnOnce(&mut Notes),
-) -> CUresult {
-    if !is_recording() {
-        return forward();
-    }
-    let start = now();
-    let result = forward();
-    let end = now();
-    let mut notes = Notes { result, ..Notes::default() };
-    describe(&mut notes);
-    record(INDEX, const { is_per_thread(INDEX) }, (start, end), &notes);
-    result
-}
-
-#[inline(never)]
-fn record(index: usize, per_thread: bool, span: (u64, u64), notes: &Notes) {
-    thread::with(|thread| caught(|| thread.record_call(index, per_thread, span, notes)));
-}
-
 impl Thread {
-    fn record_call(&mut self, index: usize, per_thread: bool, (start, end): (u64, u64), notes: &Notes) {
+    /// Records a call.
+    pub fn record_call(&mut self, index: usize, per_thread: bool, done: Done, notes: &Notes) {
         let Some(class) = notes.class else { return };
         let (mut stream, mut more) = (0, 0);
         if let Some(handle) = notes.stream.map(|stream| normalised(stream, per_thread)) {
@@ -165,7 +140,7 @@ impl Thread {
         let memory = self.kind(notes.memory, notes.address) as u8;
         let source_memory = self.kind(notes.source_memory, notes.source) as u8;
         self.push(&Call {
-            head: Call::head(notes.flags | more, start, end),
+            head: Call::head(notes.flags | more, done.start, done.end),
             api: api(index),
             stream,
             result: notes.result,
@@ -184,59 +159,7 @@ impl Thread {
         match memory {
             Memory::Is(kind) => kind,
             Memory::Host | Memory::Any if address == 0 => MemoryKind::Unknown,
-            Memory::Host | Memory::Any => self.kind_at(address),
+            Memory::Host | Memory::Any => self.addresses.kind_at(self.objects, address),
         }
-    }
-
-    /// What is known of an address, else what the driver says: asking about pageable memory takes it half a microsecond.
-    fn kind_at(&mut self, address: u64) -> MemoryKind {
-        let recorder = self.recorder;
-        let epoch = recorder.epochs.memory.load(Acquire);
-        if let Some(kind) = self.addresses.get(address, epoch) {
-            return kind;
-        }
-        // The driver is asked nothing during a capture that can wait.
-        if recorder.captures.any() {
-            return MemoryKind::Unknown;
-        }
-        let kind = kind_of(address);
-        self.addresses.put(address, epoch, kind);
-        kind
-    }
-}
-
-/// Addresses that a thread asked about lately.
-#[derive(Default)]
-pub struct KnownAddresses([(u64, u32, Option<MemoryKind>); 16]);
-
-impl KnownAddresses {
-    fn place(address: u64) -> usize {
-        (spread(address) % 16) as usize
-    }
-
-    fn get(&self, address: u64, epoch: u32) -> Option<MemoryKind> {
-        let (known, made, kind) = self.0[Self::place(address)];
-        kind.filter(|_| (known, made) == (address, epoch))
-    }
-
-    fn put(&mut self, address: u64, epoch: u32, kind: MemoryKind) {
-        self.0[Self::place(address)] = (address, epoch, Some(kind));
-    }
-}
-
-/// Memory was or is about to be allocated, registered or freed: addresses may come to mean something else.
-pub fn addresses_change() {
-    if let Some(recorder) = Recorder::existing() {
-        recorder.epochs.memory.fetch_add(1, Release);
-    }
-}
-
-/// What the driver says of an address.
-fn kind_of(address: u64) -> MemoryKind {
-    match crate::driver::pointer_attributes(address) {
-        (_, true) => MemoryKind::Managed,
-        (CU_MEMORYTYPE_DEVICE, _) => MemoryKind::Device,
-        (CU_MEMORYTYPE_HOST, _) => MemoryKind::Pinned,
-        _ => MemoryKind::Pageable,
     }
 }

@@ -7,13 +7,15 @@
 
 mod current;
 
-use crate::calls::KnownAddresses;
-use crate::launch::LaunchCache;
-use crate::recorder::{Recorder, guarded};
+use super::Recorder;
+use super::launch::LaunchCache;
+use crate::driver;
+use crate::objects::addresses::KnownAddresses;
+use crate::objects::{Objects, streams};
+use crate::switch::guarded;
 use crate::timing::Pending;
-use crate::{driver, recorder};
 use apex_trace::layout::Slots;
-use apex_trace::{ForkGuard, Lane, TickCounter};
+use apex_trace::{Control, ForkGuard, Lane, TickCounter};
 use cuda_abi::types::*;
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
@@ -32,8 +34,10 @@ const STREAMS: usize = 8;
 /// caches for itself, so each line that is touched costs.
 #[repr(C)]
 pub struct Thread {
-    /// The recorder of this process.
-    pub recorder: &'static Recorder,
+    /// The driver objects of this process.
+    pub objects: &'static Objects,
+    /// The session's control page.
+    pub control: &'static Control,
     /// What its records' times are read from.
     pub clock: TickCounter,
     context: u32,
@@ -43,6 +47,8 @@ pub struct Thread {
     /// Launch configurations seen lately.
     pub launches: LaunchCache,
     lane: Lane,
+    /// The recorder of this process.
+    pub recorder: &'static Recorder,
     streams: [KnownStream; STREAMS],
     /// What the program last set as current context.
     context_set: u64,
@@ -171,15 +177,9 @@ unsafe extern "C" fn detach(thread: *mut c_void) {
     if unsafe { (*thread).guard.is_same_process() } {
         // SAFETY: as above.
         let mut thread = unsafe { Box::from_raw(thread) };
-        guarded(|| thread.thread.get_mut().give_up_samples());
+        guarded(|| thread.thread.get_mut().give_up_pairs());
         guarded(|| drop(thread));
     }
-}
-
-/// The calling thread's kernel identifier.
-pub fn id() -> u32 {
-    // SAFETY: takes no arguments. (The wrapper `gettid` is missing before glibc 2.30.)
-    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
 /// Whether setting the current context to `context` changes anything for the calling thread.
@@ -192,13 +192,15 @@ impl Thread {
     /// `None` if there is no memory for it.
     fn new(recorder: &'static Recorder) -> Option<Thread> {
         Some(Thread {
-            recorder,
+            objects: recorder.objects,
+            control: recorder.control,
             clock: TickCounter::decided(),
             launches: LaunchCache::new()?,
             addresses: KnownAddresses::default(),
             pending: Pending::default(),
             lane: Lane::default(),
-            id: id(),
+            recorder,
+            id: streams::thread_id(),
             context: 0,
             context_epoch: 0,
             context_uses: 0,
@@ -212,24 +214,33 @@ impl Thread {
         self.lane.give_back();
     }
 
+    /// The thread ends: its event pairs go to whoever times next.
+    fn give_up_pairs(&mut self) {
+        self.pending.give_up(&self.recorder.timing);
+    }
+
     /// Writes a record, or counts it as dropped.
     #[inline(always)]
     pub fn push<R: Slots>(&mut self, record: &R) {
         if !self.lane.try_record(record) {
-            self.push_into_next_chunk(*record);
+            push_into_next_chunk(&mut self.lane, self.recorder, *record);
         }
     }
 
-    #[cold]
-    #[inline(never)]
-    fn push_into_next_chunk<R: Slots>(&mut self, record: R) {
-        guarded(|| self.lane.record(&self.recorder.file, &record));
+    /// Reads up to `most` of the event pairs that are done, and records them.
+    pub fn read_pairs(&mut self, most: usize) {
+        let (lane, recorder) = (&mut self.lane, self.recorder);
+        self.pending.read(&recorder.timing, most, |timing| {
+            if !lane.try_record(timing) {
+                push_into_next_chunk(lane, recorder, *timing);
+            }
+        });
     }
 
     /// The identifier of the current context, 0 without one.
     #[inline(always)]
     pub fn context(&mut self) -> u32 {
-        if self.context_uses == 0 || self.context_epoch != self.recorder.epochs.contexts.load(Relaxed) {
+        if self.context_uses == 0 || self.context_epoch != self.objects.epochs.contexts.load(Relaxed) {
             return self.ask_for_context();
         }
         self.context_uses -= 1;
@@ -238,7 +249,7 @@ impl Thread {
 
     #[cold]
     fn ask_for_context(&mut self) -> u32 {
-        self.context_epoch = self.recorder.epochs.contexts.load(Relaxed);
+        self.context_epoch = self.objects.epochs.contexts.load(Relaxed);
         let (recorder, handle) = (self.recorder, driver::current_context());
         let define = || guarded(|| recorder.context(handle)).unwrap_or(0);
         self.context = recorder.known_context(handle).unwrap_or_else(define);
@@ -251,11 +262,11 @@ impl Thread {
         self.context_uses = 0;
     }
 
-    /// The identifier of a stream as [`recorder::normalised`] gives it.
+    /// The identifier of a stream as [`streams::normalised`] gives it.
     #[inline(always)]
     pub fn stream(&mut self, stream: CUstream) -> u32 {
         let (handle, context) = (stream as u64, self.context);
-        let epoch = self.recorder.epochs.streams.load(Relaxed);
+        let epoch = self.objects.epochs.streams.load(Relaxed);
         let known = &self.streams[place_of(handle)];
         if known.handle == handle && known.context == context && known.epoch == epoch {
             return known.id;
@@ -274,11 +285,17 @@ impl Thread {
         id
     }
 
-    /// Whether a call on `stream`, as [`recorder::normalised`] gives it, is captured and not executed.
+    /// Whether a call on `stream`, as [`streams::normalised`] gives it, is captured and not executed.
     #[inline(always)]
     pub fn is_captured(&self, stream: CUstream) -> bool {
-        self.recorder.captures.any() && !recorder::is_legacy(stream) && driver::is_capturing(stream)
+        self.objects.captures.any() && !streams::is_legacy(stream) && driver::is_capturing(stream)
     }
+}
+
+#[cold]
+#[inline(never)]
+fn push_into_next_chunk<R: Slots>(lane: &mut Lane, recorder: &'static Recorder, record: R) {
+    guarded(|| lane.record(&recorder.file, &record));
 }
 
 /// Streams are allocated with headers of some hundred bytes.

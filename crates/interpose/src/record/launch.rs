@@ -1,18 +1,18 @@
-//! The launch path: what happens around each kernel launch of the program.
+//! The launch path: what is found out before each kernel launch of the program, and recorded after it.
 //!
 //! Before the real call: find the launch's configuration among those that this thread launched lately ([`LaunchCache`]),
 //! and whether it is to be timed. After it: write one record of 32 bytes. A configuration that the thread has not seen
 //! lately is looked up in the shared table, without a lock; one that nobody has seen is described by the driver and
 //! defined, *after* the real launch, so that no code is loaded earlier than the program would have it.
 
-use crate::recorder::{Recorder, api, caught, guarded, is_recording, normalised};
+use super::thread::Thread;
+use super::{Done, Recorder, api};
+use crate::switch::{caught, guarded};
 use crate::tables::{ConfigKey, Zeroable, zeroed};
-use crate::thread::{self, Here, Thread};
-use crate::timing;
+use crate::timing::wants_all;
+use apex_trace::TickCounter;
 use apex_trace::layout::{self, GraphLaunch, NO_CONFIG, Slots, flags};
-use apex_trace::{TickCounter, now};
 use cuda_abi::types::*;
-use cuda_abi::{ENTRY_POINTS, StreamMode};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// What a program asks for with a launch.
@@ -36,113 +36,32 @@ pub struct Launch {
     pub can_be_timed: bool,
 }
 
-/// Forwards a launch through the entry point at `INDEX` and records it.
-#[inline(always)]
-pub fn observe<const INDEX: usize>(launch: Launch, forward: impl FnOnce() -> CUresult) -> CUresult {
-    if !is_recording() {
-        return forward();
-    }
-    let Some(here) = thread::here() else { return forward() };
-    let stream = normalised(launch.stream, const { is_per_thread(INDEX) });
-    let Some(Plan { config, is_timed, clock }) = here.lend(|thread| thread.plan(&launch)) else {
-        return forward();
-    };
-    if is_timed {
-        return observe_timed::<INDEX>(here, launch, stream, config, forward);
-    }
-    let start = clock.now();
-    let result = forward();
-    let end = clock.now();
-    here.lend(|thread| thread.record_launch(INDEX, &launch, stream, config, (start, end), result));
-    result
-}
-
-/// The rest of [`observe`] for a launch that is to be timed. Kept apart, so that the code of the others stays short and
-/// straight.
-#[cold]
-#[inline(never)]
-fn observe_timed<const INDEX: usize>(
-    here: Here,
-    launch: Launch,
-    stream: CUstream,
-    config: u32,
-    forward: impl FnOnce() -> CUresult,
-) -> CUresult {
-    timing::around(timing::Subject::Kernel(config), stream, forward, |start, end, result| {
-        here.lend(|thread| thread.record_launch(INDEX, &launch, stream, config, (start, end), result));
-    })
-}
-
-/// Forwards a call that makes several launches, which `launches` lists given the result, and records each.
-pub fn observe_many<const INDEX: usize>(
-    forward: impl FnOnce() -> CUresult,
-    launches: impl FnOnce(CUresult) -> Vec<Launch>,
-) -> CUresult {
-    if !is_recording() {
-        return forward();
-    }
-    let Some(here) = thread::here() else { return forward() };
-    let start = now();
-    let result = forward();
-    let end = now();
-    for launch in launches(result) {
-        let stream = normalised(launch.stream, const { is_per_thread(INDEX) });
-        here.lend(|thread| thread.record_launch(INDEX, &launch, stream, NO_CONFIG, (start, end), result));
-    }
-    result
-}
-
-/// Forwards the launch of a graph through the entry point at `INDEX` and records it.
-pub fn observe_graph<const INDEX: usize>(
-    graph: CUgraphExec,
-    stream: CUstream,
-    forward: impl FnOnce() -> CUresult,
-) -> CUresult {
-    if !is_recording() {
-        return forward();
-    }
-    let Some(here) = thread::here() else { return forward() };
-    let stream = normalised(stream, const { is_per_thread(INDEX) });
-    let (id, is_timed) = here.lend(|thread| thread.plan_graph(graph)).unwrap_or_default();
-    let record = |start, end, result| {
-        here.lend(|thread| thread.record_graph(INDEX, id, stream, (start, end), result));
-    };
-    if is_timed {
-        return timing::around(timing::Subject::Graph(id), stream, forward, record);
-    }
-    let start = now();
-    let result = forward();
-    record(start, now(), result);
-    result
-}
-
-/// Whether stream 0 is the thread's own to the entry point at `index`.
-pub const fn is_per_thread(index: usize) -> bool {
-    matches!(ENTRY_POINTS[index].stream, StreamMode::PerThread)
-}
-
 /// What [`Thread::plan`] found before the launch.
 #[derive(Clone, Copy)]
-struct Plan {
-    config: u32,
-    is_timed: bool,
+pub struct Plan {
+    /// The configuration, if anybody has seen it.
+    pub config: u32,
+    /// Whether the launch is to be timed.
+    pub is_timed: bool,
     /// The thread's, so that the reading after the launch need not look for it again.
-    clock: TickCounter,
+    pub clock: TickCounter,
 }
 
 impl Thread {
+    /// What to do about a launch that is about to be forwarded.
+    ///
     /// (What is out of line takes the launch by value: a reference would force all of it into memory on every launch.)
     #[inline(always)]
-    fn plan(&mut self, launch: &Launch) -> Plan {
+    pub fn plan(&mut self, launch: &Launch) -> Plan {
         let (context, clock) = (self.context(), self.clock);
-        let epoch = self.recorder.epochs.modules.load(Relaxed);
+        let epoch = self.objects.epochs.modules.load(Relaxed);
         let known = self.launches.place(&Words::of(launch, context, epoch));
         match known {
             Ok(known) => {
                 known.until_sample = known.until_sample.wrapping_sub(1);
                 let (config, due) = (known.config, known.until_sample == 0);
                 let is_timed =
-                    (due || timing::wants_all(self.recorder)) && self.decide_timing(*launch, config, context);
+                    (due || wants_all(self.control)) && self.decide_timing(*launch, config, context);
                 Plan { config, is_timed, clock }
             }
             Err(()) => self.plan_unfamiliar(*launch, context),
@@ -154,42 +73,39 @@ impl Thread {
     #[cold]
     fn plan_unfamiliar(&mut self, launch: Launch, context: u32) -> Plan {
         let (recorder, clock) = (self.recorder, self.clock);
-        if timing::is_new(recorder, context) {
-            guarded(|| timing::prepare(recorder, context));
+        if recorder.timing.is_new(context) {
+            guarded(|| recorder.prepare_timing(context));
         }
-        let epoch = recorder.epochs.modules.load(Relaxed);
+        let epoch = self.objects.epochs.modules.load(Relaxed);
         let function = recorder.known_function(launch.function);
         let known = function.and_then(|function| recorder.known_config(&key(&launch, function, context)));
         let Some(config) = known else { return Plan { config: NO_CONFIG, is_timed: false, clock } };
-        self.launches.remember(
-            Words::of(&launch, context, epoch),
-            config,
-            timing::interval(recorder, config),
-        );
-        let is_due = timing::wants_all(recorder) || timing::is_due_when_met_again(recorder, config);
+        self.launches.remember(Words::of(&launch, context, epoch), config, recorder.timing.interval(config));
+        let is_due = wants_all(self.control) || recorder.timing.is_due_when_met_again(config);
         Plan { config, is_timed: is_due && self.decide_timing(launch, config, context), clock }
     }
 
     #[cold]
     fn decide_timing(&mut self, launch: Launch, config: u32, context: u32) -> bool {
-        let decision = caught(|| timing::decide(self.recorder, config, context)).unwrap_or_default();
-        let epoch = self.recorder.epochs.modules.load(Relaxed);
+        let decision = caught(|| self.recorder.timing.decide(config, context)).unwrap_or_default();
+        let epoch = self.objects.epochs.modules.load(Relaxed);
         if let Ok(known) = self.launches.place(&Words::of(&launch, context, epoch)) {
             known.until_sample = decision.next_after;
         }
         decision.now && launch.can_be_timed
     }
 
+    /// Records a launch: what was asked, and what was done.
     #[inline(always)]
-    fn record_launch(
+    pub fn record_launch(
         &mut self,
         index: usize,
         launch: &Launch,
         stream: CUstream,
         config: u32,
-        (start, end): (u64, u64),
-        result: CUresult,
+        done: Done,
     ) {
+        let Done { start, end, result } = done;
         let config = if config == NO_CONFIG { self.define(*launch, result) } else { config };
         let captured = if self.is_captured(stream) { flags::CAPTURED } else { 0 };
         let head = layout::Launch::head(launch.flags | captured, start, end);
@@ -197,22 +113,16 @@ impl Thread {
         self.push(&layout::Launch { head, config, stream, result, api: api(index) });
     }
 
-    fn plan_graph(&mut self, graph: CUgraphExec) -> (u32, bool) {
+    /// What to do about the launch of a graph: its identifier, and whether it is to be timed.
+    pub fn plan_graph(&mut self, graph: CUgraphExec) -> (u32, bool) {
         let (recorder, context) = (self.recorder, self.context());
-        let look_up = || guarded(|| recorder.graphs.identify(recorder, graph)).unwrap_or(0);
-        let id = recorder.graphs.known(graph).unwrap_or_else(look_up);
-        let is_timed = caught(|| timing::decide_graph(recorder, id, context)).unwrap_or(false);
-        (id, is_timed)
+        let id = recorder.graph(graph);
+        (id, caught(|| recorder.times_graph(id, context)).unwrap_or(false))
     }
 
-    fn record_graph(
-        &mut self,
-        index: usize,
-        id: u32,
-        stream: CUstream,
-        (start, end): (u64, u64),
-        result: CUresult,
-    ) {
+    /// Records the launch of a graph.
+    pub fn record_graph(&mut self, index: usize, id: u32, stream: CUstream, done: Done) {
+        let Done { start, end, result } = done;
         let captured = if self.is_captured(stream) { flags::CAPTURED } else { 0 };
         let head = GraphLaunch::head(captured, start, end);
         let stream = if result == CUDA_SUCCESS { self.stream(stream) } else { 0 };
@@ -223,13 +133,13 @@ impl Thread {
     #[cold]
     fn define(&mut self, launch: Launch, result: CUresult) -> u32 {
         let (recorder, context) = (self.recorder, self.context());
-        let epoch = recorder.epochs.modules.load(Relaxed);
+        let epoch = self.objects.epochs.modules.load(Relaxed);
         let config = guarded(|| define(recorder, &launch, context, result)).unwrap_or(NO_CONFIG);
         if config != NO_CONFIG {
             self.launches.remember(
                 Words::of(&launch, context, epoch),
                 config,
-                timing::interval(recorder, config),
+                recorder.timing.interval(config),
             );
         }
         config

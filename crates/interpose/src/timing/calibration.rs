@@ -1,7 +1,7 @@
 //! What an event pair reads around a kernel that does nothing.
 //!
-//! Events are recorded by the GPU's front end, so a pair around a kernel reads more than the kernel took: some 2.8 us on a
-//! busy stream of an H200, 4.4 us on an idle one, where the launch's way to the GPU lies between them too. Both are measured
+//! Events are recorded by the GPU's front end, so a pair around a kernel reads more than the kernel took: some 2.8 µs on a
+//! busy stream of an H200, 4.4 µs on an idle one, where the launch's way to the GPU lies between them too. Both are measured
 //! once for a context, on a stream of our own, with an empty kernel, while nothing of the program runs in it.
 
 use crate::driver::Scratch;

@@ -6,27 +6,27 @@
 //! parameters of many nodes between two launches, and most of the time to the same configurations as before, which is the
 //! same definition.
 //!
-//! What the host can't know is counted as opaque: the bodies of conditional nodes, and nodes changed in ways that can't be
-//! followed.
+//! Kernels are numbers here, which the caller gives: [`Identify`]. What the host cannot know is counted as opaque: the
+//! bodies of conditional nodes, and nodes changed in ways that cannot be followed.
 
-use crate::driver::{self, Node};
+use super::lock;
+use crate::driver::{self, Kernel, Node};
 use crate::limits;
-use crate::recorder::Recorder;
-use crate::tables::{ConfigKey, HandleMap, push, put};
-use apex_trace::definition::{self, Definition};
-use apex_trace::layout::NO_CONFIG;
+use crate::tables::{HandleMap, push, put};
 use cuda_abi::types::*;
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 /// Graphs within graphs that are followed.
 const DEEPEST: u32 = 16;
 
+/// The caller's number for what a kernel node launches.
+pub type Identify<'a> = &'a dyn Fn(&Kernel, CUgraphNode) -> u32;
+
 /// The executable graphs of a process.
 pub struct Graphs {
-    /// Identifiers of those whose definition is up to date.
-    defined: HandleMap,
+    /// The caller's numbers for those that have not changed since.
+    numbers: HandleMap,
     book: Mutex<Book>,
 }
 
@@ -35,8 +35,6 @@ struct Book {
     graphs: HashMap<u64, Executable>,
     /// Nodes in all of them.
     nodes: usize,
-    /// Identifiers by digest of handle and content.
-    identifiers: HashMap<u64, u32>,
 }
 
 /// An executable graph.
@@ -60,6 +58,7 @@ struct Entry {
 /// What a node does.
 #[derive(Clone, Copy)]
 enum Work {
+    /// Its number.
     Kernel(u32),
     Copy,
     Set,
@@ -69,17 +68,21 @@ enum Work {
 
 /// What a launch does, summed up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Content {
-    /// Configurations in ascending order, each with its nodes.
-    kernels: Vec<(u32, u32)>,
-    copies: u32,
-    sets: u32,
-    others: u32,
-    opaque: u32,
+pub struct Content {
+    /// Kernels' numbers in ascending order, each with its nodes.
+    pub kernels: Vec<(u32, u32)>,
+    /// Copy nodes.
+    pub copies: u32,
+    /// Set nodes.
+    pub sets: u32,
+    /// Nodes of other kinds that the host knows.
+    pub others: u32,
+    /// Nodes of which the host cannot know what they do.
+    pub opaque: u32,
 }
 
 impl Content {
-    /// Without memory for another configuration, the node counts as opaque.
+    /// Without memory for another kernel, the node counts as opaque.
     fn add(&mut self, work: Work) {
         match work {
             Work::Kernel(config) => match self.kernels.binary_search_by_key(&config, |&(known, _)| known) {
@@ -110,50 +113,37 @@ impl Executable {
 impl Graphs {
     /// `None` if there is no memory for them.
     pub fn new() -> Option<Graphs> {
-        Some(Graphs { defined: HandleMap::new(limits::GRAPH_HANDLES)?, book: Mutex::default() })
+        Some(Graphs { numbers: HandleMap::new(limits::GRAPH_HANDLES)?, book: Mutex::default() })
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The identifier of what a launch of `graph` does, if it is known without looking.
+    /// The number of what a launch of `graph` does, if the graph has not changed since it was given.
     #[inline]
     pub fn known(&self, graph: CUgraphExec) -> Option<u32> {
-        self.defined.get(graph as u64, 0)
+        self.numbers.get(graph as u64, 0)
     }
 
-    /// The identifier of what a launch of `graph` does; 0 for a graph that was not seen being made.
+    /// As [`Graphs::known`], with a number from `give` where there is none; 0, which `give` may also return, for a graph that
+    /// was not seen being made. The graph does not change meanwhile.
     #[cold]
-    pub fn identify(&self, recorder: &Recorder, graph: CUgraphExec) -> u32 {
-        let mut book = self.book();
+    pub fn number(&self, graph: CUgraphExec, give: impl FnOnce(Content) -> u32) -> u32 {
+        let book = lock(&self.book);
         let Some(content) = book.graphs.get(&(graph as u64)).map(Executable::content) else { return 0 };
-        let digest = digest(graph as u64, &content);
-        let id = match book.identifiers.get(&digest) {
-            Some(&id) => id,
-            None if book.identifiers.len() >= limits::GRAPHS => return 0,
-            None => {
-                let id = book.identifiers.len() as u32 + 1;
-                if !recorder.file.define(&definition_of(id, graph, content)) {
-                    return 0;
-                }
-                put(&mut book.identifiers, digest, id);
-                id
-            }
-        };
-        self.defined.insert(graph as u64, 0, id);
-        id
+        let number = give(content);
+        if number != 0 {
+            self.numbers.insert(graph as u64, 0, number);
+        }
+        number
     }
 
     /// `graph` was made from `source`, or has become like it.
-    pub fn read(&self, recorder: &Recorder, graph: CUgraphExec, source: CUgraph) {
+    pub fn read(&self, graph: CUgraphExec, source: CUgraph, identify: Identify<'_>) {
         let mut nodes = Vec::new();
-        collect(recorder, source, 0, 0, &mut nodes);
+        collect(identify, source, 0, 0, &mut nodes);
         self.replace(graph, nodes);
     }
 
     fn replace(&self, graph: CUgraphExec, nodes: Vec<(u64, Work, u64)>) {
-        let mut book = self.book();
+        let mut book = lock(&self.book);
         let old = book.graphs.remove(&(graph as u64)).map_or(0, |old| old.nodes.len());
         book.nodes -= old;
         let mut made = Executable::default();
@@ -171,13 +161,12 @@ impl Graphs {
         if book.graphs.len() >= limits::GRAPH_HANDLES || !put(&mut book.graphs, graph as u64, made) {
             book.nodes -= count;
         }
-        self.defined.remove(graph as u64);
+        self.numbers.remove(graph as u64);
     }
 
-    /// A kernel node was given other parameters.
-    pub fn set_kernel(&self, recorder: &Recorder, graph: CUgraphExec, node: CUgraphNode, kernel: &Kernel) {
-        let config = kernel.identify(recorder, node);
-        self.change(graph, node, |entry| entry.work = Work::Kernel(config));
+    /// A kernel node was given other parameters, which have this number.
+    pub fn set_kernel(&self, graph: CUgraphExec, node: CUgraphNode, number: u32) {
+        self.change(graph, node, |entry| entry.work = Work::Kernel(number));
     }
 
     /// A node was switched on or off.
@@ -186,20 +175,20 @@ impl Graphs {
     }
 
     fn change(&self, graph: CUgraphExec, node: CUgraphNode, change: impl FnOnce(&mut Entry)) {
-        let mut book = self.book();
+        let mut book = lock(&self.book);
         let Some(executable) = book.graphs.get_mut(&(graph as u64)) else { return };
         match executable.nodes.get_mut(&(node as u64)) {
             Some(entry) => change(entry),
             None => executable.rest.opaque = executable.rest.opaque.max(1),
         }
-        self.defined.remove(graph as u64);
+        self.numbers.remove(graph as u64);
     }
 
     /// The graph within a node was replaced by `child`.
-    pub fn set_child(&self, recorder: &Recorder, graph: CUgraphExec, node: CUgraphNode, child: CUgraph) {
+    pub fn set_child(&self, graph: CUgraphExec, node: CUgraphNode, child: CUgraph, identify: Identify<'_>) {
         let mut nodes = Vec::new();
-        collect(recorder, child, 1, node as u64, &mut nodes);
-        let mut book = self.book();
+        collect(identify, child, 1, node as u64, &mut nodes);
+        let mut book = lock(&self.book);
         let Some(mut executable) = book.graphs.remove(&(graph as u64)) else { return };
         book.nodes -= executable.nodes.len();
         let before = executable.nodes.len();
@@ -217,65 +206,33 @@ impl Graphs {
         if put(&mut book.graphs, graph as u64, executable) {
             book.nodes += count;
         }
-        self.defined.remove(graph as u64);
+        self.numbers.remove(graph as u64);
     }
 
     /// The graph is about to be destroyed.
     pub fn forget(&self, graph: CUgraphExec) {
-        let mut book = self.book();
+        let mut book = lock(&self.book);
         if let Some(old) = book.graphs.remove(&(graph as u64)) {
             book.nodes -= old.nodes.len();
         }
-        self.defined.remove(graph as u64);
-    }
-}
-
-/// What a kernel node launches.
-pub struct Kernel {
-    /// A function, or a library's kernel.
-    pub function: CUfunction,
-    /// The context that the node names, null for the current one.
-    pub context: CUcontext,
-    /// Blocks in x, y, z.
-    pub grid: [u32; 3],
-    /// Threads of a block in x, y, z.
-    pub block: [u32; 3],
-    /// Dynamic shared memory of a block, bytes.
-    pub dynamic_shared: u32,
-}
-
-impl Kernel {
-    fn identify(&self, recorder: &Recorder, node: CUgraphNode) -> u32 {
-        let current = driver::current_context();
-        let context = if self.context.is_null() || self.context == current {
-            recorder.context(current)
-        } else {
-            recorder.known_context(self.context).unwrap_or(0)
-        };
-        let function = recorder.function(self.function);
-        if function == 0 {
-            return NO_CONFIG;
-        }
-        let key = ConfigKey {
-            function,
-            context,
-            grid: self.grid,
-            block: self.block,
-            cluster: driver::node_cluster(node),
-            dynamic_shared: self.dynamic_shared,
-        };
-        recorder.config(&key, self.function)
+        self.numbers.remove(graph as u64);
     }
 }
 
 /// Reads the nodes of `graph` into `found`: handle, work, and the topmost node within which they are.
-fn collect(recorder: &Recorder, graph: CUgraph, depth: u32, within: u64, found: &mut Vec<(u64, Work, u64)>) {
+fn collect(
+    identify: Identify<'_>,
+    graph: CUgraph,
+    depth: u32,
+    within: u64,
+    found: &mut Vec<(u64, Work, u64)>,
+) {
     for node in driver::graph_nodes(graph) {
         let work = match driver::describe_node(node) {
-            Node::Kernel(kernel) => Work::Kernel(kernel.identify(recorder, node)),
+            Node::Kernel(kernel) => Work::Kernel(identify(&kernel, node)),
             Node::Graph(child) if depth < DEEPEST => {
                 let within = if within == 0 { node as u64 } else { within };
-                collect(recorder, child, depth + 1, within, found);
+                collect(identify, child, depth + 1, within, found);
                 continue;
             }
             Node::Copy => Work::Copy,
@@ -285,15 +242,4 @@ fn collect(recorder: &Recorder, graph: CUgraph, depth: u32, within: u64, found: 
         };
         push(found, (node as u64, work, within));
     }
-}
-
-fn definition_of(id: u32, graph: CUgraphExec, content: Content) -> Definition {
-    let Content { kernels, copies, sets, others, opaque } = content;
-    Definition::Graph(definition::Graph { id, handle: graph as u64, kernels, copies, sets, others, opaque })
-}
-
-fn digest(graph: u64, content: &Content) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (graph, content).hash(&mut hasher);
-    hasher.finish()
 }

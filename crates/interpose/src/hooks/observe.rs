@@ -1,0 +1,123 @@
+//! What hooks do around the calls that they forward: decide, forward what was decided, record what was asked and what was
+//! done.
+//!
+//! Nothing changes a call yet: what is decided is only whether it is recorded and timed. An action that changes or defers
+//! calls stands where the decision is made, see ARCHITECTURE.md.
+
+use super::call::{Call, Function};
+use crate::objects::streams::{is_per_thread, normalised};
+use crate::record::call::Notes;
+use crate::record::launch::{Launch, Plan};
+use crate::record::thread::{self, Here};
+use crate::record::{Done, timed};
+use crate::switch::{caught, is_recording};
+use crate::timing::Subject;
+use apex_trace::layout::NO_CONFIG;
+use apex_trace::now;
+use cuda_abi::types::*;
+
+impl<F: Function, const INDEX: usize> Call<F, INDEX> {
+    /// Forwards it between two readings of the clock.
+    #[inline(always)]
+    fn forward_and_clock(self) -> Done {
+        let start = now();
+        let result = self.forward();
+        Done { start, end: now(), result }
+    }
+}
+
+/// Forwards a call and records it as `describe` says.
+#[inline]
+pub fn call<F: Function, const INDEX: usize>(
+    call: Call<F, INDEX>,
+    describe: impl FnOnce(&mut Notes),
+) -> CUresult {
+    if !is_recording() {
+        return call.forward();
+    }
+    let done = call.forward_and_clock();
+    let mut notes = Notes { result: done.result, ..Notes::default() };
+    describe(&mut notes);
+    record(INDEX, const { is_per_thread(INDEX) }, done, &notes);
+    done.result
+}
+
+#[inline(never)]
+fn record(index: usize, per_thread: bool, done: Done, notes: &Notes) {
+    thread::with(|thread| caught(|| thread.record_call(index, per_thread, done, notes)));
+}
+
+/// Forwards a call that launches what `asked` says, and records it.
+#[inline(always)]
+pub fn launch<F: Function, const INDEX: usize>(call: Call<F, INDEX>, asked: Launch) -> CUresult {
+    if !is_recording() {
+        return call.forward();
+    }
+    let Some(here) = thread::here() else { return call.forward() };
+    let stream = normalised(asked.stream, const { is_per_thread(INDEX) });
+    let Some(Plan { config, is_timed, clock }) = here.lend(|thread| thread.plan(&asked)) else {
+        return call.forward();
+    };
+    if is_timed {
+        return timed_launch(call, here, asked, stream, config);
+    }
+    let start = clock.now();
+    let result = call.forward();
+    let done = Done { start, end: clock.now(), result };
+    here.lend(|thread| thread.record_launch(INDEX, &asked, stream, config, done));
+    result
+}
+
+/// The rest of [`launch`] for a launch that is to be timed. Kept apart, so that the code of the others stays short and
+/// straight.
+#[cold]
+#[inline(never)]
+fn timed_launch<F: Function, const INDEX: usize>(
+    call: Call<F, INDEX>,
+    here: Here,
+    asked: Launch,
+    stream: CUstream,
+    config: u32,
+) -> CUresult {
+    let done = timed::between_events(Subject::Kernel(config), stream, || call.forward());
+    here.lend(|thread| thread.record_launch(INDEX, &asked, stream, config, done));
+    done.result
+}
+
+/// Forwards a call that makes several launches, which `asked` lists given the result, and records each.
+pub fn launches<F: Function, const INDEX: usize>(
+    call: Call<F, INDEX>,
+    asked: impl FnOnce(CUresult) -> Vec<Launch>,
+) -> CUresult {
+    if !is_recording() {
+        return call.forward();
+    }
+    let Some(here) = thread::here() else { return call.forward() };
+    let done = call.forward_and_clock();
+    for launch in asked(done.result) {
+        let stream = normalised(launch.stream, const { is_per_thread(INDEX) });
+        here.lend(|thread| thread.record_launch(INDEX, &launch, stream, NO_CONFIG, done));
+    }
+    done.result
+}
+
+/// Forwards a call that launches `graph`, and records it.
+pub fn graph_launch<F: Function, const INDEX: usize>(
+    call: Call<F, INDEX>,
+    graph: CUgraphExec,
+    stream: CUstream,
+) -> CUresult {
+    if !is_recording() {
+        return call.forward();
+    }
+    let Some(here) = thread::here() else { return call.forward() };
+    let stream = normalised(stream, const { is_per_thread(INDEX) });
+    let (id, is_timed) = here.lend(|thread| thread.plan_graph(graph)).unwrap_or_default();
+    let done = if is_timed {
+        timed::between_events(Subject::Graph(id), stream, || call.forward())
+    } else {
+        call.forward_and_clock()
+    };
+    here.lend(|thread| thread.record_graph(INDEX, id, stream, done));
+    done.result
+}

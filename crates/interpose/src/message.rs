@@ -1,0 +1,23 @@
+//! What the library says on the program's standard error.
+
+use crate::environment;
+use apex_trace::MappedControl;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Says why the program is not recorded, once in a process, and leaves word in the session, so that `apex run` can name
+/// the cause.
+pub fn say_once(line: &str) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Ordering::Relaxed) {
+        if let Some(control) = environment::session().and_then(|session| MappedControl::open(&session).ok()) {
+            control.complain(line);
+        }
+        say_line(format!("apex: {line}\n").as_bytes());
+    }
+}
+
+/// Writes a line, its end included, to standard error. A signal handler may call it.
+pub fn say_line(line: &[u8]) {
+    // SAFETY: a valid buffer. (`eprintln!` would panic where standard error is closed.)
+    unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
+}

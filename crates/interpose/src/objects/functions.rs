@@ -1,0 +1,98 @@
+//! Functions and kernels: the names under which the program asked for them, and what it set on them.
+
+use super::{Objects, lock};
+use crate::tables::put;
+use crate::{driver, limits};
+use apex_trace::definition::Function;
+use cuda_abi::types::*;
+use std::collections::HashMap;
+
+/// What the program said of functions and kernels, by handle.
+#[derive(Default)]
+pub struct Settings {
+    /// Names, for drivers that cannot tell them.
+    names: HashMap<u64, Box<str>>,
+    attributes: HashMap<(u64, CUfunction_attribute), i32>,
+    legacy: HashMap<u64, LegacyShape>,
+}
+
+/// What `cuFuncSetBlockShape` and `cuFuncSetSharedSize` left with a function.
+#[derive(Clone, Copy, Debug)]
+pub struct LegacyShape {
+    /// Threads of a block in x, y, z.
+    pub block: [u32; 3],
+    /// Dynamic shared memory of a block, bytes.
+    pub dynamic_shared: u32,
+}
+
+impl Default for LegacyShape {
+    fn default() -> LegacyShape {
+        LegacyShape { block: [1; 3], dynamic_shared: 0 }
+    }
+}
+
+/// The name of a function of which neither the driver nor an earlier call told it.
+const UNKNOWN_FUNCTION: &str = "(unknown)";
+
+impl Objects {
+    /// The program set an attribute of a function or kernel. Only a change counts: some libraries set the same value before
+    /// every launch.
+    pub fn note_attribute(&self, handle: u64, attribute: CUfunction_attribute, value: i32) {
+        let mut settings = lock(&self.functions);
+        if settings.attributes.len() >= limits::ATTRIBUTES {
+            settings.attributes.clear();
+        }
+        let before = settings.attributes.get(&(handle, attribute)).copied();
+        put(&mut settings.attributes, (handle, attribute), value);
+        drop(settings);
+        if before != Some(value) {
+            self.forget_functions();
+        }
+    }
+
+    /// The program got `handle` for a name.
+    pub fn note_name(&self, handle: u64, name: impl FnOnce() -> String) {
+        if driver::tells_names() {
+            return;
+        }
+        let name = name().into_boxed_str();
+        let mut settings = lock(&self.functions);
+        if settings.names.len() < limits::REMEMBERED_NAMES || settings.names.contains_key(&handle) {
+            put(&mut settings.names, handle, name);
+        }
+    }
+
+    /// What a launched handle stands for, its identifier left 0. The handle may be a function or a library's kernel
+    /// (`CUkernel`): launches take both, the queries functions only.
+    pub fn describe_function(&self, handle: CUfunction) -> Function {
+        let mut function = handle;
+        let mut description = driver::describe_function(function);
+        if !description.attributes_known
+            && let Some(of_kernel) = driver::function_of_kernel(handle.cast())
+        {
+            function = of_kernel;
+            description = driver::describe_function(function);
+        }
+        let remembered = || lock(&self.functions).names.get(&(handle as u64)).map(|name| name.to_string());
+        description.name = driver::function_name(function)
+            .or_else(remembered)
+            .unwrap_or_else(|| UNKNOWN_FUNCTION.to_owned());
+        description
+    }
+
+    /// What the program set on `function` for the oldest way to launch.
+    pub fn legacy_shape(&self, function: CUfunction) -> LegacyShape {
+        lock(&self.functions).legacy.get(&(function as u64)).copied().unwrap_or_default()
+    }
+
+    /// The program sets something on `function` for the oldest way to launch.
+    pub fn change_legacy_shape(&self, function: CUfunction, change: impl FnOnce(&mut LegacyShape)) {
+        let mut settings = lock(&self.functions);
+        if settings.legacy.len() >= limits::ATTRIBUTES {
+            settings.legacy.clear();
+        }
+        let mut shape = settings.legacy.get(&(function as u64)).copied().unwrap_or_default();
+        change(&mut shape);
+        put(&mut settings.legacy, function as u64, shape);
+    }
+}

@@ -1,0 +1,115 @@
+//! What is known of the driver's objects: contexts, streams and their captures, functions, graphs, addresses.
+//!
+//! This is what the program told the driver, and what the driver cannot be asked later. Hooks keep it up to date whether or
+//! not calls are recorded, so that recording can begin at any time, and so that whoever changes calls knows what they
+//! mean. It knows nothing of sessions: identifiers that a session gives to objects are in [`crate::record`].
+//!
+//! Invariants:
+//! 1. No lock in here is held across a call into the driver: the driver may call back, or hold locks of its own.
+//! 2. An object is forgotten, or its epoch ended, *before* the call that destroys it: afterwards the driver may give the
+//!    same handle to another object.
+
+pub mod addresses;
+mod captures;
+mod contexts;
+mod functions;
+pub mod graphs;
+pub mod streams;
+
+use crate::per_process::{OfProcess, PerProcess};
+use crate::switch;
+use apex_trace::ForkGuard;
+use captures::Captures;
+use contexts::Primaries;
+use functions::Settings;
+use graphs::Graphs;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Release;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use streams::Flags;
+
+pub use functions::LegacyShape;
+
+static OBJECTS: PerProcess<Objects> = PerProcess::new();
+
+/// Moments after which what was known of handles may be wrong. Each only ever grows.
+#[derive(Default)]
+pub struct Epochs {
+    /// Ends when a module or library is unloaded, a function's attributes change, or a context is destroyed: functions.
+    pub modules: AtomicU32,
+    /// Ends when a stream or context is destroyed: what threads remember of streams.
+    pub streams: AtomicU32,
+    /// Ends when a context is destroyed or may have been: what threads remember of their current context.
+    pub contexts: AtomicU32,
+    /// Ends when memory is allocated on the host, registered or freed: what threads remember of addresses.
+    pub memory: AtomicU32,
+}
+
+/// See the [module](self).
+#[repr(C, align(64))]
+pub struct Objects {
+    // What every launch looks at: one cache line.
+    /// See [`Epochs`].
+    pub epochs: Epochs,
+    /// Streams that are being captured.
+    pub captures: Captures,
+    /// Executable graphs.
+    pub graphs: Graphs,
+    guard: ForkGuard,
+    functions: Mutex<Settings>,
+    streams: Mutex<Flags>,
+    primaries: Mutex<Primaries>,
+}
+
+impl OfProcess for Objects {
+    fn is_ours(&self) -> bool {
+        self.guard.is_same_process()
+    }
+}
+
+impl Objects {
+    /// The objects of this process; `None` without memory for them.
+    pub fn start() -> Option<&'static Objects> {
+        OBJECTS.get_or_make(Objects::new, |_| {})
+    }
+
+    /// The objects of this process, if anybody has asked for them before.
+    #[inline]
+    pub fn existing() -> Option<&'static Objects> {
+        OBJECTS.get().filter(|_| !switch::must_rest())
+    }
+
+    fn new() -> Option<Box<Objects>> {
+        Some(Box::new(Objects {
+            epochs: Epochs::default(),
+            captures: Captures::default(),
+            graphs: Graphs::new()?,
+            guard: ForkGuard::new().ok()?,
+            functions: Mutex::default(),
+            streams: Mutex::default(),
+            primaries: Mutex::default(),
+        }))
+    }
+
+    /// Ends the epoch of function handles: code is about to be unloaded, or attributes have changed.
+    pub fn forget_functions(&self) {
+        self.epochs.modules.fetch_add(1, Release);
+    }
+
+    /// A context is about to be destroyed, and with it whatever belongs to it.
+    pub fn forget_context(&self) {
+        self.epochs.contexts.fetch_add(1, Release);
+        self.epochs.streams.fetch_add(1, Release);
+        self.forget_functions();
+    }
+
+    /// Memory is about to be freed, or was allocated or registered: addresses may come to mean something else.
+    pub fn forget_addresses(&self) {
+        self.epochs.memory.fetch_add(1, Release);
+    }
+}
+
+/// What a lock holds. A panic while it was held leaves the maps valid: every step of their changes is.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,91 @@
+//! Launches between events, and the moments when their readings are taken.
+
+use super::thread::{self, Thread};
+use super::{Done, Recorder};
+use crate::limits;
+use crate::switch::caught;
+use crate::timing::{Sample, Subject};
+use apex_trace::now;
+use cuda_abi::types::*;
+
+/// Pairs that are looked at on a timed launch.
+const READ_AT_ONCE: usize = 4;
+
+/// Forwards a launch between two events.
+pub fn between_events(subject: Subject, stream: CUstream, forward: impl FnOnce() -> CUresult) -> Done {
+    let begun = now();
+    let sample = thread::with(|thread| caught(|| thread.begin_sample(subject, stream)).flatten()).flatten();
+    let start = now();
+    let result = forward();
+    let end = now();
+    if let Some(sample) = sample {
+        thread::with(|thread| {
+            caught(|| {
+                thread.end_sample(sample, stream, Done { start, end, result });
+                thread.read_pairs(READ_AT_ONCE);
+                thread.recorder.spend(now() - end + start - begun);
+            })
+        });
+    }
+    Done { start, end, result }
+}
+
+/// Reads what can be read of the calling thread's pairs.
+pub fn read_all() {
+    thread::with_existing(|thread| {
+        if !thread.pending.is_empty() {
+            let begun = now();
+            caught(|| thread.read_pairs(limits::PENDING_PAIRS));
+            thread.recorder.spend(now() - begun);
+        }
+    });
+}
+
+/// The program waited for something, so pairs may be done.
+pub fn after_synchronizing(result: CUresult) {
+    if result == CUDA_SUCCESS {
+        read_all();
+    }
+}
+
+/// The program waited for its current context: besides, there is nothing running, and so a moment to calibrate.
+pub fn after_idling(result: CUresult) {
+    if result != CUDA_SUCCESS {
+        return;
+    }
+    read_all();
+    thread::with_existing(|thread| {
+        let (recorder, context) = (thread.recorder, thread.context());
+        recorder.calibrated(context, recorder.timing.prepare_idle(context));
+    });
+}
+
+impl Recorder {
+    /// Counts ticks that timing took.
+    fn spend(&self, ticks: u64) {
+        self.file.add_timing_ticks(ticks);
+        self.timing.spend(ticks);
+    }
+}
+
+impl Thread {
+    /// Records the event before a launch.
+    fn begin_sample(&mut self, subject: Subject, stream: CUstream) -> Option<Sample> {
+        if self.pending.is_full() {
+            self.read_pairs(limits::PENDING_PAIRS);
+            if self.pending.is_full() {
+                return None;
+            }
+        }
+        let context = self.context();
+        self.pending.begin(&self.recorder.timing, subject, context, stream)
+    }
+
+    /// Records the event after a launch.
+    fn end_sample(&mut self, sample: Sample, stream: CUstream, done: Done) {
+        if let Some(sample) = self.pending.end(&self.recorder.timing, sample, stream, done.result) {
+            let stream = self.stream(stream);
+            self.pending.keep(sample, done.start, stream);
+        }
+    }
+}

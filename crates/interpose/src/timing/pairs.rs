@@ -1,0 +1,173 @@
+//! A thread's event pairs: recorded around a launch, read when the GPU has passed them.
+
+use super::pool::{Found, Spare, State};
+use super::{Subject, Timing, wants_all};
+use crate::tables::push;
+use crate::{driver, limits};
+use apex_trace::layout::{self, RecordHead, RecordKind, flags};
+use cuda_abi::types::*;
+
+/// An event before and one after.
+#[derive(Clone, Copy)]
+pub struct Pair {
+    pub before: CUevent,
+    pub after: CUevent,
+}
+
+// SAFETY: handles, which the driver takes from any thread.
+unsafe impl Send for Pair {}
+
+/// A launch between two recorded events.
+#[derive(Clone, Copy)]
+pub struct Sample {
+    pair: Pair,
+    context: u32,
+    subject: Subject,
+    /// The stream's identifier; known after the launch.
+    stream: u32,
+    /// When the launch's call began, ticks; known after the launch.
+    start: u64,
+    was_idle: bool,
+    cost_ns: u32,
+}
+
+/// The samples of a thread that are not read yet.
+#[derive(Default)]
+pub struct Pending {
+    samples: Vec<Sample>,
+    /// Pairs to give back when their pool is not busy.
+    spares: Vec<Spare>,
+}
+
+impl Pending {
+    /// Whether there is nothing to read.
+    pub fn is_empty(&self) -> bool {
+        self.samples.is_empty()
+    }
+
+    /// Whether there is no room for another sample.
+    pub fn is_full(&self) -> bool {
+        self.samples.len() >= limits::PENDING_PAIRS
+    }
+
+    /// Records the event before a launch.
+    pub fn begin(
+        &mut self,
+        timing: &Timing,
+        subject: Subject,
+        context: u32,
+        stream: CUstream,
+    ) -> Option<Sample> {
+        let _section = timing.section()?;
+        let State::Ready(costs) = timing.pools.state(context)? else { return None };
+        let pair = self.take_pair(timing, context)?;
+        let was_idle = driver::is_idle(stream);
+        if !driver::record_event(pair.before, stream) {
+            self.give_back(timing, context, pair);
+            return None;
+        }
+        let cost_ns = if was_idle { costs.idle_ns } else { costs.busy_ns };
+        Some(Sample { pair, context, subject, stream: 0, start: 0, was_idle, cost_ns })
+    }
+
+    /// Records the event after a launch that ended with `result`; `None` if there will be no reading.
+    pub fn end(
+        &mut self,
+        timing: &Timing,
+        sample: Sample,
+        stream: CUstream,
+        result: CUresult,
+    ) -> Option<Sample> {
+        let section = if result == CUDA_SUCCESS { timing.section() } else { None };
+        let is_recorded = section.is_some() && driver::record_event(sample.pair.after, stream);
+        drop(section);
+        if !is_recorded {
+            self.give_back(timing, sample.context, sample.pair);
+        }
+        is_recorded.then_some(sample)
+    }
+
+    /// Keeps a sample until it is read: a launch that began at `start` on the stream of this identifier.
+    pub fn keep(&mut self, sample: Sample, start: u64, stream: u32) {
+        push(&mut self.samples, Sample { start, stream, ..sample });
+    }
+
+    /// A pair of the context's, or a new one while its pool may grow. Where every launch is to be timed, waits for a thread
+    /// that is at the pool: it is there for a few instructions, and a launch that is not timed would be missing.
+    fn take_pair(&mut self, timing: &Timing, context: u32) -> Option<Pair> {
+        if let Some(at) = self.spares.iter().position(|spare| spare.context == context) {
+            return Some(self.spares.swap_remove(at).pair);
+        }
+        match timing.pools.take(context, wants_all(timing.control))? {
+            Found::Pair(pair) => Some(pair),
+            Found::Room => Some(Pair { before: driver::create_event()?, after: driver::create_event()? }),
+        }
+    }
+
+    /// Gives a pair back to its pool, or keeps it while another thread is at the pool: nothing is waited for.
+    fn give_back(&mut self, timing: &Timing, context: u32, pair: Pair) {
+        let pools = &timing.pools;
+        self.spares.retain(|&spare| pools.has(spare.context) && !pools.give_back(spare, false));
+        let spare = Spare { context, pair };
+        if !pools.give_back(spare, false) && self.spares.len() < limits::PENDING_PAIRS {
+            push(&mut self.spares, spare);
+        }
+    }
+
+    /// Gives the pairs of samples that are not read yet to whoever times next. The thread ends: the driver is not asked for
+    /// anything any more.
+    pub fn give_up(&mut self, timing: &Timing) {
+        for spare in self.spares.drain(..) {
+            timing.pools.give_back(spare, true);
+        }
+        for Sample { context, pair, .. } in self.samples.drain(..) {
+            timing.pools.give_back(Spare { context, pair }, true);
+        }
+    }
+
+    /// Reads up to `most` of the samples that are done, and hands their records to `write`.
+    pub fn read(&mut self, timing: &Timing, most: usize, mut write: impl FnMut(&layout::Timing)) {
+        let Some(_section) = timing.section() else { return };
+        let (mut at, mut looked_at) = (0, 0);
+        while at < self.samples.len() && looked_at < most {
+            looked_at += 1;
+            let sample = self.samples[at];
+            // The events of a context that is gone are gone with it.
+            let is_alive = timing.pools.has(sample.context);
+            let reading =
+                if is_alive { driver::elapsed_ns(sample.pair.before, sample.pair.after) } else { Err(false) };
+            match reading {
+                Err(true) => {
+                    at += 1;
+                    continue;
+                }
+                Ok(raw_ns) => write(&sample.record(timing, raw_ns)),
+                Err(false) => {}
+            }
+            self.samples.remove(at);
+            self.give_back(timing, sample.context, sample.pair);
+        }
+    }
+}
+
+impl Sample {
+    /// The record of a reading, which also moves the subject's mean.
+    fn record(&self, timing: &Timing, raw_ns: u64) -> layout::Timing {
+        if let Some(progress) = timing.progress(self.subject) {
+            progress.add(raw_ns.saturating_sub(self.cost_ns.into()).max(1));
+        }
+        let (config, of_graph) = match self.subject {
+            Subject::Kernel(config) => (config, 0),
+            Subject::Graph(graph) => (graph, flags::OF_GRAPH),
+        };
+        let was_idle = if self.was_idle { flags::STREAM_WAS_IDLE } else { 0 };
+        let head = RecordHead {
+            kind: RecordKind::Timing as u8,
+            slots: 1,
+            flags: of_graph | was_idle,
+            duration: self.cost_ns,
+            start: self.start,
+        };
+        layout::Timing { head, config, stream: self.stream, raw_ns }
+    }
+}
