@@ -5,19 +5,21 @@
 //!
 //! # Reading order
 //! `loader`: the first driver call finds the real driver (`locate`) and fills the slots through which every exported
-//! symbol jumps: with the real address, or with a `hooks` function. `launch` and `calls`: what a hook does around the
-//! real call. `thread`: what each thread keeps to itself. `recorder`, `tables`, [`limits`]: what the process keeps.
-//! `graphs`, `capture`, `timing`: CUDA graphs, stream capture, GPU durations. `driver`: the calls that the library
-//! makes on its own account.
+//! symbol jumps: with the real address, or with a function of `hooks`. `hooks`: decide about a call, forward it, record it.
+//! `objects`: what is known of the driver's objects, whether or not anything is recorded. `record`: the session of the
+//! process, and what each thread keeps to itself. `timing`: GPU durations. `driver`: the calls that the library makes on
+//! its own account. `switch`: whether calls are recorded. [`limits`] and `tables`: memory, fixed beforehand. ARCHITECTURE.md
+//! has the order in which these may use each other.
 //!
 //! # Invariants
 //! 1. *Inert.* Nothing happens before the first driver call. With `APEX_DISABLE=1`, or without a session, every slot holds
 //!    the real address: the library is bare jumps.
-//! 2. *Faithful.* The program's arguments reach the real function unchanged, once, and its result comes back unchanged.
+//! 2. *Faithful.* A hook forwards what was decided about the call: today the program's own arguments, unchanged and once, and
+//!    the result comes back unchanged.
 //! 3. *Quiet.* No lock is held across a call into the driver. The launch path takes no lock, allocates nothing and makes no
 //!    system call, except when something is seen for the first time or a chunk of the session file is full.
-//! 4. *Unbreakable.* No panic crosses the ABI; where something fails inside (a panic, an allocation, a session file that somebody
-//!    truncates), recording ends, and the program goes on. See `allocator`, `signals` and [`apex_trace::fault`].
+//! 4. *Unbreakable.* No panic crosses the ABI; where something fails inside (a panic, an allocation, a session file that
+//!    somebody truncates), recording ends, and the program goes on. See `allocator`, `signals` and [`apex_trace::fault`].
 //! 5. *Bounded.* Memory is fixed beforehand ([`limits`]); what is not on the launch path runs on a [`stack`] of our own.
 //!
 //! # Environment
