@@ -1,7 +1,8 @@
 //! What the models expect of the change that a finding names.
 
-use apex_predict::{Case, Launch, Models, recorded};
+use apex_predict::{Case, Models, recorded};
 use apex_profile::{Estimate, Profile};
+use cuda_launch::LaunchConfig;
 
 use crate::finding::{Configuration, KernelFinding, WhatIf};
 
@@ -13,7 +14,8 @@ pub(crate) fn what_if(profile: &Profile, models: &Models, found: &KernelFinding)
     let from = recorded::case(kernel);
     let configuration = found.to?;
     let Configuration { grid, block } = configuration;
-    let to = Case { launch: Launch { grid, block, ..from.launch }, ..from.clone() };
+    let launch = LaunchConfig { grid: grid.into(), block: block.into(), ..from.launch };
+    let to = Case { launch, ..from.clone() };
     let expected = models.what_if(&device, &from, measured_ns / 1e3, &to).ok()?;
     let duration_ns = Estimate::from(expected).scaled(1e3);
     Some(WhatIf { configuration, duration_ns, saves: duration_ns.saved_of(measured_ns) })

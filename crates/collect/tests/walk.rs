@@ -12,6 +12,7 @@ use apex_collect::plan::{self, Allowed, Bounds, Launch};
 use apex_collect::random;
 use apex_collect::suite::{self, Element, Kernel, MODULES};
 use apex_trace::counts::{Counts, Direction, InstructionClass, Space, Traffic};
+use cuda_launch::LaunchConfig;
 use ptx::Class;
 use ptx::walk::{Argument, BUDGET, Walker, Work};
 use ptx_exec::{LaunchParams, Linked, Memory, Program, Region, Wishes, watch};
@@ -118,8 +119,7 @@ fn executed(kernel: &Kernel, program: &Arc<Program>, launch: &Launch) -> Counts 
 }
 
 fn walked(walker: &Walker, launch: &Launch) -> Work {
-    let shape =
-        ptx::walk::Launch { grid: launch.grid, block: launch.block, dynamic_shared: launch.dynamic_shared };
+    let shape = LaunchConfig::new(launch.grid, launch.block).with_dynamic_shared_bytes(launch.dynamic_shared);
     let [n, m] = [launch.n, launch.m].map(|number| Argument::Bits(number.into()));
     walker.walk(&shape, &[Argument::Pointer, Argument::Pointer, Argument::Pointer, n, m], BUDGET)
 }

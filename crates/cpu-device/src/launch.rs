@@ -13,6 +13,7 @@ use crate::thread;
 use crate::watch;
 use crate::watchdog;
 use cuda_abi::types::*;
+use cuda_launch::{Carveout, FunctionAttributes};
 use ptx_exec::{self, Fault, FaultKind, KernelAttributes, LaunchParams, Observation, Region, Shadow, Wishes};
 use std::ffi::c_void;
 use std::sync::{Arc, OnceLock};
@@ -201,8 +202,7 @@ fn stack_limit(context: &Context) -> u32 {
 /// How many blocks of a function a multiprocessor holds at once.
 pub fn blocks_per_multiprocessor(function: &Function, threads: u32, dynamic_shared: u32) -> u32 {
     let limits = device_limits();
-    let carveout = occupancy::Carveout::from_attribute(function.settings.carveout());
-    occupancy::theoretical(&limits, &resources(function), threads, dynamic_shared, carveout).blocks_per_sm
+    occupancy::theoretical(&limits, &resources(function), threads, dynamic_shared).blocks_per_sm
 }
 
 /// The device's limits, as the occupancy calculator wants them.
@@ -213,13 +213,14 @@ pub fn device_limits() -> occupancy::DeviceLimits {
 }
 
 /// What a function needs, as the occupancy calculator wants it.
-pub fn resources(function: &Function) -> occupancy::KernelResources {
-    occupancy::KernelResources {
+pub fn resources(function: &Function) -> FunctionAttributes {
+    FunctionAttributes {
         registers: function.attributes.registers,
-        static_shared: function.attributes.static_shared,
-        max_threads: function.attributes.max_threads,
-        max_dynamic_shared: Some(function.settings.max_dynamic_shared()),
-        ..occupancy::KernelResources::default()
+        static_shared_bytes: function.attributes.static_shared,
+        max_threads_per_block: function.attributes.max_threads,
+        max_dynamic_shared_bytes: Some(function.settings.max_dynamic_shared()),
+        carveout: Carveout::from_attribute(function.settings.carveout()),
+        ..FunctionAttributes::default()
     }
 }
 

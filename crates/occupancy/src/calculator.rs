@@ -5,42 +5,7 @@
 //! in; shared memory is given per block, in units, out of the carve-out that the SM is configured with.
 
 use crate::limits::DeviceLimits;
-
-/// What a kernel needs, as `cuFuncGetAttribute` tells.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct KernelResources {
-    /// Registers of a thread.
-    pub registers: u32,
-    /// Static shared memory of a block, bytes.
-    pub static_shared: u32,
-    /// Most threads that a block of this kernel may have (`__launch_bounds__`, or what its registers allow); 0 if
-    /// unknown. Larger blocks are refused at launch, but the driver computes an occupancy for them all the same, and so
-    /// does [`theoretical`]; [`crate::what_if`] does not suggest them.
-    pub max_threads: u32,
-    /// Most dynamic shared memory that a launch may ask for, bytes (`cuFuncSetAttribute` raises it); `None` if unknown.
-    pub max_dynamic_shared: Option<u32>,
-    /// Barriers that a block uses; 0 if unknown. The driver does not tell; one is what nearly every kernel uses.
-    pub barriers: u32,
-}
-
-/// How an SM's memory is to be divided between shared memory and L1 cache: a hint, which a block that needs more
-/// overrides.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Carveout {
-    /// No preference: as much shared memory as the SM can have.
-    #[default]
-    Default,
-    /// Shared memory in percent of the largest carve-out; above 100 counts as 100.
-    Percent(u32),
-}
-
-impl Carveout {
-    /// From `CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT`, where -1 is the default.
-    pub fn from_attribute(value: i32) -> Self {
-        u32::try_from(value).map_or(Self::Default, Self::Percent)
-    }
-}
+use cuda_launch::{Carveout, FunctionAttributes};
 
 /// A resource that stops one more block from fitting on an SM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -108,22 +73,23 @@ impl Occupancy {
     }
 }
 
-/// Theoretical occupancy of `kernel` in blocks of `block_threads` threads with `dynamic_shared` bytes of dynamic shared
-/// memory: what `cuOccupancyMaxActiveBlocksPerMultiprocessor` answers. A configuration that cannot be launched gets 0
-/// blocks, and the resource that forbids it as its limiter.
+/// Theoretical occupancy of a kernel: what `cuOccupancyMaxActiveBlocksPerMultiprocessor` answers. A
+/// configuration that cannot be launched gets 0 blocks, and the resource that forbids it as its limiter.
+///
+/// Blocks of more than [`FunctionAttributes::max_threads_per_block`] are refused at launch, but the driver
+/// computes an occupancy for them all the same, and so does this; [`crate::what_if`] does not suggest them.
 pub fn theoretical(
     limits: &DeviceLimits,
-    kernel: &KernelResources,
-    block_threads: u32,
-    dynamic_shared: u32,
-    carveout: Carveout,
+    kernel: &FunctionAttributes,
+    threads_per_block: u32,
+    dynamic_shared_bytes: u32,
 ) -> Occupancy {
-    let warps_per_block = limits.warps_of(block_threads);
+    let warps_per_block = limits.warps_of(threads_per_block);
     let block_limits = [
-        Some(limit_by_warps(limits, block_threads)),
-        Some(limits.max_blocks_per_sm),
+        Some(limit_by_warps(limits, threads_per_block)),
+        Some(limits.attributes.max_blocks_per_multiprocessor),
         limit_by_registers(limits, kernel, warps_per_block),
-        limit_by_shared(limits, kernel, dynamic_shared, carveout),
+        limit_by_shared(limits, kernel, dynamic_shared_bytes),
         limits.barriers_per_sm.and_then(|available| available.checked_div(kernel.barriers)),
     ];
     let blocks_per_sm = block_limits.into_iter().flatten().min().unwrap_or(0);
@@ -136,15 +102,19 @@ pub fn theoretical(
     }
 }
 
-fn limit_by_warps(limits: &DeviceLimits, block_threads: u32) -> u32 {
-    if block_threads == 0 || block_threads > limits.max_threads_per_block {
+fn limit_by_warps(limits: &DeviceLimits, threads_per_block: u32) -> u32 {
+    if threads_per_block == 0 || threads_per_block > limits.attributes.max_threads_per_block {
         return 0;
     }
-    limits.max_warps_per_sm() / limits.warps_of(block_threads)
+    limits.max_warps_per_sm() / limits.warps_of(threads_per_block)
 }
 
 /// `None` for a kernel that uses no registers.
-fn limit_by_registers(limits: &DeviceLimits, kernel: &KernelResources, warps_per_block: u32) -> Option<u32> {
+fn limit_by_registers(
+    limits: &DeviceLimits,
+    kernel: &FunctionAttributes,
+    warps_per_block: u32,
+) -> Option<u32> {
     if kernel.registers == 0 || warps_per_block == 0 {
         return None;
     }
@@ -152,38 +122,41 @@ fn limit_by_registers(limits: &DeviceLimits, kernel: &KernelResources, warps_per
     // A launch is checked as if its warps were spread evenly over all partitions.
     let checked_warps = u64::from(warps_per_block).next_multiple_of(u64::from(limits.partitions));
     if kernel.registers > limits.max_registers_per_thread
-        || per_warp * checked_warps > u64::from(limits.registers_per_block)
+        || per_warp * checked_warps > u64::from(limits.attributes.max_registers_per_block)
     {
         return Some(0);
     }
-    let warps_per_partition = u64::from(limits.registers_per_sm / limits.partitions) / per_warp;
+    let warps_per_partition =
+        u64::from(limits.attributes.max_registers_per_multiprocessor / limits.partitions) / per_warp;
     let warps = warps_per_partition * u64::from(limits.partitions);
     Some((warps / u64::from(warps_per_block)) as u32)
 }
 
 /// Registers that a warp is given.
 fn registers_of_warp(limits: &DeviceLimits, registers: u32) -> u64 {
-    (u64::from(registers) * u64::from(limits.warp_size)).next_multiple_of(u64::from(limits.register_unit))
+    (u64::from(registers) * u64::from(limits.attributes.warp_size))
+        .next_multiple_of(u64::from(limits.register_unit))
 }
 
 /// `None` for a kernel that takes no shared memory on a device that reserves none.
 fn limit_by_shared(
     limits: &DeviceLimits,
-    kernel: &KernelResources,
-    dynamic_shared: u32,
-    carveout: Carveout,
+    kernel: &FunctionAttributes,
+    dynamic_shared_bytes: u32,
 ) -> Option<u32> {
-    let per_block = shared_of_block(limits, kernel, dynamic_shared);
+    let per_block = shared_of_block(limits, kernel, dynamic_shared_bytes);
     if per_block == 0 {
         return None;
     }
-    if !may_take_shared(limits, kernel, dynamic_shared) {
+    if !may_take_shared(limits, kernel, dynamic_shared_bytes) {
         return Some(0);
     }
-    let preferred = match carveout {
-        Carveout::Default => u64::from(limits.shared_per_sm),
+    let preferred = match kernel.carveout {
+        Carveout::Default => u64::from(limits.attributes.max_shared_bytes_per_multiprocessor),
         Carveout::Percent(percent) => {
-            let bytes = u64::from(percent.min(100)) * u64::from(limits.shared_per_sm) / 100;
+            let bytes = u64::from(percent.min(100))
+                * u64::from(limits.attributes.max_shared_bytes_per_multiprocessor)
+                / 100;
             limits.carveout_holding(bytes).unwrap_or(bytes)
         }
     };
@@ -193,23 +166,24 @@ fn limit_by_shared(
 }
 
 /// Shared memory that a block is given, bytes: what it uses, and what the driver keeps.
-fn shared_of_block(limits: &DeviceLimits, kernel: &KernelResources, dynamic_shared: u32) -> u64 {
-    let used = u64::from(kernel.static_shared) + u64::from(dynamic_shared);
-    (used + u64::from(limits.reserved_shared_per_block)).next_multiple_of(u64::from(limits.shared_unit))
+fn shared_of_block(limits: &DeviceLimits, kernel: &FunctionAttributes, dynamic_shared_bytes: u32) -> u64 {
+    let used = u64::from(kernel.static_shared_bytes) + u64::from(dynamic_shared_bytes);
+    (used + u64::from(limits.attributes.reserved_shared_bytes_per_block))
+        .next_multiple_of(u64::from(limits.shared_unit_bytes))
 }
 
-/// Whether a block may take that much. More than `shared_per_block` needs the kernel's consent beforehand, which is seen
-/// in its `max_dynamic_shared`.
-fn may_take_shared(limits: &DeviceLimits, kernel: &KernelResources, dynamic_shared: u32) -> bool {
-    let used = u64::from(kernel.static_shared) + u64::from(dynamic_shared);
-    let consented = kernel.max_dynamic_shared.unwrap_or(dynamic_shared);
-    let may_use = u64::from(kernel.static_shared) + u64::from(consented);
-    let most = if may_use > u64::from(limits.shared_per_block) {
-        limits.shared_per_block_optin
+/// Whether a block may take that much. More than `max_shared_bytes_per_block` needs the kernel's consent beforehand, which is seen
+/// in its `max_dynamic_shared_bytes`.
+fn may_take_shared(limits: &DeviceLimits, kernel: &FunctionAttributes, dynamic_shared_bytes: u32) -> bool {
+    let used = u64::from(kernel.static_shared_bytes) + u64::from(dynamic_shared_bytes);
+    let consented = kernel.max_dynamic_shared_bytes.unwrap_or(dynamic_shared_bytes);
+    let may_use = u64::from(kernel.static_shared_bytes) + u64::from(consented);
+    let most = if may_use > u64::from(limits.attributes.max_shared_bytes_per_block) {
+        limits.attributes.max_shared_bytes_per_block_optin
     } else {
-        limits.shared_per_block
+        limits.attributes.max_shared_bytes_per_block
     };
-    dynamic_shared <= consented && used <= u64::from(most)
+    dynamic_shared_bytes <= consented && used <= u64::from(most)
 }
 
 #[cfg(test)]
@@ -218,17 +192,17 @@ mod tests {
 
     fn on(
         cc: (u32, u32),
-        kernel: KernelResources,
+        kernel: FunctionAttributes,
         threads: u32,
         dynamic: u32,
         carveout: Carveout,
     ) -> Occupancy {
         let limits = DeviceLimits::of_compute_capability(cc.0, cc.1).expect("known");
-        theoretical(&limits, &kernel, threads, dynamic, carveout)
+        theoretical(&limits, &FunctionAttributes { carveout, ..kernel }, threads, dynamic)
     }
 
-    fn registers(registers: u32) -> KernelResources {
-        KernelResources { registers, ..Default::default() }
+    fn registers(registers: u32) -> FunctionAttributes {
+        FunctionAttributes { registers, ..Default::default() }
     }
 
     fn limiters(occupancy: &Occupancy) -> Vec<Limiter> {
@@ -270,8 +244,11 @@ mod tests {
 
     #[test]
     fn a_kernel_that_did_not_consent_gets_no_more_than_48_kib() {
-        let kernel =
-            KernelResources { max_dynamic_shared: Some(40 * 1024), static_shared: 8 * 1024, ..registers(16) };
+        let kernel = FunctionAttributes {
+            max_dynamic_shared_bytes: Some(40 * 1024),
+            static_shared_bytes: 8 * 1024,
+            ..registers(16)
+        };
         assert!(on((8, 0), kernel, 128, 40 * 1024, Carveout::Default).blocks_per_sm > 0);
         assert_eq!(on((8, 0), kernel, 128, 40 * 1024 + 1, Carveout::Default).blocks_per_sm, 0);
     }
@@ -301,7 +278,7 @@ mod tests {
 
     #[test]
     fn barriers_bind_from_hopper_on() {
-        let kernel = KernelResources { barriers: 16, ..registers(16) };
+        let kernel = FunctionAttributes { barriers: 16, ..registers(16) };
         assert_eq!(limiters(&on((9, 0), kernel, 128, 0, Carveout::Default)), [Limiter::Barriers]);
         assert_eq!(on((8, 0), kernel, 128, 0, Carveout::Default).limit(Limiter::Barriers), None);
     }

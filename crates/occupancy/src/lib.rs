@@ -11,11 +11,12 @@
 //! * [`what_if`]: which block size is best, and how many registers or bytes less would admit one more block.
 //!
 //! ```
-//! use occupancy::{theoretical, Carveout, DeviceLimits, KernelResources, Limiter, Waves};
+//! use cuda_launch::FunctionAttributes;
+//! use occupancy::{theoretical, DeviceLimits, Limiter, Waves};
 //!
 //! let h100 = DeviceLimits::of_compute_capability(9, 0).unwrap();
-//! let kernel = KernelResources { registers: 96, ..KernelResources::default() };
-//! let occupancy = theoretical(&h100, &kernel, 256, 0, Carveout::Default);
+//! let kernel = FunctionAttributes { registers: 96, ..FunctionAttributes::default() };
+//! let occupancy = theoretical(&h100, &kernel, 256, 0);
 //! assert_eq!((occupancy.blocks_per_sm, occupancy.warps_per_sm), (2, 16));
 //! assert_eq!(occupancy.limiters().collect::<Vec<_>>(), [Limiter::Registers]);
 //!
@@ -28,6 +29,6 @@ mod limits;
 mod waves;
 pub mod what_if;
 
-pub use calculator::{Carveout, KernelResources, Limiter, Occupancy, theoretical};
+pub use calculator::{Limiter, Occupancy, theoretical};
 pub use limits::DeviceLimits;
 pub use waves::{Waves, block_efficiency};

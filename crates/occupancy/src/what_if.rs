@@ -1,23 +1,23 @@
 //! What would change if the configuration did: the same calculator, asked again.
 
-use crate::calculator::{Carveout, KernelResources, Occupancy, theoretical};
+use crate::calculator::{Occupancy, theoretical};
 use crate::limits::DeviceLimits;
+use cuda_launch::FunctionAttributes;
 
 /// Occupancy at every block size that is a multiple of the warp size and can be launched, ascending. Dynamic shared memory is
 /// held constant: a kernel that needs more of it in larger blocks must be asked about one size at a time.
 pub fn block_sizes<'a>(
     limits: &'a DeviceLimits,
-    kernel: &'a KernelResources,
-    dynamic_shared: u32,
-    carveout: Carveout,
+    kernel: &'a FunctionAttributes,
+    dynamic_shared_bytes: u32,
 ) -> impl Iterator<Item = (u32, Occupancy)> + 'a {
-    let most = match kernel.max_threads {
-        0 => limits.max_threads_per_block,
-        most => most.min(limits.max_threads_per_block),
+    let most = match kernel.max_threads_per_block {
+        0 => limits.attributes.max_threads_per_block,
+        most => most.min(limits.attributes.max_threads_per_block),
     };
-    (1..=most / limits.warp_size)
-        .map(move |warps| warps * limits.warp_size)
-        .map(move |threads| (threads, theoretical(limits, kernel, threads, dynamic_shared, carveout)))
+    (1..=most / limits.attributes.warp_size)
+        .map(move |warps| warps * limits.attributes.warp_size)
+        .map(move |threads| (threads, theoretical(limits, kernel, threads, dynamic_shared_bytes)))
         .filter(|(_, occupancy)| occupancy.blocks_per_sm > 0)
 }
 
@@ -25,12 +25,11 @@ pub fn block_sizes<'a>(
 /// `None` if no size can run.
 pub fn best_block_size(
     limits: &DeviceLimits,
-    kernel: &KernelResources,
-    dynamic_shared: u32,
-    carveout: Carveout,
+    kernel: &FunctionAttributes,
+    dynamic_shared_bytes: u32,
     near: u32,
 ) -> Option<(u32, Occupancy)> {
-    block_sizes(limits, kernel, dynamic_shared, carveout).max_by_key(|&(threads, occupancy)| {
+    block_sizes(limits, kernel, dynamic_shared_bytes).max_by_key(|&(threads, occupancy)| {
         (occupancy.warps_per_sm, std::cmp::Reverse((threads.abs_diff(near), threads)))
     })
 }
@@ -39,15 +38,14 @@ pub fn best_block_size(
 /// `None` if it holds them already, or if something else stands in the way.
 pub fn registers_for(
     limits: &DeviceLimits,
-    kernel: &KernelResources,
-    block_threads: u32,
-    dynamic_shared: u32,
-    carveout: Carveout,
+    kernel: &FunctionAttributes,
+    threads_per_block: u32,
+    dynamic_shared_bytes: u32,
     blocks: u32,
 ) -> Option<u32> {
     let holds = |registers| {
-        let kernel = KernelResources { registers, ..*kernel };
-        theoretical(limits, &kernel, block_threads, dynamic_shared, carveout).blocks_per_sm >= blocks
+        let kernel = FunctionAttributes { registers, ..*kernel };
+        theoretical(limits, &kernel, threads_per_block, dynamic_shared_bytes).blocks_per_sm >= blocks
     };
     most_below(kernel.registers, holds)
 }
@@ -56,17 +54,17 @@ pub fn registers_for(
 /// SM would hold at least `blocks` blocks. `None` if it holds them already, or if something else stands in the way.
 pub fn shared_for(
     limits: &DeviceLimits,
-    kernel: &KernelResources,
-    block_threads: u32,
-    dynamic_shared: u32,
-    carveout: Carveout,
+    kernel: &FunctionAttributes,
+    threads_per_block: u32,
+    dynamic_shared_bytes: u32,
     blocks: u32,
 ) -> Option<u32> {
     let holds = |shared| {
-        let kernel = KernelResources { static_shared: shared, max_dynamic_shared: None, ..*kernel };
-        theoretical(limits, &kernel, block_threads, 0, carveout).blocks_per_sm >= blocks
+        let kernel =
+            FunctionAttributes { static_shared_bytes: shared, max_dynamic_shared_bytes: None, ..*kernel };
+        theoretical(limits, &kernel, threads_per_block, 0).blocks_per_sm >= blocks
     };
-    most_below(kernel.static_shared.saturating_add(dynamic_shared), holds)
+    most_below(kernel.static_shared_bytes.saturating_add(dynamic_shared_bytes), holds)
 }
 
 /// The largest value in `0..now` that holds, if `now` itself does not; what holds, holds for everything smaller.
@@ -92,8 +90,8 @@ mod tests {
 
     #[test]
     fn fewer_registers_admit_one_more_block() {
-        let kernel = KernelResources { registers: 96, ..Default::default() };
-        let ask = |blocks| registers_for(&hopper(), &kernel, 256, 0, Carveout::Default, blocks);
+        let kernel = FunctionAttributes { registers: 96, ..Default::default() };
+        let ask = |blocks| registers_for(&hopper(), &kernel, 256, 0, blocks);
         assert_eq!(ask(2), None, "two blocks fit already");
         assert_eq!(ask(3), Some(80));
         assert_eq!(ask(8), Some(32));
@@ -102,38 +100,35 @@ mod tests {
 
     #[test]
     fn fewer_bytes_admit_one_more_block() {
-        let kernel = KernelResources { registers: 32, static_shared: 1024, ..Default::default() };
-        let ask = |blocks| shared_for(&hopper(), &kernel, 128, 119 * 1024, Carveout::Default, blocks);
+        let kernel = FunctionAttributes { registers: 32, static_shared_bytes: 1024, ..Default::default() };
+        let ask = |blocks| shared_for(&hopper(), &kernel, 128, 119 * 1024, blocks);
         assert_eq!(ask(1), None);
         assert_eq!(ask(2), Some(113 * 1024));
     }
 
     #[test]
     fn the_best_block_size_is_the_nearest_of_the_best() {
-        let kernel = KernelResources { registers: 32, ..Default::default() };
-        let best = |near| {
-            best_block_size(&hopper(), &kernel, 0, Carveout::Default, near).map(|(threads, _)| threads)
-        };
+        let kernel = FunctionAttributes { registers: 32, ..Default::default() };
+        let best = |near| best_block_size(&hopper(), &kernel, 0, near).map(|(threads, _)| threads);
         assert_eq!((best(100), best(32), best(1000)), (Some(128), Some(64), Some(1024)));
-        let bounded = KernelResources { max_threads: 96, ..kernel };
-        assert!(block_sizes(&hopper(), &bounded, 0, Carveout::Default).all(|(threads, _)| threads <= 96));
-        let heavy = KernelResources { registers: 255, ..Default::default() };
-        let (threads, occupancy) =
-            best_block_size(&hopper(), &heavy, 0, Carveout::Default, 1024).expect("small blocks run");
+        let bounded = FunctionAttributes { max_threads_per_block: 96, ..kernel };
+        assert!(block_sizes(&hopper(), &bounded, 0).all(|(threads, _)| threads <= 96));
+        let heavy = FunctionAttributes { registers: 255, ..Default::default() };
+        let (threads, occupancy) = best_block_size(&hopper(), &heavy, 0, 1024).expect("small blocks run");
         assert_eq!((threads, occupancy.warps_per_sm), (256, 8));
     }
 
     #[test]
     fn what_is_found_is_the_largest_that_holds() {
         for registers in [33, 64, 97, 128, 168, 255] {
-            let kernel = KernelResources { registers, ..Default::default() };
-            let now = theoretical(&hopper(), &kernel, 128, 0, Carveout::Default).blocks_per_sm;
-            let Some(fewer) = registers_for(&hopper(), &kernel, 128, 0, Carveout::Default, now + 1) else {
+            let kernel = FunctionAttributes { registers, ..Default::default() };
+            let now = theoretical(&hopper(), &kernel, 128, 0).blocks_per_sm;
+            let Some(fewer) = registers_for(&hopper(), &kernel, 128, 0, now + 1) else {
                 continue;
             };
             let at = |registers| {
-                let kernel = KernelResources { registers, ..Default::default() };
-                theoretical(&hopper(), &kernel, 128, 0, Carveout::Default).blocks_per_sm
+                let kernel = FunctionAttributes { registers, ..Default::default() };
+                theoretical(&hopper(), &kernel, 128, 0).blocks_per_sm
             };
             assert!(at(fewer) > now && at(fewer + 1) == now, "{registers} registers: {fewer}");
         }

@@ -16,5 +16,5 @@ mod models;
 pub mod recorded;
 pub mod reload;
 
-pub use case::{Basis, Case, Device, Impossible, Kernel, Launch, Placed};
+pub use case::{Basis, Case, Device, Impossible, Placed};
 pub use models::{Estimate, LoadError, Models, Prediction, target};

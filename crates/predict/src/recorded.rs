@@ -5,9 +5,10 @@
 //! are comparable after [`EMPTY_KERNEL_NS`] is added to the measured one.
 
 use apex_profile::{Figure, Profile, Provenance};
+use cuda_launch::LaunchConfig;
 use occupancy::DeviceLimits;
 
-use crate::{Case, Device, Kernel, Launch, Models};
+use crate::{Case, Device, Models};
 
 /// Duration of a kernel less its time above an empty kernel, nanoseconds: the median of the 4,716 launches of 0.3 to 30 µs
 /// in `data/launches-h200`, where both were measured. Half of them lie between 1.38 and 1.63 µs.
@@ -41,10 +42,10 @@ impl From<crate::Prediction> for apex_profile::Prediction {
 /// What is not known of it, as a sentence.
 pub fn device(name: &str, attributes: &[(u32, i32)]) -> Result<Device, String> {
     let shown = if name.is_empty() { "a device that is not known" } else { name };
-    if DeviceLimits::from_attributes(attributes).is_none() {
+    if DeviceLimits::from_pairs(attributes).is_none() {
         return Err(format!("no predictions for {shown}: the rules of its compute capability are not known"));
     }
-    Device::from_attributes(name, attributes)
+    Device::from_pairs(name, attributes)
         .ok_or_else(|| format!("no predictions for {shown}: its clocks and caches were not recorded"))
 }
 
@@ -54,7 +55,7 @@ pub fn device(name: &str, attributes: &[(u32, i32)]) -> Result<Device, String> {
 /// That they were not, as a sentence.
 pub fn check_trained(device: &Device) -> Result<(), String> {
     let trained = Device::h200();
-    let capability = |device: &Device| device.limits.compute_capability;
+    let capability = |device: &Device| device.limits.attributes.compute_capability;
     let ((major, minor), (x, y)) = (capability(device), capability(&trained));
     if (major, minor) == (x, y) {
         return Ok(());
@@ -77,15 +78,13 @@ pub fn known_device(recorded: &apex_profile::Device) -> Result<Device, String> {
 
 /// What is known of a recorded kernel before it runs.
 pub fn case(kernel: &apex_profile::Kernel) -> Case {
-    let launch =
-        Launch { grid: kernel.grid, block: kernel.block, dynamic_shared_bytes: kernel.dynamic_shared };
-    let kernel = kernel.attributes.map(|attributes| Kernel {
-        registers: attributes.resources.registers,
-        static_shared_bytes: attributes.resources.static_shared,
-        local_bytes: attributes.local,
-        max_threads_per_block: attributes.resources.max_threads,
-    });
-    Case { kernel, ..Case::of_launch(launch) }
+    let launch = LaunchConfig {
+        grid: kernel.grid.into(),
+        block: kernel.block.into(),
+        cluster: kernel.cluster.into(),
+        dynamic_shared_bytes: kernel.dynamic_shared,
+    };
+    Case { kernel: kernel.attributes, ..Case::of_launch(launch) }
 }
 
 /// Measured duration of a kernel, nanoseconds.

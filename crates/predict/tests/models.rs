@@ -2,12 +2,13 @@
 
 use apex_model::random::Random;
 use apex_predict::features::Set;
-use apex_predict::{Basis, Case, Device, Impossible, Kernel, Launch, LoadError, Models};
+use apex_predict::{Basis, Case, Device, Impossible, LoadError, Models};
+use cuda_launch::{FunctionAttributes, LaunchConfig};
 use std::collections::BTreeSet;
 use std::fs;
 
-fn launch(blocks: u32, threads: u32) -> Launch {
-    Launch { grid: [blocks, 1, 1], block: [threads, 1, 1], dynamic_shared_bytes: 0 }
+fn launch(blocks: u32, threads: u32) -> LaunchConfig {
+    LaunchConfig::new(blocks, threads)
 }
 
 /// `out[i] = a * x[i] + y[i]`, one thread for each element.
@@ -36,10 +37,11 @@ fn saxpy(blocks: u32, threads: u32, n: u64) -> Case {
     use ptx::walk::{self, Argument, Walker};
     let module = ptx::parse(SAXPY).unwrap();
     let function = module.functions().next().unwrap();
-    let shape = walk::Launch { grid: [blocks, 1, 1], block: [threads, 1, 1], dynamic_shared: 0 };
+    let shape = launch(blocks, threads);
     let arguments = [Argument::Pointer, Argument::Pointer, Argument::Bits(0x3f80_0000), Argument::Bits(n)];
     let work = Walker::new(&module, function).walk(&shape, &arguments, walk::BUDGET);
-    let kernel = Kernel { registers: 16, max_threads_per_block: 1024, ..Kernel::default() };
+    let kernel =
+        FunctionAttributes { registers: 16, max_threads_per_block: 1024, ..FunctionAttributes::default() };
     let mix = Some(ptx::Mix::of(function));
     Case { launch: launch(blocks, threads), kernel: Some(kernel), mix, work: Some(work) }
 }
@@ -84,10 +86,11 @@ fn what_cannot_run_is_refused_with_the_reason() {
     let refused = |case: &Case| models.predict(&device, case).unwrap_err();
     assert_eq!(refused(&Case::of_launch(launch(0, 32))), Impossible::Empty("grid"));
     assert_eq!(refused(&Case::of_launch(launch(1, 0))), Impossible::Empty("block"));
-    let kernel = Kernel { registers: 255, ..Kernel::default() };
+    let kernel = FunctionAttributes { registers: 255, ..FunctionAttributes::default() };
     let heavy = Case { kernel: Some(kernel), ..Case::of_launch(launch(1, 1024)) };
     assert_eq!(refused(&heavy), Impossible::DoesNotFit("registers"));
-    let bound = Kernel { registers: 32, max_threads_per_block: 256, ..Kernel::default() };
+    let bound =
+        FunctionAttributes { registers: 32, max_threads_per_block: 256, ..FunctionAttributes::default() };
     let wide = Case { kernel: Some(bound), ..Case::of_launch(launch(1, 512)) };
     assert_eq!(refused(&wide), Impossible::Threads { threads: 512, most: 256 });
 }
@@ -96,19 +99,19 @@ fn what_cannot_run_is_refused_with_the_reason() {
 #[test]
 fn what_is_beyond_a_limit_is_refused_by_its_name() {
     let (models, device) = (Models::shipped(), Device::h200());
-    let plain = Kernel { registers: 16, ..Kernel::default() };
+    let plain = FunctionAttributes { registers: 16, ..FunctionAttributes::default() };
     let small = launch(1, 1);
     let grid = |axis: usize, side| {
         let mut grid = [1; 3];
         grid[axis] = side;
-        (Launch { grid, ..small }, plain)
+        (LaunchConfig { grid: grid.into(), ..small }, plain)
     };
     let block = |axis: usize, side| {
         let mut block = [1; 3];
         block[axis] = side;
-        (Launch { block, ..small }, plain)
+        (LaunchConfig { block: block.into(), ..small }, plain)
     };
-    type Asks<'a> = &'a dyn Fn(u32) -> (Launch, Kernel);
+    type Asks<'a> = &'a dyn Fn(u32) -> (LaunchConfig, FunctionAttributes);
     let limits: [(&str, u32, Asks<'_>); 11] = [
         ("x of the grid", i32::MAX as u32, &|side| grid(0, side)),
         ("y of the grid", 65_535, &|side| grid(1, side)),
@@ -116,19 +119,19 @@ fn what_is_beyond_a_limit_is_refused_by_its_name() {
         ("threads of a block", 1024, &|side| block(0, side)),
         ("threads of a block", 1024, &|side| block(1, side)),
         ("z of the block", 64, &|side| block(2, side)),
-        ("registers of a thread", 255, &|registers| (small, Kernel { registers, ..plain })),
+        ("registers of a thread", 255, &|registers| (small, FunctionAttributes { registers, ..plain })),
         ("local memory of a thread, bytes", 512 << 10, &|local_bytes| {
-            (small, Kernel { local_bytes, ..plain })
+            (small, FunctionAttributes { local_bytes, ..plain })
         }),
         ("static shared memory of a block, bytes", 48 << 10, &|static_shared_bytes| {
-            (small, Kernel { static_shared_bytes, ..plain })
+            (small, FunctionAttributes { static_shared_bytes, ..plain })
         }),
         ("shared memory of a block, bytes", 227 << 10, &|dynamic_shared_bytes| {
-            (Launch { dynamic_shared_bytes, ..small }, plain)
+            (LaunchConfig { dynamic_shared_bytes, ..small }, plain)
         }),
         ("shared memory of a block, bytes", 227 << 10, &|bytes| {
-            let kernel = Kernel { static_shared_bytes: 1 << 10, ..plain };
-            (Launch { dynamic_shared_bytes: bytes - (1 << 10), ..small }, kernel)
+            let kernel = FunctionAttributes { static_shared_bytes: 1 << 10, ..plain };
+            (LaunchConfig { dynamic_shared_bytes: bytes - (1 << 10), ..small }, kernel)
         }),
     ];
     for (name, most, asks) in limits {
@@ -140,10 +143,10 @@ fn what_is_beyond_a_limit_is_refused_by_its_name() {
         let most = u64::from(most);
         assert_eq!(
             said(most as u32 + 1).unwrap_err(),
-            Impossible::TooLarge { what: name, value: most + 1, most }
+            Impossible::TooLarge { what: name.to_owned(), value: most + 1, most }
         );
     }
-    let all = Launch { grid: [u32::MAX; 3], block: [u32::MAX; 3], dynamic_shared_bytes: u32::MAX };
+    let all = LaunchConfig::new([u32::MAX; 3], [u32::MAX; 3]).with_dynamic_shared_bytes(u32::MAX);
     let refused = models.predict(&device, &Case::of_launch(all)).unwrap_err().to_string();
     assert_eq!(refused, "x of the grid: 4294967295 is above the device's limit of 2147483647");
 }
@@ -175,7 +178,7 @@ fn no_duration_is_below_what_issuing_takes() {
             assert!(said.duration_us.high > 1.05 * said.duration_us.low, "{:?}", said.duration_us);
         }
     }
-    let huge = Launch { grid: [most, 65_535, 65_535], block: [1024, 1, 1], dynamic_shared_bytes: 0 };
+    let huge = LaunchConfig::new([most, 65_535, 65_535], 1024);
     let said = models.predict(&device, &Case::of_launch(huge)).unwrap().duration_us;
     assert!(said.low >= 65_733.0 * 65_535f64.powi(2) * 0.999 && said.high.is_finite(), "{said:?}");
 }
@@ -199,16 +202,13 @@ fn any_launch_gets_an_answer() {
     let mut answered = 0;
     for _ in 0..2000 {
         let mut side = |bits: usize| 1 + (random.bits() >> (64 - random.below(bits) as u32 - 1)) as u32 / 2;
-        let launch = Launch {
-            grid: [side(31), side(16), side(16)],
-            block: [side(11), side(5), side(3)],
-            dynamic_shared_bytes: side(18),
-        };
-        let kernel = Kernel {
+        let launch = LaunchConfig::new([side(31), side(16), side(16)], [side(11), side(5), side(3)])
+            .with_dynamic_shared_bytes(side(18));
+        let kernel = FunctionAttributes {
             registers: side(9),
             static_shared_bytes: side(16),
             local_bytes: side(16),
-            max_threads_per_block: 0,
+            ..FunctionAttributes::default()
         };
         let case = Case { kernel: Some(kernel), ..Case::of_launch(launch) };
         let Ok(prediction) = models.predict(&device, &case) else { continue };

@@ -3,7 +3,8 @@
 use apex_model::network::Network;
 use apex_model::{Activation, Model};
 use apex_predict::reload::{Event, Folder, Watch};
-use apex_predict::{Case, Device, Launch, Models};
+use apex_predict::{Case, Device, Models};
+use cuda_launch::LaunchConfig;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,7 +50,7 @@ fn large(folder: &tempfile::TempDir) -> PathBuf {
 
 /// What models say of one launch, which tells models of different weights apart.
 fn said(models: &Models) -> u64 {
-    let launch = Launch { grid: [100, 1, 1], block: [128, 1, 1], dynamic_shared_bytes: 0 };
+    let launch = LaunchConfig::new(100, 128);
     let said = models.predict(&Device::h200(), &Case::of_launch(launch)).unwrap();
     said.duration_us.value.to_bits()
 }

@@ -8,6 +8,7 @@
 //! grid are another kernel. Processes that run the same function in the same configuration share it.
 
 mod activity;
+mod attributes;
 mod build;
 mod counts;
 mod geometry;
@@ -24,7 +25,8 @@ use std::collections::BTreeMap;
 
 use apex_trace::definition::StreamKind;
 use apex_trace::layout::{CallClass, MemoryKind};
-use occupancy::{DeviceLimits, KernelResources, Occupancy, Waves};
+use cuda_launch::FunctionAttributes;
+use occupancy::{DeviceLimits, Occupancy, Waves};
 use serde::{Deserialize, Serialize};
 
 use crate::figure::Figure;
@@ -130,7 +132,7 @@ pub struct Device {
 impl Device {
     /// What its multiprocessors have to give; `None` for a compute capability whose rules are not known.
     pub fn limits(&self) -> Option<DeviceLimits> {
-        DeviceLimits::from_attributes(&self.attributes)
+        DeviceLimits::from_pairs(&self.attributes)
     }
 }
 
@@ -173,7 +175,8 @@ pub struct Kernel {
     /// Dynamic shared memory of a block, bytes.
     pub dynamic_shared: u32,
     /// Attributes; `None` where they could not be read.
-    pub attributes: Option<Attributes>,
+    #[serde(with = "attributes")]
+    pub attributes: Option<FunctionAttributes>,
     /// How often it was launched.
     pub launches: Launches,
     /// CPU time of its launch calls that ran.
@@ -218,23 +221,6 @@ impl Kernel {
     pub fn gpu_total_ns(&self) -> Option<f64> {
         self.gpu.as_ref().map(|gpu| gpu.total_ns.value)
     }
-}
-
-/// Attributes of a function.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Attributes {
-    /// What occupancy depends on.
-    pub resources: KernelResources,
-    /// Local memory of a thread, bytes.
-    pub local: u32,
-    /// Constant memory, bytes.
-    pub constant: u32,
-    /// Preferred shared-memory carve-out in percent of the maximum; -1 for the driver's default.
-    pub carveout: i32,
-    /// Architecture of the machine code, such as 90.
-    pub binary_version: u32,
-    /// Architecture of the PTX it came from, such as 80.
-    pub ptx_version: u32,
 }
 
 /// How often a kernel was launched.

@@ -6,7 +6,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ptx::walk::{Argument, Launch, Walker, Work};
+use cuda_launch::LaunchConfig;
+use ptx::walk::{Argument, Walker, Work};
 use ptx::{
     Function, FunctionKind, Instruction, Mnemonic, Module, Name, Operand, Position, Predicate, Statement,
 };
@@ -26,13 +27,11 @@ impl Random {
         &of[self.below(of.len())]
     }
 
-    fn launch(&mut self) -> Launch {
+    fn launch(&mut self) -> LaunchConfig {
         let mut size = |most: &[u32]| *self.pick(most);
-        Launch {
-            grid: [size(&[0, 1, 2, 77, u32::MAX]), size(&[1, 3, 65535]), size(&[1, u32::MAX])],
-            block: [size(&[0, 1, 31, 32, 100, 1024, u32::MAX]), size(&[1, 5]), size(&[1, 2, 64])],
-            dynamic_shared: size(&[0, 1 << 16, u32::MAX]),
-        }
+        let grid = [size(&[0, 1, 2, 77, u32::MAX]), size(&[1, 3, 65535]), size(&[1, u32::MAX])];
+        let block = [size(&[0, 1, 31, 32, 100, 1024, u32::MAX]), size(&[1, 5]), size(&[1, 2, 64])];
+        LaunchConfig::new(grid, block).with_dynamic_shared_bytes(size(&[0, 1 << 16, u32::MAX]))
     }
 
     fn arguments(&mut self) -> Vec<Argument> {
@@ -56,7 +55,13 @@ fn corpus() -> Vec<Module> {
 }
 
 /// Walks twice, and judges what can be judged of any code.
-fn walk(module: &Module, function: &Function, launch: &Launch, arguments: &[Argument], budget: u64) -> Work {
+fn walk(
+    module: &Module,
+    function: &Function,
+    launch: &LaunchConfig,
+    arguments: &[Argument],
+    budget: u64,
+) -> Work {
     let work = Walker::new(module, function).walk(launch, arguments, budget);
     let again = Walker::new(module, function).walk(launch, arguments, budget);
     assert_eq!(work, again, "{} walked twice", function.name);
@@ -78,7 +83,7 @@ fn walk(module: &Module, function: &Function, launch: &Launch, arguments: &[Argu
 #[test]
 fn real_kernels_execute_something() {
     let mut random = Random(1);
-    let launch = Launch { grid: [40, 1, 1], block: [128, 1, 1], dynamic_shared: 0 };
+    let launch = LaunchConfig::new(40, 128);
     let mut kernels = 0;
     for module in corpus() {
         for function in module.functions().filter(|function| function.body.is_some()) {

@@ -6,7 +6,8 @@ use apex_dataset::{DataSet, KernelRow, LaunchRow};
 use apex_model::Matrix;
 use apex_model::train::Examples;
 use apex_predict::features::{self, Measured, Set};
-use apex_predict::{Basis, Case, Device, Kernel, Launch, Placed};
+use apex_predict::{Basis, Case, Device, Placed};
+use cuda_launch::{FunctionAttributes, LaunchConfig};
 use std::collections::{BTreeMap, HashMap};
 
 /// What was measured of a launch; not a number where it was not.
@@ -81,7 +82,7 @@ impl Data {
         let attributes: Vec<(u32, i32)> =
             set.manifest.device_attributes.iter().map(|(&id, &value)| (id, value)).collect();
         let name = &set.manifest.device_name;
-        let device = Device::from_attributes(name, &attributes)
+        let device = Device::from_pairs(name, &attributes)
             .ok_or_else(|| Error::Refused(format!("the rules of occupancy of {name} are not known")))?;
         let kernels: HashMap<&str, &KernelRow> =
             set.kernels.iter().map(|kernel| (kernel.kernel.as_str(), kernel)).collect();
@@ -231,7 +232,7 @@ fn truth(placed: &Placed<'_>, launch: &LaunchRow) -> Truth {
     let counters = &launch.counters;
     let fraction =
         |value: Option<f64>, of: f64| value.map_or(f32::NAN, |value| (value / of).clamp(0.0, 1.0) as f32);
-    let warp = f64::from(placed.device.limits.warp_size);
+    let warp = f64::from(placed.device.limits.attributes.warp_size);
     Truth {
         achieved_occupancy: fraction(counters.achieved_occupancy_percent, 100.0),
         sm_utilisation: fraction(counters.sm_throughput_percent, 100.0),
@@ -243,12 +244,13 @@ fn truth(placed: &Placed<'_>, launch: &LaunchRow) -> Truth {
 
 fn case(kernel: &KernelRow, launch: &LaunchRow, code: &Code) -> Case {
     let configuration =
-        Launch { grid: launch.grid, block: launch.block, dynamic_shared_bytes: launch.dynamic_shared_bytes };
-    let attributes = Kernel {
+        LaunchConfig::new(launch.grid, launch.block).with_dynamic_shared_bytes(launch.dynamic_shared_bytes);
+    let attributes = FunctionAttributes {
         registers: kernel.registers,
         static_shared_bytes: kernel.static_shared_bytes,
         local_bytes: kernel.local_bytes.unwrap_or(0),
         max_threads_per_block: kernel.max_threads_per_block.unwrap_or(0),
+        ..FunctionAttributes::default()
     };
     let work = launch.n.zip(launch.m).and_then(|(n, m)| code.work(&kernel.kernel, &configuration, n, m));
     Case { launch: configuration, kernel: Some(attributes), mix: kernel.ptx.0.clone(), work }

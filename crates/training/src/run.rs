@@ -448,7 +448,8 @@ impl Run<'_> {
         for row in &self.data.rows {
             let placed = self.data.place(&row.case)?;
             let truth = &row.truth;
-            let efficiency = occupancy::block_efficiency(row.case.launch.threads() as u32, 32) as f32;
+            let efficiency =
+                occupancy::block_efficiency(row.case.launch.threads_per_block() as u32, 32) as f32;
             theory.push(placed.occupancy.fraction() as f32, None, truth.achieved_occupancy, row.family);
             bound.push(placed.occupancy_bound() as f32, None, truth.achieved_occupancy, row.family);
             lanes.push(efficiency, None, truth.warp_efficiency, row.family);
@@ -508,7 +509,7 @@ impl Run<'_> {
                 match shown.quantity {
                     Quantity::AchievedOccupancy => bound.push(shown.scale, None, shown.truth, family),
                     Quantity::WarpEfficiency => {
-                        let threads = real.rows[origin.row].case.launch.threads() as u32;
+                        let threads = real.rows[origin.row].case.launch.threads_per_block() as u32;
                         lanes.push(
                             occupancy::block_efficiency(threads, 32) as f32,
                             None,

@@ -2,7 +2,7 @@
 
 use apex_dataset::DataSet;
 use apex_device_code::suite;
-use apex_predict::Launch;
+use cuda_launch::LaunchConfig;
 use ptx::walk::{Argument, BUDGET, Walker, Work};
 use std::collections::HashMap;
 
@@ -28,14 +28,9 @@ impl Code {
     }
 
     /// What a launch of a kernel with the suite's parameters (two inputs, an output, `n`, `m`) executes.
-    pub(crate) fn work(&self, kernel: &str, launch: &Launch, n: u64, m: u64) -> Option<Work> {
+    pub(crate) fn work(&self, kernel: &str, launch: &LaunchConfig, n: u64, m: u64) -> Option<Work> {
         let pointer = Argument::Pointer;
         let arguments = [pointer, pointer, pointer, Argument::Bits(n), Argument::Bits(m)];
-        let launch = ptx::walk::Launch {
-            grid: launch.grid,
-            block: launch.block,
-            dynamic_shared: launch.dynamic_shared_bytes,
-        };
-        Some(self.walkers.get(kernel)?.walk(&launch, &arguments, BUDGET))
+        Some(self.walkers.get(kernel)?.walk(launch, &arguments, BUDGET))
     }
 }

@@ -1,9 +1,10 @@
 //! Training from beginning to end, quickly, on a part of the measurements in the repository.
 
 use apex_dataset::DataSet;
-use apex_predict::{Case, Device, Launch, Models};
+use apex_predict::{Case, Device, Models};
 use apex_training::report::Score;
 use apex_training::{Data, Error, Options, Progress, Report, Trained, run};
+use cuda_launch::LaunchConfig;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -112,7 +113,7 @@ fn the_same_data_and_seed_give_the_same_models_and_they_say_something() {
     assert!(card.contains("2093 launches of 65 families") && card.contains("## real programs"), "{card}");
 
     let models = Models::new(first.models).unwrap();
-    let launch = Launch { grid: [1000, 1, 1], block: [256, 1, 1], dynamic_shared_bytes: 0 };
+    let launch = LaunchConfig::new(1000, 256);
     models.predict(&Device::h200(), &Case::of_launch(launch)).unwrap();
 }
 

@@ -38,7 +38,7 @@ fn fault(Subject { kernel, geometry, .. }: Subject<'_>) -> Option<Fault> {
         return None;
     }
     let up = threads.checked_next_multiple_of(32).unwrap_or(threads);
-    let most = kernel.attributes.map_or(0, |attributes| attributes.resources.max_threads);
+    let most = kernel.attributes.map_or(0, |attributes| attributes.max_threads_per_block);
     let better = if most == 0 || up <= most { up } else { (threads / 32 * 32).max(32) };
     Some(Fault {
         evidence: vec![
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn stays_within_what_the_kernel_allows() {
         let mut kernel = kernel_of(1000, 100);
-        kernel.attributes.as_mut().expect("known").resources.max_threads = 100;
+        kernel.attributes.as_mut().expect("known").max_threads_per_block = 100;
         assert!(assert_finds(&RULE, kernel).change.starts_with("use 96 instead"));
     }
 

@@ -37,8 +37,7 @@ fn judge(profile: &Profile) -> Outcome {
 
 fn fault(Subject { kernel, sms, .. }: Subject<'_>) -> Option<Fault> {
     let blocks = kernel.blocks();
-    let shared =
-        kernel.attributes.map_or(0, |a| a.resources.static_shared).saturating_add(kernel.dynamic_shared);
+    let shared = kernel.attributes.map_or(0, |a| a.static_shared_bytes).saturating_add(kernel.dynamic_shared);
     let sms = u64::from(sms);
     if shared == 0 || !(sms..2 * sms).contains(&blocks) {
         return None;

@@ -2,15 +2,15 @@
 
 use apex_trace::definition::StreamKind;
 use apex_trace::layout::{CallClass, MemoryKind};
-use occupancy::KernelResources;
+use cuda_launch::FunctionAttributes;
 
 use super::{Outcome, Rule};
 use crate::advise::{Options, advise};
 use crate::finding::Finding;
 use apex_profile::{
-    Activity, AfterLaunch, Attributes, Basis, Call, Copies, CopyDirection, Device, Distribution, Figure, Gap,
-    Geometry, GpuTime, Hotspot, IdleCause, Kernel, KernelCounts, Launches, Memory, Place, Process, Profile,
-    Stream, Totals, Traffic,
+    Activity, AfterLaunch, Basis, Call, Copies, CopyDirection, Device, Distribution, Figure, Gap, Geometry,
+    GpuTime, Hotspot, IdleCause, Kernel, KernelCounts, Launches, Memory, Place, Process, Profile, Stream,
+    Totals, Traffic,
 };
 
 /// Multiprocessors of the device.
@@ -32,7 +32,8 @@ pub(crate) fn kernel_of(blocks: u32, threads: u32) -> Kernel {
 }
 
 pub(crate) fn with_registers(blocks: u32, threads: u32, registers: u32) -> Kernel {
-    let resources = KernelResources { registers, max_threads: 1024, ..KernelResources::default() };
+    let attributes =
+        FunctionAttributes { registers, max_threads_per_block: 1024, ..FunctionAttributes::default() };
     Kernel {
         name: "kernel(float*)".to_owned(),
         short_name: "kernel".to_owned(),
@@ -40,7 +41,7 @@ pub(crate) fn with_registers(blocks: u32, threads: u32, registers: u32) -> Kerne
         device: Some(0),
         grid: [blocks, 1, 1],
         block: [threads, 1, 1],
-        attributes: Some(Attributes { resources, carveout: -1, ..Attributes::default() }),
+        attributes: Some(attributes),
         launches: Launches { calls: 1000, ..Launches::default() },
         ..Kernel::default()
     }

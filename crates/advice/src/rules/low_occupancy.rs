@@ -80,34 +80,31 @@ fn fault(Subject { kernel, geometry, profile, .. }: Subject<'_>) -> Option<Fault
 /// grows with the block, there is none.
 fn better_block_size(limits: &DeviceLimits, kernel: &Kernel) -> Option<(u32, f64)> {
     let attributes = kernel.attributes.filter(|_| kernel.dynamic_shared == 0)?;
-    let (resources, carveout) = (attributes.resources, attributes.preferred_carveout());
-    let (better, then) = what_if::best_block_size(limits, &resources, 0, carveout, kernel.block_threads())?;
+    let (better, then) = what_if::best_block_size(limits, &attributes, 0, kernel.block_threads())?;
     (then.fraction() >= ENOUGH).then(|| (better, then.fraction()))
 }
 
 /// The smallest step that admits one more block: less of the limiting resource.
 fn less_of_a_resource(limits: &DeviceLimits, kernel: &Kernel, blocks: u32) -> Option<String> {
     let attributes = kernel.attributes?;
-    let (resources, carveout) = (attributes.resources, attributes.preferred_carveout());
     let (threads, dynamic) = (kernel.block_threads(), kernel.dynamic_shared);
-    let now = occupancy::theoretical(limits, &resources, threads, dynamic, carveout);
+    let now = occupancy::theoretical(limits, &attributes, threads, dynamic);
     let limited_by = |limiter| now.limit(limiter) == Some(blocks);
     if limited_by(Limiter::Registers)
-        && let Some(fewer) =
-            what_if::registers_for(limits, &resources, threads, dynamic, carveout, blocks + 1)
+        && let Some(fewer) = what_if::registers_for(limits, &attributes, threads, dynamic, blocks + 1)
     {
         return Some(format!(
             "get from {} to {fewer} registers per thread for {} instead of {blocks} blocks per SM: \
              __launch_bounds__({threads}, {}), and see that nothing spills",
-            resources.registers,
+            attributes.registers,
             blocks + 1,
             blocks + 1
         ));
     }
     if limited_by(Limiter::SharedMemory)
-        && let Some(less) = what_if::shared_for(limits, &resources, threads, dynamic, carveout, blocks + 1)
+        && let Some(less) = what_if::shared_for(limits, &attributes, threads, dynamic, blocks + 1)
     {
-        let used = f64::from(resources.static_shared) + f64::from(dynamic);
+        let used = f64::from(attributes.static_shared_bytes) + f64::from(dynamic);
         return Some(format!(
             "get from {} to {} of shared memory per block for {} instead of {blocks} blocks per SM",
             bytes(used),

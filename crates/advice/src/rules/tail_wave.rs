@@ -140,12 +140,16 @@ fn other_block_size(kernel: &Kernel, profile: &Profile, most: f64) -> Option<(u3
     let attributes = kernel.attributes?;
     let (size_now, least) = (kernel.block_threads(), kernel.geometry?.occupancy.warps_per_sm);
     let threads = kernel.threads();
-    let (resources, carveout) = (&attributes.resources, attributes.preferred_carveout());
-    what_if::block_sizes(&limits, resources, kernel.dynamic_shared, carveout)
+    what_if::block_sizes(&limits, &attributes, kernel.dynamic_shared)
         .filter(|(size, occupancy)| *size >= 64 && occupancy.warps_per_sm >= least)
         .map(|(size, occupancy)| {
             let blocks = threads.div_ceil(u64::from(size));
-            (size, blocks, Waves::of_grid(blocks, occupancy.blocks_per_sm, limits.sms).tail_effect())
+            (
+                size,
+                blocks,
+                Waves::of_grid(blocks, occupancy.blocks_per_sm, limits.attributes.multiprocessors)
+                    .tail_effect(),
+            )
         })
         .filter(|(_, _, effect)| *effect <= most)
         .min_by_key(|(size, ..)| size.abs_diff(size_now))

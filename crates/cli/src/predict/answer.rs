@@ -1,9 +1,10 @@
 //! What is answered about one launch, as data: the members of JSON are those of [`Answer`].
 
 use super::lines::{Asked, Fields, KNOWN, Line};
-use apex_predict::{Case, Device, Kernel, Launch, Models, Placed};
+use apex_predict::{Case, Device, Models, Placed};
 use apex_profile::{Estimate, Figure, Prediction};
-use occupancy::{Carveout, KernelResources, Limiter, what_if};
+use cuda_launch::{FunctionAttributes, LaunchConfig};
+use occupancy::{Limiter, what_if};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
@@ -16,10 +17,10 @@ pub struct Answer {
     pub kernel: Option<String>,
     /// The launch; `None` if the line could not be read.
     #[serde(serialize_with = "launch_members")]
-    pub launch: Option<Launch>,
+    pub launch: Option<LaunchConfig>,
     /// The kernel's attributes, where they are known.
     #[serde(serialize_with = "kernel_members")]
-    pub attributes: Option<Kernel>,
+    pub attributes: Option<FunctionAttributes>,
     /// Whether it is a change of the last launch before it that is none.
     pub what_if: bool,
     /// Whether guesses decide part of what the launch executes; `None` if that is not known (its basis is not `work`).
@@ -55,9 +56,9 @@ pub struct Computed {
 impl Computed {
     fn of(placed: &Placed<'_>) -> Self {
         let known = placed.case.kernel.is_some();
-        let warp = placed.device.limits.warp_size;
+        let warp = placed.device.limits.attributes.warp_size;
         // A launch that can run has at most 1024.
-        let threads = u32::try_from(placed.case.launch.threads()).unwrap_or(u32::MAX);
+        let threads = u32::try_from(placed.case.launch.threads_per_block()).unwrap_or(u32::MAX);
         Self {
             block_efficiency: occupancy::block_efficiency(threads, warp),
             theoretical_occupancy: known.then(|| placed.occupancy.fraction()),
@@ -69,14 +70,14 @@ impl Computed {
 }
 
 /// A kernel of whose bounds nothing is known has those that its registers set, as the driver would say.
-pub fn bounded(kernel: Kernel, device: &Device) -> Kernel {
+pub fn bounded(kernel: FunctionAttributes, device: &Device) -> FunctionAttributes {
     if kernel.max_threads_per_block > 0 {
         return kernel;
     }
-    let resources = KernelResources { registers: kernel.registers, ..KernelResources::default() };
-    let sizes = what_if::block_sizes(&device.limits, &resources, 0, Carveout::Default);
+    let resources = FunctionAttributes { registers: kernel.registers, ..FunctionAttributes::default() };
+    let sizes = what_if::block_sizes(&device.limits, &resources, 0);
     let most = sizes.map(|(threads, _)| threads).max().unwrap_or(0);
-    Kernel { max_threads_per_block: most, ..kernel }
+    FunctionAttributes { max_threads_per_block: most, ..kernel }
 }
 
 impl Answer {
@@ -134,13 +135,22 @@ impl Answer {
     }
 }
 
-fn launch_members<S: Serializer>(launch: &Option<Launch>, serializer: S) -> Result<S::Ok, S::Error> {
-    let members = |&Launch { grid, block, dynamic_shared_bytes }: &Launch| json!({"grid": grid, "block": block, "dynamic_shared_bytes": dynamic_shared_bytes});
+fn launch_members<S: Serializer>(launch: &Option<LaunchConfig>, serializer: S) -> Result<S::Ok, S::Error> {
+    let members = |launch: &LaunchConfig| {
+        json!({
+            "grid": launch.grid.to_array(),
+            "block": launch.block.to_array(),
+            "dynamic_shared_bytes": launch.dynamic_shared_bytes,
+        })
+    };
     launch.as_ref().map(members).serialize(serializer)
 }
 
-fn kernel_members<S: Serializer>(kernel: &Option<Kernel>, serializer: S) -> Result<S::Ok, S::Error> {
-    let members = |kernel: &Kernel| {
+fn kernel_members<S: Serializer>(
+    kernel: &Option<FunctionAttributes>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let members = |kernel: &FunctionAttributes| {
         json!({
             "registers": kernel.registers,
             "static_shared_bytes": kernel.static_shared_bytes,
@@ -163,7 +173,8 @@ mod tests {
     #[test]
     fn registers_bound_a_block_that_nothing_else_bounds() {
         let most = |registers, max_threads_per_block| {
-            let kernel = Kernel { registers, max_threads_per_block, ..Kernel::default() };
+            let kernel =
+                FunctionAttributes { registers, max_threads_per_block, ..FunctionAttributes::default() };
             bounded(kernel, &Device::h200()).max_threads_per_block
         };
         // 65,536 registers, in units of 256 for a warp, spread over four partitions.

@@ -2,8 +2,9 @@
 
 use crate::output::Lines;
 use anyhow::Context;
-use apex_predict::{Case, Kernel, Launch};
+use apex_predict::Case;
 use apex_untrusted::read;
+use cuda_launch::{FunctionAttributes, LaunchConfig};
 use ptx::walk::{Argument, BUDGET, Walker};
 use ptx::{
     AddressBase, Function, FunctionKind, Module, Operand, ScalarType, StateSpace, Statement, Variable,
@@ -105,11 +106,11 @@ impl Code {
     }
 
     /// What the PTX says of the kernel, with what only its machine code can tell.
-    pub fn kernel(&self, known: Kernel) -> Kernel {
+    pub fn kernel(&self, known: FunctionAttributes) -> FunctionAttributes {
         let function = find(&self.module, Some(&self.name)).expect("it was found");
         let threads = ["reqntid", "maxntid"].into_iter().find_map(|name| function.directive(name));
         let most = threads.map_or(0, |sides| sides.iter().product::<u64>());
-        Kernel {
+        FunctionAttributes {
             static_shared_bytes: match known.static_shared_bytes {
                 0 => declared(&self.module, function, StateSpace::Shared),
                 given => given,
@@ -127,10 +128,8 @@ impl Code {
     }
 
     /// All that is known of a launch of it.
-    pub fn case(&self, kernel: Kernel, launch: Launch) -> Case {
-        let Launch { grid, block, dynamic_shared_bytes } = launch;
-        let walked = ptx::walk::Launch { grid, block, dynamic_shared: dynamic_shared_bytes };
-        let work = self.walker.as_ref().map(|walker| walker.walk(&walked, &self.arguments, BUDGET));
+    pub fn case(&self, kernel: FunctionAttributes, launch: LaunchConfig) -> Case {
+        let work = self.walker.as_ref().map(|walker| walker.walk(&launch, &self.arguments, BUDGET));
         Case { launch, kernel: Some(kernel), mix: Some(self.mix.clone()), work }
     }
 
@@ -262,21 +261,34 @@ mod tests {
     #[test]
     fn the_ptx_tells_bounds_and_memory_unless_they_are_given() {
         let code = read(SOURCE, Some("scale"), &[]).unwrap();
-        let known = code.kernel(Kernel { registers: 24, ..Kernel::default() });
-        let expected =
-            Kernel { registers: 24, static_shared_bytes: 1056, local_bytes: 16, max_threads_per_block: 256 };
+        let registers = FunctionAttributes { registers: 24, ..FunctionAttributes::default() };
+        let known = code.kernel(registers);
+        let expected = FunctionAttributes {
+            static_shared_bytes: 1056,
+            local_bytes: 16,
+            max_threads_per_block: 256,
+            ..registers
+        };
         assert_eq!(known, expected);
-        let given = Kernel { registers: 8, static_shared_bytes: 1, local_bytes: 2, max_threads_per_block: 3 };
+        let given = FunctionAttributes {
+            static_shared_bytes: 1,
+            local_bytes: 2,
+            max_threads_per_block: 3,
+            ..registers
+        };
         assert_eq!(code.kernel(given), given);
         assert!(code.how_to_get_registers().contains("scale uses: give --registers"));
     }
 
     #[test]
     fn a_launch_is_walked_if_there_are_arguments() {
-        let launch = Launch { grid: [10, 1, 1], block: [32, 1, 1], dynamic_shared_bytes: 0 };
+        let launch = LaunchConfig::new(10, 32);
         let case = |arguments: &[Typed]| {
             let code = read(SOURCE, Some("scale"), arguments).unwrap();
-            code.case(code.kernel(Kernel { registers: 24, ..Kernel::default() }), launch)
+            code.case(
+                code.kernel(FunctionAttributes { registers: 24, ..FunctionAttributes::default() }),
+                launch,
+            )
         };
         assert_eq!((case(&[]).mix.unwrap().instructions(), case(&[]).work), (3, None));
         let work = case(&[Typed::Pointer, Typed::Integer(7)]).work.unwrap();

@@ -92,7 +92,7 @@ fn model(information: &Path) -> Option<String> {
 /// The device that the shipped models were trained on, by its architecture: `sm_90`.
 fn architecture(name: &str) -> anyhow::Result<Device> {
     let trained = Device::h200();
-    let (major, minor) = trained.limits.compute_capability;
+    let (major, minor) = trained.limits.attributes.compute_capability;
     let known = format!("sm_{major}{minor}");
     if name.trim_end_matches(['a', 'f']) != known {
         bail!("no predictions for {name}: the models were trained on {known} ({})", trained.name);

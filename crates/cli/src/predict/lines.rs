@@ -3,7 +3,7 @@
 //! Which of the two it is shows in the first character: JSON begins with `{`. A line that is wrong is one answer with the
 //! reason, and the next line is read all the same. Columns that are not known here pass through.
 
-use apex_predict::{Kernel, Launch};
+use cuda_launch::{FunctionAttributes, LaunchConfig};
 use serde_json::Value;
 use std::io::{self, BufRead, Read};
 
@@ -44,9 +44,9 @@ pub struct Asked {
     /// The kernel's name, for people.
     pub name: Option<String>,
     /// The launch.
-    pub launch: Launch,
+    pub launch: LaunchConfig,
     /// The kernel's attributes, if its registers are known.
-    pub kernel: Option<Kernel>,
+    pub kernel: Option<FunctionAttributes>,
     /// The kernel's own duration as measured, microseconds.
     pub measured_us: Option<f64>,
 }
@@ -74,17 +74,18 @@ pub enum Format {
 impl Asked {
     /// As the fields of a line that asks the same, a measured time apart.
     pub fn fields(&self) -> Fields {
-        let Launch { grid, block, dynamic_shared_bytes } = self.launch;
+        let LaunchConfig { grid, block, dynamic_shared_bytes, .. } = self.launch;
         let number = |value: u32| Some(Value::from(value));
-        let of_kernel = |value: fn(&Kernel) -> u32| self.kernel.as_ref().map(value).map(Value::from);
+        let of_kernel =
+            |value: fn(&FunctionAttributes) -> u32| self.kernel.as_ref().map(value).map(Value::from);
         let values = [
             self.name.clone().map(Value::from),
-            number(grid[0]),
-            number(grid[1]),
-            number(grid[2]),
-            number(block[0]),
-            number(block[1]),
-            number(block[2]),
+            number(grid.x),
+            number(grid.y),
+            number(grid.z),
+            number(block.x),
+            number(block.y),
+            number(block.z),
             number(dynamic_shared_bytes),
             of_kernel(|kernel| kernel.registers),
             of_kernel(|kernel| kernel.static_shared_bytes),
@@ -290,28 +291,21 @@ fn json_line(number: u64, text: Result<String, String>) -> Line {
 
 /// What the fields ask.
 fn asked(fields: &Fields) -> Result<Asked, String> {
-    let launch = Launch {
-        grid: [
-            needed(fields, "grid_x")?,
-            whole(fields, "grid_y")?.unwrap_or(1),
-            whole(fields, "grid_z")?.unwrap_or(1),
-        ],
-        block: [
-            needed(fields, "block_x")?,
-            whole(fields, "block_y")?.unwrap_or(1),
-            whole(fields, "block_z")?.unwrap_or(1),
-        ],
-        dynamic_shared_bytes: whole(fields, "dynamic_shared_bytes")?.unwrap_or(0),
-    };
+    let or_1 = |name| whole(fields, name).map(|side| side.unwrap_or(1));
+    let grid = [needed(fields, "grid_x")?, or_1("grid_y")?, or_1("grid_z")?];
+    let block = [needed(fields, "block_x")?, or_1("block_y")?, or_1("block_z")?];
+    let shared = whole(fields, "dynamic_shared_bytes")?.unwrap_or(0);
+    let launch = LaunchConfig::new(grid, block).with_dynamic_shared_bytes(shared);
     let registers = whole(fields, "registers")?;
     let or_0 = |name| whole(fields, name).map(Option::unwrap_or_default);
     let (static_shared_bytes, local_bytes) = (or_0("static_shared_bytes")?, or_0("local_bytes")?);
     let max_threads_per_block = or_0("max_threads_per_block")?;
-    let kernel = registers.map(|registers| Kernel {
+    let kernel = registers.map(|registers| FunctionAttributes {
         registers,
         static_shared_bytes,
         local_bytes,
         max_threads_per_block,
+        ..FunctionAttributes::default()
     });
     let name = field(fields, "kernel")
         .and_then(|value| value.as_str().map(str::to_owned))
@@ -382,8 +376,8 @@ mod tests {
         let found = lines("extra,block_x,grid_x,registers,kernel\r\nx,64,7,32,\"f<1, 2>\"\r\n").unwrap();
         let asked = Asked {
             name: Some("f<1, 2>".to_owned()),
-            launch: Launch { grid: [7, 1, 1], block: [64, 1, 1], dynamic_shared_bytes: 0 },
-            kernel: Some(Kernel { registers: 32, ..Kernel::default() }),
+            launch: LaunchConfig::new(7, 64),
+            kernel: Some(FunctionAttributes { registers: 32, ..FunctionAttributes::default() }),
             measured_us: None,
         };
         assert_eq!(found[0].asked, Ok(asked.clone()));
@@ -461,12 +455,13 @@ mod tests {
     fn fields_of_what_is_asked_ask_the_same() {
         let asked = Asked {
             name: Some("k".to_owned()),
-            launch: Launch { grid: [1, 2, 3], block: [4, 5, 6], dynamic_shared_bytes: 7 },
-            kernel: Some(Kernel {
+            launch: LaunchConfig::new([1, 2, 3], [4, 5, 6]).with_dynamic_shared_bytes(7),
+            kernel: Some(FunctionAttributes {
                 registers: 8,
                 static_shared_bytes: 9,
                 local_bytes: 10,
                 max_threads_per_block: 11,
+                ..FunctionAttributes::default()
             }),
             measured_us: None,
         };

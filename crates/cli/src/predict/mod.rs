@@ -18,10 +18,11 @@ use crate::{exit, session};
 use answer::Answer;
 use anyhow::{Context, bail};
 use apex_predict::reload::{Event, Watch};
-use apex_predict::{Case, Device, Kernel, Launch, Models};
+use apex_predict::{Case, Device, Models};
 use apex_untrusted::folder::identity;
 use clap::builder::FalseyValueParser;
 use code::{Code, Typed};
+use cuda_launch::{Dim3, FunctionAttributes, LaunchConfig};
 use device::Trained;
 use lines::{Asked, Format, Lines};
 use recorded::Recording;
@@ -58,10 +59,10 @@ pub struct Args {
     input: Option<PathBuf>,
     /// Blocks: X, X,Y or X,Y,Z
     #[arg(long, value_name = "BLOCKS", env = "APEX_GRID", value_parser = syntax::extent, requires = "block")]
-    grid: Option<Extent>,
+    grid: Option<Dim3>,
     /// Threads of a block: X, X,Y or X,Y,Z
     #[arg(long, value_name = "THREADS", env = "APEX_BLOCK", value_parser = syntax::extent, requires = "grid")]
-    block: Option<Extent>,
+    block: Option<Dim3>,
     /// Dynamic shared memory of a block, bytes
     #[arg(long, value_name = "SIZE", env = "APEX_SHARED", value_parser = syntax::bytes, requires = "grid")]
     shared: Option<u32>,
@@ -105,9 +106,6 @@ pub struct Args {
     #[arg(long, env = "APEX_CSV", value_parser = FalseyValueParser::new())]
     csv: bool,
 }
-
-/// The sides of a grid or block.
-type Extent = [u32; 3];
 
 /// The models in use.
 enum InUse {
@@ -166,16 +164,14 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
 impl Args {
     /// The launch on the command line, and its changes.
     fn typed(&self, device: &Device, models: &Models) -> anyhow::Result<Vec<Answer>> {
-        let launch = Launch {
-            grid: self.grid.expect("clap requires it"),
-            block: self.block.expect("clap requires it"),
-            dynamic_shared_bytes: self.shared.unwrap_or(0),
-        };
-        let kernel = self.registers.map(|registers| Kernel {
+        let (grid, block) = self.grid.zip(self.block).expect("clap requires them");
+        let launch = LaunchConfig::new(grid, block).with_dynamic_shared_bytes(self.shared.unwrap_or(0));
+        let kernel = self.registers.map(|registers| FunctionAttributes {
             registers,
             static_shared_bytes: self.static_shared.unwrap_or(0),
             local_bytes: self.local.unwrap_or(0),
             max_threads_per_block: self.max_threads.unwrap_or(0),
+            ..FunctionAttributes::default()
         });
         let code = self
             .ptx
@@ -188,7 +184,7 @@ impl Args {
             (Some(code), None) => bail!("{}", code.how_to_get_registers()),
             (None, kernel) => kernel,
         };
-        let case = |launch, kernel: Option<Kernel>| match (&code, kernel) {
+        let case = |launch, kernel: Option<FunctionAttributes>| match (&code, kernel) {
             (Some(code), Some(kernel)) => code.case(kernel, launch),
             (_, kernel) => Case { kernel, ..Case::of_launch(launch) },
         };
@@ -202,9 +198,9 @@ impl Args {
         models: &Models,
         device: &Device,
         asked: &Asked,
-        case: impl Fn(Launch, Option<Kernel>) -> Case,
+        case: impl Fn(LaunchConfig, Option<FunctionAttributes>) -> Case,
     ) -> anyhow::Result<Vec<Answer>> {
-        let case = |launch, kernel: Option<Kernel>| {
+        let case = |launch, kernel: Option<FunctionAttributes>| {
             case(launch, kernel.map(|kernel| answer::bounded(kernel, device)))
         };
         let from = case(asked.launch, asked.kernel);
@@ -212,7 +208,7 @@ impl Args {
         for change in &self.what_if {
             let launch = change.of(asked.launch).map_err(anyhow::Error::msg)?;
             let kernel = match (change.registers(), asked.kernel) {
-                (Some(registers), Some(kernel)) => Some(Kernel { registers, ..kernel }),
+                (Some(registers), Some(kernel)) => Some(FunctionAttributes { registers, ..kernel }),
                 (Some(_), None) => {
                     bail!("registers can be changed only where they are known: give --registers")
                 }

@@ -1,9 +1,9 @@
 //! Launches as they are typed: `64,64`, `16x16`, `block=512,grid=128`.
 
-use apex_predict::Launch;
+use cuda_launch::{Dim3, LaunchConfig};
 
 /// The sides of a grid or block: one to three numbers with commas or `x` between; missing ones are 1.
-pub fn extent(text: &str) -> Result<[u32; 3], String> {
+pub fn extent(text: &str) -> Result<Dim3, String> {
     let explain =
         || format!("`{text}` is no extent; write one to three whole numbers, such as 1024, 64,64 or 16x16x4");
     let mut sides = [1; 3];
@@ -15,7 +15,7 @@ pub fn extent(text: &str) -> Result<[u32; 3], String> {
             || format!("`{part}` is beyond every device's limit: a grid has at most 2147483647 blocks in x");
         *side = part.parse().map_err(|_| if digits { beyond() } else { explain() })?;
     }
-    if parts.next().is_some() { Err(explain()) } else { Ok(sides) }
+    if parts.next().is_some() { Err(explain()) } else { Ok(sides.into()) }
 }
 
 /// Bytes of shared or local memory: `4096`, `48K`.
@@ -43,8 +43,8 @@ pub fn microseconds(text: &str) -> Result<f64, String> {
 /// What is changed of a launch; the rest stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    grid: Option<[u32; 3]>,
-    block: Option<[u32; 3]>,
+    grid: Option<Dim3>,
+    block: Option<Dim3>,
     dynamic_shared_bytes: Option<u32>,
     registers: Option<u32>,
 }
@@ -76,37 +76,26 @@ pub fn change(text: &str) -> Result<Change, String> {
 }
 
 impl Change {
-    /// The launch that it makes of another. A new block size alone keeps the number of threads: the grid's x follows.
+    /// The launch that it makes of another. A new block alone keeps the threads ([`LaunchConfig::with_block`]).
     ///
     /// # Errors
     /// If the grid does not follow from the block.
-    pub fn of(&self, launch: Launch) -> Result<Launch, String> {
-        let block = self.block.unwrap_or(launch.block);
-        let grid = match (self.grid, self.block) {
-            (Some(grid), _) => grid,
-            (None, None) => launch.grid,
-            (None, Some(block)) => following_grid(launch, block)?,
+    pub fn of(&self, launch: LaunchConfig) -> Result<LaunchConfig, String> {
+        let launch = match (self.grid, self.block) {
+            (Some(grid), block) => LaunchConfig { grid, block: block.unwrap_or(launch.block), ..launch },
+            (None, None) => launch,
+            (None, Some(block)) => {
+                launch.with_block(block).ok_or("the grid does not follow from this block: give grid=, too")?
+            }
         };
         let dynamic_shared_bytes = self.dynamic_shared_bytes.unwrap_or(launch.dynamic_shared_bytes);
-        Ok(Launch { grid, block, dynamic_shared_bytes })
+        Ok(LaunchConfig { dynamic_shared_bytes, ..launch })
     }
 
     /// The registers of a thread that it asks for.
     pub fn registers(&self) -> Option<u32> {
         self.registers
     }
-}
-
-/// A grid whose blocks cover as many threads along each axis as before.
-fn following_grid(launch: Launch, block: [u32; 3]) -> Result<[u32; 3], String> {
-    let mut grid = [1; 3];
-    for (axis, side) in grid.iter_mut().enumerate() {
-        let threads = u64::from(launch.grid[axis]) * u64::from(launch.block[axis]);
-        let blocks = threads.checked_div(block[axis].into()).map(|_| threads.div_ceil(block[axis].into()));
-        let fits = blocks.and_then(|blocks| u32::try_from(blocks).ok());
-        *side = fits.ok_or("the grid does not follow from this block: give grid=, too")?;
-    }
-    Ok(grid)
 }
 
 #[cfg(test)]
@@ -118,7 +107,7 @@ mod tests {
         for (text, sides) in
             [("1024", [1024, 1, 1]), ("64,32", [64, 32, 1]), ("16x16x4", [16, 16, 4]), (" 8 , 4", [8, 4, 1])]
         {
-            assert_eq!(extent(text), Ok(sides), "{text}");
+            assert_eq!(extent(text), Ok(sides.into()), "{text}");
         }
         for text in ["", "x", "1,2,3,4", "-1", "1.5", "1,,2"] {
             assert!(extent(text).unwrap_err().contains("64,64"), "{text}");
@@ -142,13 +131,19 @@ mod tests {
 
     #[test]
     fn a_change_of_the_block_keeps_the_threads() {
-        let launch = Launch { grid: [100, 3, 1], block: [256, 1, 1], dynamic_shared_bytes: 64 };
+        let launch = LaunchConfig::new((100, 3), 256).with_dynamic_shared_bytes(64);
         let changed = |text| change(text).and_then(|change| change.of(launch));
-        assert_eq!(changed("block=512"), Ok(Launch { grid: [50, 3, 1], block: [512, 1, 1], ..launch }));
-        assert_eq!(changed("block=96x2"), Ok(Launch { grid: [267, 2, 1], block: [96, 2, 1], ..launch }));
+        assert_eq!(
+            changed("block=512"),
+            Ok(LaunchConfig { grid: (50, 3).into(), block: 512.into(), ..launch })
+        );
+        assert_eq!(
+            changed("block=96x2"),
+            Ok(LaunchConfig { grid: (267, 2).into(), block: (96, 2).into(), ..launch })
+        );
         assert_eq!(
             changed("grid=7,shared=1K"),
-            Ok(Launch { grid: [7, 1, 1], block: [256, 1, 1], dynamic_shared_bytes: 1024 })
+            Ok(LaunchConfig::new(7, 256).with_dynamic_shared_bytes(1024))
         );
         assert_eq!(change("registers=64").map(|change| change.registers()), Ok(Some(64)));
         for (text, why) in [

@@ -4,8 +4,9 @@ use super::answer::{Answer, Computed};
 use crate::report::kernels::extent;
 use crate::text::{Align, Ink, Style, Table, wrap};
 use crate::units;
-use apex_predict::{Device, Launch};
+use apex_predict::Device;
 use apex_profile::{Estimate, Prediction};
+use cuda_launch::LaunchConfig;
 use std::io::{self, Write};
 
 /// What the marks mean.
@@ -175,10 +176,10 @@ fn share_of(share: Estimate) -> String {
     units::share_between(share.value, share.low, share.high)
 }
 
-pub fn configuration(launch: Launch) -> String {
+pub fn configuration(launch: LaunchConfig) -> String {
     let shared = match launch.dynamic_shared_bytes {
         0 => String::new(),
         bytes => format!(" {}", units::bytes(bytes.into()).replace(' ', "")),
     };
-    format!("{} × {}{shared}", extent(launch.grid), extent(launch.block))
+    format!("{} × {}{shared}", extent(launch.grid.to_array()), extent(launch.block.to_array()))
 }

@@ -37,8 +37,8 @@ impl<'a> Document<'a> {
     pub fn of(device: &'a Device, models: Option<&std::path::Path>, predictions: &'a [Answer]) -> Self {
         let described = Described {
             name: &device.name,
-            compute_capability: device.limits.compute_capability,
-            sms: device.limits.sms,
+            compute_capability: device.limits.attributes.compute_capability,
+            sms: device.limits.attributes.multiprocessors,
         };
         Document {
             schema: DOCUMENT,

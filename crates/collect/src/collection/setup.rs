@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use apex_gpu::{Device, Kind};
-use occupancy::{Carveout, DeviceLimits, KernelResources};
+use cuda_launch::FunctionAttributes;
+use occupancy::DeviceLimits;
 
 use super::Options;
 use super::partial::{CounterRecord, Results};
@@ -51,7 +52,7 @@ impl Setup {
             bounds,
             rows: plan::rows(&allowed, &bounds, options.seed, options.rows),
             table: table(&loaded),
-            limits: DeviceLimits::from_attributes(&pairs),
+            limits: DeviceLimits::from_pairs(&pairs),
             device: Description { name, memory_bytes: device.memory()?.1 as u64, attributes },
             kernels: kernels.to_vec(),
         })
@@ -70,21 +71,15 @@ impl Setup {
         let (kernel, described, launch) = (&self.kernels[row.kernel], &self.table[row.kernel], row.launch);
         let time = &results.times[&row.number];
         let counted = Stage::ALL.map(|stage| results.of(stage).get(&row.number));
-        let resources = KernelResources {
+        let resources = FunctionAttributes {
             registers: described.registers,
-            static_shared: described.static_shared_bytes,
-            max_threads: described.max_threads_per_block.unwrap_or(0),
-            max_dynamic_shared: None,
+            static_shared_bytes: described.static_shared_bytes,
+            max_threads_per_block: described.max_threads_per_block.unwrap_or(0),
             barriers: 1,
+            ..FunctionAttributes::default()
         };
         let occupancy = self.limits.as_ref().map(|limits| {
-            occupancy::theoretical(
-                limits,
-                &resources,
-                launch.threads(),
-                launch.dynamic_shared,
-                Carveout::Default,
-            )
+            occupancy::theoretical(limits, &resources, launch.threads(), launch.dynamic_shared)
         });
         let of_counters = counted.iter().flatten().map(|record| record.missing.as_str());
         let missing = std::iter::once(time.missing.as_str()).chain(of_counters);

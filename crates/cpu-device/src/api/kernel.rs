@@ -364,7 +364,7 @@ unsafe fn best_block(
 fn available_shared(function: &Function, blocks: i32, threads: i32) -> Result<usize> {
     let fits = |bytes: u32| active_blocks(function, threads, bytes as usize).map(|active| active >= blocks);
     ensure(fits(0)?, CUDA_ERROR_INVALID_VALUE)?;
-    let (mut enough, mut too_much) = (0, device_limits().shared_per_block_optin + 1);
+    let (mut enough, mut too_much) = (0, device_limits().attributes.max_shared_bytes_per_block_optin + 1);
     while too_much - enough > 1 {
         let middle = enough + (too_much - enough) / 2;
         if fits(middle)? { enough = middle } else { too_much = middle }

@@ -21,21 +21,25 @@ pub(super) fn put_changing(placed: &Placed<'_>, sink: &mut dyn Sink) {
 
 fn configuration(placed: &Placed<'_>, sink: &mut dyn Sink) {
     let launch = &placed.case.launch;
-    let (blocks, threads) = (launch.blocks() as f64, launch.threads() as f64);
+    let (blocks, threads) = (launch.blocks() as f64, launch.threads_per_block() as f64);
     let warps = f64::from(placed.occupancy.warps_per_block);
-    for (name, side) in ["grid_x", "grid_y", "grid_z"].into_iter().zip(launch.grid) {
+    for (name, side) in ["grid_x", "grid_y", "grid_z"].into_iter().zip(launch.grid.to_array()) {
         sink.put("", name, f64::from(side).log2());
     }
-    for (name, side) in ["block_x", "block_y", "block_z"].into_iter().zip(launch.block) {
+    for (name, side) in ["block_x", "block_y", "block_z"].into_iter().zip(launch.block.to_array()) {
         sink.put("", name, f64::from(side).log2());
     }
     sink.put("", "blocks", blocks.log2());
     sink.put("", "block_threads", threads.log2());
     sink.put("", "block_warps", warps.log2());
     sink.put("", "warps", (blocks * warps).log2());
-    sink.put("", "block_efficiency", block_efficiency(threads as u32, placed.device.limits.warp_size));
+    sink.put(
+        "",
+        "block_efficiency",
+        block_efficiency(threads as u32, placed.device.limits.attributes.warp_size),
+    );
     // Threads whose neighbours along x are in the same warp.
-    let row = launch.block[0].min(placed.device.limits.warp_size);
+    let row = launch.block.x.min(placed.device.limits.attributes.warp_size);
     sink.put("", "warp_row", f64::from(row).log2());
     sink.put("", "dynamic_shared", log(f64::from(launch.dynamic_shared_bytes)));
 }
@@ -43,7 +47,7 @@ fn configuration(placed: &Placed<'_>, sink: &mut dyn Sink) {
 /// How the grid fills the device: exact, and the larger part of what decides achieved occupancy.
 fn residency(placed: &Placed<'_>, sink: &mut dyn Sink) {
     let (occupancy, waves) = (&placed.occupancy, &placed.waves);
-    let sms = f64::from(placed.device.limits.sms);
+    let sms = f64::from(placed.device.limits.attributes.multiprocessors);
     let warps = f64::from(occupancy.warps_per_block);
     let total = placed.case.launch.blocks() as f64 * warps;
     let resident = placed.resident_blocks() * warps;
@@ -85,12 +89,16 @@ fn limiter_name(limiter: Limiter) -> &'static str {
 
 fn device(placed: &Placed<'_>, sink: &mut dyn Sink) {
     let (device, limits) = (placed.device, &placed.device.limits);
-    sink.put("device", "sms", f64::from(limits.sms).log2());
+    sink.put("device", "sms", f64::from(limits.attributes.multiprocessors).log2());
     sink.put("device", "warps_per_sm", f64::from(limits.max_warps_per_sm()).log2());
-    sink.put("device", "shared_per_sm", log(f64::from(limits.shared_per_sm)));
+    sink.put(
+        "device",
+        "shared_per_sm",
+        log(f64::from(limits.attributes.max_shared_bytes_per_multiprocessor)),
+    );
     sink.put("device", "sm_cycles_per_us", device.cycles_per_us().log2());
     sink.put("device", "memory_bytes_per_us", device.memory_bytes_per_us().log2());
-    sink.put("device", "l2", f64::from(device.l2_bytes).log2());
+    sink.put("device", "l2", f64::from(limits.attributes.l2_cache_bytes).log2());
 }
 
 fn kernel(placed: &Placed<'_>, sink: &mut dyn Sink) {
@@ -99,7 +107,7 @@ fn kernel(placed: &Placed<'_>, sink: &mut dyn Sink) {
     sink.put("", "static_shared", log(f64::from(kernel.static_shared_bytes)));
     sink.put("", "local", log(f64::from(kernel.local_bytes)));
     let most = match kernel.max_threads_per_block {
-        0 => placed.device.limits.max_threads_per_block,
+        0 => placed.device.limits.attributes.max_threads_per_block,
         known => known,
     };
     sink.put("", "max_threads", log(f64::from(most)));

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 
 use apex_trace::definition::{Config, Function};
 use apex_trace::layout::{Launch, flags};
-use occupancy::KernelResources;
+use cuda_launch::{Carveout, FunctionAttributes};
 
 use super::times::Estimate;
-use super::{Attributes, Device, Geometry, Kernel, Launches};
+use super::{Device, Geometry, Kernel, Launches};
 use crate::names::{demangled, shortened};
 use crate::sketch::Sketch;
 
@@ -19,7 +19,7 @@ const SLOW_CALL_NS: u64 = 50_000;
 struct Key {
     device: Option<usize>,
     symbol: String,
-    attributes: Option<Attributes>,
+    attributes: Option<FunctionAttributes>,
     grid: [u32; 3],
     block: [u32; 3],
     cluster: [u32; 3],
@@ -131,18 +131,16 @@ impl Counts {
     }
 }
 
-fn attributes(function: &Function) -> Attributes {
-    Attributes {
-        resources: KernelResources {
-            registers: function.registers,
-            static_shared: function.static_shared,
-            max_threads: function.max_threads,
-            max_dynamic_shared: Some(function.max_dynamic_shared),
-            barriers: 0,
-        },
-        local: function.local,
-        constant: function.constant,
-        carveout: function.carveout,
+fn attributes(function: &Function) -> FunctionAttributes {
+    FunctionAttributes {
+        registers: function.registers,
+        static_shared_bytes: function.static_shared,
+        local_bytes: function.local,
+        constant_bytes: function.constant,
+        max_threads_per_block: function.max_threads,
+        max_dynamic_shared_bytes: Some(function.max_dynamic_shared),
+        carveout: Carveout::from_attribute(function.carveout),
+        barriers: 0,
         binary_version: function.binary_version,
         ptx_version: function.ptx_version,
     }

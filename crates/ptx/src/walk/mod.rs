@@ -41,6 +41,7 @@ mod warp;
 use crate::mix::Class;
 use crate::syntax::{Function, Module};
 use code::{Code, Input, LaneMask, Special};
+use cuda_launch::LaunchConfig;
 use loops::Loops;
 use tour::Tour;
 use value::{LANES, Value, guess, ones};
@@ -48,17 +49,6 @@ use warp::Warp;
 
 /// Steps that a walk takes by default, all warps together. One takes some tens of nanoseconds.
 pub const BUDGET: u64 = 100_000;
-
-/// What is launched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Launch {
-    /// Blocks of the grid; a zero counts as one.
-    pub grid: [u32; 3],
-    /// Threads of a block; a zero counts as one.
-    pub block: [u32; 3],
-    /// Bytes of dynamic shared memory of a block.
-    pub dynamic_shared: u32,
-}
 
 /// A parameter of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,10 +150,11 @@ impl Walker {
         Walker { code, loops }
     }
 
-    /// The work of a launch with these parameters, the first first; missing ones are unknown.
+    /// The work of a launch with these parameters, the first first; missing ones are unknown. Sides of
+    /// grid and block that are 0 count as 1.
     ///
     /// At most about twice `budget` steps are taken ([`BUDGET`] does for most).
-    pub fn walk(&self, launch: &Launch, arguments: &[Argument], budget: u64) -> Work {
+    pub fn walk(&self, launch: &LaunchConfig, arguments: &[Argument], budget: u64) -> Work {
         let shape = Shape::of(launch);
         let mut warp = Warp::new(&self.code, &self.loops);
         self.load(&mut warp.registers, &shape, arguments);
@@ -208,22 +199,20 @@ struct Shape {
     threads: u64,
     /// Of a block.
     warps: u64,
-    dynamic_shared: u64,
+    dynamic_shared_bytes: u64,
 }
 
 impl Shape {
-    fn of(launch: &Launch) -> Shape {
-        let [grid, block] = [launch.grid, launch.block].map(|sizes| sizes.map(|size| u64::from(size.max(1))));
-        let product =
-            |sizes: [u64; 3]| sizes.iter().fold(1u64, |product, &size| product.saturating_mul(size));
-        let threads = product(block);
+    fn of(launch: &LaunchConfig) -> Shape {
+        let [grid, block] = [launch.grid, launch.block].map(|sides| sides.map(|side| side.max(1)));
+        let threads = block.count();
         Shape {
-            grid,
-            block,
-            blocks: product(grid),
+            grid: grid.to_array().map(u64::from),
+            block: block.to_array().map(u64::from),
+            blocks: grid.count(),
             threads,
             warps: threads.div_ceil(LANES as u64),
-            dynamic_shared: launch.dynamic_shared.into(),
+            dynamic_shared_bytes: launch.dynamic_shared_bytes.into(),
         }
     }
 
@@ -252,7 +241,7 @@ impl Shape {
             Special::ThreadsOfBlock(dimension) => Value::uniform(size(self.block, dimension)),
             Special::BlocksOfGrid(dimension) => Value::uniform(size(self.grid, dimension)),
             Special::WarpsOfBlock => Value::uniform(self.warps),
-            Special::DynamicShared => Value::uniform(self.dynamic_shared),
+            Special::DynamicShared => Value::uniform(self.dynamic_shared_bytes),
             Special::Lane => Value::of_lanes(|lane| lane as u64),
             Special::LaneMask(kind) => Value::of_lanes(|lane| mask(kind, lane)),
             Special::Other(name) => Value { guessed: true, ..Value::uniform(u64::from(name)) },

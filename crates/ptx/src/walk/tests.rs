@@ -1,7 +1,8 @@
 //! Walks whose counts are known.
 
-use super::{Argument, BUDGET, Launch, Walker, Work};
+use super::{Argument, BUDGET, Walker, Work};
 use crate::mix::Class;
+use cuda_launch::LaunchConfig;
 
 /// Where the tests' kernels begin: `i` is the thread's number in the grid, `p` a pointer, `n` and `m` integers.
 const BEGIN: &str = "
@@ -32,11 +33,11 @@ fn walker(body: &str) -> Walker {
     Walker::new(&module, module.functions().last().expect("the entry"))
 }
 
-fn launch(blocks: u32, threads: u32) -> Launch {
-    Launch { grid: [blocks, 1, 1], block: [threads, 1, 1], dynamic_shared: 0 }
+fn launch(blocks: u32, threads: u32) -> LaunchConfig {
+    LaunchConfig::new(blocks, threads)
 }
 
-fn walk(body: &str, launch: &Launch, n: u64, m: u64) -> Work {
+fn walk(body: &str, launch: &LaunchConfig, n: u64, m: u64) -> Work {
     let arguments = [Argument::Pointer, Argument::Bits(n), Argument::Bits(m)];
     walker(body).walk(launch, &arguments, BUDGET)
 }
