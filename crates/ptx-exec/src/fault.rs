@@ -95,3 +95,22 @@ impl fmt::Display for Fault {
 }
 
 impl std::error::Error for Fault {}
+
+/// A fault, before the launch adds what it knows.
+#[derive(Debug)]
+pub(crate) struct Stop {
+    pub(crate) kind: FaultKind,
+    pub(crate) text: String,
+    pub(crate) address: Option<u64>,
+    /// The thread, counted through the block.
+    pub(crate) thread: u32,
+    /// Function and step.
+    pub(crate) place: Option<(u32, u32)>,
+}
+
+impl Stop {
+    /// A fault of which nothing is known but its kind.
+    pub(crate) fn nowhere(kind: FaultKind, text: &str) -> Self {
+        Stop { kind, text: text.to_owned(), address: None, thread: 0, place: None }
+    }
+}

@@ -14,14 +14,14 @@ const DEFAULT: u32 = 0x1f80;
 /// While it lives, this thread computes in the default floating-point environment, and so do threads that it makes.
 ///
 /// What was set before is restored when it is dropped, in the thread that made it: it cannot be sent to another.
-pub(super) struct DefaultFloats {
+pub(crate) struct DefaultFloats {
     #[cfg(target_arch = "x86_64")]
     saved: u32,
     not_send: PhantomData<*const ()>,
 }
 
 impl DefaultFloats {
-    pub(super) fn enter() -> Self {
+    pub(crate) fn enter() -> Self {
         #[cfg(target_arch = "x86_64")]
         let saved = control();
         #[cfg(target_arch = "x86_64")]

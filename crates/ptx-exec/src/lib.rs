@@ -1,9 +1,25 @@
 //! Executes PTX on the CPU.
 //!
 //! [`Program::compile`] turns a [`ptx::Module`] into steps over 32-lane registers; [`Linked`] adds the addresses of its
-//! variables; [`launch`] runs a kernel over a grid, with [`Memory`] saying what may be accessed. Reading order: `code`
-//! (what is executed), `lanes`, `access` and `pattern` (how a step computes and accesses memory), `warp` (divergence),
-//! `convoy`, `prologue`, `block`, `launch`; then `compile`. `matrix`, `mbarrier` and `bulk` are families of instructions of their own.
+//! variables; [`launch`] runs a kernel over a grid, with [`Memory`] saying what may be accessed.
+//!
+//! | module | what it holds |
+//! | --- | --- |
+//! | `operands` | what a step names: registers, operands of its handler |
+//! | `registers` | a warp's registers, and computing on 32 lanes at a time |
+//! | `arithmetic` | PTX arithmetic, on numbers and on whole registers |
+//! | `memory` | accesses and their checks; `image` and `matrix` are families of their own |
+//! | `code` | a compiled function: steps, inputs, where each came from |
+//! | `compile` | from PTX to `code`; `compile::decode` has one file for each family of instructions |
+//! | `launch` | what all blocks of a launch share; symbolization of addresses |
+//! | `warp` | 32 threads: divergence, warp batches, barriers, exchange between lanes |
+//! | `runtime` | functions that the device provides: `printf`, `malloc`, the device runtime |
+//! | `observe` | watching a launch: counts, and defects; `observe::probe` is what `warp` calls |
+//! | `grid` | the blocks of a launch, executed by a pool of worker threads |
+//!
+//! Each module uses those above it. Three arrows point up because the language wants one type: a `warp` calls the `runtime`
+//! and a probe of `observe`, and both see the warp that called; `image` and `memory` name the trait in `device`, whose
+//! methods return images.
 //!
 //! Invariants:
 //!
@@ -26,61 +42,36 @@
 )]
 #![allow(clippy::result_large_err, reason = "a fault ends a launch: its size costs nothing")]
 
-mod access;
-mod approximate;
-mod atomics;
-mod block;
-mod budget;
-mod builtin;
-mod bulk;
+mod arithmetic;
 mod code;
 mod compile;
-mod convert;
-mod convoy;
-mod directed;
-mod exchange;
+mod device;
 mod fault;
 mod float_control;
-mod fuel;
-mod half;
-mod half_arithmetic;
+mod grid;
 mod image;
-mod input;
-mod lanes;
 mod launch;
 mod matrix;
-mod mbarrier;
 mod memory;
-mod numbers;
 mod observe;
-mod pattern;
-mod printf;
-mod probe;
+mod operands;
 mod program;
-mod prologue;
 mod registers;
 mod runtime;
-mod shadow;
-mod soft;
-mod spaces;
-mod straight;
-mod surface;
-mod texture;
-mod vectors;
 mod warp;
-mod whereabouts;
 
+pub use device::{DeviceLaunch, DeviceRuntime, DeviceWork, Memory, Region, SUCCESS};
 pub use fault::{Fault, FaultKind};
+pub use grid::{LaunchStats, launch, watch};
+pub use image::sampling::{AddressMode, Sampler, Texture};
 pub use image::{ChannelFormat, Image};
-pub use launch::{LaunchParams, LaunchStats, Linked, MAX_SHARED, launch, local_bytes, watch};
-pub use memory::{Memory, Region};
+pub use launch::{LaunchParams, Linked, MAX_SHARED, local_bytes};
+pub use memory::shadow::Shadow;
 pub use observe::{Counted, Group, Observation, Wishes};
 pub use program::{
     GlobalLayout, GlobalSpace, KernelAttributes, KernelId, ParamLayout, Program, Relocation, RelocationTarget,
 };
-pub use runtime::{DeviceLaunch, DeviceRuntime, DeviceWork, SUCCESS, is_device_runtime};
-pub use shadow::Shadow;
-pub use texture::{AddressMode, Sampler, Texture};
+pub use runtime::device_runtime::is_device_runtime;
 
 /// Whether the device function called `name` needs no definition: the device provides it, as it does `vprintf` and
 /// `malloc`, or says by name that it does not when a kernel reaches a call.

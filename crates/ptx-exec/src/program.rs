@@ -2,50 +2,50 @@
 
 use std::collections::HashMap;
 
-use super::code::{Code, Op};
+use crate::code::{Code, Op};
 
-/// A module that can be executed, once its variables have addresses (see [`super::Linked`]).
+/// A module that can be executed, once its variables have addresses (see [`crate::Linked`]).
 pub struct Program {
-    pub(super) functions: Vec<Function>,
-    pub(super) kernels: Vec<Kernel>,
-    pub(super) globals: Vec<GlobalLayout>,
-    pub(super) shared: Vec<SharedVariable>,
-    pub(super) names: HashMap<ptx::Name, KernelId>,
-    pub(super) files: HashMap<u32, String>,
+    pub(crate) functions: Vec<Function>,
+    pub(crate) kernels: Vec<Kernel>,
+    pub(crate) globals: Vec<GlobalLayout>,
+    pub(crate) shared: Vec<SharedVariable>,
+    pub(crate) names: HashMap<ptx::Name, KernelId>,
+    pub(crate) files: HashMap<u32, String>,
     /// Alignment of frames in local memory.
-    pub(super) local_align: u32,
+    pub(crate) local_align: u32,
 }
 
 /// A kernel of a [`Program`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct KernelId(pub(super) u32);
+pub struct KernelId(pub(crate) u32);
 
 /// An `.entry` or `.func`, compiled.
-pub(super) struct Function {
-    pub(super) name: ptx::Name,
-    pub(super) code: Code,
+pub(crate) struct Function {
+    pub(crate) name: ptx::Name,
+    pub(crate) code: Code,
 }
 
 /// What only kernels have.
-pub(super) struct Kernel {
-    pub(super) function: u32,
-    pub(super) attributes: KernelAttributes,
+pub(crate) struct Kernel {
+    pub(crate) function: u32,
+    pub(crate) attributes: KernelAttributes,
     /// Offset of each of the program's shared variables; those that the kernel does not use have none.
-    pub(super) shared_offsets: Vec<Option<u32>>,
+    pub(crate) shared_offsets: Vec<Option<u32>>,
     /// Where memory that is sized at launch begins: after what is declared, aligned as its arrays want.
-    pub(super) dynamic_start: u32,
+    pub(crate) dynamic_start: u32,
     /// Whether recursion or calls through pointers make the depth of its stack unknown.
-    pub(super) unbounded_stack: bool,
+    pub(crate) unbounded_stack: bool,
 }
 
 /// A `.shared` variable.
 #[derive(Debug)]
-pub(super) struct SharedVariable {
-    pub(super) name: ptx::Name,
+pub(crate) struct SharedVariable {
+    pub(crate) name: ptx::Name,
     /// 0 for arrays that are sized at launch.
-    pub(super) bytes: u64,
-    pub(super) align: u64,
-    pub(super) dynamic: bool,
+    pub(crate) bytes: u64,
+    pub(crate) align: u64,
+    pub(crate) dynamic: bool,
 }
 
 /// What `cuFuncGetAttribute` and `cuKernelGetParamInfo` tell.
@@ -147,12 +147,12 @@ pub enum RelocationTarget {
 const FUNCTIONS: u64 = 0xf0_0000_0000_0000;
 
 /// The address of a function, as device code sees it.
-pub(super) fn function_address(index: u32) -> u64 {
+pub(crate) fn function_address(index: u32) -> u64 {
     FUNCTIONS + u64::from(index) * 16
 }
 
 /// The function at an address.
-pub(super) fn function_at(address: u64) -> Option<u32> {
+pub(crate) fn function_at(address: u64) -> Option<u32> {
     let offset = address.checked_sub(FUNCTIONS)?;
     (offset % 16 == 0).then(|| u32::try_from(offset / 16).ok())?
 }

@@ -7,8 +7,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::super::code::{Class, Guard, Reg, Role, Step};
-use super::super::registers::Extent;
+use crate::code::Step;
+use crate::operands::{Class, Guard, Reg, Role};
+use crate::registers::Extent;
 
 /// Steps of a laid-out block, and the (laid-out) blocks that may follow.
 pub(super) struct Span {
@@ -225,9 +226,10 @@ fn live_in(steps: &mut [Step], spans: &[Span], registers: usize) -> Vec<Set> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::code::{Args, Meaning, Op};
-    use super::super::super::lanes::binary;
     use super::*;
+    use crate::code::Op;
+    use crate::operands::{Args, Meaning};
+    use crate::registers::lanes::binary;
 
     fn add(d: u32, a: u32, b: u32) -> Step {
         let args = Args { d: Reg(d), a: Reg(a), b: Reg(b), ..Args::EMPTY };

@@ -15,8 +15,9 @@
 
 use std::collections::HashMap;
 
-use super::super::code::{Args, Class, Indexed, Meaning, Op, PATTERNS, Reg, Role, Space, Step};
-use super::allocate::Span;
+use crate::code::{Op, Step};
+use crate::compile::allocate::Span;
+use crate::operands::{Args, Class, Indexed, Meaning, PATTERNS, Reg, Role, Space};
 
 /// Inputs that addresses may be made of.
 pub(super) struct Known<'c> {

@@ -10,20 +10,19 @@ use ptx::{
     Constant, Diagnostic, Function, FunctionKind, Instruction, Operand, ScalarType, StateSpace, Variable,
 };
 
-use super::super::access::AccessHandler;
-use super::super::code::{
-    AccessArgs, Args, Class, Classes, Code, Guard, Input, LaneMask, Op, Origin, Reg, Step,
-};
-use super::super::lanes::{LaneHandler, binary, logic, unary};
-use super::super::program::function_address;
-use super::super::soft;
-use super::super::whereabouts::Named;
-use super::allocate::{Span, allocate};
-use super::fold::{Known, fold, mark_straight, name_patterns};
-use super::layout::{Block, order};
-use super::prologue;
-use super::scope::{Body, Symbol};
-use super::{ModuleNames, control, decode, memory, stack};
+use crate::arithmetic::soft;
+use crate::code::{Classes, Code, Input, LaneMask, Named, Op, Origin, Step};
+use crate::compile::ModuleNames;
+use crate::compile::allocate::{Span, allocate};
+use crate::compile::decode::{self, control, load_store, stack};
+use crate::compile::fold::{Known, fold, mark_straight, name_patterns};
+use crate::compile::layout::{Block, order};
+use crate::compile::prologue;
+use crate::compile::scope::{Body, Symbol};
+use crate::memory::access::AccessHandler;
+use crate::operands::{AccessArgs, Args, Class, Guard, Reg};
+use crate::program::function_address;
+use crate::registers::lanes::{LaneHandler, binary, logic, unary};
 
 /// Why an instruction cannot be compiled.
 #[derive(Debug)]
@@ -188,7 +187,7 @@ impl<'m> FunctionCompiler<'m> {
         stack::enter(&mut self);
         if !self.is_kernel() {
             self.guard = Guard::Always;
-            memory::load_register_parameters(&mut self).map_err(|_| {
+            load_store::load_register_parameters(&mut self).map_err(|_| {
                 self.diagnose(usize::MAX, "a parameter has a type that no register holds".to_owned())
             })?;
         }

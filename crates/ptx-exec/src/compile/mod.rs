@@ -4,43 +4,24 @@
 //! modules it calls turn instructions into steps; `allocate` gives registers their places. This module does what
 //! concerns the whole program: variables, kernels' attributes, and what kernels reach through calls.
 
-mod address;
 mod allocate;
-mod asynchronous;
-mod atomic;
-mod bits;
-mod choice;
-mod compare;
-mod control;
-mod convert;
 mod decode;
-mod float;
 mod fold;
-mod form;
 mod function;
-mod halves;
-mod integer;
 mod layout;
-mod matrix;
-mod memory;
-mod moves;
 mod prologue;
 mod scope;
-mod stack;
-mod texture;
-mod video;
-mod warp;
 
 use std::collections::HashMap;
 
 use ptx::{Diagnostic, Initializer, Item, Linkage, Module, StateSpace, Statement, SymbolAddress, Variable};
 
-use super::float_control::DefaultFloats;
-use super::program::{
+use crate::float_control::DefaultFloats;
+use crate::program::{
     Function, GlobalLayout, GlobalSpace, Kernel, KernelAttributes, KernelId, ParamLayout, Program,
     Relocation, RelocationTarget, SharedVariable, function_address,
 };
-pub(super) use control::is_provided;
+pub(super) use decode::control::is_provided;
 use function::{SymbolPlace, constant_bits, parameter_layout};
 
 /// Largest variable: beyond it sizes are mistakes, and memory for them is not to be had.
@@ -146,7 +127,7 @@ impl Program {
     /// PTX that means nothing: unknown names, operands that do not fit. Instructions that this device does not
     /// execute are no error: a kernel that reaches one faults with [`FaultKind::Unsupported`].
     ///
-    /// [`FaultKind::Unsupported`]: super::FaultKind::Unsupported
+    /// [`FaultKind::Unsupported`]: crate::FaultKind::Unsupported
     pub fn compile(module: &Module) -> Result<Program, Diagnostic> {
         // Constants are converted between formats.
         let _floats = DefaultFloats::enter();
@@ -342,7 +323,7 @@ fn collect(module: &Module) -> Result<(ModuleNames<'_>, Variables<'_>), Diagnost
         }
     }
     let places = std::mem::take(&mut variables.places);
-    let moves_stack = functions.iter().any(|function| stack::moves(function));
+    let moves_stack = functions.iter().any(|function| decode::stack::moves(function));
     Ok((ModuleNames { functions, function_names, places, moves_stack }, variables))
 }
 

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use super::super::code::{Args, Guard, Indexed, Input, Meaning, Op, Reg, Role, Step};
-use super::super::lanes::combine;
-use super::super::prologue::{Check, Prologue, Uniform};
-use super::allocate::Span;
+use crate::code::prologue::{Check, Prologue, Uniform};
+use crate::code::{Input, Op, Step};
+use crate::compile::allocate::Span;
+use crate::operands::{Args, Guard, Indexed, Meaning, Reg, Role};
+use crate::registers::lanes::combine;
 
 /// A prologue over virtual registers.
 pub(super) struct Candidate {
@@ -120,7 +121,7 @@ impl Candidate {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::program::Program;
+    use crate::program::Program;
 
     /// Whether convoys may pass the beginning of a kernel, which is followed by this.
     fn is_found(beginning: &str, rest: &str) -> bool {

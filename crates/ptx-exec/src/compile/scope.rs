@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::super::code::Source;
+use crate::code::Source;
 use ptx::{Function, Instruction, Name, Prototype, ScalarType, StateSpace, Statement, Variable};
 
 /// What a name of a function's body stands for.

@@ -8,17 +8,17 @@
 //!
 //! The lane `4g + t` belongs to the group `g` of eight, and is the `t`th of the four lanes in it.
 
-use super::super::lanes::WARP;
+use crate::registers::lanes::WARP;
 
 /// Which line and which element of it each place of a fragment holds.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Layout {
+pub(crate) struct Layout {
     /// Registers of the fragment that differ; what comes after them repeats them.
-    pub(in super::super) registers: usize,
+    pub(crate) registers: usize,
     /// Elements in a register.
     pub(super) per: usize,
     /// Bits of an element in a register.
-    pub(in super::super) bits: u32,
+    pub(crate) bits: u32,
     /// Lines, and elements of a line.
     pub(super) lines: usize,
     pub(super) length: usize,
@@ -28,10 +28,10 @@ pub(in super::super) struct Layout {
 
 /// The shape of a product: A is m by k, B is k by n.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Shape {
-    pub(in super::super) m: usize,
-    pub(in super::super) n: usize,
-    pub(in super::super) k: usize,
+pub(crate) struct Shape {
+    pub(crate) m: usize,
+    pub(crate) n: usize,
+    pub(crate) k: usize,
 }
 
 impl Layout {
@@ -57,7 +57,7 @@ impl Layout {
     /// A, or B transposed: `lines` lines of `length` elements, of which `per` with `bits` bits lie in a register.
     ///
     /// Lines come in tiles of eight, or of sixteen where the instruction takes them two and two.
-    pub(in super::super) fn factor(lines: usize, paired: bool, length: usize, bits: u32) -> Layout {
+    pub(crate) fn factor(lines: usize, paired: bool, length: usize, bits: u32) -> Layout {
         let per = if bits >= 32 { 1 } else { 32 / bits as usize };
         let fold = if paired { 2 } else { 1 };
         let in_tile = fold * length / (4 * per);
@@ -70,17 +70,17 @@ impl Layout {
     }
 
     /// A of `mma`, and of `wmma`.
-    pub(in super::super) fn a(shape: Shape, bits: u32) -> Layout {
+    pub(crate) fn a(shape: Shape, bits: u32) -> Layout {
         Layout::factor(shape.m, shape.m >= 16, shape.k, bits)
     }
 
     /// B of `mma`, and of `wmma`.
-    pub(in super::super) fn b(shape: Shape, bits: u32) -> Layout {
+    pub(crate) fn b(shape: Shape, bits: u32) -> Layout {
         Layout::factor(shape.n, shape.n == 32, shape.k, bits)
     }
 
     /// C and D of `mma`, and of `wmma`.
-    pub(in super::super) fn accumulator(shape: Shape, bits: u32) -> Layout {
+    pub(crate) fn accumulator(shape: Shape, bits: u32) -> Layout {
         let Shape { m, n, .. } = shape;
         let per = if bits == 16 { 2 } else { 1 };
         // Elements of a lane in a tile of 8 or 16 rows and 8 columns.
@@ -101,7 +101,7 @@ impl Layout {
     /// A or B of `mma.m8n8k4.f16`, which multiplies four times, each time for eight lanes, a *quad pair*: `4q` to
     /// `4q + 3` and `16 + 4q` to `16 + 4q + 3`. A lane has four elements `along` its line, or the same one of four
     /// lines.
-    pub(in super::super) fn quad_factor(along: bool) -> Layout {
+    pub(crate) fn quad_factor(along: bool) -> Layout {
         Layout::new((4 * 8, 4), 16, 2, 2, |register, lane, element| {
             let (line, other) = (lane % 4, 2 * register + element);
             let (line, at) = if along { (line, other) } else { (other, line) };
@@ -110,7 +110,7 @@ impl Layout {
     }
 
     /// C or D of `mma.m8n8k4.f16`: the rows of the four products one after the other.
-    pub(in super::super) fn quad_accumulator(bits: u32) -> Layout {
+    pub(crate) fn quad_accumulator(bits: u32) -> Layout {
         let per = 32 / bits as usize;
         Layout::new((4 * 8, 8), bits, per, 8 / per, |register, lane, element| {
             let index = register * per + element;

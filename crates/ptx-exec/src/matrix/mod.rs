@@ -11,10 +11,10 @@ pub(super) use layout::{Layout, Shape};
 pub(super) use product::{Arithmetic, Float, Format, Integer};
 pub(super) use transfer::{Fragment, Order, Span};
 
-use super::code::{AccessArgs, Class, Reg, Role};
-use super::lanes::{Lanes, Stored, WARP, wide_vectors};
-use super::soft::Rounding;
-use super::spaces::{Accessed, Spaces};
+use crate::arithmetic::soft::Rounding;
+use crate::memory::spaces::{Accessed, Spaces};
+use crate::operands::{AccessArgs, Class, Reg, Role};
+use crate::registers::lanes::{Lanes, Stored, WARP, wide_vectors};
 
 /// An instruction on matrices.
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ pub(super) struct Product {
 }
 
 impl MatrixStep {
-    /// Shows every register, as [`Step::registers`](super::code::Step::registers) does.
+    /// Shows every register, as [`Step::registers`](crate::code::Step::registers) does.
     pub(super) fn registers(&mut self, show: &mut dyn FnMut(&mut Reg, Role)) {
         if let Some(address) = &mut self.address {
             show(&mut address.address, Role::Use);

@@ -16,9 +16,9 @@
 //!    every first and second of four, then those of every third and fourth, and C at last, rounded to nearest even.
 //! 5. A NaN, an infinity times zero or infinities of both signs give the NaN with all bits set but the sign.
 
-use super::super::half::f32_to_f16;
-use super::super::soft::{self, F64, Rounding};
-use super::layout::Shape;
+use crate::arithmetic::half::f32_to_f16;
+use crate::arithmetic::soft::{self, F64, Rounding};
+use crate::matrix::layout::Shape;
 
 /// Bits below the largest exponent to which the addends are aligned: on Hopper (24 on Ampere).
 const KEPT: u32 = 25;
@@ -31,7 +31,7 @@ const MOST_TERMS: usize = 16;
 
 /// How elements of up to 32 bits are multiplied and added.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in super::super) enum Arithmetic {
+pub(crate) enum Arithmetic {
     /// Tensor cores' floating point.
     Float(Float),
     /// Eight-bit floats, added up in `.f16` or `.f32`.
@@ -44,24 +44,24 @@ pub(in super::super) enum Arithmetic {
 
 /// Integers of a few bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Integer {
-    pub(in super::super) bits: u32,
-    pub(in super::super) signed: bool,
+pub(crate) struct Integer {
+    pub(crate) bits: u32,
+    pub(crate) signed: bool,
 }
 
 /// The formats of a floating-point product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Float {
-    pub(in super::super) factor: Format,
-    pub(in super::super) c: Format,
-    pub(in super::super) d: Format,
+pub(crate) struct Float {
+    pub(crate) factor: Format,
+    pub(crate) c: Format,
+    pub(crate) d: Format,
     /// Products that are added at once; the rest of k follows in further steps.
-    pub(in super::super) terms: usize,
+    pub(crate) terms: usize,
 }
 
 /// A floating-point format, its bits at the bottom of a word. `.tf32` is `.f32` without its last bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Format {
+pub(crate) enum Format {
     F16,
     Bf16,
     Tf32,
@@ -423,7 +423,7 @@ mod tests {
     /// The value of a finite number, and its exponent as the model counts it.
     fn decode(format: Format, bits: u32) -> (f64, i32) {
         let (value, smallest) = match format {
-            Format::F16 => (f64::from(super::super::super::half::f16_to_f32(bits as u16)), -14),
+            Format::F16 => (f64::from(crate::arithmetic::half::f16_to_f32(bits as u16)), -14),
             Format::Bf16 => (f64::from(f32::from_bits(bits << 16)), -126),
             Format::Tf32 => (f64::from(f32::from_bits(bits & !0x1fff)), -126),
             Format::F32 => (f64::from(f32::from_bits(bits)), -126),

@@ -3,11 +3,11 @@
 //! `ldmatrix` and its like deal in *tiles*, 8 by 8 matrices of 16-bit elements whose rows lie anywhere; `wmma.load` and
 //! `wmma.store` in matrices whose lines have one stride. Every access is checked as any other is.
 
-use super::super::code::{AccessArgs, Class, Reg, Space};
-use super::super::lanes::{Lanes, WARP, each_lane};
-use super::super::spaces::{Accessed, Spaces};
-use super::super::vectors::Addresses;
-use super::layout::Layout;
+use crate::matrix::layout::Layout;
+use crate::memory::spaces::{Accessed, Spaces};
+use crate::operands::{AccessArgs, Class, Reg, Space};
+use crate::registers::lanes::{Lanes, WARP, each_lane};
+use crate::registers::vectors::Addresses;
 
 /// Rows of a tile, and its elements in a row.
 const SIDE: usize = 8;
@@ -109,10 +109,10 @@ pub(super) unsafe fn store_tiles(
 }
 
 /// What an access touches: in the lanes of `mask` so many bytes, so far from the address that the lane gives.
-pub(in super::super) struct Span {
-    pub(in super::super) mask: u32,
-    pub(in super::super) offsets: Addresses,
-    pub(in super::super) bytes: u32,
+pub(crate) struct Span {
+    pub(crate) mask: u32,
+    pub(crate) offsets: Addresses,
+    pub(crate) bytes: u32,
 }
 
 /// The rows of tiles.
@@ -122,18 +122,18 @@ pub(super) fn tile_span(lanes: &Lanes, tiles: usize) -> Span {
 
 /// Whether the elements of a line lie one after the other in memory, or a stride apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Order {
+pub(crate) enum Order {
     Lines,
     Across,
 }
 
 /// A matrix in memory as a fragment holds it.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Fragment {
-    pub(in super::super) layout: Layout,
-    pub(in super::super) order: Order,
+pub(crate) struct Fragment {
+    pub(crate) layout: Layout,
+    pub(crate) order: Order,
     /// Bits by which a stride of 1 moves; bits of an element, but for `.b1`, where the layout's elements are words.
-    pub(in super::super) stride_bits: u64,
+    pub(crate) stride_bits: u64,
 }
 
 /// Elements of a register that lie together in memory.
@@ -199,7 +199,7 @@ impl Fragment {
         place: (usize, &Piece),
         mask: u32,
         write: bool,
-    ) -> Result<Addresses, Box<super::super::spaces::AccessFault>> {
+    ) -> Result<Addresses, Box<crate::memory::spaces::AccessFault>> {
         let mut addresses = self.offsets(strides, place);
         addresses.iter_mut().zip(base).for_each(|(address, base)| *address = address.wrapping_add(*base));
         spaces.resolve(space, &mut addresses, mask, u64::from(place.1.bits) / 8, write)?;

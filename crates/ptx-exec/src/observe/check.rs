@@ -9,22 +9,23 @@ use std::sync::Arc;
 
 use apex_trace::counts::Direction;
 
-use super::super::block::CLUSTER_BARRIER;
-use super::super::code::{AccessArgs, AccessKind, BarrierKind, Call, Callee, Op, Transfer};
-use super::super::lanes::{WARP, each_lane};
-use super::super::launch::Launch;
-use super::super::probe::Moment;
-use super::super::shadow::Shadow;
-use super::super::warp::Warp;
-use super::super::whereabouts;
-use super::StepId;
-use super::defects::{Defects, Link};
-use super::order::Order;
-use super::race::{Races, Stamp};
-use super::request::{Request, requests};
-use super::site::{Site, Sites};
-use super::survey::{self, Spot};
-use super::undefined::Values;
+use crate::code::{BarrierKind, Call, Callee, Op, Transfer};
+use crate::launch::Launch;
+use crate::launch::symbolization;
+use crate::memory::shadow::Shadow;
+use crate::observe::StepId;
+use crate::observe::defects::{Defects, Link};
+use crate::observe::order::Order;
+use crate::observe::probe::Moment;
+use crate::observe::race::{Races, Stamp};
+use crate::observe::request::{Request, requests};
+use crate::observe::site::{Site, Sites};
+use crate::observe::survey::{self, Spot};
+use crate::observe::undefined::Values;
+use crate::operands::{AccessArgs, AccessKind};
+use crate::registers::lanes::{WARP, each_lane};
+use crate::warp::Warp;
+use crate::warp::barrier::CLUSTER_BARRIER;
 
 /// Names of defects, as they are reported.
 pub(super) const UNINITIALIZED: &str = "uninitialized-read";
@@ -286,8 +287,8 @@ impl<'l> Checker<'l> {
                 Some(shadow) => format!("{:#x}", shadow.start()),
                 None => "global".to_owned(),
             },
-            Spot::Shared(offset) => whereabouts::shared_variable(self.launch, offset),
-            Spot::Local(_, offset) => whereabouts::local_variable(self.launch, function, frame, offset),
+            Spot::Shared(offset) => symbolization::shared_variable(self.launch, offset),
+            Spot::Local(_, offset) => symbolization::local_variable(self.launch, function, frame, offset),
             Spot::Param => String::new(),
         })
     }
@@ -350,13 +351,13 @@ impl<'l> Checker<'l> {
         let verb = |stamp: Stamp| if stamp.write { "writes" } else { "reads" };
         let (launch, barrier) = (self.launch, self.barrier);
         self.defects.note(RACE, first.site, Some(second.site), 1, || {
-            let at = whereabouts::shared(launch, offset);
+            let at = symbolization::shared(launch, offset);
             let text = format!(
                 "{who} {} {at}, which thread {whom} {} with no barrier between",
                 verb(first),
                 verb(second)
             );
-            let variable = whereabouts::shared_variable(launch, offset);
+            let variable = symbolization::shared_variable(launch, offset);
             (text, vec![Link::Barrier(barrier), Link::Variable(variable)])
         });
     }
@@ -465,8 +466,8 @@ fn threads(warp: u32, mask: u32) -> Vec<u32> {
 pub(super) fn describe(launch: &Launch, (function, frame): (u32, u32), spot: Spot) -> String {
     match spot {
         Spot::Global(address) => format!("at {address:#x}, {}", launch.memory.describe(address)),
-        Spot::Shared(offset) => whereabouts::shared(launch, offset),
-        Spot::Local(_, offset) => whereabouts::local(launch, function, frame, offset),
+        Spot::Shared(offset) => symbolization::shared(launch, offset),
+        Spot::Local(_, offset) => symbolization::local(launch, function, frame, offset),
         Spot::Param => "among the parameters".to_owned(),
     }
 }

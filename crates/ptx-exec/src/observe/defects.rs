@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use apex_trace::counts::{Defect, Place};
 
-use super::StepId;
-use super::site::Sites;
+use crate::observe::StepId;
+use crate::observe::site::Sites;
 
 /// A defect: its kind, its place, and the place that it has to do with.
 type Key = (&'static str, StepId, Option<StepId>);

@@ -7,6 +7,7 @@
 mod check;
 mod defects;
 mod order;
+pub(crate) mod probe;
 mod race;
 mod request;
 mod site;
@@ -20,9 +21,9 @@ use std::sync::{Mutex, PoisonError};
 
 use apex_trace::counts::{Counts, Hotspot};
 
-use super::launch::Launch;
-use super::probe::{Moment, Probe};
-use super::warp::Warp;
+use crate::launch::Launch;
+use crate::observe::probe::{Moment, Probe};
+use crate::warp::Warp;
 use check::Checker;
 use defects::Defects;
 pub use defects::Group;

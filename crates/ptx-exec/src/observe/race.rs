@@ -4,7 +4,7 @@
 //! unseen behind others, but what is reported is one. Not reported are two atomic accesses, and two writes of the same
 //! value: which of them comes last makes no difference.
 
-use super::order::Order;
+use crate::observe::order::Order;
 
 /// An access to a byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

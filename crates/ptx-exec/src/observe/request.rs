@@ -2,11 +2,12 @@
 
 use apex_trace::counts::Direction;
 
-use super::super::code::{AccessArgs, AccessKind, Op};
-use super::super::lanes::{Lanes, WARP, each_lane};
-use super::super::matrix::MatrixStep;
-use super::super::probe::Moment;
-use super::survey::{self, Spot};
+use crate::code::Op;
+use crate::matrix::MatrixStep;
+use crate::observe::probe::Moment;
+use crate::observe::survey::{self, Spot};
+use crate::operands::{AccessArgs, AccessKind};
+use crate::registers::lanes::{Lanes, WARP, each_lane};
 
 /// One request to memory.
 pub(super) struct Request {
@@ -41,7 +42,7 @@ fn of_matrix(moment: &Moment, step: &MatrixStep) -> Vec<Request> {
     let direction = if step.stores() { Direction::Store } else { Direction::Load };
     // SAFETY: the frame has the registers of the step.
     let spans = unsafe { step.spans(moment.lanes) };
-    let request = |span: super::super::matrix::Span| Request {
+    let request = |span: crate::matrix::Span| Request {
         mask: span.mask,
         spots: survey::spots_at(moment, args, &span.offsets),
         bytes: span.bytes,

@@ -9,8 +9,8 @@ use std::sync::OnceLock;
 use apex_trace::counts::{Direction, InstructionClass, Place};
 use ptx::{Mnemonic, ScalarType};
 
-use super::super::code::{Code, Op};
-use super::super::launch::Launch;
+use crate::code::{Code, Op};
+use crate::launch::Launch;
 
 /// A step as an observer sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

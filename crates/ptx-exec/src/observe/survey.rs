@@ -2,10 +2,10 @@
 
 use apex_trace::counts::Space;
 
-use super::super::code::{AccessArgs, Reg, Space as StepSpace};
-use super::super::lanes::{Lanes, WARP, each_lane};
-use super::super::probe::Moment;
-use super::super::spaces::Spaces;
+use crate::memory::spaces::Spaces;
+use crate::observe::probe::Moment;
+use crate::operands::{AccessArgs, Reg, Space as StepSpace};
+use crate::registers::lanes::{Lanes, WARP, each_lane};
 
 /// Bytes of a sector of global memory.
 const SECTOR: u64 = 32;

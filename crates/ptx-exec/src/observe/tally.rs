@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use apex_trace::counts::file::MAX_HOTSPOTS;
 use apex_trace::counts::{Counts, Direction, Fault, Hotspot, InstructionClass, Space, Traffic};
 
-use super::super::code::{AccessArgs, AccessKind, Op};
-use super::super::lanes::{WARP, each_lane};
-use super::super::probe::Moment;
-use super::request::requests;
-use super::site::{Site, Sites};
-use super::survey::{self, Spot};
+use crate::code::Op;
+use crate::observe::probe::Moment;
+use crate::observe::request::requests;
+use crate::observe::site::{Site, Sites};
+use crate::observe::survey::{self, Spot};
+use crate::operands::{AccessArgs, AccessKind};
+use crate::registers::lanes::{WARP, each_lane};
 
 /// What one instruction did.
 #[derive(Clone, Debug, Default)]

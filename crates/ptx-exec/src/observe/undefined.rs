@@ -7,13 +7,14 @@
 
 use std::collections::HashMap;
 
-use super::super::code::{Class, Guard, Op, Reg, Role, Step};
-use super::super::exchange;
-use super::super::lanes::{Lanes, WARP, each_lane};
-use super::super::probe::Moment;
-use super::super::registers::{Long, Word};
-use super::StepId;
-use super::survey::Spot;
+use crate::code::{Op, Step};
+use crate::observe::StepId;
+use crate::observe::probe::Moment;
+use crate::observe::survey::Spot;
+use crate::operands::{Class, Guard, Reg, Role};
+use crate::registers::lanes::{Lanes, WARP, each_lane};
+use crate::registers::{Long, Word};
+use crate::warp::exchange;
 
 /// Trials with random values in the undefined bits.
 const RANDOM_TRIALS: u64 = 6;

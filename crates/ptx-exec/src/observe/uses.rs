@@ -3,12 +3,13 @@
 //! A use is a branch, an address, a store to global or shared memory, and whatever else leaves the thread. Once told, a
 //! value counts as defined there, so that what follows from it is not told again.
 
-use super::super::code::{AccessArgs, AccessKind, Class, Op, Reg, Role};
-use super::super::lanes::{WARP, each_lane};
-use super::super::probe::Moment;
-use super::check::{Checker, UNINITIALIZED, describe};
-use super::survey::Spot;
-use super::undefined::{Origin, Undefined, guard, registers};
+use crate::code::Op;
+use crate::observe::check::{Checker, UNINITIALIZED, describe};
+use crate::observe::probe::Moment;
+use crate::observe::survey::Spot;
+use crate::observe::undefined::{Origin, Undefined, guard, registers};
+use crate::operands::{AccessArgs, AccessKind, Class, Reg, Role};
+use crate::registers::lanes::{WARP, each_lane};
 
 impl Checker<'_> {
     /// The guard of a step decides whether it is executed; what it decides about registers alone is no use yet.

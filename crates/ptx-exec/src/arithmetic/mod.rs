@@ -1,0 +1,13 @@
+//! Arithmetic of PTX, bit for bit: on numbers, and on whole registers.
+//!
+//! `soft` is the definition of floating point: every operation exact, then rounded once. What is fast is tested against
+//! it: `numbers` and `half` are formats as the hardware has them; `half_arithmetic`, `directed`, `approximate` and
+//! `convert` compute on 32 lanes at a time.
+
+pub(crate) mod approximate;
+pub(crate) mod convert;
+pub(crate) mod directed;
+pub(crate) mod half;
+pub(crate) mod half_arithmetic;
+pub(crate) mod numbers;
+pub(crate) mod soft;

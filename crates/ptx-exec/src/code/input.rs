@@ -1,0 +1,68 @@
+//! The values that are in registers before a function starts, by name.
+
+/// A value that is in a register before a function starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Input {
+    /// The same bits in each lane.
+    Constant(u64),
+    /// `%tid`.
+    Thread(u8),
+    /// `%ntid`.
+    BlockSize(u8),
+    /// `%ctaid`.
+    Block(u8),
+    /// `%nctaid`.
+    GridSize(u8),
+    /// `%laneid`.
+    Lane,
+    /// `%warpid`.
+    Warp,
+    /// `%nwarpid`.
+    Warps,
+    /// `%smid`.
+    Processor,
+    /// `%nsmid`.
+    Processors,
+    /// `%gridid`.
+    Grid,
+    /// `%envreg1` and `%envreg2`: the two halves of the address of the grid's workspace.
+    Workspace { high: bool },
+    /// `%lanemask_eq`, `_le`, `_lt`, `_ge`, `_gt`.
+    LaneMask(LaneMask),
+    /// Static, dynamic and all shared memory of the block, in bytes.
+    SharedBytes { fixed: bool, dynamic: bool },
+    /// Bytes of a kernel parameter, zero- or sign-extended.
+    Param { offset: u32, bytes: u8, signed: bool },
+    /// Address of a byte of the kernel's parameters.
+    ParamAddress(u32),
+    /// First address after the kernel's parameters.
+    ParamEnd,
+    /// Offset of a shared variable, by index.
+    SharedVariable(u32),
+    /// Generic address of the block's shared memory.
+    SharedWindow,
+    /// First generic address after it.
+    SharedWindowEnd,
+    /// Generic address of the thread's local memory.
+    LocalWindow,
+    /// First generic address after it.
+    LocalWindowEnd,
+    /// Offset in local memory where `alloca` may begin: after the frames of the deepest chain of calls.
+    StackStart,
+    /// Offset in local memory where `alloca` must end: the size of local memory.
+    StackEnd,
+    /// Offset in local memory of a byte of the function's frame.
+    Frame(u32),
+    /// Address of a global or constant variable, by index.
+    Global(u32),
+}
+
+/// The lane-mask registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum LaneMask {
+    Equal,
+    LessEqual,
+    Less,
+    GreaterEqual,
+    Greater,
+}

@@ -1,0 +1,103 @@
+//! The form in which kernels are executed: a list of steps over registers of 32 lanes.
+//!
+//! The compiler ([`crate::compile`]) writes steps over virtual registers, allocates places, and renames. Rules:
+//!
+//! 1. Every operand is a register. Constants, parameters and special registers are [`Input`]s: registers that are
+//!    filled before the function runs and never written, so no step ever asks what kind of operand it has.
+//! 2. Registers come in three classes. A *word* is 32 lanes of 32 bits (of 8- and 16-bit registers the upper bits
+//!    mean nothing), a *long* 32 lanes of 64 bits, a *predicate* one bit for each lane. Each class has a file of its
+//!    own (see [`crate::registers`]).
+//! 3. A step acts on the lanes of its mask only. Lanes that have exited may be overwritten.
+//! 4. Steps are laid out so that a loop is contiguous and a join comes after what it joins: the lanes that are
+//!    furthest behind have the smallest program counter. [`crate::warp`] relies on that for reconvergence only;
+//!    results do not depend on it.
+
+mod input;
+pub(crate) mod prologue;
+mod step;
+
+use crate::operands::{Class, Reg};
+use crate::registers::Extent;
+pub(crate) use input::{Input, LaneMask};
+use prologue::Prologue;
+pub(crate) use step::{
+    BarrierKind, Builtin, Call, Callee, Clock, FloatChoice, Op, Reduction, RuntimeCall, Shuffle, Step,
+    Transfer, WarpOp,
+};
+
+/// Where an instruction came from.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    /// Line in the PTX.
+    pub(crate) line: u32,
+    pub(crate) mnemonic: ptx::Mnemonic,
+    pub(crate) source: Option<Source>,
+}
+
+/// What the last `.loc` before an instruction says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Source {
+    /// File index and line.
+    pub(crate) at: (u32, u32),
+    /// File index and line of the call that was replaced by the function's body.
+    pub(crate) inlined_at: Option<(u32, u32)>,
+}
+
+/// The classes of the registers of steps: of each those that [`Step::registers`] shows, in that order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Classes {
+    all: Vec<Class>,
+    /// Where those of each step begin.
+    starts: Vec<u32>,
+}
+
+impl Classes {
+    /// Adds a step.
+    pub(crate) fn push(&mut self, step: &mut Step, class: impl Fn(Reg) -> Class) {
+        self.starts.push(self.all.len() as u32);
+        step.registers(&mut |reg, _| self.all.push(class(*reg)));
+    }
+
+    pub(crate) fn of(&self, step: u32) -> &[Class] {
+        let step = step as usize;
+        let end = self.starts.get(step + 1).map_or(self.all.len(), |&end| end as usize);
+        &self.all[self.starts[step] as usize..end]
+    }
+}
+
+/// A compiled function.
+#[derive(Clone, Debug)]
+pub(crate) struct Code {
+    pub(crate) steps: Vec<Step>,
+    pub(crate) classes: Classes,
+    /// For each step the index of its origin.
+    pub(crate) origin_of: Vec<u32>,
+    pub(crate) origins: Vec<Origin>,
+    /// How it begins, if convoys may pass that.
+    pub(crate) prologue: Option<Prologue>,
+    /// Registers to fill at the start.
+    pub(crate) inputs: Vec<(Reg, Class, Input)>,
+    /// Registers that a frame takes.
+    pub(crate) registers: Extent,
+    /// Bytes of local memory that a frame takes: parameters, then variables.
+    pub(crate) frame_bytes: u32,
+    /// Why steps are [`Op::Unsupported`].
+    pub(crate) complaints: Vec<String>,
+    /// Functions that it calls by name.
+    pub(crate) calls: Vec<u32>,
+    /// Whether it calls through pointers.
+    pub(crate) calls_indirectly: bool,
+    /// Shared variables that it names.
+    pub(crate) shared: Vec<u32>,
+    /// Variables in its frame, by offset.
+    pub(crate) variables: Vec<Named>,
+}
+
+/// A variable as a message names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    pub(crate) name: String,
+    /// Offset in its memory.
+    pub(crate) start: u64,
+    pub(crate) bytes: u64,
+}

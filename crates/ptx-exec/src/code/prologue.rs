@@ -1,0 +1,35 @@
+//! How most kernels begin, as data: see [`crate::warp::prologue`], which executes it.
+
+use crate::operands::{Reg, Relation};
+
+/// A word that is the same in all lanes: an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Uniform {
+    /// What differs from block to block: `%ctaid` along an axis.
+    Block(u8),
+    /// What does not.
+    Register(Reg),
+}
+
+/// How a kernel begins. Registers are places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Prologue {
+    /// Of this product and the thread the index is the sum.
+    pub(crate) factors: [Uniform; 2],
+    /// `%tid` along an axis.
+    pub(crate) thread: Reg,
+    pub(crate) index: Reg,
+    pub(crate) check: Option<Check>,
+}
+
+/// A branch by how the index compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Check {
+    /// What the index has to be for the comparison to hold.
+    pub(crate) relation: Relation,
+    pub(crate) signed: bool,
+    pub(crate) bound: Uniform,
+    /// Whether those branch for which the comparison holds, rather than the others.
+    pub(crate) wanted: bool,
+    pub(crate) target: u32,
+}

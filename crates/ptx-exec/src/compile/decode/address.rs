@@ -1,0 +1,181 @@
+//! Instructions that deal in addresses: between spaces, between blocks of a cluster, of caches.
+
+use ptx::{Instruction, Operand, ScalarType, StateSpace};
+
+use crate::code::Input;
+use crate::compile::decode::control;
+use crate::compile::decode::form::Form;
+use crate::compile::decode::load_store::state_space;
+use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
+use crate::operands::{Args, Class, Reg};
+use crate::registers::lanes::{binary, combine, compare, logic};
+
+/// Decodes these instructions. `None` if the opcode is none of them.
+pub(crate) fn decode(
+    compiler: &mut FunctionCompiler,
+    instruction: &Instruction,
+    form: &mut Form,
+) -> Option<Decoded<()>> {
+    Some(match form.opcode {
+        "cvta" => convert_address(compiler, instruction, form),
+        "isspacep" => is_space(compiler, instruction, form),
+        "mapa" => map_address(compiler, instruction, form),
+        "getctarank" => rank(compiler, instruction, form),
+        "createpolicy" => policy(compiler, instruction, form),
+        // Hints: there are no caches to move anything into or out of.
+        "prefetch" | "prefetchu" | "discard" | "applypriority" => {
+            while form.take(|_| Some(())).is_some() {}
+            Ok(())
+        }
+        _ => return None,
+    })
+}
+
+/// What must be added to an address of a space to make it generic; `None` where both are the same.
+fn window(compiler: &mut FunctionCompiler, space: StateSpace) -> Decoded<Option<Reg>> {
+    match space {
+        StateSpace::Global | StateSpace::Const => Ok(None),
+        StateSpace::Param if compiler.is_kernel() => Ok(None),
+        StateSpace::Shared => Ok(Some(compiler.input(Class::Long, Input::SharedWindow))),
+        StateSpace::Local | StateSpace::Param => Ok(Some(compiler.input(Class::Long, Input::LocalWindow))),
+        _ => unsupported(format!("{space} has no generic addresses")),
+    }
+}
+
+fn convert_address(
+    compiler: &mut FunctionCompiler,
+    instruction: &Instruction,
+    form: &mut Form,
+) -> Decoded<()> {
+    let from_generic = form.flag("to");
+    let Some(space) = state_space(form) else { return invalid("`cvta` needs a state space") };
+    let ty = form.ty();
+    let [destination, source] = instruction.operands.as_slice() else {
+        return invalid("`cvta` takes a destination and an address");
+    };
+    if ty != Some(ScalarType::U64) {
+        return unsupported("32-bit generic addresses are not supported");
+    }
+    let source = compiler.source(source, ScalarType::U64)?;
+    let destination = compiler.destination(destination, ScalarType::U64)?;
+    match window(compiler, space)? {
+        None => control::copy(compiler, destination.reg, source),
+        Some(window) => {
+            let run = match from_generic {
+                true => binary(|a: u64, b: u64| a.wrapping_sub(b)),
+                false => binary(|a: u64, b: u64| a.wrapping_add(b)),
+            };
+            compiler.lanes(run, Args { d: destination.reg, a: source, b: window, ..Args::EMPTY });
+        }
+    }
+    compiler.settle(destination);
+    Ok(())
+}
+
+fn is_space(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+    let Some(space) = state_space(form) else { return invalid("`isspacep` needs a state space") };
+    let [Operand::Name(result), source] = instruction.operands.as_slice() else {
+        return invalid("`isspacep` takes a predicate and an address");
+    };
+    let result = compiler.predicate(result)?;
+    let source = compiler.source(source, ScalarType::U64)?;
+    match space {
+        StateSpace::Shared => inside(compiler, result, source, Input::SharedWindow, Input::SharedWindowEnd),
+        StateSpace::Local => inside(compiler, result, source, Input::LocalWindow, Input::LocalWindowEnd),
+        StateSpace::Param => inside(compiler, result, source, Input::ParamAddress(0), Input::ParamEnd),
+        StateSpace::Const => in_constants(compiler, result, source),
+        StateSpace::Global => {
+            // Whatever is in no window; that of parameters counts as global.
+            let [shared, local, constant] = [(); 3].map(|()| compiler.fresh(Class::Predicate));
+            inside(compiler, shared, source, Input::SharedWindow, Input::SharedWindowEnd);
+            inside(compiler, local, source, Input::LocalWindow, Input::LocalWindowEnd);
+            in_constants(compiler, constant, source);
+            let run = logic(|a, b, c| !(a | b | c));
+            compiler.lanes(run, Args { d: result, a: shared, b: local, c: constant, ..Args::EMPTY });
+        }
+        _ => return unsupported(format!("`isspacep` is not supported for {space}")),
+    }
+    Ok(())
+}
+
+/// Predicate `d`: whether the address lies from `start` to before `end`.
+fn inside(compiler: &mut FunctionCompiler, d: Reg, address: Reg, start: Input, end: Input) {
+    let (start, end) = (compiler.input(Class::Long, start), compiler.input(Class::Long, end));
+    between(compiler, d, address, start, end);
+}
+
+fn between(compiler: &mut FunctionCompiler, d: Reg, address: Reg, start: Reg, end: Reg) {
+    let from_start = compiler.fresh(Class::Predicate);
+    let at_least = compare(|a: u64, b: u64| a >= b);
+    compiler.lanes(at_least, Args { d: from_start, a: address, b: start, ..Args::EMPTY });
+    let below = compare(|a: u64, b: u64| a < b);
+    let immediate = combine::AND;
+    compiler.lanes(below, Args { d, a: address, b: end, c: from_start, immediate, ..Args::EMPTY });
+}
+
+/// Predicate `d`: whether the address lies in a constant variable of the module.
+fn in_constants(compiler: &mut FunctionCompiler, d: Reg, address: Reg) {
+    let any = compiler.fresh(Class::Predicate);
+    compiler.lanes(logic(|_, _, _| 0), Args { d: any, ..Args::EMPTY });
+    for (index, bytes) in compiler.module.constants() {
+        let start = compiler.input(Class::Long, Input::Global(index));
+        let (length, end) = (compiler.constant(Class::Long, bytes), compiler.fresh(Class::Long));
+        let add = binary(|a: u64, b: u64| a.wrapping_add(b));
+        compiler.lanes(add, Args { d: end, a: start, b: length, ..Args::EMPTY });
+        let this = compiler.fresh(Class::Predicate);
+        between(compiler, this, address, start, end);
+        compiler.lanes(logic(|a, b, _| a | b), Args { d: any, a: any, b: this, ..Args::EMPTY });
+    }
+    compiler.lanes(logic(|a, _, _| a), Args { d, a: any, ..Args::EMPTY });
+}
+
+/// `mapa`: every cluster has one block, whose addresses stay what they are.
+fn map_address(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+    state_space(form);
+    let Some(ty) = form.ty() else { return invalid("`mapa` needs a type") };
+    let [destination, address, _] = instruction.operands.as_slice() else {
+        return invalid("`mapa` takes a destination, an address and a rank");
+    };
+    let address = compiler.source(address, ty)?;
+    let destination = compiler.destination(destination, ty)?;
+    control::copy(compiler, destination.reg, address);
+    compiler.settle(destination);
+    Ok(())
+}
+
+/// `getctarank`: the only block of a cluster has rank 0.
+fn rank(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+    state_space(form);
+    form.ty();
+    let [destination, _] = instruction.operands.as_slice() else {
+        return invalid("`getctarank` takes a destination and an address");
+    };
+    let destination = compiler.destination(destination, ScalarType::U32)?;
+    let zero = compiler.constant(Class::Word, 0);
+    control::copy(compiler, destination.reg, zero);
+    compiler.settle(destination);
+    Ok(())
+}
+
+/// `createpolicy`: what a policy is, nobody may look at, and no access here heeds it.
+fn policy(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+    while form.take(|_| Some(())).is_some() {}
+    let Some(destination) = instruction.operands.first() else {
+        return invalid("`createpolicy` takes a destination");
+    };
+    let destination = compiler.destination(destination, ScalarType::B64)?;
+    let zero = compiler.constant(Class::Long, 0);
+    control::copy(compiler, destination.reg, zero);
+    compiler.settle(destination);
+    Ok(())
+}
+
+/// The state space that `cvta` converts from or to, if generic addresses equal those of the space.
+pub(crate) fn is_identity(compiler: &FunctionCompiler, form: &mut Form) -> bool {
+    form.flag("to");
+    match state_space(form) {
+        Some(StateSpace::Global | StateSpace::Const) => true,
+        Some(StateSpace::Param) => compiler.is_kernel(),
+        _ => false,
+    }
+}

@@ -1,0 +1,311 @@
+//! Asynchronous copies, and the barriers in memory by which they are waited for.
+//!
+//! A copy is done when it is issued, so groups of copies need no record, and waiting for them no time. A program that
+//! forgets to wait gets the right data here all the same.
+
+use ptx::{Instruction, Operand, ScalarType, StateSpace};
+
+use crate::code::Input;
+use crate::compile::decode::form::Form;
+use crate::compile::decode::load_store;
+use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
+use crate::memory::access::{self, AccessHandler};
+use crate::memory::{bulk, mbarrier};
+use crate::operands::{AccessArgs, AccessKind, Args, Class, Reg, Space};
+use crate::registers::lanes::{binary, select, unary};
+
+/// Decodes `cp`, `mbarrier`, `st.async` and `red.async`. `None` if the instruction is none of these.
+pub(crate) fn decode(
+    compiler: &mut FunctionCompiler,
+    instruction: &Instruction,
+    form: &mut Form,
+) -> Option<Decoded<()>> {
+    Some(match form.opcode {
+        "cp" => copy(compiler, instruction, form),
+        "mbarrier" => barrier(compiler, instruction, form),
+        "st" | "red" if form.has("async") => {
+            form.flag("async");
+            store(compiler, instruction, form)
+        }
+        _ => return None,
+    })
+}
+
+/// `st.async` and `red.async`: the store or reduction, and its bytes counted at an mbarrier.
+fn store(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+    form.flag("mbarrier::complete_tx::bytes");
+    let vector = if form.has("v2") { 2 } else { 1 } * if form.has("v4") { 4 } else { 1 };
+    let bytes = vector * form.types().first().map_or(0, |ty| ty.bytes());
+    let ([_, _, object], Some(outcome)) =
+        (instruction.operands.as_slice(), load_store::decode(compiler, instruction, form))
+    else {
+        return invalid("an asynchronous store takes an address, a value and the address of an mbarrier");
+    };
+    outcome?;
+    let count = compiler.constant(Class::Word, bytes);
+    let object = (object, Some(StateSpace::Shared));
+    change(compiler, mbarrier::complete_bytes(), object, [count, Reg::NONE], Reg::NONE)
+}
+
+/// A copy of any kind, or what waits for one.
+fn copy(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+    if !form.flag("async") {
+        return unsupported(format!("`{}` is not supported", instruction.mnemonic));
+    }
+    if form.flag("bulk") {
+        return bulk_copy(compiler, instruction, form);
+    }
+    if form.one_of(&["commit_group", "wait_group", "wait_all"]).is_some() {
+        return Ok(());
+    }
+    if form.flag("mbarrier") {
+        return arrive_after_copies(compiler, instruction, form);
+    }
+    copy_element(compiler, instruction, form)
+}
+
+/// `cp.async.mbarrier.arrive`: the copies before it are done, so it arrives. Without `.noinc` it has first made the
+/// object wait for one more arrival, and nothing remains of it.
+fn arrive_after_copies(
+    compiler: &mut FunctionCompiler,
+    instruction: &Instruction,
+    form: &mut Form,
+) -> Decoded<()> {
+    form.flag("arrive");
+    let count = u64::from(form.flag("noinc"));
+    let space = load_store::state_space(form);
+    form.ty();
+    let [object] = instruction.operands.as_slice() else {
+        return invalid("`cp.async.mbarrier.arrive` takes the address of an mbarrier");
+    };
+    let count = compiler.constant(Class::Word, count);
+    change(compiler, mbarrier::arrive(), (object, space), [count, Reg::NONE], Reg::NONE)
+}
+
+/// `cp.async` of 4, 8 or 16 bytes for each lane.
+fn copy_element(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+    let policy = form.flag("L2::cache_hint");
+    load_store::cache_hints(form);
+    let (_, _) = (load_store::state_space(form), load_store::state_space(form));
+    let mut operands = instruction.operands.as_slice();
+    if policy {
+        operands = &operands[..operands.len().saturating_sub(1)];
+    }
+    let [destination, source, Operand::Constant(ptx::Constant::Integer(bytes)), rest @ ..] = operands else {
+        return invalid("`cp.async` takes two addresses and a size");
+    };
+    let run = match bytes {
+        4 => access::copy::<[u8; 4]>(),
+        8 => access::copy::<[u8; 8]>(),
+        16 => access::copy::<[u8; 16]>(),
+        _ => return invalid("`cp.async` copies 4, 8 or 16 bytes"),
+    };
+    let size = match rest.first() {
+        None => Reg::NONE,
+        Some(operand) => copied_bytes(compiler, operand, *bytes as u64)?,
+    };
+    let from = load_store::address(compiler, source, Some(StateSpace::Global))?;
+    let source = with_offset(compiler, &from);
+    let to = load_store::address(compiler, destination, Some(StateSpace::Shared))?;
+    let (operands, copied) = (Reg::list(&[source, size]), *bytes as u32);
+    compiler.access(run, AccessArgs { operands, kind: AccessKind::Copy, copied, ..to });
+    Ok(())
+}
+
+/// How many bytes come from the source: the operand says so, or is a predicate that it is to be ignored.
+fn copied_bytes(compiler: &mut FunctionCompiler, operand: &Operand, bytes: u64) -> Decoded<Reg> {
+    let (predicate, ignored) = match operand {
+        Operand::Not(name) => (compiler.predicate(name)?, false),
+        Operand::Name(name) if matches!(compiler.register(name, None)?, Some((_, ScalarType::Pred))) => {
+            (compiler.predicate(name)?, true)
+        }
+        size => return compiler.source(size, ScalarType::U32),
+    };
+    let (all, none) = (compiler.constant(Class::Word, bytes), compiler.constant(Class::Word, 0));
+    let (a, b) = if ignored { (none, all) } else { (all, none) };
+    let d = compiler.fresh(Class::Word);
+    let choose = select(|a: u32, b: u32, first| if first { a } else { b });
+    compiler.lanes(choose, Args { d, a, b, c: predicate, ..Args::EMPTY });
+    Ok(d)
+}
+
+/// The address itself, in a long.
+fn with_offset(compiler: &mut FunctionCompiler, place: &AccessArgs) -> Reg {
+    let offset = compiler.constant(Class::Long, place.offset as u64);
+    let sum = compiler.fresh(Class::Long);
+    let mut base = place.address;
+    if place.narrow {
+        base = compiler.fresh(Class::Long);
+        compiler.lanes(unary(|a: u32| u64::from(a)), Args { d: base, a: place.address, ..Args::EMPTY });
+    }
+    let add = binary(|a: u64, b: u64| a.wrapping_add(b));
+    compiler.lanes(add, Args { d: sum, a: base, b: offset, ..Args::EMPTY });
+    sum
+}
+
+/// The generic address of a place in global or shared memory.
+fn generic_address(compiler: &mut FunctionCompiler, place: &AccessArgs) -> Reg {
+    let address = with_offset(compiler, place);
+    if place.space != Space::Shared {
+        return address;
+    }
+    let (window, sum) = (compiler.input(Class::Long, Input::SharedWindow), compiler.fresh(Class::Long));
+    let add = binary(|a: u64, b: u64| a.wrapping_add(b));
+    compiler.lanes(add, Args { d: sum, a: address, b: window, ..Args::EMPTY });
+    sum
+}
+
+/// `cp.async.bulk` between global and shared memory.
+fn bulk_copy(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+    if form.one_of(&["commit_group", "wait_group"]).is_some() {
+        form.flag("read");
+        return Ok(());
+    }
+    if form.flag("prefetch") {
+        while form.take(|_| Some(())).is_some() {}
+        return Ok(());
+    }
+    if form.flag("tensor") {
+        return unsupported(
+            "copies by tensor map (TMA) are not supported: `cp.async.bulk` of plain bytes is",
+        );
+    }
+    form.flag("L2::cache_hint");
+    let spaces = [bulk_space(form), bulk_space(form)];
+    let counted = form.take(|modifier| match modifier {
+        "mbarrier::complete_tx::bytes" => Some(true),
+        "bulk_group" => Some(false),
+        _ => None,
+    });
+    let ([Some(to), Some(from)], Some(counted)) = (spaces, counted) else {
+        return invalid("`cp.async.bulk` needs two state spaces, and how it is waited for");
+    };
+    let [destination, source, size, rest @ ..] = instruction.operands.as_slice() else {
+        return invalid("`cp.async.bulk` takes two addresses and a size");
+    };
+    let from = load_store::address(compiler, source, Some(from))?;
+    let from = generic_address(compiler, &from);
+    let object = match (counted, rest.first()) {
+        (true, Some(object)) => {
+            let object = load_store::address(compiler, object, Some(StateSpace::Shared))?;
+            generic_address(compiler, &object)
+        }
+        (true, None) => return invalid("this `cp.async.bulk` takes the address of an mbarrier"),
+        (false, _) => Reg::NONE,
+    };
+    let bytes = compiler.source(size, ScalarType::U32)?;
+    let to = load_store::address(compiler, destination, Some(to))?;
+    let data = Reg::list(&[from, object]);
+    let (operands, kind) = (Reg::list(&[bytes]), AccessKind::Bulk);
+    compiler.access(bulk::copy(), AccessArgs { data, operands, kind, synchronises: counted, ..to });
+    Ok(())
+}
+
+fn bulk_space(form: &mut Form) -> Option<StateSpace> {
+    form.take(|modifier| match modifier {
+        "global" => Some(StateSpace::Global),
+        "shared::cta" | "shared::cluster" => Some(StateSpace::Shared),
+        _ => None,
+    })
+}
+
+/// `mbarrier`.
+fn barrier(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+    let names = [
+        "init",
+        "inval",
+        "arrive",
+        "arrive_drop",
+        "test_wait",
+        "try_wait",
+        "pending_count",
+        "expect_tx",
+        "complete_tx",
+    ];
+    let Some(operation) = form.one_of(&names) else { return invalid("`mbarrier` needs an operation") };
+    let no_complete = form.flag("noComplete");
+    let expects = form.flag("expect_tx");
+    let parity = form.flag("parity");
+    load_store::ordering(form);
+    let space = load_store::state_space(form);
+    form.ty();
+    match (operation, instruction.operands.as_slice()) {
+        ("init", [object, count]) => {
+            let count = compiler.source(count, ScalarType::U32)?;
+            change(compiler, mbarrier::init(), (object, space), [count, Reg::NONE], Reg::NONE)
+        }
+        ("inval", [object]) => {
+            let nothing = compiler.constant(Class::Word, 0);
+            change(compiler, mbarrier::invalidate(), (object, space), [nothing, Reg::NONE], Reg::NONE)
+        }
+        ("arrive" | "arrive_drop", [state, object, rest @ ..]) => {
+            let number = rest.first().map(|operand| compiler.source(operand, ScalarType::U32)).transpose()?;
+            let operands = match (number, expects) {
+                (Some(bytes), true) => [compiler.constant(Class::Word, 1), bytes],
+                (Some(count), false) => [count, Reg::NONE],
+                (None, false) if !no_complete => [compiler.constant(Class::Word, 1), Reg::NONE],
+                _ => return invalid("this `mbarrier` operation takes a count"),
+            };
+            let run = if operation == "arrive" { mbarrier::arrive() } else { mbarrier::arrive_drop() };
+            arrive(compiler, run, state, (object, space), operands)
+        }
+        ("test_wait" | "try_wait", [Operand::Name(over), object, phase, ..]) => {
+            let over = compiler.predicate(over)?;
+            let (run, ty) = match parity {
+                true => (mbarrier::test_parity(), ScalarType::U32),
+                false => (mbarrier::test(), ScalarType::B64),
+            };
+            let phase = compiler.source(phase, ty)?;
+            change(compiler, run, (object, space), [phase, Reg::NONE], over)
+        }
+        ("expect_tx" | "complete_tx", [object, bytes]) => {
+            let bytes = compiler.source(bytes, ScalarType::U32)?;
+            let run = match operation {
+                "expect_tx" => mbarrier::expect_bytes(),
+                _ => mbarrier::complete_bytes(),
+            };
+            change(compiler, run, (object, space), [bytes, Reg::NONE], Reg::NONE)
+        }
+        ("pending_count", [count, state]) => {
+            let state = compiler.source(state, ScalarType::B64)?;
+            let count = compiler.destination(count, ScalarType::U32)?;
+            let args = Args { d: count.reg, a: state, ..Args::EMPTY };
+            compiler.lanes(unary(|state: u64| mbarrier::pending(state)), args);
+            compiler.settle(count);
+            Ok(())
+        }
+        _ => invalid(format!("`mbarrier.{operation}` does not take these operands")),
+    }
+}
+
+/// Adds a step by which threads arrive; `state`, if it is wanted, gets the object as it was before.
+fn arrive(
+    compiler: &mut FunctionCompiler,
+    run: AccessHandler,
+    state: &Operand,
+    object: (&Operand, Option<StateSpace>),
+    operands: [Reg; 2],
+) -> Decoded<()> {
+    if *state == Operand::Sink {
+        return change(compiler, run, object, operands, Reg::NONE);
+    }
+    let state = compiler.destination(state, ScalarType::B64)?;
+    change(compiler, run, object, operands, state.reg)?;
+    compiler.settle(state);
+    Ok(())
+}
+
+/// Adds a step on the mbarrier at an address. Threads wait by testing again and again, and so let others run.
+fn change(
+    compiler: &mut FunctionCompiler,
+    run: AccessHandler,
+    (object, space): (&Operand, Option<StateSpace>),
+    operands: [Reg; 2],
+    result: Reg,
+) -> Decoded<()> {
+    let place = load_store::address(compiler, object, space)?;
+    let (data, operands) = (Reg::list(&[result]), Reg::list(&operands));
+    compiler
+        .access(run, AccessArgs { data, operands, kind: AccessKind::Mbarrier, synchronises: true, ..place });
+    Ok(())
+}

@@ -1,0 +1,212 @@
+//! `atom` and `red`.
+//!
+//! Vectors are atomic element by element, so they are executed like that; before the first one the alignment of the
+//! whole is checked.
+
+use ptx::{Instruction, Operand, ScalarType};
+
+use crate::arithmetic::numbers;
+use crate::compile::decode::control::copy;
+use crate::compile::decode::form::Form;
+use crate::compile::decode::load_store::{
+    NO_DATA, Place, cache_hints, elements, ordering, place, state_space, vector_length, wide_registers,
+};
+use crate::compile::decode::{halves, load_store};
+use crate::compile::function::{Decoded, FunctionCompiler, class_of, invalid, unsupported};
+use crate::memory::access::{self, AccessHandler};
+use crate::memory::atomics;
+use crate::operands::{AccessArgs, AccessKind, Class, Reg, Space};
+
+/// Decodes `atom` and `red`.
+pub(crate) fn decode(
+    compiler: &mut FunctionCompiler,
+    instruction: &Instruction,
+    form: &mut Form,
+) -> Decoded<()> {
+    ordering(form);
+    let space = state_space(form);
+    cache_hints(form);
+    let names = ["add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"];
+    let Some(operation) = form.one_of(&names) else {
+        return unsupported("this atomic operation is not supported");
+    };
+    form.flag("noftz");
+    let vector = vector_length(form);
+    let Some(ty) = form.ty() else { return invalid("an atomic needs a type") };
+    let (destination, operands) = match (form.opcode, instruction.operands.as_slice()) {
+        ("atom", [destination, operands @ ..]) => (Some(destination), operands),
+        (_, operands) => (None, operands),
+    };
+    let (address, b, c) = match (operation, operands) {
+        ("cas", [address, b, c, ..]) => (address, b, Some(c)),
+        (_, [address, b, ..]) if operation != "cas" => (address, b, None),
+        _ => return invalid("an atomic has too few operands"),
+    };
+    let place = place(compiler, address, space)?;
+    if ty == ScalarType::B128 {
+        return wide(compiler, place, operation, destination, b, c);
+    }
+    let allowed = vector == 1 && !is_vector_only(operation, ty) || vector != 1 && is_vector(operation, ty);
+    let run = atomic_handler(operation, ty, place.space).filter(|_| allowed);
+    let Some(run) = run else {
+        return unsupported(format!("`{operation}` on {ty} is not supported as an atomic"));
+    };
+    if vector == 1 {
+        return scalar(compiler, run, place, ty, destination, b, c);
+    }
+    let bytes = vector as u64 * ty.bytes();
+    let place = check_alignment(compiler, place, bytes)?;
+    let destinations = destination.map(|operand| elements(operand, vector)).transpose()?;
+    for (index, b) in elements(b, vector)?.iter().enumerate() {
+        let offset = place.offset.wrapping_add(index as i64 * ty.bytes() as i64);
+        let element = Place { offset, ..place };
+        scalar(compiler, run, element, ty, destinations.as_ref().map(|all| &all[index]), b, None)?;
+    }
+    Ok(())
+}
+
+fn scalar(
+    compiler: &mut FunctionCompiler,
+    run: AccessHandler,
+    place: Place,
+    ty: ScalarType,
+    destination: Option<&Operand>,
+    b: &Operand,
+    c: Option<&Operand>,
+) -> Decoded<()> {
+    let b = compiler.source(b, ty)?;
+    let c = c.map_or(Ok(Reg::NONE), |c| compiler.source(c, ty))?;
+    let destination = destination.map(|operand| compiler.destination(operand, ty)).transpose()?;
+    let data = Reg::list(&[destination.as_ref().map_or(Reg::NONE, |destination| destination.reg)]);
+    let (operands, kind) = (Reg::list(&[b, c]), AccessKind::Atomic);
+    load_store::access(
+        compiler,
+        run,
+        place,
+        AccessArgs { data, operands, kind, synchronises: true, ..NO_DATA },
+    );
+    if let Some(destination) = destination {
+        compiler.settle(destination);
+    }
+    Ok(())
+}
+
+/// Lets a vector whose address is no multiple of its size fault, and keeps the address: results may overwrite it.
+fn check_alignment(compiler: &mut FunctionCompiler, place: Place, bytes: u64) -> Decoded<Place> {
+    let class = compiler.class(place.address);
+    let address = compiler.fresh(class);
+    copy(compiler, address, place.address);
+    let place = Place { address, ..place };
+    let Some(probe) = access::probe(bytes) else {
+        return invalid(format!("no vector has {bytes} bytes"));
+    };
+    let data = compiler.fresh(Class::Word);
+    let mut args = NO_DATA;
+    args.data[0] = data;
+    load_store::access(compiler, probe, Place { ..place }, args);
+    Ok(place)
+}
+
+/// `.b128`: `exch` and `cas`.
+fn wide(
+    compiler: &mut FunctionCompiler,
+    place: Place,
+    operation: &str,
+    destination: Option<&Operand>,
+    b: &Operand,
+    c: Option<&Operand>,
+) -> Decoded<()> {
+    let [b_low, b_high] = compiler.wide(b)?;
+    let (run, operands) = match (operation, c) {
+        ("exch", None) => (atomics::exchange128(), Reg::list(&[b_low, b_high])),
+        ("cas", Some(c)) => {
+            let [c_low, c_high] = compiler.wide(c)?;
+            (atomics::compare_and_swap128(), [b_low, b_high, c_low, c_high])
+        }
+        _ => return unsupported(format!("`{operation}` on .b128 is not supported as an atomic")),
+    };
+    let data = match destination {
+        Some(destination) => wide_registers(compiler, std::slice::from_ref(destination))?,
+        None => [Reg::NONE; 8],
+    };
+    let args = AccessArgs { data, operands, kind: AccessKind::Atomic, synchronises: true, ..NO_DATA };
+    load_store::access(compiler, run, place, args);
+    Ok(())
+}
+
+/// Whether there are vectors of this type.
+fn is_vector(operation: &str, ty: ScalarType) -> bool {
+    use ScalarType::*;
+    match ty {
+        F32 => operation == "add",
+        F16 | Bf16 | F16x2 | Bf16x2 => matches!(operation, "add" | "min" | "max"),
+        _ => false,
+    }
+}
+
+/// Whether there is no scalar of this type: `min` and `max` on halves.
+fn is_vector_only(operation: &str, ty: ScalarType) -> bool {
+    is_vector(operation, ty) && operation != "add"
+}
+
+fn atomic_handler(operation: &str, ty: ScalarType, space: Space) -> Option<AccessHandler> {
+    use ScalarType::*;
+    use access::atomic;
+    class_of(ty).ok()?;
+    Some(match (operation, ty) {
+        ("add", U32 | S32) => atomic(|old: u32, b: u32, _| old.wrapping_add(b)),
+        ("add", U64 | S64) => atomic(|old: u64, b: u64, _| old.wrapping_add(b)),
+        // In global memory subnormal numbers are flushed, in shared memory they are not.
+        ("add", F32) => match space {
+            Space::Shared => atomic(|old: u32, b: u32, _| numbers::add_f32(old, b)),
+            Space::Global => atomic(|old: u32, b: u32, _| numbers::add_f32_flushed(old, b)),
+            _ => atomics::by_place(numbers::add_f32, numbers::add_f32_flushed),
+        },
+        ("add", F64) => atomic(|old: u64, b: u64, _| (f64::from_bits(old) + f64::from_bits(b)).to_bits()),
+        ("add", F16) => atomic(|old: u16, b: u16, _| halves::add_f16(old, b)),
+        ("add", Bf16) => atomic(|old: u16, b: u16, _| halves::add_bf16(old, b)),
+        ("add", F16x2) => atomic(|old: u32, b: u32, _| halves::pairwise(old, b, halves::add_f16)),
+        ("add", Bf16x2) => atomic(|old: u32, b: u32, _| halves::pairwise(old, b, halves::add_bf16)),
+        ("min" | "max", F16 | Bf16 | F16x2 | Bf16x2) => half_extremum(operation == "min", ty)?,
+        ("min", U32) => atomic(|old: u32, b: u32, _| old.min(b)),
+        ("max", U32) => atomic(|old: u32, b: u32, _| old.max(b)),
+        ("min", S32) => atomic(|old: u32, b: u32, _| (old as i32).min(b as i32) as u32),
+        ("max", S32) => atomic(|old: u32, b: u32, _| (old as i32).max(b as i32) as u32),
+        ("min", U64) => atomic(|old: u64, b: u64, _| old.min(b)),
+        ("max", U64) => atomic(|old: u64, b: u64, _| old.max(b)),
+        ("min", S64) => atomic(|old: u64, b: u64, _| (old as i64).min(b as i64) as u64),
+        ("max", S64) => atomic(|old: u64, b: u64, _| (old as i64).max(b as i64) as u64),
+        ("inc", U32) => atomic(|old: u32, b: u32, _| if old >= b { 0 } else { old + 1 }),
+        ("dec", U32) => atomic(|old: u32, b: u32, _| if old == 0 || old > b { b } else { old - 1 }),
+        ("and", B32 | U32 | S32) => atomic(|old: u32, b: u32, _| old & b),
+        ("or", B32 | U32 | S32) => atomic(|old: u32, b: u32, _| old | b),
+        ("xor", B32 | U32 | S32) => atomic(|old: u32, b: u32, _| old ^ b),
+        ("and", B64 | U64 | S64) => atomic(|old: u64, b: u64, _| old & b),
+        ("or", B64 | U64 | S64) => atomic(|old: u64, b: u64, _| old | b),
+        ("xor", B64 | U64 | S64) => atomic(|old: u64, b: u64, _| old ^ b),
+        ("exch", B32 | U32 | S32 | F32) => atomic(|_: u32, b: u32, _| b),
+        ("exch", B64 | U64 | S64 | F64) => atomic(|_: u64, b: u64, _| b),
+        ("cas", B16 | U16 | S16) => atomic(|old: u16, b: u16, c: u16| if old == b { c } else { old }),
+        ("cas", B32 | U32 | S32) => atomic(|old: u32, b: u32, c: u32| if old == b { c } else { old }),
+        ("cas", B64 | U64 | S64) => atomic(|old: u64, b: u64, c: u64| if old == b { c } else { old }),
+        _ => return None,
+    })
+}
+
+fn half_extremum(min: bool, ty: ScalarType) -> Option<AccessHandler> {
+    use crate::compile::decode::choice::{least_bf16, least_f16, most_bf16, most_f16};
+    use ScalarType::*;
+    use access::atomic;
+    use halves::pairwise;
+    Some(match (min, ty) {
+        (true, F16) => atomic(|old: u16, b: u16, _| least_f16(old, b)),
+        (false, F16) => atomic(|old: u16, b: u16, _| most_f16(old, b)),
+        (true, Bf16) => atomic(|old: u16, b: u16, _| least_bf16(old, b)),
+        (false, Bf16) => atomic(|old: u16, b: u16, _| most_bf16(old, b)),
+        (true, F16x2) => atomic(|old: u32, b: u32, _| pairwise(old, b, least_f16)),
+        (false, F16x2) => atomic(|old: u32, b: u32, _| pairwise(old, b, most_f16)),
+        (true, Bf16x2) => atomic(|old: u32, b: u32, _| pairwise(old, b, least_bf16)),
+        (false, Bf16x2) => atomic(|old: u32, b: u32, _| pairwise(old, b, most_bf16)),
+        _ => return None,
+    })
+}

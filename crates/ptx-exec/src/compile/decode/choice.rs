@@ -1,0 +1,226 @@
+//! Instructions that choose between numbers, or look at their parts: `min`, `max`, `abs`, `neg`, `copysign`, `testp`.
+
+use ptx::ScalarType;
+
+use crate::arithmetic::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
+use crate::arithmetic::numbers::{canonical, flush, maximum, minimum, saturate, with_nan};
+use crate::compile::decode::Pure;
+use crate::compile::decode::float::{Modifiers, single};
+use crate::compile::decode::form::Form;
+use crate::compile::decode::halves::{flush_f16, half, pairwise};
+use crate::registers::lanes::{LaneHandler, binary, ternary, test, unary};
+
+#[inline(always)]
+fn minimum_double(a: f64, b: f64) -> f64 {
+    let first = if a == b { a.is_sign_negative() } else { a < b };
+    if b.is_nan() || first { a } else { b }
+}
+
+#[inline(always)]
+fn maximum_double(a: f64, b: f64) -> f64 {
+    let first = if a == b { a.is_sign_positive() } else { a > b };
+    if b.is_nan() || first { a } else { b }
+}
+
+/// `min` of `.f16`.
+pub(crate) fn least_f16(a: u16, b: u16) -> u16 {
+    f32_to_f16(minimum(f16_to_f32(a), f16_to_f32(b)))
+}
+
+/// `max` of `.f16`.
+pub(crate) fn most_f16(a: u16, b: u16) -> u16 {
+    f32_to_f16(maximum(f16_to_f32(a), f16_to_f32(b)))
+}
+
+/// `min` of `.bf16`.
+pub(crate) fn least_bf16(a: u16, b: u16) -> u16 {
+    f32_to_bf16(minimum(bf16_to_f32(a), bf16_to_f32(b)))
+}
+
+/// `max` of `.bf16`.
+pub(crate) fn most_bf16(a: u16, b: u16) -> u16 {
+    f32_to_bf16(maximum(bf16_to_f32(a), bf16_to_f32(b)))
+}
+
+/// `.xorsign.abs`: of the magnitudes, with the signs multiplied; a NaN has no sign.
+#[inline(always)]
+fn xor_sign(a: f32, b: f32, f: impl Fn(f32, f32) -> f32) -> f32 {
+    let (sign, value) = ((a.to_bits() ^ b.to_bits()) & 0x8000_0000, f(a.abs(), b.abs()));
+    if value.is_nan() { value } else { f32::from_bits(value.to_bits() | sign) }
+}
+
+/// Decodes the instructions of this module; `sources` is how many operands there are.
+pub(crate) fn decode(form: &mut Form, modifiers: Modifiers, sources: usize) -> Option<Pure> {
+    match form.opcode {
+        "min" | "max" if sources == 3 => extremum_of_three(form, modifiers),
+        "min" | "max" => extremum(form, modifiers),
+        "abs" | "neg" => sign(form, modifiers),
+        "copysign" => copy_sign(form),
+        "testp" => test_property(form),
+        _ => None,
+    }
+}
+
+/// Of three numbers.
+fn extremum_of_three(form: &mut Form, modifiers: Modifiers) -> Option<Pure> {
+    let (min, nan, abs) = (form.opcode == "min", form.flag("NaN"), form.flag("abs"));
+    if form.ty()? != ScalarType::F32 || modifiers.sat {
+        return None;
+    }
+    #[inline(always)]
+    fn three(a: f32, b: f32, c: f32, f: impl Fn(f32, f32) -> f32) -> f32 {
+        f(f(a, b), c)
+    }
+    #[inline(always)]
+    fn least(a: f32, b: f32) -> f32 {
+        with_nan(a, b, minimum(a, b))
+    }
+    #[inline(always)]
+    fn most(a: f32, b: f32) -> f32 {
+        with_nan(a, b, maximum(a, b))
+    }
+    let run = match (min, nan, abs) {
+        (true, false, false) => single!(modifiers, ternary, |a, b, c| three(a, b, c, minimum)),
+        (false, false, false) => single!(modifiers, ternary, |a, b, c| three(a, b, c, maximum)),
+        (true, true, false) => single!(modifiers, ternary, |a, b, c| three(a, b, c, least)),
+        (false, true, false) => single!(modifiers, ternary, |a, b, c| three(a, b, c, most)),
+        (true, false, true) => {
+            single!(modifiers, ternary, |a, b, c| three(a.abs(), b.abs(), c.abs(), minimum))
+        }
+        (false, false, true) => {
+            single!(modifiers, ternary, |a, b, c| three(a.abs(), b.abs(), c.abs(), maximum))
+        }
+        (true, true, true) => single!(modifiers, ternary, |a, b, c| three(a.abs(), b.abs(), c.abs(), least)),
+        (false, true, true) => single!(modifiers, ternary, |a, b, c| three(a.abs(), b.abs(), c.abs(), most)),
+    };
+    Pure::uniform(run, ScalarType::F32, 3)
+}
+
+fn extremum(form: &mut Form, modifiers: Modifiers) -> Option<Pure> {
+    let min = form.opcode == "min";
+    let nan = form.flag("NaN");
+    let xorsign = form.flag("xorsign");
+    if xorsign {
+        form.flag("abs");
+    }
+    let ty = form.ty()?;
+    if modifiers.sat {
+        return None;
+    }
+    let run = match ty {
+        ScalarType::F32 => match (min, nan, xorsign) {
+            (true, false, false) => single!(modifiers, binary, |a, b| minimum(a, b)),
+            (false, false, false) => single!(modifiers, binary, |a, b| maximum(a, b)),
+            (true, true, false) => single!(modifiers, binary, |a, b| with_nan(a, b, minimum(a, b))),
+            (false, true, false) => single!(modifiers, binary, |a, b| with_nan(a, b, maximum(a, b))),
+            (true, false, true) => single!(modifiers, binary, |a, b| xor_sign(a, b, minimum)),
+            (false, false, true) => single!(modifiers, binary, |a, b| xor_sign(a, b, maximum)),
+            (true, true, true) => single!(modifiers, binary, |a, b| with_nan(a, b, xor_sign(a, b, minimum))),
+            (false, true, true) => {
+                single!(modifiers, binary, |a, b| with_nan(a, b, xor_sign(a, b, maximum)))
+            }
+        },
+        ScalarType::F64 if !nan && !xorsign => match min {
+            true => binary(minimum_double),
+            false => binary(maximum_double),
+        },
+        _ if modifiers.ftz => flushed_halves(min, nan, xorsign, ty)?,
+        _ => match (min, nan, xorsign) {
+            (true, false, false) => half!(ty, |a, b| minimum(a, b)),
+            (false, false, false) => half!(ty, |a, b| maximum(a, b)),
+            (true, true, false) => half!(ty, |a, b| with_nan(a, b, minimum(a, b))),
+            (false, true, false) => half!(ty, |a, b| with_nan(a, b, maximum(a, b))),
+            (true, false, true) => half!(ty, |a, b| xor_sign(a, b, minimum)),
+            (false, false, true) => half!(ty, |a, b| xor_sign(a, b, maximum)),
+            (true, true, true) => half!(ty, |a, b| with_nan(a, b, xor_sign(a, b, minimum))),
+            (false, true, true) => half!(ty, |a, b| with_nan(a, b, xor_sign(a, b, maximum))),
+        },
+    };
+    Pure::uniform(run, ty, 2)
+}
+
+/// `min` and `max` of halves with `.ftz`.
+fn flushed_halves(min: bool, nan: bool, xorsign: bool, ty: ScalarType) -> Option<LaneHandler> {
+    macro_rules! flushed {
+        (|$a:ident, $b:ident| $body:expr) => {
+            half!(ty, |a, b| {
+                let ($a, $b) = (flush_half(a), flush_half(b));
+                $body
+            })
+        };
+    }
+    Some(match (min, nan, xorsign) {
+        (true, false, false) => flushed!(|a, b| minimum(a, b)),
+        (false, false, false) => flushed!(|a, b| maximum(a, b)),
+        (true, true, false) => flushed!(|a, b| with_nan(a, b, minimum(a, b))),
+        (false, true, false) => flushed!(|a, b| with_nan(a, b, maximum(a, b))),
+        (true, false, true) => flushed!(|a, b| xor_sign(a, b, minimum)),
+        (false, false, true) => flushed!(|a, b| xor_sign(a, b, maximum)),
+        (true, true, true) => flushed!(|a, b| with_nan(a, b, xor_sign(a, b, minimum))),
+        (false, true, true) => flushed!(|a, b| with_nan(a, b, xor_sign(a, b, maximum))),
+    })
+}
+
+/// `.ftz` of a half that has become an `.f32`.
+#[inline(always)]
+fn flush_half(value: f32) -> f32 {
+    if value.abs() < f32::from_bits(0x3880_0000) { 0.0f32.copysign(value) } else { value }
+}
+
+/// `abs` and `neg` change the sign bit, of NaNs too.
+fn sign(form: &mut Form, modifiers: Modifiers) -> Option<Pure> {
+    use ScalarType::*;
+    let abs = form.opcode == "abs";
+    let ty = form.ty()?;
+    let run = match (ty, abs, modifiers.ftz) {
+        (F32, true, false) => unary(|a: u32| a & 0x7fff_ffff),
+        (F32, false, false) => unary(|a: u32| a ^ 0x8000_0000),
+        (F32, true, true) => unary(|a: f32| flush(a).abs()),
+        (F32, false, true) => unary(|a: f32| -flush(a)),
+        (F64, true, false) => unary(|a: u64| a & i64::MAX as u64),
+        (F64, false, false) => unary(|a: u64| a ^ 1 << 63),
+        (F16 | Bf16, true, false) => unary(|a: u16| a & 0x7fff),
+        (F16 | Bf16, false, false) => unary(|a: u16| a ^ 0x8000),
+        (F16, true, true) => unary(|a: u16| flush_f16(a) & 0x7fff),
+        (F16, false, true) => unary(|a: u16| flush_f16(a) ^ 0x8000),
+        (F16x2 | Bf16x2, true, false) => unary(|a: u32| a & 0x7fff_7fff),
+        (F16x2 | Bf16x2, false, false) => unary(|a: u32| a ^ 0x8000_8000),
+        (F16x2, true, true) => unary(|a: u32| pairwise(a, a, |a, _| flush_f16(a) & 0x7fff)),
+        (F16x2, false, true) => unary(|a: u32| pairwise(a, a, |a, _| flush_f16(a) ^ 0x8000)),
+        _ => return None,
+    };
+    Pure::uniform(run, ty, 1)
+}
+
+fn copy_sign(form: &mut Form) -> Option<Pure> {
+    let ty = form.ty()?;
+    let run = match ty {
+        // The first operand gives the sign.
+        ScalarType::F32 => binary(|a: u32, b: u32| a & 0x8000_0000 | b & 0x7fff_ffff),
+        ScalarType::F64 => binary(|a: u64, b: u64| a & 1 << 63 | b & i64::MAX as u64),
+        _ => return None,
+    };
+    Pure::uniform(run, ty, 2)
+}
+
+fn test_property(form: &mut Form) -> Option<Pure> {
+    use ScalarType::{F32, F64, Pred};
+    let property = form.one_of(&["finite", "infinite", "number", "notanumber", "normal", "subnormal"])?;
+    let ty = form.ty()?;
+    let run = match (property, ty) {
+        ("finite", F32) => test(|a: f32| a.is_finite()),
+        ("infinite", F32) => test(|a: f32| a.is_infinite()),
+        ("number", F32) => test(|a: f32| !a.is_nan()),
+        ("notanumber", F32) => test(|a: f32| a.is_nan()),
+        ("normal", F32) => test(|a: f32| a.is_normal() || a == 0.0),
+        ("subnormal", F32) => test(|a: f32| a.is_subnormal()),
+        ("finite", F64) => test(|a: f64| a.is_finite()),
+        ("infinite", F64) => test(|a: f64| a.is_infinite()),
+        ("number", F64) => test(|a: f64| !a.is_nan()),
+        ("notanumber", F64) => test(|a: f64| a.is_nan()),
+        ("normal", F64) => test(|a: f64| a.is_normal() || a == 0.0),
+        ("subnormal", F64) => test(|a: f64| a.is_subnormal()),
+        _ => return None,
+    };
+    Pure::new(run, Pred, &[ty])
+}

@@ -1,0 +1,313 @@
+//! Comparisons and selections: `setp`, `set`, `selp`, `slct`.
+
+use ptx::{Instruction, Operand, ScalarType};
+
+use crate::arithmetic::half::{bf16_to_f32, f16_to_f32};
+use crate::arithmetic::numbers::flush;
+use crate::compile::decode::form::Form;
+use crate::compile::function::{Decoded, FunctionCompiler, Refusal, class_of, invalid, unsupported};
+use crate::operands::{Args, Class, Meaning, Reg, Relation};
+use crate::registers::lanes::{LaneHandler, combine, compare, logic, select, ternary};
+
+/// Decodes comparisons and selections. `None` if the opcode is neither.
+pub(crate) fn decode(
+    compiler: &mut FunctionCompiler,
+    instruction: &Instruction,
+    form: &mut Form,
+) -> Option<Decoded<()>> {
+    Some(match form.opcode {
+        "setp" => set_predicate(compiler, instruction, form),
+        "set" => set(compiler, instruction, form),
+        "selp" => select_predicate(compiler, instruction, form),
+        "slct" => select_sign(compiler, instruction, form),
+        _ => return None,
+    })
+}
+
+const RELATIONS: [&str; 18] = [
+    "eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs", "equ", "neu", "ltu", "leu", "gtu", "geu",
+    "num", "nan",
+];
+
+/// The handler that compares two values of type `ty`; of pairs it compares the half that `high` tells.
+fn handler(relation: &str, ty: ScalarType, ftz: bool, high: bool) -> Option<LaneHandler> {
+    use ScalarType::*;
+    macro_rules! integers {
+        (|$a:ident, $b:ident| $body:expr) => {
+            match ty {
+                U16 | B16 => compare(|$a: u16, $b: u16| $body),
+                S16 => compare(|$a: i16, $b: i16| $body),
+                U32 | B32 => compare(|$a: u32, $b: u32| $body),
+                S32 => compare(|$a: i32, $b: i32| $body),
+                U64 | B64 => compare(|$a: u64, $b: u64| $body),
+                S64 => compare(|$a: i64, $b: i64| $body),
+                _ => return None,
+            }
+        };
+    }
+    macro_rules! floats {
+        (|$a:ident, $b:ident| $body:expr) => {
+            match (ty, ftz, high) {
+                (F32, false, _) => compare(|$a: f32, $b: f32| $body),
+                (F32, true, _) => compare(|$a: f32, $b: f32| {
+                    let ($a, $b) = (flush($a), flush($b));
+                    $body
+                }),
+                (F64, ..) => compare(|$a: f64, $b: f64| $body),
+                (F16 | F16x2, false, false) => compare(|$a: u32, $b: u32| {
+                    let ($a, $b) = (f16_to_f32($a as u16), f16_to_f32($b as u16));
+                    $body
+                }),
+                (F16x2, false, true) => compare(|$a: u32, $b: u32| {
+                    let ($a, $b) = (f16_to_f32(($a >> 16) as u16), f16_to_f32(($b >> 16) as u16));
+                    $body
+                }),
+                (Bf16 | Bf16x2, false, false) => compare(|$a: u32, $b: u32| {
+                    let ($a, $b) = (bf16_to_f32($a as u16), bf16_to_f32($b as u16));
+                    $body
+                }),
+                (Bf16x2, false, true) => compare(|$a: u32, $b: u32| {
+                    let ($a, $b) = (bf16_to_f32(($a >> 16) as u16), bf16_to_f32(($b >> 16) as u16));
+                    $body
+                }),
+                (F16 | F16x2, true, false) => compare(|$a: u32, $b: u32| {
+                    let ($a, $b) = (flush_half(f16_to_f32($a as u16)), flush_half(f16_to_f32($b as u16)));
+                    $body
+                }),
+                (F16x2, true, true) => compare(|$a: u32, $b: u32| {
+                    let low = |half: u32| flush_half(f16_to_f32((half >> 16) as u16));
+                    let ($a, $b) = (low($a), low($b));
+                    $body
+                }),
+                _ => return None,
+            }
+        };
+    }
+    let float = ty.is_float();
+    Some(match (relation, float) {
+        ("eq", false) => integers!(|a, b| a == b),
+        ("ne", false) => integers!(|a, b| a != b),
+        ("lt" | "lo", false) => integers!(|a, b| a < b),
+        ("le" | "ls", false) => integers!(|a, b| a <= b),
+        ("gt" | "hi", false) => integers!(|a, b| a > b),
+        ("ge" | "hs", false) => integers!(|a, b| a >= b),
+        ("eq", true) => floats!(|a, b| a == b),
+        ("ne", true) => floats!(|a, b| a < b || a > b),
+        ("lt", true) => floats!(|a, b| a < b),
+        ("le", true) => floats!(|a, b| a <= b),
+        ("gt", true) => floats!(|a, b| a > b),
+        ("ge", true) => floats!(|a, b| a >= b),
+        ("equ", true) => floats!(|a, b| !(a < b || a > b)),
+        ("neu", true) => floats!(|a, b| a != b),
+        ("ltu", true) => floats!(|a, b| !(a >= b)),
+        ("leu", true) => floats!(|a, b| !(a > b)),
+        ("gtu", true) => floats!(|a, b| !(a <= b)),
+        ("geu", true) => floats!(|a, b| !(a < b)),
+        ("num", true) => floats!(|a, b| !a.is_nan() && !b.is_nan()),
+        ("nan", true) => floats!(|a, b| a.is_nan() || b.is_nan()),
+        _ => return None,
+    })
+}
+
+/// What the handler of an integer comparison means.
+fn meaning(relation: &str, ty: ScalarType) -> Meaning {
+    let signed = match ty {
+        ScalarType::U32 | ScalarType::B32 => false,
+        ScalarType::S32 => true,
+        _ => return Meaning::Other,
+    };
+    let relation = match relation {
+        "lt" | "lo" => Relation::Less,
+        "le" | "ls" => Relation::LessEqual,
+        "gt" | "hi" => Relation::Greater,
+        "ge" | "hs" => Relation::GreaterEqual,
+        _ => return Meaning::Other,
+    };
+    Meaning::CompareWords { relation, signed }
+}
+
+/// Subnormal halves are zeros.
+#[inline(always)]
+fn flush_half(value: f32) -> f32 {
+    if value.abs() < f32::from_bits(0x3880_0000) { 0.0 } else { value }
+}
+
+/// `.and`, `.or`, `.xor` with a predicate that may be negated: the register and [`combine`]'s code.
+fn combination(
+    compiler: &mut FunctionCompiler,
+    form: &mut Form,
+    operand: Option<&Operand>,
+) -> Decoded<(Reg, u32)> {
+    let code = match (form.one_of(&["and", "or", "xor"]), operand) {
+        (None, None) => return Ok((Reg::NONE, combine::NONE)),
+        (Some("and"), Some(_)) => combine::AND,
+        (Some("or"), Some(_)) => combine::OR,
+        (Some(_), Some(_)) => combine::XOR,
+        _ => return invalid("a combined comparison takes `.and`, `.or` or `.xor` and one more predicate"),
+    };
+    match operand {
+        Some(Operand::Not(name)) => Ok((compiler.predicate(name)?, code | combine::NOT)),
+        Some(other) => Ok((compiler.source(other, ScalarType::Pred)?, code)),
+        None => Ok((Reg::NONE, combine::NONE)),
+    }
+}
+
+struct Comparison {
+    ftz: bool,
+    relation: &'static str,
+}
+
+fn comparison(form: &mut Form) -> Decoded<Comparison> {
+    let ftz = form.flag("ftz");
+    match form.one_of(&RELATIONS) {
+        Some(relation) => Ok(Comparison { ftz, relation }),
+        None => invalid("a comparison needs a relation such as `.lt`"),
+    }
+}
+
+fn no_such(relation: &str, ty: ScalarType) -> Refusal {
+    Refusal::Unsupported(format!("comparison `.{relation}` of {ty} is not supported"))
+}
+
+fn is_pair(ty: ScalarType) -> bool {
+    matches!(ty, ScalarType::F16x2 | ScalarType::Bf16x2)
+}
+
+fn optional_predicate(compiler: &mut FunctionCompiler, operand: &Operand) -> Decoded<Reg> {
+    match operand {
+        Operand::Sink => Ok(Reg::NONE),
+        Operand::Name(name) => compiler.predicate(name),
+        _ => invalid("the result of a comparison is a predicate"),
+    }
+}
+
+fn set_predicate(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+    let Comparison { ftz, relation } = comparison(form)?;
+    let [destination, a, b, rest @ ..] = instruction.operands.as_slice() else {
+        return invalid("`setp` takes a predicate and two values");
+    };
+    let (c, immediate) = combination(compiler, form, rest.first())?;
+    let Some(ty) = form.ty() else { return invalid("`setp` needs a type") };
+    let run = handler(relation, ty, ftz, false).ok_or_else(|| no_such(relation, ty))?;
+    let run = run.meaning(meaning(relation, ty));
+    let (a, b) = (compiler.source(a, ty)?, compiler.source(b, ty)?);
+    let (d, e) = match destination {
+        Operand::Pair(first, second) => {
+            (optional_predicate(compiler, first)?, optional_predicate(compiler, second)?)
+        }
+        other => (optional_predicate(compiler, other)?, Reg::NONE),
+    };
+    let args = Args { d, a, b, c, immediate, ..Args::EMPTY };
+    if !is_pair(ty) {
+        compiler.lanes(run, Args { e, ..args });
+        return Ok(());
+    }
+    // Of pairs the first predicate tells about the lower halves, the second about the upper ones. The first must not
+    // change `c` before the second has read it.
+    let first = compiler.fresh(Class::Predicate);
+    compiler.lanes(run, Args { d: first, ..args });
+    if e.is_some() {
+        let run = handler(relation, ty, ftz, true).ok_or_else(|| no_such(relation, ty))?;
+        compiler.lanes(run, Args { d: e, ..args });
+    }
+    if d.is_some() {
+        compiler.lanes(logic(|a, _, _| a), Args { d, a: first, ..Args::EMPTY });
+    }
+    Ok(())
+}
+
+/// `set`: all ones or 1.0 where the comparison holds, else zero.
+fn set(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+    let Comparison { ftz, relation } = comparison(form)?;
+    let [destination, a, b, rest @ ..] = instruction.operands.as_slice() else {
+        return invalid("`set` takes a destination and two values");
+    };
+    let (c, immediate) = combination(compiler, form, rest.first())?;
+    let (Some(result), Some(ty)) = (form.ty(), form.ty()) else { return invalid("`set` needs two types") };
+    let truth = match result {
+        ScalarType::F32 => 0x3f80_0000,
+        ScalarType::F16 => 0x3c00,
+        ScalarType::Bf16 => 0x3f80,
+        ScalarType::F16x2 => 0x3c00_3c00,
+        ScalarType::Bf16x2 => 0x3f80_3f80,
+        ScalarType::U16 | ScalarType::S16 => 0xffff,
+        ScalarType::U32 | ScalarType::S32 => 0xffff_ffff,
+        _ => return unsupported(format!("`set` to {result} is not supported")),
+    };
+    let (a, b) = (compiler.source(a, ty)?, compiler.source(b, ty)?);
+    let (zero, truth) = (compiler.constant(Class::Word, 0), compiler.constant(Class::Word, truth));
+    let destination = compiler.destination(destination, result)?;
+    let choose = |compiler: &mut FunctionCompiler, high: bool| {
+        let run = handler(relation, ty, ftz, high).ok_or_else(|| no_such(relation, ty))?;
+        let (outcome, chosen) = (compiler.fresh(Class::Predicate), compiler.fresh(Class::Word));
+        compiler.lanes(run, Args { d: outcome, a, b, c, immediate, ..Args::EMPTY });
+        let run = select(|a: u32, b: u32, c| if c { a } else { b });
+        compiler.lanes(run, Args { d: chosen, a: truth, b: zero, c: outcome, ..Args::EMPTY });
+        Ok(chosen)
+    };
+    let low = choose(compiler, false)?;
+    let high = if is_pair(ty) { choose(compiler, true)? } else { low };
+    let run = ternary(|low: u32, high: u32, _: u32| low & 0xffff | high & 0xffff_0000);
+    compiler.lanes(run, Args { d: destination.reg, a: low, b: high, c: low, ..Args::EMPTY });
+    compiler.settle(destination);
+    Ok(())
+}
+
+fn select_predicate(
+    compiler: &mut FunctionCompiler,
+    instruction: &Instruction,
+    form: &mut Form,
+) -> Decoded<()> {
+    let Some(ty) = form.ty() else { return invalid("`selp` needs a type") };
+    let [destination, a, b, predicate] = instruction.operands.as_slice() else {
+        return invalid("`selp` takes a destination, two values and a predicate");
+    };
+    let (a, b) = (compiler.source(a, ty)?, compiler.source(b, ty)?);
+    let c = compiler.source(predicate, ScalarType::Pred)?;
+    let destination = compiler.destination(destination, ty)?;
+    let run = match class_of(ty)? {
+        Class::Word => select(|a: u32, b: u32, c| if c { a } else { b }),
+        Class::Long => select(|a: u64, b: u64, c| if c { a } else { b }),
+        Class::Predicate => return unsupported("`selp` on predicates is not supported"),
+    };
+    compiler.lanes(run, Args { d: destination.reg, a, b, c, ..Args::EMPTY });
+    compiler.settle(destination);
+    Ok(())
+}
+
+/// `slct d, a, b, c`: `a` where `c` is not negative.
+fn select_sign(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+    let ftz = form.flag("ftz");
+    let (Some(ty), Some(sign)) = (form.ty(), form.ty()) else { return invalid("`slct` needs two types") };
+    let [destination, a, b, c] = instruction.operands.as_slice() else {
+        return invalid("`slct` takes a destination and three values");
+    };
+    let args = Args {
+        a: compiler.source(a, ty)?,
+        b: compiler.source(b, ty)?,
+        c: compiler.source(c, sign)?,
+        ..Args::EMPTY
+    };
+    let run = match (class_of(ty)?, sign, ftz) {
+        (Class::Word, ScalarType::S32, _) => ternary(|a: u32, b: u32, c: i32| if c >= 0 { a } else { b }),
+        (Class::Long, ScalarType::S32, _) => ternary(|a: u64, b: u64, c: i32| if c >= 0 { a } else { b }),
+        // NaN selects `b`, both zeros select `a`.
+        (Class::Word, ScalarType::F32, false) => {
+            ternary(|a: u32, b: u32, c: f32| if c >= 0.0 { a } else { b })
+        }
+        (Class::Long, ScalarType::F32, false) => {
+            ternary(|a: u64, b: u64, c: f32| if c >= 0.0 { a } else { b })
+        }
+        (Class::Word, ScalarType::F32, true) => {
+            ternary(|a: u32, b: u32, c: f32| if flush(c) >= 0.0 { a } else { b })
+        }
+        (Class::Long, ScalarType::F32, true) => {
+            ternary(|a: u64, b: u64, c: f32| if flush(c) >= 0.0 { a } else { b })
+        }
+        _ => return unsupported(format!("`slct` by {sign} is not supported")),
+    };
+    let destination = compiler.destination(destination, ty)?;
+    compiler.lanes(run, Args { d: destination.reg, ..args });
+    compiler.settle(destination);
+    Ok(())
+}

@@ -1,0 +1,122 @@
+//! Arithmetic in half precision: `.f16`, `.bf16` and pairs of them.
+
+use ptx::ScalarType;
+
+use crate::arithmetic::approximate;
+use crate::arithmetic::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
+use crate::arithmetic::half_arithmetic::{self, Half, Operation};
+use crate::arithmetic::numbers::flush;
+use crate::compile::decode::Pure;
+use crate::compile::decode::float::Modifiers;
+use crate::compile::decode::form::Form;
+use crate::registers::lanes::{LaneHandler, registers};
+
+#[inline(always)]
+pub(crate) fn add_f16(a: u16, b: u16) -> u16 {
+    f32_to_f16(f16_to_f32(a) + f16_to_f32(b))
+}
+
+#[inline(always)]
+pub(crate) fn add_bf16(a: u16, b: u16) -> u16 {
+    f32_to_bf16(bf16_to_f32(a) + bf16_to_f32(b))
+}
+
+/// `f` on both halves.
+#[inline(always)]
+pub(crate) fn pairwise(a: u32, b: u32, f: impl Fn(u16, u16) -> u16) -> u32 {
+    u32::from(f(a as u16, b as u16)) | u32::from(f((a >> 16) as u16, (b >> 16) as u16)) << 16
+}
+
+/// Makes an expression on `.f32` one on halves or pairs of halves.
+macro_rules! half {
+    ($ty:expr, |$a:ident| $body:expr) => {
+        half!($ty, |$a, _other| $body)
+    };
+    ($ty:expr, |$a:ident, $b:ident| $body:expr) => {{
+        use crate::arithmetic::half_arithmetic::on_halves;
+        use crate::registers::lanes::registers;
+        match $ty {
+            ScalarType::F16 => {
+                registers!(u32 => u32, |a, b, _, _| on_halves::<false, false>(a, b, |$a, $b| $body))
+            }
+            ScalarType::F16x2 => {
+                registers!(u32 => u32, |a, b, _, _| on_halves::<false, true>(a, b, |$a, $b| $body))
+            }
+            ScalarType::Bf16 => {
+                registers!(u32 => u32, |a, b, _, _| on_halves::<true, false>(a, b, |$a, $b| $body))
+            }
+            ScalarType::Bf16x2 => {
+                registers!(u32 => u32, |a, b, _, _| on_halves::<true, true>(a, b, |$a, $b| $body))
+            }
+            _ => return None,
+        }
+    }};
+}
+
+#[inline(always)]
+pub(crate) fn flush_f16(half: u16) -> u16 {
+    if half & 0x7c00 == 0 { half & 0x8000 } else { half }
+}
+
+/// `add`, `sub`, `mul` and `fma`, with their modifiers.
+fn arithmetic(form: &mut Form, modifiers: Modifiers, ty: ScalarType) -> Option<Pure> {
+    use ScalarType::*;
+    let (operation, sources) = match form.opcode {
+        "add" => (Operation::Add, 2),
+        "sub" => (Operation::Sub, 2),
+        "mul" => (Operation::Mul, 2),
+        _ => (Operation::Fma, 3),
+    };
+    let Modifiers { ftz, sat, .. } = modifiers;
+    let relu = operation == Operation::Fma && form.flag("relu");
+    let (brain, pair) = match ty {
+        F16 => (false, false),
+        F16x2 => (false, true),
+        Bf16 => (true, false),
+        Bf16x2 => (true, true),
+        _ => return None,
+    };
+    if brain && (ftz || sat) || sat && relu {
+        return None;
+    }
+    let how = Half { operation, brain, pair, ftz, sat, relu };
+    Some(
+        Pure::uniform(
+            registers!(u32 => u32, |a, b, c, how| half_arithmetic::compute(a, b, c, how)),
+            ty,
+            sources,
+        )?
+        .with(how.pack()),
+    )
+}
+
+/// Decodes arithmetic on halves and pairs of halves.
+pub(crate) fn decode(form: &mut Form, modifiers: Modifiers, ty: ScalarType) -> Option<Pure> {
+    if matches!(form.opcode, "add" | "sub" | "mul" | "fma") {
+        return arithmetic(form, modifiers, ty);
+    }
+    let run = match (form.opcode, modifiers.ftz, modifiers.sat) {
+        ("ex2", false, false) => half!(ty, |a| approximate::exp2(a)),
+        ("ex2", true, false) => power_flushed(ty)?,
+        ("tanh", false, false) => half!(ty, |a| approximate::tanh(a)),
+        _ => return None,
+    };
+    Pure::uniform(run, ty, 1)
+}
+
+/// `ex2.ftz`.
+fn power_flushed(ty: ScalarType) -> Option<LaneHandler> {
+    use ScalarType::*;
+    use half_arithmetic::{flushed, on_halves};
+    Some(match ty {
+        F16 => registers!(u32 => u32, |a, b, _, _| {
+            flushed(&on_halves::<false, false>(a, b, |a, _| approximate::exp2(a)))
+        }),
+        F16x2 => registers!(u32 => u32, |a, b, _, _| {
+            flushed(&on_halves::<false, true>(a, b, |a, _| approximate::exp2(a)))
+        }),
+        _ => half!(ty, |a| flush(approximate::exp2(a))),
+    })
+}
+
+pub(crate) use half;

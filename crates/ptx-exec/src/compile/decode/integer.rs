@@ -1,0 +1,441 @@
+//! Integer arithmetic.
+//!
+//! Where the ISA leaves a result open (division by zero), it is what NVIDIA's compilers' code gives: all bits set
+//! (seen on an H200).
+
+use ptx::{Instruction, ScalarType};
+
+use crate::compile::decode::Pure;
+use crate::compile::decode::form::Form;
+use crate::compile::function::{Decoded, FunctionCompiler, invalid};
+use crate::operands::{Args, Meaning, Reg};
+use crate::registers::lanes::{LaneHandler, binary, carry, ternary, unary};
+
+/// `$shape(|x: T, …| body)` with `T` the Rust type of `$ty`.
+macro_rules! typed {
+    ($ty:expr, $shape:ident, |$($x:ident),+| $body:expr) => {
+        match $ty {
+            ScalarType::U16 | ScalarType::B16 => $shape(|$($x: u16),+| $body),
+            ScalarType::S16 => $shape(|$($x: i16),+| $body),
+            ScalarType::U32 | ScalarType::B32 => $shape(|$($x: u32),+| $body),
+            ScalarType::S32 => $shape(|$($x: i32),+| $body),
+            ScalarType::U64 | ScalarType::B64 => $shape(|$($x: u64),+| $body),
+            ScalarType::S64 => $shape(|$($x: i64),+| $body),
+            _ => return None,
+        }
+    };
+}
+
+fn wide(ty: ScalarType) -> Option<ScalarType> {
+    Some(match ty {
+        ScalarType::U16 => ScalarType::U32,
+        ScalarType::S16 => ScalarType::S32,
+        ScalarType::U32 => ScalarType::U64,
+        ScalarType::S32 => ScalarType::S64,
+        _ => return None,
+    })
+}
+
+/// Products that keep one half, or all, of their bits.
+fn multiply(ty: ScalarType, part: &str) -> Option<LaneHandler> {
+    use ScalarType::*;
+    Some(match (part, ty) {
+        ("lo", _) => typed!(ty, binary, |a, b| a.wrapping_mul(b)),
+        ("hi", U16) => binary(|a: u16, b: u16| ((u32::from(a) * u32::from(b)) >> 16) as u16),
+        ("hi", S16) => binary(|a: i16, b: i16| ((i32::from(a) * i32::from(b)) >> 16) as i16),
+        ("hi", U32) => binary(high_u32),
+        ("hi", S32) => binary(high_i32),
+        ("hi", U64) => binary(high_u64),
+        ("hi", S64) => binary(high_i64),
+        ("wide", U16) => binary(|a: u16, b: u16| u32::from(a) * u32::from(b)),
+        ("wide", S16) => binary(|a: i16, b: i16| i32::from(a) * i32::from(b)),
+        ("wide", U32) => binary(|a: u32, b: u32| u64::from(a) * u64::from(b))
+            .meaning(Meaning::MultiplyWide { signed: false }),
+        ("wide", S32) => binary(|a: i32, b: i32| i64::from(a) * i64::from(b))
+            .meaning(Meaning::MultiplyWide { signed: true }),
+        _ => return None,
+    })
+}
+
+#[inline(always)]
+fn high_u32(a: u32, b: u32) -> u32 {
+    ((u64::from(a) * u64::from(b)) >> 32) as u32
+}
+
+#[inline(always)]
+fn high_i32(a: i32, b: i32) -> i32 {
+    ((i64::from(a) * i64::from(b)) >> 32) as i32
+}
+
+#[inline(always)]
+fn high_u64(a: u64, b: u64) -> u64 {
+    ((u128::from(a) * u128::from(b)) >> 64) as u64
+}
+
+#[inline(always)]
+fn high_i64(a: i64, b: i64) -> i64 {
+    ((i128::from(a) * i128::from(b)) >> 64) as i64
+}
+
+fn multiply_add(ty: ScalarType, part: &str, saturate: bool) -> Option<LaneHandler> {
+    use ScalarType::*;
+    Some(match (part, ty, saturate) {
+        ("hi", S32, true) => ternary(|a: i32, b: i32, c: i32| high_i32(a, b).saturating_add(c)),
+        (_, _, true) => return None,
+        ("lo", U32 | S32, _) => ternary(|a: u32, b: u32, c: u32| a.wrapping_mul(b).wrapping_add(c))
+            .meaning(Meaning::MultiplyAddWords),
+        ("lo", ..) => typed!(ty, ternary, |a, b, c| a.wrapping_mul(b).wrapping_add(c)),
+        ("hi", U16, _) => {
+            ternary(|a: u16, b: u16, c: u16| (((u32::from(a) * u32::from(b)) >> 16) as u16).wrapping_add(c))
+        }
+        ("hi", S16, _) => {
+            ternary(|a: i16, b: i16, c: i16| (((i32::from(a) * i32::from(b)) >> 16) as i16).wrapping_add(c))
+        }
+        ("hi", U32, _) => ternary(|a: u32, b: u32, c: u32| high_u32(a, b).wrapping_add(c)),
+        ("hi", S32, _) => ternary(|a: i32, b: i32, c: i32| high_i32(a, b).wrapping_add(c)),
+        ("hi", U64, _) => ternary(|a: u64, b: u64, c: u64| high_u64(a, b).wrapping_add(c)),
+        ("hi", S64, _) => ternary(|a: i64, b: i64, c: i64| high_i64(a, b).wrapping_add(c)),
+        ("wide", U16, _) => ternary(|a: u16, b: u16, c: u32| (u32::from(a) * u32::from(b)).wrapping_add(c)),
+        ("wide", S16, _) => ternary(|a: i16, b: i16, c: i32| (i32::from(a) * i32::from(b)).wrapping_add(c)),
+        ("wide", U32, _) => ternary(|a: u32, b: u32, c: u64| (u64::from(a) * u64::from(b)).wrapping_add(c)),
+        ("wide", S32, _) => ternary(|a: i32, b: i32, c: i64| (i64::from(a) * i64::from(b)).wrapping_add(c)),
+        _ => return None,
+    })
+}
+
+#[inline(always)]
+fn low24_signed(a: i32) -> i64 {
+    i64::from(a << 8 >> 8)
+}
+
+#[inline(always)]
+fn low24(a: u32) -> u64 {
+    u64::from(a & 0xff_ffff)
+}
+
+/// `mul24` and `mad24`: the low or the high 32 bits of a 48-bit product.
+fn multiply24(ty: ScalarType, part: &str, add: bool, saturate: bool) -> Option<LaneHandler> {
+    use ScalarType::*;
+    Some(match (ty, part, add, saturate) {
+        (U32, "lo", false, false) => binary(|a: u32, b: u32| (low24(a) * low24(b)) as u32),
+        (U32, "hi", false, false) => binary(|a: u32, b: u32| ((low24(a) * low24(b)) >> 16) as u32),
+        (S32, "lo", false, false) => binary(|a: i32, b: i32| (low24_signed(a) * low24_signed(b)) as i32),
+        (S32, "hi", false, false) => {
+            binary(|a: i32, b: i32| ((low24_signed(a) * low24_signed(b)) >> 16) as i32)
+        }
+        (U32, "lo", true, false) => {
+            ternary(|a: u32, b: u32, c: u32| ((low24(a) * low24(b)) as u32).wrapping_add(c))
+        }
+        (U32, "hi", true, false) => {
+            ternary(|a: u32, b: u32, c: u32| (((low24(a) * low24(b)) >> 16) as u32).wrapping_add(c))
+        }
+        (S32, "lo", true, false) => {
+            ternary(|a: i32, b: i32, c: i32| ((low24_signed(a) * low24_signed(b)) as i32).wrapping_add(c))
+        }
+        (S32, "hi", true, false) => ternary(|a: i32, b: i32, c: i32| {
+            (((low24_signed(a) * low24_signed(b)) >> 16) as i32).wrapping_add(c)
+        }),
+        (S32, "hi", true, true) => ternary(|a: i32, b: i32, c: i32| {
+            (((low24_signed(a) * low24_signed(b)) >> 16) as i32).saturating_add(c)
+        }),
+        _ => return None,
+    })
+}
+
+fn divide(ty: ScalarType) -> Option<LaneHandler> {
+    use ScalarType::*;
+    Some(match ty {
+        U16 => binary(|a: u16, b: u16| a.checked_div(b).unwrap_or(u16::MAX)),
+        U32 => binary(|a: u32, b: u32| a.checked_div(b).unwrap_or(u32::MAX)),
+        U64 => binary(|a: u64, b: u64| a.checked_div(b).unwrap_or(u64::MAX)),
+        S16 => binary(|a: i16, b: i16| if b == 0 { -1 } else { a.wrapping_div(b) }),
+        S32 => binary(|a: i32, b: i32| if b == 0 { -1 } else { a.wrapping_div(b) }),
+        S64 => binary(|a: i64, b: i64| if b == 0 { -1 } else { a.wrapping_div(b) }),
+        _ => return None,
+    })
+}
+
+fn remainder(ty: ScalarType) -> Option<LaneHandler> {
+    use ScalarType::*;
+    Some(match ty {
+        U16 => binary(|a: u16, b: u16| a.checked_rem(b).unwrap_or(!0)),
+        U32 => binary(|a: u32, b: u32| a.checked_rem(b).unwrap_or(!0)),
+        U64 => binary(|a: u64, b: u64| a.checked_rem(b).unwrap_or(!0)),
+        S16 => binary(|a: i16, b: i16| if b == 0 { -1 } else { a.wrapping_rem(b) }),
+        S32 => binary(|a: i32, b: i32| if b == 0 { -1 } else { a.wrapping_rem(b) }),
+        S64 => binary(|a: i64, b: i64| if b == 0 { -1 } else { a.wrapping_rem(b) }),
+        _ => return None,
+    })
+}
+
+#[inline(always)]
+fn halves(value: u32) -> [u16; 2] {
+    [value as u16, (value >> 16) as u16]
+}
+
+#[inline(always)]
+fn joined([low, high]: [u16; 2]) -> u32 {
+    u32::from(low) | u32::from(high) << 16
+}
+
+#[inline(always)]
+fn by_halves(a: u32, b: u32, f: impl Fn(u16, u16) -> u16) -> u32 {
+    let ([a0, a1], [b0, b1]) = (halves(a), halves(b));
+    joined([f(a0, b0), f(a1, b1)])
+}
+
+/// Arithmetic on pairs of 16-bit integers.
+fn packed(opcode: &str, ty: ScalarType, relu: bool) -> Option<LaneHandler> {
+    use ScalarType::*;
+    #[inline(always)]
+    fn signed(a: u32, b: u32, f: impl Fn(i16, i16) -> i16) -> u32 {
+        by_halves(a, b, |a, b| f(a as i16, b as i16) as u16)
+    }
+    Some(match (opcode, ty, relu) {
+        ("add", U16x2 | S16x2, false) => binary(|a: u32, b: u32| by_halves(a, b, u16::wrapping_add)),
+        ("min", U16x2, false) => binary(|a: u32, b: u32| by_halves(a, b, u16::min)),
+        ("max", U16x2, false) => binary(|a: u32, b: u32| by_halves(a, b, u16::max)),
+        ("min", S16x2, false) => binary(|a: u32, b: u32| signed(a, b, i16::min)),
+        ("max", S16x2, false) => binary(|a: u32, b: u32| signed(a, b, i16::max)),
+        ("min", S16x2, true) => binary(|a: u32, b: u32| signed(a, b, |a, b| a.min(b).max(0))),
+        ("max", S16x2, true) => binary(|a: u32, b: u32| signed(a, b, |a, b| a.max(b).max(0))),
+        _ => return None,
+    })
+}
+
+/// Sum of the products of four bytes, signed or not, and `c`.
+#[inline(always)]
+fn dot4(a: u32, signed_a: bool, b: u32, signed_b: bool, c: u32) -> u32 {
+    let element = |value: u32, signed: bool, index: usize| {
+        let byte = value.to_le_bytes()[index];
+        if signed { i32::from(byte as i8) } else { i32::from(byte) }
+    };
+    (0..4).fold(c, |sum, i| sum.wrapping_add((element(a, signed_a, i) * element(b, signed_b, i)) as u32))
+}
+
+/// Sum of the products of two halves of `a` with the low or high two bytes of `b`, and `c`.
+#[inline(always)]
+fn dot2(a: u32, signed_a: bool, b: u32, signed_b: bool, c: u32) -> u32 {
+    (0..2).fold(c, |sum, i| {
+        let half = halves(a)[i];
+        let x = if signed_a { i32::from(half as i16) } else { i32::from(half) };
+        let byte = b.to_le_bytes()[i];
+        let y = if signed_b { i32::from(byte as i8) } else { i32::from(byte) };
+        sum.wrapping_add(x.wrapping_mul(y) as u32)
+    })
+}
+
+fn dot(form: &mut Form) -> Option<Pure> {
+    use ScalarType::{B32, S32, U32};
+    let four = form.opcode == "dp4a";
+    let high = !four && form.one_of(&["lo", "hi"])? == "hi";
+    let (a, b) = (form.ty()?, form.ty()?);
+    if ![a, b].iter().all(|ty| matches!(ty, U32 | S32)) {
+        return None;
+    }
+    let run = match (four, high, a == S32, b == S32) {
+        (true, _, false, false) => ternary(|a: u32, b: u32, c: u32| dot4(a, false, b, false, c)),
+        (true, _, false, true) => ternary(|a: u32, b: u32, c: u32| dot4(a, false, b, true, c)),
+        (true, _, true, false) => ternary(|a: u32, b: u32, c: u32| dot4(a, true, b, false, c)),
+        (true, _, true, true) => ternary(|a: u32, b: u32, c: u32| dot4(a, true, b, true, c)),
+        (false, false, false, false) => ternary(|a: u32, b: u32, c: u32| dot2(a, false, b, false, c)),
+        (false, false, false, true) => ternary(|a: u32, b: u32, c: u32| dot2(a, false, b, true, c)),
+        (false, false, true, false) => ternary(|a: u32, b: u32, c: u32| dot2(a, true, b, false, c)),
+        (false, false, true, true) => ternary(|a: u32, b: u32, c: u32| dot2(a, true, b, true, c)),
+        (false, true, false, false) => ternary(|a: u32, b: u32, c: u32| dot2(a, false, b >> 16, false, c)),
+        (false, true, false, true) => ternary(|a: u32, b: u32, c: u32| dot2(a, false, b >> 16, true, c)),
+        (false, true, true, false) => ternary(|a: u32, b: u32, c: u32| dot2(a, true, b >> 16, false, c)),
+        (false, true, true, true) => ternary(|a: u32, b: u32, c: u32| dot2(a, true, b >> 16, true, c)),
+    };
+    Pure::new(run, B32, &[a, b, B32])
+}
+
+/// Decodes integer arithmetic.
+pub(crate) fn decode(form: &mut Form) -> Option<Pure> {
+    use ScalarType::*;
+    if matches!(form.opcode, "dp4a" | "dp2a") {
+        return dot(form);
+    }
+    let opcode = form.opcode;
+    let part = if matches!(opcode, "mul" | "mad" | "mul24" | "mad24") {
+        form.one_of(&["lo", "hi", "wide"])
+    } else {
+        None
+    };
+    let saturate = form.flag("sat");
+    let relu = form.flag("relu");
+    let ty = form.ty()?;
+    let same = |run, sources| Pure::uniform(run, ty, sources);
+    if matches!(ty, U16x2 | S16x2) {
+        return if saturate { None } else { same(packed(opcode, ty, relu)?, 2) };
+    }
+    match (opcode, saturate, relu) {
+        ("add", true, false) if ty == S32 => same(binary(i32::saturating_add), 2),
+        ("sub", true, false) if ty == S32 => same(binary(i32::saturating_sub), 2),
+        ("mad" | "mad24", true, false) => {
+            let run = match opcode {
+                "mad" => multiply_add(ty, part?, true)?,
+                _ => multiply24(ty, part?, true, true)?,
+            };
+            same(run, 3)
+        }
+        ("min", false, true) if ty == S32 => same(binary(|a: i32, b: i32| a.min(b).max(0)), 2),
+        ("max", false, true) if ty == S32 => same(binary(|a: i32, b: i32| a.max(b).max(0)), 2),
+        (_, true, _) | (_, _, true) => None,
+        ("add", ..) if matches!(ty, U64 | S64) => {
+            same(binary(|a: u64, b: u64| a.wrapping_add(b)).meaning(Meaning::AddLong), 2)
+        }
+        ("add", ..) => same(typed!(ty, binary, |a, b| a.wrapping_add(b)), 2),
+        ("sub", ..) => same(typed!(ty, binary, |a, b| a.wrapping_sub(b)), 2),
+        ("mul", ..) => {
+            let result = if part? == "wide" { wide(ty)? } else { ty };
+            Pure::new(multiply(ty, part?)?, result, &[ty, ty])
+        }
+        ("mad", ..) => {
+            let result = if part? == "wide" { wide(ty)? } else { ty };
+            Pure::new(multiply_add(ty, part?, false)?, result, &[ty, ty, result])
+        }
+        ("mul24", ..) => same(multiply24(ty, part?, false, false)?, 2),
+        ("mad24", ..) => same(multiply24(ty, part?, true, false)?, 3),
+        ("sad", ..) => same(sum_of_differences(ty)?, 3),
+        ("div", ..) => same(divide(ty)?, 2),
+        ("rem", ..) => same(remainder(ty)?, 2),
+        ("abs", ..) => same(absolute(ty)?, 1),
+        ("neg", ..) => same(typed!(ty, unary, |a| a.wrapping_neg()), 1),
+        ("min", ..) => same(typed!(ty, binary, |a, b| a.min(b)), 2),
+        ("max", ..) => same(typed!(ty, binary, |a, b| a.max(b)), 2),
+        _ => None,
+    }
+}
+
+fn sum_of_differences(ty: ScalarType) -> Option<LaneHandler> {
+    use ScalarType::*;
+    Some(match ty {
+        U16 => ternary(|a: u16, b: u16, c: u16| c.wrapping_add(a.abs_diff(b))),
+        S16 => ternary(|a: i16, b: i16, c: i16| c.wrapping_add(a.abs_diff(b) as i16)),
+        U32 => ternary(|a: u32, b: u32, c: u32| c.wrapping_add(a.abs_diff(b))),
+        S32 => ternary(|a: i32, b: i32, c: i32| c.wrapping_add(a.abs_diff(b) as i32)),
+        U64 => ternary(|a: u64, b: u64, c: u64| c.wrapping_add(a.abs_diff(b))),
+        S64 => ternary(|a: i64, b: i64, c: i64| c.wrapping_add(a.abs_diff(b) as i64)),
+        _ => return None,
+    })
+}
+
+fn absolute(ty: ScalarType) -> Option<LaneHandler> {
+    Some(match ty {
+        ScalarType::S16 => unary(i16::wrapping_abs),
+        ScalarType::S32 => unary(i32::wrapping_abs),
+        ScalarType::S64 => unary(i64::wrapping_abs),
+        _ => return None,
+    })
+}
+
+/// `a + b + carry` with its carry; the shape's third source is not used.
+macro_rules! carried {
+    ($ty:ty, |$a:ident, $b:ident, $c:ident, $carry:ident| $body:expr) => {
+        carry(|$a: $ty, $b: $ty, $c: $ty, $carry: bool| $body)
+    };
+}
+
+/// Decodes additions and subtractions that read or write the condition code. `None` for anything else.
+///
+/// The condition code is a predicate of the function: the carry of the adder. A subtraction adds the complement, with a
+/// carry in of 1 where it takes no other, so that the code is set where nothing was borrowed.
+pub(crate) fn decode_carry(
+    compiler: &mut FunctionCompiler,
+    instruction: &Instruction,
+    form: &mut Form,
+) -> Option<Decoded<()>> {
+    let opcode = form.opcode;
+    let reads = matches!(opcode, "addc" | "subc" | "madc");
+    let writes = matches!(opcode, "add" | "sub" | "mad" | "addc" | "subc" | "madc") && form.flag("cc");
+    if !reads && !writes {
+        return None;
+    }
+    let part = form.one_of(&["lo", "hi"]);
+    let ty = form.ty();
+    let run = ty.and_then(|ty| carry_handler(opcode.trim_end_matches('c'), part, ty, reads));
+    let (Some(ty), Some(run)) = (ty, run) else {
+        return Some(invalid(format!("`{}` is not an instruction", instruction.mnemonic)));
+    };
+    Some(emit_carry(compiler, instruction, run, ty, reads, writes))
+}
+
+fn emit_carry(
+    compiler: &mut FunctionCompiler,
+    instruction: &Instruction,
+    run: LaneHandler,
+    ty: ScalarType,
+    reads: bool,
+    writes: bool,
+) -> Decoded<()> {
+    let (a, b, c) = match instruction.operands.as_slice() {
+        [_, a, b] => (a, b, None),
+        [_, a, b, c] => (a, b, Some(c)),
+        _ => return invalid("this instruction takes two or three sources"),
+    };
+    let flag = compiler.carry_flag;
+    let args = Args {
+        a: compiler.source(a, ty)?,
+        b: compiler.source(b, ty)?,
+        c: c.map_or(Ok(Reg::NONE), |c| compiler.source(c, ty))?,
+        f: if reads { flag } else { Reg::NONE },
+        e: if writes { flag } else { Reg::NONE },
+        ..Args::EMPTY
+    };
+    let destination = compiler.destination(&instruction.operands[0], ty)?;
+    compiler.lanes(run, Args { d: destination.reg, ..args });
+    compiler.settle(destination);
+    Ok(())
+}
+
+fn carry_handler(opcode: &str, part: Option<&str>, ty: ScalarType, reads: bool) -> Option<LaneHandler> {
+    use ScalarType::*;
+    let long = matches!(ty, U64 | S64);
+    if !matches!(ty, U32 | S32 | U64 | S64) {
+        return None;
+    }
+    Some(match (opcode, part, long) {
+        ("add", None, false) => carried!(u32, |a, b, _c, carry| a.carrying(b, carry)),
+        ("add", None, true) => carried!(u64, |a, b, _c, carry| a.carrying(b, carry)),
+        ("sub", None, false) if reads => carried!(u32, |a, b, _c, carry| a.carrying(!b, carry)),
+        ("sub", None, true) if reads => carried!(u64, |a, b, _c, carry| a.carrying(!b, carry)),
+        ("sub", None, false) => carried!(u32, |a, b, _c, _carry| a.carrying(!b, true)),
+        ("sub", None, true) => carried!(u64, |a, b, _c, _carry| a.carrying(!b, true)),
+        ("mad", Some("lo"), false) => carried!(u32, |a, b, c, carry| a.wrapping_mul(b).carrying(c, carry)),
+        ("mad", Some("lo"), true) => carried!(u64, |a, b, c, carry| a.wrapping_mul(b).carrying(c, carry)),
+        ("mad", Some("hi"), false) if ty == U32 => {
+            carried!(u32, |a, b, c, carry| high_u32(a, b).carrying(c, carry))
+        }
+        ("mad", Some("hi"), false) => {
+            carried!(u32, |a, b, c, carry| (high_i32(a as i32, b as i32) as u32).carrying(c, carry))
+        }
+        ("mad", Some("hi"), true) if ty == U64 => {
+            carried!(u64, |a, b, c, carry| high_u64(a, b).carrying(c, carry))
+        }
+        ("mad", Some("hi"), true) => {
+            carried!(u64, |a, b, c, carry| (high_i64(a as i64, b as i64) as u64).carrying(c, carry))
+        }
+        _ => return None,
+    })
+}
+
+/// Addition with a carry in and out.
+trait Carry: Sized {
+    fn carrying(self, other: Self, carry: bool) -> (Self, bool);
+}
+
+macro_rules! carry_for {
+    ($($ty:ty),*) => {$(
+        impl Carry for $ty {
+            #[inline(always)]
+            fn carrying(self, other: Self, carry: bool) -> (Self, bool) {
+                let (sum, first) = self.overflowing_add(other);
+                let (sum, second) = sum.overflowing_add(Self::from(carry));
+                (sum, first | second)
+            }
+        }
+    )*};
+}
+
+carry_for!(u32, u64);

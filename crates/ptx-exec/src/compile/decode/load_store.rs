@@ -1,0 +1,535 @@
+//! Loads and stores, and the places that they are of.
+
+use ptx::{Address, AddressBase, Instruction, Operand, ScalarType, StateSpace, Variable};
+
+use crate::code::Input;
+use crate::compile::decode::atomic;
+use crate::compile::decode::form::Form;
+use crate::compile::function::{
+    Decoded, Destination, FunctionCompiler, SymbolPlace, formal_bytes, invalid, parameter_layout, show,
+    unsupported,
+};
+use crate::memory::access::{self, AccessHandler, Extend};
+use crate::memory::atomics;
+use crate::operands::{AccessArgs, AccessKind, Args, Class, Reg, Space};
+use crate::registers::lanes::{select, test};
+
+/// Decodes what touches memory or deals in addresses. `None` if the opcode does neither.
+pub(crate) fn decode(
+    compiler: &mut FunctionCompiler,
+    instruction: &Instruction,
+    form: &mut Form,
+) -> Option<Decoded<()>> {
+    Some(match form.opcode {
+        "ld" | "ldu" => load(compiler, instruction, form),
+        "st" => store(compiler, instruction, form),
+        "atom" | "red" => atomic::decode(compiler, instruction, form),
+        _ => return None,
+    })
+}
+
+/// Takes the modifiers that say how an access is ordered; whether it is a strong one.
+pub(crate) fn ordering(form: &mut Form) -> bool {
+    let mut strong = false;
+    while form.one_of(&["volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"]).is_some() {
+        strong = true;
+    }
+    form.one_of(&["cta", "cluster", "gpu", "sys"]);
+    form.flag("weak");
+    strong
+}
+
+/// Takes the cache hints, which mean nothing here.
+pub(crate) fn cache_hints(form: &mut Form) {
+    let hints = ["ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc"];
+    while form.one_of(&hints).is_some() {}
+    while form.take(|m| (m.starts_with("L1::") || m.starts_with("L2::")).then_some(())).is_some() {}
+}
+
+/// Takes the state space; none means generic addresses.
+pub(crate) fn state_space(form: &mut Form) -> Option<StateSpace> {
+    form.take(|m| match m {
+        // Every cluster has one block.
+        "shared::cta" | "shared::cluster" => Some(StateSpace::Shared),
+        "param::entry" | "param::func" => Some(StateSpace::Param),
+        _ => StateSpace::from_name(m),
+    })
+}
+
+/// An address operand, resolved as far as it can be before the launch.
+pub(crate) struct Place {
+    pub(crate) space: Space,
+    pub(crate) address: Reg,
+    pub(crate) offset: i64,
+}
+
+pub(crate) fn place(
+    compiler: &mut FunctionCompiler,
+    operand: &Operand,
+    space: Option<StateSpace>,
+) -> Decoded<Place> {
+    let element;
+    let address = match operand {
+        Operand::Address(address) => address,
+        Operand::Element(name, index) => {
+            let offset = index.wrapping_mul(compiler.element_bytes(name)?);
+            element = Address { base: AddressBase::Name(name.clone()), offset, rest: Vec::new() };
+            &element
+        }
+        _ => return invalid(format!("`{}` is not an address", show(operand))),
+    };
+    if !address.rest.is_empty() {
+        return invalid("this address takes no coordinates");
+    }
+    let (base, mut offset) = match &address.base {
+        AddressBase::Absolute => return absolute(compiler, address.offset, space),
+        AddressBase::Name(name) => (Operand::Name(name.clone()), address.offset),
+        AddressBase::Component(name, component) => {
+            (Operand::Component(name.clone(), component.clone()), address.offset)
+        }
+    };
+    let mut found = match space {
+        None => Space::Generic,
+        Some(StateSpace::Global | StateSpace::Const) => Space::Global,
+        Some(StateSpace::Shared) => Space::Shared,
+        Some(StateSpace::Local) => Space::Local,
+        // A register that points to parameters: those of a kernel have host addresses.
+        Some(StateSpace::Param) if compiler.is_kernel() => Space::Generic,
+        Some(StateSpace::Param) => Space::Local,
+        Some(space) => return unsupported(format!("accesses to {space} are not supported")),
+    };
+    if let Operand::Name(name) = &base
+        && compiler.register(name, None)?.is_none()
+        && !name.starts_with('%')
+    {
+        // A variable: its space is known, and offsets fold into places that are.
+        let (class, input) = match compiler.symbol_input(name)? {
+            SymbolPlace::Frame(start) => {
+                found = Space::Local;
+                let input = Input::Frame(start.wrapping_add(offset as u32));
+                offset = 0;
+                (Class::Long, input)
+            }
+            SymbolPlace::Param(start) => {
+                found = Space::Generic;
+                (Class::Long, Input::ParamAddress(start))
+            }
+            SymbolPlace::Shared(index) => {
+                found = Space::Shared;
+                compiler.note_shared(index);
+                (Class::Word, Input::SharedVariable(index))
+            }
+            SymbolPlace::Global(index) => {
+                found = Space::Global;
+                (Class::Long, Input::Global(index))
+            }
+            SymbolPlace::Function(_) => return invalid(format!("`{name}` is a function")),
+        };
+        let address = compiler.input(class, input);
+        return Ok(Place { space: found, address, offset });
+    }
+    let narrow = match &base {
+        Operand::Name(name) => compiler.register(name, None)?,
+        Operand::Component(name, component) => compiler.register(name, Some(component))?,
+        _ => None,
+    }
+    .is_some_and(|(reg, _)| compiler.class(reg) == Class::Word);
+    let address = compiler.source(&base, if narrow { ScalarType::U32 } else { ScalarType::U64 })?;
+    Ok(Place { space: found, address, offset })
+}
+
+fn absolute(compiler: &mut FunctionCompiler, address: i64, space: Option<StateSpace>) -> Decoded<Place> {
+    let space = match space {
+        Some(StateSpace::Shared) => Space::Shared,
+        Some(StateSpace::Local) => Space::Local,
+        _ => Space::Generic,
+    };
+    Ok(Place { space, address: compiler.constant(Class::Long, address as u64), offset: 0 })
+}
+
+/// Adds a step that accesses a place.
+pub(crate) fn access(
+    compiler: &mut FunctionCompiler,
+    handler: AccessHandler,
+    place: Place,
+    args: AccessArgs,
+) {
+    let narrow = compiler.class(place.address) == Class::Word;
+    let args =
+        AccessArgs { space: place.space, address: place.address, offset: place.offset, narrow, ..args };
+    compiler.access(handler, args);
+}
+
+pub(crate) const NO_DATA: AccessArgs = AccessArgs {
+    space: Space::Global,
+    data: [Reg::NONE; 8],
+    address: Reg::NONE,
+    narrow: false,
+    offset: 0,
+    indexed: None,
+    pattern: 0,
+    fresh: true,
+    like: None,
+    operands: [Reg::NONE; 4],
+    kind: AccessKind::Load,
+    wide: false,
+    copied: 0,
+    synchronises: false,
+};
+
+/// What an access has of the address `operand`; the rest is empty.
+pub(crate) fn address(
+    compiler: &mut FunctionCompiler,
+    operand: &Operand,
+    space: Option<StateSpace>,
+) -> Decoded<AccessArgs> {
+    let Place { space, address, offset } = place(compiler, operand, space)?;
+    let narrow = compiler.class(address) == Class::Word;
+    Ok(AccessArgs { space, address, offset, narrow, ..NO_DATA })
+}
+
+/// The handler that moves cells of a type between memory and registers.
+#[derive(Clone, Copy)]
+enum Move {
+    Load,
+    Store,
+    LoadStrong,
+    StoreStrong,
+}
+
+impl Move {
+    fn handler<R: crate::registers::lanes::Lane, C: Extend<R>>(self) -> AccessHandler {
+        match self {
+            Move::Load => access::load::<R, C>(),
+            Move::Store => access::store::<R, C>(),
+            Move::LoadStrong => access::load_strong::<R, C>(),
+            Move::StoreStrong => access::store_strong::<R, C>(),
+        }
+    }
+
+    fn of(self, ty: ScalarType, class: Class) -> Decoded<AccessHandler> {
+        Ok(match (ty.bytes(), ty.is_signed(), class) {
+            (1, false, Class::Word) => self.handler::<u32, u8>(),
+            (1, true, Class::Word) => self.handler::<u32, i8>(),
+            (2, false, Class::Word) => self.handler::<u32, u16>(),
+            (2, true, Class::Word) => self.handler::<u32, i16>(),
+            (4, _, Class::Word) => self.handler::<u32, u32>(),
+            (1, false, Class::Long) => self.handler::<u64, u8>(),
+            (1, true, Class::Long) => self.handler::<u64, i8>(),
+            (2, false, Class::Long) => self.handler::<u64, u16>(),
+            (2, true, Class::Long) => self.handler::<u64, i16>(),
+            (4, false, Class::Long) => self.handler::<u64, u32>(),
+            (4, true, Class::Long) => self.handler::<u64, i32>(),
+            (8, _, Class::Long) => self.handler::<u64, u64>(),
+            _ => return unsupported(format!("accesses of type {ty} are not supported")),
+        })
+    }
+}
+
+/// Takes the length of a vector; 1 where there is none.
+pub(crate) fn vector_length(form: &mut Form) -> usize {
+    match form.one_of(&["v2", "v4", "v8"]) {
+        None => 1,
+        Some("v2") => 2,
+        Some("v4") => 4,
+        Some(_) => 8,
+    }
+}
+
+/// Length and type of a vector that is no longer than the 32 bytes of the longest access.
+fn vector_and_type(form: &mut Form) -> Decoded<(usize, ScalarType)> {
+    let vector = vector_length(form);
+    match form.ty() {
+        Some(ty) if vector as u64 * ty.bytes() > 32 => invalid(format!("{vector} times {ty} is too long")),
+        Some(ty) => Ok((vector, ty)),
+        None => invalid("a load or store needs a type"),
+    }
+}
+
+/// The registers of a vector operand: `{a, b}`, the name of a vector register, or one register.
+pub(crate) fn elements(operand: &Operand, count: usize) -> Decoded<Vec<Operand>> {
+    let elements = match operand {
+        Operand::Vector(elements) => elements.clone(),
+        Operand::Name(name) if count > 1 => ["x", "y", "z", "w"]
+            .iter()
+            .take(count)
+            .map(|component| Operand::Component(name.clone(), (*component).into()))
+            .collect(),
+        other => vec![other.clone()],
+    };
+    if elements.len() != count {
+        return invalid(format!("expected {count} registers, found {}", elements.len()));
+    }
+    Ok(elements)
+}
+
+/// The register that an element of a load goes to: its own if it takes the type, whatever its width.
+fn loaded(compiler: &mut FunctionCompiler, operand: &Operand, ty: ScalarType) -> Decoded<Destination> {
+    let declared = match operand {
+        Operand::Name(name) => compiler.register(name, None)?,
+        Operand::Component(name, component) => compiler.register(name, Some(component))?,
+        _ => None,
+    };
+    match declared {
+        // Loads extend to the register's width by themselves.
+        Some((_, declared)) if declared.bytes() > ty.bytes() => compiler.destination(operand, declared),
+        _ => compiler.destination(operand, ty),
+    }
+}
+
+fn load(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+    let strong = ordering(form);
+    let space = state_space(form);
+    cache_hints(form);
+    let (vector, ty) = vector_and_type(form)?;
+    let [destination, address, ..] = instruction.operands.as_slice() else {
+        return invalid("`ld` takes a destination and an address");
+    };
+    let place = place(compiler, address, space)?;
+    if ty == ScalarType::B128 {
+        return load_wide(compiler, place, &elements(destination, vector)?, strong);
+    }
+    let mut data = [Reg::NONE; 8];
+    let mut class = None;
+    let mut destinations = Vec::new();
+    for (slot, element) in data.iter_mut().zip(elements(destination, vector)?) {
+        let destination = loaded(compiler, &element, ty)?;
+        *slot = destination.reg;
+        let this = compiler.class(destination.reg);
+        if element != Operand::Sink && class.replace(this).is_some_and(|before| before != this) {
+            return unsupported("a vector load into registers of different widths");
+        }
+        destinations.push((element, destination));
+    }
+    let class = class.unwrap_or(if ty.bytes() == 8 { Class::Long } else { Class::Word });
+    let kind = if strong && place.space != Space::Shared { Move::LoadStrong } else { Move::Load };
+    for (slot, (element, _)) in data.iter_mut().zip(&destinations) {
+        if *element == Operand::Sink {
+            *slot = compiler.fresh(class);
+        }
+    }
+    let args = AccessArgs { data, synchronises: strong, ..NO_DATA };
+    access(compiler, kind.of(ty, class)?, place, args);
+    destinations.into_iter().for_each(|(_, destination)| compiler.settle(destination));
+    Ok(())
+}
+
+fn store(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+    if form.flag("bulk") {
+        return unsupported(format!("`{}` is not supported", instruction.mnemonic));
+    }
+    let strong = ordering(form);
+    let space = state_space(form);
+    cache_hints(form);
+    let (vector, ty) = vector_and_type(form)?;
+    let [address, source, ..] = instruction.operands.as_slice() else {
+        return invalid("`st` takes an address and a value");
+    };
+    let place = place(compiler, address, space)?;
+    if ty == ScalarType::B128 {
+        return store_wide(compiler, place, &elements(source, vector)?, strong);
+    }
+    let mut data = [Reg::NONE; 8];
+    for (slot, element) in data.iter_mut().zip(elements(source, vector)?) {
+        *slot = compiler.source(&element, ty)?;
+    }
+    let class = compiler.class(data[0]);
+    let kind = if strong && place.space != Space::Shared { Move::StoreStrong } else { Move::Store };
+    access(compiler, kind.of(ty, class)?, place, AccessArgs { data, kind: AccessKind::Store, ..NO_DATA });
+    Ok(())
+}
+
+/// The registers of `.b128` values, two for each.
+pub(crate) fn wide_registers(compiler: &mut FunctionCompiler, values: &[Operand]) -> Decoded<[Reg; 8]> {
+    let mut data = [Reg::NONE; 8];
+    for (pair, value) in data.chunks_mut(2).zip(values) {
+        pair.copy_from_slice(&compiler.wide(value)?);
+    }
+    Ok(data)
+}
+
+/// Loads of `.b128`: strong ones of one value at once, all others like vectors of `.b64`.
+fn load_wide(compiler: &mut FunctionCompiler, place: Place, values: &[Operand], strong: bool) -> Decoded<()> {
+    let args = AccessArgs { data: wide_registers(compiler, values)?, synchronises: strong, ..NO_DATA };
+    let handler = match strong && values.len() == 1 {
+        true => atomics::load128(),
+        false => Move::Load.of(ScalarType::B64, Class::Long)?,
+    };
+    access(compiler, handler, place, args);
+    Ok(())
+}
+
+/// Stores of `.b128`, likewise.
+fn store_wide(
+    compiler: &mut FunctionCompiler,
+    place: Place,
+    values: &[Operand],
+    strong: bool,
+) -> Decoded<()> {
+    let data = wide_registers(compiler, values)?;
+    if strong && values.len() == 1 {
+        let operands = Reg::list(&data[..2]);
+        let args = AccessArgs { operands, kind: AccessKind::Atomic, ..NO_DATA };
+        access(compiler, atomics::exchange128(), place, args);
+        return Ok(());
+    }
+    let handler = Move::Store.of(ScalarType::B64, Class::Long)?;
+    access(compiler, handler, place, AccessArgs { data, kind: AccessKind::Store, ..NO_DATA });
+    Ok(())
+}
+
+/// Emits a load of a frame's bytes into a register.
+pub(crate) fn load_frame(compiler: &mut FunctionCompiler, value: &FrameValue) -> Decoded<()> {
+    let &FrameValue { register, ty, offset } = value;
+    if ty == ScalarType::Pred {
+        let word = compiler.fresh(Class::Word);
+        load_frame(compiler, &FrameValue { register: word, ty: ScalarType::U8, offset })?;
+        compiler.lanes(test(|a: u32| a != 0), Args { d: register, a: word, ..Args::EMPTY });
+        return Ok(());
+    }
+    let handler = Move::Load.of(ty, compiler.class(register))?;
+    access_frame(compiler, handler, value, AccessKind::Load);
+    Ok(())
+}
+
+/// Emits a store of a register into the frame.
+fn store_frame(compiler: &mut FunctionCompiler, value: &FrameValue) -> Decoded<()> {
+    let &FrameValue { register, ty, offset } = value;
+    if ty == ScalarType::Pred {
+        let [yes, no] = [1, 0].map(|bit| compiler.constant(Class::Word, bit));
+        let word = compiler.fresh(Class::Word);
+        let run = select(|yes: u32, no: u32, chosen| if chosen { yes } else { no });
+        compiler.lanes(run, Args { d: word, a: yes, b: no, c: register, ..Args::EMPTY });
+        return store_frame(compiler, &FrameValue { register: word, ty: ScalarType::U8, offset });
+    }
+    let handler = Move::Store.of(ty, compiler.class(register))?;
+    access_frame(compiler, handler, value, AccessKind::Store);
+    Ok(())
+}
+
+fn access_frame(
+    compiler: &mut FunctionCompiler,
+    handler: AccessHandler,
+    value: &FrameValue,
+    kind: AccessKind,
+) {
+    let address = compiler.input(Class::Long, Input::Frame(value.offset));
+    let place = Place { space: Space::Local, address, offset: 0 };
+    let (data, copied) = (Reg::list(&[value.register]), value.ty.bytes() as u32);
+    access(compiler, handler, place, AccessArgs { data, kind, copied, ..NO_DATA });
+}
+
+/// A register of a parameter or result, and where the value lies in a frame.
+pub(crate) struct FrameValue {
+    register: Reg,
+    ty: ScalarType,
+    offset: u32,
+}
+
+/// The registers of a parameter or result that lies at `offset` of the frame: those of a vector's components, the
+/// halves of a `.b128`, or one, which `find` gets for an operand.
+fn frame_values(
+    compiler: &mut FunctionCompiler,
+    operand: &Operand,
+    ty: ScalarType,
+    offset: u32,
+    mut find: impl FnMut(&mut FunctionCompiler, &Operand) -> Decoded<Reg>,
+) -> Decoded<Vec<FrameValue>> {
+    if ty == ScalarType::B128 {
+        let halves = compiler.wide(operand)?.into_iter().zip([offset, offset + 8]);
+        let value = |(register, offset)| FrameValue { register, ty: ScalarType::B64, offset };
+        return Ok(halves.map(value).collect());
+    }
+    let parts = compiler.components(operand).unwrap_or_else(|| vec![operand.clone()]);
+    let places = (offset..).step_by(ty.bytes().max(1) as usize);
+    let value = |(part, offset)| Ok(FrameValue { register: find(compiler, part)?, ty, offset });
+    parts.iter().zip(places).map(value).collect()
+}
+
+/// Where the argument `operand` lies in the caller's frame. Registers and constants are put there.
+pub(crate) fn spill_argument(
+    compiler: &mut FunctionCompiler,
+    operand: &Operand,
+    formal: &Variable,
+) -> Decoded<u32> {
+    if let Some(offset) = frame_variable(compiler, operand)? {
+        return Ok(offset);
+    }
+    let offset = compiler.frame_space(formal.alignment(), formal_bytes(formal));
+    let find = |compiler: &mut FunctionCompiler, part: &Operand| compiler.source(part, formal.ty);
+    for value in frame_values(compiler, operand, formal.ty, offset, find)? {
+        store_frame(compiler, &value)?;
+    }
+    Ok(offset)
+}
+
+/// Where the caller's frame takes a result, and the registers that it goes on to.
+pub(crate) fn result_place(
+    compiler: &mut FunctionCompiler,
+    operand: &Operand,
+    formal: &Variable,
+) -> Decoded<(u32, Vec<FrameValue>)> {
+    if let Some(offset) = frame_variable(compiler, operand)? {
+        return Ok((offset, Vec::new()));
+    }
+    let offset = compiler.frame_space(formal.alignment(), formal_bytes(formal));
+    let values = match operand {
+        Operand::Sink => Vec::new(),
+        _ => frame_values(compiler, operand, formal.ty, offset, |compiler, part| {
+            Ok(compiler.destination(part, formal.ty)?.reg)
+        })?,
+    };
+    Ok((offset, values))
+}
+
+fn frame_variable(compiler: &mut FunctionCompiler, operand: &Operand) -> Decoded<Option<u32>> {
+    let Operand::Name(name) = operand else { return Ok(None) };
+    if compiler.is_register(name) {
+        return Ok(None);
+    }
+    match compiler.symbol_input(name)? {
+        SymbolPlace::Frame(offset) => Ok(Some(offset)),
+        _ => invalid(format!("`{name}` is not a parameter variable of this function")),
+    }
+}
+
+/// Formal parameters in registers are loaded when a function starts.
+pub(crate) fn load_register_parameters(compiler: &mut FunctionCompiler) -> Decoded<()> {
+    register_formals(compiler, false)?.iter().try_for_each(|value| load_frame(compiler, value))
+}
+
+/// Results in registers are stored when it returns.
+pub(crate) fn store_register_results(compiler: &mut FunctionCompiler) -> Decoded<()> {
+    register_formals(compiler, true)?.iter().try_for_each(|value| store_frame(compiler, value))
+}
+
+/// The parameters, or the results, that are in registers.
+fn register_formals(compiler: &mut FunctionCompiler, results: bool) -> Decoded<Vec<FrameValue>> {
+    let function = compiler.function;
+    let scope = std::mem::replace(&mut compiler.scope, 0);
+    let (places, _) = parameter_layout(function.returns.iter().chain(&function.params));
+    let formals = function.returns.iter().chain(&function.params).zip(places).enumerate();
+    let mut values = Vec::new();
+    for (index, (variable, (offset, _))) in formals {
+        if variable.space != StateSpace::Reg || (index < function.returns.len()) != results {
+            continue;
+        }
+        let name = Operand::Name(variable.name.clone());
+        let find = |compiler: &mut FunctionCompiler, part: &Operand| {
+            Ok(compiler.destination(part, variable.ty)?.reg)
+        };
+        values.extend(frame_values(compiler, &name, variable.ty, offset, find)?);
+    }
+    compiler.scope = scope;
+    Ok(values)
+}
+
+/// Whether the address is that of a kernel parameter, and where: for loads that need not be executed.
+pub(crate) fn kernel_param(compiler: &mut FunctionCompiler, operand: &Operand) -> Option<u32> {
+    let Operand::Address(address) = operand else { return None };
+    let AddressBase::Name(name) = &address.base else { return None };
+    match compiler.symbol_input(name) {
+        Ok(SymbolPlace::Param(start)) => start.checked_add_signed(i32::try_from(address.offset).ok()?),
+        _ => None,
+    }
+}

@@ -1,0 +1,416 @@
+//! Instructions on matrices: `mma`, `wmma`, `ldmatrix`, `stmatrix`, `movmatrix`.
+
+use ptx::{Instruction, Operand, ScalarType};
+
+use crate::arithmetic::soft::{self, Rounding};
+use crate::code::Op;
+use crate::compile::decode::form::Form;
+use crate::compile::decode::load_store;
+use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
+use crate::matrix::{
+    Arithmetic, Float, Format, Fragment, Integer, Layout, MatrixStep, Operation, Order, Product, Shape,
+};
+use crate::operands::{AccessArgs, Class, Reg, Space};
+
+/// Decodes instructions on matrices. `None` if the opcode is none.
+pub(crate) fn decode(
+    compiler: &mut FunctionCompiler,
+    instruction: &Instruction,
+    form: &mut Form,
+) -> Option<Decoded<()>> {
+    let outcome = match form.opcode {
+        "mma" => multiply(compiler, instruction, form),
+        "wmma" => match form.one_of(&["load", "store", "mma"]) {
+            Some("load") => load_fragment(compiler, instruction, form),
+            Some("store") => store_fragment(compiler, instruction, form),
+            Some(_) => multiply_fragments(compiler, instruction, form),
+            None => invalid("`wmma` needs `.load`, `.store` or `.mma`"),
+        },
+        "ldmatrix" | "stmatrix" => move_tiles(compiler, instruction, form),
+        "movmatrix" => transpose(compiler, instruction, form),
+        _ => return None,
+    };
+    form.flag("sync");
+    form.flag("aligned");
+    Some(outcome)
+}
+
+/// Adds the step, with the results that its instruction names.
+fn finish(
+    compiler: &mut FunctionCompiler,
+    operation: Operation,
+    address: Option<AccessArgs>,
+    sources: Vec<Reg>,
+    (results, ty): (Vec<Operand>, ScalarType),
+) -> Decoded<()> {
+    let destinations: Vec<_> =
+        results.iter().map(|result| compiler.destination(result, ty)).collect::<Decoded<_>>()?;
+    let results = destinations.iter().map(|destination| destination.reg).collect();
+    let step = MatrixStep { operation, results, sources: sources.into(), address };
+    if !step.takes(|reg| compiler.class(reg)) {
+        return invalid("the registers are not those that this instruction takes");
+    }
+    compiler.push(Op::Matrix(Box::new(step)));
+    destinations.into_iter().for_each(|destination| compiler.settle(destination));
+    Ok(())
+}
+
+/// The registers of a fragment.
+fn registers(
+    compiler: &mut FunctionCompiler,
+    operand: &Operand,
+    count: usize,
+    ty: ScalarType,
+) -> Decoded<Vec<Reg>> {
+    load_store::elements(operand, count)?.iter().map(|element| compiler.source(element, ty)).collect()
+}
+
+/// The type of the registers that hold elements of `bits` bits.
+fn register_type(bits: u32) -> ScalarType {
+    if bits == 64 { ScalarType::B64 } else { ScalarType::B32 }
+}
+
+fn shape(form: &mut Form) -> Decoded<Shape> {
+    let found = form.take(|modifier| {
+        let (m, rest) = modifier.strip_prefix('m')?.split_once('n')?;
+        let (n, k) = rest.split_once('k')?;
+        Some(Shape { m: m.parse().ok()?, n: n.parse().ok()?, k: k.parse().ok()? })
+    });
+    found.map_or_else(|| invalid("this instruction needs a shape such as `.m16n8k16`"), Ok)
+}
+
+/// Whether the layout modifier is `.row`.
+fn is_row(form: &mut Form) -> Decoded<bool> {
+    match form.one_of(&["row", "col"]) {
+        Some(layout) => Ok(layout == "row"),
+        None => invalid("this instruction needs `.row` or `.col`"),
+    }
+}
+
+/// The types of D, A, B and C.
+#[derive(Clone, Copy)]
+struct Types {
+    d: ScalarType,
+    a: ScalarType,
+    b: ScalarType,
+    c: ScalarType,
+}
+
+/// A multiplication, but for its layouts.
+enum Kind {
+    Words(Arithmetic),
+    Doubles(Rounding),
+}
+
+impl Types {
+    fn take(form: &mut Form) -> Decoded<Types> {
+        match (form.ty(), form.ty(), form.ty(), form.ty()) {
+            (Some(d), Some(a), Some(b), Some(c)) => Ok(Types { d, a, b, c }),
+            // `wmma` names only these two where the factors are `.f16`.
+            (Some(d), Some(c), None, None) => Ok(Types { d, a: ScalarType::F16, b: ScalarType::F16, c }),
+            _ => unsupported("a product of matrices of these types is not supported"),
+        }
+    }
+
+    /// How these types are multiplied; `terms` is how many products are added at once.
+    fn kind(self, form: &mut Form, terms: usize) -> Decoded<Kind> {
+        use ScalarType::{B1, Bf16, E4m3, E5m2, F16, F32, F64, S4, S8, S32, Tf32, U4, U8};
+        let Types { d, a, b, c } = self;
+        let float = |factor, c, d| Ok(Kind::Words(Arithmetic::Float(Float { factor, c, d, terms })));
+        let format = |ty| if ty == F16 { Format::F16 } else { Format::F32 };
+        match (d, a, b, c) {
+            (F16 | F32, F16, F16, F16 | F32) => float(Format::F16, format(c), format(d)),
+            (F32, Bf16, Bf16, F32) => float(Format::Bf16, Format::F32, Format::F32),
+            (F32, Tf32, Tf32, F32) => float(Format::Tf32, Format::F32, Format::F32),
+            (F16, E4m3 | E5m2, E4m3 | E5m2, F16) | (F32, E4m3 | E5m2, E4m3 | E5m2, F32) => {
+                let eighth = |ty| if ty == E4m3 { soft::E4M3 } else { soft::E5M2 };
+                Ok(Kind::Words(Arithmetic::Eighths { a: eighth(a), b: eighth(b), sum: format(d) }))
+            }
+            (F64, F64, F64, F64) => Ok(Kind::Doubles(form.rounding())),
+            (S32, S8 | U8, S8 | U8, S32) | (S32, S4 | U4, S4 | U4, S32) => {
+                let integer = |ty: ScalarType| Integer { bits: bits(ty), signed: ty.is_signed() };
+                let saturate = form.flag("satfinite");
+                Ok(Kind::Words(Arithmetic::Integer { a: integer(a), b: integer(b), saturate }))
+            }
+            (S32, B1, B1, S32) => {
+                let and = match form.one_of(&["xor", "and"]) {
+                    Some(operation) => operation == "and",
+                    None => return invalid("a product of bits needs `.xor` or `.and`"),
+                };
+                form.flag("popc");
+                Ok(Kind::Words(Arithmetic::Bits { and }))
+            }
+            _ => unsupported(format!("products of {a} and {b} in {d} are not supported")),
+        }
+    }
+
+    /// The steps of `product`.
+    fn operation(kind: Kind, product: Product) -> Operation {
+        match kind {
+            Kind::Words(arithmetic) => Operation::Multiply { product, arithmetic },
+            Kind::Doubles(rounding) => Operation::MultiplyDouble { product, rounding },
+        }
+    }
+}
+
+/// Bits of an element in a register. Of `.b1` the elements are taken 32 at a time.
+fn bits(ty: ScalarType) -> u32 {
+    match ty {
+        ScalarType::S4 | ScalarType::U4 => 4,
+        ScalarType::B1 => 32,
+        _ => 8 * ty.bytes() as u32,
+    }
+}
+
+/// The shape in elements as [`bits`] counts them.
+fn in_elements(shape: Shape, ty: ScalarType) -> Shape {
+    Shape { k: if ty == ScalarType::B1 { shape.k / 32 } else { shape.k }, ..shape }
+}
+
+/// The shapes that `mma` and `wmma` have for a type of A.
+fn shapes(opcode: &str, a: ScalarType) -> &'static [(usize, usize, usize)] {
+    use ScalarType::{B1, Bf16, E4m3, E5m2, F16, F64, S4, S8, Tf32, U4, U8};
+    match (opcode, a) {
+        ("mma", F16) => &[(8, 8, 4), (16, 8, 8), (16, 8, 16)],
+        ("mma", Bf16) => &[(16, 8, 8), (16, 8, 16)],
+        ("mma", Tf32) => &[(16, 8, 4), (16, 8, 8)],
+        ("mma", F64) => &[(8, 8, 4), (16, 8, 4), (16, 8, 8), (16, 8, 16)],
+        ("mma", E4m3 | E5m2) => &[(16, 8, 16), (16, 8, 32)],
+        ("mma", S8 | U8) => &[(8, 8, 16), (16, 8, 16), (16, 8, 32)],
+        ("mma", S4 | U4) => &[(8, 8, 32), (16, 8, 32), (16, 8, 64)],
+        ("mma", B1) => &[(8, 8, 128), (16, 8, 128), (16, 8, 256)],
+        ("wmma", F16 | Bf16 | S8 | U8) => &[(16, 16, 16), (32, 8, 16), (8, 32, 16)],
+        ("wmma", Tf32) => &[(16, 16, 8)],
+        ("wmma", F64) => &[(8, 8, 4)],
+        ("wmma", S4 | U4) => &[(8, 8, 32)],
+        ("wmma", B1) => &[(8, 8, 128)],
+        _ => &[],
+    }
+}
+
+/// Refuses shapes that `opcode` does not have for `ty`.
+fn check_shape(opcode: &str, Shape { m, n, k }: Shape, ty: ScalarType) -> Decoded<()> {
+    match shapes(opcode, ty).contains(&(m, n, k)) {
+        true => Ok(()),
+        false => unsupported(format!("`{opcode}` of shape m{m}n{n}k{k} on {ty} is not supported")),
+    }
+}
+
+/// `mma`.
+fn multiply(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+    if form.take(|modifier| modifier.starts_with("sp").then_some(())).is_some() {
+        return unsupported("sparse products of matrices are not supported");
+    }
+    let shape = shape(form)?;
+    let (a_rows, b_rows) = (is_row(form)?, is_row(form)?);
+    let types = Types::take(form)?;
+    check_shape("mma", shape, types.a)?;
+    let kind = types.kind(form, shape.k)?;
+    let quads = shape.k == 4 && types.a == ScalarType::F16;
+    let elements = in_elements(shape, types.a);
+    let product = if quads {
+        Product {
+            shape,
+            a: Layout::quad_factor(a_rows),
+            b: Layout::quad_factor(!b_rows),
+            c: Layout::quad_accumulator(bits(types.c)),
+            d: Layout::quad_accumulator(bits(types.d)),
+            counts: [2, 2],
+        }
+    } else {
+        if !a_rows || b_rows {
+            return invalid("this shape takes A by rows and B by columns");
+        }
+        let (a, b) = (Layout::a(elements, bits(types.a)), Layout::b(elements, bits(types.b)));
+        let counts = [a.registers, b.registers];
+        Product {
+            shape: elements,
+            a,
+            b,
+            c: accumulator(shape, types.c),
+            d: accumulator(shape, types.d),
+            counts,
+        }
+    };
+    emit_product(compiler, instruction, types, kind, product)
+}
+
+fn accumulator(shape: Shape, ty: ScalarType) -> Layout {
+    Layout::accumulator(shape, bits(ty))
+}
+
+/// `wmma.mma`.
+fn multiply_fragments(
+    compiler: &mut FunctionCompiler,
+    instruction: &Instruction,
+    form: &mut Form,
+) -> Decoded<()> {
+    // How matrices lay in memory has been seen to when they were loaded.
+    let _ = (is_row(form)?, is_row(form)?);
+    let shape = shape(form)?;
+    let types = Types::take(form)?;
+    check_shape("wmma", shape, types.a)?;
+    // ptxas makes two products with k = 4 of one in `.tf32`, and one of every other.
+    let terms = if types.a == ScalarType::Tf32 { 4 } else { shape.k };
+    let kind = types.kind(form, terms)?;
+    let elements = in_elements(shape, types.a);
+    let (a, b) = (Layout::a(elements, bits(types.a)), Layout::b(elements, bits(types.b)));
+    let counts = [&a, &b].map(|layout| named_registers(layout, types.a));
+    let (c, d) = (accumulator(shape, types.c), accumulator(shape, types.d));
+    emit_product(compiler, instruction, types, kind, Product { shape: elements, a, b, c, d, counts })
+}
+
+/// Registers that `wmma` names for a factor: of `.f16` always eight, which may hold the matrix more than once.
+fn named_registers(layout: &Layout, ty: ScalarType) -> usize {
+    if ty == ScalarType::F16 { 8 } else { layout.registers }
+}
+
+fn emit_product(
+    compiler: &mut FunctionCompiler,
+    instruction: &Instruction,
+    types: Types,
+    kind: Kind,
+    product: Product,
+) -> Decoded<()> {
+    if instruction.operands.len() > 4 {
+        return unsupported("products of matrices with scales or metadata are not supported");
+    }
+    let [d, a, b, c] = instruction.operands.as_slice() else {
+        return invalid("a product of matrices takes D, A, B and C");
+    };
+    let ty = register_type(bits(types.a));
+    let mut sources = registers(compiler, a, product.counts[0], ty)?;
+    sources.extend(registers(compiler, b, product.counts[1], ty)?);
+    sources.extend(registers(compiler, c, product.c.registers, register_type(bits(types.c)))?);
+    let results = load_store::elements(d, product.d.registers)?;
+    let result_type = register_type(bits(types.d));
+    finish(compiler, Types::operation(kind, product), None, sources, (results, result_type))
+}
+
+/// The matrix that `wmma.load` or `wmma.store` moves, and its place: fragment, registers, default stride.
+fn fragment(form: &mut Form) -> Decoded<(Fragment, usize, usize)> {
+    let Some(matrix) = form.one_of(&["a", "b", "c", "d"]) else {
+        return invalid("`wmma` moves the matrices a, b, c and d");
+    };
+    let rows = is_row(form)?;
+    let shape = shape(form)?;
+    let Some(ty) = form.ty() else { return invalid("`wmma` needs a type") };
+    let factor = matches!(matrix, "a" | "b");
+    let Shape { m, n, k } = shape;
+    let known = match factor {
+        true => shapes("wmma", ty).contains(&(m, n, k)),
+        false => {
+            matches!(ty, ScalarType::F16 | ScalarType::F32 | ScalarType::F64 | ScalarType::S32)
+                && [(16, 16), (32, 8), (8, 32), (8, 8)].contains(&(m, n))
+        }
+    };
+    if !known {
+        return unsupported(format!("`wmma` on matrices of shape m{m}n{n}k{k} in {ty} is not supported"));
+    }
+    let small = matches!(ty, ScalarType::S4 | ScalarType::U4 | ScalarType::B1);
+    if small && rows != (matrix == "a") {
+        return invalid("elements of less than a byte lie by rows in A, and by columns in B");
+    }
+    let elements = in_elements(shape, ty);
+    // Rows and columns of the matrix.
+    let (layout, by_lines, (height, width)) = match matrix {
+        "a" => (Layout::a(elements, bits(ty)), rows, (m, k)),
+        "b" => (Layout::b(elements, bits(ty)), !rows, (k, n)),
+        _ => (Layout::accumulator(shape, bits(ty)), rows, (m, n)),
+    };
+    let count = if factor { named_registers(&layout, ty) } else { layout.registers };
+    let order = if by_lines { Order::Lines } else { Order::Across };
+    let stride_bits = if ty == ScalarType::B1 { 1 } else { bits(ty).into() };
+    Ok((Fragment { layout, order, stride_bits }, count, if rows { width } else { height }))
+}
+
+/// Where a fragment lies in memory: its address and the register with the stride.
+fn fragment_place(
+    compiler: &mut FunctionCompiler,
+    form: &mut Form,
+    address: &Operand,
+    stride: Option<&Operand>,
+    default: usize,
+) -> Decoded<(AccessArgs, Reg)> {
+    let space = load_store::state_space(form);
+    let address = load_store::address(compiler, address, space)?;
+    if address.space == Space::Local {
+        return invalid("matrices lie in global or shared memory");
+    }
+    let stride = match stride {
+        Some(stride) => compiler.source(stride, ScalarType::U32)?,
+        None => compiler.constant(Class::Word, default as u64),
+    };
+    Ok((address, stride))
+}
+
+fn load_fragment(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+    let [results, address, rest @ ..] = instruction.operands.as_slice() else {
+        return invalid("`wmma.load` takes a fragment and an address");
+    };
+    let (fragment, count, default) = fragment(form)?;
+    let (address, stride) = fragment_place(compiler, form, address, rest.first(), default)?;
+    let results = (load_store::elements(results, count)?, register_type(fragment.layout.bits));
+    finish(compiler, Operation::LoadFragment(fragment), Some(address), vec![stride], results)
+}
+
+fn store_fragment(
+    compiler: &mut FunctionCompiler,
+    instruction: &Instruction,
+    form: &mut Form,
+) -> Decoded<()> {
+    let [address, values, rest @ ..] = instruction.operands.as_slice() else {
+        return invalid("`wmma.store` takes an address and a fragment");
+    };
+    let (fragment, count, default) = fragment(form)?;
+    let (address, stride) = fragment_place(compiler, form, address, rest.first(), default)?;
+    let ty = register_type(fragment.layout.bits);
+    let mut sources = vec![stride];
+    sources.extend(registers(compiler, values, count, ty)?);
+    finish(compiler, Operation::StoreFragment(fragment), Some(address), sources, (Vec::new(), ty))
+}
+
+/// `ldmatrix` and `stmatrix`.
+fn move_tiles(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+    let count = match form.one_of(&["x1", "x2", "x4"]) {
+        Some("x1") => 1,
+        Some("x2") => 2,
+        Some(_) => 4,
+        None => return invalid("this instruction needs `.x1`, `.x2` or `.x4`"),
+    };
+    let transposed = form.flag("trans");
+    if !form.flag("m8n8") || form.ty() != Some(ScalarType::B16) {
+        return unsupported("of the tiles only those of 8 by 8 elements of 16 bits are supported");
+    }
+    let space = load_store::state_space(form);
+    let [first, second] = instruction.operands.as_slice() else {
+        return invalid("this instruction takes registers and an address");
+    };
+    let ty = ScalarType::B32;
+    if form.opcode == "ldmatrix" {
+        let address = load_store::address(compiler, second, space)?;
+        let results = load_store::elements(first, count)?;
+        return finish(
+            compiler,
+            Operation::LoadTiles { transposed },
+            Some(address),
+            Vec::new(),
+            (results, ty),
+        );
+    }
+    let address = load_store::address(compiler, first, space)?;
+    let sources = registers(compiler, second, count, ty)?;
+    finish(compiler, Operation::StoreTiles { transposed }, Some(address), sources, (Vec::new(), ty))
+}
+
+fn transpose(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+    let known = form.flag("m8n8") & form.flag("trans") & (form.ty() == Some(ScalarType::B16));
+    let [result, source] = instruction.operands.as_slice() else {
+        return invalid("`movmatrix` takes two registers");
+    };
+    if !known {
+        return unsupported("`movmatrix` transposes tiles of 8 by 8 elements of 16 bits only");
+    }
+    let sources = vec![compiler.source(source, ScalarType::B32)?];
+    finish(compiler, Operation::Transpose, None, sources, (vec![result.clone()], ScalarType::B32))
+}

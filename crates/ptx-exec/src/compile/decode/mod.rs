@@ -1,0 +1,156 @@
+//! From an instruction to steps: asks each family of decoders in turn.
+
+mod address;
+mod asynchronous;
+mod atomic;
+mod bits;
+mod choice;
+mod compare;
+pub(crate) mod control;
+mod convert;
+mod float;
+pub(crate) mod form;
+mod halves;
+mod integer;
+pub(crate) mod load_store;
+mod matrix;
+mod moves;
+pub(crate) mod stack;
+mod texture;
+mod video;
+mod warp;
+
+use ptx::{Instruction, Operand, ScalarType};
+
+use crate::compile::decode::form::Form;
+use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
+use crate::compile::layout::Block;
+use crate::operands::Args;
+use crate::registers::lanes::LaneHandler;
+
+/// An instruction that computes one register from others, and nothing else.
+pub(crate) struct Pure {
+    pub(crate) run: LaneHandler,
+    pub(crate) result: ScalarType,
+    /// Types of the sources, in order; at most four.
+    pub(crate) sources: Vec<ScalarType>,
+    pub(crate) immediate: u32,
+}
+
+impl Pure {
+    /// All operands have the type of the result.
+    pub(crate) fn uniform(run: LaneHandler, ty: ScalarType, sources: usize) -> Option<Self> {
+        Some(Pure { run, result: ty, sources: vec![ty; sources], immediate: 0 })
+    }
+
+    pub(crate) fn new(run: LaneHandler, result: ScalarType, sources: &[ScalarType]) -> Option<Self> {
+        Some(Pure { run, result, sources: sources.to_vec(), immediate: 0 })
+    }
+
+    pub(crate) fn with(self, immediate: u32) -> Self {
+        Pure { immediate, ..self }
+    }
+}
+
+/// Decodes an instruction; `blocks` are the function's, `next` the one laid out after the current one.
+pub(crate) fn instruction(
+    compiler: &mut FunctionCompiler,
+    instruction: &Instruction,
+    blocks: &[Block],
+    next: Option<usize>,
+) -> Decoded<()> {
+    let mut form = Form::new(&instruction.mnemonic);
+    let form = &mut form;
+    let outcome = if let Some(outcome) = control::decode(compiler, instruction, form, blocks, next) {
+        outcome
+    } else if let Some(outcome) = asynchronous::decode(compiler, instruction, form) {
+        outcome
+    } else if let Some(outcome) = load_store::decode(compiler, instruction, form) {
+        outcome
+    } else if let Some(outcome) = texture::decode(compiler, instruction, form) {
+        outcome
+    } else if let Some(outcome) = address::decode(compiler, instruction, form) {
+        outcome
+    } else if let Some(outcome) = stack::decode(compiler, instruction, form) {
+        outcome
+    } else if let Some(outcome) = moves::decode(compiler, instruction, form) {
+        outcome
+    } else if let Some(outcome) = compare::decode(compiler, instruction, form) {
+        outcome
+    } else if let Some(outcome) = warp::decode(compiler, instruction, form) {
+        outcome
+    } else if let Some(outcome) = matrix::decode(compiler, instruction, form) {
+        outcome
+    } else if let Some(outcome) = integer::decode_carry(compiler, instruction, form) {
+        outcome
+    } else if let Some(outcome) = bits::decode_lop3(compiler, instruction, form) {
+        outcome
+    } else if let Some(outcome) = video::decode(compiler, instruction, form) {
+        outcome
+    } else {
+        match pure(form, instruction.operands.len().saturating_sub(1)) {
+            // Before operands are counted: an unknown modifier may ask for others.
+            Some(found) => left_over(instruction, form).and_then(|()| emit(compiler, instruction, &found)),
+            None => unsupported(format!("`{}` is not supported", instruction.mnemonic)),
+        }
+    };
+    outcome?;
+    left_over(instruction, form)
+}
+
+/// Complains about modifiers that nobody has taken.
+fn left_over(instruction: &Instruction, form: &Form) -> Decoded<()> {
+    match form.left_over() {
+        None => Ok(()),
+        Some(modifier) => {
+            unsupported(format!("`.{modifier}` is not supported in `{}`", instruction.mnemonic))
+        }
+    }
+}
+
+/// Decodes an instruction that has so many sources.
+fn pure(form: &mut Form, sources: usize) -> Option<Pure> {
+    if form.opcode == "cvt" {
+        return convert::decode(form);
+    }
+    if bits::OPCODES.contains(&form.opcode) {
+        return bits::decode(form);
+    }
+    let ty = *form.types().first()?;
+    if ty.is_float() { float::decode(form, sources) } else { integer::decode(form) }
+}
+
+/// Adds the step of a pure instruction.
+pub(crate) fn emit(compiler: &mut FunctionCompiler, instruction: &Instruction, pure: &Pure) -> Decoded<()> {
+    let Some((destination, sources)) = instruction.operands.split_first() else {
+        return invalid("this instruction needs operands");
+    };
+    if sources.len() != pure.sources.len() {
+        return invalid(format!(
+            "`{}` takes {} source operands, not {}",
+            instruction.mnemonic,
+            pure.sources.len(),
+            sources.len()
+        ));
+    }
+    let args = pure_args(compiler, destination, sources, pure)?;
+    compiler.lanes(pure.run, args.0);
+    compiler.settle(args.1);
+    Ok(())
+}
+
+fn pure_args(
+    compiler: &mut FunctionCompiler,
+    destination: &Operand,
+    sources: &[Operand],
+    pure: &Pure,
+) -> Decoded<(Args, crate::compile::function::Destination)> {
+    let mut args = Args { immediate: pure.immediate, ..Args::EMPTY };
+    let slots = [&mut args.a, &mut args.b, &mut args.c, &mut args.f];
+    for ((slot, operand), ty) in slots.into_iter().zip(sources).zip(&pure.sources) {
+        *slot = compiler.source(operand, *ty)?;
+    }
+    let destination = compiler.destination(destination, pure.result)?;
+    args.d = destination.reg;
+    Ok((args, destination))
+}

@@ -1,0 +1,358 @@
+//! `mov` in all its forms, and the instructions that need not be executed at all.
+//!
+//! A register that is written once, and then with a constant, a special register, an address or a kernel parameter,
+//! *is* that input: [`FunctionCompiler::bind_inputs`] finds such registers before anything is decoded. (Where the
+//! write does not come before a read, the ISA leaves the value open.)
+
+use std::collections::HashMap;
+
+use ptx::{Instruction, Operand, ScalarType};
+
+use crate::code::Input;
+use crate::compile::decode::form::Form;
+use crate::compile::decode::{address, control, load_store};
+use crate::compile::function::{Decoded, FunctionCompiler, class_of, invalid, unsupported};
+use crate::operands::{Args, Class, Reg};
+use crate::registers::lanes::{binary, logic, quaternary, split};
+
+/// Decodes `mov` and its like. `None` if the opcode is another.
+pub(crate) fn decode(
+    compiler: &mut FunctionCompiler,
+    instruction: &Instruction,
+    form: &mut Form,
+) -> Option<Decoded<()>> {
+    Some(match form.opcode {
+        "mov" => mov(compiler, instruction, form),
+        _ => return None,
+    })
+}
+
+fn mov(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+    let length = load_store::vector_length(form);
+    let Some(ty) = form.ty() else { return invalid("`mov` needs a type") };
+    let [destination, source] = instruction.operands.as_slice() else {
+        return invalid("`mov` takes a destination and a source");
+    };
+    if length != 1 {
+        return mov_vector(compiler, destination, source, ty, length);
+    }
+    let [destination, source] = &[destination, source].map(|operand| {
+        let components = compiler.components(operand);
+        components.map_or_else(|| operand.clone(), Operand::Vector)
+    });
+    match (destination, source) {
+        _ if ty == ScalarType::B128 => mov_wide(compiler, destination, source),
+        (Operand::Vector(parts), source) => unpack(compiler, parts, source, ty),
+        (destination, Operand::Vector(parts)) => pack(compiler, destination, parts, ty),
+        _ if ty == ScalarType::Pred => {
+            let destination = compiler.destination(destination, ty)?;
+            let (run, a) = match source {
+                Operand::Not(name) => (logic(|a, _, _| !a), compiler.predicate(name)?),
+                other => (logic(|a, _, _| a), compiler.source(other, ty)?),
+            };
+            compiler.lanes(run, Args { d: destination.reg, a, ..Args::EMPTY });
+            Ok(())
+        }
+        _ => {
+            let source = compiler.source(source, ty)?;
+            let destination = compiler.destination(destination, ty)?;
+            control::copy(compiler, destination.reg, source);
+            compiler.settle(destination);
+            Ok(())
+        }
+    }
+}
+
+/// `mov.v2`, `mov.v4`: element by element. All are read before any is written, for they may change places.
+fn mov_vector(
+    compiler: &mut FunctionCompiler,
+    destination: &Operand,
+    source: &Operand,
+    ty: ScalarType,
+    length: usize,
+) -> Decoded<()> {
+    let mut values = Vec::new();
+    for element in load_store::elements(source, length)? {
+        let element = compiler.source(&element, ty)?;
+        let value = compiler.fresh(class_of(ty)?);
+        control::copy(compiler, value, element);
+        values.push(value);
+    }
+    for (element, value) in load_store::elements(destination, length)?.iter().zip(values) {
+        let destination = compiler.destination(element, ty)?;
+        control::copy(compiler, destination.reg, value);
+        compiler.settle(destination);
+    }
+    Ok(())
+}
+
+/// `mov.b128`: between wide registers, from parts or into them.
+fn mov_wide(compiler: &mut FunctionCompiler, destination: &Operand, source: &Operand) -> Decoded<()> {
+    match (destination, source) {
+        (Operand::Vector(parts), source) => {
+            let [low, high] = compiler.wide(source)?;
+            match parts.as_slice() {
+                [first, second] => {
+                    for (part, half) in [(first, low), (second, high)] {
+                        let part = compiler.destination(part, ScalarType::B64)?;
+                        control::copy(compiler, part.reg, half);
+                        compiler.settle(part);
+                    }
+                }
+                [_, _, _, _] => {
+                    for (pair, half) in parts.chunks(2).zip([low, high]) {
+                        let first = compiler.destination(&pair[0], ScalarType::B32)?;
+                        let second = compiler.destination(&pair[1], ScalarType::B32)?;
+                        let run = split(|a: u64| (a as u32, (a >> 32) as u32));
+                        compiler.lanes(run, Args { d: first.reg, e: second.reg, a: half, ..Args::EMPTY });
+                        compiler.settle(first);
+                        compiler.settle(second);
+                    }
+                }
+                _ => return invalid("a .b128 has two or four parts"),
+            }
+            Ok(())
+        }
+        (destination, Operand::Vector(parts)) => {
+            let halves = match parts.as_slice() {
+                [low, high] => {
+                    [compiler.source(low, ScalarType::B64)?, compiler.source(high, ScalarType::B64)?]
+                }
+                [a, b, c, d] => [pack_words(compiler, a, b)?, pack_words(compiler, c, d)?],
+                _ => return invalid("a .b128 has two or four parts"),
+            };
+            copy_wide(compiler, destination, halves)
+        }
+        (destination, source) => {
+            let halves = compiler.wide(source)?;
+            copy_wide(compiler, destination, halves)
+        }
+    }
+}
+
+fn copy_wide(compiler: &mut FunctionCompiler, destination: &Operand, halves: [Reg; 2]) -> Decoded<()> {
+    let registers = compiler.wide(destination)?;
+    registers.into_iter().zip(halves).for_each(|(register, half)| control::copy(compiler, register, half));
+    Ok(())
+}
+
+/// A long made of two words.
+fn pack_words(compiler: &mut FunctionCompiler, low: &Operand, high: &Operand) -> Decoded<Reg> {
+    let (a, b) = (compiler.source(low, ScalarType::B32)?, compiler.source(high, ScalarType::B32)?);
+    let d = compiler.fresh(Class::Long);
+    let run = binary(|a: u32, b: u32| u64::from(a) | u64::from(b) << 32);
+    compiler.lanes(run, Args { d, a, b, ..Args::EMPTY });
+    Ok(d)
+}
+
+/// The type of each of `count` registers that together hold a `ty`.
+fn part_type(ty: ScalarType, count: usize) -> Decoded<ScalarType> {
+    match (ty.bytes() as usize, count) {
+        (2, 2) => Ok(ScalarType::B8),
+        (4, 4) => Ok(ScalarType::B8),
+        (4, 2) | (8, 4) => Ok(ScalarType::B16),
+        (8, 2) => Ok(ScalarType::B32),
+        _ => unsupported(format!("`mov` between {ty} and {count} registers is not supported")),
+    }
+}
+
+fn unpack(
+    compiler: &mut FunctionCompiler,
+    parts: &[Operand],
+    source: &Operand,
+    ty: ScalarType,
+) -> Decoded<()> {
+    let part = part_type(ty, parts.len())?;
+    let source = compiler.source(source, ty)?;
+    let mut registers = Vec::new();
+    for operand in parts {
+        registers.push(compiler.destination(operand, part)?);
+    }
+    // The source may be among the destinations: it is split in two before anything is overwritten.
+    if parts.len() == 4 {
+        let (low, high) = (compiler.fresh(Class::Word), compiler.fresh(Class::Word));
+        let halves = match ty.bytes() {
+            8 => split(|a: u64| (a as u32, (a >> 32) as u32)),
+            _ => split(|a: u32| (a & 0xffff, a >> 16)),
+        };
+        compiler.lanes(halves, Args { d: low, e: high, a: source, ..Args::EMPTY });
+        let run = match part {
+            ScalarType::B16 => split(|a: u32| (a & 0xffff, a >> 16)),
+            _ => split(|a: u32| (a & 0xff, a >> 8 & 0xff)),
+        };
+        for (half, pair) in [low, high].into_iter().zip(registers.chunks(2)) {
+            compiler.lanes(run, Args { d: pair[0].reg, e: pair[1].reg, a: half, ..Args::EMPTY });
+        }
+    } else {
+        let run = match ty.bytes() {
+            8 => split(|a: u64| (a as u32, (a >> 32) as u32)),
+            4 => split(|a: u32| (a & 0xffff, a >> 16)),
+            _ => split(|a: u32| (a & 0xff, a >> 8 & 0xff)),
+        };
+        compiler.lanes(run, Args { d: registers[0].reg, e: registers[1].reg, a: source, ..Args::EMPTY });
+    }
+    registers.into_iter().for_each(|register| compiler.settle(register));
+    Ok(())
+}
+
+fn pack(
+    compiler: &mut FunctionCompiler,
+    destination: &Operand,
+    parts: &[Operand],
+    ty: ScalarType,
+) -> Decoded<()> {
+    let part = part_type(ty, parts.len())?;
+    let mut sources = [Reg::NONE; 4];
+    for (slot, operand) in sources.iter_mut().zip(parts) {
+        *slot = compiler.source(operand, part)?;
+    }
+    let destination = compiler.destination(destination, ty)?;
+    let run = match (ty.bytes(), parts.len()) {
+        (8, 2) => binary(|a: u32, b: u32| u64::from(a) | u64::from(b) << 32),
+        (4, 2) => binary(|a: u16, b: u16| u32::from(a) | u32::from(b) << 16),
+        (2, 2) => binary(|a: u8, b: u8| u16::from(a) | u16::from(b) << 8),
+        (8, _) => quaternary(|a: u16, b: u16, c: u16, d: u16| {
+            u64::from(a) | u64::from(b) << 16 | u64::from(c) << 32 | u64::from(d) << 48
+        }),
+        _ => quaternary(|a: u8, b: u8, c: u8, d: u8| u32::from_le_bytes([a, b, c, d])),
+    };
+    let [a, b, c, f] = sources;
+    compiler.lanes(run, Args { d: destination.reg, a, b, c, f, ..Args::EMPTY });
+    compiler.settle(destination);
+    Ok(())
+}
+
+impl FunctionCompiler<'_> {
+    /// Finds the registers that equal an input throughout.
+    pub(crate) fn bind_inputs(&mut self) {
+        let writes = self.count_writes();
+        for index in 0..self.body.lines.len() {
+            let (instruction, scope) = (self.body.lines[index].instruction, self.body.lines[index].scope);
+            self.scope = scope;
+            if instruction.predicate.is_some() {
+                continue;
+            }
+            let Some(Operand::Name(name)) = instruction.operands.first() else { continue };
+            let Ok(Some((reg, ty))) = self.register(name, None) else { continue };
+            if writes.get(&reg) == Some(&1)
+                && let Ok(class @ (Class::Word | Class::Long)) = class_of(ty)
+                && let Some(input) = self.input_of(instruction, ty, class)
+            {
+                self.bound.insert(reg, input);
+            }
+        }
+    }
+
+    /// Whether the instruction only says what `bind_inputs` has found.
+    pub(crate) fn is_bound(&mut self, instruction: &Instruction) -> bool {
+        let Some(Operand::Name(name)) = instruction.operands.first() else { return false };
+        matches!(self.register(name, None), Ok(Some((reg, _))) if self.bound.contains_key(&reg))
+            && instruction.operands.len() == 2
+    }
+
+    /// How often each register is written. Destinations come first in PTX; counting a source costs nothing but speed.
+    fn count_writes(&mut self) -> HashMap<Reg, u32> {
+        let mut writes = HashMap::new();
+        for index in 0..self.body.lines.len() {
+            let (instruction, scope) = (self.body.lines[index].instruction, self.body.lines[index].scope);
+            self.scope = scope;
+            if let Some(first) = instruction.operands.first() {
+                self.count_write(first, &mut writes);
+            }
+        }
+        for formal in self.function.returns.iter().chain(&self.function.params) {
+            self.scope = 0;
+            self.count_write(&Operand::Name(formal.name.clone()), &mut writes);
+        }
+        writes
+    }
+
+    fn count_write(&mut self, operand: &Operand, writes: &mut HashMap<Reg, u32>) {
+        let mut open = vec![operand];
+        while let Some(operand) = open.pop() {
+            let register = match operand {
+                Operand::Name(name) => match self.register(name, None) {
+                    // A vector register: all its components.
+                    Err(_) => {
+                        for component in ["x", "y", "z", "w"] {
+                            if let Ok(Some((reg, _))) = self.register(name, Some(component)) {
+                                *writes.entry(reg).or_default() += 1;
+                            }
+                        }
+                        continue;
+                    }
+                    found => found,
+                },
+                // A component of a vector, or a part of a register in video instructions.
+                Operand::Component(name, component) => match self.register(name, Some(component)) {
+                    Err(_) => self.register(name, None),
+                    found => found,
+                },
+                Operand::Pair(first, second) => {
+                    open.extend([&**first, &**second]);
+                    continue;
+                }
+                Operand::Vector(parts) | Operand::List(parts) => {
+                    open.extend(parts);
+                    continue;
+                }
+                _ => continue,
+            };
+            if let Ok(Some((reg, _))) = register {
+                *writes.entry(reg).or_default() += 1;
+            }
+        }
+    }
+
+    /// The input whose value an instruction puts into a register of type `ty`, if that is all it does.
+    fn input_of(&mut self, instruction: &Instruction, ty: ScalarType, class: Class) -> Option<Reg> {
+        let mut form = Form::new(&instruction.mnemonic);
+        let [_, source] = instruction.operands.as_slice() else { return None };
+        match form.opcode {
+            "mov" => {
+                let moved = form.ty()?;
+                (class_of(moved).ok()? == class).then_some(())?;
+                self.plain_input(source, moved, class)
+            }
+            "cvta" => {
+                address::is_identity(self, &mut form).then_some(())?;
+                self.plain_input(source, ty, class)
+            }
+            "ld" => {
+                (self.is_kernel() && form.flag("param")).then_some(())?;
+                let loaded = form.ty()?;
+                if form.left_over().is_some() || !(1..=8).contains(&loaded.bytes()) {
+                    return None;
+                }
+                let offset = load_store::kernel_param(self, source)?;
+                let (bytes, signed) = (loaded.bytes() as u8, loaded.is_signed());
+                // Beyond the end or misaligned: left to the access, which complains.
+                let end = self.param_bytes();
+                if u64::from(offset) + loaded.bytes() > end || u64::from(offset) % loaded.bytes() != 0 {
+                    return None;
+                }
+                (class_of(loaded).ok()? == class || class == Class::Long).then_some(())?;
+                Some(self.input(class, Input::Param { offset, bytes, signed }))
+            }
+            _ => None,
+        }
+    }
+
+    /// The input that an operand is, if it is one.
+    fn plain_input(&mut self, operand: &Operand, ty: ScalarType, class: Class) -> Option<Reg> {
+        match operand {
+            Operand::Constant(constant) => {
+                Some(self.constant(class, crate::compile::function::constant_bits(*constant, ty)))
+            }
+            Operand::Name(name) if let Ok(Some((reg, _))) = self.register(name, None) => {
+                self.bound.get(&reg).copied().filter(|input| self.class(*input) == class)
+            }
+            Operand::Name(name) | Operand::Component(name, _) if control::clock(name).is_some() => None,
+            Operand::Name(_) | Operand::Component(..) => {
+                let reg = self.source(operand, ty).ok()?;
+                (self.class(reg) == class && self.is_input(reg)).then_some(reg)
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Instructions by which the lanes of a warp talk to each other.
+
+use ptx::{Instruction, Operand, ScalarType};
+
+use crate::code::{FloatChoice, Op, Reduction, Shuffle, WarpOp};
+use crate::compile::decode::form::Form;
+use crate::compile::function::{Decoded, Destination, FunctionCompiler, invalid, unsupported};
+use crate::operands::{Args, Class, Reg};
+
+/// Decodes warp instructions. `None` if the opcode is none.
+pub(crate) fn decode(
+    compiler: &mut FunctionCompiler,
+    instruction: &Instruction,
+    form: &mut Form,
+) -> Option<Decoded<()>> {
+    Some(match form.opcode {
+        "shfl" => shuffle(compiler, instruction, form),
+        "vote" => vote(compiler, instruction, form),
+        "match" => matching(compiler, instruction, form),
+        "redux" => reduce(compiler, instruction, form),
+        "activemask" => {
+            form.ty();
+            let Some(destination) = instruction.operands.first() else {
+                return Some(invalid("`activemask` takes a destination"));
+            };
+            compiler.destination(destination, ScalarType::B32).map(|destination| {
+                let args = Args { d: destination.reg, ..Args::EMPTY };
+                compiler.push(Op::Warp { op: WarpOp::ActiveMask, members: Reg::NONE, args });
+                compiler.settle(destination);
+            })
+        }
+        "elect" => elect(compiler, instruction, form),
+        _ => return None,
+    })
+}
+
+/// `d|p` as destination and predicate, either of which may be absent.
+fn value_and_predicate(compiler: &mut FunctionCompiler, operand: &Operand) -> Decoded<(Destination, Reg)> {
+    let (value, predicate) = match operand {
+        Operand::Pair(value, predicate) => (&**value, Some(&**predicate)),
+        value => (value, None),
+    };
+    let predicate = match predicate {
+        None | Some(Operand::Sink) => Reg::NONE,
+        Some(Operand::Name(name)) => compiler.predicate(name)?,
+        Some(_) => return invalid("the second result is a predicate"),
+    };
+    Ok((compiler.destination(value, ScalarType::B32)?, predicate))
+}
+
+/// The mask of the lanes that take part; without `.sync` those that happen to be there.
+fn members(compiler: &mut FunctionCompiler, sync: bool, operand: Option<&Operand>) -> Decoded<Reg> {
+    match (sync, operand) {
+        (true, Some(operand)) => compiler.source(operand, ScalarType::B32),
+        (false, None) => Ok(Reg::NONE),
+        _ => invalid("a `.sync` instruction takes a mask of lanes, and no other does"),
+    }
+}
+
+fn finish(compiler: &mut FunctionCompiler, op: WarpOp, members: Reg, args: Args, destination: Destination) {
+    compiler.push(Op::Warp { op, members, args: Args { d: destination.reg, ..args } });
+    compiler.settle(destination);
+}
+
+fn shuffle(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+    let sync = form.flag("sync");
+    let mode = match form.one_of(&["up", "down", "bfly", "idx"]) {
+        Some("up") => Shuffle::Up,
+        Some("down") => Shuffle::Down,
+        Some("bfly") => Shuffle::Butterfly,
+        Some(_) => Shuffle::Index,
+        None => return invalid("`shfl` needs a mode"),
+    };
+    form.ty();
+    let [destination, a, b, c, rest @ ..] = instruction.operands.as_slice() else {
+        return invalid("`shfl` takes a destination and three sources");
+    };
+    let members = members(compiler, sync, rest.first())?;
+    let args = Args {
+        a: compiler.source(a, ScalarType::B32)?,
+        b: compiler.source(b, ScalarType::B32)?,
+        c: compiler.source(c, ScalarType::B32)?,
+        ..Args::EMPTY
+    };
+    let (destination, e) = value_and_predicate(compiler, destination)?;
+    finish(compiler, WarpOp::Shuffle(mode), members, Args { e, ..args }, destination);
+    Ok(())
+}
+
+fn vote(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+    let sync = form.flag("sync");
+    let (op, ty) = match form.one_of(&["all", "any", "uni", "ballot"]) {
+        Some("all") => (WarpOp::All, ScalarType::Pred),
+        Some("any") => (WarpOp::Any, ScalarType::Pred),
+        Some("uni") => (WarpOp::Uniform, ScalarType::Pred),
+        Some(_) => (WarpOp::Ballot, ScalarType::B32),
+        None => return invalid("`vote` needs a mode"),
+    };
+    form.ty();
+    let [destination, source, rest @ ..] = instruction.operands.as_slice() else {
+        return invalid("`vote` takes a destination and a predicate");
+    };
+    let members = members(compiler, sync, rest.first())?;
+    // A negated source votes the other way.
+    let (a, immediate) = match source {
+        Operand::Not(name) => (compiler.predicate(name)?, 1),
+        other => (compiler.source(other, ScalarType::Pred)?, 0),
+    };
+    let destination = compiler.destination(destination, ty)?;
+    finish(compiler, op, members, Args { a, immediate, ..Args::EMPTY }, destination);
+    Ok(())
+}
+
+fn matching(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+    let Some(mode) = form.one_of(&["any", "all"]) else { return invalid("`match` needs a mode") };
+    let sync = form.flag("sync");
+    let Some(ty) = form.ty() else { return invalid("`match` needs a type") };
+    let [destination, a, rest @ ..] = instruction.operands.as_slice() else {
+        return invalid("`match` takes a destination and a value");
+    };
+    let members = members(compiler, sync, rest.first())?;
+    let a = compiler.source(a, ty)?;
+    let long = compiler.class(a) == Class::Long;
+    let (destination, e) = value_and_predicate(compiler, destination)?;
+    let op = if mode == "any" { WarpOp::MatchAny { long } } else { WarpOp::MatchAll { long } };
+    finish(compiler, op, members, Args { a, e, ..Args::EMPTY }, destination);
+    Ok(())
+}
+
+fn reduce(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+    let sync = form.flag("sync");
+    let operation = form.one_of(&["add", "min", "max", "and", "or", "xor"]);
+    let choice = FloatChoice { magnitude: form.flag("abs"), nan: form.flag("NaN") };
+    let Some(ty) = form.ty() else { return invalid("`redux` needs a type") };
+    if ty != ScalarType::F32 && choice != (FloatChoice { magnitude: false, nan: false }) {
+        return unsupported("`.abs` and `.NaN` are for .f32");
+    }
+    let op = match (operation, ty) {
+        (Some("add"), ScalarType::U32 | ScalarType::S32) => Reduction::Add,
+        (Some("min"), ScalarType::S32) => Reduction::MinSigned,
+        (Some("max"), ScalarType::S32) => Reduction::MaxSigned,
+        (Some("min"), ScalarType::U32) => Reduction::Min,
+        (Some("max"), ScalarType::U32) => Reduction::Max,
+        (Some("min"), ScalarType::F32) => Reduction::MinFloat(choice),
+        (Some("max"), ScalarType::F32) => Reduction::MaxFloat(choice),
+        (Some("and"), ScalarType::B32) => Reduction::And,
+        (Some("or"), ScalarType::B32) => Reduction::Or,
+        (Some("xor"), ScalarType::B32) => Reduction::Xor,
+        _ => return unsupported(format!("this `redux` on {ty} is not supported")),
+    };
+    let [destination, a, rest @ ..] = instruction.operands.as_slice() else {
+        return invalid("`redux` takes a destination and a value");
+    };
+    let members = members(compiler, sync, rest.first())?;
+    let a = compiler.source(a, ty)?;
+    let destination = compiler.destination(destination, ty)?;
+    finish(compiler, WarpOp::Redux(op), members, Args { a, ..Args::EMPTY }, destination);
+    Ok(())
+}
+
+fn elect(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+    let sync = form.flag("sync");
+    let [destination, rest @ ..] = instruction.operands.as_slice() else {
+        return invalid("`elect` takes a destination");
+    };
+    let members = members(compiler, sync, rest.first())?;
+    let (destination, e) = value_and_predicate(compiler, destination)?;
+    finish(compiler, WarpOp::Elect, members, Args { e, ..Args::EMPTY }, destination);
+    Ok(())
+}
+
+/// `bar.warp.sync`.
+pub(crate) fn warp_barrier(compiler: &mut FunctionCompiler, instruction: &Instruction) -> Decoded<()> {
+    let [mask] = instruction.operands.as_slice() else {
+        return invalid("`bar.warp.sync` takes a mask of lanes");
+    };
+    let members = compiler.source(mask, ScalarType::B32)?;
+    compiler.push(Op::Warp { op: WarpOp::Sync, members, args: Args::EMPTY });
+    Ok(())
+}

@@ -1,0 +1,354 @@
+//! A launch, described: the kernel, its grid, its parameters, and what all of its blocks share.
+//!
+//! [`prepare`] checks it; [`crate::grid`] executes it.
+
+pub(crate) mod budget;
+pub(crate) mod symbolization;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use crate::code::{Clock, Code, Input, Named};
+use crate::device::{Memory, Region};
+use crate::fault::{Fault, FaultKind, Stop};
+use crate::launch::budget::Budget;
+use crate::operands::{Class, Reg};
+use crate::program::{KernelAttributes, KernelId, Program};
+use crate::registers::lanes::WARP;
+use apex_trace::counts::Place;
+
+/// Most threads of a block.
+const MAX_BLOCK: u64 = 1024;
+
+/// Most shared memory of a block, in bytes: what compute capability 8.0 allows.
+pub const MAX_SHARED: u64 = 163 * 1024;
+
+/// What a call takes of a thread's stack at least: the address to return to.
+const CALL_BYTES: u32 = 8;
+
+/// Most calls that nest, whatever the stack.
+const MAX_CALLS: usize = 1 << 19;
+
+/// Launches so far.
+static LAUNCHES: AtomicU64 = AtomicU64::new(1);
+
+/// A program with the addresses of its variables.
+pub struct Linked {
+    program: Arc<Program>,
+    globals: Vec<u64>,
+}
+
+impl Linked {
+    /// Puts the variable [`Program::globals`]`()[i]` at `addresses[i]`.
+    ///
+    /// # Panics
+    ///
+    /// If there are not as many addresses as variables.
+    pub fn new(program: impl Into<Arc<Program>>, addresses: Vec<u64>) -> Self {
+        let program = program.into();
+        assert_eq!(addresses.len(), program.globals().len(), "each variable needs an address");
+        Linked { program, globals: addresses }
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Addresses of the program's variables.
+    pub fn addresses(&self) -> &[u64] {
+        &self.globals
+    }
+}
+
+/// How a kernel is launched.
+#[derive(Clone, Copy, Debug)]
+pub struct LaunchParams<'a> {
+    /// Blocks along x, y, z.
+    pub grid: [u32; 3],
+    /// Threads of a block along x, y, z.
+    pub block: [u32; 3],
+    /// Shared memory in bytes, in addition to what the kernel declares.
+    pub dynamic_shared: u32,
+    /// Whether all blocks have to be resident at once.
+    pub cooperative: bool,
+    /// Local memory in bytes for each thread, in addition to what calls without recursion need: the driver's
+    /// `CU_LIMIT_STACK_SIZE`.
+    pub stack: u32,
+    /// Threads of the host to use; 0 for one on each core.
+    pub workers: usize,
+    /// The kernel's parameters, as [`KernelAttributes::params`](crate::KernelAttributes::params) lays them out.
+    pub params: &'a [u8],
+}
+
+/// Everything that the blocks of a launch share.
+pub(crate) struct Launch<'a> {
+    linked: &'a Linked,
+    pub(crate) memory: &'a dyn Memory,
+    cancel: &'a AtomicBool,
+    pub(crate) failed: AtomicBool,
+    pub(crate) kernel_function: u32,
+    kernel: KernelId,
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    pub(crate) block_threads: u32,
+    /// Tells launches apart: `%gridid`.
+    pub(crate) identity: u64,
+    /// The address of the workspace that the grid shares; 0 without one.
+    pub(crate) workspace: u64,
+    pub(crate) dynamic_shared: u32,
+    pub(crate) shared_bytes: u64,
+    /// Local memory of a thread.
+    pub(crate) local_bytes: u64,
+    /// The part of it that frames take where no function is recursive.
+    pub(crate) frames_bytes: u64,
+    pub(crate) local_align: u32,
+    /// Bytes of [`LaunchParams::stack`].
+    pub(crate) stack: u32,
+    /// Most calls that nest.
+    pub(crate) most_calls: usize,
+    /// What threads' own memory is taken from.
+    pub(crate) budget: Budget,
+    pub(crate) params: Region,
+    /// The kernel's inputs that differ from block to block: registers that hold `%ctaid` along an axis.
+    pub(crate) block_inputs: Vec<(Reg, Class, u8)>,
+    started: Instant,
+}
+
+pub(crate) fn kernel_name(linked: &Linked, kernel: KernelId) -> String {
+    let function = linked.program.kernels[kernel.0 as usize].function;
+    linked.program.functions[function as usize].name.to_string()
+}
+
+/// Checks a launch; the error is a sentence.
+pub(crate) fn prepare<'a>(
+    linked: &'a Linked,
+    kernel_id: KernelId,
+    params: &LaunchParams,
+    memory: &'a dyn Memory,
+    cancel: &'a AtomicBool,
+    region: Region,
+) -> Result<Launch<'a>, String> {
+    let kernel = &linked.program.kernels[kernel_id.0 as usize];
+    let attributes = &kernel.attributes;
+    let threads: u64 = params.block.iter().map(|&side| u64::from(side)).product();
+    if params.grid.contains(&0) || params.block.contains(&0) {
+        return Err("a grid and a block need at least one element along each axis".to_owned());
+    }
+    if threads > MAX_BLOCK || params.block.iter().any(|&side| u64::from(side) > MAX_BLOCK) {
+        return Err(format!("a block has at most {MAX_BLOCK} threads, not {threads}"));
+    }
+    if threads > attributes.max_threads.into() {
+        return Err(format!(
+            "the kernel was compiled for {} threads in a block, not {threads}",
+            attributes.max_threads
+        ));
+    }
+    if let Some(required) = attributes.required_block
+        && required != params.block
+    {
+        return Err(format!("the kernel requires blocks of {required:?} threads, not {:?}", params.block));
+    }
+    let shared_bytes = u64::from(kernel.dynamic_start) + u64::from(params.dynamic_shared);
+    if shared_bytes > MAX_SHARED {
+        return Err(format!(
+            "{shared_bytes} bytes of shared memory are more than the {MAX_SHARED} of a block"
+        ));
+    }
+    let wanted = attributes.param_bytes();
+    if params.params.len() < wanted {
+        return Err(format!("the kernel takes {wanted} bytes of parameters, not {}", params.params.len()));
+    }
+    let functions = linked.program.functions.len();
+    let code = &linked.program.functions[kernel.function as usize].code;
+    Ok(Launch {
+        linked,
+        memory,
+        cancel,
+        failed: AtomicBool::new(false),
+        kernel_function: kernel.function,
+        kernel: kernel_id,
+        grid: params.grid,
+        block: params.block,
+        block_threads: threads as u32,
+        identity: LAUNCHES.fetch_add(1, Ordering::Relaxed),
+        workspace: 0,
+        dynamic_shared: params.dynamic_shared,
+        shared_bytes,
+        local_bytes: local_bytes(linked, kernel_id, params.stack),
+        frames_bytes: frames_bytes(attributes),
+        local_align: linked.program.local_align,
+        stack: params.stack,
+        // Without recursion, calls nest no deeper than there are functions.
+        most_calls: ((params.stack / CALL_BYTES) as usize + functions).min(MAX_CALLS),
+        budget: Budget::new(memory.room()),
+        params: region,
+        block_inputs: code
+            .inputs
+            .iter()
+            .filter_map(|&(reg, class, input)| match input {
+                Input::Block(axis) => Some((reg, class, axis)),
+                _ => None,
+            })
+            .collect(),
+        started: Instant::now(),
+    })
+}
+
+/// Local memory that the frames of a thread take where no function is recursive.
+fn frames_bytes(attributes: &KernelAttributes) -> u64 {
+    // Builtin functions find their arguments above the deepest frame.
+    u64::from(attributes.local_bytes) + if attributes.local_bytes > 0 { 64 } else { 0 }
+}
+
+/// Bytes of local memory of a thread; `stack` is [`LaunchParams::stack`].
+pub fn local_bytes(linked: &Linked, kernel: KernelId, stack: u32) -> u64 {
+    let kernel = &linked.program.kernels[kernel.0 as usize];
+    let extra = if kernel.unbounded_stack { u64::from(stack) } else { 0 };
+    (frames_bytes(&kernel.attributes) + extra).next_multiple_of(linked.program.local_align.into())
+}
+
+impl<'a> Launch<'a> {
+    /// Local memory of all threads of a block, those that fill up the last warp included.
+    pub(crate) fn local_of_block(&self) -> u64 {
+        u64::from(self.warps()) * WARP as u64 * self.local_bytes
+    }
+
+    /// The fault of a launch of which not one block has room.
+    pub(crate) fn no_room(&self) -> Stop {
+        let (local, block) = (self.local_bytes, self.local_of_block() + self.shared_bytes);
+        let text = format!(
+            "out of memory: a block takes {block} bytes, {local} of them local memory of each thread, and the host has \
+             not as much left"
+        );
+        Stop::nowhere(FaultKind::OutOfMemory, &text)
+    }
+
+    pub(crate) fn code(&self, function: u32) -> &'a Code {
+        &self.linked.program.functions[function as usize].code
+    }
+
+    /// What is executed.
+    pub(crate) fn program(&self) -> &'a Program {
+        &self.linked.program
+    }
+
+    /// Functions of the program.
+    pub(crate) fn functions(&self) -> usize {
+        self.linked.program.functions.len()
+    }
+
+    /// Whether the program has a function of this index, with a body.
+    pub(crate) fn has(&self, function: u32) -> bool {
+        self.linked
+            .program
+            .functions
+            .get(function as usize)
+            .is_some_and(|function| !function.code.steps.is_empty())
+    }
+
+    pub(crate) fn warps(&self) -> u32 {
+        self.block_threads.div_ceil(WARP as u32)
+    }
+
+    /// `%tid` of a thread, counted through the block.
+    pub(crate) fn thread(&self, index: u32) -> [u32; 3] {
+        let [x, y, _] = self.block;
+        [index % x, index / x % y, index / x / y]
+    }
+
+    /// Bytes of the parameters as a number.
+    pub(crate) fn param(&self, offset: u32, bytes: u8, signed: bool) -> u64 {
+        let mut value = [0; 8];
+        let end = self.params.end - self.params.start;
+        if u64::from(offset) + u64::from(bytes) <= end {
+            // SAFETY: the bytes lie inside the parameters, which outlive the launch.
+            unsafe {
+                let from = (self.params.start + u64::from(offset)) as *const u8;
+                std::ptr::copy_nonoverlapping(from, value.as_mut_ptr(), bytes.into());
+            }
+        }
+        let shift = 64 - 8 * u32::from(bytes);
+        let value = u64::from_le_bytes(value);
+        if signed { ((value << shift) as i64 >> shift) as u64 } else { value }
+    }
+
+    pub(crate) fn shared_offset(&self, variable: u32) -> u64 {
+        let kernel = &self.linked.program.kernels[self.kernel.0 as usize];
+        kernel.shared_offsets.get(variable as usize).copied().flatten().unwrap_or(0).into()
+    }
+
+    /// The shared variables that the kernel uses. Those that are sized at launch have no size.
+    pub(crate) fn shared_variables(&self) -> Vec<Named> {
+        let kernel = &self.linked.program.kernels[self.kernel.0 as usize];
+        let placed = self.linked.program.shared.iter().zip(&kernel.shared_offsets);
+        let named = placed.filter_map(|(variable, offset)| {
+            let (name, bytes) =
+                (variable.name.to_string(), if variable.dynamic { 0 } else { variable.bytes });
+            Some(Named { name, start: u64::from((*offset)?), bytes })
+        });
+        named.collect()
+    }
+
+    /// Lanes of a warp that have a thread.
+    pub(crate) fn lanes_of(&self, warp: u32) -> u32 {
+        let threads = self.block_threads - warp * WARP as u32;
+        if threads >= WARP as u32 { u32::MAX } else { (1 << threads) - 1 }
+    }
+
+    pub(crate) fn kernel_name(&self) -> String {
+        kernel_name(self.linked, self.kernel)
+    }
+
+    pub(crate) fn global(&self, variable: u32) -> u64 {
+        self.linked.globals[variable as usize]
+    }
+
+    /// Nanoseconds on one of the clocks.
+    pub(crate) fn now(&self, clock: Clock) -> u64 {
+        let time = match clock.wall {
+            true => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+            false => self.started.elapsed(),
+        };
+        time.as_nanos() as u64
+    }
+
+    /// Whether the launch has to end now.
+    pub(crate) fn cancelled(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed) || self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Where a step came from.
+    pub(crate) fn place(&self, function: u32, pc: u32) -> Place {
+        let code = self.code(function);
+        let origin = code.origin_of.get(pc as usize).and_then(|&origin| code.origins.get(origin as usize));
+        let Some(origin) = origin else { return Place::default() };
+        let (file, line) = origin.source.and_then(|source| self.file_line(source.at)).unwrap_or_default();
+        Place { instruction: origin.mnemonic.to_string(), ptx_line: origin.line, file, line }
+    }
+
+    fn file_line(&self, (file, line): (u32, u32)) -> Option<(String, u32)> {
+        Some((self.linked.program.files.get(&file)?.clone(), line))
+    }
+
+    pub(crate) fn fault(&self, stop: Stop, block: [u32; 3]) -> Fault {
+        let origin = stop.place.and_then(|(function, pc)| {
+            let code = self.code(function);
+            code.origins.get(*code.origin_of.get(pc as usize)? as usize)
+        });
+        let source = origin.and_then(|origin| origin.source);
+        Fault {
+            kind: stop.kind,
+            text: stop.text,
+            kernel: kernel_name(self.linked, self.kernel),
+            block,
+            thread: self.thread(stop.thread),
+            address: stop.address,
+            instruction: origin.map_or(String::new(), |origin| origin.mnemonic.to_string()),
+            line: origin.map_or(0, |origin| origin.line),
+            source: source.and_then(|source| self.file_line(source.at)),
+            inlined_at: source.and_then(|source| self.file_line(source.inlined_at?)),
+        }
+    }
+}

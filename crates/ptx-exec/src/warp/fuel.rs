@@ -1,0 +1,45 @@
+//! What a run of warps burns, so that it ends in time for others.
+//!
+//! Whatever can be done for ever burns fuel: backward jumps, and accesses that other threads may be waited for with.
+
+/// Backward jumps in a run.
+const FUEL: u32 = 8192;
+
+/// What an access that synchronises burns.
+const SYNCHRONISING: u32 = 32;
+
+/// What a run may still burn.
+pub(crate) struct Fuel {
+    left: u32,
+    /// What synchronising accesses have burnt.
+    strong: u32,
+}
+
+impl Fuel {
+    pub(crate) fn full() -> Fuel {
+        Fuel { left: FUEL, strong: 0 }
+    }
+
+    /// Whether synchronising accesses have burnt most of it.
+    pub(crate) fn spinning(&self) -> bool {
+        self.strong > FUEL / 2
+    }
+
+    /// Burns a backward jump; whether that was the last.
+    pub(crate) fn burn(&mut self) -> bool {
+        self.left = self.left.saturating_sub(1);
+        self.left == 0
+    }
+
+    /// Burns a synchronising access; whether that was the last.
+    pub(crate) fn burn_strongly(&mut self) -> bool {
+        self.left = self.left.saturating_sub(SYNCHRONISING);
+        self.strong += SYNCHRONISING;
+        self.left == 0
+    }
+
+    /// Burns all, as a spin would.
+    pub(crate) fn burn_all(&mut self) {
+        (self.left, self.strong) = (0, FUEL);
+    }
+}

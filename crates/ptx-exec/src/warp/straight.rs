@@ -1,0 +1,81 @@
+//! Executing steps that only touch registers and memory, for some warps at once.
+//!
+//! A straight run (see [`Step::is_straight`]) needs no look at guards or at other fragments, so its steps follow each
+//! other without anything between them. What accesses find out about addresses is remembered for the run.
+
+use crate::code::{Op, Step};
+use crate::memory::access::{RunAccess, RunRegular};
+use crate::memory::spaces::AccessFault;
+use crate::operands::{AccessArgs, Space};
+use crate::registers::lanes::Lanes;
+use crate::warp::Surroundings;
+
+/// A straight run that ended at an access.
+pub(crate) struct Refused {
+    /// The access, counted from the start of the run.
+    pub(crate) step: usize,
+    /// Which of the warps was refused it. Those before it have executed the access.
+    pub(crate) warp: usize,
+    pub(crate) space: Space,
+    pub(crate) fault: Box<AccessFault>,
+}
+
+/// Executes straight steps, each for all of `warps`.
+///
+/// # Safety
+///
+/// As for the handlers of the steps: `warps` are frames of their function, and `around` has the block's memory.
+#[inline(always)]
+pub(crate) unsafe fn straight(
+    steps: &[Step],
+    warps: &[Lanes],
+    around: &mut Surroundings,
+) -> Result<(), Box<Refused>> {
+    around.spaces.forget_patterns();
+    let mut index = steps.first().map_or(0, |first| usize::from(first.idle));
+    while let Some(step) = steps.get(index) {
+        match &step.op {
+            // SAFETY: the caller's promise.
+            Op::Lanes { run, args, .. } => unsafe { run(warps, args) },
+            Op::Access { run, regular, args } => {
+                // SAFETY: the caller's promise.
+                unsafe { access(*run, *regular, args, warps, around) }.map_err(|(warp, fault)| {
+                    Box::new(Refused { step: index, warp, space: args.space, fault })
+                })?;
+            }
+            // No other step is straight.
+            _ => {}
+        }
+        index += 1 + usize::from(step.idle_after);
+    }
+    Ok(())
+}
+
+/// Accesses memory for each of `warps` of which a lane acts. Of one that is refused it come the index, and why; those
+/// before it have accessed memory. What the warps owe of a [`prologue`](crate::warp::prologue) they pay if it is needed.
+///
+/// # Safety
+///
+/// As for the handlers.
+#[inline(always)]
+pub(crate) unsafe fn access(
+    run: RunAccess,
+    regular: Option<RunRegular>,
+    args: &AccessArgs,
+    warps: &[Lanes],
+    around: &mut Surroundings,
+) -> Result<(), (usize, Box<AccessFault>)> {
+    // SAFETY: the caller's promise.
+    if regular.is_some_and(|regular| unsafe { regular(warps, around.spaces, args) }) {
+        return Ok(());
+    }
+    // SAFETY: the caller's promise.
+    unsafe { around.settle(warps) };
+    let spaces = &mut *around.spaces;
+    for (index, lanes) in warps.iter().enumerate().filter(|(_, lanes)| lanes.mask != 0) {
+        spaces.warp_local = lanes.local;
+        // SAFETY: the caller's promise.
+        unsafe { run(lanes, spaces, args) }.map_err(|fault| (index, fault))?;
+    }
+    Ok(())
+}
