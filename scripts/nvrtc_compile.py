@@ -1,4 +1,4 @@
-"""Compiles one CUDA C++ file to PTX with the NVRTC library given: nvrtc_compile.py LIBNVRTC ARCHITECTURE SOURCE [OPTION]...
+"""Compiles one CUDA C++ file to PTX with the NVRTC library given: nvrtc_compile.py LIBNVRTC [OPTION]... SOURCE
 
 The PTX goes to standard output, without the comment lines in which NVRTC names its build and with source files named
 without their folder: what is checked in then changes only when the code does.
@@ -14,7 +14,7 @@ import sys
 OPTIONS = ["--std=c++17", "-D__NV_TARGET_H", "--device-as-default-execution-space"]
 
 
-def compile_to_ptx(nvrtc, architecture, name, source, includes, more):
+def compile_to_ptx(nvrtc, name, source, includes, more):
     """Returns the PTX, or exits with the compiler's log. `includes` is the folder of its headers, `more` are
     further options."""
 
@@ -33,7 +33,7 @@ def compile_to_ptx(nvrtc, architecture, name, source, includes, more):
 
     program = ctypes.c_void_p()
     check("nvrtcCreateProgram", ctypes.byref(program), source, name.encode(), 0, None, None)
-    options = [option.encode() for option in (f"--gpu-architecture={architecture}", f"-I{includes}", *OPTIONS, *more)]
+    options = [option.encode() for option in (f"-I{includes}", *OPTIONS, *more)]
     failed = nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
     if failed:
         sys.exit(text("nvrtcGetProgramLogSize", "nvrtcGetProgramLog"))
@@ -41,13 +41,13 @@ def compile_to_ptx(nvrtc, architecture, name, source, includes, more):
 
 
 def main():
-    if len(sys.argv) < 4:
-        sys.exit("usage: nvrtc_compile.py LIBNVRTC ARCHITECTURE SOURCE [OPTION]...")
-    library, architecture, path, *more = sys.argv[1:]
+    if len(sys.argv) < 3:
+        sys.exit("usage: nvrtc_compile.py LIBNVRTC [OPTION]... SOURCE")
+    library, *more, path = sys.argv[1:]
     with open(path, "rb") as file:
         source = file.read()
     folder, name = os.path.split(os.path.abspath(path))
-    ptx = compile_to_ptx(ctypes.CDLL(library), architecture, name, source, folder, more)
+    ptx = compile_to_ptx(ctypes.CDLL(library), name, source, folder, more)
     body = "\n".join(line for line in ptx.splitlines() if not line.startswith("//"))
     print(re.sub(r'(\.file\s+\d+\s+")[^"]*/', r"\1", body).strip())
 

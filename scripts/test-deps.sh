@@ -6,7 +6,9 @@
 #   nvidia-cuda-nvrtc compiles CUDA C++ for the tests and examples of the crate gpu
 #   onnxruntime       runs exported networks, and is the peer of their benchmark; its library alone, in
 #                     target/test-deps/onnxruntime
-# and for the tests of real clients (crates/cli/tests/clients), in target/test-deps:
+# in target/test-deps:
+#   device-code       compiles the device code again, to compare (crates/device-code/tests)
+# and for the tests of real clients (crates/cli/tests/clients), there too:
 #   cuda13, cuda12    nvcc with the runtime of either version
 #   python            CuPy, NVIDIA's bindings, NVRTC of either version, cuRAND's headers
 set -euo pipefail
@@ -21,6 +23,7 @@ chmod +x "$("$python" -c "import sysconfig; print(sysconfig.get_paths()['purelib
 deps=target/test-deps
 scripts/cuda-toolchain.sh "$deps/cuda13" 13
 scripts/cuda-toolchain.sh "$deps/cuda12" 12
+DEVICE_CODE_TOOLS=$deps/device-code scripts/device-code.sh --tools
 packages=(
   cupy-cuda13x==14.2.0 cuda-bindings==13.0.3 numpy==2.4.6
   nvidia-cuda-nvrtc==13.0.88 nvidia-cuda-nvrtc-cu12==12.9.86

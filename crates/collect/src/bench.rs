@@ -60,9 +60,9 @@ impl Bench {
     /// # Errors
     /// What the driver says, such as that it is too old for the suite's PTX.
     pub fn open(device: &Device, bounds: &Bounds) -> Result<Bench> {
-        let modules = MODULES.iter().map(|module| device.load_ptx(module.ptx)).collect::<Result<_>>()?;
+        let modules = MODULES.iter().map(|module| device.load_ptx(module.ptx())).collect::<Result<_>>()?;
         Ok(Bench {
-            fill: device.load_ptx(FILL.ptx)?,
+            fill: device.load_ptx(FILL.ptx())?,
             modules,
             device: device.clone(),
             pool_bytes: bounds.pool_bytes,

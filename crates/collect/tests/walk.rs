@@ -212,7 +212,7 @@ const COUNTED_OTHERWISE: [&str; 5] =
 
 #[test]
 fn a_walk_says_what_a_launch_executes() {
-    let parse = |module: &apex_device_code::Module| ptx::parse(module.ptx).expect("the suite parses");
+    let parse = |module: &apex_device_code::Module| ptx::parse(module.ptx()).expect("the suite parses");
     let modules: Vec<_> = MODULES.iter().map(parse).collect();
     let compile = |module| Arc::new(Program::compile(module).expect("the suite compiles"));
     let programs: Vec<_> = modules.iter().map(compile).collect();

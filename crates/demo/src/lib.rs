@@ -1,11 +1,10 @@
 //! The bundled CUDA programs: what `apex demo` records, and what the end-to-end tests run.
 //!
-//! Each is an ordinary CUDA program on the driver API. Its device code is CUDA C++ in `kernels/`, compiled
-//! ahead to PTX by `scripts/ptx.sh`; its host code opens `libcuda.so.1` like any other program, so whatever
-//! stands in for the driver sees it. Input is random, results are held against the host's in double
-//! precision.
+//! Each is an ordinary CUDA program on the driver API. The crate `apex-device-code` holds its device code. Its host code
+//! opens `libcuda.so.1` like any other program, so whatever stands in for the driver sees it. Inputs are random, and the
+//! host computes each result again in double precision to compare.
 //!
-//! Programs know nothing of APEX, and APEX treats them like anybody else's.
+//! The programs know nothing of APEX, and APEX treats them like any other program.
 
 pub mod device;
 mod driver;

@@ -1,4 +1,4 @@
-// The forward pass of examples/classifier.rs: a belief over classes for each observation. scripts/ptx.sh compiles it.
+// The forward pass of examples/classifier.rs: a belief over classes for each observation. scripts/device-code.sh compiles it.
 //
 // One warp for each observation, lane k for class k (at most 32). A class is a Gaussian of independent dimensions; `scores`
 // are log-probabilities of the observation with each class, up to what all share. The belief q = softmax(v) descends the

@@ -17,8 +17,8 @@ impl Code {
         let mut walkers = HashMap::new();
         let own = &set.manifest.suite;
         if own.name == "apex" && own.version == suite::VERSION && own.ptx_hash == suite::hash() {
-            for module in suite::MODULES {
-                let parsed = ptx::parse(module.ptx).expect("a test of the suite parses it");
+            for module in &suite::MODULES {
+                let parsed = ptx::parse(module.ptx()).expect("a test of the suite parses it");
                 for function in parsed.functions() {
                     walkers.insert(function.name.to_string(), Walker::new(&parsed, function));
                 }

@@ -117,8 +117,10 @@ fn counters([counted, throughput]: [Option<&CounterRecord>; 2]) -> Counters {
 
 /// The kernels as the data set describes them.
 fn table(loaded: &[Loaded]) -> Vec<KernelRow> {
-    let modules: Vec<ptx::Module> =
-        suite::MODULES.iter().map(|module| ptx::parse(module.ptx).expect("the suite's PTX parses")).collect();
+    let modules: Vec<ptx::Module> = suite::MODULES
+        .iter()
+        .map(|module| ptx::parse(module.ptx()).expect("the suite's PTX parses"))
+        .collect();
     let describe = |loaded: &Loaded| {
         let (kernel, needs) = (&loaded.kernel, loaded.code.attributes());
         let mut functions = modules[kernel.module].functions();

@@ -263,12 +263,13 @@ mod tests {
     fn the_tables_name_the_kernels_that_the_ptx_has() {
         assert_eq!(TABLES.len(), MODULES.len());
         for (index, module) in MODULES.iter().enumerate() {
-            let parsed = ptx::parse(module.ptx).unwrap_or_else(|error| panic!("{}: {error:?}", module.name));
+            let parsed =
+                ptx::parse(module.ptx()).unwrap_or_else(|error| panic!("{}: {error:?}", module.name()));
             let present: BTreeSet<String> =
                 parsed.functions().map(|function| function.name.to_string()).collect();
             let described = kernels().filter(|kernel| kernel.module == index);
             let described: BTreeSet<String> = described.map(|kernel| kernel.name.to_owned()).collect();
-            assert_eq!(described, present, "left: the table, right: {}.ptx", module.name);
+            assert_eq!(described, present, "left: the table, right: {}.ptx", module.name());
         }
     }
 

@@ -11,7 +11,7 @@ use crate::outcome::{Outcome, rounding};
 use crate::random::Random;
 
 pub fn run(device: &Device) -> Result<Outcome> {
-    let module = device.load(include_str!("../../kernels/bad.ptx"))?;
+    let module = device.load(apex_device_code::demo::BAD)?;
     let mut outcome = Outcome::default();
     ragged_blocks_in_fresh_memory(device, &module, &mut outcome)?;
     tiny_launches(device, &module, &mut outcome)?;

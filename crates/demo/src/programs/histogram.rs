@@ -12,7 +12,7 @@ const THREADS: u32 = 256;
 pub fn run(device: &Device) -> Result<Outcome> {
     let values = Random::seeded(5).skewed_bytes(COUNT as usize);
 
-    let module = device.load(include_str!("../../kernels/histogram.ptx"))?;
+    let module = device.load(apex_device_code::demo::HISTOGRAM)?;
     let histogram = module.kernel("histogram")?;
     let input = device.upload(&values)?;
     let counts = device.allocate::<u32>(256)?;

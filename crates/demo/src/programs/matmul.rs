@@ -16,7 +16,7 @@ pub fn run(device: &Device) -> Result<Outcome> {
     let mut random = Random::seeded(4);
     let (a, b) = (random.floats((ROWS * INNER) as usize), random.floats((INNER * COLUMNS) as usize));
 
-    let module = device.load(include_str!("../../kernels/matmul.ptx"))?;
+    let module = device.load(apex_device_code::demo::MATMUL)?;
     let matmul = module.kernel("matmul")?;
     let (on_device_a, on_device_b) = (device.upload(&a)?, device.upload(&b)?);
     let product = device.allocate::<f32>((ROWS * COLUMNS) as usize)?;

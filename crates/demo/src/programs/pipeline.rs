@@ -15,7 +15,7 @@ const THREADS: u32 = 128;
 const SCALE: f32 = 1.5;
 
 pub fn run(device: &Device) -> Result<Outcome> {
-    let module = device.load(include_str!("../../kernels/pipeline.ptx"))?;
+    let module = device.load(apex_device_code::demo::PIPELINE)?;
     let stages = Stages { smooth: module.kernel("smooth")?, limit: module.kernel("limit")? };
     let mut outcome = Outcome::default();
     stream_chunks(device, &stages, &mut outcome)?;

@@ -13,7 +13,7 @@ const THREADS: u32 = 256;
 pub fn run(device: &Device) -> Result<Outcome> {
     let values = Random::seeded(3).floats(COUNT as usize);
 
-    let module = device.load(include_str!("../../kernels/reduce.ptx"))?;
+    let module = device.load(apex_device_code::demo::REDUCE)?;
     let reduce = module.kernel("reduce")?;
     let input = device.upload(&values)?;
     let partial = device.allocate::<f32>(BLOCKS as usize)?;

@@ -14,7 +14,7 @@ pub fn run(device: &Device) -> Result<Outcome> {
     let mut random = Random::seeded(2);
     let (x, y) = (random.floats(COUNT as usize), random.floats(COUNT as usize));
 
-    let module = device.load(include_str!("../../kernels/saxpy.ptx"))?;
+    let module = device.load(apex_device_code::demo::SAXPY)?;
     let saxpy = module.kernel("saxpy")?;
     let (on_device_x, on_device_y) = (device.upload(&x)?, device.upload(&y)?);
     let stream = device.stream()?;

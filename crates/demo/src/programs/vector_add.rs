@@ -14,7 +14,7 @@ pub fn run(device: &Device) -> Result<Outcome> {
     let mut random = Random::seeded(1);
     let (a, b) = (random.floats(COUNT as usize), random.floats(COUNT as usize));
 
-    let module = device.load(include_str!("../../kernels/vector_add.ptx"))?;
+    let module = device.load(apex_device_code::demo::VECTOR_ADD)?;
     let vector_add = module.kernel("vector_add")?;
     let (on_device_a, on_device_b) = (device.upload(&a)?, device.upload(&b)?);
     let sum = device.allocate::<f32>(COUNT as usize)?;

@@ -69,7 +69,7 @@ impl Kernels {
             return Ok(kernels);
         }
         let kernels: &Kernels = Box::leak(Box::new(Kernels {
-            module: device.load_ptx(T::PTX)?,
+            module: device.load_ptx(T::ptx())?,
             routines: [const { OnceLock::new() }; ROUTINES.len()],
             casts: Mutex::default(),
             blas: OnceLock::new(),

@@ -25,6 +25,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use apex_device_code::tensors;
 use half::{bf16, f16};
 
 use crate::buffer::{Buffer, View};
@@ -76,21 +77,23 @@ pub(crate) mod sealed {
         type Sum: Pod;
         /// Its name in names of kernels.
         const NAME: &'static str;
-        /// The kernels.
-        const PTX: &'static str;
+        /// Returns the kernels.
+        fn ptx() -> &'static str;
         fn from_f64(value: f64) -> Self;
         fn value_from_f64(value: f64) -> Self::Value;
     }
 }
 
 macro_rules! numbers {
-    ($($type:ty, $value:ty, $sum:ty, $name:literal, $from:expr;)*) => { $(
+    ($($type:ty, $value:ty, $sum:ty, $name:literal, $module:ident, $from:expr;)*) => { $(
         impl Number for $type {}
         impl sealed::Number for $type {
             type Value = $value;
             type Sum = $sum;
             const NAME: &'static str = $name;
-            const PTX: &'static str = include_str!(concat!("../../kernels/tensor_", $name, ".ptx"));
+            fn ptx() -> &'static str {
+                tensors::$module.ptx()
+            }
             fn from_f64(value: f64) -> Self {
                 $from(value)
             }
@@ -102,10 +105,10 @@ macro_rules! numbers {
 }
 
 numbers! {
-    f32, f32, f32, "f32", |value| value as f32;
-    f16, f32, f32, "f16", f16::from_f64;
-    bf16, f32, f32, "bf16", bf16::from_f64;
-    i32, i32, i64, "i32", |value| value as i32;
+    f32, f32, f32, "f32", F32, |value| value as f32;
+    f16, f32, f32, "f16", F16, f16::from_f64;
+    bf16, f32, f32, "bf16", BF16, bf16::from_f64;
+    i32, i32, i64, "i32", I32, |value| value as i32;
 }
 
 impl Float for f32 {}

@@ -1,7 +1,7 @@
 // Asynchronous copies as programs have them: cooperative groups, cuda::barrier, cuda::pipeline, bulk copies.
 //
 // Every kernel sums the same: out[block][thread] = sum over tiles i of in[block][i][(thread + i) % width], where width is
-// the number of threads that sum. `scripts/nvcc-ptx.sh` compiles this file.
+// the number of threads that sum. `scripts/device-code.sh` compiles this file.
 
 #include <cuda/barrier>
 #include <cuda/pipeline>

@@ -1,6 +1,6 @@
 // Products of matrices on tensor cores: by nvcuda::wmma, and by hand with mma, ldmatrix and cp.async.
 //
-// Matrices are dense; each side is a multiple of the tile's. `scripts/nvcc-ptx.sh` compiles this file.
+// Matrices are dense; each side is a multiple of the tile's. `scripts/device-code.sh` compiles this file.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

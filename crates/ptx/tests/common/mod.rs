@@ -86,7 +86,7 @@ fn newest(path: &PathBuf) -> Option<ptx::forms::Version> {
 
 /// The PTX that compilers made of the programs here and of the demo: path and text.
 pub fn corpus() -> Vec<(PathBuf, String)> {
-    read(&["tests/corpus", "../demo/kernels"])
+    read(&["tests/corpus", "../device-code/generated/demo"])
 }
 
 /// PTX written by hand for the CPU device, some of it wrong on purpose.

@@ -1,5 +1,5 @@
 #pragma once
-// The kernels of crates/gpu's tensors. One file for each element type instantiates them; scripts/ptx.sh compiles those.
+// The kernels of crates/gpu's tensors. One file for each element type instantiates them; scripts/device-code.sh compiles those.
 //
 // Values are stored as they are and computed with as `float` (`int` for i32); sums of i32 are 64 bits wide. Operations are
 // chosen by a parameter: all threads take the same way, and the kernels are bound by memory.

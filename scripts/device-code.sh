@@ -1,0 +1,132 @@
+#!/usr/bin/env bash
+# Compiles the CUDA C++ of the repository (but for crates/kernels: scripts/kernels.sh) to the PTX that is checked in.
+#
+#   scripts/device-code.sh            # writes the PTX and crates/device-code/generated/manifest.txt
+#   scripts/device-code.sh --check    # writes nothing; fails and names each file that is not what its source compiles to
+#   scripts/device-code.sh --tools    # installs what it needs besides nvcc, and ends
+#
+# Two compilers make it. NVRTC 12.0 compiles what must run on every GPU since Turing with every driver since CUDA 12.0: it
+# emits `.version 8.0`. nvcc (scripts/nvcc) compiles what needs a later PTX or libcu++. Files that end in `.zst` are compressed.
+#
+# Each line of the manifest is one output: its path, the SHA-256 of its PTX, the source, the compiler, the flags, and the
+# SHA-256 of the source and of each header beside it. The tests of the crate device-code compare.
+#
+# NVRTC and the compressor come from PyPI at pinned versions; the variable DEVICE_CODE_TOOLS names the folder that keeps them.
+set -euo pipefail
+
+nvrtc=nvidia-cuda-nvrtc-cu12==12.0.140
+zstandard=zstandard==0.25.0
+generated=crates/device-code/generated
+
+fail() {
+  echo "device-code: $*" >&2
+  exit 1
+}
+
+cd "$(dirname "$0")/.."
+mode=${1:-write}
+case $#-$mode in
+  0-write | 1---check | 1---tools) ;;
+  *) fail "usage: scripts/device-code.sh [--check|--tools]" ;;
+esac
+python=$(command -v python3) || fail "python3 with pip is needed to fetch NVRTC"
+tools=${DEVICE_CODE_TOOLS:-${CARGO_TARGET_DIR:-target}/device-code}
+
+for package in "$nvrtc" "$zstandard"; do
+  [ ! -d "$tools/$package" ] || continue
+  rm -rf "$tools/$package.part"
+  "$python" -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps --no-compile \
+    --only-binary=:all: --target "$tools/$package.part" "$package" || fail "pip could not fetch $package"
+  mv "$tools/$package.part" "$tools/$package"
+done
+[ "$mode" != --tools ] || exit 0
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+stale=0
+
+# sums FILE...: their SHA-256, each followed by a space.
+sums() { sha256sum "$@" | cut -d' ' -f1 | tr '\n' ' '; }
+
+# zstd compress|decompress: from standard input to standard output.
+zstd() {
+  PYTHONPATH=$tools/$zstandard "$python" -c "
+import sys, zstandard
+call = {'compress': zstandard.ZstdCompressor(level=19).compress, 'decompress': zstandard.ZstdDecompressor().decompress}
+sys.stdout.buffer.write(call['$1'](sys.stdin.buffer.read()))"
+}
+
+# text FILE: the PTX of a checked-in file.
+text() {
+  case $1 in
+    *.zst) zstd decompress <"$1" ;;
+    *) cat "$1" ;;
+  esac
+}
+
+# keep OUTPUT: $work/ptx is the PTX of this file: compares, or writes where it differs.
+keep() {
+  if [ -f "$1" ] && text "$1" | cmp -s - "$work/ptx"; then
+    return
+  elif [ "$mode" = --check ]; then
+    echo "device-code: $1 is not what its source compiles to: run scripts/device-code.sh" >&2
+    stale=1
+  else
+    mkdir -p "$(dirname "$1")"
+    case $1 in
+      *.zst) zstd compress <"$work/ptx" >"$1" ;;
+      *) cp "$work/ptx" "$1" ;;
+    esac
+  fi
+}
+
+# compile COMPILER SOURCE OUTPUT FLAG...
+compile() {
+  local compiler=$1 source=$2 output=$3
+  shift 3
+  case $compiler in
+    nvcc) scripts/nvcc -std=c++17 -ptx "$@" -o "$work/ptx" "$source" ;;
+    nvrtc) "$python" scripts/nvrtc_compile.py "$tools/$nvrtc/nvidia/cuda_nvrtc/lib/libnvrtc.so.12" "$@" "$source" >"$work/ptx" ;;
+  esac
+  local version=${versions[$compiler]} headers
+  headers=$(find "$(dirname "$source")" -maxdepth 1 -name '*.cuh' | sort)
+  # shellcheck disable=SC2086 # a list of names without blanks
+  echo "$output $(sums "$work/ptx")$source $version $(echo "$*" | tr ' ' ,) $(sums "$source" $headers)" | sed 's/ $//' >>"$work/manifest"
+  keep "$output"
+}
+
+# name SOURCE: its name without folder and extension.
+name() { basename "$1" .cu; }
+
+declare -A versions=([nvrtc]=nvrtc-${nvrtc#*==} [nvcc]=nvcc-$(scripts/nvcc --version | sed -n 's/.* V//p'))
+for source in crates/device-code/suite/*.cu; do
+  compile nvcc "$source" "$generated/suite/$(name "$source").ptx.zst" -arch=sm_80
+done
+for source in crates/device-code/tensors/*.cu; do
+  compile nvrtc "$source" "$generated/tensors/$(name "$source").ptx.zst" --gpu-architecture=compute_75
+done
+# Line information lets reports name the source lines of programs.
+for source in crates/device-code/demo/*.cu; do
+  compile nvrtc "$source" "$generated/demo/$(name "$source").ptx" --gpu-architecture=compute_75 --generate-line-info
+done
+for source in crates/gpu/examples/*.cu; do
+  compile nvrtc "$source" "${source%.cu}.ptx" --gpu-architecture=compute_75 --generate-line-info
+done
+for source in crates/ptx-exec/tests/nvcc/*.cu; do
+  for architecture in sm_80 sm_90; do
+    compile nvcc "$source" "${source%.cu}.$architecture.ptx" "-arch=$architecture"
+  done
+done
+# The device runtime is there for separately compiled programs only.
+for source in crates/cpu-device/tests/rdc/*.cu; do
+  compile nvcc "$source" "${source%.cu}.ptx" -arch=sm_80 -rdc=true
+done
+
+if [ "$mode" = write ]; then
+  cp "$work/manifest" "$generated/manifest.txt"
+elif ! cmp -s "$work/manifest" "$generated/manifest.txt"; then
+  diff "$generated/manifest.txt" "$work/manifest" >&2 || true
+  echo "device-code: $generated/manifest.txt is not what the script writes: run scripts/device-code.sh" >&2
+  stale=1
+fi
+exit $stale
