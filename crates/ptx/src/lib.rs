@@ -7,7 +7,8 @@
 //! ```
 //!
 //! [`syntax`] parses and prints everything that NVRTC, nvcc and Triton write, whatever the version. [`forms`] is the
-//! table of instructions: which exist, with which operands, for which targets. [`verify`](mod@verify) says whether a
+//! table of instructions: which exist, with which operands, for which targets. [`body`] resolves the names of a function,
+//! [`instruction`] says what each instruction does. [`verify`](mod@verify) says whether a
 //! module is correct, [`mix`] counts the instructions of a kernel, [`walk`] estimates what a launch of it executes,
 //! and [`link`](mod@link) joins modules.
 //!
@@ -16,8 +17,10 @@
 //! 1. No input makes the parser panic, recurse without bound, or take more than linear time and space.
 //! 2. `parse(print(parse(x)))` equals `parse(x)`.
 //! 3. This crate knows nothing of CUDA, files or threads.
+pub mod body;
 pub mod diagnostic;
 pub mod forms;
+pub mod instruction;
 pub mod link;
 pub mod mix;
 pub mod syntax;
@@ -25,8 +28,9 @@ pub mod verify;
 pub mod walk;
 
 pub use diagnostic::Diagnostic;
+pub use instruction::Class;
 pub use link::link;
-pub use mix::{Class, Mix};
+pub use mix::Mix;
 pub use syntax::tree::*;
 pub use syntax::{ScalarType, StateSpace, parse};
 pub use verify::verify;

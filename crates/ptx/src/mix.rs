@@ -3,205 +3,9 @@
 //! Counts are *static*: each instruction once, however often it is executed; [`Mix::in_loops`] counts again those that a
 //! backward branch repeats. Bodies of called functions are not followed. A predicated instruction counts as if it ran.
 
-use std::collections::HashMap;
-
-use crate::syntax::ScalarType;
-use crate::syntax::{Constant, Function, Instruction, Operand, Statement};
-
-/// A kind of instruction. Each instruction is of exactly one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Class {
-    /// Arithmetic on `.f32`, other than [`Class::Special`].
-    Single,
-    /// Arithmetic on `.f64`.
-    Double,
-    /// Arithmetic on `.f16`, `.bf16` and narrower.
-    Half,
-    /// Arithmetic, logic and shifts of integers.
-    Integer,
-    /// Approximations of the special function units, and division.
-    Special,
-    /// Products of matrices.
-    Tensor,
-    /// Loads from global memory, generic ones included.
-    GlobalLoad,
-    /// Stores to global memory, generic ones included.
-    GlobalStore,
-    /// Loads from shared memory.
-    SharedLoad,
-    /// Stores to shared memory.
-    SharedStore,
-    /// Loads from and stores to local memory.
-    Local,
-    /// Loads from constant memory, textures and parameters.
-    ReadOnly,
-    /// Asynchronous copies.
-    AsyncCopy,
-    /// Atomic operations and reductions in memory.
-    Atomic,
-    /// Barriers and fences.
-    Barrier,
-    /// Shuffles, votes and matches between lanes.
-    Warp,
-    /// Comparisons and selections.
-    Compare,
-    /// Branches, calls, returns.
-    Control,
-    /// Conversions.
-    Convert,
-    /// Moves, and what is none of the above.
-    Other,
-}
-
-impl Class {
-    /// All of them, in the order of [`Class::name`]s that tables use.
-    pub const ALL: [Class; 20] = [
-        Class::Single,
-        Class::Double,
-        Class::Half,
-        Class::Integer,
-        Class::Special,
-        Class::Tensor,
-        Class::GlobalLoad,
-        Class::GlobalStore,
-        Class::SharedLoad,
-        Class::SharedStore,
-        Class::Local,
-        Class::ReadOnly,
-        Class::AsyncCopy,
-        Class::Atomic,
-        Class::Barrier,
-        Class::Warp,
-        Class::Compare,
-        Class::Control,
-        Class::Convert,
-        Class::Other,
-    ];
-
-    /// As columns of tables have it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Class::Single => "single",
-            Class::Double => "double",
-            Class::Half => "half",
-            Class::Integer => "integer",
-            Class::Special => "special",
-            Class::Tensor => "tensor",
-            Class::GlobalLoad => "global_load",
-            Class::GlobalStore => "global_store",
-            Class::SharedLoad => "shared_load",
-            Class::SharedStore => "shared_store",
-            Class::Local => "local",
-            Class::ReadOnly => "read_only",
-            Class::AsyncCopy => "async_copy",
-            Class::Atomic => "atomic",
-            Class::Barrier => "barrier",
-            Class::Warp => "warp",
-            Class::Compare => "compare",
-            Class::Control => "control",
-            Class::Convert => "convert",
-            Class::Other => "other",
-        }
-    }
-
-    /// The kind of an instruction.
-    pub fn of(instruction: &Instruction) -> Class {
-        let mnemonic = &instruction.mnemonic;
-        match mnemonic.opcode() {
-            "ld" | "ldu" | "ldmatrix" => load(instruction),
-            "st" | "stmatrix" => store(instruction),
-            "tex" | "tld4" | "suld" => Class::ReadOnly,
-            "sust" => Class::GlobalStore,
-            "cp" => Class::AsyncCopy,
-            "atom" | "red" => Class::Atomic,
-            "bar" | "barrier" | "membar" | "fence" | "mbarrier" | "griddepcontrol" => Class::Barrier,
-            "shfl" | "vote" | "match" | "activemask" | "redux" | "elect" => Class::Warp,
-            "setp" | "set" | "selp" | "slct" | "testp" => Class::Compare,
-            "bra" | "brx" | "call" | "ret" | "exit" | "trap" => Class::Control,
-            "cvt" | "cvta" => Class::Convert,
-            "wmma" | "mma" | "wgmma" | "tcgen05" => match mnemonic.has("load") || mnemonic.has("store") {
-                true => fragment(instruction),
-                false => Class::Tensor,
-            },
-            "sin" | "cos" | "ex2" | "lg2" | "rcp" | "rsqrt" | "sqrt" | "tanh" | "div" | "rem" => {
-                Class::Special
-            }
-            "mov" | "isspacep" | "prefetch" | "prefetchu" | "nanosleep" | "pragma" | "discard" => {
-                Class::Other
-            }
-            _ => arithmetic(instruction),
-        }
-    }
-}
-
-fn load(instruction: &Instruction) -> Class {
-    match space(instruction) {
-        "shared" => Class::SharedLoad,
-        "local" => Class::Local,
-        "const" | "param" => Class::ReadOnly,
-        _ => Class::GlobalLoad,
-    }
-}
-
-fn store(instruction: &Instruction) -> Class {
-    match space(instruction) {
-        "shared" => Class::SharedStore,
-        "local" => Class::Local,
-        "param" => Class::Other,
-        _ => Class::GlobalStore,
-    }
-}
-
-/// Loads and stores of a matrix's fragments are loads and stores.
-fn fragment(instruction: &Instruction) -> Class {
-    if instruction.mnemonic.has("load") { load(instruction) } else { store(instruction) }
-}
-
-fn arithmetic(instruction: &Instruction) -> Class {
-    match instruction.mnemonic.types().next() {
-        Some(ScalarType::F32) => Class::Single,
-        Some(ScalarType::F64) => Class::Double,
-        Some(ty)
-            if ty.name().starts_with("bf") || ty.name().starts_with('f') || ty.name().starts_with('e') =>
-        {
-            Class::Half
-        }
-        Some(_) => Class::Integer,
-        None => Class::Other,
-    }
-}
-
-/// The state space of a memory instruction, without `::cta`; empty for generic addresses.
-pub(crate) fn space(instruction: &Instruction) -> &str {
-    const SPACES: [&str; 5] = ["global", "shared", "local", "const", "param"];
-    let modifiers = instruction.mnemonic.modifiers();
-    let mut plain = modifiers.map(|modifier| modifier.split("::").next().unwrap_or(modifier));
-    plain.find(|modifier| SPACES.contains(modifier)).unwrap_or("")
-}
-
-/// Bytes that a memory instruction moves for a thread, as far as its mnemonic tells.
-fn bytes(instruction: &Instruction) -> u64 {
-    let mnemonic = &instruction.mnemonic;
-    let element = mnemonic.types().next_back().map_or(0, ScalarType::bytes);
-    let parts = instruction.operands.iter().find_map(|operand| match operand {
-        Operand::Vector(parts) => Some(parts.len() as u64),
-        _ => None,
-    });
-    match mnemonic.opcode() {
-        // Registers of a matrix's fragment hold pairs of narrow elements.
-        "wmma" => element.max(4) * parts.unwrap_or(1),
-        "cp" => copied(instruction),
-        _ => element * parts.unwrap_or(1),
-    }
-}
-
-/// Bytes of an asynchronous copy: its third operand.
-fn copied(instruction: &Instruction) -> u64 {
-    match instruction.operands.get(2) {
-        Some(Operand::Constant(Constant::Integer(bytes))) => u64::try_from(*bytes).unwrap_or(0),
-        _ => 0,
-    }
-}
+use crate::body::{Body, InstructionId, Names, Operand, Symbol};
+use crate::instruction::{Class, Control, Operation, Operations, accesses};
+use crate::syntax::tree::Function;
 
 /// A kernel's instructions, counted.
 ///
@@ -254,23 +58,23 @@ pub struct Mix {
 impl Mix {
     /// Counts the instructions of a function; none if it is only declared.
     pub fn of(function: &Function) -> Mix {
-        let listing = listing(function);
-        let looped = looped(&listing);
-        let mut mix = Mix { loops: backward_branches(&listing).count() as u64, ..Mix::default() };
-        for (line, looped) in listing.iter().zip(looped) {
-            if let Line::Instruction(instruction) = line {
-                mix.add(instruction, looped);
-            }
+        let body = Names::default().body(function);
+        let operations = Operations::of(&body);
+        let loops: Vec<_> = backward_branches(&body, &operations).collect();
+        let mut mix = Mix { loops: loops.len() as u64, ..Mix::default() };
+        let looped = repeated(body.lines.len(), &loops);
+        for ((line, operation), looped) in body.lines.iter().zip(operations.iter()).zip(looped) {
+            let bytes = accesses(operation, &line.operands).first().map_or(0, |access| access.bytes);
+            mix.add(operation, bytes, looped);
+            mix.predicated += u64::from(line.guard.is_some());
         }
         mix
     }
 
-    fn add(&mut self, instruction: &Instruction, looped: bool) {
-        let class = Class::of(instruction);
+    fn add(&mut self, operation: &Operation, bytes: u64, looped: bool) {
+        let class = operation.class();
         self.counts[class as usize] += 1;
         self.in_loops[class as usize] += u64::from(looped);
-        self.predicated += u64::from(instruction.predicate.is_some());
-        let bytes = bytes(instruction);
         match class {
             Class::GlobalLoad => self.global_load_bytes += bytes,
             Class::GlobalStore => self.global_store_bytes += bytes,
@@ -303,57 +107,33 @@ impl Mix {
     }
 }
 
-/// What matters of a body, in order.
-enum Line<'a> {
-    Label(&'a str),
-    Instruction(&'a Instruction),
-}
-
-fn listing(function: &Function) -> Vec<Line<'_>> {
-    let mut lines = Vec::new();
-    let mut open: Vec<std::slice::Iter<'_, Statement>> =
-        function.body.iter().map(|body| body.iter()).collect();
-    while let Some(top) = open.last_mut() {
-        match top.next() {
-            None => drop(open.pop()),
-            Some(Statement::Block(inner)) => open.push(inner.iter()),
-            Some(Statement::Label(name, _)) => lines.push(Line::Label(name)),
-            Some(Statement::Instruction(instruction)) => lines.push(Line::Instruction(instruction)),
-            Some(_) => {}
-        }
-    }
-    lines
-}
-
-/// Index of the target and of the branch, for each branch to a label before it.
-fn backward_branches<'a>(lines: &'a [Line<'a>]) -> impl Iterator<Item = (usize, usize)> + 'a {
-    let label = |(index, line): (usize, &Line<'a>)| match line {
-        Line::Label(name) => Some((*name, index)),
-        Line::Instruction(_) => None,
-    };
-    let labels: HashMap<&str, usize> = lines.iter().enumerate().filter_map(label).collect();
-    lines.iter().enumerate().filter_map(move |(index, line)| {
-        let Line::Instruction(instruction) = line else { return None };
-        let Some(Operand::Name(target)) = instruction.operands.first() else { return None };
-        let &start = labels.get(&**target).filter(|_| instruction.mnemonic.opcode() == "bra")?;
-        (start < index).then_some((start, index))
+/// Each branch to a label before it: the instruction that it goes to, and itself.
+fn backward_branches(
+    body: &Body<'_>,
+    operations: &[Operation],
+) -> impl Iterator<Item = (InstructionId, InstructionId)> {
+    let ids = (0..).map(InstructionId);
+    ids.zip(&body.lines).zip(operations).filter_map(|((at, line), operation)| {
+        let Some(Operand::Name(Symbol::Label(label))) = line.operands.first() else { return None };
+        let target = body.target(*label);
+        (operation.control() == Control::Branch && target <= at).then_some((target, at))
     })
 }
 
-/// Whether each line is repeated by a backward branch.
-fn looped(lines: &[Line<'_>]) -> Vec<bool> {
-    // Where regions begin and end; a line is inside as long as more have begun than ended.
-    let mut change = vec![0i64; lines.len() + 1];
-    for (start, end) in backward_branches(lines) {
-        change[start] += 1;
-        change[end + 1] -= 1;
+/// Whether each instruction of a listing is between the two of such a pair.
+fn repeated(length: usize, loops: &[(InstructionId, InstructionId)]) -> Vec<bool> {
+    // Where loops begin and end; an instruction is inside as long as more have begun than ended.
+    let mut change = vec![0i64; length + 1];
+    for (first, last) in loops {
+        change[first.index()] += 1;
+        change[last.index() + 1] -= 1;
     }
     let mut depth = 0;
     let inside = |step: &i64| {
         depth += step;
         depth > 0
     };
-    change[..lines.len()].iter().map(inside).collect()
+    change[..length].iter().map(inside).collect()
 }
 
 #[cfg(test)]

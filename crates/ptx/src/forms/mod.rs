@@ -273,6 +273,11 @@ pub fn in_any_order(mnemonic: &str) -> Result<Vec<Instance>, Unknown> {
 }
 
 impl Form {
+    /// Whether the first operand of its instances is written. No further operand is: `d|p` is one.
+    pub(crate) fn writes_first(&self) -> bool {
+        self.operands.first().is_some_and(notation::Operand::is_written)
+    }
+
     /// Every instance of the form.
     pub fn instances(&'static self) -> Vec<Instance> {
         expand::expand(&self.parts, &self.needs).iter().map(|choice| self.instance(choice)).collect()

@@ -349,6 +349,11 @@ fn register_type(name: &str) -> Option<ScalarType> {
 }
 
 impl Operand {
+    /// Whether the instruction writes it.
+    pub(super) fn is_written(&self) -> bool {
+        self.name.starts_with('d')
+    }
+
     /// What the operand is with these choices; `None` if it is absent.
     pub(super) fn choose(&self, choice: &Choice) -> Option<OperandForm> {
         if let Presence::With(group) = self.presence {

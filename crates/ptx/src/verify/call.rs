@@ -1,18 +1,17 @@
 //! What calls pass and get, against the function or prototype.
 
-use super::Verifier;
-use super::names::Symbol;
+use super::operand::Operands;
 use super::types::{constant_fits, fits};
-use crate::syntax::{Instruction, Name, Operand, Variable};
-use crate::syntax::{ScalarType, StateSpace};
+use crate::body::{Line, Operand, Symbol};
+use crate::syntax::{ScalarType, StateSpace, Variable};
 
-impl<'m> Verifier<'m> {
+impl<'m> Operands<'_, 'm> {
     /// For a call whose operands have the right kinds: whether what it passes and gets is what the callee has.
-    pub(super) fn call_signature(&self, instruction: &'m Instruction) -> Result<(), String> {
-        if instruction.mnemonic.opcode() != "call" {
+    pub(super) fn call_signature(self, line: &Line<'m>) -> Result<(), String> {
+        if line.instruction.mnemonic.opcode() != "call" {
             return Ok(());
         }
-        let (returned, rest) = match &instruction.operands[..] {
+        let (returned, rest) = match &line.operands[..] {
             [Operand::List(list), rest @ ..] => (&list[..], rest),
             rest => (&[][..], rest),
         };
@@ -21,33 +20,38 @@ impl<'m> Verifier<'m> {
             [Operand::List(list), rest @ ..] => (&list[..], rest),
             rest => (&[][..], rest),
         };
-        let Some((returns, params)) = self.signature(callee, rest.first()) else { return Ok(()) };
-        self.passes(callee, "results", returns, returned)?;
-        self.passes(callee, "parameters", params, passed)
+        let Some((returns, params)) = self.signature(*callee, rest.first()) else { return Ok(()) };
+        self.passes(*callee, "results", returns, returned)?;
+        self.passes(*callee, "parameters", params, passed)
     }
 
     /// Results and parameters of the callee, or of what the table behind an indirect call says.
-    fn signature(&self, callee: &Name, table: Option<&Operand>) -> Option<(&'m [Variable], &'m [Variable])> {
-        if let Some(Symbol::Function(function)) = self.lookup(callee) {
+    fn signature(
+        self,
+        callee: Symbol<'m>,
+        table: Option<&Operand<'m>>,
+    ) -> Option<(&'m [Variable], &'m [Variable])> {
+        if let Symbol::Function(function) = callee {
             return Some((&function.returns, &function.params));
         }
-        let Operand::Name(table) = table? else { return None };
-        if let Some(prototype) = self.labels.prototypes.get(&**table) {
-            return Some((&prototype.returns, &prototype.params));
-        }
-        match self.lookup(self.labels.call_targets.get(&**table)?.first()?) {
-            Some(Symbol::Function(function)) => Some((&function.returns, &function.params)),
+        match table? {
+            Operand::Name(Symbol::Prototype(prototype)) => Some((&prototype.returns, &prototype.params)),
+            Operand::Name(Symbol::CallTargets(table)) => {
+                let function = self.body.call_targets[table.index()].first().copied().flatten()?;
+                Some((&function.returns, &function.params))
+            }
             _ => None,
         }
     }
 
     fn passes(
-        &self,
-        callee: &Name,
+        self,
+        callee: Symbol<'m>,
         what: &str,
         wanted: &[Variable],
-        given: &'m [Operand],
+        given: &[Operand<'m>],
     ) -> Result<(), String> {
+        let callee = self.body.name(callee);
         if wanted.len() != given.len() {
             return Err(format!("{what} of `{callee}`: {} needed, {} given", wanted.len(), given.len()));
         }
@@ -58,33 +62,36 @@ impl<'m> Verifier<'m> {
         Ok(())
     }
 
-    fn passed(&self, formal: &Variable, actual: &'m Operand) -> Result<(), String> {
+    fn passed(self, formal: &Variable, actual: &Operand<'m>) -> Result<(), String> {
         let is_array = |variable: &Variable| !variable.dimensions.is_empty();
         match actual {
             Operand::Constant(number) => match constant_fits(formal.ty, *number) && !is_array(formal) {
                 true => Ok(()),
                 false => Err(format!("this number does not fit `{}`", formal.ty)),
             },
-            Operand::Name(name) => match self.lookup(name) {
-                None => Err(format!("unknown name `{name}`: declare it before its use")),
-                Some(Symbol::Variable(variable)) if variable.space == StateSpace::Reg => {
-                    match !is_array(formal)
-                        && variable.vector == formal.vector
-                        && fits(formal.ty, variable.ty, formal.ty.bytes() < 4, false)
-                    {
-                        true => Ok(()),
-                        false => Err(format!("`{name}` is `{}`, which does not fit", variable.ty)),
-                    }
+            Operand::Name(symbol @ (Symbol::Register(_) | Symbol::Vector(_))) => {
+                let name = self.body.name(*symbol);
+                let Some(variable) = self.declaration(*symbol) else {
+                    return Err(format!("unknown name `{name}`: declare it before its use"));
+                };
+                match !is_array(formal)
+                    && variable.vector == formal.vector
+                    && fits(formal.ty, variable.ty, formal.ty.bytes() < 4, false)
+                {
+                    true => Ok(()),
+                    false => Err(format!("`{name}` is `{}`, which does not fit", variable.ty)),
                 }
-                Some(Symbol::Variable(variable)) if variable.space == StateSpace::Param => {
-                    same_place(formal, variable, is_array(formal) != is_array(variable))
+            }
+            Operand::Name(Symbol::Variable(id)) => {
+                let variable = self.body.variable(*id);
+                match variable.space {
+                    StateSpace::Param => same_place(formal, variable, is_array(formal) != is_array(variable)),
+                    space => Err(format!(
+                        "`{}` is a variable in `{space}`: pass its value in a register, or in `.param`",
+                        variable.name
+                    )),
                 }
-                Some(Symbol::Variable(variable)) => Err(format!(
-                    "`{name}` is a variable in `{}`: pass its value in a register, or in `.param`",
-                    variable.space
-                )),
-                Some(_) => Ok(()),
-            },
+            }
             _ => Ok(()),
         }
     }

@@ -27,7 +27,7 @@
 //! # What is not checked
 //!
 //! Modifiers that are repeated or in an order that the ISA has not, as long as types and layouts are in theirs; a `.pred`
-//! that ptxas ignores beside another type is refused. Functions where an integer is read: ptxas takes their address.
+//! that ptxas ignores beside another type is refused. Tables of targets that stand after the instruction that names them. Functions where an integer is read: ptxas takes their address.
 //! Values: constants that an instruction cuts to its width, barrier numbers, thread counts, sizes of copies, alignment of
 //! addresses, offsets beyond a variable. Whether registers are written before they are read. Control flow: whether
 //! the end of a function is reached, whether barriers are. Directives of functions and performance hints. The sum of
@@ -36,94 +36,52 @@
 
 mod call;
 mod data;
-mod names;
 mod operand;
 mod types;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
+use crate::body::{Body, Line, Names};
 use crate::diagnostic::Diagnostic;
 use crate::forms::{self, Instance, Target, Unknown};
-use crate::syntax::{
-    Function, FunctionKind, Instruction, Item, Module, Name, Position, Prototype, Statement, Variable,
-};
-use names::{Scope, Symbol};
+use crate::syntax::{Function, FunctionKind, Item, Module, Position, Statement};
+use operand::Operands;
 
-/// Every problem of the module; none if it is fine.
+/// Every problem of the module, in source order; none if it is fine.
 pub fn verify(module: &Module) -> Vec<Diagnostic> {
+    let names = Names::new(module);
     let mut verifier = Verifier {
         module,
+        names: &names,
         target: None,
-        scopes: vec![Scope::default()],
-        labels: Labels::default(),
         forms: HashMap::new(),
-        problems: Vec::new(),
+        problems: names.problems.clone(),
     };
     verifier.header();
-    for item in &module.items {
-        verifier.item(item);
+    for (index, item) in module.items.iter().enumerate() {
+        match item {
+            Item::Variable(variable) => verifier.variable(variable, index, None),
+            Item::Function(function) => verifier.function(function, index),
+            _ => {}
+        }
     }
+    verifier.problems.sort_by_key(|problem| (problem.position.line, problem.position.column));
     verifier.problems
 }
 
-struct Verifier<'m> {
+struct Verifier<'n, 'm> {
     module: &'m Module,
+    names: &'n Names<'m>,
     /// `None` where the module's makes no sense.
     target: Option<Target>,
-    /// The module's scope first, the innermost last.
-    scopes: Vec<Scope<'m>>,
-    /// Of the function that is being looked at.
-    labels: Labels<'m>,
     /// What the table says to each mnemonic met so far.
     forms: HashMap<&'m str, std::rc::Rc<Result<Vec<Instance>, Unknown>>>,
     problems: Vec<Diagnostic>,
 }
 
-/// What a function labels; labels may be used before they stand.
-#[derive(Default)]
-struct Labels<'m> {
-    places: HashSet<&'m str>,
-    prototypes: HashMap<&'m str, &'m Prototype>,
-    call_targets: HashMap<&'m str, &'m [Name]>,
-    branch_targets: HashSet<&'m str>,
-}
-
-impl<'m> Labels<'m> {
-    fn of(function: &'m Function) -> Self {
-        let mut labels = Labels::default();
-        function.visit(&mut |statement| match statement {
-            Statement::Label(name, _) => {
-                labels.places.insert(name);
-            }
-            Statement::Prototype(prototype) => {
-                labels.prototypes.insert(&prototype.name, prototype);
-            }
-            Statement::CallTargets(name, targets) => {
-                labels.call_targets.insert(name, targets);
-            }
-            Statement::BranchTargets(name, _) => {
-                labels.branch_targets.insert(name);
-            }
-            _ => {}
-        });
-        labels
-    }
-}
-
-impl<'m> Verifier<'m> {
+impl<'m> Verifier<'_, 'm> {
     fn problem(&mut self, position: Position, message: impl Into<String>) {
         self.problems.push(Diagnostic::new(position, message));
-    }
-
-    /// What a name means here: innermost scope first.
-    fn lookup(&self, name: &str) -> Option<Symbol<'m>> {
-        let declared = self.scopes.iter().rev().find_map(|scope| scope.lookup(name));
-        declared.or_else(|| names::special(name).map(Symbol::Special))
-    }
-
-    fn scope(&mut self) -> &mut Scope<'m> {
-        let last = self.scopes.len() - 1;
-        &mut self.scopes[last]
     }
 
     fn header(&mut self) {
@@ -148,121 +106,34 @@ impl<'m> Verifier<'m> {
         }
     }
 
-    fn item(&mut self, item: &'m Item) {
-        match item {
-            Item::Variable(variable) => self.declare(variable),
-            Item::Function(function) => self.function(function),
-            Item::Alias { name, function } => {
-                if !matches!(self.lookup(function), Some(Symbol::Function(_))) {
-                    let message = format!("`{name}` is an alias of `{function}`, which is no function");
-                    self.problem(Position::default(), message);
-                }
-            }
-            Item::File(_) | Item::Section(_) | Item::Pragma(_) => {}
-        }
-    }
-
-    fn declare(&mut self, variable: &'m Variable) {
-        self.variable(variable);
-        let before = self.scope().variable(variable);
-        // A variable may be declared `.extern` and defined later.
-        let again = match before {
-            None => false,
-            Some(Symbol::Variable(other)) => {
-                let external = crate::syntax::Linkage::Extern;
-                !(other.linkage == external || variable.linkage == external)
-            }
-            Some(_) => true,
-        };
-        if again {
-            let message = format!("`{}` is declared twice in this scope: rename one", variable.name);
-            self.problem(variable.position, message);
-        }
-    }
-
-    fn function(&mut self, function: &'m Function) {
-        match self.scope().function(function) {
-            None => {}
-            Some(Symbol::Function(other)) => self.redeclaration(function, other),
-            Some(_) => {
-                let message = format!("`{}` is a variable already: rename one", function.name);
-                self.problem(function.position, message);
-            }
-        }
+    fn function(&mut self, function: &'m Function, item: usize) {
         if function.kind == FunctionKind::Entry && !function.returns.is_empty() {
             let message = format!("the entry `{}` cannot return anything: use `.func`", function.name);
             self.problem(function.position, message);
         }
-        let Some(body) = &function.body else { return };
-        self.labels = Labels::of(function);
-        self.scopes.push(Scope::default());
+        if function.body.is_none() {
+            return;
+        }
+        let body = self.names.body(function);
+        self.problems.extend(body.problems.iter().cloned());
         for parameter in function.returns.iter().chain(&function.params).filter(|p| &*p.name != "_") {
-            self.declare(parameter);
+            self.variable(parameter, item, Some(&body));
         }
-        self.statements(body);
-        self.scopes.pop();
-    }
-
-    fn redeclaration(&mut self, function: &'m Function, other: &'m Function) {
-        if function.body.is_some() && other.body.is_some() {
-            let message = format!("`{}` is defined twice: remove or rename one", function.name);
-            self.problem(function.position, message);
-        }
-        let counts = |function: &Function| (function.returns.len(), function.params.len());
-        if counts(function) != counts(other) {
-            let message = format!(
-                "`{}` was declared with {} parameters and {} results, here it has {} and {}",
-                function.name,
-                other.params.len(),
-                other.returns.len(),
-                function.params.len(),
-                function.returns.len()
-            );
-            self.problem(function.position, message);
-        }
-    }
-
-    /// The statements of one pair of braces, whose scope is open. The parser bounds how deep they nest.
-    fn statements(&mut self, statements: &'m [Statement]) {
-        let mut labels: HashSet<&str> = HashSet::new();
-        for statement in statements {
-            match statement {
-                Statement::Label(name, position) => {
-                    if !labels.insert(name) {
-                        self.problem(*position, format!("the label `{name}` stands twice in this scope"));
-                    }
-                }
-                Statement::Instruction(instruction) => self.instruction(instruction),
-                Statement::Variable(variable) => self.declare(variable),
-                Statement::Block(inner) => {
-                    self.scopes.push(Scope::default());
-                    self.statements(inner);
-                    self.scopes.pop();
-                }
-                Statement::BranchTargets(name, targets) => {
-                    for target in targets.iter().filter(|target| !self.labels.places.contains(&***target)) {
-                        let message =
-                            format!("`{name}` lists `{target}`, which is no label of this function");
-                        self.problems.push(Diagnostic::new(Position::default(), message));
-                    }
-                }
-                Statement::CallTargets(name, targets) => {
-                    for target in targets {
-                        if !matches!(self.lookup(target), Some(Symbol::Function(_))) {
-                            let message = format!("`{name}` lists `{target}`, which is no function");
-                            self.problem(Position::default(), message);
-                        }
-                    }
-                }
-                Statement::Location(_) | Statement::Pragma(_) | Statement::Prototype(_) => {}
+        function.visit(&mut |statement| {
+            if let Statement::Variable(variable) = statement {
+                self.variable(variable, item, Some(&body));
             }
+        });
+        for line in &body.lines {
+            self.instruction(line, &body);
         }
     }
 
-    fn instruction(&mut self, instruction: &'m Instruction) {
-        let position = instruction.position;
-        if let Some(guard) = &instruction.predicate
-            && let Err(message) = self.predicate_register(&guard.register)
+    fn instruction(&mut self, line: &Line<'m>, body: &Body<'m>) {
+        let (instruction, position) = (line.instruction, line.instruction.position);
+        let operands = Operands { body };
+        if let Some(guard) = &line.guard
+            && let Err(message) = operands.predicate_register(guard.symbol)
         {
             self.problem(position, format!("the guard must be a `.pred` register: {message}"));
         }
@@ -279,7 +150,7 @@ impl<'m> Verifier<'m> {
             Err(Unknown::Incomplete) => {
                 format!("unknown instruction `{text}`: a modifier is missing at its end")
             }
-            Ok(instances) => match self.against(instruction, instances) {
+            Ok(instances) => match self.against(line, instances, operands) {
                 Ok(()) => return,
                 Err(message) => message,
             },
@@ -289,13 +160,18 @@ impl<'m> Verifier<'m> {
 
     /// Whether some instance takes the operands and is there for the module's version and target; else what is wrong
     /// with the most promising one.
-    fn against(&self, instruction: &'m Instruction, instances: &[Instance]) -> Result<(), String> {
+    fn against(
+        &self,
+        line: &Line<'m>,
+        instances: &[Instance],
+        operands: Operands<'_, 'm>,
+    ) -> Result<(), String> {
         let mut best: Option<(usize, String)> = None;
         for instance in instances {
-            let (progress, message) = match self.operands(instruction, instance) {
+            let (progress, message) = match operands.fit(line, instance) {
                 Err(wrong) => wrong,
                 Ok(()) => match self.missing(instance) {
-                    None => return self.call_signature(instruction),
+                    None => return operands.call_signature(line),
                     Some(message) => (usize::MAX, message),
                 },
             };

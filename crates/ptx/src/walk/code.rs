@@ -6,7 +6,7 @@
 //!    for is its [`Step::tally`].
 //! 3. Functions that are called directly stand where they are called.
 
-use crate::mix::Class;
+use crate::instruction::Class;
 
 /// Number of a register.
 pub(super) type Register = u32;

@@ -9,7 +9,7 @@ use super::code::{Action, Code, Guard, Input, LaneMask, NONE, Register, Special,
 use super::latency::Latency;
 use super::schedule::{self, Issue, Order};
 use super::slice;
-use crate::mix::Class;
+use crate::instruction::Class;
 use crate::syntax::{
     AddressBase, Constant, Function, FunctionKind, Instruction, Module, Name, Operand, Predicate, Statement,
 };
@@ -174,7 +174,7 @@ impl<'a> Compiler<'a> {
     /// Adds a step that stands for one instruction.
     pub(super) fn emit(&mut self, instruction: &Instruction, action: Action) {
         let guard = self.guard(instruction.predicate.as_ref());
-        let class = Class::of(instruction);
+        let class = crate::instruction::Operation::of(&instruction.mnemonic).class();
         let mut issue = Issue {
             latency: Latency::of(instruction),
             guard,

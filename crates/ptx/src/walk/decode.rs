@@ -5,9 +5,9 @@ use super::code::{
     Shuffle, Space, Vote,
 };
 use super::compile::Compiler;
-use crate::mix::space;
-use crate::syntax::ScalarType;
+use crate::instruction::Operation;
 use crate::syntax::{Address, AddressBase, Constant, Instruction, Mnemonic, Operand};
+use crate::syntax::{ScalarType, StateSpace};
 
 /// A move of a register.
 pub(super) fn movement(to: Register, from: Register, ty: ScalarType) -> Action {
@@ -61,8 +61,8 @@ impl<'a> Compiler<'a> {
             }
             "nanosleep" | "prefetch" | "prefetchu" | "membar" | "fence" | "setmaxnreg" | "pragma"
             | "discard" | "applypriority" => self.emit(instruction, Action::Nothing),
-            "ld" | "ldu" if space(instruction) == "param" => self.load_parameter(instruction),
-            "st" if space(instruction) == "param" => self.store_parameter(instruction),
+            "ld" | "ldu" if space(instruction) == Some(StateSpace::Param) => self.load_parameter(instruction),
+            "st" if space(instruction) == Some(StateSpace::Param) => self.store_parameter(instruction),
             "ld" | "ldu" | "ldmatrix" => self.access(instruction, AccessKind::Load),
             "st" | "stmatrix" => self.access(instruction, AccessKind::Store),
             "atom" | "red" => self.access(instruction, AccessKind::Atomic),
@@ -408,12 +408,16 @@ impl<'a> Compiler<'a> {
 /// The memory that an instruction names.
 pub(super) fn space_of(instruction: &Instruction) -> Space {
     match space(instruction) {
-        "global" => Space::Global,
-        "shared" => Space::Shared,
-        "local" => Space::Local,
-        "const" | "param" => Space::Constant,
+        Some(StateSpace::Global) => Space::Global,
+        Some(StateSpace::Shared) => Space::Shared,
+        Some(StateSpace::Local) => Space::Local,
+        Some(StateSpace::Const | StateSpace::Param) => Space::Constant,
         _ => Space::Generic,
     }
+}
+
+fn space(instruction: &Instruction) -> Option<StateSpace> {
+    Operation::of(&instruction.mnemonic).space
 }
 
 fn rounding(mnemonic: &Mnemonic, to: Kind) -> Rounding {

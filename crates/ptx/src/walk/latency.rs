@@ -10,9 +10,9 @@
 //! instructions that they become. What assemblers make nothing of (moves, parameters) takes no time.
 
 use super::Work;
-use crate::mix::{Class, space};
+use crate::instruction::{Class, Operation};
 use crate::syntax::Instruction;
-use crate::syntax::ScalarType;
+use crate::syntax::{ScalarType, StateSpace};
 
 /// Cycles of an instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -72,7 +72,8 @@ pub(super) fn passes(work: &Work) -> f64 {
 
 impl Latency {
     pub(super) fn of(instruction: &Instruction) -> Latency {
-        let class = Class::of(instruction);
+        let operation = Operation::of(&instruction.mnemonic);
+        let class = operation.class();
         let (issue, result) = match class {
             Class::Single | Class::Half => (1.0, ARITHMETIC),
             Class::Compare => (2.0, ARITHMETIC),
@@ -83,12 +84,12 @@ impl Latency {
             Class::GlobalLoad => (MEMORY, GLOBAL_LOAD),
             Class::SharedLoad => (MEMORY, SHARED_LOAD),
             Class::Local => (MEMORY, LOCAL_LOAD),
-            Class::ReadOnly => match space(instruction) {
-                "param" => (0.0, 0.0),
-                "const" => (1.0, CONSTANT_LOAD),
+            Class::ReadOnly => match operation.space {
+                Some(StateSpace::Param) => (0.0, 0.0),
+                Some(StateSpace::Const) => (1.0, CONSTANT_LOAD),
                 _ => (MEMORY, GLOBAL_LOAD),
             },
-            Class::Atomic if space(instruction) == "shared" => (MEMORY, SHARED_ATOMIC),
+            Class::Atomic if operation.space == Some(StateSpace::Shared) => (MEMORY, SHARED_ATOMIC),
             Class::Atomic => (MEMORY, ATOMIC),
             Class::Barrier => (1.0, BARRIER),
             Class::Warp => match instruction.mnemonic.opcode() {

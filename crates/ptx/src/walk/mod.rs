@@ -38,7 +38,7 @@ mod tour;
 mod value;
 mod warp;
 
-use crate::mix::Class;
+use crate::instruction::Class;
 use crate::syntax::{Function, Module};
 use code::{Code, Input, LaneMask, Special};
 use cuda_launch::LaunchConfig;

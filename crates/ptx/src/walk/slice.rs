@@ -130,7 +130,7 @@ fn steps_index(places: &[usize]) -> usize {
     places.last().copied().unwrap_or(0)
 }
 
-fn add(sum: &mut Vec<(crate::mix::Class, u32)>, more: &[(crate::mix::Class, u32)]) {
+fn add(sum: &mut Vec<(crate::instruction::Class, u32)>, more: &[(crate::instruction::Class, u32)]) {
     for (class, count) in more {
         match sum.iter_mut().find(|(other, _)| other == class) {
             Some((_, total)) => *total += count,

@@ -1,7 +1,7 @@
 //! Walks whose counts are known.
 
 use super::{Argument, BUDGET, Walker, Work};
-use crate::mix::Class;
+use crate::instruction::Class;
 use cuda_launch::LaunchConfig;
 
 /// Where the tests' kernels begin: `i` is the thread's number in the grid, `p` a pointer, `n` and `m` integers.

@@ -1,0 +1,626 @@
+//! The resolved listing of a function: what its names stand for, once for everybody.
+//!
+//! [`Names`] knows the symbols of a module; [`Names::body`] makes the [`Body`] of a function from its tree. A body is a
+//! flat list of [`Line`]s, one for each instruction, in source order, whose operands name registers, variables, labels
+//! and functions by number instead of by text. The shapes of operands are those of the
+//! [tree](crate::syntax::tree::Operand).
+//!
+//! # Rules
+//!
+//! They are those of ptxas 13.5, which `tests/body.rs` asks about each:
+//!
+//! 1. *Identifiers are stable.* [`InstructionId`] is the place of the instruction in the listing: a label stands for the
+//!    instruction that follows it, and for the end of the listing if none does.
+//! 2. *A declaration holds from where it stands* to the end of its braces. Before it, a name stands for what an outer
+//!    scope declares. Parameters stand in the outermost braces of the body.
+//! 3. *An inner declaration hides an outer one*, whatever the two declare. In one pair of braces no name is declared
+//!    twice.
+//! 4. *`.reg .b32 %r<20>` declares `%r0` to `%r19`.* A name is split before all of the digits at its end, and the digits
+//!    are a decimal number: `%r012` is `%r12`. Nothing can therefore name what `.reg .b32 %r1<5>` declares: `%r12` is
+//!    number 12 of `%r`. A name that is declared in full goes before the members of such a declaration.
+//! 5. *A vector register is its components.* It has four consecutive [`RegisterId`]s, for `x`, `y`, `z` and `w` (or `r`,
+//!    `g`, `b` and `a`), whether or not its type has as many.
+//! 6. *A label is seen in its own braces and in those inside them*, before and after the place where it stands.
+//! 7. *Special registers come after all that the function declares*, and the module's symbols after them. A module's
+//!    symbol is known after its first declaration; a function stands for its definition, an alias for the function it
+//!    names.
+//! 8. *Resolution never fails.* A name that nothing declares is a register without declaration, the same one wherever
+//!    the function has that name. [`Body::problems`] lists declarations that contradict each other; whether an
+//!    instruction may name what it names is for [`verify`](crate::verify).
+//!
+//! The time is linear in the size of the function, times the depth of its scopes.
+
+mod module;
+mod scope;
+mod special;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use crate::diagnostic::Diagnostic;
+use crate::syntax::tree::{
+    self, Constant, Function, Instruction, Location, Name, Prototype, Statement, Variable,
+};
+use crate::syntax::types::StateSpace;
+pub use module::{Global, Names};
+use scope::{Declared, Scope};
+pub use special::SpecialRegister;
+
+macro_rules! identifiers {
+    ($($(#[$doc:meta])* $name:ident),*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+            pub struct $name(pub u32);
+
+            impl $name {
+                /// As an index.
+                pub fn index(self) -> usize {
+                    self.0 as usize
+                }
+            }
+        )*
+    };
+}
+
+identifiers! {
+    /// An instruction: its place in [`Body::lines`].
+    InstructionId,
+    /// A register: its place in [`Body::registers`].
+    RegisterId,
+    /// A variable that is not a register: its place in [`Body::variables`].
+    VariableId,
+    /// A label: its place in [`Body::labels`].
+    LabelId,
+    /// A `.branchtargets` or `.calltargets`: its place in [`Body::branch_targets`] or [`Body::call_targets`].
+    TableId
+}
+
+/// Components that a vector register may have.
+pub const COMPONENTS: u32 = 4;
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Symbol<'m> {
+    /// A register.
+    Register(RegisterId),
+    /// A vector register: the first of its [`COMPONENTS`] registers.
+    Vector(RegisterId),
+    /// A special register.
+    Special(SpecialRegister),
+    /// A variable in another space.
+    Variable(VariableId),
+    /// A function: its definition if the module has one, else a declaration.
+    Function(&'m Function),
+    /// A place in the function.
+    Label(LabelId),
+    /// A `.branchtargets`.
+    BranchTargets(TableId),
+    /// A `.calltargets`.
+    CallTargets(TableId),
+    /// A `.callprototype`.
+    Prototype(&'m Prototype),
+}
+
+/// An operand whose names are resolved.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Operand<'m> {
+    /// What a name stands for.
+    Name(Symbol<'m>),
+    /// `name.selector`: a component of a vector or of a special register, or bytes or halves of a register.
+    Component(Symbol<'m>, &'m Name),
+    /// `name + bytes`.
+    Offset(Symbol<'m>, i64),
+    /// `name[index]`.
+    Element(Symbol<'m>, i64),
+    /// A number.
+    Constant(Constant),
+    /// `!p`.
+    Not(Symbol<'m>),
+    /// `-a`.
+    Negated(Symbol<'m>),
+    /// `_`.
+    Sink,
+    /// `d|p`.
+    Pair(Box<Operand<'m>>, Box<Operand<'m>>),
+    /// `{a, b}`.
+    Vector(Vec<Operand<'m>>),
+    /// `(a, b)`.
+    List(Vec<Operand<'m>>),
+    /// `[base + bytes, rest…]`.
+    Address(Address<'m>),
+}
+
+/// An address in brackets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Address<'m> {
+    /// What it starts from.
+    pub base: Base<'m>,
+    /// Added to it, in bytes.
+    pub offset: i64,
+    /// What follows commas inside the brackets.
+    pub rest: Vec<Operand<'m>>,
+}
+
+/// What an address starts from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Base<'m> {
+    /// A register or variable.
+    Name(Symbol<'m>),
+    /// A component of a vector register.
+    Component(Symbol<'m>, &'m Name),
+    /// Nothing: the address is the offset.
+    Absolute,
+}
+
+/// `@p` or `@!p`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Guard<'m> {
+    /// What the guard names: a `.pred` register, in a correct module.
+    pub symbol: Symbol<'m>,
+    /// `@!p`.
+    pub negated: bool,
+}
+
+/// An instruction of the listing.
+#[derive(Clone, Debug)]
+pub struct Line<'m> {
+    /// The instruction as it is written.
+    pub instruction: &'m Instruction,
+    /// Its guard.
+    pub guard: Option<Guard<'m>>,
+    /// Its operands.
+    pub operands: Vec<Operand<'m>>,
+    /// The last `.loc` before it that names a line.
+    pub location: Option<&'m Location>,
+}
+
+/// A register that the function declares or mentions.
+#[derive(Clone, Copy, Debug)]
+pub struct Register<'m> {
+    /// Its declaration; none for a name that nothing declares.
+    pub declaration: Option<&'m Variable>,
+    /// The name, or what stands before the number of a parameterised declaration.
+    pub stem: &'m Name,
+    /// Its number in a parameterised declaration.
+    pub number: Option<u32>,
+    /// Which component of a vector register it is.
+    pub component: Option<u8>,
+}
+
+/// Where a variable is declared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// A result of the function: its place among them.
+    Return(u32),
+    /// A parameter of the function: its place among them.
+    Parameter(u32),
+    /// The body.
+    Body,
+    /// The module.
+    Module,
+}
+
+/// A variable that the function declares or mentions, registers left out.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'m> {
+    /// Its declaration. The members of `name<n>` share one.
+    pub declaration: &'m Variable,
+    /// Where that stands.
+    pub home: Home,
+}
+
+/// A label.
+#[derive(Clone, Copy, Debug)]
+pub struct Label<'m> {
+    /// Its name.
+    pub name: &'m Name,
+    /// The instruction that follows it; the number of instructions if none does.
+    pub target: InstructionId,
+}
+
+/// The resolved listing of a function.
+#[derive(Clone, Debug)]
+pub struct Body<'m> {
+    /// The function.
+    pub function: &'m Function,
+    /// Its instructions.
+    pub lines: Vec<Line<'m>>,
+    /// The registers that it mentions.
+    pub registers: Vec<Register<'m>>,
+    /// Its parameters and results in other spaces, the variables that it declares, and those of the module that it
+    /// mentions.
+    pub variables: Vec<Place<'m>>,
+    /// Its labels.
+    pub labels: Vec<Label<'m>>,
+    /// Its `.branchtargets`: the labels that each lists, none where a name is no label.
+    pub branch_targets: Vec<Vec<Option<LabelId>>>,
+    /// Its `.calltargets`: the functions that each lists, none where a name is no function.
+    pub call_targets: Vec<Vec<Option<&'m Function>>>,
+    /// Declarations that contradict each other or list what does not exist, in source order.
+    pub problems: Vec<Diagnostic>,
+}
+
+impl<'m> Body<'m> {
+    /// The declaration of a variable.
+    pub fn variable(&self, id: VariableId) -> &'m Variable {
+        self.variables[id.index()].declaration
+    }
+
+    /// The place of a label in the listing.
+    pub fn target(&self, label: LabelId) -> InstructionId {
+        self.labels[label.index()].target
+    }
+
+    /// The name of a symbol; of a component of a vector register, that of the vector.
+    pub fn name(&self, symbol: Symbol<'m>) -> Cow<'m, str> {
+        match symbol {
+            Symbol::Register(id) | Symbol::Vector(id) => {
+                let register = &self.registers[id.index()];
+                match register.number {
+                    Some(number) => format!("{}{number}", register.stem).into(),
+                    None => (&**register.stem).into(),
+                }
+            }
+            Symbol::Special(special) => special.name().into(),
+            Symbol::Variable(id) => (&*self.variable(id).name).into(),
+            Symbol::Function(function) => (&*function.name).into(),
+            Symbol::Label(id) => (&**self.labels[id.index()].name).into(),
+            Symbol::BranchTargets(_) => "a list of branch targets".into(),
+            Symbol::CallTargets(_) => "a list of functions".into(),
+            Symbol::Prototype(prototype) => (&*prototype.name).into(),
+        }
+    }
+}
+
+/// The component that a selector names: `x` and `r` are 0.
+pub fn component(selector: &str) -> Option<u8> {
+    let place = |names: [&str; COMPONENTS as usize]| names.iter().position(|name| *name == selector);
+    place(["x", "y", "z", "w"]).or_else(|| place(["r", "g", "b", "a"])).map(|place| place as u8)
+}
+
+impl<'m> Symbol<'m> {
+    /// The register, if it is one and no vector.
+    pub fn register(self) -> Option<RegisterId> {
+        match self {
+            Symbol::Register(id) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// The register of a component; the register itself where the selector picks bytes or halves of it.
+    pub fn part(self, selector: &str) -> Option<RegisterId> {
+        match self {
+            Symbol::Vector(first) => component(selector).map(|place| RegisterId(first.0 + u32::from(place))),
+            other => other.register(),
+        }
+    }
+}
+
+impl<'m> Operand<'m> {
+    /// The register, if the operand is one or a component or part of one.
+    pub fn register(&self) -> Option<RegisterId> {
+        match self {
+            Operand::Name(symbol) | Operand::Not(symbol) | Operand::Negated(symbol) => symbol.register(),
+            Operand::Component(symbol, selector) => symbol.part(selector),
+            _ => None,
+        }
+    }
+
+    /// Calls `visit` for each register that the operand mentions; a vector register mentions its components.
+    pub fn registers(&self, body: &Body<'m>, visit: &mut impl FnMut(RegisterId)) {
+        match self {
+            Operand::Name(Symbol::Vector(first)) => {
+                let vector = body.registers[first.index()].declaration.map_or(0, |variable| variable.vector);
+                (0..u32::from(vector).min(COMPONENTS)).for_each(|place| visit(RegisterId(first.0 + place)));
+            }
+            Operand::Name(_) | Operand::Not(_) | Operand::Negated(_) | Operand::Component(..) => {
+                self.register().into_iter().for_each(visit);
+            }
+            Operand::Offset(symbol, _) | Operand::Element(symbol, _) => {
+                symbol.register().into_iter().for_each(visit);
+            }
+            Operand::Pair(first, second) => {
+                first.registers(body, visit);
+                second.registers(body, visit);
+            }
+            Operand::Vector(parts) | Operand::List(parts) => {
+                parts.iter().for_each(|part| part.registers(body, visit));
+            }
+            Operand::Address(address) => {
+                address.base.register().into_iter().for_each(&mut *visit);
+                address.rest.iter().for_each(|part| part.registers(body, visit));
+            }
+            Operand::Constant(_) | Operand::Sink => {}
+        }
+    }
+}
+
+impl<'m> Base<'m> {
+    /// The register that the address starts from.
+    pub fn register(self) -> Option<RegisterId> {
+        match self {
+            Base::Name(symbol) => symbol.register(),
+            Base::Component(symbol, selector) => symbol.part(selector),
+            Base::Absolute => None,
+        }
+    }
+}
+
+/// A body that is being made.
+struct Builder<'n, 'm> {
+    names: &'n Names<'m>,
+    /// Items of the module before this one are known.
+    item: usize,
+    body: Body<'m>,
+    scopes: Vec<Scope<'m>>,
+    /// Declarations of registers.
+    declarations: Vec<&'m Variable>,
+    /// Registers by declaration and number.
+    registers: HashMap<(u32, u32), RegisterId>,
+    undeclared: HashMap<&'m str, RegisterId>,
+    globals: HashMap<&'m str, VariableId>,
+    location: Option<&'m Location>,
+}
+
+impl<'m> Names<'m> {
+    /// The listing of a function, which need not be one of the module's.
+    pub fn body(&self, function: &'m Function) -> Body<'m> {
+        let mut builder = Builder {
+            names: self,
+            item: self.item(function),
+            body: Body {
+                function,
+                lines: Vec::new(),
+                registers: Vec::new(),
+                variables: Vec::new(),
+                labels: Vec::new(),
+                branch_targets: Vec::new(),
+                call_targets: Vec::new(),
+                problems: Vec::new(),
+            },
+            scopes: Vec::new(),
+            declarations: Vec::new(),
+            registers: HashMap::new(),
+            undeclared: HashMap::new(),
+            globals: HashMap::new(),
+            location: None,
+        };
+        builder.run();
+        builder.body
+    }
+}
+
+impl<'m> Builder<'_, 'm> {
+    fn run(&mut self) {
+        let function = self.body.function;
+        let statements = function.body.as_deref().unwrap_or_default();
+        self.open(statements);
+        let numbered = |variables: &'m [Variable]| (0u32..).zip(variables);
+        for (index, variable) in numbered(&function.returns) {
+            self.parameter(variable, Home::Return(index));
+        }
+        for (index, variable) in numbered(&function.params) {
+            self.parameter(variable, Home::Parameter(index));
+        }
+        let mut left = vec![statements.iter()];
+        while let Some(top) = left.last_mut() {
+            match top.next() {
+                Some(Statement::Block(inner)) => {
+                    self.open(inner);
+                    left.push(inner.iter());
+                }
+                Some(statement) => self.statement(statement),
+                None => {
+                    left.pop();
+                    self.scopes.pop();
+                }
+            }
+        }
+    }
+
+    /// Opens a scope with its labels.
+    fn open(&mut self, statements: &'m [Statement]) {
+        let mut scope = Scope::default();
+        for statement in statements {
+            let Statement::Label(name, position) = statement else { continue };
+            if scope.labels.contains_key(&**name) {
+                let message = format!("the label `{name}` stands twice in this scope");
+                self.body.problems.push(Diagnostic::new(*position, message));
+                continue;
+            }
+            scope.labels.insert(name, LabelId(self.body.labels.len() as u32));
+            // The place is known when the statement is reached.
+            self.body.labels.push(Label { name, target: InstructionId(0) });
+        }
+        self.scopes.push(scope);
+    }
+
+    fn parameter(&mut self, variable: &'m Variable, home: Home) {
+        // Prototypes and declarations may leave names out.
+        if &*variable.name != "_" {
+            self.variable(variable, home);
+        }
+    }
+
+    fn variable(&mut self, variable: &'m Variable, home: Home) {
+        let what = if variable.space == StateSpace::Reg {
+            self.declarations.push(variable);
+            Declared::Registers(self.declarations.len() as u32 - 1)
+        } else {
+            self.body.variables.push(Place { declaration: variable, home });
+            Declared::Variable(VariableId(self.body.variables.len() as u32 - 1))
+        };
+        if self.declare(&variable.name, variable.count, what) {
+            let message = format!("`{}` is declared twice in this scope: rename one", variable.name);
+            self.body.problems.push(Diagnostic::new(variable.position, message));
+        }
+    }
+
+    fn declare(&mut self, name: &'m str, count: Option<u32>, what: Declared<'m>) -> bool {
+        self.scopes.last_mut().is_some_and(|scope| scope.declare(name, count, what))
+    }
+
+    fn statement(&mut self, statement: &'m Statement) {
+        match statement {
+            Statement::Label(name, _) => {
+                let next = InstructionId(self.body.lines.len() as u32);
+                let label = self.scopes.last().and_then(|scope| scope.labels.get(&**name));
+                if let Some(label) = label {
+                    self.body.labels[label.index()].target = next;
+                }
+            }
+            Statement::Instruction(instruction) => self.instruction(instruction),
+            Statement::Variable(variable) => self.variable(variable, Home::Body),
+            Statement::Location(location) if location.line != 0 => self.location = Some(location),
+            Statement::Prototype(prototype) => {
+                self.declare(&prototype.name, None, Declared::Prototype(prototype));
+            }
+            Statement::BranchTargets(name, targets) => self.branch_targets(name, targets),
+            Statement::CallTargets(name, targets) => self.call_targets(name, targets),
+            Statement::Location(_) | Statement::Pragma(_) | Statement::Block(_) => {}
+        }
+    }
+
+    fn branch_targets(&mut self, name: &'m Name, targets: &'m [Name]) {
+        let labels: Vec<Option<LabelId>> = targets.iter().map(|target| self.label(target)).collect();
+        for (target, label) in targets.iter().zip(&labels) {
+            if label.is_none() {
+                let message = format!("`{name}` lists `{target}`, which is no label of this function");
+                self.problem(message);
+            }
+        }
+        self.body.branch_targets.push(labels);
+        let table = TableId(self.body.branch_targets.len() as u32 - 1);
+        self.declare(name, None, Declared::BranchTargets(table));
+    }
+
+    fn call_targets(&mut self, name: &'m Name, targets: &'m [Name]) {
+        let mut functions = Vec::new();
+        for target in targets {
+            let function = match self.resolve(target) {
+                Symbol::Function(function) => Some(function),
+                _ => {
+                    self.problem(format!("`{name}` lists `{target}`, which is no function"));
+                    None
+                }
+            };
+            functions.push(function);
+        }
+        self.body.call_targets.push(functions);
+        let table = TableId(self.body.call_targets.len() as u32 - 1);
+        self.declare(name, None, Declared::CallTargets(table));
+    }
+
+    /// Something is wrong with a statement that has no position of its own.
+    fn problem(&mut self, message: String) {
+        self.body.problems.push(Diagnostic::new(tree::Position::default(), message));
+    }
+
+    fn label(&self, name: &str) -> Option<LabelId> {
+        self.scopes.iter().rev().find_map(|scope| scope.labels.get(name)).copied()
+    }
+
+    fn instruction(&mut self, instruction: &'m Instruction) {
+        let guard = instruction
+            .predicate
+            .as_ref()
+            .map(|predicate| Guard { symbol: self.resolve(&predicate.register), negated: predicate.negated });
+        let operands = instruction.operands.iter().map(|operand| self.operand(operand)).collect();
+        let location = self.location;
+        self.body.lines.push(Line { instruction, guard, operands, location });
+    }
+
+    fn operand(&mut self, operand: &'m tree::Operand) -> Operand<'m> {
+        match operand {
+            tree::Operand::Name(name) => Operand::Name(self.resolve(name)),
+            tree::Operand::Component(name, selector) => Operand::Component(self.resolve(name), selector),
+            tree::Operand::Offset(name, bytes) => Operand::Offset(self.resolve(name), *bytes),
+            tree::Operand::Element(name, index) => Operand::Element(self.resolve(name), *index),
+            tree::Operand::Constant(constant) => Operand::Constant(*constant),
+            tree::Operand::Not(name) => Operand::Not(self.resolve(name)),
+            tree::Operand::Negated(name) => Operand::Negated(self.resolve(name)),
+            tree::Operand::Sink => Operand::Sink,
+            tree::Operand::Pair(first, second) => {
+                Operand::Pair(self.operand(first).into(), self.operand(second).into())
+            }
+            tree::Operand::Vector(parts) => Operand::Vector(self.operands(parts)),
+            tree::Operand::List(parts) => Operand::List(self.operands(parts)),
+            tree::Operand::Address(address) => {
+                let base = match &address.base {
+                    tree::AddressBase::Name(name) => Base::Name(self.resolve(name)),
+                    tree::AddressBase::Component(name, selector) => {
+                        Base::Component(self.resolve(name), selector)
+                    }
+                    tree::AddressBase::Absolute => Base::Absolute,
+                };
+                let rest = self.operands(&address.rest);
+                Operand::Address(Address { base, offset: address.offset, rest })
+            }
+        }
+    }
+
+    fn operands(&mut self, operands: &'m [tree::Operand]) -> Vec<Operand<'m>> {
+        operands.iter().map(|operand| self.operand(operand)).collect()
+    }
+
+    /// What a name stands for here.
+    fn resolve(&mut self, name: &'m Name) -> Symbol<'m> {
+        for scope in self.scopes.iter().rev() {
+            if let Some((declared, number)) = scope.find(name) {
+                return match declared {
+                    Declared::Registers(declaration) => self.register(declaration, number),
+                    other => other.symbol().expect("everything but registers is a symbol"),
+                };
+            }
+            if let Some(&label) = scope.labels.get(&**name) {
+                return Symbol::Label(label);
+            }
+        }
+        if let Some(special) = SpecialRegister::from_name(name) {
+            return Symbol::Special(special);
+        }
+        match self.names.before(self.item, name) {
+            Some(Global::Function(function)) => Symbol::Function(function),
+            Some(Global::Variable(variable)) => {
+                let variables = &mut self.body.variables;
+                let id = self.globals.entry(&variable.name).or_insert_with(|| {
+                    variables.push(Place { declaration: variable, home: Home::Module });
+                    VariableId(variables.len() as u32 - 1)
+                });
+                Symbol::Variable(*id)
+            }
+            None => self.undeclared(name),
+        }
+    }
+
+    fn register(&mut self, declaration: u32, number: u32) -> Symbol<'m> {
+        let variable = self.declarations[declaration as usize];
+        let registers = &mut self.body.registers;
+        let id = *self.registers.entry((declaration, number)).or_insert_with(|| {
+            let first = RegisterId(registers.len() as u32);
+            let register = Register {
+                declaration: Some(variable),
+                stem: &variable.name,
+                number: variable.count.map(|_| number),
+                component: None,
+            };
+            match variable.vector {
+                0 | 1 => registers.push(register),
+                _ => registers.extend(
+                    (0..COMPONENTS as u8).map(|place| Register { component: Some(place), ..register }),
+                ),
+            }
+            first
+        });
+        if variable.vector > 1 { Symbol::Vector(id) } else { Symbol::Register(id) }
+    }
+
+    fn undeclared(&mut self, name: &'m Name) -> Symbol<'m> {
+        let registers = &mut self.body.registers;
+        Symbol::Register(*self.undeclared.entry(name).or_insert_with(|| {
+            registers.push(Register { declaration: None, stem: name, number: None, component: None });
+            RegisterId(registers.len() as u32 - 1)
+        }))
+    }
+}
