@@ -2,6 +2,8 @@
 //!
 //! * [`Profile::from_session`] streams through the records of a session and holds kernels by configuration, calls, memory,
 //!   copies, streams, repeated sequences, and the time line of each device.
+//! * [`Builder`] does so process by process. Builders of several sessions (ranks, hosts) merge; what they hold are counts,
+//!   sums and sketches, so that the merge is the profile of all records.
 //! * [`Figure`] is a value with its [`Provenance`]; [`Distribution`] is a sketch of durations.
 //! * [`Prediction`] has room for what models say of a kernel; `apex-predict` fills it in.
 //!

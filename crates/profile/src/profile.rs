@@ -16,6 +16,7 @@ mod idle;
 mod kernels;
 mod memory;
 mod places;
+mod reading;
 mod sequences;
 mod serde_layout;
 mod summary;
@@ -34,7 +35,7 @@ use crate::prediction::Prediction;
 use crate::sketch::Distribution;
 use crate::sums::blocks_of;
 
-pub use build::{RECORD_COST_INTERVAL_NS, RECORD_COST_NS};
+pub use build::{Builder, RECORD_COST_INTERVAL_NS, RECORD_COST_NS};
 pub use counts::{Defect, Hotspot, KernelCounts, Place, Traffic};
 
 /// What a session says.

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use apex_trace::Event;
 use apex_trace::layout::{Call, CallClass, flags};
 
-use super::build::{Extent, GraphState, Reading, waits};
+use super::build::Builder;
 use super::idle::{Queue, Taken};
+use super::reading::{Extent, GraphState, Reading, THIS, waits};
 use super::times::Estimate;
 use super::{Activity, IdleCause};
 use crate::figure::Figure;
@@ -126,12 +127,14 @@ impl Cost {
 impl Reading<'_> {
     /// What configurations and graphs take: by their own samples, else by those of other processes; a graph without
     /// samples takes the sum of its kernels.
-    pub(super) fn costs(&mut self, estimates: &[Option<Estimate>]) -> Costs {
+    pub(super) fn costs(&self, estimates: &[Option<Estimate>]) -> Costs {
         let mut configs = Vec::new();
         let mut by_kernel = HashMap::new();
         for (config, estimate) in self.configs.iter().zip(estimates) {
-            let estimate = estimate.as_ref().or(self.builder.kernels.counts(config.kernel).times.as_ref());
-            let cost = estimate.map(Cost::of);
+            let cost = match estimate {
+                Some(estimate) => Some(Cost::of(estimate)),
+                None => self.shared_estimate(config.kernel).as_ref().map(Cost::of),
+            };
             by_kernel.insert(config.kernel, cost);
             configs.push(cost);
         }
@@ -146,6 +149,19 @@ impl Reading<'_> {
         };
         let graphs = self.graphs.iter().map(graph_cost).collect();
         Costs { configs, graphs }
+    }
+
+    /// What the samples of a kernel in other processes, and under other identifiers in this one, tell.
+    fn shared_estimate(&self, kernel: usize) -> Option<Estimate> {
+        let Builder { kernels, devices, .. } = &self.part;
+        let place = |device: usize| self.others.known_device(&devices[device]);
+        let others = self.others.kernels.times_of(kernels, kernel, place);
+        let own = kernels.times(kernel);
+        let merged = others.cloned().map(|mut others| {
+            own.into_iter().for_each(|own| others.merge(own));
+            others
+        });
+        merged.or_else(|| own.cloned())
     }
 
     /// Reads the process's launches and synchronisations again.
@@ -237,7 +253,7 @@ impl Reading<'_> {
     fn activity(&self, device: Option<usize>, state: Device, costs: &Costs) -> Activity {
         let extent = &self.extents[&device];
         let mut activity = Activity {
-            process: self.index,
+            process: THIS,
             device,
             start_ns: extent.start,
             span_ns: extent.end - extent.start,

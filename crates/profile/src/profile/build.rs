@@ -1,28 +1,28 @@
-//! From records to a profile, process by process.
+//! The profile of record streams, built step by step.
 //!
-//! The records of a process are read twice, in the order of time: once to count everything and to learn how long kernels
-//! take, once more (launches and synchronisations alone) to lay kernels of known time on the time line.
+//! A [`Builder`] holds what is known so far: counts, sums and sketches, never records. Each process is read into a builder
+//! of its own ([`super::reading`]), and that one is merged into the whole. Builders of several sessions (the ranks of a
+//! job, its hosts) merge in the same way, and the profile of a merged builder is the profile of both sets of processes:
+//!
+//! * Counts, extremes and the buckets of sketches are the same, hence quantiles have the error of one [`Sketch`]. Sums and
+//!   means are the same but for the rounding of floating-point additions.
+//! * One part depends on the order: on the time line, a launch without samples in its own process takes the mean time of
+//!   the processes that this builder read before.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeMap;
 
-use apex_trace::definition::Context;
-use apex_trace::layout::{
-    Call as CallRecord, CallClass, GraphLaunch, Launch, MemoryKind, RecordHead, Timing, flags,
-};
-use apex_trace::{Ended, Event, Session};
+use apex_trace::layout::{CallClass, MemoryKind};
+use apex_trace::{Ended, Session};
 
-use super::counts;
+use super::counts::CountedKernels;
 use super::kernels::Kernels;
-use super::memory::Heap;
-use super::places::Places;
-use super::sequences::Sequences;
-use super::times::{Estimate, STRATA, Samples};
+use super::reading::Reading;
+use super::summary::renumber_kernels;
 use super::{
-    Activity, AfterLaunch, Call, Copies, CopyDirection, Device, Graph, Memory, Process, Profile, Recorder,
-    Sequence, Stream, Totals,
+    Activity, AfterLaunch, Call, Copies, CopyDirection, Defect, Device, Graph, Memory, Process, Profile,
+    Recorder, Sequence, Stream, Totals,
 };
 use crate::sketch::Sketch;
-use crate::sums::SaturatingSum as _;
 
 /// What recording one launch adds, in nanoseconds, as measured on an H200's host (`docs/results/h200.md`): the mean in a tight
 /// loop of launches with arguments.
@@ -35,152 +35,158 @@ impl Profile {
     /// Reads everything that `session` recorded.
     pub fn from_session(session: &Session) -> Self {
         let mut builder = Builder::default();
-        let epoch = session.processes.iter().map(|process| process.start_real_ns).min().unwrap_or(0);
-        for process in &session.processes {
-            builder.add(process, epoch);
-        }
-        builder.recorder.problems.extend(session.problems.iter().map(ToString::to_string));
-        let mut profile = builder.finish();
-        counts::attach(session, &mut profile.kernels);
-        profile.take_defects(session);
-        profile
+        builder.add_session(session);
+        builder.finish()
     }
 }
 
-/// What grows with each process.
+/// A profile that grows with each process, and that merges with others.
 #[derive(Default)]
-pub(super) struct Builder {
-    totals: Totals,
-    devices: Vec<Device>,
-    processes: Vec<Process>,
-    pub kernels: Kernels,
-    graphs: Vec<Graph>,
-    calls: BTreeMap<(String, u8), CallCounts>,
-    copies: BTreeMap<(CopyDirection, MemoryKind, MemoryKind, bool), CopyCounts>,
-    memory: BTreeMap<MemoryKind, Memory>,
-    streams: Vec<Stream>,
-    sequences: Vec<Sequence>,
-    activities: Vec<Activity>,
-    recorder: Recorder,
+pub struct Builder {
+    pub(super) totals: Totals,
+    pub(super) devices: Vec<Device>,
+    pub(super) processes: Vec<StartedProcess>,
+    pub(super) kernels: Kernels,
+    pub(super) graphs: Vec<Graph>,
+    pub(super) calls: BTreeMap<(String, u8), CallCounts>,
+    pub(super) copies: BTreeMap<(CopyDirection, MemoryKind, MemoryKind, bool), CopyCounts>,
+    pub(super) memory: BTreeMap<MemoryKind, Memory>,
+    pub(super) streams: Vec<Stream>,
+    pub(super) sequences: Vec<Sequence>,
+    pub(super) activities: Vec<Activity>,
+    counted: CountedKernels,
+    defects: Vec<Defect>,
+    pub(super) recorder: Recorder,
+    /// What is wrong with the sessions, beside what is wrong with the files of their processes.
+    problems: Vec<String>,
 }
 
+/// A process whose start within the session is not known until all processes are.
+pub(super) struct StartedProcess {
+    /// Nanoseconds since the Unix epoch.
+    start_real_ns: u64,
+    pub process: Process,
+}
+
+/// What is counted of an entry point.
 #[derive(Clone, Default)]
 pub(super) struct CallCounts {
-    failed: u64,
-    captured: u64,
-    bytes: u64,
-    cpu: Sketch,
-    after_launch: AfterLaunch,
+    pub failed: u64,
+    pub captured: u64,
+    pub bytes: u64,
+    pub cpu: Sketch,
+    pub after_launch: AfterLaunch,
 }
 
+/// What is counted of a sort of copies.
 #[derive(Default)]
-struct CopyCounts {
-    bytes: u64,
-    cpu: Sketch,
-    after_launch: AfterLaunch,
-}
-
-/// What is learnt from the first reading of one process.
-pub(super) struct Reading<'b> {
-    pub builder: &'b mut Builder,
-    pub process: &'b apex_trace::Process,
-    pub index: usize,
-    /// Devices by context.
-    pub devices: HashMap<u32, usize>,
-    pub config_places: Places,
-    pub configs: Vec<ConfigState>,
-    pub graph_places: Places,
-    pub graphs: Vec<GraphState>,
-    pub calls: HashMap<(u32, u8), CallCounts>,
-    pub streams: HashMap<u32, Stream>,
-    heap: Heap,
-    sequences: Sequences,
-    pub extents: BTreeMap<Option<usize>, Extent>,
-}
-
-/// A configuration in one process.
-pub(super) struct ConfigState {
-    pub kernel: usize,
-    pub device: Option<usize>,
-    samples: Samples,
-}
-
-/// A graph in one process.
-pub(super) struct GraphState {
-    pub id: u32,
-    pub device: Option<usize>,
-    pub samples: Samples,
-    cpu: Sketch,
-    launches: u64,
-    failed: u64,
-    /// Kernels and how many nodes each is.
-    pub kernels: Vec<(usize, u32)>,
-}
-
-/// What one process did on one device, nanoseconds after the process's start.
-#[derive(Default)]
-pub(super) struct Extent {
-    pub start: f64,
-    pub end: f64,
-    pub launches: u64,
-    pub streams: BTreeSet<u32>,
+pub(super) struct CopyCounts {
+    pub bytes: u64,
+    pub cpu: Sketch,
+    pub after_launch: AfterLaunch,
 }
 
 impl Builder {
-    fn add(&mut self, process: &apex_trace::Process, epoch: u64) {
-        let index = self.processes.len();
-        let wall_ns = process.span.map_or(0, |(_, last)| process.clock.ns_since_start(last)) as f64;
-        self.processes.push(Process {
-            pid: process.pid,
-            parent_pid: process.parent_pid,
-            executable: process.executable.clone(),
-            start_ns: process.start_real_ns.saturating_sub(epoch) as f64,
-            wall_ns,
-            launches: 0,
-            ended: process.ended != Ended::Unmarked,
-        });
-        self.recorder.timing_ns += process.timing_ns as f64;
-        let recorder = &mut self.recorder;
-        recorder.dropped = recorder.dropped.saturating_add(process.dropped);
-        recorder.overwritten = recorder.overwritten.saturating_add(process.overwritten);
-        self.recorder.config_overflow += u64::from(process.config_overflow);
-        let mut reading = Reading::new(self, process, index);
-        for record in process.records_by_time() {
-            reading.record(record.event);
+    /// Adds everything that a session recorded.
+    pub fn add_session(&mut self, session: &Session) {
+        session.processes.iter().for_each(|process| self.add_process(process));
+        for process in &session.counts {
+            process.launches.iter().for_each(|launch| self.counted.add(launch));
+            self.defects.extend(process.defects.iter().map(Defect::from));
         }
-        reading.finish();
+        self.problems.extend(session.problems.iter().map(ToString::to_string));
+    }
+
+    /// Adds the records of one process.
+    pub fn add_process(&mut self, process: &apex_trace::Process) {
+        let part = Reading::new(self, Self::of_header(process), process).read();
+        self.merge(part);
         self.recorder.problems.extend(process.read_failure().map(ToString::to_string));
     }
 
-    /// The device of a definition, merged by UUID over processes.
-    fn device(&mut self, device: &apex_trace::definition::Device) -> usize {
-        let uuid = uuid(&device.uuid);
-        if let Some(known) =
-            self.devices.iter().position(|known| known.uuid == uuid && known.name == device.name)
-        {
-            return known;
-        }
-        let attribute =
-            |id| device.attributes.iter().find(|(known, _)| *known == id).map(|&(_, value)| value);
-        let positive = |id| attribute(id).and_then(|value| u32::try_from(value).ok());
-        self.devices.push(Device {
-            name: device.name.clone(),
-            uuid,
-            compute_capability: positive(75).zip(positive(76)),
-            sms: positive(16).unwrap_or(0),
-            total_memory: device.total_memory,
-            driver_version: device.driver_version,
-            attributes: device.attributes.clone(),
-        });
-        self.devices.len() - 1
+    /// What the file of a process tells beside its records.
+    fn of_header(process: &apex_trace::Process) -> Self {
+        let wall_ns = process.span.map_or(0, |(_, last)| process.clock.ns_since_start(last)) as f64;
+        let recorder = Recorder {
+            timing_ns: process.timing_ns as f64,
+            dropped: process.dropped,
+            overwritten: process.overwritten,
+            config_overflow: process.config_overflow.into(),
+            ..Recorder::default()
+        };
+        let started = StartedProcess {
+            start_real_ns: process.start_real_ns,
+            process: Process {
+                pid: process.pid,
+                parent_pid: process.parent_pid,
+                executable: process.executable.clone(),
+                start_ns: 0.0,
+                wall_ns,
+                launches: 0,
+                ended: process.ended != Ended::Unmarked,
+            },
+        };
+        Self { processes: vec![started], recorder, ..Self::default() }
     }
 
-    fn finish(mut self) -> Profile {
-        let kernels = self.kernels.finish(&self.devices);
+    /// Adds everything that `other` holds: other processes than those of `self`.
+    pub fn merge(&mut self, mut other: Self) {
+        let devices: Vec<usize> = other.devices.drain(..).map(|device| self.device(device)).collect();
+        let kernels = self.kernels.merge(other.kernels, &devices);
+        let first = self.processes.len();
+        let device = |device: &mut Option<usize>| *device = device.map(|device| devices[device]);
+        for stream in &mut other.streams {
+            stream.process += first;
+            device(&mut stream.device);
+        }
+        for activity in &mut other.activities {
+            activity.process += first;
+            device(&mut activity.device);
+        }
+        other.graphs.iter_mut().for_each(|graph| graph.process += first);
+        other.sequences.iter_mut().for_each(|sequence| sequence.process += first);
+        renumber_kernels(&kernels, &mut other.graphs, &mut other.sequences, &mut other.activities);
+        self.processes.append(&mut other.processes);
+        self.graphs.append(&mut other.graphs);
+        self.streams.append(&mut other.streams);
+        self.sequences.append(&mut other.sequences);
+        self.activities.append(&mut other.activities);
+        self.defects.append(&mut other.defects);
+        self.problems.append(&mut other.problems);
+        other.calls.into_iter().for_each(|(key, counts)| self.calls.entry(key).or_default().merge(&counts));
+        other.copies.into_iter().for_each(|(key, counts)| self.copies.entry(key).or_default().merge(&counts));
+        for (kind, memory) in other.memory {
+            self.memory.entry(kind).or_insert_with(|| Memory::none(kind)).merge(&memory);
+        }
+        self.counted.merge(other.counted);
+        self.totals.merge(&other.totals);
+        self.recorder.merge(other.recorder);
+    }
+
+    /// The place of a device; one that several processes use is one device.
+    pub(super) fn device(&mut self, device: Device) -> usize {
+        self.known_device(&device).unwrap_or_else(|| {
+            self.devices.push(device);
+            self.devices.len() - 1
+        })
+    }
+
+    pub(super) fn known_device(&self, device: &Device) -> Option<usize> {
+        self.devices.iter().position(|known| known.uuid == device.uuid && known.name == device.name)
+    }
+
+    /// The profile of all that was added.
+    pub fn finish(mut self) -> Profile {
+        self.order_processes();
+        let epoch = self.processes.first().map_or(0, |first| first.start_real_ns);
+        let started = |StartedProcess { start_real_ns, process }| Process {
+            start_ns: start_real_ns.saturating_sub(epoch) as f64,
+            ..process
+        };
         let mut profile = Profile {
+            kernels: self.kernels.finish(&self.devices, &self.counted),
             devices: self.devices,
-            processes: self.processes,
-            kernels,
+            processes: self.processes.into_iter().map(started).collect(),
             graphs: self.graphs,
             calls: self.calls.into_iter().map(|(key, counts)| call(key, counts)).collect(),
             copies: self.copies.into_iter().map(|(key, counts)| copies(key, counts)).collect(),
@@ -188,11 +194,12 @@ impl Builder {
             streams: self.streams,
             sequences: self.sequences,
             activities: self.activities,
-            defects: Vec::new(),
+            defects: self.defects,
             totals: Totals::default(),
             recorder: Recorder::default(),
             unpredicted: Vec::new(),
         };
+        self.recorder.problems.append(&mut self.problems);
         self.totals.sum_up(&profile);
         self.recorder.sum_up(&profile);
         profile.totals = self.totals;
@@ -200,313 +207,50 @@ impl Builder {
         profile.sort();
         profile
     }
-}
 
-impl<'b> Reading<'b> {
-    fn new(builder: &'b mut Builder, process: &'b apex_trace::Process, index: usize) -> Self {
-        let definitions = &process.definitions;
-        let by_device: HashMap<u32, usize> =
-            definitions.devices().map(|device| (device.id, builder.device(device))).collect();
-        let devices = definitions
-            .contexts()
-            .filter_map(|context: &Context| Some((context.id, *by_device.get(&context.device)?)))
-            .collect();
-        Self {
-            builder,
-            process,
-            index,
-            devices,
-            config_places: Places::default(),
-            configs: Vec::new(),
-            graph_places: Places::default(),
-            graphs: Vec::new(),
-            calls: HashMap::new(),
-            streams: HashMap::new(),
-            heap: Heap::default(),
-            sequences: Sequences::default(),
-            extents: BTreeMap::new(),
-        }
-    }
-
-    fn record(&mut self, event: Event) {
-        self.builder.recorder.records += 1;
-        match event {
-            Event::Launch(launch) => self.launch(&launch),
-            Event::GraphLaunch(launch) => self.graph_launch(&launch),
-            Event::Timing(timing) => self.timing(&timing),
-            Event::Call(call) => self.call(&call),
-        }
-    }
-
-    fn launch(&mut self, launch: &Launch) {
-        let (start, cpu_ns) = self.times(&launch.head);
-        let config = self.config(launch.config);
-        let kernel = config.map(|config| self.configs[config].kernel);
-        if let Some(kernel) = kernel {
-            self.builder.kernels.counts(kernel).launch(launch, cpu_ns);
-        }
-        let totals = &mut self.builder.totals;
-        if launch.result != 0 {
-            totals.failed += 1;
-            return;
-        }
-        if launch.head.flags & flags::CAPTURED != 0 {
-            totals.captured += 1;
-            return;
-        }
-        totals.launches += 1;
-        totals.launch_cpu_ns += cpu_ns as f64;
-        totals.unknown += u64::from(config.is_none());
-        self.heap.launch();
-        self.stream(launch.stream).launches += 1;
-        self.extend(config.and_then(|config| self.configs[config].device), launch.stream, start, cpu_ns);
-        if let (Some(config), Some(kernel)) = (config, kernel) {
-            let stratum = self.stratum(launch.head.start);
-            self.configs[config].samples.launch(stratum);
-            self.sequences.launch(launch.stream, kernel, start, cpu_ns as f64);
-        }
-    }
-
-    fn graph_launch(&mut self, launch: &GraphLaunch) {
-        let (start, cpu_ns) = self.times(&launch.head);
-        let stratum = self.stratum(launch.head.start);
-        let at = self.graph(launch.graph);
-        let graph = &mut self.graphs[at];
-        let totals = &mut self.builder.totals;
-        if launch.result != 0 {
-            graph.failed += 1;
-            totals.failed += 1;
-            return;
-        }
-        graph.launches += 1;
-        graph.cpu.add(cpu_ns);
-        graph.samples.launch(stratum);
-        totals.graph_launches += 1;
-        totals.launch_cpu_ns += cpu_ns as f64;
-        for &(kernel, nodes) in &graph.kernels {
-            let by_graphs = &mut self.builder.kernels.counts(kernel).launches.by_graphs;
-            *by_graphs = by_graphs.saturating_add(nodes.into());
-            totals.graph_kernels = totals.graph_kernels.saturating_add(nodes.into());
-        }
-        let device = graph.device;
-        self.heap.launch();
-        self.stream(launch.stream).graph_launches += 1;
-        self.sequences.interrupt(Some(launch.stream));
-        self.extend(device, launch.stream, start, cpu_ns);
-    }
-
-    fn timing(&mut self, timing: &Timing) {
-        self.builder.recorder.timings += 1;
-        let stratum = self.stratum(timing.head.start);
-        let idle = timing.head.flags & flags::STREAM_WAS_IDLE != 0;
-        let correction = u64::from(timing.head.duration);
-        if timing.head.flags & flags::OF_GRAPH != 0 {
-            let at = self.graph(timing.config);
-            self.graphs[at].samples.sample(stratum, timing.raw_ns, correction, idle);
-        } else if let Some(config) = self.config(timing.config) {
-            self.configs[config].samples.sample(stratum, timing.raw_ns, correction, idle);
-        }
-    }
-
-    fn call(&mut self, call: &CallRecord) {
-        let (start, cpu_ns) = self.times(&call.head);
-        let captured = call.head.flags & flags::CAPTURED != 0;
-        let after_launch = self.after_launch(cpu_ns);
-        let counts = self.calls.entry((call.api, call.class)).or_default();
-        if call.result != 0 {
-            counts.failed += 1;
-            return;
-        }
-        counts.cpu.add(cpu_ns);
-        counts.after_launch.add(after_launch);
-        counts.captured += u64::from(captured);
-        counts.bytes = counts.bytes.saturating_add(call.bytes);
-        if captured {
-            return;
-        }
-        let kind = MemoryKind::from_raw(call.memory).unwrap_or(MemoryKind::Unknown);
-        match CallClass::from_raw(call.class) {
-            Some(CallClass::Allocate) => {
-                let after_launch = !self.extents.is_empty();
-                self.heap.allocate(kind, call, cpu_ns as f64, after_launch);
-                self.interrupt_unless_pool(kind);
-            }
-            Some(CallClass::Free) => {
-                self.heap.free(call, cpu_ns as f64);
-                self.interrupt_unless_pool(kind);
-            }
-            Some(CallClass::Copy) => self.copy(call, kind, cpu_ns),
-            Some(CallClass::Set) => self.transfer(call),
-            _ => {}
-        }
-        if cannot_be_captured(call) {
-            self.sequences.interrupt((call.stream != 0).then_some(call.stream));
-        }
-        if waits(call) {
-            let end = start + cpu_ns as f64;
-            self.extents.values_mut().for_each(|extent| extent.end = extent.end.max(end));
-        }
-    }
-
-    fn copy(&mut self, call: &CallRecord, destination: MemoryKind, cpu_ns: u64) {
-        let source = MemoryKind::from_raw(call.source_memory).unwrap_or(MemoryKind::Unknown);
-        let asynchronous = call.head.flags & flags::ASYNC != 0;
-        let key = (CopyDirection::between(source, destination), source, destination, asynchronous);
-        let after_launch = self.after_launch(cpu_ns);
-        let counts = self.builder.copies.entry(key).or_default();
-        counts.cpu.add(cpu_ns);
-        counts.after_launch.add(after_launch);
-        counts.bytes = counts.bytes.saturating_add(call.bytes);
-        self.transfer(call);
-    }
-
-    fn transfer(&mut self, call: &CallRecord) {
-        if call.head.flags & flags::ASYNC != 0 {
-            self.stream(call.stream).transfers += 1;
-        }
-    }
-
-    /// A call that takes so long, if a launch has come before it.
-    fn after_launch(&self, cpu_ns: u64) -> AfterLaunch {
-        match self.extents.is_empty() {
-            true => AfterLaunch::default(),
-            false => AfterLaunch { count: 1, cpu_ns: cpu_ns as f64 },
-        }
-    }
-
-    /// Allocating ends what a graph could hold, except from a pool.
-    fn interrupt_unless_pool(&mut self, kind: MemoryKind) {
-        if kind != MemoryKind::Pool {
-            self.sequences.interrupt(None);
-        }
-    }
-
-    /// Start of a call in nanoseconds after the process's start, and how long it took.
-    pub(super) fn times(&self, head: &RecordHead) -> (f64, u64) {
-        let clock = &self.process.clock;
-        (clock.ns_since_start(head.start) as f64, clock.duration_ns(head.duration_ticks()))
-    }
-
-    /// In which part of the process's span a moment lies.
-    fn stratum(&self, ticks: u64) -> u64 {
-        let Some((first, last)) = self.process.span else { return 0 };
-        let share = ticks.saturating_sub(first) as f64 / last.saturating_sub(first).max(1) as f64;
-        ((share * STRATA as f64) as u64).min(STRATA - 1)
-    }
-
-    /// Where the state of a configuration is; `None` if it was not recorded.
-    fn config(&mut self, id: u32) -> Option<usize> {
-        if let Some(known) = self.config_places.get(id) {
-            return Some(known);
-        }
-        let definition = self.process.definitions.config(id)?;
-        let device = self.device_of(definition.context);
-        let function = self.process.definitions.function(definition.function);
-        let kernel = self.builder.kernels.of(device, function, definition);
-        self.configs.push(ConfigState { kernel, device, samples: Samples::default() });
-        self.config_places.insert(id, self.configs.len() - 1);
-        Some(self.configs.len() - 1)
-    }
-
-    /// Where the state of a graph is; one that was not recorded has no kernels.
-    fn graph(&mut self, id: u32) -> usize {
-        if let Some(known) = self.graph_places.get(id) {
-            return known;
-        }
-        let nodes = self.process.definitions.graph(id).map_or(&[][..], |graph| &graph.kernels);
-        let (mut kernels, mut device) = (Vec::new(), None);
-        for &(config, nodes) in nodes {
-            if let Some(config) = self.config(config) {
-                device = device.or(self.configs[config].device);
-                kernels.push((self.configs[config].kernel, nodes));
-            }
-        }
-        let (samples, cpu) = (Samples::default(), Sketch::default());
-        self.graphs.push(GraphState { id, device, samples, cpu, launches: 0, failed: 0, kernels });
-        self.graph_places.insert(id, self.graphs.len() - 1);
-        self.graphs.len() - 1
-    }
-
-    fn stream(&mut self, id: u32) -> &mut Stream {
-        let (process, devices, index) = (self.process, &self.devices, self.index);
-        self.streams.entry(id).or_insert_with(|| {
-            let definition = process.definitions.stream(id);
-            Stream {
-                process: index,
-                device: definition.and_then(|stream| devices.get(&stream.context).copied()),
-                id,
-                kind: definition.map(|stream| stream.kind),
-                launches: 0,
-                graph_launches: 0,
-                transfers: 0,
-            }
-        })
-    }
-
-    /// The device of a context; where the context is not known, the only device that the process has.
-    fn device_of(&self, context: u32) -> Option<usize> {
-        self.devices.get(&context).copied().or_else(|| {
-            let mut all = self.devices.values().copied();
-            let first = all.next()?;
-            all.all(|other| other == first).then_some(first)
-        })
-    }
-
-    fn extend(&mut self, device: Option<usize>, stream: u32, start: f64, cpu_ns: u64) {
-        let extent = self.extents.entry(device).or_insert_with(|| Extent { start, ..Extent::default() });
-        extent.end = extent.end.max(start + cpu_ns as f64);
-        extent.launches += 1;
-        extent.streams.insert(stream);
-    }
-
-    /// Adds everything to the session's profile. The second reading happens here.
-    fn finish(mut self) {
-        let estimates: Vec<Option<Estimate>> =
-            self.configs.iter().map(|config| config.samples.estimate()).collect();
-        for (config, estimate) in self.configs.iter().zip(&estimates) {
-            let Some(estimate) = estimate else { continue };
-            let times = &mut self.builder.kernels.counts(config.kernel).times;
-            match times {
-                Some(times) => times.merge(estimate),
-                None => *times = Some(estimate.clone()),
-            }
-        }
-        let costs = self.costs(&estimates);
-        self.builder.activities.extend(self.activities(&costs));
-        let process = self.index;
-        let launches =
-            self.streams.values().map(|stream| stream.launches + stream.graph_launches).saturating_sum();
-        self.builder.processes[process].launches = launches;
-        self.builder.streams.extend(self.streams.into_values());
-        self.builder.sequences.extend(self.sequences.finish(process));
-        self.heap.add_to(&mut self.builder.memory);
-        for ((api, class), counts) in self.calls {
-            let name = self.process.definitions.name(api).unwrap_or("unknown").to_owned();
-            self.builder.calls.entry((name, class)).or_default().merge(&counts);
-        }
-        for graph in self.graphs.into_iter().filter(|graph| graph.launches + graph.failed > 0) {
-            self.builder.graphs.push(graph.finish(process, self.process));
-        }
+    /// Puts the processes into the order of their start.
+    fn order_processes(&mut self) {
+        let mut order: Vec<usize> = (0..self.processes.len()).collect();
+        order.sort_by_key(|&at| (self.processes[at].start_real_ns, self.processes[at].process.pid));
+        let mut place = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(new, &old)| place[old] = new);
+        self.processes.sort_by_key(|started| (started.start_real_ns, started.process.pid));
+        let graphs = self.graphs.iter_mut().map(|graph| &mut graph.process);
+        let streams = self.streams.iter_mut().map(|stream| &mut stream.process);
+        let sequences = self.sequences.iter_mut().map(|sequence| &mut sequence.process);
+        let activities = self.activities.iter_mut().map(|activity| &mut activity.process);
+        graphs
+            .chain(streams)
+            .chain(sequences)
+            .chain(activities)
+            .for_each(|process| *process = place[*process]);
+        self.activities.sort_by_key(|activity| activity.process);
     }
 }
 
-impl GraphState {
-    fn finish(self, process: usize, recorded: &apex_trace::Process) -> Graph {
-        let definition = recorded.definitions.graph(self.id);
-        let count = |of: fn(&apex_trace::definition::Graph) -> u32| definition.map_or(0, of);
-        Graph {
-            process,
-            id: self.id,
-            launches: self.launches,
-            failed: self.failed,
-            kernels: self.kernels,
-            copies: count(|graph| graph.copies),
-            sets: count(|graph| graph.sets),
-            others: count(|graph| graph.others),
-            opaque: count(|graph| graph.opaque),
-            cpu: self.cpu.distribution(),
-            gpu: self.samples.estimate().map(|estimate| estimate.gpu_time(self.launches)),
-        }
+impl Totals {
+    /// Adds what is counted; the rest follows when a builder finishes.
+    fn merge(&mut self, other: &Self) {
+        self.launches += other.launches;
+        self.graph_launches += other.graph_launches;
+        self.graph_kernels = self.graph_kernels.saturating_add(other.graph_kernels);
+        self.captured += other.captured;
+        self.failed += other.failed;
+        self.unknown += other.unknown;
+        self.launch_cpu_ns += other.launch_cpu_ns;
+    }
+}
+
+impl Recorder {
+    /// Adds what is counted; the rest follows when a builder finishes.
+    fn merge(&mut self, mut other: Self) {
+        self.records += other.records;
+        self.timings += other.timings;
+        self.timing_ns += other.timing_ns;
+        self.dropped = self.dropped.saturating_add(other.dropped);
+        self.overwritten = self.overwritten.saturating_add(other.overwritten);
+        self.config_overflow += other.config_overflow;
+        self.problems.append(&mut other.problems);
     }
 }
 
@@ -520,28 +264,28 @@ impl CallCounts {
     }
 }
 
-/// Whether the call may have waited for work on the device.
-pub(super) fn waits(call: &CallRecord) -> bool {
-    let asynchronous = call.head.flags & flags::ASYNC != 0;
-    match CallClass::from_raw(call.class) {
-        Some(CallClass::Synchronize) => true,
-        // Copies within the device return at once, whatever the name of the call says.
-        Some(CallClass::Copy) if !asynchronous => {
-            let kind = |raw| MemoryKind::from_raw(raw).unwrap_or(MemoryKind::Unknown);
-            CopyDirection::between(kind(call.source_memory), kind(call.memory))
-                != CopyDirection::DeviceToDevice
-        }
-        _ => false,
+impl CopyCounts {
+    fn merge(&mut self, other: &Self) {
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.cpu.merge(&other.cpu);
+        self.after_launch.add(other.after_launch);
     }
 }
 
-/// Whether a stream capture would not survive the call.
-fn cannot_be_captured(call: &CallRecord) -> bool {
-    let asynchronous = call.head.flags & flags::ASYNC != 0;
-    match CallClass::from_raw(call.class) {
-        Some(CallClass::Synchronize) => true,
-        Some(CallClass::Copy | CallClass::Set) => !asynchronous,
-        _ => false,
+impl From<&apex_trace::definition::Device> for Device {
+    fn from(device: &apex_trace::definition::Device) -> Self {
+        let attribute =
+            |id| device.attributes.iter().find(|(known, _)| *known == id).map(|&(_, value)| value);
+        let positive = |id| attribute(id).and_then(|value| u32::try_from(value).ok());
+        Self {
+            name: device.name.clone(),
+            uuid: uuid(&device.uuid),
+            compute_capability: positive(75).zip(positive(76)),
+            sms: positive(16).unwrap_or(0),
+            total_memory: device.total_memory,
+            driver_version: device.driver_version,
+            attributes: device.attributes.clone(),
+        }
     }
 }
 

@@ -1,11 +1,12 @@
 //! What the CPU device counted and found wrong, set beside the kernels that were recorded.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use apex_trace::counts::{self, Counts, Direction, InstructionClass, LaunchCounts, Space};
 use serde::{Deserialize, Serialize};
 
-use super::{Kernel, Profile};
+use super::Kernel;
 use crate::figure::Figure;
 use crate::sums::SaturatingSum as _;
 
@@ -166,50 +167,105 @@ impl KernelCounts {
     pub fn worst(&self, fault: &str) -> Option<&Hotspot> {
         self.hotspots.iter().find(|hotspot| hotspot.fault == fault)
     }
+}
 
-    fn of(launches: &[&LaunchCounts]) -> Self {
-        let mut sum = Counts::default();
-        let mut hotspots: BTreeMap<_, Hotspot> = BTreeMap::new();
-        for launch in launches {
-            sum += &launch.counts;
-            for spot in &launch.hotspots {
-                let place = Place::from(&spot.place);
-                let entry = hotspots.entry((spot.fault, place.clone())).or_insert_with(|| Hotspot {
-                    fault: fault_name(spot.fault).to_owned(),
-                    place,
-                    events: 0,
-                    total: 0,
-                    excess: 0,
-                });
-                entry.events = entry.events.saturating_add(spot.events);
-                entry.total = entry.total.saturating_add(spot.total);
-                entry.excess = entry.excess.saturating_add(spot.excess);
+/// What the CPU device counted of a kernel in one configuration, added up over launches.
+#[derive(Default)]
+struct Counted {
+    launches: u64,
+    counts: Counts,
+    watched: u64,
+    executed: u64,
+    hotspots: BTreeMap<(counts::Fault, Place), Hotspot>,
+}
+
+/// Counts by kernel: symbol, grid, block, dynamic shared memory.
+#[derive(Default)]
+pub(super) struct CountedKernels(BTreeMap<([u32; 7], String), Counted>);
+
+impl CountedKernels {
+    fn key(
+        symbol: &str,
+        [x, y, z]: [u32; 3],
+        [a, b, c]: [u32; 3],
+        dynamic_shared: u32,
+    ) -> ([u32; 7], String) {
+        ([x, y, z, a, b, c, dynamic_shared], symbol.to_owned())
+    }
+
+    /// Adds the counts of a launch.
+    pub fn add(&mut self, launch: &LaunchCounts) {
+        let key = Self::key(&launch.kernel, launch.grid, launch.block, launch.dynamic_shared);
+        let counted = self.0.entry(key).or_default();
+        counted.launches += 1;
+        counted.counts += &launch.counts;
+        counted.watched = counted.watched.saturating_add(launch.watched);
+        counted.executed = counted.executed.saturating_add(launch.executed);
+        for spot in &launch.hotspots {
+            let (place, fault) = (Place::from(&spot.place), fault_name(spot.fault).to_owned());
+            let counts::Hotspot { events, total, excess, .. } = *spot;
+            counted.add_hotspot(spot.fault, Hotspot { fault, place, events, total, excess });
+        }
+    }
+
+    /// Adds the counts of other processes.
+    pub fn merge(&mut self, others: Self) {
+        for (key, other) in others.0 {
+            let counted = self.0.entry(key).or_default();
+            counted.launches += other.launches;
+            counted.counts += &other.counts;
+            counted.watched = counted.watched.saturating_add(other.watched);
+            counted.executed = counted.executed.saturating_add(other.executed);
+            other.hotspots.into_iter().for_each(|((fault, _), spot)| counted.add_hotspot(fault, spot));
+        }
+    }
+
+    /// The counts of a kernel; `None` where none of its launches was counted.
+    pub fn of(&self, kernel: &Kernel) -> Option<KernelCounts> {
+        let key = Self::key(&kernel.symbol, kernel.grid, kernel.block, kernel.dynamic_shared);
+        self.0.get(&key).map(Counted::summary)
+    }
+}
+
+impl Counted {
+    fn add_hotspot(&mut self, fault: counts::Fault, spot: Hotspot) {
+        match self.hotspots.entry((fault, spot.place.clone())) {
+            Entry::Vacant(entry) => {
+                entry.insert(spot);
+            }
+            Entry::Occupied(mut entry) => {
+                let known = entry.get_mut();
+                known.events = known.events.saturating_add(spot.events);
+                known.total = known.total.saturating_add(spot.total);
+                known.excess = known.excess.saturating_add(spot.excess);
             }
         }
-        let total = |of: fn(&LaunchCounts) -> u64| launches.iter().map(|launch| of(launch)).saturating_sum();
-        let (watched, executed) = (total(|launch| launch.watched), total(|launch| launch.executed));
-        let mut hotspots: Vec<_> = hotspots.into_iter().collect();
+    }
+
+    fn summary(&self) -> KernelCounts {
+        let Self { counts, watched, executed, .. } = self;
+        let mut hotspots: Vec<_> = self.hotspots.iter().collect();
         hotspots.sort_by_key(|((fault, _), spot)| (*fault, std::cmp::Reverse(spot.excess)));
         let by_class = |values: &[u64]| {
             let pairs = InstructionClass::ALL.iter().zip(values);
             pairs.map(|(class, &count)| (class.name().to_owned(), count)).collect()
         };
         KernelCounts {
-            launches: launches.len() as u64,
-            sampled_share: (watched < executed).then(|| watched as f64 / executed as f64),
-            warp_instructions: by_class(&sum.warp_instructions),
-            thread_instructions: by_class(&sum.thread_instructions),
-            not_predicated_off: sum.not_predicated_off,
-            active_threads: sum.active_threads(),
+            launches: self.launches,
+            sampled_share: (watched < executed).then(|| *watched as f64 / *executed as f64),
+            warp_instructions: by_class(&counts.warp_instructions),
+            thread_instructions: by_class(&counts.thread_instructions),
+            not_predicated_off: counts.not_predicated_off,
+            active_threads: counts.active_threads(),
             operations: ["f16", "f32", "f64", "tensor"]
                 .into_iter()
-                .zip(sum.operations)
+                .zip(counts.operations)
                 .map(|(name, count)| (name.to_owned(), count))
                 .collect(),
-            traffic: traffic(&sum),
-            branches: sum.branches,
-            divergent_branches: sum.divergent_branches,
-            hotspots: hotspots.into_iter().map(|(_, spot)| spot).collect(),
+            traffic: traffic(counts),
+            branches: counts.branches,
+            divergent_branches: counts.divergent_branches,
+            hotspots: hotspots.into_iter().map(|(_, spot)| spot.clone()).collect(),
         }
     }
 }
@@ -247,34 +303,16 @@ fn traffic(counts: &Counts) -> Vec<Traffic> {
     kinds
 }
 
-/// Gives each kernel the counts of its launches.
-pub(super) fn attach(session: &apex_trace::Session, kernels: &mut [Kernel]) {
-    let mut by_kernel: BTreeMap<_, Vec<&LaunchCounts>> = BTreeMap::new();
-    for launch in session.counts.iter().flat_map(|process| &process.launches) {
-        let key = (&*launch.kernel, launch.grid, launch.block, launch.dynamic_shared);
-        by_kernel.entry(key).or_default().push(launch);
-    }
-    for kernel in kernels {
-        let key = (&*kernel.symbol, kernel.grid, kernel.block, kernel.dynamic_shared);
-        kernel.counts = by_kernel.get(&key).map(|launches| KernelCounts::of(launches));
-    }
-}
-
-impl Profile {
-    /// The defects of a session, those met most often first.
-    pub(super) fn take_defects(&mut self, session: &apex_trace::Session) {
-        let found = session.counts.iter().flat_map(|process| &process.defects);
-        self.defects = found
-            .map(|defect| Defect {
-                kind: defect.kind.clone(),
-                kernel: defect.kernel.clone(),
-                text: defect.text.clone(),
-                place: Place::from(&defect.place),
-                other: defect.other.as_ref().map(Place::from),
-                count: defect.count,
-                places: defect.places,
-            })
-            .collect();
-        self.defects.sort_by_key(|defect| std::cmp::Reverse(defect.count));
+impl From<&counts::Defect> for Defect {
+    fn from(defect: &counts::Defect) -> Self {
+        Self {
+            kind: defect.kind.clone(),
+            kernel: defect.kernel.clone(),
+            text: defect.text.clone(),
+            place: Place::from(&defect.place),
+            other: defect.other.as_ref().map(Place::from),
+            count: defect.count,
+            places: defect.places,
+        }
     }
 }

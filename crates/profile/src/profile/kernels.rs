@@ -7,6 +7,7 @@ use apex_trace::definition::{Config, Function};
 use apex_trace::layout::{Launch, flags};
 use cuda_launch::{Carveout, FunctionAttributes};
 
+use super::counts::CountedKernels;
 use super::times::Estimate;
 use super::{Device, Geometry, Kernel, Launches};
 use crate::names::{demangled, shortened};
@@ -31,8 +32,6 @@ struct Key {
 pub(crate) struct Kernels {
     index: HashMap<Key, usize>,
     list: Vec<Counts>,
-    /// Full and short name by symbol.
-    names: HashMap<String, (String, String)>,
 }
 
 /// What is counted of a kernel.
@@ -56,6 +55,10 @@ impl Kernels {
             cluster: config.cluster,
             dynamic_shared: config.dynamic_shared,
         };
+        self.place(key)
+    }
+
+    fn place(&mut self, key: Key) -> usize {
         if let Some(&index) = self.index.get(&key) {
             return index;
         }
@@ -64,35 +67,97 @@ impl Kernels {
         self.list.len() - 1
     }
 
+    /// Adds the kernels of others, whose devices have these places here. Returns the places of their kernels.
+    pub fn merge(&mut self, others: Self, devices: &[usize]) -> Vec<usize> {
+        let add = |other: Counts| {
+            let device = other.key.device.map(|device| devices[device]);
+            let at = self.place(Key { device, ..other.key });
+            let counts = &mut self.list[at];
+            counts.launches.merge(other.launches);
+            counts.cpu.merge(&other.cpu);
+            other.times.iter().for_each(|times| counts.add_times(times));
+            at
+        };
+        others.list.into_iter().map(add).collect()
+    }
+
+    /// What samples tell of a kernel.
+    pub fn times(&self, kernel: usize) -> Option<&Estimate> {
+        self.list[kernel].times.as_ref()
+    }
+
+    /// What samples here tell of a kernel of others, whose devices have these places here.
+    pub fn times_of(
+        &self,
+        others: &Self,
+        kernel: usize,
+        place: impl Fn(usize) -> Option<usize>,
+    ) -> Option<&Estimate> {
+        let key = others.list[kernel].key.clone();
+        let device = match key.device {
+            Some(device) => Some(place(device)?),
+            None => None,
+        };
+        self.times(*self.index.get(&Key { device, ..key })?)
+    }
+
     pub fn counts(&mut self, kernel: usize) -> &mut Counts {
         &mut self.list[kernel]
     }
 
-    /// All of them, in the order of their numbers.
-    pub fn finish(mut self, devices: &[Device]) -> Vec<Kernel> {
+    /// All of them, in the order of their numbers, with what the CPU device counted.
+    pub fn finish(self, devices: &[Device], counted: &CountedKernels) -> Vec<Kernel> {
         let limits: Vec<_> = devices.iter().map(Device::limits).collect();
-        let list = std::mem::take(&mut self.list);
-        list.into_iter()
-            .map(|counts| {
-                let mut kernel = self.kernel(counts);
-                let limits = kernel.device.and_then(|device| limits[device].as_ref());
-                kernel.geometry = limits.and_then(|limits| Geometry::of(limits, &kernel));
-                kernel
-            })
-            .collect()
+        let mut names = Names::default();
+        let finish = |counts: Counts| {
+            let mut kernel = counts.finish(&mut names);
+            let limits = kernel.device.and_then(|device| limits[device].as_ref());
+            kernel.geometry = limits.and_then(|limits| Geometry::of(limits, &kernel));
+            kernel.counts = counted.of(&kernel);
+            kernel
+        };
+        self.list.into_iter().map(finish).collect()
+    }
+}
+
+/// Full and short names by symbol.
+#[derive(Default)]
+struct Names(HashMap<String, (String, String)>);
+
+impl Names {
+    fn of(&mut self, symbol: &str) -> (String, String) {
+        if let Some(known) = self.0.get(symbol) {
+            return known.clone();
+        }
+        let name = demangled(symbol);
+        let names = (name.clone(), shortened(&name));
+        self.0.insert(symbol.to_owned(), names.clone());
+        names
+    }
+}
+
+impl Launches {
+    fn merge(&mut self, other: Self) {
+        self.calls += other.calls;
+        self.by_graphs = self.by_graphs.saturating_add(other.by_graphs);
+        self.captured += other.captured;
+        self.failed += other.failed;
+        self.cooperative += other.cooperative;
+    }
+}
+
+impl Counts {
+    /// Adds what samples tell of some of the launches.
+    pub fn add_times(&mut self, times: &Estimate) {
+        match &mut self.times {
+            Some(known) => known.merge(times),
+            none => *none = Some(times.clone()),
+        }
     }
 
-    fn kernel(&mut self, counts: Counts) -> Kernel {
-        let Key { device, symbol, attributes, grid, block, cluster, dynamic_shared } = counts.key;
-        let (name, short_name) = self
-            .names
-            .entry(symbol.clone())
-            .or_insert_with(|| {
-                let name = demangled(&symbol);
-                let short = shortened(&name);
-                (name, short)
-            })
-            .clone();
+    fn finish(self, names: &mut Names) -> Kernel {
+        let Key { device, symbol, attributes, grid, block, cluster, dynamic_shared } = self.key;
+        let (name, short_name) = names.of(&symbol);
         Kernel {
             name,
             short_name,
@@ -103,18 +168,16 @@ impl Kernels {
             cluster,
             dynamic_shared,
             attributes,
-            launches: counts.launches,
-            cpu: counts.cpu.distribution(),
-            slow_calls: counts.cpu.above(SLOW_CALL_NS),
-            gpu: counts.times.map(|times| times.gpu_time(counts.launches.calls)),
+            launches: self.launches,
+            cpu: self.cpu.distribution(),
+            slow_calls: self.cpu.above(SLOW_CALL_NS),
+            gpu: self.times.map(|times| times.gpu_time(self.launches.calls)),
             geometry: None,
             counts: None,
             prediction: None,
         }
     }
-}
 
-impl Counts {
     /// Counts a launch call; true if it ran.
     pub fn launch(&mut self, launch: &Launch, cpu_ns: u64) -> bool {
         if launch.result != 0 {

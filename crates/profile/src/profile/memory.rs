@@ -95,38 +95,59 @@ impl Heap {
         }
     }
 
-    /// Adds this process's memory to that of all.
-    pub fn add_to(self, all: &mut BTreeMap<MemoryKind, Memory>) {
-        for (&kind, heap) in &self.kinds {
-            let totals = heap.memory;
-            let memory = all.entry(kind).or_insert_with(|| empty(kind));
-            memory.allocations += totals.allocations;
-            memory.frees += totals.frees;
-            memory.allocated_bytes = memory.allocated_bytes.saturating_add(totals.allocated_bytes);
-            memory.peak_bytes = memory.peak_bytes.max(totals.peak_bytes);
-            memory.repeated += totals.repeated;
-            memory.among_launches += totals.among_launches;
-            memory.cpu_ns += totals.cpu_ns;
-            memory.live_bytes = memory.live_bytes.saturating_add(heap.live_bytes);
-        }
-        for (kind, _) in self.live.values() {
-            all.entry(*kind).or_insert_with(|| empty(*kind)).live += 1;
-        }
+    /// The memory of the process by kind.
+    pub fn finish(self) -> BTreeMap<MemoryKind, Memory> {
+        let memory = |(&kind, heap): (&MemoryKind, &Kind)| {
+            let Totals { allocations, frees, allocated_bytes, peak_bytes, repeated, among_launches, cpu_ns } =
+                heap.memory;
+            let live = self.live.values().filter(|(of, _)| *of == kind).count() as u64;
+            let live_bytes = heap.live_bytes;
+            let memory = Memory {
+                kind,
+                allocations,
+                frees,
+                allocated_bytes,
+                peak_bytes,
+                live,
+                live_bytes,
+                repeated,
+                among_launches,
+                cpu_ns,
+            };
+            (kind, memory)
+        };
+        self.kinds.iter().map(memory).collect()
     }
 }
 
-fn empty(kind: MemoryKind) -> Memory {
-    Memory {
-        kind,
-        allocations: 0,
-        frees: 0,
-        allocated_bytes: 0,
-        peak_bytes: 0,
-        live: 0,
-        live_bytes: 0,
-        repeated: 0,
-        among_launches: 0,
-        cpu_ns: 0.0,
+impl Memory {
+    /// No memory of a kind.
+    pub(super) fn none(kind: MemoryKind) -> Self {
+        Self {
+            kind,
+            allocations: 0,
+            frees: 0,
+            allocated_bytes: 0,
+            peak_bytes: 0,
+            live: 0,
+            live_bytes: 0,
+            repeated: 0,
+            among_launches: 0,
+            cpu_ns: 0.0,
+        }
+    }
+
+    /// Adds the memory of other processes.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.allocations += other.allocations;
+        self.frees += other.frees;
+        self.allocated_bytes = self.allocated_bytes.saturating_add(other.allocated_bytes);
+        self.peak_bytes = self.peak_bytes.max(other.peak_bytes);
+        self.live += other.live;
+        self.live_bytes = self.live_bytes.saturating_add(other.live_bytes);
+        self.repeated += other.repeated;
+        self.among_launches += other.among_launches;
+        self.cpu_ns += other.cpu_ns;
     }
 }
 
@@ -139,9 +160,7 @@ mod tests {
     }
 
     fn totals(heap: Heap) -> BTreeMap<MemoryKind, Memory> {
-        let mut all = BTreeMap::new();
-        heap.add_to(&mut all);
-        all
+        heap.finish()
     }
 
     #[test]

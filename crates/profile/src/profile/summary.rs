@@ -1,7 +1,7 @@
 //! Sums over a finished profile, and the order of its lists.
 
 use super::build::{RECORD_COST_INTERVAL_NS, RECORD_COST_NS};
-use super::{Activity, Profile, Recorder, Totals};
+use super::{Activity, Graph, Profile, Recorder, Sequence, Totals};
 use crate::figure::{Figure, total};
 use crate::sums::SaturatingSum as _;
 
@@ -74,7 +74,7 @@ impl Profile {
         let mut place = vec![0; order.len()];
         order.iter().enumerate().for_each(|(new, &old)| place[old] = new);
         self.kernels = order.iter().map(|&old| std::mem::take(&mut self.kernels[old])).collect();
-        self.renumber(&place);
+        renumber_kernels(&place, &mut self.graphs, &mut self.sequences, &mut self.activities);
         self.graphs.sort_by_key(|graph| (std::cmp::Reverse(graph.launches), graph.process, graph.id));
         self.calls.sort_by(|a, b| b.cpu.total_ns.total_cmp(&a.cpu.total_ns).then(a.name.cmp(&b.name)));
         self.copies.sort_by_key(|copies| std::cmp::Reverse((copies.bytes, copies.count)));
@@ -82,19 +82,27 @@ impl Profile {
         self.streams.sort_by_key(|stream| {
             (std::cmp::Reverse(stream.launches + stream.graph_launches), stream.process, stream.id)
         });
-        self.sequences.sort_by(|a, b| b.covered().cmp(&a.covered()).then(a.kernels.cmp(&b.kernels)));
+        self.sequences.sort_by(|a, b| {
+            b.covered().cmp(&a.covered()).then(a.kernels.cmp(&b.kernels)).then(a.process.cmp(&b.process))
+        });
         self.sequences.truncate(SEQUENCES);
+        self.defects.sort_by_key(|defect| std::cmp::Reverse(defect.count));
     }
+}
 
-    fn renumber(&mut self, place: &[usize]) {
-        let graphs =
-            self.graphs.iter_mut().flat_map(|graph| graph.kernels.iter_mut().map(|(kernel, _)| kernel));
-        let sequences = self.sequences.iter_mut().flat_map(|sequence| sequence.kernels.iter_mut());
-        let gaps = self.activities.iter_mut().flat_map(|activity| activity.gaps.iter_mut());
-        let ends = gaps.flat_map(|gap| gap.before.iter_mut().chain(gap.after.iter_mut()));
-        for kernel in graphs.chain(sequences).chain(ends) {
-            *kernel = place[*kernel];
-        }
+/// Replaces places in a list of kernels by the places that `place` says.
+pub(super) fn renumber_kernels(
+    place: &[usize],
+    graphs: &mut [Graph],
+    sequences: &mut [Sequence],
+    activities: &mut [Activity],
+) {
+    let graphs = graphs.iter_mut().flat_map(|graph| graph.kernels.iter_mut().map(|(kernel, _)| kernel));
+    let sequences = sequences.iter_mut().flat_map(|sequence| sequence.kernels.iter_mut());
+    let gaps = activities.iter_mut().flat_map(|activity| activity.gaps.iter_mut());
+    let ends = gaps.flat_map(|gap| gap.before.iter_mut().chain(gap.after.iter_mut()));
+    for kernel in graphs.chain(sequences).chain(ends) {
+        *kernel = place[*kernel];
     }
 }
 

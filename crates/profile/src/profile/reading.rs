@@ -1,0 +1,410 @@
+//! One process, from its records to its part of a profile.
+//!
+//! The records of a process are read twice, in the order of time: once to count everything and to learn how long kernels
+//! take, once more (launches and synchronisations alone) to lay kernels of known time on the time line.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use apex_trace::Event;
+use apex_trace::definition::Context;
+use apex_trace::layout::{
+    Call as CallRecord, CallClass, GraphLaunch, Launch, MemoryKind, RecordHead, Timing, flags,
+};
+
+use super::build::{Builder, CallCounts};
+use super::memory::Heap;
+use super::places::Places;
+use super::sequences::Sequences;
+use super::times::{Estimate, STRATA, Samples};
+use super::{AfterLaunch, CopyDirection, Graph, Stream};
+use crate::sketch::Sketch;
+use crate::sums::SaturatingSum as _;
+
+/// The process that is read, among the processes of its own part.
+pub(super) const THIS: usize = 0;
+
+/// What is learnt from the first reading of one process.
+pub(super) struct Reading<'b> {
+    /// What other processes have told so far.
+    pub others: &'b Builder,
+    /// What this process tells; it is process 0 there.
+    pub part: Builder,
+    pub process: &'b apex_trace::Process,
+    /// Devices by context.
+    pub devices: HashMap<u32, usize>,
+    pub config_places: Places,
+    pub configs: Vec<ConfigState>,
+    pub graph_places: Places,
+    pub graphs: Vec<GraphState>,
+    pub calls: HashMap<(u32, u8), CallCounts>,
+    pub streams: HashMap<u32, Stream>,
+    heap: Heap,
+    sequences: Sequences,
+    pub extents: BTreeMap<Option<usize>, Extent>,
+}
+
+/// A configuration in one process.
+pub(super) struct ConfigState {
+    pub kernel: usize,
+    pub device: Option<usize>,
+    samples: Samples,
+}
+
+/// A graph in one process.
+pub(super) struct GraphState {
+    pub id: u32,
+    pub device: Option<usize>,
+    pub samples: Samples,
+    cpu: Sketch,
+    launches: u64,
+    failed: u64,
+    /// Kernels and how many nodes each is.
+    pub kernels: Vec<(usize, u32)>,
+}
+
+/// What one process did on one device, nanoseconds after the process's start.
+#[derive(Default)]
+pub(super) struct Extent {
+    pub start: f64,
+    pub end: f64,
+    pub launches: u64,
+    pub streams: BTreeSet<u32>,
+}
+
+impl<'b> Reading<'b> {
+    /// Reads a process of which `part` holds nothing but the process itself.
+    pub fn new(others: &'b Builder, mut part: Builder, process: &'b apex_trace::Process) -> Self {
+        let definitions = &process.definitions;
+        let by_device: HashMap<u32, usize> =
+            definitions.devices().map(|device| (device.id, part.device(device.into()))).collect();
+        let devices = definitions
+            .contexts()
+            .filter_map(|context: &Context| Some((context.id, *by_device.get(&context.device)?)))
+            .collect();
+        Self {
+            others,
+            part,
+            process,
+            devices,
+            config_places: Places::default(),
+            configs: Vec::new(),
+            graph_places: Places::default(),
+            graphs: Vec::new(),
+            calls: HashMap::new(),
+            streams: HashMap::new(),
+            heap: Heap::default(),
+            sequences: Sequences::default(),
+            extents: BTreeMap::new(),
+        }
+    }
+
+    /// What the process tells.
+    pub fn read(mut self) -> Builder {
+        for record in self.process.records_by_time() {
+            self.record(record.event);
+        }
+        self.finish()
+    }
+
+    fn record(&mut self, event: Event) {
+        self.part.recorder.records += 1;
+        match event {
+            Event::Launch(launch) => self.launch(&launch),
+            Event::GraphLaunch(launch) => self.graph_launch(&launch),
+            Event::Timing(timing) => self.timing(&timing),
+            Event::Call(call) => self.call(&call),
+        }
+    }
+
+    fn launch(&mut self, launch: &Launch) {
+        let (start, cpu_ns) = self.times(&launch.head);
+        let config = self.config(launch.config);
+        let kernel = config.map(|config| self.configs[config].kernel);
+        if let Some(kernel) = kernel {
+            self.part.kernels.counts(kernel).launch(launch, cpu_ns);
+        }
+        let totals = &mut self.part.totals;
+        if launch.result != 0 {
+            totals.failed += 1;
+            return;
+        }
+        if launch.head.flags & flags::CAPTURED != 0 {
+            totals.captured += 1;
+            return;
+        }
+        totals.launches += 1;
+        totals.launch_cpu_ns += cpu_ns as f64;
+        totals.unknown += u64::from(config.is_none());
+        self.heap.launch();
+        self.stream(launch.stream).launches += 1;
+        self.extend(config.and_then(|config| self.configs[config].device), launch.stream, start, cpu_ns);
+        if let (Some(config), Some(kernel)) = (config, kernel) {
+            let stratum = self.stratum(launch.head.start);
+            self.configs[config].samples.launch(stratum);
+            self.sequences.launch(launch.stream, kernel, start, cpu_ns as f64);
+        }
+    }
+
+    fn graph_launch(&mut self, launch: &GraphLaunch) {
+        let (start, cpu_ns) = self.times(&launch.head);
+        let stratum = self.stratum(launch.head.start);
+        let at = self.graph(launch.graph);
+        let graph = &mut self.graphs[at];
+        let totals = &mut self.part.totals;
+        if launch.result != 0 {
+            graph.failed += 1;
+            totals.failed += 1;
+            return;
+        }
+        graph.launches += 1;
+        graph.cpu.add(cpu_ns);
+        graph.samples.launch(stratum);
+        totals.graph_launches += 1;
+        totals.launch_cpu_ns += cpu_ns as f64;
+        for &(kernel, nodes) in &graph.kernels {
+            let by_graphs = &mut self.part.kernels.counts(kernel).launches.by_graphs;
+            *by_graphs = by_graphs.saturating_add(nodes.into());
+            totals.graph_kernels = totals.graph_kernels.saturating_add(nodes.into());
+        }
+        let device = graph.device;
+        self.heap.launch();
+        self.stream(launch.stream).graph_launches += 1;
+        self.sequences.interrupt(Some(launch.stream));
+        self.extend(device, launch.stream, start, cpu_ns);
+    }
+
+    fn timing(&mut self, timing: &Timing) {
+        self.part.recorder.timings += 1;
+        let stratum = self.stratum(timing.head.start);
+        let idle = timing.head.flags & flags::STREAM_WAS_IDLE != 0;
+        let correction = u64::from(timing.head.duration);
+        if timing.head.flags & flags::OF_GRAPH != 0 {
+            let at = self.graph(timing.config);
+            self.graphs[at].samples.sample(stratum, timing.raw_ns, correction, idle);
+        } else if let Some(config) = self.config(timing.config) {
+            self.configs[config].samples.sample(stratum, timing.raw_ns, correction, idle);
+        }
+    }
+
+    fn call(&mut self, call: &CallRecord) {
+        let (start, cpu_ns) = self.times(&call.head);
+        let captured = call.head.flags & flags::CAPTURED != 0;
+        let after_launch = self.after_launch(cpu_ns);
+        let counts = self.calls.entry((call.api, call.class)).or_default();
+        if call.result != 0 {
+            counts.failed += 1;
+            return;
+        }
+        counts.cpu.add(cpu_ns);
+        counts.after_launch.add(after_launch);
+        counts.captured += u64::from(captured);
+        counts.bytes = counts.bytes.saturating_add(call.bytes);
+        if captured {
+            return;
+        }
+        let kind = MemoryKind::from_raw(call.memory).unwrap_or(MemoryKind::Unknown);
+        match CallClass::from_raw(call.class) {
+            Some(CallClass::Allocate) => {
+                let after_launch = !self.extents.is_empty();
+                self.heap.allocate(kind, call, cpu_ns as f64, after_launch);
+                self.interrupt_unless_pool(kind);
+            }
+            Some(CallClass::Free) => {
+                self.heap.free(call, cpu_ns as f64);
+                self.interrupt_unless_pool(kind);
+            }
+            Some(CallClass::Copy) => self.copy(call, kind, cpu_ns),
+            Some(CallClass::Set) => self.transfer(call),
+            _ => {}
+        }
+        if cannot_be_captured(call) {
+            self.sequences.interrupt((call.stream != 0).then_some(call.stream));
+        }
+        if waits(call) {
+            let end = start + cpu_ns as f64;
+            self.extents.values_mut().for_each(|extent| extent.end = extent.end.max(end));
+        }
+    }
+
+    fn copy(&mut self, call: &CallRecord, destination: MemoryKind, cpu_ns: u64) {
+        let source = MemoryKind::from_raw(call.source_memory).unwrap_or(MemoryKind::Unknown);
+        let asynchronous = call.head.flags & flags::ASYNC != 0;
+        let key = (CopyDirection::between(source, destination), source, destination, asynchronous);
+        let after_launch = self.after_launch(cpu_ns);
+        let counts = self.part.copies.entry(key).or_default();
+        counts.cpu.add(cpu_ns);
+        counts.after_launch.add(after_launch);
+        counts.bytes = counts.bytes.saturating_add(call.bytes);
+        self.transfer(call);
+    }
+
+    fn transfer(&mut self, call: &CallRecord) {
+        if call.head.flags & flags::ASYNC != 0 {
+            self.stream(call.stream).transfers += 1;
+        }
+    }
+
+    /// A call that takes so long, if a launch has come before it.
+    fn after_launch(&self, cpu_ns: u64) -> AfterLaunch {
+        match self.extents.is_empty() {
+            true => AfterLaunch::default(),
+            false => AfterLaunch { count: 1, cpu_ns: cpu_ns as f64 },
+        }
+    }
+
+    /// Allocating ends what a graph could hold, except from a pool.
+    fn interrupt_unless_pool(&mut self, kind: MemoryKind) {
+        if kind != MemoryKind::Pool {
+            self.sequences.interrupt(None);
+        }
+    }
+
+    /// Start of a call in nanoseconds after the process's start, and how long it took.
+    pub(super) fn times(&self, head: &RecordHead) -> (f64, u64) {
+        let clock = &self.process.clock;
+        (clock.ns_since_start(head.start) as f64, clock.duration_ns(head.duration_ticks()))
+    }
+
+    /// In which part of the process's span a moment lies.
+    fn stratum(&self, ticks: u64) -> u64 {
+        let Some((first, last)) = self.process.span else { return 0 };
+        let share = ticks.saturating_sub(first) as f64 / last.saturating_sub(first).max(1) as f64;
+        ((share * STRATA as f64) as u64).min(STRATA - 1)
+    }
+
+    /// Where the state of a configuration is; `None` if it was not recorded.
+    fn config(&mut self, id: u32) -> Option<usize> {
+        if let Some(known) = self.config_places.get(id) {
+            return Some(known);
+        }
+        let definition = self.process.definitions.config(id)?;
+        let device = self.device_of(definition.context);
+        let function = self.process.definitions.function(definition.function);
+        let kernel = self.part.kernels.of(device, function, definition);
+        self.configs.push(ConfigState { kernel, device, samples: Samples::default() });
+        self.config_places.insert(id, self.configs.len() - 1);
+        Some(self.configs.len() - 1)
+    }
+
+    /// Where the state of a graph is; one that was not recorded has no kernels.
+    fn graph(&mut self, id: u32) -> usize {
+        if let Some(known) = self.graph_places.get(id) {
+            return known;
+        }
+        let nodes = self.process.definitions.graph(id).map_or(&[][..], |graph| &graph.kernels);
+        let (mut kernels, mut device) = (Vec::new(), None);
+        for &(config, nodes) in nodes {
+            if let Some(config) = self.config(config) {
+                device = device.or(self.configs[config].device);
+                kernels.push((self.configs[config].kernel, nodes));
+            }
+        }
+        let (samples, cpu) = (Samples::default(), Sketch::default());
+        self.graphs.push(GraphState { id, device, samples, cpu, launches: 0, failed: 0, kernels });
+        self.graph_places.insert(id, self.graphs.len() - 1);
+        self.graphs.len() - 1
+    }
+
+    fn stream(&mut self, id: u32) -> &mut Stream {
+        let (process, devices) = (self.process, &self.devices);
+        self.streams.entry(id).or_insert_with(|| {
+            let definition = process.definitions.stream(id);
+            Stream {
+                process: THIS,
+                device: definition.and_then(|stream| devices.get(&stream.context).copied()),
+                id,
+                kind: definition.map(|stream| stream.kind),
+                launches: 0,
+                graph_launches: 0,
+                transfers: 0,
+            }
+        })
+    }
+
+    /// The device of a context; where the context is not known, the only device that the process has.
+    fn device_of(&self, context: u32) -> Option<usize> {
+        self.devices.get(&context).copied().or_else(|| {
+            let mut all = self.devices.values().copied();
+            let first = all.next()?;
+            all.all(|other| other == first).then_some(first)
+        })
+    }
+
+    fn extend(&mut self, device: Option<usize>, stream: u32, start: f64, cpu_ns: u64) {
+        let extent = self.extents.entry(device).or_insert_with(|| Extent { start, ..Extent::default() });
+        extent.end = extent.end.max(start + cpu_ns as f64);
+        extent.launches += 1;
+        extent.streams.insert(stream);
+    }
+
+    /// The second reading happens here.
+    fn finish(mut self) -> Builder {
+        let estimates: Vec<Option<Estimate>> =
+            self.configs.iter().map(|config| config.samples.estimate()).collect();
+        for (config, estimate) in self.configs.iter().zip(&estimates) {
+            let Some(estimate) = estimate else { continue };
+            self.part.kernels.counts(config.kernel).add_times(estimate);
+        }
+        let costs = self.costs(&estimates);
+        self.part.activities.extend(self.activities(&costs));
+        let launches =
+            self.streams.values().map(|stream| stream.launches + stream.graph_launches).saturating_sum();
+        self.part.processes[THIS].process.launches = launches;
+        self.part.streams.extend(self.streams.into_values());
+        self.part.sequences.extend(self.sequences.finish(THIS));
+        self.part.memory = self.heap.finish();
+        for ((api, class), counts) in self.calls {
+            let name = self.process.definitions.name(api).unwrap_or("unknown").to_owned();
+            self.part.calls.insert((name, class), counts);
+        }
+        for graph in self.graphs.into_iter().filter(|graph| graph.launches + graph.failed > 0) {
+            self.part.graphs.push(graph.finish(self.process));
+        }
+        self.part
+    }
+}
+
+impl GraphState {
+    fn finish(self, recorded: &apex_trace::Process) -> Graph {
+        let definition = recorded.definitions.graph(self.id);
+        let count = |of: fn(&apex_trace::definition::Graph) -> u32| definition.map_or(0, of);
+        Graph {
+            process: THIS,
+            id: self.id,
+            launches: self.launches,
+            failed: self.failed,
+            kernels: self.kernels,
+            copies: count(|graph| graph.copies),
+            sets: count(|graph| graph.sets),
+            others: count(|graph| graph.others),
+            opaque: count(|graph| graph.opaque),
+            cpu: self.cpu.distribution(),
+            gpu: self.samples.estimate().map(|estimate| estimate.gpu_time(self.launches)),
+        }
+    }
+}
+
+/// Whether the call may have waited for work on the device.
+pub(super) fn waits(call: &CallRecord) -> bool {
+    let asynchronous = call.head.flags & flags::ASYNC != 0;
+    match CallClass::from_raw(call.class) {
+        Some(CallClass::Synchronize) => true,
+        // Copies within the device return at once, whatever the name of the call says.
+        Some(CallClass::Copy) if !asynchronous => {
+            let kind = |raw| MemoryKind::from_raw(raw).unwrap_or(MemoryKind::Unknown);
+            CopyDirection::between(kind(call.source_memory), kind(call.memory))
+                != CopyDirection::DeviceToDevice
+        }
+        _ => false,
+    }
+}
+
+/// Whether a stream capture would not survive the call.
+fn cannot_be_captured(call: &CallRecord) -> bool {
+    let asynchronous = call.head.flags & flags::ASYNC != 0;
+    match CallClass::from_raw(call.class) {
+        Some(CallClass::Synchronize) => true,
+        Some(CallClass::Copy | CallClass::Set) => !asynchronous,
+        _ => false,
+    }
+}
