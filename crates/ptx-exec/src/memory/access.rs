@@ -17,6 +17,7 @@
 use std::ptr;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
+use crate::memory::pieces::{load_whole, store_whole};
 use crate::memory::spaces::{Accessed, Spaces};
 use crate::operands::{AccessArgs, AccessKind, Class, Reg, Space};
 use crate::registers::lanes::{Lane, Lanes, Stored, WARP, conjure, each_lane, wide_vectors};
@@ -69,12 +70,6 @@ impl AccessHandler {
 
 /// A value in memory.
 pub(crate) trait Cell: Copy + Default {
-    /// # Safety
-    /// `address` is valid for an aligned atomic read of the type.
-    unsafe fn load_strong(address: *mut Self) -> Self;
-    /// # Safety
-    /// `address` is valid for an aligned atomic write of the type.
-    unsafe fn store_strong(address: *mut Self, value: Self);
     /// Replaces the value by what `f` makes of it; returns the old one.
     ///
     /// # Safety
@@ -86,18 +81,8 @@ macro_rules! cell {
     ($($ty:ty as $bits:ty: $atomic:ty;)*) => {$(
         impl Cell for $ty {
             #[inline(always)]
-            unsafe fn load_strong(address: *mut Self) -> Self {
-                // SAFETY: the caller's promise; the atomic has the layout of the integer.
-                unsafe { &*address.cast::<$atomic>() }.load(Ordering::Acquire) as $ty
-            }
-            #[inline(always)]
-            unsafe fn store_strong(address: *mut Self, value: Self) {
-                // SAFETY: as above.
-                unsafe { &*address.cast::<$atomic>() }.store(value as $bits, Ordering::Release);
-            }
-            #[inline(always)]
             unsafe fn update(address: *mut Self, f: impl Fn(Self) -> Self) -> Self {
-                // SAFETY: as above.
+                // SAFETY: the caller's promise; the atomic has the layout of the integer.
                 let cell = unsafe { &*address.cast::<$atomic>() };
                 let mut old = cell.load(Ordering::Relaxed);
                 loop {
@@ -211,6 +196,9 @@ macro_rules! access {
         }
     };
 }
+
+/// Elements of the longest vector.
+const MOST_ELEMENTS: usize = 8;
 
 /// Reads element `element` of a vector in each lane. Out of line, or the compiler keeps 32 values in registers.
 ///
@@ -423,36 +411,41 @@ regular! {
 }
 
 access! {
-    /// `data = [address]`, each element atomically.
+    /// `data = [address]`, a vector of up to 16 bytes at once (see [`load_whole`]).
     load_strong<R: Lane, C: Extend<R>> takes [R::CLASS, R::CLASS, R::CLASS] |lanes, spaces, args| {
         let registers = args.elements();
         let bytes = size_of::<C>() * registers.len();
         let mut addresses = [0; WARP];
         spaces.locate(lanes, args, bytes as u64, false, &mut addresses)?;
-        for (element, &register) in registers.iter().enumerate() {
-            let mut values = [R::Stored::default(); WARP];
-            each_lane(lanes.mask, |lane| {
-                values[lane] = C::load_strong((addresses[lane] as *mut C).add(element)).extend().store();
-            });
-            lanes.write(register, &values);
+        let mut values = [[R::Stored::default(); WARP]; MOST_ELEMENTS];
+        each_lane(lanes.mask, |lane| {
+            let mut cells = [C::default(); MOST_ELEMENTS];
+            load_whole(addresses[lane] as *const u8, cells.as_mut_ptr().cast(), bytes);
+            for (values, cell) in values.iter_mut().zip(cells).take(registers.len()) {
+                values[lane] = cell.extend().store();
+            }
+        });
+        for (&register, values) in registers.iter().zip(&values) {
+            lanes.write(register, values);
         }
         Ok(())
     }
 }
 
 access! {
-    /// `[address] = data`, each element atomically.
+    /// `[address] = data`, a vector of up to 16 bytes at once (see [`store_whole`]).
     store_strong<R: Lane, C: Extend<R>> takes [R::CLASS, R::CLASS, R::CLASS] |lanes, spaces, args| {
         let registers = args.elements();
         let bytes = size_of::<C>() * registers.len();
         let mut addresses = [0; WARP];
         spaces.locate(lanes, args, bytes as u64, true, &mut addresses)?;
-        for (element, &register) in registers.iter().enumerate() {
-            let values = lanes.source::<R::Stored>(register);
-            each_lane(lanes.mask, |lane| {
-                C::store_strong((addresses[lane] as *mut C).add(element), C::cut(R::load(values[lane])));
-            });
-        }
+        each_lane(lanes.mask, |lane| {
+            let mut cells = [C::default(); MOST_ELEMENTS];
+            for (cell, &register) in cells.iter_mut().zip(registers) {
+                *cell = C::cut(R::load(lanes.source::<R::Stored>(register)[lane]));
+            }
+            store_whole(addresses[lane] as *mut u8, cells.as_ptr().cast(), bytes);
+        });
         Ok(())
     }
 }

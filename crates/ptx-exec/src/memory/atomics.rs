@@ -7,83 +7,10 @@
 //! addresses are used after [`Spaces::locate`] has approved them.
 
 use crate::memory::access::{AccessHandler, Cell};
+use crate::memory::pieces::{read128, update128};
 use crate::memory::spaces::{Accessed, Spaces};
 use crate::operands::{AccessArgs, Reg};
 use crate::registers::lanes::{Lanes, WARP, conjure, each_lane};
-
-/// Replaces 128 aligned bits by what `f` makes of them, atomically; the old ones.
-///
-/// # Safety
-/// `address` is valid for reads and writes, and aligned to 16 bytes.
-unsafe fn update128(address: *mut u128, f: impl Fn(u128) -> u128) -> u128 {
-    #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("cmpxchg16b") {
-        // The first comparison is a guess that costs one round where it fails.
-        let mut old = 0;
-        loop {
-            // SAFETY: the CPU has the instruction; the rest is the caller's promise.
-            let now = unsafe { exchange_if_equal(address, old, f(old)) };
-            if now == old {
-                return old;
-            }
-            old = now;
-        }
-    }
-    // One lock for all: atomic against every other 128-bit access, which is all that programs mix.
-    static LOCK: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    let _held = LOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    // SAFETY: the caller's promise.
-    unsafe {
-        let old = address.read();
-        address.write(f(old));
-        old
-    }
-}
-
-/// Reads 128 aligned bits, atomically.
-///
-/// # Safety
-/// `address` is valid for reads, and aligned to 16 bytes.
-unsafe fn read128(address: *const u128) -> u128 {
-    #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx") {
-        // Aligned loads of 16 bytes are atomic on CPUs with AVX: Intel's and AMD's manuals say so. Exchanging would
-        // be, too, but needs memory that may be written.
-        // SAFETY: the caller's promise; the two types have the same size.
-        return unsafe {
-            use std::arch::x86_64::{__m128i, _mm_load_si128};
-            std::mem::transmute::<__m128i, u128>(_mm_load_si128(address.cast()))
-        };
-    }
-    // SAFETY: the caller's promise, which is more than a volatile read asks.
-    unsafe { address.read_volatile() }
-}
-
-/// Puts `new` where `old` is, atomically; what was there.
-///
-/// Written out, because the standard library's function becomes a call into a library that is not linked.
-///
-/// # Safety
-/// The CPU has `cmpxchg16b`; `address` is valid for reads and writes, and aligned to 16 bytes.
-#[cfg(target_arch = "x86_64")]
-unsafe fn exchange_if_equal(address: *mut u128, old: u128, new: u128) -> u128 {
-    let (mut low, mut high) = (old as u64, (old >> 64) as u64);
-    // SAFETY: the caller's promise. The compiler keeps `rbx` for itself, so it is put back.
-    unsafe {
-        std::arch::asm!(
-            "xchg rsi, rbx",
-            "lock cmpxchg16b [rdi]",
-            "mov rbx, rsi",
-            in("rdi") address,
-            inout("rsi") new as u64 => _,
-            in("rcx") (new >> 64) as u64,
-            inout("rax") low,
-            inout("rdx") high,
-            options(nostack),
-        );
-    }
-    u128::from(low) | u128::from(high) << 64
-}
 
 /// The two registers of a 128-bit value in each lane.
 ///

@@ -27,4 +27,5 @@ mod numbers;
 mod nvcc;
 mod packed;
 mod prologues;
+mod vectors;
 mod video;

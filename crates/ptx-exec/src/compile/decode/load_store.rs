@@ -39,11 +39,16 @@ pub(crate) fn ordering(form: &mut Form) -> bool {
     strong
 }
 
-/// Takes the cache hints, which mean nothing here.
-pub(crate) fn cache_hints(form: &mut Form) {
+/// Takes the cache hints; whether they say that other multiprocessors read or write the same memory. To a scalar access they
+/// mean nothing here.
+pub(crate) fn cache_hints(form: &mut Form) -> bool {
     let hints = ["ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc"];
-    while form.one_of(&hints).is_some() {}
+    let mut shared_by_blocks = false;
+    while let Some(hint) = form.one_of(&hints) {
+        shared_by_blocks |= matches!(hint, "cg" | "cv" | "wt");
+    }
     while form.take(|m| (m.starts_with("L1::") || m.starts_with("L2::")).then_some(())).is_some() {}
+    shared_by_blocks
 }
 
 /// Takes the state space; none means generic addresses.
@@ -280,7 +285,7 @@ fn loaded(compiler: &mut FunctionCompiler, operand: &Operand, ty: ScalarType) ->
 fn load(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
     let strong = ordering(form);
     let space = state_space(form);
-    cache_hints(form);
+    let shared_by_blocks = cache_hints(form);
     let (vector, ty) = vector_and_type(form)?;
     let [destination, address, ..] = instruction.operands.as_slice() else {
         return invalid("`ld` takes a destination and an address");
@@ -302,7 +307,8 @@ fn load(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut F
         destinations.push((element, destination));
     }
     let class = class.unwrap_or(if ty.bytes() == 8 { Class::Long } else { Class::Word });
-    let kind = if strong && place.space != Space::Shared { Move::LoadStrong } else { Move::Load };
+    let at_once = strong || shared_by_blocks && vector > 1;
+    let kind = if at_once && place.space != Space::Shared { Move::LoadStrong } else { Move::Load };
     for (slot, (element, _)) in data.iter_mut().zip(&destinations) {
         if *element == Operand::Sink {
             *slot = compiler.fresh(class);
@@ -320,7 +326,7 @@ fn store(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut 
     }
     let strong = ordering(form);
     let space = state_space(form);
-    cache_hints(form);
+    let shared_by_blocks = cache_hints(form);
     let (vector, ty) = vector_and_type(form)?;
     let [address, source, ..] = instruction.operands.as_slice() else {
         return invalid("`st` takes an address and a value");
@@ -334,7 +340,8 @@ fn store(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut 
         *slot = compiler.source(&element, ty)?;
     }
     let class = compiler.class(data[0]);
-    let kind = if strong && place.space != Space::Shared { Move::StoreStrong } else { Move::Store };
+    let at_once = strong || shared_by_blocks && vector > 1;
+    let kind = if at_once && place.space != Space::Shared { Move::StoreStrong } else { Move::Store };
     access(compiler, kind.of(ty, class)?, place, AccessArgs { data, kind: AccessKind::Store, ..NO_DATA });
     Ok(())
 }
