@@ -15,7 +15,7 @@ use apex_trace::counts::{Counts, Direction, InstructionClass, Space, Traffic};
 use cuda_launch::LaunchConfig;
 use ptx::Class;
 use ptx::walk::{Argument, BUDGET, Walker, Work};
-use ptx_exec::{LaunchParams, Linked, Memory, Program, Region, Wishes, watch};
+use ptx_exec::{LaunchParams, Linked, Memory, Program, Region, WatchOptions, watch};
 
 /// Small enough that all launches together take seconds.
 const BOUNDS: Bounds = Bounds { pool_bytes: 1 << 18, seconds: 0.002, ..Bounds::CPU };
@@ -112,8 +112,8 @@ fn executed(kernel: &Kernel, program: &Arc<Program>, launch: &Launch) -> Counts 
         params: &params,
     };
     let id = linked.program().kernel(kernel.name).expect("the module has the kernel");
-    let wishes = Wishes { count: true, ..Wishes::default() };
-    let (outcome, seen) = watch(&linked, id, &params, &memory, &AtomicBool::new(false), wishes);
+    let options = WatchOptions { count: true, ..WatchOptions::default() };
+    let (outcome, seen) = watch(&linked, id, &params, &memory, &AtomicBool::new(false), options);
     outcome.unwrap_or_else(|fault| panic!("{}: {launch:?}: {fault:?}", kernel.name));
     seen.counts.expect("counting was on").counts
 }

@@ -14,7 +14,9 @@ use crate::watch;
 use crate::watchdog;
 use cuda_abi::types::*;
 use cuda_launch::{Carveout, FunctionAttributes};
-use ptx_exec::{self, Fault, FaultKind, KernelAttributes, LaunchParams, Observation, Region, Shadow, Wishes};
+use ptx_exec::{
+    self, Fault, FaultKind, KernelAttributes, LaunchParams, Observation, Region, Shadow, WatchOptions,
+};
 use std::ffi::c_void;
 use std::sync::{Arc, OnceLock};
 
@@ -98,8 +100,8 @@ impl Launch {
         let memory = KernelMemory { device, context, runtime: &runtime, map: OnceLock::new() };
         let linked = &self.function.code.linked;
         let kernel = self.function.kernel;
-        let execute = |wishes: Wishes| match wishes.watch() {
-            true => ptx_exec::watch(linked, kernel, &params, &memory, &context.cancel, wishes),
+        let execute = |options: WatchOptions| match options.watch() {
+            true => ptx_exec::watch(linked, kernel, &params, &memory, &context.cancel, options),
             false => {
                 (ptx_exec::launch(linked, kernel, &params, &memory, &context.cancel), Observation::default())
             }

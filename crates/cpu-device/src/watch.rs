@@ -11,7 +11,7 @@
 use crate::launch::Configuration;
 use apex_trace::counts::file::CountsFile;
 use apex_trace::counts::{Defect, LaunchCounts, Place};
-use ptx_exec::{Counted, Fault, Group, LaunchStats, Observation, Wishes};
+use ptx_exec::{Counted, Fault, Group, LaunchStats, Observation, WatchOptions};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -97,16 +97,16 @@ pub fn checks() -> bool {
 pub fn around(
     kernel: &str,
     configuration: Configuration,
-    execute: impl FnOnce(Wishes) -> (Result<LaunchStats, Fault>, Observation),
+    execute: impl FnOnce(WatchOptions) -> (Result<LaunchStats, Fault>, Observation),
 ) -> Result<(), Box<Fault>> {
     let watcher = watcher();
     if !watcher.check && watcher.counting == Counting::Off {
-        return execute(Wishes::default()).0.map(drop).map_err(Box::new);
+        return execute(WatchOptions::default()).0.map(drop).map_err(Box::new);
     }
     let count = watcher.wants_counts(kernel, configuration);
     let started = Instant::now();
     let sample = watcher.sample();
-    let (outcome, seen) = execute(Wishes { count, sample, check: watcher.check });
+    let (outcome, seen) = execute(WatchOptions { count, sample, check: watcher.check });
     watcher.keep(kernel, configuration, seen, count, started.elapsed());
     outcome.map(drop).map_err(Box::new)
 }

@@ -181,9 +181,9 @@ impl Program {
         self.functions.iter().flat_map(|function| {
             let code = &function.code;
             code.steps.iter().zip(&code.origin_of).filter_map(move |(step, origin)| match step.op {
-                Op::Unsupported(complaint) => {
+                Op::Unsupported(reason) => {
                     let line = code.origins[*origin as usize].line;
-                    Some((&*function.name, line, code.complaints[complaint as usize].as_str()))
+                    Some((&*function.name, line, code.unsupported[reason as usize].as_str()))
                 }
                 _ => None,
             })

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Instant;
 
-use ptx_exec::Wishes;
+use ptx_exec::WatchOptions;
 
 use crate::machine;
 use crate::native::Target;
@@ -97,13 +97,13 @@ impl Report {
             for series in series.iter_mut().filter(|series| sample <= WATCHED_SAMPLES || !watched(series)) {
                 let before = processor_seconds();
                 let start = Instant::now();
-                let mut kernel = |wishes| {
-                    instructions = (workload.kernel)(series.threads, wishes).warp_instructions;
+                let mut kernel = |options| {
+                    instructions = (workload.kernel)(series.threads, options).warp_instructions;
                 };
                 match series.what {
-                    What::Kernel => kernel(Wishes::default()),
-                    What::Counted => kernel(Wishes { count: true, ..Wishes::default() }),
-                    What::Checked => kernel(Wishes { check: true, ..Wishes::default() }),
+                    What::Kernel => kernel(WatchOptions::default()),
+                    What::Counted => kernel(WatchOptions { count: true, ..WatchOptions::default() }),
+                    What::Checked => kernel(WatchOptions { check: true, ..WatchOptions::default() }),
                     What::Peer(target) => (workload.peer)(target, series.threads),
                 }
                 series.seconds.push(start.elapsed().as_secs_f64());

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use std::sync::atomic::AtomicBool;
 
-use ptx_exec::{KernelId, LaunchParams, LaunchStats, Linked, Wishes, watch};
+use ptx_exec::{KernelId, LaunchParams, LaunchStats, Linked, WatchOptions, watch};
 
 use crate::device::{Device, pack};
 use crate::native::{self, Target, View};
@@ -19,7 +19,7 @@ pub struct Workload {
     /// How many times as long as the peer it may take.
     pub goal: Option<f64>,
     /// Runs the kernel on so many threads, watched as it is wished.
-    pub kernel: Box<dyn Fn(usize, Wishes) -> LaunchStats>,
+    pub kernel: Box<dyn Fn(usize, WatchOptions) -> LaunchStats>,
     /// Runs the peer on so many threads.
     pub peer: Box<dyn Fn(Target, usize)>,
 }
@@ -54,10 +54,10 @@ impl Launch {
     }
 
     fn run(&self, workers: usize) -> LaunchStats {
-        self.run_watched(workers, Wishes::default())
+        self.run_watched(workers, WatchOptions::default())
     }
 
-    fn run_watched(&self, workers: usize, wishes: Wishes) -> LaunchStats {
+    fn run_watched(&self, workers: usize, options: WatchOptions) -> LaunchStats {
         let params = LaunchParams {
             grid: self.grid,
             block: self.block,
@@ -67,9 +67,9 @@ impl Launch {
             workers,
             params: &self.params,
         };
-        let outcome = match wishes {
-            Wishes { count: false, check: false, .. } => DEVICE.run(&self.linked, self.kernel, &params),
-            _ => watch(&self.linked, self.kernel, &params, &*DEVICE, &AtomicBool::new(false), wishes).0,
+        let outcome = match options {
+            WatchOptions { count: false, check: false, .. } => DEVICE.run(&self.linked, self.kernel, &params),
+            _ => watch(&self.linked, self.kernel, &params, &*DEVICE, &AtomicBool::new(false), options).0,
         };
         outcome.expect("the kernel runs")
     }
@@ -166,7 +166,7 @@ fn saxpy(name: &'static str, n: usize, goal: Option<f64>) -> Workload {
         name,
         about: format!("memory: {} Ki elements, 2 arrays", n >> 10),
         goal,
-        kernel: Box::new(move |workers, wishes| launch.run_watched(workers, wishes)),
+        kernel: Box::new(move |workers, options| launch.run_watched(workers, options)),
         peer: Box::new(move |target, threads| {
             in_parts(&mut native_y.borrow_mut(), 1, threads, |first, part| {
                 native::saxpy(target, a, &x[first..first + part.len()], part);
@@ -204,7 +204,7 @@ fn fma_chains() -> Workload {
         name: "fma_chains",
         about: format!("registers: {n} threads, 8 chains of {} multiply-adds", 4 * rounds),
         goal: Some(5.0),
-        kernel: Box::new(move |workers, wishes| launch.run_watched(workers, wishes)),
+        kernel: Box::new(move |workers, options| launch.run_watched(workers, options)),
         peer: Box::new(move |target, threads| {
             in_parts(&mut native_out.borrow_mut(), 8, threads, |first, part| {
                 native::fma_chains(target, &start[8 * first..8 * first + part.len()], part, b, c, rounds);
@@ -237,7 +237,7 @@ fn matmul() -> Workload {
         name: "matmul_tiled",
         about: format!("shared memory: {n} by {n}, tiles of 16 by 16"),
         goal: Some(12.0),
-        kernel: Box::new(move |workers, wishes| launch.run_watched(workers, wishes)),
+        kernel: Box::new(move |workers, options| launch.run_watched(workers, options)),
         peer: Box::new(move |target, threads| {
             let unit = n * native::TILE;
             in_parts(&mut native_c.borrow_mut(), unit, threads, |first, part| {
@@ -285,7 +285,7 @@ fn mandelbrot() -> Workload {
         name: "mandelbrot",
         about: format!("divergence: {} by {}, up to {} iterations", view.width, view.height, view.limit),
         goal: None,
-        kernel: Box::new(move |workers, wishes| launch.run_watched(workers, wishes)),
+        kernel: Box::new(move |workers, options| launch.run_watched(workers, options)),
         peer: Box::new(move |target, threads| {
             in_parts(&mut native_out.borrow_mut(), view.width, threads, |first, part| {
                 native::mandelbrot(target, view, first..first + part.len() / view.width, part);
@@ -319,7 +319,7 @@ fn reduction() -> Workload {
         name: "reduce_shuffle",
         about: format!("warp instructions: the sum of {} Ki elements in {blocks} blocks", n >> 10),
         goal: None,
-        kernel: Box::new(move |workers, wishes| launch.run_watched(workers, wishes)),
+        kernel: Box::new(move |workers, options| launch.run_watched(workers, options)),
         peer: Box::new(move |target, threads| {
             in_parts(&mut values.borrow_mut(), 1, threads, |_, part| {
                 std::hint::black_box(native::sum(target, part));

@@ -73,7 +73,7 @@ pub(crate) struct Code {
     /// For each step the index of its origin.
     pub(crate) origin_of: Vec<u32>,
     pub(crate) origins: Vec<Origin>,
-    /// How it begins, if convoys may pass that.
+    /// How it begins, if batches may pass that.
     pub(crate) prologue: Option<Prologue>,
     /// Registers to fill at the start.
     pub(crate) inputs: Vec<(Reg, Class, Input)>,
@@ -82,7 +82,7 @@ pub(crate) struct Code {
     /// Bytes of local memory that a frame takes: parameters, then variables.
     pub(crate) frame_bytes: u32,
     /// Why steps are [`Op::Unsupported`].
-    pub(crate) complaints: Vec<String>,
+    pub(crate) unsupported: Vec<String>,
     /// Functions that it calls by name.
     pub(crate) calls: Vec<u32>,
     /// Whether it calls through pointers.

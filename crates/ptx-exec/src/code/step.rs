@@ -198,7 +198,7 @@ pub(crate) enum Op {
     Clock { d: Reg, class: Class, clock: Clock },
     /// `trap`, `brkpt`.
     Trap,
-    /// What this device does not execute; index into [`Code::complaints`].
+    /// What this device does not execute; index into [`Code::unsupported`].
     Unsupported(u32),
 }
 
@@ -221,7 +221,7 @@ impl Step {
         Step { guard, op, straight: 0, idle: 0, idle_after: 0 }
     }
 
-    /// Whether all lanes of a fragment execute it and go on to the next, without a chance that they have to wait.
+    /// Whether all lanes of a path execute it and go on to the next, without a chance that they have to wait.
     pub(crate) fn is_straight(&self) -> bool {
         self.guard == Guard::Always
             && match &self.op {

@@ -94,7 +94,7 @@ pub(super) struct FunctionCompiler<'m> {
     steps: Vec<Step>,
     origin_of: Vec<u32>,
     origins: Vec<Origin>,
-    complaints: Vec<String>,
+    unsupported: Vec<String>,
     pub(super) calls: Vec<u32>,
     pub(super) calls_indirectly: bool,
     shared: Vec<u32>,
@@ -127,7 +127,7 @@ pub(super) fn compile<'m>(
         steps: Vec::new(),
         origin_of: Vec::new(),
         origins: Vec::new(),
-        complaints: Vec::new(),
+        unsupported: Vec::new(),
         calls: Vec::new(),
         calls_indirectly: false,
         shared: Vec::new(),
@@ -258,7 +258,7 @@ impl<'m> FunctionCompiler<'m> {
             inputs,
             registers: sizes.registers,
             frame_bytes: self.frame_bytes,
-            complaints: self.complaints,
+            unsupported: self.unsupported,
             calls: self.calls,
             calls_indirectly: self.calls_indirectly,
             shared: self.shared,
@@ -392,8 +392,8 @@ impl<'m> FunctionCompiler<'m> {
 
     /// Adds a step that faults.
     fn complain(&mut self, message: String) {
-        self.complaints.push(message);
-        self.push(Op::Unsupported(self.complaints.len() as u32 - 1));
+        self.unsupported.push(message);
+        self.push(Op::Unsupported(self.unsupported.len() as u32 - 1));
     }
 
     /// A new register.
@@ -530,7 +530,7 @@ impl<'m> FunctionCompiler<'m> {
     }
 
     /// Completes what [`destination`](Self::destination) began, after the step that writes it.
-    pub(super) fn settle(&mut self, destination: Destination) {
+    pub(super) fn widen(&mut self, destination: Destination) {
         let Some((wide, ty)) = destination.widen else { return };
         let run = if ty.is_signed() { unary(|a: i32| i64::from(a)) } else { unary(|a: u32| u64::from(a)) };
         self.lanes(run, Args { d: wide, a: destination.reg, ..Args::EMPTY });

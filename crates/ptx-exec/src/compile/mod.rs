@@ -2,7 +2,7 @@
 //!
 //! `scope` flattens bodies and resolves names; `layout` finds the order of blocks; `function` drives; `decode` and the
 //! modules it calls turn instructions into steps; `allocate` gives registers their places. This module does what
-//! concerns the whole program: variables, kernels' attributes, and what kernels reach through calls.
+//! concerns the whole program: variables, kernels' attributes, and the call graph of each kernel.
 
 mod allocate;
 mod decode;
@@ -172,10 +172,10 @@ impl Program {
         index: u32,
         pressures: &[u32],
     ) -> Kernel {
-        let reach = self.reach(index);
+        let call_graph = self.call_graph(index);
         let mut shared_offsets = vec![None; self.shared.len()];
         let mut end = 0u64;
-        let mut used: Vec<u32> = reach
+        let mut used: Vec<u32> = call_graph
             .functions
             .iter()
             .flat_map(|&f| self.functions[f as usize].code.shared.iter().copied())
@@ -210,7 +210,7 @@ impl Program {
         let most = required_block.or(dimension("maxntid")).map_or(1024, volume);
         let min_blocks =
             function.directive("minnctapersm").and_then(|values| values.first().copied()).unwrap_or(0);
-        let pressure = reach.functions.iter().map(|&f| pressures[f as usize]).max().unwrap_or(0);
+        let pressure = call_graph.functions.iter().map(|&f| pressures[f as usize]).max().unwrap_or(0);
         let const_bytes: u64 = self
             .globals
             .iter()
@@ -222,7 +222,7 @@ impl Program {
             attributes: KernelAttributes {
                 registers: pressure.clamp(8, 255),
                 static_shared: small(static_shared),
-                local_bytes: reach.stack,
+                local_bytes: call_graph.stack,
                 const_bytes: small(const_bytes),
                 max_threads: most.clamp(1, 1024),
                 required_block,
@@ -235,12 +235,12 @@ impl Program {
             },
             shared_offsets,
             dynamic_start: small(end),
-            unbounded_stack: reach.unbounded,
+            unbounded_stack: call_graph.unbounded,
         }
     }
 
     /// What a kernel may call, and how much local memory that takes.
-    fn reach(&self, kernel: u32) -> Reach {
+    fn call_graph(&self, kernel: u32) -> CallGraph {
         let indirect: Vec<u32> = (0..self.functions.len() as u32).collect();
         let callees = |function: u32| {
             let code = &self.functions[function as usize].code;
@@ -250,20 +250,20 @@ impl Program {
             let bytes = self.functions[function as usize].code.frame_bytes;
             bytes.checked_next_multiple_of(self.local_align).unwrap_or(u32::MAX)
         };
-        let mut reach = Reach { functions: Vec::new(), stack: 0, unbounded: false };
+        let mut call_graph = CallGraph { functions: Vec::new(), stack: 0, unbounded: false };
         // Depth of what is below each function that has been left; functions on the path have none yet.
         let mut depth: HashMap<u32, Option<u32>> = HashMap::new();
         let mut path = vec![(kernel, 0)];
         while let Some((function, looked)) = path.last_mut() {
             let function = *function;
             if *looked == 0 && depth.insert(function, None).is_none() {
-                reach.functions.push(function);
+                call_graph.functions.push(function);
             }
             let callee = callees(function).get(*looked).copied();
             *looked += 1;
             match callee.map(|callee| (callee, depth.get(&callee))) {
                 Some((callee, None)) => path.push((callee, 0)),
-                Some((_, Some(None))) => reach.unbounded = true,
+                Some((_, Some(None))) => call_graph.unbounded = true,
                 Some((_, Some(Some(_)))) => {}
                 None => {
                     let below = callees(function)
@@ -275,12 +275,12 @@ impl Program {
                 }
             }
         }
-        reach.stack = depth.get(&kernel).copied().flatten().unwrap_or(0);
-        reach
+        call_graph.stack = depth.get(&kernel).copied().flatten().unwrap_or(0);
+        call_graph
     }
 }
 
-struct Reach {
+struct CallGraph {
     functions: Vec<u32>,
     /// Bytes of local memory along the deepest chain of calls without recursion.
     stack: u32,

@@ -1,4 +1,4 @@
-//! Finds the kernels whose [`Prologue`] convoys may pass.
+//! Finds the kernels whose [`Prologue`] batches may pass.
 
 use std::collections::HashMap;
 
@@ -123,7 +123,7 @@ impl Candidate {
 mod tests {
     use crate::program::Program;
 
-    /// Whether convoys may pass the beginning of a kernel, which is followed by this.
+    /// Whether batches may pass the beginning of a kernel, which is followed by this.
     fn is_found(beginning: &str, rest: &str) -> bool {
         let source = format!(
             ".version 7.0\n.target sm_80\n.address_size 64\n

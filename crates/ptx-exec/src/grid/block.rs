@@ -1,6 +1,6 @@
 //! A block: its warps, its memory, its barriers.
 //!
-//! Warps run on one thread, one after the other or as a [convoy](crate::warp::batch), each until it waits, ends or is out of
+//! Warps run on one thread, one after the other or as a [warp batch](crate::warp::batch), each until it waits, ends or is out of
 //! fuel. So shared memory needs no atomics, and what a block computes without races does not depend on the order.
 
 use std::ops::Range;
@@ -38,7 +38,7 @@ pub(crate) struct Block<'l, P> {
     warps: Vec<Warp>,
     /// Warps that have executed a step of this block.
     begun: usize,
-    /// Registers of warps that have exited: the next convoy finds them in the cache.
+    /// Registers of warps that have exited: the next batch finds them in the cache.
     idle: Vec<Registers>,
     barriers: Barriers,
     spaces: Spaces<'l>,
@@ -47,9 +47,9 @@ pub(crate) struct Block<'l, P> {
     _local: Arena,
     /// What the block takes of the launch's budget.
     share: Share<'l>,
-    /// Most warps of a convoy.
-    convoy: usize,
-    /// Those of the last convoy.
+    /// Most warps of a batch.
+    batch: usize,
+    /// Those of the last batch.
     lanes: Vec<Lanes>,
     /// What the kernel's prologue finds of them, where the kernel begins.
     threads: Option<Pattern>,
@@ -89,7 +89,7 @@ impl<'l, P: Probe> Block<'l, P> {
             shared,
             _local: local,
             share,
-            convoy: batch::most(launch.code(launch.kernel_function).registers),
+            batch: batch::most(launch.code(launch.kernel_function).registers),
             lanes: Vec::new(),
             threads: None,
             ready: false,
@@ -145,7 +145,7 @@ impl<'l, P: Probe> Block<'l, P> {
 
     /// The next warps from `at` on that have not exited and can set out together, and whether that is their first step.
     fn choose(&mut self, at: usize) -> Option<(Range<usize>, bool)> {
-        let most = if self.watched { 1 } else { self.convoy };
+        let most = if self.watched { 1 } else { self.batch };
         let begun = &self.warps[..self.begun];
         if let Some(first) = (at..begun.len()).find(|&index| begun[index].live != 0) {
             return Some((first..first + batch::size(&begun[first..], most), false));
@@ -212,7 +212,7 @@ impl<'l, P: Probe> Block<'l, P> {
                 });
             }
             // With fewer warps each keeps its own: its inputs stay in them.
-            if all > self.convoy && warp.live == 0 {
+            if all > self.batch && warp.live == 0 {
                 warp.give_registers(&mut self.idle);
             }
         }
@@ -223,8 +223,8 @@ impl<'l, P: Probe> Block<'l, P> {
     fn release_barriers(&mut self) -> bool {
         let mut released = self.release_cluster_barrier();
         let mut waited_for = 0u32;
-        for fragment in self.warps.iter().flat_map(|warp| &warp.fragments) {
-            if let State::Barrier(waiting) = fragment.state {
+        for path in self.warps.iter().flat_map(|warp| &warp.paths) {
+            if let State::Barrier(waiting) = path.state {
                 waited_for |= 1 << (waiting.barrier as usize % BARRIERS);
             }
         }
@@ -330,10 +330,10 @@ fn cancelled(warp: &Warp) -> Box<Stop> {
     stop.unwrap_or_else(|| Box::new(Stop::nowhere(FaultKind::Cancelled, text)))
 }
 
-/// Masks and conditions of a warp's fragments that wait at `barrier`.
+/// Masks and conditions of a warp's paths that wait at `barrier`.
 fn waiting_at(warp: &Warp, barrier: u32) -> impl Iterator<Item = (u32, Waiting)> {
-    warp.fragments.iter().filter_map(move |fragment| match fragment.state {
-        State::Barrier(waiting) if waiting.barrier == barrier => Some((fragment.mask, waiting)),
+    warp.paths.iter().filter_map(move |path| match path.state {
+        State::Barrier(waiting) if waiting.barrier == barrier => Some((path.mask, waiting)),
         _ => None,
     })
 }

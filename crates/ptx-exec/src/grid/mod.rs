@@ -15,7 +15,7 @@ use crate::fault::{Fault, FaultKind};
 use crate::float_control::DefaultFloats;
 use crate::launch::{Launch, LaunchParams, Linked, kernel_name, prepare};
 use crate::observe::probe::Unwatched;
-use crate::observe::{Observation, Watch, Wishes};
+use crate::observe::{Observation, Watch, WatchOptions};
 use crate::program::KernelId;
 use crate::warp::Counts;
 use workers::execute;
@@ -62,11 +62,11 @@ pub fn watch(
     params: &LaunchParams,
     memory: &dyn Memory,
     cancel: &AtomicBool,
-    wishes: Wishes,
+    options: WatchOptions,
 ) -> (Result<LaunchStats, Fault>, Observation) {
     let mut observation = Observation::default();
     let outcome = launch_by(linked, kernel, params, memory, cancel, |launch, blocks, workers| {
-        let watch = Watch::new(launch, wishes);
+        let watch = Watch::new(launch, options);
         let outcome = execute(launch, blocks, workers, || watch.observer());
         observation = watch.finish(outcome.as_ref().ok().map(|counts| counts.warp_instructions));
         outcome

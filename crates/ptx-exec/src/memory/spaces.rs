@@ -13,7 +13,7 @@ use crate::registers::lanes::{Lanes, WARP, each_lane, wide_vectors};
 use crate::registers::pattern::{PART, PARTS, Pattern};
 use crate::registers::vectors::{Addresses, blend, offset_longs, offset_words, survey};
 
-/// The index that warps have found by passing the prologue that they owe.
+/// The index of threads whose prologue is deferred.
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
     pub(crate) index: Reg,
@@ -51,7 +51,7 @@ pub(crate) struct Spaces<'a> {
     /// First address of the local memory of the warp's first lane.
     pub(crate) warp_local: u64,
     /// What has been found since the last [`forget_patterns`](Spaces::forget_patterns), by [`AccessArgs::pattern`].
-    reaches: [Reach; PATTERNS],
+    ranges: [KnownRange; PATTERNS],
     /// Which of them there are.
     known: u8,
     /// Which of them there cannot be.
@@ -67,7 +67,7 @@ const NOWHERE: Region = Region { start: 0, end: 0, writable: false };
 
 /// Where the lanes of some warps that all act access memory, before the offset of the access.
 #[derive(Clone, Copy)]
-struct Reach {
+struct KnownRange {
     /// Where the register that the addresses depend on points to when it is zero, and how far its values are shifted.
     origin: u64,
     shift: u8,
@@ -99,7 +99,7 @@ pub(crate) struct Regular {
     pub(crate) step: u64,
 }
 
-const NO_REACH: Reach = Reach {
+const UNKNOWN_RANGE: KnownRange = KnownRange {
     origin: 0,
     shift: 0,
     least: 0,
@@ -113,7 +113,7 @@ const NO_REACH: Reach = Reach {
     writable: false,
 };
 
-impl Reach {
+impl KnownRange {
     /// The pattern of the register that the addresses depend on, if that is a word.
     #[inline(always)]
     fn pattern(&self) -> Pattern {
@@ -160,7 +160,7 @@ impl<'a> Spaces<'a> {
             local,
             local_bytes,
             warp_local: local.start,
-            reaches: [NO_REACH; PATTERNS],
+            ranges: [UNKNOWN_RANGE; PATTERNS],
             known: 0,
             irregular: 0,
             found: None,
@@ -189,24 +189,24 @@ impl<'a> Spaces<'a> {
         let slot = args.pattern as usize % PATTERNS;
         if args.fresh || self.known >> slot & 1 == 0 {
             // SAFETY: the caller's promise.
-            unsafe { self.reach(warps, args, slot, write) };
+            unsafe { self.find_range(warps, args, slot, write) };
         }
-        let reach = &self.reaches[slot];
-        let allowed = args.offset >= reach.from && args.offset + bytes as i64 <= reach.to;
-        let aligned = (reach.bits | args.offset as u64) & (bytes - 1) == 0;
-        if self.known >> slot & 1 == 0 || !allowed || !aligned || write && !reach.writable {
+        let range = &self.ranges[slot];
+        let allowed = args.offset >= range.from && args.offset + bytes as i64 <= range.to;
+        let aligned = (range.bits | args.offset as u64) & (bytes - 1) == 0;
+        if self.known >> slot & 1 == 0 || !allowed || !aligned || write && !range.writable {
             return None;
         }
-        let first = reach.first.map(|first| first.wrapping_add(args.offset as u64));
-        Some(Regular { first, between: reach.between, step: reach.step })
+        let first = range.first.map(|first| first.wrapping_add(args.offset as u64));
+        Some(Regular { first, between: range.between, step: range.step })
     }
 
-    /// Finds the reach of an access and of those that share its place.
+    /// Finds the range of an access and of those that share its place.
     ///
     /// # Safety
     /// The frames have the registers of the address.
     #[inline(never)]
-    unsafe fn reach(&mut self, warps: &[Lanes], args: &AccessArgs, slot: usize, write: bool) {
+    unsafe fn find_range(&mut self, warps: &[Lanes], args: &AccessArgs, slot: usize, write: bool) {
         let bit = 1 << slot;
         if !args.fresh && self.irregular & bit != 0 {
             return;
@@ -245,7 +245,7 @@ impl<'a> Spaces<'a> {
         unsafe { self.find_reach(warps, args, slot, write) }
     }
 
-    /// Puts the reach of an access into its slot, if it has one.
+    /// Puts the range of an access into its slot, if it has one.
     ///
     /// # Safety
     /// The frames have the registers of the address.
@@ -273,7 +273,7 @@ impl<'a> Spaces<'a> {
                 let base = unsafe { warps.first()?.source::<u64>(*base)[0] };
                 let like = args.like.map(usize::from).filter(|&like| self.known >> like & 1 != 0);
                 let pattern = match (like, &self.found) {
-                    (Some(like), _) => self.reaches[like % PATTERNS].pattern(),
+                    (Some(like), _) => self.ranges[like % PATTERNS].pattern(),
                     (None, Some(found)) if found.index == *index => found.pattern,
                     (None, _) => Pattern::of_words(words(*index), *signed)?,
                 };
@@ -298,17 +298,17 @@ impl<'a> Spaces<'a> {
         }
         let (first, between) = (pattern.first.map(place), (pattern.between as u64) << shift);
         // One by one: moved as a whole it would have to wait for all that this CPU has still to write.
-        let reach = &mut self.reaches[slot];
-        (reach.origin, reach.shift, reach.least, reach.most) = (origin, shift, least, most);
-        (reach.first, reach.between, reach.step) = (first, between, (pattern.step as u64) << shift);
-        reach.bits = first[0] | first[1] | first[2] | first[3] | between | reach.step;
-        reach.from = window.start.wrapping_sub(least) as i64;
-        reach.to = window.end.wrapping_sub(most) as i64;
-        reach.writable = window.writable;
+        let range = &mut self.ranges[slot];
+        (range.origin, range.shift, range.least, range.most) = (origin, shift, least, most);
+        (range.first, range.between, range.step) = (first, between, (pattern.step as u64) << shift);
+        range.bits = first[0] | first[1] | first[2] | first[3] | between | range.step;
+        range.from = window.start.wrapping_sub(least) as i64;
+        range.to = window.end.wrapping_sub(most) as i64;
+        range.writable = window.writable;
         Some(())
     }
 
-    /// Puts the reach of an access to local memory into its slot, if all threads access the same place of theirs: what
+    /// Puts the range of an access to local memory into its slot, if all threads access the same place of theirs: what
     /// compilers spill, and elements of arrays whose index is the same in all threads.
     ///
     /// # Safety
@@ -343,12 +343,12 @@ impl<'a> Spaces<'a> {
             return None;
         }
         let origin = start + place as u64;
-        let reach = &mut self.reaches[slot];
-        (reach.origin, reach.shift, reach.least, reach.most) = (origin, 0, origin, origin);
-        reach.first = std::array::from_fn(|part| origin + (part * PART) as u64 * stride);
-        (reach.between, reach.step) = (between, stride);
-        reach.bits = origin | stride | between;
-        (reach.from, reach.to, reach.writable) = (-place, stride as i64 - place, true);
+        let range = &mut self.ranges[slot];
+        (range.origin, range.shift, range.least, range.most) = (origin, 0, origin, origin);
+        range.first = std::array::from_fn(|part| origin + (part * PART) as u64 * stride);
+        (range.between, range.step) = (between, stride);
+        range.bits = origin | stride | between;
+        (range.from, range.to, range.writable) = (-place, stride as i64 - place, true);
         Some(())
     }
 

@@ -35,7 +35,7 @@ type StepId = (u32, u32);
 
 /// What an observed launch is watched for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wishes {
+pub struct WatchOptions {
     /// Count instructions, transactions, divergence.
     pub count: bool,
     /// Of a launch with more instructions of warps than this, count so many at its start and a sample of the rest, and
@@ -45,7 +45,7 @@ pub struct Wishes {
     pub check: bool,
 }
 
-impl Wishes {
+impl WatchOptions {
     /// Whether the launch has to be watched at all, which makes it many times slower.
     pub fn watch(self) -> bool {
         self.count || self.check
@@ -55,7 +55,7 @@ impl Wishes {
 /// What was seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observation {
-    /// What was counted; none unless it was wished for.
+    /// What was counted; none unless it was asked for.
     pub counts: Option<Counted>,
     /// The defects that were found.
     pub defects: Vec<Group>,
@@ -94,21 +94,21 @@ struct Strata {
 /// Watches a launch.
 pub(super) struct Watch<'l> {
     launch: &'l Launch<'l>,
-    wishes: Wishes,
+    options: WatchOptions,
     sites: Sites<'l>,
     strata: Strata,
     seen: Mutex<([Tallies; 2], Defects)>,
 }
 
 impl<'l> Watch<'l> {
-    pub(super) fn new(launch: &'l Launch<'l>, wishes: Wishes) -> Self {
+    pub(super) fn new(launch: &'l Launch<'l>, options: WatchOptions) -> Self {
         let (strata, seen) = (Strata::default(), Mutex::default());
-        Watch { launch, wishes, sites: Sites::new(launch), strata, seen }
+        Watch { launch, options, sites: Sites::new(launch), strata, seen }
     }
 
     /// An observer for one block after the other, if there is memory for what it keeps.
     pub(super) fn observer(&self) -> Option<Observer<'_, 'l>> {
-        let checker = if self.wishes.check { Some(Checker::new(self.launch)?) } else { None };
+        let checker = if self.options.check { Some(Checker::new(self.launch)?) } else { None };
         let tallies = Default::default();
         Some(Observer {
             watch: self,
@@ -139,7 +139,7 @@ impl<'l> Watch<'l> {
         sums.absorb(others);
         let (counts, hotspots) = sums.finish(&self.sites);
         Observation {
-            counts: self.wishes.count.then_some(Counted { counts, hotspots, watched, executed }),
+            counts: self.options.count.then_some(Counted { counts, hotspots, watched, executed }),
             defects: defects.finish(&self.launch.kernel_name(), &self.sites),
         }
     }
@@ -175,7 +175,7 @@ impl Probe for Observer<'_, '_> {
     const WATCHES: bool = true;
 
     fn watches(&mut self, executed: u64) -> bool {
-        let whole = match self.watch.wishes.sample {
+        let whole = match self.watch.options.sample {
             Some(whole) if self.checker.is_none() => whole,
             _ => return true,
         };
@@ -204,7 +204,7 @@ impl Probe for Observer<'_, '_> {
 
     fn step(&mut self, moment: &Moment) {
         let sites = self.watch.sites.of(moment.function);
-        if self.watch.wishes.count {
+        if self.watch.options.count {
             self.tallies[self.stratum].step(moment, sites);
             self.steps += 1;
         }
@@ -249,8 +249,8 @@ mod tests {
     #[test]
     fn a_launch_is_watched_only_to_count_or_to_check() {
         let sample = Some(1 << 20);
-        assert!(!Wishes { sample, ..Wishes::default() }.watch());
-        assert!(Wishes { sample, count: true, ..Wishes::default() }.watch());
-        assert!(Wishes { check: true, ..Wishes::default() }.watch());
+        assert!(!WatchOptions { sample, ..WatchOptions::default() }.watch());
+        assert!(WatchOptions { sample, count: true, ..WatchOptions::default() }.watch());
+        assert!(WatchOptions { check: true, ..WatchOptions::default() }.watch());
     }
 }

@@ -11,7 +11,7 @@ use crate::registers::Extent;
 use crate::registers::lanes::Lanes;
 use crate::warp::Warp;
 
-/// A step that a fragment of a warp is about to execute.
+/// A step that a path of a warp is about to execute.
 pub(crate) struct Moment<'a> {
     /// The function, by index.
     pub(crate) function: u32,
@@ -20,7 +20,7 @@ pub(crate) struct Moment<'a> {
     pub(crate) step: &'a Step,
     /// Registers; their mask has the lanes that execute the step, none if the guard holds back all.
     pub(crate) lanes: &'a Lanes,
-    /// Lanes of the fragment, before the guard.
+    /// Lanes of the path, before the guard.
     pub(crate) mask: u32,
     pub(crate) spaces: &'a Spaces<'a>,
     /// The warp, counted through the block.

@@ -1,7 +1,7 @@
 //! How the values of a register lie to each other from lane to lane, and from warp to warp.
 //!
 //! Kernels address memory by thread: the lanes of a warp access one element after the other, or all the same one; and
-//! where a block is 8 or 16 threads wide, parts of the warp do. The warps of a convoy do the same some way further on. A
+//! where a block is 8 or 16 threads wide, parts of the warp do. The warps of a batch do the same some way further on. A
 //! [`Pattern`] says so in a few numbers, from which the addresses of all lanes can be checked and accessed without being
 //! computed. It is found once for all accesses of a straight run that share a register (see [`crate::compile`]'s `fold`).
 

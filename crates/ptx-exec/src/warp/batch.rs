@@ -1,21 +1,21 @@
-//! A convoy: warps of a block that are at the same place and execute together.
+//! A warp batch: warps of a block that are at the same place and execute together.
 //!
-//! Finding a step, calling its handler, checking an address: a convoy pays for them once for all of its warps, and the
+//! Finding a step, calling its handler, checking an address: a batch pays for them once for all of its warps, and the
 //! CPU has arithmetic at hand that does not depend on each other's results. Warps set out together where the kernel
 //! begins and where a barrier has let them go. They stay together while they agree: a branch has to be taken by all
 //! threads or by none, warp instructions have to find all their lanes, a barrier must have nobody else to wait for. Of
-//! anything else the convoy keeps off: it *parts*, and each warp goes on alone from the very step ([`crate::warp`]).
+//! anything else the batch keeps off: it *parts*, and each warp goes on alone from the very step ([`crate::warp`]).
 //!
 //! Invariants:
 //!
 //! 1. What a kernel without races computes, and what is counted, is what it would be if the warps ran one after the
 //!    other. A step that one of them is refused has been executed by those before it and by none after it; these then
 //!    run alone, in order, so that the first thread to fault is the same too.
-//! 2. Nobody waits for a convoy for ever: backward jumps and synchronising accesses burn its fuel as they burn a
+//! 2. Nobody waits for a batch for ever: backward jumps and synchronising accesses burn its fuel as they burn a
 //!    warp's.
 //! 3. Launches that are watched have none.
-//! 4. Warps that owe the kernel's prologue ([`crate::warp::prologue`]) are in the kernel itself. The convoy ends or pays before
-//!    it holds back a lane.
+//! 4. Warps whose prologue is deferred ([`crate::warp::prologue`]) are in the kernel itself. The batch ends or flushes it
+//!    before it holds back a lane.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{Ordering, fence};
@@ -30,13 +30,13 @@ use crate::warp::fuel::Fuel;
 use crate::warp::straight::{access, straight};
 use crate::warp::{Surroundings, Warp, exchange};
 
-/// Most warps of a convoy: more would save hardly anything.
+/// Most warps of a batch: more would save hardly anything.
 const MOST: usize = 8;
 
-/// Bytes of registers that a convoy works on: not much more than what the first-level cache holds.
+/// Bytes of registers that a batch works on: not much more than what the first-level cache holds.
 const CACHE: u32 = 48 << 10;
 
-/// How many warps a convoy may have whose frames are of this size.
+/// How many warps a batch may have whose frames are of this size.
 pub(crate) fn most(frame: Extent) -> usize {
     (CACHE / frame.bytes().max(1)).clamp(1, MOST as u32) as usize
 }
@@ -44,11 +44,11 @@ pub(crate) fn most(frame: Extent) -> usize {
 /// How many of `warps`, from the first on, can set out together.
 pub(crate) fn size(warps: &[Warp], most: usize) -> usize {
     let Some(leader) = warps.first().and_then(Warp::whole) else { return 1 };
-    let joins = |warp: &&Warp| warp.whole().is_some_and(|fragment| fragment.same_place(leader));
+    let joins = |warp: &&Warp| warp.whole().is_some_and(|path| path.same_place(leader));
     warps.iter().take(most).take_while(joins).count().max(1)
 }
 
-/// Why a convoy ends.
+/// Why a batch ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parting {
     /// All threads have exited.
@@ -77,11 +77,11 @@ pub(crate) fn run(
         _ => (launch.kernel_function, 0, true),
     };
     let (code, fuel) = (launch.code(function), Fuel::full());
-    Convoy { warps, around, code, pc, outermost, everyone, fresh, lanes, threads: 0, fuel }.run(threads)
+    Batch { warps, around, code, pc, outermost, everyone, fresh, lanes, threads: 0, fuel }.run(threads)
 }
 
 /// Warps on their way.
-struct Convoy<'w, 'a, 'l, 's, 'm> {
+struct Batch<'w, 'a, 'l, 's, 'm> {
     warps: &'w mut [Warp],
     around: &'a mut Surroundings<'l, 's, 'm>,
     code: &'l Code,
@@ -105,7 +105,7 @@ enum Agreement {
     Some,
 }
 
-impl Convoy<'_, '_, '_, '_, '_> {
+impl Batch<'_, '_, '_, '_, '_> {
     fn run(self, threads: Option<&Pattern>) -> Parting {
         #[cfg(target_arch = "x86_64")]
         if wide_vectors() {
@@ -164,9 +164,9 @@ impl Convoy<'_, '_, '_, '_, '_> {
 
     /// Computes what has been put off, while no mask holds back a lane.
     #[inline(always)]
-    fn settle(&mut self) {
+    fn flush_prologue(&mut self) {
         // SAFETY: whoever has put something off is in the kernel itself.
-        unsafe { self.around.settle(self.lanes) };
+        unsafe { self.around.flush_prologue(self.lanes) };
     }
 
     /// Executes a step, or as many straight ones as follow each other.
@@ -187,7 +187,7 @@ impl Convoy<'_, '_, '_, '_, '_> {
                 self.count(self.threads)
             }
             _ => {
-                self.settle();
+                self.flush_prologue();
                 self.hold_back(*guard);
                 self.execute(op)?;
                 self.hold_back(Guard::Always);
@@ -342,7 +342,7 @@ impl Convoy<'_, '_, '_, '_, '_> {
     /// Leaves the warps at this step; the first `done` have executed it.
     #[cold]
     fn part(&mut self, done: usize) -> ControlFlow<Parting> {
-        self.settle();
+        self.flush_prologue();
         let (launch, block) = (self.around.launch, self.around.block);
         for (index, warp) in self.warps.iter_mut().enumerate() {
             if self.fresh {

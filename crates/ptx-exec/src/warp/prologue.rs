@@ -13,8 +13,8 @@
 //!
 //! 1. A prologue is passed only if no index is beyond `i32::MAX`: then signed and unsigned are the same and nothing
 //!    wraps. And only if all lanes act, and all compare alike. Else its steps are executed as any others are.
-//! 2. Warps that have passed it *owe* it: its registers are not what they should be, nor are those of `%ctaid`. They are
-//!    computed ([`Surroundings::settle`]) before anybody reads them: an access whose addresses have no pattern, or a warp
+//! 2. Of warps that have passed it the prologue is *deferred*: its registers are not what they should be, nor are those of
+//!    `%ctaid`. They are computed ([`Surroundings::flush_prologue`]) before anybody reads them: an access whose addresses have no pattern, or a warp
 //!    that goes on alone. They have places of their own, so that late is not too late.
 
 use crate::code::Op;
@@ -85,12 +85,12 @@ impl Surroundings<'_, '_, '_> {
         }
     }
 
-    /// Computes what warps owe that have passed the prologue, if they have.
+    /// Computes the registers of a deferred prologue, if it is deferred.
     ///
     /// # Safety
     /// As for [`set_block_inputs`](Self::set_block_inputs).
     #[inline(always)]
-    pub(crate) unsafe fn settle(&mut self, warps: &[Lanes]) {
+    pub(crate) unsafe fn flush_prologue(&mut self, warps: &[Lanes]) {
         if self.spaces.found.is_some() {
             // SAFETY: the caller's promise.
             unsafe { self.compute_prologue(warps) };
@@ -98,7 +98,7 @@ impl Surroundings<'_, '_, '_> {
     }
 
     /// # Safety
-    /// As for [`settle`](Self::settle).
+    /// As for [`flush_prologue`](Self::flush_prologue).
     #[cold]
     unsafe fn compute_prologue(&mut self, warps: &[Lanes]) {
         self.spaces.found = None;

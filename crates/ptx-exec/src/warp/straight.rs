@@ -1,6 +1,6 @@
 //! Executing steps that only touch registers and memory, for some warps at once.
 //!
-//! A straight run (see [`Step::is_straight`]) needs no look at guards or at other fragments, so its steps follow each
+//! A straight run (see [`Step::is_straight`]) needs no look at guards or at other paths, so its steps follow each
 //! other without anything between them. What accesses find out about addresses is remembered for the run.
 
 use crate::code::{Op, Step};
@@ -52,7 +52,7 @@ pub(crate) unsafe fn straight(
 }
 
 /// Accesses memory for each of `warps` of which a lane acts. Of one that is refused it come the index, and why; those
-/// before it have accessed memory. What the warps owe of a [`prologue`](crate::warp::prologue) they pay if it is needed.
+/// before it have accessed memory. A deferred [`prologue`](crate::warp::prologue) is flushed if it is needed.
 ///
 /// # Safety
 ///
@@ -70,7 +70,7 @@ pub(crate) unsafe fn access(
         return Ok(());
     }
     // SAFETY: the caller's promise.
-    unsafe { around.settle(warps) };
+    unsafe { around.flush_prologue(warps) };
     let spaces = &mut *around.spaces;
     for (index, lanes) in warps.iter().enumerate().filter(|(_, lanes)| lanes.mask != 0) {
         spaces.warp_local = lanes.local;

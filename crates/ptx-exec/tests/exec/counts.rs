@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use apex_trace::counts::{Counts, Direction, Fault, Hotspot, InstructionClass, Space, Traffic};
-use ptx_exec::{LaunchParams, Wishes, watch};
+use ptx_exec::{LaunchParams, WatchOptions, watch};
 
 use crate::device::{Device, pack};
 
@@ -229,8 +229,8 @@ fn sampled(body: &str, blocks: u32, sample: Option<u64>) -> ptx_exec::Counted {
         workers: 2,
         params: &pack(&linked, kernel, &values),
     };
-    let wishes = Wishes { count: true, sample, check: false };
-    let (outcome, seen) = watch(&linked, kernel, &params, &device, &AtomicBool::new(false), wishes);
+    let options = WatchOptions { count: true, sample, check: false };
+    let (outcome, seen) = watch(&linked, kernel, &params, &device, &AtomicBool::new(false), options);
     outcome.unwrap_or_else(|fault| panic!("{fault}"));
     seen.counts.unwrap()
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use ptx_exec::{
     Fault, Group, KernelId, LaunchParams, LaunchStats, Linked, Memory, Observation, Program, Region, Shadow,
-    Texture, Wishes, launch, watch,
+    Texture, WatchOptions, launch, watch,
 };
 
 /// Memory of a test: allocations that live as long as it, and what was printed.
@@ -130,8 +130,8 @@ impl Device {
         kernel: KernelId,
         params: &LaunchParams,
     ) -> (Result<LaunchStats, Fault>, Observation) {
-        let wishes = Wishes { count: true, check: true, ..Wishes::default() };
-        watch(linked, kernel, params, self, &AtomicBool::new(false), wishes)
+        let options = WatchOptions { count: true, check: true, ..WatchOptions::default() };
+        watch(linked, kernel, params, self, &AtomicBool::new(false), options)
     }
 }
 

@@ -11,8 +11,8 @@
 )]
 
 mod addresses;
+mod batches;
 mod cases;
-mod convoys;
 mod corpus;
 mod counts;
 mod coverage;

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use ptx_exec::{Fault, LaunchParams, LaunchStats};
 
-use crate::convoys::Random;
+use crate::batches::Random;
 use crate::device::{Device, pack};
 
 const BLOCKS: u32 = 6;

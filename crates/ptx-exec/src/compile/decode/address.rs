@@ -68,7 +68,7 @@ fn convert_address(
             compiler.lanes(run, Args { d: destination.reg, a: source, b: window, ..Args::EMPTY });
         }
     }
-    compiler.settle(destination);
+    compiler.widen(destination);
     Ok(())
 }
 
@@ -139,7 +139,7 @@ fn map_address(compiler: &mut FunctionCompiler, instruction: &Instruction, form:
     let address = compiler.source(address, ty)?;
     let destination = compiler.destination(destination, ty)?;
     control::copy(compiler, destination.reg, address);
-    compiler.settle(destination);
+    compiler.widen(destination);
     Ok(())
 }
 
@@ -153,7 +153,7 @@ fn rank(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut F
     let destination = compiler.destination(destination, ScalarType::U32)?;
     let zero = compiler.constant(Class::Word, 0);
     control::copy(compiler, destination.reg, zero);
-    compiler.settle(destination);
+    compiler.widen(destination);
     Ok(())
 }
 
@@ -166,7 +166,7 @@ fn policy(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut
     let destination = compiler.destination(destination, ScalarType::B64)?;
     let zero = compiler.constant(Class::Long, 0);
     control::copy(compiler, destination.reg, zero);
-    compiler.settle(destination);
+    compiler.widen(destination);
     Ok(())
 }
 

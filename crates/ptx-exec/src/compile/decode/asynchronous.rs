@@ -271,7 +271,7 @@ fn barrier(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mu
             let count = compiler.destination(count, ScalarType::U32)?;
             let args = Args { d: count.reg, a: state, ..Args::EMPTY };
             compiler.lanes(unary(|state: u64| mbarrier::pending(state)), args);
-            compiler.settle(count);
+            compiler.widen(count);
             Ok(())
         }
         _ => invalid(format!("`mbarrier.{operation}` does not take these operands")),
@@ -291,7 +291,7 @@ fn arrive(
     }
     let state = compiler.destination(state, ScalarType::B64)?;
     change(compiler, run, object, operands, state.reg)?;
-    compiler.settle(state);
+    compiler.widen(state);
     Ok(())
 }
 

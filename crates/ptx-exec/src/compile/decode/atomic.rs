@@ -86,7 +86,7 @@ fn scalar(
         AccessArgs { data, operands, kind, synchronises: true, ..NO_DATA },
     );
     if let Some(destination) = destination {
-        compiler.settle(destination);
+        compiler.widen(destination);
     }
     Ok(())
 }

@@ -342,7 +342,7 @@ fn lop3(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut F
     let value = compiler.destination(value, ty)?;
     compiler.lanes(ternary_immediate(lookup), Args { d: value.reg, ..args });
     let result = value.reg;
-    compiler.settle(value);
+    compiler.widen(value);
     let Some(predicate) = predicate else { return Ok(()) };
     let immediate = match combination {
         Some("and") => combine::AND,

@@ -249,7 +249,7 @@ fn set(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Fo
     let high = if is_pair(ty) { choose(compiler, true)? } else { low };
     let run = ternary(|low: u32, high: u32, _: u32| low & 0xffff | high & 0xffff_0000);
     compiler.lanes(run, Args { d: destination.reg, a: low, b: high, c: low, ..Args::EMPTY });
-    compiler.settle(destination);
+    compiler.widen(destination);
     Ok(())
 }
 
@@ -271,7 +271,7 @@ fn select_predicate(
         Class::Predicate => return unsupported("`selp` on predicates is not supported"),
     };
     compiler.lanes(run, Args { d: destination.reg, a, b, c, ..Args::EMPTY });
-    compiler.settle(destination);
+    compiler.widen(destination);
     Ok(())
 }
 
@@ -308,6 +308,6 @@ fn select_sign(compiler: &mut FunctionCompiler, instruction: &Instruction, form:
     };
     let destination = compiler.destination(destination, ty)?;
     compiler.lanes(run, Args { d: destination.reg, ..args });
-    compiler.settle(destination);
+    compiler.widen(destination);
     Ok(())
 }

@@ -236,7 +236,7 @@ fn barrier(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mu
     form.flag("b32");
     compiler.push(Op::Barrier { kind, barrier, threads, source, negated, result });
     if let Some(destination) = settled {
-        compiler.settle(destination);
+        compiler.widen(destination);
     }
     Ok(())
 }

@@ -385,7 +385,7 @@ fn emit_carry(
     };
     let destination = compiler.destination(&instruction.operands[0], ty)?;
     compiler.lanes(run, Args { d: destination.reg, ..args });
-    compiler.settle(destination);
+    compiler.widen(destination);
     Ok(())
 }
 

@@ -316,7 +316,7 @@ fn load(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut F
     }
     let args = AccessArgs { data, synchronises: strong, ..NO_DATA };
     access(compiler, kind.of(ty, class)?, place, args);
-    destinations.into_iter().for_each(|(_, destination)| compiler.settle(destination));
+    destinations.into_iter().for_each(|(_, destination)| compiler.widen(destination));
     Ok(())
 }
 

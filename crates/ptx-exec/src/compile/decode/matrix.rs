@@ -51,7 +51,7 @@ fn finish(
         return invalid("the registers are not those that this instruction takes");
     }
     compiler.push(Op::Matrix(Box::new(step)));
-    destinations.into_iter().for_each(|destination| compiler.settle(destination));
+    destinations.into_iter().for_each(|destination| compiler.widen(destination));
     Ok(())
 }
 

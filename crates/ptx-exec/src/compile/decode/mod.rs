@@ -135,7 +135,7 @@ pub(crate) fn emit(compiler: &mut FunctionCompiler, instruction: &Instruction, p
     }
     let args = pure_args(compiler, destination, sources, pure)?;
     compiler.lanes(pure.run, args.0);
-    compiler.settle(args.1);
+    compiler.widen(args.1);
     Ok(())
 }
 

@@ -57,7 +57,7 @@ fn mov(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Fo
             let source = compiler.source(source, ty)?;
             let destination = compiler.destination(destination, ty)?;
             control::copy(compiler, destination.reg, source);
-            compiler.settle(destination);
+            compiler.widen(destination);
             Ok(())
         }
     }
@@ -81,7 +81,7 @@ fn mov_vector(
     for (element, value) in load_store::elements(destination, length)?.iter().zip(values) {
         let destination = compiler.destination(element, ty)?;
         control::copy(compiler, destination.reg, value);
-        compiler.settle(destination);
+        compiler.widen(destination);
     }
     Ok(())
 }
@@ -96,7 +96,7 @@ fn mov_wide(compiler: &mut FunctionCompiler, destination: &Operand, source: &Ope
                     for (part, half) in [(first, low), (second, high)] {
                         let part = compiler.destination(part, ScalarType::B64)?;
                         control::copy(compiler, part.reg, half);
-                        compiler.settle(part);
+                        compiler.widen(part);
                     }
                 }
                 [_, _, _, _] => {
@@ -105,8 +105,8 @@ fn mov_wide(compiler: &mut FunctionCompiler, destination: &Operand, source: &Ope
                         let second = compiler.destination(&pair[1], ScalarType::B32)?;
                         let run = split(|a: u64| (a as u32, (a >> 32) as u32));
                         compiler.lanes(run, Args { d: first.reg, e: second.reg, a: half, ..Args::EMPTY });
-                        compiler.settle(first);
-                        compiler.settle(second);
+                        compiler.widen(first);
+                        compiler.widen(second);
                     }
                 }
                 _ => return invalid("a .b128 has two or four parts"),
@@ -191,7 +191,7 @@ fn unpack(
         };
         compiler.lanes(run, Args { d: registers[0].reg, e: registers[1].reg, a: source, ..Args::EMPTY });
     }
-    registers.into_iter().for_each(|register| compiler.settle(register));
+    registers.into_iter().for_each(|register| compiler.widen(register));
     Ok(())
 }
 
@@ -218,7 +218,7 @@ fn pack(
     };
     let [a, b, c, f] = sources;
     compiler.lanes(run, Args { d: destination.reg, a, b, c, f, ..Args::EMPTY });
-    compiler.settle(destination);
+    compiler.widen(destination);
     Ok(())
 }
 

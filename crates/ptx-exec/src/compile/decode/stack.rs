@@ -120,7 +120,7 @@ fn allocate(compiler: &mut FunctionCompiler, instruction: &Instruction) -> Decod
     let nowhere = compiler.constant(Class::Long, NOWHERE);
     let destination = compiler.destination(destination, ScalarType::U64)?;
     compiler.lanes(choose, Args { d: destination.reg, a: wanted, b: nowhere, c: fits, ..Args::EMPTY });
-    compiler.settle(destination);
+    compiler.widen(destination);
     Ok(())
 }
 
@@ -131,7 +131,7 @@ fn save(compiler: &mut FunctionCompiler, instruction: &Instruction) -> Decoded<(
     let now = pointer(compiler);
     let destination = compiler.destination(destination, ScalarType::U64)?;
     copy(compiler, destination.reg, now);
-    compiler.settle(destination);
+    compiler.widen(destination);
     Ok(())
 }
 

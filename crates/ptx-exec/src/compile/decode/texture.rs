@@ -110,7 +110,7 @@ fn results(
 
 fn push(compiler: &mut FunctionCompiler, step: ImageStep, destinations: Vec<Destination>) {
     compiler.push(Op::Image(Box::new(step)));
-    destinations.into_iter().for_each(|destination| compiler.settle(destination));
+    destinations.into_iter().for_each(|destination| compiler.widen(destination));
 }
 
 /// The types of the result and of the coordinates.

@@ -216,7 +216,7 @@ fn single(
         registers!(u32 => u32, |a, b, c, how| compute_single(a, b, c, how)),
         Args { d: destination.reg, ..args },
     );
-    compiler.settle(destination);
+    compiler.widen(destination);
     Ok(())
 }
 
@@ -299,7 +299,7 @@ fn multiply_add(compiler: &mut FunctionCompiler, instruction: &Instruction, form
         registers!(u32 => u32, |a, b, c, how| compute_multiply_add(a, b, c, how)),
         Args { d: destination.reg, ..args },
     );
-    compiler.settle(destination);
+    compiler.widen(destination);
     Ok(())
 }
 
@@ -379,7 +379,7 @@ fn side_by_side(
     let destination = compiler.destination(&destination, word)?;
     let args = Args { d: destination.reg, a: arranged_a, b: arranged_b, c, immediate, ..Args::EMPTY };
     compiler.lanes(registers!(u32 => u32, |a, b, c, how| compute_side_by_side(a, b, c, how)), args);
-    compiler.settle(destination);
+    compiler.widen(destination);
     Ok(())
 }
 

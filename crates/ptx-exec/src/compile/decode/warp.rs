@@ -26,7 +26,7 @@ pub(crate) fn decode(
             compiler.destination(destination, ScalarType::B32).map(|destination| {
                 let args = Args { d: destination.reg, ..Args::EMPTY };
                 compiler.push(Op::Warp { op: WarpOp::ActiveMask, members: Reg::NONE, args });
-                compiler.settle(destination);
+                compiler.widen(destination);
             })
         }
         "elect" => elect(compiler, instruction, form),
@@ -59,7 +59,7 @@ fn members(compiler: &mut FunctionCompiler, sync: bool, operand: Option<&Operand
 
 fn finish(compiler: &mut FunctionCompiler, op: WarpOp, members: Reg, args: Args, destination: Destination) {
     compiler.push(Op::Warp { op, members, args: Args { d: destination.reg, ..args } });
-    compiler.settle(destination);
+    compiler.widen(destination);
 }
 
 fn shuffle(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {

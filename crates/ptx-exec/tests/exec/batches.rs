@@ -1,6 +1,6 @@
 //! Warps that execute together compute, count and fault as they do one by one.
 //!
-//! Watched launches have no convoys, so random kernels are run both ways and compared.
+//! Watched launches have no batches, so random kernels are run both ways and compared.
 
 use std::fmt::Write;
 
