@@ -6,6 +6,9 @@ fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
     // All relocations at load: no lazy binding while a program is in the middle of a launch.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,now");
+    // The addresses that `cuGetProcAddress` gives may be this library's symbols, also where another library that exports the
+    // same names was loaded before.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic");
     // Never unloaded: the program may hold our entry points, and threads our state.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
 }

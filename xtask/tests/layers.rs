@@ -7,11 +7,11 @@ use std::process::Command;
 
 /// Lowest first: a crate depends only on crates of earlier lines.
 const LAYERS: [&[&str]; 10] = [
-    &["apex-untrusted", "cuda-launch", "test-skip"],
+    &["apex-untrusted", "cuda-launch", "test-build", "test-skip", "cudarc-client"],
     &["cuda-abi", "ptx", "fatbin", "apex-trace", "occupancy", "apex-protobuf", "apex-device-code"],
-    &["ptx-exec", "test-session"],
+    &["ptx-exec", "test-session", "fake-driver", "driver-client", "cuda-program"],
     &["apex-cpu-device", "apex-nvrtc", "apex-interpose", "apex-alias", "apex-model", "apex-dataset"],
-    &["apex-profile"],
+    &["apex-profile", "flushing-library"],
     &["apex-predict"],
     &["apex-advice", "apex-demo", "apex-gpu"],
     &["apex-export", "apex-differential", "apex-collect", "apex-kernels"],

@@ -15,12 +15,13 @@
 //!    ([`signature`](crate::signature)), or of a resolver stub. It is never null. A slot may be stored to at any
 //!    time by any thread; calls see the old or the new address, and both must do.
 //! 3. *A resolver stub* saves every register that carries arguments (`rdi rsi rdx rcx r8 r9`, `rax` for its count
-//!    of vector registers, `xmm0` to `xmm7`), calls its resolver with the index on an aligned stack, restores them
-//!    and jumps to the address that came back. Arguments on the stack are not touched. CUDA's entry points take no
-//!    vectors wider than `xmm`.
+//!    of vector registers, `xmm0` to `xmm7`) and the index, calls its resolver with the index on an aligned stack,
+//!    restores them and jumps, through `r10`, to the address that came back. Arguments on the stack are not touched.
+//!    CUDA's entry points take no vectors wider than `xmm`, and C has no other use for `r10`.
 //! 4. *A resolver* (`extern "C" fn(index: usize) -> *const ()`) gets an index below
-//!    [`COUNT`](crate::COUNT), returns a non-null address as in 2, does not unwind, and may run in several threads at
-//!    once. Storing the address into the slot is its business; a resolver that doesn't is called again.
+//!    [`COUNT`](crate::COUNT), returns a non-null address as in 2 (of another resolver stub, too), does not unwind, and
+//!    may run in several threads at once. Storing the address into the slot is its business; a resolver that does not is
+//!    called again, which makes "first do something, then jump" a state of a slot.
 //!
 //! Only x86-64 has these stubs.
 
@@ -103,7 +104,7 @@ macro_rules! lazy_resolver {
         #[unsafe(naked)]
         unsafe extern "C" fn $name() {
             const _: extern "C" fn(usize) -> *const () = $resolve;
-            // At entry the stack is 8 bytes off a multiple of 16. Seven pushes and 128 bytes make it even.
+            // At entry the stack is 8 bytes off a multiple of 16. Eight pushes and 136 bytes make it even.
             ::core::arch::naked_asm!(
                 ".cfi_startproc",
                 "push rdi",
@@ -113,8 +114,9 @@ macro_rules! lazy_resolver {
                 "push r8",
                 "push r9",
                 "push rax",
-                "sub rsp, 128",
-                ".cfi_adjust_cfa_offset 184",
+                "push r11",
+                "sub rsp, 136",
+                ".cfi_adjust_cfa_offset 200",
                 "movaps [rsp], xmm0",
                 "movaps [rsp + 16], xmm1",
                 "movaps [rsp + 32], xmm2",
@@ -125,7 +127,7 @@ macro_rules! lazy_resolver {
                 "movaps [rsp + 112], xmm7",
                 "mov edi, r11d",
                 "call {resolve}",
-                "mov r11, rax",
+                "mov r10, rax",
                 "movaps xmm0, [rsp]",
                 "movaps xmm1, [rsp + 16]",
                 "movaps xmm2, [rsp + 32]",
@@ -134,7 +136,8 @@ macro_rules! lazy_resolver {
                 "movaps xmm5, [rsp + 80]",
                 "movaps xmm6, [rsp + 96]",
                 "movaps xmm7, [rsp + 112]",
-                "add rsp, 128",
+                "add rsp, 136",
+                "pop r11",
                 "pop rax",
                 "pop r9",
                 "pop r8",
@@ -142,8 +145,8 @@ macro_rules! lazy_resolver {
                 "pop rdx",
                 "pop rsi",
                 "pop rdi",
-                ".cfi_adjust_cfa_offset -184",
-                "jmp r11",
+                ".cfi_adjust_cfa_offset -200",
+                "jmp r10",
                 ".cfi_endproc",
                 resolve = sym $resolve,
             )

@@ -35,6 +35,7 @@
 mod allocator;
 mod driver;
 pub mod environment;
+pub mod flush;
 mod hooks;
 pub mod limits;
 mod loader;
@@ -50,8 +51,3 @@ mod tables;
 mod timing;
 
 pub use record::{FIXED_BYTES, THREAD_BYTES};
-
-/// The exported symbols. They are not meant to be called from Rust.
-mod exports {
-    cuda_abi::export_entry_points!(crate::loader::SLOTS);
-}

@@ -13,7 +13,7 @@ use crate::locate::{self, FileId};
 use crate::message::say_once;
 use crate::record;
 use crate::stack::on_large_stack;
-use crate::{environment, hooks};
+use crate::{environment, flush, hooks};
 use cuda_abi::types::*;
 use cuda_abi::{COUNT, ENTRY_POINTS, index};
 use std::cell::Cell;
@@ -25,10 +25,16 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 cuda_abi::lazy_resolver!(first_call, resolve);
 
+/// The exported symbols. They are not meant to be called from Rust.
+mod exports {
+    cuda_abi::export_entry_points!(super::SLOTS);
+    cuda_abi::exported_addresses!(EXPORTED);
+}
+
 /// Where each exported symbol jumps. A slot holds the stub that leads to [`resolve`], a hook, the real driver's
-/// address, or a stub that returns an error without reading its arguments; each can be entered with the symbol's
-/// signature.
-pub static SLOTS: [AtomicPtr<()>; COUNT] = [const { AtomicPtr::new(first_call as *mut ()) }; COUNT];
+/// address, the stub that runs the [`flush`] and then jumps there, or a stub that returns an error without reading its
+/// arguments; each can be entered with the symbol's signature.
+static SLOTS: [AtomicPtr<()>; COUNT] = [const { AtomicPtr::new(first_call as *mut ()) }; COUNT];
 
 thread_local! {
     /// Whether this thread is opening the driver.
@@ -68,12 +74,30 @@ fn connect(library: Library) {
     for (index, entry) in ENTRY_POINTS.iter().enumerate() {
         driver::set_real(index, library.symbol(look_up, entry.symbol));
     }
-    let hooks =
-        (!environment::is_disabled()).then(|| record::start(hooks::has)).flatten().map(|_| hooks::table());
+    let is_disabled = environment::is_disabled();
+    let is_recorded = !is_disabled && record::start(hooks::has).is_some();
+    let flushes = !is_disabled && flush::is_registered();
+    hooks::substitute_by(address_for_program);
     fill(|index| {
-        let hook = hooks.and_then(|hooks| hooks[index]).filter(|_| driver::has(index));
-        hook.map_or_else(|| REAL[index].load(Ordering::Relaxed), |hook| hook.address.cast_mut())
+        // What is looked up must lead through the slots, whatever these hold.
+        let has_hook = is_recorded || flushes && hooks::gives_addresses(index);
+        match hooks::table()[index] {
+            _ if !driver::has(index) => REAL[index].load(Ordering::Relaxed),
+            Some(hook) if has_hook => hook.address.cast_mut(),
+            _ if flushes => flush::slot(),
+            _ => REAL[index].load(Ordering::Relaxed),
+        }
     });
+}
+
+/// What a program that looks up the entry point at `index` is to be given; `None` for the driver's own answer.
+fn address_for_program(index: usize) -> Option<*mut ()> {
+    let content = SLOTS[index].load(Ordering::Acquire);
+    if content == flush::slot() {
+        // The stub needs the index, which the exported symbol hands to it.
+        return Some(exports::EXPORTED[index] as *mut ());
+    }
+    (content != REAL[index].load(Ordering::Relaxed)).then_some(content)
 }
 
 fn fill(address: impl Fn(usize) -> *mut ()) {

@@ -33,6 +33,46 @@ fn every_entry_point_gets_its_arguments_through_bare_jumps() {
     assert_eq!(recording.open().processes.len(), 0, "bare jumps record nothing");
 }
 
+/// A program under the library with a flush, which runs before calls that have no hook.
+fn flushed(recording: &Recording, program: &str) -> Command {
+    let mut command = recording.client(program);
+    command.env("LD_PRELOAD", test_build::library("flushing-library"));
+    command
+}
+
+#[test]
+fn a_flush_runs_before_every_entry_point_and_leaves_its_arguments_alone() {
+    let recording = Recording::untimed();
+    let output = finished(flushed(&recording, "forward").env_remove("APEX_SESSION"));
+    // All but the two that give addresses, whose answers must lead through the slots.
+    assert_eq!(output, format!("{DECLARED} {}\n", DECLARED - 2));
+    assert_eq!(recording.open().processes.len(), 0);
+}
+
+#[test]
+fn while_calls_are_recorded_a_flush_runs_before_those_without_a_hook() {
+    let recording = Recording::untimed();
+    let output = finished(&mut flushed(&recording, "forward"));
+    let process = recording.process();
+    let names = (1..=cuda_abi::COUNT as u32).filter_map(|id| process.definitions.name(id)).count();
+    assert!(names > 100, "every hook has a name in the session");
+    assert_eq!(output, format!("{DECLARED} {}\n", DECLARED - names));
+}
+
+#[test]
+fn a_flush_runs_before_calls_through_addresses_that_were_looked_up() {
+    let recording = Recording::untimed();
+    finished(flushed(&recording, "flushed-look-up").env_remove("APEX_SESSION"));
+    finished(&mut flushed(&recording, "flushed-look-up"));
+}
+
+#[test]
+fn a_flush_is_not_run_where_apex_is_disabled() {
+    let recording = Recording::untimed();
+    let output = finished(flushed(&recording, "forward").env("APEX_DISABLE", "1"));
+    assert_eq!(output, format!("{DECLARED} 0\n"));
+}
+
 #[test]
 fn functions_that_are_looked_up_are_recorded_like_those_that_are_linked() {
     for hides in [false, true] {

@@ -1,11 +1,10 @@
-//! cudarc, with NVRTC of CUDA 12 and 13: the program is `examples/cudarc_client.rs`.
+//! cudarc, with NVRTC of CUDA 12 and 13: the program is `testing/cudarc-client`.
 
-use crate::common::{APEX, Sandbox};
+use crate::common::Sandbox;
 use crate::{check, deps};
-use std::path::Path;
 
 fn run(nvrtc: &str) {
-    let client = Path::new(APEX).with_file_name("examples").join("cudarc_client");
+    let client = test_build::program("cudarc-client");
     let Some(nvrtc) = deps::find_package("cudarc", nvrtc) else { return };
     let sandbox = Sandbox::new();
     // The name that a toolkit has for its newest version, and the packages have not.

@@ -16,7 +16,7 @@ pub const APEX: &str = env!("CARGO_BIN_EXE_apex");
 
 /// The program that is recorded.
 pub fn program() -> PathBuf {
-    Path::new(APEX).with_file_name("examples").join("cuda_program")
+    test_build::program("cuda-program")
 }
 
 /// A kernel that fills memory with numbers.

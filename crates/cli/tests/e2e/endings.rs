@@ -122,7 +122,7 @@ fn the_default_folder_is_named_after_command_and_time() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let names: Vec<_> = names.collect();
     assert_eq!(names.len(), 3, "three runs, within a second or not: {names:?}");
-    assert!(names.iter().all(|name| name.starts_with("apex-cuda_program-20")), "{names:?}");
+    assert!(names.iter().all(|name| name.starts_with("apex-cuda-program-20")), "{names:?}");
     let summary = output(&mut sandbox.apex(&["report"]), 0);
     assert!(text(&summary.stdout).contains("1 launches"));
 }

@@ -31,9 +31,16 @@ mod sync;
 
 use cuda_abi::{COUNT, index, signature};
 
+pub use process_address::substitute_by;
+
 /// Whether the entry point at `index` has a hook.
 pub fn has(index: usize) -> bool {
     table()[index].is_some()
+}
+
+/// Whether the entry point at `index` gives addresses of others.
+pub fn gives_addresses(index: usize) -> bool {
+    matches!(index, index::cuGetProcAddress | index::cuGetProcAddress_v2)
 }
 
 /// A hook's address.

@@ -1,7 +1,7 @@
 //! `cuGetProcAddress`: how libcudart and the frameworks get at the driver's functions.
 //!
 //! The real call comes first, with the program's own pointers, and decides. Then the address that it returned is replaced
-//! if it is that of a hooked function. The driver returns the addresses that it exports (all of 53,042 look-ups tried on an
+//! if it is that of a function whose slot holds no plain jump. The driver returns the addresses that it exports (all of 53,042 look-ups tried on an
 //! H200 with driver 580), so equality tells; should another driver return something else for a name, version and flags that
 //! this library knows, the table tells. Everything else, newer functions above all, passes through.
 
@@ -11,7 +11,18 @@ use crate::switch::guarded;
 use cuda_abi::types::*;
 use cuda_abi::{ENTRY_POINTS, TOOLKIT_VERSION, resolve};
 use std::ffi::{CStr, c_char, c_void};
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
+
+/// What a program is to be given for the entry point at an index; `None` for the driver's own answer.
+type Substitute = fn(usize) -> Option<*mut ()>;
+
+static SUBSTITUTE: OnceLock<Substitute> = OnceLock::new();
+
+/// Says what programs are given. To be called before the first hook is entered.
+pub fn substitute_by(substitute: Substitute) {
+    SUBSTITUTE.get_or_init(|| substitute);
+}
 
 pub unsafe extern "C" fn get<const INDEX: usize>(
     symbol: *const c_char,
@@ -44,7 +55,7 @@ pub unsafe extern "C" fn get_with_status<const INDEX: usize>(
     }
 }
 
-/// Replaces the address in `pointer` by a hook's.
+/// Replaces the address in `pointer` if the calls of its function are not to go straight to the driver.
 ///
 /// # Safety
 /// The arguments of a call to `cuGetProcAddress` that returned `result`.
@@ -63,10 +74,10 @@ unsafe fn substitute(
     let per_thread = flags & u64::from(CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
     let choose = || choose(name.to_str().ok()?, address.cast(), version, per_thread);
     if let Some(index) = guarded(choose).flatten()
-        && let Some(hook) = super::table()[index]
+        && let Some(address) = SUBSTITUTE.get().and_then(|substitute| substitute(index))
     {
         // SAFETY: the call has just written there.
-        unsafe { *pointer = hook.address.cast_mut().cast() };
+        unsafe { *pointer = address.cast() };
     }
 }
 

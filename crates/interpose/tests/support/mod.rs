@@ -9,28 +9,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// Where cargo puts what it builds for the tests.
-fn built(name: &str) -> PathBuf {
-    let tests = std::env::current_exe().expect("the test's own path");
-    let folder = tests.parent().and_then(Path::parent).expect("the build folder");
-    let path = folder.join(name);
+/// `libapex.so`, which cargo builds for these tests.
+pub fn library() -> PathBuf {
+    let test = std::env::current_exe().expect("the test's own path");
+    let path = test.with_file_name("libapex.so");
     assert!(path.exists(), "{} is not built: run `cargo test -p apex-interpose`", path.display());
     path
 }
 
-/// `libapex.so`
-pub fn library() -> PathBuf {
-    built("deps/libapex.so")
-}
-
 /// The driver without a GPU.
 pub fn fake_driver() -> PathBuf {
-    built("examples/libfake_driver.so")
+    test_build::library("fake-driver")
 }
 
-/// A program of `examples/client`, as it runs without APEX: not at all, for it finds no driver.
+/// A program of `testing/driver-client`, as it runs without APEX: not at all, for it finds no driver.
 pub fn client(program: &str) -> Command {
-    let mut command = Command::new(built("examples/client"));
+    let mut command = Command::new(test_build::program("driver-client"));
     command.args(program.split(' '));
     for variable in ["APEX_SESSION", "APEX_DRIVER", "APEX_DISABLE", "LD_PRELOAD", "LD_LIBRARY_PATH"] {
         command.env_remove(variable);
@@ -115,20 +109,9 @@ pub fn launches(process: &Process) -> Vec<Launch> {
     })
 }
 
-/// `libapex_alias.so`, built if need be: it is another package's.
+/// `libapex_alias.so`
 pub fn alias() -> PathBuf {
-    static BUILT: std::sync::Once = std::sync::Once::new();
-    let folder = library().parent().and_then(Path::parent).expect("the build folder").to_owned();
-    BUILT.call_once(|| {
-        let target = folder.parent().expect("the target folder");
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--package", "apex-alias"]).arg("--target-dir").arg(target);
-        if folder.ends_with("release") {
-            cargo.arg("--release");
-        }
-        assert!(cargo.status().expect("cargo starts").success());
-    });
-    folder.join("libapex_alias.so")
+    test_build::library("apex-alias")
 }
 
 /// Compiles `tests/shims/SOURCE` with the C compiler; `None`, said on standard error, where there is none.

@@ -4,7 +4,7 @@ use cuda_abi::COUNT;
 use cuda_abi::types::CUresult;
 use std::arch::naked_asm;
 use std::cell::UnsafeCell;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What echoing entry points return.
 pub const ECHO: CUresult = 999;
@@ -36,6 +36,15 @@ const NOTHING: Echo = Echo { index: 0, registers: [0; 6], vectors: [0; 8], stack
 /// By index of the entry point.
 static KEPT: Kept = Kept(UnsafeCell::new([NOTHING; COUNT]));
 
+/// Echoing calls so far.
+static ECHOES: AtomicU64 = AtomicU64::new(0);
+
+/// How many echoing calls were made.
+#[unsafe(no_mangle)]
+pub extern "C" fn fake_echoes() -> u64 {
+    ECHOES.load(Ordering::Relaxed)
+}
+
 /// What the last echoing call of the entry point at `index` was made with.
 ///
 /// # Safety
@@ -58,6 +67,7 @@ pub extern "C" fn fake_only_echo() {
 #[unsafe(naked)]
 pub unsafe extern "C" fn stub() {
     naked_asm!(
+        "lock inc qword ptr [rip + {echoes}]",
         "imul r10, r11, {size}",
         "lea rax, [rip + {kept}]",
         "add rax, r10",
@@ -86,6 +96,7 @@ pub unsafe extern "C" fn stub() {
         "mov eax, {echo}",
         "ret",
         size = const size_of::<Echo>(),
+        echoes = sym ECHOES,
         kept = sym KEPT,
         words = const STACK_WORDS,
         echo = const ECHO,

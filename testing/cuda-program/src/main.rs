@@ -239,7 +239,7 @@ impl Cuda {
         unsafe {
             let library = libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW);
             if library.is_null() {
-                eprintln!("cuda_program: no libcuda.so.1");
+                eprintln!("cuda-program: no libcuda.so.1");
                 std::process::exit(3);
             }
             check("cuInit", function!(library, cuInit)(0));

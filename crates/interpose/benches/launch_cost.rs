@@ -1,4 +1,4 @@
-//! What recording adds to a launch: `cargo run --release -p apex-interpose --example launch_cost`.
+//! What recording adds to a launch: `cargo bench -p apex-interpose --bench launch_cost`.
 //!
 //! Runs itself under the injected library with the fake driver, whose launch returns at once: as bare jumps, with recording
 //! switched off, recording one configuration, recording a thousand in turn. Prints nanoseconds per launch: the mean of all;
@@ -32,17 +32,17 @@ type Launch = unsafe extern "C" fn(
 ) -> u32;
 
 fn main() {
-    match std::env::args().nth(1) {
+    // (Cargo passes `--bench`.)
+    match std::env::args().nth(1).and_then(|configurations| configurations.parse().ok()) {
         None => run_all(),
-        Some(configurations) => measure(configurations.parse().expect("a number of configurations")),
+        Some(configurations) => measure(configurations),
     }
 }
 
 fn run_all() {
     let me = std::env::current_exe().expect("a path");
-    let examples = me.parent().expect("a folder");
-    let library = examples.join("../deps/libapex.so");
-    let driver = examples.join("libfake_driver.so");
+    let library = me.with_file_name("libapex.so");
+    let driver = test_build::library("fake-driver");
     let temporary = tempfile::tempdir().expect("a temporary folder");
     println!("{:<28} {:>8} {:>8} {:>8} {:>8}", "ns per launch", "mean", "block", "median", "p99");
     for round in 0..3 {

@@ -3,6 +3,7 @@
 
 mod arguments;
 mod driver;
+mod flushes;
 mod hardship;
 mod programs;
 
@@ -13,6 +14,7 @@ fn main() {
         "nothing" => {}
         "forward" => arguments::every_entry_point_gets_its_arguments(),
         "look-up" => programs::look_up(),
+        "flushed-look-up" => flushes::looked_up(),
         "cold-start" => programs::cold_start(number(1)),
         "without-driver" => programs::without_driver(),
         "small-driver" => programs::small_driver(),

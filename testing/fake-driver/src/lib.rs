@@ -1,4 +1,4 @@
-//! A `libcuda.so.1` without a GPU, for this crate's tests and its benchmark.
+//! A `libcuda.so.1` without a GPU, for the tests and the benchmark of `apex-interpose`.
 //!
 //! It exports the whole table. Entry points that it does not implement *echo*: they keep what they were called with for
 //! [`echo::fake_echo`] and return [`echo::ECHO`]. Those that it implements keep to the driver's documentation, with handles
