@@ -24,8 +24,8 @@ const LINKS_AT_MOST: [(&str, &[&str]); 6] = [
     ("cuda-abi", &[]),
     ("cuda-launch", &[]),
     ("apex-untrusted", &["libc"]),
-    ("apex-trace", &["apex-untrusted", "libc"]),
-    ("apex-interpose", &["cuda-abi", "apex-trace", "apex-untrusted", "libc"]),
+    ("apex-trace", &["apex-untrusted", "cuda-launch", "libc"]),
+    ("apex-interpose", &["cuda-abi", "cuda-launch", "apex-trace", "apex-untrusted", "libc"]),
     ("apex-nvrtc", &["libc"]),
 ];
 

@@ -4,6 +4,7 @@
 //! when it exceeds three standard errors of itself (about 1 in 370 by chance, were samples independent) and 1 % of the
 //! value, with at least five samples on each side.
 
+use cuda_launch::Dim3;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -113,13 +114,10 @@ pub fn compare(before: &Profile, after: &Profile) -> Comparison {
         launch_cpu_ns: totals(|totals| Some(Figure::measured(totals.launch_cpu_ns))),
         functions: changes(before, after, |_| None),
         kernels: changes(before, after, |kernel| {
-            let [x, y, z] = kernel.cluster;
-            let cluster = if kernel.cluster == [0; 3] {
-                String::new()
-            } else {
-                format!(" in clusters ({x}, {y}, {z})")
-            };
-            Some(kernel.configuration() + &cluster)
+            let launch = kernel.launch;
+            let clusters = launch.cluster != Dim3::ZERO;
+            let clusters = if clusters { format!(" in clusters {}", launch.cluster) } else { String::new() };
+            Some(format!("{launch}{clusters}"))
         }),
     }
 }

@@ -1,5 +1,6 @@
 //! What a rule found: evidence, one change to make, what it would save, how sure that is, how to verify it.
 
+use cuda_launch::Dim3;
 use serde::{Deserialize, Serialize};
 
 use apex_profile::{Estimate, Figure};
@@ -158,9 +159,9 @@ pub struct KernelFinding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Configuration {
     /// Blocks in x, y, z.
-    pub grid: [u32; 3],
+    pub grid: Dim3,
     /// Threads of a block in x, y, z.
-    pub block: [u32; 3],
+    pub block: Dim3,
 }
 
 /// What the models expect of a kernel in another configuration, from its measured time.

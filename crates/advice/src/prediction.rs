@@ -14,7 +14,7 @@ pub(crate) fn what_if(profile: &Profile, models: &Models, found: &KernelFinding)
     let from = recorded::case(kernel);
     let configuration = found.to?;
     let Configuration { grid, block } = configuration;
-    let launch = LaunchConfig { grid: grid.into(), block: block.into(), ..from.launch };
+    let launch = LaunchConfig { grid, block, ..from.launch };
     let to = Case { launch, ..from.clone() };
     let expected = models.what_if(&device, &from, measured_ns / 1e3, &to).ok()?;
     let duration_ns = Estimate::from(expected).scaled(1e3);
@@ -87,7 +87,7 @@ mod tests {
         };
         let judged = found(&with);
         let what_if = judged[0].what_if.expect("it names a block size and was timed");
-        let configuration = Configuration { grid: [3907, 1, 1], block: [128, 1, 1] };
+        let configuration = Configuration { grid: 3907.into(), block: 128.into() };
         assert_eq!((what_if.configuration, judged[0].to), (configuration, Some(configuration)));
         let saved = |duration: f64| 1.0 - duration / 41_500.0;
         assert_eq!(what_if.saves.value, saved(what_if.duration_ns.value));
@@ -96,11 +96,21 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_the_block_is_named_for_flat_launches_alone() {
+    fn a_change_of_the_block_is_named_for_blocks_in_one_dimension_alone() {
         let mut profile = profile();
-        profile.kernels[0].block = [50, 2, 1];
-        let findings = advise(&profile, &Options::default()).findings;
-        let finding = findings.iter().find(|finding| finding.rule == "APEX-L01").expect("100 threads");
-        assert_eq!(finding.kernels[0].to, None);
+        let named = |launch| {
+            profile.kernels[0].launch = launch;
+            let findings = advise(&profile, &Options::default()).findings;
+            let finding = findings.iter().find(|finding| finding.rule == "APEX-L01").expect("100 threads");
+            finding.kernels[0].to
+        };
+        let mut named = named;
+        assert_eq!(named(LaunchConfig::new(5000, (50, 2))), None);
+        let rows = Some(Configuration { grid: (3907, 3).into(), block: 128.into() });
+        assert_eq!(
+            named(LaunchConfig::new((5000, 3), 100)),
+            rows,
+            "each row of blocks has threads of its own"
+        );
     }
 }

@@ -28,6 +28,7 @@ mod uncoalesced_access;
 #[cfg(test)]
 pub(crate) mod fixture;
 
+use cuda_launch::LaunchConfig;
 use std::collections::BTreeMap;
 
 use crate::finding::{
@@ -280,23 +281,23 @@ pub(crate) fn kernel_finding(profile: &Profile, index: usize, fault: Fault) -> K
     KernelFinding {
         kernel: index,
         name: kernel.short_name.clone(),
-        configuration: kernel.configuration(),
+        configuration: kernel.launch.to_string(),
         launches: kernel.launches.ran(),
         evidence: fault.evidence,
         change: fault.change,
         saving,
-        to: fault.threads.and_then(|threads| in_blocks_of(kernel, threads)),
+        to: fault
+            .threads
+            .and_then(|threads| in_blocks_of(kernel, threads))
+            .map(|LaunchConfig { grid, block, .. }| Configuration { grid, block }),
         what_if: None,
     }
 }
 
-/// The launch of a kernel with the same threads in blocks of `threads`. How threads are numbered in more than one
-/// dimension is the kernel's affair, so only a flat launch has one.
-fn in_blocks_of(kernel: &Kernel, threads: u32) -> Option<Configuration> {
-    let flat = kernel.grid[1..] == [1, 1] && kernel.block[1..] == [1, 1];
-    let blocks = kernel.threads().div_ceil(threads.max(1).into());
-    let blocks = u32::try_from(blocks).ok()?;
-    flat.then_some(Configuration { grid: [blocks, 1, 1], block: [threads, 1, 1] })
+/// The launch of a kernel with the same threads in blocks of `threads` ([`LaunchConfig::with_block`]). Only a block in one
+/// dimension has one: how so many threads are to be arranged in more dimensions is the kernel's affair.
+pub(crate) fn in_blocks_of(kernel: &Kernel, threads: u32) -> Option<LaunchConfig> {
+    kernel.launch.block.is_one_dimensional().then(|| kernel.launch.with_block(threads.into()))?
 }
 
 /// Time on the clock for each unit of GPU time: 1, or less where kernels overlap, so that together they take more GPU time

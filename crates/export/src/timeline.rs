@@ -12,6 +12,7 @@ use crate::names::{self, Names};
 use crate::perfetto::{Slice, Trace, Value};
 use crate::reading::Reading;
 use crate::timings::{Measured, Timings};
+use apex_trace::definition::Config;
 use apex_trace::layout::{Call, CallClass, MemoryKind, RecordHead, flags};
 use apex_trace::{Event, Process};
 use std::collections::HashMap;
@@ -228,10 +229,12 @@ impl<W: Write> Writer<'_, W> {
     }
 
     fn configuration(&self, config: u32) -> String {
-        let Some(config) = self.process.definitions.config(config) else { return "unknown".into() };
+        let Some(&Config { launch, .. }) = self.process.definitions.config(config) else {
+            return "unknown".into();
+        };
         format!(
             "grid {:?}, block {:?}, dynamic shared {} B",
-            config.grid, config.block, config.dynamic_shared
+            launch.grid, launch.block, launch.dynamic_shared_bytes
         )
     }
 }

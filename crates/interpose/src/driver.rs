@@ -10,9 +10,10 @@
 //! `REAL[i]` can be called with the signature that `cuda_abi::signature` gives for the symbol at index `i`: it is the
 //! driver's own function of that name, or a stub that reads no arguments and returns a `CUresult`.
 
-use apex_trace::definition::{Device, Function};
+use apex_trace::definition::Device;
 use cuda_abi::types::*;
 use cuda_abi::{COUNT, Plain, index};
+use cuda_launch::{Carveout, Dim3, FunctionAttributes, LaunchConfig};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -146,7 +147,7 @@ pub fn describe_device(device: CUdevice) -> Device {
         name: unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned(),
         uuid: uuid.bytes.map(|byte| byte as u8),
         driver_version: version as u32,
-        total_memory: total as u64,
+        memory_bytes: total as u64,
         attributes: DEVICE_ATTRIBUTES.iter().filter_map(attribute).collect(),
     }
 }
@@ -197,24 +198,23 @@ fn function_attribute(function: CUfunction, attribute: CUfunction_attribute) -> 
     succeeds(unsafe { real!(cuFuncGetAttribute)(&mut value, attribute, function) }).then_some(value)
 }
 
-/// Everything that is recorded of a function but its name and identifier.
-pub fn describe_function(function: CUfunction) -> Function {
+/// The attributes of a function; `None` of a library's kernel, which is none.
+pub fn function_attributes(function: CUfunction) -> Option<FunctionAttributes> {
     let attribute = |which| function_attribute(function, which);
     let size = |which| attribute(which).unwrap_or(0) as u32;
-    Function {
-        id: 0,
-        name: String::new(),
-        registers: size(CU_FUNC_ATTRIBUTE_NUM_REGS),
-        static_shared: size(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES),
-        local: size(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES),
-        constant: size(CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES),
-        max_threads: size(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
-        max_dynamic_shared: size(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES),
-        carveout: attribute(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT).unwrap_or(-1),
+    let carveout = attribute(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT);
+    Some(FunctionAttributes {
+        registers: attribute(CU_FUNC_ATTRIBUTE_NUM_REGS)? as u32,
+        static_shared_bytes: size(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES),
+        local_bytes: size(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES),
+        constant_bytes: size(CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES),
+        max_threads_per_block: size(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
+        max_dynamic_shared_bytes: Some(size(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)),
+        carveout: carveout.map_or(Carveout::Default, Carveout::from_attribute),
+        barriers: 0,
         binary_version: size(CU_FUNC_ATTRIBUTE_BINARY_VERSION),
         ptx_version: size(CU_FUNC_ATTRIBUTE_PTX_VERSION),
-        attributes_known: attribute(CU_FUNC_ATTRIBUTE_NUM_REGS).is_some(),
-    }
+    })
 }
 
 /// The nodes of a graph.
@@ -241,12 +241,8 @@ pub struct Kernel {
     pub function: CUfunction,
     /// The context that the node names, null for the current one.
     pub context: CUcontext,
-    /// Blocks in x, y, z.
-    pub grid: [u32; 3],
-    /// Threads of a block in x, y, z.
-    pub block: [u32; 3],
-    /// Dynamic shared memory of a block, bytes.
-    pub dynamic_shared: u32,
+    /// How it is launched; clusters are an attribute of the node ([`node_cluster`]).
+    pub launch: LaunchConfig,
 }
 
 /// What a graph's node is.
@@ -302,16 +298,16 @@ fn node_graph(node: CUgraphNode) -> Option<CUgraph> {
 }
 
 /// The cluster of a kernel node; zeros without one.
-pub fn node_cluster(node: CUgraphNode) -> [u32; 3] {
+pub fn node_cluster(node: CUgraphNode) -> Dim3 {
     let mut value = CUlaunchAttributeValue::zeroed();
     // SAFETY: the out-parameter is valid, and the node is a kernel's. The driver fills in the member of the union that the
     // attribute names.
     unsafe {
         let attribute = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
         if !succeeds(real!(cuGraphKernelNodeGetAttribute)(node, attribute, &mut value)) {
-            return [0; 3];
+            return Dim3::ZERO;
         }
-        [value.clusterDim.x, value.clusterDim.y, value.clusterDim.z]
+        Dim3::new(value.clusterDim.x, value.clusterDim.y, value.clusterDim.z)
     }
 }
 
@@ -320,9 +316,12 @@ pub fn kernel_of_v1(parameters: &CUDA_KERNEL_NODE_PARAMS_v1) -> Kernel {
     Kernel {
         function: parameters.func,
         context: null_mut(),
-        grid: [parameters.gridDimX, parameters.gridDimY, parameters.gridDimZ],
-        block: [parameters.blockDimX, parameters.blockDimY, parameters.blockDimZ],
-        dynamic_shared: parameters.sharedMemBytes,
+        launch: LaunchConfig {
+            grid: Dim3::new(parameters.gridDimX, parameters.gridDimY, parameters.gridDimZ),
+            block: Dim3::new(parameters.blockDimX, parameters.blockDimY, parameters.blockDimZ),
+            cluster: Dim3::ZERO,
+            dynamic_shared_bytes: parameters.sharedMemBytes,
+        },
     }
 }
 
@@ -332,9 +331,12 @@ pub fn kernel_of(parameters: &CUDA_KERNEL_NODE_PARAMS) -> Kernel {
     Kernel {
         function: if has_function { parameters.func } else { parameters.kern.cast() },
         context: if has_function { null_mut() } else { parameters.ctx },
-        grid: [parameters.gridDimX, parameters.gridDimY, parameters.gridDimZ],
-        block: [parameters.blockDimX, parameters.blockDimY, parameters.blockDimZ],
-        dynamic_shared: parameters.sharedMemBytes,
+        launch: LaunchConfig {
+            grid: Dim3::new(parameters.gridDimX, parameters.gridDimY, parameters.gridDimZ),
+            block: Dim3::new(parameters.blockDimX, parameters.blockDimY, parameters.blockDimZ),
+            cluster: Dim3::ZERO,
+            dynamic_shared_bytes: parameters.sharedMemBytes,
+        },
     }
 }
 
@@ -369,7 +371,7 @@ pub fn kernel_of_v3(parameters: &CUDA_KERNEL_NODE_PARAMS_v3) -> Kernel {
 
 /// The cluster that a function, or a library's kernel, was compiled for; zeros if for none. The program has launched it with
 /// success.
-pub fn required_cluster(function: CUfunction) -> [u32; 3] {
+pub fn required_cluster(function: CUfunction) -> Dim3 {
     let sizes = [
         CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH,
         CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT,
@@ -380,7 +382,7 @@ pub fn required_cluster(function: CUfunction) -> [u32; 3] {
         [None, ..] => function_of_kernel(function.cast()).map_or([None; 3], of),
         found => found,
     };
-    found.map(|size| size.unwrap_or(0) as u32)
+    found.map(|size| size.unwrap_or(0) as u32).into()
 }
 
 /// What the driver says of an address: its memory type and whether it is managed; zeros for memory that it does not

@@ -22,7 +22,7 @@ fn by_name_and_grid(process: &Process) -> BTreeMap<(String, u32), usize> {
     let mut counts = BTreeMap::new();
     for launch in launches(process) {
         let (config, function) = config(process, &launch);
-        *counts.entry((function.name.clone(), config.grid[0])).or_default() += 1;
+        *counts.entry((function.name.clone(), config.launch.grid.x)).or_default() += 1;
     }
     counts
 }
@@ -75,15 +75,15 @@ fn launches_of_every_form_are_told_apart() {
             let (config, function) = config(&process, launch);
             let api = process.definitions.name(launch.api).unwrap();
             let stream = process.definitions.stream(launch.stream).unwrap();
-            assert!(function.attributes_known);
-            assert_eq!(function.registers as usize, 16 + function.name.len());
+            let attributes = function.attributes.expect("known");
+            assert_eq!(attributes.registers as usize, 16 + function.name.len());
             (
                 api,
                 function.name.as_str(),
-                config.grid,
-                config.block,
-                config.cluster,
-                config.dynamic_shared,
+                config.launch.grid.to_array(),
+                config.launch.block.to_array(),
+                config.launch.cluster.to_array(),
+                config.launch.dynamic_shared_bytes,
                 stream.kind,
             )
         })
@@ -143,7 +143,7 @@ fn a_stream_handle_that_comes_again_is_another_stream() {
     let process = recording.process();
     let mut of_grid: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
     for launch in launches(&process) {
-        of_grid.entry(config(&process, &launch).0.grid[0]).or_default().insert(launch.stream);
+        of_grid.entry(config(&process, &launch).0.launch.grid.x).or_default().insert(launch.stream);
     }
     assert!(
         of_grid.values().all(|streams| streams.len() == 1),
@@ -167,7 +167,7 @@ fn streams_go_with_their_contexts() {
         .iter()
         .map(|launch| {
             let stream = process.definitions.stream(launch.stream).unwrap();
-            (config(&process, launch).0.grid[0], stream.context, stream.kind)
+            (config(&process, launch).0.launch.grid.x, stream.context, stream.kind)
         })
         .collect();
     streams.dedup();
@@ -319,7 +319,7 @@ fn each_launch_of_a_graph_says_what_it_does() {
             .map(|&(id, count)| {
                 let config = process.definitions.config(id).unwrap();
                 let function = process.definitions.function(config.function).unwrap();
-                ((function.name.as_str(), config.grid[0]), count)
+                ((function.name.as_str(), config.launch.grid.x), count)
             })
             .collect();
         (kernels, graph.copies, graph.sets, graph.opaque)

@@ -29,8 +29,8 @@ impl Waves {
 
     /// The same for a grid whose blocks come in clusters of `cluster_blocks` that are placed as one. The capacity is then
     /// an upper bound: a cluster must fit into one GPU processing cluster, whose size the driver does not tell.
-    pub fn of_clusters(blocks: u64, cluster_blocks: u32, blocks_per_sm: u32, sms: u32) -> Self {
-        let cluster = u64::from(cluster_blocks.max(1));
+    pub fn of_clusters(blocks: u64, blocks_per_cluster: u64, blocks_per_sm: u32, sms: u32) -> Self {
+        let cluster = blocks_per_cluster.max(1);
         let capacity = u64::from(blocks_per_sm) * u64::from(sms) / cluster * cluster;
         let (waves, full, tail_blocks) = match blocks.checked_div(capacity) {
             Some(full) => (blocks as f64 / capacity as f64, full, blocks % capacity),

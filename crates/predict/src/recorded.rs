@@ -5,7 +5,6 @@
 //! are comparable after [`EMPTY_KERNEL_NS`] is added to the measured one.
 
 use apex_profile::{Figure, Profile, Provenance};
-use cuda_launch::LaunchConfig;
 use occupancy::DeviceLimits;
 
 use crate::{Case, Device, Models};
@@ -78,13 +77,7 @@ pub fn known_device(recorded: &apex_profile::Device) -> Result<Device, String> {
 
 /// What is known of a recorded kernel before it runs.
 pub fn case(kernel: &apex_profile::Kernel) -> Case {
-    let launch = LaunchConfig {
-        grid: kernel.grid.into(),
-        block: kernel.block.into(),
-        cluster: kernel.cluster.into(),
-        dynamic_shared_bytes: kernel.dynamic_shared,
-    };
-    Case { kernel: kernel.attributes, ..Case::of_launch(launch) }
+    Case { kernel: kernel.attributes, ..Case::of_launch(kernel.launch) }
 }
 
 /// Measured duration of a kernel, nanoseconds.

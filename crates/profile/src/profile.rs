@@ -8,7 +8,6 @@
 //! grid are another kernel. Processes that run the same function in the same configuration share it.
 
 mod activity;
-mod attributes;
 mod build;
 mod counts;
 mod geometry;
@@ -18,6 +17,7 @@ mod memory;
 mod places;
 mod reading;
 mod sequences;
+mod serde_launch;
 mod serde_layout;
 mod summary;
 mod times;
@@ -26,14 +26,13 @@ use std::collections::BTreeMap;
 
 use apex_trace::definition::StreamKind;
 use apex_trace::layout::{CallClass, MemoryKind};
-use cuda_launch::FunctionAttributes;
+use cuda_launch::{FunctionAttributes, LaunchConfig};
 use occupancy::{DeviceLimits, Occupancy, Waves};
 use serde::{Deserialize, Serialize};
 
 use crate::figure::Figure;
 use crate::prediction::Prediction;
 use crate::sketch::Distribution;
-use crate::sums::blocks_of;
 
 pub use build::{Builder, RECORD_COST_INTERVAL_NS, RECORD_COST_NS};
 pub use counts::{Defect, Hotspot, KernelCounts, Place, Traffic};
@@ -122,8 +121,9 @@ pub struct Device {
     pub compute_capability: Option<(u32, u32)>,
     /// Multiprocessors; 0 if unknown.
     pub sms: u32,
-    /// Global memory, bytes.
-    pub total_memory: u64,
+    /// Global memory.
+    #[serde(rename = "total_memory")]
+    pub memory_bytes: u64,
     /// Version of the driver's API: 13000 is CUDA 13.0.
     pub driver_version: u32,
     /// `(CUdevice_attribute, value)`, as recorded.
@@ -167,16 +167,11 @@ pub struct Kernel {
     pub symbol: String,
     /// Index into [`Profile::devices`]; `None` if unknown.
     pub device: Option<usize>,
-    /// Blocks in x, y, z.
-    pub grid: [u32; 3],
-    /// Threads of a block in x, y, z.
-    pub block: [u32; 3],
-    /// Blocks of a cluster in x, y, z; zeros without one.
-    pub cluster: [u32; 3],
-    /// Dynamic shared memory of a block, bytes.
-    pub dynamic_shared: u32,
+    /// How it is launched.
+    #[serde(flatten, with = "serde_launch::config")]
+    pub launch: LaunchConfig,
     /// Attributes; `None` where they could not be read.
-    #[serde(with = "attributes")]
+    #[serde(with = "serde_launch::attributes")]
     pub attributes: Option<FunctionAttributes>,
     /// How often it was launched.
     pub launches: Launches,
@@ -199,23 +194,17 @@ pub struct Kernel {
 impl Kernel {
     /// Blocks of the grid; saturates.
     pub fn blocks(&self) -> u64 {
-        blocks_of(self.grid)
+        self.launch.blocks()
     }
 
     /// Threads of all blocks; saturates.
     pub fn threads(&self) -> u64 {
-        self.blocks().saturating_mul(self.block_threads().into())
+        self.launch.threads()
     }
 
     /// Threads of a block; saturates.
     pub fn block_threads(&self) -> u32 {
-        self.block.iter().fold(1, |threads: u32, &n| threads.saturating_mul(n))
-    }
-
-    /// The configuration as a launch is written: `<<<(128, 1, 1), (256, 1, 1), 0>>>`.
-    pub fn configuration(&self) -> String {
-        let ([a, b, c], [x, y, z]) = (self.grid, self.block);
-        format!("<<<({a}, {b}, {c}), ({x}, {y}, {z}), {}>>>", self.dynamic_shared)
+        u32::try_from(self.launch.threads_per_block()).unwrap_or(u32::MAX)
     }
 
     /// GPU time of all launches, from samples.

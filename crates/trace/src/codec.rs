@@ -6,6 +6,7 @@
 
 use crate::definition::{Config, Context, Definition, Device, Function, Graph, Stream, StreamKind};
 use crate::layout::CHUNK_PAYLOAD_BYTES;
+use cuda_launch::{Carveout, Dim3, FunctionAttributes, LaunchConfig};
 
 /// Bytes in front of a definition's payload: tag and length.
 pub(crate) const HEAD_BYTES: usize = 8;
@@ -74,7 +75,7 @@ fn piece<'b>(buffer: &'b mut Vec<u8>, definition: &Definition) -> Option<&'b [u8
             out.string(&device.name);
             out.bytes(&device.uuid);
             out.u32(device.driver_version);
-            out.u64(device.total_memory);
+            out.u64(device.memory_bytes);
             out.list(&device.attributes, |out, &(attribute, value)| out.u32s(&[attribute, value as u32]));
         }),
         Definition::Context(context) => framed(buffer, tag::CONTEXT, |out| {
@@ -90,16 +91,17 @@ fn piece<'b>(buffer: &'b mut Vec<u8>, definition: &Definition) -> Option<&'b [u8
         Definition::Function(function) => framed(buffer, tag::FUNCTION, |out| {
             out.u32(function.id);
             out.string(&function.name);
-            out.u32s(&[function.registers, function.static_shared, function.local, function.constant]);
-            out.u32s(&[function.max_threads, function.max_dynamic_shared, function.carveout as u32]);
-            out.u32s(&[function.binary_version, function.ptx_version, function.attributes_known.into()]);
+            let known = function.attributes.unwrap_or_default();
+            out.u32s(&[known.registers, known.static_shared_bytes, known.local_bytes, known.constant_bytes]);
+            out.u32s(&[known.max_threads_per_block, known.max_dynamic_shared_bytes.unwrap_or(0)]);
+            out.u32s(&[known.carveout.to_attribute() as u32, known.binary_version, known.ptx_version]);
+            out.u32(function.attributes.is_some().into());
         }),
         Definition::Config(config) => framed(buffer, tag::CONFIG, |out| {
             out.u32s(&[config.id, config.function, config.context]);
-            out.u32s(&config.grid);
-            out.u32s(&config.block);
-            out.u32s(&config.cluster);
-            out.u32(config.dynamic_shared);
+            let LaunchConfig { grid, block, cluster, dynamic_shared_bytes } = config.launch;
+            [grid, block, cluster].iter().for_each(|sides| out.u32s(&sides.to_array()));
+            out.u32(dynamic_shared_bytes);
         }),
         Definition::Graph(graph) => graph_piece(buffer, graph, &graph.kernels),
     }
@@ -184,7 +186,7 @@ pub(crate) fn decode(tag: u32, payload: &[u8]) -> Result<Piece, String> {
             name: input.string()?,
             uuid: input.array()?,
             driver_version: input.u32()?,
-            total_memory: input.u64()?,
+            memory_bytes: input.u64()?,
             attributes: input.list(|input| Ok((input.u32()?, input.u32()? as i32)))?,
         }),
         tag::CONTEXT => Definition::Context(Context {
@@ -203,25 +205,18 @@ pub(crate) fn decode(tag: u32, payload: &[u8]) -> Result<Piece, String> {
         tag::FUNCTION => Definition::Function(Function {
             id: input.u32()?,
             name: input.string()?,
-            registers: input.u32()?,
-            static_shared: input.u32()?,
-            local: input.u32()?,
-            constant: input.u32()?,
-            max_threads: input.u32()?,
-            max_dynamic_shared: input.u32()?,
-            carveout: input.u32()? as i32,
-            binary_version: input.u32()?,
-            ptx_version: input.u32()?,
-            attributes_known: input.u32()? != 0,
+            attributes: input.function_attributes()?,
         }),
         tag::CONFIG => Definition::Config(Config {
             id: input.u32()?,
             function: input.u32()?,
             context: input.u32()?,
-            grid: input.u32x3()?,
-            block: input.u32x3()?,
-            cluster: input.u32x3()?,
-            dynamic_shared: input.u32()?,
+            launch: LaunchConfig {
+                grid: input.dim3()?,
+                block: input.dim3()?,
+                cluster: input.dim3()?,
+                dynamic_shared_bytes: input.u32()?,
+            },
         }),
         tag::GRAPH => Definition::Graph(Graph {
             id: input.u32()?,
@@ -270,8 +265,25 @@ impl<'p> Input<'p> {
         self.array().map(u32::from_le_bytes)
     }
 
-    pub(crate) fn u32x3(&mut self) -> Result<[u32; 3], String> {
-        Ok([self.u32()?, self.u32()?, self.u32()?])
+    pub(crate) fn dim3(&mut self) -> Result<Dim3, String> {
+        Ok(Dim3 { x: self.u32()?, y: self.u32()?, z: self.u32()? })
+    }
+
+    /// Attributes, and a word that is 0 where they could not be read.
+    fn function_attributes(&mut self) -> Result<Option<FunctionAttributes>, String> {
+        let attributes = FunctionAttributes {
+            registers: self.u32()?,
+            static_shared_bytes: self.u32()?,
+            local_bytes: self.u32()?,
+            constant_bytes: self.u32()?,
+            max_threads_per_block: self.u32()?,
+            max_dynamic_shared_bytes: Some(self.u32()?),
+            carveout: Carveout::from_attribute(self.u32()? as i32),
+            binary_version: self.u32()?,
+            ptx_version: self.u32()?,
+            barriers: 0,
+        };
+        Ok((self.u32()? != 0).then_some(attributes))
     }
 
     fn u32_pair(&mut self) -> Result<(u32, u32), String> {

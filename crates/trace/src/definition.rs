@@ -3,6 +3,8 @@
 //! In a chunk of kind `Definitions` each is `u32 tag, u32 payload bytes, payload`, padded to 8 bytes. Identifiers
 //! count from 1 within a process and within a tag.
 
+use cuda_launch::{FunctionAttributes, LaunchConfig};
+
 /// What an identifier stands for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Definition {
@@ -40,8 +42,8 @@ pub struct Device {
     pub uuid: [u8; 16],
     /// `cuDriverGetVersion`.
     pub driver_version: u32,
-    /// Global memory, bytes.
-    pub total_memory: u64,
+    /// Global memory.
+    pub memory_bytes: u64,
     /// `(CUdevice_attribute, value)` for the attributes that APEX uses.
     pub attributes: Vec<(u32, i32)>,
 }
@@ -96,26 +98,8 @@ pub struct Function {
     pub id: u32,
     /// Name as the driver gives it: mangled where the program's compiler mangles.
     pub name: String,
-    /// Registers of a thread; 0 if unknown.
-    pub registers: u32,
-    /// Static shared memory of a block, bytes.
-    pub static_shared: u32,
-    /// Local memory of a thread, bytes.
-    pub local: u32,
-    /// Constant memory, bytes.
-    pub constant: u32,
-    /// Most threads that a block of this kernel may have.
-    pub max_threads: u32,
-    /// Most dynamic shared memory that a launch may ask for, bytes.
-    pub max_dynamic_shared: u32,
-    /// Preferred shared-memory carve-out, percent of the maximum; -1 for the driver's default.
-    pub carveout: i32,
-    /// Architecture of the machine code, such as 90.
-    pub binary_version: u32,
-    /// Architecture of the PTX it came from, such as 80.
-    pub ptx_version: u32,
-    /// False where the attributes could not be read (then the numbers above are 0).
-    pub attributes_known: bool,
+    /// Its attributes; `None` where they could not be read. The file does not hold its barriers.
+    pub attributes: Option<FunctionAttributes>,
 }
 
 /// A kernel in one launch configuration.
@@ -127,14 +111,8 @@ pub struct Config {
     pub function: u32,
     /// A context identifier, 0 if unknown.
     pub context: u32,
-    /// Blocks in x, y, z.
-    pub grid: [u32; 3],
-    /// Threads of a block in x, y, z.
-    pub block: [u32; 3],
-    /// Blocks of a cluster in x, y, z; zeros without one.
-    pub cluster: [u32; 3],
-    /// Dynamic shared memory of a block, bytes.
-    pub dynamic_shared: u32,
+    /// How it is launched.
+    pub launch: LaunchConfig,
 }
 
 /// What one launch of an executable graph does.

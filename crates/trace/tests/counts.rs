@@ -4,6 +4,7 @@ use apex_trace::Session;
 use apex_trace::control::{MappedControl, Settings};
 use apex_trace::counts::file::{CountsFile, HEADER_BYTES, ProcessCounts};
 use apex_trace::counts::{CLASSES, Counts, Defect, Fault, Hotspot, LaunchCounts, Place, Traffic};
+use cuda_launch::LaunchConfig;
 use proptest::prelude::*;
 use std::path::Path;
 
@@ -46,11 +47,9 @@ fn launch() -> impl Strategy<Value = LaunchCounts> {
     });
     let shape = any::<([u32; 3], [u32; 3], u32)>();
     (".{0,40}", shape, counts(), prop::collection::vec(hotspot, 0..6), any::<(u64, u64)>()).prop_map(
-        |(kernel, (grid, block, dynamic_shared), counts, hotspots, (watched, executed))| LaunchCounts {
+        |(kernel, (grid, block, shared), counts, hotspots, (watched, executed))| LaunchCounts {
             kernel,
-            grid,
-            block,
-            dynamic_shared,
+            launch: LaunchConfig::new(grid, block).with_dynamic_shared_bytes(shared),
             counts,
             hotspots,
             watched,
@@ -151,9 +150,7 @@ fn a_session_has_them_with_their_problems() {
     let mut file = CountsFile::create(dir.path()).unwrap();
     let launch = LaunchCounts {
         kernel: "k".into(),
-        grid: [1, 2, 3],
-        block: [4, 5, 6],
-        dynamic_shared: 7,
+        launch: LaunchConfig::new([1, 2, 3], [4, 5, 6]).with_dynamic_shared_bytes(7),
         counts: Counts::default(),
         hotspots: Vec::new(),
         watched: 9,
@@ -177,9 +174,7 @@ fn the_sessions_limit_holds_for_them_too() {
     let mut file = CountsFile::create(dir.path()).unwrap();
     let launch = LaunchCounts {
         kernel: "k".into(),
-        grid: [1; 3],
-        block: [32, 1, 1],
-        dynamic_shared: 0,
+        launch: LaunchConfig::new(1, 32),
         counts: Counts::default(),
         hotspots: Vec::new(),
         watched: 9,

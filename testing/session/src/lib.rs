@@ -11,6 +11,7 @@ use apex_trace::layout::{
     Timing, flags,
 };
 use apex_trace::{Ended, Lane, ProcessFile, Session};
+use cuda_launch::{FunctionAttributes, LaunchConfig};
 use tempfile::TempDir;
 
 /// Multiprocessors of the device.
@@ -46,7 +47,7 @@ impl Recording {
             name: "NVIDIA H100".to_owned(),
             uuid: *b"0123456789abcdef",
             driver_version: 13_000,
-            total_memory: 80 << 30,
+            memory_bytes: 80 << 30,
             attributes,
             ..Device::default()
         }));
@@ -82,14 +83,14 @@ impl Recording {
         self.define(Definition::Function(Function {
             id: self.functions,
             name: name.to_owned(),
-            registers: 32,
-            max_threads: 1024,
-            max_dynamic_shared: 49_152,
-            carveout: -1,
-            binary_version: 90,
-            ptx_version: 90,
-            attributes_known: true,
-            ..Function::default()
+            attributes: Some(FunctionAttributes {
+                registers: 32,
+                max_threads_per_block: 1024,
+                max_dynamic_shared_bytes: Some(49_152),
+                binary_version: 90,
+                ptx_version: 90,
+                ..FunctionAttributes::default()
+            }),
         }));
         self.functions
     }
@@ -101,9 +102,7 @@ impl Recording {
             id: self.configs,
             function,
             context: 1,
-            grid: [blocks, 1, 1],
-            block: [threads, 1, 1],
-            ..Config::default()
+            launch: LaunchConfig::new(blocks, threads),
         }));
         self.configs
     }

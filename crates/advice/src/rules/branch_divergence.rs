@@ -62,6 +62,7 @@ mod tests {
     use super::super::fixture::{assert_clear, assert_finds, counted};
     use super::RULE;
     use apex_profile::Kernel;
+    use cuda_launch::LaunchConfig;
 
     fn with_active(active_threads: f64, divergent_branches: u64) -> Kernel {
         let mut kernel = counted("global", "load", 1, 4, 0, "divergence");
@@ -87,7 +88,7 @@ mod tests {
         assert_finds(&RULE, with_active(23.9, 30));
         // Without divergent branches the lanes are empty for another reason.
         assert_clear(&RULE, with_active(11.5, 0));
-        let half_warp = Kernel { block: [16, 1, 1], ..with_active(15.0, 30) };
+        let half_warp = Kernel { launch: LaunchConfig::new(1, 16), ..with_active(15.0, 30) };
         assert_clear(&RULE, half_warp);
     }
 }

@@ -37,7 +37,10 @@ fn judge(profile: &Profile) -> Outcome {
 
 fn fault(Subject { kernel, sms, .. }: Subject<'_>) -> Option<Fault> {
     let blocks = kernel.blocks();
-    let shared = kernel.attributes.map_or(0, |a| a.static_shared_bytes).saturating_add(kernel.dynamic_shared);
+    let shared = kernel
+        .attributes
+        .map_or(0, |a| a.static_shared_bytes)
+        .saturating_add(kernel.launch.dynamic_shared_bytes);
     let sms = u64::from(sms);
     if shared == 0 || !(sms..2 * sms).contains(&blocks) {
         return None;
@@ -66,7 +69,8 @@ mod tests {
     use apex_profile::Kernel;
 
     fn sharing(blocks: u32) -> Kernel {
-        Kernel { dynamic_shared: 4096, ..kernel_of(blocks, 256) }
+        let kernel = kernel_of(blocks, 256);
+        Kernel { launch: kernel.launch.with_dynamic_shared_bytes(4096), ..kernel }
     }
 
     #[test]

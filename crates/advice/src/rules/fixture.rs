@@ -2,7 +2,7 @@
 
 use apex_trace::definition::StreamKind;
 use apex_trace::layout::{CallClass, MemoryKind};
-use cuda_launch::FunctionAttributes;
+use cuda_launch::{FunctionAttributes, LaunchConfig};
 
 use super::{Outcome, Rule};
 use crate::advise::{Options, advise};
@@ -39,8 +39,7 @@ pub(crate) fn with_registers(blocks: u32, threads: u32, registers: u32) -> Kerne
         short_name: "kernel".to_owned(),
         symbol: "_Z6kernelPf".to_owned(),
         device: Some(0),
-        grid: [blocks, 1, 1],
-        block: [threads, 1, 1],
+        launch: LaunchConfig::new(blocks, threads),
         attributes: Some(attributes),
         launches: Launches { calls: 1000, ..Launches::default() },
         ..Kernel::default()

@@ -79,7 +79,7 @@ fn fault(Subject { kernel, geometry, profile, .. }: Subject<'_>) -> Option<Fault
 /// A block size whose theoretical occupancy is high enough, and that occupancy. With dynamic shared memory, which often
 /// grows with the block, there is none.
 fn better_block_size(limits: &DeviceLimits, kernel: &Kernel) -> Option<(u32, f64)> {
-    let attributes = kernel.attributes.filter(|_| kernel.dynamic_shared == 0)?;
+    let attributes = kernel.attributes.filter(|_| kernel.launch.dynamic_shared_bytes == 0)?;
     let (better, then) = what_if::best_block_size(limits, &attributes, 0, kernel.block_threads())?;
     (then.fraction() >= ENOUGH).then(|| (better, then.fraction()))
 }
@@ -87,7 +87,7 @@ fn better_block_size(limits: &DeviceLimits, kernel: &Kernel) -> Option<(u32, f64
 /// The smallest step that admits one more block: less of the limiting resource.
 fn less_of_a_resource(limits: &DeviceLimits, kernel: &Kernel, blocks: u32) -> Option<String> {
     let attributes = kernel.attributes?;
-    let (threads, dynamic) = (kernel.block_threads(), kernel.dynamic_shared);
+    let (threads, dynamic) = (kernel.block_threads(), kernel.launch.dynamic_shared_bytes);
     let now = occupancy::theoretical(limits, &attributes, threads, dynamic);
     let limited_by = |limiter| now.limit(limiter) == Some(blocks);
     if limited_by(Limiter::Registers)
@@ -134,7 +134,9 @@ mod tests {
 
     #[test]
     fn names_fewer_bytes() {
-        let finding = assert_finds(&RULE, Kernel { dynamic_shared: 119 * 1024, ..kernel_of(10_000, 128) });
+        let kernel = kernel_of(10_000, 128);
+        let launch = kernel.launch.with_dynamic_shared_bytes(119 * 1024);
+        let finding = assert_finds(&RULE, Kernel { launch, ..kernel });
         assert_eq!(
             finding.change,
             "get from 119.0 KiB to 113.0 KiB of shared memory per block for 2 instead of 1 blocks per SM"

@@ -1,5 +1,7 @@
 //! Few full waves, and a last one that is nearly empty.
 
+use super::in_blocks_of;
+use cuda_launch::LaunchConfig;
 use occupancy::{Waves, what_if};
 
 use super::{Fault, Needs, Outcome, Rule, Subject, UNTIMED, confidence, judge_kernels, percent, up_to};
@@ -99,7 +101,7 @@ fn best_sibling(profile: &Profile, kernel: &Kernel, effect: f64) -> Option<f64> 
         .kernels
         .iter()
         .filter(|other| other.symbol == kernel.symbol && other.device == kernel.device)
-        .filter(|other| other.block == kernel.block && other.dynamic_shared == kernel.dynamic_shared)
+        .filter(|other| LaunchConfig { grid: kernel.launch.grid, ..other.launch } == kernel.launch)
         .filter(|other| {
             other.geometry.is_some_and(|g| g.waves.full > 0 && g.waves.tail_effect() < effect / 2.0)
         })
@@ -133,23 +135,17 @@ fn change(kernel: &Kernel, geometry: &Geometry, better: Option<(u32, u64, f64)>)
 }
 
 /// `(threads, blocks, tail effect)` of the block size nearest to the present one that has at most so much tail and keeps
-/// theoretical occupancy. Only of a flat launch: how threads are numbered in more dimensions is the kernel's affair.
+/// theoretical occupancy.
 fn other_block_size(kernel: &Kernel, profile: &Profile, most: f64) -> Option<(u32, u64, f64)> {
-    (kernel.grid[1..] == [1, 1] && kernel.block[1..] == [1, 1]).then_some(())?;
     let limits = profile.devices.get(kernel.device?)?.limits()?;
     let attributes = kernel.attributes?;
     let (size_now, least) = (kernel.block_threads(), kernel.geometry?.occupancy.warps_per_sm);
-    let threads = kernel.threads();
-    what_if::block_sizes(&limits, &attributes, kernel.dynamic_shared)
+    what_if::block_sizes(&limits, &attributes, kernel.launch.dynamic_shared_bytes)
         .filter(|(size, occupancy)| *size >= 64 && occupancy.warps_per_sm >= least)
-        .map(|(size, occupancy)| {
-            let blocks = threads.div_ceil(u64::from(size));
-            (
-                size,
-                blocks,
-                Waves::of_grid(blocks, occupancy.blocks_per_sm, limits.attributes.multiprocessors)
-                    .tail_effect(),
-            )
+        .filter_map(|(size, occupancy)| {
+            let blocks = in_blocks_of(kernel, size)?.blocks();
+            let waves = Waves::of_grid(blocks, occupancy.blocks_per_sm, limits.attributes.multiprocessors);
+            Some((size, blocks, waves.tail_effect()))
         })
         .filter(|(_, _, effect)| *effect <= most)
         .min_by_key(|(size, ..)| size.abs_diff(size_now))

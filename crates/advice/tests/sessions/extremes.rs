@@ -6,6 +6,7 @@ use crate::profile;
 use apex_profile::Profile;
 use apex_trace::definition::{Config, Definition, Device, Function, Graph};
 use apex_trace::layout::{Call, CallClass, GraphLaunch, Launch, MemoryKind, Slots, Timing, flags};
+use cuda_launch::{Carveout, FunctionAttributes, LaunchConfig};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, RngAlgorithm, TestRng, TestRunner};
 use serde_json::Value;
@@ -124,31 +125,35 @@ impl Definitions {
         program.define(Definition::Device(Device {
             id: 1,
             name: "odd".to_owned(),
-            total_memory: u64::MAX,
+            memory_bytes: u64::MAX,
             attributes: self.attributes.clone(),
             ..Device::default()
         }));
         let [registers, static_shared, max_threads, max_dynamic_shared, dynamic_shared] = self.resources;
+        let attributes = FunctionAttributes {
+            registers,
+            static_shared_bytes: static_shared,
+            max_threads_per_block: max_threads,
+            max_dynamic_shared_bytes: Some(max_dynamic_shared),
+            carveout: Carveout::from_attribute(registers.cast_signed()),
+            ..FunctionAttributes::default()
+        };
         program.define(Definition::Function(Function {
             id: 1,
             name: "_Z1fv".to_owned(),
-            registers,
-            static_shared,
-            max_threads,
-            max_dynamic_shared,
-            carveout: registers.cast_signed(),
-            attributes_known: true,
-            ..Function::default()
+            attributes: Some(attributes),
         }));
         for (id, &[x, y, z, a, b, c, cluster]) in (1..).zip(&self.configs) {
             program.define(Definition::Config(Config {
                 id,
                 function: 1,
                 context: 1,
-                grid: [x, y, z],
-                block: [a, b, c],
-                cluster: [cluster; 3],
-                dynamic_shared,
+                launch: LaunchConfig {
+                    grid: [x, y, z].into(),
+                    block: [a, b, c].into(),
+                    cluster: [cluster; 3].into(),
+                    dynamic_shared_bytes: dynamic_shared,
+                },
             }));
         }
         let kernels = vec![(1, self.nodes[0]), (2, self.nodes[1]), (77, 1)];
@@ -225,9 +230,7 @@ fn grids_of_more_blocks_than_fit_a_word_saturate() {
             id: 1,
             function,
             context: 1,
-            grid: [u32::MAX; 3],
-            block: [u32::MAX; 3],
-            ..Config::default()
+            launch: LaunchConfig::new([u32::MAX; 3], [u32::MAX; 3]),
         }));
         program.launch(1, 1);
         program.launch_with(1, 1, flags::COOPERATIVE, 0);

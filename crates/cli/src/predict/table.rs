@@ -181,5 +181,5 @@ pub fn configuration(launch: LaunchConfig) -> String {
         0 => String::new(),
         bytes => format!(" {}", units::bytes(bytes.into()).replace(' ', "")),
     };
-    format!("{} × {}{shared}", extent(launch.grid.to_array()), extent(launch.block.to_array()))
+    format!("{} × {}{shared}", extent(launch.grid), extent(launch.block))
 }

@@ -3,6 +3,7 @@
 use crate::text::{Align, Table, bar};
 use crate::units;
 use apex_profile::{Geometry, GpuTime, Kernel, Profile};
+use cuda_launch::{Dim3, LaunchConfig};
 use occupancy::Limiter;
 
 /// What the table is sorted by.
@@ -93,18 +94,20 @@ pub fn table(profile: &Profile, sort: Sort, top: usize, width: usize) -> Vec<Str
 
 /// `64,64 × 256`, with cluster and dynamic shared memory where there are any.
 pub fn configuration(kernel: &Kernel) -> String {
-    let mut text = format!("{} × {}", extent(kernel.grid), extent(kernel.block));
-    if kernel.cluster.iter().any(|&n| n > 1) {
-        text += &format!(" c{}", extent(kernel.cluster));
+    let LaunchConfig { grid, block, cluster, dynamic_shared_bytes } = kernel.launch;
+    let mut text = format!("{} × {}", extent(grid), extent(block));
+    if cluster.to_array().iter().any(|&side| side > 1) {
+        text += &format!(" c{}", extent(cluster));
     }
-    if kernel.dynamic_shared > 0 {
-        text += &format!(" {}", units::bytes(kernel.dynamic_shared.into()).replace(' ', ""));
+    if dynamic_shared_bytes > 0 {
+        text += &format!(" {}", units::bytes(dynamic_shared_bytes.into()).replace(' ', ""));
     }
     text
 }
 
 /// Dimensions without trailing ones.
-pub fn extent(dimensions: [u32; 3]) -> String {
+pub fn extent(dimensions: Dim3) -> String {
+    let dimensions = dimensions.to_array();
     let used = dimensions.iter().rposition(|&n| n != 1).map_or(1, |last| last + 1);
     dimensions[..used].iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
@@ -155,7 +158,7 @@ mod tests {
         for (dimensions, text) in
             [([1, 1, 1], "1"), ([7, 1, 1], "7"), ([1, 2, 1], "1,2"), ([4, 1, 9], "4,1,9")]
         {
-            assert_eq!(extent(dimensions), text);
+            assert_eq!(extent(dimensions.into()), text);
         }
     }
 }

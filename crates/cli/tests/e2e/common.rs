@@ -3,6 +3,7 @@
 use apex_trace::definition::{Config, Context, Definition, Device, Function, Stream};
 use apex_trace::layout::{Launch, Slots, Timing};
 use apex_trace::{Event, Lane, ProcessFile, Session};
+use cuda_launch::{FunctionAttributes, LaunchConfig};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -157,25 +158,16 @@ pub fn h200_session(folder: &Path, kernels: &[(&str, u32, u32, u64)]) {
     let mut lane = Lane::default();
     let mut clock = apex_trace::now();
     for (&(name, blocks, threads, took), id) in kernels.iter().zip(1..) {
-        let function = Function {
-            id,
-            name: name.into(),
+        let attributes = FunctionAttributes {
             registers: 24,
-            max_threads: 1024,
-            max_dynamic_shared: 48 << 10,
-            carveout: -1,
-            attributes_known: true,
-            ..Function::default()
+            max_threads_per_block: 1024,
+            max_dynamic_shared_bytes: Some(48 << 10),
+            ..FunctionAttributes::default()
         };
+        let function = Function { id, name: name.into(), attributes: Some(attributes) };
         assert!(file.define(&Definition::Function(function)));
-        let config = Config {
-            id,
-            function: id,
-            context: 1,
-            grid: [blocks, 1, 1],
-            block: [threads, 1, 1],
-            ..Config::default()
-        };
+        let launch = LaunchConfig::new(blocks, threads);
+        let config = Config { id, function: id, context: 1, launch };
         assert!(file.define(&Definition::Config(config)));
         for _ in 0..10 {
             clock += 100_000;

@@ -4,6 +4,7 @@ use super::axis;
 use crate::table::{Cell, Column, Sink, Type, column};
 use apex_profile::{Estimate, Prediction, Profile};
 use apex_profile::{Kernel, KernelCounts, Traffic};
+use cuda_launch::Dim3;
 use std::io;
 
 use Type::{Integer, Real, Text};
@@ -130,22 +131,23 @@ fn row(profile: &Profile, kernel: &Kernel, sink: &mut dyn Sink) -> io::Result<()
     let utilisation = said(|said| said.sm_utilisation);
     let efficiency = said(|said| said.warp_efficiency);
     let unfamiliar = prediction.map(|said| said.unfamiliar.join("+")).filter(|names| !names.is_empty());
-    let cluster = Some(kernel.cluster).filter(|cluster| *cluster != [0; 3]);
+    let launch = kernel.launch;
+    let cluster = Some(launch.cluster).filter(|&cluster| cluster != Dim3::ZERO);
     let called = kernel.cpu.count > 0;
     let cells: [Cell<'_>; COLUMNS.len()] = [
         kernel.name.as_str().into(),
         kernel.symbol.as_str().into(),
         device.map(|device| device.name.as_str()).into(),
-        axis(Some(kernel.grid), 0),
-        axis(Some(kernel.grid), 1),
-        axis(Some(kernel.grid), 2),
-        axis(Some(kernel.block), 0),
-        axis(Some(kernel.block), 1),
-        axis(Some(kernel.block), 2),
+        axis(Some(launch.grid), 0),
+        axis(Some(launch.grid), 1),
+        axis(Some(launch.grid), 2),
+        axis(Some(launch.block), 0),
+        axis(Some(launch.block), 1),
+        axis(Some(launch.block), 2),
         axis(cluster, 0),
         axis(cluster, 1),
         axis(cluster, 2),
-        kernel.dynamic_shared.into(),
+        launch.dynamic_shared_bytes.into(),
         attributes.map(|attributes| attributes.static_shared_bytes).into(),
         attributes.map(|attributes| attributes.local_bytes).into(),
         attributes.map(|attributes| attributes.registers).into(),

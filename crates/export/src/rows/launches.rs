@@ -7,6 +7,7 @@ use crate::table::{Cell, Column, Sink, Type, column};
 use crate::timings::Timings;
 use apex_trace::layout::{GraphLaunch, Launch, RecordHead, flags};
 use apex_trace::{Event, Process};
+use cuda_launch::Dim3;
 use std::io;
 
 use Type::{Flag, Integer, Text};
@@ -119,7 +120,7 @@ impl LaunchWriter<'_> {
             Launched::Kernel(_) => None,
         };
         let function = config.and_then(|config| definitions.function(config.function));
-        let known = function.filter(|function| function.attributes_known);
+        let known = function.and_then(|function| function.attributes);
         let measured = self.timings.find(head.start, tid);
         let stream = definitions.stream(stream_id);
         let context = config.map(|config| config.context).or(stream.map(|stream| stream.context));
@@ -128,8 +129,9 @@ impl LaunchWriter<'_> {
             matches!(launched, Launched::Kernel(_)).then_some(head.flags & flags::COOPERATIVE != 0);
         let graph_kernels =
             graph.map(|graph| graph.kernels.iter().map(|(_, nodes)| u64::from(*nodes)).sum::<u64>());
-        let [grid, block] = [config.map(|config| config.grid), config.map(|config| config.block)];
-        let cluster = config.map(|config| config.cluster).filter(|cluster| *cluster != [0; 3]);
+        let launch = config.map(|config| config.launch);
+        let [grid, block] = [launch.map(|launch| launch.grid), launch.map(|launch| launch.block)];
+        let cluster = launch.map(|launch| launch.cluster).filter(|&cluster| cluster != Dim3::ZERO);
         let cells: [Cell<'_>; COLUMNS.len()] = [
             self.process.pid.into(),
             tid.into(),
@@ -150,10 +152,10 @@ impl LaunchWriter<'_> {
             axis(cluster, 0),
             axis(cluster, 1),
             axis(cluster, 2),
-            config.map(|config| config.dynamic_shared).into(),
-            known.map(|function| function.static_shared).into(),
-            known.map(|function| function.local).into(),
-            known.map(|function| function.registers).into(),
+            launch.map(|launch| launch.dynamic_shared_bytes).into(),
+            known.map(|known| known.static_shared_bytes).into(),
+            known.map(|known| known.local_bytes).into(),
+            known.map(|known| known.registers).into(),
             graph.map(|graph| graph.id).into(),
             graph_kernels.into(),
             stream.map(|stream| stream.id).into(),

@@ -8,7 +8,8 @@ pub mod kernels;
 pub mod launches;
 
 use crate::table::Cell;
+use cuda_launch::Dim3;
 
-fn axis(extent: Option<[u32; 3]>, axis: usize) -> Cell<'static> {
-    extent.map(|extent| extent[axis]).into()
+fn axis(extent: Option<Dim3>, axis: usize) -> Cell<'static> {
+    extent.map(|extent| extent.to_array()[axis]).into()
 }

@@ -5,6 +5,7 @@
 use apex_trace::definition::{Config, Context, Definition, Device, Function, Graph, Stream, StreamKind};
 use apex_trace::layout::{Call, CallClass, GraphLaunch, Launch, MemoryKind, Slots, Timing, flags};
 use apex_trace::{Lane, ProcessFile, Session};
+use cuda_launch::{FunctionAttributes, LaunchConfig};
 use serde_json::Value as Json;
 use std::path::Path;
 use std::process::Command;
@@ -94,18 +95,16 @@ fn definitions() -> Vec<Definition> {
     let names = ["cuLaunchKernel", "cuGraphLaunch", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemcpyHtoDAsync_v2"];
     let names = names.iter().zip(1..).map(|(text, id)| Definition::Name { id, text: text.to_string() });
     let functions = SYMBOLS.iter().zip(1..).map(|(name, id)| {
-        let known =
-            Function { registers: 30 + id, static_shared: 1024, max_threads: 1024, ..Function::default() };
-        Definition::Function(Function { id, name: name.to_string(), attributes_known: id == 1, ..known })
+        let attributes = (id == 1).then_some(FunctionAttributes {
+            registers: 30 + id,
+            static_shared_bytes: 1024,
+            max_threads_per_block: 1024,
+            ..FunctionAttributes::default()
+        });
+        Definition::Function(Function { id, name: name.to_string(), attributes })
     });
-    let config = |id, function, grid| Config {
-        id,
-        function,
-        context: 1,
-        grid,
-        block: [100, 1, 1],
-        ..Config::default()
-    };
+    let config = |id, function, launch| Definition::Config(Config { id, function, context: 1, launch });
+    let clusters = LaunchConfig { cluster: 2.into(), ..LaunchConfig::new((64, 2), 100) };
     let device =
         Device { id: 1, name: "Test Device".into(), attributes: vec![(16, 132)], ..Device::default() };
     let graph = Graph { id: 1, handle: 9, kernels: vec![(1, 3), (2, 4)], ..Graph::default() };
@@ -114,8 +113,8 @@ fn definitions() -> Vec<Definition> {
         Definition::Device(device),
         Definition::Context(Context { id: 1, handle: 5, device: 1, ..Context::default() }),
         Definition::Stream(stream),
-        Definition::Config(Config { cluster: [2, 1, 1], dynamic_shared: 512, ..config(1, 1, [64, 2, 1]) }),
-        Definition::Config(config(2, 2, [7, 1, 1])),
+        config(1, 1, clusters.with_dynamic_shared_bytes(512)),
+        config(2, 2, LaunchConfig::new(7, 100)),
         Definition::Graph(graph),
     ];
     names.chain(functions).chain(rest).collect()

@@ -3,12 +3,13 @@
 use super::call::Call;
 use super::macros::hooks;
 use super::observe;
-use crate::objects::{LegacyShape, Objects};
+use crate::objects::Objects;
 use crate::record::launch::Launch;
 use crate::switch::guarded;
 use apex_trace::layout::flags;
 use cuda_abi::signature;
 use cuda_abi::types::*;
+use cuda_launch::{Dim3, LaunchConfig};
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
@@ -27,10 +28,12 @@ pub unsafe extern "C" fn kernel<const INDEX: usize>(
 ) -> CUresult {
     let asked = Launch {
         function,
-        grid: [grid_x, grid_y, grid_z],
-        block: [block_x, block_y, block_z],
-        cluster: [0; 3],
-        dynamic_shared,
+        config: LaunchConfig {
+            grid: Dim3::new(grid_x, grid_y, grid_z),
+            block: Dim3::new(block_x, block_y, block_z),
+            cluster: Dim3::ZERO,
+            dynamic_shared_bytes: dynamic_shared,
+        },
         stream,
         flags: 0,
         can_be_timed: true,
@@ -66,10 +69,12 @@ pub unsafe extern "C" fn cooperative<const INDEX: usize>(
 ) -> CUresult {
     let asked = Launch {
         function,
-        grid: [grid_x, grid_y, grid_z],
-        block: [block_x, block_y, block_z],
-        cluster: [0; 3],
-        dynamic_shared,
+        config: LaunchConfig {
+            grid: Dim3::new(grid_x, grid_y, grid_z),
+            block: Dim3::new(block_x, block_y, block_z),
+            cluster: Dim3::ZERO,
+            dynamic_shared_bytes: dynamic_shared,
+        },
         stream,
         flags: flags::COOPERATIVE,
         can_be_timed: true,
@@ -105,10 +110,12 @@ pub unsafe extern "C" fn kernel_ex<const INDEX: usize>(
 unsafe fn launch_of(config: &CUlaunchConfig, function: CUfunction) -> Launch {
     let mut launch = Launch {
         function,
-        grid: [config.gridDimX, config.gridDimY, config.gridDimZ],
-        block: [config.blockDimX, config.blockDimY, config.blockDimZ],
-        cluster: [0; 3],
-        dynamic_shared: config.sharedMemBytes,
+        config: LaunchConfig {
+            grid: Dim3::new(config.gridDimX, config.gridDimY, config.gridDimZ),
+            block: Dim3::new(config.blockDimX, config.blockDimY, config.blockDimZ),
+            cluster: Dim3::ZERO,
+            dynamic_shared_bytes: config.sharedMemBytes,
+        },
         stream: config.hStream,
         flags: 0,
         can_be_timed: true,
@@ -122,7 +129,8 @@ unsafe fn launch_of(config: &CUlaunchConfig, function: CUfunction) -> Launch {
         unsafe {
             match attribute.id {
                 CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION => {
-                    launch.cluster = [value.clusterDim.x, value.clusterDim.y, value.clusterDim.z];
+                    launch.config.cluster =
+                        Dim3::new(value.clusterDim.x, value.clusterDim.y, value.clusterDim.z);
                 }
                 CU_LAUNCH_ATTRIBUTE_COOPERATIVE if value.cooperative != 0 => {
                     launch.flags |= flags::COOPERATIVE
@@ -166,10 +174,12 @@ pub unsafe extern "C" fn cooperative_on_many<const INDEX: usize>(
 fn launch_of_entry(entry: &CUDA_LAUNCH_PARAMS) -> Launch {
     Launch {
         function: entry.function,
-        grid: [entry.gridDimX, entry.gridDimY, entry.gridDimZ],
-        block: [entry.blockDimX, entry.blockDimY, entry.blockDimZ],
-        cluster: [0; 3],
-        dynamic_shared: entry.sharedMemBytes,
+        config: LaunchConfig {
+            grid: Dim3::new(entry.gridDimX, entry.gridDimY, entry.gridDimZ),
+            block: Dim3::new(entry.blockDimX, entry.blockDimY, entry.blockDimZ),
+            cluster: Dim3::ZERO,
+            dynamic_shared_bytes: entry.sharedMemBytes,
+        },
         stream: entry.hStream,
         flags: flags::COOPERATIVE,
         can_be_timed: false,
@@ -179,19 +189,19 @@ fn launch_of_entry(entry: &CUDA_LAUNCH_PARAMS) -> Launch {
 hooks! {
     /// The oldest way to launch sets block and shared memory on the function beforehand.
     fn set_block_shape(function: CUfunction, x: i32, y: i32, z: i32) after(result) {
-        remember(result, function, |shape| shape.block = [x, y, z].map(|size| size as u32));
+        remember(result, function, |config| config.block = Dim3::new(x as u32, y as u32, z as u32));
     } |_notes| {}
 
     fn set_shared_size(function: CUfunction, bytes: u32) after(result) {
-        remember(result, function, |shape| shape.dynamic_shared = bytes);
+        remember(result, function, |config| config.dynamic_shared_bytes = bytes);
     } |_notes| {}
 }
 
-fn remember(result: CUresult, function: CUfunction, change: impl FnOnce(&mut LegacyShape)) {
+fn remember(result: CUresult, function: CUfunction, change: impl FnOnce(&mut LaunchConfig)) {
     if result == CUDA_SUCCESS
         && let Some(objects) = Objects::existing()
     {
-        guarded(|| objects.change_legacy_shape(function, change));
+        guarded(|| objects.change_legacy_config(function, change));
     }
 }
 
@@ -223,13 +233,10 @@ pub unsafe extern "C" fn legacy_grid_async<const INDEX: usize>(
 }
 
 fn legacy_launch(function: CUfunction, grid: [i32; 2], stream: CUstream) -> Launch {
-    let shape = Objects::existing().map(|objects| objects.legacy_shape(function)).unwrap_or_default();
+    let config = Objects::existing().map(|objects| objects.legacy_config(function)).unwrap_or_default();
     Launch {
         function,
-        grid: [grid[0] as u32, grid[1] as u32, 1],
-        block: shape.block,
-        cluster: [0; 3],
-        dynamic_shared: shape.dynamic_shared,
+        config: LaunchConfig { grid: Dim3::new(grid[0] as u32, grid[1] as u32, 1), ..config },
         stream,
         flags: 0,
         can_be_timed: true,

@@ -5,6 +5,7 @@ use crate::tables::put;
 use crate::{driver, limits};
 use apex_trace::definition::Function;
 use cuda_abi::types::*;
+use cuda_launch::LaunchConfig;
 use std::collections::HashMap;
 
 /// What the program said of functions and kernels, by handle.
@@ -13,22 +14,8 @@ pub struct Settings {
     /// Names, for drivers that cannot tell them.
     names: HashMap<u64, Box<str>>,
     attributes: HashMap<(u64, CUfunction_attribute), i32>,
-    legacy: HashMap<u64, LegacyShape>,
-}
-
-/// What `cuFuncSetBlockShape` and `cuFuncSetSharedSize` left with a function.
-#[derive(Clone, Copy, Debug)]
-pub struct LegacyShape {
-    /// Threads of a block in x, y, z.
-    pub block: [u32; 3],
-    /// Dynamic shared memory of a block, bytes.
-    pub dynamic_shared: u32,
-}
-
-impl Default for LegacyShape {
-    fn default() -> LegacyShape {
-        LegacyShape { block: [1; 3], dynamic_shared: 0 }
-    }
+    /// What `cuFuncSetBlockShape` and `cuFuncSetSharedSize` left: the grid is told with the launch.
+    legacy: HashMap<u64, LaunchConfig>,
 }
 
 /// The name of a function of which neither the driver nor an earlier call told it.
@@ -66,33 +53,33 @@ impl Objects {
     /// (`CUkernel`): launches take both, the queries functions only.
     pub fn describe_function(&self, handle: CUfunction) -> Function {
         let mut function = handle;
-        let mut description = driver::describe_function(function);
-        if !description.attributes_known
+        let mut attributes = driver::function_attributes(function);
+        if attributes.is_none()
             && let Some(of_kernel) = driver::function_of_kernel(handle.cast())
         {
             function = of_kernel;
-            description = driver::describe_function(function);
+            attributes = driver::function_attributes(function);
         }
         let remembered = || lock(&self.functions).names.get(&(handle as u64)).map(|name| name.to_string());
-        description.name = driver::function_name(function)
+        let name = driver::function_name(function)
             .or_else(remembered)
             .unwrap_or_else(|| UNKNOWN_FUNCTION.to_owned());
-        description
+        Function { id: 0, name, attributes }
     }
 
     /// What the program set on `function` for the oldest way to launch.
-    pub fn legacy_shape(&self, function: CUfunction) -> LegacyShape {
+    pub fn legacy_config(&self, function: CUfunction) -> LaunchConfig {
         lock(&self.functions).legacy.get(&(function as u64)).copied().unwrap_or_default()
     }
 
     /// The program sets something on `function` for the oldest way to launch.
-    pub fn change_legacy_shape(&self, function: CUfunction, change: impl FnOnce(&mut LegacyShape)) {
+    pub fn change_legacy_config(&self, function: CUfunction, change: impl FnOnce(&mut LaunchConfig)) {
         let mut settings = lock(&self.functions);
         if settings.legacy.len() >= limits::ATTRIBUTES {
             settings.legacy.clear();
         }
-        let mut shape = settings.legacy.get(&(function as u64)).copied().unwrap_or_default();
-        change(&mut shape);
-        put(&mut settings.legacy, function as u64, shape);
+        let mut config = settings.legacy.get(&(function as u64)).copied().unwrap_or_default();
+        change(&mut config);
+        put(&mut settings.legacy, function as u64, config);
     }
 }

@@ -28,8 +28,6 @@ use std::sync::atomic::Ordering::Release;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use streams::Flags;
 
-pub use functions::LegacyShape;
-
 static OBJECTS: PerProcess<Objects> = PerProcess::new();
 
 /// Moments after which what was known of handles may be wrong. Each only ever grows.

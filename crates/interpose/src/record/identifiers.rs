@@ -12,6 +12,7 @@ use crate::timing::Calibrated;
 use apex_trace::definition::{Config, Context, Definition, Device, Function, Graph, Stream, StreamKind};
 use apex_trace::layout::NO_CONFIG;
 use cuda_abi::types::*;
+use cuda_launch::{Dim3, LaunchConfig};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::AtomicU32;
@@ -227,17 +228,17 @@ impl Recorder {
             self.file.count_config_overflow();
             return NO_CONFIG;
         }
-        let cluster = if key.cluster == [0; 3] { driver::required_cluster(handle) } else { key.cluster };
+        let mut launch = key.launch;
+        if launch.cluster == Dim3::ZERO {
+            launch.cluster = driver::required_cluster(handle);
+        }
         let _given = self.identifiers.given();
         let define = |id| {
             self.file.define(&Definition::Config(Config {
                 id,
                 function: key.function,
                 context: key.context,
-                grid: key.grid,
-                block: key.block,
-                cluster,
-                dynamic_shared: key.dynamic_shared,
+                launch,
             }))
         };
         self.identifiers.configs.insert(key, define).unwrap_or(NO_CONFIG)
@@ -258,10 +259,7 @@ impl Recorder {
         let key = ConfigKey {
             function,
             context,
-            grid: kernel.grid,
-            block: kernel.block,
-            cluster: driver::node_cluster(node),
-            dynamic_shared: kernel.dynamic_shared,
+            launch: LaunchConfig { cluster: driver::node_cluster(node), ..kernel.launch },
         };
         self.config(&key, kernel.function)
     }
@@ -311,11 +309,7 @@ impl Recorder {
 fn digest(function: &Function) -> u128 {
     let half = |seed: u64| {
         let mut hasher = DefaultHasher::new();
-        let Function { id: _, name, registers, static_shared, local, constant, max_threads, .. } = function;
-        (seed, name, registers, static_shared, local, constant, max_threads).hash(&mut hasher);
-        let Function { max_dynamic_shared, carveout, binary_version, ptx_version, attributes_known, .. } =
-            function;
-        (max_dynamic_shared, carveout, binary_version, ptx_version, attributes_known).hash(&mut hasher);
+        (seed, &function.name, function.attributes).hash(&mut hasher);
         u128::from(hasher.finish())
     };
     half(1) << 64 | half(2)

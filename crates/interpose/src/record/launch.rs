@@ -13,6 +13,7 @@ use crate::timing::wants_all;
 use apex_trace::TickCounter;
 use apex_trace::layout::{self, GraphLaunch, NO_CONFIG, Slots, flags};
 use cuda_abi::types::*;
+use cuda_launch::LaunchConfig;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// What a program asks for with a launch.
@@ -20,14 +21,8 @@ use std::sync::atomic::Ordering::Relaxed;
 pub struct Launch {
     /// A function, or a library's kernel.
     pub function: CUfunction,
-    /// Blocks in x, y, z.
-    pub grid: [u32; 3],
-    /// Threads of a block in x, y, z.
-    pub block: [u32; 3],
-    /// Blocks of a cluster in x, y, z; zeros without one.
-    pub cluster: [u32; 3],
-    /// Dynamic shared memory of a block, bytes.
-    pub dynamic_shared: u32,
+    /// How it is launched.
+    pub config: LaunchConfig,
     /// As the program gave it.
     pub stream: CUstream,
     /// [`flags`] of the record.
@@ -161,14 +156,7 @@ fn define(recorder: &Recorder, launch: &Launch, context: u32, result: CUresult) 
 }
 
 fn key(launch: &Launch, function: u32, context: u32) -> ConfigKey {
-    ConfigKey {
-        function,
-        context,
-        grid: launch.grid,
-        block: launch.block,
-        cluster: launch.cluster,
-        dynamic_shared: launch.dynamic_shared,
-    }
+    ConfigKey { function, context, launch: launch.config }
 }
 
 /// All that tells one configuration from another, the function's handle in place of its identifier, in seven words.
@@ -179,14 +167,14 @@ impl Words {
     #[inline(always)]
     fn of(launch: &Launch, context: u32, epoch: u32) -> Words {
         let two = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
-        let ([gx, gy, gz], [bx, by, bz], [cx, cy, cz]) = (launch.grid, launch.block, launch.cluster);
+        let LaunchConfig { grid, block, cluster, dynamic_shared_bytes } = launch.config;
         Words([
             launch.function as u64,
-            two(gx, gy),
-            two(gz, bx),
-            two(by, bz),
-            two(cx, cy),
-            two(cz, launch.dynamic_shared),
+            two(grid.x, grid.y),
+            two(grid.z, block.x),
+            two(block.y, block.z),
+            two(cluster.x, cluster.y),
+            two(cluster.z, dynamic_shared_bytes),
             two(context, epoch),
         ])
     }

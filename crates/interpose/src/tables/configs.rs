@@ -5,6 +5,7 @@
 //! the whole key.
 
 use super::{Zeroable, spread, zeroed};
+use cuda_launch::LaunchConfig;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
@@ -16,28 +17,23 @@ pub struct ConfigKey {
     pub function: u32,
     /// A context identifier, 0 if unknown.
     pub context: u32,
-    /// Blocks in x, y, z.
-    pub grid: [u32; 3],
-    /// Threads of a block in x, y, z.
-    pub block: [u32; 3],
-    /// Blocks of a cluster in x, y, z; zeros without one.
-    pub cluster: [u32; 3],
-    /// Dynamic shared memory of a block, bytes.
-    pub dynamic_shared: u32,
+    /// How it is launched.
+    pub launch: LaunchConfig,
 }
 
 impl ConfigKey {
     fn hash(&self) -> u64 {
-        let [gx, gy, gz] = self.grid.map(u64::from);
-        let [bx, by, bz] = self.block.map(u64::from);
-        let [cx, cy, cz] = self.cluster.map(u64::from);
+        let LaunchConfig { grid, block, cluster, dynamic_shared_bytes } = self.launch;
+        let [gx, gy, gz] = grid.to_array().map(u64::from);
+        let [bx, by, bz] = block.to_array().map(u64::from);
+        let [cx, cy, cz] = cluster.to_array().map(u64::from);
         let who = u64::from(self.function) << 32 | u64::from(self.context);
         [
             gx << 32 | gy,
             gz << 32 | bx,
             by << 32 | bz,
             cx << 32 | cy,
-            cz << 32 | u64::from(self.dynamic_shared),
+            cz << 32 | u64::from(dynamic_shared_bytes),
         ]
         .iter()
         .fold(spread(who), |hash, &word| spread(hash ^ word))
@@ -133,14 +129,10 @@ impl ConfigTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cuda_launch::Dim3;
 
     fn key(number: u32) -> ConfigKey {
-        ConfigKey {
-            function: number % 7 + 1,
-            grid: [number, 1, 1],
-            block: [128, 1, 1],
-            ..ConfigKey::default()
-        }
+        ConfigKey { function: number % 7 + 1, launch: LaunchConfig::new(number, 128), ..ConfigKey::default() }
     }
 
     #[test]
@@ -182,25 +174,20 @@ mod tests {
     #[test]
     fn every_field_tells_configurations_apart() {
         let table = ConfigTable::new(64).unwrap();
-        let base = ConfigKey {
-            function: 1,
-            context: 1,
-            grid: [1; 3],
-            block: [1; 3],
-            cluster: [1; 3],
-            dynamic_shared: 1,
-        };
+        let launch = LaunchConfig { cluster: Dim3::ONE, dynamic_shared_bytes: 1, ..LaunchConfig::default() };
+        let base = ConfigKey { function: 1, context: 1, launch };
         let mut all = vec![base];
-        for axis in 0..3 {
-            let mut changed = [base; 3];
-            changed[0].grid[axis] = 2;
-            changed[1].block[axis] = 2;
-            changed[2].cluster[axis] = 2;
-            all.extend(changed);
+        for changed in [[2, 1, 1], [1, 2, 1], [1, 1, 2]].map(Dim3::from) {
+            let launches = [
+                LaunchConfig { grid: changed, ..launch },
+                LaunchConfig { block: changed, ..launch },
+                LaunchConfig { cluster: changed, ..launch },
+            ];
+            all.extend(launches.map(|launch| ConfigKey { launch, ..base }));
         }
         all.push(ConfigKey { function: 2, ..base });
         all.push(ConfigKey { context: 2, ..base });
-        all.push(ConfigKey { dynamic_shared: 2, ..base });
+        all.push(ConfigKey { launch: launch.with_dynamic_shared_bytes(2), ..base });
         let ids: Vec<_> = all.iter().map(|key| table.insert(key, |_| true).unwrap()).collect();
         assert_eq!(ids, (1..=all.len() as u32).collect::<Vec<_>>());
     }

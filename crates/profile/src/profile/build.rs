@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use apex_trace::layout::{CallClass, MemoryKind};
 use apex_trace::{Ended, Session};
+use cuda_launch::{DeviceAttributes, compute_capability};
 
 use super::counts::CountedKernels;
 use super::kernels::Kernels;
@@ -274,15 +275,12 @@ impl CopyCounts {
 
 impl From<&apex_trace::definition::Device> for Device {
     fn from(device: &apex_trace::definition::Device) -> Self {
-        let attribute =
-            |id| device.attributes.iter().find(|(known, _)| *known == id).map(|&(_, value)| value);
-        let positive = |id| attribute(id).and_then(|value| u32::try_from(value).ok());
         Self {
             name: device.name.clone(),
             uuid: uuid(&device.uuid),
-            compute_capability: positive(75).zip(positive(76)),
-            sms: positive(16).unwrap_or(0),
-            total_memory: device.total_memory,
+            compute_capability: compute_capability(&device.attributes),
+            sms: DeviceAttributes::UNKNOWN.with_pairs(&device.attributes).multiprocessors,
+            memory_bytes: device.memory_bytes,
             driver_version: device.driver_version,
             attributes: device.attributes.clone(),
         }

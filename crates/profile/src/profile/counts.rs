@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use apex_trace::counts::{self, Counts, Direction, InstructionClass, LaunchCounts, Space};
+use cuda_launch::{Dim3, LaunchConfig};
 use serde::{Deserialize, Serialize};
 
 use super::Kernel;
@@ -181,21 +182,17 @@ struct Counted {
 
 /// Counts by kernel: symbol, grid, block, dynamic shared memory.
 #[derive(Default)]
-pub(super) struct CountedKernels(BTreeMap<([u32; 7], String), Counted>);
+pub(super) struct CountedKernels(BTreeMap<(String, Dim3, Dim3, u32), Counted>);
 
 impl CountedKernels {
-    fn key(
-        symbol: &str,
-        [x, y, z]: [u32; 3],
-        [a, b, c]: [u32; 3],
-        dynamic_shared: u32,
-    ) -> ([u32; 7], String) {
-        ([x, y, z, a, b, c, dynamic_shared], symbol.to_owned())
+    /// Counts do not tell clusters.
+    fn key(symbol: &str, launch: LaunchConfig) -> (String, Dim3, Dim3, u32) {
+        (symbol.to_owned(), launch.grid, launch.block, launch.dynamic_shared_bytes)
     }
 
     /// Adds the counts of a launch.
     pub fn add(&mut self, launch: &LaunchCounts) {
-        let key = Self::key(&launch.kernel, launch.grid, launch.block, launch.dynamic_shared);
+        let key = Self::key(&launch.kernel, launch.launch);
         let counted = self.0.entry(key).or_default();
         counted.launches += 1;
         counted.counts += &launch.counts;
@@ -222,7 +219,7 @@ impl CountedKernels {
 
     /// The counts of a kernel; `None` where none of its launches was counted.
     pub fn of(&self, kernel: &Kernel) -> Option<KernelCounts> {
-        let key = Self::key(&kernel.symbol, kernel.grid, kernel.block, kernel.dynamic_shared);
+        let key = Self::key(&kernel.symbol, kernel.launch);
         self.0.get(&key).map(Counted::summary)
     }
 }

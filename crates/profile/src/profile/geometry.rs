@@ -9,8 +9,8 @@ impl Geometry {
     pub fn of(limits: &DeviceLimits, kernel: &Kernel) -> Option<Self> {
         let attributes = kernel.attributes?;
         let threads = kernel.block_threads();
-        let occupancy = theoretical(limits, &attributes, threads, kernel.dynamic_shared);
-        let cluster = kernel.cluster.iter().fold(1u32, |blocks, &n| blocks.saturating_mul(n.max(1)));
+        let occupancy = theoretical(limits, &attributes, threads, kernel.launch.dynamic_shared_bytes);
+        let cluster = kernel.launch.blocks_per_cluster();
         Some(Self {
             occupancy,
             waves: Waves::of_clusters(

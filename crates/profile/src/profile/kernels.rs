@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use apex_trace::definition::{Config, Function};
 use apex_trace::layout::{Launch, flags};
-use cuda_launch::{Carveout, FunctionAttributes};
+use cuda_launch::{FunctionAttributes, LaunchConfig};
 
 use super::counts::CountedKernels;
 use super::times::Estimate;
@@ -21,10 +21,7 @@ struct Key {
     device: Option<usize>,
     symbol: String,
     attributes: Option<FunctionAttributes>,
-    grid: [u32; 3],
-    block: [u32; 3],
-    cluster: [u32; 3],
-    dynamic_shared: u32,
+    launch: LaunchConfig,
 }
 
 /// All kernels of a session.
@@ -49,11 +46,8 @@ impl Kernels {
             device,
             symbol: function
                 .map_or_else(|| format!("function {}", config.function), |function| function.name.clone()),
-            attributes: function.filter(|function| function.attributes_known).map(attributes),
-            grid: config.grid,
-            block: config.block,
-            cluster: config.cluster,
-            dynamic_shared: config.dynamic_shared,
+            attributes: function.and_then(|function| function.attributes),
+            launch: config.launch,
         };
         self.place(key)
     }
@@ -156,17 +150,14 @@ impl Counts {
     }
 
     fn finish(self, names: &mut Names) -> Kernel {
-        let Key { device, symbol, attributes, grid, block, cluster, dynamic_shared } = self.key;
+        let Key { device, symbol, attributes, launch } = self.key;
         let (name, short_name) = names.of(&symbol);
         Kernel {
             name,
             short_name,
             symbol,
             device,
-            grid,
-            block,
-            cluster,
-            dynamic_shared,
+            launch,
             attributes,
             launches: self.launches,
             cpu: self.cpu.distribution(),
@@ -191,20 +182,5 @@ impl Counts {
             return true;
         }
         false
-    }
-}
-
-fn attributes(function: &Function) -> FunctionAttributes {
-    FunctionAttributes {
-        registers: function.registers,
-        static_shared_bytes: function.static_shared,
-        local_bytes: function.local,
-        constant_bytes: function.constant,
-        max_threads_per_block: function.max_threads,
-        max_dynamic_shared_bytes: Some(function.max_dynamic_shared),
-        carveout: Carveout::from_attribute(function.carveout),
-        barriers: 0,
-        binary_version: function.binary_version,
-        ptx_version: function.ptx_version,
     }
 }

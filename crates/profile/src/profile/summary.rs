@@ -4,6 +4,7 @@ use super::build::{RECORD_COST_INTERVAL_NS, RECORD_COST_NS};
 use super::{Activity, Graph, Profile, Recorder, Sequence, Totals};
 use crate::figure::{Figure, total};
 use crate::sums::SaturatingSum as _;
+use cuda_launch::LaunchConfig;
 
 /// Repeated sequences that a profile lists.
 const SEQUENCES: usize = 100;
@@ -62,12 +63,11 @@ impl Profile {
             let (a, b) = (&kernels[a], &kernels[b]);
             let time = |kernel: &super::Kernel| kernel.gpu_total_ns().unwrap_or(0.0);
             let same = || {
-                (&a.symbol, a.grid, a.block, a.dynamic_shared).cmp(&(
-                    &b.symbol,
-                    b.grid,
-                    b.block,
-                    b.dynamic_shared,
-                ))
+                let key = |kernel: &super::Kernel| {
+                    let LaunchConfig { grid, block, dynamic_shared_bytes, .. } = kernel.launch;
+                    (grid, block, dynamic_shared_bytes)
+                };
+                a.symbol.cmp(&b.symbol).then_with(|| key(a).cmp(&key(b)))
             };
             time(b).total_cmp(&time(a)).then(b.launches.ran().cmp(&a.launches.ran())).then_with(same)
         });

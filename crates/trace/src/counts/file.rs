@@ -7,6 +7,7 @@
 
 use apex_untrusted::folder::{Folder, identity};
 use apex_untrusted::read::{self, open_in_place};
+use cuda_launch::LaunchConfig;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -150,12 +151,12 @@ fn give_back(control: Option<&Control>, bytes: usize) {
 }
 
 fn write_launch(out: &mut Output<'_>, launch: &LaunchCounts) {
-    let LaunchCounts { kernel, grid, block, dynamic_shared, counts, hotspots, watched, executed } = launch;
+    let LaunchCounts { kernel, launch, counts, hotspots, watched, executed } = launch;
     let u64s = |out: &mut Output<'_>, list: &[u64]| out.list(list, |out, &value| out.u64(value));
     out.string(kernel);
-    out.u32s(grid);
-    out.u32s(block);
-    out.u32(*dynamic_shared);
+    out.u32s(&launch.grid.to_array());
+    out.u32s(&launch.block.to_array());
+    out.u32(launch.dynamic_shared_bytes);
     u64s(out, &counts.warp_instructions);
     u64s(out, &counts.thread_instructions);
     u64s(out, &counts.operations);
@@ -282,9 +283,7 @@ fn record(bytes: &[u8]) -> Option<(u32, &[u8])> {
 fn read_launch(input: &mut Input<'_>) -> Result<LaunchCounts, String> {
     Ok(LaunchCounts {
         kernel: input.string()?,
-        grid: input.u32x3()?,
-        block: input.u32x3()?,
-        dynamic_shared: input.u32()?,
+        launch: LaunchConfig::new(input.dim3()?, input.dim3()?).with_dynamic_shared_bytes(input.u32()?),
         counts: read_counts(input)?,
         // Of a fault that this version does not know nothing can be said.
         hotspots: input.list(read_hotspot)?.into_iter().flatten().collect(),

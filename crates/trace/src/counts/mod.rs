@@ -9,6 +9,7 @@
 
 pub mod file;
 
+use cuda_launch::LaunchConfig;
 use std::ops::AddAssign;
 
 /// What an instruction does; each belongs to one class.
@@ -282,12 +283,8 @@ pub struct Hotspot {
 pub struct LaunchCounts {
     /// Name of the kernel, as the driver gives it.
     pub kernel: String,
-    /// Blocks along x, y, z.
-    pub grid: [u32; 3],
-    /// Threads of a block along x, y, z.
-    pub block: [u32; 3],
-    /// Dynamic shared memory of a block, bytes.
-    pub dynamic_shared: u32,
+    /// How it was launched; whether with clusters is not in the file.
+    pub launch: LaunchConfig,
     /// What was counted.
     pub counts: Counts,
     /// The worst places, at most [`file::MAX_HOTSPOTS`] for each [`Fault`], the worst first.

@@ -4,6 +4,7 @@
 use apex_trace::definition::{Config, Context, Definition, Device, Function, Graph, Stream, StreamKind};
 use apex_trace::layout::{Call, GraphLaunch, Launch, RecordHead, RecordKind, Slots as _, Timing};
 use apex_trace::{Event, Process, ProcessFile, Record, Session};
+use cuda_launch::{Carveout, FunctionAttributes, LaunchConfig};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -148,7 +149,7 @@ pub fn any_definition() -> impl Strategy<Value = Definition> {
                 name: text,
                 uuid,
                 driver_version: w[1],
-                total_memory: long,
+                memory_bytes: long,
                 attributes,
             }),
             3 => Definition::Context(Context {
@@ -162,25 +163,29 @@ pub fn any_definition() -> impl Strategy<Value = Definition> {
             5 => Definition::Function(Function {
                 id,
                 name: text,
-                registers: w[0],
-                static_shared: w[1],
-                local: w[2],
-                constant: w[3],
-                max_threads: w[4],
-                max_dynamic_shared: w[5],
-                carveout: w[6] as i32,
-                binary_version: w[7],
-                ptx_version: w[8],
-                attributes_known: known,
+                attributes: known.then_some(FunctionAttributes {
+                    registers: w[0],
+                    static_shared_bytes: w[1],
+                    local_bytes: w[2],
+                    constant_bytes: w[3],
+                    max_threads_per_block: w[4],
+                    max_dynamic_shared_bytes: Some(w[5]),
+                    carveout: Carveout::from_attribute(w[6] as i32),
+                    binary_version: w[7],
+                    ptx_version: w[8],
+                    barriers: 0,
+                }),
             }),
             6 => Definition::Config(Config {
                 id,
                 function: w[0],
                 context: w[1],
-                grid: [w[2], w[3], w[4]],
-                block: [w[5], w[6], w[7]],
-                cluster: [w[8], w[9], w[10]],
-                dynamic_shared: w[11],
+                launch: LaunchConfig {
+                    grid: [w[2], w[3], w[4]].into(),
+                    block: [w[5], w[6], w[7]].into(),
+                    cluster: [w[8], w[9], w[10]].into(),
+                    dynamic_shared_bytes: w[11],
+                },
             }),
             _ => Definition::Graph(Graph {
                 id,
