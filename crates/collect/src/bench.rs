@@ -1,7 +1,7 @@
 //! The suite on a device: its modules loaded, its inputs filled, its kernels launched.
 //!
 //! Inputs lie in pools that all launches share: element `i` of a pool is a function of `i` and the pool's seed
-//! ([`crate::random`]), so nothing has to be copied and a test can compute what a kernel reads.
+//! ([`crate::fill`]), so nothing has to be copied and a test can compute what a kernel reads.
 
 use std::collections::BTreeMap;
 

@@ -17,11 +17,11 @@
 pub mod batch;
 pub mod bench;
 pub mod collection;
+pub mod fill;
 mod machine;
 pub mod measure;
 pub mod ncu;
 pub mod plan;
-pub mod random;
 pub mod suite;
 
 /// Why a collection does not go on.

@@ -9,9 +9,9 @@ use apex_gpu::{Kind, Result};
 
 use crate::bench::{Bench, Loaded, output_bytes};
 use crate::plan::Launch;
-use crate::random::Random;
 use crate::suite::Before;
 use apex_dataset::Timing;
+use apex_random::Random;
 
 /// Repeats from which the empty kernel's time is taken.
 const CALIBRATION: usize = 51;
@@ -140,7 +140,7 @@ fn is_written(bench: &Bench, loaded: &Loaded, launch: &Launch) -> Result<bool> {
     }
     let size = loaded.kernel.out.bytes();
     let elements = output_bytes(&loaded.kernel, launch) / size;
-    let mut random = Random::of(elements, loaded.kernel.name);
+    let mut random = Random::named(elements, loaded.kernel.name);
     let places = [0, elements - 1].into_iter().chain((2..LOOKS).map(|_| random.below(elements)));
     for place in places {
         if bench.output(place * size, size)?.iter().all(|&byte| byte == 0xff) {

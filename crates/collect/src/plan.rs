@@ -7,8 +7,8 @@
 //!
 //! A launch is refused a place if it would take too long or too much memory by a rough estimate ([`Bounds`]).
 
-use crate::random::Random;
 use crate::suite::{self, Block, Kernel, Shape, Worker};
+use apex_random::Random;
 
 /// Launches that share a problem.
 const GROUP: u64 = 8;
@@ -147,8 +147,8 @@ pub fn rows(kernels: &[(Kernel, Allowed)], bounds: &Bounds, seed: u64, rows: u64
 /// Launch `index` of a kernel's list.
 fn launch(kernel: &Kernel, allowed: &Allowed, bounds: &Bounds, seed: u64, index: u64) -> Launch {
     let (group, place) = (index / GROUP, index % GROUP);
-    let mut of_problem = Random::of(seed, &format!("{} problem {group}", kernel.name));
-    let mut random = Random::of(seed, &format!("{} launch {index}", kernel.name));
+    let mut of_problem = Random::named(seed, &format!("{} problem {group}", kernel.name));
+    let mut random = Random::named(seed, &format!("{} launch {index}", kernel.name));
     let (n, m) = problem(kernel, allowed, bounds, &mut of_problem);
     let block = block(kernel, allowed, m, &mut random);
     let threads: u32 = block.iter().product();

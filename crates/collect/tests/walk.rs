@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use apex_collect::fill;
 use apex_collect::plan::{self, Allowed, Bounds, Launch};
-use apex_collect::random;
 use apex_collect::suite::{self, Element, Kernel, MODULES};
 use apex_trace::counts::{Counts, Direction, InstructionClass, Space, Traffic};
 use cuda_launch::LaunchConfig;
@@ -48,11 +48,11 @@ impl Allocations {
     fn input(&mut self, element: Element, seed: u32) -> u64 {
         let count = (BOUNDS.pool_bytes / element.bytes()) as u32;
         let bytes: Vec<u8> = match element {
-            Element::F32 => (0..count).flat_map(|i| random::single(i, seed).to_ne_bytes()).collect(),
-            Element::F64 => (0..count).flat_map(|i| random::double(i, seed).to_ne_bytes()).collect(),
-            Element::U32 => (0..count).flat_map(|i| random::word(i, seed).to_ne_bytes()).collect(),
+            Element::F32 => (0..count).flat_map(|i| fill::single(i, seed).to_ne_bytes()).collect(),
+            Element::F64 => (0..count).flat_map(|i| fill::double(i, seed).to_ne_bytes()).collect(),
+            Element::U32 => (0..count).flat_map(|i| fill::word(i, seed).to_ne_bytes()).collect(),
             Element::F16 => {
-                (0..count).flat_map(|i| half::f16::from_f32(random::single(i, seed)).to_ne_bytes()).collect()
+                (0..count).flat_map(|i| half::f16::from_f32(fill::single(i, seed)).to_ne_bytes()).collect()
             }
         };
         self.add(&bytes)

@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{Context, Random, cu, download, fails, ok, stream, upload};
+use apex_random::Random;
+use common::{Context, cu, download, fails, ok, stream, upload};
 use cuda_abi::Plain;
 use cuda_abi::types::*;
 use std::ffi::c_void;
@@ -10,7 +11,7 @@ use std::ffi::c_void;
 #[test]
 fn copies_between_any_two_places() {
     let context = Context::new();
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     let bytes = random.bytes(300);
     let (first, second) = (upload(&bytes), upload(&[0; 300]));
     let stream = stream(CU_STREAM_NON_BLOCKING);

@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{Context, Random, cu, download, event, fails, ok, stream, upload};
+use apex_random::Random;
+use common::{Context, cu, download, event, fails, ok, stream, upload};
 use cuda_abi::Plain;
 use cuda_abi::types::*;
 use std::ffi::c_void;
@@ -72,7 +73,7 @@ fn kind(node: CUgraphNode) -> CUgraphNodeType {
 #[test]
 fn random_graphs_run_in_an_order_that_respects_their_edges() {
     let _context = Context::new();
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     for _ in 0..20 {
         let (graph, trace) = (graph(), trace());
         let count = 2 + random.below(30);
@@ -131,7 +132,7 @@ fn circles_and_strangers_are_refused() {
 fn a_capture_becomes_a_graph_and_does_nothing_itself() {
     let _context = Context::new();
     let stream = stream(CU_STREAM_NON_BLOCKING);
-    let source = Random(2).bytes(256);
+    let source = Random::new(2).bytes(256);
     let (first, second) = (upload(&source), upload(&[0; 256]));
     let mut captured = std::ptr::null_mut();
     ok!(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
@@ -374,7 +375,7 @@ fn graphs_wait_for_events_and_record_them() {
 #[test]
 fn copy_nodes_tell_what_they_were_given() {
     let _context = Context::new();
-    let source = Random(3).bytes(60);
+    let source = Random::new(3).bytes(60);
     let destination = upload(&[0; 200]);
     let graph = graph();
     let copy = CUDA_MEMCPY3D {
@@ -410,7 +411,7 @@ fn graphs_allocate_memory_and_free_it() {
     let _context = Context::new();
     let stream = stream(1);
     let mut captured = std::ptr::null_mut();
-    let source = Random(4).bytes(5000);
+    let source = Random::new(4).bytes(5000);
     let (first, second) = (upload(&source), upload(&[0; 5000]));
     let mut scratch = 0;
     ok!(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));

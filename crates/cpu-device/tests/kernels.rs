@@ -3,7 +3,8 @@
 
 mod common;
 
-use common::{Context, Random, cu, download, fails, ok, stream, upload};
+use apex_random::Random;
+use common::{Context, cu, download, fails, ok, stream, upload};
 use cuda_abi::Plain;
 use cuda_abi::types::*;
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -75,11 +76,11 @@ fn vector(random: &mut Random, count: usize) -> (Vec<u32>, CUdeviceptr) {
 fn a_kernel_computes() {
     let _context = Context::new();
     let add = function(module(), c"add");
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     for _ in 0..20 {
         let count = 1 + random.below(5000) as usize;
         let (values, mut address) = vector(&mut random, count);
-        let (mut amount, mut length) = (random.next() as u32, count as u32);
+        let (mut amount, mut length) = (random.bits() as u32, count as u32);
         let block = 1 + random.below(256) as u32;
         let mut arguments = [pointer(&mut address), pointer(&mut amount), pointer(&mut length)];
         assert_eq!(launch(add, length.div_ceil(block), block, &mut arguments), CUDA_SUCCESS);
@@ -106,11 +107,11 @@ fn arguments_arrive_in_every_form() {
     assert_eq!(layout, [(0, 8), (8, 1), (10, 2), (12, 1), (16, 4), (24, 8), (32, 12)]);
     fails!(CUDA_ERROR_INVALID_VALUE, cuFuncGetParamInfo(function, 7, &mut 0, &mut 0));
 
-    let mut random = Random(2);
+    let mut random = Random::new(2);
     for form in 0..3 {
         let mut output = upload(&[0; 48]);
-        let (mut a, mut b, mut c) = (random.next() as u8, random.next() as u16, random.next() as u8);
-        let (mut d, mut e, mut f) = (random.next() as u32, random.next(), [1u32, 2, random.next() as u32]);
+        let (mut a, mut b, mut c) = (random.bits() as u8, random.bits() as u16, random.bits() as u8);
+        let (mut d, mut e, mut f) = (random.bits() as u32, random.bits(), [1u32, 2, random.bits() as u32]);
         let mut packed = [0u8; 44];
         for ((offset, _), value) in layout.iter().zip([output, a.into(), b.into(), c.into(), d.into(), e]) {
             packed[*offset..][..8].copy_from_slice(&value.to_le_bytes());

@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{Context, Random, cu, download, fails, ok, upload};
+use apex_random::Random;
+use common::{Context, cu, download, fails, ok, upload};
 use cuda_abi::Plain;
 use cuda_abi::types::*;
 use std::ffi::c_void;
@@ -10,7 +11,7 @@ use std::ffi::c_void;
 #[test]
 fn bytes_survive_the_way_through_the_device() {
     let _context = Context::new();
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     for _ in 0..50 {
         let count = 1 + random.below(200_000) as usize;
         let bytes = random.bytes(count);
@@ -27,7 +28,7 @@ fn bytes_survive_the_way_through_the_device() {
 #[test]
 fn copies_stay_inside_of_their_allocations() {
     let _context = Context::new();
-    let bytes = Random(2).bytes(1000);
+    let bytes = Random::new(2).bytes(1000);
     let address = upload(&bytes);
     let host = bytes.as_ptr().cast::<c_void>();
     let mut back = vec![0u8; 2000];
@@ -50,7 +51,7 @@ fn copies_stay_inside_of_their_allocations() {
 #[test]
 fn boxes_are_copied_row_by_row() {
     let _context = Context::new();
-    let mut random = Random(3);
+    let mut random = Random::new(3);
     for round in 0..100 {
         let size = |random: &mut Random, least: u64| least + random.below(12);
         let (width, height, depth) = (size(&mut random, 1), size(&mut random, 1), size(&mut random, 1));
@@ -110,7 +111,7 @@ fn boxes_are_copied_row_by_row() {
 #[test]
 fn rectangles_are_copied_and_bad_ones_refused() {
     let _context = Context::new();
-    let source = Random(4).bytes(64 * 10);
+    let source = Random::new(4).bytes(64 * 10);
     let (mut destination, mut pitch) = (0, 0);
     ok!(cuMemAllocPitch_v2(&mut destination, &mut pitch, 50, 10, 4));
     assert!(pitch >= 50 && pitch.is_multiple_of(512));
@@ -139,7 +140,7 @@ fn rectangles_are_copied_and_bad_ones_refused() {
 #[test]
 fn fills_write_their_value_and_nothing_else() {
     let _context = Context::new();
-    let mut random = Random(5);
+    let mut random = Random::new(5);
     for element in [1usize, 2, 4] {
         for _ in 0..30 {
             let (pitch, rows) = (element * (1 + random.below(40) as usize), 1 + random.below(6) as usize);
@@ -147,7 +148,7 @@ fn fills_write_their_value_and_nothing_else() {
             let offset = element * random.below(8) as usize;
             let mut expected = random.bytes(offset + pitch * rows);
             let address = upload(&expected);
-            let value = random.next() as u32;
+            let value = random.bits() as u32;
             let start = address + offset as u64;
             match element {
                 1 => ok!(cuMemsetD2D8_v2(start, pitch, value as u8, width, rows)),
@@ -168,7 +169,7 @@ fn fills_write_their_value_and_nothing_else() {
 #[test]
 fn pageable_memory_can_be_touched_when_an_asynchronous_copy_returns() {
     let _context = Context::new();
-    let mut random = Random(6);
+    let mut random = Random::new(6);
     for count in [100, 64 << 10, 300_000] {
         let original = random.bytes(count);
         let address = upload(&vec![0; count]);
@@ -218,7 +219,7 @@ fn pointers_are_known_for_what_they_are() {
 #[test]
 fn the_program_s_own_memory_can_be_registered() {
     let _context = Context::new();
-    let mut host = Random(7).bytes(10_000);
+    let mut host = Random::new(7).bytes(10_000);
     let start = host.as_mut_ptr().cast::<c_void>();
     ok!(cuMemHostRegister_v2(start, host.len(), 0));
     fails!(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, cuMemHostRegister_v2(start, 1, 0));
@@ -305,7 +306,7 @@ fn memory_is_mapped_where_the_program_wants_it() {
     let access = CUmemAccessDesc { location, flags: CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
     fails!(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(start, 4 * step, &access, 1));
     ok!(cuMemSetAccess(start, 3 * step, &access, 1));
-    let bytes = Random(9).bytes(100);
+    let bytes = Random::new(9).bytes(100);
     ok!(cuMemcpyHtoD_v2(at(1, start), bytes.as_ptr().cast(), 100));
 
     // The same memory at another place, by way of a file descriptor.

@@ -3,7 +3,8 @@
 
 mod common;
 
-use common::{Random, cu, download, ok, upload};
+use apex_random::Random;
+use common::{cu, download, ok, upload};
 use std::ffi::c_void;
 use std::sync::Barrier;
 use std::time::Duration;
@@ -43,7 +44,7 @@ fn what_is_made_while_the_last_release_waits_stays() {
             std::thread::sleep(Duration::from_micros(50));
         }
         retain();
-        let bytes = Random(1).bytes(64);
+        let bytes = Random::new(1).bytes(64);
         let memory = upload(&bytes);
         barrier.wait();
         last.join().unwrap();

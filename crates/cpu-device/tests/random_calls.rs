@@ -11,7 +11,8 @@
 mod common;
 
 use apex_cpu_device::{Coverage, coverage, entry::SLOTS};
-use common::{Context, Random, cu, ok};
+use apex_random::Random;
+use common::{Context, cu, ok};
 use cuda_abi::types::*;
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -101,7 +102,7 @@ impl World {
         ok!(cuMemFree_v2(freed));
         let addresses = vec![0, memory, memory + 8, memory + 4000, freed];
         let rooms = vec![vec![0; ROOM / 8]; 12];
-        World { random: Random(seed), handles, addresses, rooms, zeros: vec![0; ROOM / 8] }
+        World { random: Random::new(seed), handles, addresses, rooms, zeros: vec![0; ROOM / 8] }
     }
 
     fn pick(&mut self, values: &[u64]) -> u64 {
@@ -110,7 +111,7 @@ impl World {
 
     fn handle(&mut self) -> u64 {
         let known = self.handles.clone();
-        if self.random.below(8) == 0 { self.random.next() } else { self.pick(&known) }
+        if self.random.below(8) == 0 { self.random.bits() } else { self.pick(&known) }
     }
 
     /// A number; with `small`, one that may be the length of an array.
@@ -120,7 +121,7 @@ impl World {
             6 => 1 << self.random.below(64),
             7 => self.random.below(1 << 13),
             8 => (self.random.below(9) as i64).wrapping_neg().cast_unsigned(),
-            _ => self.random.next(),
+            _ => self.random.bits(),
         }
     }
 
@@ -163,7 +164,7 @@ impl World {
                     || symbol.starts_with("cuMemcpyAsync");
                 // Of an address that the device does not know, those take that it is the host's.
                 match self.random.below(4) {
-                    0 if !unified => self.random.next() >> self.random.below(64),
+                    0 if !unified => self.random.bits() >> self.random.below(64),
                     _ if unified => self.pick(&known[..2]),
                     _ => self.pick(&known),
                 }
@@ -206,7 +207,7 @@ fn make_calls(seed: u64) {
         })
         .map(|(index, (symbol, _))| (index, symbol))
         .collect();
-    let mut order = Random(seed);
+    let mut order = Random::new(seed);
     for at in (1..calls.len()).rev() {
         calls.swap(at, order.below(at as u64 + 1) as usize);
     }

@@ -4,7 +4,8 @@
 
 mod common;
 
-use common::{Context, Random, cu, download, event, fails, ok, stream, upload};
+use apex_random::Random;
+use common::{Context, cu, download, event, fails, ok, stream, upload};
 use cuda_abi::types::*;
 use std::ffi::c_void;
 use std::sync::{Arc, Condvar, Mutex};
@@ -232,13 +233,13 @@ fn handles_that_name_nothing_are_refused() {
     let _context = Context::new();
     let stream = stream(0);
     let done = event();
-    let mut random = Random(8);
+    let mut random = Random::new(8);
     // A stream in place of an event and the other way round, what has been destroyed, and noise.
     let ended = common::stream(0);
     ok!(cuStreamDestroy_v2(ended));
     fails!(CUDA_ERROR_INVALID_HANDLE, cuStreamDestroy_v2(ended));
     let noise: Vec<u64> =
-        (0..200).map(|_| random.next() >> random.below(64)).filter(|bits| *bits > 2).collect();
+        (0..200).map(|_| random.bits() >> random.below(64)).filter(|bits| *bits > 2).collect();
     for bits in noise.into_iter().chain([stream as u64, ended as u64]) {
         let handle = bits as usize;
         let mut out = 0u64;

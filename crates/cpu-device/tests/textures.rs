@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{Context, Random, cu, download, fails, ok, upload};
+use apex_random::Random;
+use common::{Context, cu, download, fails, ok, upload};
 use cuda_abi::Plain;
 use cuda_abi::types::*;
 use std::ffi::{CString, c_void};
@@ -254,7 +255,7 @@ fn border(format: CUarray_format, channels: usize) -> [f32; 4] {
 fn texels(random: &mut Random, format: CUarray_format, count: usize) -> (Vec<u8>, Vec<f32>) {
     let mut bytes = Vec::new();
     let values = (0..count).map(|_| {
-        let bits = random.next();
+        let bits = random.bits();
         match format {
             CU_AD_FORMAT_UNSIGNED_INT8 => {
                 bytes.push(bits as u8);
@@ -286,7 +287,7 @@ const MODES: [CUaddress_mode; 4] =
 #[test]
 fn fetches_are_the_programming_guides() {
     let _context = Context::new();
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     let shapes = [([37, 0, 0], 1, "1d"), ([19, 23, 0], 2, "2d"), ([7, 5, 9], 3, "3d")];
     let formats =
         [CU_AD_FORMAT_UNSIGNED_INT8, CU_AD_FORMAT_SIGNED_INT16, CU_AD_FORMAT_HALF, CU_AD_FORMAT_FLOAT];
@@ -349,7 +350,7 @@ fn fetches_are_the_programming_guides() {
 #[test]
 fn linear_and_pitched_memory_is_read_in_place() {
     let _context = Context::new();
-    let mut random = Random(2);
+    let mut random = Random::new(2);
     let bytes = random.bytes(4 * 1000);
     let words: Vec<u32> = bytes.chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect();
     let memory = upload(&bytes);
@@ -403,7 +404,7 @@ fn linear_and_pitched_memory_is_read_in_place() {
 #[test]
 fn layers_faces_levels_and_gathers() {
     let _context = Context::new();
-    let mut random = Random(3);
+    let mut random = Random::new(3);
     let (width, height, layers) = (12usize, 10usize, 5usize);
     let (mut bytes, values) = texels(&mut random, CU_AD_FORMAT_FLOAT, width * height * layers);
     let layered = array(&descriptor([width, height, layers], CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_LAYERED));
@@ -497,7 +498,7 @@ fn layers_faces_levels_and_gathers() {
 #[test]
 fn surfaces_are_read_and_written() {
     let _context = Context::new();
-    let mut random = Random(4);
+    let mut random = Random::new(4);
     let (width, height) = (16usize, 6usize);
     let mut bytes = random.bytes(8 * width * height);
     let before = bytes.clone();
@@ -561,7 +562,7 @@ fn formatted_stores_convert() {
 #[test]
 fn copies_to_and_from_arrays_in_every_form() {
     let _context = Context::new();
-    let mut random = Random(5);
+    let mut random = Random::new(5);
     let bytes = random.bytes(400);
     let (mut first, mut second) = (std::ptr::null_mut(), std::ptr::null_mut());
     let flat = CUDA_ARRAY_DESCRIPTOR { Width: 100, Height: 0, Format: CU_AD_FORMAT_FLOAT, NumChannels: 1 };

@@ -1,31 +1,26 @@
-//! Random numbers that depend on nothing but their seed: SplitMix64.
+//! Random numbers that depend on nothing but their seeds.
 //!
 //! The recorded results of a GPU belong to inputs that are made again from seeds, so what this module gives for a
 //! seed must never change.
 
 /// A stream of random numbers.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(apex_random::Random);
 
 impl Random {
     /// The stream that these numbers select.
     pub fn of(seeds: &[u64]) -> Random {
-        let mut random = Random(0);
-        for seed in seeds {
-            random.0 ^= seed.wrapping_mul(0xff51_afd7_ed55_8ccd);
-            random.next();
-            random.0 = random.0.rotate_left(23);
-        }
-        random
+        // Each step is one of SplitMix64's, whose increment this is.
+        let step = |state: u64, seed: &u64| {
+            let mixed = state ^ seed.wrapping_mul(0xff51_afd7_ed55_8ccd);
+            mixed.wrapping_add(0x9e37_79b9_7f4a_7c15).rotate_left(23)
+        };
+        Random(apex_random::Random::new(seeds.iter().fold(0, step)))
     }
 
     /// The stream that belongs to a name.
     pub fn named(name: &str) -> Random {
-        // FNV-1a.
-        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        Random::of(&[hash])
+        Random::of(&[apex_random::hash(0, name.as_bytes())])
     }
 
     /// 64 random bits.
@@ -34,11 +29,7 @@ impl Random {
         reason = "it never ends, so an iterator's `next` would always be `Some`"
     )]
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
+        self.0.bits()
     }
 
     /// A number below `end`, which is not 0.

@@ -5,8 +5,8 @@ mod common;
 use apex_export::csv::Csv;
 use apex_export::table::Sink;
 use apex_export::{Reading, rows, timeline};
+use apex_random::Random;
 use apex_trace::Session;
-use common::Random;
 use std::path::Path;
 
 fn export_everything(session: &Session) {
@@ -37,7 +37,7 @@ fn random_bytes_are_survived() {
     let whole = std::fs::read(&path).unwrap();
     // Where there is something: the rest of each chunk is zeros.
     let used: Vec<usize> = (0..whole.len()).filter(|&at| whole[at] != 0).collect();
-    let mut random = Random(32);
+    let mut random = Random::new(32);
     for round in 0..400 {
         let mut damaged = whole.clone();
         for _ in 0..=round % 40 {

@@ -115,7 +115,7 @@ mod tests {
     use crate::Precision;
     use crate::forecast::{FeatureSet, Model};
     use crate::network::{Activation, Network, Target};
-    use crate::random::Random;
+    use apex_random::Random;
 
     fn forecaster(inputs: usize, seed: u64) -> Arc<Forecaster> {
         let targets = vec![Target::fraction("a"), Target::real("b")];
@@ -135,7 +135,7 @@ mod tests {
         for round in 0..30 {
             let forecaster = &forecasters[round / 10];
             for _ in 0..300 {
-                let kind = random.below(100) as f32;
+                let kind = random.index(100) as f32;
                 let features: Vec<f32> =
                     (0..forecaster.inputs()).map(|index| (kind * index as f32).sin()).collect();
                 let mut fresh = [Forecast::default(); 2];

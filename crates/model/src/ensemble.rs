@@ -85,7 +85,7 @@ fn beside_and_mean(layers: &[&Layer], shared_inputs: bool) -> Layer {
 mod tests {
     use crate::network::{Activation, Network, Target};
     use crate::predict::{Precision, Predictor, Scratch};
-    use crate::random::Random;
+    use apex_random::Random;
 
     fn outputs(network: &Network, features: &[f32]) -> Vec<f32> {
         let predictor = Predictor::new(network, Precision::F32);

@@ -54,7 +54,6 @@ pub mod network;
 pub mod onnx;
 mod parallel;
 pub mod predict;
-pub mod random;
 pub mod train;
 
 pub use cache::Cache;

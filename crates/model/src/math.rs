@@ -40,7 +40,7 @@ pub(crate) const GELU_CUBIC: f32 = 0.044715;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use apex_random::Random;
 
     #[test]
     fn exp_is_within_its_bound() {

@@ -13,8 +13,8 @@
 //! A [`Target`] has one output for its point estimate and one for each of its quantiles; outputs are in the order of
 //! the targets. Scaling is part of the network: who predicts hands in raw features and gets raw values.
 
-use crate::random::Random;
 use crate::{Error, Matrix};
+use apex_random::Random;
 
 /// The widest layer. Sums of that many products of 8-bit numbers fit 32 bits: `2^16 * 255 * 127 < 2^31`.
 pub const MAX_WIDTH: usize = 1 << 16;

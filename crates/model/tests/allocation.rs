@@ -3,8 +3,8 @@
 mod common;
 
 use apex_model::network::Activation;
-use apex_model::random::Random;
 use apex_model::{InstructionSet, Precision, Predictor, Scratch};
+use apex_random::Random;
 use common::{features, network};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -2,9 +2,9 @@
 
 use apex_model::baseline::{Boosting, LeastSquares, Neighbours, Trees};
 use apex_model::network::Range;
-use apex_model::random::Random;
 use apex_model::train::Examples;
 use apex_model::{Error, Matrix, Regressor};
+use apex_random::Random;
 
 /// Examples of `function` at random points of the square from -1 to 1, with noise.
 fn examples(rows: usize, noise: f64, seed: u64, function: impl Fn(f64, f64) -> f64) -> Examples {

@@ -6,7 +6,7 @@ use apex_model::evaluate::{
     Bootstrap, absolute_errors, coverage, folds, pearson, percentage_errors, quantile, quantile_loss,
 };
 use apex_model::network::Range;
-use apex_model::random::Random;
+use apex_random::Random;
 use std::collections::BTreeSet;
 
 #[test]
@@ -58,7 +58,7 @@ fn the_bootstrap_finds_the_standard_error() {
 fn folds_keep_groups_whole() {
     let mut random = Random::new(2);
     let groups: Vec<usize> =
-        (0..1000).map(|_| random.below(30) * random.below(2) + random.below(9)).collect();
+        (0..1000).map(|_| random.index(30) * random.index(2) + random.index(9)).collect();
     let splits = folds(&groups, 5, 1).unwrap();
     assert_eq!(splits.len(), 5);
     let mut tested = Vec::new();

@@ -5,9 +5,9 @@ use apex_model::baseline::LeastSquares;
 use apex_model::evaluate::{Bootstrap, absolute_errors, coverage, folds, pearson, quantile};
 use apex_model::forecast::{Calibration, FeatureSet, Forecast, ForecastScratch, Model, Spread};
 use apex_model::network::{Activation, Network, Range, Target};
-use apex_model::random::Random;
 use apex_model::train::{Examples, Options, train};
 use apex_model::{Matrix, Precision, Predictor, Regressor};
+use apex_random::Random;
 use std::ops::ControlFlow;
 
 const FAMILIES: usize = 60;
@@ -20,7 +20,7 @@ fn families(random: &mut Random) -> (Examples, Vec<usize>) {
     for family in 0..FAMILIES {
         let own: [f64; 2] = [random.normal(), random.normal()];
         let unexplained = 0.3 * random.normal();
-        for _ in 0..20 + random.below(30) {
+        for _ in 0..20 + random.index(30) {
             let size = 4.0 * random.uniform() - 2.0;
             let z = own[0] + size * own[1] - size * size + unexplained + 0.1 * random.normal();
             inputs.push(&[own[0] as f32, own[1] as f32, size as f32]).unwrap();

@@ -6,8 +6,8 @@ use apex_model::conformal::Margin;
 use apex_model::file::{FileError, PREAMBLE};
 use apex_model::forecast::{Calibration, Feature, FeatureSet, Forecast, ForecastScratch, Model, Spread};
 use apex_model::network::{Activation, Network, Target};
-use apex_model::random::Random;
 use apex_model::{Error, Matrix, Precision};
+use apex_random::Random;
 use common::{network, normals};
 use proptest::prelude::*;
 

@@ -6,8 +6,8 @@ mod onnxruntime;
 use apex_model::forecast::{Feature, FeatureSet, Model};
 use apex_model::network::{Activation, Network, Target};
 use apex_model::onnx::to_onnx;
-use apex_model::random::Random;
 use apex_model::{InstructionSet, Matrix, Precision, Predictor, Scratch};
+use apex_random::Random;
 use common::{distance, features, network};
 use onnxruntime::OnnxRuntime;
 

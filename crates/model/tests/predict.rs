@@ -3,8 +3,8 @@
 mod common;
 
 use apex_model::network::{Activation, Network};
-use apex_model::random::Random;
 use apex_model::{Error, InstructionSet, Precision, Predictor, Scratch};
+use apex_random::Random;
 use common::{distance, features, network, reference};
 
 const ACTIVATIONS: [Activation; 3] = [Activation::Relu, Activation::Silu, Activation::Gelu];

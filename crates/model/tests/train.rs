@@ -4,9 +4,9 @@ mod common;
 
 use apex_model::baseline::LeastSquares;
 use apex_model::network::{Activation, Network, Range, Target};
-use apex_model::random::Random;
 use apex_model::train::{Epoch, Examples, Options, Outcome, PointLoss, TargetLoss, train};
 use apex_model::{Error, Matrix, Precision, Predictor, Regressor};
+use apex_random::Random;
 use common::normals;
 use std::ops::ControlFlow;
 

@@ -2,6 +2,7 @@
 
 mod common;
 
+use apex_random::Random;
 use apex_trace::control::Settings;
 use apex_trace::definition::Definition;
 use apex_trace::layout::{CHUNK_BYTES, HEADER_BYTES, Launch, Slots};
@@ -28,7 +29,7 @@ fn what_is_committed_survives_sigkill_at_any_moment() {
         let limited = kill % 2 == 1;
         let max_bytes = if limited { (HEADER_BYTES + 7 * CHUNK_BYTES) as u64 } else { 0 };
         MappedControl::create(dir.path(), Settings { max_bytes, ..Settings::default() }).unwrap();
-        let said = kill_a_writer(dir.path(), Duration::from_micros(pseudo_random(kill) % 60_000));
+        let said = kill_a_writer(dir.path(), Duration::from_micros(random(kill) % 60_000));
         let session = Session::open(dir.path()).unwrap();
         for problem in &session.problems {
             let half_made = problem.what.contains("ended while it made this file");
@@ -123,12 +124,9 @@ fn child_that_is_killed() {
     });
 }
 
-/// splitmix64: moments that differ from run to run of the loop, and are the same in every run of the test.
-fn pseudo_random(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+/// Moments that differ from run to run of the loop, and are the same in every run of the test.
+fn random(seed: u64) -> u64 {
+    Random::new(seed).bits()
 }
 
 /// A child leaves its parent's file alone, whatever the parent's other threads were at, and records into its own.

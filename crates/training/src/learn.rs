@@ -5,8 +5,8 @@
 
 use crate::Error;
 use apex_model::network::{Activation, Network, Target};
-use apex_model::random::Random;
 use apex_model::train::{self, Examples, PointLoss, TargetLoss};
+use apex_random::Random;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Mutex;

@@ -13,11 +13,11 @@ use apex_model::baseline::{Boosting, Trees};
 use apex_model::evaluate::{Fold, folds};
 use apex_model::forecast::{Calibration, FeatureSet, Spread};
 use apex_model::network::Target;
-use apex_model::random::Random;
 use apex_model::train::Examples;
 use apex_model::{Matrix, Model, Network, Precision, Predictor, Regressor};
 use apex_predict::features::Set;
 use apex_predict::{Basis, target};
+use apex_random::Random;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 

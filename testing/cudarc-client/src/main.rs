@@ -1,6 +1,7 @@
 //! A Rust program that uses CUDA through cudarc, for the tests of real clients: NVRTC compiles at run time, and the
 //! driver loads, launches, copies on two streams and times with events.
 
+use apex_random::Random;
 use cudarc::driver::{CudaContext, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::{CompileOptions, compile_ptx_with_opts};
 use std::error::Error;
@@ -20,15 +21,6 @@ extern "C" __global__ void distances(const float* points, float* out, int n, flo
 }
 "#;
 
-/// A pseudo-random number from -1 to 1 (splitmix64).
-fn next(state: &mut u64) -> f32 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut x = *state;
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((x ^ (x >> 31)) >> 40) as f32 / (1 << 23) as f32 - 1.0
-}
-
 fn main() -> Result<(), Box<dyn Error>> {
     const POINTS: usize = 3000;
     const THREADS: usize = 128;
@@ -37,8 +29,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let options = CompileOptions { arch: Some("compute_80"), ..CompileOptions::default() };
     let kernel = context.load_module(compile_ptx_with_opts(SOURCE, options)?)?.load_function("distances")?;
 
-    let mut state = 17;
-    let points: Vec<f32> = (0..2 * POINTS).map(|_| next(&mut state)).collect();
+    let mut random = Random::new(17);
+    let points: Vec<f32> = (0..2 * POINTS).map(|_| random.signed()).collect();
     let streams = [context.default_stream(), context.new_stream()?];
     let shared = (THREADS * size_of::<f32>()) as u32;
     let config = LaunchConfig {

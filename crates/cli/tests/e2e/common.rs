@@ -230,17 +230,3 @@ impl Drop for Running {
         let _ = self.0.wait();
     }
 }
-
-/// A pseudo-random sequence (splitmix64), so that a failure can be repeated.
-pub struct Random(pub u64);
-
-impl Random {
-    /// The next number below `limit`.
-    pub fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (x ^ (x >> 31)) % limit
-    }
-}

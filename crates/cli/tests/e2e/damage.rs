@@ -1,6 +1,7 @@
 //! Sessions that are cut off, overwritten, or none at all: a clear message, never a panic.
 
-use crate::common::{Random, Sandbox, output, text};
+use crate::common::{Sandbox, output, text};
+use apex_random::Random;
 use std::path::PathBuf;
 
 const COMMANDS: [&[&str]; 4] = [
@@ -35,7 +36,7 @@ fn a_session_that_is_cut_off_is_read_as_far_as_it_goes() {
     sandbox.recorded(&[], &["launch", "2000"]);
     let path = process_file(&sandbox);
     let whole = std::fs::read(&path).unwrap();
-    let mut random = Random(21);
+    let mut random = Random::new(21);
     for cut in [0, 1, 8, 4095, 4096, whole.len() - 1]
         .into_iter()
         .chain((0..8).map(|_| random.below(whole.len() as u64) as usize))
@@ -54,7 +55,7 @@ fn a_session_with_random_bytes_in_it_is_read_as_far_as_it_makes_sense() {
     sandbox.recorded(&[], &["launch", "500"]);
     let path = process_file(&sandbox);
     let whole = std::fs::read(&path).unwrap();
-    let mut random = Random(22);
+    let mut random = Random::new(22);
     for round in 0..12 {
         let mut damaged = whole.clone();
         for _ in 0..(1 << round) {

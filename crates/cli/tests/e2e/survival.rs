@@ -1,6 +1,7 @@
 //! SIGKILL of the program, of `apex`, of both, at random moments: every session opens, and nothing committed is lost.
 
-use crate::common::{Random, Running, Sandbox, launches, program, send};
+use crate::common::{Running, Sandbox, launches, program, send};
+use apex_random::Random;
 use apex_trace::Session;
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -27,7 +28,7 @@ fn kills_at_random_moments_lose_nothing() {
 
 fn kill(victim: Victim, seed: u64) {
     let sandbox = Sandbox::new();
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     // An orphan must come to its end by itself.
     let words: &[&str] = if victim == Victim::Apex {
         &["launch", "500", "launch", "500", "launch", "500"]

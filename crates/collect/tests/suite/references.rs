@@ -4,8 +4,8 @@
 //! leaves a circle), in the kernel's own single precision, operation by operation.
 
 use apex_collect::bench::pool_seed;
+use apex_collect::fill::{double, single, word};
 use apex_collect::plan::Launch;
-use apex_collect::random::{double, single, word};
 use apex_collect::suite::{Element, Kernel};
 
 /// An output.

@@ -8,7 +8,8 @@ use super::blocks;
 use crate::device::{Device, Module, arguments};
 use crate::error::Result;
 use crate::outcome::{Outcome, rounding};
-use crate::random::Random;
+use crate::random;
+use apex_random::Random;
 
 pub fn run(device: &Device) -> Result<Outcome> {
     let module = device.load(apex_device_code::demo::BAD)?;
@@ -28,7 +29,7 @@ fn ragged_blocks_in_fresh_memory(device: &Device, module: &Module<'_>, outcome: 
     const FACTOR: f32 = 0.999;
     let scale = module.kernel("scale")?;
     let stream = device.default_stream();
-    let original = Random::seeded(8).floats(COUNT as usize);
+    let original = random::floats(&mut Random::new(8), COUNT as usize);
     let mut values = original.clone();
     for _ in 0..ROUNDS {
         let fresh = device.allocate::<f32>(COUNT as usize)?;
@@ -59,7 +60,7 @@ fn tiny_launches(device: &Device, module: &Module<'_>, outcome: &mut Outcome) ->
     const COUNT: u32 = PIECE * PIECES;
     let scale = module.kernel("scale")?;
     let stream = device.default_stream();
-    let original = Random::seeded(9).floats(COUNT as usize);
+    let original = random::floats(&mut Random::new(9), COUNT as usize);
     let vector = device.upload(&original)?;
     for piece in 0..PIECES {
         let offset = piece * PIECE;
@@ -77,7 +78,7 @@ fn one_block_for_everything(device: &Device, module: &Module<'_>, outcome: &mut 
     const THREADS: u32 = 256;
     let sum_in_one_block = module.kernel("sum_in_one_block")?;
     let stream = device.default_stream();
-    let values = Random::seeded(10).floats(COUNT as usize);
+    let values = random::floats(&mut Random::new(10), COUNT as usize);
     let (input, sum) = (device.upload(&values)?, device.allocate::<f32>(1)?);
     for _ in 0..5 {
         // SAFETY: `COUNT` floats and one result, which live until the synchronisation.
@@ -98,7 +99,7 @@ fn strided_reads(device: &Device, module: &Module<'_>, outcome: &mut Outcome) ->
     const COLUMNS: u32 = 300;
     let transpose = module.kernel("transpose_reading_columns")?;
     let stream = device.default_stream();
-    let original = Random::seeded(11).floats((ROWS * COLUMNS) as usize);
+    let original = random::floats(&mut Random::new(11), (ROWS * COLUMNS) as usize);
     let input = device.upload(&original)?;
     let output = device.allocate::<f32>(original.len())?;
     for _ in 0..5 {

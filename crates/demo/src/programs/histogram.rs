@@ -3,14 +3,15 @@
 use crate::device::{Device, arguments};
 use crate::error::Result;
 use crate::outcome::Outcome;
-use crate::random::Random;
+use crate::random;
+use apex_random::Random;
 
 const COUNT: u32 = 1 << 20;
 const ROUNDS: usize = 5;
 const THREADS: u32 = 256;
 
 pub fn run(device: &Device) -> Result<Outcome> {
-    let values = Random::seeded(5).skewed_bytes(COUNT as usize);
+    let values = random::skewed_bytes(&mut Random::new(5), COUNT as usize);
 
     let module = device.load(apex_device_code::demo::HISTOGRAM)?;
     let histogram = module.kernel("histogram")?;

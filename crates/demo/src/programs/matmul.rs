@@ -3,7 +3,8 @@
 use crate::device::{Device, arguments};
 use crate::error::Result;
 use crate::outcome::{Outcome, rounding};
-use crate::random::Random;
+use crate::random;
+use apex_random::Random;
 
 const ROWS: u32 = 381;
 const COLUMNS: u32 = 310;
@@ -13,8 +14,11 @@ const LAUNCHES: usize = 4;
 const TILE: u32 = 16;
 
 pub fn run(device: &Device) -> Result<Outcome> {
-    let mut random = Random::seeded(4);
-    let (a, b) = (random.floats((ROWS * INNER) as usize), random.floats((INNER * COLUMNS) as usize));
+    let mut random = Random::new(4);
+    let (a, b) = (
+        random::floats(&mut random, (ROWS * INNER) as usize),
+        random::floats(&mut random, (INNER * COLUMNS) as usize),
+    );
 
     let module = device.load(apex_device_code::demo::MATMUL)?;
     let matmul = module.kernel("matmul")?;

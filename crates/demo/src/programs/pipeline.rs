@@ -5,7 +5,8 @@ use super::blocks;
 use crate::device::{Buffer, Device, Kernel, Pinned, Stream, arguments};
 use crate::error::Result;
 use crate::outcome::{Outcome, rounding};
-use crate::random::Random;
+use crate::random;
+use apex_random::Random;
 
 const CHUNKS: usize = 16;
 const CHUNK: u32 = 1 << 16;
@@ -70,7 +71,7 @@ impl<'d> Workspace<'d> {
 }
 
 fn stream_chunks(device: &Device, stages: &Stages<'_>, outcome: &mut Outcome) -> Result {
-    let signal = Random::seeded(6).floats(CHUNKS * CHUNK as usize);
+    let signal = random::floats(&mut Random::new(6), CHUNKS * CHUNK as usize);
     let source = device.pin(&signal)?;
     let mut result = device.pin(&vec![0.0; signal.len()])?;
     let streams = (0..STREAMS).map(|_| device.stream()).collect::<Result<Vec<_>>>()?;
@@ -102,7 +103,7 @@ fn stream_chunks(device: &Device, stages: &Stages<'_>, outcome: &mut Outcome) ->
 }
 
 fn replay_graph(device: &Device, stages: &Stages<'_>, outcome: &mut Outcome) -> Result {
-    let signal = Random::seeded(7).floats(CHUNK as usize);
+    let signal = random::floats(&mut Random::new(7), CHUNK as usize);
     let source: Pinned<'_, f32> = device.pin(&signal)?;
     let mut result = device.pin(&vec![0.0; signal.len()])?;
     let workspace = Workspace::new(device)?;

@@ -3,7 +3,8 @@
 use crate::device::{Device, arguments};
 use crate::error::Result;
 use crate::outcome::{Outcome, rounding};
-use crate::random::Random;
+use crate::random;
+use apex_random::Random;
 
 const COUNT: u32 = (1 << 20) + 12_345;
 const ROUNDS: usize = 12;
@@ -11,7 +12,7 @@ const BLOCKS: u32 = 256;
 const THREADS: u32 = 256;
 
 pub fn run(device: &Device) -> Result<Outcome> {
-    let values = Random::seeded(3).floats(COUNT as usize);
+    let values = random::floats(&mut Random::new(3), COUNT as usize);
 
     let module = device.load(apex_device_code::demo::REDUCE)?;
     let reduce = module.kernel("reduce")?;

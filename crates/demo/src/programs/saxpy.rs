@@ -3,7 +3,8 @@
 use crate::device::{Device, arguments};
 use crate::error::Result;
 use crate::outcome::{Outcome, rounding};
-use crate::random::Random;
+use crate::random;
+use apex_random::Random;
 
 const COUNT: u32 = 1 << 20;
 const LAUNCHES: usize = 15;
@@ -11,8 +12,8 @@ const THREADS: u32 = 256;
 const ALPHA: f32 = 0.75;
 
 pub fn run(device: &Device) -> Result<Outcome> {
-    let mut random = Random::seeded(2);
-    let (x, y) = (random.floats(COUNT as usize), random.floats(COUNT as usize));
+    let mut random = Random::new(2);
+    let (x, y) = (random::floats(&mut random, COUNT as usize), random::floats(&mut random, COUNT as usize));
 
     let module = device.load(apex_device_code::demo::SAXPY)?;
     let saxpy = module.kernel("saxpy")?;

@@ -4,15 +4,16 @@ use super::blocks;
 use crate::device::{Device, arguments};
 use crate::error::Result;
 use crate::outcome::Outcome;
-use crate::random::Random;
+use crate::random;
+use apex_random::Random;
 
 const COUNT: u32 = 1 << 20;
 const LAUNCHES: usize = 12;
 const THREADS: u32 = 256;
 
 pub fn run(device: &Device) -> Result<Outcome> {
-    let mut random = Random::seeded(1);
-    let (a, b) = (random.floats(COUNT as usize), random.floats(COUNT as usize));
+    let mut random = Random::new(1);
+    let (a, b) = (random::floats(&mut random, COUNT as usize), random::floats(&mut random, COUNT as usize));
 
     let module = device.load(apex_device_code::demo::VECTOR_ADD)?;
     let vector_add = module.kernel("vector_add")?;

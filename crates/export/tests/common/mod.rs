@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses some of this")]
 
+use apex_random::Random;
 use apex_trace::definition::{Config, Context, Definition, Device, Function, Graph, Stream, StreamKind};
 use apex_trace::layout::{Call, CallClass, GraphLaunch, Launch, MemoryKind, Slots, Timing, flags};
 use apex_trace::{Lane, ProcessFile, Session};
@@ -21,20 +22,6 @@ pub struct Written {
     pub result: u32,
 }
 
-/// A pseudo-random sequence (splitmix64).
-pub struct Random(pub u64);
-
-impl Random {
-    /// The next number below `limit`.
-    pub fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (x ^ (x >> 31)) % limit
-    }
-}
-
 /// Bytes of the allocations in [`write`], in order; the second one is freed.
 pub const ALLOCATED: [u64; 3] = [1 << 20, 300_000, 4096];
 
@@ -45,7 +32,7 @@ pub fn write(dir: &Path, count: usize, seed: u64) -> Vec<Written> {
     for definition in definitions() {
         assert!(file.define(&definition));
     }
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut lane = Lane::default();
     let mut clock = apex_trace::now();
     let mut call = |lane: &mut Lane, class, api, memory, bytes, address| {

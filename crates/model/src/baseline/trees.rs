@@ -10,9 +10,9 @@
 use super::{check, check_features, within};
 use crate::network::Range;
 use crate::parallel::in_parallel;
-use crate::random::Random;
 use crate::train::Examples;
 use crate::{Error, Matrix, Regressor};
+use apex_random::Random;
 
 /// Most bins of a feature: what a byte can tell apart.
 pub const BINS: usize = 256;

@@ -1,7 +1,7 @@
 //! How far a measure would move if other cases had been drawn: the bootstrap (Efron, 1979), percentile method.
 
 use super::quantile;
-use crate::random::Random;
+use apex_random::Random;
 use std::collections::BTreeMap;
 
 /// A measure with its confidence interval.
@@ -61,7 +61,7 @@ impl Bootstrap {
         let mut drawn = Vec::new();
         let mut resample = |_| {
             drawn.clear();
-            (0..members.len()).for_each(|_| drawn.extend_from_slice(&members[random.below(members.len())]));
+            (0..members.len()).for_each(|_| drawn.extend_from_slice(&members[random.index(members.len())]));
             measure(&drawn)
         };
         let values: Vec<f64> = (0..self.resamples).filter_map(&mut resample).collect();

@@ -1,7 +1,7 @@
 //! Cross-validation by whole groups.
 
 use crate::Error;
-use crate::random::Random;
+use apex_random::Random;
 use std::collections::BTreeMap;
 
 /// One split: the numbers of the cases to train on and of those to test on, rising.

@@ -160,7 +160,7 @@ fn quantise(values: &[Vector<f32>], quads: &mut [u32]) -> (f32, i32) {
 mod tests {
     use super::*;
     use crate::predict::{InstructionSet, Portable};
-    use crate::random::Random;
+    use apex_random::Random;
 
     fn applied<K: Kernel>(layer: &Quantised, input: &[Vector<f32>], set: InstructionSet) -> Option<Vec<u32>> {
         let mut quads = vec![0; input.len() * LANES / 4];

@@ -277,8 +277,8 @@ fn activation<T: Real>(activation: Activation, z: T) -> (T, T) {
 mod tests {
     use super::*;
     use crate::network::Target;
-    use crate::random::Random;
     use crate::train::PointLoss;
+    use apex_random::Random;
 
     /// Random examples for two targets, some of them unknown, with weights.
     fn examples(rows: usize, inputs: usize, random: &mut Random) -> Examples {

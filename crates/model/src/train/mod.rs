@@ -14,9 +14,9 @@ mod omission;
 mod real;
 
 use crate::network::Network;
-use crate::random::Random;
 use crate::{Error, Matrix};
 use adam::Adam;
+use apex_random::Random;
 use gradient::{Chunk, Plan};
 use omission::Omission;
 use std::ops::ControlFlow;

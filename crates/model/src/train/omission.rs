@@ -3,7 +3,7 @@
 //! standardised feature that is left out is at its mean.
 
 use super::real::Real;
-use crate::random::Random;
+use apex_random::Random;
 
 /// What is left out of a minibatch.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test file uses some of this")]
 
 use apex_model::network::{Activation, Layer, Network, Range, Scaling, Target};
-use apex_model::random::Random;
+use apex_random::Random;
 
 /// Normal numbers.
 pub fn normals(count: usize, deviation: f64, random: &mut Random) -> Vec<f32> {

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 
 use std::sync::atomic::AtomicBool;
 
+use apex_random::Random;
 use ptx_exec::{KernelId, LaunchParams, LaunchStats, Linked, WatchOptions, watch};
 
 use crate::device::{Device, pack};
@@ -89,14 +90,8 @@ fn single(value: f32) -> Vec<u8> {
 
 /// Random numbers in `[-1, 1)`.
 fn random(seed: u64, count: usize) -> Vec<f32> {
-    let mut state = seed;
-    let mut next = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let bits = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (bits >> 40) as f32 / (1u64 << 23) as f32 - 1.0
-    };
-    (0..count).map(|_| next()).collect()
+    let mut random = Random::new(seed);
+    (0..count).map(|_| random.signed()).collect()
 }
 
 fn bytes(values: &[f32]) -> Vec<u8> {
