@@ -14,7 +14,7 @@ use apex_collect::suite::{self, Element, Kernel, MODULES};
 use apex_trace::counts::{Counts, Direction, InstructionClass, Space, Traffic};
 use cuda_launch::LaunchConfig;
 use ptx::Class;
-use ptx::walk::{Argument, BUDGET, Walker, Work};
+use ptx::estimate::{Argument, BUDGET, Estimator, Work};
 use ptx_exec::{LaunchParams, Linked, Memory, Program, Region, WatchOptions, watch};
 
 /// Small enough that all launches together take seconds.
@@ -118,10 +118,10 @@ fn executed(kernel: &Kernel, program: &Arc<Program>, launch: &Launch) -> Counts 
     seen.counts.expect("counting was on").counts
 }
 
-fn walked(walker: &Walker, launch: &Launch) -> Work {
+fn walked(estimator: &Estimator, launch: &Launch) -> Work {
     let shape = LaunchConfig::new(launch.grid, launch.block).with_dynamic_shared_bytes(launch.dynamic_shared);
     let [n, m] = [launch.n, launch.m].map(|number| Argument::Bits(number.into()));
-    walker.walk(&shape, &[Argument::Pointer, Argument::Pointer, Argument::Pointer, n, m], BUDGET)
+    estimator.estimate(&shape, &[Argument::Pointer, Argument::Pointer, Argument::Pointer, n, m], BUDGET)
 }
 
 /// What is compared: name, walked, executed. Left out are integers, comparisons and moves, of which the device folds many, and
@@ -153,7 +153,7 @@ fn figures(work: &Work, counts: &Counts) -> [(&'static str, f64, f64); 17] {
         ("store sectors", work.global_store_sectors, stores.transactions as f64),
         ("store bytes", work.global_store_bytes, stores.bytes as f64),
         ("shared requests", work.shared_requests, shared(|traffic| traffic.requests)),
-        ("shared wavefronts", work.shared_passes, shared(|traffic| traffic.transactions)),
+        ("shared wavefronts", work.shared_wavefronts, shared(|traffic| traffic.transactions)),
         ("atomic requests", work.atomic_requests, atomics(|traffic| traffic.requests)),
         ("atomic lanes", work.atomic_lanes, atomics(|traffic| traffic.threads)),
         ("local requests", work.local_requests, local(Direction::Load) + local(Direction::Store)),
@@ -230,8 +230,8 @@ fn a_walk_says_what_a_launch_executes() {
     for row in plan::rows(&kernels, &BOUNDS, 5, LAUNCHES * kernels.len() as u64) {
         let kernel = &kernels[row.kernel].0;
         let function = modules[kernel.module].functions().find(|function| &*function.name == kernel.name);
-        let walker = Walker::new(&modules[kernel.module], function.expect("the module has the kernel"));
-        let work = walked(&walker, &row.launch);
+        let estimator = Estimator::new(&modules[kernel.module], function.expect("the module has the kernel"));
+        let work = walked(&estimator, &row.launch);
         let counts = executed(kernel, &programs[kernel.module], &row.launch);
         if COUNTED_OTHERWISE.contains(&kernel.name) {
             continue;

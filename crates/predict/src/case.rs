@@ -77,7 +77,7 @@ pub struct Case {
     /// What the kernel's PTX is made of.
     pub mix: Option<ptx::Mix>,
     /// What the launch executes.
-    pub work: Option<ptx::walk::Work>,
+    pub work: Option<ptx::estimate::Work>,
 }
 
 impl Case {

@@ -34,12 +34,12 @@ done:
 
 /// Everything is known of a launch of [`SAXPY`].
 fn saxpy(blocks: u32, threads: u32, n: u64) -> Case {
-    use ptx::walk::{self, Argument, Walker};
+    use ptx::estimate::{self, Argument, Estimator};
     let module = ptx::parse(SAXPY).unwrap();
     let function = module.functions().next().unwrap();
     let shape = launch(blocks, threads);
     let arguments = [Argument::Pointer, Argument::Pointer, Argument::Bits(0x3f80_0000), Argument::Bits(n)];
-    let work = Walker::new(&module, function).walk(&shape, &arguments, walk::BUDGET);
+    let work = Estimator::new(&module, function).estimate(&shape, &arguments, estimate::BUDGET);
     let kernel =
         FunctionAttributes { registers: 16, max_threads_per_block: 1024, ..FunctionAttributes::default() };
     let mix = Some(ptx::Mix::of(function));

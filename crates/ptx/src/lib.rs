@@ -9,7 +9,7 @@
 //! [`syntax`] parses and prints everything that NVRTC, nvcc and Triton write, whatever the version. [`forms`] is the
 //! table of instructions: which exist, with which operands, for which targets. [`body`] resolves the names of a function,
 //! [`instruction`] says what each instruction does. [`verify`](mod@verify) says whether a
-//! module is correct, [`mix`] counts the instructions of a kernel, [`walk`] estimates what a launch of it executes,
+//! module is correct, [`mix`] counts the instructions of a kernel, [`mod@estimate`] says what a launch of it executes,
 //! and [`link`](mod@link) joins modules.
 //!
 //! Invariants:
@@ -19,13 +19,13 @@
 //! 3. This crate knows nothing of CUDA, files or threads.
 pub mod body;
 pub mod diagnostic;
+pub mod estimate;
 pub mod forms;
 pub mod instruction;
 pub mod link;
 pub mod mix;
 pub mod syntax;
 pub mod verify;
-pub mod walk;
 
 pub use diagnostic::Diagnostic;
 pub use instruction::Class;

@@ -3,34 +3,34 @@
 use apex_dataset::DataSet;
 use apex_device_code::suite;
 use cuda_launch::LaunchConfig;
-use ptx::walk::{Argument, BUDGET, Walker, Work};
+use ptx::estimate::{Argument, BUDGET, Estimator, Work};
 use std::collections::HashMap;
 
 /// The suite's kernels, if a data set is of the suite as it is here.
 pub(crate) struct Code {
-    walkers: HashMap<String, Walker>,
+    estimators: HashMap<String, Estimator>,
 }
 
 impl Code {
     /// The code of a data set's kernels; none if they are another program's, or another version's.
     pub(crate) fn of(set: &DataSet) -> Code {
-        let mut walkers = HashMap::new();
+        let mut estimators = HashMap::new();
         let own = &set.manifest.suite;
         if own.name == "apex" && own.version == suite::VERSION && own.ptx_hash == suite::hash() {
             for module in &suite::MODULES {
                 let parsed = ptx::parse(module.ptx()).expect("a test of the suite parses it");
                 for function in parsed.functions() {
-                    walkers.insert(function.name.to_string(), Walker::new(&parsed, function));
+                    estimators.insert(function.name.to_string(), Estimator::new(&parsed, function));
                 }
             }
         }
-        Code { walkers }
+        Code { estimators }
     }
 
     /// What a launch of a kernel with the suite's parameters (two inputs, an output, `n`, `m`) executes.
     pub(crate) fn work(&self, kernel: &str, launch: &LaunchConfig, n: u64, m: u64) -> Option<Work> {
         let pointer = Argument::Pointer;
         let arguments = [pointer, pointer, pointer, Argument::Bits(n), Argument::Bits(m)];
-        Some(self.walkers.get(kernel)?.walk(launch, &arguments, BUDGET))
+        Some(self.estimators.get(kernel)?.estimate(launch, &arguments, BUDGET))
     }
 }

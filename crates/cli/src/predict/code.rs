@@ -5,7 +5,7 @@ use anyhow::Context;
 use apex_predict::Case;
 use apex_untrusted::read;
 use cuda_launch::{FunctionAttributes, LaunchConfig};
-use ptx::walk::{Argument, BUDGET, Walker};
+use ptx::estimate::{Argument, BUDGET, Estimator};
 use ptx::{
     AddressBase, Function, FunctionKind, Module, Operand, ScalarType, StateSpace, Statement, Variable,
 };
@@ -83,7 +83,7 @@ pub struct Code {
     /// Of the kernel, in their order.
     arguments: Vec<Argument>,
     mix: ptx::Mix,
-    walker: Option<Walker>,
+    estimator: Option<Estimator>,
 }
 
 impl Code {
@@ -101,8 +101,8 @@ impl Code {
         let name = function.name.to_string();
         let values = given(function, arguments).map_err(|why| anyhow::anyhow!("{shown}: {name}: {why}"))?;
         let mix = ptx::Mix::of(function);
-        let walker = (!arguments.is_empty()).then(|| Walker::new(&module, function));
-        Ok(Code { path: path.to_owned(), name, arguments: values, mix, walker, module })
+        let estimator = (!arguments.is_empty()).then(|| Estimator::new(&module, function));
+        Ok(Code { path: path.to_owned(), name, arguments: values, mix, estimator, module })
     }
 
     /// What the PTX says of the kernel, with what only its machine code can tell.
@@ -129,7 +129,8 @@ impl Code {
 
     /// All that is known of a launch of it.
     pub fn case(&self, kernel: FunctionAttributes, launch: LaunchConfig) -> Case {
-        let work = self.walker.as_ref().map(|walker| walker.walk(&launch, &self.arguments, BUDGET));
+        let work =
+            self.estimator.as_ref().map(|estimator| estimator.estimate(&launch, &self.arguments, BUDGET));
         Case { launch, kernel: Some(kernel), mix: Some(self.mix.clone()), work }
     }
 

@@ -4,7 +4,7 @@ use super::{Sink, log};
 use crate::bounds::Bounds;
 use crate::case::{Basis, Placed};
 use ptx::Class;
-use ptx::walk::Work;
+use ptx::estimate::Work;
 
 pub(super) fn put(placed: &Placed<'_>, sink: &mut dyn Sink) {
     let work = placed.case.work.as_ref().filter(|_| placed.basis() == Basis::Work);
@@ -41,20 +41,20 @@ fn of_warps(work: &Work, sink: &mut dyn Sink) {
     sink.put("work", "store_use", part(work.global_store_bytes, 32.0 * work.global_store_sectors));
     sink.put("work", "load_sectors", log(work.global_load_sectors / warps));
     sink.put("work", "store_sectors", log(work.global_store_sectors / warps));
-    sink.put("work", "shared_passes_per_request", log(part(work.shared_passes, work.shared_requests)));
-    sink.put("work", "shared_passes", log(work.shared_passes / warps));
+    sink.put("work", "shared_passes_per_request", log(part(work.shared_wavefronts, work.shared_requests)));
+    sink.put("work", "shared_passes", log(work.shared_wavefronts / warps));
     sink.put("work", "local_requests", log(work.local_requests / warps));
     sink.put("work", "atomic_lanes", log(work.atomic_lanes / warps));
-    sink.put("work", "atomic_passes", log(work.atomic_passes / warps));
+    sink.put("work", "atomic_passes", log(work.atomic_wavefronts / warps));
     sink.put("work", "local_sectors_per_request", log(part(work.local_sectors, work.local_requests)));
-    sink.put("work", "constant_passes", log(work.constant_passes / warps));
+    sink.put("work", "constant_passes", log(work.constant_wavefronts / warps));
     sink.put("work", "atomic_sectors", log(work.atomic_sectors));
     sink.put("work", "latency", log(work.latency_cycles));
     sink.put("work", "parallelism", part(all, warps * work.latency_cycles));
     sink.put("work", "barriers", log(work.barriers_per_warp));
     sink.put("work", "imbalance", log(part(work.longest_warp * warps, all)));
     sink.put("work", "all_atomic_lanes", log(work.atomic_lanes));
-    sink.put("work", "all_atomic_passes", log(work.atomic_passes));
+    sink.put("work", "all_atomic_passes", log(work.atomic_wavefronts));
     sink.put("work", "all_sectors", log(work.global_load_sectors + work.global_store_sectors));
     sink.put("work", "assumed", f64::from(u8::from(work.assumed)));
     sink.put("work", "unknown_branches", log(work.unknown_branches / warps));

@@ -111,7 +111,7 @@ pub enum Operand<'m> {
     Component(Symbol<'m>, &'m Name),
     /// `name + bytes`.
     Offset(Symbol<'m>, i64),
-    /// `name[index]`.
+    /// `name[index]`: the variable and the bytes before the element.
     Element(Symbol<'m>, i64),
     /// A number.
     Constant(Constant),
@@ -245,6 +245,14 @@ impl<'m> Body<'m> {
     /// The declaration of a variable.
     pub fn variable(&self, id: VariableId) -> &'m Variable {
         self.variables[id.index()].declaration
+    }
+
+    /// The register that a formal parameter in `.reg` is; none if the function does not mention it.
+    pub fn formal(&self, parameter: &Variable) -> Option<RegisterId> {
+        let is_it = |register: &Register<'_>| {
+            register.declaration.is_some_and(|declaration| std::ptr::eq(declaration, parameter))
+        };
+        self.registers.iter().position(is_it).map(|index| RegisterId(index as u32))
     }
 
     /// The place of a label in the listing.
@@ -536,7 +544,14 @@ impl<'m> Builder<'_, 'm> {
             tree::Operand::Name(name) => Operand::Name(self.resolve(name)),
             tree::Operand::Component(name, selector) => Operand::Component(self.resolve(name), selector),
             tree::Operand::Offset(name, bytes) => Operand::Offset(self.resolve(name), *bytes),
-            tree::Operand::Element(name, index) => Operand::Element(self.resolve(name), *index),
+            tree::Operand::Element(name, index) => {
+                let symbol = self.resolve(name);
+                let element = match symbol {
+                    Symbol::Variable(id) => self.body.variable(id).element_bytes() as i64,
+                    _ => 1,
+                };
+                Operand::Element(symbol, index.wrapping_mul(element))
+            }
             tree::Operand::Constant(constant) => Operand::Constant(*constant),
             tree::Operand::Not(name) => Operand::Not(self.resolve(name)),
             tree::Operand::Negated(name) => Operand::Negated(self.resolve(name)),

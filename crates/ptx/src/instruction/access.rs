@@ -3,7 +3,7 @@
 use super::modifier::Flag;
 use super::opcode::Opcode;
 use super::operation::Operation;
-use crate::body::{Address, Operand};
+use crate::body::{Address, Base, Operand};
 use crate::syntax::tree::Constant;
 use crate::syntax::types::{ScalarType, StateSpace};
 
@@ -40,13 +40,15 @@ pub enum Shape {
 
 /// An access to memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Access<'o, 'm> {
+pub struct Access<'m> {
     /// The space; none for generic addresses.
     pub space: Option<StateSpace>,
     /// Whether it reads or writes.
     pub direction: Direction,
-    /// The address.
-    pub address: &'o Address<'m>,
+    /// What the address starts from.
+    pub base: Base<'m>,
+    /// Added to it, in bytes.
+    pub offset: i64,
     /// Bytes that a lane moves; 0 where a register or a descriptor holds the size.
     pub bytes: u64,
     /// The type of an element.
@@ -57,7 +59,7 @@ pub struct Access<'o, 'm> {
 
 /// What an instruction accesses, in the order of its operands: nothing, one place, or the two of a copy, of which the
 /// first is written.
-pub fn accesses<'o, 'm>(operation: &Operation, operands: &'o [Operand<'m>]) -> Vec<Access<'o, 'm>> {
+pub fn accesses<'m>(operation: &Operation, operands: &[Operand<'m>]) -> Vec<Access<'m>> {
     use Direction::{Atomic, Load, Store};
     let Some(opcode) = operation.opcode else { return Vec::new() };
     let one = |direction| access(operation, operands, direction).into_iter().collect();
@@ -74,13 +76,11 @@ pub fn accesses<'o, 'm>(operation: &Operation, operands: &'o [Operand<'m>]) -> V
     }
 }
 
-fn access<'o, 'm>(
-    operation: &Operation,
-    operands: &'o [Operand<'m>],
-    direction: Direction,
-) -> Option<Access<'o, 'm>> {
-    let address = operands.iter().find_map(|operand| match operand {
-        Operand::Address(address) => Some(address),
+fn access<'m>(operation: &Operation, operands: &[Operand<'m>], direction: Direction) -> Option<Access<'m>> {
+    let (base, offset) = operands.iter().find_map(|operand| match operand {
+        Operand::Address(address) => Some((address.base, address.offset)),
+        // An element of an array needs no brackets.
+        Operand::Element(symbol, bytes) => Some((Base::Name(*symbol), *bytes)),
         _ => None,
     })?;
     let element = operation.types().last().copied().unwrap_or(ScalarType::B32);
@@ -99,11 +99,11 @@ fn access<'o, 'm>(
         Some(Opcode::Suld | Opcode::Sust) => (element.bytes() * parts, Shape::Surface),
         _ => (element.bytes() * parts, Shape::Lanes),
     };
-    Some(Access { space: operation.space, direction, address, bytes, element, shape })
+    Some(Access { space: operation.space, direction, base, offset, bytes, element, shape })
 }
 
 /// `cp.async` and its like: to shared from global memory, or as the modifiers say.
-fn copy<'o, 'm>(operation: &Operation, operands: &'o [Operand<'m>]) -> Vec<Access<'o, 'm>> {
+fn copy<'m>(operation: &Operation, operands: &[Operand<'m>]) -> Vec<Access<'m>> {
     let [Operand::Address(to), Operand::Address(from), rest @ ..] = operands else { return Vec::new() };
     let bytes = match rest.first() {
         Some(Operand::Constant(Constant::Integer(bytes))) => u64::try_from(*bytes).unwrap_or(0),
@@ -114,10 +114,11 @@ fn copy<'o, 'm>(operation: &Operation, operands: &'o [Operand<'m>]) -> Vec<Acces
     // The first space that a bulk copy names is the one it writes.
     let into = if bulk { operation.space } else { Some(StateSpace::Shared) };
     let out_of = if into == Some(StateSpace::Global) { StateSpace::Shared } else { StateSpace::Global };
-    let one = |space, direction, address| Access {
+    let one = |space, direction, address: &Address<'m>| Access {
         space,
         direction,
-        address,
+        base: address.base,
+        offset: address.offset,
         bytes,
         element: ScalarType::B32,
         shape,

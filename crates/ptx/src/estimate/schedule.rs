@@ -11,7 +11,9 @@
 use super::code::{Action, Guard, Op, Register, Space, Step};
 use super::decode::space_of;
 use super::latency::{GLOBAL_LOAD, Latency};
-use crate::syntax::{Constant, Instruction, Operand};
+use crate::body::Operand;
+use crate::instruction::{Flag, Opcode, Operation, Synchronization};
+use crate::syntax::Constant;
 
 /// Loops in loops that are followed for more than a round.
 const DEPTH: usize = 4;
@@ -42,22 +44,24 @@ pub(super) enum Order {
 }
 
 impl Order {
-    pub(super) fn of(instruction: &Instruction) -> Order {
-        let mnemonic = &instruction.mnemonic;
-        let load = mnemonic.has("load");
-        match mnemonic.opcode() {
-            "ld" | "ldu" if mnemonic.has("nc") => Order::Free,
-            "ld" | "ldu" | "ldmatrix" => Order::Load(space_of(instruction)),
-            "wmma" if load => Order::Load(space_of(instruction)),
-            "wmma" if mnemonic.has("store") => Order::Store(space_of(instruction)),
-            "st" | "stmatrix" | "atom" | "red" => Order::Store(space_of(instruction)),
-            "cp" if mnemonic.has("wait_all") => Order::WaitForCopies,
-            "cp" if mnemonic.has("wait_group") => match instruction.operands.first() {
-                Some(Operand::Constant(Constant::Integer(0))) => Order::WaitForCopies,
-                _ => Order::Free,
-            },
-            "cp" => Order::Copy,
-            "bar" | "barrier" | "membar" | "fence" | "mbarrier" => Order::Barrier,
+    pub(super) fn of(operation: &Operation, operands: &[Operand<'_>]) -> Order {
+        let space = space_of(operation);
+        match operation.synchronization() {
+            Some(Synchronization::Grid) => return Order::Free,
+            Some(Synchronization::Copies { all }) => {
+                let none_left = operands.first() == Some(&Operand::Constant(Constant::Integer(0)));
+                return if all || none_left { Order::WaitForCopies } else { Order::Free };
+            }
+            Some(_) => return Order::Barrier,
+            None => {}
+        }
+        match operation.opcode {
+            Some(Opcode::Ld | Opcode::Ldu) if operation.has(Flag::NonCoherent) => Order::Free,
+            Some(Opcode::Ld | Opcode::Ldu | Opcode::Ldmatrix) => Order::Load(space),
+            Some(Opcode::Wmma) if operation.has(Flag::Load) => Order::Load(space),
+            Some(Opcode::Wmma) if operation.has(Flag::Store) => Order::Store(space),
+            Some(Opcode::St | Opcode::Stmatrix | Opcode::Atom | Opcode::Red) => Order::Store(space),
+            Some(Opcode::Cp) => Order::Copy,
             _ => Order::Free,
         }
     }
@@ -79,14 +83,6 @@ pub(super) fn schedule(steps: &mut [Step], issues: &[Issue], registers: usize) {
     steps.iter_mut().zip(cycles).for_each(|(step, cycles)| step.cycles = cycles);
 }
 
-fn targets(action: &Action) -> &[usize] {
-    match action {
-        Action::Branch { target } => std::slice::from_ref(target),
-        Action::Table { targets, .. } => targets,
-        _ => &[],
-    }
-}
-
 fn ends_stretch(action: &Action) -> bool {
     matches!(action, Action::Branch { .. } | Action::Table { .. } | Action::Exit)
 }
@@ -96,7 +92,7 @@ fn leaders(steps: &[Step]) -> Vec<bool> {
     let mut leads = vec![false; steps.len() + 1];
     for (index, step) in steps.iter().enumerate() {
         leads[index + 1] |= ends_stretch(&step.action);
-        targets(&step.action).iter().for_each(|&target| leads[target] = true);
+        step.action.targets().iter().for_each(|&target| leads[target] = true);
     }
     leads
 }
@@ -105,7 +101,7 @@ fn leaders(steps: &[Step]) -> Vec<bool> {
 fn loops(steps: &[Step]) -> Vec<Option<usize>> {
     let mut ends = vec![None; steps.len()];
     for (index, step) in steps.iter().enumerate() {
-        for &target in targets(&step.action).iter().filter(|&&target| target <= index) {
+        for &target in step.action.targets().iter().filter(|&&target| target <= index) {
             ends[target] = Some(index);
         }
     }

@@ -1,10 +1,11 @@
 //! What a register holds, and how instructions compute.
 //!
 //! A value is one number for all lanes or a number for each, and knows whether it was guessed: whether it depends on something
-//! that a walk has no way to know, such as the contents of memory. Numbers are kept zero-extended from the width of the
+//! that an estimate has no way to know, such as the contents of memory. Numbers are kept zero-extended from the width of the
 //! instruction that made them; predicates are 0 and 1.
 
-use super::code::{Form, Kind, Op, Relation, Rounding};
+use super::code::{Form, Kind, Op};
+use crate::instruction::{Comparison, Rounding};
 
 /// Lanes of a warp.
 pub(super) const LANES: usize = 32;
@@ -274,7 +275,7 @@ impl Float for f64 {
     }
 }
 
-/// Computed in double precision: a walk needs to be near, not exact.
+/// Computed in double precision: an estimate needs to be near, not exact.
 fn floats<const N: usize, F: Float>(form: Form, [a, b, c, _]: [&[u64; N]; 4], out: &mut [u64; N]) {
     let x = |value: u64| F::of(value).wide();
     macro_rules! each {
@@ -302,13 +303,13 @@ fn floats<const N: usize, F: Float>(form: Form, [a, b, c, _]: [&[u64; N]; 4], ou
     }
 }
 
-fn convert(value: f64, to: Kind, rounding: Rounding) -> u64 {
+fn convert(value: f64, to: Kind, rounding: Option<Rounding>) -> u64 {
     let rounded = match rounding {
-        Rounding::None => value,
-        Rounding::Nearest => value.round_ties_even(),
-        Rounding::Zero => value.trunc(),
-        Rounding::Down => value.floor(),
-        Rounding::Up => value.ceil(),
+        Some(Rounding::WholeNearest) => value.round_ties_even(),
+        Some(Rounding::WholeZero) => value.trunc(),
+        Some(Rounding::WholeDown) => value.floor(),
+        Some(Rounding::WholeUp) => value.ceil(),
+        _ => value,
     };
     match to {
         Kind::Single => (rounded as f32).to_bits().into(),
@@ -322,7 +323,7 @@ fn convert(value: f64, to: Kind, rounding: Rounding) -> u64 {
 }
 
 /// Compares in each lane, registers; true is 1.
-pub(super) fn compare(relation: Relation, kind: Kind, a: &Value, b: &Value, out: &mut Value) {
+pub(super) fn compare(relation: Comparison, kind: Kind, a: &Value, b: &Value, out: &mut Value) {
     out.guessed = a.guessed || b.guessed;
     out.uniform = a.uniform && b.uniform;
     if out.uniform {
@@ -332,7 +333,7 @@ pub(super) fn compare(relation: Relation, kind: Kind, a: &Value, b: &Value, out:
     }
 }
 
-fn related<const N: usize>(relation: Relation, kind: Kind, a: &[u64; N], b: &[u64; N], out: &mut [u64; N]) {
+fn related<const N: usize>(relation: Comparison, kind: Kind, a: &[u64; N], b: &[u64; N], out: &mut [u64; N]) {
     match kind {
         Kind::Integer { bits, signed: true } => {
             ordered(relation, a, b, out, |value| extend(value, bits, true))
@@ -345,7 +346,7 @@ fn related<const N: usize>(relation: Relation, kind: Kind, a: &[u64; N], b: &[u6
 
 #[inline(always)]
 fn ordered<T: PartialOrd + Copy, const N: usize>(
-    relation: Relation,
+    relation: Comparison,
     a: &[u64; N],
     b: &[u64; N],
     out: &mut [u64; N],
@@ -360,19 +361,19 @@ fn ordered<T: PartialOrd + Copy, const N: usize>(
         };
     }
     match relation {
-        Relation::Equal => each!(a, b => a == b),
-        Relation::NotEqual => each!(a, b => a.partial_cmp(&b).is_some_and(std::cmp::Ordering::is_ne)),
-        Relation::Less => each!(a, b => a < b),
-        Relation::LessEqual => each!(a, b => a <= b),
-        Relation::Greater => each!(a, b => a > b),
-        Relation::GreaterEqual => each!(a, b => a >= b),
-        Relation::Number => each!(a, b => a.partial_cmp(&b).is_some()),
-        Relation::Nan => each!(a, b => a.partial_cmp(&b).is_none()),
-        Relation::UnorderedEqual => each!(a, b => a == b || a.partial_cmp(&b).is_none()),
-        Relation::UnorderedNotEqual => each!(a, b => a != b),
-        Relation::UnorderedLess => each!(a, b => a < b || a.partial_cmp(&b).is_none()),
-        Relation::UnorderedLessEqual => each!(a, b => a <= b || a.partial_cmp(&b).is_none()),
-        Relation::UnorderedGreater => each!(a, b => a > b || a.partial_cmp(&b).is_none()),
-        Relation::UnorderedGreaterEqual => each!(a, b => a >= b || a.partial_cmp(&b).is_none()),
+        Comparison::Equal => each!(a, b => a == b),
+        Comparison::NotEqual => each!(a, b => a.partial_cmp(&b).is_some_and(std::cmp::Ordering::is_ne)),
+        Comparison::Less => each!(a, b => a < b),
+        Comparison::LessEqual => each!(a, b => a <= b),
+        Comparison::Greater => each!(a, b => a > b),
+        Comparison::GreaterEqual => each!(a, b => a >= b),
+        Comparison::Number => each!(a, b => a.partial_cmp(&b).is_some()),
+        Comparison::Nan => each!(a, b => a.partial_cmp(&b).is_none()),
+        Comparison::UnorderedEqual => each!(a, b => a == b || a.partial_cmp(&b).is_none()),
+        Comparison::UnorderedNotEqual => each!(a, b => a != b),
+        Comparison::UnorderedLess => each!(a, b => a < b || a.partial_cmp(&b).is_none()),
+        Comparison::UnorderedLessEqual => each!(a, b => a <= b || a.partial_cmp(&b).is_none()),
+        Comparison::UnorderedGreater => each!(a, b => a > b || a.partial_cmp(&b).is_none()),
+        Comparison::UnorderedGreaterEqual => each!(a, b => a >= b || a.partial_cmp(&b).is_none()),
     }
 }

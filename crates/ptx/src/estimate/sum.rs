@@ -47,20 +47,20 @@ impl Sum {
             (&mut work.global_store_sectors, Figure::StoreSectors),
             (&mut work.global_store_bytes, Figure::StoreBytes),
             (&mut work.shared_requests, Figure::SharedRequests),
-            (&mut work.shared_passes, Figure::SharedPasses),
+            (&mut work.shared_wavefronts, Figure::SharedWavefronts),
             (&mut work.local_requests, Figure::LocalRequests),
             (&mut work.local_sectors, Figure::LocalSectors),
-            (&mut work.constant_passes, Figure::ConstantPasses),
+            (&mut work.constant_wavefronts, Figure::ConstantWavefronts),
             (&mut work.atomic_requests, Figure::AtomicRequests),
             (&mut work.atomic_lanes, Figure::AtomicLanes),
-            (&mut work.atomic_passes, Figure::AtomicPasses),
+            (&mut work.atomic_wavefronts, Figure::AtomicWavefronts),
             (&mut work.atomic_sectors, Figure::AtomicSectors),
             (&mut work.barriers_per_warp, Figure::Barriers),
             (&mut work.unknown_branches, Figure::UnknownBranches),
         ] {
             *place = figures[figure as usize];
         }
-        work.latency_cycles += latency::passes(&work);
+        work.latency_cycles += latency::wavefronts(&work);
         work
     }
 }

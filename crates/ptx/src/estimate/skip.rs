@@ -1,17 +1,18 @@
-//! Rounds of a loop that are not walked, because it is known what they would do.
+//! Rounds of a loop that are not executed, because it is known what they would do.
 //!
 //! Three arrivals at the end of a loop's round show two whole rounds. Where registers changed by the same amount in both, and
 //! comparisons were made of numbers that changed by the same amount, it can be computed in which round a comparison will come out
 //! otherwise for the first time. All rounds before that one count as the last round did, and registers go on by as much.
 //!
 //! In loops that are not as regular as that but whose bounds are, each round that is left counts as the mean of those that were
-//! seen; that is an extrapolation, and is made only after many rounds, or when the walk's budget runs out. A loop that depends on
+//! seen; that is an extrapolation, and is made only after many rounds, or when the budget runs out. A loop that depends on
 //! guessed numbers and would run very long, or for ever, is left after a few rounds: the guess says nothing.
 
-use super::code::{Action, Kind, Relation};
+use super::code::{Action, Kind};
 use super::loops::Change;
 use super::value::{LANES, Value, integer, ones};
 use super::warp::{Counters, FIGURES, Warp};
+use crate::instruction::Comparison;
 
 /// Rounds that must have been seen before others are taken for their mean, if there is time to see them.
 const SAMPLE_ROUNDS: u64 = 48;
@@ -21,7 +22,7 @@ const HASTE: u64 = 8;
 const STEADY_ROUNDS: u64 = 64;
 /// Rounds that a loop may have on the word of a guess.
 const MOST_GUESSED_ROUNDS: u64 = 1 << 16;
-/// Rounds that such a loop may be walked for.
+/// Rounds that such a loop may be executed for.
 const MOST_WALKED_GUESSES: u64 = 1024;
 /// Rounds that a loop is taken to have if nothing is known.
 const UNKNOWN_ROUNDS: f64 = 8.0;
@@ -252,7 +253,7 @@ impl Warp<'_> {
         self.skips.forget(index);
     }
 
-    /// Takes what is left of a loop for the mean of what was seen, if the rest is too much to be walked and what was seen is
+    /// Takes what is left of a loop for the mean of what was seen, if the rest is too much to be executed and what was seen is
     /// enough, or all that there is time for.
     fn extrapolate(&mut self, index: usize) {
         let state = &self.skips.states[index];
@@ -376,7 +377,7 @@ impl Warp<'_> {
                 Action::Compare(comparison) => {
                     (comparison.kind, comparison.relation, [comparison.a, comparison.b])
                 }
-                Action::Compute { form, from, .. } => (form.from, Relation::Less, [from[0], from[1]]),
+                Action::Compute { form, from, .. } => (form.from, Comparison::Less, [from[0], from[1]]),
                 // Rounds of an inner loop that were skipped.
                 _ if before.a.lanes[0] == now.a.lanes[0] => continue,
                 _ => return Outlook::Unknown,
@@ -414,7 +415,7 @@ fn advance(now: &mut Value, between: &Value, rounds: u64, bits: u32) {
 }
 
 /// In how many rounds a comparison comes out otherwise in some lane, if numbers go on changing as they did; never is none.
-fn turn(before: &Event, now: &Event, kind: Kind, relation: Relation) -> Option<u64> {
+fn turn(before: &Event, now: &Event, kind: Kind, relation: Comparison) -> Option<u64> {
     let uniform = [before, now].iter().all(|event| event.a.uniform && event.b.uniform);
     let lanes = (0..LANES).filter(|lane| now.mask >> lane & 1 == 1).take(if uniform { 1 } else { LANES });
     lanes
@@ -428,7 +429,13 @@ fn turn(before: &Event, now: &Event, kind: Kind, relation: Relation) -> Option<u
 }
 
 /// The same in one lane: `a` and `b` before and now.
-fn turn_of_lane(a: (u64, u64), b: (u64, u64), kind: Kind, relation: Relation, outcome: bool) -> Option<u64> {
+fn turn_of_lane(
+    a: (u64, u64),
+    b: (u64, u64),
+    kind: Kind,
+    relation: Comparison,
+    outcome: bool,
+) -> Option<u64> {
     let Kind::Integer { bits, signed } = kind else {
         return (a.0 != a.1 || b.0 != b.1).then_some(1);
     };
@@ -442,15 +449,15 @@ fn turn_of_lane(a: (u64, u64), b: (u64, u64), kind: Kind, relation: Relation, ou
         (step != 0).then(|| ((far + step - 1) / step).max(1))
     };
     let turn = match (relation, outcome) {
-        (Relation::Equal, true) | (Relation::NotEqual, false) => (slope != 0).then_some(1),
-        (Relation::Equal, false) | (Relation::NotEqual, true) => {
+        (Comparison::Equal, true) | (Comparison::NotEqual, false) => (slope != 0).then_some(1),
+        (Comparison::Equal, false) | (Comparison::NotEqual, true) => {
             (slope != 0 && gap % slope == 0 && gap / slope < 0).then(|| -(gap / slope))
         }
         // a < b while the gap is positive, a <= b while it is not negative.
-        (Relation::Less, true) | (Relation::GreaterEqual, false) => reach(0).filter(|_| slope < 0),
-        (Relation::Less, false) | (Relation::GreaterEqual, true) => reach(1).filter(|_| slope > 0),
-        (Relation::LessEqual, true) | (Relation::Greater, false) => reach(-1).filter(|_| slope < 0),
-        (Relation::LessEqual, false) | (Relation::Greater, true) => reach(0).filter(|_| slope > 0),
+        (Comparison::Less, true) | (Comparison::GreaterEqual, false) => reach(0).filter(|_| slope < 0),
+        (Comparison::Less, false) | (Comparison::GreaterEqual, true) => reach(1).filter(|_| slope > 0),
+        (Comparison::LessEqual, true) | (Comparison::Greater, false) => reach(-1).filter(|_| slope < 0),
+        (Comparison::LessEqual, false) | (Comparison::Greater, true) => reach(0).filter(|_| slope > 0),
         _ => Some(1),
     };
     // Numbers that leave the range of their type come back at its other end.

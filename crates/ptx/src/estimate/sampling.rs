@@ -1,17 +1,17 @@
-//! The walks of one launch: which warps, how long each may take, and what they come to together.
+//! The sampling of one launch: which warps are executed, how many steps each may take, and what they add up to.
 //!
-//! Blocks are walked here and there in the grid. Where two neighbours among them differ, so that what lies between them is in
-//! doubt, a block between them is walked too: that finds where a grid's idle rest begins. A block in the middle stands for half
+//! Blocks all over the grid are sampled. Where two neighbours among them differ, so that what lies between them is in
+//! doubt, a block between them is sampled too: that finds where a grid's idle rest begins. A block in the middle stands for half
 //! of those up to its neighbours; the first and the last, which are often special, stand for themselves.
 
 use std::collections::BTreeMap;
 
 use super::contention::Contention;
-use super::sample::{self, Density};
+use super::selection::{self, Density};
 use super::sum::Sum;
 use super::value::Value;
 use super::warp::{Counters, Warp};
-use super::{Shape, Walker, Work};
+use super::{Estimator, Shape, Work};
 
 /// How many times the warps that are looked at first may be looked at in all.
 const REFINEMENT: usize = 4;
@@ -21,12 +21,12 @@ const MOST_COUNTERS: usize = 1 << 21;
 const DOUBT: f64 = 0.004;
 /// Places of a grid where its blocks begin to be unlike those before, beyond which it is not looked for such places.
 const MOST_EDGES: usize = 3;
-/// Warps of a block that has no more than this may all be walked.
+/// Warps of a block that has no more than this may all be sampled.
 const MOST_WARPS: u64 = 65;
 
 /// A launch on its way.
-pub(super) struct Tour<'w> {
-    walker: &'w Walker,
+pub(super) struct Sampling<'w> {
+    estimator: &'w Estimator,
     shape: Shape,
     warp: Warp<'w>,
     /// Registers before a warp begins.
@@ -37,7 +37,7 @@ pub(super) struct Tour<'w> {
     blocks: BTreeMap<u64, Block>,
 }
 
-/// A block that was walked.
+/// A block that was sampled.
 struct Block {
     /// What all of its warps did.
     counters: Counters,
@@ -45,27 +45,27 @@ struct Block {
     total: f64,
 }
 
-impl<'w> Tour<'w> {
+impl<'w> Sampling<'w> {
     /// With a warp whose registers hold what is the same for all.
-    pub(super) fn new(walker: &'w Walker, shape: Shape, warp: Warp<'w>, budget: u64) -> Tour<'w> {
-        let sum = Sum::new(&walker.code);
+    pub(super) fn new(estimator: &'w Estimator, shape: Shape, warp: Warp<'w>, budget: u64) -> Sampling<'w> {
+        let sum = Sum::new(&estimator.code);
         let fresh = warp.registers.clone();
-        Tour { walker, shape, fresh, warp, left: budget.max(1), sum, blocks: BTreeMap::new() }
+        Sampling { estimator, shape, fresh, warp, left: budget.max(1), sum, blocks: BTreeMap::new() }
     }
 
     /// Walks blocks until nothing is in doubt, or the budget says no.
     pub(super) fn go(mut self) -> Work {
         let budget = self.left;
-        // What a warp costs is known when one has been walked.
+        // What a warp costs is known when one has been executed.
         self.warp(0, 0, budget / 8);
         self.warp.contention = Contention::default();
         let density = Density::of(budget / 4 * 3, self.warp.taken, self.shape.blocks, self.shape.warps);
-        let picked = sample::blocks(self.shape.blocks, density);
+        let picked = selection::blocks(self.shape.blocks, density);
         for (walked, &block) in picked.iter().enumerate() {
             self.block(block, density, self.left / (picked.len() - walked) as u64);
         }
         let dearest = (budget - self.left.min(budget)) / picked.len() as u64;
-        let room = MOST_COUNTERS / self.walker.code.steps.len().max(1);
+        let room = MOST_COUNTERS / self.estimator.code.steps.len().max(1);
         for _ in 0..room.min(picked.len() * (REFINEMENT - 1)) {
             let Some(block) = self.doubtful().filter(|_| self.left > budget / 4 && self.left > 2 * dearest)
             else {
@@ -80,7 +80,7 @@ impl<'w> Tour<'w> {
     fn warp(&mut self, block: u64, warp: u64, share: u64) {
         let walk = &mut self.warp;
         walk.registers.clone_from(&self.fresh);
-        let mask = self.walker.place(&mut walk.registers, &self.shape, block, warp);
+        let mask = self.estimator.place(&mut walk.registers, &self.shape, block, warp);
         walk.begin(share.max(1));
         walk.run(mask);
         self.left = self.left.saturating_sub(walk.taken);
@@ -88,8 +88,8 @@ impl<'w> Tour<'w> {
 
     /// Walks warps of a block that stand for all of it, or all, if they differ and there is time.
     fn block(&mut self, index: u64, density: Density, share: u64) {
-        let mut counters = Counters::new(self.walker.code.steps.len());
-        let picked = sample::warps(self.shape.warps, density, self.blocks.len() as u64);
+        let mut counters = Counters::new(self.estimator.code.steps.len());
+        let picked = selection::warps(self.shape.warps, density, self.blocks.len() as u64);
         let end = self.left.saturating_sub(share);
         let mut seen = Vec::with_capacity(picked.len());
         for (walked, sample) in picked.iter().enumerate() {
@@ -116,13 +116,13 @@ impl<'w> Tour<'w> {
         self.blocks.insert(index, Block { counters, total });
     }
 
-    /// Neighbours among the blocks that were walked, with others between them, and how many those are.
+    /// Neighbours among the blocks that were sampled, with others between them, and how many those are.
     fn gaps(&self) -> impl Iterator<Item = ((u64, &Block), (u64, &Block), u64)> {
         let pairs = self.blocks.iter().zip(self.blocks.iter().skip(1));
         pairs.map(|((&i, a), (&j, b))| ((i, a), (j, b), j - i - 1)).filter(|(_, _, between)| *between > 0)
     }
 
-    /// The block to walk next, if any: where the most is in doubt; or, if that is everywhere, where the most lies unseen. To ask
+    /// The block to sample next, if any: where the most is in doubt; or, if that is everywhere, where the most lies unseen. To ask
     /// only beside blocks that are unlike their neighbours would make these seem rarer than they are.
     fn doubtful(&self) -> Option<u64> {
         let all: f64 = self.weights().map(|(block, weight)| block.total * weight).sum();
@@ -136,10 +136,10 @@ impl<'w> Tour<'w> {
         let everywhere = doubtful > MOST_EDGES || turn % 2 == 1;
         let key = |gap: &(u64, u64, f64, f64)| if everywhere { gap.2 } else { gap.3 };
         let (i, j, ..) = gaps.iter().filter(|_| doubtful > 0).max_by(|a, b| key(a).total_cmp(&key(b)))?;
-        Some(sample::between(*i, *j, turn))
+        Some(selection::between(*i, *j, turn))
     }
 
-    /// The blocks that were walked, and how many each stands for.
+    /// The blocks that were sampled, and how many each stands for.
     fn weights(&self) -> impl Iterator<Item = (&Block, f64)> {
         let end = self.shape.blocks - 1;
         let own = self.blocks.values().map(|block| (block, 1.0));
@@ -155,16 +155,16 @@ impl<'w> Tour<'w> {
     }
 
     fn work(self) -> Work {
-        let mut counters = Counters::new(self.walker.code.steps.len());
+        let mut counters = Counters::new(self.estimator.code.steps.len());
         self.weights().for_each(|(block, weight)| counters.add(&block.counters, weight));
         let warps = (self.shape.blocks as f64) * (self.shape.warps as f64);
-        let work = self.sum.work(&self.walker.code, &counters);
+        let work = self.sum.work(&self.estimator.code, &counters);
         Work {
             warps,
             barriers_per_warp: work.barriers_per_warp / warps,
             latency_cycles: (work.latency_cycles / warps).max(0.0),
             atomic_sectors: self.warp.contention.sectors(work.atomic_sectors),
-            assumed: self.warp.assumed || self.walker.code.incomplete,
+            assumed: self.warp.assumed || self.estimator.code.incomplete,
             extrapolated: self.warp.extrapolated,
             ..work
         }

@@ -90,14 +90,8 @@ impl Loops {
 }
 
 fn branches(code: &Code) -> impl Iterator<Item = (usize, usize)> {
-    code.steps.iter().enumerate().flat_map(|(index, step)| {
-        let targets: &[usize] = match &step.action {
-            Action::Branch { target } => std::slice::from_ref(target),
-            Action::Table { targets, .. } => targets,
-            _ => &[],
-        };
-        targets.iter().map(move |&target| (index, target))
-    })
+    let steps = code.steps.iter().enumerate();
+    steps.flat_map(|(index, step)| step.action.targets().iter().map(move |&target| (index, target)))
 }
 
 fn widths(code: &Code) -> Vec<u32> {
@@ -185,7 +179,7 @@ fn result(action: &Action, changes: &[Change]) -> Change {
         Action::Compute { form, from, .. } => !linear(*form, from, changes),
         Action::Compare(_) => false,
         Action::Access(access) => {
-            access.space != Space::Constant && access.kind != super::code::AccessKind::Load
+            access.space != Space::Constant && access.direction != crate::instruction::Direction::Load
         }
         _ => true,
     };

@@ -1,6 +1,6 @@
 //! Walks whose counts are known.
 
-use super::{Argument, BUDGET, Walker, Work};
+use super::{Argument, BUDGET, Estimator, Work};
 use crate::instruction::Class;
 use cuda_launch::LaunchConfig;
 
@@ -17,7 +17,7 @@ const BEGIN: &str = "
 /// Instructions of it.
 const BEGINNING: f64 = 7.0;
 
-fn walker(body: &str) -> Walker {
+fn estimator(body: &str) -> Estimator {
     let source = format!(
         ".version 8.0 .target sm_80 .address_size 64
          .func (.param .b32 result) twice(.param .b32 value) {{
@@ -30,7 +30,7 @@ fn walker(body: &str) -> Walker {
          }}"
     );
     let module = crate::parse(&source).unwrap_or_else(|error| panic!("{}", error.render("f", &source)));
-    Walker::new(&module, module.functions().last().expect("the entry"))
+    Estimator::new(&module, module.functions().last().expect("the entry"))
 }
 
 fn launch(blocks: u32, threads: u32) -> LaunchConfig {
@@ -39,7 +39,7 @@ fn launch(blocks: u32, threads: u32) -> LaunchConfig {
 
 fn walk(body: &str, launch: &LaunchConfig, n: u64, m: u64) -> Work {
     let arguments = [Argument::Pointer, Argument::Bits(n), Argument::Bits(m)];
-    walker(body).walk(launch, &arguments, BUDGET)
+    estimator(body).estimate(launch, &arguments, BUDGET)
 }
 
 /// One element for each thread that has one.
@@ -173,10 +173,10 @@ fn banks_conflict_by_words() {
     for (stride, passes) in [(0, 1.0), (4, 1.0), (8, 2.0), (12, 1.0), (64, 16.0), (128, 32.0), (132, 1.0)] {
         let body = format!("mov.u32 %s, tile; mad.lo.s32 %s, %t, {stride}, %s; ld.shared.u32 %x, [%s];");
         let work = walk(&body, &launch(1, 32), 0, 0);
-        assert_eq!((work.shared_requests, work.shared_passes), (1.0, passes), "{stride}");
+        assert_eq!((work.shared_requests, work.shared_wavefronts), (1.0, passes), "{stride}");
     }
     let wide = "mov.u32 %s, tile; mad.lo.s32 %s, %t, 16, %s; ld.shared.v4.u32 {%x, %y, %k, %j}, [%s];";
-    assert_eq!(walk(wide, &launch(1, 32), 0, 0).shared_passes, 4.0);
+    assert_eq!(walk(wide, &launch(1, 32), 0, 0).shared_wavefronts, 4.0);
 }
 
 #[test]
@@ -185,7 +185,10 @@ fn atomics_pass_once_for_each_lane_of_an_address() {
         "and.b32 %k, %t, 3; mul.wide.u32 %o, %k, 4; add.s64 %a, %p, %o; atom.global.add.u32 %x, [%a], 1;";
     let work = walk(atomic, &launch(2, 48), 0, 0);
     // In each block a warp of 32 lanes and one of 16.
-    assert_eq!((work.atomic_requests, work.atomic_lanes, work.atomic_passes), (4.0, 96.0, 2.0 * (8.0 + 4.0)));
+    assert_eq!(
+        (work.atomic_requests, work.atomic_lanes, work.atomic_wavefronts),
+        (4.0, 96.0, 2.0 * (8.0 + 4.0))
+    );
 }
 
 #[test]
@@ -230,7 +233,7 @@ fn random_lanes_need_a_sector_each() {
 
 #[test]
 fn unknown_parameters_are_assumed() {
-    let work = walker(STRIDING).walk(&launch(8, 64), &[], BUDGET);
+    let work = estimator(STRIDING).estimate(&launch(8, 64), &[], BUDGET);
     assert!(work.assumed);
     // As many elements as threads.
     assert_eq!(work.global_load_requests, 16.0);
@@ -378,6 +381,6 @@ fn local_memory_has_the_words_of_lanes_side_by_side() {
 fn constants_are_read_one_address_at_a_time() {
     for (stride, passes) in [(0, 1.0), (4, 32.0)] {
         let body = format!("mul.wide.u32 %o, %t, {stride}; ld.const.u32 %x, [%o];");
-        assert_eq!(walk(&body, &launch(1, 32), 0, 0).constant_passes, passes);
+        assert_eq!(walk(&body, &launch(1, 32), 0, 0).constant_wavefronts, passes);
     }
 }

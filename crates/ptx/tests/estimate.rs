@@ -1,13 +1,13 @@
-//! Walks of any code end, and say the same each time: of real kernels, and of their instructions and operands thrown together.
+//! Estimates of any code end, and say the same each time: of real kernels, and of their instructions and operands thrown together.
 //!
-//! The choices are random and the same in every run; `PTX_FUZZ_SECONDS=600 cargo test --release -p ptx --test walk` goes on for
+//! The choices are random and the same in every run; `PTX_FUZZ_SECONDS=600 cargo test --release -p ptx --test estimate` goes on for
 //! that long, with others.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cuda_launch::LaunchConfig;
-use ptx::walk::{Argument, Walker, Work};
+use ptx::estimate::{Argument, Estimator, Work};
 use ptx::{
     Function, FunctionKind, Instruction, Mnemonic, Module, Name, Operand, Position, Predicate, Statement,
 };
@@ -62,20 +62,20 @@ fn walk(
     arguments: &[Argument],
     budget: u64,
 ) -> Work {
-    let work = Walker::new(module, function).walk(launch, arguments, budget);
-    let again = Walker::new(module, function).walk(launch, arguments, budget);
+    let work = Estimator::new(module, function).estimate(launch, arguments, budget);
+    let again = Estimator::new(module, function).estimate(launch, arguments, budget);
     assert_eq!(work, again, "{} walked twice", function.name);
     let figures = [
         work.total(),
         work.thread_instructions,
         work.global_load_sectors,
         work.global_store_sectors,
-        work.shared_passes,
-        work.atomic_passes,
+        work.shared_wavefronts,
+        work.atomic_wavefronts,
     ];
     assert!(figures.iter().all(|figure| figure.is_finite() && *figure >= 0.0), "{work:?}");
     assert!(work.thread_instructions <= 32.0 * work.total() * (1.0 + 1e-9), "{work:?}");
-    assert!(work.shared_passes <= 64.0 * work.shared_requests * (1.0 + 1e-9), "{work:?}");
+    assert!(work.shared_wavefronts <= 64.0 * work.shared_requests * (1.0 + 1e-9), "{work:?}");
     assert!(work.longest_warp >= work.mean_warp() * (1.0 - 1e-9), "{work:?}");
     work
 }

@@ -3,7 +3,8 @@
 //! Most of what a kernel computes decides neither where it goes nor what it accesses. Such instructions are only counted, and
 //! those that stand together are one step.
 
-use super::code::{AccessKind, Action, Code, NONE, Register, Step};
+use super::code::{Action, Code, NONE, Register, Step};
+use crate::instruction::Direction;
 
 pub(super) fn slice(mut code: Code) -> Code {
     let needed = needed(&code);
@@ -79,7 +80,7 @@ fn reduce(step: &mut Step, needed: &[bool]) {
         step.guard = None;
     }
     if let Action::Access(access) = &mut step.action
-        && access.kind == AccessKind::Store
+        && access.direction == Direction::Store
     {
         access.to.clear();
     }
@@ -89,11 +90,7 @@ fn reduce(step: &mut Step, needed: &[bool]) {
 fn join(code: Code) -> Code {
     let mut target = vec![false; code.steps.len() + 1];
     for step in &code.steps {
-        match &step.action {
-            Action::Branch { target: to } => target[*to] = true,
-            Action::Table { targets, .. } => targets.iter().for_each(|to| target[*to] = true),
-            _ => {}
-        }
+        step.action.targets().iter().for_each(|to| target[*to] = true);
     }
     let mut steps: Vec<Step> = Vec::new();
     // Where each step has gone.
@@ -117,11 +114,7 @@ fn join(code: Code) -> Code {
     }
     places.push(steps.len());
     for step in &mut steps {
-        match &mut step.action {
-            Action::Branch { target } => *target = places[*target],
-            Action::Table { targets, .. } => targets.iter_mut().for_each(|to| *to = places[*to]),
-            _ => {}
-        }
+        step.action.targets_mut().iter_mut().for_each(|to| *to = places[*to]);
     }
     Code { steps, ..code }
 }

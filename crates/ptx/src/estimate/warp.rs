@@ -1,18 +1,16 @@
-//! One warp, walked through the code.
+//! One warp, executed without memory.
 //!
 //! Lanes that go different ways form groups. The group with the lowest step goes first, and groups that meet become one: as
 //! compilers lay out code that is where lanes come together again.
 
-use super::code::{
-    Access, AccessKind, Action, Code, Comparison, Guard, Logic, NONE, Op, Register, Relation, Shuffle, Space,
-    Vote,
-};
+use super::code::{Access, Action, Code, Compare, Guard, NONE, Op, Register, Space};
 use super::compile::LOCAL_BASE;
 use super::contention::Contention;
 use super::loops::Loops;
 use super::requests;
 use super::skip::Skips;
 use super::value::{LANES, Value, compare, compute, guess, ones};
+use crate::instruction::{Comparison, Direction, Logic, Shuffle, Vote};
 
 /// Where local memory ends.
 const LOCAL_END: u64 = 1 << 32;
@@ -27,13 +25,13 @@ pub(super) enum Figure {
     StoreSectors,
     StoreBytes,
     SharedRequests,
-    SharedPasses,
+    SharedWavefronts,
     LocalRequests,
     LocalSectors,
-    ConstantPasses,
+    ConstantWavefronts,
     AtomicRequests,
     AtomicLanes,
-    AtomicPasses,
+    AtomicWavefronts,
     /// Sectors of global memory that these touch, counted for each request on its own.
     AtomicSectors,
     Barriers,
@@ -314,11 +312,11 @@ impl<'c> Warp<'c> {
         };
         let mut out = Value::uniform(0);
         let Action::Compute { form, .. } = &self.code.steps[at].action else { return };
-        compare(Relation::Less, form.from, a, b, &mut out);
+        compare(Comparison::Less, form.from, a, b, &mut out);
         self.skips.observe(at, mask, out.truth() & mask, a, b);
     }
 
-    fn compare(&mut self, at: usize, comparison: &Comparison, mask: u32) {
+    fn compare(&mut self, at: usize, comparison: &Compare, mask: u32) {
         let (a, b) = (&self.registers[comparison.a as usize], &self.registers[comparison.b as usize]);
         let mut scratch = std::mem::take(&mut self.scratch);
         let [out, opposite] = scratch.as_mut_slice() else { return };
@@ -378,11 +376,11 @@ impl<'c> Warp<'c> {
         let lanes = f64::from(mask.count_ones());
         let figures = &mut self.counters.figures;
         let mut add = |figure: Figure, amount: f64| figures[figure as usize] += amount;
-        match (access.kind, space) {
-            (AccessKind::Atomic, _) => {
+        match (access.direction, space) {
+            (Direction::Atomic, _) => {
                 add(Figure::AtomicRequests, 1.0);
                 add(Figure::AtomicLanes, lanes);
-                add(Figure::AtomicPasses, requests::sharers(addresses, mask) as f64);
+                add(Figure::AtomicWavefronts, requests::sharers(addresses, mask) as f64);
                 if space == Space::Global {
                     let mut touched = [0; requests::MOST_TOUCHED];
                     let sectors = requests::touched(addresses, mask, bytes, &mut touched);
@@ -392,21 +390,21 @@ impl<'c> Warp<'c> {
             }
             (_, Space::Shared) => {
                 add(Figure::SharedRequests, 1.0);
-                add(Figure::SharedPasses, requests::passes(addresses, mask, bytes) as f64);
+                add(Figure::SharedWavefronts, requests::wavefronts(addresses, mask, bytes) as f64);
             }
             (_, Space::Local) => {
                 add(Figure::LocalRequests, 1.0);
                 add(Figure::LocalSectors, requests::local_sectors(addresses, mask, bytes) as f64);
             }
             (_, Space::Constant) => {
-                add(Figure::ConstantPasses, requests::addresses(addresses, mask) as f64);
+                add(Figure::ConstantWavefronts, requests::addresses(addresses, mask) as f64);
             }
-            (AccessKind::Load, Space::Global) => {
+            (Direction::Load, Space::Global) => {
                 add(Figure::LoadRequests, 1.0);
                 add(Figure::LoadSectors, requests::sectors(addresses, mask, bytes) as f64);
                 add(Figure::LoadBytes, lanes * f64::from(access.bytes));
             }
-            (AccessKind::Store, Space::Global) => {
+            (Direction::Store, Space::Global) => {
                 add(Figure::StoreRequests, 1.0);
                 add(Figure::StoreSectors, requests::sectors(addresses, mask, bytes) as f64);
                 add(Figure::StoreBytes, lanes * f64::from(access.bytes));
@@ -444,7 +442,7 @@ impl<'c> Warp<'c> {
         match space {
             Space::Shared => {
                 add(Figure::SharedRequests, 1.0);
-                add(Figure::SharedPasses, (u64::from(rows) * row).div_ceil(128) as f64);
+                add(Figure::SharedWavefronts, (u64::from(rows) * row).div_ceil(128) as f64);
             }
             Space::Global => {
                 add(requests_of, 1.0);
@@ -494,7 +492,7 @@ impl<'c> Warp<'c> {
             Vote::All => u64::from(truth == mask),
             Vote::Any => u64::from(truth != 0),
             Vote::Uniform => u64::from(truth == mask || truth == 0),
-            Vote::Ballot | Vote::Active => truth.into(),
+            Vote::Ballot => truth.into(),
         };
         let value = Value { guessed, ..Value::uniform(result) };
         self.set(to, &value, mask);

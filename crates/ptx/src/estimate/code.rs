@@ -1,12 +1,13 @@
-//! What a walk executes: a function flattened into steps over numbered registers.
+//! What an estimator executes: a function flattened into steps over numbered registers.
 //!
 //! 1. Every operand is a register; constants, parameters, addresses of variables and special registers are registers that are
 //!    filled before a warp begins and never written.
-//! 2. A step stands for one instruction, for several that nothing in a walk depends on, or for a part of one; what it counts
+//! 2. A step stands for one instruction, for several that nothing in an estimate depends on, or for a part of one; what it counts
 //!    for is its [`Step::tally`].
 //! 3. Functions that are called directly stand where they are called.
 
-use crate::instruction::Class;
+use crate::body::SpecialRegister;
+use crate::instruction::{Class, Comparison, Direction, Logic, Rounding, Shuffle, Vote};
 
 /// Number of a register.
 pub(super) type Register = u32;
@@ -14,7 +15,7 @@ pub(super) type Register = u32;
 /// The register that is none: a result that nobody needs.
 pub(super) const NONE: Register = Register::MAX;
 
-/// A function, ready to be walked.
+/// A function, ready to be estimated.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Code {
     pub(super) steps: Vec<Step>,
@@ -52,8 +53,8 @@ pub(super) enum Special {
     /// Lanes whose number has this relation to the lane's own: `%lanemask_*`.
     LaneMask(LaneMask),
     DynamicShared,
-    /// What a walk does not know, such as a clock; the number tells one from another.
-    Other(u32),
+    /// What an estimate does not know, such as a clock.
+    Other(SpecialRegister),
 }
 
 /// The five masks of lanes.
@@ -86,14 +87,14 @@ pub(super) struct Guard {
 
 #[derive(Clone, Debug)]
 pub(super) enum Action {
-    /// Nothing that a walk depends on.
+    /// Nothing that an estimate depends on.
     Nothing,
     Compute {
         form: Form,
         to: Register,
         from: [Register; 4],
     },
-    Compare(Comparison),
+    Compare(Compare),
     Access(Access),
     /// Loads or stores a fragment of a matrix: so many rows of so many bytes, `stride` elements apart.
     Fragment {
@@ -138,8 +139,8 @@ pub(super) enum Action {
 
 /// A comparison of `a` and `b`: `to` and its opposite `opposite`, each combined with a predicate.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Comparison {
-    pub(super) relation: Relation,
+pub(super) struct Compare {
+    pub(super) relation: Comparison,
     pub(super) kind: Kind,
     pub(super) to: Register,
     pub(super) opposite: Register,
@@ -148,34 +149,6 @@ pub(super) struct Comparison {
     pub(super) combine: Option<(Logic, Guard)>,
     /// What `to` gets where the result is true.
     pub(super) truth: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Logic {
-    And,
-    Or,
-    Xor,
-}
-
-/// How two numbers may be related; of floating-point numbers, `unordered` relations hold for a NaN as well.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Relation {
-    Equal,
-    NotEqual,
-    Less,
-    LessEqual,
-    Greater,
-    GreaterEqual,
-    /// Neither is a NaN.
-    Number,
-    /// One is a NaN.
-    Nan,
-    UnorderedEqual,
-    UnorderedNotEqual,
-    UnorderedLess,
-    UnorderedLessEqual,
-    UnorderedGreater,
-    UnorderedGreaterEqual,
 }
 
 /// What the bits of a register mean.
@@ -247,20 +220,10 @@ pub(super) enum Op {
     Pack(u32),
     /// `a` without its lower so many bits.
     Unpack(u32),
-    Convert(Rounding),
+    /// With a rounding to a whole number, if it needs one.
+    Convert(Option<Rounding>),
     SquareRoot,
     Reciprocal,
-}
-
-/// How a floating-point number becomes a whole one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rounding {
-    /// It does not, if it need not.
-    None,
-    Nearest,
-    Zero,
-    Down,
-    Up,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -274,17 +237,10 @@ pub(super) enum Space {
     Constant,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AccessKind {
-    Load,
-    Store,
-    Atomic,
-}
-
 #[derive(Clone, Debug)]
 pub(super) struct Access {
     pub(super) space: Space,
-    pub(super) kind: AccessKind,
+    pub(super) direction: Direction,
     pub(super) address: Register,
     pub(super) offset: i64,
     /// Bytes of a lane.
@@ -297,24 +253,25 @@ pub(super) struct Access {
     pub(super) element: Kind,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shuffle {
-    Up,
-    Down,
-    Butterfly,
-    Index,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Vote {
-    All,
-    Any,
-    Uniform,
-    Ballot,
-    Active,
-}
-
 impl Action {
+    /// The steps that it may go to instead of the next.
+    pub(super) fn targets(&self) -> &[usize] {
+        match self {
+            Action::Branch { target } => std::slice::from_ref(target),
+            Action::Table { targets, .. } => targets,
+            _ => &[],
+        }
+    }
+
+    /// The same, to be changed.
+    pub(super) fn targets_mut(&mut self) -> &mut [usize] {
+        match self {
+            Action::Branch { target } => std::slice::from_mut(target),
+            Action::Table { targets, .. } => targets,
+            _ => &mut [],
+        }
+    }
+
     /// Calls `visit` for each register that it reads.
     pub(super) fn reads(&self, mut visit: impl FnMut(Register)) {
         match self {

@@ -92,7 +92,7 @@ pub(super) fn addresses(addresses: &Value, mask: u32) -> usize {
 ///
 /// Lanes of up to four bytes are served together, of eight in halves, of sixteen in quarters; a bank gives one word in a pass,
 /// to all lanes that want it.
-pub(super) fn passes(addresses: &Value, mask: u32, bytes: u64) -> usize {
+pub(super) fn wavefronts(addresses: &Value, mask: u32, bytes: u64) -> usize {
     let together = (LANES as u64 * WORD / bytes.next_power_of_two().max(WORD)).max(1) as usize;
     if addresses.uniform {
         return (0..LANES).step_by(together).filter(|&from| group(mask, from, together) != 0).count();

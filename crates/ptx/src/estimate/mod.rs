@@ -1,24 +1,26 @@
-//! The work that a launch executes, found by walking a few of its warps through the code.
+//! The work that a launch executes, estimated from a few of its warps.
 //!
-//! [`Mix`](crate::Mix) counts instructions as they are written; how often each is executed depends on the launch and on the
-//! kernel's parameters. A [`Walker`] follows a few sampled warps (see `sample`) from the first instruction to the last, computes
-//! what decides branches and addresses, and counts what each warp does; the sum stands for all warps of the grid.
-//! `compile`, `decode` and `slice` make `code` of a function, `warp` walks it, `value` computes, `requests` turns
-//! addresses into sectors and passes, `loops` and `skip` see to it that a loop of a million rounds takes no longer than one of
-//! five, `sample` and `tour` choose the warps, `sum` adds them up. `latency` and `schedule` say how many cycles a stretch of code
-//! takes a warp, `contention` how many places the atomic operations of all warps fall on.
+//! [`Mix`](crate::Mix) counts instructions as they are written; how often each is executed depends on the launch and on
+//! the kernel's parameters. An [`Estimator`] executes a few sampled warps (see `selection`) from the first instruction to
+//! the last, computes what decides branches and addresses, and counts what each warp does; the sum stands for all warps
+//! of the grid. `compile`, `decode` and `slice` make `code` of a function's [listing](crate::body) and its
+//! [operations](crate::instruction), `warp` executes it, `value` computes, `requests` turns addresses into sectors and
+//! wavefronts, `loops` and `skip` make a loop of a million rounds as cheap as one of five, `selection` and `sampling`
+//! choose the warps, `sum` adds them up. `latency` and `schedule` say how many cycles a stretch of code takes a warp,
+//! `contention` on how many places the atomic operations of all warps fall.
 //!
-//! There is no memory. What a walk does not know it guesses, and remembers that it did ([`Work::assumed`]):
+//! There is no memory. What an estimator does not know it guesses, and it says that it did ([`Work::assumed`]):
 //!
-//! 1. Loaded numbers look random: all bits of an integer, from -1 to below 1 of a floating-point number. The same address holds
-//!    the same number, whatever was stored there. So of lanes that branch on data about as many go each way as chance has it,
-//!    and data-dependent addresses lie far apart unless the kernel brings them together (as `% bins` does).
-//! 2. An unknown pointer points somewhere of its own. An unknown integer is the number of the launch's threads, which is what
-//!    kernels mostly compare their index with.
+//! 1. Loaded numbers look random: all bits of an integer, from -1 to below 1 of a floating-point number. The same address
+//!    holds the same number, whatever was stored there. So of lanes that branch on data about as many go each way as
+//!    chance has it, and data-dependent addresses lie far apart unless the kernel brings them together (as `% bins` does).
+//! 2. An unknown pointer points somewhere of its own. An unknown integer is the number of the launch's threads, which is
+//!    what kernels mostly compare their index with.
 //! 3. A loop that only a guess bounds is left after eight rounds if the guess says more than 65,536, or for ever.
 //! 4. Functions that are called by address, or are not in the module, do nothing.
 //!
-//! Invariants: any module and any launch give an answer, in time bounded by the budget; the same input gives the same answer.
+//! Invariants: any module and any launch give an answer, in time bounded by the budget; the same input gives the same
+//! answer.
 
 mod code;
 mod compile;
@@ -27,27 +29,28 @@ mod decode;
 mod latency;
 mod loops;
 mod requests;
-mod sample;
+mod sampling;
 mod schedule;
+mod selection;
 mod skip;
 mod slice;
 mod sum;
 #[cfg(test)]
 mod tests;
-mod tour;
 mod value;
 mod warp;
 
+use crate::body::SpecialRegister;
 use crate::instruction::Class;
 use crate::syntax::{Function, Module};
 use code::{Code, Input, LaneMask, Special};
 use cuda_launch::LaunchConfig;
 use loops::Loops;
-use tour::Tour;
+use sampling::Sampling;
 use value::{LANES, Value, guess, ones};
 use warp::Warp;
 
-/// Steps that a walk takes by default, all warps together. One takes some tens of nanoseconds.
+/// Steps that an estimate takes by default, all warps together. One takes some tens of nanoseconds.
 pub const BUDGET: u64 = 100_000;
 
 /// A parameter of the kernel.
@@ -61,7 +64,7 @@ pub enum Argument {
     Bits(u64),
 }
 
-/// What a launch executes. Counts are of the whole launch, estimated from the warps that were walked.
+/// What a launch executes. Counts are of the whole launch, estimated from the sampled warps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Work {
     /// Instructions of warps, of each kind, in the order of [`Class::ALL`]. Predicated ones count whether or not they do
@@ -83,38 +86,38 @@ pub struct Work {
     pub global_store_bytes: f64,
     /// Loads from and stores to shared memory by warps.
     pub shared_requests: f64,
-    /// Passes through the banks that these need; as many as requests if there are no conflicts and at most four bytes a lane.
-    pub shared_passes: f64,
+    /// Wavefronts that these need; as many as requests if there are no conflicts and at most four bytes a lane.
+    pub shared_wavefronts: f64,
     /// Loads from and stores to local memory by warps.
     pub local_requests: f64,
     /// Sectors of 32 bytes that these touch: four for each word that all lanes have at the same place of their memory, up to 32
     /// where the place depends on the lane.
     pub local_sectors: f64,
     /// Different addresses that warps read from constant memory, counted for each load on its own: 1 for all lanes at best.
-    pub constant_passes: f64,
+    pub constant_wavefronts: f64,
     /// Atomic operations by warps, in any memory.
     pub atomic_requests: f64,
     /// Atomic operations by threads.
     pub atomic_lanes: f64,
     /// Sum over the warps' operations of the most lanes that share an address.
-    pub atomic_passes: f64,
+    pub atomic_wavefronts: f64,
     /// Different sectors of global memory that atomic operations of the whole launch touch, about. Few of them are fought over.
     pub atomic_sectors: f64,
     /// Cycles that a warp takes on average if nothing but the latency of its own instructions holds it back: the length of its
-    /// critical path, where loads that do not depend on each other overlap, and what accesses take that need several passes.
+    /// critical path, where loads that do not depend on each other overlap, and what accesses take that need several wavefronts.
     /// No cache is followed: all loads from global memory take equally long.
     pub latency_cycles: f64,
     /// Barriers of a block that a warp comes to, on average.
     pub barriers_per_warp: f64,
     /// Warps of the grid.
     pub warps: f64,
-    /// Most instructions of a warp that was walked.
+    /// Most instructions of a sampled warp.
     pub longest_warp: f64,
     /// Branches of warps that a guess decided.
     pub unknown_branches: f64,
     /// Whether anything rests on a guess: see the [module](self).
     pub assumed: bool,
-    /// Whether part of a loop, or of the walk, was not walked but taken to be like the rest.
+    /// Whether part of a loop, or of a warp, was not executed but taken to be like the rest.
     pub extrapolated: bool,
 }
 
@@ -135,30 +138,30 @@ impl Work {
     }
 }
 
-/// A kernel, ready to be walked.
+/// A kernel, ready to be estimated.
 #[derive(Clone, Debug)]
-pub struct Walker {
+pub struct Estimator {
     code: Code,
     loops: Loops,
 }
 
-impl Walker {
+impl Estimator {
     /// Prepares a function of a module; one without a body executes nothing.
-    pub fn new(module: &Module, function: &Function) -> Walker {
+    pub fn new(module: &Module, function: &Function) -> Estimator {
         let code = compile::compile(module, function);
         let loops = Loops::of(&code);
-        Walker { code, loops }
+        Estimator { code, loops }
     }
 
     /// The work of a launch with these parameters, the first first; missing ones are unknown. Sides of
     /// grid and block that are 0 count as 1.
     ///
     /// At most about twice `budget` steps are taken ([`BUDGET`] does for most).
-    pub fn walk(&self, launch: &LaunchConfig, arguments: &[Argument], budget: u64) -> Work {
+    pub fn estimate(&self, launch: &LaunchConfig, arguments: &[Argument], budget: u64) -> Work {
         let shape = Shape::of(launch);
         let mut warp = Warp::new(&self.code, &self.loops);
         self.load(&mut warp.registers, &shape, arguments);
-        Tour::new(self, shape, warp, budget).go()
+        Sampling::new(self, shape, warp, budget).go()
     }
 
     /// Fills the registers that are the same for all warps.
@@ -244,7 +247,10 @@ impl Shape {
             Special::DynamicShared => Value::uniform(self.dynamic_shared_bytes),
             Special::Lane => Value::of_lanes(|lane| lane as u64),
             Special::LaneMask(kind) => Value::of_lanes(|lane| mask(kind, lane)),
-            Special::Other(name) => Value { guessed: true, ..Value::uniform(u64::from(name)) },
+            Special::Other(register) => {
+                let own = SpecialRegister::NAMED.iter().position(|named| *named == register);
+                Value { guessed: true, ..Value::uniform(own.unwrap_or(SpecialRegister::NAMED.len()) as u64) }
+            }
             // Of each warp its own.
             Special::Thread(_) | Special::Block(_) | Special::Warp => Value::uniform(0),
         }

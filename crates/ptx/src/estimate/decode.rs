@@ -1,0 +1,430 @@
+//! What each instruction does, as far as an estimate follows it.
+
+use super::code::{Access, Action, Compare, Form, Guard, Kind, NONE, Op, Register, Space};
+use super::compile::{Compiler, Site};
+use crate::body::{Base, Operand};
+use crate::instruction::{
+    Direction, Flag, Opcode, Operation, Rounding, Shape, Synchronization, Vote, accesses,
+};
+use crate::syntax::{Constant, ScalarType, StateSpace};
+
+/// A move of a register.
+pub(super) fn movement(to: Register, from: Register, ty: ScalarType) -> Action {
+    let kind = bits_of(ty);
+    Action::Compute { form: Form { op: Op::Move, from: kind, to: kind }, to, from: [from, NONE, NONE, NONE] }
+}
+
+/// A type as bits: an integer of its width.
+fn bits_of(ty: ScalarType) -> Kind {
+    let bits = if ty == ScalarType::Pred { 1 } else { (8 * ty.bytes() as u32).clamp(1, 64) };
+    Kind::Integer { bits, signed: ty.is_signed() }
+}
+
+/// A type that is computed with; none for halves and narrower.
+fn arithmetic_kind(ty: ScalarType) -> Option<Kind> {
+    match ty {
+        ScalarType::F32 => Some(Kind::Single),
+        ScalarType::F64 => Some(Kind::Double),
+        ty if ty.is_float() || matches!(ty, ScalarType::U16x2 | ScalarType::S16x2 | ScalarType::B128) => None,
+        ty => Some(bits_of(ty)),
+    }
+}
+
+/// What a register holds after a load of this type.
+fn loaded_kind(ty: ScalarType) -> Kind {
+    arithmetic_kind(ty).unwrap_or_else(|| bits_of(ty))
+}
+
+impl<'m> Compiler<'_, 'm> {
+    pub(super) fn instruction(&mut self, site: Site<'_, 'm>) {
+        use Opcode::{
+            Activemask, Applypriority, Atom, Bar, Barrier, Bra, Brx, Call, Cp, Cvt, Discard, Exit, Fence, Ld,
+            Ldmatrix, Ldu, Membar, Mov, Nanosleep, Prefetch, Prefetchu, Red, Ret, Set, Setmaxnreg, Setp,
+            Shfl, St, Stmatrix, Trap, Wmma,
+        };
+        let operation = site.operation;
+        let Some(opcode) = operation.opcode else { return self.computation(site) };
+        match opcode {
+            Mov => self.mov(site),
+            Bra => self.branch(site),
+            Brx => self.branch_indexed(site),
+            Call => self.call(site),
+            Ret => self.leave(site),
+            Exit | Trap => self.emit(site, Action::Exit),
+            Bar | Barrier if operation.synchronization() == Some(Synchronization::Block) => {
+                self.emit(site, Action::Barrier);
+                self.unknown_parts(site);
+            }
+            Nanosleep | Prefetch | Prefetchu | Membar | Fence | Setmaxnreg | Discard | Applypriority => {
+                self.emit(site, Action::Nothing);
+            }
+            Ld | Ldu if operation.space == Some(StateSpace::Param) => self.load_parameter(site),
+            St if operation.space == Some(StateSpace::Param) => self.store_parameter(site),
+            Ld | Ldu | Ldmatrix | St | Stmatrix | Atom | Red => self.access(site),
+            Cp => self.copy_asynchronously(site),
+            Wmma if operation.has(Flag::Load) || operation.has(Flag::Store) => self.access(site),
+            Setp | Set => self.comparison(site),
+            Cvt => self.conversion(site),
+            Shfl => self.shuffle(site),
+            Opcode::Vote | Activemask => self.vote(site),
+            _ => self.computation(site),
+        }
+    }
+
+    fn mov(&mut self, site: Site<'_, 'm>) {
+        let Some(ty) = site.operation.types().first().copied() else { return self.unknown(site) };
+        match site.operands() {
+            [Operand::Vector(parts), from] => {
+                let from = self.read(from, ty);
+                self.unpack(site, parts, from, ty);
+            }
+            [to, Operand::Vector(parts)] => {
+                let to = self.write(to);
+                self.pack(site, to, parts, ty);
+            }
+            [to, from] => {
+                let (to, from) = (self.write(to), self.read(from, ty));
+                self.emit(site, movement(to, from, ty));
+            }
+            _ => self.unknown(site),
+        }
+    }
+
+    fn unpack(&mut self, site: Site<'_, 'm>, parts: &[Operand<'m>], from: Register, ty: ScalarType) {
+        let width = (8 * ty.bytes() as u32).min(64) / (parts.len() as u32).max(1);
+        let form = |shift| Form {
+            op: Op::Unpack(shift),
+            from: bits_of(ty),
+            to: Kind::Integer { bits: width, signed: false },
+        };
+        self.emit(site, Action::Nothing);
+        for (index, part) in (0u32..).zip(parts) {
+            let to = self.write(part);
+            let action = Action::Compute { form: form(index * width), to, from: [from, NONE, NONE, NONE] };
+            self.emit_part(site, action);
+        }
+    }
+
+    fn pack(&mut self, site: Site<'_, 'm>, to: Register, parts: &[Operand<'m>], ty: ScalarType) {
+        let width = (8 * ty.bytes() as u32).min(64) / (parts.len() as u32).max(1);
+        self.emit(site, Action::Nothing);
+        let mut sum = self.constant(0);
+        for (index, part) in (0u32..).zip(parts) {
+            let from = [sum, self.read(part, ty), NONE, NONE];
+            // What is above is cut off by the width of what is so far.
+            let kind = Kind::Integer { bits: (index * width).max(1), signed: false };
+            let form = Form { op: Op::Pack(index * width), from: kind, to: bits_of(ty) };
+            let next = if index as usize + 1 == parts.len() { to } else { self.temporary() };
+            self.emit_part(site, Action::Compute { form, to: next, from });
+            sum = next;
+        }
+    }
+
+    /// An instruction that computes a result of its other operands.
+    fn computation(&mut self, site: Site<'_, 'm>) {
+        let operands = site.operands();
+        let ty = site.operation.types().first().copied();
+        let form = ty.and_then(|ty| form(site, ty));
+        let (Some(form), Some(ty), [to, from @ ..]) = (form, ty, operands) else {
+            return self.unknown(site);
+        };
+        let mut plain = |operand: &Operand<'m>| match operand {
+            Operand::Name(_) | Operand::Component(..) | Operand::Constant(_) => true,
+            Operand::Offset(symbol, _) | Operand::Element(symbol, _) => self.address_of(*symbol).is_some(),
+            _ => false,
+        };
+        if from.is_empty() || from.len() > 5 || !from.iter().all(&mut plain) {
+            return self.unknown(site);
+        }
+        let to = self.write(to);
+        let mut registers = [NONE; 4];
+        for (place, operand) in registers.iter_mut().zip(from) {
+            *place = self.read(operand, ty);
+        }
+        self.emit(site, Action::Compute { form, to, from: registers });
+    }
+
+    /// An instruction whose results an estimate does not know.
+    fn unknown(&mut self, site: Site<'_, 'm>) {
+        self.emit(site, Action::Nothing);
+        self.unknown_parts(site);
+    }
+
+    fn unknown_parts(&mut self, site: Site<'_, 'm>) {
+        let ty = site.operation.types().first().copied().unwrap_or(ScalarType::B32);
+        let (Some(results), operands) = site.operation.split(site.operands()) else { return };
+        let mut from = [NONE; 4];
+        for (place, operand) in from.iter_mut().zip(operands) {
+            *place = self.read(operand, ty);
+        }
+        for (register, predicate) in self.results(site, results) {
+            let kind = if predicate { bits_of(ScalarType::Pred) } else { loaded_kind(ty) };
+            self.emit_part(site, Action::Unknown { to: register, from, kind });
+        }
+    }
+
+    fn conversion(&mut self, site: Site<'_, 'm>) {
+        let operation = site.operation;
+        let kinds: Vec<Kind> = operation.types().iter().copied().filter_map(arithmetic_kind).collect();
+        let ([to_kind, from_kind], [_, from_ty], [to, from]) =
+            (kinds.as_slice(), operation.types(), site.operands())
+        else {
+            return self.unknown(site);
+        };
+        let form = Form { op: Op::Convert(rounding(operation, *to_kind)), from: *from_kind, to: *to_kind };
+        let (to, from) = (self.write(to), self.read(from, *from_ty));
+        self.emit(site, Action::Compute { form, to, from: [from, NONE, NONE, NONE] });
+    }
+
+    fn comparison(&mut self, site: Site<'_, 'm>) {
+        let operation = site.operation;
+        let ty = operation.types().last().copied();
+        let kind = ty.and_then(arithmetic_kind);
+        let (Some(relation), Some(ty), Some(kind), [to, a, b, rest @ ..]) =
+            (operation.comparison, ty, kind, site.operands())
+        else {
+            return self.unknown(site);
+        };
+        let (to, opposite) = match to {
+            Operand::Pair(first, second) => (self.write(first), self.write(second)),
+            to => (self.write(to), NONE),
+        };
+        let combine = match (operation.logic, rest.first()) {
+            (Some(logic), Some(operand)) => Some((logic, self.predicate(operand))),
+            _ => None,
+        };
+        let truth = match (operation.opcode, operation.types().first()) {
+            (Some(Opcode::Set), Some(ScalarType::F32)) => 1f32.to_bits().into(),
+            (Some(Opcode::Set), _) => u64::from(u32::MAX),
+            _ => 1,
+        };
+        let (a, b) = (self.read(a, ty), self.read(b, ty));
+        self.emit(site, Action::Compare(Compare { relation, kind, to, opposite, a, b, combine, truth }));
+    }
+
+    fn predicate(&mut self, operand: &Operand<'m>) -> Guard {
+        let negated = matches!(operand, Operand::Not(_));
+        Guard { register: self.read(operand, ScalarType::Pred), negated }
+    }
+
+    fn shuffle(&mut self, site: Site<'_, 'm>) {
+        let (Some(mode), [to, value, lane, clamp, ..]) = (site.operation.shuffle, site.operands()) else {
+            return self.unknown(site);
+        };
+        let (to, valid) = match to {
+            Operand::Pair(first, second) => (self.write(first), self.write(second)),
+            to => (self.write(to), NONE),
+        };
+        let [value, lane, clamp] = [value, lane, clamp].map(|operand| self.read(operand, ScalarType::B32));
+        self.emit(site, Action::Shuffle { mode, to, valid, value, lane, clamp });
+    }
+
+    fn vote(&mut self, site: Site<'_, 'm>) {
+        match (site.operation.opcode, site.operation.vote, site.operands()) {
+            // The lanes that vote are those that are active.
+            (Some(Opcode::Activemask), _, [to, ..]) => {
+                let to = self.write(to);
+                self.emit(site, Action::Vote { vote: Vote::Ballot, to, from: NONE, negated: false });
+            }
+            (_, Some(vote), [to, from, ..]) => {
+                let (to, from) = (self.write(to), self.predicate(from));
+                self.emit(site, Action::Vote { vote, to, from: from.register, negated: from.negated });
+            }
+            _ => self.unknown(site),
+        }
+    }
+
+    fn load_parameter(&mut self, site: Site<'_, 'm>) {
+        let ty = site.operation.types().last().copied().unwrap_or(ScalarType::B32);
+        let [to, Operand::Address(address)] = site.operands() else {
+            return self.unknown(site);
+        };
+        let parts = match to {
+            Operand::Vector(parts) => parts.as_slice(),
+            _ => std::slice::from_ref(to),
+        };
+        self.emit(site, Action::Nothing);
+        for (index, part) in (0i64..).zip(parts) {
+            let to = self.write(part);
+            let offset = address.offset.wrapping_add(index * ty.bytes() as i64);
+            let from = match address.base {
+                Base::Name(symbol) => self.parameter(symbol, offset, ty.bytes()),
+                _ => None,
+            };
+            let action = match from {
+                Some(from) => movement(to, from, ty),
+                None => {
+                    let base = self.base(address.base);
+                    Action::Unknown { to, from: [base, NONE, NONE, NONE], kind: loaded_kind(ty) }
+                }
+            };
+            self.emit_part(site, action);
+        }
+    }
+
+    fn store_parameter(&mut self, site: Site<'_, 'm>) {
+        let ty = site.operation.types().last().copied().unwrap_or(ScalarType::B32);
+        self.emit(site, Action::Nothing);
+        let [Operand::Address(address), from] = site.operands() else { return };
+        let parts = match from {
+            Operand::Vector(parts) => parts.as_slice(),
+            _ => std::slice::from_ref(from),
+        };
+        for (index, part) in (0i64..).zip(parts) {
+            let offset = address.offset.wrapping_add(index * ty.bytes() as i64);
+            let Base::Name(symbol) = address.base else { continue };
+            let Some(to) = self.parameter(symbol, offset, ty.bytes()) else { continue };
+            let from = self.read(part, ty);
+            self.emit_part(site, movement(to, from, ty));
+        }
+    }
+
+    /// The register of an address, without its offset.
+    fn base(&mut self, base: Base<'m>) -> Register {
+        match base {
+            Base::Name(symbol) => self.read_symbol(symbol),
+            Base::Component(symbol, selector) => match symbol.part(selector) {
+                Some(id) => self.register(id),
+                None => self.constant(0),
+            },
+            Base::Absolute => self.constant(0),
+        }
+    }
+
+    fn access(&mut self, site: Site<'_, 'm>) {
+        let Some(access) = accesses(site.operation, site.operands()).first().copied() else {
+            return self.unknown(site);
+        };
+        let (bytes, lanes) = match access.shape {
+            Shape::Tile { rows, element } => {
+                let stride = match site.operands().last() {
+                    Some(operand @ (Operand::Name(_) | Operand::Constant(_))) => {
+                        self.read(operand, ScalarType::U32)
+                    }
+                    _ => self.constant(rows.into()),
+                };
+                let address = self.base(access.base);
+                let (space, store) = (space_of(site.operation), access.direction == Direction::Store);
+                return self.emit(site, Action::Fragment { space, store, rows, element, address, stride });
+            }
+            Shape::Rows(lanes) => (16, lanes),
+            _ => (access.bytes.min(u32::MAX.into()) as u32, 32),
+        };
+        let to = match site.operands().first() {
+            Some(operand) => self.results(site, operand),
+            None => Vec::new(),
+        };
+        let access = Access {
+            space: space_of(site.operation),
+            direction: access.direction,
+            address: self.base(access.base),
+            offset: access.offset,
+            bytes: bytes.clamp(1, 128),
+            lanes,
+            to: to.into_iter().map(|(register, _)| register).collect(),
+            element: loaded_kind(access.element),
+        };
+        self.emit(site, Action::Access(access));
+    }
+
+    /// `cp.async`: a load from global and a store to shared memory.
+    fn copy_asynchronously(&mut self, site: Site<'_, 'm>) {
+        let found = accesses(site.operation, site.operands());
+        let [to, from] = found.as_slice() else { return self.emit(site, Action::Nothing) };
+        if to.shape != Shape::Lanes || to.bytes == 0 {
+            return self.emit(site, Action::Nothing);
+        }
+        let bytes = to.bytes.min(128) as u32;
+        let part = |space, direction, address, offset| {
+            let element = bits_of(ScalarType::B32);
+            Action::Access(Access {
+                space,
+                direction,
+                address,
+                offset,
+                bytes,
+                lanes: 32,
+                to: Vec::new(),
+                element,
+            })
+        };
+        let (source, target) = (self.base(from.base), self.base(to.base));
+        self.emit(site, part(Space::Global, Direction::Load, source, from.offset));
+        self.emit_part(site, part(Space::Shared, Direction::Store, target, to.offset));
+    }
+}
+
+/// The memory that an operation names.
+pub(super) fn space_of(operation: &Operation) -> Space {
+    match operation.space {
+        Some(StateSpace::Global) => Space::Global,
+        Some(StateSpace::Shared) => Space::Shared,
+        Some(StateSpace::Local) => Space::Local,
+        Some(StateSpace::Const | StateSpace::Param) => Space::Constant,
+        _ => Space::Generic,
+    }
+}
+
+/// How a conversion rounds to a whole number.
+fn rounding(operation: &Operation, to: Kind) -> Option<Rounding> {
+    use Rounding::{WholeDown, WholeNearest, WholeUp, WholeZero};
+    let whole = operation
+        .rounding
+        .filter(|rounding| matches!(rounding, WholeNearest | WholeZero | WholeDown | WholeUp));
+    whole.or(matches!(to, Kind::Integer { .. }).then_some(WholeZero))
+}
+
+/// How an instruction on this type is computed, if it is.
+fn form(site: Site<'_, '_>, ty: ScalarType) -> Option<Form> {
+    let operation = site.operation;
+    let opcode = operation.opcode?;
+    if opcode == Opcode::Selp {
+        return Some(Form { op: Op::Select, from: bits_of(ty), to: bits_of(ty) });
+    }
+    let kind = arithmetic_kind(ty)?;
+    let real = matches!(kind, Kind::Single | Kind::Double);
+    let operands = site.operands().len().saturating_sub(1);
+    let (wide, high) = (operation.has(Flag::Wide), operation.has(Flag::High));
+    let op = match opcode {
+        Opcode::Add => Op::Add,
+        Opcode::Sub => Op::Subtract,
+        Opcode::Mul if high => Op::MultiplyHigh,
+        Opcode::Mul => Op::Multiply,
+        Opcode::Mad | Opcode::Fma if high => Op::MultiplyAddHigh,
+        Opcode::Mad | Opcode::Fma => Op::MultiplyAdd,
+        Opcode::Div => Op::Divide,
+        Opcode::Rem => Op::Remainder,
+        Opcode::Min if operands == 2 => Op::Minimum,
+        Opcode::Max if operands == 2 => Op::Maximum,
+        Opcode::Abs => Op::Absolute,
+        Opcode::Neg => Op::Negate,
+        Opcode::Sqrt if real => Op::SquareRoot,
+        Opcode::Rcp if real => Op::Reciprocal,
+        Opcode::Cvta => Op::Move,
+        _ if real => return None,
+        Opcode::And => Op::And,
+        Opcode::Or => Op::Or,
+        Opcode::Xor => Op::Xor,
+        Opcode::Not => Op::Not,
+        Opcode::Shl => Op::ShiftLeft,
+        Opcode::Shr => Op::ShiftRight,
+        Opcode::Lop3 if operands == 4 => Op::Table(match site.operands().last() {
+            Some(Operand::Constant(Constant::Integer(table))) => *table as u8,
+            _ => return None,
+        }),
+        Opcode::Shf => Op::Funnel { left: operation.has(Flag::Left), wrap: operation.has(Flag::Wrap) },
+        Opcode::Bfe => Op::ExtractBits,
+        Opcode::Bfi => Op::InsertBits,
+        Opcode::Prmt if operation.modifiers == 1 => Op::Permute,
+        Opcode::Popc => Op::CountOnes,
+        Opcode::Clz => Op::CountLeadingZeros,
+        Opcode::Brev => Op::ReverseBits,
+        _ => return None,
+    };
+    let to = match (kind, opcode) {
+        (_, Opcode::Popc | Opcode::Clz) => Kind::Integer { bits: 32, signed: false },
+        (Kind::Integer { bits, signed }, _) if wide => Kind::Integer { bits: (2 * bits).min(64), signed },
+        _ => kind,
+    };
+    Some(Form { op, from: kind, to })
+}
