@@ -3,8 +3,9 @@
 //! Counts are *static*: each instruction once, however often it is executed; [`Mix::in_loops`] counts again those that a
 //! backward branch repeats. Bodies of called functions are not followed. A predicated instruction counts as if it ran.
 
-use crate::body::{Body, InstructionId, Names, Operand, Symbol};
-use crate::instruction::{Class, Control, Operation, Operations, accesses};
+use crate::body::Names;
+use crate::flow::{Range, ranges};
+use crate::instruction::{Class, Operation, Operations, accesses};
 use crate::syntax::tree::Function;
 
 /// A kernel's instructions, counted.
@@ -60,7 +61,7 @@ impl Mix {
     pub fn of(function: &Function) -> Mix {
         let body = Names::default().body(function);
         let operations = Operations::of(&body);
-        let loops: Vec<_> = backward_branches(&body, &operations).collect();
+        let loops = ranges(&body, &operations);
         let mut mix = Mix { loops: loops.len() as u64, ..Mix::default() };
         let looped = repeated(body.lines.len(), &loops);
         for ((line, operation), looped) in body.lines.iter().zip(operations.iter()).zip(looped) {
@@ -107,24 +108,11 @@ impl Mix {
     }
 }
 
-/// Each branch to a label before it: the instruction that it goes to, and itself.
-fn backward_branches(
-    body: &Body<'_>,
-    operations: &[Operation],
-) -> impl Iterator<Item = (InstructionId, InstructionId)> {
-    let ids = (0..).map(InstructionId);
-    ids.zip(&body.lines).zip(operations).filter_map(|((at, line), operation)| {
-        let Some(Operand::Name(Symbol::Label(label))) = line.operands.first() else { return None };
-        let target = body.target(*label);
-        (operation.control() == Control::Branch && target <= at).then_some((target, at))
-    })
-}
-
-/// Whether each instruction of a listing is between the two of such a pair.
-fn repeated(length: usize, loops: &[(InstructionId, InstructionId)]) -> Vec<bool> {
+/// Whether each instruction of a listing is in one of these loops.
+fn repeated(length: usize, loops: &[Range]) -> Vec<bool> {
     // Where loops begin and end; an instruction is inside as long as more have begun than ended.
     let mut change = vec![0i64; length + 1];
-    for (first, last) in loops {
+    for Range { first, last } in loops {
         change[first.index()] += 1;
         change[last.index() + 1] -= 1;
     }

@@ -7,6 +7,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use ptx::body::{InstructionId, Names, RegisterId};
+use ptx::flow::Flow;
+use ptx::instruction::{Operations, accesses};
+
 /// A small generator of random numbers (xorshift64*).
 struct Random(u64);
 
@@ -110,6 +114,40 @@ fn damaged(corpus: &[Vec<u8>], random: &mut Random) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
+/// Asks every layer about every function: each gives an answer, and the answers agree.
+fn look_through(module: &ptx::Module) {
+    ptx::verify(module);
+    let names = Names::new(module);
+    for function in module.functions() {
+        let body = names.body(function);
+        let operations = Operations::of(&body);
+        let flow = Flow::of(&body, &operations);
+        let liveness = flow.liveness(&body, &operations);
+        let (above, below) = (flow.dominators(), flow.post_dominators());
+        for found in flow.loops(&above) {
+            assert!(found.blocks.iter().all(|block| above.is_above(found.head, *block)));
+        }
+        for (at, (line, operation)) in (0..).map(InstructionId).zip(body.lines.iter().zip(operations.iter()))
+        {
+            let block = flow.block(flow.block_of(at));
+            assert!(block.first <= at && at < block.end);
+            accesses(operation, &line.operands);
+            operation.reads(line, &body, &mut |register| assert!(register.index() < body.registers.len()));
+        }
+        for id in flow.ids() {
+            let block = flow.block(id);
+            assert!(block.leaves || !block.successors.is_empty());
+            assert!(above.parent(id).is_none_or(|parent| above.is_above(parent, id)));
+            assert!(below.parent(id).is_none_or(|parent| below.is_above(parent, id)));
+            for &next in &block.successors {
+                assert!(flow.block(next).predecessors.contains(&id));
+                let mut registers = (0..body.registers.len() as u32).map(RegisterId);
+                assert!(registers.all(|r| liveness.at_exit(id, r) || !liveness.at_entry(next, r)));
+            }
+        }
+    }
+}
+
 #[test]
 fn damage_gives_a_module_or_an_error_that_can_be_shown() {
     let seconds = std::env::var("PTX_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
@@ -125,6 +163,7 @@ fn damage_gives_a_module_or_an_error_that_can_be_shown() {
                 let again =
                     ptx::parse(&printed).unwrap_or_else(|error| panic!("{}", error.render(&text, &printed)));
                 assert!(module == again, "printed and parsed again it differs:\n{text}");
+                look_through(&module);
                 modules += 1;
             }
             Err(error) => {
