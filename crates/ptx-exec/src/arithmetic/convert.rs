@@ -69,7 +69,7 @@ impl Conversion {
     }
 
     #[inline(always)]
-    fn unpack(bits: u32) -> Self {
+    pub(crate) fn unpack(bits: u32) -> Self {
         let flag = |index: u32| bits >> (24 + index) & 1 != 0;
         let field = |shift: u32, end: usize| (bits as usize >> shift & 255).min(end - 1);
         Conversion {

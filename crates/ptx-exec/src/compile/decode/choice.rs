@@ -8,7 +8,7 @@ use crate::compile::decode::Pure;
 use crate::compile::decode::float::{Modifiers, single};
 use crate::compile::decode::form::Form;
 use crate::compile::decode::halves::{flush_f16, half, pairwise};
-use crate::registers::lanes::{LaneHandler, binary, ternary, test, unary};
+use crate::registers::lanes::{binary, ternary, test, unary};
 
 #[inline(always)]
 fn minimum_double(a: f64, b: f64) -> f64 {
@@ -124,41 +124,32 @@ fn extremum(form: &mut Form, modifiers: Modifiers) -> Option<Pure> {
             true => binary(minimum_double),
             false => binary(maximum_double),
         },
-        _ if modifiers.ftz => flushed_halves(min, nan, xorsign, ty)?,
-        _ => match (min, nan, xorsign) {
-            (true, false, false) => half!(ty, |a, b| minimum(a, b)),
-            (false, false, false) => half!(ty, |a, b| maximum(a, b)),
-            (true, true, false) => half!(ty, |a, b| with_nan(a, b, minimum(a, b))),
-            (false, true, false) => half!(ty, |a, b| with_nan(a, b, maximum(a, b))),
-            (true, false, true) => half!(ty, |a, b| xor_sign(a, b, minimum)),
-            (false, false, true) => half!(ty, |a, b| xor_sign(a, b, maximum)),
-            (true, true, true) => half!(ty, |a, b| with_nan(a, b, xor_sign(a, b, minimum))),
-            (false, true, true) => half!(ty, |a, b| with_nan(a, b, xor_sign(a, b, maximum))),
-        },
+        _ if nan || xorsign || modifiers.ftz => {
+            let flags = [(!min, MAX), (nan, NAN), (xorsign, XORSIGN), (modifiers.ftz, FTZ)];
+            let how = flags.iter().map(|&(set, flag)| if set { flag } else { 0 }).sum();
+            let run = half!(ty, |a, b, how| modified_extremum(a, b, how));
+            return Some(Pure::uniform(run, ty, 2)?.with(how));
+        }
+        _ if min => half!(ty, |a, b| minimum(a, b)),
+        _ => half!(ty, |a, b| maximum(a, b)),
     };
     Pure::uniform(run, ty, 2)
 }
 
-/// `min` and `max` of halves with `.ftz`.
-fn flushed_halves(min: bool, nan: bool, xorsign: bool, ty: ScalarType) -> Option<LaneHandler> {
-    macro_rules! flushed {
-        (|$a:ident, $b:ident| $body:expr) => {
-            half!(ty, |a, b| {
-                let ($a, $b) = (flush_half(a), flush_half(b));
-                $body
-            })
-        };
-    }
-    Some(match (min, nan, xorsign) {
-        (true, false, false) => flushed!(|a, b| minimum(a, b)),
-        (false, false, false) => flushed!(|a, b| maximum(a, b)),
-        (true, true, false) => flushed!(|a, b| with_nan(a, b, minimum(a, b))),
-        (false, true, false) => flushed!(|a, b| with_nan(a, b, maximum(a, b))),
-        (true, false, true) => flushed!(|a, b| xor_sign(a, b, minimum)),
-        (false, false, true) => flushed!(|a, b| xor_sign(a, b, maximum)),
-        (true, true, true) => flushed!(|a, b| with_nan(a, b, xor_sign(a, b, minimum))),
-        (false, true, true) => flushed!(|a, b| with_nan(a, b, xor_sign(a, b, maximum))),
-    })
+/// Bits of the immediate of [`modified_extremum`]: `max` rather than `min`, and the modifiers.
+const MAX: u32 = 1;
+const NAN: u32 = 2;
+const XORSIGN: u32 = 4;
+const FTZ: u32 = 8;
+
+/// `min` or `max` of halves that have become `.f32`, with modifiers. One handler serves all modifiers, which are rare: a
+/// handler for each is a megabyte of code.
+#[inline(always)]
+fn modified_extremum(a: f32, b: f32, how: u32) -> f32 {
+    let extremum = |a, b| if how & MAX != 0 { maximum(a, b) } else { minimum(a, b) };
+    let (a, b) = if how & FTZ != 0 { (flush_half(a), flush_half(b)) } else { (a, b) };
+    let value = if how & XORSIGN != 0 { xor_sign(a, b, extremum) } else { extremum(a, b) };
+    if how & NAN != 0 { with_nan(a, b, value) } else { value }
 }
 
 /// `.ftz` of a half that has become an `.f32`.

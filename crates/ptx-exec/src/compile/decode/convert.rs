@@ -179,20 +179,9 @@ fn pair(conversion: Conversion) -> Option<Pure> {
     }
     let of_elements =
         Conversion { from: element(from).unwrap_or(from), to: element(to).unwrap_or(to), ..conversion };
-    let immediate = of_elements.pack()?;
-    let pure = match (from, to.bytes()) {
-        (F32, 4) => Pure::new(registers!(u32 => u32, |a, b, _, how| two::<16>(a, b, how)), to, &[F32; 2]),
-        (F32, _) => Pure::new(registers!(u32 => u32, |a, b, _, how| two::<8>(a, b, how)), to, &[F32; 2]),
-        (_, 4) => {
-            let run = registers!(u32 => u32, |a, _, _, how| two::<16>(&map(a, |a| a >> 8), a, how));
-            Pure::new(run, to, &[from])
-        }
-        _ => {
-            let run = registers!(u32 => u32, |a, _, _, how| two::<8>(&map(a, |a| a >> 16), a, how));
-            Pure::new(run, to, &[from])
-        }
-    };
-    Some(pure?.with(immediate))
+    let run = registers!(u32 => u32, |a, b, _, how| two(a, b, how));
+    let sources: &[ScalarType] = if from == F32 { &[F32; 2] } else { &[from] };
+    Some(Pure::new(run, to, sources)?.with(of_elements.pack()?))
 }
 
 #[inline(always)]
@@ -200,11 +189,17 @@ fn join(high: u16, low: u16) -> u32 {
     u32::from(high) << 16 | u32::from(low)
 }
 
-/// Two conversions, their results in elements of `WIDTH` bits.
+/// Converts the two elements of a pair, or two `.f32`, to the elements of a pair: `a` becomes the upper one, `b` the lower.
 #[inline(always)]
-fn two<const WIDTH: u32>(high: &Register<u32>, low: &Register<u32>, conversion: u32) -> Register<u32> {
-    let (high, low) = (convert::word_to_word(high, conversion), convert::word_to_word(low, conversion));
-    zip(&high, &low, |high, low| high << WIDTH | low & ((1 << WIDTH) - 1))
+fn two(a: &Register<u32>, b: &Register<u32>, conversion: u32) -> Register<u32> {
+    let Conversion { from, to, .. } = Conversion::unpack(conversion);
+    let upper = if from == ScalarType::F32 { *a } else { map(a, |a| a >> (8 * from.bytes())) };
+    let mut elements = [upper, *b];
+    for element in &mut elements {
+        *element = convert::word_to_word(element, conversion);
+    }
+    let width = 8 * to.bytes();
+    zip(&elements[0], &elements[1], |high, low| high << width | low & ((1 << width) - 1))
 }
 
 /// `cvt.pack`: two integers, saturated to a narrow type, at the bottom of the result; `c` moves up.
