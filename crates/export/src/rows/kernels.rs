@@ -1,6 +1,6 @@
 //! One row for each kernel: a function in one launch configuration on one device.
 
-use super::axis;
+use super::{CONFIGURATION, axis, joined};
 use crate::table::{Cell, Column, Sink, Type, column};
 use apex_profile::{Estimate, Prediction, Profile};
 use apex_profile::{Kernel, KernelCounts, Traffic};
@@ -10,23 +10,17 @@ use std::io;
 use Type::{Integer, Real, Text};
 
 /// Columns of the kernels' table.
-pub const COLUMNS: [Column; 66] = [
+pub const COLUMNS: [Column; 66] = joined(&[&BEFORE, &CONFIGURATION, &AFTER]);
+
+/// Columns before those of the configuration.
+const BEFORE: [Column; 3] = [
     column("kernel", Text, "name, demangled"),
     column("symbol", Text, "name as the driver gives it"),
     column("device", Text, "name of the device; null if unknown"),
-    column("grid_x", Integer, "blocks"),
-    column("grid_y", Integer, "blocks"),
-    column("grid_z", Integer, "blocks"),
-    column("block_x", Integer, "threads"),
-    column("block_y", Integer, "threads"),
-    column("block_z", Integer, "threads"),
-    column("cluster_x", Integer, "blocks of a cluster; null without clusters"),
-    column("cluster_y", Integer, "blocks of a cluster"),
-    column("cluster_z", Integer, "blocks of a cluster"),
-    column("dynamic_shared_bytes", Integer, "of a block"),
-    column("static_shared_bytes", Integer, "of a block"),
-    column("local_bytes", Integer, "of a thread"),
-    column("registers", Integer, "of a thread"),
+];
+
+/// Columns after those of the configuration.
+const AFTER: [Column; 50] = [
     column("max_threads_per_block", Integer, "that the kernel allows"),
     column("binary_version", Integer, "architecture of the machine code, such as 90"),
     column("ptx_version", Integer, "architecture of the PTX it came from, such as 80"),

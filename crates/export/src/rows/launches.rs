@@ -1,6 +1,6 @@
 //! One row for each launch call: of a kernel, or of a CUDA graph.
 
-use super::axis;
+use super::{CONFIGURATION, axis, joined};
 use crate::names::Names;
 use crate::reading::Reading;
 use crate::table::{Cell, Column, Sink, Type, column};
@@ -13,7 +13,10 @@ use std::io;
 use Type::{Flag, Integer, Text};
 
 /// Columns of the launches' table.
-pub const COLUMNS: [Column; 34] = [
+pub const COLUMNS: [Column; 34] = joined(&[&BEFORE, &CONFIGURATION, &AFTER]);
+
+/// Columns before those of the configuration.
+const BEFORE: [Column; 10] = [
     column("process", Integer, "process identifier"),
     column("thread", Integer, "kernel thread identifier"),
     column(
@@ -36,19 +39,10 @@ pub const COLUMNS: [Column; 34] = [
     column("kind", Text, "`kernel`, or `graph` for one launch of a CUDA graph"),
     column("kernel", Text, "name, demangled; null for a graph"),
     column("symbol", Text, "name as the driver gives it"),
-    column("grid_x", Integer, "blocks"),
-    column("grid_y", Integer, "blocks"),
-    column("grid_z", Integer, "blocks"),
-    column("block_x", Integer, "threads"),
-    column("block_y", Integer, "threads"),
-    column("block_z", Integer, "threads"),
-    column("cluster_x", Integer, "blocks of a cluster; null without clusters"),
-    column("cluster_y", Integer, "blocks of a cluster"),
-    column("cluster_z", Integer, "blocks of a cluster"),
-    column("dynamic_shared_bytes", Integer, "of a block"),
-    column("static_shared_bytes", Integer, "of a block"),
-    column("local_bytes", Integer, "of a thread"),
-    column("registers", Integer, "of a thread"),
+];
+
+/// Columns after those of the configuration.
+const AFTER: [Column; 11] = [
     column("graph", Integer, "identifier of the executable graph in its process; null for a kernel"),
     column("graph_kernels", Integer, "kernels that one launch of the graph runs; computed from its nodes"),
     column("stream", Integer, "identifier of the stream in its process; null if unknown"),
