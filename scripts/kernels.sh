@@ -8,7 +8,7 @@
 # compressed, and PTX beside it for drivers that know no such machine code. The script fails when ptxas warns (it does
 # where it makes wgmma wait) or when a kernel spills registers. `manifest.txt` records which sources, flags and compiler
 # each file came from; a test compares.
-# The compiler is nvcc, as scripts/cuda-toolchain.sh installs it in target/. `NVCC` names another one.
+# The compiler is scripts/nvcc.
 set -euo pipefail
 
 fail() {
@@ -22,12 +22,7 @@ case "${1:-}" in
   --check) check=true ;;
   *) fail "usage: scripts/kernels.sh [--check]" ;;
 esac
-nvcc=${NVCC:-}
-if [ -z "$nvcc" ]; then
-  toolchain=${CARGO_TARGET_DIR:-target}/cuda-toolchain
-  scripts/cuda-toolchain.sh "$toolchain"
-  nvcc=$toolchain/bin/nvcc
-fi
+nvcc=$PWD/scripts/nvcc
 
 folder=crates/kernels
 work=$(mktemp -d)
