@@ -1,8 +1,8 @@
 //! The shipped models: that they are whole, and that what they say follows from what is known.
 
-use apex_model::random::Random;
 use apex_predict::features::Set;
 use apex_predict::{Basis, Case, Device, Impossible, LoadError, Models};
+use apex_random::Random;
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 use std::collections::BTreeSet;
 use std::fs;
@@ -201,7 +201,7 @@ fn any_launch_gets_an_answer() {
     let mut random = Random::new(5);
     let mut answered = 0;
     for _ in 0..2000 {
-        let mut side = |bits: usize| 1 + (random.bits() >> (64 - random.below(bits) as u32 - 1)) as u32 / 2;
+        let mut side = |bits: usize| 1 + (random.bits() >> (64 - random.index(bits) as u32 - 1)) as u32 / 2;
         let launch = LaunchConfig::new([side(31), side(16), side(16)], [side(11), side(5), side(3)])
             .with_dynamic_shared_bytes(side(18));
         let kernel = FunctionAttributes {
