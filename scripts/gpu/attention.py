@@ -173,6 +173,18 @@ def elapsed(launch, times):
     return start.elapsed_time(end) / times
 
 
+def in_turn(launches, repeats, rounds=7):
+    """Milliseconds of each function in each of the rounds, which go through all functions in turn. `repeats(name)` is how
+    often a function is called in a round."""
+    for launch in launches.values():
+        launch(), launch()
+    measured = {name: [] for name in launches}
+    for _ in range(rounds):
+        for name, launch in launches.items():
+            measured[name].append(elapsed(launch, repeats(name)))
+    return measured
+
+
 def times():
     rows = []
     for dim in (64, 128, 256):
@@ -183,12 +195,7 @@ def times():
                 launches["ours"], output, _ = ours(q, k, v, "causal" if causal else "full")
                 if length == 2048:
                     launches["math"] = theirs(q, k, v, SDPBackend.MATH, causal)
-                for launch in launches.values():
-                    launch(), launch()
-                measured = {name: [] for name in launches}
-                for _ in range(7):
-                    for name, launch in launches.items():
-                        measured[name].append(elapsed(launch, 2 if name == "math" else 5 if length > 4096 else 10))
+                measured = in_turn(launches, lambda name: 2 if name == "math" else 5 if length > 4096 else 10)
                 operations = 4 * 16384 * length * 2048 * (0.5 if causal else 1)
                 row = {"dim": dim, "length": length, "causal": causal}
                 for name, milliseconds in measured.items():

@@ -17,7 +17,7 @@ import sys
 
 import torch
 
-from attention import (BACKENDS, BINARIES, UNLIMITED, Problem, check, distance, driver, elapsed, facts, random, reference,
+from attention import (BACKENDS, BINARIES, UNLIMITED, Problem, check, distance, driver, facts, in_turn, random, reference,
                        theirs)
 
 ROWS, WARPS, FEWEST_KEYS = 8, 4, 256
@@ -118,28 +118,25 @@ def times():
                 q = random(batch, group * key_heads, 1, dim)
                 size = 4 * batch * key_heads * keys * dim
                 caches = [[random(batch, key_heads, keys, dim) for _ in range(2)] for _ in range(2)]
-                turns = {"ours": [ours(q, k, v)[0] for k, v in caches]}
+                each = lambda launches: lambda: [launch() for launch in launches]
+                turns = {"ours": each([ours(q, k, v)[0] for k, v in caches])}
                 for name, backend in BACKENDS.items():
-                    turns[name] = [theirs(q, k, v, backend, False, group > 1) for k, v in caches]
-                copy, moved = copy_of()
-                turns["copy"] = [copy]
-                for name in list(turns):
+                    turn = each([theirs(q, k, v, backend, False, group > 1) for k, v in caches])
                     try:
-                        for launch in turns[name]:
-                            launch(), launch()
+                        turn()
+                        turns[name] = turn
                     except RuntimeError:
-                        del turns[name]  # it has no kernel for the shape
-                measured = {name: [] for name in turns}
-                for _ in range(7):
-                    for name, launches in turns.items():
-                        once = lambda: [launch() for launch in launches]
-                        measured[name].append(elapsed(once, 3 if name == "copy" else 5) / len(launches))
+                        pass  # it has no kernel for the shape
+                turns["copy"], moved = copy_of()
+                measured = in_turn(turns, lambda name: 3 if name == "copy" else 5)
                 row = {"dim": dim, "group": group, "batch": batch, "key_heads": key_heads, "keys": keys, "bytes": size}
                 for name, milliseconds in measured.items():
+                    if name != "copy":
+                        milliseconds = [x / len(caches) for x in milliseconds]
                     row[name] = {"us": [1e3 * x for x in milliseconds],
                                  "gb_per_s": (moved if name == "copy" else size) / sorted(milliseconds)[3] / 1e6}
                 rows.append(row)
-                del turns, caches, copy
+                del turns, caches
     return rows
 
 
