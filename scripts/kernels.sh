@@ -4,8 +4,8 @@
 #   scripts/kernels.sh            # writes crates/kernels/binaries
 #   scripts/kernels.sh --check    # writes nothing; fails and names each file that is not what its source compiles to
 #
-# Portable kernels become PTX for sm_80. Hopper's become one fat binary for each head dimension: machine code for sm_90a,
-# compressed, and PTX beside it for drivers that know no such machine code. The script fails when ptxas warns (it does
+# Portable kernels become PTX for sm_80. Hopper's become one fat binary for each pass and head dimension: machine code
+# for sm_90a, compressed, and PTX beside it for drivers that know no such machine code. The script fails when ptxas warns (it does
 # where it makes wgmma wait) or when a kernel spills registers. `manifest.txt` records which sources, flags and compiler
 # each file came from; a test compares.
 # The compiler is scripts/nvcc.
@@ -43,12 +43,13 @@ compile() {
   echo "$output $(sum "$work/$output") $source $compiler $(echo "$*" | tr ' ' ,) $headers" | sed 's/ $//' >>"$work/manifest.txt"
 }
 
-for part in portable decode; do
+for part in portable backward_portable decode; do
   compile "attention_$part.ptx" "attention_$part.cu" -ptx -arch=sm_80
 done
-for dim in 64 128 256; do
+for kernel in hopper:64 hopper:128 hopper:256 backward_hopper:64 backward_hopper:128; do
+  part=${kernel%:*} dim=${kernel#*:}
   # The PTX beside the machine code serves drivers of other versions.
-  compile "attention_hopper_d$dim.fatbin" attention_hopper.cu -fatbin "-DDIM=$dim" \
+  compile "attention_${part}_d$dim.fatbin" "attention_$part.cu" -fatbin "-DDIM=$dim" \
     '-gencode=arch=compute_90a,code=[sm_90a,compute_90a]' --compress-mode=size
 done
 

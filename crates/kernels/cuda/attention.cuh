@@ -15,6 +15,8 @@ namespace attention {
 
 enum Mask { FULL, CAUSAL, WINDOW };
 
+constexpr float LOG2_E = 1.44269504f;
+
 // The same bytes as `Problem` in src/attention/problem.rs. Strides are in elements.
 struct Problem {
   long long query_batch, query_row, query_head;  // of Q and of O
@@ -47,10 +49,36 @@ __device__ __forceinline__ void seen_by_mask(const Problem& p, int mask, int row
   else seen<FULL>(p, row, begin, end);
 }
 
+// Queries [begin, end) are what sees the key; none sees a key that lies outside.
+template <Mask MASK>
+__device__ __forceinline__ void seen_from(const Problem& p, int key, int& begin, int& end) {
+  int place = key - p.keys + p.queries;  // the query that stands at the key
+  begin = key < p.keys ? 0 : p.queries;
+  end = p.queries;
+  if (MASK == CAUSAL) begin = max(begin, place);
+  if (MASK == WINDOW) {
+    begin = max(begin, place - p.window_right);
+    end = min(end, place + p.window_left + 1);
+  }
+}
+
+__device__ __forceinline__ void seen_from_by_mask(const Problem& p, int mask, int key, int& begin, int& end) {
+  if (mask == CAUSAL) seen_from<CAUSAL>(p, key, begin, end);
+  else if (mask == WINDOW) seen_from<WINDOW>(p, key, begin, end);
+  else seen_from<FULL>(p, key, begin, end);
+}
+
 // The row of Q, or of O, that has this query of this head, heads being counted through all batches.
 template <typename T>
 __device__ __forceinline__ const T* row_of_queries(const T* q, const Problem& p, int head, int row) {
   return q + head / p.heads * p.query_batch + head % p.heads * p.query_head + row * p.query_row;
+}
+
+// The row of K, or of V, that has this key for this head of queries, counted through all batches.
+template <typename T>
+__device__ __forceinline__ const T* row_of_keys(const T* k, const Problem& p, int head, int key) {
+  int key_head = head % p.heads / (p.heads / p.key_heads);
+  return k + head / p.heads * p.key_batch + key_head * p.key_head + key * p.key_row;
 }
 
 // Two numbers rounded to 16 bits each.
@@ -62,6 +90,49 @@ __device__ __forceinline__ uint32_t pack(float low, float high) {
   else
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
   return both;
+}
+
+__device__ __forceinline__ float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// A flag that code is generated for.
+template <bool VALUE>
+struct Flag {
+  static constexpr bool value = VALUE;
+};
+
+// Transposes 4 x 4 words among the 4 threads of a quad: word j of thread i becomes word i of thread j.
+__device__ __forceinline__ void quad_transpose(uint32_t (&w)[4], int quad) {
+  auto swap = [](uint32_t& low, uint32_t& high, bool upper, int distance) {
+    uint32_t other = __shfl_xor_sync(0xffffffff, upper ? low : high, distance);
+    (upper ? low : high) = other;
+  };
+  swap(w[0], w[1], quad & 1, 1);
+  swap(w[2], w[3], quad & 1, 1);
+  swap(w[0], w[2], quad & 2, 2);
+  swap(w[1], w[3], quad & 2, 2);
+}
+
+template <typename T>
+__device__ __forceinline__ float2 unpack(uint32_t both) {
+  if constexpr (std::is_same<T, __nv_bfloat16>::value)
+    return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&both));
+  else
+    return __half22float2(*reinterpret_cast<const __half2*>(&both));
+}
+template <typename T>
+__device__ __forceinline__ T narrow(float x) {
+  if constexpr (std::is_same<T, __nv_bfloat16>::value) return __float2bfloat16_rn(x);
+  else return __float2half_rn(x);
+}
+
+// Two neighbours in memory.
+template <typename T>
+__device__ __forceinline__ float2 widen_pair(const T* x) {
+  return unpack<T>(*reinterpret_cast<const uint32_t*>(x));
 }
 
 // A natural logarithm of the sum of exponentials, from the maximum of the raw scores and the sum relative to it.

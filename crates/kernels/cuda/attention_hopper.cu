@@ -195,29 +195,6 @@ __device__ __forceinline__ void produce(const CUtensorMap& q_map, const CUtensor
   }
 }
 
-__device__ __forceinline__ float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-// Transposes 4 x 4 words among the 4 threads of a quad: word j of thread i becomes word i of thread j.
-__device__ __forceinline__ void quad_transpose(uint32_t (&w)[4], int quad) {
-  auto swap = [](uint32_t& low, uint32_t& high, bool upper, int distance) {
-    uint32_t other = __shfl_xor_sync(0xffffffff, upper ? low : high, distance);
-    (upper ? low : high) = other;
-  };
-  swap(w[0], w[1], quad & 1, 1);
-  swap(w[2], w[3], quad & 1, 1);
-  swap(w[0], w[2], quad & 2, 2);
-  swap(w[1], w[3], quad & 2, 2);
-}
-
-template <bool VALUE>
-struct Flag {
-  static constexpr bool value = VALUE;
-};
-
 // A consumer warpgroup. Each thread holds parts of two rows (`r` = 0, 1), 8 apart: see wgmma's layout in hopper.cuh.
 template <class C>
 __device__ __forceinline__ void consume(const Problem& p, const Shared<C>& shared, void* output, float* log_sum_exps,

@@ -4,30 +4,6 @@
 
 namespace attention {
 
-template <typename T>
-__device__ __forceinline__ float widen(T x);
-template <>
-__device__ __forceinline__ float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
-template <>
-__device__ __forceinline__ float widen(__half x) { return __half2float(x); }
-
-template <typename T>
-__device__ __forceinline__ float2 widen_pair(const T* x);
-template <>
-__device__ __forceinline__ float2 widen_pair(const __nv_bfloat16* x) {
-  return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(x));
-}
-template <>
-__device__ __forceinline__ float2 widen_pair(const __half* x) {
-  return __half22float2(*reinterpret_cast<const __half2*>(x));
-}
-
-template <typename T>
-__device__ __forceinline__ const T* row_of_keys(const T* k, const Problem& p, int head, int key) {
-  int key_head = head % p.heads / (p.heads / p.key_heads);
-  return k + head / p.heads * p.key_batch + key_head * p.key_head + key * p.key_row;
-}
-
 // ---- standard: three kernels with all scores in memory -----------------------------------------------------------------
 
 // One thread for each score: keys along x, queries along y, heads of all batches along z.

@@ -85,6 +85,35 @@ __device__ __forceinline__ void tma_load(uint32_t destination, const CUtensorMap
       : "memory");
 }
 
+// Copies `bytes` (a multiple of 16, both addresses aligned to 16) to shared memory.
+__device__ __forceinline__ void bulk_load(uint32_t destination, const void* source, uint32_t bytes, uint32_t barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(destination),
+               "l"(source), "r"(bytes), "r"(barrier)
+               : "memory");
+}
+
+// Adds `bytes` of float32 in shared memory to float32 in global memory, element by element, each addition atomic.
+__device__ __forceinline__ void bulk_add(float* destination, uint32_t source, uint32_t bytes) {
+  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(destination),
+               "r"(source), "r"(bytes)
+               : "memory");
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+// Waits until the additions that this thread asked for have read shared memory, or have been made.
+__device__ __forceinline__ void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+__device__ __forceinline__ void bulk_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
+// Makes this thread's ordinary stores to shared memory visible to the copy engine and to wgmma. A barrier must follow.
+__device__ __forceinline__ void proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// Stores four 8 x 8 matrices of 16-bit elements, transposed: lane l names with `address` row l % 8 of matrix l / 8 as it
+// will lie in memory, and holds of matrix i, in values[i], column l / 4 of rows 2(l%4) + {0, 1}.
+__device__ __forceinline__ void store_transposed(uint32_t address, const uint32_t* values) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(values[0]),
+               "r"(values[1]), "r"(values[2]), "r"(values[3])
+               : "memory");
+}
+
 // ---- registers ------------------------------------------------------------------------------------------------------
 
 template <int REGISTERS>
@@ -130,6 +159,13 @@ __device__ __forceinline__ void hold(uint32_t (&values)[COUNT]) {
   for (int i = 0; i < COUNT; ++i) asm volatile("" : "+r"(values[i])::"memory");
 }
 
+// The values are no longer needed: the next product overwrites them.
+template <int COUNT>
+__device__ __forceinline__ void forget(float (&values)[COUNT]) {
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) asm volatile("" : "=f"(values[i])::"memory");
+}
+
 // The accumulators of one wgmma, in groups of 8: text for the instruction and operands for the compiler.
 #define HOPPER_TEXT_1 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define HOPPER_TEXT_2 HOPPER_TEXT_1 ", %8, %9, %10, %11, %12, %13, %14, %15"
@@ -149,7 +185,9 @@ __device__ __forceinline__ void hold(uint32_t (&values)[COUNT]) {
 #define HOPPER_EIGHT(i)                                                                                       \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
       "+f"(d[i + 7])
-#define HOPPER_REGS_4 HOPPER_EIGHT(0), HOPPER_EIGHT(8), HOPPER_EIGHT(16), HOPPER_EIGHT(24)
+#define HOPPER_REGS_2 HOPPER_EIGHT(0), HOPPER_EIGHT(8)
+#define HOPPER_REGS_3 HOPPER_REGS_2, HOPPER_EIGHT(16)
+#define HOPPER_REGS_4 HOPPER_REGS_3, HOPPER_EIGHT(24)
 #define HOPPER_REGS_5 HOPPER_REGS_4, HOPPER_EIGHT(32)
 #define HOPPER_REGS_6 HOPPER_REGS_5, HOPPER_EIGHT(40)
 #define HOPPER_REGS_7 HOPPER_REGS_6, HOPPER_EIGHT(48)
@@ -163,18 +201,20 @@ __device__ __forceinline__ void hold(uint32_t (&values)[COUNT]) {
 template <typename T, int N>
 struct Wgmma;
 
-// `both_shared`: A and B by descriptor, each with K innermost. `a_registers`: A from registers, B with N innermost.
-// `accumulate` 0 overwrites D. GROUPS is N / 16; P0 .. P5 number the operands after the accumulators.
+// `both_shared`: A and B by descriptor, each with K innermost, or M (TRANSPOSE_A) and N (TRANSPOSE_B). `a_registers`: A from
+// registers, B with N innermost. `accumulate` 0 overwrites D. GROUPS is N / 16; P0 .. P5 number the operands after the
+// accumulators.
 #define HOPPER_WGMMA(TYPE, NAME, N, GROUPS, P0, P1, P2, P3, P4, P5)                                                  \
   template <>                                                                                                        \
   struct Wgmma<TYPE, N> {                                                                                            \
+    template <int TRANSPOSE_A = 0, int TRANSPOSE_B = 0>                                                              \
     __device__ __forceinline__ static void both_shared(float (&d)[N / 2], uint64_t a, uint64_t b, int accumulate) {  \
       asm volatile(                                                                                                  \
           "{\n.reg .pred p;\nsetp.ne.b32 p, %" #P2 ", 0;\n"                                                          \
           "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." NAME "." NAME " {" HOPPER_TEXT_##GROUPS "}, %" #P0 ", %" #P1 \
-          ", p, 1, 1, 0, 0;\n}\n"                                                                                    \
+          ", p, 1, 1, %" #P3 ", %" #P4 ";\n}\n"                                                                     \
           : HOPPER_REGS_##GROUPS                                                                                     \
-          : "l"(a), "l"(b), "r"(accumulate));                                                                        \
+          : "l"(a), "l"(b), "r"(accumulate), "n"(TRANSPOSE_A), "n"(TRANSPOSE_B));                                    \
     }                                                                                                                \
     __device__ __forceinline__ static void a_registers(float (&d)[N / 2], const uint32_t* a, uint64_t b,             \
                                                        int accumulate) {                                             \
@@ -188,6 +228,8 @@ struct Wgmma;
   };
 #define HOPPER_WGMMA_BOTH(...) \
   HOPPER_WGMMA(__nv_bfloat16, "bf16", __VA_ARGS__) HOPPER_WGMMA(__half, "f16", __VA_ARGS__)
+HOPPER_WGMMA_BOTH(32, 2, 16, 17, 18, 19, 20, 21)
+HOPPER_WGMMA_BOTH(48, 3, 24, 25, 26, 27, 28, 29)
 HOPPER_WGMMA_BOTH(64, 4, 32, 33, 34, 35, 36, 37)
 HOPPER_WGMMA_BOTH(80, 5, 40, 41, 42, 43, 44, 45)
 HOPPER_WGMMA_BOTH(96, 6, 48, 49, 50, 51, 52, 53)

@@ -1,18 +1,18 @@
 //! The kernels that decide how fast a transformer runs, on top of [`gpu`].
 //!
-//! This crate holds attention, forward: [`Attention`] computes `softmax(scale · Q Kᵀ) V` and the log-sum-exp of each row,
-//! with causal masks, sliding windows and grouped-query heads, for bf16 and f16.
+//! This crate holds attention: [`Attention`] computes `softmax(scale · Q Kᵀ) V` and the log-sum-exp of each row, and from these
+//! the gradients of Q, K and V, with causal masks, sliding windows and grouped-query heads, for bf16 and f16.
 //!
 //! Each kernel exists in several forms, from one that is easy to check to one that is fast. The caller may name one
 //! ([`Options::form`]), and is told which one ran:
 //!
-//! | form | runs on | memory for scores |
-//! | --- | --- | --- |
-//! | [`reference`](mod@reference) | the host, in f64 | one row |
-//! | [`Form::Standard`] | any GPU from compute capability 8.0 on, the CPU device | all of them |
-//! | [`Form::Flash`] | the same | none |
-//! | [`Form::Hopper`] | compute capability 9.0 (H100, H200) | none |
-//! | [`Form::Decode`] | as `Standard` | none; partial results of chunks of the keys |
+//! | form | runs on | memory for scores | backward |
+//! | --- | --- | --- | --- |
+//! | [`reference`](mod@reference) | the host, in f64 | one row | yes |
+//! | [`Form::Standard`] | any GPU from compute capability 8.0 on, the CPU device | all of them | no |
+//! | [`Form::Flash`] | the same | none | yes |
+//! | [`Form::Hopper`] | compute capability 9.0 (H100, H200) | none | head dimensions 64 and 128 |
+//! | [`Form::Decode`] | as `Standard` | none; partial results of chunks of the keys | no |
 //!
 //! `Standard` and `Flash` compute on the ordinary units of the GPU, without tensor cores: they are there to be right
 //! everywhere. `Hopper` is the one to be fast, and `Decode` is where a few queries meet a long cache of keys:
@@ -44,5 +44,7 @@
 mod attention;
 mod error;
 
-pub use attention::{Attention, Element, Form, Layout, Mask, Options, Output, Shape, reference};
+pub use attention::{
+    Attention, Element, Form, Gradients, Layout, Mask, Options, Output, Saved, Shape, reference,
+};
 pub use error::{Error, Result};

@@ -5,11 +5,9 @@
 
 use std::sync::PoisonError;
 
-use apex_gpu::Buffer;
-
 use crate::Result;
 use crate::attention::shape::Shape;
-use crate::attention::{Call, Code, Element, Image};
+use crate::attention::{Call, Code, Element, Image, Tensors};
 
 const DECODE: Image =
     Image { name: "attention_decode", code: Code::Ptx(include_str!("../../binaries/attention_decode.ptx")) };
@@ -48,14 +46,8 @@ fn chunks(units: usize, keys: usize, multiprocessors: usize) -> usize {
 
 impl Call<'_> {
     /// A kernel for the chunks, and one that merges their results.
-    pub fn decode<T: Element>(
-        &self,
-        q: &Buffer<T>,
-        k: &Buffer<T>,
-        v: &Buffer<T>,
-        output: &mut Buffer<T>,
-        log_sum_exp: &mut Buffer<f32>,
-    ) -> Result<()> {
+    pub fn decode<T: Element>(&self, tensors: Tensors<'_, T>) -> Result<()> {
+        let Tensors { q, k, v, output, log_sum_exp } = tensors;
         let (shape, attention, problem) = (self.shape, self.attention, self.problem);
         let kernel = |name| attention.kernel(DECODE, &format!("attention_{name}_{}_d{}", T::NAME, shape.dim));
         let (decode, merge) = (kernel("decode")?, kernel("merge")?);
@@ -64,46 +56,22 @@ impl Call<'_> {
         let chunks = chunks(units, shape.keys, attention.device.limits().multiprocessors as usize);
 
         let rows = units * chunks * ROWS;
-        // Whoever panicked while holding them left whole buffers.
+        // What the first kernel leaves for the second: outputs, and a maximum and a sum of each row. Whoever panicked while
+        // holding the buffers left whole ones.
         let mut partial = attention.partial.lock().unwrap_or_else(PoisonError::into_inner);
-        partial.reserve(self, rows * shape.dim, 2 * rows)?;
-        let partial = &mut *partial;
+        let [outputs, sums] = partial.reserve(self, [rows * shape.dim, 2 * rows])?;
         let blocks = (units * chunks).min(MOST_BLOCKS) as u32;
         let launch = decode.launch([blocks, 1, 1], [threads, 1, 1]).shared(SHARED).on(self.stream);
-        let launch = launch.arg(q).arg(k).arg(v).arg(&mut partial.output).arg(&mut partial.sums);
+        let launch = launch.arg(q).arg(k).arg(v).arg(&mut *outputs).arg(&mut *sums);
         // SAFETY: the buffers have the sizes that the problem says, and there are as many partial rows as chunks of tiles
         // have rows, a maximum and a sum for each.
         unsafe { launch.arg(problem).arg(self.mask_number()).arg(chunks as i32).launch()? };
 
         let blocks = shape.rows().min(MOST_BLOCKS) as u32;
         let launch = merge.launch([blocks, 1, 1], [MERGE_THREADS, 1, 1]).on(self.stream);
-        let launch = launch.arg(&partial.output).arg(&partial.sums).arg(output).arg(log_sum_exp);
+        let launch = launch.arg(&*outputs).arg(&*sums).arg(output).arg(log_sum_exp);
         // SAFETY: as above; the first kernel has written the partial rows of all queries.
         unsafe { launch.arg(problem).arg(chunks as i32).launch()? };
-        Ok(())
-    }
-}
-
-/// What the first kernel leaves for the second. Calls on different streams take turns at it, as `gpu` orders the uses of a
-/// buffer.
-#[derive(Debug)]
-pub struct Partial {
-    output: Buffer<f32>,
-    sums: Buffer<f32>,
-}
-
-impl Partial {
-    pub fn new(device: &apex_gpu::Device) -> Result<Partial> {
-        Ok(Partial { output: device.zeros(0)?, sums: device.zeros(0)? })
-    }
-
-    /// Makes the buffers at least so long.
-    fn reserve(&mut self, call: &Call<'_>, output: usize, sums: usize) -> Result<()> {
-        for (buffer, len) in [(&mut self.output, output), (&mut self.sums, sums)] {
-            if buffer.len() < len {
-                *buffer = call.attention.device.zeros_on(len, call.stream)?;
-            }
-        }
         Ok(())
     }
 }

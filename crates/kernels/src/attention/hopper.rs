@@ -8,9 +8,9 @@ use cudarc::driver::sys;
 use std::ffi::c_void;
 use std::sync::PoisonError;
 
+use crate::Result;
 use crate::attention::shape::{Mask, Shape};
-use crate::attention::{Call, Code, Element, Form, Image};
-use crate::{Error, Result};
+use crate::attention::{Call, Code, Element, Form, Image, Tensors};
 
 /// As `attention::Chosen` in `cuda/attention_hopper.cu`.
 struct Config {
@@ -73,36 +73,23 @@ pub fn refusal(device: &Device) -> Option<String> {
 /// Where the copy engine finds a tensor: the driver's `CUtensorMap`.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Pod, Zeroable)]
-struct TensorMap([u64; 16]);
+pub struct TensorMap([u64; 16]);
 
 impl Call<'_> {
     /// One persistent block for each multiprocessor.
-    pub fn hopper<T: Element>(
-        &self,
-        q: &Buffer<T>,
-        k: &Buffer<T>,
-        v: &Buffer<T>,
-        output: &mut Buffer<T>,
-        log_sum_exp: &mut Buffer<f32>,
-    ) -> Result<()> {
+    pub fn hopper<T: Element>(&self, tensors: Tensors<'_, T>) -> Result<()> {
+        let Tensors { q, k, v, output, log_sum_exp } = tensors;
         let (shape, config) = (self.shape, Config::of(self.shape.dim));
         let mut problem = self.problem;
         problem.query_tiles = shape.queries.div_ceil(config.queries) as i32;
         problem.head_group = head_group(shape, self.mask) as i32;
-        let strides = [problem.query_row, problem.query_head, problem.query_batch];
-        let queries = self.map::<T>(q, shape.heads, shape.queries, strides, config.queries)?;
-        let strides = [problem.key_row, problem.key_head, problem.key_batch];
-        let keys = self.map::<T>(k, shape.key_heads, shape.keys, strides, config.keys)?;
-        let values = self.map::<T>(v, shape.key_heads, shape.keys, strides, config.keys)?;
+        let queries = self.query_map(q, config.queries)?;
+        let keys = self.key_map(k, config.keys)?;
+        let values = self.key_map(v, config.keys)?;
 
         let tiles = problem.query_tiles as usize * shape.heads * shape.batch;
         let blocks = tiles.min(self.attention.device.limits().multiprocessors as usize) as u32;
-        let mask = match self.mask {
-            Mask::Full => "full",
-            Mask::Causal => "causal",
-            Mask::Window { .. } => "window",
-        };
-        let name = format!("attention_hopper_{}_d{}_{mask}", T::NAME, shape.dim);
+        let name = format!("attention_hopper_{}_d{}_{}", T::NAME, shape.dim, self.mask_name());
         let kernel = self.attention.kernel(config.image, &name)?;
         // Whoever panicked while holding them had not launched: they are zeros.
         let mut counters = self.attention.counters.lock().unwrap_or_else(PoisonError::into_inner);
@@ -113,6 +100,27 @@ impl Call<'_> {
         // launch leaves them so, and the next one on any stream runs after it.
         unsafe { launch.launch()? };
         Ok(())
+    }
+
+    /// As kernels' names have it.
+    pub fn mask_name(&self) -> &'static str {
+        match self.mask {
+            Mask::Full => "full",
+            Mask::Causal => "causal",
+            Mask::Window { .. } => "window",
+        }
+    }
+
+    /// A map of Q, or of what lies as Q does, that copies `tile` rows of one head.
+    pub fn query_map<T: Element>(&self, buffer: &Buffer<T>, tile: usize) -> Result<TensorMap> {
+        let strides = [self.problem.query_row, self.problem.query_head, self.problem.query_batch];
+        self.map(buffer, self.shape.heads, self.shape.queries, strides, tile)
+    }
+
+    /// The same of K, or of V.
+    pub fn key_map<T: Element>(&self, buffer: &Buffer<T>, tile: usize) -> Result<TensorMap> {
+        let strides = [self.problem.key_row, self.problem.key_head, self.problem.key_batch];
+        self.map(buffer, self.shape.key_heads, self.shape.keys, strides, tile)
     }
 
     /// A map of `[batch, heads, rows, dim]` that copies `tile` rows of one head. Rows are cut into panels of 64 elements,
@@ -154,10 +162,9 @@ impl Call<'_> {
                 sys::CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
             )
         };
-        encoded.result().map_err(|error| Error::Form {
-            form: Form::Hopper.name(),
-            device: self.attention.device.name().to_owned(),
-            why: format!("the driver refuses a map of sizes {sizes:?} and strides {strides:?}: {error}"),
+        encoded.result().map_err(|error| {
+            let why = format!("the driver refuses a map of sizes {sizes:?} and strides {strides:?}: {error}");
+            self.attention.refused(Form::Hopper, why)
         })?;
         Ok(map)
     }
@@ -168,9 +175,13 @@ fn head_group(shape: &Shape, mask: Mask) -> usize {
     if mask != Mask::Causal {
         return 1;
     }
-    let bytes = 4 * shape.keys * shape.dim; // K and V
-    let key_heads = (GROUP_BYTES / bytes).clamp(GROUP_HEADS.0, GROUP_HEADS.1);
+    let key_heads = interleaved(4 * shape.keys * shape.dim); // K and V
     (key_heads * (shape.heads / shape.key_heads)).min(shape.heads * shape.batch)
+}
+
+/// Heads whose tiles are interleaved if blocks read `bytes` of each again and again.
+pub fn interleaved(bytes: usize) -> usize {
+    (GROUP_BYTES / bytes).clamp(GROUP_HEADS.0, GROUP_HEADS.1)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Attention, forward.
+//! Attention, forward and backward.
 //!
 //! One interface over several forms. [`Attention::forward_into`] checks shapes and options once, for all forms, and turns
 //! them into a [`Problem`], the structure that every kernel takes; a form is then little more than a launch.
@@ -8,6 +8,7 @@
 //! - Every element of the output and of the log-sum-exps is written, also for rows that see no key (zeros, and minus
 //!   infinity), so outputs may hold anything before.
 
+mod backward;
 mod decode;
 mod hopper;
 mod portable;
@@ -21,6 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use apex_gpu::{Buffer, Device, Kernel, Module, Stream};
 use half::{bf16, f16};
 
+pub use backward::{Gradients, Saved};
 pub use shape::{Layout, Mask, Options, Shape};
 
 use crate::{Error, Result};
@@ -80,7 +82,7 @@ pub struct Output<T> {
     pub form: Form,
 }
 
-/// Attention on one device. Keeps what it has loaded: make one, use it for all calls. It may be shared among threads.
+/// Attention on one device. Keeps what it has loaded, and memory that kernels need beside their results: make one, use it for all calls. It may be shared among threads.
 ///
 /// ```
 /// use half::f16;
@@ -110,13 +112,31 @@ pub struct Attention {
     /// What the Hopper form's blocks take tiles from; zeros between launches. Launches on different streams take turns at
     /// it, as `gpu` orders the uses of a buffer.
     counters: Mutex<Buffer<u32>>,
-    partial: Mutex<decode::Partial>,
+    partial: Mutex<Workspace>,
+    backward: Mutex<Workspace>,
 }
 
 #[derive(Debug, Default)]
 struct Loaded {
     modules: HashMap<&'static str, Module>,
     kernels: HashMap<String, Arc<Kernel>>,
+}
+
+/// Memory between the kernels of a call, as large as the largest call needed. Calls on different streams take turns at it, as
+/// `gpu` orders the uses of a buffer.
+#[derive(Debug)]
+struct Workspace([Buffer<f32>; 2]);
+
+impl Workspace {
+    /// The buffers, with so many elements at least, which hold anything.
+    fn reserve(&mut self, call: &Call<'_>, lengths: [usize; 2]) -> Result<[&mut Buffer<f32>; 2]> {
+        for (buffer, len) in self.0.iter_mut().zip(lengths) {
+            if buffer.len() < len {
+                *buffer = call.attention.device.zeros_on(len, call.stream)?;
+            }
+        }
+        Ok(self.0.each_mut())
+    }
 }
 
 /// Device code that is part of this crate.
@@ -139,8 +159,9 @@ impl Attention {
     /// [`Error::Gpu`] if there is no memory for two counters.
     pub fn new(device: &Device) -> Result<Attention> {
         let counters = Mutex::new(device.zeros(2)?);
-        let partial = Mutex::new(decode::Partial::new(device)?);
-        Ok(Attention { device: device.clone(), loaded: Mutex::default(), counters, partial })
+        let workspace = || Ok::<_, Error>(Mutex::new(Workspace([device.zeros(0)?, device.zeros(0)?])));
+        let (partial, backward) = (workspace()?, workspace()?);
+        Ok(Attention { device: device.clone(), loaded: Mutex::default(), counters, partial, backward })
     }
 
     /// The form that runs for a shape if none is asked for: [`Form::Decode`] where up to 8 queries share each of at least
@@ -214,8 +235,7 @@ impl Attention {
         if form == Form::Hopper
             && let Some(why) = hopper::refusal(&self.device)
         {
-            let device = self.device.name().to_owned();
-            return Err(Error::Form { form: form.name(), device, why });
+            return Err(self.refused(form, why));
         }
         if shape.rows() == 0 {
             return Ok(form);
@@ -227,13 +247,18 @@ impl Attention {
             return Ok(form);
         }
         let call = Call { attention: self, problem, shape, mask: options.mask, stream };
+        let tensors = Tensors { q, k, v, output, log_sum_exp };
         match form {
-            Form::Standard => call.standard(q, k, v, output, log_sum_exp)?,
-            Form::Flash => call.flash(q, k, v, output, log_sum_exp)?,
-            Form::Hopper => call.hopper(q, k, v, output, log_sum_exp)?,
-            Form::Decode => call.decode(q, k, v, output, log_sum_exp)?,
+            Form::Standard => call.standard(tensors)?,
+            Form::Flash => call.flash(tensors)?,
+            Form::Hopper => call.hopper(tensors)?,
+            Form::Decode => call.decode(tensors)?,
         }
         Ok(form)
+    }
+
+    fn refused(&self, form: Form, why: String) -> Error {
+        Error::Form { form: form.name(), device: self.device.name().to_owned(), why }
     }
 
     /// The kernel of this name, from memory or loaded now.
@@ -258,6 +283,15 @@ impl Attention {
         loaded.kernels.insert(name.to_owned(), kernel.clone());
         Ok(kernel)
     }
+}
+
+/// What a forward pass reads and writes.
+struct Tensors<'a, T> {
+    q: &'a Buffer<T>,
+    k: &'a Buffer<T>,
+    v: &'a Buffer<T>,
+    output: &'a mut Buffer<T>,
+    log_sum_exp: &'a mut Buffer<f32>,
 }
 
 /// One call: its problem is consistent, has rows and keys, and fits its buffers.

@@ -1,10 +1,8 @@
 //! The forms that run everywhere: `cuda/attention_portable.cu`.
 
-use apex_gpu::Buffer;
-
 use crate::Result;
 use crate::attention::shape::Mask;
-use crate::attention::{Call, Code, Element, Image};
+use crate::attention::{Call, Code, Element, Image, Tensors};
 
 const PORTABLE: Image = Image {
     name: "attention_portable",
@@ -20,14 +18,8 @@ const MOST_HEADS: usize = 65535;
 
 impl Call<'_> {
     /// All scores, then weights in their place, then the product with V.
-    pub fn standard<T: Element>(
-        &self,
-        q: &Buffer<T>,
-        k: &Buffer<T>,
-        v: &Buffer<T>,
-        output: &mut Buffer<T>,
-        log_sum_exp: &mut Buffer<f32>,
-    ) -> Result<()> {
+    pub fn standard<T: Element>(&self, tensors: Tensors<'_, T>) -> Result<()> {
+        let Tensors { q, k, v, output, log_sum_exp } = tensors;
         let (shape, attention, problem) = (self.shape, self.attention, self.problem);
         let mut scores = attention.device.zeros_on::<f32>(shape.rows() * shape.keys, self.stream)?;
         let heads = (shape.batch * shape.heads).min(MOST_HEADS) as u32;
@@ -44,9 +36,7 @@ impl Call<'_> {
         let kernel = attention.kernel(PORTABLE, "attention_weights")?;
         let launch = kernel.launch(grid, [32 * warps as u32, 1, 1]).on(self.stream);
         // SAFETY: as above, and there is a log-sum-exp for each row.
-        unsafe {
-            launch.arg(&mut scores).arg(&mut *log_sum_exp).arg(problem).arg(self.mask_number()).launch()?
-        };
+        unsafe { launch.arg(&mut scores).arg(log_sum_exp).arg(problem).arg(self.mask_number()).launch()? };
 
         let (width, height) = (shape.dim / 2, 256 / shape.dim);
         let grid = [1, shape.queries.div_ceil(height) as u32, heads];
@@ -58,14 +48,8 @@ impl Call<'_> {
     }
 
     /// One kernel, 16 queries to a block.
-    pub fn flash<T: Element>(
-        &self,
-        q: &Buffer<T>,
-        k: &Buffer<T>,
-        v: &Buffer<T>,
-        output: &mut Buffer<T>,
-        log_sum_exp: &mut Buffer<f32>,
-    ) -> Result<()> {
+    pub fn flash<T: Element>(&self, tensors: Tensors<'_, T>) -> Result<()> {
+        let Tensors { q, k, v, output, log_sum_exp } = tensors;
         let shape = self.shape;
         let tiles = shape.batch * shape.heads * shape.queries.div_ceil(FLASH_ROWS);
         let name = format!("attention_flash_{}_d{}", T::NAME, shape.dim);

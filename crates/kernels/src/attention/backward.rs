@@ -1,0 +1,325 @@
+//! Gradients: `cuda/attention_backward_portable.cu` and `cuda/attention_backward_hopper.cu`.
+
+use std::sync::PoisonError;
+
+use apex_gpu::{Buffer, Stream};
+
+use crate::Result;
+use crate::attention::hopper;
+use crate::attention::problem::Problem;
+use crate::attention::shape::{Mask, Options, Shape};
+use crate::attention::{Attention, Call, Code, Element, Form, Image};
+
+const PORTABLE: Image = Image {
+    name: "attention_backward_portable",
+    code: Code::Ptx(include_str!("../../binaries/attention_backward_portable.ptx")),
+};
+
+/// What a forward pass read and wrote, with which the backward pass begins.
+#[derive(Debug)]
+pub struct Saved<'a, T> {
+    /// Queries.
+    pub q: &'a Buffer<T>,
+    /// Keys.
+    pub k: &'a Buffer<T>,
+    /// Values.
+    pub v: &'a Buffer<T>,
+    /// [`Output::output`](crate::Output::output).
+    pub output: &'a Buffer<T>,
+    /// [`Output::log_sum_exp`](crate::Output::log_sum_exp).
+    pub log_sum_exp: &'a Buffer<f32>,
+}
+
+/// Gradients, each in the layout of what it belongs to.
+#[derive(Debug)]
+pub struct Gradients<T> {
+    /// Of the queries.
+    pub q: Buffer<T>,
+    /// Of the keys.
+    pub k: Buffer<T>,
+    /// Of the values.
+    pub v: Buffer<T>,
+}
+
+/// As `attention::Chosen` in `cuda/attention_backward_hopper.cu`.
+struct Config {
+    image: Image,
+    /// Queries of a block.
+    queries: usize,
+}
+
+impl Config {
+    /// `None` if there is no kernel for the head dimension.
+    fn of(dim: usize) -> Option<Config> {
+        macro_rules! config {
+            ($name:literal, $queries:literal) => {
+                Some(Config {
+                    image: Image {
+                        name: $name,
+                        code: Code::Binary(include_bytes!(concat!("../../binaries/", $name, ".fatbin"))),
+                    },
+                    queries: $queries,
+                })
+            };
+        }
+        match dim {
+            64 => config!("attention_backward_hopper_d64", 128),
+            128 => config!("attention_backward_hopper_d128", 64),
+            _ => None,
+        }
+    }
+
+    /// K and V; two blocks of Q, of dO and of their statistics; two of dS; one of dQ in float32; barriers and room to align.
+    fn shared(&self, dim: usize) -> u32 {
+        let keys = 2 * KEYS * 2 * dim;
+        let queries = self.queries * (4 * (2 * dim + 4) + 4 * KEYS + 4 * dim);
+        (1024 + keys + queries + 256) as u32
+    }
+}
+
+/// Keys of a block of threads of the Hopper form, which has two warpgroups for 64 keys each, and one that loads.
+const KEYS: usize = 128;
+const THREADS: u32 = 384;
+/// Threads of a block of the kernels before and after it.
+const FEW_THREADS: usize = 256;
+/// Queries, or keys, of a tile of the flash form.
+const FLASH_ROWS: usize = 8;
+/// Blocks of a grid; kernels loop over what is more.
+const MOST_BLOCKS: usize = 1 << 20;
+
+impl Attention {
+    /// The form of the backward pass that runs for a shape if none is asked for: [`Form::Hopper`] where the device has it and the
+    /// head dimension is 64 or 128, [`Form::Flash`] elsewhere.
+    ///
+    /// ```
+    /// # use apex_kernels::{Attention, Form, Shape};
+    /// let attention = Attention::new(&apex_gpu::Device::open(0)?)?;
+    /// let shape = Shape { batch: 1, heads: 8, key_heads: 8, queries: 512, keys: 512, dim: 256 };
+    /// assert_eq!(attention.backward_form_for(&shape), Form::Flash);
+    /// # apex_kernels::Result::Ok(())
+    /// ```
+    pub fn backward_form_for(&self, shape: &Shape) -> Form {
+        if self.backward_refusal(Form::Hopper, shape).is_none() { Form::Hopper } else { Form::Flash }
+    }
+
+    /// Computes the gradients of Q, K and V from that of the output, on the device's own stream, into new buffers, and returns the
+    /// form that ran too. Options must be those of the forward pass, but for the form: any will do.
+    ///
+    /// ```
+    /// use apex_kernels::{Attention, Options, Saved, Shape};
+    /// use half::bf16;
+    ///
+    /// let device = apex_gpu::Device::open(0)?;
+    /// let attention = Attention::new(&device)?;
+    /// let shape = Shape { batch: 1, heads: 2, key_heads: 1, queries: 3, keys: 4, dim: 64 };
+    /// let q = device.zeros::<bf16>(shape.query_elements())?;
+    /// let k = device.zeros::<bf16>(shape.key_elements())?;
+    /// let done = attention.forward(&q, &k, &k, &shape, &Options::default())?;
+    ///
+    /// let saved = Saved { q: &q, k: &k, v: &k, output: &done.output, log_sum_exp: &done.log_sum_exp };
+    /// let ones = device.upload(&vec![bf16::ONE; shape.query_elements()])?;
+    /// let (gradients, _) = attention.backward(&saved, &ones, &shape, &Options::default())?;
+    /// // Six rows of queries give each of the four keys a quarter of their weight.
+    /// assert!(gradients.v.download()?.iter().all(|&x| x == bf16::from_f32(1.5)));
+    /// # apex_kernels::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Attention::backward_into`].
+    pub fn backward<T: Element>(
+        &self,
+        saved: &Saved<'_, T>,
+        output_gradient: &Buffer<T>,
+        shape: &Shape,
+        options: &Options,
+    ) -> Result<(Gradients<T>, Form)> {
+        shape.check()?;
+        let device = &self.device;
+        let mut gradients = Gradients {
+            q: device.zeros(shape.query_elements())?,
+            k: device.zeros(shape.key_elements())?,
+            v: device.zeros(shape.key_elements())?,
+        };
+        let form =
+            self.backward_into(saved, output_gradient, &mut gradients, shape, options, device.stream())?;
+        Ok((gradients, form))
+    }
+
+    /// The same in the order of `stream`, into buffers that the caller has, which may hold anything before. Returns before the work
+    /// is done.
+    ///
+    /// The Hopper form adds up the gradient of Q in an order that varies: it may differ in the last bits from run to run. The
+    /// gradients of K and V, and all of the flash form, do not.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) if a shape is wrong, a buffer has another size, or there is no kernel for the head
+    /// dimension; [`Error::Form`](crate::Error::Form) if the form has no backward pass, or does not run on this device;
+    /// [`Error::Gpu`](crate::Error::Gpu).
+    pub fn backward_into<T: Element>(
+        &self,
+        saved: &Saved<'_, T>,
+        output_gradient: &Buffer<T>,
+        gradients: &mut Gradients<T>,
+        shape: &Shape,
+        options: &Options,
+        stream: &Stream,
+    ) -> Result<Form> {
+        let problem = Problem::new(shape, options)?;
+        shape.check_queries("Q", saved.q.len())?;
+        shape.check_keys("K", saved.k.len())?;
+        shape.check_keys("V", saved.v.len())?;
+        shape.check_queries("the output", saved.output.len())?;
+        shape.check_log_sum_exp(saved.log_sum_exp.len())?;
+        shape.check_queries("the output's gradient", output_gradient.len())?;
+        shape.check_queries("the gradient of Q", gradients.q.len())?;
+        shape.check_keys("the gradient of K", gradients.k.len())?;
+        shape.check_keys("the gradient of V", gradients.v.len())?;
+        let form = options.form.unwrap_or_else(|| self.backward_form_for(shape));
+        if let Some(why) = self.backward_refusal(form, shape) {
+            return Err(self.refused(form, why));
+        }
+        if shape.rows() == 0 || shape.keys == 0 {
+            // Nobody sees anything, and there is nothing to launch over.
+            gradients.q.clear_on(stream)?;
+            gradients.k.clear_on(stream)?;
+            gradients.v.clear_on(stream)?;
+            return Ok(form);
+        }
+        let call = Call { attention: self, problem, shape, mask: options.mask, stream };
+        match Config::of(shape.dim).filter(|_| form == Form::Hopper) {
+            Some(config) => call.hopper_backward(&config, saved, output_gradient, gradients)?,
+            None => call.flash_backward(saved, output_gradient, gradients)?,
+        }
+        Ok(form)
+    }
+
+    /// Why there is no backward pass in this form, if there is none.
+    fn backward_refusal(&self, form: Form, shape: &Shape) -> Option<String> {
+        match form {
+            Form::Flash => None,
+            Form::Hopper if Config::of(shape.dim).is_none() => {
+                Some(format!("it has no backward pass for head dimension {}; the flash form has", shape.dim))
+            }
+            Form::Hopper => hopper::refusal(&self.device),
+            Form::Standard | Form::Decode => {
+                Some("it has no backward pass; the flash form and the Hopper form have".to_owned())
+            }
+        }
+    }
+}
+
+impl Call<'_> {
+    /// A kernel for the gradient of Q, which leaves `rowsum(dO ∘ O)` for the one for K and V.
+    fn flash_backward<T: Element>(
+        &self,
+        saved: &Saved<'_, T>,
+        output_gradient: &Buffer<T>,
+        gradients: &mut Gradients<T>,
+    ) -> Result<()> {
+        let (shape, attention) = (self.shape, self.attention);
+        let kernel = |part| {
+            attention.kernel(PORTABLE, &format!("attention_gradient_{part}_{}_d{}", T::NAME, shape.dim))
+        };
+        let (of_queries, of_keys) = (kernel("queries")?, kernel("keys")?);
+        let blocks = |heads: usize, rows: usize| {
+            [(shape.batch * heads * rows.div_ceil(FLASH_ROWS)).min(MOST_BLOCKS) as u32, 1, 1]
+        };
+        // Whoever panicked while holding the buffers left whole ones.
+        let mut workspace = attention.backward.lock().unwrap_or_else(PoisonError::into_inner);
+        let [_, deltas] = workspace.reserve(self, [0, shape.rows()])?;
+
+        let launch = of_queries.launch(blocks(shape.heads, shape.queries), [128, 1, 1]).on(self.stream);
+        let launch = launch.arg(saved.q).arg(saved.k).arg(saved.v).arg(saved.output).arg(output_gradient);
+        let launch = launch.arg(saved.log_sum_exp).arg(&mut *deltas).arg(&mut gradients.q);
+        // SAFETY: the buffers have the sizes that the problem says, and there is a delta for each row.
+        unsafe { launch.arg(self.problem).arg(self.mask_number()).launch()? };
+
+        let launch = of_keys.launch(blocks(shape.key_heads, shape.keys), [128, 1, 1]).on(self.stream);
+        let launch = launch.arg(saved.q).arg(saved.k).arg(saved.v).arg(output_gradient);
+        let launch = launch.arg(saved.log_sum_exp).arg(&*deltas).arg(&mut gradients.k).arg(&mut gradients.v);
+        // SAFETY: as above; the first kernel has written the deltas of all rows.
+        unsafe { launch.arg(self.problem).arg(self.mask_number()).launch()? };
+        Ok(())
+    }
+
+    /// A kernel that prepares statistics of rows, one that computes, and one that rounds the gradient of Q.
+    fn hopper_backward<T: Element>(
+        &self,
+        config: &Config,
+        saved: &Saved<'_, T>,
+        output_gradient: &Buffer<T>,
+        gradients: &mut Gradients<T>,
+    ) -> Result<()> {
+        let (shape, attention) = (self.shape, self.attention);
+        let mut problem = self.problem;
+        let query_tiles = shape.queries.div_ceil(config.queries);
+        problem.query_tiles = query_tiles as i32;
+        problem.head_group = head_group(shape, self.mask) as i32;
+        let kernel = |part: &str, mask: &str| {
+            let name = format!("attention_gradient{part}_{}_d{}{mask}", T::NAME, shape.dim);
+            attention.kernel(config.image, &name)
+        };
+        let (start, finish) = (kernel("_start", "")?, kernel("_finish", "")?);
+        let main = kernel("", &format!("_{}", self.mask_name()))?;
+        let rows = shape.batch * shape.heads * query_tiles * config.queries;
+        // Whoever panicked while holding the buffers left whole ones.
+        let mut workspace = attention.backward.lock().unwrap_or_else(PoisonError::into_inner);
+        let [sums, statistics] = workspace.reserve(self, [rows * shape.dim, 2 * rows])?;
+
+        let blocks = (rows * shape.dim / 8).div_ceil(FEW_THREADS).min(MOST_BLOCKS) as u32;
+        let launch = start.launch([blocks, 1, 1], [FEW_THREADS as u32, 1, 1]).on(self.stream);
+        let launch = launch.arg(saved.output).arg(output_gradient).arg(saved.log_sum_exp);
+        // SAFETY: the buffers have the sizes that the problem says; rows are counted with those that fill up the last block of
+        // each head, and have `dim` sums and two statistics each.
+        unsafe { launch.arg(&mut *statistics).arg(&mut *sums).arg(problem).launch()? };
+
+        let q_map = self.query_map(saved.q, config.queries)?;
+        let gradient_map = self.query_map(output_gradient, config.queries)?;
+        let (k_map, v_map) = (self.key_map(saved.k, KEYS)?, self.key_map(saved.v, KEYS)?);
+        let blocks = (shape.batch * shape.key_heads * shape.keys.div_ceil(KEYS)) as u32;
+        let launch = main.launch([blocks, 1, 1], [THREADS, 1, 1]).shared(config.shared(shape.dim));
+        let launch = launch.on(self.stream).arg(q_map).arg(k_map).arg(v_map).arg(gradient_map);
+        let launch = launch.arg(saved.q).arg(saved.k).arg(saved.v).arg(output_gradient).arg(&*statistics);
+        let launch = launch.arg(&mut *sums).arg(&mut gradients.k).arg(&mut gradients.v);
+        // SAFETY: as above; the maps describe the buffers, and the first kernel has written all statistics and cleared all sums.
+        unsafe { launch.arg(problem).launch()? };
+
+        let blocks = (shape.batch * shape.heads * query_tiles) as u32;
+        let launch = finish.launch([blocks, 1, 1], [FEW_THREADS as u32, 1, 1]).on(self.stream);
+        // SAFETY: as above.
+        unsafe { launch.arg(&*sums).arg(&mut gradients.q).arg(problem).launch()? };
+        Ok(())
+    }
+}
+
+/// Heads of keys whose tiles are interleaved. Only the causal form takes tiles out of their order, the longest first.
+fn head_group(shape: &Shape, mask: Mask) -> usize {
+    if mask != Mask::Causal {
+        return 1;
+    }
+    let bytes = 4 * shape.queries * shape.dim * (shape.heads / shape.key_heads); // Q and dO
+    hopper::interleaved(bytes).min(shape.key_heads * shape.batch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_configuration_fits_a_multiprocessor() {
+        for dim in [64, 128] {
+            let config = Config::of(dim).unwrap();
+            assert!(config.shared(dim) <= 227 * 1024, "dim {dim}: {} bytes", config.shared(dim));
+            assert!(config.queries <= 256);
+        }
+        assert!(Config::of(256).is_none());
+    }
+
+    #[test]
+    fn a_group_of_heads_is_never_more_than_there_are() {
+        let shape = Shape { batch: 2, heads: 64, key_heads: 64, queries: 2048, keys: 2048, dim: 128 };
+        assert_eq!(head_group(&shape, Mask::Causal), 32);
+        assert_eq!(head_group(&Shape { key_heads: 2, ..shape }, Mask::Causal), 4);
+        assert_eq!(head_group(&shape, Mask::Full), 1);
+    }
+}

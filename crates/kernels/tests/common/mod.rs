@@ -1,0 +1,97 @@
+//! What the tests of attention share: numbers, random inputs, shapes and options, and the error's measure.
+
+use apex_kernels::{Element, Layout, Mask, Options, Shape};
+use half::{bf16, f16};
+use proptest::prelude::*;
+
+/// Elements that tests make from numbers.
+pub trait Number: Element {
+    /// Largest relative error (Frobenius norm): inputs are exact, weights and outputs are rounded.
+    const TOLERANCE: f64;
+    const NAN: Self;
+    fn of(value: f64) -> Self;
+    fn wide(self) -> f64;
+}
+
+impl Number for bf16 {
+    const TOLERANCE: f64 = 5e-3;
+    const NAN: bf16 = bf16::NAN;
+    fn of(value: f64) -> bf16 {
+        bf16::from_f64(value)
+    }
+    fn wide(self) -> f64 {
+        self.to_f64()
+    }
+}
+
+impl Number for f16 {
+    const TOLERANCE: f64 = 8e-4;
+    const NAN: f16 = f16::NAN;
+    fn of(value: f64) -> f16 {
+        f16::from_f64(value)
+    }
+    fn wide(self) -> f64 {
+        self.to_f64()
+    }
+}
+
+/// Numbers between -`size` and `size`, the same for the same seed.
+pub fn random<T: Number>(seed: u64, len: usize, size: f64) -> Vec<T> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        T::of(((state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 40) as f64 / f64::from(1 << 23) - 1.0) * size)
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
+
+/// The same numbers, wide.
+pub fn wide<T: Number>(values: &[T]) -> Vec<f64> {
+    values.iter().map(|value| value.wide()).collect()
+}
+
+/// Relative distance in the Frobenius norm; 0 where both are zero. NaN stays NaN.
+pub fn distance(found: impl Iterator<Item = f64>, expected: &[f64]) -> f64 {
+    let (mut difference, mut norm) = (0.0, 0.0);
+    for (found, expected) in found.zip(expected) {
+        difference += (found - expected).powi(2);
+        norm += expected * expected;
+    }
+    if norm == 0.0 { difference.sqrt() } else { (difference / norm).sqrt() }
+}
+
+pub fn shapes() -> impl Strategy<Value = Shape> {
+    let heads = (1..3usize, 1..4usize);
+    let dim = prop::sample::select(vec![64, 128, 256]);
+    (0..3usize, heads, 0..36usize, 0..70usize, dim).prop_map(
+        |(batch, (key_heads, group), queries, keys, dim)| Shape {
+            batch,
+            heads: key_heads * group,
+            key_heads,
+            queries,
+            keys,
+            dim,
+        },
+    )
+}
+
+fn masks() -> impl Strategy<Value = Mask> {
+    let side = || prop::option::of(0..40usize);
+    prop_oneof![
+        Just(Mask::Full),
+        Just(Mask::Causal),
+        (side(), side()).prop_map(|(left, right)| Mask::Window { left, right }),
+    ]
+}
+
+pub fn options() -> impl Strategy<Value = Options> {
+    let layout = prop::sample::select(vec![Layout::HeadsFirst, Layout::RowsFirst]);
+    (masks(), prop::option::of(0.01f32..1.0), layout).prop_map(|(mask, scale, layout)| Options {
+        mask,
+        scale,
+        layout,
+        form: None,
+    })
+}
