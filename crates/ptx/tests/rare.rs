@@ -34,8 +34,9 @@ fn rare_ptx_is_fine() {
          istypep.texref %p1, %d1;\n\tistypep.samplerref %p2, %d1;\n\tistypep.surfref %p3, %d1;\n\tret;\n}}\n"
     );
     let halves = kernel("mov.u16 %h1, %tid.x;\n\tmov.u16 %h2, %ctaid.y;\n\tmov.u16 %h3, %ntid.z;");
+    let matrices = kernel("ldmatrix.sync.aligned.x4.m8n8.shared.b16 {%r0, %r1, %r2, %r3}, [near];");
     let ptxas = common::Ptxas::find();
-    for source in [declared_then_defined, alias, targets, environment, opaque, halves] {
+    for source in [declared_then_defined, alias, targets, environment, opaque, halves, matrices] {
         assert_eq!(problems(&source), [] as [String; 0], "{source}");
         if let Some(ptxas) = &ptxas {
             assert_eq!(ptxas.errors(&source, "compute_80"), BTreeMap::new(), "{source}");
@@ -51,6 +52,8 @@ fn what_is_wrong_beside_it_is_refused() {
         "setp.eq.and.u32 %p1, %r1, %r2, _;",
         "mov.b32 %r1, %envreg32;",
         "mov.u16 %h1, %clock64;",
+        "mov.u16 %h1, %laneid;",
+        "mov.u16 %h1, %nsmid;",
         "istypep.texref %r1, %d1;",
         "call one, (elsewhere);",
         "call one, (near);",

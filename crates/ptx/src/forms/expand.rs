@@ -56,7 +56,7 @@ pub(super) fn permuted(parts: &[Part], needs: &[Need], words: &[&str]) -> Vec<Ch
 }
 
 /// Modifiers that ptxas takes in any place: orders, scopes, spaces, cache hints, rounding, saturation,
-/// vectors, what atomics do.
+/// vectors, what atomics do, the shape and number of the matrices of `ldmatrix`.
 fn is_free(word: &str) -> bool {
     FREE.contains(&word) || word.starts_with("L1::") || word.starts_with("L2::") || word.contains("shared")
 }
@@ -115,6 +115,10 @@ const FREE: &[&str] = &[
     "exch",
     "cas",
     "noftz",
+    "m8n8",
+    "x1",
+    "x2",
+    "x4",
 ];
 
 /// Modifiers that ptxas takes more than once; it refuses types, spaces and roundings that are repeated.

@@ -427,9 +427,9 @@ fn special_fits(special: SpecialRegister, component: bool, ty: ScalarType, usage
     match (special.is_vector(), component) {
         (true, false) => Err(format!("`{name}` is a vector: name one of its components, such as `{name}.x`")),
         (false, true) => Err(format!("`{name}` has no components")),
-        // Old PTX read the grid's number in 32 bits; the lower half of 32 may be read.
+        // Old PTX read the grid's number in 32 bits, and in 16 what is a vector.
         _ if is_cvt || special == SpecialRegister::Gridid => Ok(()),
-        _ if ty.bytes() == 2 && special.ty() == ScalarType::U32 => Ok(()),
+        _ if ty.bytes() == 2 && special.is_vector() => Ok(()),
         _ if ty.bytes() != special.ty().bytes() => {
             Err(format!("`{name}` is `{}`, which does not fit `{ty}`", special.ty()))
         }
