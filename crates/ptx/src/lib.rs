@@ -17,6 +17,7 @@
 //! 1. No input makes the parser panic, recurse without bound, or take more than linear time and space.
 //! 2. `parse(print(parse(x)))` equals `parse(x)`.
 //! 3. This crate knows nothing of CUDA, files or threads.
+pub mod analysis;
 pub mod body;
 pub mod diagnostic;
 pub mod estimate;

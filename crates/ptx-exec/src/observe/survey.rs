@@ -1,17 +1,12 @@
 //! Where the lanes of a warp access memory, and how many transactions that takes.
 
 use apex_trace::counts::Space;
+use ptx::analysis::Request;
 
 use crate::memory::spaces::Spaces;
 use crate::observe::probe::Moment;
 use crate::operands::{AccessArgs, Reg, Space as StepSpace};
 use crate::registers::lanes::{Lanes, WARP, each_lane};
-
-/// Bytes of a sector of global memory.
-const SECTOR: u64 = 32;
-
-/// Banks of shared memory, each 4 bytes wide.
-const BANKS: u32 = 32;
 
 /// Where a lane accesses memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,80 +118,24 @@ pub(super) struct Cost {
     pub(super) excess: u64,
 }
 
-/// Sectors that lanes touch, at these addresses with `bytes` bytes each.
-pub(super) fn sectors(addresses: &[u64], bytes: u64) -> Cost {
-    let last = |address: u64| (address + bytes.max(1) - 1) / SECTOR;
-    let mut touched: Vec<u64> =
-        addresses.iter().flat_map(|&address| address / SECTOR..=last(address)).collect();
-    touched.sort_unstable();
-    touched.dedup();
-    let (actual, least) = (touched.len() as u64, (addresses.len() as u64 * bytes).div_ceil(SECTOR));
-    Cost { transactions: actual, excess: actual.saturating_sub(least) }
-}
-
-/// Wavefronts that lanes take, at these offsets (in the order of lanes) with `bytes` bytes each.
-///
-/// In a wavefront each bank gives one word of 4 bytes, to all lanes that want that one. Accesses of 8 bytes are made
-/// for half a warp at a time, those of 16 for a quarter.
-pub(super) fn wavefronts(offsets: &[(usize, u64)], bytes: u64) -> Cost {
-    let words = (bytes / 4).max(1);
-    let lanes_at_once = (WARP as u64 / words).max(1) as usize;
-    let (mut cost, mut group) = (Cost::default(), Vec::new());
-    for part in 0..WARP.div_ceil(lanes_at_once) {
-        group.clear();
-        let members = offsets.iter().filter(|(lane, _)| lane / lanes_at_once == part);
-        group.extend(members.flat_map(|&(_, offset)| (0..words).map(move |word| (offset / 4 + word) as u32)));
-        if group.is_empty() {
-            continue;
+/// What the request of some lanes (in their order, each with its address) costs in a memory.
+pub(super) fn cost(space: Space, spots: &[(usize, u64)], bytes: u64) -> Cost {
+    let mut addresses = [0; WARP];
+    let mut active = 0;
+    for &(lane, address) in spots {
+        addresses[lane] = address;
+        active |= 1 << lane;
+    }
+    let request = Request { addresses: &addresses, uniform: false, active, bytes };
+    match space {
+        Space::Global => {
+            let transactions = request.sectors();
+            Cost { transactions, excess: transactions.saturating_sub(request.least_sectors()) }
         }
-        group.sort_unstable();
-        group.dedup();
-        let mut wanted = [0u64; BANKS as usize];
-        group.iter().for_each(|word| wanted[(word % BANKS) as usize] += 1);
-        let wavefronts = wanted.into_iter().max().unwrap_or(0);
-        cost.transactions += wavefronts;
-        cost.excess += wavefronts - 1;
-    }
-    cost
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn strided(stride: u64) -> Vec<(usize, u64)> {
-        (0..WARP).map(|lane| (lane, lane as u64 * stride)).collect()
-    }
-
-    fn addresses(stride: u64) -> Vec<u64> {
-        strided(stride).into_iter().map(|(_, offset)| 4096 + offset).collect()
-    }
-
-    #[test]
-    fn sectors_of_strided_accesses() {
-        assert_eq!(sectors(&addresses(4), 4), Cost { transactions: 4, excess: 0 });
-        assert_eq!(sectors(&addresses(8), 4), Cost { transactions: 8, excess: 4 });
-        assert_eq!(sectors(&addresses(128), 4), Cost { transactions: 32, excess: 28 });
-        assert_eq!(sectors(&addresses(16), 16), Cost { transactions: 16, excess: 0 });
-        assert_eq!(sectors(&addresses(0), 4), Cost { transactions: 1, excess: 0 });
-        // Off by one element, the same bytes lie in one sector more.
-        let shifted: Vec<_> = addresses(4).iter().map(|address| address + 4).collect();
-        assert_eq!(sectors(&shifted, 4), Cost { transactions: 5, excess: 1 });
-    }
-
-    #[test]
-    fn wavefronts_of_strided_accesses() {
-        assert_eq!(wavefronts(&strided(4), 4), Cost { transactions: 1, excess: 0 });
-        assert_eq!(wavefronts(&strided(8), 4), Cost { transactions: 2, excess: 1 });
-        assert_eq!(wavefronts(&strided(128), 4), Cost { transactions: 32, excess: 31 });
-        // A column of a tile of 32 by 33 words.
-        assert_eq!(wavefronts(&strided(132), 4), Cost { transactions: 1, excess: 0 });
-        // All want one word, and four bytes of a word are one word.
-        assert_eq!(wavefronts(&strided(0), 4), Cost { transactions: 1, excess: 0 });
-        assert_eq!(wavefronts(&strided(1), 1), Cost { transactions: 1, excess: 0 });
-        // Wide accesses take two and four wavefronts at best.
-        assert_eq!(wavefronts(&strided(8), 8), Cost { transactions: 2, excess: 0 });
-        assert_eq!(wavefronts(&strided(16), 16), Cost { transactions: 4, excess: 0 });
-        assert_eq!(wavefronts(&strided(16)[..3], 16), Cost { transactions: 1, excess: 0 });
+        Space::Shared => {
+            let wavefronts = request.wavefronts();
+            Cost { transactions: wavefronts.count, excess: wavefronts.excessive }
+        }
+        Space::Local => Cost::default(),
     }
 }

@@ -150,14 +150,7 @@ impl Tally {
             if lanes.is_empty() {
                 continue;
             }
-            let cost = match space {
-                Space::Global => {
-                    let addresses: Vec<u64> = lanes.iter().map(|&(_, address)| address).collect();
-                    survey::sectors(&addresses, bytes.into())
-                }
-                Space::Shared => survey::wavefronts(&lanes, bytes.into()),
-                Space::Local => survey::Cost::default(),
-            };
+            let cost = survey::cost(space, &lanes, bytes.into());
             let traffic = &mut self.traffic[space as usize][direction as usize];
             traffic.requests += 1;
             traffic.threads += lanes.len() as u64;

@@ -1,51 +1,208 @@
-//! What an access of a warp costs, from the addresses of its lanes.
+//! What a request costs: the one calculator of sectors and wavefronts.
+//!
+//! A request is what the active lanes of a warp ask of a memory with one instruction. Its cost follows from their
+//! addresses alone:
+//!
+//! 1. *Global memory* is accessed in sectors of 32 bytes; a sector that several lanes touch counts once.
+//! 2. *Shared memory* has 32 banks of words of four bytes. In a wavefront a bank gives one word, to all lanes that want
+//!    it. Accesses of up to four bytes are made for all lanes together, of eight for half a warp at a time, of sixteen
+//!    for a quarter.
+//! 3. *Local memory* interleaves the lanes: word for word, the words of all lanes lie side by side.
+//! 4. *Constant memory* gives one address at a time.
 
-use super::value::{LANES, Value};
-
+/// Lanes of a warp.
+pub const LANES: usize = 32;
 /// Bytes of a sector of global memory.
-const SECTOR: u64 = 32;
-/// Banks of shared memory, each a word of four bytes wide.
-const BANKS: usize = 32;
+pub const SECTOR: u64 = 32;
+/// Banks of shared memory.
+pub const BANKS: usize = 32;
+/// Bytes of a word of a bank.
 const WORD: u64 = 4;
+/// Bytes of a lane up to which sectors are counted without allocating.
+const SMALL: u64 = 128;
+/// Sectors that 32 lanes touch at most with [`SMALL`] bytes each, at any alignment.
+pub const MOST_TOUCHED: usize = LANES * 5;
+
+/// The addresses that the lanes of a warp access.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The address of each lane.
+    pub addresses: &'a [u64; LANES],
+    /// Whether the first lane's address is that of all.
+    pub uniform: bool,
+    /// The lanes that take part.
+    pub active: u32,
+    /// Bytes of each lane, from its address on.
+    pub bytes: u64,
+}
+
+/// Wavefronts of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wavefronts {
+    /// All of them.
+    pub count: u64,
+    /// Those beyond what the width of the access needs: bank conflicts.
+    pub excessive: u64,
+}
 
 /// Lanes of a mask.
 fn lanes(mask: u32) -> impl Iterator<Item = usize> {
     (0..LANES).filter(move |lane| mask >> lane & 1 == 1)
 }
 
-/// Sectors that the lanes of `mask` touch, each `bytes` from its address on.
-pub(super) fn sectors(addresses: &Value, mask: u32, bytes: u64) -> usize {
-    if addresses.uniform {
-        let (first, last) = ends(addresses.lanes[0], bytes);
-        return (last - first + 1) as usize;
-    }
-    touched(addresses, mask, bytes, &mut [0; MOST_TOUCHED])
-}
-
 /// The sectors of an address: the first and the last.
 fn ends(address: u64, bytes: u64) -> (u64, u64) {
-    (address / SECTOR, address.saturating_add(bytes - 1) / SECTOR)
+    (address / SECTOR, address.saturating_add(bytes.max(1) - 1) / SECTOR)
 }
 
-/// Sectors that 32 lanes touch at most: 128 bytes of each, at any alignment.
-pub(super) const MOST_TOUCHED: usize = LANES * 5;
+impl Request<'_> {
+    fn address(&self, lane: usize) -> u64 {
+        self.addresses[if self.uniform { 0 } else { lane }]
+    }
 
-/// Writes the sectors that lanes touch to the beginning of `touched`, each once; how many they are.
-pub(super) fn touched(addresses: &Value, mask: u32, bytes: u64, touched: &mut [u64; MOST_TOUCHED]) -> usize {
-    let mut count = 0;
-    let mut sorted = true;
-    for lane in lanes(mask) {
-        let (first, last) = ends(addresses.lane(lane), bytes);
-        for sector in (first..=last).take(5) {
-            if count > 0 && touched[count - 1] == sector {
-                continue;
+    /// Sectors of global memory that the lanes touch.
+    pub fn sectors(&self) -> u64 {
+        if self.uniform {
+            let (first, last) = ends(self.addresses[0], self.bytes);
+            return last - first + 1;
+        }
+        if self.bytes > SMALL {
+            return self.large_sectors();
+        }
+        self.touched(&mut [0; MOST_TOUCHED]) as u64
+    }
+
+    /// The same of many bytes: ranges of sectors, those that overlap counted once.
+    fn large_sectors(&self) -> u64 {
+        let mut ranges: Vec<(u64, u64)> =
+            lanes(self.active).map(|lane| ends(self.address(lane), self.bytes)).collect();
+        ranges.sort_unstable();
+        let (mut count, mut next) = (0, 0);
+        for (first, last) in ranges {
+            let first = first.max(next);
+            count += (last + 1).saturating_sub(first);
+            next = next.max(last + 1);
+        }
+        count
+    }
+
+    /// Sectors that the lanes would touch if their bytes lay side by side.
+    pub fn least_sectors(&self) -> u64 {
+        u64::from(self.active.count_ones()).saturating_mul(self.bytes).div_ceil(SECTOR)
+    }
+
+    /// Writes the sectors that lanes touch to the beginning of `touched`, each once; how many they are. Of a lane with
+    /// more than 128 bytes only the first sectors are told.
+    pub fn touched(&self, touched: &mut [u64; MOST_TOUCHED]) -> usize {
+        let mut count = 0;
+        let mut sorted = true;
+        for lane in lanes(self.active) {
+            let (first, last) = ends(self.address(lane), self.bytes);
+            for sector in (first..=last).take(5) {
+                if count > 0 && touched[count - 1] == sector {
+                    continue;
+                }
+                sorted &= count == 0 || touched[count - 1] < sector;
+                touched[count] = sector;
+                count += 1;
             }
-            sorted &= count == 0 || touched[count - 1] < sector;
-            touched[count] = sector;
+        }
+        if sorted { count } else { distinct(&mut touched[..count]) }
+    }
+
+    /// Sectors of local memory that the lanes touch, whose addresses are offsets in their own memory: a word of all
+    /// lanes is four sectors, and each sector has a word of eight lanes.
+    pub fn local_sectors(&self) -> u64 {
+        let own = std::array::from_fn(|lane| {
+            let word = self.address(lane) / WORD;
+            word.wrapping_mul(LANES as u64 * WORD).wrapping_add(lane as u64 * WORD)
+        });
+        // Further words lie a whole row of lanes further on.
+        let first = self.address(self.active.trailing_zeros() as usize % LANES) % WORD;
+        let words = (first + self.bytes).div_ceil(WORD);
+        Request { addresses: &own, uniform: false, bytes: WORD, ..*self }.sectors() * words
+    }
+
+    /// The addresses of active lanes, sorted.
+    fn sorted<'b>(&self, room: &'b mut [u64; LANES]) -> &'b mut [u64] {
+        let mut count = 0;
+        for lane in lanes(self.active) {
+            room[count] = self.address(lane);
             count += 1;
         }
+        let sorted = &mut room[..count];
+        sorted.sort_unstable();
+        sorted
     }
-    if sorted { count } else { distinct(&mut touched[..count]) }
+
+    /// Different addresses: wavefronts of constant memory.
+    pub fn distinct_addresses(&self) -> u64 {
+        match self.uniform {
+            true => 1,
+            false => distinct(self.sorted(&mut [0; LANES])) as u64,
+        }
+    }
+
+    /// The most lanes that have the same address: wavefronts of an atomic operation.
+    pub fn sharers(&self) -> u64 {
+        if self.uniform {
+            return self.active.count_ones().into();
+        }
+        let mut room = [0; LANES];
+        let sorted = self.sorted(&mut room);
+        sorted.chunk_by(|a, b| a == b).map(<[u64]>::len).max().unwrap_or(0) as u64
+    }
+
+    /// Wavefronts of shared memory.
+    pub fn wavefronts(&self) -> Wavefronts {
+        let together = (LANES as u64 * WORD / self.bytes.next_power_of_two().max(WORD)).max(1) as usize;
+        let mut sum = Wavefronts::default();
+        for from in (0..LANES).step_by(together) {
+            let group = self.active & ((((1u64 << together) - 1) << from) as u32);
+            let count = match (group, self.uniform) {
+                (0, _) => continue,
+                (_, true) => 1,
+                _ => self.conflicts(group) as u64,
+            };
+            sum.count += count;
+            sum.excessive += count.saturating_sub(1);
+        }
+        sum
+    }
+
+    /// The most words that any bank has to give to lanes of `group`.
+    fn conflicts(&self, group: u32) -> usize {
+        let mut words = [0; LANES * 2];
+        let mut count = 0;
+        // The first word of each bank, and one more than its number; nothing more is to do if no bank has another.
+        let mut first = [0; BANKS];
+        let mut alone = true;
+        for lane in lanes(group) {
+            let address = self.addresses[lane];
+            for word in (address / WORD..=address.saturating_add(self.bytes.max(1) - 1) / WORD)
+                .take(words.len() - count)
+            {
+                let known = &mut first[(word % BANKS as u64) as usize];
+                if *known == word + 1 {
+                    continue;
+                }
+                alone &= *known == 0;
+                *known = word + 1;
+                words[count] = word;
+                count += 1;
+            }
+        }
+        if alone {
+            return count.min(1);
+        }
+        let words = &mut words[..count];
+        words.sort_unstable();
+        let mut load = [0; BANKS];
+        for word in words.chunk_by(|a, b| a == b) {
+            load[(word[0] % BANKS as u64) as usize] += 1;
+        }
+        load.into_iter().max().unwrap_or(0)
+    }
 }
 
 /// Brings the different ones of some values to their beginning; how many they are.
@@ -61,94 +218,63 @@ fn distinct(values: &mut [u64]) -> usize {
     count
 }
 
-/// Sectors of local memory that the lanes touch. There, word for word, the lanes' words lie side by side: a word of all lanes is
-/// four sectors, and each sector has a word of eight lanes.
-pub(super) fn local_sectors(addresses: &Value, mask: u32, bytes: u64) -> usize {
-    let own = Value::of_lanes(|lane| {
-        let word = addresses.lane(lane) / WORD;
-        word.wrapping_mul(LANES as u64 * WORD).wrapping_add(lane as u64 * WORD)
-    });
-    // Further words lie a whole row of lanes further on.
-    let first = addresses.lane(mask.trailing_zeros() as usize % LANES) % WORD;
-    let words = (first + bytes).div_ceil(WORD);
-    sectors(&own, mask, WORD) * words as usize
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Different addresses that lanes have: reads of constant memory are served one address at a time.
-pub(super) fn addresses(addresses: &Value, mask: u32) -> usize {
-    if addresses.uniform {
-        return 1;
+    /// A request of all lanes, `stride` bytes apart from `start` on.
+    fn strided(start: u64, stride: u64, bytes: u64, ask: impl Fn(Request<'_>) -> u64) -> u64 {
+        let addresses = std::array::from_fn(|lane| start + lane as u64 * stride);
+        ask(Request { addresses: &addresses, uniform: false, active: u32::MAX, bytes })
     }
-    let mut sorted = [0; LANES];
-    let mut count = 0;
-    for lane in lanes(mask) {
-        sorted[count] = addresses.lanes[lane];
-        count += 1;
-    }
-    distinct(&mut sorted[..count])
-}
 
-/// Passes through the banks of shared memory that the lanes of `mask` need.
-///
-/// Lanes of up to four bytes are served together, of eight in halves, of sixteen in quarters; a bank gives one word in a pass,
-/// to all lanes that want it.
-pub(super) fn wavefronts(addresses: &Value, mask: u32, bytes: u64) -> usize {
-    let together = (LANES as u64 * WORD / bytes.next_power_of_two().max(WORD)).max(1) as usize;
-    if addresses.uniform {
-        return (0..LANES).step_by(together).filter(|&from| group(mask, from, together) != 0).count();
-    }
-    (0..LANES).step_by(together).map(|from| conflicts(addresses, group(mask, from, together), bytes)).sum()
-}
-
-/// The lanes of `mask` from `from` on, `count` of them.
-fn group(mask: u32, from: usize, count: usize) -> u32 {
-    mask & ((((1u64 << count) - 1) << from) as u32)
-}
-
-/// The most words that any bank has to give.
-fn conflicts(addresses: &Value, mask: u32, bytes: u64) -> usize {
-    let mut words = [0; LANES * 2];
-    let mut count = 0;
-    // The first word of each bank, and one more than its number; nothing more is to do if no bank has another.
-    let mut first = [0; BANKS];
-    let mut alone = true;
-    for lane in lanes(mask) {
-        let address = addresses.lanes[lane];
-        for word in (address / WORD..=address.saturating_add(bytes - 1) / WORD).take(words.len() - count) {
-            let known = &mut first[(word % BANKS as u64) as usize];
-            if *known == word + 1 {
-                continue;
-            }
-            alone &= *known == 0;
-            *known = word + 1;
-            words[count] = word;
-            count += 1;
+    #[test]
+    fn sectors_of_strided_accesses() {
+        let cases = [(4, 4, 4), (8, 4, 8), (128, 4, 32), (16, 16, 16), (0, 4, 1), (256, 256, 256)];
+        for (stride, bytes, sectors) in cases {
+            assert_eq!(
+                strided(4096, stride, bytes, |request| request.sectors()),
+                sectors,
+                "{stride} {bytes}"
+            );
         }
+        // Off by one element, the same bytes lie in one sector more.
+        assert_eq!(strided(4100, 4, 4, |request| request.sectors()), 5);
+        assert_eq!(strided(4096, 8, 4, |request| request.least_sectors()), 4);
+        // Ranges that overlap count once.
+        assert_eq!(strided(0, 32, 160, |request| request.sectors()), 31 + 5);
+        // A word of all lanes is four sectors of local memory, wherever it lies.
+        assert_eq!(strided(64, 0, 8, |request| request.local_sectors()), 8);
     }
-    if alone {
-        return count.min(1);
-    }
-    let words = &mut words[..count];
-    words.sort_unstable();
-    let mut load = [0; BANKS];
-    for word in words.chunk_by(|a, b| a == b) {
-        load[(word[0] % BANKS as u64) as usize] += 1;
-    }
-    load.into_iter().max().unwrap_or(0)
-}
 
-/// The most lanes of `mask` that have the same address.
-pub(super) fn sharers(addresses: &Value, mask: u32) -> usize {
-    if addresses.uniform {
-        return mask.count_ones() as usize;
+    #[test]
+    fn wavefronts_of_strided_accesses() {
+        let cases = [
+            (4, 4, 1, 0),
+            (8, 4, 2, 1),
+            (128, 4, 32, 31),
+            // A column of a tile of 32 by 33 words.
+            (132, 4, 1, 0),
+            // All want one word, and four bytes of a word are one word.
+            (0, 4, 1, 0),
+            (1, 1, 1, 0),
+            // Wide accesses take two and four wavefronts at best.
+            (8, 8, 2, 0),
+            (16, 16, 4, 0),
+        ];
+        for (stride, bytes, count, excessive) in cases {
+            let case = format!("{stride} {bytes}");
+            assert_eq!(strided(0, stride, bytes, |request| request.wavefronts().count), count, "{case}");
+            assert_eq!(
+                strided(0, stride, bytes, |request| request.wavefronts().excessive),
+                excessive,
+                "{case}"
+            );
+        }
+        let addresses = std::array::from_fn(|lane| 16 * lane as u64);
+        let few = Request { addresses: &addresses, uniform: false, active: 0b111, bytes: 16 };
+        assert_eq!(few.wavefronts(), Wavefronts { count: 1, excessive: 0 });
+        let same = Request { uniform: true, bytes: 4, active: 0, ..few };
+        assert_eq!(same.wavefronts(), Wavefronts::default());
     }
-    let mut sorted = [0; LANES];
-    let mut count = 0;
-    for lane in lanes(mask) {
-        sorted[count] = addresses.lanes[lane];
-        count += 1;
-    }
-    let sorted = &mut sorted[..count];
-    sorted.sort_unstable();
-    sorted.chunk_by(|a, b| a == b).map(<[u64]>::len).max().unwrap_or(0)
 }

@@ -4,8 +4,8 @@
 //! the kernel's parameters. An [`Estimator`] executes a few sampled warps (see `selection`) from the first instruction to
 //! the last, computes what decides branches and addresses, and counts what each warp does; the sum stands for all warps
 //! of the grid. `compile`, `decode` and `slice` make `code` of a function's [listing](crate::body) and its
-//! [operations](crate::instruction), `warp` executes it, `value` computes, `requests` turns addresses into sectors and
-//! wavefronts, `loops` and `skip` make a loop of a million rounds as cheap as one of five, `selection` and `sampling`
+//! [operations](crate::instruction), `warp` executes it, `value` computes, [`analysis`](crate::analysis) turns addresses
+//! into sectors and wavefronts, `loops` and `skip` make a loop of a million rounds as cheap as one of five, `selection` and `sampling`
 //! choose the warps, `sum` adds them up. `latency` and `schedule` say how many cycles a stretch of code takes a warp,
 //! `contention` on how many places the atomic operations of all warps fall.
 //!
@@ -28,7 +28,6 @@ mod contention;
 mod decode;
 mod latency;
 mod loops;
-mod requests;
 mod sampling;
 mod schedule;
 mod selection;

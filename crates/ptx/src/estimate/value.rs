@@ -5,10 +5,10 @@
 //! instruction that made them; predicates are 0 and 1.
 
 use super::code::{Form, Kind, Op};
+use crate::analysis::Request;
 use crate::instruction::{Comparison, Rounding};
 
-/// Lanes of a warp.
-pub(super) const LANES: usize = 32;
+pub(super) use crate::analysis::LANES;
 
 /// A register.
 #[derive(Clone, Debug)]
@@ -26,6 +26,11 @@ impl Value {
 
     pub(super) fn of_lanes(lane: impl FnMut(usize) -> u64) -> Value {
         Value { lanes: std::array::from_fn(lane), uniform: false, guessed: false }
+    }
+
+    /// The request of the lanes of a mask at these addresses.
+    pub(super) fn request(&self, active: u32, bytes: u64) -> Request<'_> {
+        Request { addresses: &self.lanes, uniform: self.uniform, active, bytes }
     }
 
     /// The number of a lane.

@@ -7,9 +7,9 @@ use super::code::{Access, Action, Code, Compare, Guard, NONE, Op, Register, Spac
 use super::compile::LOCAL_BASE;
 use super::contention::Contention;
 use super::loops::Loops;
-use super::requests;
 use super::skip::Skips;
 use super::value::{LANES, Value, compare, compute, guess, ones};
+use crate::analysis::MOST_TOUCHED;
 use crate::instruction::{Comparison, Direction, Logic, Shuffle, Vote};
 
 /// Where local memory ends.
@@ -374,39 +374,40 @@ impl<'c> Warp<'c> {
             space => space,
         };
         let lanes = f64::from(mask.count_ones());
+        let request = addresses.request(mask, bytes);
         let figures = &mut self.counters.figures;
         let mut add = |figure: Figure, amount: f64| figures[figure as usize] += amount;
         match (access.direction, space) {
             (Direction::Atomic, _) => {
                 add(Figure::AtomicRequests, 1.0);
                 add(Figure::AtomicLanes, lanes);
-                add(Figure::AtomicWavefronts, requests::sharers(addresses, mask) as f64);
+                add(Figure::AtomicWavefronts, request.sharers() as f64);
                 if space == Space::Global {
-                    let mut touched = [0; requests::MOST_TOUCHED];
-                    let sectors = requests::touched(addresses, mask, bytes, &mut touched);
+                    let mut touched = [0; MOST_TOUCHED];
+                    let sectors = request.touched(&mut touched);
                     add(Figure::AtomicSectors, sectors as f64);
                     self.contention.touch(&touched[..sectors]);
                 }
             }
             (_, Space::Shared) => {
                 add(Figure::SharedRequests, 1.0);
-                add(Figure::SharedWavefronts, requests::wavefronts(addresses, mask, bytes) as f64);
+                add(Figure::SharedWavefronts, request.wavefronts().count as f64);
             }
             (_, Space::Local) => {
                 add(Figure::LocalRequests, 1.0);
-                add(Figure::LocalSectors, requests::local_sectors(addresses, mask, bytes) as f64);
+                add(Figure::LocalSectors, request.local_sectors() as f64);
             }
             (_, Space::Constant) => {
-                add(Figure::ConstantWavefronts, requests::addresses(addresses, mask) as f64);
+                add(Figure::ConstantWavefronts, request.distinct_addresses() as f64);
             }
             (Direction::Load, Space::Global) => {
                 add(Figure::LoadRequests, 1.0);
-                add(Figure::LoadSectors, requests::sectors(addresses, mask, bytes) as f64);
+                add(Figure::LoadSectors, request.sectors() as f64);
                 add(Figure::LoadBytes, lanes * f64::from(access.bytes));
             }
             (Direction::Store, Space::Global) => {
                 add(Figure::StoreRequests, 1.0);
-                add(Figure::StoreSectors, requests::sectors(addresses, mask, bytes) as f64);
+                add(Figure::StoreSectors, request.sectors() as f64);
                 add(Figure::StoreBytes, lanes * f64::from(access.bytes));
             }
             (_, Space::Generic) => {}
@@ -446,7 +447,7 @@ impl<'c> Warp<'c> {
             }
             Space::Global => {
                 add(requests_of, 1.0);
-                add(sectors_of, requests::sectors(&starts, lanes, row) as f64);
+                add(sectors_of, starts.request(lanes, row).sectors() as f64);
                 add(bytes_of, (u64::from(rows) * row) as f64);
             }
             _ => {}
