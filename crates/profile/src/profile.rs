@@ -650,7 +650,8 @@ pub struct Recorder {
     pub timings: u64,
     /// Time spent on timing, as the recorder measured itself.
     pub timing_ns: f64,
-    /// Time spent on recording, estimated: records times [`RECORD_COST_NS`].
+    /// Time spent on recording: records times the mean of what their process's recorder measured of itself, or times
+    /// [`RECORD_COST_NS`] where it took too few samples.
     pub recording_ns: f64,
     /// Both over the processes' wall time; not known where records were lost.
     pub overhead_share: Option<Figure>,

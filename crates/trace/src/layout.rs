@@ -57,6 +57,10 @@ pub struct FileHeader {
     pub timing_ticks: AtomicU64,
     /// Path of the executable, cut to fit, zero-padded.
     pub executable: [u8; 512],
+    /// Launches around which the recorder took the time that it spent itself; 0 in files of recorders that took none.
+    pub cost_samples: AtomicU64,
+    /// Ticks that it spent on these.
+    pub cost_ticks: AtomicU64,
 }
 
 /// [`FileHeader::drop_errno`] when the session's size limit, not the system, refused space.

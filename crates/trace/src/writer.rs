@@ -89,6 +89,8 @@ impl ProcessFile {
             config_overflow: AtomicU32::new(0),
             timing_ticks: AtomicU64::new(0),
             executable: executable(),
+            cost_samples: AtomicU64::new(0),
+            cost_ticks: AtomicU64::new(0),
         };
         // SAFETY: the mapping is a page, at least as large as the header, and nobody else knows of it yet.
         unsafe { header.base().cast::<FileHeader>().write(fields) };
@@ -166,6 +168,13 @@ impl ProcessFile {
     /// Adds ticks that the recorder spent on timing.
     pub fn add_timing_ticks(&self, ticks: u64) {
         self.count(&self.shared.header().timing_ticks, ticks);
+    }
+
+    /// Adds ticks that the recorder spent on one launch, beside those on timing.
+    pub fn add_cost_sample(&self, ticks: u64) {
+        let header = self.shared.header();
+        self.count(&header.cost_ticks, ticks);
+        self.count(&header.cost_samples, 1);
     }
 
     fn count(&self, counter: &AtomicU64, more: u64) {

@@ -117,6 +117,7 @@ fn a_process_describes_itself() {
     file.count_dropped(7);
     file.count_config_overflow();
     file.add_timing_ticks(1_000_000);
+    [300_000, 500_000].into_iter().for_each(|ticks| file.add_cost_sample(ticks));
     file.mark_ended(Ended::Exited);
     let process = open_only_process(dir.path());
     assert_eq!(process.pid, std::process::id());
@@ -125,6 +126,7 @@ fn a_process_describes_itself() {
     assert_eq!(process.ended, Ended::Exited);
     assert_eq!((process.dropped, process.config_overflow), (7, 1));
     assert_eq!(process.timing_ns, process.clock.duration_ns(1_000_000));
+    assert_eq!((process.cost_samples, process.cost_ns), (2, process.clock.duration_ns(800_000)));
     assert_eq!(process.threads.values().collect::<Vec<_>>(), ["a-name-of-it"]);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let age = now.as_nanos() as u64 - process.start_real_ns;

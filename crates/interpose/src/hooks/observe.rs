@@ -55,7 +55,7 @@ pub fn launch<F: Function, const INDEX: usize>(call: Call<F, INDEX>, asked: Laun
     }
     let Some(here) = thread::here() else { return call.forward() };
     let stream = normalised(asked.stream, const { is_per_thread(INDEX) });
-    let Some(Plan { config, is_timed, clock }) = here.lend(|thread| thread.plan(&asked)) else {
+    let Some(Plan { config, is_timed, clock, begun }) = here.lend(|thread| thread.plan(&asked)) else {
         return call.forward();
     };
     if is_timed {
@@ -64,7 +64,12 @@ pub fn launch<F: Function, const INDEX: usize>(call: Call<F, INDEX>, asked: Laun
     let start = clock.now();
     let result = call.forward();
     let done = Done { start, end: clock.now(), result };
-    here.lend(|thread| thread.record_launch(INDEX, &asked, stream, config, done));
+    here.lend(|thread| {
+        thread.record_launch(INDEX, &asked, stream, config, done);
+        if begun != 0 {
+            thread.take_cost_sample(begun, done);
+        }
+    });
     result
 }
 

@@ -40,6 +40,8 @@ pub struct Plan {
     pub is_timed: bool,
     /// The thread's, so that the reading after the launch need not look for it again.
     pub clock: TickCounter,
+    /// When planning began, ticks, where the recorder's own time is to be taken; else 0.
+    pub begun: u64,
 }
 
 impl Thread {
@@ -48,6 +50,7 @@ impl Thread {
     /// (What is out of line takes the launch by value: a reference would force all of it into memory on every launch.)
     #[inline(always)]
     pub fn plan(&mut self, launch: &Launch) -> Plan {
+        let begun = self.cost_sample_begun();
         let (context, clock) = (self.context(), self.clock);
         let epoch = self.objects.epochs.modules.load(Relaxed);
         let known = self.launches.place(&Words::of(launch, context, epoch));
@@ -57,9 +60,9 @@ impl Thread {
                 let (config, due) = (known.config, known.until_sample == 0);
                 let is_timed =
                     (due || wants_all(self.control)) && self.decide_timing(*launch, config, context);
-                Plan { config, is_timed, clock }
+                Plan { config, is_timed, clock, begun }
             }
-            Err(()) => self.plan_unfamiliar(*launch, context),
+            Err(()) => Plan { begun, ..self.plan_unfamiliar(*launch, context) },
         }
     }
 
@@ -74,10 +77,13 @@ impl Thread {
         let epoch = self.objects.epochs.modules.load(Relaxed);
         let function = recorder.known_function(launch.function);
         let known = function.and_then(|function| recorder.known_config(&key(&launch, function, context)));
-        let Some(config) = known else { return Plan { config: NO_CONFIG, is_timed: false, clock } };
+        let Some(config) = known else {
+            return Plan { config: NO_CONFIG, is_timed: false, clock, begun: 0 };
+        };
         self.launches.remember(Words::of(&launch, context, epoch), config, recorder.timing.interval(config));
         let is_due = wants_all(self.control) || recorder.timing.is_due_when_met_again(config);
-        Plan { config, is_timed: is_due && self.decide_timing(launch, config, context), clock }
+        let is_timed = is_due && self.decide_timing(launch, config, context);
+        Plan { config, is_timed, clock, begun: 0 }
     }
 
     #[cold]
@@ -106,6 +112,15 @@ impl Thread {
         let head = layout::Launch::head(launch.flags | captured, start, end);
         let stream = self.stream(stream);
         self.push(&layout::Launch { head, config, stream, result, api: api(index) });
+    }
+
+    /// Takes a sample of the recorder's own time: from `begun` to now, without the driver's call.
+    #[cold]
+    pub fn take_cost_sample(&self, begun: u64, done: Done) {
+        let ticks = done.start.saturating_sub(begun) + self.clock.now().saturating_sub(done.end);
+        if ticks < LONGEST_COST {
+            self.recorder.file.add_cost_sample(ticks);
+        }
     }
 
     /// What to do about the launch of a graph: its identifier, and whether it is to be timed.
@@ -196,6 +211,9 @@ impl Words {
         (mixed >> (64 - LOG2_PLACES)) as usize
     }
 }
+
+/// Ticks beyond which a sample of the recorder's own time tells of something else: the thread lost its processor.
+const LONGEST_COST: u64 = 1 << 21;
 
 const LOG2_PLACES: u32 = 10;
 

@@ -247,6 +247,13 @@ impl Thread {
         self.context
     }
 
+    /// The time, in ticks, if the recorder is to take its own time around the launch that is about to be planned; else 0. One
+    /// of [`CONTEXT_USES`] uses of the context is such a launch, and never the one that asks the driver for it.
+    #[inline(always)]
+    pub fn cost_sample_begun(&self) -> u64 {
+        if self.context_uses == CONTEXT_USES / 2 { self.clock.now() } else { 0 }
+    }
+
     #[cold]
     fn ask_for_context(&mut self) -> u32 {
         self.context_epoch = self.objects.epochs.contexts.load(Relaxed);

@@ -32,6 +32,37 @@ pub const RECORD_COST_NS: f64 = 117.0;
 /// The least and the most that [`RECORD_COST_NS`] was: without arguments, and in a PyTorch loop, where caches are cold.
 pub const RECORD_COST_INTERVAL_NS: (f64, f64) = (99.0, 413.0);
 
+/// Minimum samples of the recorder's own time for their mean to stand for a process.
+pub const LEAST_COST_SAMPLES: u64 = 16;
+
+/// What recording cost: measured where a process's recorder took its own time, else an estimate.
+#[derive(Clone, Copy, Default)]
+pub(super) struct RecordingCost {
+    /// Samples behind `measured_ns`.
+    pub samples: u64,
+    /// Records of processes with samples, times the mean of their process's samples.
+    pub measured_ns: f64,
+    /// Records of processes without.
+    pub unmeasured: u64,
+}
+
+impl RecordingCost {
+    fn of(process: &apex_trace::Process, records: u64) -> Self {
+        let samples = process.cost_samples;
+        if samples < LEAST_COST_SAMPLES {
+            return Self { unmeasured: records, ..Self::default() };
+        }
+        let measured_ns = records as f64 * (process.cost_ns as f64 / samples as f64);
+        Self { samples, measured_ns, unmeasured: 0 }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.samples += other.samples;
+        self.measured_ns += other.measured_ns;
+        self.unmeasured += other.unmeasured;
+    }
+}
+
 impl Profile {
     /// Reads everything that `session` recorded.
     pub fn from_session(session: &Session) -> Self {
@@ -58,6 +89,7 @@ pub struct Builder {
     counted: CountedKernels,
     defects: Vec<Defect>,
     pub(super) recorder: Recorder,
+    cost: RecordingCost,
     /// What is wrong with the sessions, beside what is wrong with the files of their processes.
     problems: Vec<String>,
 }
@@ -100,7 +132,8 @@ impl Builder {
 
     /// Adds the records of one process.
     pub fn add_process(&mut self, process: &apex_trace::Process) {
-        let part = Reading::new(self, Self::of_header(process), process).read();
+        let mut part = Reading::new(self, Self::of_header(process), process).read();
+        part.cost = RecordingCost::of(process, part.recorder.records);
         self.merge(part);
         self.recorder.problems.extend(process.read_failure().map(ToString::to_string));
     }
@@ -162,6 +195,7 @@ impl Builder {
         self.counted.merge(other.counted);
         self.totals.merge(&other.totals);
         self.recorder.merge(other.recorder);
+        self.cost.merge(other.cost);
     }
 
     /// The place of a device; one that several processes use is one device.
@@ -202,7 +236,7 @@ impl Builder {
         };
         self.recorder.problems.append(&mut self.problems);
         self.totals.sum_up(&profile);
-        self.recorder.sum_up(&profile);
+        self.recorder.sum_up(self.cost, &profile);
         profile.totals = self.totals;
         profile.recorder = self.recorder;
         profile.sort();

@@ -1,6 +1,6 @@
 //! Sums over a finished profile, and the order of its lists.
 
-use super::build::{RECORD_COST_INTERVAL_NS, RECORD_COST_NS};
+use super::build::{RECORD_COST_INTERVAL_NS, RECORD_COST_NS, RecordingCost};
 use super::{Activity, Graph, Profile, Recorder, Sequence, Totals};
 use crate::figure::{Figure, total};
 use crate::sums::SaturatingSum as _;
@@ -29,16 +29,20 @@ impl Totals {
 }
 
 impl Recorder {
-    /// What follows from the lists of `profile`.
-    pub(super) fn sum_up(&mut self, profile: &Profile) {
-        self.recording_ns = self.records as f64 * RECORD_COST_NS;
+    /// What follows from the lists of `profile`, and from what recording cost.
+    pub(super) fn sum_up(&mut self, cost: RecordingCost, profile: &Profile) {
+        let recording_ns = |record_ns| cost.measured_ns + cost.unmeasured as f64 * record_ns;
+        self.recording_ns = recording_ns(RECORD_COST_NS);
         let wall = total(profile.processes.iter().map(|process| process.wall_ns));
         self.problems.extend(profile.activities.iter().filter_map(|activity| overcounted(profile, activity)));
-        let share = |record_cost_ns| (self.timing_ns + self.records as f64 * record_cost_ns) / wall;
+        let share = |record_ns| (self.timing_ns + recording_ns(record_ns)) / wall;
         let (least, most) = RECORD_COST_INTERVAL_NS;
-        let predicted = || Figure::predicted(share(RECORD_COST_NS), (share(least), share(most)));
+        let figure = || match cost.unmeasured {
+            0 => Figure::sampled(share(0.0), cost.samples, None),
+            _ => Figure::predicted(share(RECORD_COST_NS), (share(least), share(most))),
+        };
         // Lost records took time too, and without them the end of the process is not known.
-        self.overhead_share = (wall > 0.0 && self.lost() == 0).then(predicted);
+        self.overhead_share = (wall > 0.0 && self.lost() == 0).then(figure);
     }
 }
 
@@ -110,16 +114,36 @@ pub(super) fn renumber_kernels(
 mod tests {
     use super::super::Process;
     use super::*;
+    use crate::figure::Provenance;
 
     #[test]
     fn what_recording_cost_is_not_known_where_records_were_lost() {
         let processes = vec![Process { wall_ns: 1e6, ..Process::default() }];
         let profile = Profile { processes, ..Profile::default() };
         let mut recorder = Recorder { records: 100, ..Recorder::default() };
-        recorder.sum_up(&profile);
+        let cost = RecordingCost { unmeasured: 100, ..RecordingCost::default() };
+        recorder.sum_up(cost, &profile);
         assert!((recorder.overhead_share.unwrap().value - 100.0 * RECORD_COST_NS / 1e6).abs() < 1e-12);
         let mut recorder = Recorder { timing_ns: 1e9, dropped: 1, ..recorder };
-        recorder.sum_up(&profile);
+        recorder.sum_up(cost, &profile);
         assert_eq!(recorder.overhead_share, None);
+    }
+
+    #[test]
+    fn what_recording_cost_is_measured_where_every_process_took_its_own_time() {
+        let processes = vec![Process { wall_ns: 1e6, ..Process::default() }];
+        let profile = Profile { processes, ..Profile::default() };
+        let mut recorder = Recorder { records: 100, timing_ns: 500.0, ..Recorder::default() };
+        let mut cost = RecordingCost { samples: 20, measured_ns: 100.0 * 45.0, unmeasured: 0 };
+        recorder.sum_up(cost, &profile);
+        assert_eq!(recorder.recording_ns, 4500.0);
+        let share = recorder.overhead_share.unwrap();
+        assert_eq!((share.provenance(), share.samples), (Provenance::Measured, 20));
+        assert!((share.value - 5000.0 / 1e6).abs() < 1e-12);
+        cost.unmeasured = 10;
+        recorder.sum_up(cost, &profile);
+        let share = recorder.overhead_share.unwrap();
+        assert_eq!(share.provenance(), Provenance::Predicted, "a part is estimated");
+        assert!((share.value - (5000.0 + 10.0 * RECORD_COST_NS) / 1e6).abs() < 1e-12);
     }
 }

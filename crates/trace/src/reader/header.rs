@@ -25,6 +25,8 @@ pub(crate) struct Header {
     pub config_overflow: u32,
     pub timing_ticks: u64,
     pub executable: String,
+    pub cost_samples: u64,
+    pub cost_ticks: u64,
 }
 
 /// What the first page of a file turned out to be.
@@ -78,6 +80,8 @@ impl Header {
             config_overflow: u32_at(page, offset_of!(FileHeader, config_overflow)),
             timing_ticks: u64_at(page, offset_of!(FileHeader, timing_ticks)),
             executable: text(page.get(executable..executable + 512).unwrap_or_default()),
+            cost_samples: u64_at(page, offset_of!(FileHeader, cost_samples)),
+            cost_ticks: u64_at(page, offset_of!(FileHeader, cost_ticks)),
         }
     }
 }

@@ -46,6 +46,10 @@ pub struct Process {
     pub config_overflow: u32,
     /// Time that the recorder spent on timing kernels, ns.
     pub timing_ns: u64,
+    /// Launches around which the recorder took the time that it spent itself; 0 where it took none.
+    pub cost_samples: u64,
+    /// Time that it spent on these, ns.
+    pub cost_ns: u64,
     /// What the identifiers in its records stand for.
     pub definitions: Definitions,
     /// Threads that recorded, by identifier, with the last name they had (at most 12 bytes of it).
@@ -61,6 +65,7 @@ pub struct Process {
     pub(crate) segments: Vec<Segment>,
     anchors: Anchors,
     timing_ticks: u64,
+    cost_ticks: u64,
     read_failure: OnceLock<Problem>,
 }
 
@@ -113,6 +118,7 @@ pub(crate) fn settle_clocks(processes: &mut [Process]) {
     for (process, clock) in processes.iter_mut().zip(Anchors::clocks(&anchors)) {
         process.clock = clock;
         process.timing_ns = clock.duration_ns(process.timing_ticks);
+        process.cost_ns = clock.duration_ns(process.cost_ticks);
     }
 }
 
@@ -196,6 +202,8 @@ impl Loading {
             drop_errno: header.drop_errno,
             config_overflow: header.config_overflow,
             timing_ns: 0,
+            cost_samples: header.cost_samples,
+            cost_ns: 0,
             definitions: Definitions::default(),
             threads: BTreeMap::new(),
             record_count: 0,
@@ -205,6 +213,7 @@ impl Loading {
             segments: Vec::new(),
             anchors,
             timing_ticks: header.timing_ticks,
+            cost_ticks: header.cost_ticks,
             read_failure: OnceLock::new(),
         };
         let chunks = self.count_chunks(header.chunks, length);
