@@ -84,9 +84,9 @@ struct Shared {
   __device__ __forceinline__ uint32_t go_full(int stage) const { return q_full(stage) + 16 * C::STAGES; }
   __device__ __forceinline__ uint32_t go_empty(int stage) const { return q_full(stage) + 24 * C::STAGES; }
 
-  // One thread initialises them all. What is done is told by one thread of each consumer warp.
+  // One thread initialises them all. What is done is told by all threads of the consumers.
   __device__ __forceinline__ void init() const {
-    constexpr int READERS = 4 * C::WARPGROUPS;
+    constexpr int READERS = 128 * C::WARPGROUPS;
     barrier_init(k_full(), 1);
     barrier_init(v_full(), 1);
     barrier_init(ds_full(), READERS);
@@ -344,8 +344,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Shared<C>& share
 #pragma unroll
       for (int j = 0; j < M / 16; ++j) store_transposed(ds_to + stage * C::SCORE_BYTES + j * 16 * 128, &ds[4 * j]);
       proxy_fence();
-      __syncwarp();
-      if (first_lane()) barrier_arrive(shared.ds_full());
+      barrier_arrive(shared.ds_full());
       barrier_wait(shared.ds_full(), stage);
 
       float dq[C::PART / 2];
@@ -370,8 +369,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Shared<C>& share
       hold(dv);
       hold(dq);
       hold(weights);
-      __syncwarp();  // all lanes have read their statistics
-      if (first_lane()) barrier_arrive(shared.go_empty(stage));
+      barrier_arrive(shared.go_empty(stage));
       barrier_wait(shared.dq_empty(warpgroup), stage ^ 1);
       uint32_t dq_to = dq_store();
 #pragma unroll
@@ -383,8 +381,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Shared<C>& share
       named_arrive(dq_full(warpgroup), 128 + 32);
       wgmma_wait<0>();  // dK
       hold(dk);
-      __syncwarp();
-      if (first_lane()) barrier_arrive(shared.q_empty(stage));
+      barrier_arrive(shared.q_empty(stage));
       if (++m == t.last) m = t.first;
     }
   }
