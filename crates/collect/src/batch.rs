@@ -1,4 +1,5 @@
-//! A batch of launches for a profiler: written by the collection, made by this program as the profiler's child.
+//! A batch of launches for a profiler: written by the collection, made by this program as the
+//! profiler's child.
 
 use std::path::Path;
 
@@ -47,8 +48,9 @@ pub(crate) fn empty() -> BatchRow {
     BatchRow { kernel: EMPTY.to_owned(), grid: [1, 1, 1], block: [32, 1, 1], ..BatchRow::default() }
 }
 
-/// Makes the launches of the batch in `file` on a device, each twice: once to warm up, once marked for the profiler. Each has
-/// pools of its own, no larger than it needs: a profiler that runs a launch many times saves and restores memory between.
+/// Makes the launches of the batch in `file` on a device, each twice: once to warm up, once marked
+/// for the profiler. Each has pools of its own, no larger than it needs: a profiler that runs a
+/// launch many times saves and restores memory between.
 ///
 /// # Errors
 /// A file that is none, or what the driver says.
@@ -89,8 +91,8 @@ pub fn run(file: &Path, choice: Choice, ordinal: usize) -> Result<u64, Error> {
 fn twice(device: &Device, mut launch: impl FnMut() -> apex_gpu::Result<()>) -> apex_gpu::Result<()> {
     launch()?;
     device.synchronize()?;
-    // SAFETY: no preconditions; without a profiler nothing happens, and failure only leaves the launch unmarked, which the
-    // collection notices.
+    // SAFETY: no preconditions; without a profiler nothing happens, and failure only leaves the
+    // launch unmarked, which the collection notices.
     let _ = unsafe { sys::cuProfilerStart() };
     launch()?;
     device.synchronize()?;

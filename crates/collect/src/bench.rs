@@ -1,7 +1,8 @@
 //! The suite on a device: its modules loaded, its inputs filled, its kernels launched.
 //!
-//! Inputs lie in pools that all launches share: element `i` of a pool is a function of `i` and the pool's seed
-//! ([`crate::fill`]), so nothing has to be copied and a test can compute what a kernel reads.
+//! Inputs lie in pools that all launches share: element `i` of a pool is a function of `i` and the
+//! pool's seed ([`crate::fill`]), so nothing has to be copied and a test can compute what a kernel
+//! reads.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,8 @@ use crate::suite::{Before, Element, FILL, Kernel, MODULES};
 /// Threads of the launches that fill pools.
 const FILL_BLOCK: u32 = 256;
 
-/// The seed of the pool for an input of this type; the second input of `float`s or `double`s has a pool of its own.
+/// The seed of the pool for an input of this type; the second input of `float`s or `double`s has a
+/// pool of its own.
 pub fn pool_seed(element: Element, second: bool) -> u32 {
     let base = match element {
         Element::F32 => 0x1000,
@@ -136,7 +138,8 @@ impl Bench {
         Ok(pool)
     }
 
-    /// Sets the output's bytes that a launch uses to what the kernel expects before, in the order of the device's stream.
+    /// Sets the output's bytes that a launch uses to what the kernel expects before, in the order
+    /// of the device's stream.
     ///
     /// # Errors
     /// What the driver says.
@@ -171,8 +174,8 @@ impl Bench {
             "{launch:?} was not planned for this bench"
         );
         let made = loaded.code.launch(launch.grid, launch.block).shared(launch.dynamic_shared);
-        // SAFETY: the kernel uses no more elements than the suite says (its tests watch that on the CPU device), and the pools
-        // hold as many; it writes to the output alone.
+        // SAFETY: the kernel uses no more elements than the suite says (its tests watch that on the
+        // CPU device), and the pools hold as many; it writes to the output alone.
         unsafe { made.arg(x).arg(y).arg(out).arg(launch.n).arg(launch.m).launch() }
     }
 

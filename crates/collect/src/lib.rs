@@ -6,13 +6,15 @@
 //! ```
 //!
 //! * [`suite`]: the kernels, and what must be known of each to launch it.
-//! * [`plan`]: which launches are made. A plan is seeded and bounded, and the same for the same device.
+//! * [`plan`]: which launches are made. A plan is seeded and bounded, and the same for the same
+//!   device.
 //! * [`mod@bench`]: the suite on a device: code, inputs, outputs.
 //! * [`measure`]: how long a launch takes.
 //! * [`ncu`], [`batch`]: the counters that a profiler reads for a launch.
 //! * [`collection`]: the whole measurement, which can be resumed.
 //!
-//! The suite runs on the CPU device too, which is how it is tested. Its data sets say so, and are never mixed with a GPU's.
+//! The suite runs on the CPU device too, which is how it is tested. Its data sets say so, and are
+//! never mixed with a GPU's.
 
 pub mod batch;
 pub mod bench;

@@ -74,7 +74,8 @@ pub(crate) fn clocks() -> Option<Clocks> {
 
 /// Now, in UTC: `2026-11-21 16:00:00`.
 pub(crate) fn now() -> String {
-    // SAFETY: `time` with null only returns; `tm` is plain data; `gmtime_r` reads one local and fills the other.
+    // SAFETY: `time` with null only returns; `tm` is plain data; `gmtime_r` reads one local and
+    // fills the other.
     let tm = unsafe {
         let now = libc::time(std::ptr::null_mut());
         let mut tm: libc::tm = std::mem::zeroed();

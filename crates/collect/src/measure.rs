@@ -1,9 +1,10 @@
 //! How long a launch takes: between two events, above what an empty kernel takes there.
 //!
-//! For each repeat, a kernel that spins keeps the device busy while the host queues an event, the launch and an event: so the
-//! host's time does not show. Each such pair is waited for before the next is queued; where many were, an empty kernel read
-//! from 4.3 to 7.7 us on an H200, and now reads 4.26 to 4.45 (data/launches-h200). That is the pair's own cost, which is
-//! measured again and again and subtracted: a time is what a kernel adds to an empty one.
+//! For each repeat, a kernel that spins keeps the device busy while the host queues an event, the
+//! launch and an event: so the host's time does not show. Each such pair is waited for before the
+//! next is queued; where many were, an empty kernel read from 4.3 to 7.7 us on an H200, and now
+//! reads 4.26 to 4.45 (data/launches-h200). That is the pair's own cost, which is measured again
+//! and again and subtracted: a time is what a kernel adds to an empty one.
 
 use apex_gpu::{Kind, Result};
 
@@ -15,7 +16,8 @@ use apex_random::Random;
 
 /// Repeats from which the empty kernel's time is taken.
 const CALIBRATION: usize = 51;
-/// How long the device spins before each pair, in clock cycles: 50 us or more, several times what queueing takes.
+/// How long the device spins before each pair, in clock cycles: 50 us or more, several times what
+/// queueing takes.
 const LEAD_CYCLES: u32 = 100_000;
 /// Elements of an output that are looked at.
 const LOOKS: u64 = 8;
@@ -66,10 +68,12 @@ impl Timer {
         Ok(self.empty_us)
     }
 
-    /// Times a launch, after a first one that is not counted, and looks whether it wrote its output.
+    /// Times a launch, after a first one that is not counted, and looks whether it wrote its
+    /// output.
     ///
     /// # Errors
-    /// What the driver says. A launch that was refused does no harm to the next; a kernel's fault ends the context.
+    /// What the driver says. A launch that was refused does no harm to the next; a kernel's fault
+    /// ends the context.
     pub fn time(&self, bench: &mut Bench, loaded: &Loaded, launch: &Launch) -> Result<Timed> {
         bench.reset_output(&loaded.kernel, launch)?;
         let run = |bench: &mut Bench| bench.launch(loaded, launch);

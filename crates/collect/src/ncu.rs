@@ -1,11 +1,14 @@
-//! Counters by Nsight Compute: `ncu` runs this program again, which makes a batch of launches, and its table is read back.
+//! Counters by Nsight Compute: `ncu` runs this program again, which makes a batch of launches, and
+//! its table is read back.
 //!
-//! [`METRICS`] are chosen such that a kernel is run once for all of them: then nothing has to be saved and restored, and the
-//! caches are as a repeated launch finds them (`--cache-control none`, after a run that is not profiled). On an H200
-//! (2026-11-21, ncu 2025.3.1) they took one pass, some 30 ms a launch and 2 s a batch. [`THROUGHPUT`] takes ten passes, 0.3 s a
-//! launch, and memory is restored between them, so it is asked for in a run of its own. Four GPUs of a machine together were
-//! not faster at either than one, while each profiler saw them all; now it sees its own alone. Clocks are left as they are. Each
-//! line of the table must be the next launch of the batch: same kernel, grid and block.
+//! [`METRICS`] are chosen such that a kernel is run once for all of them: then nothing has to be
+//! saved and restored, and the caches are as a repeated launch finds them (`--cache-control none`,
+//! after a run that is not profiled). On an H200 (2026-11-21, ncu 2025.3.1) they took one pass,
+//! some 30 ms a launch and 2 s a batch. [`THROUGHPUT`] takes ten passes, 0.3 s a launch, and memory
+//! is restored between them, so it is asked for in a run of its own. Four GPUs of a machine
+//! together were not faster at either than one, while each profiler saw them all; now it sees its
+//! own alone. Clocks are left as they are. Each line of the table must be the next launch of the
+//! batch: same kernel, grid and block.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -97,8 +100,8 @@ impl Ncu {
         Ok(Ncu { path, version: format!("Nsight Compute {version}") })
     }
 
-    /// Runs `command` under the profiler, which takes the metrics of what it marks. `visible` is the GPU that both see, if not
-    /// all; `folder` is for the profiler's own files.
+    /// Runs `command` under the profiler, which takes the metrics of what it marks. `visible` is
+    /// the GPU that both see, if not all; `folder` is for the profiler's own files.
     pub fn run(&self, metrics: &[&str], command: &[&OsStr], visible: Option<&str>, folder: &Path) -> Batch {
         let log = folder.join("ncu.log");
         let failed = |failure: String| Batch { failure: Some(failure), ..Batch::default() };

@@ -1,11 +1,13 @@
 //! Which launches are made: the same for the same seed, kernel and device.
 //!
-//! Each kernel has a list of launches of its own. Eight that follow each other share a problem (`n`, `m`): five with a grid
-//! that has a worker for each unit, three with fewer, whose workers do several units. So data sets tell how time changes
-//! with the launch alone, from one block to many waves. Kernels take turns, so that every beginning of a collection has all
-//! of them; and what other kernels are asked for does not change a kernel's list.
+//! Each kernel has a list of launches of its own. Eight that follow each other share a problem
+//! (`n`, `m`): five with a grid that has a worker for each unit, three with fewer, whose workers do
+//! several units. So data sets tell how time changes with the launch alone, from one block to many
+//! waves. Kernels take turns, so that every beginning of a collection has all of them; and what
+//! other kernels are asked for does not change a kernel's list.
 //!
-//! A launch is refused a place if it would take too long or too much memory by a rough estimate ([`Bounds`]).
+//! A launch is refused a place if it would take too long or too much memory by a rough estimate
+//! ([`Bounds`]).
 
 use crate::suite::{self, Block, Kernel, Shape, Worker};
 use apex_random::Random;
@@ -20,7 +22,8 @@ const THREADS: [u32; 20] =
 /// Dynamic shared memory beyond what a kernel uses, in KiB: it changes occupancy alone.
 const EXTRA_SHARED_KIB: [u64; 6] = [4, 16, 32, 64, 100, 160];
 
-/// Threads of a multiprocessor that make progress at the same time, and the least shared memory that it has for its blocks.
+/// Threads of a multiprocessor that make progress at the same time, and the least shared memory
+/// that it has for its blocks.
 const THREADS_AT_WORK: f64 = 1024.0;
 const SHARED_BYTES: u64 = 160 << 10;
 
@@ -44,7 +47,8 @@ impl Bounds {
     pub fn of_gpu(multiprocessors: u32, free_bytes: u64) -> Bounds {
         let sms = f64::from(multiprocessors.max(1));
         Bounds {
-            // Five pools and the output; a power of two keeps the plan the same while free memory varies a little.
+            // Five pools and the output; a power of two keeps the plan the same while free memory
+            // varies a little.
             pool_bytes: 1 << (free_bytes / 12).clamp(1 << 22, 512 << 20).ilog2(),
             bytes_per_second: 8e9 * sms,
             operations_per_second: 4e10 * sms,
@@ -62,7 +66,8 @@ impl Bounds {
         seconds: 0.02,
     };
 
-    /// Roughly how long a launch takes, in seconds, whose blocks have so much dynamic shared memory.
+    /// Roughly how long a launch takes, in seconds, whose blocks have so much dynamic shared
+    /// memory.
     fn seconds_of(&self, kernel: &Kernel, shape: Shape, dynamic_shared: u64) -> f64 {
         let operations = (kernel.operations)(shape);
         let multiprocessors = self.resident_threads / THREADS_AT_WORK;

@@ -1,8 +1,10 @@
-//! Tables of records as CSV (RFC 4180): a header that names the columns, then a line for each record.
+//! Tables of records as CSV (RFC 4180): a header that names the columns, then a line for each
+//! record.
 //!
-//! Reading is strict: unexpected columns, a field that is not a number, and a line that is too short or too long are errors
-//! that name file, line and column. Only a table that [`Appender`] wrote may end in the middle of a line: its writer was
-//! killed, and [`Appender::open`] drops the torn line.
+//! Reading is strict: unexpected columns, a field that is not a number, and a line that is too
+//! short or too long are errors that name file, line and column. Only a table that [`Appender`]
+//! wrote may end in the middle of a line: its writer was killed, and [`Appender::open`] drops the
+//! torn line.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -11,7 +13,7 @@ use std::path::{Path, PathBuf};
 use crate::Error;
 use apex_untrusted::read::TABLE;
 
-/// What can be columns of a table: a field, or a record of several.
+/// A field or a record, which is one or several columns of a table.
 pub trait Columns: Sized {
     /// Adds the names of its columns; `name` is that of the field.
     fn names(name: &str, into: &mut Vec<String>);
@@ -45,10 +47,12 @@ impl Fields<'_> {
     }
 }
 
-/// Digits of a number with a fraction that are kept: more than any measurement here has, without what binary fractions add.
+/// Significant digits of a written fraction: more than any measurement here has, and fewer than
+/// binary rounding shows.
 const DIGITS: i32 = 6;
 
-/// A number's shortest text, its fraction rounded to what [`DIGITS`] leave. What stands before the point is kept whole.
+/// Shortest text of a number whose fraction is rounded to [`DIGITS`] significant digits. The
+/// integer part is never rounded.
 fn shortest(value: f64) -> String {
     let before_point = if value == 0.0 { 1 } else { value.abs().log10().floor() as i32 + 1 };
     let text = format!("{value:.*}", (DIGITS - before_point).clamp(0, 300) as usize);
@@ -258,7 +262,7 @@ impl Iterator for Lines<'_> {
     }
 }
 
-/// A table that grows: each record is on its way to the disk when [`Appender::append`] returns.
+/// A table that grows. The operating system has each record when [`Appender::append`] returns.
 #[derive(Debug)]
 pub struct Appender {
     file: File,

@@ -1,9 +1,10 @@
 //! Data sets on disk: a folder with `manifest.json`, `kernels.csv` and `launches.csv`.
 //!
-//! The manifest says what was measured, on which device and how. Each kernel is described once, and each launch is a line.
-//! Names of columns carry their units. A field that was not measured is empty, never zero. [`DataSet::write`] replaces whole
-//! files, so a folder holds this data set or the previous one. [`DataSet::read`] refuses a file that is cut off, has other
-//! columns or is of a newer version, and says what to do.
+//! The manifest says what was measured, on which device and how. Each kernel is described once, and
+//! each launch is a line. Names of columns carry their units. A field that was not measured is
+//! empty, never zero. [`DataSet::write`] replaces whole files, so a folder holds this data set or
+//! the previous one. [`DataSet::read`] refuses a file that is cut off, has other columns or is of a
+//! newer version, and says what to do.
 //!
 //! * [`KernelRow`], [`LaunchRow`]: the rows.
 //! * [`Manifest`]: the manifest.
@@ -131,7 +132,8 @@ impl DataSet {
         self.manifest.write(&folder.join(MANIFEST))
     }
 
-    /// Adds the rows of another data set of the same kind of device, name of device and suite, numbered on.
+    /// Adds the rows of another data set of the same kind of device, name of device and suite,
+    /// numbered on.
     ///
     /// # Errors
     /// What differs. Then nothing was added.
@@ -174,7 +176,8 @@ pub fn write_table<T: Columns>(path: &Path, records: &[T]) -> Result<(), Error> 
     replace(path, &csv::to_text(records))
 }
 
-/// The records of a CSV text as fields, for tables that other programs wrote. Ends at what is not CSV.
+/// The records of a CSV text as fields, for tables that other programs wrote. Ends at what is not
+/// CSV.
 pub fn fields(text: &str) -> impl Iterator<Item = Vec<String>> + '_ {
     csv::fields(text)
 }

@@ -124,10 +124,11 @@ pub struct Manifest {
     pub complete: bool,
     /// How many launches have what.
     pub counts: Counts,
-    /// What an empty kernel takes between two events, and is subtracted from times; one for each calibration.
+    /// Duration of an empty kernel between two events, which is subtracted from times; one value
+    /// per calibration.
     pub empty_kernel_us: Vec<f64>,
-    /// What the profiler says that an empty kernel takes, median of many; one for each device and run. It is in every
-    /// `profiled_time_us`, and in no `time_us`.
+    /// Median duration of empty kernels under the profiler; one value per device and run. Every
+    /// `profiled_time_us` contains it, and no `time_us` does.
     #[serde(default)]
     pub empty_kernel_profiled_us: Vec<f64>,
     /// Clocks and temperatures seen on the way.

@@ -6,21 +6,21 @@ use crate::record;
 record! {
     /// A kernel.
     KernelRow {
-        /// Its name.
+        /// Name of the kernel.
         kernel: String,
-        /// Kernels that do the like: what is held out together.
+        /// Family of kernels that do similar work. Training holds out whole families.
         family: String,
-        /// Registers of a thread.
+        /// Registers per thread.
         registers: u32,
-        /// Shared memory of a block that the code declares.
+        /// Static shared memory per block.
         static_shared_bytes: u32,
-        /// Local memory of a thread.
+        /// Local memory per thread.
         local_bytes: Option<u32>,
         /// Constant memory that the code declares.
         constant_bytes: Option<u32>,
-        /// Threads that a block may have at most.
+        /// Maximum threads per block.
         max_threads_per_block: Option<u32>,
-        /// What its PTX is made of, where there is PTX.
+        /// Instruction mix of the PTX, where there is PTX.
         ptx: PtxMix,
     }
 }
@@ -110,67 +110,67 @@ record! {
         n: Option<u64>,
         /// The kernel's parameter.
         m: Option<u64>,
-        /// Blocks.
+        /// Grid: blocks along x, y and z.
         grid: [u32; 3],
-        /// Threads of a block.
+        /// Block: threads along x, y and z.
         block: [u32; 3],
-        /// Dynamic shared memory of a block.
+        /// Dynamic shared memory per block.
         dynamic_shared_bytes: u32,
         /// Bytes that the algorithm has to move, computed from the problem.
         algorithm_bytes: Option<u64>,
-        /// Roughly the instructions of all threads, computed from the problem.
+        /// Approximate number of instructions of all threads, computed from the problem.
         algorithm_operations: Option<f64>,
-        /// Blocks that a multiprocessor holds, computed.
+        /// Maximum resident blocks per SM, computed.
         blocks_per_sm: Option<u32>,
         /// Theoretical occupancy, computed.
         theoretical_occupancy_percent: Option<f64>,
-        /// Which of the machine's devices ran it.
+        /// Index of the device that executed the launch.
         device: u32,
         /// Its time.
         timing: Timing,
         /// Its counters.
         counters: Counters,
-        /// Empty if everything was measured that the collection measures; else what was not, and why.
+        /// What was not measured, and why; empty if everything was.
         missing: String,
     }
 }
 
 record! {
-    /// A launch's time, without profiler.
+    /// Duration of a launch, measured without a profiler.
     Timing {
-        /// Median of repeats, an empty kernel's time subtracted.
+        /// Median of the repeats; the duration of an empty kernel is subtracted.
         time_us: Option<f64>,
-        /// Distance of the quartiles, as a fraction of the median.
+        /// Interquartile range as a fraction of the median.
         time_spread: Option<f64>,
-        /// Repeats.
+        /// Number of repeats.
         time_samples: Option<u64>,
     }
 }
 
 record! {
-    /// What a profiler counted in one more run of a launch.
+    /// Counters that a profiler read in another run of the launch.
     Counters {
-        /// Time under the profiler: of the kernel alone, nothing subtracted.
+        /// Duration (`gpu__time_duration`) under the profiler; nothing is subtracted.
         profiled_time_us: Option<f64>,
-        /// Warps resident on a multiprocessor, as a fraction of the most possible, while it was active.
+        /// Achieved occupancy: resident warps of an active SM, in percent of the maximum.
         achieved_occupancy_percent: Option<f64>,
-        /// Cycles in which a multiprocessor had a warp, mean of all.
+        /// Cycles in which an SM had a warp, mean over the SMs.
         sm_active_cycles: Option<f64>,
-        /// Cycles that passed, mean of all multiprocessors.
+        /// Elapsed cycles, mean over the SMs.
         sm_elapsed_cycles: Option<f64>,
-        /// Warps' instructions that were executed, sum of all multiprocessors.
+        /// Warp instructions executed, sum over the SMs.
         instructions: Option<f64>,
-        /// Threads that took part in an instruction, mean.
+        /// Avg. active threads per warp.
         threads_per_instruction: Option<f64>,
-        /// Instructions that a multiprocessor issued for each cycle that passed, of the most possible.
+        /// Instructions issued per elapsed cycle, in percent of the peak.
         sm_issue_percent: Option<f64>,
-        /// The busiest of a multiprocessor's parts, of the most possible.
+        /// Compute (SM) throughput, in percent of the peak.
         sm_throughput_percent: Option<f64>,
-        /// The busiest part of the way to memory, of the most possible.
+        /// Memory throughput, in percent of the peak.
         memory_throughput_percent: Option<f64>,
-        /// Bytes read from the device's memory.
+        /// Bytes read from DRAM.
         dram_read_bytes: Option<f64>,
-        /// Bytes written to the device's memory.
+        /// Bytes written to DRAM.
         dram_write_bytes: Option<f64>,
     }
 }

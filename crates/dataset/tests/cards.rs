@@ -1,4 +1,5 @@
-//! The committed data sets can be read and hold what they should, and the tables of their cards are computed from them.
+//! The committed data sets can be read and hold what they should, and the tables of their cards are
+//! computed from them.
 //!
 //! The tables of a card stand between two marks and are generated: `BLESS=1` writes them anew.
 

@@ -1,8 +1,8 @@
 //! A device and what is made on it, each freed when it goes out of scope.
 //!
-//! Just enough of a host API for the demo programs: what a program of this kind would write in C++ with the
-//! driver API, with errors that name the call. Sizes are held in types; that a kernel gets the arguments it
-//! wants is the caller's business.
+//! Just enough of a host API for the demo programs: what a program of this kind would write in C++
+//! with the driver API, with errors that name the call. Sizes are held in types; that a kernel gets
+//! the arguments it wants is the caller's business.
 
 use crate::driver::{self, Functions, call};
 use crate::error::{DemoError, Result};
@@ -51,8 +51,8 @@ impl Device {
         let (mut ordinal, mut context) = (0, std::ptr::null_mut());
         let mut name = [0 as c_char; 256];
         let mut multiprocessors = 0;
-        // SAFETY: the pointers are to locals that outlive the calls, and the buffer is as long as it is said
-        // to be.
+        // SAFETY: the pointers are to locals that outlive the calls, and the buffer is as long as
+        // it is said to be.
         unsafe {
             call!(functions, cuDeviceGet(&mut ordinal, 0))?;
             call!(functions, cuDeviceGetName(name.as_mut_ptr(), name.len() as i32, ordinal))?;
@@ -94,8 +94,8 @@ impl Device {
         let mut options = [CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
         let mut values = [log.as_mut_ptr().cast(), std::ptr::without_provenance_mut(log.len())];
         let mut module = std::ptr::null_mut();
-        // SAFETY: the image ends in a zero byte, and there is a value for each option, the log's buffer among
-        // them.
+        // SAFETY: the image ends in a zero byte, and there is a value for each option, the log's
+        // buffer among them.
         let loaded = unsafe {
             let image = image.as_ptr().cast::<c_void>();
             call!(
@@ -165,8 +165,8 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // SAFETY: everything made on the device borrows it, so nothing is left. A failure has nobody to be
-        // told to.
+        // SAFETY: everything made on the device borrows it, so nothing is left. A failure has
+        // nobody to be told to.
         let _ = unsafe { call!(self.functions, cuDevicePrimaryCtxRelease_v2(self.ordinal)) };
     }
 }
@@ -213,8 +213,8 @@ impl Kernel<'_> {
     ///
     /// # Safety
     ///
-    /// The arguments are what the kernel declares, in order, and the kernel touches only memory that lives
-    /// until the stream has come behind it.
+    /// The arguments are what the kernel declares, in order, and the kernel touches only memory
+    /// that lives until the stream has come behind it.
     pub unsafe fn launch(
         &self,
         stream: &Stream<'_>,
@@ -408,7 +408,8 @@ impl<'d> Stream<'d> {
     pub fn capture(&self, submit: impl FnOnce() -> Result) -> Result<Graph<'d>> {
         let functions = &self.device.functions;
         let (mut graph, mut exec) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: the stream is there; the pointers are to locals. The capture is ended even if `submit` fails.
+        // SAFETY: the stream is there; the pointers are to locals. The capture is ended even if
+        // `submit` fails.
         unsafe {
             call!(functions, cuStreamBeginCapture_v2(self.handle, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL))?;
             let submitted = submit();

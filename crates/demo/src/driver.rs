@@ -1,7 +1,7 @@
 //! The driver's functions, found at run time.
 //!
-//! The library is opened by the name under which every CUDA program asks for it, so a library preloaded under
-//! that name is what answers. Nothing of CUDA is linked.
+//! The library is opened by the name under which every CUDA program asks for it, so a library
+//! preloaded under that name is what answers. Nothing of CUDA is linked.
 
 use crate::error::{DemoError, Result};
 use cuda_abi::signature;
@@ -108,8 +108,8 @@ pub(crate) fn check(call: &'static str, code: CUresult) -> Result {
     if code == CUDA_SUCCESS { Ok(()) } else { Err(DemoError::Call { call, code }) }
 }
 
-/// Opens the system's CUDA driver and initialises it. Where there is none, or it finds no GPU, does so with
-/// the library at `fallback`.
+/// Opens the system's CUDA driver and initialises it. Where there is none, or it finds no GPU, does
+/// so with the library at `fallback`.
 pub fn open(fallback: Option<&Path>) -> Result<Functions> {
     let Some(fallback) = fallback else { return open_library(LIBRARY) };
     open_library(LIBRARY).or_else(|missing| {
@@ -127,7 +127,8 @@ pub fn open_library(name: &CStr) -> Result<Functions> {
         let message = unsafe { CStr::from_ptr(libc::dlerror()) };
         return Err(DemoError::NoDriver(message.to_string_lossy().into_owned()));
     }
-    // SAFETY: the library has just been opened, and its name is a CUDA driver's. It stays open for good.
+    // SAFETY: the library has just been opened, and its name is a CUDA driver's. It stays open for
+    // good.
     let functions = unsafe { Functions::of(library)? };
     // SAFETY: no arguments but flags.
     unsafe { call!(functions, cuInit(0))? };

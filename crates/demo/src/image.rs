@@ -1,4 +1,5 @@
-//! Images on a device: linear memory and arrays, and the texture and surface objects by which kernels name them.
+//! Images on a device: linear memory and arrays, and the texture and surface objects by which
+//! kernels name them.
 
 use crate::device::{Buffer, Device};
 use crate::driver::{Functions, call};
@@ -73,8 +74,8 @@ pub struct Image<'d> {
 }
 
 impl<'d> Image<'d> {
-    /// Makes an image of these texels, level by level, and a texture object that reads it as `sampler` says, or a
-    /// surface object where there is none.
+    /// Makes an image of these texels, level by level, and a texture object that reads it as
+    /// `sampler` says, or a surface object where there is none.
     ///
     /// # Panics
     ///
@@ -133,8 +134,8 @@ impl<'d> Image<'d> {
 
 impl Drop for Image<'_> {
     fn drop(&mut self) {
-        // SAFETY: the objects are the image's, and what they read is destroyed after them. A failure has nobody to be
-        // told to.
+        // SAFETY: the objects are the image's, and what they read is destroyed after them. A
+        // failure has nobody to be told to.
         unsafe {
             if self.texture != 0 {
                 let _ = call!(self.functions, cuTexObjectDestroy(self.texture));

@@ -26,8 +26,8 @@ impl fmt::Display for Outcome {
 }
 
 impl Outcome {
-    /// Checks `found` against a reference. `expected` gives, for each index, the value in double precision
-    /// and how far off it rounding may take the device.
+    /// Checks `found` against a reference. `expected` gives, for each index, the value in double
+    /// precision and how far off it rounding may take the device.
     pub fn check<T: Copy + Into<f64>>(
         &mut self,
         what: &'static str,
@@ -48,8 +48,8 @@ impl Outcome {
     }
 }
 
-/// How far rounding can take a sum or a chain of `operations` in single precision: half a unit in the last
-/// place each, of terms whose magnitudes add up to `magnitude`.
+/// How far rounding can take a sum or a chain of `operations` in single precision: half a unit in
+/// the last place each, of terms whose magnitudes add up to `magnitude`.
 pub fn rounding(operations: usize, magnitude: f64) -> f64 {
     operations as f64 * f64::from(f32::EPSILON) / 2.0 * magnitude
 }

@@ -1,5 +1,5 @@
-//! The kernels of the bundled programs. Every GPU since Turing executes them, with every driver since CUDA 12.0, and their
-//! line information lets reports name the lines of the CUDA C++.
+//! The kernels of the bundled programs. Every GPU since Turing executes them, with every driver
+//! since CUDA 12.0, and their line information lets reports name the lines of the CUDA C++.
 
 macro_rules! programs {
     ($($name:ident = $file:literal;)*) => { $(

@@ -1,12 +1,14 @@
-//! Device code: the CUDA C++ of the benchmark suite, the bundled programs and the tensors, and the PTX compiled from it.
+//! Device code: the CUDA C++ of the benchmark suite, the bundled programs and the tensors, and the
+//! PTX compiled from it.
 //!
 //! * [`suite`]: the kernels that `apex collect` measures.
 //! * [`demo`]: the programs that `apex demo` runs.
 //! * [`tensors`]: the kernels of `apex_gpu::Tensor`.
 //!
-//! `scripts/device-code.sh` compiles each folder of sources into `generated/`, which is checked in: a build needs neither nvcc
-//! nor a GPU. The PTX of libraries is compressed; that of the bundled programs is small and kept as text. For each generated
-//! file, `generated/manifest.txt` holds the hashes of the PTX and of its sources, and a test compares them.
+//! `scripts/device-code.sh` compiles each folder of sources into `generated/`, which is checked in:
+//! a build needs neither nvcc nor a GPU. The PTX of libraries is compressed; that of the bundled
+//! programs is small and kept as text. For each generated file, `generated/manifest.txt` holds the
+//! hashes of the PTX and of its sources, and a test compares them.
 
 use std::io::Read;
 use std::sync::OnceLock;

@@ -2,8 +2,8 @@
 
 use crate::{Module, module};
 
-/// Version of the suite. Rows of data sets are comparable if version and [`hash`] are equal: whoever changes inputs or
-/// launches raises the version; a change of the kernels changes the hash.
+/// Version of the suite. Rows of data sets are comparable if version and [`hash`] are equal:
+/// whoever changes inputs or launches raises the version; a change of the kernels changes the hash.
 pub const VERSION: u32 = 1;
 
 /// The modules with kernels of the suite.

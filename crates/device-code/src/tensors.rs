@@ -1,5 +1,5 @@
-//! The kernels of tensors, one module for each type of element. Every GPU since Turing executes them, with every driver since
-//! CUDA 12.0.
+//! The kernels of tensors, one module for each type of element. Every GPU since Turing executes
+//! them, with every driver since CUDA 12.0.
 
 use crate::{Module, module};
 

@@ -1,7 +1,7 @@
 //! The PTX that is checked in belongs to the CUDA C++ that is checked in.
 //!
-//! `generated/manifest.txt` says which sources each file was compiled from. One test compares its hashes, which takes no
-//! compiler; the other compiles everything again.
+//! `generated/manifest.txt` says which sources each file was compiled from. One test compares its
+//! hashes, which takes no compiler; the other compiles everything again.
 
 use std::collections::BTreeSet;
 use std::io::Write;

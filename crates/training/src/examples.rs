@@ -17,8 +17,8 @@ pub struct Truth {
     pub achieved_occupancy: f32,
     /// SM throughput, 0 to 1.
     pub sm_utilisation: f32,
-    /// Instructions issued, of the most possible: what stands in for SM throughput in training where that was not measured, as
-    /// it takes many passes. Never judged against.
+    /// Instructions issued, of the most possible: what stands in for SM throughput in training
+    /// where that was not measured, as it takes many passes. Never judged against.
     pub issue: f32,
     /// Threads that take part in an instruction, of a warp's.
     pub warp_efficiency: f32,
@@ -74,7 +74,8 @@ pub struct Data {
 }
 
 impl Data {
-    /// Takes over a data set. What launches of APEX's own suite execute is found by walking through their PTX.
+    /// Takes over a data set. What launches of APEX's own suite execute is found by walking through
+    /// their PTX.
     ///
     /// # Errors
     /// A device whose rules are not known, or a data set without counters.
@@ -109,7 +110,8 @@ impl Data {
         Ok(Data { device, families: families.names, rows })
     }
 
-    /// A launch on the device; with less known of its kernel than when it was taken over, it can run all the more.
+    /// A launch on the device; with less known of its kernel than when it was taken over, it can
+    /// run all the more.
     pub(crate) fn place<'a>(&'a self, case: &'a Case) -> Result<Placed<'a>, Error> {
         Placed::new(&self.device, case).map_err(|why| Error::Refused(why.to_string()))
     }
@@ -213,8 +215,9 @@ fn matrix(rows: &[Vec<f32>]) -> Result<Matrix, Error> {
 }
 
 impl Truth {
-    /// As small and large predict it: see [`apex_predict::target`]. Without knowing what a launch executes, large has nothing to
-    /// say of its duration that small does not say too, and would only be led astray.
+    /// As small and large predict it: see [`apex_predict::target`]. Without knowing what a launch
+    /// executes, large has nothing to say of its duration that small does not say too, and would
+    /// only be led astray.
     fn targets(&self, placed: &Placed<'_>, set: Set) -> [f32; 4] {
         let duration = (self.duration_us / placed.least_duration_us() as f32).log2();
         let utilisation = if self.sm_utilisation.is_nan() { self.issue } else { self.sm_utilisation };

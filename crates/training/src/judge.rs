@@ -1,7 +1,7 @@
 //! How well predictions do: correlation, errors, intervals; over all, and for each family.
 //!
-//! Errors of fractions are in points (hundredths), errors of durations in percent of what was measured. Confidence
-//! intervals are bootstrapped over families: launches of one family are alike.
+//! Errors of fractions are in points (hundredths), errors of durations in percent of what was
+//! measured. Confidence intervals are bootstrapped over families: launches of one family are alike.
 
 use crate::report::{FamilyScore, Range, Score};
 use apex_model::evaluate::{Bootstrap, coverage, pearson, quantile};

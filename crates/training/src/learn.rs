@@ -1,7 +1,8 @@
 //! Networks from examples: ensembles, merged into one network each.
 //!
-//! The members of an ensemble begin with other weights, and each is trained on other families: so they err apart where the
-//! families do not tell. Members are trained side by side, each by one thread; which thread trains which does not matter.
+//! The members of an ensemble begin with other weights, and each is trained on other families: so
+//! they err apart where the families do not tell. Members are trained side by side, each by one
+//! thread; which thread trains which does not matter.
 
 use crate::Error;
 use apex_model::network::{Activation, Network, Target};

@@ -1,8 +1,8 @@
 //! Training from beginning to end: folds, judgement, final models.
 //!
-//! Whole families are held out in turn. What the networks of the folds say of the families that they have not seen is judged, and
-//! calibrates the intervals of the final models, which are trained on everything. Whether intervals hold is judged with margins
-//! from the other folds.
+//! Whole families are held out in turn. What the networks of the folds say of the families that
+//! they have not seen is judged, and calibrates the intervals of the final models, which are
+//! trained on everything. Whether intervals hold is judged with margins from the other folds.
 
 use crate::Error;
 use crate::examples::{Data, Origin, Table};

@@ -1,5 +1,5 @@
-//! The work: each device times its share of the rows batch by batch and has the profiler count them; when all are, it takes the
-//! throughput of those that there is time for.
+//! The work: each device times its share of the rows batch by batch and has the profiler count
+//! them; when all are, it takes the throughput of those that there is time for.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -201,7 +201,8 @@ impl Lane<'_> {
             lock(self.context.results).times.insert(row.number, record);
             self.context.progress.timed.fetch_add(1, Ordering::Relaxed);
             if let Some(error) = fault {
-                // The context is lost. The row is known as faulty, so that the next run goes on behind it.
+                // The context is lost. The row is known as faulty, so that the next run goes on
+                // behind it.
                 let name = kernel.kernel.name;
                 let what =
                     format!("row {}, kernel `{name}`, {launch:?}: {error}; run again to go on", row.number);
@@ -211,8 +212,9 @@ impl Lane<'_> {
         Ok(())
     }
 
-    /// Counts what is not yet of some rows, as many at once as the time left allows. Where the profiler ends early, the row at
-    /// which it ended is tried alone, and given up if that fails too; then the rest goes on.
+    /// Counts what is not yet of some rows, as many at once as the time left allows. Where the
+    /// profiler ends early, the row at which it ended is tried alone, and given up if that fails
+    /// too; then the rest goes on.
     fn count(&self, counting: Option<&mut Counting<'_>>, rows: &[&Row]) -> Result<(), Error> {
         let Some(counting) = counting else { return Ok(()) };
         let rows = self.uncounted(counting.stage, rows);
@@ -313,7 +315,8 @@ impl Lane<'_> {
         Ok(())
     }
 
-    /// Notes what the profiler says that an empty kernel takes. Where it says nothing, its failure will show with the rows.
+    /// Notes what the profiler says that an empty kernel takes. Where it says nothing, its failure
+    /// will show with the rows.
     fn profile_empty(&self, ncu: &Ncu) -> Result<(), Error> {
         let batch = self.profile(ncu, Stage::Counters, &vec![batch::empty(); EMPTY])?;
         let times = batch.launches.iter().filter_map(|launch| launch.counters.profiled_time_us);

@@ -1,9 +1,10 @@
 //! A collection: from a command to a data set, however often it is interrupted on the way.
 //!
-//! While it goes on, results are appended to tables in `partial/`, some for each device: times, counters, throughput. Every run
-//! begins by reading them, measures what they lack, and ends by writing the data set of all that there is. So a collection
-//! that was killed goes on where it was, one that is stopped leaves a data set that can be read, and one that is whole can be
-//! made larger or given its throughput. A lock keeps two collections out of one folder.
+//! While it goes on, results are appended to tables in `partial/`, some for each device: times,
+//! counters, throughput. Every run begins by reading them, measures what they lack, and ends by
+//! writing the data set of all that there is. So a collection that was killed goes on where it was,
+//! one that is stopped leaves a data set that can be read, and one that is whole can be made larger
+//! or given its throughput. A lock keeps two collections out of one folder.
 
 mod lane;
 mod partial;
@@ -95,7 +96,8 @@ impl Progress {
 /// Collects.
 ///
 /// # Errors
-/// A folder that holds something else, a device that is not there or fails. What was measured is kept.
+/// A folder that holds something else, a device that is not there or fails. What was measured is
+/// kept.
 pub fn run(options: &Options, progress: &Progress, stop: &AtomicBool) -> Result<DataSet, Error> {
     let kernels = plan::select(&options.families).map_err(Error::Refused)?;
     let device = Device::open_as(options.ordinals.first().copied().unwrap_or(0), options.choice)?;

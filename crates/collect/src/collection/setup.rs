@@ -1,4 +1,5 @@
-//! What does not change while a collection goes on: kernels, rows, the device; and how a data set is made of results.
+//! What does not change while a collection goes on: kernels, rows, the device; and how a data set
+//! is made of results.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
-//! The stages of counting: the profiler runs a launch once for the usual counters, and many times for its throughput. So these
-//! are runs of their own, each with tables of its own: neither disturbs the other, and either can be taken later.
+//! The stages of counting: the profiler runs a launch once for the usual counters, and many times
+//! for its throughput. So these are runs of their own, each with tables of its own: neither
+//! disturbs the other, and either can be taken later.
 
 use crate::ncu;
 use apex_dataset::Counters;
@@ -32,8 +33,8 @@ impl Stage {
         }
     }
 
-    /// Rows of a run of the profiler, at most: so few that little is lost with a run that is killed, so many that most of its time
-    /// is not its start's.
+    /// Rows of a run of the profiler, at most: so few that little is lost with a run that is
+    /// killed, so many that most of its time is not its start's.
     pub(super) fn at_once(self) -> usize {
         match self {
             Stage::Counters => 256,

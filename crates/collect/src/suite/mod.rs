@@ -1,8 +1,9 @@
 //! The suite: kernels of many kinds, and what has to be known of each to launch it rightly.
 //!
-//! The crate `apex-device-code` holds their CUDA C++ and PTX. Every kernel takes two inputs, an output, a number of units
-//! `n` and a parameter `m`, and does all units for any grid and every block that [`Kernel::block`] admits. So one launch is
-//! one well-defined amount of work: kernel, `n`, `m`, grid and block.
+//! The crate `apex-device-code` holds their CUDA C++ and PTX. Every kernel takes two inputs, an
+//! output, a number of units `n` and a parameter `m`, and does all units for any grid and every
+//! block that [`Kernel::block`] admits. So one launch is one well-defined amount of work: kernel,
+//! `n`, `m`, grid and block.
 //!
 //! Each file here describes the kernels of the module of the same name ([`MODULES`]).
 
@@ -229,7 +230,8 @@ pub fn families() -> Vec<&'static str> {
 }
 
 impl Kernel {
-    /// Bytes that the algorithm has to move between memory and the multiprocessors: each element used, once.
+    /// Bytes that the algorithm has to move between memory and the multiprocessors: each element
+    /// used, once.
     pub fn bytes(&self, shape: Shape) -> u64 {
         let sizes = (self.sizes)(shape);
         sizes.x * self.x.bytes() + sizes.y * self.y.bytes() + sizes.out * self.out.bytes()

@@ -1,8 +1,9 @@
 //! Everything that a report should complain about, in a program whose results are right.
 //!
-//! Each fault is one that real programs have: blocks that are no multiple of a warp, grids that leave most of
-//! the device idle, allocation inside of loops, asynchronous copies of pageable memory, a synchronisation
-//! after every launch, thousands of launches that each do next to nothing, everything in the default stream.
+//! Each fault is one that real programs have: blocks that are no multiple of a warp, grids that
+//! leave most of the device idle, allocation inside of loops, asynchronous copies of pageable
+//! memory, a synchronisation after every launch, thousands of launches that each do next to
+//! nothing, everything in the default stream.
 
 use super::blocks;
 use crate::device::{Device, Module, arguments};
@@ -21,8 +22,8 @@ pub fn run(device: &Device) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Blocks of 33 threads, memory allocated and freed in each round, pageable memory copied "asynchronously",
-/// and a synchronisation behind every call.
+/// Blocks of 33 threads, memory allocated and freed in each round, pageable memory copied
+/// "asynchronously", and a synchronisation behind every call.
 fn ragged_blocks_in_fresh_memory(device: &Device, module: &Module<'_>, outcome: &mut Outcome) -> Result {
     const COUNT: u32 = 10_000;
     const ROUNDS: usize = 60;
@@ -33,7 +34,8 @@ fn ragged_blocks_in_fresh_memory(device: &Device, module: &Module<'_>, outcome: 
     let mut values = original.clone();
     for _ in 0..ROUNDS {
         let fresh = device.allocate::<f32>(COUNT as usize)?;
-        // SAFETY: `COUNT` floats on both sides, and a synchronisation before anybody touches them again.
+        // SAFETY: `COUNT` floats on both sides, and a synchronisation before anybody touches them
+        // again.
         unsafe {
             fresh.copy_from(&values, &stream)?;
             scale.launch(

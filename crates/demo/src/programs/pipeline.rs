@@ -1,5 +1,5 @@
-//! A signal in chunks: copies and kernels of different chunks overlap in four streams. Then one chunk's work
-//! is captured as a graph and replayed.
+//! A signal in chunks: copies and kernels of different chunks overlap in four streams. Then one
+//! chunk's work is captured as a graph and replayed.
 
 use super::blocks;
 use crate::device::{Buffer, Device, Kernel, Pinned, Stream, arguments};
@@ -54,8 +54,8 @@ impl<'d> Workspace<'d> {
         destination: &mut [f32],
     ) -> Result {
         let grid = blocks(CHUNK, THREADS);
-        // SAFETY: all buffers are one chunk long; the caller keeps the host's alive, and dropping the
-        // device's waits.
+        // SAFETY: all buffers are one chunk long; the caller keeps the host's alive, and dropping
+        // the device's waits.
         unsafe {
             self.input.copy_from(source, stream)?;
             stages.smooth.launch(
@@ -83,7 +83,8 @@ fn stream_chunks(device: &Device, stages: &Stages<'_>, outcome: &mut Outcome) ->
     for (index, destination) in result.chunks_mut(CHUNK as usize).enumerate() {
         let stream = index % STREAMS;
         let source = &source[index * CHUNK as usize..][..CHUNK as usize];
-        // SAFETY: both live until the end has been synchronised with, and each chunk is one stream's only.
+        // SAFETY: both live until the end has been synchronised with, and each chunk is one
+        // stream's only.
         unsafe { workspaces[stream].process(stages, &streams[stream], source, destination)? };
     }
     // The first stream ends last: it waits for the others.

@@ -21,8 +21,8 @@ pub fn run(device: &Device) -> Result<Outcome> {
     let sum = device.allocate::<f32>(1)?;
     let stream = device.stream()?;
     for _ in 0..ROUNDS {
-        // SAFETY: the inputs are as long as said, there is a partial sum for each block, and all of it lives
-        // until the synchronisation.
+        // SAFETY: the inputs are as long as said, there is a partial sum for each block, and all of
+        // it lives until the synchronisation.
         unsafe {
             reduce.launch(&stream, [BLOCKS, 1, 1], [THREADS, 1, 1], arguments![&input, &partial, &COUNT])?;
             reduce.launch(&stream, [1, 1, 1], [THREADS, 1, 1], arguments![&partial, &sum, &BLOCKS])?;
@@ -32,7 +32,8 @@ pub fn run(device: &Device) -> Result<Outcome> {
 
     let expected: f64 = values.iter().copied().map(f64::from).sum();
     let magnitude: f64 = values.iter().copied().map(|value| f64::from(value).abs()).sum();
-    // The longest chain of additions: a thread's own elements, then both levels of the tree, in both launches.
+    // The longest chain of additions: a thread's own elements, then both levels of the tree, in
+    // both launches.
     let chain = (COUNT / (BLOCKS * THREADS) + 1 + 10 + 1 + 10) as usize;
     let mut outcome = Outcome::default();
     outcome.check("the sum", &sum.download()?, |_| (expected, rounding(chain, magnitude)))?;

@@ -21,7 +21,8 @@ pub fn run(device: &Device) -> Result<Outcome> {
     let stream = device.stream()?;
     let grid = [device.multiprocessors() * 8, 1, 1];
     for _ in 0..LAUNCHES {
-        // SAFETY: two vectors of `COUNT` floats, which live until the synchronisation, and their length.
+        // SAFETY: two vectors of `COUNT` floats, which live until the synchronisation, and their
+        // length.
         unsafe {
             saxpy.launch(
                 &stream,

@@ -21,7 +21,8 @@ pub fn run(device: &Device) -> Result<Outcome> {
     let sum = device.allocate::<f32>(COUNT as usize)?;
     let stream = device.stream()?;
     for _ in 0..LAUNCHES {
-        // SAFETY: three vectors of `COUNT` floats, which live until the synchronisation, and their length.
+        // SAFETY: three vectors of `COUNT` floats, which live until the synchronisation, and their
+        // length.
         unsafe {
             vector_add.launch(
                 &stream,
