@@ -7,7 +7,7 @@
 
 use ptx::ScalarType;
 
-use crate::arithmetic::half::{bf16_to_f32, f16_to_f32, odd_f32};
+use crate::arithmetic::half::{bf16_to_f32, f32_to_bf16, odd_f32};
 use crate::arithmetic::half_arithmetic;
 use crate::arithmetic::numbers::{canonical, flush};
 use crate::arithmetic::soft::{self, Format, Rounding};
@@ -221,7 +221,7 @@ fn singles(a: &Words, how: Conversion) -> [f32; WARP] {
     match how.from {
         ScalarType::F16 => half_arithmetic::widened(&map(a, |x| x & 0xffff)),
         ScalarType::Bf16 => map(a, |x| bf16_to_f32(x as u16)),
-        ScalarType::E5m2 => map(a, |x| f16_to_f32((x as u16) << 8)),
+        ScalarType::E5m2 => half_arithmetic::widened(&map(a, |x| (x & 0xff) << 8)),
         ScalarType::E4m3 => map(a, |x| {
             // Scaling by 2^120 moves the exponent from one bias to the other.
             let scaled = f32::from_bits((x & 0x7f) << 20) * f32::from_bits(0x7b80_0000);
@@ -236,11 +236,13 @@ fn singles(a: &Words, how: Conversion) -> [f32; WARP] {
 /// A 64-bit integer as a double: rounded as the conversion says, or to odd.
 #[inline(always)]
 fn doubles(a: &Longs, how: Conversion, rounding: Option<Rounding>) -> [f64; WARP] {
-    // The upper half and the lower are exact; so is what their sum lacks.
+    // The upper half and the lower are exact; so is what their sum lacks. Either is put into the fraction of a number
+    // from which what is too much is taken: vectors of 64-bit lanes have no conversion. The sign bit counts as positive,
+    // once it is inverted.
+    let (inverted, excess) = if how.from.is_signed() { (1 << 63, TWO_84 + TWO_63) } else { (0, TWO_84) };
     let parts = |value: u64| -> (f64, f64) {
-        let top = (value >> 32) as u32;
-        let top = if how.from.is_signed() { f64::from(top as i32) } else { f64::from(top) };
-        (top * 4_294_967_296.0, f64::from(value as u32))
+        let top = f64::from_bits(((value ^ inverted) >> 32) | TWO_84.to_bits()) - excess;
+        (top, f64::from_bits(value & 0xffff_ffff | TWO_52.to_bits()) - TWO_52)
     };
     let sum = |value: u64| {
         let (top, low) = parts(value);
@@ -300,6 +302,11 @@ fn whole_doubles(a: &[f64; WARP], rounding: Rounding) -> [f64; WARP] {
 const WHOLE: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
 
 const TWO_32: f64 = 4_294_967_296.0;
+
+/// Below 2^52 the low bits of its fraction are an integer; of the other number, multiples of 2^32.
+const TWO_52: f64 = TWO_32 * 1_048_576.0;
+const TWO_84: f64 = TWO_52 * TWO_32;
+const TWO_63: f64 = TWO_32 * 2_147_483_648.0;
 
 /// What a NaN becomes as an integer: zero, but the top bit where either side has 64 bits.
 #[inline(always)]
@@ -389,6 +396,8 @@ fn rounded(a: &[f32; WARP], to: Format, rounding: Rounding) -> Words {
         return map(a, |x| canonical(x).to_bits());
     }
     match rounding {
+        Rounding::NearestEven if to == soft::F16 => half_arithmetic::narrowed(a),
+        Rounding::NearestEven if to == soft::BF16 => map(a, |x| f32_to_bf16(x).into()),
         Rounding::NearestEven => {
             round(a, to, [true; 2], |kept, lost, half, _| lost > half || lost == half && kept & 1 != 0)
         }

@@ -339,7 +339,8 @@ mod vector {
     /// - A product has 16 significant bits, so `.f32` only rounds those below 2^-134: these are zero as `.bf16`, and a
     ///   product that becomes 2^-134 too, for half of the least `.bf16` goes to zero, which is even.
     /// - A fused multiply-add is rounded to `.f32` once. The second rounding goes wrong only where the first ends in the
-    ///   middle of two `.bf16`s, which are all `.f32`: elsewhere the exact sum lies on the same side of the middle.
+    ///   middle of two `.bf16`s, which are all `.f32`, and was not exact: elsewhere the exact sum lies on the same side of
+    ///   the middle.
     #[inline]
     #[target_feature(enable = "avx2,fma")]
     fn brain_eight(a: __m256, b: __m256, c: __m256, operation: Operation) -> (__m256i, __m256i) {
@@ -356,11 +357,28 @@ mod vector {
         let rounded = _mm256_blendv_epi8(rounded, _mm256_set1_epi32(0x7fff_0000), nan);
         let ties = match operation {
             Operation::Fma => {
-                _mm256_cmpeq_epi32(_mm256_slli_epi32::<16>(bits), _mm256_set1_epi32(0x8000_0000_u32 as i32))
+                let middle = _mm256_set1_epi32(0x8000_0000_u32 as i32);
+                let tie = _mm256_cmpeq_epi32(_mm256_slli_epi32::<16>(bits), middle);
+                _mm256_and_si256(tie, inexact(a, b, c))
             }
             _ => _mm256_setzero_si256(),
         };
         (rounded, ties)
+    }
+
+    /// Where `a * b + c` of `.bf16`s may be no `.f32`: the sum of the product, which is exact unless it is tiny, loses
+    /// something or is no number.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn inexact(a: __m256, b: __m256, c: __m256) -> __m256i {
+        let product = _mm256_mul_ps(a, b);
+        let magnitude = _mm256_andnot_ps(_mm256_set1_ps(-0.0), product);
+        let tiny = _mm256_cmp_ps::<_CMP_LT_OQ>(magnitude, _mm256_set1_ps(f32::MIN_POSITIVE));
+        let sum = _mm256_add_ps(product, c);
+        let part = _mm256_sub_ps(sum, product);
+        let lost = _mm256_add_ps(_mm256_sub_ps(product, _mm256_sub_ps(sum, part)), _mm256_sub_ps(c, part));
+        let loses = _mm256_cmp_ps::<_CMP_NEQ_UQ>(lost, _mm256_setzero_ps());
+        _mm256_castps_si256(_mm256_or_ps(tiny, loses))
     }
 
     /// # Safety

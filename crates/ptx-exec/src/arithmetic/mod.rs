@@ -10,4 +10,5 @@ pub(crate) mod directed;
 pub(crate) mod half;
 pub(crate) mod half_arithmetic;
 pub(crate) mod numbers;
+pub(crate) mod permute;
 pub(crate) mod soft;

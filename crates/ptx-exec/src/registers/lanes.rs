@@ -602,12 +602,10 @@ shape! {
     split<A: Lane, R: Lane, S: Lane>(A => (R, S))
     needs [a: A; optional d: R, e: S]
     |f: F, lanes: &Lanes, args: &Args| {
-        let (mut first, mut second) = ([R::Stored::default(); WARP], [S::Stored::default(); WARP]);
+        // The source may be a destination too: both results are complete before one is written.
         let a = lanes.source::<A::Stored>(args.a);
-        for lane in 0..WARP {
-            let (d, e) = f(A::load(a[lane]));
-            (first[lane], second[lane]) = (d.store(), e.store());
-        }
+        let first = map(a, |a| f(A::load(a)).0.store());
+        let second = map(a, |a| f(A::load(a)).1.store());
         if args.d.is_some() {
             lanes.write(args.d, &first);
         }

@@ -2,12 +2,13 @@
 
 use ptx::{Constant, Instruction, Operand, ScalarType};
 
+use crate::arithmetic::permute::{self, permute_bytes};
 use crate::compile::decode::Pure;
 use crate::compile::decode::form::Form;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::operands::{Args, Reg};
 use crate::registers::lanes::{
-    LaneHandler, binary, combine, compare, logic, quaternary, ternary, ternary_immediate, unary,
+    LaneHandler, binary, combine, compare, logic, quaternary, registers, ternary, ternary_immediate, unary,
 };
 
 /// `$shape(|x: T, …| body)` with `T` the unsigned integer of the width of `$ty`.
@@ -253,22 +254,9 @@ fn sign_zero_extend(form: &mut Form) -> Option<Pure> {
     Pure::new(run, ty, &[ty, U32])
 }
 
-/// Picks bytes of `b:a`, as selectors of four bits tell; the top bit of a selector asks for copies of the sign.
-#[inline(always)]
-fn permute_bytes(a: u32, b: u32, selectors: [u32; 4]) -> u32 {
-    let bytes = both(a, b);
-    let mut result = 0;
-    for (index, selector) in selectors.into_iter().enumerate() {
-        let byte = (bytes >> (8 * (selector & 7))) as u8;
-        let byte = if selector & 8 != 0 { (byte as i8 >> 7) as u8 } else { byte };
-        result |= u32::from(byte) << (8 * index);
-    }
-    result
-}
-
 /// `prmt` without a mode.
 pub(crate) fn byte_permutation() -> LaneHandler {
-    ternary(|a: u32, b: u32, c: u32| permute_bytes(a, b, [c & 15, c >> 4 & 15, c >> 8 & 15, c >> 12 & 15]))
+    registers!(u32 => u32, |a, b, c, _| permute::bytes(a, b, c))
 }
 
 fn permute(form: &mut Form) -> Option<Pure> {
