@@ -12,8 +12,8 @@
 //! Bodies inside [`entries!`] run under that promise and under no other: handles and device addresses are
 //! looked up, never trusted, and null is checked for. No panic leaves: it becomes `CUDA_ERROR_UNKNOWN`.
 
+use crate::context::thread;
 use crate::error::{Error, Result, fail};
-use crate::thread;
 use cuda_abi::types::*;
 use cuda_abi::{COUNT, ENTRY_POINTS};
 use std::ffi::{CStr, c_char};

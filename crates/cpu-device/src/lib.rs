@@ -11,14 +11,14 @@
 //! * [`entry`]: how functions are declared, the contract at the ABI, and [`coverage`](mod@coverage): how far
 //!   each is done.
 //! * `api`: the functions, by the parts of the driver API's reference. They check and translate.
-//! * `thread`: what is kept for each of the program's threads.
-//! * `device`, `context`, `memory`, `host_memory`, `virtual_memory`, `pool`, `array`, `texture`, `module`, `link`: what there is.
-//! * `advice`: what to do about machine code, in the words of the program that brings it.
-//! * `ipc`: what is shared with other processes.
-//! * `stream`, `event`, `capture`, `graph`, `graph_memory`, `graph_condition`: what is done when. `task` has the threads, `operation` what can
-//!   be done.
-//! * `launch` executes kernels with the crate `ptx-exec`, which knows nothing of the driver; `device_runtime` executes
-//!   what kernels launch themselves, and `watchdog` bounds their time.
+//! * `context`: whose work, memory and faults belong together; what is kept for each of the program's threads.
+//! * `device`, `memory`, `image`, `module`: what there is. `memory` has device memory, pools, host memory, address ranges,
+//!   copies, and what is shared with other processes; `module` also links, and says what to do about machine code.
+//! * `stream`, `graph`: what is done when. `stream` has events, capture, the threads (`stream::task`) and what can be done
+//!   (`stream::operation`).
+//! * `launch` executes kernels with the crate `ptx-exec`, which knows nothing of the driver: `launch::device_runtime`
+//!   executes what kernels launch themselves, `launch::observation` says which launches are counted and checked and writes
+//!   what was found, `launch::time_limit` bounds their time.
 //!
 //! Invariants:
 //!
@@ -27,42 +27,19 @@
 //!    [`entry`].
 //! 3. No lock is held while a program's function is called, or while work is waited for.
 
-mod advice;
 mod api;
-mod array;
-mod capture;
 mod context;
-mod copy;
 mod coverage;
 mod device;
-mod device_runtime;
 pub mod entry;
 mod error;
-mod event;
-mod fault;
 mod graph;
-mod graph_condition;
-mod graph_memory;
 mod handle;
-mod host_memory;
-mod integrity;
-mod ipc;
+mod image;
 mod launch;
-mod link;
 mod memory;
 mod module;
-mod operation;
-mod pool;
-mod storage;
 mod stream;
-mod stream_memory;
-mod task;
-mod texture;
-mod thread;
-mod user_object;
-mod virtual_memory;
-mod watch;
-mod watchdog;
 
 pub use coverage::{Coverage, coverage};
 

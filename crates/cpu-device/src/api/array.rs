@@ -1,10 +1,10 @@
 //! CUDA arrays, mipmapped or not, and the copies that only they have.
 
 use super::copy::{copy_in_stream, copy_now, host, on_device};
-use crate::array::{Array, MipmappedArray};
-use crate::copy::{Extent, Place, Side};
 use crate::entry::{entries, opaque, read, write};
 use crate::error::{Error, Result, ensure};
+use crate::image::array::{Array, MipmappedArray};
+use crate::memory::copy::{Extent, Place, Side};
 use crate::stream::Stream;
 use cuda_abi::types::*;
 use std::ffi::c_void;

@@ -4,8 +4,8 @@ use crate::context::{self, Context};
 use crate::device;
 use crate::entry::{entries, opaque, write, write_if_wanted};
 use crate::error::{Error, ensure, fail};
-use crate::event::{self, Event};
-use crate::operation::Operation;
+use crate::stream::event::{self, Event};
+use crate::stream::operation::Operation;
 use cuda_abi::types::*;
 
 entries! {

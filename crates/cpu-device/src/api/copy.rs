@@ -4,12 +4,12 @@
 //! return at once, as the driver's do. Asynchronous forms that touch pageable memory are done with it when
 //! they return.
 
-use crate::array::Array;
-use crate::copy::{Copy, Extent, Fill, Place, Side};
 use crate::device;
 use crate::entry::{array, entries, read, write_if_wanted};
 use crate::error::{Error, Result, ensure, fail};
-use crate::operation::Operation;
+use crate::image::array::Array;
+use crate::memory::copy::{Copy, Extent, Fill, Place, Side};
+use crate::stream::operation::Operation;
 use crate::stream::{DefaultStream, Stream};
 use cuda_abi::types::*;
 use std::ffi::c_void;

@@ -3,8 +3,8 @@
 use crate::context;
 use crate::entry::{entries, opaque, write};
 use crate::error::ensure;
-use crate::event::Event;
 use crate::stream::Stream;
+use crate::stream::event::Event;
 use cuda_abi::types::*;
 
 entries! {

@@ -5,13 +5,13 @@
 //! never called by the versions tried.
 
 use super::module::{JitLog, compile};
+use crate::api::integrity::{self, Facts};
+use crate::context::storage::Destructor;
 use crate::context::{self, Context};
 use crate::device;
 use crate::entry::{guarded, opaque, write, write_if_wanted};
 use crate::error::{Error, Result, ensure};
-use crate::integrity::{self, Facts};
 use crate::module::Module;
-use crate::storage::Destructor;
 use cuda_abi::types::*;
 use std::cell::UnsafeCell;
 use std::ffi::c_void;

@@ -5,15 +5,15 @@ use crate::context;
 use crate::device;
 use crate::entry::{array, entries, opaque, read, refuse, text, write, write_if_wanted};
 use crate::error::{Error, Result, ensure, fail};
-use crate::event::Event;
+use crate::graph::allocation::{self, GraphMemory};
+use crate::graph::condition::Condition;
+use crate::graph::user_object::{HeldObject, UserObject};
 use crate::graph::{self, Graph, GraphExec, Mismatch};
-use crate::graph_condition::Condition;
-use crate::graph_memory::{self, GraphMemory};
-use crate::operation::Operation;
-use crate::pool;
+use crate::memory::pool;
 use crate::stream::Stream;
-use crate::task::{self, Task};
-use crate::user_object::{HeldObject, UserObject};
+use crate::stream::event::Event;
+use crate::stream::operation::Operation;
+use crate::stream::task::{self, Task};
 use cuda_abi::types::*;
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
@@ -809,7 +809,7 @@ fn launch(exec: &Arc<GraphExec>, stream: &Stream) -> Result {
     let mut records = Vec::new();
     let operations = exec.operations(&mut records);
     let automatic = exec.flags & u64::from(CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0;
-    if let Err(error) = graph_memory::submit_launch(&operations, automatic) {
+    if let Err(error) = allocation::submit_launch(&operations, automatic) {
         // Nothing will reach the records: who waits for one must not wait for ever.
         records.iter().for_each(|record| record.reach());
         return Err(error);

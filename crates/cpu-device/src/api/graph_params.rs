@@ -1,20 +1,20 @@
 //! Graph nodes' parameters: CUDA's structures on one side, [`Operation`]s on the other.
 
 use super::copy::cuboid;
-use crate::array::Array;
 use crate::context;
-use crate::copy::{Copy, Fill, Residence, Side};
 use crate::device;
 use crate::entry::{opaque, read, refuse};
 use crate::error::{Error, Result, ensure, fail};
-use crate::event::Event;
 use crate::graph::Graph;
-use crate::graph_condition::Conditional;
-use crate::graph_memory::GraphMemory;
+use crate::graph::allocation::GraphMemory;
+use crate::graph::condition::Conditional;
+use crate::image::array::Array;
 use crate::launch::{Arguments, Configuration, Launch};
+use crate::memory::copy::{Copy, Fill, Residence, Side};
+use crate::memory::pool;
 use crate::module::Function;
-use crate::operation::{HostCall, Operation};
-use crate::pool;
+use crate::stream::event::Event;
+use crate::stream::operation::{HostCall, Operation};
 use cuda_abi::Plain;
 use cuda_abi::types::*;
 

@@ -3,8 +3,8 @@
 use crate::context;
 use crate::entry::{entries, opaque, write};
 use crate::error::{ensure, fail};
-use crate::event::Event;
-use crate::ipc::{self, SharedEvent};
+use crate::memory::ipc::{self, SharedEvent};
+use crate::stream::event::Event;
 use cuda_abi::types::*;
 
 entries! {

@@ -7,7 +7,7 @@ use crate::launch::{
     Arguments, Configuration, Launch, LegacyLaunch, blocks_per_multiprocessor, device_limits,
 };
 use crate::module::Function;
-use crate::operation::Operation;
+use crate::stream::operation::Operation;
 use crate::stream::{DefaultStream, Stream};
 use cuda_abi::types::*;
 use std::ffi::{c_char, c_void};

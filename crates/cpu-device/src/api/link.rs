@@ -5,7 +5,7 @@ use crate::context;
 use crate::entry::{array, entries, opaque, text, write, write_if_wanted};
 use crate::error::{Error, Result, ensure, fail};
 use crate::handle::Table;
-use crate::link::Link;
+use crate::module::link::Link;
 use cuda_abi::types::*;
 use std::ffi::{c_char, c_void};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -14,6 +14,7 @@ mod event;
 mod export_tables;
 mod graph;
 mod graph_params;
+mod integrity;
 mod ipc;
 mod kernel;
 mod library;

@@ -3,10 +3,10 @@
 use crate::device;
 use crate::entry::{entries, opaque, read, refuse, write};
 use crate::error::{Result, ensure};
-use crate::graph_memory::{self, GraphMemory};
-use crate::operation::Operation;
-use crate::pool::{self, Pool};
+use crate::graph::allocation::{self, GraphMemory};
+use crate::memory::pool::{self, Pool};
 use crate::stream::Stream;
+use crate::stream::operation::Operation;
 use cuda_abi::types::*;
 use std::ffi::c_void;
 
@@ -117,20 +117,20 @@ entries! {
     /// Gives the pages of graphs' memory that is not allocated back to the system.
     fn cuDeviceGraphMemTrim(device: CUdevice) {
         device::at(device)?;
-        graph_memory::trim();
+        allocation::trim();
         Ok(())
     }
 
     /// An attribute of graphs' memory.
     fn cuDeviceGetGraphMemAttribute(device: CUdevice, attribute: CUgraphMem_attribute, value: *mut c_void) {
         device::at(device)?;
-        write(value.cast::<u64>(), graph_memory::attribute(attribute)?)
+        write(value.cast::<u64>(), allocation::attribute(attribute)?)
     }
 
     /// Sets a high-water mark of graphs' memory.
     fn cuDeviceSetGraphMemAttribute(device: CUdevice, attribute: CUgraphMem_attribute, value: *mut c_void) {
         device::at(device)?;
-        graph_memory::reset_attribute(attribute, read(value.cast::<u64>())?)
+        allocation::reset_attribute(attribute, read(value.cast::<u64>())?)
     }
 }
 

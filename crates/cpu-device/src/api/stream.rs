@@ -1,16 +1,16 @@
 //! Stream management, stream capture, host functions and stream memory operations.
 
-use crate::capture::{self, Capture};
 use crate::context;
+use crate::context::thread;
 use crate::device;
 use crate::entry::{array, entries, opaque, read, write, write_if_wanted};
 use crate::error::{Error, Result, ensure, fail};
-use crate::event::Event;
 use crate::graph::Graph;
-use crate::operation::{HostCall, Operation, StreamCallback};
+use crate::stream::capture::{self, Capture};
+use crate::stream::event::Event;
+use crate::stream::memory_operation::{WaitValue, Word, WriteValue};
+use crate::stream::operation::{HostCall, Operation, StreamCallback};
 use crate::stream::{DefaultStream, Stream};
-use crate::stream_memory::{WaitValue, Word, WriteValue};
-use crate::thread;
 use cuda_abi::types::*;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;

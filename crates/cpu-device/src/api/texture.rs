@@ -3,7 +3,7 @@
 use crate::context;
 use crate::entry::{entries, read, write};
 use crate::error::ensure;
-use crate::texture;
+use crate::image::texture_object;
 use cuda_abi::types::*;
 
 entries! {
@@ -17,38 +17,38 @@ entries! {
         context::current()?;
         ensure(!object.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         ensure(view.is_null(), CUDA_ERROR_NOT_SUPPORTED)?;
-        write(object, texture::create_texture(read(resource)?, read(description)?)?)
+        write(object, texture_object::create_texture(read(resource)?, read(description)?)?)
     }
 
     /// Ends a texture object.
     fn cuTexObjectDestroy(object: CUtexObject) {
-        texture::destroy_texture(object)
+        texture_object::destroy_texture(object)
     }
 
     /// What a texture object reads.
     fn cuTexObjectGetResourceDesc(resource: *mut CUDA_RESOURCE_DESC, object: CUtexObject) {
-        write(resource, texture::resolve_texture(object)?.resource)
+        write(resource, texture_object::resolve_texture(object)?.resource)
     }
 
     /// How a texture object reads it.
     fn cuTexObjectGetTextureDesc(description: *mut CUDA_TEXTURE_DESC, object: CUtexObject) {
-        write(description, texture::resolve_texture(object)?.description)
+        write(description, texture_object::resolve_texture(object)?.description)
     }
 
     /// Creates a surface object.
     fn cuSurfObjectCreate(object: *mut CUsurfObject, resource: *const CUDA_RESOURCE_DESC) {
         context::current()?;
         ensure(!object.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        write(object, texture::create_surface(read(resource)?)?)
+        write(object, texture_object::create_surface(read(resource)?)?)
     }
 
     /// Ends a surface object.
     fn cuSurfObjectDestroy(object: CUsurfObject) {
-        texture::destroy_surface(object)
+        texture_object::destroy_surface(object)
     }
 
     /// What a surface object reads and writes.
     fn cuSurfObjectGetResourceDesc(resource: *mut CUDA_RESOURCE_DESC, object: CUsurfObject) {
-        write(resource, texture::resolve_surface(object)?.resource)
+        write(resource, texture_object::resolve_surface(object)?.resource)
     }
 }

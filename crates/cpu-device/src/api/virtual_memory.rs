@@ -3,7 +3,7 @@
 use crate::device;
 use crate::entry::{array, entries, read, write};
 use crate::error::{Result, ensure, fail};
-use crate::virtual_memory::{self, GRANULARITY, Physical};
+use crate::memory::virtual_memory::{self, GRANULARITY, Physical};
 use cuda_abi::types::*;
 use std::ffi::c_void;
 

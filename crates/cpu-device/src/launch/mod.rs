@@ -1,17 +1,19 @@
 //! Launches: a kernel with its configuration and its arguments, checked and ready to be executed.
 
+pub mod device_runtime;
+pub mod observation;
+pub mod time_limit;
+
+use crate::context::fault;
+use crate::context::thread;
 use crate::context::{self, Context};
 use crate::device::{self, Device, MAX_BLOCK, MAX_GRID, MAX_THREADS_PER_BLOCK, WARP_SIZE};
-use crate::device_runtime::{self, GridRuntime, Requests};
 use crate::error::{Error, Result, ensure, fail};
-use crate::fault;
-use crate::host_memory::Map;
+use crate::launch::device_runtime::{GridRuntime, Requests};
+use crate::memory::host::Map;
 use crate::memory::{Backing, Kind, Request};
 use crate::module::Function;
-use crate::operation::Operation;
-use crate::thread;
-use crate::watch;
-use crate::watchdog;
+use crate::stream::operation::Operation;
 use cuda_abi::types::*;
 use cuda_launch::{Carveout, FunctionAttributes};
 use ptx_exec::{
@@ -64,10 +66,10 @@ impl Launch {
     /// described on standard error.
     pub fn execute(&self, context: &Context) -> Result {
         let _pin = device::get()?.memory.pin();
-        let Some(limit) = watchdog::limit() else {
+        let Some(limit) = time_limit::limit() else {
             return self.execute_with_children(context).map_err(Stopped::tell);
         };
-        let (outcome, late) = watchdog::watch(limit, context, || self.execute_with_children(context))?;
+        let (outcome, late) = time_limit::watch(limit, context, || self.execute_with_children(context))?;
         outcome.map_err(|mut stopped| {
             if let Stopped::Fault(fault) = &mut stopped
                 && late
@@ -107,7 +109,7 @@ impl Launch {
             }
         };
         let name = self.function.name.to_string_lossy();
-        watch::around(&name, self.configuration, execute).map_err(Stopped::Fault)?;
+        observation::around(&name, self.configuration, execute).map_err(Stopped::Fault)?;
         Ok(runtime.into_requests())
     }
 }
@@ -144,7 +146,7 @@ fn report(fault: &Fault) -> CUresult {
     };
     let name = result_name(code).unwrap_or_default();
     fault::tell(format_args!("{name} in kernel {}\n{}", fault.kernel, fault.details()));
-    watch::fault(fault, name);
+    observation::fault(fault, name);
     code
 }
 
@@ -386,11 +388,11 @@ unsafe impl ptx_exec::Memory for KernelMemory<'_> {
     }
 
     fn texture(&self, handle: u64) -> Option<Arc<ptx_exec::Texture>> {
-        crate::texture::texture(handle)
+        crate::image::texture_object::texture(handle)
     }
 
     fn surface(&self, handle: u64) -> Option<ptx_exec::Image> {
-        crate::texture::surface(handle)
+        crate::image::texture_object::surface(handle)
     }
 
     fn shadow(&self, address: u64) -> Option<Arc<Shadow>> {

@@ -8,13 +8,17 @@
 //! that no edge orders may be done in any order, so this is one of the orders that CUDA may choose too; a
 //! kernel node uses all cores by itself.
 
+pub mod allocation;
+pub mod condition;
+pub mod user_object;
+
 use crate::device;
 use crate::error::{Error, Result, ensure, fail};
-use crate::event::PlannedRecord;
-use crate::graph_condition::Condition;
+use crate::graph::condition::Condition;
+use crate::graph::user_object::HeldObject;
 use crate::handle::{Kind, Table};
-use crate::operation::Operation;
-use crate::user_object::HeldObject;
+use crate::stream::event::PlannedRecord;
+use crate::stream::operation::Operation;
 use cuda_abi::types::*;
 use std::collections::HashMap;
 use std::fmt::Write as _;

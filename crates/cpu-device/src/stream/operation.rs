@@ -4,18 +4,18 @@
 //! it, and launching a graph does what a stream would have done.
 
 use crate::context::Context;
-use crate::copy::{Copy, Fill};
+use crate::context::thread;
 use crate::error::{Result, fail};
-use crate::event::{Event, Moment, PlannedRecord};
+use crate::graph::allocation::GraphMemory;
+use crate::graph::condition::{Condition, Conditional};
 use crate::graph::{Graph, GraphExec};
-use crate::graph_condition::{Condition, Conditional};
-use crate::graph_memory::GraphMemory;
-use crate::ipc::SharedEvent;
 use crate::launch::Launch;
-use crate::pool;
-use crate::stream_memory::{WaitValue, WriteValue};
-use crate::task::Task;
-use crate::thread;
+use crate::memory::copy::{Copy, Fill};
+use crate::memory::ipc::SharedEvent;
+use crate::memory::pool;
+use crate::stream::event::{Event, Moment, PlannedRecord};
+use crate::stream::memory_operation::{WaitValue, WriteValue};
+use crate::stream::task::Task;
 use cuda_abi::types::{CUDA_ERROR_UNKNOWN, CUDA_SUCCESS, CUresult, CUstream};
 use std::ffi::c_void;
 use std::sync::Arc;

@@ -10,7 +10,7 @@ use crate::entry::opaque;
 use crate::error::{Error, Result, ensure};
 use crate::graph::{Graph, GraphExec};
 use crate::handle::{Kind, Table};
-use crate::operation::Operation;
+use crate::stream::operation::Operation;
 use cuda_abi::types::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

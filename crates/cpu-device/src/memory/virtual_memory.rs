@@ -9,7 +9,7 @@ use crate::context;
 use crate::device::{self, Device};
 use crate::error::{Error, Result, ensure, fail};
 use crate::handle::{Kind as HandleKind, Table};
-use crate::ipc;
+use crate::memory::ipc;
 use crate::memory::{Backing, Kind, Request};
 use cuda_abi::types::*;
 use std::collections::BTreeMap;

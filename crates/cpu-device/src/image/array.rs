@@ -4,10 +4,10 @@
 //! an allocation like any other.
 
 use crate::context;
-use crate::copy::{Extent, Side};
 use crate::device;
 use crate::error::{Error, Result, ensure, fail};
 use crate::handle::{Kind as HandleKind, Table};
+use crate::memory::copy::{Extent, Side};
 use crate::memory::{Allocation, Kind, Request};
 use cuda_abi::types::*;
 use ptx_exec::{ChannelFormat, Image};

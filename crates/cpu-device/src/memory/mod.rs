@@ -10,11 +10,16 @@
 //!   hidden by the next allocation, and an executing kernel that still holds the range touches nobody else's
 //!   memory.
 
-use crate::fault;
-use crate::host_memory::Map;
-use crate::ipc;
-use crate::thread;
-use crate::watch;
+pub mod copy;
+pub mod host;
+pub mod ipc;
+pub mod pool;
+pub mod virtual_memory;
+
+use crate::context::fault;
+use crate::context::thread;
+use crate::launch::observation;
+use crate::memory::host::Map;
 use ptx_exec::Shadow;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -492,7 +497,7 @@ impl Memory {
 
     /// Notes that bytes have been written by somebody else than a kernel.
     pub fn note_written(&self, address: u64, bytes: u64) {
-        if watch::checks()
+        if observation::checks()
             && let Some(shadow) = self.shadow(address)
         {
             shadow.mark(address, bytes);
@@ -501,7 +506,7 @@ impl Memory {
 
     /// Notes that bytes have been copied: what had not been written at `source` has not been at `address` either.
     pub fn note_copied(&self, address: u64, source: u64, bytes: u64) {
-        if !watch::checks() {
+        if !observation::checks() {
             return;
         }
         match (self.shadow(address), self.shadow(source)) {
@@ -593,8 +598,8 @@ impl Memory {
     ) -> Option<Allocation> {
         let Request { bytes, kind, flags, context } = request;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let tracked =
-            matches!(kind, Kind::Device | Kind::Pooled(_) | Kind::Graph | Kind::Heap) && watch::checks();
+        let tracked = matches!(kind, Kind::Device | Kind::Pooled(_) | Kind::Graph | Kind::Heap)
+            && observation::checks();
         let shadow = if tracked { Some(Arc::new(Shadow::new(start, bytes)?)) } else { None };
         let (advice, name) = (Mutex::default(), OnceLock::new());
         Some(Allocation { start, bytes, kind, id, flags, context, writable, shadow, advice, name, backing })

@@ -4,7 +4,7 @@
 //! told on standard error names that call.
 
 use crate::error::Error;
-use crate::watch;
+use crate::launch::observation;
 use cuda_abi::types::CUDA_ERROR_ILLEGAL_ADDRESS;
 use std::fmt;
 use std::io::Write;
@@ -33,7 +33,7 @@ impl Access {
             "CUDA_ERROR_ILLEGAL_ADDRESS in {call}\n    {text}\n    keep memory until the work that uses it has been \
              executed"
         ));
-        watch::fault_of_call(call, &text, "CUDA_ERROR_ILLEGAL_ADDRESS");
+        observation::fault_of_call(call, &text, "CUDA_ERROR_ILLEGAL_ADDRESS");
         Error(CUDA_ERROR_ILLEGAL_ADDRESS)
     }
 }

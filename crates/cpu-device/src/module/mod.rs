@@ -5,7 +5,9 @@
 //! program that becomes a module in each context where one of its kernels is used, and a [`Kernel`] stands
 //! for the function that it is in each.
 
-use crate::advice;
+pub mod link;
+pub mod machine_code;
+
 use crate::context::{self, Context};
 use crate::device::{self, ARCHITECTURE, COMPUTE_CAPABILITY, MAX_ARGUMENT_BYTES, SHARED_PER_BLOCK};
 use crate::error::{Error, Result, ensure, fail};
@@ -104,7 +106,7 @@ pub fn no_ptx(architectures: &[u32], address: u64) -> LoadError {
         code: CUDA_ERROR_NO_BINARY_FOR_GPU,
         message: format!(
             "the image holds {found} and no PTX, which is what the CPU device executes;\n    {}",
-            advice::for_machine_code(address)
+            machine_code::for_machine_code(address)
         ),
     }
 }

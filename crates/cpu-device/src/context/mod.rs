@@ -4,15 +4,18 @@
 //! by retains and releases; others are made and destroyed by the program. A context that has seen a fault
 //! answers every later call with that fault, as CUDA's do: the state of its memory can't be trusted.
 
-use crate::capture::Capture;
+pub mod fault;
+pub mod storage;
+pub mod thread;
+
+use crate::context::storage::Storage;
 use crate::device;
 use crate::error::{Error, Result, ensure, fail};
-use crate::graph_memory;
+use crate::graph::allocation;
 use crate::handle::{Kind, Table};
-use crate::operation::Operation;
-use crate::storage::Storage;
+use crate::stream::capture::Capture;
+use crate::stream::operation::Operation;
 use crate::stream::{Order, Stream};
-use crate::thread;
 use cuda_abi::types::*;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -128,7 +131,7 @@ impl Context {
         self.storage.clear(self.handle);
         if let Ok(device) = device::get() {
             device.memory.release_all(self.handle, end_of_memory);
-            graph_memory::end_context(device);
+            allocation::end_context(device);
         }
     }
 

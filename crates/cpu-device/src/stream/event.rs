@@ -1,14 +1,14 @@
 //! Events: points in a stream's work that can be waited for and timed.
 
-use crate::capture::Capture;
 use crate::context::{self, Context};
 use crate::device;
 use crate::error::{Error, Result, ensure, fail};
 use crate::handle::{Kind, Table};
-use crate::ipc::SharedEvent;
-use crate::operation::Operation;
+use crate::memory::ipc::SharedEvent;
 use crate::stream::Stream;
-use crate::task::Task;
+use crate::stream::capture::Capture;
+use crate::stream::operation::Operation;
+use crate::stream::task::Task;
 use cuda_abi::types::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

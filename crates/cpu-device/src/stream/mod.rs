@@ -9,15 +9,21 @@
 //! that the rules name. One lock covers finding them and taking their place, so that two threads that submit
 //! to a stream agree about what came first.
 
-use crate::capture::Capture;
+pub mod capture;
+pub mod event;
+pub mod memory_operation;
+pub mod operation;
+pub mod task;
+
+use crate::context::thread;
 use crate::context::{self, Context};
 use crate::device;
 use crate::error::{Error, Result, ensure, fail};
-use crate::event::Event;
 use crate::handle::{Kind, Table};
-use crate::operation::Operation;
-use crate::task::{self, Task};
-use crate::thread;
+use crate::stream::capture::Capture;
+use crate::stream::event::Event;
+use crate::stream::operation::Operation;
+use crate::stream::task::Task;
 use cuda_abi::types::*;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};

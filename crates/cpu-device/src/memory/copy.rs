@@ -6,12 +6,12 @@
 //! once more when bytes are moved: what has gone by then is a fault of the context. Only addresses count: a range that
 //! has been allocated anew at the same place is as good as the one that was there.
 
+use crate::context::fault::Access;
+use crate::context::thread;
 use crate::device::{self, Device};
 use crate::error::{Error, Result, ensure, fail};
-use crate::fault::Access;
-use crate::host_memory::{self, Missing};
+use crate::memory::host::{self, Missing};
 use crate::memory::{Allocation, Kind, Memory};
-use crate::thread;
 use cuda_abi::types::*;
 use std::sync::Arc;
 
@@ -156,8 +156,7 @@ impl Copy {
         }
         let mut bytes = vec![0; self.extent.width as usize];
         // SAFETY: the source is the program's, the vector is this function's.
-        let copied =
-            unsafe { host_memory::copy(self.source.address, bytes.as_mut_ptr() as u64, self.extent.width) };
+        let copied = unsafe { host::copy(self.source.address, bytes.as_mut_ptr() as u64, self.extent.width) };
         self.staged = copied.is_ok().then(|| bytes.into());
         self.staged.is_some()
     }
@@ -231,7 +230,7 @@ impl Owner {
     unsafe fn copy(self, rows: &[(u64, u64)], width: u64) -> std::result::Result<(), Missing> {
         if self == Owner::Program {
             // SAFETY: the caller's promise.
-            return unsafe { host_memory::copy_rows(rows, width) };
+            return unsafe { host::copy_rows(rows, width) };
         }
         for (source, destination) in rows {
             // SAFETY: both rows stay mapped. They may overlap, which `copy` allows.
@@ -326,7 +325,7 @@ impl Fill {
             if owner == Owner::Program {
                 let pattern = &self.value.to_le_bytes()[..self.element as usize];
                 // SAFETY: the memory is the program's.
-                unsafe { host_memory::fill(start, extent.width, pattern) }
+                unsafe { host::fill(start, extent.width, pattern) }
                     .map_err(|missing| missing_fault(memory, missing, call))?;
                 continue;
             }

@@ -5,11 +5,11 @@
 //! comes behind. It ends in its origin, to which all the others must have been joined again by then. An
 //! operation that can't be captured invalidates the capture: everything but its end then fails.
 
+use crate::context::thread;
 use crate::error::{Error, Result, ensure, fail};
 use crate::graph::Graph;
-use crate::operation::Operation;
 use crate::stream::Stream;
-use crate::thread;
+use crate::stream::operation::Operation;
 use cuda_abi::types::*;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};

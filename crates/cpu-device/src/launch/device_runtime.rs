@@ -6,14 +6,14 @@
 //! what remains, so a kernel that launches its own successor for ever needs no more memory than one.
 
 use crate::context::Context;
-use crate::copy::{Copy, Extent, Fill, Place, Side};
 use crate::device::Device;
 use crate::error::Error;
-use crate::graph_condition;
+use crate::graph::condition;
 use crate::launch::{self, Arguments, Configuration, Launch};
+use crate::memory::copy::{Copy, Extent, Fill, Place, Side};
 use crate::memory::{Allocation, Kind, Request};
 use crate::module::{Function, Module};
-use crate::operation::Operation;
+use crate::stream::operation::Operation;
 use cuda_abi::types::*;
 use ptx_exec::{DeviceLaunch, DeviceRuntime, DeviceWork, SUCCESS};
 use std::collections::HashMap;
@@ -198,7 +198,7 @@ impl DeviceRuntime for GridRuntime<'_> {
     }
 
     fn set_condition(&self, handle: u64, value: u32) -> Result<(), String> {
-        let condition = graph_condition::Condition::find(handle);
+        let condition = condition::Condition::find(handle);
         let condition = condition.ok_or_else(|| {
             format!("cudaGraphSetConditional of {handle:#x}, which is the handle of no graph's condition")
         })?;

@@ -11,7 +11,7 @@ use crate::context;
 use crate::device;
 use crate::error::{Error, Result, ensure, fail};
 use crate::memory::{Backing, Kind, Request};
-use crate::task::Task;
+use crate::stream::task::Task;
 use cuda_abi::types::*;
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -14,7 +14,7 @@
 use crate::device::{self, Device};
 use crate::error::{Error, Result, ensure, fail};
 use crate::memory::{AllocationError, Backing, Kind, Request};
-use crate::operation::Operation;
+use crate::stream::operation::Operation;
 use cuda_abi::types::*;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,12 +1,12 @@
 //! Stream memory operations: a stream that writes a word of memory, or waits for one to change.
 
 use crate::context::Context;
+use crate::context::fault::Access;
+use crate::context::thread;
 use crate::device;
 use crate::error::{Error, Result, ensure};
-use crate::fault::Access;
-use crate::host_memory::{self, Map};
 use crate::memory::Kind;
-use crate::thread;
+use crate::memory::host::{self, Map};
 use cuda_abi::types::*;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -37,7 +37,7 @@ impl Word {
         let bytes = if self.wide { 8 } else { 4 };
         let found = memory.find(self.address).filter(|found| found.holds(self.address, bytes));
         let is_there = found.is_some_and(|found| match (found.kind, write) {
-            (Kind::Registered, false) => host_memory::is_readable(self.address),
+            (Kind::Registered, false) => host::is_readable(self.address),
             (Kind::Registered, true) => {
                 let run = Map::read().around(self.address, found.start, found.end());
                 run.is_some_and(|run| run.writable)

@@ -3,11 +3,11 @@
 //! An object describes memory and holds on to none: a kernel that uses one after its array or memory was freed
 //! faults, as it does with a pointer.
 
-use crate::array::{Array, MipmappedArray, channel_format};
 use crate::context;
 use crate::device::{self, TEXTURE_ALIGNMENT, TEXTURE_PITCH_ALIGNMENT};
 use crate::error::{Error, Result, ensure, fail};
 use crate::handle::{Kind, Table};
+use crate::image::array::{Array, MipmappedArray, channel_format};
 use cuda_abi::types::*;
 use ptx_exec::{AddressMode, Image, Sampler, Texture};
 use std::sync::Arc;
