@@ -3,18 +3,25 @@
 //! * [`Case`]: what is known of a launch; [`Device`]: where it will run. The more is known, the better the prediction ([`Basis`]).
 //! * [`features`]: that as numbers; [`bounds`]: how long each part of the device needs at least.
 //! * [`Models`]: networks made ready; [`Prediction`]: what they say, each figure with an interval.
+//! * [`lines`]: launches out of CSV or JSON Lines; [`code`]: a kernel's PTX; [`Change`]: another configuration.
+//! * [`answer`]: what is said about one launch, as data.
 //! * [`recorded`]: predictions for the kernels of a recorded session, beside what was measured.
 //! * [`reload`]: models that are replaced while they are in use.
 //!
 //! What can be computed exactly (theoretical occupancy, waves, block efficiency) is computed, by crate `occupancy`, and goes into the
 //! features; the models learn what is left. This crate prints nothing, and reads no file but models.
 
+pub mod answer;
 pub mod bounds;
 mod case;
+mod change;
+pub mod code;
 pub mod features;
+pub mod lines;
 mod models;
 pub mod recorded;
 pub mod reload;
 
 pub use case::{Basis, Case, Device, Impossible, Placed};
+pub use change::Change;
 pub use models::{Estimate, LoadError, Models, Prediction, target};

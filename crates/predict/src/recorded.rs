@@ -75,6 +75,39 @@ pub fn known_device(recorded: &apex_profile::Device) -> Result<Device, String> {
     check_trained(&device).map(|()| device)
 }
 
+/// Which devices there are predictions for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trained {
+    /// Those like the one that the shipped models were trained on.
+    OnH200,
+    /// Any: the models are the user's own.
+    Elsewhere,
+}
+
+impl Trained {
+    /// The device of this name and these attributes, if there are predictions for it.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub fn device(self, name: &str, attributes: &[(u32, i32)]) -> Result<Device, String> {
+        let device = device(name, attributes)?;
+        match self {
+            Self::OnH200 => check_trained(&device)?,
+            Self::Elsewhere => {}
+        }
+        Ok(device)
+    }
+
+    /// The first of a session's devices that there are predictions for.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub fn among(self, devices: &[apex_profile::Device]) -> Result<Device, String> {
+        let known = devices.iter().map(|device| self.device(&device.name, &device.attributes));
+        known.reduce(Result::or).unwrap_or_else(|| Err("the session names no device".to_owned()))
+    }
+}
+
 /// What is known of a recorded kernel before it runs.
 pub fn case(kernel: &apex_profile::Kernel) -> Case {
     Case { kernel: kernel.attributes, ..Case::of_launch(kernel.launch) }

@@ -3,7 +3,8 @@
 use crate::loaded::Loaded;
 use crate::output;
 use anyhow::{Context, bail};
-use apex_predict::{Device, recorded};
+use apex_predict::Device;
+use apex_predict::recorded::Trained;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,39 +20,6 @@ pub const MANIFEST: &str = "manifest.json";
 struct Manifest {
     device_name: String,
     device_attributes: BTreeMap<u32, i32>,
-}
-
-/// Which devices there are predictions for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trained {
-    /// Those like the one that the shipped models were trained on.
-    OnH200,
-    /// Any: the models are the user's own.
-    Elsewhere,
-}
-
-impl Trained {
-    /// The device of this name and these attributes, if there are predictions for it.
-    ///
-    /// # Errors
-    /// Why there are none.
-    pub fn device(self, name: &str, attributes: &[(u32, i32)]) -> Result<Device, String> {
-        let device = recorded::device(name, attributes)?;
-        match self {
-            Self::OnH200 => recorded::check_trained(&device)?,
-            Self::Elsewhere => {}
-        }
-        Ok(device)
-    }
-
-    /// The first of a session's devices that there are predictions for.
-    ///
-    /// # Errors
-    /// Why there are none.
-    pub fn among(self, devices: &[apex_profile::Device]) -> Result<Device, String> {
-        let known = devices.iter().map(|device| self.device(&device.name, &device.attributes));
-        known.reduce(Result::or).unwrap_or_else(|| Err("the session names no device".to_owned()))
-    }
 }
 
 /// The device of this name: `h200`, `sm_90`, or the folder of a session or data set.

@@ -3,10 +3,8 @@
 //! What is asked comes from the command line, from lines of a file or of stdin, or from a session; [`answer`] has what is
 //! answered. Lines that come from stdin are answered one by one, with the models that are in use at that moment.
 
-mod answer;
 mod code;
 mod device;
-mod lines;
 mod recorded;
 mod syntax;
 mod table;
@@ -15,23 +13,22 @@ mod written;
 use crate::output::{self, Color};
 use crate::text::Style;
 use crate::{exit, session};
-use answer::Answer;
 use anyhow::{Context, bail};
+use apex_predict::answer::{self, Answer};
+use apex_predict::code::Typed;
+use apex_predict::lines::{self, Asked, Format, Lines};
+use apex_predict::recorded::Trained;
 use apex_predict::reload::{Event, Watch};
-use apex_predict::{Case, Device, Models};
+use apex_predict::{Case, Change, Device, Models};
 use apex_untrusted::folder::identity;
 use clap::builder::FalseyValueParser;
-use code::{Code, Typed};
 use cuda_launch::{Dim3, FunctionAttributes, LaunchConfig};
-use device::Trained;
-use lines::{Asked, Format, Lines};
 use recorded::Recording;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use syntax::Change;
 use written::{Csv, Document};
 
 /// Predicts how long launches take on a GPU, and how well they use it.
@@ -85,7 +82,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME", env = "APEX_KERNEL")]
     kernel: Option<String>,
     /// An argument of the kernel, in their order: ptr, 4096, 1.5, u32:4096, f32:1.5, or ? if it is not known
-    #[arg(long, value_name = "VALUE", env = "APEX_ARG", value_parser = code::argument, requires = "ptx", allow_hyphen_values = true)]
+    #[arg(long, value_name = "VALUE", env = "APEX_ARG", value_parser = apex_predict::code::argument, requires = "ptx", allow_hyphen_values = true)]
     arg: Vec<Typed>,
     /// What the launch took, microseconds (or with a unit): the kernel's own duration
     #[arg(long, value_name = "TIME", env = "APEX_MEASURED", value_parser = syntax::microseconds, requires = "grid")]
@@ -176,12 +173,15 @@ impl Args {
         let code = self
             .ptx
             .as_deref()
-            .map(|path| Code::read(path, self.kernel.as_deref(), &self.arg))
+            .map(|path| code::read(path, self.kernel.as_deref(), &self.arg))
             .transpose()?;
         let name = code.as_ref().map(|code| code.name.clone()).or_else(|| self.kernel.clone());
         let kernel = match (&code, kernel) {
             (Some(code), Some(kernel)) => Some(code.kernel(kernel)),
-            (Some(code), None) => bail!("{}", code.how_to_get_registers()),
+            (Some(code), None) => {
+                let path = self.ptx.as_deref().expect("the code was read from it");
+                bail!("{}", code::how_to_get_registers(path, code));
+            }
             (None, kernel) => kernel,
         };
         let case = |launch, kernel: Option<FunctionAttributes>| match (&code, kernel) {
@@ -207,7 +207,7 @@ impl Args {
         let mut answers = vec![Answer::of(models, device, &from, asked)];
         for change in &self.what_if {
             let launch = change.of(asked.launch).map_err(anyhow::Error::msg)?;
-            let kernel = match (change.registers(), asked.kernel) {
+            let kernel = match (change.registers, asked.kernel) {
                 (Some(registers), Some(kernel)) => Some(FunctionAttributes { registers, ..kernel }),
                 (Some(_), None) => {
                     bail!("registers can be changed only where they are known: give --registers")
@@ -302,7 +302,7 @@ impl Args {
             out.flush()?;
         }
         let mut unanswered = 0;
-        while let Some(line) = lines.next()? {
+        while let Some(line) = lines.next_line()? {
             let answer = answered(line, shown, &models.now(), device);
             unanswered += u64::from(answer.error.is_some());
             match (format, &csv) {
@@ -329,7 +329,7 @@ impl Args {
         color: Color,
     ) -> anyhow::Result<u64> {
         let mut answers = Vec::new();
-        while let Some(line) = lines.next()? {
+        while let Some(line) = lines.next_line()? {
             answers.push(answered(line, shown, &models.now(), device));
         }
         self.show(device, &answers, color)?;

@@ -1,9 +1,10 @@
 //! Launches that were made: the configurations of a session, or the rows of a data set, with what they took.
 
-use super::device::{MANIFEST, Trained};
-use super::lines::Asked;
+use super::device::MANIFEST;
 use crate::loaded::Loaded;
 use apex_dataset::DataSet;
+use apex_predict::lines::Asked;
+use apex_predict::recorded::Trained;
 use apex_predict::{Case, Device};
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 use std::collections::HashMap;

@@ -1,6 +1,7 @@
 //! Launches as they are typed: `64,64`, `16x16`, `block=512,grid=128`.
 
-use cuda_launch::{Dim3, LaunchConfig};
+use apex_predict::Change;
+use cuda_launch::Dim3;
 
 /// The sides of a grid or block: one to three numbers with commas or `x` between; missing ones are 1.
 pub fn extent(text: &str) -> Result<Dim3, String> {
@@ -40,15 +41,6 @@ pub fn microseconds(text: &str) -> Result<f64, String> {
     if value.is_finite() && value > 0.0 { Ok(value) } else { Err(explain()) }
 }
 
-/// What is changed of a launch; the rest stays.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Change {
-    grid: Option<Dim3>,
-    block: Option<Dim3>,
-    dynamic_shared_bytes: Option<u32>,
-    registers: Option<u32>,
-}
-
 /// Parses `block=512,grid=16x16,shared=4K,registers=64`: any of these, in any order. An extent's sides stand with `x`
 /// between.
 pub fn change(text: &str) -> Result<Change, String> {
@@ -75,32 +67,10 @@ pub fn change(text: &str) -> Result<Change, String> {
     Ok(change)
 }
 
-impl Change {
-    /// The launch that it makes of another. A new block alone keeps the threads ([`LaunchConfig::with_block`]).
-    ///
-    /// # Errors
-    /// If the grid does not follow from the block.
-    pub fn of(&self, launch: LaunchConfig) -> Result<LaunchConfig, String> {
-        let launch = match (self.grid, self.block) {
-            (Some(grid), block) => LaunchConfig { grid, block: block.unwrap_or(launch.block), ..launch },
-            (None, None) => launch,
-            (None, Some(block)) => {
-                launch.with_block(block).ok_or("the grid does not follow from this block: give grid=, too")?
-            }
-        };
-        let dynamic_shared_bytes = self.dynamic_shared_bytes.unwrap_or(launch.dynamic_shared_bytes);
-        Ok(LaunchConfig { dynamic_shared_bytes, ..launch })
-    }
-
-    /// The registers of a thread that it asks for.
-    pub fn registers(&self) -> Option<u32> {
-        self.registers
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cuda_launch::LaunchConfig;
 
     #[test]
     fn extents_in_their_forms() {
@@ -145,7 +115,7 @@ mod tests {
             changed("grid=7,shared=1K"),
             Ok(LaunchConfig::new(7, 256).with_dynamic_shared_bytes(1024))
         );
-        assert_eq!(change("registers=64").map(|change| change.registers()), Ok(Some(64)));
+        assert_eq!(change("registers=64").map(|change| change.registers), Ok(Some(64)));
         for (text, why) in [
             ("block", "changes nothing"),
             ("blocks=2", "cannot be changed"),

@@ -1,10 +1,10 @@
 //! Answers for a terminal: one launch as a list of figures, several as a table.
 
-use super::answer::{Answer, Computed};
 use crate::report::kernels::extent;
 use crate::text::{Align, Ink, Style, Table, wrap};
 use crate::units;
 use apex_predict::Device;
+use apex_predict::answer::{Answer, Computed};
 use apex_profile::{Estimate, Prediction};
 use cuda_launch::LaunchConfig;
 use std::io::{self, Write};

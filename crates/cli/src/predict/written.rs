@@ -1,7 +1,7 @@
 //! Answers as CSV and as JSON: a document, or a line for each.
 
-use super::answer::Answer;
 use apex_predict::Device;
+use apex_predict::answer::Answer;
 use apex_profile::Estimate;
 use serde::Serialize;
 use serde_json::Value;
@@ -143,8 +143,9 @@ fn cells(answer: &Answer) -> [Option<String>; COLUMNS.len()] {
     let [utilisation, utilisation_low, utilisation_high] = said(|said| said.sm_utilisation, 1.0);
     let [efficiency, efficiency_low, efficiency_high] = said(|said| said.warp_efficiency, 1.0);
     let prediction = prediction.as_ref();
-    let exactly =
-        |of: fn(&super::answer::Computed) -> Option<f64>| computed.as_ref().and_then(of).and_then(number);
+    let exactly = |of: fn(&apex_predict::answer::Computed) -> Option<f64>| {
+        computed.as_ref().and_then(of).and_then(number)
+    };
     [
         duration,
         low,

@@ -116,22 +116,23 @@ impl<R: BufRead> Lines<R> {
     /// # Errors
     /// If `from` cannot be read, or a line of names lacks those that are needed; what is wrong begins with the line's
     /// number.
-    pub fn new(mut from: R) -> anyhow::Result<Self> {
-        let (first, number) = first_character(&mut from)?;
+    pub fn new(mut from: R) -> Result<Self, String> {
+        let (first, number) = first_character(&mut from).map_err(|error| error.to_string())?;
         let format = if first == Some(b'{') { Format::Json } else { Format::Csv };
         let mut lines = Self { from, format, columns: Vec::new(), number };
         if format == Format::Csv {
-            let named = lines.record()?.ok_or_else(|| {
-                anyhow::anyhow!("1: there is nothing here: the first line names the columns")
-            })?;
-            lines.columns = named.1.map_err(|why| anyhow::anyhow!("{}: {why}", named.0))?;
+            let named = lines
+                .record()
+                .map_err(|error| error.to_string())?
+                .ok_or_else(|| "1: there is nothing here: the first line names the columns".to_owned())?;
+            lines.columns = named.1.map_err(|why| format!("{}: {why}", named.0))?;
             for needed in ["grid_x", "block_x"] {
                 if !lines.columns.iter().any(|column| column == needed) {
-                    anyhow::bail!(
+                    return Err(format!(
                         "{}: there is no column {needed}: the first line names the columns, of which grid_x and block_x are \
                          needed",
                         named.0
-                    );
+                    ));
                 }
             }
         }
@@ -152,7 +153,7 @@ impl<R: BufRead> Lines<R> {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn next(&mut self) -> io::Result<Option<Line>> {
+    pub fn next_line(&mut self) -> io::Result<Option<Line>> {
         Ok(match self.format {
             Format::Csv => self.record()?.map(|(number, values)| self.csv_line(number, values)),
             Format::Json => self.text()?.map(|(number, text)| json_line(number, text)),
@@ -346,7 +347,7 @@ fn measured(fields: &Fields) -> Result<Option<f64>, String> {
     for (name, scale, above_empty) in MEASURED {
         let parse = |text: &str| text.parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0);
         if let Some(time) = number(fields, name, "a time", parse)? {
-            let empty = if above_empty { apex_predict::recorded::EMPTY_KERNEL_NS / 1e3 } else { 0.0 };
+            let empty = if above_empty { crate::recorded::EMPTY_KERNEL_NS / 1e3 } else { 0.0 };
             return Ok(Some(time * scale + empty));
         }
     }
@@ -360,8 +361,8 @@ mod tests {
 
     /// All lines of a text.
     fn lines(text: impl AsRef<[u8]>) -> Result<Vec<Line>, String> {
-        let mut lines = Lines::new(text.as_ref()).map_err(|error| error.to_string())?;
-        let all = std::iter::from_fn(|| lines.next().expect("memory can be read"));
+        let mut lines = Lines::new(text.as_ref())?;
+        let all = std::iter::from_fn(|| lines.next_line().expect("memory can be read"));
         Ok(all.collect())
     }
 
@@ -443,7 +444,7 @@ mod tests {
             let found = lines(format!("grid_x,block_x,{column}\n1,32,{value}\n")).unwrap();
             found.into_iter().next().unwrap().asked.map(|asked| asked.measured_us)
         };
-        let empty = apex_predict::recorded::EMPTY_KERNEL_NS / 1e3;
+        let empty = crate::recorded::EMPTY_KERNEL_NS / 1e3;
         assert_eq!(measured("measured_us", "4.5"), Ok(Some(4.5)));
         assert_eq!(measured("profiled_time_us", ""), Ok(None));
         assert_eq!(measured("time_us", "4"), Ok(Some(4.0 + empty)));
@@ -489,10 +490,10 @@ mod tests {
             let blank = |row: &&Vec<String>| row.iter().all(String::is_empty);
             prop_assert_eq!(found.len(), rows.len());
             prop_assert!(rows.iter().filter(blank).count() <= found.iter().filter(|line| line.asked.is_err()).count());
-            let (models, device) = (apex_predict::Models::shipped(), apex_predict::Device::h200());
+            let (models, device) = (crate::Models::shipped(), crate::Device::h200());
             for line in found {
                 let number = line.number;
-                let answer = super::super::answer::Answer::of_line(&models, &device, line);
+                let answer = crate::answer::Answer::of_line(&models, &device, line);
                 prop_assert_eq!(answer.line, Some(number));
                 prop_assert!(answer.prediction.is_some() != answer.error.is_some());
             }

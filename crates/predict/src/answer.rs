@@ -1,7 +1,7 @@
 //! What is answered about one launch, as data: the members of JSON are those of [`Answer`].
 
-use super::lines::{Asked, Fields, KNOWN, Line};
-use apex_predict::{Case, Device, Models, Placed};
+use crate::lines::{Asked, Fields, KNOWN, Line};
+use crate::{Case, Device, Models, Placed};
 use apex_profile::{Estimate, Figure, Prediction};
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 use occupancy::{Limiter, what_if};
@@ -117,17 +117,17 @@ impl Answer {
         let mut answer = Self::of(models, device, to, &Asked { measured_us: None, ..asked.clone() });
         answer.what_if = true;
         let before = match asked.measured_us {
-            Some(time) => Some(apex_predict::Estimate { value: time, low: time, high: time }),
+            Some(time) => Some(crate::Estimate { value: time, low: time, high: time }),
             None => models.predict(device, from).ok().map(|said| said.duration_us),
         };
         if let (Some(before), Some(prediction)) = (before, &mut answer.prediction)
             && let Ok(expected) = models.what_if(device, from, before.value, to)
         {
-            let apex_predict::Estimate { value, low, high } = expected;
+            let crate::Estimate { value, low, high } = expected;
             let (below, above) = (before.low / before.value, before.high / before.value);
             let floor_us = Placed::new(device, to).map_or(0.0, |placed| placed.floor_us());
             let duration_us =
-                apex_predict::Estimate { value, low: low * below, high: high * above }.at_least(floor_us);
+                crate::Estimate { value, low: low * below, high: high * above }.at_least(floor_us);
             prediction.duration_ns = Estimate::from(duration_us).scaled(1e3);
             answer.saves = Some(Estimate::from(expected).saved_of(before.value));
         }

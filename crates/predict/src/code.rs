@@ -1,0 +1,347 @@
+//! A kernel's PTX: what it is made of, what a launch of it executes, and what it says of the kernel's attributes.
+
+use crate::Case;
+use cuda_launch::{FunctionAttributes, LaunchConfig};
+use ptx::estimate::{Argument, BUDGET, Estimator};
+use ptx::{
+    AddressBase, Function, FunctionKind, Module, Operand, ScalarType, StateSpace, Statement, Variable,
+};
+
+/// An argument of the kernel, as typed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Typed {
+    /// `?`: not known.
+    Unknown,
+    /// `ptr`: a pointer to memory of its own.
+    Pointer,
+    /// A whole number.
+    Integer(i128),
+    /// A number with a fraction.
+    Real(f64),
+    /// A number that says its type, as its bits and how many.
+    Bits(u64, u64),
+}
+
+/// Parses `ptr`, `?`, `4096`, `-1`, `1.5`, `u32:4096`, `f32:1.5`.
+pub fn argument(text: &str) -> Result<Typed, String> {
+    let explain = || {
+        format!(
+            "`{text}` is no argument; write ptr, a number such as 4096 or 1.5, one with its type such as u32:4096 or f32:1.5, or ?"
+        )
+    };
+    match text.split_once(':') {
+        None => match text {
+            "?" => Ok(Typed::Unknown),
+            "ptr" => Ok(Typed::Pointer),
+            _ => number(text).ok_or_else(explain),
+        },
+        Some((name, value)) => {
+            let ty = ScalarType::from_name(name).ok_or_else(explain)?;
+            let bits = bits(number(value).ok_or_else(explain)?, ty);
+            bits.map(|bits| Typed::Bits(bits, ty.bytes()))
+                .ok_or_else(|| format!("`{value}` does not fit {name}"))
+        }
+    }
+}
+
+fn number(text: &str) -> Option<Typed> {
+    let hexadecimal = text.strip_prefix("0x").and_then(|digits| i128::from_str_radix(digits, 16).ok());
+    let integer =
+        hexadecimal.or_else(|| text.parse().ok()).filter(|value: &i128| value.unsigned_abs() < 1 << 64);
+    integer.map(Typed::Integer).or_else(|| text.parse().ok().map(Typed::Real))
+}
+
+/// The bits of a number as a value of this type; `None` if it does not fit.
+fn bits(number: Typed, ty: ScalarType) -> Option<u64> {
+    let width = 8 * ty.bytes().min(8) as u32;
+    match (number, ty) {
+        _ if width == 0 => None,
+        (Typed::Integer(value), ScalarType::F32) => Some(u64::from((value as f32).to_bits())),
+        (Typed::Integer(value), ScalarType::F64) => Some((value as f64).to_bits()),
+        (Typed::Real(value), ScalarType::F32) => Some(u64::from((value as f32).to_bits())),
+        (Typed::Real(value), ScalarType::F64) => Some(value.to_bits()),
+        (Typed::Integer(value), _) => {
+            let fits = (-(1i128 << (width - 1))..1i128 << width).contains(&value);
+            let mask = u64::MAX >> (64 - width);
+            fits.then_some(value as u64 & mask)
+        }
+        _ => None,
+    }
+}
+
+/// Why a kernel cannot be taken from PTX.
+#[derive(Debug, thiserror::Error)]
+pub enum CodeError {
+    /// The text is no PTX: the message shows the place on several lines.
+    #[error("{0}")]
+    Syntax(String),
+    /// There is no such kernel, or its parameters do not take the arguments.
+    #[error("{0}")]
+    Kernel(String),
+}
+
+/// A kernel of a PTX file.
+#[derive(Debug)]
+pub struct Code {
+    module: Module,
+    /// The kernel's name.
+    pub name: String,
+    /// Of the kernel, in their order.
+    arguments: Vec<Argument>,
+    mix: ptx::Mix,
+    estimator: Option<Estimator>,
+}
+
+impl Code {
+    /// Finds a kernel in PTX; it must be named if there are several. With no arguments nothing is known of what a launch
+    /// executes. `shown` is the name of the source in messages.
+    ///
+    /// # Errors
+    /// Text that is no PTX, a kernel that is not in it, arguments that do not fit its parameters.
+    pub fn parse(
+        source: &str,
+        shown: &str,
+        kernel: Option<&str>,
+        arguments: &[Typed],
+    ) -> Result<Code, CodeError> {
+        let module = ptx::parse(source).map_err(|wrong| CodeError::Syntax(wrong.render(shown, source)))?;
+        let unfit = |why: String| CodeError::Kernel(format!("{shown}: {why}"));
+        let function = find(&module, kernel).map_err(unfit)?;
+        let name = function.name.to_string();
+        let arguments_of = given(function, arguments).map_err(|why| unfit(format!("{name}: {why}")))?;
+        let mix = ptx::Mix::of(function);
+        let estimator = (!arguments.is_empty()).then(|| Estimator::new(&module, function));
+        Ok(Code { name, arguments: arguments_of, mix, estimator, module })
+    }
+
+    /// What the PTX says of the kernel, with what only its machine code can tell.
+    pub fn kernel(&self, known: FunctionAttributes) -> FunctionAttributes {
+        let function = find(&self.module, Some(&self.name)).expect("it was found");
+        let threads = ["reqntid", "maxntid"].into_iter().find_map(|name| function.directive(name));
+        let most = threads.map_or(0, |sides| sides.iter().product::<u64>());
+        FunctionAttributes {
+            static_shared_bytes: match known.static_shared_bytes {
+                0 => declared(&self.module, function, StateSpace::Shared),
+                given => given,
+            },
+            local_bytes: match known.local_bytes {
+                0 => declared(&self.module, function, StateSpace::Local),
+                given => given,
+            },
+            max_threads_per_block: match known.max_threads_per_block {
+                0 => u32::try_from(most).unwrap_or(u32::MAX),
+                given => given,
+            },
+            ..known
+        }
+    }
+
+    /// All that is known of a launch of it.
+    pub fn case(&self, kernel: FunctionAttributes, launch: LaunchConfig) -> Case {
+        let work =
+            self.estimator.as_ref().map(|estimator| estimator.estimate(&launch, &self.arguments, BUDGET));
+        Case { launch, kernel: Some(kernel), mix: Some(self.mix.clone()), work }
+    }
+}
+
+fn find<'a>(module: &'a Module, name: Option<&str>) -> Result<&'a Function, String> {
+    let kernels: Vec<_> = module
+        .functions()
+        .filter(|function| function.kind == FunctionKind::Entry && function.body.is_some())
+        .collect();
+    let names = || kernels.iter().map(|kernel| kernel.name.to_string()).collect::<Vec<_>>().join(", ");
+    match (name, &kernels[..]) {
+        (_, []) => Err("there is no kernel in it".to_owned()),
+        (None, [only]) => Ok(only),
+        (None, _) => Err(format!("there are several kernels in it: name one with --kernel: {}", names())),
+        (Some(name), kernels) => {
+            let same = |kernel: &&&Function| {
+                &*kernel.name == name
+                    || apex_profile::shortened(&apex_profile::demangled(&kernel.name)) == name
+            };
+            kernels
+                .iter()
+                .find(same)
+                .copied()
+                .ok_or_else(|| format!("there is no kernel {name} in it, but {}", names()))
+        }
+    }
+}
+
+/// The arguments as their parameters take them.
+fn given(function: &Function, arguments: &[Typed]) -> Result<Vec<Argument>, String> {
+    if arguments.len() > function.params.len() {
+        let (given, taken) = (arguments.len(), function.params.len());
+        return Err(format!("{given} arguments are given, and it takes {taken}"));
+    }
+    let one = |(parameter, argument): (&Variable, &Typed)| {
+        let bytes = parameter.bytes().unwrap_or(0);
+        let wrong = |why: String| format!("parameter {}: {why}", parameter.name);
+        match *argument {
+            Typed::Unknown => Ok(Argument::Unknown),
+            Typed::Pointer => Ok(Argument::Pointer),
+            Typed::Bits(_, wide) if wide > bytes => {
+                Err(wrong(format!("the argument has {wide} bytes, and it has {bytes}")))
+            }
+            Typed::Bits(bits, _) => Ok(Argument::Bits(bits)),
+            number => bits(number, parameter.ty)
+                .map(Argument::Bits)
+                .ok_or_else(|| wrong(format!("this number is no .{}", parameter.ty.name()))),
+        }
+    };
+    function.params.iter().zip(arguments).map(one).collect()
+}
+
+/// Bytes of the variables of a space that a kernel declares, or refers to in its module.
+fn declared(module: &Module, function: &Function, space: StateSpace) -> u32 {
+    let mut bytes = 0u64;
+    let mut named = std::collections::BTreeSet::new();
+    function.visit(&mut |statement| match statement {
+        Statement::Variable(variable) if variable.space == space => {
+            bytes = bytes.saturating_add(variable.bytes().unwrap_or(0));
+        }
+        Statement::Instruction(instruction) => {
+            instruction.operands.iter().for_each(|operand| names(operand, &mut named))
+        }
+        _ => {}
+    });
+    let shared =
+        module.variables().filter(|variable| variable.space == space && named.contains(&*variable.name));
+    let bytes = shared.fold(bytes, |sum, variable| sum.saturating_add(variable.bytes().unwrap_or(0)));
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+/// The names that an operand refers to.
+fn names<'a>(operand: &'a Operand, into: &mut std::collections::BTreeSet<&'a str>) {
+    match operand {
+        Operand::Name(name) | Operand::Offset(name, _) | Operand::Element(name, _) => {
+            into.insert(name);
+        }
+        Operand::Vector(parts) | Operand::List(parts) => parts.iter().for_each(|part| names(part, into)),
+        Operand::Address(address) => {
+            if let AddressBase::Name(name) = &address.base {
+                into.insert(name);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two kernels; the first has bounds, memory of both spaces, and a parameter of each sort.
+    const SOURCE: &str = "
+.version 8.0
+.target sm_80
+.address_size 64
+.shared .align 4 .b8 tile[1024];
+.shared .align 4 .b8 other[64];
+.visible .entry scale(.param .u64 to, .param .u32 n, .param .f32 by)
+.maxntid 128, 2, 1
+{
+    .local .align 4 .b8 depot[16];
+    .shared .align 4 .b8 own[32];
+    .reg .u32 %r<4>;
+    mov.u32 %r0, tile;
+    mov.u32 %r1, own;
+    ret;
+}
+.visible .entry plain() { ret; }
+";
+
+    fn read(source: &str, kernel: Option<&str>, arguments: &[Typed]) -> Result<Code, String> {
+        Code::parse(source, "k.ptx", kernel, arguments).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_ptx_tells_bounds_and_memory_unless_they_are_given() {
+        let code = read(SOURCE, Some("scale"), &[]).unwrap();
+        let registers = FunctionAttributes { registers: 24, ..FunctionAttributes::default() };
+        let known = code.kernel(registers);
+        let expected = FunctionAttributes {
+            static_shared_bytes: 1056,
+            local_bytes: 16,
+            max_threads_per_block: 256,
+            ..registers
+        };
+        assert_eq!(known, expected);
+        let given = FunctionAttributes {
+            static_shared_bytes: 1,
+            local_bytes: 2,
+            max_threads_per_block: 3,
+            ..registers
+        };
+        assert_eq!(code.kernel(given), given);
+    }
+
+    #[test]
+    fn a_launch_is_walked_if_there_are_arguments() {
+        let launch = LaunchConfig::new(10, 32);
+        let case = |arguments: &[Typed]| {
+            let code = read(SOURCE, Some("scale"), arguments).unwrap();
+            code.case(
+                code.kernel(FunctionAttributes { registers: 24, ..FunctionAttributes::default() }),
+                launch,
+            )
+        };
+        assert_eq!((case(&[]).mix.unwrap().instructions(), case(&[]).work), (3, None));
+        let work = case(&[Typed::Pointer, Typed::Integer(7)]).work.unwrap();
+        assert_eq!((work.warps, work.total()), (10.0, 30.0));
+    }
+
+    #[test]
+    fn arguments_are_what_their_parameters_take() {
+        let given = |texts: &[&str]| -> Result<Vec<Argument>, String> {
+            let typed: Vec<Typed> = texts.iter().map(|text| argument(text).unwrap()).collect();
+            read(SOURCE, Some("scale"), &typed).map(|code| code.arguments)
+        };
+        assert_eq!(
+            given(&["ptr", "4096", "2"]),
+            Ok(vec![Argument::Pointer, Argument::Bits(4096), Argument::Bits(2f32.to_bits().into())])
+        );
+        assert_eq!(
+            given(&["0x7f00", "-1", "1.5"]),
+            Ok(vec![
+                Argument::Bits(0x7f00),
+                Argument::Bits(0xffff_ffff),
+                Argument::Bits(1.5f32.to_bits().into())
+            ])
+        );
+        assert_eq!(given(&["?", "s32:-2"]), Ok(vec![Argument::Unknown, Argument::Bits(0xffff_fffe)]));
+        for (texts, why) in [
+            (&["ptr", "4294967296"][..], "scale: parameter n: this number is no .u32"),
+            (&["ptr", "1.5"], "parameter n: this number is no .u32"),
+            (&["ptr", "u64:1"], "parameter n: the argument has 8 bytes, and it has 4"),
+            (&["1", "2", "3", "4"], "scale: 4 arguments are given, and it takes 3"),
+        ] {
+            let error = given(texts).unwrap_err();
+            assert!(error.contains(why), "{texts:?}: {error}");
+        }
+        for (text, why) in [
+            ("", "is no argument"),
+            ("many", "is no argument"),
+            ("u33:1", "is no argument"),
+            ("u8:x", "is no argument"),
+            ("u8:256", "does not fit u8"),
+            ("u32:1.5", "does not fit u32"),
+            ("pred:1", "does not fit pred"),
+        ] {
+            assert!(argument(text).unwrap_err().contains(why), "{text}: {:?}", argument(text));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        for (source, kernel, why) in [
+            (SOURCE, None, "there are several kernels in it: name one with --kernel: scale, plain"),
+            (SOURCE, Some("gone"), "there is no kernel gone in it, but scale, plain"),
+            (".version 8.0\n.target sm_80\n", None, "there is no kernel in it"),
+            (".version 8.0\n.target sm_80\n.entry k( {", None, "k.ptx:3:"),
+        ] {
+            let error = read(source, kernel, &[]).unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}
