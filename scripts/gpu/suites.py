@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""Programs of others, run on the GPU and on the CPU device: the same verdicts, exit statuses and launches?
+
+    suites.py run --apex BIN --suite FOLDER --out OUT [--jobs N] [--seconds S] [--programs N]
+    suites.py table OUT/suites.json
+
+FOLDER is the `src` folder of HeCBench (https://github.com/zjin-lcf/HeCBench) or a part of it: folders called NAME-cuda with a
+Makefile each. Every program is built for sm_80 with its PTX, then run three times with the arguments of its own `make run`, in
+which integers are made smaller (`smaller`): alone on the GPU, recorded on the GPU, recorded on the CPU device. A program that
+does not build, fails or takes too long on the GPU says nothing about APEX and is counted apart.
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import datetime
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+VERDICT = re.compile(r"pass|fail|success|mismatch|incorrect|correct", re.IGNORECASE)
+INTEGER = re.compile(r"(?<![\w.])\d{3,}(?![\w.])")
+
+
+def smaller(arguments):
+    """Integers of three digits and more divided by 16, powers of two stay powers of two."""
+
+    def divide(match):
+        value = int(match[0])
+        return str(max(value // 16, 32) if value & (value - 1) == 0 else max(value // 16, 10))
+
+    return INTEGER.sub(divide, arguments)
+
+
+def run(command, folder, seconds, environment=None):
+    """Exit status (None: it took too long), standard output, standard error and seconds."""
+    started = time.monotonic()
+    process = subprocess.Popen(
+        command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, **(environment or {})}, start_new_session=True,
+    )
+    try:
+        out, error = process.communicate(timeout=seconds)
+        status = process.returncode
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        out, error = process.communicate()
+        status = None
+    text = lambda data: data.decode(errors="replace")
+    return status, text(out), text(error), time.monotonic() - started
+
+
+def build(folder):
+    """Why it could not be built, or None."""
+    options = ["ARCH=sm_80", "CC=nvcc", "LAUNCHER="]
+    status, out, error, _ = run(["make", "-j2", *options], folder, 120)
+    return None if status == 0 else (error or out).strip()[-300:]
+
+
+def command_of(folder):
+    """What `make run` would start, with smaller integers."""
+    status, out, _, _ = run(["make", "-n", "run", "ARCH=sm_80", "CC=nvcc", "LAUNCHER="], folder, 10)
+    joined = out.replace("\\\n", " ")
+    lines = [line.strip() for line in joined.splitlines() if line.strip().startswith("./")]
+    if status != 0 or not lines:
+        return None
+    words = shlex.split(smaller(lines[0]))
+    return None if {"|", ">", "&&", ";", "2>&1"} & set(words) else words
+
+
+def verdicts(text):
+    """Lines that judge the result, without their numbers."""
+    return sorted(re.sub(r"[-+\d.e]+", "#", line) for line in text.splitlines() if VERDICT.search(line))
+
+
+def launches(apex, session):
+    """How often each configuration was launched."""
+    status, out, error, _ = run([apex, "report", "--json", session], session.parent, 60)
+    if status != 0:
+        return f"apex report: {error[-300:]}"
+    counts = collections.Counter()
+    for kernel in json.loads(out)["profile"]["kernels"]:
+        counts[f"{kernel['symbol']} {kernel['grid']} {kernel['block']}"] += kernel["launches"]["calls"] + kernel["launches"]["by_graphs"]
+    return dict(counts)
+
+
+def judged(program, apex, seconds):
+    """One program: what came of it, whatever happens to this script on the way."""
+    try:
+        return judge(program, apex, seconds)
+    except Exception as error:  # noqa: BLE001
+        return {"program": program.name, "outcome": "not tried", "detail": repr(error)}
+
+
+def judge(program, apex, seconds):
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / program.name
+        shutil.copytree(program, folder)
+        result = {"program": program.name}
+        if failure := build(folder):
+            return {**result, "outcome": "not built", "detail": failure}
+        command = command_of(folder)
+        if command is None:
+            return {**result, "outcome": "not built", "detail": "no command in its Makefile"}
+        result["command"] = " ".join(command)
+        alone = run(command, folder, seconds)
+        result["gpu_seconds"] = alone[3]
+        if alone[0] != 0:
+            how = "too long" if alone[0] is None else f"exit status {alone[0]}"
+            return {**result, "outcome": "fails on the GPU", "detail": f"{how}: {(alone[2] or alone[1])[-300:]}"}
+        sessions = {}
+        for device in ("gpu", "cpu"):
+            session = Path(place) / device
+            recorded = run([apex, "run", "--device", device, "-o", str(session), "--", *command], folder, 3 * seconds)
+            result[f"{device}_recorded_seconds"] = recorded[3]
+            if recorded[0] is None:
+                return {**result, "outcome": f"too long on the {device}"}
+            if recorded[0] != 0:
+                return {**result, "outcome": f"exit status {recorded[0]} on the {device}", "detail": (recorded[2] or recorded[1])[-1500:]}
+            if verdicts(recorded[1]) != verdicts(alone[1]):
+                apart = set(verdicts(recorded[1])) ^ set(verdicts(alone[1]))
+                return {**result, "outcome": f"another verdict on the {device}", "detail": "\n".join(sorted(apart))[:1500]}
+            sessions[device] = launches(apex, session)
+        if sessions["gpu"] != sessions["cpu"]:
+            return {**result, "outcome": "other launches", "detail": sessions}
+        return {**result, "outcome": "same", "launches": sum(sessions["gpu"].values())}
+
+
+def judge_all(arguments):
+    programs = sorted(path for path in Path(arguments.suite).iterdir() if (path / "Makefile").exists())
+    programs = programs[:: max(1, len(programs) // arguments.programs)] if arguments.programs else programs
+    apex = str(Path(arguments.apex).resolve())
+    out = Path(arguments.out) / "suites.json"
+    results = []
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        for job in concurrent.futures.as_completed([pool.submit(judged, program, apex, arguments.seconds) for program in programs]):
+            results.append(job.result())
+            command = " ".join(["scripts/gpu/suites.py", *sys.argv[1:]])
+            document = {"date": str(datetime.date.today()), "machine": machine(), "command": command, "results": sorted(results, key=lambda r: r["program"])}
+            out.write_text(json.dumps(document, indent=1))
+    table(out)
+
+
+def machine():
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    try:
+        return subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "no GPU"
+
+
+def table(path):
+    results = json.loads(Path(path).read_text())["results"]
+    print("| outcome | programs |\n| --- | ---: |")
+    for outcome, count in collections.Counter(result["outcome"] for result in results).most_common():
+        print(f"| {outcome} | {count} |")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parts = parser.add_subparsers(required=True)
+    part = parts.add_parser("run")
+    part.add_argument("--apex", required=True)
+    part.add_argument("--suite", required=True)
+    part.add_argument("--out", required=True)
+    part.add_argument("--jobs", type=int, default=14)
+    part.add_argument("--seconds", type=float, default=20)
+    part.add_argument("--programs", type=int, help="about so many of them, evenly chosen")
+    part.set_defaults(act=judge_all)
+    part = parts.add_parser("table")
+    part.add_argument("file")
+    part.set_defaults(act=lambda arguments: table(arguments.file))
+    arguments = parser.parse_args()
+    arguments.act(arguments)
