@@ -1,6 +1,7 @@
 //! A batch of launches for a profiler: written by the collection, made by this program as the
 //! profiler's child.
 
+use cuda_launch::{Dim3, LaunchConfig};
 use std::path::Path;
 
 use apex_gpu::{Choice, Device};
@@ -23,9 +24,9 @@ apex_dataset::record! {
         /// The kernel's parameter.
         m: u32,
         /// Blocks.
-        grid: [u32; 3],
+        grid: Dim3,
         /// Threads of a block.
-        block: [u32; 3],
+        block: Dim3,
         /// Dynamic shared memory of a block.
         dynamic_shared_bytes: u32,
     }
@@ -33,8 +34,12 @@ apex_dataset::record! {
 
 impl BatchRow {
     fn launch(&self) -> Launch {
-        let BatchRow { n, m, grid, block, dynamic_shared_bytes: dynamic_shared, .. } = *self;
-        Launch { n, m, grid, block, dynamic_shared }
+        let BatchRow { n, m, grid, block, dynamic_shared_bytes, .. } = *self;
+        Launch {
+            n,
+            m,
+            config: LaunchConfig::new(grid, block).with_dynamic_shared_bytes(dynamic_shared_bytes),
+        }
     }
 }
 
@@ -45,7 +50,7 @@ const EMPTY: &str = "empty";
 
 /// A launch of the kernel that does nothing, as [`crate::measure`] times it.
 pub(crate) fn empty() -> BatchRow {
-    BatchRow { kernel: EMPTY.to_owned(), grid: [1, 1, 1], block: [32, 1, 1], ..BatchRow::default() }
+    BatchRow { kernel: EMPTY.to_owned(), grid: 1.into(), block: 32.into(), ..BatchRow::default() }
 }
 
 /// Makes the launches of the batch in `file` on a device, each twice: once to warm up, once marked

@@ -4,6 +4,7 @@
 //! pool's seed ([`crate::fill`]), so nothing has to be copied and a test can compute what a kernel
 //! reads.
 
+use cuda_launch::LaunchConfig;
 use std::collections::BTreeMap;
 
 use apex_gpu::{Buffer, Device, Module, Result};
@@ -50,9 +51,13 @@ impl Loaded {
     /// What the device allows it.
     pub fn allowed(&self) -> Allowed {
         let attributes = self.code.attributes();
-        let shared =
-            self.code.device().limits().shared_per_block_optin.saturating_sub(attributes.static_shared);
-        Allowed { threads: attributes.max_threads, dynamic_shared: shared.into() }
+        let shared = self
+            .code
+            .device()
+            .limits()
+            .max_shared_bytes_per_block_optin
+            .saturating_sub(attributes.static_shared_bytes);
+        Allowed { threads: attributes.max_threads_per_block, dynamic_shared_bytes: shared.into() }
     }
 }
 
@@ -132,7 +137,7 @@ impl Bench {
         })?;
         let elements = (self.pool_bytes / element.bytes()) as u32;
         let blocks = elements.div_ceil(FILL_BLOCK).min(1 << 16);
-        let launch = kernel.launch([blocks, 1, 1], [FILL_BLOCK, 1, 1]);
+        let launch = kernel.launch(blocks, FILL_BLOCK);
         // SAFETY: the pool holds so many elements of the type that the kernel writes.
         unsafe { launch.arg(&mut pool).arg(elements).arg(seed).launch()? };
         Ok(pool)
@@ -152,7 +157,7 @@ impl Bench {
             Before::Marked => {
                 let blocks = words.div_ceil(FILL_BLOCK.into()).min(1 << 16) as u32;
                 let mark = self.fill.kernel("mark")?;
-                let launch = mark.launch([blocks, 1, 1], [FILL_BLOCK, 1, 1]);
+                let launch = mark.launch(blocks, FILL_BLOCK);
                 // SAFETY: the output has so many words: the pools' size is a multiple of 4.
                 unsafe { launch.arg(out).arg(words as u32).launch() }
             }
@@ -173,7 +178,8 @@ impl Bench {
             loaded.kernel.pool_bytes(launch.shape()) <= self.pool_bytes,
             "{launch:?} was not planned for this bench"
         );
-        let made = loaded.code.launch(launch.grid, launch.block).shared(launch.dynamic_shared);
+        let LaunchConfig { grid, block, dynamic_shared_bytes, .. } = launch.config;
+        let made = loaded.code.launch(grid, block).shared(dynamic_shared_bytes);
         // SAFETY: the kernel uses no more elements than the suite says (its tests watch that on the
         // CPU device), and the pools hold as many; it writes to the output alone.
         unsafe { made.arg(x).arg(y).arg(out).arg(launch.n).arg(launch.m).launch() }

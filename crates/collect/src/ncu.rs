@@ -10,6 +10,7 @@
 //! own alone. Clocks are left as they are. Each line of the table must be the next launch of the
 //! batch: same kernel, grid and block.
 
+use cuda_launch::Dim3;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -54,9 +55,9 @@ pub struct Profiled {
     /// The kernel's name.
     pub kernel: String,
     /// Blocks.
-    pub grid: [u32; 3],
+    pub grid: Dim3,
     /// Threads of a block.
-    pub block: [u32; 3],
+    pub block: Dim3,
     /// What was counted.
     pub counters: Counters,
     /// How often the kernel was run for that, as far as it said.
@@ -184,9 +185,10 @@ fn profiled(names: &[String], values: &[String]) -> Option<Profiled> {
 }
 
 /// From `(256, 1, 1)`.
-fn sides(text: &str) -> Option<[u32; 3]> {
+fn sides(text: &str) -> Option<Dim3> {
     let numbers = text.trim_matches(['(', ')']).split(',').map(|side| side.trim().parse().ok());
-    numbers.collect::<Option<Vec<u32>>>()?.try_into().ok()
+    let sides: [u32; 3] = numbers.collect::<Option<Vec<u32>>>()?.try_into().ok()?;
+    Some(sides.into())
 }
 
 #[cfg(test)]
@@ -206,11 +208,11 @@ mod tests {
         let batch = parse(LOG);
         assert_eq!((batch.passes, batch.failure), (Some(2), None));
         let [copy, axpy] = &batch.launches[..] else { panic!("two launches") };
-        assert_eq!((&*copy.kernel, copy.grid, copy.block), ("copy_f32", [1024, 2, 1], [256, 1, 1]));
+        assert_eq!((&*copy.kernel, copy.grid, copy.block), ("copy_f32", (1024, 2).into(), 256.into()));
         assert_eq!(copy.counters.profiled_time_us, Some(12.345));
         assert_eq!(copy.counters.sm_active_cycles, Some(1000.5));
         assert_eq!(copy.counters.achieved_occupancy_percent, Some(87.25));
-        assert_eq!(axpy.block, [32, 4, 2]);
+        assert_eq!(axpy.block, [32, 4, 2].into());
         assert_eq!(axpy.counters.sm_active_cycles, None, "n/a is not measured");
         assert_eq!(axpy.counters.instructions, None, "a column that is not there is not measured");
     }

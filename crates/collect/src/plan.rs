@@ -11,6 +11,7 @@
 
 use crate::suite::{self, Block, Kernel, Shape, Worker};
 use apex_random::Random;
+use cuda_launch::{Dim3, LaunchConfig};
 
 /// Launches that share a problem.
 const GROUP: u64 = 8;
@@ -91,8 +92,8 @@ impl Bounds {
 pub struct Allowed {
     /// Threads of a block.
     pub threads: u32,
-    /// Bytes of dynamic shared memory of a block.
-    pub dynamic_shared: u64,
+    /// Dynamic shared memory of a block.
+    pub dynamic_shared_bytes: u64,
 }
 
 /// A launch.
@@ -102,28 +103,15 @@ pub struct Launch {
     pub n: u32,
     /// The kernel's parameter.
     pub m: u32,
-    /// Blocks of the grid.
-    pub grid: [u32; 3],
-    /// Threads of a block.
-    pub block: [u32; 3],
-    /// Bytes of dynamic shared memory of a block.
-    pub dynamic_shared: u32,
+    /// How it is launched.
+    pub config: LaunchConfig,
 }
 
 impl Launch {
-    /// Threads of a block.
-    pub fn threads(&self) -> u32 {
-        self.block.iter().product()
-    }
-
-    /// Blocks of the grid.
-    pub fn blocks(&self) -> u64 {
-        self.grid.iter().map(|&side| u64::from(side)).product()
-    }
-
     /// What decides the work.
     pub fn shape(&self) -> Shape {
-        Shape { n: self.n.into(), m: self.m.into(), blocks: self.blocks(), threads: self.threads().into() }
+        let (blocks, threads) = (self.config.blocks(), self.config.threads_per_block());
+        Shape { n: self.n.into(), m: self.m.into(), blocks, threads }
     }
 }
 
@@ -156,7 +144,7 @@ fn launch(kernel: &Kernel, allowed: &Allowed, bounds: &Bounds, seed: u64, index:
     let mut random = Random::named(seed, &format!("{} launch {index}", kernel.name));
     let (n, m) = problem(kernel, allowed, bounds, &mut of_problem);
     let block = block(kernel, allowed, m, &mut random);
-    let threads: u32 = block.iter().product();
+    let threads = block.count() as u32;
     let natural = kernel.natural_blocks(n.into(), m, threads);
     let mut blocks = match place < NATURAL {
         true => natural,
@@ -173,11 +161,13 @@ fn launch(kernel: &Kernel, allowed: &Allowed, bounds: &Bounds, seed: u64, index:
         _ => 0,
     };
     let more = used + extra;
-    let dynamic_shared = match more <= allowed.dynamic_shared && bounds.admits(kernel, shape(blocks), more) {
-        true => more,
-        false => used,
-    };
-    Launch { n, m, grid, block, dynamic_shared: dynamic_shared as u32 }
+    let dynamic_shared_bytes =
+        match more <= allowed.dynamic_shared_bytes && bounds.admits(kernel, shape(blocks), more) {
+            true => more,
+            false => used,
+        };
+    let config = LaunchConfig::new(grid, block).with_dynamic_shared_bytes(dynamic_shared_bytes as u32);
+    Launch { n, m, config }
 }
 
 /// Units and parameter: sizes from small to what the bounds admit with a worker for each unit.
@@ -214,7 +204,7 @@ fn problem(kernel: &Kernel, allowed: &Allowed, bounds: &Bounds, random: &mut Ran
     (n as u32, m)
 }
 
-fn block(kernel: &Kernel, allowed: &Allowed, m: u32, random: &mut Random) -> [u32; 3] {
+fn block(kernel: &Kernel, allowed: &Allowed, m: u32, random: &mut Random) -> Dim3 {
     let fits = |threads: &u32| {
         *threads <= allowed.threads
             && match kernel.block {
@@ -239,7 +229,7 @@ fn block(kernel: &Kernel, allowed: &Allowed, m: u32, random: &mut Random) -> [u3
     // Threads are split such that x, whose neighbours are in one warp, is seldom narrow.
     let z = if dimensions < 3 { 1 } else { divisor(threads, 8, random) };
     let y = if dimensions < 2 { 1 } else { divisor(threads / z, 32, random) };
-    [threads / z / y, y, z]
+    Dim3::new(threads / z / y, y, z)
 }
 
 /// A divisor of `number` that is at most `most`.
@@ -249,13 +239,13 @@ fn divisor(number: u32, most: u32, random: &mut Random) -> u32 {
 }
 
 /// About so many blocks; for planes and volumes, in their proportions.
-fn grid(kernel: &Kernel, n: u32, m: u32, block: [u32; 3], blocks: u64, random: &mut Random) -> [u32; 3] {
+fn grid(kernel: &Kernel, n: u32, m: u32, block: Dim3, blocks: u64, random: &mut Random) -> Dim3 {
     let planes = |width: u32, height: u32, depth: u32| {
-        let full = [width.div_ceil(block[0]), height.div_ceil(block[1]), depth.div_ceil(block[2])];
+        let full = [width.div_ceil(block.x), height.div_ceil(block.y), depth.div_ceil(block.z)];
         let x = u64::from(full[0]).min(blocks);
         let y = u64::from(full[1]).min((blocks / x).max(1)).min(65_535);
         let z = u64::from(full[2]).min((blocks / x / y).max(1)).min(65_535);
-        [x as u32, y as u32, z as u32]
+        Dim3::new(x as u32, y as u32, z as u32)
     };
     match kernel.block {
         Block::Plane => planes(m, n / m, 1),
@@ -265,7 +255,7 @@ fn grid(kernel: &Kernel, n: u32, m: u32, block: [u32; 3], blocks: u64, random: &
             let side = |random: &mut Random, most: u64| random.logarithmic(1.0, most as f64).round() as u64;
             let y = if dimensions < 2 { 1 } else { side(random, blocks.min(64)) };
             let z = if dimensions < 3 { 1 } else { side(random, (blocks / y).clamp(1, 16)) };
-            [blocks.div_ceil(y * z) as u32, y as u32, z as u32]
+            Dim3::new(blocks.div_ceil(y * z) as u32, y as u32, z as u32)
         }
     }
 }
@@ -296,7 +286,7 @@ mod tests {
         resident_threads: 135_168.0,
         seconds: 0.02,
     };
-    const ALLOWED: Allowed = Allowed { threads: 1024, dynamic_shared: 200 << 10 };
+    const ALLOWED: Allowed = Allowed { threads: 1024, dynamic_shared_bytes: 200 << 10 };
 
     fn all(bounds: &Bounds, rows_wanted: u64) -> (Vec<(Kernel, Allowed)>, Vec<Row>) {
         let kernels: Vec<_> = suite::kernels().map(|kernel| (kernel, ALLOWED)).collect();
@@ -310,9 +300,10 @@ mod tests {
             let (kernels, planned) = all(&bounds, 8000);
             for row in planned {
                 let (kernel, launch) = (&kernels[row.kernel].0, row.launch);
-                let threads = launch.threads();
+                let LaunchConfig { grid, block: made, dynamic_shared_bytes, .. } = launch.config;
+                let threads = made.count() as u32;
                 let right = match kernel.block {
-                    Block::Fixed(block) => launch.block == block,
+                    Block::Fixed(block) => made == block,
                     Block::Warps => threads.is_multiple_of(32),
                     Block::PowerOfTwo => threads.is_power_of_two(),
                     Block::AtLeastM => threads >= launch.m,
@@ -325,16 +316,12 @@ mod tests {
                     "{}",
                     kernel.name
                 );
-                assert!(
-                    launch.grid.iter().all(|&side| side > 0)
-                        && launch.grid[1] < 65_536
-                        && launch.grid[2] < 65_536
-                );
-                assert!(launch.block[2] <= 64 && launch.n > 0 && launch.m > 0);
-                assert!(u64::from(launch.dynamic_shared) >= (kernel.shared)(launch.shape()));
+                assert!(!grid.is_empty() && grid.y < 65_536 && grid.z < 65_536);
+                assert!(made.z <= 64 && launch.n > 0 && launch.m > 0);
+                assert!(u64::from(dynamic_shared_bytes) >= (kernel.shared)(launch.shape()));
                 let used = kernel.pool_bytes(launch.shape());
                 assert!(used <= bounds.pool_bytes, "{}: {launch:?} uses {used} bytes", kernel.name);
-                let seconds = bounds.seconds_of(kernel, launch.shape(), launch.dynamic_shared.into());
+                let seconds = bounds.seconds_of(kernel, launch.shape(), dynamic_shared_bytes.into());
                 assert!(seconds < 3.0 * bounds.seconds, "{}: {launch:?} takes {seconds} s", kernel.name);
             }
         }
@@ -347,13 +334,14 @@ mod tests {
         let mut dimensions = BTreeSet::new();
         let (mut single, mut many, mut extra) = (0, 0, 0);
         for row in &planned {
-            let launch = row.launch;
-            threads.insert(launch.threads());
-            dimensions.insert(launch.block.iter().filter(|&&side| side > 1).count());
-            single += u32::from(launch.blocks() < 132);
-            many += u32::from(launch.blocks() > 132 * 64);
-            extra +=
-                u32::from(u64::from(launch.dynamic_shared) > (kernels[row.kernel].0.shared)(launch.shape()));
+            let (launch, config) = (row.launch, row.launch.config);
+            threads.insert(config.threads_per_block());
+            dimensions.insert(config.block.to_array().iter().filter(|&&side| side > 1).count());
+            single += u32::from(config.blocks() < 132);
+            many += u32::from(config.blocks() > 132 * 64);
+            extra += u32::from(
+                u64::from(config.dynamic_shared_bytes) > (kernels[row.kernel].0.shared)(launch.shape()),
+            );
         }
         assert!(threads.len() >= 20 && dimensions.len() == 3, "{threads:?} {dimensions:?}");
         assert!(single > 1000 && many > 1000 && extra > 1000, "{single} {many} {extra}");

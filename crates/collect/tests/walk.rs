@@ -12,7 +12,6 @@ use apex_collect::fill;
 use apex_collect::plan::{self, Allowed, Bounds, Launch};
 use apex_collect::suite::{self, Element, Kernel, MODULES};
 use apex_trace::counts::{Counts, Direction, InstructionClass, Space, Traffic};
-use cuda_launch::LaunchConfig;
 use ptx::Class;
 use ptx::estimate::{Argument, BUDGET, Estimator, Work};
 use ptx_exec::{LaunchParams, Linked, Memory, Program, Region, WatchOptions, watch};
@@ -103,9 +102,9 @@ fn executed(kernel: &Kernel, program: &Arc<Program>, launch: &Launch) -> Counts 
     let mut params: Vec<u8> = pointers.iter().flat_map(|pointer| pointer.to_ne_bytes()).collect();
     params.extend([launch.n, launch.m].iter().flat_map(|number| number.to_ne_bytes()));
     let params = LaunchParams {
-        grid: launch.grid,
-        block: launch.block,
-        dynamic_shared: launch.dynamic_shared,
+        grid: launch.config.grid.into(),
+        block: launch.config.block.into(),
+        dynamic_shared: launch.config.dynamic_shared_bytes,
         cooperative: false,
         stack: 1024,
         workers: 1,
@@ -119,9 +118,12 @@ fn executed(kernel: &Kernel, program: &Arc<Program>, launch: &Launch) -> Counts 
 }
 
 fn walked(estimator: &Estimator, launch: &Launch) -> Work {
-    let shape = LaunchConfig::new(launch.grid, launch.block).with_dynamic_shared_bytes(launch.dynamic_shared);
     let [n, m] = [launch.n, launch.m].map(|number| Argument::Bits(number.into()));
-    estimator.estimate(&shape, &[Argument::Pointer, Argument::Pointer, Argument::Pointer, n, m], BUDGET)
+    estimator.estimate(
+        &launch.config,
+        &[Argument::Pointer, Argument::Pointer, Argument::Pointer, n, m],
+        BUDGET,
+    )
 }
 
 /// What is compared: name, walked, executed. Left out are integers, comparisons and moves, of which the device folds many, and
@@ -220,7 +222,7 @@ fn a_walk_says_what_a_launch_executes() {
         let program = &programs[kernel.module];
         let attributes = program.attributes(program.kernel(kernel.name).expect("the module has the kernel"));
         let dynamic_shared = ((48 << 10) - attributes.static_shared).into();
-        Allowed { threads: attributes.max_threads, dynamic_shared }
+        Allowed { threads: attributes.max_threads, dynamic_shared_bytes: dynamic_shared }
     };
     let kernels: Vec<_> = suite::kernels().map(|kernel| (kernel, allowed(&kernel))).collect();
     // Of each kernel and figure: the launches' errors without their signs, so that none makes up for another, and what was

@@ -6,6 +6,7 @@
 //! wrote may end in the middle of a line: its writer was killed, and [`Appender::open`] drops the
 //! torn line.
 
+use cuda_launch::Dim3;
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -113,15 +114,15 @@ impl Columns for String {
 }
 
 /// Along x, y and z.
-impl Columns for [u32; 3] {
+impl Columns for Dim3 {
     fn names(name: &str, into: &mut Vec<String>) {
         into.extend(["x", "y", "z"].map(|axis| format!("{name}_{axis}")));
     }
     fn write(&self, into: &mut Vec<String>) {
-        into.extend(self.map(|side| side.to_string()));
+        into.extend(self.to_array().map(|side| side.to_string()));
     }
     fn read(from: &mut Fields<'_>) -> Result<Self, String> {
-        Ok([u32::read(from)?, u32::read(from)?, u32::read(from)?])
+        Ok(Dim3 { x: u32::read(from)?, y: u32::read(from)?, z: u32::read(from)? })
     }
 }
 
@@ -310,11 +311,16 @@ mod tests {
 
     record! {
         /// Something of each type.
-        Sample { name: String, count: u64, sides: [u32; 3], measured: Option<f64> }
+        Sample { name: String, count: u64, sides: Dim3, measured: Option<f64> }
     }
 
     fn sample() -> Sample {
-        Sample { name: "f<int, \"x\">\nend".into(), count: u64::MAX, sides: [1, 2, 3], measured: Some(0.3) }
+        Sample {
+            name: "f<int, \"x\">\nend".into(),
+            count: u64::MAX,
+            sides: Dim3::new(1, 2, 3),
+            measured: Some(0.3),
+        }
     }
 
     fn written(text: &str) -> (tempfile::TempDir, PathBuf) {

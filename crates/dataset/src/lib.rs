@@ -199,7 +199,7 @@ mod tests {
         let launch = |row, kernel: &str| LaunchRow {
             row,
             kernel: kernel.into(),
-            grid: [7, 1, 1],
+            grid: 7.into(),
             timing: Timing { time_us: Some(1.25), ..Timing::default() },
             ..LaunchRow::default()
         };

@@ -2,6 +2,7 @@
 
 use crate::csv::{Columns, Fields};
 use crate::record;
+use cuda_launch::{Dim3, FunctionAttributes, LaunchConfig};
 
 record! {
     /// A kernel.
@@ -22,6 +23,20 @@ record! {
         max_threads_per_block: Option<u32>,
         /// Instruction mix of the PTX, where there is PTX.
         ptx: PtxMix,
+    }
+}
+
+impl KernelRow {
+    /// Attributes of the kernel, as far as the table has them.
+    pub fn attributes(&self) -> FunctionAttributes {
+        FunctionAttributes {
+            registers: self.registers,
+            static_shared_bytes: self.static_shared_bytes,
+            local_bytes: self.local_bytes.unwrap_or(0),
+            constant_bytes: self.constant_bytes.unwrap_or(0),
+            max_threads_per_block: self.max_threads_per_block.unwrap_or(0),
+            ..FunctionAttributes::default()
+        }
     }
 }
 
@@ -111,9 +126,9 @@ record! {
         /// The kernel's parameter.
         m: Option<u64>,
         /// Grid: blocks along x, y and z.
-        grid: [u32; 3],
+        grid: Dim3,
         /// Block: threads along x, y and z.
-        block: [u32; 3],
+        block: Dim3,
         /// Dynamic shared memory per block.
         dynamic_shared_bytes: u32,
         /// Bytes that the algorithm has to move, computed from the problem.
@@ -176,13 +191,8 @@ record! {
 }
 
 impl LaunchRow {
-    /// Threads of a block.
-    pub fn threads(&self) -> u64 {
-        self.block.iter().map(|&side| u64::from(side)).product()
-    }
-
-    /// Blocks of the grid.
-    pub fn blocks(&self) -> u64 {
-        self.grid.iter().map(|&side| u64::from(side)).product()
+    /// How the kernel was launched.
+    pub fn config(&self) -> LaunchConfig {
+        LaunchConfig::new(self.grid, self.block).with_dynamic_shared_bytes(self.dynamic_shared_bytes)
     }
 }

@@ -50,8 +50,8 @@ impl Card {
         type Quantity<'a> = (&'a str, Box<dyn Fn(&LaunchRow) -> Option<f64> + 'a>);
         let of_kernel = |row: &LaunchRow| kernels[&*row.kernel];
         let quantities: Vec<Quantity<'_>> = vec![
-            ("blocks of the grid", Box::new(|row| Some(row.blocks() as f64))),
-            ("threads of a block", Box::new(|row| Some(row.threads() as f64))),
+            ("blocks of the grid", Box::new(|row| Some(row.config().blocks() as f64))),
+            ("threads of a block", Box::new(|row| Some(row.config().threads_per_block() as f64))),
             (
                 "dynamic shared memory of a block, bytes",
                 Box::new(|row| Some(row.dynamic_shared_bytes.into())),
@@ -96,7 +96,11 @@ impl Card {
             data_set.launches.iter().filter(|row| dimensions(of(row)) == wanted).count().to_string()
         };
         let row = |wanted: usize| {
-            vec![wanted.to_string(), count(&|row| row.grid, wanted), count(&|row| row.block, wanted)]
+            vec![
+                wanted.to_string(),
+                count(&|row| row.grid.to_array(), wanted),
+                count(&|row| row.block.to_array(), wanted),
+            ]
         };
         self.table("Dimensions in use", &["dimensions", "grids", "blocks"], (1..=3).map(row));
     }

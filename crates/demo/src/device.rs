@@ -7,6 +7,7 @@
 use crate::driver::{self, Functions, call};
 use crate::error::{DemoError, Result};
 use cuda_abi::types::*;
+use cuda_launch::Dim3;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::marker::PhantomData;
 use std::path::Path;
@@ -205,9 +206,6 @@ pub struct Kernel<'m> {
     handle: CUfunction,
 }
 
-/// Blocks of the grid, threads of a block.
-pub type Shape = [u32; 3];
-
 impl Kernel<'_> {
     /// Launches the kernel.
     ///
@@ -218,24 +216,24 @@ impl Kernel<'_> {
     pub unsafe fn launch(
         &self,
         stream: &Stream<'_>,
-        grid: Shape,
-        block: Shape,
+        grid: impl Into<Dim3>,
+        block: impl Into<Dim3>,
         arguments: &[Argument<'_>],
     ) -> Result {
         let mut pointers: Vec<*mut c_void> = arguments.iter().map(|argument| argument.pointer).collect();
-        let ([gx, gy, gz], [bx, by, bz]) = (grid, block);
+        let (grid, block) = (grid.into(), block.into());
         // SAFETY: as promised by the caller; the driver has copied the arguments when it returns.
         unsafe {
             call!(
                 self.device.functions,
                 cuLaunchKernel(
                     self.handle,
-                    gx,
-                    gy,
-                    gz,
-                    bx,
-                    by,
-                    bz,
+                    grid.x,
+                    grid.y,
+                    grid.z,
+                    block.x,
+                    block.y,
+                    block.z,
                     0,
                     stream.handle,
                     pointers.as_mut_ptr(),

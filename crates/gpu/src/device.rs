@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytemuck::Pod;
+use cuda_launch::DeviceAttributes;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 use cudarc::driver::{CudaContext, DriverError};
 
@@ -33,66 +34,41 @@ pub(crate) struct Core {
     pub(crate) cuda: Arc<CudaContext>,
     pub(crate) name: String,
     kind: &'static Kind,
-    limits: Limits,
+    attributes: DeviceAttributes,
 }
 
-/// What a device allows. Sizes in bytes.
-///
-/// ```
-/// # let device = apex_gpu::Device::open(0)?;
-/// let limits = device.limits();
-/// assert!(limits.compute_capability >= (7, 5));
-/// assert_eq!(limits.warp, 32);
-/// let side = 32;
-/// assert!(side * side <= limits.threads_per_block, "a block of 32 × 32 threads fits");
-/// # apex_gpu::Result::Ok(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Limits {
-    /// Compute capability, major and minor.
-    pub compute_capability: (u32, u32),
-    /// Streaming multiprocessors.
-    pub multiprocessors: u32,
-    /// Threads of a block, all axes together.
-    pub threads_per_block: u32,
-    /// Threads of a block along x, y and z.
-    pub block: [u32; 3],
-    /// Blocks of a grid along x, y and z.
-    pub grid: [u32; 3],
-    /// Shared memory that a block gets without asking for more.
-    pub shared_per_block: u32,
-    /// Shared memory that a block can get at most.
-    pub shared_per_block_optin: u32,
-    /// Threads of a warp.
-    pub warp: u32,
-}
+/// The attributes that [`DeviceAttributes`] has fields for.
+const ATTRIBUTES: [Attribute; 23] = [
+    Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+    Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+    Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+    Attribute::CU_DEVICE_ATTRIBUTE_WARP_SIZE,
+    Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
+    Attribute::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X,
+    Attribute::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y,
+    Attribute::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z,
+    Attribute::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X,
+    Attribute::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y,
+    Attribute::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z,
+    Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR,
+    Attribute::CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR,
+    Attribute::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR,
+    Attribute::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK,
+    Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
+    Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK,
+    Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+    Attribute::CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK,
+    Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE,
+    Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE,
+    Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH,
+    Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE,
+];
 
-impl Limits {
-    fn of(cuda: &CudaContext) -> std::result::Result<Limits, DriverError> {
-        let get = |attribute| Ok(cuda.attribute(attribute)?.max(0) as u32);
-        Ok(Limits {
-            compute_capability: (
-                get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-                get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-            ),
-            multiprocessors: get(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
-            threads_per_block: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
-            block: [
-                get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X)?,
-                get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y)?,
-                get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)?,
-            ],
-            grid: [
-                get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X)?,
-                get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y)?,
-                get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)?,
-            ],
-            shared_per_block: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK)?,
-            shared_per_block_optin: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
-            warp: get(Attribute::CU_DEVICE_ATTRIBUTE_WARP_SIZE)?,
-        })
-    }
+/// What the driver says of a device.
+fn attributes(cuda: &CudaContext) -> std::result::Result<DeviceAttributes, DriverError> {
+    let pair = |attribute: Attribute| Ok((attribute as u32, cuda.attribute(attribute)?));
+    let pairs = ATTRIBUTES.into_iter().map(pair).collect::<std::result::Result<Vec<_>, DriverError>>()?;
+    Ok(DeviceAttributes::UNKNOWN.with_pairs(&pairs))
 }
 
 impl fmt::Debug for Device {
@@ -184,9 +160,9 @@ impl Device {
         // without an event for each allocation and each launch.
         unsafe { cuda.disable_event_tracking() };
         let name = cuda.name().map_err(failed("cuDeviceGetName"))?;
-        let limits = Limits::of(&cuda).map_err(failed("cuDeviceGetAttribute"))?;
+        let attributes = attributes(&cuda).map_err(failed("cuDeviceGetAttribute"))?;
         keep_freed_memory(&cuda).map_err(failed("cuMemPoolSetAttribute"))?;
-        let core = Arc::new(Core { cuda, name: format!("{name} (device {ordinal})"), kind, limits });
+        let core = Arc::new(Core { cuda, name: format!("{name} (device {ordinal})"), kind, attributes });
         Ok(Device { stream: Stream::new(&core)?, core })
     }
 
@@ -241,16 +217,20 @@ impl Device {
         self.core.cuda.ordinal()
     }
 
-    /// What it allows.
+    /// What it allows, and how fast it is.
     ///
     /// ```
     /// # let device = apex_gpu::Device::open(0)?;
-    /// let grid = device.limits().grid;
-    /// println!("at most {} × {} × {} blocks", grid[0], grid[1], grid[2]);
+    /// let limits = device.limits();
+    /// assert!(limits.compute_capability >= (7, 5));
+    /// assert_eq!(limits.warp_size, 32);
+    /// let side = 32;
+    /// assert!(side * side <= limits.max_threads_per_block, "a block of 32 × 32 threads fits");
+    /// println!("at most {} blocks", limits.max_grid_dim); // (2147483647, 65535, 65535)
     /// # apex_gpu::Result::Ok(())
     /// ```
-    pub fn limits(&self) -> &Limits {
-        &self.core.limits
+    pub fn limits(&self) -> &DeviceAttributes {
+        &self.core.attributes
     }
 
     /// Free and total memory in bytes. What the driver keeps for this process ([`Device::trim`]) is not free.

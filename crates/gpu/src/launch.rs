@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytemuck::Pod;
+use cuda_launch::{Dim3, FunctionAttributes, LaunchConfig, LaunchLimit, LimitExceeded};
 use cudarc::driver::sys::CUfunction_attribute as Attribute;
 use cudarc::driver::{CudaFunction, result, sys};
 use smallvec::SmallVec;
@@ -47,7 +48,7 @@ const FEW: usize = 12;
 /// assert_eq!(fill.parameters(), [8, 4]); // a pointer and a word
 /// let mut words = device.zeros::<u32>(64)?;
 /// // SAFETY: one block of as many threads as there are words.
-/// unsafe { fill.launch([1, 1, 1], [64, 1, 1]).arg(&mut words).arg(7u32).launch()? };
+/// unsafe { fill.launch(1, 64).arg(&mut words).arg(7u32).launch()? };
 /// assert_eq!(words.download()?, [7; 64]);
 /// # apex_gpu::Result::Ok(())
 /// ```
@@ -58,41 +59,11 @@ pub struct Kernel {
     name: String,
     /// Sizes of the parameters in bytes.
     parameters: SmallVec<[usize; FEW]>,
-    attributes: Attributes,
+    attributes: FunctionAttributes,
     /// Dynamic shared memory that the driver has been told of.
     shared_allowed: AtomicU32,
     /// Threads of a block for [`Kernel::over`].
     best_block: OnceLock<u32>,
-}
-
-/// What a kernel needs. Sizes in bytes.
-///
-/// ```
-/// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
-/// # let device = apex_gpu::Device::open(0)?;
-/// let reverse = device.load_ptx(PTX)?.kernel("reverse")?;
-/// let needs = reverse.attributes();
-/// assert!(needs.registers > 0 && needs.static_shared == 0);
-/// assert!(needs.max_threads <= device.limits().threads_per_block);
-/// # apex_gpu::Result::Ok(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Attributes {
-    /// Registers of a thread.
-    pub registers: u32,
-    /// Shared memory of a block that the code declares.
-    pub static_shared: u32,
-    /// Local memory of a thread.
-    pub local: u32,
-    /// Constant memory that the code declares.
-    pub constant: u32,
-    /// Threads that a block may have at most.
-    pub max_threads: u32,
-    /// Architecture that the code was compiled for, 10 times major plus minor.
-    pub binary_version: u32,
-    /// Architecture of the PTX that it came from, as above.
-    pub ptx_version: u32,
 }
 
 impl Kernel {
@@ -102,16 +73,18 @@ impl Kernel {
             Ok(value.map_err(device.core().failed_at("cuFuncGetAttribute", || name.to_owned()))?.max(0)
                 as u32)
         };
-        let attributes = Attributes {
+        let allowed = get(Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)?;
+        let attributes = FunctionAttributes {
             registers: get(Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
-            static_shared: get(Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
-            local: get(Attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
-            constant: get(Attribute::CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES)?,
-            max_threads: get(Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+            static_shared_bytes: get(Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
+            local_bytes: get(Attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
+            constant_bytes: get(Attribute::CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES)?,
+            max_threads_per_block: get(Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+            max_dynamic_shared_bytes: Some(allowed),
             binary_version: get(Attribute::CU_FUNC_ATTRIBUTE_BINARY_VERSION)?,
             ptx_version: get(Attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION)?,
+            ..FunctionAttributes::default()
         };
-        let allowed = get(Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)?;
         Ok(Kernel {
             parameters: parameters(&function),
             function,
@@ -135,16 +108,18 @@ impl Kernel {
         &self.name
     }
 
-    /// What it needs.
+    /// What it needs, as the driver said when it was loaded.
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
     /// # let device = apex_gpu::Device::open(0)?;
     /// let saxpy = device.load_ptx(PTX)?.kernel("saxpy")?;
-    /// println!("{} registers a thread", saxpy.attributes().registers);
+    /// let needs = saxpy.attributes();
+    /// assert!(needs.registers > 0 && needs.static_shared_bytes == 0);
+    /// assert!(needs.max_threads_per_block <= device.limits().max_threads_per_block);
     /// # apex_gpu::Result::Ok(())
     /// ```
-    pub fn attributes(&self) -> &Attributes {
+    pub fn attributes(&self) -> &FunctionAttributes {
         &self.attributes
     }
 
@@ -209,10 +184,10 @@ impl Kernel {
         let block = self.best_block();
         let blocks = elements.div_ceil(block as usize).max(1);
         // More than a grid can have is refused at the launch.
-        self.launch([u32::try_from(blocks).unwrap_or(u32::MAX), 1, 1], [block, 1, 1])
+        self.launch(u32::try_from(blocks).unwrap_or(u32::MAX), block)
     }
 
-    /// A launch of `grid` blocks of `block` threads along x, y and z.
+    /// A launch of `grid` blocks of `block` threads, each told as one to three numbers.
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
@@ -220,19 +195,17 @@ impl Kernel {
     /// // saxpy(float a, unsigned n, const float* x, float* y)
     /// let saxpy = device.load_ptx(PTX)?.kernel("saxpy")?;
     /// let (x, mut y) = (device.upload(&[2.0f32; 100])?, device.zeros::<f32>(100)?);
-    /// let (grid, block) = ([4, 1, 1], [32, 1, 1]); // 128 threads for 100 elements
+    /// let (grid, block) = (4, 32); // 128 threads for 100 elements
     /// // SAFETY: both buffers have 100 elements.
     /// unsafe { saxpy.launch(grid, block).arg(0.5f32).arg(100u32).arg(&x).arg(&mut y).launch()? };
     /// assert_eq!(y.download()?, [1.0; 100]);
     /// # apex_gpu::Result::Ok(())
     /// ```
-    pub fn launch(&self, grid: [u32; 3], block: [u32; 3]) -> Launch<'_> {
+    pub fn launch(&self, grid: impl Into<Dim3>, block: impl Into<Dim3>) -> Launch<'_> {
         Launch {
             kernel: self,
             stream: self.device.stream(),
-            grid,
-            block,
-            shared: 0,
+            config: LaunchConfig::new(grid, block),
             cooperative: false,
             arguments: SmallVec::new(),
             values: SmallVec::new(),
@@ -246,7 +219,7 @@ impl Kernel {
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
     /// # let device = apex_gpu::Device::open(0)?;
     /// let saxpy = device.load_ptx(PTX)?.kernel("saxpy")?;
-    /// assert!(saxpy.best_block() <= saxpy.attributes().max_threads);
+    /// assert!(saxpy.best_block() <= saxpy.attributes().max_threads_per_block);
     /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn best_block(&self) -> u32 {
@@ -255,7 +228,7 @@ impl Kernel {
         }
         *self.best_block.get_or_init(|| {
             let best = self.function.occupancy_max_potential_block_size(none, 0, 0, None);
-            best.map_or(self.attributes.max_threads.min(256), |(_, block)| block).max(1)
+            best.map_or(self.attributes.max_threads_per_block.min(256), |(_, block)| block).max(1)
         })
     }
 
@@ -286,13 +259,14 @@ impl Kernel {
             return Ok(());
         }
         let limits = self.device.limits();
-        let most = limits.shared_per_block_optin.saturating_sub(self.attributes.static_shared);
+        let most =
+            limits.max_shared_bytes_per_block_optin.saturating_sub(self.attributes.static_shared_bytes);
         if bytes > most {
             return Err(self.refused(format!(
                 "{bytes} bytes of dynamic shared memory are more than the {most} that {} has for a block beside the \
                  kernel's own {}",
                 self.device.name(),
-                self.attributes.static_shared
+                self.attributes.static_shared_bytes
             )));
         }
         let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
@@ -344,7 +318,7 @@ fn parameters(function: &CudaFunction) -> SmallVec<[usize; FEW]> {
 /// let mut x = device.upload(&[0.0f32, 3.0])?;
 /// let by = Affine { scale: 2.0, shift: 1.0, times: 3 };
 /// // SAFETY: one thread, and a part of one element.
-/// unsafe { affine.launch([1; 3], [1; 3]).arg(by).arg(x.slice_mut(1..)).launch()? };
+/// unsafe { affine.launch(1, 1).arg(by).arg(x.slice_mut(1..)).launch()? };
 /// assert_eq!(x.download()?, [0.0, 31.0]);
 /// # apex_gpu::Result::Ok(())
 /// ```
@@ -430,9 +404,7 @@ arguments! {
 pub struct Launch<'a> {
     kernel: &'a Kernel,
     stream: &'a Stream,
-    grid: [u32; 3],
-    block: [u32; 3],
-    shared: u32,
+    config: LaunchConfig,
     cooperative: bool,
     arguments: SmallVec<[Given<'a>; FEW]>,
     /// Values, each aligned as any parameter may be.
@@ -468,12 +440,12 @@ impl<'a> Launch<'a> {
     /// let reverse = device.load_ptx(PTX)?.kernel("reverse")?;
     /// let mut words = device.upload(&[1u32, 2, 3, 4])?;
     /// // SAFETY: as many threads as words, and 4 bytes of shared memory for each.
-    /// unsafe { reverse.launch([1, 1, 1], [4, 1, 1]).shared(16).arg(&mut words).launch()? };
+    /// unsafe { reverse.launch(1, 4).shared(16).arg(&mut words).launch()? };
     /// assert_eq!(words.download()?, [4, 3, 2, 1]);
     /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn shared(mut self, bytes: u32) -> Self {
-        self.shared = bytes;
+        self.config.dynamic_shared_bytes = bytes;
         self
     }
 
@@ -484,7 +456,7 @@ impl<'a> Launch<'a> {
     /// # let device = apex_gpu::Device::open(0)?;
     /// let reverse = device.load_ptx(PTX)?.kernel("reverse")?;
     /// let mut words = device.upload(&[1u32, 2])?;
-    /// let launch = reverse.launch([1, 1, 1], [2, 1, 1]).shared(8).cooperative();
+    /// let launch = reverse.launch(1, 2).shared(8).cooperative();
     /// // SAFETY: as many threads as words, and 4 bytes of shared memory for each.
     /// unsafe { launch.arg(&mut words).launch()? };
     /// assert_eq!(words.download()?, [2, 1]);
@@ -521,7 +493,7 @@ impl<'a> Launch<'a> {
     /// let reverse = device.load_ptx(PTX)?.kernel("reverse")?;
     /// let mut words = device.zeros::<u32>(1 << 20)?;
     /// // SAFETY: refused before anything runs.
-    /// let error = unsafe { reverse.launch([1, 1, 1], [4096, 1, 1]).arg(&mut words).launch() }.unwrap_err();
+    /// let error = unsafe { reverse.launch(1, 4096).arg(&mut words).launch() }.unwrap_err();
     /// assert!(matches!(&error, apex_gpu::Error::LaunchShape { .. }));
     /// println!("{error}"); // says how many threads the kernel allows
     /// # apex_gpu::Result::Ok(())
@@ -538,33 +510,39 @@ impl<'a> Launch<'a> {
         self.check()?;
         let device = self.kernel.device.core();
         device.bind()?;
-        self.kernel.allow_shared(self.shared)?;
+        let LaunchConfig { grid, block, dynamic_shared_bytes, .. } = self.config;
+        self.kernel.allow_shared(dynamic_shared_bytes)?;
         for memory in self.arguments.iter().filter_map(|given| given.memory.as_ref()) {
             memory.uses.order(self.stream, memory.access)?;
         }
         let values = self.values.as_mut_ptr();
         let pointer = |given: &Given| values.wrapping_add(given.start).cast::<c_void>();
         let mut pointers: SmallVec<[*mut c_void; FEW]> = self.arguments.iter().map(pointer).collect();
-        let triple = |[x, y, z]: [u32; 3]| (x, y, z);
-        let (grid, block) = (triple(self.grid), triple(self.block));
         let (function, stream) = (self.kernel.function.cu_function(), self.stream.raw());
         // SAFETY: the kernel is loaded, the pointers are those of as many values of the right sizes; what it does with them
         // is the caller's promise. The buffers live until now; when they are freed, that waits for this stream.
         let launched = unsafe {
             match self.cooperative {
-                false => result::launch_kernel(function, grid, block, self.shared, stream, &mut pointers),
+                false => result::launch_kernel(
+                    function,
+                    grid.into(),
+                    block.into(),
+                    dynamic_shared_bytes,
+                    stream,
+                    &mut pointers,
+                ),
                 true => result::launch_cooperative_kernel(
                     function,
-                    grid,
-                    block,
-                    self.shared,
+                    grid.into(),
+                    block.into(),
+                    dynamic_shared_bytes,
                     stream,
                     &mut pointers,
                 ),
             }
         };
         launched.map_err(device.failed_at("cuLaunchKernel", || {
-            format!("`{}` with {:?} blocks of {:?} threads", self.kernel.name, self.grid, self.block)
+            format!("`{}` with {:?} blocks of {:?} threads", self.kernel.name, grid, block)
         }))
     }
 
@@ -594,34 +572,32 @@ impl<'a> Launch<'a> {
     }
 
     fn check_shape(&self) -> Result<()> {
-        let (kernel, limits) = (self.kernel, self.kernel.device.limits());
-        let threads = self.block.iter().map(|&side| u64::from(side)).product::<u64>();
-        if self.grid.contains(&0) || self.block.contains(&0) {
-            return Err(kernel
-                .refused(format!("a grid of {:?} blocks of {:?} threads has none", self.grid, self.block)));
+        let kernel = self.kernel;
+        let LaunchConfig { grid, block, .. } = self.config;
+        let (threads, allowed) = (self.config.threads_per_block(), kernel.attributes.max_threads_per_block);
+        if grid.is_empty() || block.is_empty() {
+            return Err(kernel.refused(format!("a grid of {grid:?} blocks of {block:?} threads has none")));
         }
-        if threads > u64::from(kernel.attributes.max_threads) {
+        if threads > u64::from(allowed) {
             return Err(kernel.refused(format!(
-                "a block of {:?} has {threads} threads, and the kernel allows {} (its {} registers a thread, or \
-                 __launch_bounds__, decide that)",
-                self.block, kernel.attributes.max_threads, kernel.attributes.registers
+                "a block of {block:?} has {threads} threads, and the kernel allows {allowed} (its {} registers a thread, \
+                 or __launch_bounds__, decide that)",
+                kernel.attributes.registers
             )));
         }
-        for axis in 0..3 {
-            let name = ["x", "y", "z"][axis];
-            if self.block[axis] > limits.block[axis] {
-                let (found, most) = (self.block[axis], limits.block[axis]);
-                return Err(
-                    kernel.refused(format!("a block has at most {most} threads along {name}, not {found}"))
-                );
+        let Some(LimitExceeded { what, value, limit }) = self.config.exceeded_limit(kernel.device.limits())
+        else {
+            return Ok(());
+        };
+        Err(kernel.refused(match what {
+            LaunchLimit::BlockDim(axis) => {
+                format!("a block has at most {limit} threads along {axis}, not {value}")
             }
-            if self.grid[axis] > limits.grid[axis] {
-                let (found, most) = (self.grid[axis], limits.grid[axis]);
-                return Err(
-                    kernel.refused(format!("a grid has at most {most} blocks along {name}, not {found}"))
-                );
+            LaunchLimit::GridDim(axis) => {
+                format!("a grid has at most {limit} blocks along {axis}, not {value}")
             }
-        }
-        Ok(())
+            LaunchLimit::ThreadsPerBlock => format!("a block has at most {limit} threads, not {value}"),
+            LaunchLimit::EmptyGrid | LaunchLimit::EmptyBlock => "there is nothing to launch".to_owned(),
+        }))
     }
 }

@@ -30,10 +30,10 @@
 //!
 //! | | |
 //! | --- | --- |
-//! | [`Device`], [`Kind`], [`Limits`] | what there is, and what it allows |
+//! | [`Device`], [`Kind`], [`DeviceAttributes`] | what there is, and what it allows |
 //! | [`Buffer`], [`View`], [`Pinned`] | memory of the device, parts of it, pinned memory of the host |
 //! | [`Stream`], [`Event`] | order and time |
-//! | [`Source`], [`Module`], [`Kernel`], [`Launch`] | from CUDA C++, PTX or CUBIN to a launch |
+//! | [`Source`], [`Module`], [`Kernel`], [`FunctionAttributes`], [`Dim3`], [`Launch`] | from CUDA C++, PTX or CUBIN to a launch |
 //! | [`Tensor`] | products of matrices, element by element, reductions, softmax |
 //! | [`Error`] | what went wrong |
 //!
@@ -74,10 +74,11 @@ mod uses;
 
 pub use buffer::{Buffer, View, ViewMut};
 pub use cache::Cached;
-pub use device::{Device, Limits};
+pub use cuda_launch::{DeviceAttributes, Dim3, FunctionAttributes};
+pub use device::Device;
 pub use driver::{Choice, Kind};
 pub use error::{Context, Error, Result};
-pub use launch::{Argument, Attributes, Kernel, Launch};
+pub use launch::{Argument, Kernel, Launch};
 pub use module::Module;
 pub use pinned::Pinned;
 pub use source::{CacheFolder, Source};

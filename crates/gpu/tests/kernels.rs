@@ -61,12 +61,14 @@ fn a_block_reverses_through_dynamic_shared_memory() {
     }
     let limits = *device.limits();
     let mut buffer = device.zeros::<u32>(32).unwrap();
-    let launch =
-        reverse.launch([1, 1, 1], [32, 1, 1]).shared(limits.shared_per_block_optin + 4).arg(&mut buffer);
+    let launch = reverse
+        .launch([1, 1, 1], [32, 1, 1])
+        .shared(limits.max_shared_bytes_per_block_optin + 4)
+        .arg(&mut buffer);
     // SAFETY: refused before anything runs.
     let error = unsafe { launch.launch() }.unwrap_err();
     assert!(matches!(&error, Error::LaunchShape { .. }), "{error}");
-    assert!(error.to_string().contains(&limits.shared_per_block_optin.to_string()), "{error}");
+    assert!(error.to_string().contains(&limits.max_shared_bytes_per_block_optin.to_string()), "{error}");
 }
 
 #[test]
@@ -113,7 +115,7 @@ fn wrong_shapes_are_refused() {
     let mut out = device.zeros::<u32>(4096).unwrap();
     let kernel = module().kernel("reverse").unwrap();
     let limits = device.limits();
-    let mut refused = |grid, block| {
+    let mut refused = |grid: [u32; 3], block: [u32; 3]| {
         // SAFETY: refused before anything runs.
         let error = unsafe { kernel.launch(grid, block).arg(&mut out).launch() }.unwrap_err();
         assert!(matches!(error, Error::LaunchShape { .. }), "{error}");
@@ -123,7 +125,7 @@ fn wrong_shapes_are_refused() {
     assert!(refused([1, 1, 1], [1, 1, 65]).contains("at most 64 threads along z"));
     assert!(refused([1, 65536, 1], [1, 1, 1]).contains("at most 65535 blocks along y"));
     assert!(refused([0, 1, 1], [1, 1, 1]).contains("has none"));
-    assert_eq!(limits.threads_per_block, 1024);
+    assert_eq!(limits.max_threads_per_block, 1024);
 }
 
 #[test]

@@ -7,7 +7,6 @@ use apex_model::Matrix;
 use apex_model::train::Examples;
 use apex_predict::features::{self, Measured, Set};
 use apex_predict::{Basis, Case, Device, Placed};
-use cuda_launch::{FunctionAttributes, LaunchConfig};
 use std::collections::{BTreeMap, HashMap};
 
 /// What was measured of a launch; not a number where it was not.
@@ -246,15 +245,7 @@ fn truth(placed: &Placed<'_>, launch: &LaunchRow) -> Truth {
 }
 
 fn case(kernel: &KernelRow, launch: &LaunchRow, code: &Code) -> Case {
-    let configuration =
-        LaunchConfig::new(launch.grid, launch.block).with_dynamic_shared_bytes(launch.dynamic_shared_bytes);
-    let attributes = FunctionAttributes {
-        registers: kernel.registers,
-        static_shared_bytes: kernel.static_shared_bytes,
-        local_bytes: kernel.local_bytes.unwrap_or(0),
-        max_threads_per_block: kernel.max_threads_per_block.unwrap_or(0),
-        ..FunctionAttributes::default()
-    };
+    let (configuration, attributes) = (launch.config(), kernel.attributes());
     let work = launch.n.zip(launch.m).and_then(|(n, m)| code.work(&kernel.kernel, &configuration, n, m));
     Case { launch: configuration, kernel: Some(attributes), mix: kernel.ptx.0.clone(), work }
 }

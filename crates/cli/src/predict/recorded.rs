@@ -6,7 +6,6 @@ use apex_dataset::DataSet;
 use apex_predict::lines::Asked;
 use apex_predict::recorded::Trained;
 use apex_predict::{Case, Device};
-use cuda_launch::{FunctionAttributes, LaunchConfig};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -62,15 +61,7 @@ fn of_data_set(path: &Path, trained: Trained) -> anyhow::Result<Recording> {
     let kernels: HashMap<_, _> = set.kernels.iter().map(|kernel| (kernel.kernel.as_str(), kernel)).collect();
     let launch = |row: &apex_dataset::LaunchRow| {
         let known = kernels.get(row.kernel.as_str());
-        let kernel = known.map(|known| FunctionAttributes {
-            registers: known.registers,
-            static_shared_bytes: known.static_shared_bytes,
-            local_bytes: known.local_bytes.unwrap_or(0),
-            max_threads_per_block: known.max_threads_per_block.unwrap_or(0),
-            ..FunctionAttributes::default()
-        });
-        let launch =
-            LaunchConfig::new(row.grid, row.block).with_dynamic_shared_bytes(row.dynamic_shared_bytes);
+        let (kernel, launch) = (known.map(|known| known.attributes()), row.config());
         let measured_us = row.counters.profiled_time_us;
         let mix = known.and_then(|known| known.ptx.0.clone());
         (Asked { name: Some(row.kernel.clone()), launch, kernel, measured_us }, mix)

@@ -283,16 +283,18 @@ impl Lane<'_> {
             kernel: self.context.setup.kernels[row.kernel].name.to_owned(),
             n: row.launch.n,
             m: row.launch.m,
-            grid: row.launch.grid,
-            block: row.launch.block,
-            dynamic_shared_bytes: row.launch.dynamic_shared,
+            grid: row.launch.config.grid,
+            block: row.launch.config.block,
+            dynamic_shared_bytes: row.launch.config.dynamic_shared_bytes,
         };
         let stage = counting.stage;
         let batch = self.profile(counting.ncu, stage, &rows.iter().map(batch_row).collect::<Vec<_>>())?;
         self.context.passes[stage as usize].fetch_max(batch.passes.unwrap_or(0).into(), Ordering::Relaxed);
         let matches = |(row, found): &(&&Row, ncu::Profiled)| {
             let kernel = &self.context.setup.kernels[row.kernel];
-            found.kernel == kernel.name && found.grid == row.launch.grid && found.block == row.launch.block
+            found.kernel == kernel.name
+                && found.grid == row.launch.config.grid
+                && found.block == row.launch.config.block
         };
         let mut reached = 0;
         for (row, found) in rows.iter().zip(batch.launches).take_while(matches) {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use apex_gpu::{Device, Kind};
-use cuda_launch::FunctionAttributes;
+use cuda_launch::{FunctionAttributes, LaunchConfig};
 use occupancy::DeviceLimits;
 
 use super::Options;
@@ -72,16 +72,13 @@ impl Setup {
         let (kernel, described, launch) = (&self.kernels[row.kernel], &self.table[row.kernel], row.launch);
         let time = &results.times[&row.number];
         let counted = Stage::ALL.map(|stage| results.of(stage).get(&row.number));
-        let resources = FunctionAttributes {
-            registers: described.registers,
-            static_shared_bytes: described.static_shared_bytes,
-            max_threads_per_block: described.max_threads_per_block.unwrap_or(0),
-            barriers: 1,
-            ..FunctionAttributes::default()
-        };
-        let occupancy = self.limits.as_ref().map(|limits| {
-            occupancy::theoretical(limits, &resources, launch.threads(), launch.dynamic_shared)
-        });
+        let resources = FunctionAttributes { barriers: 1, ..described.attributes() };
+        let LaunchConfig { grid, block, dynamic_shared_bytes, .. } = launch.config;
+        let threads = launch.config.threads_per_block();
+        let occupancy = self
+            .limits
+            .as_ref()
+            .map(|limits| occupancy::theoretical(limits, &resources, threads as u32, dynamic_shared_bytes));
         let of_counters = counted.iter().flatten().map(|record| record.missing.as_str());
         let missing = std::iter::once(time.missing.as_str()).chain(of_counters);
         let missing: Vec<&str> = missing.filter(|text| !text.is_empty()).collect();
@@ -90,9 +87,9 @@ impl Setup {
             kernel: kernel.name.to_owned(),
             n: Some(launch.n.into()),
             m: Some(launch.m.into()),
-            grid: launch.grid,
-            block: launch.block,
-            dynamic_shared_bytes: launch.dynamic_shared,
+            grid,
+            block,
+            dynamic_shared_bytes,
             algorithm_bytes: Some(kernel.bytes(launch.shape())),
             algorithm_operations: Some((kernel.operations)(launch.shape()).round()),
             blocks_per_sm: occupancy.as_ref().map(|occupancy| occupancy.blocks_per_sm),
@@ -130,10 +127,10 @@ fn table(loaded: &[Loaded]) -> Vec<KernelRow> {
             kernel: kernel.name.to_owned(),
             family: kernel.family.to_owned(),
             registers: needs.registers,
-            static_shared_bytes: needs.static_shared,
-            local_bytes: Some(needs.local),
-            constant_bytes: Some(needs.constant),
-            max_threads_per_block: Some(needs.max_threads),
+            static_shared_bytes: needs.static_shared_bytes,
+            local_bytes: Some(needs.local_bytes),
+            constant_bytes: Some(needs.constant_bytes),
+            max_threads_per_block: Some(needs.max_threads_per_block),
             ptx: PtxMix(function.map(ptx::Mix::of)),
         }
     };

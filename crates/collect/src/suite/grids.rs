@@ -1,6 +1,7 @@
 //! Stencils, filters, transposes.
 
 use super::{Block, Granule, Kernel, PLAIN, Sizes, Worker, steps};
+use cuda_launch::Dim3;
 
 const LINE: Kernel =
     Kernel { family: "stencil_line", m: &[1, 4, 16], operations: steps!(12.0), step_ns: 20.0, ..PLAIN };
@@ -17,7 +18,7 @@ const CONVOLUTION: Kernel =
     Kernel { family: "convolution", sizes: |s| Sizes { x: s.n, y: 49, out: s.n }, ..PLANE };
 const TRANSPOSE: Kernel = Kernel { family: "transpose", ..PLANE };
 const TILES: Kernel = Kernel {
-    block: Block::Fixed([32, 8, 1]),
+    block: Block::Fixed(Dim3::new(32, 8, 1)),
     worker: Worker::Block,
     units: |s| s.m.div_ceil(32) * (s.n / s.m).div_ceil(32),
     ..TRANSPOSE
@@ -42,7 +43,7 @@ pub(super) const KERNELS: &[Kernel] = &[
     Kernel { name: "convolution_7", operations: |s| 300.0 * s.n as f64, ..CONVOLUTION },
     Kernel {
         name: "convolution_5_tiled",
-        block: Block::Fixed([16, 16, 1]),
+        block: Block::Fixed(Dim3::new(16, 16, 1)),
         worker: Worker::Block,
         units: |s| s.m.div_ceil(16) * (s.n / s.m).div_ceil(16),
         operations: |s| 120.0 * s.n as f64,

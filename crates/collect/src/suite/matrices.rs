@@ -1,6 +1,7 @@
 //! Products of matrices and vectors.
 
 use super::{Block, Element, Granule, Kernel, PLAIN, Sizes, Worker, steps};
+use cuda_launch::Dim3;
 
 const PRODUCT: Kernel = Kernel {
     family: "product",
@@ -15,7 +16,7 @@ const PRODUCT: Kernel = Kernel {
 const TILED: Kernel =
     Kernel { family: "product_tiled", worker: Worker::Block, operations: steps!(4.0), ..PRODUCT };
 const BLOCKED: Kernel = Kernel {
-    block: Block::Fixed([16, 16, 1]),
+    block: Block::Fixed(Dim3::new(16, 16, 1)),
     units: |s| s.m.div_ceil(64) * (s.n / s.m).div_ceil(64),
     ..TILED
 };
@@ -44,19 +45,19 @@ pub(super) const KERNELS: &[Kernel] = &[
     Kernel { name: "product_naive", ..PRODUCT },
     Kernel {
         name: "product_tiled_8",
-        block: Block::Fixed([8, 8, 1]),
+        block: Block::Fixed(Dim3::new(8, 8, 1)),
         units: |s| s.m.div_ceil(8) * (s.n / s.m).div_ceil(8),
         ..TILED
     },
     Kernel {
         name: "product_tiled_16",
-        block: Block::Fixed([16, 16, 1]),
+        block: Block::Fixed(Dim3::new(16, 16, 1)),
         units: |s| s.m.div_ceil(16) * (s.n / s.m).div_ceil(16),
         ..TILED
     },
     Kernel {
         name: "product_tiled_32",
-        block: Block::Fixed([32, 32, 1]),
+        block: Block::Fixed(Dim3::new(32, 32, 1)),
         units: |s| s.m.div_ceil(32) * (s.n / s.m).div_ceil(32),
         ..TILED
     },

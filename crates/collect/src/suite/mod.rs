@@ -69,7 +69,7 @@ pub enum Block {
     /// Likewise.
     Volume,
     /// This one.
-    Fixed([u32; 3]),
+    Fixed(Dim3),
 }
 
 /// Who does one unit.
@@ -200,6 +200,7 @@ macro_rules! steps {
         |s| s.n as f64 * (s.m as f64 * $each + 4.0)
     };
 }
+use cuda_launch::Dim3;
 use steps;
 
 /// The kernels of each module, in the order of [`MODULES`].

@@ -263,8 +263,8 @@ pub fn of(kernel: &Kernel, launch: &Launch) -> Reference {
         kernel: *kernel,
         n,
         m,
-        threads: launch.threads() as usize,
-        blocks: launch.blocks() as usize,
+        threads: launch.config.threads_per_block() as usize,
+        blocks: launch.config.blocks() as usize,
     };
     let exact = |values| Reference { values, tolerance: 0.0 };
     let close = |values| Reference { values, tolerance: 2e-5 };
