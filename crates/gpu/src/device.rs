@@ -169,7 +169,7 @@ impl Device {
     /// How many devices there are; opens the driver that [`Device::open`] would.
     ///
     /// ```
-    /// let devices = (0..gpu::Device::count()?).map(apex_gpu::Device::open).collect::<apex_gpu::Result<Vec<_>>>()?;
+    /// let devices = (0..apex_gpu::Device::count()?).map(apex_gpu::Device::open).collect::<apex_gpu::Result<Vec<_>>>()?;
     /// assert!(!devices.is_empty());
     /// # apex_gpu::Result::Ok(())
     /// ```

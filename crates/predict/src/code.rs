@@ -3,9 +3,7 @@
 use crate::Case;
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 use ptx::estimate::{Argument, BUDGET, Estimator};
-use ptx::{
-    AddressBase, Function, FunctionKind, Module, Operand, ScalarType, StateSpace, Statement, Variable,
-};
+use ptx::{Function, FunctionKind, Module, ScalarType, StateSpace, Statement, Variable};
 
 /// An argument of the kernel, as typed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -121,11 +119,14 @@ impl Code {
         let most = threads.map_or(0, |sides| sides.iter().product::<u64>());
         FunctionAttributes {
             static_shared_bytes: match known.static_shared_bytes {
-                0 => declared(&self.module, function, StateSpace::Shared),
+                0 => {
+                    let bytes = ptx::analysis::static_shared_bytes(&self.module, function);
+                    u32::try_from(bytes).unwrap_or(u32::MAX)
+                }
                 given => given,
             },
             local_bytes: match known.local_bytes {
-                0 => declared(&self.module, function, StateSpace::Local),
+                0 => local_bytes(function),
                 given => given,
             },
             max_threads_per_block: match known.max_threads_per_block {
@@ -192,39 +193,17 @@ fn given(function: &Function, arguments: &[Typed]) -> Result<Vec<Argument>, Stri
     function.params.iter().zip(arguments).map(one).collect()
 }
 
-/// Bytes of the variables of a space that a kernel declares, or refers to in its module.
-fn declared(module: &Module, function: &Function, space: StateSpace) -> u32 {
+/// Bytes of the local variables that a kernel declares.
+fn local_bytes(function: &Function) -> u32 {
     let mut bytes = 0u64;
-    let mut named = std::collections::BTreeSet::new();
-    function.visit(&mut |statement| match statement {
-        Statement::Variable(variable) if variable.space == space => {
+    function.visit(&mut |statement| {
+        if let Statement::Variable(variable) = statement
+            && variable.space == StateSpace::Local
+        {
             bytes = bytes.saturating_add(variable.bytes().unwrap_or(0));
         }
-        Statement::Instruction(instruction) => {
-            instruction.operands.iter().for_each(|operand| names(operand, &mut named))
-        }
-        _ => {}
     });
-    let shared =
-        module.variables().filter(|variable| variable.space == space && named.contains(&*variable.name));
-    let bytes = shared.fold(bytes, |sum, variable| sum.saturating_add(variable.bytes().unwrap_or(0)));
     u32::try_from(bytes).unwrap_or(u32::MAX)
-}
-
-/// The names that an operand refers to.
-fn names<'a>(operand: &'a Operand, into: &mut std::collections::BTreeSet<&'a str>) {
-    match operand {
-        Operand::Name(name) | Operand::Offset(name, _) | Operand::Element(name, _) => {
-            into.insert(name);
-        }
-        Operand::Vector(parts) | Operand::List(parts) => parts.iter().for_each(|part| names(part, into)),
-        Operand::Address(address) => {
-            if let AddressBase::Name(name) = &address.base {
-                into.insert(name);
-            }
-        }
-        _ => {}
-    }
 }
 
 #[cfg(test)]
