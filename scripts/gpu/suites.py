@@ -84,7 +84,7 @@ def launches(apex, session):
     """How often each configuration was launched."""
     status, out, error, _ = run([apex, "report", "--json", session], session.parent, 60)
     if status != 0:
-        return f"apex report: {error[-300:]}"
+        raise RuntimeError(f"apex report: {error[-300:]}")
     counts = collections.Counter()
     for kernel in json.loads(out)["profile"]["kernels"]:
         counts[f"{kernel['symbol']} {kernel['grid']} {kernel['block']}"] += kernel["launches"]["calls"] + kernel["launches"]["by_graphs"]
@@ -94,9 +94,27 @@ def launches(apex, session):
 def judged(program, apex, seconds):
     """One program: what came of it, whatever happens to this script on the way."""
     try:
-        return judge(program, apex, seconds)
-    except Exception as error:  # noqa: BLE001
+        return shortened(judge(program, apex, seconds))
+    except Exception as error:
         return {"program": program.name, "outcome": "not tried", "detail": repr(error)}
+
+
+def shortened(result):
+    """The result as the file keeps it: the machine's paths left out of messages, launches that differ as sums."""
+    for key, value in result.items():
+        if key.endswith("seconds"):
+            result[key] = round(value, 2)
+    detail = result.get("detail")
+    if isinstance(detail, str):
+        result["detail"] = re.sub(r"/\S+", "…", detail)[:160]
+    elif detail:
+        gpu, cpu = detail["gpu"], detail["cpu"]
+        result["detail"] = {
+            "launches_on_gpu": sum(gpu.values()),
+            "launches_on_cpu": sum(cpu.values()),
+            "configurations_that_differ": sum(gpu.get(key) != cpu.get(key) for key in gpu | cpu),
+        }
+    return result
 
 
 def judge(program, apex, seconds):
@@ -143,8 +161,9 @@ def judge_all(arguments):
         for job in concurrent.futures.as_completed([pool.submit(judged, program, apex, arguments.seconds) for program in programs]):
             results.append(job.result())
             command = " ".join(["scripts/gpu/suites.py", *sys.argv[1:]])
-            document = {"date": str(datetime.date.today()), "machine": machine(), "command": command, "results": sorted(results, key=lambda r: r["program"])}
-            out.write_text(json.dumps(document, indent=1))
+            ordered = sorted(results, key=lambda result: result["program"])
+            document = {"date": str(datetime.date.today()), "machine": machine(), "command": command, "results": ordered}
+            out.write_text(json.dumps(document, indent=1) + "\n")
     table(out)
 
 
