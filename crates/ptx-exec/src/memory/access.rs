@@ -5,8 +5,8 @@
 //!
 //! Weak accesses are plain reads and writes: where they race, PTX defines nothing either. Strong ones (`volatile`,
 //! `relaxed`, `acquire`, `release`) and atomics on global memory are atomics of the host, for blocks run on several
-//! threads: loads acquire, stores release, and what PTX orders beyond that it orders by fences. A block runs on one
-//! thread, so its shared memory needs none.
+//! threads: loads acquire, stores release, and what PTX orders beyond that it orders by fences. Vectors that are strong, or
+//! cached at L2 alone (`.cg`), are moved at once (`pieces`). A block runs on one thread, so its shared memory needs none.
 //!
 //! # Safety
 //!

@@ -5,10 +5,10 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-/// Loads a vector, and what other threads stored before they stored that. Pieces of up to 16 bytes are loaded at once.
+/// Loads a vector with acquire semantics. Pieces of up to 16 bytes are loaded at once.
 ///
-/// PTX promises that of the elements alone. GPUs do it of vectors too, and programs rely on it: the look-back of CUB's scans
-/// keeps a tile's state and its sum in one vector of 16 bytes.
+/// PTX promises this for the elements alone. GPUs do it for the whole vector, and programs rely on
+/// it: the look-back of CUB's scans keeps a tile's state and its sum in one vector of 16 bytes.
 ///
 /// # Safety
 /// `bytes` is a power of two up to 32. `from` is valid for atomic reads of as many bytes and aligned to them, or to 16; `to`
@@ -36,7 +36,7 @@ pub(crate) unsafe fn load_whole(from: *const u8, to: *mut u8, bytes: usize) {
     }
 }
 
-/// Stores a vector, after all that this thread stored before. Pieces of up to 16 bytes are stored at once, as
+/// Stores a vector with release semantics. Pieces of up to 16 bytes are stored at once, as
 /// [`load_whole`] loads them.
 ///
 /// # Safety
