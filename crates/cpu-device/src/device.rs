@@ -9,6 +9,7 @@
 use crate::error::{Error, Result, ensure};
 use crate::memory::Memory;
 use cuda_abi::types::*;
+use cuda_launch::{DeviceAttributes, Dim3};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -30,18 +31,8 @@ pub const NAME: &str = "APEX CPU device (sm_80)";
 /// Identifies the device; the same everywhere and always.
 pub const UUID: [u8; 16] = *b"APEX CPU device\0";
 
-/// Threads in a warp.
-pub const WARP_SIZE: u32 = 32;
 /// Bytes of arguments that a kernel may have.
 pub const MAX_ARGUMENT_BYTES: u32 = 32764;
-/// Threads in a block at most.
-pub const MAX_THREADS_PER_BLOCK: u32 = 1024;
-/// A block's extents at most.
-pub const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
-/// A grid's extents at most.
-pub const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
-/// Shared memory of a block in bytes: without asking, and after `cuFuncSetAttribute`.
-pub const SHARED_PER_BLOCK: (u32, u32) = (48 << 10, 163 << 10);
 /// Constant memory in bytes.
 pub const CONSTANT_BYTES: u32 = 64 << 10;
 /// Stream priorities: the least urgent and the most. They are kept and have no effect.
@@ -55,12 +46,34 @@ pub const TEXTURE_PITCH_ALIGNMENT: u64 = 32;
 /// Rows of pitched allocations start at multiples of this.
 pub const PITCH_ALIGNMENT: u64 = 512;
 
+/// Attributes that are the same on every machine: limits of compute capability 8.0, and a clock of
+/// 1 GHz.
+pub const ATTRIBUTES: DeviceAttributes = DeviceAttributes {
+    compute_capability: (COMPUTE_CAPABILITY.0 as u32, COMPUTE_CAPABILITY.1 as u32),
+    warp_size: 32,
+    max_threads_per_block: 1024,
+    max_block_dim: Dim3::new(1024, 1024, 64),
+    max_grid_dim: Dim3::new(i32::MAX as u32, 65535, 65535),
+    max_threads_per_multiprocessor: 2048,
+    max_blocks_per_multiprocessor: 32,
+    max_registers_per_multiprocessor: 65536,
+    max_registers_per_block: 65536,
+    max_shared_bytes_per_multiprocessor: 164 << 10,
+    max_shared_bytes_per_block: 48 << 10,
+    max_shared_bytes_per_block_optin: 163 << 10,
+    reserved_shared_bytes_per_block: 1 << 10,
+    clock_khz: 1_000_000,
+    memory_clock_khz: 1_000_000,
+    memory_bus_bits: 64,
+    ..DeviceAttributes::UNKNOWN
+};
+
 /// The device's state.
 pub struct Device {
     /// Its memory.
     pub memory: Memory,
-    /// One for each CPU core that the process may run on.
-    pub multiprocessors: u32,
+    /// What it reports of itself. It has a multiprocessor for each CPU core that the process may run on.
+    pub attributes: DeviceAttributes,
 }
 
 static DEVICE: OnceLock<Device> = OnceLock::new();
@@ -78,8 +91,12 @@ pub fn init() -> Result {
         // SAFETY: the handler only stores to an atomic, which is allowed in the child of a process with
         // threads.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-        Device { memory: Memory::new(host_memory()), multiprocessors: cores }
+        let attributes = DeviceAttributes {
+            multiprocessors: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
+            l2_cache_bytes: system_value(libc::_SC_LEVEL3_CACHE_SIZE) as u32,
+            ..ATTRIBUTES
+        };
+        Device { memory: Memory::new(host_memory()), attributes }
     });
     get().map(drop)
 }
@@ -113,42 +130,9 @@ impl Device {
     /// 8.0 has not or that this device has not, and their value is 0.
     pub fn attribute(&self, attribute: CUdevice_attribute) -> Result<i32> {
         ensure((1..CU_DEVICE_ATTRIBUTE_MAX).contains(&attribute), CUDA_ERROR_INVALID_VALUE)?;
-        Ok(match attribute {
-            CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR => COMPUTE_CAPABILITY.0,
-            CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR => COMPUTE_CAPABILITY.1,
-            CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT => self.multiprocessors as i32,
-            CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE => system_value(libc::_SC_LEVEL3_CACHE_SIZE) as i32,
-            _ => launch_limit(attribute)
-                .or_else(|| feature(attribute))
-                .or_else(|| extent(attribute))
-                .unwrap_or(0),
-        })
+        let value = self.attributes.get(attribute).map(u32::cast_signed);
+        Ok(value.or_else(|| feature(attribute)).or_else(|| extent(attribute)).unwrap_or(0))
     }
-}
-
-/// Attributes that bound a launch.
-fn launch_limit(attribute: CUdevice_attribute) -> Option<i32> {
-    Some(match attribute {
-        CU_DEVICE_ATTRIBUTE_WARP_SIZE => WARP_SIZE as i32,
-        CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK => MAX_THREADS_PER_BLOCK as i32,
-        CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X => MAX_BLOCK[0] as i32,
-        CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y => MAX_BLOCK[1] as i32,
-        CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z => MAX_BLOCK[2] as i32,
-        CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X => MAX_GRID[0] as i32,
-        CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y => MAX_GRID[1] as i32,
-        CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z => MAX_GRID[2] as i32,
-        CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK => SHARED_PER_BLOCK.0 as i32,
-        CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN => SHARED_PER_BLOCK.1 as i32,
-        CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK => 1 << 10,
-        CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR => 164 << 10,
-        CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK => 65536,
-        CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR => 65536,
-        CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR => 2048,
-        CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR => 32,
-        CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY => CONSTANT_BYTES as i32,
-        CU_DEVICE_ATTRIBUTE_MAX_PITCH => i32::MAX,
-        _ => return None,
-    })
 }
 
 /// Attributes that say what the device can do, and what kind of machine it is.
@@ -182,9 +166,8 @@ fn feature(attribute: CUdevice_attribute) -> Option<i32> {
         CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT => 2,
         CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO => 2,
         CU_DEVICE_ATTRIBUTE_COMPUTE_MODE => CU_COMPUTEMODE_DEFAULT as i32,
-        // Kilohertz.
-        CU_DEVICE_ATTRIBUTE_CLOCK_RATE | CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE => 1_000_000,
-        CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH => 64,
+        CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY => CONSTANT_BYTES as i32,
+        CU_DEVICE_ATTRIBUTE_MAX_PITCH => i32::MAX,
         CU_DEVICE_ATTRIBUTE_NUMA_CONFIG => CU_DEVICE_NUMA_CONFIG_NONE as i32,
         CU_DEVICE_ATTRIBUTE_NUMA_ID | CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID => -1,
         _ => return None,
@@ -237,4 +220,57 @@ fn extent(attribute: CUdevice_attribute) -> Option<i32> {
         | CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_LAYERED_LAYERS => 2_046,
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cuda_launch::attribute;
+
+    #[test]
+    fn cuda_launch_numbers_attributes_as_cuda_does() {
+        let pairs = [
+            (attribute::MAX_THREADS_PER_BLOCK, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
+            (attribute::MAX_BLOCK_DIM_X, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X),
+            (attribute::MAX_BLOCK_DIM_Y, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y),
+            (attribute::MAX_BLOCK_DIM_Z, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z),
+            (attribute::MAX_GRID_DIM_X, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X),
+            (attribute::MAX_GRID_DIM_Y, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y),
+            (attribute::MAX_GRID_DIM_Z, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z),
+            (attribute::MAX_SHARED_MEMORY_PER_BLOCK, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK),
+            (attribute::WARP_SIZE, CU_DEVICE_ATTRIBUTE_WARP_SIZE),
+            (attribute::MAX_REGISTERS_PER_BLOCK, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK),
+            (attribute::CLOCK_RATE, CU_DEVICE_ATTRIBUTE_CLOCK_RATE),
+            (attribute::MULTIPROCESSOR_COUNT, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+            (attribute::MEMORY_CLOCK_RATE, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE),
+            (attribute::GLOBAL_MEMORY_BUS_WIDTH, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH),
+            (attribute::L2_CACHE_SIZE, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE),
+            (attribute::MAX_THREADS_PER_MULTIPROCESSOR, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR),
+            (attribute::COMPUTE_CAPABILITY_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+            (attribute::COMPUTE_CAPABILITY_MINOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
+            (
+                attribute::MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
+                CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
+            ),
+            (
+                attribute::MAX_REGISTERS_PER_MULTIPROCESSOR,
+                CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR,
+            ),
+            (
+                attribute::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+                CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+            ),
+            (attribute::MAX_BLOCKS_PER_MULTIPROCESSOR, CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR),
+            (
+                attribute::RESERVED_SHARED_MEMORY_PER_BLOCK,
+                CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK,
+            ),
+        ];
+        for (ours, cudas) in pairs {
+            assert_eq!(ours, cudas);
+        }
+        // The list above is complete: `DeviceAttributes` answers for these attributes and for no others.
+        let known = (0..CU_DEVICE_ATTRIBUTE_MAX).filter(|&id| ATTRIBUTES.get(id).is_some());
+        assert_eq!(known.collect::<Vec<_>>(), pairs.map(|(_, id)| id));
+    }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::image::Image;
 use crate::image::sampling::Texture;
 use crate::memory::shadow::Shadow;
+use cuda_launch::LaunchConfig;
 
 /// A range of addresses that may be accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,12 +74,8 @@ pub unsafe trait Memory: Sync {
 pub struct DeviceLaunch {
     /// The kernel, of the program that asks.
     pub kernel: KernelId,
-    /// Blocks of the grid.
-    pub grid: [u32; 3],
-    /// Threads of a block.
-    pub block: [u32; 3],
-    /// Dynamic shared memory of a block, in bytes.
-    pub dynamic_shared: u32,
+    /// Its grid, block and dynamic shared memory; device code launches no clusters.
+    pub config: LaunchConfig,
 }
 
 /// Something that device code puts into a stream, beside launches.

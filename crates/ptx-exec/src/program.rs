@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::code::{Code, Op};
+use cuda_launch::{Dim3, FunctionAttributes};
 
 /// A module that can be executed, once its variables have addresses (see [`crate::Linked`]).
 pub struct Program {
@@ -51,22 +52,17 @@ pub(crate) struct SharedVariable {
 /// What `cuFuncGetAttribute` and `cuKernelGetParamInfo` tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelAttributes {
-    /// An estimate of the registers that a thread would need on a GPU: 32-bit registers live at once, at least 8.
-    pub registers: u32,
-    /// Bytes of shared memory that the kernel declares.
-    pub static_shared: u32,
-    /// Bytes of local memory that a thread needs, without what recursion adds.
-    pub local_bytes: u32,
-    /// Bytes of constant memory that the module declares.
-    pub const_bytes: u32,
-    /// Most threads that a block may have: 1024, or less if `.maxntid` or `.reqntid` say so.
-    pub max_threads: u32,
+    /// What the PTX says of the kernel; what it does not say is as in [`FunctionAttributes::default`].
+    ///
+    /// * `registers` is an estimate of what a thread would need on a GPU: 32-bit registers live at
+    ///   once, at least 8.
+    /// * `local_bytes` leaves out what recursion adds.
+    /// * `max_threads_per_block` is 1024, or less if `.maxntid` or `.reqntid` say so.
+    pub function: FunctionAttributes,
     /// The block that `.reqntid` demands, if it is given.
-    pub required_block: Option<[u32; 3]>,
+    pub required_block: Option<Dim3>,
     /// `.minnctapersm`, or 0.
     pub min_blocks: u32,
-    /// The architecture that the PTX was compiled for, 80 for `compute_80`: what CUDA calls the PTX version.
-    pub ptx_version: u32,
     /// Parameters in order.
     pub params: Vec<ParamLayout>,
 }

@@ -1,7 +1,7 @@
 //! Device management, and peers: there is one device, and it is nobody's peer.
 
 use crate::context;
-use crate::device::{self, MAX_BLOCK, MAX_GRID, MAX_THREADS_PER_BLOCK, ORDINAL};
+use crate::device::{self, ORDINAL};
 use crate::entry::{entries, opaque, text, write, write_text};
 use crate::error::{ensure, fail};
 use cuda_abi::types::*;
@@ -55,9 +55,9 @@ entries! {
         let device = device::at(device)?;
         let attribute = |attribute| device.attribute(attribute);
         write(properties, CUdevprop {
-            maxThreadsPerBlock: MAX_THREADS_PER_BLOCK as i32,
-            maxThreadsDim: MAX_BLOCK.map(u32::cast_signed),
-            maxGridSize: MAX_GRID.map(u32::cast_signed),
+            maxThreadsPerBlock: attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+            maxThreadsDim: device.attributes.max_block_dim.to_array().map(u32::cast_signed),
+            maxGridSize: device.attributes.max_grid_dim.to_array().map(u32::cast_signed),
             sharedMemPerBlock: attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK)?,
             totalConstantMemory: attribute(CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY)?,
             SIMDWidth: attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE)?,

@@ -17,6 +17,7 @@ use crate::stream::event::Event;
 use crate::stream::operation::{HostCall, Operation};
 use cuda_abi::Plain;
 use cuda_abi::types::*;
+use cuda_launch::LaunchConfig;
 
 /// A kernel node's operation.
 ///
@@ -30,9 +31,11 @@ pub unsafe fn kernel(params: &CUDA_KERNEL_NODE_PARAMS_v2) -> Result<Operation> {
     // SAFETY: as promised by the caller.
     let arguments = unsafe { Arguments::read(&function.attributes, params.kernelParams, params.extra)? };
     let configuration = Configuration {
-        grid: [params.gridDimX, params.gridDimY, params.gridDimZ],
-        block: [params.blockDimX, params.blockDimY, params.blockDimZ],
-        dynamic_shared: params.sharedMemBytes,
+        launch: LaunchConfig::new(
+            [params.gridDimX, params.gridDimY, params.gridDimZ],
+            [params.blockDimX, params.blockDimY, params.blockDimZ],
+        )
+        .with_dynamic_shared_bytes(params.sharedMemBytes),
         cooperative: false,
     };
     Ok(Operation::Kernel(Launch::new(named, configuration, arguments)?))
@@ -57,17 +60,17 @@ pub fn kernel_v2(params: &CUDA_KERNEL_NODE_PARAMS_v1) -> CUDA_KERNEL_NODE_PARAMS
 
 /// What a kernel node answers. The arguments live as long as the node keeps them.
 pub fn of_kernel(launch: &Launch) -> CUDA_KERNEL_NODE_PARAMS_v2 {
-    let Configuration { grid, block, dynamic_shared, .. } = launch.configuration;
+    let LaunchConfig { grid, block, dynamic_shared_bytes, .. } = launch.configuration.launch;
     let by_function = launch.named == launch.function.handle;
     CUDA_KERNEL_NODE_PARAMS_v2 {
         func: if by_function { opaque(launch.named) } else { std::ptr::null_mut() },
-        gridDimX: grid[0],
-        gridDimY: grid[1],
-        gridDimZ: grid[2],
-        blockDimX: block[0],
-        blockDimY: block[1],
-        blockDimZ: block[2],
-        sharedMemBytes: dynamic_shared,
+        gridDimX: grid.x,
+        gridDimY: grid.y,
+        gridDimZ: grid.z,
+        blockDimX: block.x,
+        blockDimY: block.y,
+        blockDimZ: block.z,
+        sharedMemBytes: dynamic_shared_bytes,
         kernelParams: launch.arguments.pointers(),
         kern: if by_function { std::ptr::null_mut() } else { opaque(launch.named) },
         ..Plain::zeroed()

@@ -1,6 +1,6 @@
 //! Execution control and occupancy: functions, and every way to launch one.
 
-use crate::device::{self, MAX_ARGUMENT_BYTES, MAX_THREADS_PER_BLOCK, WARP_SIZE};
+use crate::device::{self, ATTRIBUTES, MAX_ARGUMENT_BYTES};
 use crate::entry::{array, entries, opaque, read, refuse, write, write_if_wanted};
 use crate::error::{Error, Result, ensure, fail};
 use crate::launch::{
@@ -10,6 +10,7 @@ use crate::module::Function;
 use crate::stream::operation::Operation;
 use crate::stream::{DefaultStream, Stream};
 use cuda_abi::types::*;
+use cuda_launch::{Dim3, LaunchConfig};
 use std::ffi::{c_char, c_void};
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
@@ -24,13 +25,14 @@ entries! {
         block_x: u32,
         block_y: u32,
         block_z: u32,
-        dynamic_shared: u32,
+        dynamic_shared_bytes: u32,
         stream: CUstream,
         arguments: *mut *mut c_void,
         extra: *mut *mut c_void,
     ) also cuLaunchKernel_ptsz [default] {
-        let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
-        let configuration = Configuration { grid, block, dynamic_shared, cooperative: false };
+        let config = LaunchConfig::new([grid_x, grid_y, grid_z], [block_x, block_y, block_z])
+            .with_dynamic_shared_bytes(dynamic_shared_bytes);
+        let configuration = Configuration { launch: config, cooperative: false };
         launch(function, configuration, &*Stream::resolve(stream, default)?, arguments, extra)
     }
 
@@ -47,9 +49,11 @@ entries! {
         let config = read(config)?;
         let cooperative = read_attributes(array(config.attrs, config.numAttrs as usize)?)?;
         let configuration = Configuration {
-            grid: [config.gridDimX, config.gridDimY, config.gridDimZ],
-            block: [config.blockDimX, config.blockDimY, config.blockDimZ],
-            dynamic_shared: config.sharedMemBytes,
+            launch: LaunchConfig::new(
+                [config.gridDimX, config.gridDimY, config.gridDimZ],
+                [config.blockDimX, config.blockDimY, config.blockDimZ],
+            )
+            .with_dynamic_shared_bytes(config.sharedMemBytes),
             cooperative,
         };
         launch(function, configuration, &*Stream::resolve(config.hStream, default)?, arguments, extra)
@@ -64,25 +68,26 @@ entries! {
         block_x: u32,
         block_y: u32,
         block_z: u32,
-        dynamic_shared: u32,
+        dynamic_shared_bytes: u32,
         stream: CUstream,
         arguments: *mut *mut c_void,
     ) also cuLaunchCooperativeKernel_ptsz [default] {
-        let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
-        let configuration = Configuration { grid, block, dynamic_shared, cooperative: true };
+        let config = LaunchConfig::new([grid_x, grid_y, grid_z], [block_x, block_y, block_z])
+            .with_dynamic_shared_bytes(dynamic_shared_bytes);
+        let configuration = Configuration { launch: config, cooperative: true };
         launch(function, configuration, &*Stream::resolve(stream, default)?, arguments, std::ptr::null_mut())
     }
 
     /// Prepares a launch: the block's extents.
     fn cuFuncSetBlockShape(function: CUfunction, x: i32, y: i32, z: i32) {
         ensure(x > 0 && y > 0 && z > 0, CUDA_ERROR_INVALID_VALUE)?;
-        legacy(&*Function::resolve(function)?).block = [x as u32, y as u32, z as u32];
+        legacy(&*Function::resolve(function)?).block = Dim3::new(x as u32, y as u32, z as u32);
         Ok(())
     }
 
     /// Prepares a launch: dynamic shared memory.
     fn cuFuncSetSharedSize(function: CUfunction, bytes: u32) {
-        legacy(&*Function::resolve(function)?).shared = bytes;
+        legacy(&*Function::resolve(function)?).dynamic_shared_bytes = bytes;
         Ok(())
     }
 
@@ -308,9 +313,8 @@ fn launch_prepared(named: CUfunction, grid: [i32; 2], stream: CUstream) -> Resul
     let prepared = legacy(&function).clone();
     let [width, height] = grid.map(|extent| u32::try_from(extent).unwrap_or(0));
     let configuration = Configuration {
-        grid: [width, height, 1],
-        block: prepared.block,
-        dynamic_shared: prepared.shared,
+        launch: LaunchConfig::new((width, height), prepared.block)
+            .with_dynamic_shared_bytes(prepared.dynamic_shared_bytes),
         cooperative: false,
     };
     let mut bytes = prepared.arguments;
@@ -339,10 +343,11 @@ unsafe fn best_block(
     dynamic_shared: usize,
     limit: i32,
 ) -> Result<(i32, i32)> {
-    let most = function.attributes.max_threads.min(MAX_THREADS_PER_BLOCK) as i32;
+    let most =
+        function.attributes.function.max_threads_per_block.min(ATTRIBUTES.max_threads_per_block) as i32;
     let most = if limit <= 0 { most } else { most.min(limit) };
     let mut best = (0, 0);
-    let mut threads = (most as u32).next_multiple_of(WARP_SIZE) as i32;
+    let mut threads = (most as u32).next_multiple_of(ATTRIBUTES.warp_size) as i32;
     while threads > 0 {
         let candidate = threads.min(most);
         let shared = match shared_of_block {
@@ -354,9 +359,9 @@ unsafe fn best_block(
         if blocks * candidate > best.0 * best.1 {
             best = (blocks, candidate);
         }
-        threads -= WARP_SIZE as i32;
+        threads -= ATTRIBUTES.warp_size as i32;
     }
-    Ok((best.0 * device::get()?.multiprocessors as i32, best.1))
+    Ok((best.0 * device::get()?.attributes.multiprocessors as i32, best.1))
 }
 
 /// The most dynamic shared memory with which `blocks` blocks fit, found by bisection: more memory never

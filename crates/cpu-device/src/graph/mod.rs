@@ -20,6 +20,7 @@ use crate::handle::{Kind, Table};
 use crate::stream::event::PlannedRecord;
 use crate::stream::operation::Operation;
 use cuda_abi::types::*;
+use cuda_launch::{Dim3, LaunchConfig};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -252,10 +253,10 @@ impl Graph {
         for node in self.nodes() {
             let what = match &node.operation {
                 Operation::Kernel(launch) => {
-                    let ([gx, gy, gz], [bx, by, bz]) =
-                        (launch.configuration.grid, launch.configuration.block);
+                    let LaunchConfig { grid, block, .. } = launch.configuration.launch;
+                    let [grid, block] = [grid, block].map(|Dim3 { x, y, z }| format!("({x},{y},{z})"));
                     let name = launch.function.name.to_string_lossy();
-                    format!("{name}\\n({gx},{gy},{gz}) x ({bx},{by},{bz})")
+                    format!("{name}\\n{grid} x {block}")
                 }
                 Operation::Copy(copy) => {
                     let extent = copy.extent;

@@ -122,8 +122,8 @@ impl<'a> GridRuntime<'a> {
 
 impl DeviceRuntime for GridRuntime<'_> {
     fn parameter_buffer(&self, wanted: DeviceLaunch) -> Result<u64, u32> {
-        let DeviceLaunch { kernel, grid, block, dynamic_shared } = wanted;
-        let configuration = Configuration { grid, block, dynamic_shared, cooperative: false };
+        let DeviceLaunch { kernel, config } = wanted;
+        let configuration = Configuration { launch: config, cooperative: false };
         let module = Module::resolve(crate::entry::opaque(self.function.module)).ok();
         let function =
             module.and_then(|module| module.functions.iter().find(|known| known.kernel == kernel).cloned());

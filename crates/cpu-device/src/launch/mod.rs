@@ -7,7 +7,7 @@ pub mod time_limit;
 use crate::context::fault;
 use crate::context::thread;
 use crate::context::{self, Context};
-use crate::device::{self, Device, MAX_BLOCK, MAX_GRID, MAX_THREADS_PER_BLOCK, WARP_SIZE};
+use crate::device::{self, Device};
 use crate::error::{Error, Result, ensure, fail};
 use crate::launch::device_runtime::{GridRuntime, Requests};
 use crate::memory::host::Map;
@@ -15,7 +15,7 @@ use crate::memory::{Backing, Kind, Request};
 use crate::module::Function;
 use crate::stream::operation::Operation;
 use cuda_abi::types::*;
-use cuda_launch::{Carveout, FunctionAttributes};
+use cuda_launch::{Carveout, Dim3, FunctionAttributes, LaunchConfig};
 use ptx_exec::{
     self, Fault, FaultKind, KernelAttributes, LaunchParams, Observation, Region, Shadow, WatchOptions,
 };
@@ -25,12 +25,8 @@ use std::sync::{Arc, OnceLock};
 /// How a kernel is to be launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Configuration {
-    /// Blocks of the grid.
-    pub grid: [u32; 3],
-    /// Threads of a block.
-    pub block: [u32; 3],
-    /// Dynamic shared memory of a block, in bytes.
-    pub dynamic_shared: u32,
+    /// Grid, block and dynamic shared memory; the device has no clusters.
+    pub launch: LaunchConfig,
     /// Whether all blocks must be resident at once, so that they can wait for each other.
     pub cooperative: bool,
 }
@@ -93,11 +89,11 @@ impl Launch {
     /// Executes the grid; returns what it asks to be done behind it.
     fn execute_grid(&self, context: &Context) -> std::result::Result<Requests, Stopped> {
         let device = device::get().map_err(Stopped::Error)?;
-        let Configuration { grid, block, dynamic_shared, cooperative } = self.configuration;
+        let Configuration { launch: config, cooperative } = self.configuration;
         let stack = stack_limit(context);
         let params = &self.arguments.bytes;
-        let workers = device.multiprocessors as usize;
-        let params = LaunchParams { grid, block, dynamic_shared, cooperative, stack, workers, params };
+        let workers = device.attributes.multiprocessors as usize;
+        let params = LaunchParams { config, cooperative, stack, workers, params };
         let runtime = GridRuntime::new(device, context, &self.function);
         let memory = KernelMemory { device, context, runtime: &runtime, map: OnceLock::new() };
         let linked = &self.function.code.linked;
@@ -152,24 +148,22 @@ fn report(fault: &Fault) -> CUresult {
 
 /// Holds a configuration against the limits of the device and of the function.
 pub fn check(device: &Device, function: &Function, configuration: &Configuration) -> Result {
-    let Configuration { grid, block, dynamic_shared, cooperative } = configuration;
-    for (extent, most) in grid.iter().zip(MAX_GRID).chain(block.iter().zip(MAX_BLOCK)) {
-        ensure((1..=most).contains(extent), CUDA_ERROR_INVALID_VALUE)?;
-    }
-    let threads: u32 = block.iter().product();
-    ensure(threads <= MAX_THREADS_PER_BLOCK, CUDA_ERROR_INVALID_VALUE)?;
+    let Configuration { launch, cooperative } = configuration;
+    let dynamic_shared_bytes = launch.dynamic_shared_bytes;
+    ensure(launch.exceeded_limit(&device.attributes).is_none(), CUDA_ERROR_INVALID_VALUE)?;
+    let threads = launch.threads_per_block() as u32;
     // Registers never run short here: what bounds the kernel is its own `.maxntid` or `.reqntid`.
-    ensure(threads <= function.attributes.max_threads, CUDA_ERROR_INVALID_VALUE)?;
-    let required = function.attributes.required_block;
-    ensure(required.is_none_or(|required| required == *block), CUDA_ERROR_INVALID_VALUE)?;
-    ensure(*dynamic_shared <= function.settings.max_dynamic_shared(), CUDA_ERROR_INVALID_VALUE)?;
-    let shared = u64::from(function.attributes.static_shared) + u64::from(*dynamic_shared);
+    let attributes = &function.attributes;
+    ensure(threads <= attributes.function.max_threads_per_block, CUDA_ERROR_INVALID_VALUE)?;
+    let required = attributes.required_block;
+    ensure(required.is_none_or(|required| required == launch.block), CUDA_ERROR_INVALID_VALUE)?;
+    ensure(dynamic_shared_bytes <= function.settings.max_dynamic_shared(), CUDA_ERROR_INVALID_VALUE)?;
+    let shared = u64::from(attributes.function.static_shared_bytes) + u64::from(dynamic_shared_bytes);
     ensure(shared <= ptx_exec::MAX_SHARED, CUDA_ERROR_INVALID_VALUE)?;
     if *cooperative {
-        let blocks: u64 = grid.iter().map(|extent| u64::from(*extent)).product();
-        let resident = u64::from(blocks_per_multiprocessor(function, threads, *dynamic_shared));
-        let most = resident * u64::from(device.multiprocessors);
-        ensure(blocks <= most, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE)?;
+        let resident = u64::from(blocks_per_multiprocessor(function, threads, dynamic_shared_bytes));
+        let most = resident * u64::from(device.attributes.multiprocessors);
+        ensure(launch.blocks() <= most, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE)?;
     }
     check_local_memory(device, function, threads)
 }
@@ -181,7 +175,7 @@ const LARGE: u64 = 64 << 20;
 fn check_local_memory(device: &Device, function: &Function, threads: u32) -> Result {
     let stack = context::current().map_or(0, |context| stack_limit(&context));
     let of_thread = ptx_exec::local_bytes(&function.code.linked, function.kernel, stack);
-    let of_block = of_thread.saturating_mul(u64::from(threads.next_multiple_of(WARP_SIZE)));
+    let of_block = of_thread.saturating_mul(u64::from(threads.next_multiple_of(device.attributes.warp_size)));
     if of_block < LARGE {
         return Ok(());
     }
@@ -204,9 +198,9 @@ fn stack_limit(context: &Context) -> u32 {
 }
 
 /// How many blocks of a function a multiprocessor holds at once.
-pub fn blocks_per_multiprocessor(function: &Function, threads: u32, dynamic_shared: u32) -> u32 {
+pub fn blocks_per_multiprocessor(function: &Function, threads: u32, dynamic_shared_bytes: u32) -> u32 {
     let limits = device_limits();
-    occupancy::theoretical(&limits, &resources(function), threads, dynamic_shared).blocks_per_sm
+    occupancy::theoretical(&limits, &resources(function), threads, dynamic_shared_bytes).blocks_per_sm
 }
 
 /// The device's limits, as the occupancy calculator wants them.
@@ -219,12 +213,9 @@ pub fn device_limits() -> occupancy::DeviceLimits {
 /// What a function needs, as the occupancy calculator wants it.
 pub fn resources(function: &Function) -> FunctionAttributes {
     FunctionAttributes {
-        registers: function.attributes.registers,
-        static_shared_bytes: function.attributes.static_shared,
-        max_threads_per_block: function.attributes.max_threads,
         max_dynamic_shared_bytes: Some(function.settings.max_dynamic_shared()),
         carveout: Carveout::from_attribute(function.settings.carveout()),
-        ..FunctionAttributes::default()
+        ..function.attributes.function
     }
 }
 
@@ -329,14 +320,20 @@ const LAUNCH_PARAM_BUFFER_POINTER: u64 = 1;
 const LAUNCH_PARAM_BUFFER_SIZE: u64 = 2;
 
 /// What the calls of long ago (`cuFuncSetBlockShape`, `cuParamSetv`, …) have prepared on a function.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct LegacyLaunch {
-    /// Threads of a block.
-    pub block: [u32; 3],
-    /// Dynamic shared memory in bytes.
-    pub shared: u32,
+    /// Threads of a block; [`Dim3::ZERO`], which no launch accepts, until they are set.
+    pub block: Dim3,
+    /// Dynamic shared memory of a block.
+    pub dynamic_shared_bytes: u32,
     /// The arguments, laid out by the program.
     pub arguments: Vec<u8>,
+}
+
+impl Default for LegacyLaunch {
+    fn default() -> Self {
+        Self { block: Dim3::ZERO, dynamic_shared_bytes: 0, arguments: Vec::new() }
+    }
 }
 
 /// The device's memory as an executing kernel sees it.

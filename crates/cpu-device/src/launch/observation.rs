@@ -11,7 +11,6 @@
 use crate::launch::Configuration;
 use apex_trace::counts::file::CountsFile;
 use apex_trace::counts::{Defect, LaunchCounts, Place};
-use cuda_launch::LaunchConfig;
 use ptx_exec::{Counted, Fault, Group, LaunchStats, Observation, WatchOptions};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -185,9 +184,7 @@ impl Watcher {
             state.counted += took.min(Duration::from_nanos(watched.saturating_mul(COUNT_NS)));
         }
         if let Some(Counted { counts, hotspots, watched, executed }) = seen.counts {
-            let Configuration { grid, block, dynamic_shared, .. } = configuration;
-            let launch = LaunchConfig::new(grid, block).with_dynamic_shared_bytes(dynamic_shared);
-            let kernel = kernel.to_owned();
+            let (kernel, launch) = (kernel.to_owned(), configuration.launch);
             let launch = LaunchCounts { kernel, launch, counts, hotspots, watched, executed };
             state.write(self, |file| file.launch(&launch));
         }

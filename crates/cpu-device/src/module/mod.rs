@@ -9,7 +9,7 @@ pub mod link;
 pub mod machine_code;
 
 use crate::context::{self, Context};
-use crate::device::{self, ARCHITECTURE, COMPUTE_CAPABILITY, MAX_ARGUMENT_BYTES, SHARED_PER_BLOCK};
+use crate::device::{self, ARCHITECTURE, ATTRIBUTES, COMPUTE_CAPABILITY, MAX_ARGUMENT_BYTES};
 use crate::error::{Error, Result, ensure, fail};
 use crate::handle::{Kind, Table};
 use crate::launch::LegacyLaunch;
@@ -204,7 +204,9 @@ pub struct FunctionSettings {
 
 impl FunctionSettings {
     fn new(attributes: &KernelAttributes) -> Arc<FunctionSettings> {
-        let dynamic = SHARED_PER_BLOCK.0.saturating_sub(attributes.static_shared) as i32;
+        let dynamic = ATTRIBUTES
+            .max_shared_bytes_per_block
+            .saturating_sub(attributes.function.static_shared_bytes) as i32;
         Arc::new(FunctionSettings {
             max_dynamic_shared: AtomicI32::new(dynamic),
             carveout: AtomicI32::new(-1),
@@ -269,13 +271,14 @@ fn attribute_of(
     settings: &FunctionSettings,
     attribute: CUfunction_attribute,
 ) -> Result<i32> {
+    let function = &attributes.function;
     Ok(match attribute {
-        CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK => attributes.max_threads as i32,
-        CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES => attributes.static_shared as i32,
-        CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES => attributes.const_bytes as i32,
-        CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES => attributes.local_bytes as i32,
-        CU_FUNC_ATTRIBUTE_NUM_REGS => attributes.registers as i32,
-        CU_FUNC_ATTRIBUTE_PTX_VERSION => attributes.ptx_version as i32,
+        CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK => function.max_threads_per_block as i32,
+        CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES => function.static_shared_bytes as i32,
+        CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES => function.constant_bytes as i32,
+        CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES => function.local_bytes as i32,
+        CU_FUNC_ATTRIBUTE_NUM_REGS => function.registers as i32,
+        CU_FUNC_ATTRIBUTE_PTX_VERSION => function.ptx_version as i32,
         CU_FUNC_ATTRIBUTE_BINARY_VERSION => COMPUTE_CAPABILITY.0 * 10 + COMPUTE_CAPABILITY.1,
         CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => settings.max_dynamic_shared() as i32,
         CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT => settings.carveout(),
@@ -293,7 +296,9 @@ fn set_attribute_of(
 ) -> Result {
     let place = match attribute {
         CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => {
-            let most = SHARED_PER_BLOCK.1.saturating_sub(attributes.static_shared);
+            let most = ATTRIBUTES
+                .max_shared_bytes_per_block_optin
+                .saturating_sub(attributes.function.static_shared_bytes);
             ensure((0..=most as i32).contains(&value), CUDA_ERROR_INVALID_VALUE)?;
             &settings.max_dynamic_shared
         }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use cuda_launch::LaunchConfig;
 use ptx::ScalarType;
 use ptx::forms::{Instance, Kind, Selector};
 use ptx_exec::{AddressMode, ChannelFormat, Image, LaunchParams, Sampler, Texture};
@@ -206,9 +207,7 @@ impl Bench {
             let values = [self.input.to_le_bytes().to_vec(), rounds.to_le_bytes().to_vec()];
             let packed = pack(&linked, kernel, &values);
             let params = LaunchParams {
-                grid: [1; 3],
-                block: [THREADS as u32, 1, 1],
-                dynamic_shared: 0,
+                config: LaunchConfig::new(1, THREADS as u32),
                 cooperative: false,
                 stack: 1024,
                 workers: 1,

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::AtomicBool;
 
 use apex_random::Random;
+use cuda_launch::LaunchConfig;
 use ptx_exec::{KernelId, LaunchParams, LaunchStats, Linked, WatchOptions, watch};
 
 use crate::device::{Device, pack};
@@ -60,9 +61,7 @@ impl Launch {
 
     fn run_watched(&self, workers: usize, options: WatchOptions) -> LaunchStats {
         let params = LaunchParams {
-            grid: self.grid,
-            block: self.block,
-            dynamic_shared: 0,
+            config: LaunchConfig::new(self.grid, self.block),
             cooperative: false,
             stack: 1024,
             workers,

@@ -14,6 +14,7 @@ mod scope;
 
 use std::collections::HashMap;
 
+use cuda_launch::{Dim3, FunctionAttributes};
 use ptx::{Diagnostic, Initializer, Item, Linkage, Module, StateSpace, Statement, SymbolAddress, Variable};
 
 use crate::float_control::DefaultFloats;
@@ -202,12 +203,11 @@ impl Program {
             function.directive(name).map(|values| {
                 let at =
                     |index: usize| values.get(index).map_or(1, |&value| value.min(u32::MAX.into()) as u32);
-                [at(0), at(1), at(2)]
+                Dim3::new(at(0), at(1), at(2))
             })
         };
-        let volume = |block: [u32; 3]| block.iter().fold(1u32, |product, &side| product.saturating_mul(side));
         let required_block = dimension("reqntid");
-        let most = required_block.or(dimension("maxntid")).map_or(1024, volume);
+        let most = required_block.or(dimension("maxntid")).map_or(1024, Dim3::count);
         let min_blocks =
             function.directive("minnctapersm").and_then(|values| values.first().copied()).unwrap_or(0);
         let pressure = call_graph.functions.iter().map(|&f| pressures[f as usize]).max().unwrap_or(0);
@@ -220,14 +220,17 @@ impl Program {
         Kernel {
             function: index,
             attributes: KernelAttributes {
-                registers: pressure.clamp(8, 255),
-                static_shared: small(static_shared),
-                local_bytes: call_graph.stack,
-                const_bytes: small(const_bytes),
-                max_threads: most.clamp(1, 1024),
+                function: FunctionAttributes {
+                    registers: pressure.clamp(8, 255),
+                    static_shared_bytes: small(static_shared),
+                    local_bytes: call_graph.stack,
+                    constant_bytes: small(const_bytes),
+                    max_threads_per_block: small(most.clamp(1, 1024)),
+                    ptx_version: module.architecture(),
+                    ..FunctionAttributes::default()
+                },
                 required_block,
                 min_blocks: small(min_blocks),
-                ptx_version: module.architecture(),
                 params: places
                     .iter()
                     .map(|&(offset, size)| ParamLayout { offset: offset as usize, size: size as usize })

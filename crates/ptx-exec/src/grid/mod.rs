@@ -108,7 +108,7 @@ fn launch_by(
         inlined_at: None,
     })?;
     launch.workspace = workspace.address;
-    let blocks = launch.grid.iter().map(|&side| u64::from(side)).product::<u64>();
+    let blocks = launch.config.blocks();
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let workers = if params.workers == 0 { cores() } else { params.workers };
     let workers = workers.min(blocks.try_into().unwrap_or(usize::MAX));

@@ -74,7 +74,7 @@ impl<P: Probe, F: Fn() -> Option<P> + Sync> Work<'_, '_, F> {
             *mine = first..first.saturating_add(self.share).min(self.blocks);
         }
         let index = mine.next()?;
-        let [x, y, z] = self.launch.grid.map(u64::from);
+        let [x, y, z] = self.launch.config.grid.to_array().map(u64::from);
         Some(match (y, z) {
             (1, 1) => [index as u32, 0, 0],
             _ => [index % x, index / x % y, index / x / y].map(|at| at as u32),

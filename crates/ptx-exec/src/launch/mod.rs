@@ -17,6 +17,7 @@ use crate::operands::{Class, Reg};
 use crate::program::{KernelAttributes, KernelId, Program};
 use crate::registers::lanes::WARP;
 use apex_trace::counts::Place;
+use cuda_launch::{Dim3, LaunchConfig};
 
 /// Most threads of a block.
 const MAX_BLOCK: u64 = 1024;
@@ -65,12 +66,8 @@ impl Linked {
 /// How a kernel is launched.
 #[derive(Clone, Copy, Debug)]
 pub struct LaunchParams<'a> {
-    /// Blocks along x, y, z.
-    pub grid: [u32; 3],
-    /// Threads of a block along x, y, z.
-    pub block: [u32; 3],
-    /// Shared memory in bytes, in addition to what the kernel declares.
-    pub dynamic_shared: u32,
+    /// Grid, block and dynamic shared memory; clusters are not executed.
+    pub config: LaunchConfig,
     /// Whether all blocks have to be resident at once.
     pub cooperative: bool,
     /// Local memory in bytes for each thread, in addition to what calls without recursion need: the driver's
@@ -90,14 +87,12 @@ pub(crate) struct Launch<'a> {
     pub(crate) failed: AtomicBool,
     pub(crate) kernel_function: u32,
     kernel: KernelId,
-    pub(crate) grid: [u32; 3],
-    pub(crate) block: [u32; 3],
+    pub(crate) config: LaunchConfig,
     pub(crate) block_threads: u32,
     /// Tells launches apart: `%gridid`.
     pub(crate) identity: u64,
     /// The address of the workspace that the grid shares; 0 without one.
     pub(crate) workspace: u64,
-    pub(crate) dynamic_shared: u32,
     pub(crate) shared_bytes: u64,
     /// Local memory of a thread.
     pub(crate) local_bytes: u64,
@@ -132,25 +127,24 @@ pub(crate) fn prepare<'a>(
 ) -> Result<Launch<'a>, String> {
     let kernel = &linked.program.kernels[kernel_id.0 as usize];
     let attributes = &kernel.attributes;
-    let threads: u64 = params.block.iter().map(|&side| u64::from(side)).product();
-    if params.grid.contains(&0) || params.block.contains(&0) {
+    let LaunchConfig { grid, block, dynamic_shared_bytes, .. } = params.config;
+    let threads = block.count();
+    if grid.is_empty() || block.is_empty() {
         return Err("a grid and a block need at least one element along each axis".to_owned());
     }
-    if threads > MAX_BLOCK || params.block.iter().any(|&side| u64::from(side) > MAX_BLOCK) {
+    if threads > MAX_BLOCK || block.to_array().iter().any(|&side| u64::from(side) > MAX_BLOCK) {
         return Err(format!("a block has at most {MAX_BLOCK} threads, not {threads}"));
     }
-    if threads > attributes.max_threads.into() {
-        return Err(format!(
-            "the kernel was compiled for {} threads in a block, not {threads}",
-            attributes.max_threads
-        ));
+    let most = attributes.function.max_threads_per_block;
+    if threads > most.into() {
+        return Err(format!("the kernel was compiled for {most} threads in a block, not {threads}"));
     }
     if let Some(required) = attributes.required_block
-        && required != params.block
+        && required != block
     {
-        return Err(format!("the kernel requires blocks of {required:?} threads, not {:?}", params.block));
+        return Err(format!("the kernel requires blocks of {required:?} threads, not {block:?}"));
     }
-    let shared_bytes = u64::from(kernel.dynamic_start) + u64::from(params.dynamic_shared);
+    let shared_bytes = u64::from(kernel.dynamic_start) + u64::from(dynamic_shared_bytes);
     if shared_bytes > MAX_SHARED {
         return Err(format!(
             "{shared_bytes} bytes of shared memory are more than the {MAX_SHARED} of a block"
@@ -169,12 +163,10 @@ pub(crate) fn prepare<'a>(
         failed: AtomicBool::new(false),
         kernel_function: kernel.function,
         kernel: kernel_id,
-        grid: params.grid,
-        block: params.block,
+        config: params.config,
         block_threads: threads as u32,
         identity: LAUNCHES.fetch_add(1, Ordering::Relaxed),
         workspace: 0,
-        dynamic_shared: params.dynamic_shared,
         shared_bytes,
         local_bytes: local_bytes(linked, kernel_id, params.stack),
         frames_bytes: frames_bytes(attributes),
@@ -199,7 +191,8 @@ pub(crate) fn prepare<'a>(
 /// Local memory that the frames of a thread take where no function is recursive.
 fn frames_bytes(attributes: &KernelAttributes) -> u64 {
     // Builtin functions find their arguments above the deepest frame.
-    u64::from(attributes.local_bytes) + if attributes.local_bytes > 0 { 64 } else { 0 }
+    let local_bytes = u64::from(attributes.function.local_bytes);
+    local_bytes + if local_bytes > 0 { 64 } else { 0 }
 }
 
 /// Bytes of local memory of a thread; `stack` is [`LaunchParams::stack`].
@@ -254,7 +247,7 @@ impl<'a> Launch<'a> {
 
     /// `%tid` of a thread, counted through the block.
     pub(crate) fn thread(&self, index: u32) -> [u32; 3] {
-        let [x, y, _] = self.block;
+        let Dim3 { x, y, .. } = self.config.block;
         [index % x, index / x % y, index / x / y]
     }
 

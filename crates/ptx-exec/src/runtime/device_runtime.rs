@@ -12,6 +12,7 @@ use crate::fault::FaultKind;
 use crate::program::{KernelId, Program, function_at};
 use crate::runtime::builtin::CallArea;
 use crate::warp::Surroundings;
+use cuda_launch::LaunchConfig;
 
 const INVALID_VALUE: u32 = 1;
 const MEMORY_ALLOCATION: u32 = 2;
@@ -109,11 +110,12 @@ pub(crate) fn run(
                 *side = arguments.next(around, 4)? as u32;
             }
             let [gx, gy, gz, bx, by, bz, dynamic_shared] = extent;
-            let (grid, block) = ([gx, gy, gz], [bx, by, bz]);
+            let config =
+                LaunchConfig::new([gx, gy, gz], [bx, by, bz]).with_dynamic_shared_bytes(dynamic_shared);
             let kernel = kernel_at(around.launch.program(), function);
-            let made = kernel.ok_or(INVALID_DEVICE_FUNCTION).and_then(|kernel| {
-                runtime.parameter_buffer(DeviceLaunch { kernel, grid, block, dynamic_shared })
-            });
+            let made = kernel
+                .ok_or(INVALID_DEVICE_FUNCTION)
+                .and_then(|kernel| runtime.parameter_buffer(DeviceLaunch { kernel, config }));
             made.as_ref().err().inspect(|error| runtime.set_error(thread, **error));
             return result.write(around, &made.unwrap_or(0).to_le_bytes());
         }

@@ -48,9 +48,9 @@ impl Setting<'_> {
         match input {
             Input::Constant(bits) => bits,
             Input::Thread(axis) => launch.thread(self.warp * WARP as u32 + lane)[axis as usize].into(),
-            Input::BlockSize(axis) => launch.block[axis as usize].into(),
+            Input::BlockSize(axis) => launch.config.block.to_array()[axis as usize].into(),
             Input::Block(axis) => self.block[axis as usize].into(),
-            Input::GridSize(axis) => launch.grid[axis as usize].into(),
+            Input::GridSize(axis) => launch.config.grid.to_array()[axis as usize].into(),
             Input::Lane => lane.into(),
             Input::Warp => self.warp.into(),
             Input::Warps => launch.warps().into(),
@@ -62,8 +62,9 @@ impl Setting<'_> {
             Input::Workspace { high: false } => launch.workspace & 0xffff_ffff,
             Input::LaneMask(mask) => lane_mask(mask, lane).into(),
             Input::SharedBytes { fixed, dynamic } => {
-                let fixed = if fixed { launch.shared_bytes - u64::from(launch.dynamic_shared) } else { 0 };
-                fixed + u64::from(if dynamic { launch.dynamic_shared } else { 0 })
+                let sized_at_launch = u64::from(launch.config.dynamic_shared_bytes);
+                let fixed = if fixed { launch.shared_bytes - sized_at_launch } else { 0 };
+                fixed + if dynamic { sized_at_launch } else { 0 }
             }
             Input::Param { offset, bytes, signed } => launch.param(offset, bytes, signed),
             Input::ParamAddress(offset) => launch.params.start + u64::from(offset),

@@ -84,7 +84,7 @@ pub(crate) struct Surroundings<'l, 's, 'm> {
 impl Surroundings<'_, '_, '_> {
     /// A number that the threads of a grid differ by.
     pub(crate) fn thread(&self, warp: u32, lane: usize) -> u64 {
-        let [gx, gy, _] = self.launch.grid.map(u64::from);
+        let [gx, gy, _] = self.launch.config.grid.to_array().map(u64::from);
         let [x, y, z] = self.block.map(u64::from);
         let block = (z * gy + y) * gx + x;
         block * u64::from(self.launch.block_threads) + u64::from(warp) * WARP as u64 + lane as u64

@@ -1,6 +1,7 @@
 //! Addresses of array elements: however the lanes of a warp lie to each other, and whatever else reads the parts of an
 //! address, an access gets the element that its thread asked for.
 
+use cuda_launch::LaunchConfig;
 use ptx_exec::{Fault, FaultKind, LaunchParams};
 
 use crate::device::{Device, pack};
@@ -102,9 +103,7 @@ fn run(source: &str, watched: bool, array: &[u8], indices: &[i32], count: u32) -
     let pointers = [middle, index, out, again, sums].map(|pointer| pointer.to_le_bytes().to_vec());
     let params = pack(&linked, kernel, &[pointers.to_vec(), vec![count.to_le_bytes().to_vec()]].concat());
     let launch = LaunchParams {
-        grid: [1, 1, 1],
-        block: [THREADS as u32, 1, 1],
-        dynamic_shared: 0,
+        config: LaunchConfig::new(1, THREADS as u32),
         cooperative: false,
         stack: 1024,
         workers: 1,
@@ -214,9 +213,7 @@ fn an_address_keeps_the_index_that_it_was_made_from() {
     let out = device.allocate(4 * 32, true);
     let params = pack(&linked, kernel, &[array.to_le_bytes().to_vec(), out.to_le_bytes().to_vec()]);
     let launch = LaunchParams {
-        grid: [1, 1, 1],
-        block: [32, 1, 1],
-        dynamic_shared: 0,
+        config: LaunchConfig::new(1, 32),
         cooperative: false,
         stack: 1024,
         workers: 1,

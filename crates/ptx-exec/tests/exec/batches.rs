@@ -4,6 +4,7 @@
 
 use std::fmt::Write;
 
+use cuda_launch::LaunchConfig;
 use ptx_exec::{Fault, LaunchParams, LaunchStats};
 
 use crate::device::{Device, pack};
@@ -193,9 +194,7 @@ fn run(
     let (input, output) = (device.upload(contents), device.upload(&vec![0xee; bytes]));
     let params = pack(&linked, kernel, &[input, output].map(|address| address.to_le_bytes().to_vec()));
     let launch = LaunchParams {
-        grid: [BLOCKS, 1, 1],
-        block,
-        dynamic_shared: 0,
+        config: LaunchConfig::new(BLOCKS, block),
         cooperative: false,
         stack: 1024,
         workers: 1,

@@ -18,6 +18,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use cuda_launch::LaunchConfig;
 use ptx_exec::LaunchParams;
 
 use crate::device::{Device, pack};
@@ -199,9 +200,7 @@ fn check(path: &Path, watched: bool) {
             })
             .collect();
         let params = LaunchParams {
-            grid: case.grid,
-            block: case.block,
-            dynamic_shared: case.shared,
+            config: LaunchConfig::new(case.grid, case.block).with_dynamic_shared_bytes(case.shared),
             cooperative: false,
             stack: case.stack,
             workers: case.workers,

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use cuda_launch::LaunchConfig;
 use ptx_exec::{LaunchParams, Linked};
 
 use apex_trace::counts::Defect;
@@ -52,9 +53,7 @@ impl Run<'_> {
             })
             .collect();
         let params = LaunchParams {
-            grid: [self.grid, 1, 1],
-            block: self.block,
-            dynamic_shared: self.shared,
+            config: LaunchConfig::new([self.grid, 1, 1], self.block).with_dynamic_shared_bytes(self.shared),
             cooperative: false,
             stack: 4096,
             workers: 0,
@@ -498,9 +497,7 @@ fn tiled_product_and_pipelines() {
         values.push((n as i32).to_le_bytes().to_vec());
         let side = (n / 16) as u32;
         let params = LaunchParams {
-            grid: [side, side, 1],
-            block: [16, 16, 1],
-            dynamic_shared: 0,
+            config: LaunchConfig::new([side, side, 1], [16, 16, 1]),
             cooperative: false,
             stack: 0,
             workers: 0,

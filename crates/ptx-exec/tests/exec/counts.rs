@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use apex_trace::counts::{Counts, Direction, Fault, Hotspot, InstructionClass, Space, Traffic};
+use cuda_launch::LaunchConfig;
 use ptx_exec::{LaunchParams, WatchOptions, watch};
 
 use crate::device::{Device, pack};
@@ -22,9 +23,7 @@ fn count(body: &str, grid: [u32; 3], block: [u32; 3], buffers: usize) -> (Counts
     let values: Vec<Vec<u8>> =
         (0..buffers).map(|_| device.upload(&contents).to_le_bytes().to_vec()).collect();
     let params = LaunchParams {
-        grid,
-        block,
-        dynamic_shared: 0,
+        config: LaunchConfig::new(grid, block),
         cooperative: false,
         stack: 0,
         workers: 2,
@@ -221,9 +220,7 @@ fn sampled(body: &str, blocks: u32, sample: Option<u64>) -> ptx_exec::Counted {
     let kernel = linked.program().kernel("kernel").unwrap();
     let values = [device.upload(&[0; 4096]).to_le_bytes().to_vec()];
     let params = LaunchParams {
-        grid: [blocks, 1, 1],
-        block: [128, 1, 1],
-        dynamic_shared: 0,
+        config: LaunchConfig::new(blocks, 128),
         cooperative: false,
         stack: 0,
         workers: 2,

@@ -2,6 +2,7 @@
 //! are found.
 
 use apex_trace::counts::Defect;
+use cuda_launch::LaunchConfig;
 use ptx_exec::LaunchParams;
 
 use crate::device::{Device, pack};
@@ -22,9 +23,7 @@ fn defects(body: &str) -> Vec<Defect> {
     let kernel = linked.program().kernel("kernel").unwrap();
     let out = device.upload(&[0; 256]).to_le_bytes().to_vec();
     let params = LaunchParams {
-        grid: [2, 1, 1],
-        block: [64, 1, 1],
-        dynamic_shared: 0,
+        config: LaunchConfig::new(2, 64),
         cooperative: false,
         stack: 0,
         workers: 2,

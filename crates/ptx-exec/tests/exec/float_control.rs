@@ -4,6 +4,7 @@
 
 use std::arch::asm;
 
+use cuda_launch::LaunchConfig;
 use ptx_exec::LaunchParams;
 
 use crate::device::{Device, pack};
@@ -58,9 +59,7 @@ fn results(control: u32, workers: usize, watched: bool) -> (Vec<[u32; 8]>, u32) 
         let kernel = linked.program().kernel("k").unwrap();
         let params = pack(&linked, kernel, &[out.to_le_bytes().to_vec()]);
         let launch = LaunchParams {
-            grid: [BLOCKS, 1, 1],
-            block: [THREADS, 1, 1],
-            dynamic_shared: 0,
+            config: LaunchConfig::new(BLOCKS, THREADS),
             cooperative: false,
             stack: 1024,
             workers,

@@ -1,5 +1,6 @@
 //! Runs one instruction on many inputs, and compares with a reference.
 
+use cuda_launch::LaunchConfig;
 use ptx_exec::LaunchParams;
 
 use crate::device::{Device, pack};
@@ -200,9 +201,7 @@ impl Check<'_> {
         let (from, to) = (device.upload(&bytes), device.allocate(8 * THREADS as u64, true));
         let params = pack(&linked, kernel, &[from.to_le_bytes().to_vec(), to.to_le_bytes().to_vec()]);
         let params = LaunchParams {
-            grid: [1; 3],
-            block: [THREADS as u32, 1, 1],
-            dynamic_shared: 0,
+            config: LaunchConfig::new(1, THREADS as u32),
             cooperative: false,
             stack: 0,
             workers: 1,

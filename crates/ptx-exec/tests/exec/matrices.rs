@@ -3,6 +3,7 @@
 //! Where an element lies is written down here once more, element by element as the PTX ISA words it. Integer products
 //! must agree exactly; floating-point ones within what the cut of each addend can make of the sum of the magnitudes.
 
+use cuda_launch::LaunchConfig;
 use ptx_exec::LaunchParams;
 
 use crate::device::{Device, pack};
@@ -39,9 +40,7 @@ fn run_warp(text: &str, inputs: &Words, outputs: usize) -> Words {
     let to = device.allocate((4 * WARP * outputs) as u64, true);
     let params = [device.upload(&bytes).to_le_bytes().to_vec(), to.to_le_bytes().to_vec()];
     let params = LaunchParams {
-        grid: [1; 3],
-        block: [WARP as u32, 1, 1],
-        dynamic_shared: 0,
+        config: LaunchConfig::new(1, WARP as u32),
         cooperative: false,
         stack: 0,
         workers: 1,

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use cuda_launch::LaunchConfig;
 use ptx_exec::{LaunchParams, Linked};
 
 use crate::device::{Device, pack};
@@ -29,9 +30,7 @@ impl Launch<'_> {
     fn run(&self, device: &Device, linked: &Linked, arguments: &[Vec<u8>]) {
         let kernel = linked.program().kernel(self.name).unwrap_or_else(|| panic!("no kernel {}", self.name));
         let params = LaunchParams {
-            grid: self.grid,
-            block: [self.threads, 1, 1],
-            dynamic_shared: self.shared,
+            config: LaunchConfig::new(self.grid, [self.threads, 1, 1]).with_dynamic_shared_bytes(self.shared),
             cooperative: false,
             stack: 4096,
             workers: 0,

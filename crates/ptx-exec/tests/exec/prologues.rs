@@ -5,6 +5,7 @@
 
 use std::fmt::Write;
 
+use cuda_launch::LaunchConfig;
 use ptx_exec::{Fault, LaunchParams, LaunchStats};
 
 use crate::batches::Random;
@@ -120,9 +121,7 @@ fn run(
     let [n, m] = [n, m].map(|word| word.to_le_bytes().to_vec());
     let params = pack(&linked, kernel, &[&addresses[..], &[n, m]].concat());
     let launch = LaunchParams {
-        grid: [BLOCKS, 1, 1],
-        block,
-        dynamic_shared: 0,
+        config: LaunchConfig::new(BLOCKS, block),
         cooperative: false,
         stack: 1024,
         workers: 1,

@@ -2,6 +2,7 @@
 //! scans of CUB rely on it.
 
 use crate::device::{Device, pack};
+use cuda_launch::LaunchConfig;
 use ptx_exec::LaunchParams;
 
 /// Vectors that the first block stores, one after the other.
@@ -57,9 +58,7 @@ fn torn(load: &str, store: &str, vector: &str, ty: &str, bits: u32) -> u32 {
     let values = [cell.to_le_bytes().to_vec(), out.to_le_bytes().to_vec(), STORED.to_le_bytes().to_vec()];
     let params = pack(&linked, kernel, &values);
     let launch = LaunchParams {
-        grid: [2, 1, 1],
-        block: [1, 1, 1],
-        dynamic_shared: 0,
+        config: LaunchConfig::new(2, 1),
         cooperative: true,
         stack: 1024,
         workers: 2,
