@@ -4,15 +4,43 @@
 //! after the blocks that lead to it. Lanes that are behind therefore have a smaller program counter than those that
 //! wait for them at a join, as in "thread frontiers" (Diamos et al., 2011). Unreachable blocks are left out.
 
-/// What control flow needs to know of a block.
+use ptx::body::Body;
+use ptx::flow::Flow;
+use ptx::instruction::{Control, Operation};
+
+/// What the layout needs to know of a block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Block {
     /// First line.
     pub(super) start: usize,
     /// Line after the last.
     pub(super) end: usize,
+    /// Whether control may go on to the first successor from the last line.
+    pub(super) falls: bool,
     /// Blocks that may follow; the one that is fallen into, if any, is first.
     pub(super) successors: Vec<usize>,
+}
+
+/// The blocks of a function in source order, and one more, without lines, for the end of the listing.
+pub(super) fn blocks(body: &Body, operations: &[Operation], flow: &Flow) -> Vec<Block> {
+    let end = flow.blocks.len();
+    let mut blocks: Vec<Block> = Vec::with_capacity(end + 1);
+    for (index, block) in flow.blocks.iter().enumerate() {
+        let (start, after) = (block.first.index(), block.end.index());
+        let last = (after > start).then(|| after - 1);
+        let control = last.map_or(Control::Next, |last| operations[last].control());
+        let falls = !control.leaves() || last.is_some_and(|last| body.lines[last].guard.is_some());
+        let mut successors: Vec<usize> = block.successors.iter().map(|next| next.index()).collect();
+        if falls && index + 1 == end {
+            successors.insert(0, end);
+        } else if block.leaves && !matches!(control, Control::Return | Control::Exit) {
+            successors.push(end);
+        }
+        blocks.push(Block { start, end: after, falls, successors });
+    }
+    let after = body.lines.len();
+    blocks.push(Block { start: after, end: after, falls: true, successors: Vec::new() });
+    blocks
 }
 
 /// How deeply loops are told apart; further in, the order is merely topological where it can be.
@@ -127,7 +155,7 @@ mod tests {
     use super::*;
 
     fn blocks(edges: &[&[usize]]) -> Vec<Block> {
-        edges.iter().map(|successors| Block { start: 0, end: 0, successors: successors.to_vec() }).collect()
+        edges.iter().map(|successors| Block { successors: successors.to_vec(), ..Block::default() }).collect()
     }
 
     #[test]

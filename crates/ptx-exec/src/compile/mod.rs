@@ -1,20 +1,24 @@
 //! PTX to [`Program`].
 //!
-//! `scope` flattens bodies and resolves names; `layout` finds the order of blocks; `function` drives; `decode` and the
+//! [`ptx::body`] resolves the names of a function and [`ptx::flow`] finds its blocks; `layout` puts these in order;
+//! `function` drives; `frame` says where variables lie, `operand` and `special` what operands are; `decode` and the
 //! modules it calls turn instructions into steps; `allocate` gives registers their places. This module does what
 //! concerns the whole program: variables, kernels' attributes, and the call graph of each kernel.
 
 mod allocate;
 mod decode;
 mod fold;
+mod frame;
 mod function;
 mod layout;
+mod operand;
 mod prologue;
-mod scope;
+mod special;
 
 use std::collections::HashMap;
 
 use cuda_launch::{Dim3, FunctionAttributes};
+use ptx::body::{Global, Names};
 use ptx::{Diagnostic, Initializer, Item, Linkage, Module, StateSpace, Statement, SymbolAddress, Variable};
 
 use crate::float_control::DefaultFloats;
@@ -23,7 +27,8 @@ use crate::program::{
     Relocation, RelocationTarget, SharedVariable, function_address,
 };
 pub(super) use decode::control::is_provided;
-use function::{SymbolPlace, constant_bits, parameter_layout};
+use frame::{SymbolPlace, parameter_layout};
+use operand::constant_bits;
 
 /// Largest variable: beyond it sizes are mistakes, and memory for them is not to be had.
 const MAX_VARIABLE: u64 = 1 << 40;
@@ -31,43 +36,28 @@ const MAX_VARIABLE: u64 = 1 << 40;
 /// Most bytes of an initialiser.
 const MAX_INITIAL: u64 = 1 << 30;
 
-/// What the names at module scope stand for.
+/// The functions and variables of a module, by number.
 pub(super) struct ModuleNames<'m> {
+    names: Names<'m>,
     functions: Vec<&'m ptx::Function>,
-    function_names: HashMap<&'m str, u32>,
-    /// By the function that declares them (none at module scope) and name.
-    places: HashMap<(Option<&'m str>, &'m str), (SymbolPlace, &'m Variable)>,
+    indices: HashMap<*const ptx::Function, u32>,
+    /// Variables that have memory of their own, those of functions too.
+    places: HashMap<*const Variable, SymbolPlace>,
+    /// Index and size in bytes of each constant variable.
+    constants: Vec<(u32, u64)>,
     /// Whether any function moves the stack pointer.
     moves_stack: bool,
 }
 
-impl<'m> ModuleNames<'m> {
-    /// Index and size in bytes of each constant variable.
-    fn constants(&self) -> Vec<(u32, u64)> {
-        let all = self.places.values().filter_map(|(place, variable)| match place {
-            SymbolPlace::Global(index) if variable.space == StateSpace::Const => {
-                Some((*index, variable.bytes().unwrap_or(0)))
-            }
-            _ => None,
-        });
-        let mut constants: Vec<_> = all.collect();
-        constants.sort_unstable();
-        constants
+impl ModuleNames<'_> {
+    /// Where a variable is that the module has memory for.
+    fn place(&self, variable: &Variable) -> Option<SymbolPlace> {
+        self.places.get(&std::ptr::from_ref(variable)).copied()
     }
 
-    /// Where the variable or function `name` is, as seen from `function`.
-    fn place(&self, function: &ptx::Function, name: &str) -> Option<SymbolPlace> {
-        let inner = self.places.get(&(Some(&*function.name), name));
-        let found = inner.or_else(|| self.places.get(&(None, name))).map(|(place, _)| *place);
-        found.or_else(|| self.function_names.get(name).map(|&index| SymbolPlace::Function(index)))
-    }
-
-    fn variable(&self, name: &str) -> Option<&'m Variable> {
-        self.places.get(&(None, name)).map(|(_, variable)| *variable)
-    }
-
-    fn function(&self, name: &str) -> Option<&'m ptx::Function> {
-        self.function_names.get(name).map(|&index| self.functions[index as usize])
+    /// The number of a function.
+    fn index(&self, function: &ptx::Function) -> Option<u32> {
+        self.indices.get(&std::ptr::from_ref(function)).copied()
     }
 }
 
@@ -76,29 +66,22 @@ impl<'m> ModuleNames<'m> {
 struct Variables<'m> {
     globals: Vec<&'m Variable>,
     shared: Vec<SharedVariable>,
-    places: HashMap<(Option<&'m str>, &'m str), (SymbolPlace, &'m Variable)>,
+    places: HashMap<*const Variable, SymbolPlace>,
 }
 
 impl<'m> Variables<'m> {
-    fn add(&mut self, function: Option<&'m str>, variable: &'m Variable) -> Result<(), Diagnostic> {
-        let complain = |text: String| Err(Diagnostic::new(variable.position, text));
+    fn add(&mut self, variable: &'m Variable) -> Result<(), Diagnostic> {
+        let key = std::ptr::from_ref(variable);
+        if self.places.contains_key(&key) {
+            return Ok(());
+        }
         let bytes = variable.bytes();
         if bytes.is_some_and(|bytes| bytes > MAX_VARIABLE) {
-            return complain(format!("`{}` is larger than {MAX_VARIABLE} bytes", variable.name));
+            let message = format!("`{}` is larger than {MAX_VARIABLE} bytes", variable.name);
+            return Err(Diagnostic::new(variable.position, message));
         }
         let place = match variable.space {
             StateSpace::Global | StateSpace::Const => {
-                let known = self.places.get(&(function, &*variable.name));
-                if let Some((SymbolPlace::Global(index), earlier)) = known {
-                    // A declaration and its definition are one variable.
-                    let (index, earlier) = (*index, *earlier);
-                    if variable.linkage != Linkage::Extern || earlier.linkage == Linkage::Extern {
-                        self.globals[index as usize] = variable;
-                        self.places
-                            .insert((function, &variable.name), (SymbolPlace::Global(index), variable));
-                    }
-                    return Ok(());
-                }
                 self.globals.push(variable);
                 SymbolPlace::Global(self.globals.len() as u32 - 1)
             }
@@ -115,7 +98,7 @@ impl<'m> Variables<'m> {
             }
             _ => return Ok(()),
         };
-        self.places.insert((function, &variable.name), (place, variable));
+        self.places.insert(key, place);
         Ok(())
     }
 }
@@ -291,43 +274,38 @@ struct CallGraph {
 }
 
 fn collect(module: &Module) -> Result<(ModuleNames<'_>, Variables<'_>), Diagnostic> {
+    let names = Names::new(module);
     let mut variables = Variables::default();
     let mut functions: Vec<&ptx::Function> = Vec::new();
-    let mut function_names: HashMap<&str, u32> = HashMap::new();
+    let mut indices = HashMap::new();
+    // A definition takes the place of its declarations.
     for variable in module.variables() {
-        variables.add(None, variable)?;
+        if let Some(Global::Variable(variable)) = names.get(&variable.name) {
+            variables.add(variable)?;
+        }
     }
     for function in module.functions() {
-        // A definition takes the place of its declaration.
-        match function_names.get(&*function.name) {
-            Some(&index) if function.body.is_some() => functions[index as usize] = function,
-            Some(_) => {}
-            None => {
-                function_names.insert(&function.name, functions.len() as u32);
+        if let Some(Global::Function(function)) = names.get(&function.name) {
+            indices.entry(std::ptr::from_ref(function)).or_insert_with(|| {
                 functions.push(function);
-            }
+                functions.len() as u32 - 1
+            });
         }
     }
     for function in &functions {
         let mut outcome = Ok(());
-        let name = &*function.name;
         function.visit(&mut |statement| {
             if let (Statement::Variable(variable), true) = (statement, outcome.is_ok()) {
-                outcome = variables.add(Some(name), variable);
+                outcome = variables.add(variable);
             }
         });
         outcome?;
     }
-    for item in &module.items {
-        if let Item::Alias { name, function } = item
-            && let Some(&index) = function_names.get(&**function)
-        {
-            function_names.insert(name, index);
-        }
-    }
+    let constants = (0..).zip(&variables.globals).filter(|(_, variable)| variable.space == StateSpace::Const);
+    let constants = constants.map(|(index, variable)| (index, variable.bytes().unwrap_or(0))).collect();
     let places = std::mem::take(&mut variables.places);
     let moves_stack = functions.iter().any(|function| decode::stack::moves(function));
-    Ok((ModuleNames { functions, function_names, places, moves_stack }, variables))
+    Ok((ModuleNames { names, functions, indices, places, constants, moves_stack }, variables))
 }
 
 fn local_alignment(names: &ModuleNames) -> u32 {
@@ -419,13 +397,18 @@ impl InitialWriter<'_, '_> {
     fn relocate(&mut self, symbol: &SymbolAddress, offset: u64) -> Result<(), Diagnostic> {
         let bytes = self.variable.ty.bytes().min(8) as u8;
         self.put(offset, &[0; 8][..bytes.into()])?;
-        let target = match (
-            self.names.places.get(&(None, &*symbol.name)),
-            self.names.function_names.get(&*symbol.name),
-        ) {
-            (Some((SymbolPlace::Global(index), _)), _) => RelocationTarget::Global(*index as usize),
-            (_, Some(&index)) => RelocationTarget::Function(function_address(index)),
-            _ => return self.complain(&format!("`{}` is no global variable or function", symbol.name)),
+        let target = match self.names.names.get(&symbol.name) {
+            Some(Global::Variable(variable)) => match self.names.place(variable) {
+                Some(SymbolPlace::Global(index)) => Some(RelocationTarget::Global(index as usize)),
+                _ => None,
+            },
+            Some(Global::Function(function)) => {
+                self.names.index(function).map(|index| RelocationTarget::Function(function_address(index)))
+            }
+            None => None,
+        };
+        let Some(target) = target else {
+            return self.complain(&format!("`{}` is no global variable or function", symbol.name));
         };
         let shift = symbol.mask.map_or(0, |mask| mask.trailing_zeros().min(63)) as u8;
         self.layout.relocations.push(Relocation { offset, bytes, shift, target, addend: symbol.offset });

@@ -108,7 +108,7 @@ pub enum Operand<'m> {
     /// What a name stands for.
     Name(Symbol<'m>),
     /// `name.selector`: a component of a vector or of a special register, or bytes or halves of a register.
-    Component(Symbol<'m>, &'m Name),
+    Component(Symbol<'m>, &'m str),
     /// `name + bytes`.
     Offset(Symbol<'m>, i64),
     /// `name[index]`: the variable and the bytes before the element.
@@ -148,7 +148,7 @@ pub enum Base<'m> {
     /// A register or variable.
     Name(Symbol<'m>),
     /// A component of a vector register.
-    Component(Symbol<'m>, &'m Name),
+    Component(Symbol<'m>, &'m str),
     /// Nothing: the address is the offset.
     Absolute,
 }
@@ -247,7 +247,7 @@ impl<'m> Body<'m> {
         self.variables[id.index()].declaration
     }
 
-    /// The register that a formal parameter in `.reg` is; none if the function does not mention it.
+    /// The register that a formal parameter in `.reg` is, of a vector the first; none if the function does not mention it.
     pub fn formal(&self, parameter: &Variable) -> Option<RegisterId> {
         let is_it = |register: &Register<'_>| {
             register.declaration.is_some_and(|declaration| std::ptr::eq(declaration, parameter))
@@ -278,6 +278,13 @@ impl<'m> Body<'m> {
             Symbol::CallTargets(_) => "a list of functions".into(),
             Symbol::Prototype(prototype) => (&*prototype.name).into(),
         }
+    }
+}
+
+impl Register<'_> {
+    /// Components of the vector that it is one of; 1 for any other register.
+    pub fn width(&self) -> u8 {
+        self.declaration.map_or(1, |variable| variable.vector)
     }
 }
 
@@ -319,8 +326,8 @@ impl<'m> Operand<'m> {
     pub fn registers(&self, body: &Body<'m>, visit: &mut impl FnMut(RegisterId)) {
         match self {
             Operand::Name(Symbol::Vector(first)) => {
-                let vector = body.registers[first.index()].declaration.map_or(0, |variable| variable.vector);
-                (0..u32::from(vector).min(COMPONENTS)).for_each(|place| visit(RegisterId(first.0 + place)));
+                let width = body.registers[first.index()].width();
+                (0..u32::from(width).min(COMPONENTS)).for_each(|place| visit(RegisterId(first.0 + place)));
             }
             Operand::Name(_) | Operand::Not(_) | Operand::Negated(_) | Operand::Component(..) => {
                 self.register().into_iter().for_each(visit);
@@ -345,6 +352,15 @@ impl<'m> Operand<'m> {
 }
 
 impl<'m> Base<'m> {
+    /// What it starts from as an operand, if that has a name.
+    pub fn operand(self) -> Option<Operand<'m>> {
+        match self {
+            Base::Name(symbol) => Some(Operand::Name(symbol)),
+            Base::Component(symbol, selector) => Some(Operand::Component(symbol, selector)),
+            Base::Absolute => None,
+        }
+    }
+
     /// The register that the address starts from.
     pub fn register(self) -> Option<RegisterId> {
         match self {

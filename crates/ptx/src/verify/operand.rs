@@ -3,7 +3,7 @@
 use super::types::{constant_fits, fits};
 use crate::body::{self, Address, Base, Body, Line, Operand, SpecialRegister, Symbol};
 use crate::forms::{Instance, Kind, OperandForm};
-use crate::syntax::{Constant, Name, ScalarType, StateSpace, Variable};
+use crate::syntax::{Constant, ScalarType, StateSpace, Variable};
 
 /// What is wrong with an operand.
 type Checked = Result<(), String>;
@@ -235,7 +235,7 @@ impl<'m> Operands<'_, 'm> {
     fn component(
         self,
         symbol: Symbol<'m>,
-        selector: &Name,
+        selector: &str,
         ty: ScalarType,
         wider: bool,
         usage: Use<'_>,

@@ -1,6 +1,7 @@
 //! Instructions that deal in addresses: between spaces, between blocks of a cluster, of caches.
 
-use ptx::{Instruction, Operand, ScalarType, StateSpace};
+use ptx::body::{Line, Operand};
+use ptx::{ScalarType, StateSpace};
 
 use crate::code::Input;
 use crate::compile::decode::control;
@@ -11,17 +12,13 @@ use crate::operands::{Args, Class, Reg};
 use crate::registers::lanes::{binary, combine, compare, logic};
 
 /// Decodes these instructions. `None` if the opcode is none of them.
-pub(crate) fn decode(
-    compiler: &mut FunctionCompiler,
-    instruction: &Instruction,
-    form: &mut Form,
-) -> Option<Decoded<()>> {
+pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
     Some(match form.opcode {
-        "cvta" => convert_address(compiler, instruction, form),
-        "isspacep" => is_space(compiler, instruction, form),
-        "mapa" => map_address(compiler, instruction, form),
-        "getctarank" => rank(compiler, instruction, form),
-        "createpolicy" => policy(compiler, instruction, form),
+        "cvta" => convert_address(compiler, line, form),
+        "isspacep" => is_space(compiler, line, form),
+        "mapa" => map_address(compiler, line, form),
+        "getctarank" => rank(compiler, line, form),
+        "createpolicy" => policy(compiler, line, form),
         // Hints: there are no caches to move anything into or out of.
         "prefetch" | "prefetchu" | "discard" | "applypriority" => {
             while form.take(|_| Some(())).is_some() {}
@@ -42,15 +39,11 @@ fn window(compiler: &mut FunctionCompiler, space: StateSpace) -> Decoded<Option<
     }
 }
 
-fn convert_address(
-    compiler: &mut FunctionCompiler,
-    instruction: &Instruction,
-    form: &mut Form,
-) -> Decoded<()> {
+fn convert_address(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     let from_generic = form.flag("to");
     let Some(space) = state_space(form) else { return invalid("`cvta` needs a state space") };
     let ty = form.ty();
-    let [destination, source] = instruction.operands.as_slice() else {
+    let [destination, source] = line.operands.as_slice() else {
         return invalid("`cvta` takes a destination and an address");
     };
     if ty != Some(ScalarType::U64) {
@@ -72,12 +65,12 @@ fn convert_address(
     Ok(())
 }
 
-fn is_space(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn is_space(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     let Some(space) = state_space(form) else { return invalid("`isspacep` needs a state space") };
-    let [Operand::Name(result), source] = instruction.operands.as_slice() else {
+    let [Operand::Name(result), source] = line.operands.as_slice() else {
         return invalid("`isspacep` takes a predicate and an address");
     };
-    let result = compiler.predicate(result)?;
+    let result = compiler.predicate(*result)?;
     let source = compiler.source(source, ScalarType::U64)?;
     match space {
         StateSpace::Shared => inside(compiler, result, source, Input::SharedWindow, Input::SharedWindowEnd),
@@ -117,7 +110,7 @@ fn between(compiler: &mut FunctionCompiler, d: Reg, address: Reg, start: Reg, en
 fn in_constants(compiler: &mut FunctionCompiler, d: Reg, address: Reg) {
     let any = compiler.fresh(Class::Predicate);
     compiler.lanes(logic(|_, _, _| 0), Args { d: any, ..Args::EMPTY });
-    for (index, bytes) in compiler.module.constants() {
+    for (index, bytes) in compiler.module.constants.clone() {
         let start = compiler.input(Class::Long, Input::Global(index));
         let (length, end) = (compiler.constant(Class::Long, bytes), compiler.fresh(Class::Long));
         let add = binary(|a: u64, b: u64| a.wrapping_add(b));
@@ -130,10 +123,10 @@ fn in_constants(compiler: &mut FunctionCompiler, d: Reg, address: Reg) {
 }
 
 /// `mapa`: every cluster has one block, whose addresses stay what they are.
-fn map_address(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn map_address(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     state_space(form);
     let Some(ty) = form.ty() else { return invalid("`mapa` needs a type") };
-    let [destination, address, _] = instruction.operands.as_slice() else {
+    let [destination, address, _] = line.operands.as_slice() else {
         return invalid("`mapa` takes a destination, an address and a rank");
     };
     let address = compiler.source(address, ty)?;
@@ -144,10 +137,10 @@ fn map_address(compiler: &mut FunctionCompiler, instruction: &Instruction, form:
 }
 
 /// `getctarank`: the only block of a cluster has rank 0.
-fn rank(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn rank(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     state_space(form);
     form.ty();
-    let [destination, _] = instruction.operands.as_slice() else {
+    let [destination, _] = line.operands.as_slice() else {
         return invalid("`getctarank` takes a destination and an address");
     };
     let destination = compiler.destination(destination, ScalarType::U32)?;
@@ -158,9 +151,9 @@ fn rank(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut F
 }
 
 /// `createpolicy`: what a policy is, nobody may look at, and no access here heeds it.
-fn policy(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn policy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     while form.take(|_| Some(())).is_some() {}
-    let Some(destination) = instruction.operands.first() else {
+    let Some(destination) = line.operands.first() else {
         return invalid("`createpolicy` takes a destination");
     };
     let destination = compiler.destination(destination, ScalarType::B64)?;

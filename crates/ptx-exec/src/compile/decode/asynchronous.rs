@@ -3,7 +3,8 @@
 //! A copy is done when it is issued, so groups of copies need no record, and waiting for them no time. A program that
 //! forgets to wait gets the right data here all the same.
 
-use ptx::{Instruction, Operand, ScalarType, StateSpace};
+use ptx::body::{Line, Operand};
+use ptx::{ScalarType, StateSpace};
 
 use crate::code::Input;
 use crate::compile::decode::form::Form;
@@ -15,29 +16,25 @@ use crate::operands::{AccessArgs, AccessKind, Args, Class, Reg, Space};
 use crate::registers::lanes::{binary, select, unary};
 
 /// Decodes `cp`, `mbarrier`, `st.async` and `red.async`. `None` if the instruction is none of these.
-pub(crate) fn decode(
-    compiler: &mut FunctionCompiler,
-    instruction: &Instruction,
-    form: &mut Form,
-) -> Option<Decoded<()>> {
+pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
     Some(match form.opcode {
-        "cp" => copy(compiler, instruction, form),
-        "mbarrier" => barrier(compiler, instruction, form),
+        "cp" => copy(compiler, line, form),
+        "mbarrier" => barrier(compiler, line, form),
         "st" | "red" if form.has("async") => {
             form.flag("async");
-            store(compiler, instruction, form)
+            store(compiler, line, form)
         }
         _ => return None,
     })
 }
 
 /// `st.async` and `red.async`: the store or reduction, and its bytes counted at an mbarrier.
-fn store(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn store(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     form.flag("mbarrier::complete_tx::bytes");
     let vector = if form.has("v2") { 2 } else { 1 } * if form.has("v4") { 4 } else { 1 };
     let bytes = vector * form.types().first().map_or(0, |ty| ty.bytes());
     let ([_, _, object], Some(outcome)) =
-        (instruction.operands.as_slice(), load_store::decode(compiler, instruction, form))
+        (line.operands.as_slice(), load_store::decode(compiler, line, form))
     else {
         return invalid("an asynchronous store takes an address, a value and the address of an mbarrier");
     };
@@ -48,34 +45,30 @@ fn store(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut 
 }
 
 /// A copy of any kind, or what waits for one.
-fn copy(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn copy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     if !form.flag("async") {
-        return unsupported(format!("`{}` is not supported", instruction.mnemonic));
+        return unsupported(format!("`{}` is not supported", line.instruction.mnemonic));
     }
     if form.flag("bulk") {
-        return bulk_copy(compiler, instruction, form);
+        return bulk_copy(compiler, line, form);
     }
     if form.one_of(&["commit_group", "wait_group", "wait_all"]).is_some() {
         return Ok(());
     }
     if form.flag("mbarrier") {
-        return arrive_after_copies(compiler, instruction, form);
+        return arrive_after_copies(compiler, line, form);
     }
-    copy_element(compiler, instruction, form)
+    copy_element(compiler, line, form)
 }
 
 /// `cp.async.mbarrier.arrive`: the copies before it are done, so it arrives. Without `.noinc` it has first made the
 /// object wait for one more arrival, and nothing remains of it.
-fn arrive_after_copies(
-    compiler: &mut FunctionCompiler,
-    instruction: &Instruction,
-    form: &mut Form,
-) -> Decoded<()> {
+fn arrive_after_copies(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     form.flag("arrive");
     let count = u64::from(form.flag("noinc"));
     let space = load_store::state_space(form);
     form.ty();
-    let [object] = instruction.operands.as_slice() else {
+    let [object] = line.operands.as_slice() else {
         return invalid("`cp.async.mbarrier.arrive` takes the address of an mbarrier");
     };
     let count = compiler.constant(Class::Word, count);
@@ -83,11 +76,11 @@ fn arrive_after_copies(
 }
 
 /// `cp.async` of 4, 8 or 16 bytes for each lane.
-fn copy_element(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn copy_element(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     let policy = form.flag("L2::cache_hint");
     load_store::cache_hints(form);
     let (_, _) = (load_store::state_space(form), load_store::state_space(form));
-    let mut operands = instruction.operands.as_slice();
+    let mut operands = line.operands.as_slice();
     if policy {
         operands = &operands[..operands.len().saturating_sub(1)];
     }
@@ -115,9 +108,9 @@ fn copy_element(compiler: &mut FunctionCompiler, instruction: &Instruction, form
 /// How many bytes come from the source: the operand says so, or is a predicate that it is to be ignored.
 fn copied_bytes(compiler: &mut FunctionCompiler, operand: &Operand, bytes: u64) -> Decoded<Reg> {
     let (predicate, ignored) = match operand {
-        Operand::Not(name) => (compiler.predicate(name)?, false),
-        Operand::Name(name) if matches!(compiler.register(name, None)?, Some((_, ScalarType::Pred))) => {
-            (compiler.predicate(name)?, true)
+        Operand::Not(name) => (compiler.predicate(*name)?, false),
+        Operand::Name(name) if matches!(compiler.register(*name, None)?, Some((_, ScalarType::Pred))) => {
+            (compiler.predicate(*name)?, true)
         }
         size => return compiler.source(size, ScalarType::U32),
     };
@@ -156,7 +149,7 @@ fn generic_address(compiler: &mut FunctionCompiler, place: &AccessArgs) -> Reg {
 }
 
 /// `cp.async.bulk` between global and shared memory.
-fn bulk_copy(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn bulk_copy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     if form.one_of(&["commit_group", "wait_group"]).is_some() {
         form.flag("read");
         return Ok(());
@@ -180,7 +173,7 @@ fn bulk_copy(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &
     let ([Some(to), Some(from)], Some(counted)) = (spaces, counted) else {
         return invalid("`cp.async.bulk` needs two state spaces, and how it is waited for");
     };
-    let [destination, source, size, rest @ ..] = instruction.operands.as_slice() else {
+    let [destination, source, size, rest @ ..] = line.operands.as_slice() else {
         return invalid("`cp.async.bulk` takes two addresses and a size");
     };
     let from = load_store::address(compiler, source, Some(from))?;
@@ -210,7 +203,7 @@ fn bulk_space(form: &mut Form) -> Option<StateSpace> {
 }
 
 /// `mbarrier`.
-fn barrier(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn barrier(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     let names = [
         "init",
         "inval",
@@ -229,7 +222,7 @@ fn barrier(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mu
     load_store::ordering(form);
     let space = load_store::state_space(form);
     form.ty();
-    match (operation, instruction.operands.as_slice()) {
+    match (operation, line.operands.as_slice()) {
         ("init", [object, count]) => {
             let count = compiler.source(count, ScalarType::U32)?;
             change(compiler, mbarrier::init(), (object, space), [count, Reg::NONE], Reg::NONE)
@@ -250,7 +243,7 @@ fn barrier(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mu
             arrive(compiler, run, state, (object, space), operands)
         }
         ("test_wait" | "try_wait", [Operand::Name(over), object, phase, ..]) => {
-            let over = compiler.predicate(over)?;
+            let over = compiler.predicate(*over)?;
             let (run, ty) = match parity {
                 true => (mbarrier::test_parity(), ScalarType::U32),
                 false => (mbarrier::test(), ScalarType::B64),

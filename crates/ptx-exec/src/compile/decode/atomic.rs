@@ -3,7 +3,8 @@
 //! Vectors are atomic element by element, so they are executed like that; before the first one the alignment of the
 //! whole is checked.
 
-use ptx::{Instruction, Operand, ScalarType};
+use ptx::ScalarType;
+use ptx::body::{Line, Operand};
 
 use crate::arithmetic::numbers;
 use crate::compile::decode::control::copy;
@@ -12,17 +13,14 @@ use crate::compile::decode::load_store::{
     NO_DATA, Place, cache_hints, elements, ordering, place, state_space, vector_length, wide_registers,
 };
 use crate::compile::decode::{halves, load_store};
-use crate::compile::function::{Decoded, FunctionCompiler, class_of, invalid, unsupported};
+use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
+use crate::compile::operand::class_of;
 use crate::memory::access::{self, AccessHandler};
 use crate::memory::atomics;
 use crate::operands::{AccessArgs, AccessKind, Class, Reg, Space};
 
 /// Decodes `atom` and `red`.
-pub(crate) fn decode(
-    compiler: &mut FunctionCompiler,
-    instruction: &Instruction,
-    form: &mut Form,
-) -> Decoded<()> {
+pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     ordering(form);
     let space = state_space(form);
     cache_hints(form);
@@ -33,7 +31,7 @@ pub(crate) fn decode(
     form.flag("noftz");
     let vector = vector_length(form);
     let Some(ty) = form.ty() else { return invalid("an atomic needs a type") };
-    let (destination, operands) = match (form.opcode, instruction.operands.as_slice()) {
+    let (destination, operands) = match (form.opcode, line.operands.as_slice()) {
         ("atom", [destination, operands @ ..]) => (Some(destination), operands),
         (_, operands) => (None, operands),
     };

@@ -1,6 +1,7 @@
 //! Logic, shifts, and instructions that look at single bits or bytes.
 
-use ptx::{Constant, Instruction, Operand, ScalarType};
+use ptx::body::{Line, Operand};
+use ptx::{Constant, ScalarType};
 
 use crate::arithmetic::permute::{self, permute_bytes};
 use crate::compile::decode::Pure;
@@ -301,18 +302,18 @@ fn lookup(a: u32, b: u32, c: u32, table: u32) -> u32 {
 /// Decodes `lop3`. `None` for anything else.
 pub(crate) fn decode_lop3(
     compiler: &mut FunctionCompiler,
-    instruction: &Instruction,
+    line: &Line,
     form: &mut Form,
 ) -> Option<Decoded<()>> {
-    (form.opcode == "lop3").then(|| lop3(compiler, instruction, form))
+    (form.opcode == "lop3").then(|| lop3(compiler, line, form))
 }
 
-fn lop3(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn lop3(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     let ty = ScalarType::B32;
     let combination = form.one_of(&["and", "or", "xor"]);
     form.ty();
     let [destination, a, b, c, Operand::Constant(Constant::Integer(table)), rest @ ..] =
-        instruction.operands.as_slice()
+        line.operands.as_slice()
     else {
         return invalid("`lop3` takes a destination, three sources and a table");
     };
@@ -340,12 +341,12 @@ fn lop3(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut F
     };
     let [other] = rest else { return invalid("`lop3` with a predicate takes one more predicate") };
     let (other, immediate) = match other {
-        Operand::Not(name) => (compiler.predicate(name)?, immediate | combine::NOT),
+        Operand::Not(name) => (compiler.predicate(*name)?, immediate | combine::NOT),
         other => (compiler.source(other, ScalarType::Pred)?, immediate),
     };
     let predicate = match predicate {
         Operand::Sink => Reg::NONE,
-        Operand::Name(name) => compiler.predicate(name)?,
+        Operand::Name(name) => compiler.predicate(*name)?,
         _ => return invalid("the second result of `lop3` is a predicate"),
     };
     let zero = compiler.constant(crate::operands::Class::Word, 0);

@@ -1,25 +1,23 @@
 //! Comparisons and selections: `setp`, `set`, `selp`, `slct`.
 
-use ptx::{Instruction, Operand, ScalarType};
+use ptx::ScalarType;
+use ptx::body::{Line, Operand};
 
 use crate::arithmetic::half::{bf16_to_f32, f16_to_f32};
 use crate::arithmetic::numbers::flush;
 use crate::compile::decode::form::Form;
-use crate::compile::function::{Decoded, FunctionCompiler, Refusal, class_of, invalid, unsupported};
+use crate::compile::function::{Decoded, FunctionCompiler, Refusal, invalid, unsupported};
+use crate::compile::operand::class_of;
 use crate::operands::{Args, Class, Meaning, Reg, Relation};
 use crate::registers::lanes::{LaneHandler, combine, compare, logic, select, ternary};
 
 /// Decodes comparisons and selections. `None` if the opcode is neither.
-pub(crate) fn decode(
-    compiler: &mut FunctionCompiler,
-    instruction: &Instruction,
-    form: &mut Form,
-) -> Option<Decoded<()>> {
+pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
     Some(match form.opcode {
-        "setp" => set_predicate(compiler, instruction, form),
-        "set" => set(compiler, instruction, form),
-        "selp" => select_predicate(compiler, instruction, form),
-        "slct" => select_sign(compiler, instruction, form),
+        "setp" => set_predicate(compiler, line, form),
+        "set" => set(compiler, line, form),
+        "selp" => select_predicate(compiler, line, form),
+        "slct" => select_sign(compiler, line, form),
         _ => return None,
     })
 }
@@ -146,7 +144,7 @@ fn combination(
         _ => return invalid("a combined comparison takes `.and`, `.or` or `.xor` and one more predicate"),
     };
     match operand {
-        Some(Operand::Not(name)) => Ok((compiler.predicate(name)?, code | combine::NOT)),
+        Some(Operand::Not(name)) => Ok((compiler.predicate(*name)?, code | combine::NOT)),
         Some(other) => Ok((compiler.source(other, ScalarType::Pred)?, code)),
         None => Ok((Reg::NONE, combine::NONE)),
     }
@@ -176,14 +174,14 @@ fn is_pair(ty: ScalarType) -> bool {
 fn optional_predicate(compiler: &mut FunctionCompiler, operand: &Operand) -> Decoded<Reg> {
     match operand {
         Operand::Sink => Ok(Reg::NONE),
-        Operand::Name(name) => compiler.predicate(name),
+        Operand::Name(name) => compiler.predicate(*name),
         _ => invalid("the result of a comparison is a predicate"),
     }
 }
 
-fn set_predicate(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn set_predicate(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     let Comparison { ftz, relation } = comparison(form)?;
-    let [destination, a, b, rest @ ..] = instruction.operands.as_slice() else {
+    let [destination, a, b, rest @ ..] = line.operands.as_slice() else {
         return invalid("`setp` takes a predicate and two values");
     };
     let (c, immediate) = combination(compiler, form, rest.first())?;
@@ -217,9 +215,9 @@ fn set_predicate(compiler: &mut FunctionCompiler, instruction: &Instruction, for
 }
 
 /// `set`: all ones or 1.0 where the comparison holds, else zero.
-fn set(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn set(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     let Comparison { ftz, relation } = comparison(form)?;
-    let [destination, a, b, rest @ ..] = instruction.operands.as_slice() else {
+    let [destination, a, b, rest @ ..] = line.operands.as_slice() else {
         return invalid("`set` takes a destination and two values");
     };
     let (c, immediate) = combination(compiler, form, rest.first())?;
@@ -253,13 +251,9 @@ fn set(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Fo
     Ok(())
 }
 
-fn select_predicate(
-    compiler: &mut FunctionCompiler,
-    instruction: &Instruction,
-    form: &mut Form,
-) -> Decoded<()> {
+fn select_predicate(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     let Some(ty) = form.ty() else { return invalid("`selp` needs a type") };
-    let [destination, a, b, predicate] = instruction.operands.as_slice() else {
+    let [destination, a, b, predicate] = line.operands.as_slice() else {
         return invalid("`selp` takes a destination, two values and a predicate");
     };
     let (a, b) = (compiler.source(a, ty)?, compiler.source(b, ty)?);
@@ -276,10 +270,10 @@ fn select_predicate(
 }
 
 /// `slct d, a, b, c`: `a` where `c` is not negative.
-fn select_sign(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn select_sign(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     let ftz = form.flag("ftz");
     let (Some(ty), Some(sign)) = (form.ty(), form.ty()) else { return invalid("`slct` needs two types") };
-    let [destination, a, b, c] = instruction.operands.as_slice() else {
+    let [destination, a, b, c] = line.operands.as_slice() else {
         return invalid("`slct` takes a destination and three values");
     };
     let args = Args {

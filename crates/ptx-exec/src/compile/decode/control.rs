@@ -1,100 +1,28 @@
 //! Control flow: blocks, branches, calls, returns.
 
-use ptx::{Instruction, Operand, ScalarType, Variable};
+use ptx::body::{LabelId, Line, Operand, Symbol};
+use ptx::{ScalarType, Variable};
 
-use crate::code::{BarrierKind, Builtin, Call, Callee, Clock, Op, Transfer};
+use crate::code::{BarrierKind, Builtin, Call, Callee, Op, Transfer};
 use crate::compile::decode::form::Form;
 use crate::compile::decode::{load_store, stack};
-use crate::compile::function::{
-    Decoded, FunctionCompiler, Refusal, SymbolPlace, invalid, parameter_layout, show, unsupported,
-};
-use crate::compile::layout::Block;
-use crate::compile::scope::{Body, Symbol};
+use crate::compile::frame::parameter_layout;
+use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::operands::{Args, Class, Guard, Reg};
 use crate::registers::lanes::unary;
 use crate::runtime::device_runtime;
 
-/// Whether control does not go on to the next instruction after one that is not guarded.
-pub(crate) fn ends(opcode: &str) -> bool {
-    matches!(opcode, "bra" | "brx" | "ret" | "exit" | "trap")
-}
-
-/// The clock that a special register reads.
-pub(crate) fn clock(name: &str) -> Option<Clock> {
-    Some(match name {
-        "%clock" | "%clock64" => Clock { wall: false, high: false },
-        "%clock_hi" => Clock { wall: false, high: true },
-        "%globaltimer" | "%globaltimer_lo" => Clock { wall: true, high: false },
-        "%globaltimer_hi" => Clock { wall: true, high: true },
-        _ => return None,
-    })
-}
-
-/// The basic blocks of a body in source order; an error names the line at fault.
-pub(crate) fn blocks(body: &Body) -> Result<Vec<Block>, (usize, String)> {
-    let count = body.lines.len();
-    let mut targets: Vec<Vec<usize>> = Vec::with_capacity(count);
-    let mut starts = vec![false; count + 1];
-    starts[0] = true;
-    for (index, line) in body.lines.iter().enumerate() {
-        let lines = branch_targets(body, line.instruction, line.scope).map_err(|message| (index, message))?;
-        lines.iter().for_each(|&target| starts[target] = true);
-        if ends(line.instruction.mnemonic.opcode()) {
-            starts[index + 1] = true;
-        }
-        targets.push(lines);
-    }
-    let first: Vec<usize> = (0..=count).filter(|&line| starts[line]).collect();
-    let mut block_of = vec![0; count + 1];
-    for (block, &start) in first.iter().enumerate() {
-        let end = first.get(block + 1).copied().unwrap_or(count + 1);
-        block_of[start..end].fill(block);
-    }
-    let mut blocks = Vec::with_capacity(first.len());
-    for (block, &start) in first.iter().enumerate() {
-        let end = first.get(block + 1).copied().unwrap_or(count);
-        let last = (end > start).then(|| &body.lines[end - 1].instruction);
-        let falls = last.is_none_or(|last| last.predicate.is_some() || !ends(last.mnemonic.opcode()));
-        let mut successors = Vec::new();
-        successors.extend((falls && block + 1 < first.len()).then_some(block + 1));
-        if end > start {
-            successors.extend(targets[end - 1].iter().map(|&target| block_of[target]));
-        }
-        blocks.push(Block { start, end, successors });
-    }
-    Ok(blocks)
-}
-
-/// The lines that a branch may go to.
-fn branch_targets(body: &Body, instruction: &Instruction, scope: usize) -> Result<Vec<usize>, String> {
-    let label = |name: &str, scope| match body.lookup(scope, name) {
-        Some((_, Symbol::Label(line))) => Ok(line),
-        _ => Err(format!("unknown label `{name}`")),
-    };
-    match (instruction.mnemonic.opcode(), instruction.operands.as_slice()) {
-        ("bra", [Operand::Name(name)]) => Ok(vec![label(name, scope)?]),
-        ("bra", _) => Err("`bra` takes a label".to_owned()),
-        ("brx", [_, Operand::Name(list)]) => match body.lookup(scope, list) {
-            Some((_, Symbol::BranchTargets(names))) => names.iter().map(|name| label(name, scope)).collect(),
-            _ => Err(format!("`{list}` is not a list of branch targets")),
-        },
-        ("brx", _) => Err("`brx.idx` takes an index and a list of branch targets".to_owned()),
-        _ => Ok(Vec::new()),
-    }
-}
-
 /// Decodes what changes or delays control flow. `None` if the opcode is none of these.
-pub(crate) fn decode(
-    compiler: &mut FunctionCompiler,
-    instruction: &Instruction,
+pub(crate) fn decode<'m>(
+    compiler: &mut FunctionCompiler<'m>,
+    line: &Line<'m>,
     form: &mut Form,
-    blocks: &[Block],
     next: Option<usize>,
 ) -> Option<Decoded<()>> {
     Some(match form.opcode {
-        "bra" => branch(compiler, instruction, form, blocks, next),
-        "brx" => branch_indexed(compiler, instruction, form, blocks),
-        "call" => call(compiler, instruction, form),
+        "bra" => branch(compiler, line, form, next),
+        "brx" => branch_indexed(compiler, line, form),
+        "call" => call(compiler, line, form),
         "ret" => {
             form.flag("uni");
             leave(compiler)
@@ -107,7 +35,7 @@ pub(crate) fn decode(
             compiler.push(Op::Trap);
             Ok(())
         }
-        "bar" | "barrier" => barrier(compiler, instruction, form),
+        "bar" | "barrier" => barrier(compiler, line, form),
         "membar" | "fence" => {
             fence(compiler, form);
             Ok(())
@@ -126,42 +54,43 @@ pub(crate) fn decode(
     })
 }
 
-/// The block that starts at a line.
-fn block_at(blocks: &[Block], line: usize) -> u32 {
-    // Labels stand at the first line of a block; empty blocks come before the block that has the line.
-    blocks.partition_point(|block| block.start < line) as u32
+/// The block that a label stands at the beginning of.
+fn block_at(compiler: &FunctionCompiler, label: LabelId) -> u32 {
+    let target = compiler.body.target(label);
+    match target.index() < compiler.body.lines.len() {
+        true => compiler.flow.block_of(target).0,
+        // The end of the listing is a block of its own.
+        false => compiler.flow.blocks.len() as u32,
+    }
 }
 
-fn branch(
-    compiler: &mut FunctionCompiler,
-    instruction: &Instruction,
-    form: &mut Form,
-    blocks: &[Block],
-    next: Option<usize>,
-) -> Decoded<()> {
+fn branch(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form, next: Option<usize>) -> Decoded<()> {
     form.flag("uni");
-    let lines = branch_targets(&compiler.body, instruction, compiler.scope).map_err(Refusal::Invalid)?;
-    let target = block_at(blocks, lines[0]);
+    let [Operand::Name(Symbol::Label(label))] = line.operands.as_slice() else {
+        return invalid("`bra` takes a label of this function");
+    };
+    let target = block_at(compiler, *label);
     if compiler.guard != Guard::Always || next != Some(target as usize) {
         compiler.push(Op::Jump { target });
     }
     Ok(())
 }
 
-fn branch_indexed(
-    compiler: &mut FunctionCompiler,
-    instruction: &Instruction,
-    form: &mut Form,
-    blocks: &[Block],
-) -> Decoded<()> {
+fn branch_indexed(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     form.flag("idx");
     form.flag("uni");
-    let lines = branch_targets(&compiler.body, instruction, compiler.scope).map_err(Refusal::Invalid)?;
-    let targets: Box<[u32]> = lines.iter().map(|&line| block_at(blocks, line)).collect();
+    let [index, Operand::Name(Symbol::BranchTargets(table))] = line.operands.as_slice() else {
+        return invalid("`brx.idx` takes an index and a list of branch targets");
+    };
+    let labels = &compiler.body.branch_targets[table.index()];
+    let targets = labels.iter().map(|label| label.map(|label| block_at(compiler, label)));
+    let Some(targets) = targets.collect::<Option<Box<[u32]>>>() else {
+        return invalid("a list of branch targets names what is no label of this function");
+    };
     if targets.is_empty() {
         return invalid("a list of branch targets must not be empty");
     }
-    let index = compiler.source(&instruction.operands[0], ScalarType::U32)?;
+    let index = compiler.source(index, ScalarType::U32)?;
     compiler.push(Op::JumpTable { index, targets });
     Ok(())
 }
@@ -182,17 +111,17 @@ fn fence(compiler: &mut FunctionCompiler, form: &mut Form) {
     compiler.push(Op::Fence);
 }
 
-fn barrier(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn barrier(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     form.flag("cta");
     form.flag("aligned");
     if form.opcode == "bar" && form.flag("warp") {
         form.flag("sync");
-        return crate::compile::decode::warp::warp_barrier(compiler, instruction);
+        return crate::compile::decode::warp::warp_barrier(compiler, line);
     }
     if form.flag("cluster") {
         return cluster_barrier(compiler, form);
     }
-    let operands = instruction.operands.as_slice();
+    let operands = line.operands.as_slice();
     let Some(mode) = form.one_of(&["sync", "arrive", "red"]) else {
         return invalid("a barrier needs `.sync`, `.arrive` or `.red`");
     };
@@ -219,7 +148,7 @@ fn barrier(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mu
             result = destination.reg;
             settled = Some(destination);
             (source, negated) = match predicate {
-                Operand::Not(name) => (compiler.predicate(name)?, true),
+                Operand::Not(name) => (compiler.predicate(*name)?, true),
                 other => (compiler.source(other, ScalarType::Pred)?, false),
             };
             rest = middle;
@@ -255,14 +184,14 @@ fn cluster_barrier(compiler: &mut FunctionCompiler, form: &mut Form) -> Decoded<
 }
 
 /// The parts of a `call`: results, callee, arguments, prototype or list of targets.
-struct CallParts<'i> {
-    results: &'i [Operand],
-    callee: &'i Operand,
-    arguments: &'i [Operand],
-    last: Option<&'i Operand>,
+struct CallParts<'i, 'm> {
+    results: &'i [Operand<'m>],
+    callee: &'i Operand<'m>,
+    arguments: &'i [Operand<'m>],
+    last: Option<&'i Operand<'m>>,
 }
 
-fn call_parts(operands: &[Operand]) -> Option<CallParts<'_>> {
+fn call_parts<'i, 'm>(operands: &'i [Operand<'m>]) -> Option<CallParts<'i, 'm>> {
     let (results, rest) = match operands {
         [Operand::List(results), rest @ ..] => (results.as_slice(), rest),
         rest => (&[][..], rest),
@@ -275,45 +204,39 @@ fn call_parts(operands: &[Operand]) -> Option<CallParts<'_>> {
     Some(CallParts { results, callee, arguments, last: rest.first() })
 }
 
-fn call(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn call<'m>(compiler: &mut FunctionCompiler<'m>, line: &Line<'m>, form: &mut Form) -> Decoded<()> {
     form.flag("uni");
-    let Some(parts) = call_parts(&instruction.operands) else { return invalid("`call` takes a function") };
-    let Operand::Name(name) = parts.callee else {
-        return invalid(format!("`{}` cannot be called", show(parts.callee)));
-    };
-    let module = compiler.module;
-    let (callee, returns, params): (_, &[Variable], &[Variable]) = match compiler.register(name, None)? {
-        Some((reg, _)) => {
-            let (returns, params) = signature(compiler, parts.last)?;
-            if compiler.class(reg) != Class::Long {
-                return unsupported("calls through 32-bit addresses are not supported");
-            }
-            compiler.calls_indirectly = true;
-            // The register itself may stand for an input that was never moved into it.
-            let target = compiler.source(parts.callee, ScalarType::U64)?;
-            (Callee::Indirect(target), returns, params)
-        }
-        None => {
-            let Ok(SymbolPlace::Function(index)) = compiler.symbol_input(name) else {
-                return invalid(format!("unknown function `{name}`"));
-            };
-            let function = module.functions[index as usize];
-            let callee = match (builtin(name), &function.body) {
-                (_, Some(_)) => {
+    let Some(parts) = call_parts(&line.operands) else { return invalid("`call` takes a function") };
+    let (callee, (returns, params)) = match *parts.callee {
+        Operand::Name(Symbol::Function(function)) => {
+            let name = &*function.name;
+            let callee = match (builtin(name), compiler.module.index(function)) {
+                (_, Some(index)) if function.body.is_some() => {
                     compiler.calls.push(index);
                     Callee::Function(index)
                 }
-                (Some(builtin), None) => Callee::Builtin(builtin),
-                (None, None) => {
+                (Some(builtin), _) => Callee::Builtin(builtin),
+                (None, _) => {
                     return unsupported(device_runtime::refusal(name).unwrap_or_else(|| {
                         format!("function `{name}` is declared and defined nowhere: link the module that defines it")
                     }));
                 }
             };
-            (callee, function.returns.as_slice(), function.params.as_slice())
+            (callee, (function.returns.as_slice(), function.params.as_slice()))
         }
+        Operand::Name(symbol) if let Some((reg, _)) = compiler.register(symbol, None)? => {
+            let signature = signature(compiler, parts.last)?;
+            if compiler.class(reg) != Class::Long {
+                return unsupported("calls through 32-bit addresses are not supported");
+            }
+            compiler.calls_indirectly = true;
+            // The register itself may stand for an input that was never moved into it.
+            (Callee::Indirect(compiler.source(parts.callee, ScalarType::U64)?), signature)
+        }
+        _ => return invalid(format!("`{}` cannot be called", compiler.show(parts.callee))),
     };
     if parts.arguments.len() != params.len() || parts.results.len() > returns.len() {
+        let name = compiler.show(parts.callee);
         return invalid(format!("`{name}` takes {} parameters and returns {}", params.len(), returns.len()));
     }
     let (places, _) = parameter_layout(returns.iter().chain(params));
@@ -349,23 +272,20 @@ fn builtin(name: &str) -> Option<Builtin> {
     })
 }
 
-type Signature<'m> = (&'m [Variable], &'m [Variable]);
-
 /// What an indirect call's last operand says about the functions it may call.
-fn signature<'m>(compiler: &FunctionCompiler<'m>, last: Option<&Operand>) -> Decoded<Signature<'m>> {
-    let Some(Operand::Name(name)) = last else {
-        return invalid("an indirect call needs a prototype or a list of targets");
-    };
-    match compiler.body.lookup(compiler.scope, name) {
-        Some((_, Symbol::Prototype(prototype))) => Ok((&prototype.returns, &prototype.params)),
-        Some((_, Symbol::CallTargets(targets))) => {
-            let first = targets.first().and_then(|target| compiler.module.function(target));
-            match first {
-                Some(function) => Ok((&function.returns, &function.params)),
-                None => invalid(format!("`{name}` lists no known function")),
+fn signature<'m>(
+    compiler: &FunctionCompiler<'m>,
+    last: Option<&Operand<'m>>,
+) -> Decoded<(&'m [Variable], &'m [Variable])> {
+    match last {
+        Some(Operand::Name(Symbol::Prototype(prototype))) => Ok((&prototype.returns, &prototype.params)),
+        Some(Operand::Name(Symbol::CallTargets(table))) => {
+            match compiler.body.call_targets[table.index()].first() {
+                Some(Some(function)) => Ok((&function.returns, &function.params)),
+                _ => invalid("a list of call targets names no known function first"),
             }
         }
-        _ => invalid(format!("unknown prototype `{name}`")),
+        _ => invalid("an indirect call needs a prototype or a list of targets"),
     }
 }
 

@@ -3,7 +3,8 @@
 //! Where the ISA leaves a result open (division by zero), it is what NVIDIA's compilers' code gives: all bits set
 //! (seen on an H200).
 
-use ptx::{Instruction, ScalarType};
+use ptx::ScalarType;
+use ptx::body::Line;
 
 use crate::compile::decode::Pure;
 use crate::compile::decode::form::Form;
@@ -343,7 +344,7 @@ macro_rules! carried {
 /// carry in of 1 where it takes no other, so that the code is set where nothing was borrowed.
 pub(crate) fn decode_carry(
     compiler: &mut FunctionCompiler,
-    instruction: &Instruction,
+    line: &Line,
     form: &mut Form,
 ) -> Option<Decoded<()>> {
     let opcode = form.opcode;
@@ -356,20 +357,20 @@ pub(crate) fn decode_carry(
     let ty = form.ty();
     let run = ty.and_then(|ty| carry_handler(opcode.trim_end_matches('c'), part, ty, reads));
     let (Some(ty), Some(run)) = (ty, run) else {
-        return Some(invalid(format!("`{}` is not an instruction", instruction.mnemonic)));
+        return Some(invalid(format!("`{}` is not an instruction", line.instruction.mnemonic)));
     };
-    Some(emit_carry(compiler, instruction, run, ty, reads, writes))
+    Some(emit_carry(compiler, line, run, ty, reads, writes))
 }
 
 fn emit_carry(
     compiler: &mut FunctionCompiler,
-    instruction: &Instruction,
+    line: &Line,
     run: LaneHandler,
     ty: ScalarType,
     reads: bool,
     writes: bool,
 ) -> Decoded<()> {
-    let (a, b, c) = match instruction.operands.as_slice() {
+    let (a, b, c) = match line.operands.as_slice() {
         [_, a, b] => (a, b, None),
         [_, a, b, c] => (a, b, Some(c)),
         _ => return invalid("this instruction takes two or three sources"),
@@ -383,7 +384,7 @@ fn emit_carry(
         e: if writes { flag } else { Reg::NONE },
         ..Args::EMPTY
     };
-    let destination = compiler.destination(&instruction.operands[0], ty)?;
+    let destination = compiler.destination(&line.operands[0], ty)?;
     compiler.lanes(run, Args { d: destination.reg, ..args });
     compiler.widen(destination);
     Ok(())

@@ -1,29 +1,25 @@
 //! Loads and stores, and the places that they are of.
 
-use ptx::{Address, AddressBase, Instruction, Operand, ScalarType, StateSpace, Variable};
+use ptx::body::{Address, Base, Line, Operand, Symbol};
+use ptx::{ScalarType, StateSpace, Variable};
 
 use crate::code::Input;
 use crate::compile::decode::atomic;
 use crate::compile::decode::form::Form;
-use crate::compile::function::{
-    Decoded, Destination, FunctionCompiler, SymbolPlace, formal_bytes, invalid, parameter_layout, show,
-    unsupported,
-};
+use crate::compile::frame::{SymbolPlace, formal_bytes, parameter_layout};
+use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
+use crate::compile::operand::{Destination, components, is_register};
 use crate::memory::access::{self, AccessHandler, Extend};
 use crate::memory::atomics;
 use crate::operands::{AccessArgs, AccessKind, Args, Class, Reg, Space};
 use crate::registers::lanes::{select, test};
 
 /// Decodes what touches memory or deals in addresses. `None` if the opcode does neither.
-pub(crate) fn decode(
-    compiler: &mut FunctionCompiler,
-    instruction: &Instruction,
-    form: &mut Form,
-) -> Option<Decoded<()>> {
+pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
     Some(match form.opcode {
-        "ld" | "ldu" => load(compiler, instruction, form),
-        "st" => store(compiler, instruction, form),
-        "atom" | "red" => atomic::decode(compiler, instruction, form),
+        "ld" | "ldu" => load(compiler, line, form),
+        "st" => store(compiler, line, form),
+        "atom" | "red" => atomic::decode(compiler, line, form),
         _ => return None,
     })
 }
@@ -73,27 +69,16 @@ pub(crate) fn place(
     operand: &Operand,
     space: Option<StateSpace>,
 ) -> Decoded<Place> {
-    let element;
-    let address = match operand {
-        Operand::Address(address) => address,
-        Operand::Element(name, index) => {
-            let offset = index.wrapping_mul(compiler.element_bytes(name)?);
-            element = Address { base: AddressBase::Name(name.clone()), offset, rest: Vec::new() };
-            &element
+    let (base, offset) = match operand {
+        Operand::Address(address) if !address.rest.is_empty() => {
+            return invalid("this address takes no coordinates");
         }
-        _ => return invalid(format!("`{}` is not an address", show(operand))),
+        Operand::Address(address) => (address.base, address.offset),
+        Operand::Element(symbol, bytes) => (Base::Name(*symbol), *bytes),
+        _ => return invalid(format!("`{}` is not an address", compiler.show(operand))),
     };
-    if !address.rest.is_empty() {
-        return invalid("this address takes no coordinates");
-    }
-    let (base, mut offset) = match &address.base {
-        AddressBase::Absolute => return absolute(compiler, address.offset, space),
-        AddressBase::Name(name) => (Operand::Name(name.clone()), address.offset),
-        AddressBase::Component(name, component) => {
-            (Operand::Component(name.clone(), component.clone()), address.offset)
-        }
-    };
-    let mut found = match space {
+    let Some(base) = base.operand() else { return absolute(compiler, offset, space) };
+    let space = match space {
         None => Space::Generic,
         Some(StateSpace::Global | StateSpace::Const) => Space::Global,
         Some(StateSpace::Shared) => Space::Shared,
@@ -103,44 +88,33 @@ pub(crate) fn place(
         Some(StateSpace::Param) => Space::Local,
         Some(space) => return unsupported(format!("accesses to {space} are not supported")),
     };
-    if let Operand::Name(name) = &base
-        && compiler.register(name, None)?.is_none()
-        && !name.starts_with('%')
+    if let Operand::Name(symbol) = base
+        && !is_register(symbol)
     {
-        // A variable: its space is known, and offsets fold into places that are.
-        let (class, input) = match compiler.symbol_input(name)? {
-            SymbolPlace::Frame(start) => {
-                found = Space::Local;
-                let input = Input::Frame(start.wrapping_add(offset as u32));
-                offset = 0;
-                (Class::Long, input)
-            }
-            SymbolPlace::Param(start) => {
-                found = Space::Generic;
-                (Class::Long, Input::ParamAddress(start))
-            }
-            SymbolPlace::Shared(index) => {
-                found = Space::Shared;
-                compiler.note_shared(index);
-                (Class::Word, Input::SharedVariable(index))
-            }
-            SymbolPlace::Global(index) => {
-                found = Space::Global;
-                (Class::Long, Input::Global(index))
-            }
-            SymbolPlace::Function(_) => return invalid(format!("`{name}` is a function")),
-        };
-        let address = compiler.input(class, input);
-        return Ok(Place { space: found, address, offset });
+        return variable(compiler, symbol, offset);
     }
-    let narrow = match &base {
-        Operand::Name(name) => compiler.register(name, None)?,
-        Operand::Component(name, component) => compiler.register(name, Some(component))?,
-        _ => None,
-    }
-    .is_some_and(|(reg, _)| compiler.class(reg) == Class::Word);
+    let narrow = compiler.named(&base)?.is_some_and(|(reg, _)| compiler.class(reg) == Class::Word);
     let address = compiler.source(&base, if narrow { ScalarType::U32 } else { ScalarType::U64 })?;
-    Ok(Place { space: found, address, offset })
+    Ok(Place { space, address, offset })
+}
+
+/// A place in a variable: its space is known, and offsets fold into places that are.
+fn variable(compiler: &mut FunctionCompiler, symbol: Symbol, offset: i64) -> Decoded<Place> {
+    let (space, class, input, offset) = match compiler.symbol_place(symbol)? {
+        SymbolPlace::Frame(start) => {
+            (Space::Local, Class::Long, Input::Frame(start.wrapping_add(offset as u32)), 0)
+        }
+        SymbolPlace::Param(start) => (Space::Generic, Class::Long, Input::ParamAddress(start), offset),
+        SymbolPlace::Shared(index) => {
+            compiler.note_shared(index);
+            (Space::Shared, Class::Word, Input::SharedVariable(index), offset)
+        }
+        SymbolPlace::Global(index) => (Space::Global, Class::Long, Input::Global(index), offset),
+        SymbolPlace::Function(_) => {
+            return invalid(format!("`{}` is a function", compiler.body.name(symbol)));
+        }
+    };
+    Ok(Place { space, address: compiler.input(class, input), offset })
 }
 
 fn absolute(compiler: &mut FunctionCompiler, address: i64, space: Option<StateSpace>) -> Decoded<Place> {
@@ -252,14 +226,10 @@ fn vector_and_type(form: &mut Form) -> Decoded<(usize, ScalarType)> {
 }
 
 /// The registers of a vector operand: `{a, b}`, the name of a vector register, or one register.
-pub(crate) fn elements(operand: &Operand, count: usize) -> Decoded<Vec<Operand>> {
+pub(crate) fn elements<'m>(operand: &Operand<'m>, count: usize) -> Decoded<Vec<Operand<'m>>> {
     let elements = match operand {
         Operand::Vector(elements) => elements.clone(),
-        Operand::Name(name) if count > 1 => ["x", "y", "z", "w"]
-            .iter()
-            .take(count)
-            .map(|component| Operand::Component(name.clone(), (*component).into()))
-            .collect(),
+        Operand::Name(symbol) if count > 1 => components(*symbol, count),
         other => vec![other.clone()],
     };
     if elements.len() != count {
@@ -270,24 +240,19 @@ pub(crate) fn elements(operand: &Operand, count: usize) -> Decoded<Vec<Operand>>
 
 /// The register that an element of a load goes to: its own if it takes the type, whatever its width.
 fn loaded(compiler: &mut FunctionCompiler, operand: &Operand, ty: ScalarType) -> Decoded<Destination> {
-    let declared = match operand {
-        Operand::Name(name) => compiler.register(name, None)?,
-        Operand::Component(name, component) => compiler.register(name, Some(component))?,
-        _ => None,
-    };
-    match declared {
+    match compiler.named(operand)? {
         // Loads extend to the register's width by themselves.
         Some((_, declared)) if declared.bytes() > ty.bytes() => compiler.destination(operand, declared),
         _ => compiler.destination(operand, ty),
     }
 }
 
-fn load(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn load(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     let strong = ordering(form);
     let space = state_space(form);
     let shared_by_blocks = cache_hints(form);
     let (vector, ty) = vector_and_type(form)?;
-    let [destination, address, ..] = instruction.operands.as_slice() else {
+    let [destination, address, ..] = line.operands.as_slice() else {
         return invalid("`ld` takes a destination and an address");
     };
     let place = place(compiler, address, space)?;
@@ -320,15 +285,15 @@ fn load(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut F
     Ok(())
 }
 
-fn store(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn store(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     if form.flag("bulk") {
-        return unsupported(format!("`{}` is not supported", instruction.mnemonic));
+        return unsupported(format!("`{}` is not supported", line.instruction.mnemonic));
     }
     let strong = ordering(form);
     let space = state_space(form);
     let shared_by_blocks = cache_hints(form);
     let (vector, ty) = vector_and_type(form)?;
-    let [address, source, ..] = instruction.operands.as_slice() else {
+    let [address, source, ..] = line.operands.as_slice() else {
         return invalid("`st` takes an address and a value");
     };
     let place = place(compiler, address, space)?;
@@ -490,13 +455,16 @@ pub(crate) fn result_place(
 }
 
 fn frame_variable(compiler: &mut FunctionCompiler, operand: &Operand) -> Decoded<Option<u32>> {
-    let Operand::Name(name) = operand else { return Ok(None) };
-    if compiler.is_register(name) {
+    let Operand::Name(symbol) = *operand else { return Ok(None) };
+    if is_register(symbol) {
         return Ok(None);
     }
-    match compiler.symbol_input(name)? {
+    match compiler.symbol_place(symbol)? {
         SymbolPlace::Frame(offset) => Ok(Some(offset)),
-        _ => invalid(format!("`{name}` is not a parameter variable of this function")),
+        _ => {
+            let name = compiler.body.name(symbol);
+            invalid(format!("`{name}` is not a parameter variable of this function"))
+        }
     }
 }
 
@@ -513,7 +481,6 @@ pub(crate) fn store_register_results(compiler: &mut FunctionCompiler) -> Decoded
 /// The parameters, or the results, that are in registers.
 fn register_formals(compiler: &mut FunctionCompiler, results: bool) -> Decoded<Vec<FrameValue>> {
     let function = compiler.function;
-    let scope = std::mem::replace(&mut compiler.scope, 0);
     let (places, _) = parameter_layout(function.returns.iter().chain(&function.params));
     let formals = function.returns.iter().chain(&function.params).zip(places).enumerate();
     let mut values = Vec::new();
@@ -521,22 +488,22 @@ fn register_formals(compiler: &mut FunctionCompiler, results: bool) -> Decoded<V
         if variable.space != StateSpace::Reg || (index < function.returns.len()) != results {
             continue;
         }
-        let name = Operand::Name(variable.name.clone());
+        // A parameter that the function never mentions needs no register; the value of such a result is open.
+        let Some(id) = compiler.body.formal(variable) else { continue };
+        let symbol = if variable.vector > 1 { Symbol::Vector(id) } else { Symbol::Register(id) };
         let find = |compiler: &mut FunctionCompiler, part: &Operand| {
             Ok(compiler.destination(part, variable.ty)?.reg)
         };
-        values.extend(frame_values(compiler, &name, variable.ty, offset, find)?);
+        values.extend(frame_values(compiler, &Operand::Name(symbol), variable.ty, offset, find)?);
     }
-    compiler.scope = scope;
     Ok(values)
 }
 
 /// Whether the address is that of a kernel parameter, and where: for loads that need not be executed.
-pub(crate) fn kernel_param(compiler: &mut FunctionCompiler, operand: &Operand) -> Option<u32> {
-    let Operand::Address(address) = operand else { return None };
-    let AddressBase::Name(name) = &address.base else { return None };
-    match compiler.symbol_input(name) {
-        Ok(SymbolPlace::Param(start)) => start.checked_add_signed(i32::try_from(address.offset).ok()?),
+pub(crate) fn kernel_param(compiler: &FunctionCompiler, operand: &Operand) -> Option<u32> {
+    let Operand::Address(Address { base: Base::Name(symbol), offset, .. }) = operand else { return None };
+    match compiler.symbol_place(*symbol) {
+        Ok(SymbolPlace::Param(start)) => start.checked_add_signed(i32::try_from(*offset).ok()?),
         _ => None,
     }
 }

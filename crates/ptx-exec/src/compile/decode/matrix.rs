@@ -1,6 +1,7 @@
 //! Instructions on matrices: `mma`, `wmma`, `ldmatrix`, `stmatrix`, `movmatrix`.
 
-use ptx::{Instruction, Operand, ScalarType};
+use ptx::ScalarType;
+use ptx::body::{Line, Operand};
 
 use crate::arithmetic::soft::{self, Rounding};
 use crate::code::Op;
@@ -13,21 +14,17 @@ use crate::matrix::{
 use crate::operands::{AccessArgs, Class, Reg, Space};
 
 /// Decodes instructions on matrices. `None` if the opcode is none.
-pub(crate) fn decode(
-    compiler: &mut FunctionCompiler,
-    instruction: &Instruction,
-    form: &mut Form,
-) -> Option<Decoded<()>> {
+pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
     let outcome = match form.opcode {
-        "mma" => multiply(compiler, instruction, form),
+        "mma" => multiply(compiler, line, form),
         "wmma" => match form.one_of(&["load", "store", "mma"]) {
-            Some("load") => load_fragment(compiler, instruction, form),
-            Some("store") => store_fragment(compiler, instruction, form),
-            Some(_) => multiply_fragments(compiler, instruction, form),
+            Some("load") => load_fragment(compiler, line, form),
+            Some("store") => store_fragment(compiler, line, form),
+            Some(_) => multiply_fragments(compiler, line, form),
             None => invalid("`wmma` needs `.load`, `.store` or `.mma`"),
         },
-        "ldmatrix" | "stmatrix" => move_tiles(compiler, instruction, form),
-        "movmatrix" => transpose(compiler, instruction, form),
+        "ldmatrix" | "stmatrix" => move_tiles(compiler, line, form),
+        "movmatrix" => transpose(compiler, line, form),
         _ => return None,
     };
     form.flag("sync");
@@ -197,7 +194,7 @@ fn check_shape(opcode: &str, Shape { m, n, k }: Shape, ty: ScalarType) -> Decode
 }
 
 /// `mma`.
-fn multiply(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn multiply(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     if form.take(|modifier| modifier.starts_with("sp").then_some(())).is_some() {
         return unsupported("sparse products of matrices are not supported");
     }
@@ -232,7 +229,7 @@ fn multiply(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &m
             counts,
         }
     };
-    emit_product(compiler, instruction, types, kind, product)
+    emit_product(compiler, line, types, kind, product)
 }
 
 fn accumulator(shape: Shape, ty: ScalarType) -> Layout {
@@ -240,11 +237,7 @@ fn accumulator(shape: Shape, ty: ScalarType) -> Layout {
 }
 
 /// `wmma.mma`.
-fn multiply_fragments(
-    compiler: &mut FunctionCompiler,
-    instruction: &Instruction,
-    form: &mut Form,
-) -> Decoded<()> {
+fn multiply_fragments(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     // How matrices lay in memory has been seen to when they were loaded.
     let _ = (is_row(form)?, is_row(form)?);
     let shape = shape(form)?;
@@ -257,7 +250,7 @@ fn multiply_fragments(
     let (a, b) = (Layout::a(elements, bits(types.a)), Layout::b(elements, bits(types.b)));
     let counts = [&a, &b].map(|layout| named_registers(layout, types.a));
     let (c, d) = (accumulator(shape, types.c), accumulator(shape, types.d));
-    emit_product(compiler, instruction, types, kind, Product { shape: elements, a, b, c, d, counts })
+    emit_product(compiler, line, types, kind, Product { shape: elements, a, b, c, d, counts })
 }
 
 /// Registers that `wmma` names for a factor: of `.f16` always eight, which may hold the matrix more than once.
@@ -267,15 +260,15 @@ fn named_registers(layout: &Layout, ty: ScalarType) -> usize {
 
 fn emit_product(
     compiler: &mut FunctionCompiler,
-    instruction: &Instruction,
+    line: &Line,
     types: Types,
     kind: Kind,
     product: Product,
 ) -> Decoded<()> {
-    if instruction.operands.len() > 4 {
+    if line.operands.len() > 4 {
         return unsupported("products of matrices with scales or metadata are not supported");
     }
-    let [d, a, b, c] = instruction.operands.as_slice() else {
+    let [d, a, b, c] = line.operands.as_slice() else {
         return invalid("a product of matrices takes D, A, B and C");
     };
     let ty = register_type(bits(types.a));
@@ -344,8 +337,8 @@ fn fragment_place(
     Ok((address, stride))
 }
 
-fn load_fragment(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
-    let [results, address, rest @ ..] = instruction.operands.as_slice() else {
+fn load_fragment(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+    let [results, address, rest @ ..] = line.operands.as_slice() else {
         return invalid("`wmma.load` takes a fragment and an address");
     };
     let (fragment, count, default) = fragment(form)?;
@@ -354,12 +347,8 @@ fn load_fragment(compiler: &mut FunctionCompiler, instruction: &Instruction, for
     finish(compiler, Operation::LoadFragment(fragment), Some(address), vec![stride], results)
 }
 
-fn store_fragment(
-    compiler: &mut FunctionCompiler,
-    instruction: &Instruction,
-    form: &mut Form,
-) -> Decoded<()> {
-    let [address, values, rest @ ..] = instruction.operands.as_slice() else {
+fn store_fragment(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
+    let [address, values, rest @ ..] = line.operands.as_slice() else {
         return invalid("`wmma.store` takes an address and a fragment");
     };
     let (fragment, count, default) = fragment(form)?;
@@ -371,7 +360,7 @@ fn store_fragment(
 }
 
 /// `ldmatrix` and `stmatrix`.
-fn move_tiles(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn move_tiles(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     let count = match form.one_of(&["x1", "x2", "x4"]) {
         Some("x1") => 1,
         Some("x2") => 2,
@@ -383,7 +372,7 @@ fn move_tiles(compiler: &mut FunctionCompiler, instruction: &Instruction, form: 
         return unsupported("of the tiles only those of 8 by 8 elements of 16 bits are supported");
     }
     let space = load_store::state_space(form);
-    let [first, second] = instruction.operands.as_slice() else {
+    let [first, second] = line.operands.as_slice() else {
         return invalid("this instruction takes registers and an address");
     };
     let ty = ScalarType::B32;
@@ -403,9 +392,9 @@ fn move_tiles(compiler: &mut FunctionCompiler, instruction: &Instruction, form: 
     finish(compiler, Operation::StoreTiles { transposed }, Some(address), sources, (Vec::new(), ty))
 }
 
-fn transpose(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn transpose(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     let known = form.flag("m8n8") & form.flag("trans") & (form.ty() == Some(ScalarType::B16));
-    let [result, source] = instruction.operands.as_slice() else {
+    let [result, source] = line.operands.as_slice() else {
         return invalid("`movmatrix` takes two registers");
     };
     if !known {

@@ -20,11 +20,11 @@ mod texture;
 mod video;
 mod warp;
 
-use ptx::{Instruction, Operand, ScalarType};
+use ptx::ScalarType;
+use ptx::body::{Line, Operand};
 
 use crate::compile::decode::form::Form;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
-use crate::compile::layout::Block;
 use crate::operands::Args;
 use crate::registers::lanes::LaneHandler;
 
@@ -52,58 +52,57 @@ impl Pure {
     }
 }
 
-/// Decodes an instruction; `blocks` are the function's, `next` the one laid out after the current one.
-pub(crate) fn instruction(
-    compiler: &mut FunctionCompiler,
-    instruction: &Instruction,
-    blocks: &[Block],
+/// Decodes an instruction; `next` is the block laid out after the current one.
+pub(crate) fn instruction<'m>(
+    compiler: &mut FunctionCompiler<'m>,
+    line: &Line<'m>,
     next: Option<usize>,
 ) -> Decoded<()> {
-    let mut form = Form::new(&instruction.mnemonic);
+    let mut form = Form::new(&line.instruction.mnemonic);
     let form = &mut form;
-    let outcome = if let Some(outcome) = control::decode(compiler, instruction, form, blocks, next) {
+    let outcome = if let Some(outcome) = control::decode(compiler, line, form, next) {
         outcome
-    } else if let Some(outcome) = asynchronous::decode(compiler, instruction, form) {
+    } else if let Some(outcome) = asynchronous::decode(compiler, line, form) {
         outcome
-    } else if let Some(outcome) = load_store::decode(compiler, instruction, form) {
+    } else if let Some(outcome) = load_store::decode(compiler, line, form) {
         outcome
-    } else if let Some(outcome) = texture::decode(compiler, instruction, form) {
+    } else if let Some(outcome) = texture::decode(compiler, line, form) {
         outcome
-    } else if let Some(outcome) = address::decode(compiler, instruction, form) {
+    } else if let Some(outcome) = address::decode(compiler, line, form) {
         outcome
-    } else if let Some(outcome) = stack::decode(compiler, instruction, form) {
+    } else if let Some(outcome) = stack::decode(compiler, line, form) {
         outcome
-    } else if let Some(outcome) = moves::decode(compiler, instruction, form) {
+    } else if let Some(outcome) = moves::decode(compiler, line, form) {
         outcome
-    } else if let Some(outcome) = compare::decode(compiler, instruction, form) {
+    } else if let Some(outcome) = compare::decode(compiler, line, form) {
         outcome
-    } else if let Some(outcome) = warp::decode(compiler, instruction, form) {
+    } else if let Some(outcome) = warp::decode(compiler, line, form) {
         outcome
-    } else if let Some(outcome) = matrix::decode(compiler, instruction, form) {
+    } else if let Some(outcome) = matrix::decode(compiler, line, form) {
         outcome
-    } else if let Some(outcome) = integer::decode_carry(compiler, instruction, form) {
+    } else if let Some(outcome) = integer::decode_carry(compiler, line, form) {
         outcome
-    } else if let Some(outcome) = bits::decode_lop3(compiler, instruction, form) {
+    } else if let Some(outcome) = bits::decode_lop3(compiler, line, form) {
         outcome
-    } else if let Some(outcome) = video::decode(compiler, instruction, form) {
+    } else if let Some(outcome) = video::decode(compiler, line, form) {
         outcome
     } else {
-        match pure(form, instruction.operands.len().saturating_sub(1)) {
+        match pure(form, line.operands.len().saturating_sub(1)) {
             // Before operands are counted: an unknown modifier may ask for others.
-            Some(found) => left_over(instruction, form).and_then(|()| emit(compiler, instruction, &found)),
-            None => unsupported(format!("`{}` is not supported", instruction.mnemonic)),
+            Some(found) => left_over(line, form).and_then(|()| emit(compiler, line, &found)),
+            None => unsupported(format!("`{}` is not supported", line.instruction.mnemonic)),
         }
     };
     outcome?;
-    left_over(instruction, form)
+    left_over(line, form)
 }
 
 /// Complains about modifiers that nobody has taken.
-fn left_over(instruction: &Instruction, form: &Form) -> Decoded<()> {
+fn left_over(line: &Line, form: &Form) -> Decoded<()> {
     match form.left_over() {
         None => Ok(()),
         Some(modifier) => {
-            unsupported(format!("`.{modifier}` is not supported in `{}`", instruction.mnemonic))
+            unsupported(format!("`.{modifier}` is not supported in `{}`", line.instruction.mnemonic))
         }
     }
 }
@@ -121,14 +120,14 @@ fn pure(form: &mut Form, sources: usize) -> Option<Pure> {
 }
 
 /// Adds the step of a pure instruction.
-pub(crate) fn emit(compiler: &mut FunctionCompiler, instruction: &Instruction, pure: &Pure) -> Decoded<()> {
-    let Some((destination, sources)) = instruction.operands.split_first() else {
+pub(crate) fn emit(compiler: &mut FunctionCompiler, line: &Line, pure: &Pure) -> Decoded<()> {
+    let Some((destination, sources)) = line.operands.split_first() else {
         return invalid("this instruction needs operands");
     };
     if sources.len() != pure.sources.len() {
         return invalid(format!(
             "`{}` takes {} source operands, not {}",
-            instruction.mnemonic,
+            line.instruction.mnemonic,
             pure.sources.len(),
             sources.len()
         ));
@@ -144,7 +143,7 @@ fn pure_args(
     destination: &Operand,
     sources: &[Operand],
     pure: &Pure,
-) -> Decoded<(Args, crate::compile::function::Destination)> {
+) -> Decoded<(Args, crate::compile::operand::Destination)> {
     let mut args = Args { immediate: pure.immediate, ..Args::EMPTY };
     let slots = [&mut args.a, &mut args.b, &mut args.c, &mut args.f];
     for ((slot, operand), ty) in slots.into_iter().zip(sources).zip(&pure.sources) {

@@ -4,33 +4,31 @@
 //! *is* that input: [`FunctionCompiler::bind_inputs`] finds such registers before anything is decoded. (Where the
 //! write does not come before a read, the ISA leaves the value open.)
 
-use std::collections::HashMap;
-
-use ptx::{Instruction, Operand, ScalarType};
+use ptx::ScalarType;
+use ptx::body::{Line, Operand, Symbol};
+use ptx::instruction::Operation;
 
 use crate::code::Input;
 use crate::compile::decode::form::Form;
 use crate::compile::decode::{address, control, load_store};
-use crate::compile::function::{Decoded, FunctionCompiler, class_of, invalid, unsupported};
+use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
+use crate::compile::operand::{class_of, constant_bits};
+use crate::compile::special::is_clock;
 use crate::operands::{Args, Class, Reg};
 use crate::registers::lanes::{binary, logic, quaternary, split};
 
 /// Decodes `mov` and its like. `None` if the opcode is another.
-pub(crate) fn decode(
-    compiler: &mut FunctionCompiler,
-    instruction: &Instruction,
-    form: &mut Form,
-) -> Option<Decoded<()>> {
+pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
     Some(match form.opcode {
-        "mov" => mov(compiler, instruction, form),
+        "mov" => mov(compiler, line, form),
         _ => return None,
     })
 }
 
-fn mov(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn mov(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     let length = load_store::vector_length(form);
     let Some(ty) = form.ty() else { return invalid("`mov` needs a type") };
-    let [destination, source] = instruction.operands.as_slice() else {
+    let [destination, source] = line.operands.as_slice() else {
         return invalid("`mov` takes a destination and a source");
     };
     if length != 1 {
@@ -47,7 +45,7 @@ fn mov(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Fo
         _ if ty == ScalarType::Pred => {
             let destination = compiler.destination(destination, ty)?;
             let (run, a) = match source {
-                Operand::Not(name) => (logic(|a, _, _| !a), compiler.predicate(name)?),
+                Operand::Not(name) => (logic(|a, _, _| !a), compiler.predicate(*name)?),
                 other => (logic(|a, _, _| a), compiler.source(other, ty)?),
             };
             compiler.lanes(run, Args { d: destination.reg, a, ..Args::EMPTY });
@@ -226,17 +224,13 @@ impl FunctionCompiler<'_> {
     /// Finds the registers that equal an input throughout.
     pub(crate) fn bind_inputs(&mut self) {
         let writes = self.count_writes();
-        for index in 0..self.body.lines.len() {
-            let (instruction, scope) = (self.body.lines[index].instruction, self.body.lines[index].scope);
-            self.scope = scope;
-            if instruction.predicate.is_some() {
-                continue;
-            }
-            let Some(Operand::Name(name)) = instruction.operands.first() else { continue };
-            let Ok(Some((reg, ty))) = self.register(name, None) else { continue };
-            if writes.get(&reg) == Some(&1)
+        for line in &self.body.lines {
+            if line.guard.is_none()
+                && let Some(Operand::Name(symbol @ Symbol::Register(id))) = line.operands.first()
+                && writes[id.index()] == 1
+                && let Ok(Some((reg, ty))) = self.register(*symbol, None)
                 && let Ok(class @ (Class::Word | Class::Long)) = class_of(ty)
-                && let Some(input) = self.input_of(instruction, ty, class)
+                && let Some(input) = self.input_of(line, ty, class)
             {
                 self.bound.insert(reg, input);
             }
@@ -244,70 +238,30 @@ impl FunctionCompiler<'_> {
     }
 
     /// Whether the instruction only says what `bind_inputs` has found.
-    pub(crate) fn is_bound(&mut self, instruction: &Instruction) -> bool {
-        let Some(Operand::Name(name)) = instruction.operands.first() else { return false };
-        matches!(self.register(name, None), Ok(Some((reg, _))) if self.bound.contains_key(&reg))
-            && instruction.operands.len() == 2
+    pub(crate) fn is_bound(&mut self, line: &Line, operation: &Operation) -> bool {
+        let (Some(Operand::Name(symbol)), [_]) = operation.split(&line.operands) else { return false };
+        matches!(self.register(*symbol, None), Ok(Some((reg, _))) if self.bound.contains_key(&reg))
     }
 
-    /// How often each register is written. Destinations come first in PTX; counting a source costs nothing but speed.
-    fn count_writes(&mut self) -> HashMap<Reg, u32> {
-        let mut writes = HashMap::new();
-        for index in 0..self.body.lines.len() {
-            let (instruction, scope) = (self.body.lines[index].instruction, self.body.lines[index].scope);
-            self.scope = scope;
-            if let Some(first) = instruction.operands.first() {
-                self.count_write(first, &mut writes);
-            }
+    /// How often each register is written; parameters and results in registers once more, by the caller or for it.
+    fn count_writes(&self) -> Vec<u32> {
+        let mut writes = vec![0; self.body.registers.len()];
+        for (line, operation) in self.body.lines.iter().zip(self.operations.iter()) {
+            operation.writes(line, self.body, &mut |id| writes[id.index()] += 1);
         }
-        for formal in self.function.returns.iter().chain(&self.function.params) {
-            self.scope = 0;
-            self.count_write(&Operand::Name(formal.name.clone()), &mut writes);
+        let formals = || self.function.returns.iter().chain(&self.function.params);
+        for (register, writes) in self.body.registers.iter().zip(&mut writes) {
+            let is_formal =
+                formals().any(|formal| register.declaration.is_some_and(|d| std::ptr::eq(d, formal)));
+            *writes += u32::from(is_formal);
         }
         writes
     }
 
-    fn count_write(&mut self, operand: &Operand, writes: &mut HashMap<Reg, u32>) {
-        let mut open = vec![operand];
-        while let Some(operand) = open.pop() {
-            let register = match operand {
-                Operand::Name(name) => match self.register(name, None) {
-                    // A vector register: all its components.
-                    Err(_) => {
-                        for component in ["x", "y", "z", "w"] {
-                            if let Ok(Some((reg, _))) = self.register(name, Some(component)) {
-                                *writes.entry(reg).or_default() += 1;
-                            }
-                        }
-                        continue;
-                    }
-                    found => found,
-                },
-                // A component of a vector, or a part of a register in video instructions.
-                Operand::Component(name, component) => match self.register(name, Some(component)) {
-                    Err(_) => self.register(name, None),
-                    found => found,
-                },
-                Operand::Pair(first, second) => {
-                    open.extend([&**first, &**second]);
-                    continue;
-                }
-                Operand::Vector(parts) | Operand::List(parts) => {
-                    open.extend(parts);
-                    continue;
-                }
-                _ => continue,
-            };
-            if let Ok(Some((reg, _))) = register {
-                *writes.entry(reg).or_default() += 1;
-            }
-        }
-    }
-
     /// The input whose value an instruction puts into a register of type `ty`, if that is all it does.
-    fn input_of(&mut self, instruction: &Instruction, ty: ScalarType, class: Class) -> Option<Reg> {
-        let mut form = Form::new(&instruction.mnemonic);
-        let [_, source] = instruction.operands.as_slice() else { return None };
+    fn input_of(&mut self, line: &Line, ty: ScalarType, class: Class) -> Option<Reg> {
+        let mut form = Form::new(&line.instruction.mnemonic);
+        let [_, source] = line.operands.as_slice() else { return None };
         match form.opcode {
             "mov" => {
                 let moved = form.ty()?;
@@ -327,7 +281,7 @@ impl FunctionCompiler<'_> {
                 let offset = load_store::kernel_param(self, source)?;
                 let (bytes, signed) = (loaded.bytes() as u8, loaded.is_signed());
                 // Beyond the end or misaligned: left to the access, which complains.
-                let end = self.param_bytes();
+                let end = self.param_bytes;
                 if u64::from(offset) + loaded.bytes() > end || u64::from(offset) % loaded.bytes() != 0 {
                     return None;
                 }
@@ -341,13 +295,12 @@ impl FunctionCompiler<'_> {
     /// The input that an operand is, if it is one.
     fn plain_input(&mut self, operand: &Operand, ty: ScalarType, class: Class) -> Option<Reg> {
         match operand {
-            Operand::Constant(constant) => {
-                Some(self.constant(class, crate::compile::function::constant_bits(*constant, ty)))
-            }
-            Operand::Name(name) if let Ok(Some((reg, _))) = self.register(name, None) => {
+            Operand::Constant(constant) => Some(self.constant(class, constant_bits(*constant, ty))),
+            Operand::Name(symbol @ Symbol::Register(_)) => {
+                let (reg, _) = self.register(*symbol, None).ok()??;
                 self.bound.get(&reg).copied().filter(|input| self.class(*input) == class)
             }
-            Operand::Name(name) | Operand::Component(name, _) if control::clock(name).is_some() => None,
+            Operand::Name(Symbol::Special(register)) if is_clock(*register) => None,
             Operand::Name(_) | Operand::Component(..) => {
                 let reg = self.source(operand, ty).ok()?;
                 (self.class(reg) == class && self.is_input(reg)).then_some(reg)

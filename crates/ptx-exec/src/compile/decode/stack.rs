@@ -5,7 +5,8 @@
 //! it; functions that move it put back what they found. An `alloca` for which there is no room gives a pointer that
 //! points nowhere, so that its first use faults. (Only recursion can get frames and stack into each other's way.)
 
-use ptx::{Constant, Function, Instruction, Operand, ScalarType, Statement};
+use ptx::body::{Line, Operand};
+use ptx::{Constant, Function, ScalarType, Statement};
 
 use crate::code::Input;
 use crate::compile::decode::control::copy;
@@ -55,11 +56,7 @@ pub(crate) fn leave(compiler: &mut FunctionCompiler) {
 }
 
 /// Decodes stack instructions. `None` if the opcode is none.
-pub(crate) fn decode(
-    compiler: &mut FunctionCompiler,
-    instruction: &Instruction,
-    form: &mut Form,
-) -> Option<Decoded<()>> {
+pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
     if !matches!(form.opcode, "alloca" | "stacksave" | "stackrestore") {
         return None;
     }
@@ -67,9 +64,9 @@ pub(crate) fn decode(
         return Some(unsupported("32-bit addresses are not supported"));
     }
     Some(match form.opcode {
-        "alloca" => allocate(compiler, instruction),
-        "stacksave" => save(compiler, instruction),
-        _ => restore(compiler, instruction),
+        "alloca" => allocate(compiler, line),
+        "stacksave" => save(compiler, line),
+        _ => restore(compiler, line),
     })
 }
 
@@ -94,8 +91,8 @@ fn set_pointer(compiler: &mut FunctionCompiler, register: Reg) {
     push_access(compiler, access::store::<u64, u64>(), place, args);
 }
 
-fn allocate(compiler: &mut FunctionCompiler, instruction: &Instruction) -> Decoded<()> {
-    let (destination, size, align) = match instruction.operands.as_slice() {
+fn allocate(compiler: &mut FunctionCompiler, line: &Line) -> Decoded<()> {
+    let (destination, size, align) = match line.operands.as_slice() {
         [destination, size] => (destination, size, 8),
         [destination, size, Operand::Constant(Constant::Integer(align))] => (destination, size, *align),
         _ => return invalid("`alloca` takes a destination, a size and perhaps an alignment"),
@@ -124,8 +121,8 @@ fn allocate(compiler: &mut FunctionCompiler, instruction: &Instruction) -> Decod
     Ok(())
 }
 
-fn save(compiler: &mut FunctionCompiler, instruction: &Instruction) -> Decoded<()> {
-    let [destination] = instruction.operands.as_slice() else {
+fn save(compiler: &mut FunctionCompiler, line: &Line) -> Decoded<()> {
+    let [destination] = line.operands.as_slice() else {
         return invalid("`stacksave` takes a destination");
     };
     let now = pointer(compiler);
@@ -135,8 +132,8 @@ fn save(compiler: &mut FunctionCompiler, instruction: &Instruction) -> Decoded<(
     Ok(())
 }
 
-fn restore(compiler: &mut FunctionCompiler, instruction: &Instruction) -> Decoded<()> {
-    let [source] = instruction.operands.as_slice() else { return invalid("`stackrestore` takes a pointer") };
+fn restore(compiler: &mut FunctionCompiler, line: &Line) -> Decoded<()> {
+    let [source] = line.operands.as_slice() else { return invalid("`stackrestore` takes a pointer") };
     let source = compiler.source(source, ScalarType::U64)?;
     set_pointer(compiler, source);
     Ok(())

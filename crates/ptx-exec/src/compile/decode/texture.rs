@@ -3,30 +3,28 @@
 //! Objects are 64-bit handles in registers, as CUDA's texture and surface objects are. References (`.texref`,
 //! `.surfref`), which no compiler since CUDA 12 emits, are not supported.
 
-use ptx::{AddressBase, Instruction, Operand, ScalarType};
+use ptx::ScalarType;
+use ptx::body::{Line, Operand};
 
 use crate::code::Op;
 use crate::compile::decode::form::Form;
 use crate::compile::decode::load_store::elements;
-use crate::compile::function::{Decoded, Destination, FunctionCompiler, invalid, show, unsupported};
+use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
+use crate::compile::operand::Destination;
 use crate::image::sampling::{Level, TextureOp};
 use crate::image::surface::{Bounds, Combine, SurfaceOp};
 use crate::image::{Geometry, ImageOp, ImageStep, Query};
 use crate::operands::Reg;
 
 /// Decodes what reads or writes images. `None` if the opcode does neither.
-pub(crate) fn decode(
-    compiler: &mut FunctionCompiler,
-    instruction: &Instruction,
-    form: &mut Form,
-) -> Option<Decoded<()>> {
+pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
     Some(match form.opcode {
-        "tex" => fetch(compiler, instruction, form),
-        "tld4" => gather(compiler, instruction, form),
-        "txq" | "suq" => query(compiler, instruction, form),
-        "suld" => load(compiler, instruction, form),
-        "sust" => store(compiler, instruction, form),
-        "sured" => reduce(compiler, instruction, form),
+        "tex" => fetch(compiler, line, form),
+        "tld4" => gather(compiler, line, form),
+        "txq" | "suq" => query(compiler, line, form),
+        "suld" => load(compiler, line, form),
+        "sust" => store(compiler, line, form),
+        "sured" => reduce(compiler, line, form),
         _ => return None,
     })
 }
@@ -53,16 +51,11 @@ fn target(
     coordinates: Option<(Geometry, ScalarType)>,
 ) -> Decoded<(Reg, Vec<Reg>)> {
     let Operand::Address(address) = operand else {
-        return invalid(format!("`{}` is not an image with coordinates", show(operand)));
+        return invalid(format!("`{}` is not an image with coordinates", compiler.show(operand)));
     };
-    let base = match &address.base {
-        AddressBase::Name(name) => Operand::Name(name.clone()),
-        AddressBase::Component(name, component) => Operand::Component(name.clone(), component.clone()),
-        AddressBase::Absolute => return invalid("an image is named by a register"),
-    };
-    if let Operand::Name(name) = &base
-        && compiler.register(name, None)?.is_none()
-    {
+    let Some(base) = address.base.operand() else { return invalid("an image is named by a register") };
+    if compiler.named(&base)?.is_none() {
+        let name = compiler.show(&base);
         return unsupported(format!(
             "`{name}`: texture and surface references are not supported, objects are"
         ));
@@ -126,7 +119,7 @@ fn texture_types(form: &mut Form) -> Decoded<(ScalarType, ScalarType)> {
     }
 }
 
-fn fetch(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn fetch(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     let level = match form.one_of(&["level", "grad", "base"]) {
         Some("level") => Level::Given,
         Some("grad") => Level::Gradient,
@@ -142,7 +135,7 @@ fn fetch(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut 
         ScalarType::S32 if !geometry.cube && level != Level::Gradient => true,
         other => return invalid(format!("coordinates of type {other} do not go with this instruction")),
     };
-    let [destination, image, more @ ..] = instruction.operands.as_slice() else {
+    let [destination, image, more @ ..] = line.operands.as_slice() else {
         return invalid("`tex` takes a destination and an image with coordinates");
     };
     let (object, mut sources) = target(compiler, image, Some((geometry, coordinates)))?;
@@ -179,7 +172,7 @@ fn fetch(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut 
     Ok(())
 }
 
-fn gather(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn gather(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     let channel = match form.one_of(&["r", "g", "b", "a"]) {
         Some("r") => 0,
         Some("g") => 1,
@@ -195,7 +188,7 @@ fn gather(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut
         return invalid("`tld4` needs `.v4`");
     }
     let (ty, coordinates) = texture_types(form)?;
-    let [destination, image] = instruction.operands.as_slice() else {
+    let [destination, image] = line.operands.as_slice() else {
         return unsupported("texel offsets and depth comparison are not supported");
     };
     let (object, sources) = target(compiler, image, Some((geometry, coordinates)))?;
@@ -205,7 +198,7 @@ fn gather(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut
     Ok(())
 }
 
-fn query(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn query(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     let level = form.flag("level");
     let found = form.take(|modifier| {
         Some(match modifier {
@@ -221,11 +214,11 @@ fn query(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut 
     });
     let Some(query) = found else { return unsupported("this query of images is not supported") };
     form.ty();
-    let ([destination, image] | [destination, image, _]) = instruction.operands.as_slice() else {
+    let ([destination, image] | [destination, image, _]) = line.operands.as_slice() else {
         return invalid("a query takes a destination and an image");
     };
     let (object, mut sources) = target(compiler, image, None)?;
-    if let (true, [.., level]) = (level, instruction.operands.as_slice()) {
+    if let (true, [.., level]) = (level, line.operands.as_slice()) {
         sources.push(compiler.source(level, ScalarType::U32)?);
     }
     let (data, destinations) = results(compiler, destination, 1, ScalarType::B32)?;
@@ -271,12 +264,12 @@ fn surface_form(form: &mut Form) -> Decoded<SurfaceForm> {
     Ok(SurfaceForm { bytewise, geometry, count, ty, bounds })
 }
 
-fn load(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn load(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     let SurfaceForm { bytewise, geometry, count, ty, bounds } = surface_form(form)?;
     if !bytewise {
         return unsupported("formatted loads from surfaces are not supported");
     }
-    let [destination, image] = instruction.operands.as_slice() else {
+    let [destination, image] = line.operands.as_slice() else {
         return invalid("`suld` takes a destination and an image with coordinates");
     };
     let (object, sources) = target(compiler, image, Some((geometry, ScalarType::S32)))?;
@@ -301,9 +294,9 @@ fn stored(
     Ok(data)
 }
 
-fn store(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn store(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     let SurfaceForm { bytewise, geometry, count, ty, bounds } = surface_form(form)?;
-    let [image, value] = instruction.operands.as_slice() else {
+    let [image, value] = line.operands.as_slice() else {
         return invalid("`sust` takes an image with coordinates and a value");
     };
     let (object, sources) = target(compiler, image, Some((geometry, ScalarType::S32)))?;
@@ -318,7 +311,7 @@ fn store(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut 
     Ok(())
 }
 
-fn reduce(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn reduce(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     let operation = form.one_of(&["add", "min", "max", "and", "or"]);
     let SurfaceForm { bytewise, geometry, count, ty, bounds } = surface_form(form)?;
     let combine = match operation {
@@ -332,7 +325,7 @@ fn reduce(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut
     if !bytewise || count != 1 || ty.is_float() || !matches!(ty.bytes(), 4 | 8) {
         return unsupported("this form of `sured` is not supported");
     }
-    let [image, value] = instruction.operands.as_slice() else {
+    let [image, value] = line.operands.as_slice() else {
         return invalid("`sured` takes an image with coordinates and a value");
     };
     let (object, sources) = target(compiler, image, Some((geometry, ScalarType::S32)))?;

@@ -5,27 +5,24 @@
 //! the ISA says that it is cut. Operands of the side-by-side instructions that do not lie in place are put there by
 //! steps of their own.
 
-use ptx::{Instruction, Operand, ScalarType};
+use ptx::ScalarType;
+use ptx::body::{Line, Operand};
 
 use crate::compile::decode::bits::byte_permutation;
 use crate::compile::decode::form::Form;
-use crate::compile::function::{Decoded, FunctionCompiler, invalid, show, unsupported};
+use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::operands::{Args, Class, Reg};
 use crate::registers::lanes::{Register, WARP, map, registers, zip};
 
 /// Decodes video instructions. `None` if the opcode is none.
-pub(crate) fn decode(
-    compiler: &mut FunctionCompiler,
-    instruction: &Instruction,
-    form: &mut Form,
-) -> Option<Decoded<()>> {
+pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
     let (name, lanes) = match form.opcode.strip_suffix(['2', '4']) {
         Some(name) if form.opcode.ends_with('2') => (name, 2),
         Some(name) => (name, 4),
         None => (form.opcode, 1),
     };
     if (name, lanes) == ("vmad", 1) {
-        return Some(multiply_add(compiler, instruction, form));
+        return Some(multiply_add(compiler, line, form));
     }
     let known: &[&str] = match lanes {
         1 => &["vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr", "vset"],
@@ -35,8 +32,8 @@ pub(crate) fn decode(
         return None;
     }
     Some(match lanes {
-        1 => single(compiler, instruction, form, name),
-        _ => side_by_side(compiler, instruction, form, name, lanes),
+        1 => single(compiler, line, form, name),
+        _ => side_by_side(compiler, line, form, name, lanes),
     })
 }
 
@@ -149,21 +146,16 @@ fn limits(width: u32, signed: bool) -> (i64, i64) {
 }
 
 /// The register of an operand and the part of it that is meant.
-fn with_part(operand: &Operand) -> Decoded<(Operand, u32)> {
+fn with_part<'m>(compiler: &FunctionCompiler, operand: &Operand<'m>) -> Decoded<(Operand<'m>, u32)> {
     let Operand::Component(name, selector) = operand else { return Ok((operand.clone(), 0)) };
-    match PARTS.iter().position(|part| **part == **selector) {
-        Some(part) => Ok((Operand::Name(name.clone()), part as u32)),
-        None => invalid(format!("`{}` is no part of a register", show(operand))),
+    match PARTS.iter().position(|part| part == selector) {
+        Some(part) => Ok((Operand::Name(*name), part as u32)),
+        None => invalid(format!("`{}` is no part of a register", compiler.show(operand))),
     }
 }
 
 /// `vadd` and its like: one number, then a second operation with `c`, or a place in `c`.
-fn single(
-    compiler: &mut FunctionCompiler,
-    instruction: &Instruction,
-    form: &mut Form,
-    name: &str,
-) -> Decoded<()> {
+fn single(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form, name: &str) -> Decoded<()> {
     let word = ScalarType::U32;
     let operation = operation(form, name)?;
     let [signed_d, signed_a, signed_b] = signs(form, name)?;
@@ -182,13 +174,13 @@ fn single(
         Some("min") => 2,
         Some(_) => 3,
     };
-    let (destination, a, b, c) = match instruction.operands.as_slice() {
+    let (destination, a, b, c) = match line.operands.as_slice() {
         [d, a, b] => (d, a, b, None),
         [d, a, b, c] => (d, a, b, Some(c)),
         _ => return invalid("this video instruction takes a destination and two or three sources"),
     };
     let ((destination, part_d), (a, part_a), (b, part_b)) =
-        (with_part(destination)?, with_part(a)?, with_part(b)?);
+        (with_part(compiler, destination)?, with_part(compiler, a)?, with_part(compiler, b)?);
     if c.is_some() != (second != 0 || part_d != 0) || (second != 0 && part_d != 0) {
         return invalid("a third source goes with a second operation, or with a part of the destination");
     }
@@ -253,7 +245,7 @@ fn compute_single(a: &Register<u32>, b: &Register<u32>, c: &Register<u32>, immed
 }
 
 /// `vmad`.
-fn multiply_add(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn multiply_add<'m>(compiler: &mut FunctionCompiler, line: &Line<'m>, form: &mut Form) -> Decoded<()> {
     let word = ScalarType::U32;
     let [_, signed_a, signed_b] = signs(form, "vmad")?;
     let plus_one = form.flag("po");
@@ -263,11 +255,11 @@ fn multiply_add(compiler: &mut FunctionCompiler, instruction: &Instruction, form
         Some("shr7") => 7,
         Some(_) => 15,
     };
-    let [destination, a, b, c] = instruction.operands.as_slice() else {
+    let [destination, a, b, c] = line.operands.as_slice() else {
         return invalid("`vmad` takes a destination and three sources");
     };
-    let plain = |operand: &Operand| match operand {
-        Operand::Negated(name) => (Operand::Name(name.clone()), true),
+    let plain = |operand: &Operand<'m>| match operand {
+        Operand::Negated(name) => (Operand::Name(*name), true),
         other => (other.clone(), false),
     };
     let ((a, negated_a), (b, negated_b), (c, negated_c)) = (plain(a), plain(b), plain(c));
@@ -275,7 +267,7 @@ fn multiply_add(compiler: &mut FunctionCompiler, instruction: &Instruction, form
     if (negated && negated_c) || (plus_one && (negated || negated_c)) {
         return invalid("`vmad` negates either the product or the third source, and with `.po` neither");
     }
-    let ((a, part_a), (b, part_b)) = (with_part(&a)?, with_part(&b)?);
+    let ((a, part_a), (b, part_b)) = (with_part(compiler, &a)?, with_part(compiler, &b)?);
     let immediate = pack(&[
         (signed_a, 1),
         (signed_b, 1),
@@ -344,7 +336,7 @@ fn compute_multiply_add(
 /// `vadd2`, `vadd4` and their like: several numbers, added up or put beside each other.
 fn side_by_side(
     compiler: &mut FunctionCompiler,
-    instruction: &Instruction,
+    line: &Line,
     form: &mut Form,
     name: &str,
     lanes: u32,
@@ -353,18 +345,18 @@ fn side_by_side(
     let operation = operation(form, name)?;
     let [signed_d, signed_a, signed_b] = signs(form, name)?;
     let (saturate, accumulate) = (form.flag("sat"), form.flag("add"));
-    let [destination, a, b, c] = instruction.operands.as_slice() else {
+    let [destination, a, b, c] = line.operands.as_slice() else {
         return invalid("this video instruction takes a destination and three sources");
     };
     let (destination, mask) = split(destination);
     let ((a, selection_a), (b, selection_b)) = (split(a), split(b));
     let mask = match mask {
         None => (1 << lanes) - 1,
-        Some(text) => digits(&text, lanes, lanes)?.iter().fold(0, |mask, &lane| mask | 1 << lane),
+        Some(text) => digits(text, lanes, lanes)?.iter().fold(0, |mask, &lane| mask | 1 << lane),
     };
     let (a, b) = (compiler.source(&a, word)?, compiler.source(&b, word)?);
-    let arranged_a = arrange(compiler, a, b, selection_a.as_deref(), lanes, 0)?;
-    let arranged_b = arrange(compiler, a, b, selection_b.as_deref(), lanes, lanes)?;
+    let arranged_a = arrange(compiler, a, b, selection_a, lanes, 0)?;
+    let arranged_b = arrange(compiler, a, b, selection_b, lanes, lanes)?;
     let immediate = pack(&[
         (operation, 4),
         (signed_d, 1),
@@ -384,9 +376,9 @@ fn side_by_side(
 }
 
 /// A register, and the selector after its dot.
-fn split(operand: &Operand) -> (Operand, Option<String>) {
+fn split<'m>(operand: &Operand<'m>) -> (Operand<'m>, Option<&'m str>) {
     match operand {
-        Operand::Component(name, selector) => (Operand::Name(name.clone()), Some(selector.to_string())),
+        Operand::Component(name, selector) => (Operand::Name(*name), Some(selector)),
         other => (other.clone(), None),
     }
 }

@@ -1,26 +1,24 @@
 //! Instructions by which the lanes of a warp talk to each other.
 
-use ptx::{Instruction, Operand, ScalarType};
+use ptx::ScalarType;
+use ptx::body::{Line, Operand};
 
 use crate::code::{FloatChoice, Op, Reduction, Shuffle, WarpOp};
 use crate::compile::decode::form::Form;
-use crate::compile::function::{Decoded, Destination, FunctionCompiler, invalid, unsupported};
+use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
+use crate::compile::operand::Destination;
 use crate::operands::{Args, Class, Reg};
 
 /// Decodes warp instructions. `None` if the opcode is none.
-pub(crate) fn decode(
-    compiler: &mut FunctionCompiler,
-    instruction: &Instruction,
-    form: &mut Form,
-) -> Option<Decoded<()>> {
+pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
     Some(match form.opcode {
-        "shfl" => shuffle(compiler, instruction, form),
-        "vote" => vote(compiler, instruction, form),
-        "match" => matching(compiler, instruction, form),
-        "redux" => reduce(compiler, instruction, form),
+        "shfl" => shuffle(compiler, line, form),
+        "vote" => vote(compiler, line, form),
+        "match" => matching(compiler, line, form),
+        "redux" => reduce(compiler, line, form),
         "activemask" => {
             form.ty();
-            let Some(destination) = instruction.operands.first() else {
+            let Some(destination) = line.operands.first() else {
                 return Some(invalid("`activemask` takes a destination"));
             };
             compiler.destination(destination, ScalarType::B32).map(|destination| {
@@ -29,7 +27,7 @@ pub(crate) fn decode(
                 compiler.widen(destination);
             })
         }
-        "elect" => elect(compiler, instruction, form),
+        "elect" => elect(compiler, line, form),
         _ => return None,
     })
 }
@@ -42,7 +40,7 @@ fn value_and_predicate(compiler: &mut FunctionCompiler, operand: &Operand) -> De
     };
     let predicate = match predicate {
         None | Some(Operand::Sink) => Reg::NONE,
-        Some(Operand::Name(name)) => compiler.predicate(name)?,
+        Some(Operand::Name(name)) => compiler.predicate(*name)?,
         Some(_) => return invalid("the second result is a predicate"),
     };
     Ok((compiler.destination(value, ScalarType::B32)?, predicate))
@@ -62,7 +60,7 @@ fn finish(compiler: &mut FunctionCompiler, op: WarpOp, members: Reg, args: Args,
     compiler.widen(destination);
 }
 
-fn shuffle(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn shuffle(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     let sync = form.flag("sync");
     let mode = match form.one_of(&["up", "down", "bfly", "idx"]) {
         Some("up") => Shuffle::Up,
@@ -72,7 +70,7 @@ fn shuffle(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mu
         None => return invalid("`shfl` needs a mode"),
     };
     form.ty();
-    let [destination, a, b, c, rest @ ..] = instruction.operands.as_slice() else {
+    let [destination, a, b, c, rest @ ..] = line.operands.as_slice() else {
         return invalid("`shfl` takes a destination and three sources");
     };
     let members = members(compiler, sync, rest.first())?;
@@ -87,7 +85,7 @@ fn shuffle(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mu
     Ok(())
 }
 
-fn vote(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn vote(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     let sync = form.flag("sync");
     let (op, ty) = match form.one_of(&["all", "any", "uni", "ballot"]) {
         Some("all") => (WarpOp::All, ScalarType::Pred),
@@ -97,13 +95,13 @@ fn vote(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut F
         None => return invalid("`vote` needs a mode"),
     };
     form.ty();
-    let [destination, source, rest @ ..] = instruction.operands.as_slice() else {
+    let [destination, source, rest @ ..] = line.operands.as_slice() else {
         return invalid("`vote` takes a destination and a predicate");
     };
     let members = members(compiler, sync, rest.first())?;
     // A negated source votes the other way.
     let (a, immediate) = match source {
-        Operand::Not(name) => (compiler.predicate(name)?, 1),
+        Operand::Not(name) => (compiler.predicate(*name)?, 1),
         other => (compiler.source(other, ScalarType::Pred)?, 0),
     };
     let destination = compiler.destination(destination, ty)?;
@@ -111,11 +109,11 @@ fn vote(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut F
     Ok(())
 }
 
-fn matching(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn matching(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     let Some(mode) = form.one_of(&["any", "all"]) else { return invalid("`match` needs a mode") };
     let sync = form.flag("sync");
     let Some(ty) = form.ty() else { return invalid("`match` needs a type") };
-    let [destination, a, rest @ ..] = instruction.operands.as_slice() else {
+    let [destination, a, rest @ ..] = line.operands.as_slice() else {
         return invalid("`match` takes a destination and a value");
     };
     let members = members(compiler, sync, rest.first())?;
@@ -127,7 +125,7 @@ fn matching(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &m
     Ok(())
 }
 
-fn reduce(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn reduce(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     let sync = form.flag("sync");
     let operation = form.one_of(&["add", "min", "max", "and", "or", "xor"]);
     let choice = FloatChoice { magnitude: form.flag("abs"), nan: form.flag("NaN") };
@@ -148,7 +146,7 @@ fn reduce(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut
         (Some("xor"), ScalarType::B32) => Reduction::Xor,
         _ => return unsupported(format!("this `redux` on {ty} is not supported")),
     };
-    let [destination, a, rest @ ..] = instruction.operands.as_slice() else {
+    let [destination, a, rest @ ..] = line.operands.as_slice() else {
         return invalid("`redux` takes a destination and a value");
     };
     let members = members(compiler, sync, rest.first())?;
@@ -158,9 +156,9 @@ fn reduce(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut
     Ok(())
 }
 
-fn elect(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut Form) -> Decoded<()> {
+fn elect(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     let sync = form.flag("sync");
-    let [destination, rest @ ..] = instruction.operands.as_slice() else {
+    let [destination, rest @ ..] = line.operands.as_slice() else {
         return invalid("`elect` takes a destination");
     };
     let members = members(compiler, sync, rest.first())?;
@@ -170,8 +168,8 @@ fn elect(compiler: &mut FunctionCompiler, instruction: &Instruction, form: &mut 
 }
 
 /// `bar.warp.sync`.
-pub(crate) fn warp_barrier(compiler: &mut FunctionCompiler, instruction: &Instruction) -> Decoded<()> {
-    let [mask] = instruction.operands.as_slice() else {
+pub(crate) fn warp_barrier(compiler: &mut FunctionCompiler, line: &Line) -> Decoded<()> {
+    let [mask] = line.operands.as_slice() else {
         return invalid("`bar.warp.sync` takes a mask of lanes");
     };
     let members = compiler.source(mask, ScalarType::B32)?;
