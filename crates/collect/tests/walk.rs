@@ -12,6 +12,7 @@ use apex_collect::fill;
 use apex_collect::plan::{self, Allowed, Bounds, Launch};
 use apex_collect::suite::{self, Element, Kernel, MODULES};
 use apex_trace::counts::{Counts, Direction, InstructionClass, Space, Traffic};
+use cuda_launch::FunctionAttributes;
 use ptx::Class;
 use ptx::estimate::{Argument, BUDGET, Estimator, Work};
 use ptx_exec::{LaunchParams, Linked, Memory, Program, Region, WatchOptions, watch};
@@ -101,15 +102,8 @@ fn executed(kernel: &Kernel, program: &Arc<Program>, launch: &Launch) -> Counts 
     ];
     let mut params: Vec<u8> = pointers.iter().flat_map(|pointer| pointer.to_ne_bytes()).collect();
     params.extend([launch.n, launch.m].iter().flat_map(|number| number.to_ne_bytes()));
-    let params = LaunchParams {
-        grid: launch.config.grid.into(),
-        block: launch.config.block.into(),
-        dynamic_shared: launch.config.dynamic_shared_bytes,
-        cooperative: false,
-        stack: 1024,
-        workers: 1,
-        params: &params,
-    };
+    let params =
+        LaunchParams { config: launch.config, cooperative: false, stack: 1024, workers: 1, params: &params };
     let id = linked.program().kernel(kernel.name).expect("the module has the kernel");
     let options = WatchOptions { count: true, ..WatchOptions::default() };
     let (outcome, seen) = watch(&linked, id, &params, &memory, &AtomicBool::new(false), options);
@@ -221,8 +215,9 @@ fn a_walk_says_what_a_launch_executes() {
     let allowed = |kernel: &Kernel| {
         let program = &programs[kernel.module];
         let attributes = program.attributes(program.kernel(kernel.name).expect("the module has the kernel"));
-        let dynamic_shared = ((48 << 10) - attributes.static_shared).into();
-        Allowed { threads: attributes.max_threads, dynamic_shared_bytes: dynamic_shared }
+        let FunctionAttributes { static_shared_bytes, max_threads_per_block, .. } = attributes.function;
+        let dynamic_shared_bytes = ((48 << 10) - static_shared_bytes).into();
+        Allowed { threads: max_threads_per_block, dynamic_shared_bytes }
     };
     let kernels: Vec<_> = suite::kernels().map(|kernel| (kernel, allowed(&kernel))).collect();
     // Of each kernel and figure: the launches' errors without their signs, so that none makes up for another, and what was
