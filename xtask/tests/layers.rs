@@ -8,7 +8,16 @@ use std::process::Command;
 /// Lowest first: a crate depends only on crates of earlier lines.
 const LAYERS: [&[&str]; 10] = [
     &["apex-untrusted", "apex-random", "cuda-launch", "test-build", "test-skip"],
-    &["cuda-abi", "ptx", "fatbin", "apex-trace", "occupancy", "apex-protobuf", "apex-device-code"],
+    &[
+        "cuda-abi",
+        "ptx",
+        "fatbin",
+        "apex-trace",
+        "occupancy",
+        "apex-csv",
+        "apex-protobuf",
+        "apex-device-code",
+    ],
     &["ptx-exec", "test-session", "fake-driver", "driver-client", "cuda-program", "cudarc-client"],
     &["apex-cpu-device", "apex-nvrtc", "apex-interpose", "apex-alias", "apex-model", "apex-dataset"],
     &["apex-profile", "flushing-library"],

@@ -148,16 +148,15 @@ pub fn parse(text: &str) -> Batch {
     let Some(start) = text.find("\"ID\",") else {
         return Batch { failure: Some("ncu printed no table".to_owned()), ..Batch::default() };
     };
-    let mut lines = apex_dataset::fields(&text[start..]);
+    let mut lines = apex_csv::records(&text[start..]).map_while(|(_, record)| record.ok());
     let names = lines.next().unwrap_or_default();
     let launches: Vec<Profiled> = lines.skip(1).map_while(|values| profiled(&names, &values)).collect();
     let passes = launches.iter().filter_map(|launch| launch.passes).max();
     Batch { launches, passes, failure: None }
 }
 
-fn profiled(names: &[String], values: &[String]) -> Option<Profiled> {
-    let columns: HashMap<&str, &str> =
-        names.iter().map(String::as_str).zip(values.iter().map(String::as_str)).collect();
+fn profiled(names: &[Option<String>], values: &[Option<String>]) -> Option<Profiled> {
+    let columns: HashMap<&str, &str> = texts(names).zip(texts(values)).collect();
     let number = |name: &str| {
         let text = columns.get(name)?.replace(',', "");
         text.parse().ok().filter(|value: &f64| value.is_finite())
@@ -182,6 +181,10 @@ fn profiled(names: &[String], values: &[String]) -> Option<Profiled> {
         counters,
         passes: number("profiler__replayer_passes").map(|passes| passes as u32),
     })
+}
+
+fn texts(fields: &[Option<String>]) -> impl Iterator<Item = &str> {
+    fields.iter().map(|field| field.as_deref().unwrap_or_default())
 }
 
 /// From `(256, 1, 1)`.

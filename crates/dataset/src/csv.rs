@@ -156,12 +156,12 @@ fn names<T: Columns>() -> Vec<String> {
     names
 }
 
+/// A line of the table. An empty field is null, whatever its column.
 fn line(fields: &[String]) -> String {
-    let quoted = |field: &String| match field.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", field.replace('"', "\"\"")),
-        false => field.clone(),
-    };
-    fields.iter().map(quoted).collect::<Vec<_>>().join(",") + "\n"
+    let mut line = Vec::new();
+    let fields = fields.iter().map(|field| Some(field.as_str()).filter(|text| !text.is_empty()));
+    apex_csv::Writer::with_newlines(&mut line).record(fields).expect("memory can be written");
+    String::from_utf8(line).expect("text is written")
 }
 
 fn line_of(record: &impl Columns) -> String {
@@ -191,9 +191,11 @@ pub fn read<T: Columns>(path: &Path) -> Result<Vec<T>, Error> {
 
 fn parse<T: Columns>(text: &str, path: &Path) -> Result<Vec<T>, Error> {
     let names = names::<T>();
-    let mut lines = Lines { text, line: 1 };
-    let header = lines.next().unwrap_or(Ok((1, Vec::new())));
-    let (_, header) = header.map_err(|(line, why)| Error::line(path, line, why))?;
+    let mut records = apex_csv::records(text).map(|(line, record)| {
+        let record = record.map_err(|why| Error::line(path, line, why))?;
+        Ok((line, record.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>()))
+    });
+    let (_, header) = records.next().transpose()?.unwrap_or_default();
     if header != names {
         let differs = header.iter().zip(&names).find(|(found, expected)| found != expected);
         let why = match differs {
@@ -202,8 +204,8 @@ fn parse<T: Columns>(text: &str, path: &Path) -> Result<Vec<T>, Error> {
         };
         return Err(Error::line(path, 1, why));
     }
-    let record = |line: Result<(u64, Vec<String>), (u64, &str)>| {
-        let (line, values) = line.map_err(|(line, why)| Error::line(path, line, why))?;
+    let record = |record: Result<(u64, Vec<String>), Error>| {
+        let (line, values) = record?;
         if values.len() != names.len() {
             let why = format!("{} fields stand where {} belong", values.len(), names.len());
             return Err(Error::line(path, line, why));
@@ -211,56 +213,7 @@ fn parse<T: Columns>(text: &str, path: &Path) -> Result<Vec<T>, Error> {
         let mut fields = Fields { names: &names, values: values.iter() };
         T::read(&mut fields).map_err(|why| Error::line(path, line, why))
     };
-    lines.map(record).collect()
-}
-
-/// The records of a CSV text as fields; ends at what is not CSV.
-pub(super) fn fields(text: &str) -> impl Iterator<Item = Vec<String>> + '_ {
-    Lines { text, line: 1 }.map_while(|line| line.ok().map(|(_, fields)| fields))
-}
-
-/// Splits text into records: line number and fields.
-struct Lines<'a> {
-    text: &'a str,
-    line: u64,
-}
-
-impl Iterator for Lines<'_> {
-    type Item = Result<(u64, Vec<String>), (u64, &'static str)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.text.is_empty() {
-            return None;
-        }
-        let start = self.line;
-        let mut fields = vec![String::new()];
-        let mut quoted = false;
-        let mut characters = self.text.char_indices().peekable();
-        while let Some((at, character)) = characters.next() {
-            self.line += u64::from(character == '\n');
-            let field = fields.last_mut().expect("there is one at least");
-            match (character, quoted) {
-                ('"', true) if characters.peek().is_some_and(|&(_, next)| next == '"') => {
-                    characters.next();
-                    field.push('"');
-                }
-                ('"', true) => quoted = false,
-                ('"', false) if field.is_empty() => quoted = true,
-                (',', false) => fields.push(String::new()),
-                ('\r', false) => {}
-                ('\n', false) => {
-                    self.text = &self.text[at + 1..];
-                    return Some(Ok((start, fields)));
-                }
-                (character, _) => field.push(character),
-            }
-        }
-        self.text = "";
-        Some(match quoted {
-            true => Err((start, "a quoted field that begins here does not end")),
-            false => Ok((start, fields)),
-        })
-    }
+    records.map(record).collect()
 }
 
 /// A table that grows. The operating system has each record when [`Appender::append`] returns.

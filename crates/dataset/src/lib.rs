@@ -176,12 +176,6 @@ pub fn write_table<T: Columns>(path: &Path, records: &[T]) -> Result<(), Error> 
     replace(path, &csv::to_text(records))
 }
 
-/// The records of a CSV text as fields, for tables that other programs wrote. Ends at what is not
-/// CSV.
-pub fn fields(text: &str) -> impl Iterator<Item = Vec<String>> + '_ {
-    csv::fields(text)
-}
-
 /// Replaces a file's contents at once.
 fn replace(path: &Path, text: &str) -> Result<(), Error> {
     apex_untrusted::replace::bytes(path, text.as_bytes()).map_err(|error| Error::io("write", path, error))

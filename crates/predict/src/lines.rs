@@ -1,11 +1,12 @@
-//! Launches as lines of CSV (RFC 4180, the first line names the columns) or JSON Lines, read one at a time.
+//! Launches as lines of CSV (whose first line names the columns) or JSON Lines, read one at a time.
 //!
-//! Which of the two it is shows in the first character: JSON begins with `{`. A line that is wrong is one answer with the
-//! reason, and the next line is read all the same. Columns that are not known here pass through.
+//! The first character tells which of the two it is: JSON begins with `{`. A line that is wrong is one
+//! answer with the reason, and the next line is read all the same. Unknown columns pass through.
 
+use apex_csv::Numbered;
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 use serde_json::Value;
-use std::io::{self, BufRead, Read};
+use std::io::{self, BufRead};
 
 /// The longest line, bytes.
 const LONGEST: u64 = 1 << 20;
@@ -97,17 +98,12 @@ impl Asked {
     }
 }
 
-/// The number of a line, and what stands in it, or why that cannot be told.
-type Numbered<T> = (u64, Result<T, String>);
-
 /// Reads lines as they come.
 pub struct Lines<R> {
-    from: R,
+    reader: apex_csv::Reader<R>,
     format: Format,
     /// Of CSV.
     columns: Vec<String>,
-    /// Lines read.
-    number: u64,
 }
 
 impl<R: BufRead> Lines<R> {
@@ -119,7 +115,8 @@ impl<R: BufRead> Lines<R> {
     pub fn new(mut from: R) -> Result<Self, String> {
         let (first, number) = first_character(&mut from).map_err(|error| error.to_string())?;
         let format = if first == Some(b'{') { Format::Json } else { Format::Csv };
-        let mut lines = Self { from, format, columns: Vec::new(), number };
+        let reader = apex_csv::Reader::new(from, number, LONGEST);
+        let mut lines = Self { reader, format, columns: Vec::new() };
         if format == Format::Csv {
             let named = lines
                 .record()
@@ -177,51 +174,26 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// The next CSV record that is not blank: where it begins, and its fields.
+    /// The next CSV record that is not blank. Nothing here tells an empty field from an empty string.
     fn record(&mut self) -> io::Result<Option<Numbered<Vec<String>>>> {
-        let Some((number, text)) = self.text()? else { return Ok(None) };
-        let mut text = match text {
-            Ok(text) => text,
-            Err(why) => return Ok(Some((number, Err(why)))),
-        };
-        loop {
-            match csv_fields(&text) {
-                Some(fields) => return Ok(Some((number, Ok(fields)))),
-                None => match self.line()? {
-                    Some(Ok(more)) if (text.len() + more.len()) as u64 <= LONGEST => text.push_str(&more),
-                    Some(Ok(_)) | None => {
-                        let why = "a quoted field that begins here does not end".to_owned();
-                        return Ok(Some((number, Err(why))));
-                    }
-                    Some(Err(why)) => return Ok(Some((number, Err(why)))),
-                },
+        while let Some((number, record)) = self.reader.next_record()? {
+            let fields = record
+                .map(|record| record.into_iter().map(Option::unwrap_or_default).collect::<Vec<String>>());
+            if !fields.as_deref().is_ok_and(|fields| matches!(fields, [only] if only.trim().is_empty())) {
+                return Ok(Some((number, fields)));
             }
         }
+        Ok(None)
     }
 
-    /// The next line that is not blank, and its number.
+    /// The next line that is not blank.
     fn text(&mut self) -> io::Result<Option<Numbered<String>>> {
-        loop {
-            match self.line()? {
-                None => return Ok(None),
-                Some(Ok(text)) if text.trim().is_empty() => {}
-                Some(line) => return Ok(Some((self.number, line))),
+        while let Some((number, text)) = self.reader.next_line()? {
+            if !text.as_ref().is_ok_and(|text| text.trim().is_empty()) {
+                return Ok(Some((number, text)));
             }
         }
-    }
-
-    /// The next line with its end, or why it is no text.
-    fn line(&mut self) -> io::Result<Option<Result<String, String>>> {
-        let mut bytes = Vec::new();
-        if (&mut self.from).take(LONGEST).read_until(b'\n', &mut bytes)? == 0 {
-            return Ok(None);
-        }
-        self.number += 1;
-        if bytes.len() as u64 == LONGEST && bytes.last() != Some(&b'\n') {
-            skip_line(&mut self.from)?;
-            return Ok(Some(Err(format!("the line is longer than {LONGEST} bytes"))));
-        }
-        Ok(Some(String::from_utf8(bytes).map_err(|_| "the line is no UTF-8".to_owned())))
+        Ok(None)
     }
 }
 
@@ -239,41 +211,6 @@ fn first_character(from: &mut impl BufRead) -> io::Result<(Option<u8>, u64)> {
             _ => return Ok((first, lines)),
         }
     }
-}
-
-fn skip_line(from: &mut impl BufRead) -> io::Result<()> {
-    loop {
-        let buffer = from.fill_buf()?;
-        let end = buffer.iter().position(|&byte| byte == b'\n');
-        let taken = end.map_or(buffer.len(), |end| end + 1);
-        from.consume(taken);
-        if end.is_some() || taken == 0 {
-            return Ok(());
-        }
-    }
-}
-
-/// The fields of a CSV record; `None` if a quoted field does not end in it.
-fn csv_fields(text: &str) -> Option<Vec<String>> {
-    let text = text.strip_suffix('\n').unwrap_or(text);
-    let text = text.strip_suffix('\r').unwrap_or(text);
-    let mut fields = vec![String::new()];
-    let mut quoted = false;
-    let mut characters = text.chars().peekable();
-    while let Some(character) = characters.next() {
-        let field = fields.last_mut().expect("there is one at least");
-        match (character, quoted) {
-            ('"', true) if characters.peek() == Some(&'"') => {
-                characters.next();
-                field.push('"');
-            }
-            ('"', true) => quoted = false,
-            ('"', false) if field.is_empty() => quoted = true,
-            (',', false) => fields.push(String::new()),
-            (character, _) => field.push(character),
-        }
-    }
-    (!quoted).then_some(fields)
 }
 
 fn json_line(number: u64, text: Result<String, String>) -> Line {
@@ -430,7 +367,7 @@ mod tests {
         bytes.extend(b"\n3,32\n\"4,32\n5,32");
         let found = verdicts(bytes);
         let expected = [
-            (2, "the line is no UTF-8".to_owned()),
+            (2, "the line is not UTF-8".to_owned()),
             (3, format!("the line is longer than {LONGEST} bytes")),
             (4, "fine".to_owned()),
             (5, "a quoted field that begins here does not end".to_owned()),

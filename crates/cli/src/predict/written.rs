@@ -173,15 +173,14 @@ fn cells(answer: &Answer) -> [Option<String>; COLUMNS.len()] {
     ]
 }
 
-/// A line of CSV; what is `None` is empty.
+/// A line of CSV; what is `None` is null.
 fn line(out: &mut impl Write, cells: impl Iterator<Item = Option<String>>) -> io::Result<()> {
-    for (index, cell) in cells.enumerate() {
-        if index > 0 {
-            out.write_all(b",")?;
-        }
-        if let Some(cell) = cell {
-            apex_export::csv::text(out, &cell)?;
+    let mut csv = apex_csv::Writer::new(out);
+    for cell in cells {
+        match cell {
+            Some(text) => csv.untrusted(&text)?,
+            None => csv.field(None)?,
         }
     }
-    out.write_all(b"\r\n")
+    csv.end_record()
 }
