@@ -9,13 +9,13 @@
 # emits `.version 8.0`. nvcc (scripts/nvcc) compiles what needs a later PTX or libcu++. Files that end in `.zst` are compressed.
 #
 # Each line of the manifest is one output: its path, the SHA-256 of its PTX, the source, the compiler, the flags, and the
-# SHA-256 of the source and of each header beside it. The tests of the crate device-code compare.
+# SHA-256 of the source and of each header beside it. The crate test-manifest compares.
 #
-# NVRTC and the compressor come from PyPI at pinned versions; the variable DEVICE_CODE_TOOLS names the folder that keeps them.
+# NVRTC and the compressor (scripts/zstd) come from PyPI at pinned versions; the variable DEVICE_CODE_TOOLS names the folder
+# that keeps them.
 set -euo pipefail
 
 nvrtc=nvidia-cuda-nvrtc-cu12==12.0.140
-zstandard=zstandard==0.25.0
 generated=crates/device-code/generated
 
 fail() {
@@ -32,13 +32,15 @@ esac
 python=$(command -v python3) || fail "python3 with pip is needed to fetch NVRTC"
 tools=${DEVICE_CODE_TOOLS:-${CARGO_TARGET_DIR:-target}/device-code}
 
-for package in "$nvrtc" "$zstandard"; do
-  [ ! -d "$tools/$package" ] || continue
-  rm -rf "$tools/$package.part"
+export DEVICE_CODE_TOOLS=$tools
+
+if [ ! -d "$tools/$nvrtc" ]; then
+  rm -rf "$tools/$nvrtc.part"
   "$python" -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps --no-compile \
-    --only-binary=:all: --target "$tools/$package.part" "$package" || fail "pip could not fetch $package"
-  mv "$tools/$package.part" "$tools/$package"
-done
+    --only-binary=:all: --target "$tools/$nvrtc.part" "$nvrtc" || fail "pip could not fetch $nvrtc"
+  mv "$tools/$nvrtc.part" "$tools/$nvrtc"
+fi
+scripts/zstd --tools
 [ "$mode" != --tools ] || exit 0
 
 work=$(mktemp -d)
@@ -48,18 +50,10 @@ stale=0
 # sums FILE...: their SHA-256, each followed by a space.
 sums() { sha256sum "$@" | cut -d' ' -f1 | tr '\n' ' '; }
 
-# zstd compress|decompress: from standard input to standard output.
-zstd() {
-  PYTHONPATH=$tools/$zstandard "$python" -c "
-import sys, zstandard
-call = {'compress': zstandard.ZstdCompressor(level=19).compress, 'decompress': zstandard.ZstdDecompressor().decompress}
-sys.stdout.buffer.write(call['$1'](sys.stdin.buffer.read()))"
-}
-
 # text FILE: the PTX of a checked-in file.
 text() {
   case $1 in
-    *.zst) zstd decompress <"$1" ;;
+    *.zst) scripts/zstd decompress <"$1" ;;
     *) cat "$1" ;;
   esac
 }
@@ -74,7 +68,7 @@ keep() {
   else
     mkdir -p "$(dirname "$1")"
     case $1 in
-      *.zst) zstd compress <"$work/ptx" >"$1" ;;
+      *.zst) scripts/zstd compress <"$work/ptx" >"$1" ;;
       *) cp "$work/ptx" "$1" ;;
     esac
   fi

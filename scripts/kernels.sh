@@ -4,11 +4,12 @@
 #   scripts/kernels.sh            # writes crates/kernels/binaries
 #   scripts/kernels.sh --check    # writes nothing; fails and names each file that is not what its source compiles to
 #
-# Portable kernels become PTX for sm_80. Hopper's become one fat binary for each pass and head dimension: machine code
-# for sm_90a, compressed, and PTX beside it for drivers that know no such machine code. The script fails when ptxas warns (it does
-# where it makes wgmma wait) or when a kernel spills registers. `manifest.txt` records which sources, flags and compiler
-# each file came from; a test compares.
-# The compiler is scripts/nvcc.
+# Portable kernels become PTX for sm_80; outputs that end in `.zst` are compressed. Hopper's become one fat binary for each pass
+# and head dimension: machine code for sm_90a, compressed, and PTX beside it for drivers that know no such machine code. The
+# script fails when ptxas warns (it does where it makes wgmma wait) or when a kernel spills registers.
+#
+# `manifest.txt` has the lines that scripts/device-code.sh describes; a test compares. The compiler is scripts/nvcc, the
+# compressor scripts/zstd.
 set -euo pipefail
 
 fail() {
@@ -27,24 +28,51 @@ nvcc=$PWD/scripts/nvcc
 folder=crates/kernels
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-compiler=$("$nvcc" --version | grep -o 'V[0-9.]*$')
-sum() { sha256sum "$@" | cut -d' ' -f1; }
+compiler=nvcc-$("$nvcc" --version | sed -n 's/.* V//p')
+sums() { sha256sum "$@" | cut -d' ' -f1 | tr '\n' ' '; }
 
-# compile OUTPUT SOURCE FLAG...
+# compile OUTPUT SOURCE FLAG...: leaves what is not compressed yet in $work.
 compile() {
   local output=$1 source=$2
   shift 2
-  (cd "$folder/cuda" && "$nvcc" -std=c++17 -Xptxas -v "$@" -o "$work/$output" "$source") >"$work/report" 2>&1 ||
+  local made=$work/${output%.zst}
+  (cd "$folder/cuda" && "$nvcc" -std=c++17 -Xptxas -v "$@" -o "$made" "$source") >"$work/report" 2>&1 ||
     fail "$source does not compile: $(cat "$work/report")"
   if grep -iE 'warning|C75[0-9][0-9]|[1-9][0-9]* bytes (stack frame|spill)' "$work/report" >&2; then
     fail "$output: ptxas warns, or spills registers (above)"
   fi
-  local headers=$(cd "$folder/cuda" && sum *.cuh "$source" | tr '\n' ' ')
-  echo "$output $(sum "$work/$output") $source $compiler $(echo "$*" | tr ' ' ,) $headers" | sed 's/ $//' >>"$work/manifest.txt"
+  echo "$folder/binaries/$output $(sums "$made")$folder/cuda/$source $compiler $(echo "$*" | tr ' ' ,)" \
+    "$(sums "$folder/cuda/$source" "$folder"/cuda/*.cuh)" | sed 's/ $//' >>"$work/manifest.txt"
+  keep "$folder/binaries/$output" "$made"
 }
 
+# keep OUTPUT MADE: compares, or writes where it differs.
+keep() {
+  if [ -f "$1" ] && content "$1" | cmp -s - "$2"; then
+    return
+  elif $check; then
+    echo "kernels: $1 is not what its source compiles to: run scripts/kernels.sh" >&2
+    status=1
+  else
+    mkdir -p "$(dirname "$1")"
+    case $1 in
+      *.zst) scripts/zstd compress <"$2" >"$1" ;;
+      *) cp "$2" "$1" ;;
+    esac
+  fi
+}
+
+# content FILE: decompressed.
+content() {
+  case $1 in
+    *.zst) scripts/zstd decompress <"$1" ;;
+    *) cat "$1" ;;
+  esac
+}
+
+status=0
 for part in portable backward_portable decode; do
-  compile "attention_$part.ptx" "attention_$part.cu" -ptx -arch=sm_80
+  compile "attention_$part.ptx.zst" "attention_$part.cu" -ptx -arch=sm_80
 done
 for kernel in hopper:64 hopper:128 hopper:256 backward_hopper:64 backward_hopper:128; do
   part=${kernel%:*} dim=${kernel#*:}
@@ -53,14 +81,5 @@ for kernel in hopper:64 hopper:128 hopper:256 backward_hopper:64 backward_hopper
     '-gencode=arch=compute_90a,code=[sm_90a,compute_90a]' --compress-mode=size
 done
 
-status=0
-for file in "$work"/*.ptx "$work"/*.fatbin "$work/manifest.txt"; do
-  kept=$folder/binaries/$(basename "$file")
-  if ! $check; then
-    mkdir -p "$folder/binaries" && cp "$file" "$kept"
-  elif ! cmp -s "$file" "$kept"; then
-    echo "kernels: $kept is not what its source compiles to: run scripts/kernels.sh" >&2
-    status=1
-  fi
-done
+keep "$folder/binaries/manifest.txt" "$work/manifest.txt"
 exit $status

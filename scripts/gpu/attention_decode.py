@@ -13,6 +13,7 @@ import ctypes as ct
 import json
 import math
 import pathlib
+import subprocess
 import sys
 
 import torch
@@ -24,7 +25,10 @@ ROWS, WARPS, FEWEST_KEYS = 8, 4, 256
 STAGES = {64: 4, 128: 2, 256: 1}
 MASKS = {"full": 0, "causal": 1, "window": 2}
 module = ct.c_void_p()
-check(driver.cuModuleLoadData(ct.byref(module), (BINARIES / "attention_decode.ptx").read_bytes() + b"\0"))
+with (BINARIES / "attention_decode.ptx.zst").open("rb") as compressed:
+    decompress = [BINARIES.parents[2] / "scripts/zstd", "decompress"]
+    ptx = subprocess.run(decompress, stdin=compressed, stdout=subprocess.PIPE, check=True).stdout
+check(driver.cuModuleLoadData(ct.byref(module), ptx + b"\0"))
 
 
 def kernel(name):

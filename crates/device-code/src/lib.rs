@@ -42,8 +42,12 @@ impl Module {
     }
 }
 
-/// Decompresses a generated file.
-fn decompress(compressed: &[u8]) -> String {
+/// The text of a generated file, which ends in `.zst`.
+///
+/// # Panics
+/// If the bytes are not in zstd's format, or not UTF-8 after it. For the files that are checked in, a
+/// test looks.
+pub fn decompress(compressed: &[u8]) -> String {
     let mut text = String::new();
     ruzstd::decoding::StreamingDecoder::new(compressed)
         .expect("tests decompress each generated file")

@@ -4,87 +4,22 @@
 //! hashes, which takes no compiler; the other compiles everything again.
 
 use std::collections::BTreeSet;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use apex_device_code::{Module, demo, suite, tensors};
-
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// SHA-256 in hexadecimal, by the program of coreutils.
-fn sha256(bytes: &[u8]) -> String {
-    let mut child = Command::new("sha256sum")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("coreutils has sha256sum");
-    child.stdin.take().unwrap().write_all(bytes).unwrap();
-    let output = child.wait_with_output().unwrap();
-    String::from_utf8(output.stdout).unwrap().split_whitespace().next().unwrap().to_owned()
-}
-
-/// The bytes of a file of the repository, decompressed.
-fn read(path: &str) -> Vec<u8> {
-    let bytes = std::fs::read(repository().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
-    if !path.ends_with(".zst") {
-        return bytes;
-    }
-    let linked = suite::MODULES.iter().chain([
-        &suite::FILL,
-        &tensors::F32,
-        &tensors::F16,
-        &tensors::BF16,
-        &tensors::I32,
-    ]);
-    let name = |module: &&Module| path.ends_with(&format!("/{}.ptx.zst", module.name()));
-    let found: Vec<_> = linked.filter(name).collect();
-    let [module] = found[..] else { panic!("{path} is one module of the crate") };
-    module.ptx().as_bytes().to_vec()
-}
-
-/// The files of a folder with this ending.
-fn files(folder: &str, ending: &str) -> BTreeSet<String> {
-    let entries = std::fs::read_dir(repository().join(folder)).unwrap();
-    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    names.filter(|name| name.ends_with(ending)).map(|name| format!("{folder}/{name}")).collect()
-}
+use apex_device_code::demo;
+use test_manifest::{files, repository};
 
 #[test]
 fn the_ptx_belongs_to_the_sources() {
-    let manifest = read("crates/device-code/generated/manifest.txt");
-    let manifest = String::from_utf8(manifest).unwrap();
-    let mut sources = BTreeSet::new();
-    let mut outputs = BTreeSet::new();
-    for line in manifest.lines() {
-        let fields: Vec<&str> = line.split(' ').collect();
-        let [output, hash, source, _compiler, _flags, inputs @ ..] = &fields[..] else {
-            panic!("a line has output, hash, source, compiler, flags, hashes of the inputs: {line}");
-        };
-        assert_eq!(sha256(&read(output)), *hash, "{output} is not what scripts/device-code.sh wrote");
-        let (folder, _) = source.rsplit_once('/').unwrap();
-        let inputs_now: Vec<String> = [(*source).to_owned()]
-            .into_iter()
-            .chain(files(folder, ".cuh"))
-            .map(|path| sha256(&read(&path)))
-            .collect();
-        assert_eq!(
-            inputs_now, inputs,
-            "{output} was compiled from other sources: run scripts/device-code.sh"
-        );
-        sources.insert((*source).to_owned());
-        outputs.insert((*output).to_owned());
-    }
+    let listed = test_manifest::check("crates/device-code/generated/manifest.txt", "scripts/device-code.sh");
     for folder in ["demo", "suite", "tensors"] {
-        let expected = files(&format!("crates/device-code/{folder}"), ".cu");
-        assert!(expected.is_subset(&sources), "{expected:?} are compiled; the manifest has {sources:?}");
+        let sources = files(&format!("crates/device-code/{folder}"), ".cu");
+        assert!(sources.is_subset(&listed.sources), "{sources:?} are compiled: {listed:?}");
         let present: BTreeSet<_> = ["ptx", "ptx.zst"]
             .iter()
             .flat_map(|ending| files(&format!("crates/device-code/generated/{folder}"), ending))
             .collect();
-        assert!(present.is_subset(&outputs), "{present:?} are generated; the manifest has {outputs:?}");
+        assert!(present.is_subset(&listed.outputs), "{present:?} are generated: {listed:?}");
     }
 }
 
@@ -123,8 +58,8 @@ fn the_bundled_programs_run_with_any_driver_since_cuda_12_0_and_name_their_lines
             ptx.ends_with(&format!("\t.file\t1 \"{name}.cu\"\n")),
             "{name}: sources are named without a folder"
         );
-        let source = read(&format!("crates/device-code/demo/{name}.cu"));
-        let kernels = String::from_utf8(source).unwrap().matches("__global__").count();
+        let source = repository().join(format!("crates/device-code/demo/{name}.cu"));
+        let kernels = std::fs::read_to_string(source).unwrap().matches("__global__").count();
         assert_eq!(ptx.matches(".visible .entry").count(), kernels, "{name}");
     }
 }

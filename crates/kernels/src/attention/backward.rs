@@ -12,7 +12,7 @@ use crate::attention::{Attention, Call, Code, Element, Form, Image};
 
 const PORTABLE: Image = Image {
     name: "attention_backward_portable",
-    code: Code::Ptx(include_str!("../../binaries/attention_backward_portable.ptx")),
+    code: Code::Ptx(include_bytes!("../../binaries/attention_backward_portable.ptx.zst")),
 };
 
 /// What a forward pass read and wrote, with which the backward pass begins.

@@ -9,8 +9,10 @@ use crate::Result;
 use crate::attention::shape::Shape;
 use crate::attention::{Call, Code, Element, Image, Tensors};
 
-const DECODE: Image =
-    Image { name: "attention_decode", code: Code::Ptx(include_str!("../../binaries/attention_decode.ptx")) };
+const DECODE: Image = Image {
+    name: "attention_decode",
+    code: Code::Ptx(include_bytes!("../../binaries/attention_decode.ptx.zst")),
+};
 
 /// Rows of queries of a tile, as `attention::DECODE_ROWS`: more of a head of keys read its cache again.
 const ROWS: usize = 8;

@@ -148,7 +148,8 @@ struct Image {
 
 #[derive(Clone, Copy)]
 enum Code {
-    Ptx(&'static str),
+    /// Compressed PTX.
+    Ptx(&'static [u8]),
     Binary(&'static [u8]),
 }
 
@@ -272,7 +273,7 @@ impl Attention {
             Some(module) => module.clone(),
             None => {
                 let module = match image.code {
-                    Code::Ptx(ptx) => self.device.load_ptx(ptx)?,
+                    Code::Ptx(ptx) => self.device.load_ptx(&apex_device_code::decompress(ptx))?,
                     Code::Binary(binary) => self.device.load_binary(binary)?,
                 };
                 loaded.modules.insert(image.name, module.clone());

@@ -6,7 +6,7 @@ use crate::attention::{Call, Code, Element, Image, Tensors};
 
 const PORTABLE: Image = Image {
     name: "attention_portable",
-    code: Code::Ptx(include_str!("../../binaries/attention_portable.ptx")),
+    code: Code::Ptx(include_bytes!("../../binaries/attention_portable.ptx.zst")),
 };
 
 /// Queries of a tile of the flash form.
