@@ -13,7 +13,6 @@ mod driver;
 mod event;
 mod export_tables;
 mod graph;
-mod graph_params;
 mod integrity;
 mod ipc;
 mod kernel;
@@ -35,6 +34,10 @@ pub(crate) const ALL: &[&[Entry]] = &[
     driver::ENTRIES,
     event::ENTRIES,
     graph::ENTRIES,
+    graph::edges::ENTRIES,
+    graph::exec::ENTRIES,
+    graph::nodes::ENTRIES,
+    graph::user_object::ENTRIES,
     ipc::ENTRIES,
     kernel::ENTRIES,
     library::ENTRIES,

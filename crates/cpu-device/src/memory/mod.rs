@@ -6,296 +6,34 @@
 //! Invariants:
 //! - Allocations never overlap, and a guard page lies between two that this module made: running past the end
 //!   of one is found, not absorbed by its neighbour.
-//! - A freed range stays mapped for a while (see [`Quarantine`]): a use after free is found rather than
-//!   hidden by the next allocation, and an executing kernel that still holds the range touches nobody else's
-//!   memory.
+//! - A freed range stays mapped for a while (see [`Quarantine`]).
 
+mod allocation;
+mod backing;
 pub mod copy;
 pub mod host;
 pub mod ipc;
 pub mod pool;
+mod quarantine;
 pub mod virtual_memory;
+
+pub use allocation::{Allocation, Kind, Location};
+pub use backing::Backing;
 
 use crate::context::fault;
 use crate::context::thread;
 use crate::launch::observation;
+use crate::memory::allocation::Described;
 use crate::memory::host::Map;
+use crate::memory::quarantine::Quarantine;
 use ptx_exec::Shadow;
-use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
-use std::fs::File;
-use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::FileExt;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 /// The granularity of mappings, hence the alignment of allocations (CUDA promises 256), and the width of the
 /// guard between two of them.
 const PAGE: u64 = 4096;
-
-/// What a range is, as `cuPointerGetAttribute` tells it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// From `cuMemAlloc` and its like.
-    Device,
-    /// From `cuMemAllocAsync`: belongs to the pool with this identity.
-    Pooled(u64),
-    /// From an allocation node of a graph.
-    Graph,
-    /// From `cuMemAllocManaged`.
-    Managed,
-    /// Page-locked host memory from `cuMemHostAlloc`.
-    Pinned,
-    /// The program's own host memory, page-locked by `cuMemHostRegister`.
-    Registered,
-    /// A `__device__` or `__constant__` variable of a module.
-    Global,
-    /// From `malloc` in device code.
-    Heap,
-    /// Arguments of a launch that device code prepares.
-    Parameters,
-    /// A physical allocation mapped by `cuMemMap`.
-    Mapped,
-    /// An allocation of another process, opened by its handle.
-    Imported,
-    /// The texels of a CUDA array.
-    Array,
-}
-
-impl Kind {
-    /// Whether the memory counts as the host's.
-    pub fn is_host(self) -> bool {
-        matches!(self, Kind::Pinned | Kind::Registered)
-    }
-
-    fn counts_against_the_device(self) -> bool {
-        !self.is_host() && !matches!(self, Kind::Mapped | Kind::Imported)
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Kind::Device => "device allocation",
-            Kind::Pooled(_) => "stream-ordered allocation",
-            Kind::Graph => "graph allocation",
-            Kind::Managed => "managed allocation",
-            Kind::Pinned => "pinned host allocation",
-            Kind::Registered => "registered host range",
-            Kind::Global => "module variable",
-            Kind::Heap => "device-side malloc",
-            Kind::Parameters => "parameter buffer of a device-side launch",
-            Kind::Mapped => "mapped allocation",
-            Kind::Imported => "allocation of another process",
-            Kind::Array => "CUDA array",
-        })
-    }
-}
-
-/// One range of memory.
-#[derive(Debug)]
-pub struct Allocation {
-    /// The first address.
-    pub start: u64,
-    /// Its length; never zero.
-    pub bytes: u64,
-    /// What it is.
-    pub kind: Kind,
-    /// Unique over the life of the process (`CU_POINTER_ATTRIBUTE_BUFFER_ID`).
-    pub id: u64,
-    /// The flags it was allocated or registered with.
-    pub flags: u32,
-    /// The context it was made in, as a handle; 0 for none.
-    pub context: u64,
-    /// Whether kernels may write it.
-    pub writable: bool,
-    /// Which of its bytes have been written; kept where launches are checked and nobody can write unseen.
-    pub shadow: Option<Arc<Shadow>>,
-    /// What the program has said of how it will be used.
-    pub advice: Mutex<Advice>,
-    /// The name of a module's variable.
-    name: OnceLock<String>,
-    /// The memory itself, unless it is somebody else's.
-    backing: Option<Arc<Backing>>,
-}
-
-/// What a program says of managed memory: kept, and without effect, as the memory is where everybody finds it.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Advice {
-    /// Whether it will mostly be read.
-    pub read_mostly: bool,
-    /// Where it should be.
-    pub preferred: Option<Location>,
-    /// Whether the host and the device want it mapped, in this order.
-    pub accessed_by: [bool; 2],
-    /// Where it was prefetched to last.
-    pub prefetched: Option<Location>,
-}
-
-/// A place for managed memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Location {
-    /// The host.
-    Host,
-    /// The device.
-    Device,
-}
-
-impl Allocation {
-    /// Says which variable of a module lies here, for messages.
-    pub fn set_name(&self, name: &str) {
-        // A second name would be that of the same variable.
-        let _ = self.name.set(name.to_owned());
-    }
-
-    /// The memory itself, unless it is somebody else's.
-    pub fn backing(&self) -> Option<&Arc<Backing>> {
-        self.backing.as_ref()
-    }
-
-    /// Whether the host may use the address too.
-    pub fn is_on_host(&self) -> bool {
-        self.kind.is_host() || self.kind == Kind::Managed
-    }
-
-    /// The first address after the range.
-    pub fn end(&self) -> u64 {
-        self.start + self.bytes
-    }
-
-    /// Whether `bytes` bytes from `address` lie inside.
-    pub fn holds(&self, address: u64, bytes: u64) -> bool {
-        address >= self.start && bytes <= self.bytes && address - self.start <= self.bytes - bytes
-    }
-}
-
-/// Mapped memory that is given back when nobody holds it any more.
-#[derive(Debug)]
-pub struct Backing {
-    start: u64,
-    mapped: usize,
-    /// What the pages are of, once they are shared with other processes.
-    file: OnceLock<OwnedFd>,
-}
-
-impl Backing {
-    /// Maps zeroed pages for `bytes` bytes, and a guard behind them.
-    pub fn map(bytes: u64) -> Result<Arc<Backing>, AllocationError> {
-        let pages = bytes.checked_next_multiple_of(PAGE).and_then(|pages| pages.checked_add(PAGE));
-        let mapped =
-            pages.and_then(|pages| usize::try_from(pages).ok()).filter(|&size| isize::try_from(size).is_ok());
-        let mapped = mapped.ok_or(AllocationError::OutOfMemory)?;
-        // SAFETY: an anonymous mapping at an address of the kernel's choosing touches no existing memory.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                mapped,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return Err(AllocationError::OutOfMemory);
-        }
-        Ok(Arc::new(Backing { start: start as u64, mapped, file: OnceLock::new() }))
-    }
-
-    /// Maps zeroed pages for `bytes` bytes at an address, if nothing is there.
-    pub fn map_at(start: u64, bytes: u64) -> Option<Arc<Backing>> {
-        let mapped = usize::try_from(bytes.checked_next_multiple_of(PAGE)?).ok()?;
-        // SAFETY: the mapping is refused where there is anything already.
-        let found = unsafe {
-            libc::mmap(
-                start as *mut libc::c_void,
-                mapped,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE,
-                -1,
-                0,
-            )
-        };
-        if found == libc::MAP_FAILED {
-            return None;
-        }
-        let backing = Arc::new(Backing { start: found as u64, mapped, file: OnceLock::new() });
-        // A kernel older than 4.17 takes the address for a hint.
-        (found as u64 == start).then_some(backing)
-    }
-
-    /// Maps the first `bytes` bytes of a file, and a guard behind them.
-    pub fn of_file(file: OwnedFd, bytes: u64) -> Result<Arc<Backing>, AllocationError> {
-        let backing = Backing::map(bytes)?;
-        backing.put(&file, bytes).map_err(|_| AllocationError::OutOfMemory)?;
-        let _ = backing.file.set(file);
-        Ok(backing)
-    }
-
-    /// Makes the first `bytes` bytes those of an anonymous file, which other processes can map. What is written to
-    /// them meanwhile may be lost.
-    pub fn share(&self, bytes: u64) -> io::Result<&OwnedFd> {
-        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-        let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.file.get().is_none() {
-            let file = ipc::anonymous_file(bytes.next_multiple_of(PAGE))?;
-            self.copy_to(&file, bytes)?;
-            self.put(&file, bytes)?;
-            let _ = self.file.set(file);
-        }
-        self.file.get().ok_or_else(|| io::Error::other("the memory has no file"))
-    }
-
-    /// Writes the contents to a file of zeros, without those pages that hold nothing else.
-    fn copy_to(&self, file: &OwnedFd, bytes: u64) -> io::Result<()> {
-        let file = File::from(file.try_clone()?);
-        let mut page = vec![0; PAGE as usize];
-        for offset in (0..bytes).step_by(PAGE as usize) {
-            // SAFETY: a page of the mapping. Kernels may write it: the bytes are copied before they are looked at.
-            unsafe { std::ptr::copy((self.start + offset) as *const u8, page.as_mut_ptr(), page.len()) };
-            if page.iter().any(|&byte| byte != 0) {
-                file.write_all_at(&page, offset)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Puts a file's pages in the place of the first `bytes` bytes.
-    fn put(&self, file: &OwnedFd, bytes: u64) -> io::Result<()> {
-        // SAFETY: the range is the start of this mapping, which is at least as long; the new pages can be read and
-        // written like the old ones.
-        let found = unsafe {
-            libc::mmap(
-                self.start as *mut libc::c_void,
-                bytes.next_multiple_of(PAGE) as usize,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_FIXED,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        if found == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
-    }
-
-    /// The first address.
-    pub fn start(&self) -> u64 {
-        self.start
-    }
-
-    /// Gives the pages back to the system and keeps the addresses. The contents, which must be dead, become zeros.
-    pub fn discard_pages(&self) {
-        // SAFETY: the range was mapped with this size, and its contents are dead: nothing allocates them.
-        unsafe { libc::madvise(self.start as *mut libc::c_void, self.mapped, libc::MADV_DONTNEED) };
-    }
-}
-
-impl Drop for Backing {
-    fn drop(&mut self) {
-        // SAFETY: the range was mapped with this size, and whoever could know of it held this.
-        unsafe { libc::munmap(self.start as *mut libc::c_void, self.mapped) };
-    }
-}
 
 /// Why an allocation or registration failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -377,7 +115,7 @@ impl Memory {
         request: Request,
         writable: bool,
     ) -> Result<Arc<Allocation>, AllocationError> {
-        let start = backing.start;
+        let start = backing.start();
         let mut ranges = self.write();
         forget_registered(&mut ranges, start, start + backing.mapped as u64);
         if ranges.contains_key(&start) {
@@ -640,49 +378,6 @@ impl Drop for Pin<'_> {
     }
 }
 
-/// Freed ranges, oldest first. They hold address space only: their pages go back to the system at once.
-#[derive(Default)]
-struct Quarantine {
-    /// Each with the driver function that freed it, if that is known.
-    freed: VecDeque<(Arc<Allocation>, &'static str)>,
-}
-
-impl Quarantine {
-    const CAPACITY: usize = 256;
-
-    fn push(&mut self, allocation: Arc<Allocation>, by: &'static str) {
-        let Some(backing) = &allocation.backing else { return };
-        // Unless somebody means to use it again.
-        if Arc::strong_count(backing) == 1 {
-            backing.discard_pages();
-        }
-        self.freed.push_back((allocation, by));
-    }
-
-    fn shrink(&mut self) {
-        let excess = self.freed.len().saturating_sub(Self::CAPACITY);
-        self.freed.drain(..excess);
-    }
-
-    fn find(&self, address: u64) -> Option<(&Allocation, &'static str)> {
-        let mut newest_first = self.freed.iter().rev().map(|(freed, by)| (&**freed, *by));
-        newest_first.find(|(freed, _)| freed.holds(address, 1))
-    }
-}
-
-/// An allocation in words.
-struct Described<'a>(&'a Allocation);
-
-impl fmt::Display for Described<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Allocation { kind, bytes, start, name, .. } = self.0;
-        match name.get() {
-            Some(name) => write!(formatter, "the variable `{name}` of {bytes} bytes at {start:#x}"),
-            None => write!(formatter, "a {kind} of {bytes} bytes at {start:#x}"),
-        }
-    }
-}
-
 fn past_the_end(gap: u64, below: &Allocation) -> String {
     format!("{gap} bytes past the end of {}", Described(below))
 }
@@ -752,7 +447,7 @@ mod tests {
     fn memory_in_the_place_of_a_registered_range_takes_its_place() {
         let memory = Memory::new(TOTAL);
         let place = Backing::map(4 * PAGE).unwrap();
-        let start = place.start;
+        let start = place.start();
         drop(place);
         let registered = Request { kind: Kind::Registered, ..request(PAGE) };
         for page in 0..4 {

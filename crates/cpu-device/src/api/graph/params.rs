@@ -1,6 +1,6 @@
 //! Graph nodes' parameters: CUDA's structures on one side, [`Operation`]s on the other.
 
-use super::copy::cuboid;
+use super::super::copy::cuboid;
 use crate::context;
 use crate::device;
 use crate::entry::{opaque, read, refuse};

@@ -1,0 +1,155 @@
+//! One range of memory, and what a program says of it.
+
+use crate::memory::backing::Backing;
+use ptx_exec::Shadow;
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// What a range is, as `cuPointerGetAttribute` tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// From `cuMemAlloc` and its like.
+    Device,
+    /// From `cuMemAllocAsync`: belongs to the pool with this identity.
+    Pooled(u64),
+    /// From an allocation node of a graph.
+    Graph,
+    /// From `cuMemAllocManaged`.
+    Managed,
+    /// Page-locked host memory from `cuMemHostAlloc`.
+    Pinned,
+    /// The program's own host memory, page-locked by `cuMemHostRegister`.
+    Registered,
+    /// A `__device__` or `__constant__` variable of a module.
+    Global,
+    /// From `malloc` in device code.
+    Heap,
+    /// Arguments of a launch that device code prepares.
+    Parameters,
+    /// A physical allocation mapped by `cuMemMap`.
+    Mapped,
+    /// An allocation of another process, opened by its handle.
+    Imported,
+    /// The texels of a CUDA array.
+    Array,
+}
+
+impl Kind {
+    /// Whether the memory counts as the host's.
+    pub fn is_host(self) -> bool {
+        matches!(self, Kind::Pinned | Kind::Registered)
+    }
+
+    pub(super) fn counts_against_the_device(self) -> bool {
+        !self.is_host() && !matches!(self, Kind::Mapped | Kind::Imported)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Kind::Device => "device allocation",
+            Kind::Pooled(_) => "stream-ordered allocation",
+            Kind::Graph => "graph allocation",
+            Kind::Managed => "managed allocation",
+            Kind::Pinned => "pinned host allocation",
+            Kind::Registered => "registered host range",
+            Kind::Global => "module variable",
+            Kind::Heap => "device-side malloc",
+            Kind::Parameters => "parameter buffer of a device-side launch",
+            Kind::Mapped => "mapped allocation",
+            Kind::Imported => "allocation of another process",
+            Kind::Array => "CUDA array",
+        })
+    }
+}
+
+/// One range of memory.
+#[derive(Debug)]
+pub struct Allocation {
+    /// The first address.
+    pub start: u64,
+    /// Its length; never zero.
+    pub bytes: u64,
+    /// What it is.
+    pub kind: Kind,
+    /// Unique over the life of the process (`CU_POINTER_ATTRIBUTE_BUFFER_ID`).
+    pub id: u64,
+    /// The flags it was allocated or registered with.
+    pub flags: u32,
+    /// The context it was made in, as a handle; 0 for none.
+    pub context: u64,
+    /// Whether kernels may write it.
+    pub writable: bool,
+    /// Which of its bytes have been written; kept where launches are checked and nobody can write unseen.
+    pub shadow: Option<Arc<Shadow>>,
+    /// What the program has said of how it will be used.
+    pub advice: Mutex<Advice>,
+    /// The name of a module's variable.
+    pub(super) name: OnceLock<String>,
+    /// The memory itself, unless it is somebody else's.
+    pub(super) backing: Option<Arc<Backing>>,
+}
+
+/// What a program says of managed memory: kept, and without effect, as the memory is where everybody finds it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Advice {
+    /// Whether it will mostly be read.
+    pub read_mostly: bool,
+    /// Where it should be.
+    pub preferred: Option<Location>,
+    /// Whether the host and the device want it mapped, in this order.
+    pub accessed_by: [bool; 2],
+    /// Where it was prefetched to last.
+    pub prefetched: Option<Location>,
+}
+
+/// A place for managed memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// The host.
+    Host,
+    /// The device.
+    Device,
+}
+
+impl Allocation {
+    /// Says which variable of a module lies here, for messages.
+    pub fn set_name(&self, name: &str) {
+        // A second name would be that of the same variable.
+        let _ = self.name.set(name.to_owned());
+    }
+
+    /// The memory itself, unless it is somebody else's.
+    pub fn backing(&self) -> Option<&Arc<Backing>> {
+        self.backing.as_ref()
+    }
+
+    /// Whether the host may use the address too.
+    pub fn is_on_host(&self) -> bool {
+        self.kind.is_host() || self.kind == Kind::Managed
+    }
+
+    /// The first address after the range.
+    pub fn end(&self) -> u64 {
+        self.start + self.bytes
+    }
+
+    /// Whether `bytes` bytes from `address` lie inside.
+    pub fn holds(&self, address: u64, bytes: u64) -> bool {
+        address >= self.start && bytes <= self.bytes && address - self.start <= self.bytes - bytes
+    }
+}
+
+/// An allocation in words.
+pub(super) struct Described<'a>(pub(super) &'a Allocation);
+
+impl fmt::Display for Described<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Allocation { kind, bytes, start, name, .. } = self.0;
+        match name.get() {
+            Some(name) => write!(formatter, "the variable `{name}` of {bytes} bytes at {start:#x}"),
+            None => write!(formatter, "a {kind} of {bytes} bytes at {start:#x}"),
+        }
+    }
+}
