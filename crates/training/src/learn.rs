@@ -30,7 +30,7 @@ pub struct Recipe {
     /// Decay of weights.
     pub weight_decay: f64,
     /// The part of the features that is left out of each example.
-    pub omission: f64,
+    pub input_dropout: f64,
     /// The part of the families that a member is trained on.
     pub share: f64,
 }
@@ -108,7 +108,7 @@ impl Recipe {
             epochs: self.epochs,
             learning_rate: self.learning_rate,
             weight_decay: self.weight_decay,
-            omission: self.omission,
+            input_dropout: self.input_dropout,
             patience: usize::MAX,
             losses: losses.collect(),
             threads: 1,

@@ -36,7 +36,7 @@ const SMALL: Recipe = Recipe {
     epochs: 150,
     learning_rate: 5e-3,
     weight_decay: 1e-3,
-    omission: 0.0,
+    input_dropout: 0.0,
     share: 1.0,
 };
 const LARGE: Recipe = Recipe {
@@ -45,7 +45,7 @@ const LARGE: Recipe = Recipe {
     epochs: 40,
     learning_rate: 4e-3,
     weight_decay: 0.3,
-    omission: 0.05,
+    input_dropout: 0.05,
     share: 0.9,
 };
 const WHAT_IF: Recipe = Recipe { epochs: 32, ..LARGE };

@@ -1,7 +1,7 @@
 //! Loss and gradient of a chunk of examples: the network forwards, its derivatives backwards.
 
+use super::input_dropout::InputDropout;
 use super::loss::{OutputLoss, TargetLoss};
-use super::omission::Omission;
 use super::real::{Real, View};
 use super::{CHUNK, Examples};
 use crate::math::{GELU_CUBIC, GELU_FACTOR};
@@ -129,7 +129,7 @@ impl Plan {
         parameters: &[T],
         examples: &Examples,
         rows: &[usize],
-        omission: Omission,
+        input_dropout: InputDropout,
         chunks: &'a mut [Chunk<T>],
         threads: usize,
     ) -> &'a [Chunk<T>] {
@@ -137,7 +137,7 @@ impl Plan {
         in_parallel(threads, chunks, |index, chunk| {
             let rows = &rows[index * CHUNK..rows.len().min((index + 1) * CHUNK)];
             self.load(&examples.inputs, rows, &mut chunk.values[0]);
-            omission.apply(index, &mut chunk.values[0][..rows.len() * self.places[0].inputs]);
+            input_dropout.apply(index, &mut chunk.values[0][..rows.len() * self.places[0].inputs]);
             self.forward(parameters, examples, rows, chunk);
             self.backward(parameters, rows.len(), chunk);
         });
@@ -293,11 +293,11 @@ mod tests {
         Examples::new(features, targets).unwrap().with_weights(weights).unwrap()
     }
 
-    const OMISSION: Omission = Omission { part: 0.2, seed: 7 };
+    const DROPOUT: InputDropout = InputDropout { fraction: 0.2, seed: 7 };
 
     fn total_loss(plan: &Plan, parameters: &[f64], examples: &Examples, rows: &[usize]) -> f64 {
         let mut chunks = plan.chunks::<f64>(rows.len());
-        plan.gradients(parameters, examples, rows, OMISSION, &mut chunks, 1)
+        plan.gradients(parameters, examples, rows, DROPOUT, &mut chunks, 1)
             .iter()
             .map(|chunk| chunk.loss)
             .sum()
@@ -325,7 +325,7 @@ mod tests {
                 let rows: Vec<usize> = (0..examples.rows()).collect();
                 let parameters = plan.parameters_of::<f64>(&network);
                 let mut chunks = plan.chunks::<f64>(rows.len());
-                let used = plan.gradients(&parameters, &examples, &rows, OMISSION, &mut chunks, 1);
+                let used = plan.gradients(&parameters, &examples, &rows, DROPOUT, &mut chunks, 1);
                 for parameter in 0..plan.parameters() {
                     let gradient: f64 = used.iter().map(|chunk| chunk.gradient[parameter]).sum();
                     let at = |step: f64| {

@@ -9,8 +9,8 @@
 
 mod adam;
 mod gradient;
+mod input_dropout;
 mod loss;
-mod omission;
 mod real;
 
 use crate::network::Network;
@@ -18,7 +18,7 @@ use crate::{Error, Matrix};
 use adam::Adam;
 use apex_random::Random;
 use gradient::{Chunk, Plan};
-use omission::Omission;
+use input_dropout::InputDropout;
 use std::ops::ControlFlow;
 
 pub use loss::{PointLoss, TargetLoss};
@@ -124,7 +124,7 @@ pub struct Options {
     pub weight_decay: f64,
     /// The part of the features that is left out of each example, drawn anew each time, 0 for none; see Srivastava et al.
     /// (2014).
-    pub omission: f64,
+    pub input_dropout: f64,
     /// Epochs without a lower validation loss after which training ends. Without validation examples it never does.
     pub patience: usize,
     /// The loss of each target, in their order.
@@ -143,7 +143,7 @@ impl Options {
             learning_rate: 2e-3,
             warmup: 1.0,
             weight_decay: 1e-3,
-            omission: 0.0,
+            input_dropout: 0.0,
             patience: 20,
             losses: network.targets().iter().map(|target| TargetLoss::usual(target.range)).collect(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
@@ -175,9 +175,9 @@ impl Options {
             Error::check_range(value.is_finite() && value >= 0.0, what, value, "finite and not negative")?;
         }
         Error::check_range(
-            (0.0..1.0).contains(&self.omission),
+            (0.0..1.0).contains(&self.input_dropout),
             "the part of the features that is left out",
-            self.omission,
+            self.input_dropout,
             "from 0 to below 1",
         )?;
         self.losses.iter().zip(network.targets()).try_for_each(|(loss, target)| loss.check(target.range))
@@ -279,9 +279,9 @@ impl<'a> Trainer<'a> {
         for (step, batch) in batches.enumerate() {
             let turn = (number * steps as usize + step) as u64;
             let seed = self.options.seed.wrapping_add(turn << 32);
-            let omission = Omission { part: self.options.omission, seed };
+            let input_dropout = InputDropout { fraction: self.options.input_dropout, seed };
             let Trainer { plan, parameters, chunks, .. } = self;
-            let used = plan.gradients(parameters, examples, batch, omission, chunks, self.threads);
+            let used = plan.gradients(parameters, examples, batch, input_dropout, chunks, self.threads);
             loss += used.iter().map(|chunk| chunk.loss).sum::<f64>();
             let batch_weight: f64 = used.iter().map(|chunk| chunk.weight).sum();
             weight += batch_weight;
