@@ -137,9 +137,11 @@ pub static RULES: &[Rule] = &[
 ];
 
 impl Rule {
-    /// The rule with this identifier or name.
+    /// The rule with this identifier, with or without `APEX-`, or with this name.
     pub fn named(name: &str) -> Option<&'static Rule> {
-        RULES.iter().find(|rule| rule.id.eq_ignore_ascii_case(name) || rule.slug == name)
+        let is_id = |id: &str| id.eq_ignore_ascii_case(name);
+        let bare = |id: &'static str| id.strip_prefix("APEX-").unwrap_or(id);
+        RULES.iter().find(|rule| is_id(rule.id) || is_id(bare(rule.id)) || rule.slug == name)
     }
 
     pub(crate) fn finding(&self, draft: Box<Draft>) -> Finding {

@@ -85,7 +85,7 @@ impl What {
 /// Runs `apex export`.
 pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     args.check()?;
-    let session = session::choose(args.source.session.as_deref())?;
+    let session = session::choose_recorded(args.source.session.as_deref())?;
     if let Some(path) = &args.output {
         session::refuse_output(&session, path)?;
     }

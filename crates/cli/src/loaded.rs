@@ -31,7 +31,7 @@ impl Source {
     /// # Errors
     /// If there is none, or it cannot be read.
     pub fn load(&self) -> anyhow::Result<Loaded> {
-        Loaded::read(&session::choose(self.session.as_deref())?)
+        Loaded::read(&session::choose_recorded(self.session.as_deref())?)
     }
 }
 

@@ -9,9 +9,6 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Columns where stdout is no terminal and `COLUMNS` is not set.
-const FALLBACK_WIDTH: usize = 100;
-
 /// When to colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Color {
@@ -45,17 +42,27 @@ impl Color {
     }
 }
 
-/// Columns to fill: the terminal's, else `COLUMNS`, else 100.
+/// Columns that a page on stdout may fill: the terminal's, else `COLUMNS`. A pipe or a file has no
+/// width, so that nothing is cut that somebody may search for: [`usize::MAX`].
 pub fn width() -> usize {
-    let from_environment = || std::env::var("COLUMNS").ok()?.parse().ok();
-    terminal_width().or_else(from_environment).filter(|&columns| columns > 0).unwrap_or(FALLBACK_WIDTH)
+    width_of(libc::STDOUT_FILENO)
 }
 
-fn terminal_width() -> Option<usize> {
+/// As [`width`], of stderr.
+pub fn width_of_stderr() -> usize {
+    width_of(libc::STDERR_FILENO)
+}
+
+fn width_of(file: libc::c_int) -> usize {
+    let from_environment = || std::env::var("COLUMNS").ok()?.parse().ok();
+    terminal_width(file).or_else(from_environment).filter(|&columns| columns > 0).unwrap_or(usize::MAX)
+}
+
+fn terminal_width(file: libc::c_int) -> Option<usize> {
     // SAFETY: `winsize` is four integers, for which zeros are valid.
     let mut size: libc::winsize = unsafe { std::mem::zeroed() };
     // SAFETY: TIOCGWINSZ writes one `winsize` to the pointer, which is one; on another file it fails.
-    let known = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) } == 0;
+    let known = unsafe { libc::ioctl(file, libc::TIOCGWINSZ, &raw mut size) } == 0;
     (known && size.ws_col > 0).then_some(size.ws_col.into())
 }
 

@@ -1,5 +1,6 @@
 //! Which session a command means, and names for new ones.
 
+use crate::output;
 use anyhow::{Context, bail};
 use apex_trace::control::{CONTROL_FILE, CONTROL_MAGIC};
 use apex_trace::{Ended, META_FILE, Session};
@@ -17,22 +18,60 @@ use std::time::SystemTime;
 /// # Errors
 /// If none was named and none is there.
 pub fn choose(named: Option<&Path>) -> anyhow::Result<PathBuf> {
+    named.map_or_else(|| newest_of(&sessions_here()?), |path| Ok(path.to_path_buf()))
+}
+
+/// The session to read: the one that the user named, else the newest in the current folder in which a
+/// process made a CUDA call. Where no session has such a process, the newest one says so itself.
+///
+/// # Errors
+/// As [`choose`].
+pub fn choose_recorded(named: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(path) = named {
         return Ok(path.to_path_buf());
     }
+    let mut sessions = sessions_here()?;
+    let newest = newest_of(&sessions)?;
+    sessions.retain(|path| has_records(path));
+    let Ok(chosen) = newest_of(&sessions) else { return Ok(newest) };
+    if chosen != newest {
+        output::remark(format!(
+            "no program made a CUDA call in {}, the newest session; this is {}",
+            apex_untrusted::shown(newest),
+            apex_untrusted::shown(&chosen)
+        ));
+    }
+    Ok(chosen)
+}
+
+/// The current folder if it is a session, else the sessions in it.
+fn sessions_here() -> anyhow::Result<Vec<PathBuf>> {
     let here = Path::new(".");
     if is_session(here) {
-        return Ok(here.to_path_buf());
+        return Ok(vec![here.to_path_buf()]);
     }
     let entries = std::fs::read_dir(here).context("cannot list the current folder")?;
     // A folder may have a million files: only folders, and what links may lead to, are looked into.
     let folders = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|found| !found.is_file()));
-    let sessions = folders.map(|entry| entry.path()).filter(|path| is_session(path));
-    match sessions.max_by_key(|path| made(path)) {
-        Some(path) => Ok(path.strip_prefix(".").unwrap_or(&path).to_path_buf()),
+    Ok(folders.map(|entry| entry.path()).filter(|path| is_session(path)).collect())
+}
+
+fn newest_of(sessions: &[PathBuf]) -> anyhow::Result<PathBuf> {
+    match sessions.iter().max_by_key(|path| made(path)) {
+        Some(path) if path != Path::new(".") => Ok(path.strip_prefix(".").unwrap_or(path).to_path_buf()),
+        Some(here) => Ok(here.clone()),
         None => bail!("no session in the current folder: name one, or make one with `apex run -- COMMAND`"),
     }
 }
+
+/// Whether a process made a CUDA call: its first one makes the process's file.
+fn has_records(session: &Path) -> bool {
+    let entries = std::fs::read_dir(session).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).any(|path| path.extension().is_some_and(|found| found == RECORDS))
+}
+
+/// The ending of the files that processes record into.
+const RECORDS: &str = "rec";
 
 /// Its control page tells: `session.json` alone is a name that others use too.
 pub fn is_session(path: &Path) -> bool {
@@ -196,7 +235,7 @@ fn is_part(name: &OsStr) -> bool {
     let recorded = |ending: &str| extension.is_some_and(|found| found == ending);
     name == CONTROL_FILE
         || name == META_FILE
-        || recorded("rec")
+        || recorded(RECORDS)
         || recorded(apex_trace::counts::file::EXTENSION)
 }
 

@@ -132,8 +132,13 @@ pub fn shorten(text: &str, width: usize) -> String {
     format!("{head}…{tail}")
 }
 
-/// Words in lines of at most `width` characters, each after the first one indented by `indent`.
+/// Most characters of a line of a paragraph: longer ones are hard to read.
+pub const PARAGRAPH: usize = 100;
+
+/// Words in lines of at most `width` characters, and never more than [`PARAGRAPH`], each line after the
+/// first one indented by `indent`.
 pub fn wrap(text: &str, width: usize, indent: &str) -> Vec<String> {
+    let width = width.min(PARAGRAPH);
     let mut lines = vec![String::new()];
     for word in printable(text).split_whitespace() {
         let line = lines.last_mut().expect("never empty");

@@ -150,7 +150,7 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
         }
         Some(input) if !input.is_dir() => args.lines(input, &models, color),
         input => {
-            let path = session::choose(input.as_deref()).context(
+            let path = session::choose_recorded(input.as_deref()).context(
                 "nothing to predict: give --grid and --block, a file of launches, - for stdin, or a session",
             )?;
             args.recorded(&path, &models.now(), color)

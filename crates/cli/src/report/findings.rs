@@ -1,7 +1,7 @@
 //! Findings as text: brief in a report, in full in `apex advise`.
 
 use super::{mark, share};
-use crate::text::{Ink, Style, wrap};
+use crate::text::{Ink, PARAGRAPH, Style, wrap};
 use crate::units;
 use apex_advice::{
     Advice, Confidence, Direction, Evidence, Finding, KernelFinding, Level, Saving, Severity, Unit, WhatIf,
@@ -97,7 +97,7 @@ fn title(out: &mut dyn Write, index: usize, finding: &Finding, style: Style, wid
     writeln!(out, "\n{}", style.paint(Ink::Bold, crate::text::shorten(&head, width)))?;
     let inside = finding.within.as_ref().map_or(String::new(), |parent| format!(", part of {parent}"));
     let line = format!("{} · {} · {rule}{inside}", saving(&finding.saving), severity_name(finding.severity));
-    for line in wrap(&line, width.saturating_sub(4).max(20), "  ") {
+    for line in wrap(&line, width.min(PARAGRAPH).saturating_sub(4).max(20), "  ") {
         writeln!(out, "    {}", style.paint(ink, line))?;
     }
     Ok(())
@@ -241,7 +241,7 @@ fn counted(count: u64, thing: &str) -> String {
 }
 
 fn paragraph(out: &mut dyn Write, text: &str, width: usize) -> io::Result<()> {
-    for line in wrap(text, width.saturating_sub(4).max(20), "  ") {
+    for line in wrap(text, width.min(PARAGRAPH).saturating_sub(4).max(20), "  ") {
         writeln!(out, "    {line}")?;
     }
     Ok(())

@@ -56,6 +56,7 @@ pub const LEGEND: &str = "ᵐ measured, mean of a launch (×n: of n samples; GPU
 
 /// The table as lines, its header first.
 pub fn table(profile: &Profile, sort: Sort, top: usize, width: usize) -> Vec<String> {
+    let cpu_time = if sort == Sort::Cpu { Align::Right } else { Align::Optional };
     let mut table = Table::new(&[
         ("kernel", Align::Flexible),
         ("launches", Align::Right),
@@ -66,7 +67,7 @@ pub fn table(profile: &Profile, sort: Sort, top: usize, width: usize) -> Vec<Str
         ("eff.ᶜ", Align::Optional),
         ("GPU timeᵐ", Align::Right),
         ("share", Align::Optional),
-        ("CPU timeᵐ", Align::Optional),
+        ("CPU timeᵐ", cpu_time),
         ("", Align::Optional),
     ]);
     let total: f64 = profile.kernels.iter().map(|kernel| sort.of(kernel)).sum();

@@ -7,7 +7,7 @@ mod predictions;
 
 use crate::loaded::{Loaded, Source};
 use crate::output::{self, Color};
-use crate::text::{Ink, Style, wrap};
+use crate::text::{Ink, PARAGRAPH, Style, wrap};
 use crate::{session, units};
 use apex_advice::{Advice, Options};
 use apex_predict::Models;
@@ -186,7 +186,7 @@ fn verdict(profile: &Profile, advice: &Advice, width: usize) -> Vec<String> {
             lost => format!("{} RECORDS DROPPED", units::count(lost)),
         },
     ];
-    lines_of(&parts, width)
+    lines_of(&parts, width.min(PARAGRAPH))
 }
 
 /// Parts with ` · ` between, broken into lines between them; within one only where it does not fit a line of its own.

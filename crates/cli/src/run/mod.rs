@@ -70,7 +70,7 @@ pub struct Args {
     #[arg(long, env = "APEX_REPORT", value_parser = FalseyValueParser::new())]
     report: bool,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
@@ -303,7 +303,8 @@ fn conclude(recorded: &Recorded, args: &Args, color: Color) -> anyhow::Result<Ex
         if captured && args.report {
             let style = Style { color: color.on_stderr() };
             // Lost with the terminal, it can be had again with `apex report`.
-            let _ = report::write(&mut io::stderr(), &loaded, &View::usual(), style, output::width());
+            let _ =
+                report::write(&mut io::stderr(), &loaded, &View::usual(), style, output::width_of_stderr());
         }
         if !captured && args.require_capture && recorded.status.success() {
             return Ok(ExitCode::from(exit::NOTHING_CAPTURED));

@@ -27,6 +27,26 @@ fn a_process_that_could_not_be_recorded_is_the_cause() {
     assert!(!said.contains("no CUDA call") && !said.contains("size limit"), "{said}");
 }
 
+/// An option in front of the program belongs to `apex`, and a mistyped one is not the program.
+#[test]
+fn a_mistyped_option_is_an_unknown_option() {
+    let sandbox = Sandbox::new();
+    for (arguments, code) in
+        [(&["--nosuch", "report"][..], 2), (&["run", "--nosuch", "true"], 125), (&["demo", "--nosuch"], 125)]
+    {
+        let said = text(&output(&mut sandbox.apex(arguments), code).stderr);
+        assert!(said.contains("unexpected argument '--nosuch'"), "{arguments:?}: {said}");
+    }
+    // Behind the program, and behind `--`, everything belongs to the program.
+    for arguments in
+        [&["run", "-q", "sh", "-c", "exit 7", "--nosuch"][..], &["run", "-q", "--", "sh", "-c", "exit 7"]]
+    {
+        output(&mut sandbox.apex(arguments), 7);
+    }
+    let said = text(&output(&mut sandbox.apex(&["run", "--", "--nosuch"]), 127).stderr);
+    assert!(said.contains("cannot run --nosuch"), "{said}");
+}
+
 /// Nobody set a limit: what was lost is not blamed on one.
 #[test]
 fn lost_records_are_blamed_on_their_cause() {

@@ -57,6 +57,30 @@ fn tables_fit_the_width_and_keep_what_matters() {
     }
 }
 
+/// A pipe has no width: whoever searches in it finds whole names and all columns.
+#[test]
+fn a_pipe_gets_whole_tables() {
+    let sandbox = Sandbox::new();
+    sandbox.recorded(&["--timing", "all"], &["launch", "64"]);
+    let page = |arguments: &[&str], columns: Option<&str>| {
+        let mut command = sandbox.apex(arguments);
+        command.env_remove("COLUMNS").envs(columns.map(|columns| ("COLUMNS", columns)));
+        text(&output(&mut command, 0).stdout)
+    };
+    let whole = page(&["report", "s"], None);
+    let header = whole.lines().find(|line| line.starts_with("kernel ")).unwrap();
+    for heading in ["wavesᶜ", "tailᶜ", "eff.ᶜ", "GPU timeᵐ", "share", "CPU timeᵐ"] {
+        assert!(header.contains(heading), "no {heading}: {header}");
+    }
+    assert!(!whole.contains('…'), "{whole}");
+    let paragraphs = whole.lines().filter(|line| line.starts_with("    "));
+    assert!(paragraphs.clone().count() > 0);
+    assert!(paragraphs.clone().all(|line| line.chars().count() <= 100), "{whole}");
+    // On a narrow page, the column that the table is sorted by stays.
+    let cpu = |arguments: &[&str]| page(arguments, Some("80")).contains("CPU timeᵐ");
+    assert!(!cpu(&["report", "s"]) && cpu(&["report", "--sort", "cpu", "s"]));
+}
+
 #[test]
 fn colours_only_where_they_are_wanted() {
     let sandbox = Sandbox::new();
@@ -108,6 +132,8 @@ fn advice_can_be_suppressed() {
     let first = all.first().expect("one block of an empty kernel has faults").clone();
     let fewer = rules(&["advise", "--json", "--suppress", &first, "s"]);
     assert!(!fewer.contains(&first) && fewer.len() == all.len() - 1, "{all:?} {fewer:?}");
+    let short = first.strip_prefix("APEX-").expect("identifiers begin like this").to_lowercase();
+    assert_eq!(rules(&["report", "--json", "--suppress", &short, "s"]), fewer);
     let output = output(&mut sandbox.apex(&["advise", "--suppress", "NO-SUCH-RULE", "s"]), 0);
     assert!(text(&output.stderr).contains("NO-SUCH-RULE"));
 }

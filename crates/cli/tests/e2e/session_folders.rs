@@ -54,6 +54,30 @@ fn a_new_session_is_for_its_user_alone() {
     }
 }
 
+/// A program without a CUDA call leaves a session that nobody wants to read, and it says so when it is
+/// named or when there is no other.
+#[test]
+fn a_session_without_a_cuda_call_is_not_the_newest() {
+    let sandbox = Sandbox::new();
+    let without = |session: &str| {
+        output(&mut sandbox.apex(&["run", "--device", "cpu", "-q", "-o", session, "true"]), 0);
+    };
+    without("older");
+    let report = || output(&mut sandbox.apex(&["report"]), 0);
+    assert!(text(&report().stdout).contains("older: true"));
+    sandbox.recorded(&[], &["launch", "3"]);
+    without("newer");
+    let report = report();
+    assert!(text(&report.stdout).contains("3 launches"), "{}", text(&report.stdout));
+    let said = text(&report.stderr);
+    assert!(said.contains("no program made a CUDA call in newer") && said.contains("this is s"), "{said}");
+    let exported = output(&mut sandbox.apex(&["export", "--format", "csv"]), 0);
+    assert_eq!(text(&exported.stdout).lines().count(), 1 + 3);
+    // What steers a program that runs takes the newest session: its first CUDA call may be still to come.
+    let status = sandbox.json(&["ctl", "status", "--json"]);
+    assert_eq!(status["session"], "newer");
+}
+
 /// Runs that begin in the same second, in the same folder, share nothing.
 #[test]
 fn default_names_do_not_race() {
