@@ -4,6 +4,7 @@
 //! The damage is random and the same in every run. `PTX_FUZZ_SECONDS=600 cargo test --release -p ptx --test damage` goes on for
 //! that long, with other damage.
 
+use apex_random::Random;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -11,22 +12,11 @@ use ptx::body::{InstructionId, Names, RegisterId};
 use ptx::flow::Flow;
 use ptx::instruction::{Operations, accesses};
 
-/// A small generator of random numbers (xorshift64*).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit.max(1)
-    }
-
-    fn range(&mut self, length: usize, longest: usize) -> std::ops::Range<usize> {
-        let start = self.below(length + 1);
-        let count = self.below(longest.min(length - start) + 1);
-        start..start + count
-    }
+/// A part of at most `longest` of `length` bytes.
+fn range(random: &mut Random, length: usize, longest: usize) -> std::ops::Range<usize> {
+    let start = random.index(length + 1);
+    let count = random.index(longest.min(length - start) + 1);
+    start..start + count
 }
 
 /// Pieces that mean something to the parser.
@@ -93,19 +83,19 @@ fn corpus() -> Vec<Vec<u8>> {
 
 /// A whole module damaged in a place or two, or a window of one damaged in up to eight.
 fn damaged(corpus: &[Vec<u8>], random: &mut Random) -> String {
-    let whole = &corpus[random.below(corpus.len())];
-    let (mut text, places) = match random.below(2) {
+    let whole = &corpus[random.index(corpus.len())];
+    let (mut text, places) = match random.index(2) {
         0 => (whole.clone(), 3),
-        _ => (whole[random.range(whole.len(), 4000)].to_vec(), 8),
+        _ => (whole[range(random, whole.len(), 4000)].to_vec(), 8),
     };
-    for _ in 0..random.below(places) {
-        let place = random.range(text.len(), 40);
-        match random.below(4) {
+    for _ in 0..random.index(places) {
+        let place = range(random, text.len(), 40);
+        match random.index(4) {
             0 => drop(text.drain(place)),
-            1 => drop(text.splice(place, PIECES[random.below(PIECES.len())].bytes())),
+            1 => drop(text.splice(place, PIECES[random.index(PIECES.len())].bytes())),
             2 => {
-                let other = &corpus[random.below(corpus.len())];
-                let piece = other[random.range(other.len(), 200)].to_vec();
+                let other = &corpus[random.index(corpus.len())];
+                let piece = other[range(random, other.len(), 200)].to_vec();
                 drop(text.splice(place, piece));
             }
             _ => text[place].iter_mut().for_each(|byte| *byte = byte.wrapping_add(1)),
@@ -152,7 +142,7 @@ fn look_through(module: &ptx::Module) {
 fn damage_gives_a_module_or_an_error_that_can_be_shown() {
     let seconds = std::env::var("PTX_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
     let (seed, least) = (seconds.map_or(1, |_| std::process::id().into()), 3000);
-    let (corpus, mut random) = (corpus(), Random(0x9e37_79b9_7f4a_7c15 ^ seed));
+    let (corpus, mut random) = (corpus(), Random::new(seed));
     let until = Instant::now() + Duration::from_secs(seconds.unwrap_or(0));
     let (mut modules, mut errors) = (0u64, 0u64);
     while modules + errors < least || Instant::now() < until {

@@ -3,6 +3,7 @@
 //! The choices are random and the same in every run; `PTX_FUZZ_SECONDS=600 cargo test --release -p ptx --test estimate` goes on for
 //! that long, with others.
 
+use apex_random::Random;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -12,37 +13,25 @@ use ptx::{
     Function, FunctionKind, Instruction, Mnemonic, Module, Name, Operand, Position, Predicate, Statement,
 };
 
-/// A small generator of random numbers (xorshift64*).
-struct Random(u64);
+fn pick<'a, T>(random: &mut Random, of: &'a [T]) -> &'a T {
+    &of[random.index(of.len())]
+}
 
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit.max(1)
-    }
+fn random_launch(random: &mut Random) -> LaunchConfig {
+    let mut size = |of: &[u32]| random.choose(of);
+    let grid = [size(&[0, 1, 2, 77, u32::MAX]), size(&[1, 3, 65535]), size(&[1, u32::MAX])];
+    let block = [size(&[0, 1, 31, 32, 100, 1024, u32::MAX]), size(&[1, 5]), size(&[1, 2, 64])];
+    LaunchConfig::new(grid, block).with_dynamic_shared_bytes(size(&[0, 1 << 16, u32::MAX]))
+}
 
-    fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
-        &of[self.below(of.len())]
-    }
-
-    fn launch(&mut self) -> LaunchConfig {
-        let mut size = |most: &[u32]| *self.pick(most);
-        let grid = [size(&[0, 1, 2, 77, u32::MAX]), size(&[1, 3, 65535]), size(&[1, u32::MAX])];
-        let block = [size(&[0, 1, 31, 32, 100, 1024, u32::MAX]), size(&[1, 5]), size(&[1, 2, 64])];
-        LaunchConfig::new(grid, block).with_dynamic_shared_bytes(size(&[0, 1 << 16, u32::MAX]))
-    }
-
-    fn arguments(&mut self) -> Vec<Argument> {
-        let mut one = || match self.below(4) {
-            0 => Argument::Unknown,
-            1 => Argument::Pointer,
-            2 => Argument::Bits(self.below(1 << 20) as u64),
-            _ => Argument::Bits(u64::MAX << self.below(64)),
-        };
-        (0..4).map(|_| one()).collect()
-    }
+fn random_arguments(random: &mut Random) -> Vec<Argument> {
+    let mut one = || match random.below(4) {
+        0 => Argument::Unknown,
+        1 => Argument::Pointer,
+        2 => Argument::Bits(random.below(1 << 20)),
+        _ => Argument::Bits(u64::MAX << random.below(64)),
+    };
+    (0..4).map(|_| one()).collect()
 }
 
 fn corpus() -> Vec<Module> {
@@ -82,14 +71,14 @@ fn walk(
 
 #[test]
 fn real_kernels_execute_something() {
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     let launch = LaunchConfig::new(40, 128);
     let mut kernels = 0;
     for module in corpus() {
         for function in module.functions().filter(|function| function.body.is_some()) {
             let work = walk(&module, function, &launch, &[], 10_000);
             assert!(work.total() >= work.warps, "{}: {work:?}", function.name);
-            walk(&module, function, &random.launch(), &random.arguments(), 2_000);
+            walk(&module, function, &random_launch(&mut random), &random_arguments(&mut random), 2_000);
             kernels += usize::from(function.kind == FunctionKind::Entry);
         }
     }
@@ -108,30 +97,30 @@ fn thrown_together(from: &Function, random: &mut Random) -> Function {
     let predicates: Vec<Predicate> =
         instructions.iter().filter_map(|instruction| instruction.predicate.clone()).collect();
     for label in &labels {
-        let place = random.below(rest.len() + 1);
+        let place = random.index(rest.len() + 1);
         rest.insert(place, Statement::Label(label.clone(), Position::default()));
     }
     for _ in 0..60 {
-        let mut instruction = random.pick(&instructions).clone();
-        if random.below(3) == 0 && !instruction.operands.is_empty() {
-            let place = random.below(instruction.operands.len());
-            let other = random.pick(&instructions);
+        let mut instruction = pick(random, &instructions).clone();
+        if random.index(3) == 0 && !instruction.operands.is_empty() {
+            let place = random.index(instruction.operands.len());
+            let other = pick(random, &instructions);
             if !other.operands.is_empty() {
-                instruction.operands[place] = random.pick(&other.operands).clone();
+                instruction.operands[place] = pick(random, &other.operands).clone();
             }
         }
-        if random.below(5) == 0 {
+        if random.index(5) == 0 {
             instruction = Instruction {
                 mnemonic: Mnemonic::new("bra".into()),
-                operands: vec![Operand::Name(random.pick(&labels).clone())],
+                operands: vec![Operand::Name(pick(random, &labels).clone())],
                 ..instruction
             };
         }
-        instruction.predicate = match random.below(2) {
-            0 if !predicates.is_empty() => Some(random.pick(&predicates).clone()),
+        instruction.predicate = match random.index(2) {
+            0 if !predicates.is_empty() => Some(pick(random, &predicates).clone()),
             _ => None,
         };
-        let place = random.below(rest.len() + 1);
+        let place = random.index(rest.len() + 1);
         rest.insert(place, Statement::Instruction(instruction));
     }
     Function { body: Some(rest), ..from.clone() }
@@ -140,20 +129,20 @@ fn thrown_together(from: &Function, random: &mut Random) -> Function {
 #[test]
 fn code_without_sense_is_walked_to_an_end() {
     let seconds = std::env::var("PTX_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
-    let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ seconds.map_or(1, |_| u64::from(std::process::id())));
+    let mut random = Random::new(seconds.map_or(1, |_| u64::from(std::process::id())));
     let corpus = corpus();
     let until = Instant::now() + Duration::from_secs(seconds.unwrap_or(0));
     let (mut walks, mut looped) = (0, 0);
     while walks < 2000 || Instant::now() < until {
-        let module = random.pick(&corpus);
+        let module = pick(&mut random, &corpus);
         let functions: Vec<&Function> =
             module.functions().filter(|function| function.body.is_some()).collect();
         if functions.is_empty() {
             continue;
         }
-        let chosen = functions[random.below(functions.len())];
+        let chosen = functions[random.index(functions.len())];
         let function = thrown_together(chosen, &mut random);
-        let work = walk(module, &function, &random.launch(), &random.arguments(), 1000);
+        let work = walk(module, &function, &random_launch(&mut random), &random_arguments(&mut random), 1000);
         walks += 1;
         looped += usize::from(work.longest_warp > 60.0);
     }

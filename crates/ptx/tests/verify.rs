@@ -2,6 +2,7 @@
 
 mod common;
 
+use apex_random::Random;
 use std::collections::BTreeMap;
 
 use common::{by_hand, corpus};
@@ -90,22 +91,6 @@ fn what_is_wrong_is_told() {
     }
 }
 
-/// A small generator of random numbers (xorshift64*).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit.max(1)
-    }
-
-    fn of<T: Copy>(&mut self, items: &[T]) -> T {
-        items[self.below(items.len())]
-    }
-}
-
 /// What replaces modifiers and operands. Without `pred`, which ptxas ignores beside another type.
 const MODIFIERS: &[&str] = &[
     "u8", "s8", "b8", "u16", "s16", "b16", "u32", "s32", "b32", "u64", "s64", "b64", "f16", "f16x2", "bf16",
@@ -149,24 +134,24 @@ fn mutated(line: &str, others: &[&str], random: &mut Random) -> Option<String> {
     let (mnemonic, operands) = rest.split_once(' ').unwrap_or((rest, ""));
     let mut words: Vec<&str> = mnemonic.split('.').collect();
     let mut pieces: Vec<&str> = top_level(operands);
-    let place = random.below(pieces.len());
-    match random.below(7) {
+    let place = random.index(pieces.len());
+    match random.index(7) {
         0 if words.len() > 1 => {
-            let index = 1 + random.below(words.len() - 1);
-            words[index] = random.of(MODIFIERS);
+            let index = 1 + random.index(words.len() - 1);
+            words[index] = random.choose(MODIFIERS);
         }
         1 if words.len() > 1 => {
-            words.remove(1 + random.below(words.len() - 1));
+            words.remove(1 + random.index(words.len() - 1));
         }
-        2 => words.insert(1 + random.below(words.len()), random.of(MODIFIERS)),
+        2 => words.insert(1 + random.index(words.len()), random.choose(MODIFIERS)),
         3 if !pieces.is_empty() => {
             pieces.remove(place);
         }
-        4 if !pieces.is_empty() => pieces[place] = random.of(OPERANDS),
+        4 if !pieces.is_empty() => pieces[place] = random.choose(OPERANDS),
         5 if !pieces.is_empty() => {
-            let theirs = random.of(others).trim().trim_end_matches(';');
+            let theirs = random.choose(others).trim().trim_end_matches(';');
             let theirs = top_level(theirs.split_once(' ').map_or("", |(_, operands)| operands));
-            pieces[place] = *theirs.get(random.below(theirs.len()))?;
+            pieces[place] = *theirs.get(random.index(theirs.len()))?;
         }
         6 if pieces.len() > 1 => pieces.swap(0, 1),
         _ => return None,
@@ -231,7 +216,7 @@ fn ours(text: &str) -> Option<Vec<(usize, String)>> {
 fn ptxas_refuses_what_is_refused() {
     let Some(ptxas) = common::Ptxas::find() else { return };
     let seed = std::env::var("PTX_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ seed);
+    let mut random = Random::new(seed);
     let (mut both, mut neither, mut missed, mut alarms) = (0, 0, Vec::new(), Vec::new());
     for (path, source) in corpus().into_iter().chain(by_hand()) {
         let module = ptx::parse(&source).unwrap();
@@ -258,7 +243,7 @@ fn ptxas_refuses_what_is_refused() {
         let texts: Vec<&str> = instructions.iter().map(|index| lines[*index]).collect();
         let mut changed = BTreeMap::new();
         for index in &instructions {
-            if random.below(MUTATED) == 0
+            if random.index(MUTATED) == 0
                 && let Some(line) = mutated(lines[*index], &texts, &mut random)
             {
                 changed.insert(*index, line);

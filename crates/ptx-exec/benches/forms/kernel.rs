@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use apex_random::Random;
 use cuda_launch::LaunchConfig;
 use ptx::ScalarType;
 use ptx::forms::{Instance, Kind, Selector};
@@ -33,13 +34,8 @@ pub struct Bench {
 impl Default for Bench {
     fn default() -> Self {
         let device = Device::default();
-        let mut state = 0x9e37_79b9_7f4a_7c15u64;
-        let mut random = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state
-        };
+        let mut random = Random::new(1);
+        let mut random = || random.bits();
         // In the order of `kind_of`: integers; numbers from 1/2 to 2 in each format.
         let values = (0..THREADS * KINDS).map(|index| match index / THREADS {
             0 => random(),

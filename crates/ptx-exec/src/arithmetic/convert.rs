@@ -483,6 +483,7 @@ fn saturated(value: &Longs, how: Conversion) -> Longs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use apex_random::Random;
 
     /// Smallest and largest value of an integer type.
     fn range(ty: ScalarType) -> (i128, i128) {
@@ -574,16 +575,9 @@ mod tests {
         if format.is_nan(value) || value & format.sign() != 0 { 0 } else { value.min(one) }
     }
 
-    fn random(seed: &mut u64) -> u64 {
-        *seed ^= *seed << 13;
-        *seed ^= *seed >> 7;
-        *seed ^= *seed << 17;
-        *seed
-    }
-
     /// A value of one lane: any bits, integers of any size, numbers around powers of two and halves, special ones.
-    fn value(seed: &mut u64, from: ScalarType) -> u64 {
-        let (bits, kind) = (random(seed), random(seed));
+    fn value(random: &mut Random, from: ScalarType) -> u64 {
+        let (bits, kind) = (random.bits(), random.bits());
         let Some(format) = format(from) else {
             let sized = bits >> (kind >> 8 & 63);
             return if kind & 1 != 0 { sized } else { sized.wrapping_neg() };
@@ -649,10 +643,10 @@ mod tests {
 
     #[test]
     fn every_conversion_is_the_definition() {
-        let mut seed = 4711;
+        let mut random = Random::new(4711);
         for (packed, how) in conversions() {
             for _ in 0..8 {
-                let longs: Longs = std::array::from_fn(|_| value(&mut seed, how.from));
+                let longs: Longs = std::array::from_fn(|_| value(&mut random, how.from));
                 let words = map(&longs, |x| x as u32);
                 let found = match (how.from.bytes() == 8, how.to.bytes() == 8) {
                     (false, false) => map(&word_to_word(&words, packed), u64::from),

@@ -278,20 +278,14 @@ mod vector {
 mod tests {
     use super::*;
     use crate::arithmetic::half::f16_to_f32;
-
-    fn random(seed: &mut u64) -> u64 {
-        *seed ^= *seed << 13;
-        *seed ^= *seed >> 7;
-        *seed ^= *seed << 17;
-        *seed
-    }
+    use apex_random::Random;
 
     /// A number of one lane: any bits, special ones, or of an exponent at which sums and products meet limits.
-    fn number(seed: &mut u64, format: Format) -> u64 {
-        let bits = random(seed);
+    fn number(random: &mut Random, format: Format) -> u64 {
+        let bits = random.bits();
         let sign = if bits >> 62 & 1 != 0 { format.sign() } else { 0 };
         let one = soft::from_integer(1, format, Rounding::NearestEven);
-        let magnitude = match random(seed) % 8 {
+        let magnitude = match random.bits() % 8 {
             0 => [0, 1, 2, one, format.infinity(), format.largest(), format.nan(), format.infinity() + 5]
                 [(bits % 8) as usize],
             // Subnormal, close to the largest, around 1 with many or few digits.
@@ -323,11 +317,11 @@ mod tests {
 
     #[test]
     fn single_precision_is_the_definition() {
-        let mut seed = 77;
+        let mut random = Random::new(77);
         for round in 0..12 {
             for how in all() {
                 let [a, b, c]: [[u32; WARP]; 3] =
-                    std::array::from_fn(|_| std::array::from_fn(|_| number(&mut seed, soft::F32) as u32));
+                    std::array::from_fn(|_| std::array::from_fn(|_| number(&mut random, soft::F32) as u32));
                 // Sums that cancel, and all but.
                 let c = if round % 2 == 0 { c } else { map(&a, |a| a ^ 1 << 31 ^ (round & 2) << 3) };
                 let found = singles(&a, &b, &c, how.pack());
@@ -358,11 +352,11 @@ mod tests {
 
     #[test]
     fn double_precision_is_the_definition() {
-        let mut seed = 78;
+        let mut random = Random::new(78);
         for round in 0..60 {
             for how in all().into_iter().filter(|how| !how.ftz && !how.sat && how.narrow.is_none()) {
                 let [a, b, c]: [[u64; WARP]; 3] =
-                    std::array::from_fn(|_| std::array::from_fn(|_| number(&mut seed, soft::F64)));
+                    std::array::from_fn(|_| std::array::from_fn(|_| number(&mut random, soft::F64)));
                 let c = if round % 2 == 0 { c } else { map(&a, |a| a ^ 1 << 63 ^ (round & 2) << 3) };
                 let found = doubles(&a, &b, &c, how.pack());
                 for lane in 0..WARP {

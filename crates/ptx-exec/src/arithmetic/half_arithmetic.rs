@@ -424,13 +424,7 @@ mod vector {
 mod tests {
     use super::*;
     use crate::arithmetic::soft::{self, BF16, F16, Format, Rounding};
-
-    fn random(seed: &mut u64) -> u64 {
-        *seed ^= *seed << 13;
-        *seed ^= *seed >> 7;
-        *seed ^= *seed << 17;
-        *seed
-    }
+    use apex_random::Random;
 
     #[test]
     fn conversions_are_those_of_single_numbers() {
@@ -443,10 +437,10 @@ mod tests {
                 assert!(same || wide[lane].is_nan() && expected.is_nan(), "{:x}", halves[lane]);
             }
         }
-        let mut seed = 3;
+        let mut random = Random::new(3);
         for _ in 0..20_000 {
             let values: [f32; WARP] = std::array::from_fn(|lane| {
-                let bits = random(&mut seed) as u32;
+                let bits = random.bits() as u32;
                 // Every other one within the exponents of halves.
                 f32::from_bits(if lane % 2 == 0 { bits } else { bits & 0x8fff_ffff | 0x3000_0000 })
             });
@@ -477,7 +471,7 @@ mod tests {
 
     #[test]
     fn every_operation_is_the_definition() {
-        let mut seed = 21;
+        let mut random = Random::new(21);
         for operation in OPERATIONS {
             for flags in 0..32u32 {
                 let flag = |index: u32| flags >> index & 1 != 0;
@@ -489,7 +483,7 @@ mod tests {
                 assert_eq!(Half::unpack(how.pack()), how);
                 for round in 0..200 {
                     let mut number = || {
-                        let bits = random(&mut seed) as u32;
+                        let bits = random.bits() as u32;
                         // With exponents that make sums cancel; special ones; any.
                         match round % 6 {
                             0 => bits & 0x87ff_87ff | 0x3800_3800,

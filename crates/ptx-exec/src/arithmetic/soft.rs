@@ -392,9 +392,10 @@ pub(crate) fn to_integer(a: u64, format: Format, rounding: Rounding) -> Option<i
 #[cfg(test)]
 mod tests {
     use super::*;
+    use apex_random::Random;
 
-    /// Numbers that matter, and random ones: xorshift.
-    pub(crate) fn patterns(count: usize, mut seed: u64) -> Vec<u64> {
+    /// Numbers that matter, and random ones.
+    pub(crate) fn patterns(count: usize, seed: u64) -> Vec<u64> {
         let special = [
             0,
             1,
@@ -407,12 +408,11 @@ mod tests {
             0x000f_ffff_ffff_ffff,
             0x4330_0000_0000_0001,
         ];
+        let mut random = Random::new(seed);
         let random = (0..count).map(|_| {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
+            let bits = random.bits();
             // Half of them with exponents near each other, so that sums cancel and round.
-            if seed & 1 == 0 { seed } else { seed & 0x803f_ffff_ffff_ffff | 0x3fc0_0000_0000_0000 }
+            if bits & 1 == 0 { bits } else { bits & 0x803f_ffff_ffff_ffff | 0x3fc0_0000_0000_0000 }
         });
         special.into_iter().chain(random).collect()
     }

@@ -112,6 +112,7 @@ impl Pattern {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use apex_random::Random;
 
     fn expand(pattern: &Pattern, warps: usize) -> Vec<[i64; WARP]> {
         let value = |warp: usize, lane: usize| {
@@ -121,27 +122,19 @@ mod tests {
         (0..warps).map(|warp| std::array::from_fn(|lane| value(warp, lane))).collect()
     }
 
-    fn random(seed: &mut u64) -> u64 {
-        *seed ^= *seed << 13;
-        *seed ^= *seed >> 7;
-        *seed ^= *seed << 17;
-        *seed
-    }
-
     #[test]
     fn a_pattern_gives_back_the_values() {
-        let (mut seed, mut found, mut refused) = (99, 0, 0);
+        let (mut random, mut found, mut refused) = (Random::new(99), 0, 0);
         for round in 0..40_000u64 {
-            let step = [0, 1, 4, 8, -4i64 as u64, random(&mut seed) >> 40][round as usize % 6];
+            let step = [0, 1, 4, 8, -4i64 as u64, random.bits() >> 40][round as usize % 6];
             let starts: [u64; PARTS] = std::array::from_fn(|_| match round % 4 {
-                0 => random(&mut seed),
-                1 => (random(&mut seed) % 64).wrapping_sub(32),
-                2 => (1 << 31) - random(&mut seed) % 64,
-                _ => (1 << 32) - random(&mut seed) % 64,
+                0 => random.bits(),
+                1 => (random.bits() % 64).wrapping_sub(32),
+                2 => (1 << 31) - random.bits() % 64,
+                _ => (1 << 32) - random.bits() % 64,
             });
-            let warps = 1 + random(&mut seed) % 4;
-            let between =
-                [0, 32, step.wrapping_mul(32), random(&mut seed) >> 40][random(&mut seed) as usize % 4];
+            let warps = 1 + random.bits() % 4;
+            let between = [0, 32, step.wrapping_mul(32), random.bits() >> 40][random.bits() as usize % 4];
             let of_warp = |warp: u64| -> [u64; WARP] {
                 std::array::from_fn(|lane| {
                     let rise =
@@ -151,8 +144,8 @@ mod tests {
             };
             let mut values: Vec<[u64; WARP]> = (0..warps).map(of_warp).collect();
             if round % 5 == 0 {
-                let warp = &mut values[(random(&mut seed) % warps) as usize];
-                warp[random(&mut seed) as usize % WARP] ^= 1 << (random(&mut seed) % 64);
+                let warp = &mut values[(random.bits() % warps) as usize];
+                warp[random.bits() as usize % WARP] ^= 1 << (random.bits() % 64);
             }
             let words: Vec<[u32; WARP]> = values.iter().map(|warp| warp.map(|value| value as u32)).collect();
             let widened =

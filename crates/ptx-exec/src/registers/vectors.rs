@@ -432,31 +432,25 @@ mod wide {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn random(seed: &mut u64) -> u64 {
-        *seed ^= *seed << 13;
-        *seed ^= *seed >> 7;
-        *seed ^= *seed << 17;
-        *seed
-    }
+    use apex_random::Random;
 
     #[test]
     fn both_versions_see_the_same() {
-        let mut seed = 17;
+        let mut random = Random::new(17);
         for round in 0..20_000 {
             let bytes = 1 << (round % 5);
-            let start = 0x1000 * (random(&mut seed) % 4);
-            let end = start + random(&mut seed) % 600;
-            let base = start.wrapping_add(random(&mut seed) % 64).wrapping_sub(8);
+            let start = 0x1000 * (random.bits() % 4);
+            let end = start + random.bits() % 600;
+            let base = start.wrapping_add(random.bits() % 64).wrapping_sub(8);
             let mut addresses: Addresses = std::array::from_fn(|lane| match round % 7 {
                 0 => base,
                 1 => base.wrapping_add(lane as u64 * bytes),
-                2 => random(&mut seed),
-                3 => random(&mut seed) % (end + 8),
-                _ => base.wrapping_add(bytes * (random(&mut seed) % 16)),
+                2 => random.bits(),
+                3 => random.bits() % (end + 8),
+                _ => base.wrapping_add(bytes * (random.bits() % 16)),
             });
             if round % 11 == 0 {
-                addresses[random(&mut seed) as usize % WARP] = random(&mut seed);
+                addresses[random.bits() as usize % WARP] = random.bits();
             }
             let found = survey(&addresses, start, end, bytes);
             assert_eq!(found, plain::survey(&addresses, start, end, bytes));
@@ -464,7 +458,7 @@ mod tests {
                 a >= start && a.checked_add(bytes).is_some_and(|after| after <= end) && a % bytes == 0
             });
             assert_eq!(found, !good, "{addresses:x?} in {start:x}..{end:x}, {bytes}");
-            let offset = random(&mut seed);
+            let offset = random.bits();
             let (mut one, mut other) = ([0; WARP], [0; WARP]);
             offset_longs(&addresses, offset, &mut one);
             plain::offset_longs(&addresses, offset, &mut other);
@@ -473,9 +467,8 @@ mod tests {
             offset_words(&words, offset as u32, start, &mut one);
             plain::offset_words(&words, offset as u32, start, &mut other);
             assert_eq!(one, other);
-            let table: Vec<u64> = (0..64).map(|_| random(&mut seed)).collect();
-            let within: Addresses =
-                std::array::from_fn(|_| table.as_ptr() as u64 + 8 * (random(&mut seed) % 63));
+            let table: Vec<u64> = (0..64).map(|_| random.bits()).collect();
+            let within: Addresses = std::array::from_fn(|_| table.as_ptr() as u64 + 8 * (random.bits() % 63));
             // SAFETY: the addresses are those of the first 63 of 64 longs.
             let (words_found, longs_found) = unsafe { (gather_words(&within, 4), gather_longs(&within, 8)) };
             for lane in 0..WARP {
@@ -485,7 +478,7 @@ mod tests {
                     (table[at] >> 32, table[at + 1])
                 );
             }
-            let step = [0, bytes, random(&mut seed)][round % 3];
+            let step = [0, bytes, random.bits()][round % 3];
             assert_eq!(steady_longs(&addresses, step), plain::steady_longs(&addresses, step));
             assert_eq!(steady_words(&words, step as u32), plain::steady_words(&words, step as u32));
             let mut further = addresses.map(|address| address.wrapping_add(step));
