@@ -1,8 +1,9 @@
 //! `cargo xtask abi-diff`: what a toolkit's headers say otherwise than the committed table.
 //!
-//! The table is generated anew in memory, and both texts are cut into items (entry points, types, constants), each
-//! one line in a normal form. So nothing is compared that the generator does not write, and nothing that it writes
-//! is left out, save names of parameters: toolkits rename them freely.
+//! The table is generated anew in memory, and both texts are cut into items (entry points, types,
+//! constants), each one line in a normal form. So nothing is compared that the generator does not
+//! write, and nothing that it writes is left out, save names of parameters: toolkits rename them
+//! freely.
 
 use crate::{abi_gen, render};
 use anyhow::{Context, Result};
@@ -82,8 +83,8 @@ fn table_entries(text: &str) -> BTreeMap<String, String> {
     facts.collect()
 }
 
-/// The public items of a generated file, each on one line without `pub`, kind and name. A record's line goes on
-/// with its layout.
+/// The public items of a generated file, each on one line without `pub`, kind and name. A record's
+/// line goes on with its layout.
 fn items(text: &str) -> BTreeMap<String, String> {
     let mut items: BTreeMap<String, String> = BTreeMap::new();
     let mut current: Option<String> = None;

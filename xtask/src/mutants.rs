@@ -1,8 +1,9 @@
 //! `cargo xtask mutants`: how many faults the tests notice that are put into the code on purpose.
 //!
-//! cargo-mutants replaces bodies and operators, one at a time, and runs the tests of the crate. All of the workspace would
-//! take days, so this looks at [`SAMPLE`]: files whose every line decides a figure, a finding or an error. Who changes the
-//! sample or the tests of its files runs it again and writes the outcome into CONTRIBUTING.md.
+//! cargo-mutants replaces bodies and operators, one at a time, and runs the tests of the crate. All
+//! of the workspace would take days, so this looks at [`SAMPLE`]: files whose every line decides a
+//! figure, a finding or an error. Who changes the sample or the tests of its files runs it again
+//! and writes the outcome into CONTRIBUTING.md.
 
 use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
@@ -16,10 +17,12 @@ const SAMPLE: [(&str, &[&str]); 4] = [
     ("apex-model", &["src/conformal.rs"]),
 ];
 
-/// Seconds that the tests may take on one mutant, before it counts as noticed: a loop may have lost its end.
+/// Seconds that the tests may take on one mutant, before it counts as noticed: a loop may have lost
+/// its end.
 const TIMEOUT: &str = "300";
 
-/// Runs cargo-mutants on the sample's files of these crates (of all if there are none named), one crate after the other.
+/// Runs cargo-mutants on the sample's files of these crates (of all if there are none named), one
+/// crate after the other.
 ///
 /// # Errors
 /// A crate without files in the sample; cargo-mutants is missing or cannot run.

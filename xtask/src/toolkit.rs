@@ -1,8 +1,9 @@
 //! A toolkit's headers, read: what they declare and which entry points the driver exports.
 //!
-//! The system's C preprocessor does the macros, with `__CUDA_API_VERSION_INTERNAL` defined, which makes `cuda.h`
-//! declare every version of everything. It sees no system header: the few names that NVIDIA's headers need from
-//! the C library, OpenGL, EGL and VDPAU come from [`STAND_INS`], so the outcome depends on the toolkit alone.
+//! The system's C preprocessor does the macros, with `__CUDA_API_VERSION_INTERNAL` defined, which
+//! makes `cuda.h` declare every version of everything. It sees no system header: the few names that
+//! NVIDIA's headers need from the C library, OpenGL, EGL and VDPAU come from [`STAND_INS`], so the
+//! outcome depends on the toolkit alone.
 
 use crate::c::{self, Prototype, Unit};
 use anyhow::{Context, Result, bail, ensure};
@@ -92,7 +93,7 @@ impl Toolkit {
         let header = include.join("cuda.h");
         ensure!(
             header.is_file(),
-            "{} is no file: name the folder that holds cuda.h (in the wheel nvidia-cuda-runtime: nvidia/cu13/include)",
+            "{} is not a file: name the folder that holds cuda.h (in the wheel nvidia-cuda-runtime: nvidia/cu13/include)",
             header.display()
         );
         let text = preprocess(include)?;
@@ -113,7 +114,8 @@ impl Toolkit {
         format!("{}.{}", self.version / 1000, self.version % 1000 / 10)
     }
 
-    /// Adds symbols that the driver exports and no header declares. One that a header does declare is left out.
+    /// Adds symbols that the driver exports and no header declares. One that a header does declare
+    /// is left out.
     pub fn add_undeclared<'a>(&mut self, symbols: impl Iterator<Item = &'a str>) {
         for symbol in symbols {
             if self.entries.iter().any(|entry| entry.symbol == symbol) {
@@ -155,8 +157,8 @@ fn stand_ins() -> Result<tempfile::TempDir> {
     Ok(folder)
 }
 
-/// A C file that includes all headers that are there. The stand-ins come first: cudaVDPAU.h uses VDPAU's types
-/// without including them.
+/// A C file that includes all headers that are there. The stand-ins come first: cudaVDPAU.h uses
+/// VDPAU's types without including them.
 fn main_file(include: &Path) -> String {
     let present = |name: &&str| include.join(name).is_file();
     let headers = HEADERS.iter().map(|(name, _)| *name).chain(TYPEDEF_HEADERS).filter(present);
@@ -219,7 +221,8 @@ impl<'a> Name<'a> {
     }
 }
 
-/// An entry point's name without its version: the n-th symbol of a family belongs to its n-th version.
+/// An entry point's name without its version: the n-th symbol of a family belongs to its n-th
+/// version.
 type Family = (String, Option<String>);
 
 /// Pairs the functions with the versions that the typedefs give.

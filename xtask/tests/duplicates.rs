@@ -1,7 +1,7 @@
 //! No block of ten lines stands twice in product code.
 //!
-//! Lines are compared without indentation and with numbers left out, so that a copy with other constants is found too.
-//! Comments, blank lines, imports, tests and generated files do not count.
+//! Lines are compared without indentation and with numbers left out, so that a copy with other
+//! constants is found too. Comments, blank lines, imports, tests and generated files do not count.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

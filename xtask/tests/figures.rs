@@ -8,7 +8,8 @@
 //! <!-- end of figures -->
 //! ```
 //!
-//! The test runs each command and compares. `BLESS=1` writes what the commands print into the pages.
+//! The test runs each command and compares. `BLESS=1` writes what the commands print into the
+//! pages.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

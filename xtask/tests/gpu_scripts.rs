@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Prints the quantiles 0.1, 0.5, 0.9, 0.99 and the mean of its arguments in one `printf`, as the programs do.
+/// Prints the quantiles 0.1, 0.5, 0.9, 0.99 and the mean of its arguments in one `printf`, as the
+/// programs do.
 const PROGRAM: &str = r#"
 #include "statistics.h"
 #include <stdio.h>

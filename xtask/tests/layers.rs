@@ -1,4 +1,5 @@
-//! The shape of the workspace: who may depend on whom. ARCHITECTURE.md says why; this test says when it is broken.
+//! The shape of the workspace: who may depend on whom. ARCHITECTURE.md says why; this test says
+//! when it is broken.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,5 @@
-//! A batch of launches for a profiler: written by the collection, made by this program as the
-//! profiler's child.
+//! A batch of launches for a profiler: the collection writes it, and this program makes the
+//! launches as the profiler's child.
 
 use cuda_launch::{Dim3, LaunchConfig};
 use std::path::Path;
@@ -45,7 +45,7 @@ impl BatchRow {
 
 /// Sizes of pools are multiples of this.
 const GRANULE: u64 = 1 << 20;
-/// The kernel that does nothing, which no row of a collection is of.
+/// The empty kernel, which is not a row of a collection.
 const EMPTY: &str = "empty";
 
 /// A launch of the kernel that does nothing, as [`crate::measure`] times it.
@@ -58,7 +58,7 @@ pub(crate) fn empty() -> BatchRow {
 /// launch many times saves and restores memory between.
 ///
 /// # Errors
-/// A file that is none, or what the driver says.
+/// If the file is not a batch, or the driver fails.
 pub fn run(file: &Path, choice: Choice, ordinal: usize) -> Result<u64, Error> {
     let rows: Vec<BatchRow> = apex_dataset::read_table(file)?;
     let device = Device::open_as(ordinal, choice)?;

@@ -1,4 +1,4 @@
-//! What a manifest says of the machine: the device's attributes, clocks that can be seen, the time.
+//! The machine's part of a manifest: the device's attributes, the clocks, the time.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -40,7 +40,7 @@ const ATTRIBUTES: [Attribute; 29] = [
     Attribute::CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH,
 ];
 
-/// What is asked of `nvidia-smi`: nothing of it changes anything.
+/// Columns that `nvidia-smi` is asked for; asking changes nothing.
 const CLOCK_COLUMNS: &str = "index,driver_version,clocks.sm,clocks.mem,clocks.max.sm,temperature.gpu,power.draw,\
                              clocks_event_reasons.active";
 
@@ -50,7 +50,7 @@ pub(crate) fn attributes(device: &apex_gpu::Device) -> BTreeMap<u32, i32> {
     ATTRIBUTES.into_iter().filter_map(value).collect()
 }
 
-/// What the driver's version of CUDA is.
+/// The driver's version of CUDA.
 pub(crate) fn cuda_version() -> u32 {
     let mut version = 0;
     // SAFETY: the driver is loaded where a device is open, and `version` is valid for writing.
@@ -72,7 +72,7 @@ pub(crate) fn clocks() -> Option<Clocks> {
     Some(Clocks { at: now(), devices: text.lines().map(device).collect() })
 }
 
-/// Now, in UTC: `2026-11-21 16:00:00`.
+/// The current time in UTC: `2026-11-21 16:00:00`.
 pub(crate) fn now() -> String {
     // SAFETY: `time` with null only returns; `tm` is plain data; `gmtime_r` reads one local and
     // fills the other.

@@ -1,10 +1,10 @@
-//! How long a launch takes: between two events, above what an empty kernel takes there.
+//! The duration of a launch: the time between two events, above that of an empty kernel.
 //!
 //! For each repeat, a kernel that spins keeps the device busy while the host queues an event, the
-//! launch and an event: so the host's time does not show. Each such pair is waited for before the
-//! next is queued; where many were, an empty kernel read from 4.3 to 7.7 us on an H200, and now
-//! reads 4.26 to 4.45 (data/launches-h200). That is the pair's own cost, which is measured again
-//! and again and subtracted: a time is what a kernel adds to an empty one.
+//! launch and an event, which hides the host's time. Each pair of events completes before the next
+//! is queued: with several pairs queued, an empty kernel took 4.3 to 7.7 µs on an H200, and with
+//! one it takes 4.26 to 4.45 µs (data/launches-h200). That is the pair's own cost. It is measured
+//! repeatedly and subtracted: a time is what a kernel adds to an empty one.
 
 use apex_gpu::{Kind, Result};
 
@@ -16,7 +16,7 @@ use apex_random::Random;
 
 /// Repeats from which the empty kernel's time is taken.
 const CALIBRATION: usize = 51;
-/// How long the device spins before each pair, in clock cycles: 50 us or more, several times what
+/// How long the device spins before each pair, in clock cycles: 50 µs or more, several times what
 /// queueing takes.
 const LEAD_CYCLES: u32 = 100_000;
 /// Elements of an output that are looked at.
@@ -31,7 +31,7 @@ pub struct Timer {
     empty_us: f64,
 }
 
-/// What came of a launch.
+/// The outcome of a launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timed {
     /// Its time.
@@ -41,7 +41,7 @@ pub struct Timed {
 }
 
 impl Timer {
-    /// Prepares, and calibrates.
+    /// Prepares and calibrates the measurement.
     ///
     /// # Errors
     /// What the driver says.

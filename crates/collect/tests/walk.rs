@@ -1,8 +1,10 @@
-//! What a walk says a launch executes, held to what the launch executes: every kernel of the suite, on the CPU device, which counts.
+//! What a walk says a launch executes, held to what the launch executes: every kernel of the suite,
+//! on the CPU device, which counts.
 //!
-//! The walk sees the PTX, the launch, `n` and `m`; the device runs all blocks on real, random input. Where control flow and
-//! addresses depend on these alone the walk is right but for sampling; where they depend on data, it guesses. Instructions that
-//! only move and add up addresses are left out: the device folds many of them, and a walk none.
+//! The walk sees the PTX, the launch, `n` and `m`; the device runs all blocks on real, random
+//! input. Where control flow and addresses depend on these alone the walk is right but for
+//! sampling; where they depend on data, it guesses. Instructions that only move and add up
+//! addresses are left out: the device folds many of them, and a walk none.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,8 +23,8 @@ use ptx_exec::{LaunchParams, Linked, Memory, Program, Region, WatchOptions, watc
 const BOUNDS: Bounds = Bounds { pool_bytes: 1 << 18, seconds: 0.002, ..Bounds::CPU };
 /// Of each kernel.
 const LAUNCHES: u64 = 6;
-/// How far off a figure of a kernel may be: the errors of its launches without their signs, over what all of them execute. What
-/// sampling of warps costs: up to 0.0152 when this was written.
+/// How far off a figure of a kernel may be: the errors of its launches without their signs, over
+/// what all of them execute. What sampling of warps costs: up to 0.0152 when this was written.
 const TOLERANCE: f64 = 0.02;
 
 /// Memory that a launch may use: allocations of host memory.
@@ -120,8 +122,9 @@ fn walked(estimator: &Estimator, launch: &Launch) -> Work {
     )
 }
 
-/// What is compared: name, walked, executed. Left out are integers, comparisons and moves, of which the device folds many, and
-/// special functions and conversions, which the two delimit differently (a division of integers; a conversion of addresses).
+/// What is compared: name, walked, executed. Left out are integers, comparisons and moves, of which
+/// the device folds many, and special functions and conversions, which the two delimit differently
+/// (a division of integers; a conversion of addresses).
 fn figures(work: &Work, counts: &Counts) -> [(&'static str, f64, f64); 17] {
     let global = |direction| counts.traffic(Space::Global, direction);
     let (loads, stores) = (global(Direction::Load), global(Direction::Store));
@@ -156,10 +159,11 @@ fn figures(work: &Work, counts: &Counts) -> [(&'static str, f64, f64); 17] {
     ]
 }
 
-/// What a walk guesses, and how far off it may be there: a quarter more than it is. Branches and addresses of `atomic_swap`,
-/// `bitonic_block`, `collatz`, `insertion_sort`, `sparse_thread`, `sparse_warp` and `tree_walk` depend on the input, those of
-/// functions in many instructions (`special_f64`) on their argument. Of `f32` the device counts comparisons too.
-/// Why control instructions of `fma_f32_1`, `fma_f64_1` and `stencil_line` differ by a tenth is not known.
+/// What a walk guesses, and how far off it may be there: a quarter more than it is. Branches and
+/// addresses of `atomic_swap`, `bitonic_block`, `collatz`, `insertion_sort`, `sparse_thread`,
+/// `sparse_warp` and `tree_walk` depend on the input, those of functions in many instructions
+/// (`special_f64`) on their argument. Of `f32` the device counts comparisons too. Why control
+/// instructions of `fma_f32_1`, `fma_f64_1` and `stencil_line` differ by a tenth is not known.
 const GUESSED: [(&str, &str, f64); 26] = [
     ("atomic_swap", "atomic lanes", 0.62),
     ("atomic_swap", "atomic requests", 0.46),
@@ -189,8 +193,9 @@ const GUESSED: [(&str, &str, f64); 26] = [
     ("tree_walk", "load sectors", 0.089),
 ];
 
-/// What says nothing of a walk: where comparisons are all that the device counts as `f32`, and where it depends on the input how
-/// many bins of a histogram are empty, which a walk takes to be filled.
+/// What says nothing of a walk: where comparisons are all that the device counts as `f32`, and
+/// where it depends on the input how many bins of a histogram are empty, which a walk takes to be
+/// filled.
 const NOT_COMPARED: [(&str, &str); 7] = [
     ("argmax_warp", "f32 instructions"),
     ("bitonic_block", "f32 instructions"),
@@ -201,8 +206,8 @@ const NOT_COMPARED: [(&str, &str); 7] = [
     ("vote_count", "f32 instructions"),
 ];
 
-/// Kernels of which the walk and the device count something differently: constants are no global memory to a walk, and a load or
-/// store of a matrix is one request.
+/// Kernels for which the estimate and the device count something differently: constants are no
+/// global memory to a walk, and a load or store of a matrix is one request.
 const COUNTED_OTHERWISE: [&str; 5] =
     ["constant_uniform", "constant_divergent", "tensor_1", "tensor_4", "tensor_chain"];
 
@@ -220,8 +225,8 @@ fn a_walk_says_what_a_launch_executes() {
         Allowed { threads: max_threads_per_block, dynamic_shared_bytes }
     };
     let kernels: Vec<_> = suite::kernels().map(|kernel| (kernel, allowed(&kernel))).collect();
-    // Of each kernel and figure: the launches' errors without their signs, so that none makes up for another, and what was
-    // executed.
+    // Of each kernel and figure: the launches' errors without their signs, so that none makes up
+    // for another, and what was executed.
     let mut sums: BTreeMap<(&str, &str), (f64, f64)> = BTreeMap::new();
     let (mut exact, mut all) = (0, 0);
     for row in plan::rows(&kernels, &BOUNDS, 5, LAUNCHES * kernels.len() as u64) {

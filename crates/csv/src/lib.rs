@@ -1,12 +1,12 @@
 //! Comma-separated values (RFC 4180), written and read one record at a time.
 //!
-//! A field is null or text. Null is the empty field, and the empty string is `""`. This crate exists
-//! because the crate `csv` writes and reads both alike.
+//! A field is null or text. Null is the empty field, and the empty string is `""`. This crate
+//! exists because the crate `csv` writes and reads both alike.
 //!
-//! * [`Writer`] quotes the fields that need quotes. [`Writer::untrusted`] writes text that a terminal
-//!   or a spreadsheet must not obey.
-//! * [`Reader`] reads records from a stream and says on which line each of them begins; a record that
-//!   is wrong does not keep it from the next one. [`records`] reads them from text.
+//! * [`Writer`] quotes the fields that need quotes. [`Writer::untrusted`] writes text that a
+//!   terminal or a spreadsheet must not obey.
+//! * [`Reader`] reads records from a stream and says on which line each of them begins; a record
+//!   that is wrong does not keep it from the next one. [`records`] reads them from text.
 //!
 //! ```
 //! let mut text = Vec::new();

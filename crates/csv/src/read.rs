@@ -1,7 +1,7 @@
 //! Reading: lines of bounded length, and the records that they make up.
 //!
-//! A quote is one only where a field begins with it, and a line end is `\n` or `\r\n`. Any bytes are
-//! read to their end, in time that grows with their number.
+//! A quote is one only where a field begins with it, and a line end is `\n` or `\r\n`. Any bytes
+//! are read to their end, in time that grows with their number.
 
 use std::io::{self, BufRead, Read};
 
@@ -21,8 +21,8 @@ pub struct Reader<R> {
 }
 
 impl<R: BufRead> Reader<R> {
-    /// Reads from `from`, where `lines` lines have been read already. A record of more than `longest`
-    /// bytes is an error.
+    /// Reads from `from`, where `lines` lines have been read already. A record of more than
+    /// `longest` bytes is an error.
     pub fn new(from: R, lines: u64, longest: u64) -> Self {
         Self { from, longest, number: lines }
     }

@@ -41,9 +41,9 @@ impl<W: Write> Writer<W> {
         write!(self.out, "{value}")
     }
 
-    /// Writes text that somebody else chose, with nothing in it that a terminal or a spreadsheet would
-    /// obey. What is not printable is escaped; line ends and tabs stay. An apostrophe precedes what a
-    /// spreadsheet would take for a formula; numbers stay as they are.
+    /// Writes text that somebody else chose, with nothing in it that a terminal or a spreadsheet
+    /// would obey. What is not printable is escaped; line ends and tabs stay. An apostrophe
+    /// precedes what a spreadsheet would take for a formula; numbers stay as they are.
     ///
     /// # Errors
     /// Those of the output.

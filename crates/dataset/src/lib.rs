@@ -22,7 +22,7 @@ pub use csv::{Appender, Columns, Fields};
 pub use manifest::{Clocks, CountersUsed, Counts, DeviceKind, Manifest, Suite};
 pub use rows::{Counters, KernelRow, LaunchRow, PtxMix, Timing};
 
-/// The file that says what the others are.
+/// The file that describes the others.
 pub const MANIFEST: &str = "manifest.json";
 /// The table of kernels.
 pub const KERNELS: &str = "kernels.csv";
@@ -33,17 +33,17 @@ pub const LAUNCHES: &str = "launches.csv";
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system says no.
+    /// The operating system refuses.
     #[error("cannot {doing} {}: {error}", apex_untrusted::shown(path))]
     Io {
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
-        /// On what.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// A file is not what it should be.
+    /// A file has unexpected content.
     #[error(
         "{}, line {line}: {why}; take the file from where it was made, or collect again into a new folder",
         apex_untrusted::shown(path)
@@ -56,7 +56,7 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// The manifest is none, or of another version.
+    /// The manifest is not one, or has another version.
     #[error("{}: {why}", apex_untrusted::shown(path))]
     Manifest {
         /// The file.
@@ -94,7 +94,7 @@ impl DataSet {
     /// Reads a folder.
     ///
     /// # Errors
-    /// Which file and line is not what it should be.
+    /// [`Error`] with the file and line that have unexpected content.
     pub fn read(folder: &Path) -> Result<DataSet, Error> {
         let manifest = Manifest::read(&folder.join(MANIFEST))?;
         let kernels: Vec<KernelRow> = csv::read(&folder.join(KERNELS))?;
@@ -124,7 +124,7 @@ impl DataSet {
     /// Writes a folder, replacing each file at once; the manifest last.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn write(&self, folder: &Path) -> Result<(), Error> {
         std::fs::create_dir_all(folder).map_err(|error| Error::io("make", folder, error))?;
         replace(&folder.join(KERNELS), &csv::to_text(&self.kernels))?;
@@ -136,7 +136,7 @@ impl DataSet {
     /// numbered on.
     ///
     /// # Errors
-    /// What differs. Then nothing was added.
+    /// [`Error`] with what differs. Then nothing was added.
     pub fn merge(&mut self, other: DataSet) -> Result<(), Error> {
         let same = |what: &str, mine: &dyn std::fmt::Debug, theirs: &dyn std::fmt::Debug| {
             let (mine, theirs) = (format!("{mine:?}"), format!("{theirs:?}"));
@@ -163,7 +163,7 @@ impl DataSet {
 /// Reads one table.
 ///
 /// # Errors
-/// Which line is not what it should be.
+/// [`Error`] with the line that has unexpected content.
 pub fn read_table<T: Columns>(path: &Path) -> Result<Vec<T>, Error> {
     csv::read(path)
 }
@@ -171,7 +171,7 @@ pub fn read_table<T: Columns>(path: &Path) -> Result<Vec<T>, Error> {
 /// Writes one table, replacing it at once.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn write_table<T: Columns>(path: &Path, records: &[T]) -> Result<(), Error> {
     replace(path, &csv::to_text(records))
 }

@@ -1,4 +1,5 @@
-//! Runs one bundled program: `demo_program NAME [LIBRARY]`, where LIBRARY stands in for a CUDA driver that is missing.
+//! Runs one bundled program: `demo_program NAME [LIBRARY]`, where LIBRARY stands in for a CUDA
+//! driver that is missing.
 
 use std::path::Path;
 use std::process::ExitCode;

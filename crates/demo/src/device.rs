@@ -1,8 +1,8 @@
 //! A device and what is made on it, each freed when it goes out of scope.
 //!
 //! Just enough of a host API for the demo programs: what a program of this kind would write in C++
-//! with the driver API, with errors that name the call. Sizes are held in types; that a kernel gets
-//! the arguments it wants is the caller's business.
+//! with the driver API, with errors that name the call. Sizes are held in types; the caller
+//! gives each kernel the arguments that it takes.
 
 use crate::driver::{self, Functions, call};
 use crate::error::{DemoError, Result};

@@ -1,7 +1,7 @@
 //! The driver's functions, found at run time.
 //!
 //! The library is opened by the name under which every CUDA program asks for it, so a library
-//! preloaded under that name is what answers. Nothing of CUDA is linked.
+//! that is preloaded under that name answers. No CUDA library is linked.
 
 use crate::error::{DemoError, Result};
 use cuda_abi::signature;

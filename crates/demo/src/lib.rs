@@ -1,11 +1,11 @@
 //! The bundled CUDA programs: what `apex demo` records, and what the end-to-end tests run.
 //!
 //! Each is an ordinary CUDA program on the driver API. The crate `apex-device-code` holds its
-//! device code. Its host code opens `libcuda.so.1` like any other program, so whatever stands in
-//! for the driver sees it. Inputs are random, and the host computes each result again in double
-//! precision to compare.
+//! device code. Its host code opens `libcuda.so.1` like any other program, so a library that
+//! stands in for the driver sees it. Inputs are random, and the host computes each result in double
+//! precision to compare it.
 //!
-//! The programs know nothing of APEX, and APEX treats them like any other program.
+//! The programs do not depend on APEX, and APEX treats them like any other program.
 
 pub mod device;
 mod driver;

@@ -1,4 +1,4 @@
-//! Holding what a device computed against what the host computed.
+//! Compares what a device computed with what the host computed.
 
 use crate::error::{DemoError, Result};
 use std::fmt;

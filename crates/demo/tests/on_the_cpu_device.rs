@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// The CPU device's library, which cargo has built beside this test. Preloaded, it is the `libcuda.so.1` that
-/// a program finds, also where there is a GPU.
+/// The CPU device's library, which cargo has built beside this test. Preloaded, it is the
+/// `libcuda.so.1` that a program finds, also where there is a GPU.
 fn cpu_device() -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     let library = tests.with_file_name("libapex_cpu_device.so");

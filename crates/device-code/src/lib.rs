@@ -45,8 +45,8 @@ impl Module {
 /// The text of a generated file, which ends in `.zst`.
 ///
 /// # Panics
-/// If the bytes are not in zstd's format, or not UTF-8 after it. For the files that are checked in, a
-/// test looks.
+/// If the bytes are not in zstd's format, or not UTF-8 after it. For the files that are checked in,
+/// a test looks.
 pub fn decompress(compressed: &[u8]) -> String {
     let mut text = String::new();
     ruzstd::decoding::StreamingDecoder::new(compressed)

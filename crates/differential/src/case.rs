@@ -1,7 +1,8 @@
-//! A case program: PTX, what it is given, and what is compared afterwards.
+//! A case program: its PTX, its inputs, and the results that are compared.
 //!
-//! The kernel is `case(inputs, results, image0, …, given)`: addresses of two buffers, handles of texture and surface
-//! objects, 16 bytes. Columns lie in the buffers one behind the other, each from a multiple of 16 bytes on.
+//! The kernel is `case(inputs, results, image0, …, given)`: addresses of two buffers, handles of
+//! texture and surface objects, 16 bytes. Columns lie in the buffers one behind the other, each
+//! from a multiple of 16 bytes on.
 
 use crate::image::Image;
 use crate::random::Random;
@@ -42,7 +43,7 @@ pub struct Case {
 pub struct Column {
     /// What its cells hold.
     pub values: Values,
-    /// How many cells.
+    /// Number of cells.
     pub rows: usize,
 }
 
@@ -53,23 +54,24 @@ pub struct Slot {
     pub name: String,
     /// What its cells hold.
     pub values: Values,
-    /// How many cells.
+    /// Number of cells.
     pub rows: usize,
-    /// When two drivers agree.
+    /// The rule by which two drivers agree.
     #[serde(default, skip_serializing_if = "Rule::is_exact")]
     pub rule: Rule,
 }
 
-/// How far two results may be apart.
+/// How much two results may differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
-    /// Not at all.
+    /// Every bit is equal.
     #[default]
     Exact,
-    /// Not at all, but a NaN is a NaN: the ISA leaves payloads open.
+    /// Every bit is equal, except that a NaN equals any NaN: the ISA leaves payloads open.
     AnyNan,
-    /// By `relative` times the larger one, plus `absolute`. NaNs and infinities as with [`Rule::AnyNan`].
+    /// By `relative` times the larger one, plus `absolute`. NaNs and infinities as with
+    /// [`Rule::AnyNan`].
     Near {
         /// Twice the relative error that the ISA allows each result.
         relative: f64,
@@ -101,7 +103,7 @@ impl Case {
         self.name.rsplit_once('/').map_or(&self.name, |(form, _)| form)
     }
 
-    /// What the seeds of its inputs come from.
+    /// The text that the seeds of its inputs are derived from.
     fn seed(&self) -> u64 {
         Random::named(&self.name).next()
     }
@@ -142,7 +144,7 @@ impl Case {
         layout(self.results.iter().map(|slot| slot.rows * slot.values.bytes()))
     }
 
-    /// How many results are compared.
+    /// Number of results that are compared.
     pub fn results_compared(&self) -> usize {
         self.results.iter().map(|slot| slot.rows).sum()
     }

@@ -3,7 +3,7 @@
 use crate::case::{Case, Rule, Slot};
 use crate::values::Values;
 
-/// What became of a case on a driver.
+/// The outcome of a case on a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The result buffer.

@@ -1,12 +1,13 @@
-//! The corpus: cases and what a driver made of them, as two compressed files and a manifest.
+//! The corpus: cases and their outcomes on a driver, as two compressed files and a manifest.
 //!
-//! * `cases.jsonl.zst`: a line of JSON for each case: the [`Case`], PTX included, and the outcome in words, or the
-//!   length of its results.
+//! * `cases.jsonl.zst`: a line of JSON for each case: the [`Case`], PTX included, and the outcome
+//!   in words, or the length of its results.
 //! * `results.bin.zst`: the results, one behind the other.
 //! * `manifest.json`: which driver and device, when, how many.
 //! * `known-differences.txt`: see [`crate::known`].
 //!
-//! The programs are stored rather than made again, so that the generator may change without a GPU at hand.
+//! The programs are stored rather than generated again, so that the generator may change where no
+//! GPU is available.
 
 use crate::case::Case;
 use crate::compare::Outcome;
@@ -29,11 +30,11 @@ pub struct Manifest {
     pub driver: String,
     /// The day.
     pub date: String,
-    /// How many programs.
+    /// Number of programs.
     pub programs: usize,
-    /// How many of them the driver refused.
+    /// Number of programs that the driver refused.
     pub refused: usize,
-    /// How many results of single threads the others have.
+    /// Number of results of single threads of the others.
     pub results: usize,
 }
 
@@ -42,7 +43,7 @@ pub struct Manifest {
 pub struct Corpus {
     /// Where it was recorded.
     pub manifest: Manifest,
-    /// Programs and what they came to.
+    /// Programs and their outcomes.
     pub cases: Vec<(Case, Outcome)>,
 }
 
@@ -97,7 +98,7 @@ impl Corpus {
         let mut cases = Vec::new();
         for (number, line) in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).enumerate() {
             let line: Line = serde_json::from_slice(line)
-                .with_context(|| format!("line {} of {CASES} is no case", number + 1))?;
+                .with_context(|| format!("line {} of {CASES} is not a case", number + 1))?;
             let outcome = match line.outcome {
                 Told::Results(length) => {
                     let Some((bytes, behind)) = rest.split_at_checked(length) else {

@@ -1,10 +1,11 @@
-//! Which instruction forms programs have, of all that a GPU of compute capability 9.0 executes.
+//! The instruction forms that programs contain, out of all that compute capability 9.0 executes.
 
 use crate::case::Case;
 use ptx::forms::{self, Need, Suffix};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// The newest target whose forms count, and the newest PTX: the toolkit's with which the corpus is recorded.
+/// The newest target whose forms count, and the newest PTX: the toolkit's with which the corpus is
+/// recorded.
 const TARGET: u32 = 90;
 const VERSION: (u32, u32) = (9, 0);
 
@@ -24,7 +25,7 @@ pub struct Opcode {
     pub lacking: BTreeSet<String>,
 }
 
-/// The forms of every opcode, held against the programs of these cases.
+/// The forms of every opcode, compared with the programs of these cases.
 pub fn of<'c>(cases: impl Iterator<Item = &'c Case>) -> BTreeMap<&'static str, Opcode> {
     let mut present: HashSet<&str> = HashSet::new();
     for case in cases {
@@ -47,7 +48,7 @@ pub fn of<'c>(cases: impl Iterator<Item = &'c Case>) -> BTreeMap<&'static str, O
     opcodes
 }
 
-/// What a statement's instruction is called: its first word behind a label and a guard.
+/// The mnemonic of a statement's instruction: its first word behind a label and a guard.
 fn mnemonic(statement: &str) -> Option<&str> {
     statement.split_whitespace().find(|word| !word.starts_with('@') && !word.ends_with(':'))
 }

@@ -1,13 +1,14 @@
 //! Runs many cases in several processes.
 //!
-//! A kernel that fails takes its context with it, and one that hangs or a driver that crashes takes the process. So
-//! cases run in worker processes: this program again, with the command `work`. A worker runs its share of the cases
-//! and writes each outcome to its standard output; when it ends early, the case it was at is marked and another worker
-//! goes on behind it.
+//! A kernel that fails takes its context with it, and one that hangs or a driver that crashes takes
+//! the process. So cases run in worker processes: this program again, with the command `work`. A
+//! worker runs its share of the cases and writes each outcome to its standard output; when it ends
+//! early, the case it was at is marked and another worker goes on behind it.
 //!
-//! A frame on the pipe: index of the case, kind of the outcome (and [`LAST`] where the worker ends behind it), length of
-//! what follows, all little-endian 32-bit words; then the results or words of the outcome. The first
-//! one has the index [`READY`] and brings the device's name; a worker that ends without it could not open the driver.
+//! A frame on the pipe: index of the case, kind of the outcome (and [`LAST`] where the worker ends
+//! behind it), length of what follows, all little-endian 32-bit words; then the results or words of
+//! the outcome. The first one has the index [`READY`] and brings the device's name; a worker that
+//! ends without it could not open the driver.
 
 use crate::case::Case;
 use crate::compare::Outcome;
@@ -37,9 +38,11 @@ pub struct Share {
     pub stride: usize,
 }
 
-/// The work of a worker process: runs its share and writes frames to `output`. Returns early behind a case that failed.
+/// The work of a worker process: runs its share and writes frames to `output`. Returns early behind
+/// a case that failed.
 pub fn work(driver: &str, cases: &[Case], share: Share, output: &mut impl Write) -> Result<()> {
-    // SAFETY: an alarm that nobody handles ends the process, which is what is wanted; opening a driver may hang too.
+    // SAFETY: an alarm that nobody handles ends the process, which is what is wanted; opening a
+    // driver may hang too.
     unsafe { libc::alarm(3 * CASE_SECONDS) };
     let driver = CString::new(driver)?;
     let mut device = Device::open_driver(&driver)?;
@@ -51,11 +54,13 @@ pub fn work(driver: &str, cases: &[Case], share: Share, output: &mut impl Write)
         let failed = matches!(outcome, Outcome::Failed(_));
         write_frame(output, index, &outcome, failed)?;
         if failed {
-            // SAFETY: ends the process without a word to the driver, whose calls need not return now.
+            // SAFETY: ends the process without a word to the driver, whose calls need not return
+            // now.
             unsafe { libc::_exit(0) };
         }
         if context_lost {
-            // A driver that refuses an instruction only when a kernel reaches it is well, but for the context.
+            // A driver that refuses an instruction only when a kernel reaches it is well, but for
+            // the context.
             drop(device);
             device = Device::open_driver(&driver)?;
         }
@@ -98,14 +103,14 @@ fn read_frame(input: &mut impl Read) -> Option<(usize, Outcome, bool)> {
     Some((word(0), outcome, kind & LAST as usize != 0))
 }
 
-/// What became of a share.
+/// The outcome of a share.
 #[derive(Default)]
 struct Done {
     device: String,
     done: Vec<(usize, Outcome)>,
 }
 
-/// What a fleet brings home.
+/// The outcomes that a fleet brings back.
 #[derive(Debug)]
 pub struct Haul {
     /// The device's name.
@@ -118,9 +123,9 @@ pub struct Haul {
 pub struct Fleet {
     /// How a worker is started: program and arguments, to which `--start N --stride N` is added.
     pub command: Vec<OsString>,
-    /// How many processes.
+    /// Number of processes.
     pub workers: usize,
-    /// When to stop, done or not.
+    /// The deadline.
     pub deadline: Option<Instant>,
 }
 

@@ -19,7 +19,7 @@ pub struct Image {
     pub channels: u32,
     /// What channels hold.
     pub values: Values,
-    /// How the texture object reads it; a surface object if nothing is said.
+    /// How the texture object reads it; `None` for a surface object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampler: Option<Sampler>,
 }
@@ -59,7 +59,7 @@ pub enum Format {
     F32,
 }
 
-/// What coordinates outside of an image read.
+/// The address mode: what coordinates outside the image read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the names are CUDA's")]
@@ -73,7 +73,7 @@ pub enum Address {
 /// How a texture object reads its image.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sampler {
-    /// In all dimensions.
+    /// The address mode of all dimensions.
     pub address: Address,
     /// Whether texels are filtered.
     pub linear: bool,

@@ -89,8 +89,9 @@ impl Kernel {
         start.next_multiple_of(16)
     }
 
-    /// Adds a column with a cell for each thread to the input, and loads the thread's cell into a register. Bytes
-    /// come in registers of 16 bits, zero-extended; [`Values::Pred`] comes in a predicate.
+    /// Adds a column with a cell for each thread to the input, and loads the thread's cell into a
+    /// register. Bytes come in registers of 16 bits, zero-extended; [`Values::Pred`] comes in a
+    /// predicate.
     pub fn load(&mut self, values: Values) -> String {
         let start = self.column(values, self.threads());
         let width = values.bytes();
@@ -115,7 +116,8 @@ impl Kernel {
         start.next_multiple_of(16)
     }
 
-    /// Adds a column with a cell for each thread to the results, and stores a register to the thread's cell.
+    /// Adds a column with a cell for each thread to the results, and stores a register to the
+    /// thread's cell.
     pub fn store(&mut self, name: &str, values: Values, rule: Rule, register: &str) {
         let start = self.slot(name, values, self.threads(), rule);
         let width = values.bytes();

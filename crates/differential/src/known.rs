@@ -1,7 +1,7 @@
-//! Known differences: what the CPU device does otherwise than the recorded GPU, and why.
+//! Known differences between the CPU device and the recorded GPU, with their reasons.
 //!
-//! A line: program `|` slot `|` reason. In program and slot, `*` stands for any text. Empty lines and those that begin with `#`
-//! say nothing.
+//! A line: program `|` slot `|` reason. In program and slot, `*` stands for any text. Empty lines
+//! and those that begin with `#` are skipped.
 
 use anyhow::{Context, Result, bail};
 use std::path::Path;

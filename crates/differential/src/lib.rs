@@ -1,11 +1,13 @@
 //! Random PTX, run by two CUDA drivers and compared bit by bit.
 //!
-//! [`generate`] makes programs; [`fleet`] runs them on a driver, any `libcuda.so.1`; a [`corpus`] holds programs and
-//! what a GPU computed; [`compare`] holds another driver's results against it. What the CPU device does otherwise than
-//! the GPU is written down with its reason ([`known`]), and anything else is an error.
+//! [`generate`] makes programs; [`fleet`] runs them on a driver, any `libcuda.so.1`; a [`corpus`]
+//! holds programs and what a GPU computed; [`compare`] holds another driver's results against it.
+//! Where the CPU device differs from the GPU, [`known`] has the reason; any other difference is an
+//! error.
 //!
-//! A *program* is a kernel for one instruction form, or for one seed of a generator of longer programs. A *result* is
-//! one value that one thread computed: for single instructions one execution with operands of its own.
+//! A *program* is a kernel for one instruction form, or for one seed of a generator of longer
+//! programs. A *result* is one value that one thread computed: for single instructions one
+//! execution with operands of its own.
 
 pub mod case;
 pub mod compare;

@@ -1,4 +1,5 @@
-//! `differential`: records what a driver computes, checks another one against it, explains differences.
+//! `differential`: records what a driver computes, checks another one against it, explains
+//! differences.
 
 use anyhow::{Context, Result, bail, ensure};
 use apex_differential::case::Case;
@@ -31,7 +32,8 @@ enum Action {
         /// Folder to write the corpus to.
         #[arg(long)]
         out: PathBuf,
-        /// Folder of a corpus of the same device and driver: run only the programs that it has not, and write both.
+        /// Folder of a corpus of the same device and driver: run only the programs that it lacks,
+        /// and write both.
         #[arg(long)]
         onto: Option<PathBuf>,
         /// Driver version for the manifest.
@@ -65,7 +67,7 @@ enum Action {
     },
     /// Count the instruction forms that no program has; with `--only`, name them.
     Lacking {
-        /// Folder of the corpus; without it, what would be generated.
+        /// Folder of the corpus; the generated programs if it is missing.
         #[arg(long)]
         corpus: Option<PathBuf>,
         /// Only forms whose names begin so.
@@ -77,7 +79,7 @@ enum Action {
         /// The folder.
         out: PathBuf,
     },
-    /// What worker processes do.
+    /// Run a share of the cases (worker processes).
     #[command(hide = true)]
     Work {
         #[command(flatten)]
@@ -102,7 +104,7 @@ struct Run {
     /// Processes that run programs.
     #[arg(long, default_value_t = 2)]
     workers: usize,
-    /// Stop after so many seconds, done or not.
+    /// Stop after this many seconds.
     #[arg(long)]
     seconds: Option<u64>,
 }
@@ -113,7 +115,7 @@ struct Source {
     /// Folder of the corpus; generated if there is none.
     #[arg(long)]
     corpus: Option<PathBuf>,
-    /// Folder of a corpus of the same device: of the generated cases, only those that it has not.
+    /// Folder of a corpus of the same device: run only the generated cases that it lacks.
     #[arg(long)]
     onto: Option<PathBuf>,
 }

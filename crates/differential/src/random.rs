@@ -1,7 +1,7 @@
 //! Random numbers that depend on nothing but their seeds.
 //!
-//! The recorded results of a GPU belong to inputs that are made again from seeds, so what this module gives for a
-//! seed must never change.
+//! The recorded results of a GPU belong to inputs that are made again from seeds, so what this
+//! module gives for a seed must never change.
 
 /// A stream of random numbers.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! What a check came to, form by form.
+//! The outcome of a check, form by form.
 
 use crate::case::Case;
 use crate::compare::{Cell, Outcome, Verdict, compare};
@@ -48,7 +48,7 @@ pub struct Difference {
     pub known: Option<String>,
 }
 
-/// What a check came to.
+/// The outcome of a check.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// For each form.
@@ -62,7 +62,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Compares outcomes (of the corpus's cases, in order, where they were run) with the recorded ones.
+    /// Compares outcomes (of the corpus's cases, in order, where they were run) with the recorded
+    /// ones.
     pub fn new(corpus: &Corpus, outcomes: &[Option<Outcome>], known: &[Known]) -> Report {
         let mut report = Report::default();
         for ((case, recorded), found) in corpus.cases.iter().zip(outcomes) {

@@ -35,8 +35,8 @@ pub fn run(device: &Device, case: &Case) -> Ran {
         arguments.extend(handles.iter().map(Argument::from));
         arguments.extend(case.given.iter().map(Argument::from));
         let stream = device.default_stream();
-        // SAFETY: every case takes the addresses of these two buffers and the handles of its images, all of which live
-        // until the stream is done.
+        // SAFETY: every case takes the addresses of these two buffers and the handles of its
+        // images, all of which live until the stream is done.
         unsafe { kernel.launch(&stream, [case.grid, 1, 1], [case.block, 1, 1], &arguments)? };
         device.synchronize()?;
         results.download()

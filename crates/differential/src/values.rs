@@ -1,8 +1,9 @@
 //! Operands that hit edges.
 //!
-//! A column of a case's input holds one operand for each thread. Its values are a mixture: the values around which
-//! things change in the type, numbers of moderate size (where additions cancel and products are not all infinite),
-//! and random bits. What this module gives for a seed must never change (see [`crate::random`]).
+//! A column of a case's input holds one operand for each thread. Its values are a mixture: the
+//! values around which things change in the type, numbers of moderate size (where additions cancel
+//! and products are not all infinite), and random bits. What this module gives for a seed must
+//! never change (see [`crate::random`]).
 
 use crate::random::Random;
 use serde::{Deserialize, Serialize};
@@ -33,7 +34,8 @@ pub enum Values {
     Position,
     /// The same, but never more than 255.
     BytePosition,
-    /// Angles between -2π and 2π, where the ISA bounds the error of sines, and what is no number.
+    /// Angles between -2π and 2π, where the ISA bounds the error of sines, and values that are not
+    /// numbers.
     Angle,
     /// 0 to 31.
     Lane,
@@ -59,7 +61,7 @@ pub enum Values {
     TexelPosition,
     /// A position relative to an image's size, between -2 and 3 in steps of 1/4096.
     Ratio,
-    /// The same between steps, and what is no number or far away.
+    /// The same between steps, and values that are far away or not numbers.
     AnyRatio,
     /// 0 to 4, rarely more.
     Layer,
@@ -134,7 +136,8 @@ impl Values {
 
     /// The operand in a column for the thread `row` of a case.
     ///
-    /// A quarter of the rows have operands that are equal or nearly so in all columns of the same kind.
+    /// A quarter of the rows have operands that are equal or nearly so in all columns of the same
+    /// kind.
     pub fn value(self, seed: u64, column: usize, row: usize) -> u64 {
         let mut shared = Random::of(&[seed, row as u64]);
         let alike = shared.once_in(4);

@@ -1,7 +1,7 @@
 //! Comma-separated values: a header line, then a line for each row.
 //!
-//! Null is the empty field; the empty string is `""`. Text is foreign, and people open CSV in terminals
-//! and spreadsheets, so it is written by [`apex_csv::Writer::untrusted`].
+//! Null is the empty field; the empty string is `""`. Text is foreign, and people open CSV in
+//! terminals and spreadsheets, so it is written by [`apex_csv::Writer::untrusted`].
 
 use crate::table::{Cell, Column, Sink};
 use std::io::{self, Write};

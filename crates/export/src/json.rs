@@ -1,6 +1,7 @@
 //! A session as one JSON document, and rows as an array of objects in it.
 //!
-//! The document is written from front to back, one row at a time, so that a session larger than memory can be exported.
+//! The document is written from front to back, one row at a time, so that a session larger than
+//! memory can be exported.
 
 use crate::table::{Cell, Column, Sink};
 use apex_profile::Profile;
@@ -11,7 +12,8 @@ use serde_json::Serializer;
 use serde_json::ser::{Formatter, PrettyFormatter};
 use std::io::{self, Write};
 
-/// Writes a value as JSON on one line, with everything escaped that is not [printable](apex_untrusted::text::is_printable).
+/// Writes a value as JSON on one line, with everything escaped that is not
+/// [printable](apex_untrusted::text::is_printable).
 ///
 /// # Errors
 /// Those of the output.
@@ -185,7 +187,8 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// What is escaped is the same text again when it is read; nothing else differs from what serde_json writes.
+    /// What is escaped is the same text again when it is read; nothing else differs from what
+    /// serde_json writes.
     #[test]
     fn strings_are_escaped_and_come_back() {
         let text = "\"q\" \\ \n\x1b\x7f\u{9b}31m\u{202e}\u{2028}\u{200b}\u{e0041} ä核🙂";

@@ -1,10 +1,11 @@
 //! Sessions as JSON, CSV, Parquet and Perfetto traces.
 //!
-//! * [`rows`] are the tables that a session has; [`csv`], [`parquet`] and [`json`] are where they can go ([`table::Sink`]).
+//! * [`rows`] are the tables that a session has; [`csv`], [`parquet`] and [`json`] are the
+//!   formats that they are written in ([`table::Sink`]).
 //! * [`timeline`] turns a session into a [`perfetto`] trace.
 //!
-//! Nothing is judged here, and nothing is held in memory but definitions, measured durations and one row group: sessions
-//! are larger than memory. What is not known is null.
+//! Nothing is judged here. Only definitions, measured durations and one row group are held in
+//! memory, because sessions are larger than memory. An unknown value is null.
 
 pub mod csv;
 pub mod json;

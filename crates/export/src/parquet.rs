@@ -1,7 +1,9 @@
-//! Parquet files: one flat schema of optional columns, Snappy pages, row groups of [`GROUP_ROWS`] rows.
+//! Parquet files: one flat schema of optional columns, Snappy pages, row groups of [`GROUP_ROWS`]
+//! rows.
 //!
-//! Rows come one at a time and Parquet wants columns, so a row group is held in memory: at most some tens of
-//! megabytes. Text columns repeat a few values (kernel names), which Parquet's dictionary pages store once.
+//! Rows come one at a time and Parquet wants columns, so a row group is held in memory: at most
+//! some tens of megabytes. Text columns repeat a few values (kernel names), which Parquet's
+//! dictionary pages store once.
 
 use crate::table::{Cell, Column, Sink, Type};
 use ::parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
@@ -45,7 +47,8 @@ enum Values {
 type Interned = HashMap<Box<str>, ByteArray>;
 
 impl<W: Write + Send> Parquet<W> {
-    /// Starts a file. What each column means goes into the file's key-value metadata under the column's name.
+    /// Starts a file. What each column means goes into the file's key-value metadata under the
+    /// column's name.
     ///
     /// # Errors
     /// Those of `out`.

@@ -1,9 +1,10 @@
 //! Writing Perfetto's trace format: tracks, slices, counters and flows as a stream of packets.
 //!
-//! Knows the format and nothing of sessions. Packets of one trace share one *sequence* with interned names, so that a
-//! slice costs some tens of bytes. Packets may come in any order of time: the reader sorts them.
+//! This module knows the format and nothing about sessions. Packets of one trace share one
+//! *sequence* with interned names, so that a slice costs some tens of bytes. Packets may come in
+//! any order of time: the reader sorts them.
 //!
-//! Field numbers are those of `perfetto/trace/*.proto`, which promise never to change them.
+//! Field numbers are those of `perfetto/trace/*.proto`, which never change them.
 
 use apex_protobuf::Message;
 use std::collections::HashMap;

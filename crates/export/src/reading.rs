@@ -1,7 +1,7 @@
-//! Going through a session's records: the window, the time line, progress.
+//! The pass over a session's records: the window, the time line, progress.
 //!
-//! All processes share one time line: nanoseconds since the first of them began to record, on the machine's monotonic
-//! clock.
+//! All processes share one time line: nanoseconds since the first of them began to record, on the
+//! machine's monotonic clock.
 
 use apex_trace::{Process, Record, Session};
 use std::io;

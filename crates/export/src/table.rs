@@ -1,14 +1,16 @@
 //! Tables on their way to a file: named, typed columns, and rows that are written one at a time.
 //!
-//! CSV, Parquet and JSON are three [`Sink`]s of the same rows, so that a column is named, typed and explained once.
-//! Nothing here holds more than one row (Parquet: one row group): sessions are larger than memory.
+//! CSV, Parquet and JSON are three [`Sink`]s of the same rows, so that a column is named, typed and
+//! explained once. Nothing here holds more than one row (Parquet: one row group): sessions are
+//! larger than memory.
 
 use std::io;
 
 /// What a column's cells hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
-    /// 64-bit signed integers. Signed, so that differences of two columns come out right everywhere.
+    /// 64-bit signed integers. Signed, so that differences of two columns come out right
+    /// everywhere.
     Integer,
     /// 64-bit floating point.
     Real,
@@ -50,7 +52,8 @@ pub enum Cell<'a> {
 }
 
 impl From<u64> for Cell<'_> {
-    /// Values beyond `i64::MAX` occur in no valid session; a corrupt one gives null rather than a negative number.
+    /// Values beyond `i64::MAX` occur in no valid session; a corrupt one gives null rather than a
+    /// negative number.
     fn from(value: u64) -> Self {
         i64::try_from(value).map_or(Cell::Null, Cell::Integer)
     }
@@ -92,7 +95,8 @@ impl<'a, T: Into<Cell<'a>>> From<Option<T>> for Cell<'a> {
     }
 }
 
-/// Where rows go. Each row has one cell for each column that the sink was made with, of that column's type or null.
+/// Where rows go. Each row has one cell for each column that the sink was made with, of that
+/// column's type or null.
 pub trait Sink {
     /// Writes one row.
     ///

@@ -1,9 +1,9 @@
-//! A session as a Perfetto trace: what the host did when, and what the GPU is known to have done.
+//! A session as a Perfetto trace: the host's calls, and the measured work of the GPU.
 //!
 //! * A track for each thread, with its calls.
-//! * A track for each stream, with its *measured* launches only. How long they took is measured; that a launch started
-//!   when its call had returned and the measured launch before it on the stream had ended is the earliest possible
-//!   moment, computed. An arrow leads from the call to the launch.
+//! * A track for each stream, with its *measured* launches only. Their durations are measured.
+//!   Their starts are computed, as the earliest possible moment: when the call had returned and the
+//!   measured launch before it on the stream had ended. An arrow leads from the call to the launch.
 //! * A counter of live bytes for each kind of memory.
 //!
 //! Each process is read in the order of time, so that streams and counters advance.
@@ -191,8 +191,8 @@ impl<W: Write> Writer<'_, W> {
         Ok(track)
     }
 
-    /// Follows an allocation or a free that succeeded; shows it if it is in the window, else what it comes to at the
-    /// window's beginning.
+    /// Follows an allocation or a free that succeeded; shows it if it is in the window, else what
+    /// it comes to at the window's beginning.
     fn count_memory(&mut self, start_ns: u64, call: &Call, inside: bool) -> io::Result<()> {
         if call.result != 0 || call.head.flags & flags::CAPTURED != 0 {
             return Ok(());

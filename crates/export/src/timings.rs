@@ -1,7 +1,8 @@
 //! Measured GPU durations of one process, to be found by the launch that they belong to.
 //!
-//! A timing record comes after its launch in the file, sometimes long after, so they are gathered in a first pass. A
-//! measured launch costs 32 bytes here; launches that were not measured cost nothing.
+//! A timing record comes after its launch in the file, sometimes long after, so they are gathered
+//! in a first pass. A measured launch costs 32 bytes here; launches that were not measured cost
+//! nothing.
 
 use apex_trace::layout::{Timing, flags};
 use apex_trace::{Event, Process};

@@ -1,6 +1,7 @@
 //! The trace writer, held against the format's own generated classes (Python's `perfetto` package).
 //!
-//! Skipped, with a message, where the package is not installed (`scripts/test-deps.sh` installs it).
+//! Skipped, with a message, where the package is not installed (`scripts/test-deps.sh` installs
+//! it).
 
 mod common;
 

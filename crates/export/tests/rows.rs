@@ -76,7 +76,8 @@ fn check_launch(row: &Row, launch: &Written) {
     assert_eq!(field(row, "kernel"), &Field::Str(kernel.into()));
 }
 
-/// The same file through another implementation of the format. Skipped where pyarrow is not installed.
+/// The same file through another implementation of the format. Skipped where pyarrow is not
+/// installed.
 #[test]
 fn pyarrow_reads_the_same_rows() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,14 +1,19 @@
-//! What this crate costs beside the calls that it makes, and how close its tensors come to the hardware:
-//! `cargo bench -p apex-gpu -- [--json FILE]`.
+//! What this crate costs beside the calls that it makes, and how close its tensors come to the
+//! hardware: `cargo bench -p apex-gpu -- [--json FILE]`.
 //!
-//! Both sides of each comparison run in turn in one process, in many short rounds; a row gives the medians of the rounds and
-//! their ratio, with the interval that holds the middle half of the rounds' ratios.
+//! Both sides of each comparison run in turn in one process, in many short rounds; a row gives the
+//! medians of the rounds and their ratio, with the interval that holds the middle half of the
+//! rounds' ratios.
 //!
-//! * *wrapping*: launch, upload and download through this crate, against the driver's functions called directly.
-//! * *product*: [`Tensor::matmul_into`], against cuBLAS called directly with the same arguments (device time).
-//! * *bandwidth*: element by element and reducing, bytes per second against those of a copy within the device.
+//! * *wrapping*: launch, upload and download through this crate, against the driver's functions
+//!   called directly.
+//! * *product*: [`Tensor::matmul_into`], against cuBLAS called directly with the same arguments
+//!   (device time).
+//! * *bandwidth*: element by element and reducing, bytes per second against those of a copy within
+//!   the device.
 //!
-//! On the CPU device the program runs, with small sizes, to show that it does; its figures say nothing of GPUs.
+//! On the CPU device the program runs, with small sizes, to show that it does; its figures say
+//! nothing of GPUs.
 
 use std::ffi::c_void;
 use std::fmt::Write as _;

@@ -1,16 +1,18 @@
 //! A small active-inference classifier: `cargo run --release -p apex-gpu --example classifier`.
 //!
-//! The world has four hidden classes, each of which causes observations of eight dimensions. The classifier holds a
-//! generative model of that, `p(o, s) = p(s) p(o | s)` with a Gaussian for each class, and a belief `q(s)` about what caused
-//! an observation. Perception minimises the variational free energy
+//! The world has four hidden classes, each of which causes observations of eight dimensions. The
+//! classifier holds a generative model of that, `p(o, s) = p(s) p(o | s)` with a Gaussian for each
+//! class, and a belief `q(s)` about what caused an observation. Perception minimises the
+//! variational free energy
 //!
 //! ```text
 //! F = sum over s of q(s) (ln q(s) - ln p(o, s))
 //! ```
 //!
-//! by moving the belief; learning minimises the same `F` by moving the model's parameters, with the beliefs that the
-//! examples' labels give. The forward pass is one kernel (`classifier.cu`); learning is written with tensors. The same is
-//! computed on the host in f64, and the two are compared.
+//! by moving the belief; learning minimises the same `F` by moving the model's parameters, with the
+//! beliefs that the examples' labels give. The forward pass is one kernel (`classifier.cu`);
+//! learning is written with tensors. The same is computed on the host in f64, and the two are
+//! compared.
 
 use apex_gpu::{Buffer, Device, Kernel, Tensor};
 
@@ -135,7 +137,8 @@ impl Model {
         let off = first.sub(&self.means)?;
         let squared =
             second.sub(&self.means.mul(&first.affine(2.0, 0.0)?)?)?.add(&self.means.mul(&self.means)?)?;
-        // Natural gradients: of the mean, its error; of the log precision, 1 - precision * squared error.
+        // Natural gradients: of the mean, its error; of the log precision, 1 - precision * squared
+        // error.
         self.means = self.means.add(&off.affine(LEARNING_RATE, 0.0)?)?;
         let surprise = self.log_precisions.exp()?.mul(&squared)?.neg()?.affine(1.0, 1.0)?;
         self.log_precisions = self.log_precisions.add(&surprise.affine(LEARNING_RATE, 0.0)?)?;
@@ -155,7 +158,8 @@ impl Model {
             launch.arg(n as u32).arg(CLASSES as u32).arg(DIMENSIONS as u32).arg(STEPS as u32).arg(RATE);
         let launch = launch.arg(&observations).arg(self.means.elements()).arg(precisions.elements());
         let launch = launch.arg(self.log_prior.elements()).arg(&mut beliefs).arg(&mut energies);
-        // SAFETY: a warp for each observation, and all buffers have the sizes that the kernel is told.
+        // SAFETY: a warp for each observation, and all buffers have the sizes that the kernel is
+        // told.
         unsafe { launch.launch()? };
         Ok((beliefs, Tensor::from_buffer(energies, &[n, STEPS])?))
     }

@@ -1,4 +1,5 @@
-//! A product of matrices, by cuBLAS where there is one: `cargo run --release -p apex-gpu --example matrix_product -- 1000`.
+//! A product of matrices, by cuBLAS where there is one:
+//! `cargo run --release -p apex-gpu --example matrix_product -- 1000`.
 
 use std::time::Instant;
 

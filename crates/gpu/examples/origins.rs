@@ -1,4 +1,5 @@
-//! The same kernel from CUDA C++, from PTX and from a CUBIN: `cargo run -p apex-gpu --example origins`.
+//! The same kernel from CUDA C++, from PTX and from a CUBIN:
+//! `cargo run -p apex-gpu --example origins`.
 
 use apex_gpu::{Device, Error, Kind, Module, Source};
 

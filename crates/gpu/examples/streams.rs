@@ -1,7 +1,8 @@
 //! Several streams at once, with events: `cargo run -p apex-gpu --example streams`.
 //!
-//! Each stream uploads a part from pinned memory, works on it, and downloads it; the host waits once, at the end. No stream
-//! is told to wait for another: buffers see to it that what touches the same memory keeps its order.
+//! Each stream uploads a part from pinned memory, works on it, and downloads it; the host waits
+//! once, at the end. No stream is told to wait for another: buffers see to it that what touches the
+//! same memory keeps its order.
 
 use apex_gpu::{Device, Source};
 
@@ -33,8 +34,8 @@ fn main() -> apex_gpu::Result<()> {
         one.view_mut().write_pinned(&mut host, &stream)?;
         // SAFETY: the kernel reads and writes `PART` elements.
         unsafe { smooth.over(PART).on(&stream).arg(&one).arg(&mut two).arg(PART as u32).launch()? };
-        // The second time on the device's own stream, which waits for the first by itself, as the copy back does for it.
-        // SAFETY: as above.
+        // The second time on the device's own stream, which waits for the first by itself, as the
+        // copy back does for it. SAFETY: as above.
         unsafe { smooth.over(PART).arg(&two).arg(&mut one).arg(PART as u32).launch()? };
         one.view().read_pinned(&mut host, &stream)?;
         let after = stream.record()?;

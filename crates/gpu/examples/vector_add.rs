@@ -1,6 +1,8 @@
-//! Adds two vectors on whatever device there is: `cargo run -p apex-gpu --example vector_add`.
+//! Adds two vectors on the GPU, or on the CPU device where there is none:
+//! `cargo run -p apex-gpu --example vector_add`.
 //!
-//! The kernel is compiled from CUDA C++ when the program runs, once: the second run finds it in the cache.
+//! The kernel is compiled from CUDA C++ when the program runs, once: the second run finds it in the
+//! cache.
 
 use apex_gpu::{Device, Source};
 

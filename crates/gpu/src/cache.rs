@@ -1,11 +1,13 @@
 //! Compiled code, kept in a folder between runs.
 //!
-//! One file for each outcome. Its name is a digest of what the outcome depends on, and it holds that in full, so two
-//! sources never meet. A file is written under another name and renamed when it is whole: whoever reads sees all of it or
-//! none, whichever process wrote it. What does not read back, for whatever reason, counts as absent and is written anew.
+//! One file for each outcome. Its name is a digest of what the outcome depends on, and it holds
+//! that in full, so two sources never meet. A file is written under another name and renamed when
+//! it is whole: a reader sees all of it or nothing, whichever process wrote it. An entry that
+//! cannot be read back counts as absent and is written anew.
 //!
-//! Layout, all integers 64 bits, little endian: [`MAGIC`], digest of all that follows, then three fields with their lengths
-//! before them: fingerprint, symbol names (lines `expression`, tab, `symbol`), image.
+//! Layout, all integers 64 bits, little endian: [`MAGIC`], digest of all that follows, then three
+//! fields with their lengths before them: fingerprint, symbol names (lines `expression`, tab,
+//! `symbol`), image.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
@@ -28,7 +30,8 @@ pub(crate) struct Compiled {
     pub(crate) symbols: BTreeMap<String, String>,
 }
 
-/// Whether compiled code came from the cache or went into it, see [`Module::cached`](crate::Module::cached).
+/// Whether compiled code came from the cache or went into it, see
+/// [`Module::cached`](crate::Module::cached).
 ///
 /// ```
 /// # if apex_gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here

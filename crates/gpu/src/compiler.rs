@@ -162,7 +162,8 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // SAFETY: the program lives, and nobody else destroys it. There is nothing to be done about a failure.
+        // SAFETY: the program lives, and nobody else destroys it. There is nothing to be done about
+        // a failure.
         let _ = unsafe { result::destroy_program(self.0) };
     }
 }

@@ -116,7 +116,8 @@ impl Core {
 }
 
 impl Device {
-    /// Opens a device: the GPU of that number, or the CPU device where there is no GPU. [`Device::kind`] says which.
+    /// Opens a device: the GPU of that number, or the CPU device where there is no GPU.
+    /// [`Device::kind`] says which.
     ///
     /// ```
     /// use apex_gpu::{Device, Error};
@@ -133,7 +134,8 @@ impl Device {
         Device::open_as(ordinal, Choice::Auto)
     }
 
-    /// As [`Device::open`], but [`Choice::Gpu`] refuses the CPU device and [`Choice::Cpu`] insists on it.
+    /// As [`Device::open`], but [`Choice::Gpu`] refuses the CPU device and [`Choice::Cpu`] insists
+    /// on it.
     ///
     /// A process runs on one driver: what the first device was opened with, all are.
     ///
@@ -156,8 +158,8 @@ impl Device {
         let failed =
             |call| move |error| error::driver(call, &format!("device {ordinal}"), error, Context::default());
         let cuda = CudaContext::new(ordinal).map_err(failed("cuDevicePrimaryCtxRetain"))?;
-        // SAFETY: nothing has been allocated through it; the buffers of this crate keep their own order between streams,
-        // without an event for each allocation and each launch.
+        // SAFETY: nothing has been allocated through it; the buffers of this crate keep their own
+        // order between streams, without an event for each allocation and each launch.
         unsafe { cuda.disable_event_tracking() };
         let name = cuda.name().map_err(failed("cuDeviceGetName"))?;
         let attributes = attributes(&cuda).map_err(failed("cuDeviceGetAttribute"))?;
@@ -233,7 +235,8 @@ impl Device {
         &self.core.attributes
     }
 
-    /// Free and total memory in bytes. What the driver keeps for this process ([`Device::trim`]) is not free.
+    /// Free and total memory in bytes. What the driver keeps for this process ([`Device::trim`]) is
+    /// not free.
     ///
     /// ```
     /// # let device = apex_gpu::Device::open(0)?;
@@ -249,7 +252,8 @@ impl Device {
         self.core.cuda.mem_get_info().map_err(self.core.failed("cuMemGetInfo"))
     }
 
-    /// Gives freed memory back, of which the driver otherwise keeps up to an eighth of the device's for this process.
+    /// Gives freed memory back, of which the driver otherwise keeps up to an eighth of the device's
+    /// for this process.
     ///
     /// ```
     /// # let device = apex_gpu::Device::open(0)?;
@@ -335,8 +339,9 @@ impl Device {
     }
 }
 
-/// Lets the driver keep up to an eighth of the device's memory that was freed, for the next allocation. Else it gives all of
-/// it back whenever somebody waits, and mapping it again costs more than most kernels.
+/// Lets the driver keep up to an eighth of the device's memory that was freed, for the next
+/// allocation. Else it gives all of it back whenever somebody waits, and mapping it again costs
+/// more than most kernels.
 fn keep_freed_memory(cuda: &CudaContext) -> std::result::Result<(), DriverError> {
     if !cuda.has_async_alloc() {
         return Ok(());
@@ -422,8 +427,8 @@ impl Device {
         Ok(buffer)
     }
 
-    /// Pinned memory of the host for `len` elements, all bytes zero: copies to and from it go at full speed and do not
-    /// hold up the host.
+    /// Pinned memory of the host for `len` elements, all bytes zero: copies to and from it go at
+    /// full speed and do not hold up the host.
     ///
     /// ```
     /// # let device = apex_gpu::Device::open(0)?;

@@ -1,8 +1,8 @@
-//! Which driver a process runs on: NVIDIA's where there is a GPU, else the CPU device.
+//! The driver that a process runs on: NVIDIA's where there is a GPU, else the CPU device.
 //!
-//! cudarc opens `libcuda.so.1` by name, once in a process. The CPU device carries that name too, so opening it first, by its
-//! path, makes it the driver. A driver that the process has loaded already (by itself, or because it was started with
-//! `apex run`) stays.
+//! cudarc opens `libcuda.so.1` by name, once in a process. The CPU device carries that name too, so
+//! opening it first, by its path, makes it the driver. A driver that the process has loaded already
+//! (by itself, or because it was started with `apex run`) stays.
 
 use std::ffi::{CStr, CString};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,8 @@ use crate::error::{Context, Error, Result};
 /// File name of the CPU device.
 const CPU_DEVICE: &str = "libapex_cpu_device.so";
 
-/// Answers who opens `libcuda.so`, as cudarc tries first: a library of that name that needs [`DRIVER`].
+/// Answers who opens `libcuda.so`, as cudarc tries first: a library of that name that needs
+/// [`DRIVER`].
 const ALIAS: &str = "libapex_alias.so";
 
 /// How the CPU device's name begins.
@@ -37,8 +38,8 @@ const OLDEST: (u32, u32) = (12, 8);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
-    /// A GPU, or the CPU device where there is none. The environment variable `APEX_DEVICE` (`gpu` or `cpu`) decides
-    /// otherwise.
+    /// A GPU, or the CPU device where there is none. The environment variable `APEX_DEVICE` (`gpu`
+    /// or `cpu`) decides otherwise.
     #[default]
     Auto,
     /// A GPU or nothing.
@@ -154,7 +155,8 @@ fn start() -> Result<()> {
     if asked.is_ok() { check_version(version) } else { Ok(()) }
 }
 
-/// That a driver for CUDA `version` (1000 times major plus 10 times minor, as `cuDriverGetVersion` counts) is new enough.
+/// That a driver for CUDA `version` (1000 times major plus 10 times minor, as `cuDriverGetVersion`
+/// counts) is new enough.
 fn check_version(version: i32) -> Result<()> {
     let version = version.max(0) as u32;
     let found = (version / 1000, version % 1000 / 10);
@@ -164,8 +166,8 @@ fn check_version(version: i32) -> Result<()> {
     }
 }
 
-/// Why there can be no GPU, if the system has none: then NVIDIA's driver, which may be installed all the same, is left
-/// alone.
+/// Why there can be no GPU, if the system has none: then NVIDIA's driver, which may be installed
+/// all the same, is left alone.
 fn gpu_is_absent() -> Option<String> {
     if let Ok(visible) = std::env::var("CUDA_VISIBLE_DEVICES")
         && matches!(visible.trim(), "" | "-1" | "NoDevFiles")
@@ -199,8 +201,8 @@ fn kind_of_loaded() -> Kind {
     }
 }
 
-/// Where the CPU device may lie: where `APEX_CPU_DEVICE` says; else in the library path, which cargo sets for what it runs;
-/// beside the executable; or in an installation.
+/// Where the CPU device may lie: where `APEX_CPU_DEVICE` says; else in the library path, which
+/// cargo sets for what it runs; beside the executable; or in an installation.
 fn places() -> Vec<PathBuf> {
     if let Some(path) = std::env::var_os("APEX_CPU_DEVICE") {
         return vec![PathBuf::from(path)];

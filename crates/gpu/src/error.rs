@@ -1,4 +1,4 @@
-//! What can go wrong, said so that somebody can act on it: the call, the sizes, the device, and what to do.
+//! Errors that somebody can act on: they name the call, the sizes, the device, and what to do.
 
 use std::fmt;
 
@@ -20,8 +20,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// What went wrong.
 ///
-/// Messages are whole sentences. Match on the variants where a program can do something else: free memory, choose smaller
-/// blocks, go on without a GPU.
+/// Messages are whole sentences. Match on the variants where a program can do something else: free
+/// memory, choose smaller blocks, go on without a GPU.
 ///
 /// ```
 /// # let device = apex_gpu::Device::open(0)?;

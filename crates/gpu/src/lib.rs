@@ -1,9 +1,10 @@
 //! CUDA from Rust, with or without a GPU.
 //!
-//! This crate is [cudarc](https://docs.rs/cudarc)'s contexts, streams, modules and memory, with what programs then write
-//! themselves: errors that say what to do, launches that are checked, buffers that keep their order between streams,
-//! kernels compiled once and cached, small tensors; and a device that executes PTX on the host's cores where there is no
-//! GPU, so that the same program runs, and is tested, everywhere.
+//! This crate is [cudarc](https://docs.rs/cudarc)'s contexts, streams, modules and memory, with
+//! what programs otherwise write themselves: errors that say what to do, launches that are checked,
+//! buffers that keep their order between streams, kernels compiled once and cached, small tensors;
+//! and a device that executes PTX on the host's cores where there is no GPU, so that the same
+//! program runs, and is tested, everywhere.
 //!
 //! ```
 //! use apex_gpu::{Device, Source};
@@ -39,23 +40,27 @@
 //!
 //! # What is safe
 //!
-//! Everything but launching a kernel: what a kernel does with its arguments is known to its author only. Arguments' number
-//! and sizes, block, grid, shared memory and devices are checked before.
+//! Everything but launching a kernel: what a kernel does with its arguments is known to its author
+//! only. The number and sizes of arguments, block, grid, shared memory and devices are checked
+//! before.
 //!
-//! A buffer that is used on several streams makes each of them wait for what it must not overtake, and is freed when the
-//! last use is done. That costs nothing while one stream uses it, and an event where another takes over.
+//! A buffer that is used on several streams makes each of them wait for the work it must not
+//! overtake, and is freed when the last use is done. That costs nothing while one stream uses it,
+//! and an event where another takes over.
 //!
 //! # Without a GPU
 //!
-//! [`Device::open`] then gives the CPU device (`libapex_cpu_device.so`): compute capability 8.0, PTX only. It is looked
-//! for where `APEX_CPU_DEVICE` says, in the library path, beside the executable, in `deps` beside it and in
-//! `../lib/apex`. [`Choice::Gpu`] refuses it, [`Choice::Cpu`] insists on it, and the environment variable `APEX_DEVICE`
-//! (`gpu`, `cpu`) decides where the program does not.
+//! [`Device::open`] then gives the CPU device (`libapex_cpu_device.so`): compute capability 8.0,
+//! PTX only. It is looked for where `APEX_CPU_DEVICE` says, in the library path, beside the
+//! executable, in `deps` beside it and in `../lib/apex`. [`Choice::Gpu`] refuses it,
+//! [`Choice::Cpu`] insists on it, and the environment variable `APEX_DEVICE` (`gpu`, `cpu`) decides
+//! where the program does not.
 //!
 //! # What is needed
 //!
-//! Nothing to build. To run on a GPU, NVIDIA's driver for CUDA 12.8 or newer. To compile CUDA C++, NVRTC: from a toolkit,
-//! or `pip install nvidia-cuda-nvrtc`. cuBLAS is used if it is there. Linux on x86-64.
+//! A build needs nothing. To run on a GPU, a program needs NVIDIA's driver for CUDA 12.8 or newer.
+//! To compile CUDA C++, it needs NVRTC: from a toolkit, or `pip install nvidia-cuda-nvrtc`. It uses
+//! cuBLAS if that is there. The platform is Linux on x86-64.
 
 mod buffer;
 mod cache;

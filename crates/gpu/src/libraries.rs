@@ -1,7 +1,8 @@
 //! Finding NVIDIA's libraries at run time.
 //!
-//! They may lie where the loader looks, in a toolkit, or among Python's packages (wheels such as `nvidia-cuda-nvrtc` and
-//! `nvidia-cublas`). cudarc opens them by name; opening one first by its path makes its name known.
+//! They may lie where the loader looks, in a toolkit, or among Python's packages (wheels such as
+//! `nvidia-cuda-nvrtc` and `nvidia-cublas`). cudarc opens them by name; opening one first by its
+//! path makes its name known.
 
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -18,8 +19,8 @@ pub(crate) struct Search {
     pub(crate) folders: Vec<PathBuf>,
 }
 
-/// Opens the newest version of the library `name` (up to the dot before its version) that lies in a known place, after the
-/// libraries `with` beside it, which it opens by name itself.
+/// Opens the newest version of the library `name` (up to the dot before its version) that lies in a
+/// known place, after the libraries `with` beside it, which it opens by name itself.
 pub(crate) fn open_newest(name: &str, with: &[&str], wheel: &str) -> Search {
     let mut folders = toolkit_folders();
     let open_in = |folder: &PathBuf| {
@@ -80,6 +81,7 @@ fn versions_of(name: &str, folder: &Path) -> Vec<PathBuf> {
 /// Opens a library of NVIDIA's for the rest of the process; whether that worked.
 fn open(path: &Path) -> bool {
     let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
-    // SAFETY: a valid name. The library's initialisers are NVIDIA's, as they would be if the program was linked to it.
+    // SAFETY: a valid name. The library's initialisers are NVIDIA's, as they would be if the
+    // program was linked to it.
     !unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) }.is_null()
 }

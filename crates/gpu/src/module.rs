@@ -55,7 +55,8 @@ impl fmt::Debug for Module {
 }
 
 impl Device {
-    /// Compiles CUDA C++ for this device and loads it. What was compiled once is taken from the cache.
+    /// Compiles CUDA C++ for this device and loads it. What was compiled once is taken from the
+    /// cache.
     ///
     /// ```
     /// # if apex_gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
@@ -67,8 +68,8 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoCompiler`], [`Error::Compile`], [`Error::Load`]. A cache that cannot be used is no error: see
-    /// [`Module::cached`].
+    /// [`Error::NoCompiler`], [`Error::Compile`], [`Error::Load`]. A cache that cannot be used is
+    /// no error: see [`Module::cached`].
     pub fn compile(&self, source: &Source) -> Result<Module> {
         let (major, minor) = self.limits().compute_capability;
         let own = format!("{major}{minor}");
@@ -152,8 +153,8 @@ impl Device {
         ];
         let mut values = [log.as_mut_ptr().cast::<c_void>(), log.len() as *mut c_void];
         let mut module = null_mut();
-        // SAFETY: the image is one, or text that ends with a zero byte; two options with their values; the buffer has the
-        // size that is said.
+        // SAFETY: the image is one, or text that ends with a zero byte; two options with their
+        // values; the buffer has the size that is said.
         let again = unsafe {
             sys::cuModuleLoadDataEx(
                 &mut module,
@@ -230,8 +231,8 @@ impl Module {
         &self.0.cached
     }
 
-    /// The code as it was loaded: a CUBIN of what was compiled for a GPU, PTX of what was for the CPU device. For
-    /// [`Device::load_binary`] in another process.
+    /// The code as it was loaded: a CUBIN of what was compiled for a GPU, PTX of what was for the
+    /// CPU device. For [`Device::load_binary`] in another process.
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
@@ -270,7 +271,8 @@ impl Module {
         &self.0.cuda
     }
 
-    /// Names of all kernels, to be read. cudarc keeps the handle of its module to itself, so the code is loaded once more.
+    /// Names of all kernels, to be read. cudarc keeps the handle of its module to itself, so the
+    /// code is loaded once more.
     fn kernels_as_text(&self) -> String {
         let names = self.enumerate().unwrap_or_default();
         let instances = self.0.symbols.iter();
@@ -286,8 +288,8 @@ impl Module {
 
     fn enumerate(&self) -> std::result::Result<Vec<String>, DriverError> {
         let (mut module, mut count) = (null_mut(), 0);
-        // SAFETY: the image has been loaded before. All pointers are valid for writing; there is room for `count` handles;
-        // names live as long as the module.
+        // SAFETY: the image has been loaded before. All pointers are valid for writing; there is
+        // room for `count` handles; names live as long as the module.
         unsafe {
             sys::cuModuleLoadData(&mut module, self.0.image.as_ptr().cast()).result()?;
             sys::cuModuleGetFunctionCount(&mut count, module).result()?;

@@ -1,7 +1,8 @@
 //! Pinned memory of the host, which the device copies from and to while the host goes on.
 //!
-//! Invariant: `done`, if there is one, is reached when all copies that use the memory are over: each waits, on the device,
-//! for the one before, whichever stream that was on. Whoever looks at the memory, or frees it, waits for `done` first.
+//! Invariant: `done`, if there is one, is reached when all copies that use the memory are over:
+//! each waits, on the device, for the one before, on whichever stream that was. Reading or freeing
+//! the memory waits for `done` first.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,7 +13,8 @@ use crate::device::{Core, Device};
 use crate::error::Result;
 use crate::stream::Stream;
 
-/// `len` elements of type `T` in memory of the host that the device reads and writes directly, see [`Device::pinned`].
+/// `len` elements of type `T` in memory of the host that the device reads and writes directly, see
+/// [`Device::pinned`].
 ///
 /// ```
 /// let device = apex_gpu::Device::open(0)?;
@@ -75,8 +77,8 @@ impl<T: Pod> Pinned<T> {
     /// An error of the work before them.
     pub fn as_slice(&self) -> Result<&[T]> {
         self.wait()?;
-        // SAFETY: the memory has `len` elements, initialised to zero or by a copy that is done; a copy to it needs a
-        // mutable reference.
+        // SAFETY: the memory has `len` elements, initialised to zero or by a copy that is done; a
+        // copy to it needs a mutable reference.
         Ok(unsafe { std::slice::from_raw_parts(self.start, self.len) })
     }
 

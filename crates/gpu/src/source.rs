@@ -1,4 +1,4 @@
-//! CUDA C++ to be compiled at run time, and everything that the outcome depends on.
+//! CUDA C++ that is compiled at run time, and everything that the outcome depends on.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -43,7 +43,8 @@ pub struct Source {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CacheFolder {
-    /// `APEX_CACHE_DIR` if it is set (`off` keeps nothing), else `apex/kernels` in `XDG_CACHE_HOME` or `~/.cache`.
+    /// `APEX_CACHE_DIR` if it is set (`off` keeps nothing), else `apex/kernels` in `XDG_CACHE_HOME`
+    /// or `~/.cache`.
     #[default]
     Default,
     /// This folder; it is made if need be.
@@ -53,8 +54,8 @@ pub enum CacheFolder {
 }
 
 impl Source {
-    /// The text of a `.cu` file. Kernels that are declared `extern "C"` go by their names; for templates and namespaces see
-    /// [`Source::instance`].
+    /// The text of a `.cu` file. Kernels that are declared `extern "C"` go by their names; for
+    /// templates and namespaces see [`Source::instance`].
     ///
     /// ```
     /// # if apex_gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
@@ -132,8 +133,8 @@ impl Source {
         self
     }
 
-    /// Instantiates a template, or names a kernel in a namespace: `sum<float, 256>`. [`Module::kernel`](crate::Module::kernel)
-    /// takes the same text.
+    /// Instantiates a template, or names a kernel in a namespace: `sum<float, 256>`.
+    /// [`Module::kernel`](crate::Module::kernel) takes the same text.
     ///
     /// ```
     /// # if apex_gpu::Module::can_compile().is_err() { return Ok(()) } // no NVRTC here
@@ -189,8 +190,8 @@ impl Source {
 
     /// All that the outcome depends on, as bytes: what the compile cache compares.
     ///
-    /// Headers are followed as far as their names stand in the text and lie in folders that were given with
-    /// [`Source::include`]; those of the toolkit go with the compiler's version.
+    /// Headers are followed as far as their names stand in the text and lie in folders that were
+    /// given with [`Source::include`]; those of the toolkit go with the compiler's version.
     pub(crate) fn fingerprint(&self, architecture: &str, compiler: (u32, u32)) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut put = |field: &[u8]| {
@@ -212,7 +213,8 @@ impl Source {
         bytes
     }
 
-    /// The headers that the code includes from the folders of [`Source::include`], and those that they include.
+    /// The headers that the code includes from the folders of [`Source::include`], and those that
+    /// they include.
     fn headers(&self) -> BTreeSet<PathBuf> {
         let mut found = BTreeSet::new();
         let mut open = included(&self.code, None, &self.includes);

@@ -1,8 +1,8 @@
-//! Streams and events: what is done in which order.
+//! Streams and events: the order of work.
 //!
-//! Work on one stream is done in order; streams among each other are not ordered, except where they touch the same buffer
-//! (see [`Buffer`](crate::Buffer)) or one waits for an event of the other. Nothing here uses CUDA's legacy default stream,
-//! so nothing synchronises by accident.
+//! Work on one stream runs in order. Work on different streams is ordered only where they touch the
+//! same buffer (see [`Buffer`](crate::Buffer)) or one waits for an event of the other.
+//! Nothing here uses CUDA's legacy default stream, so nothing synchronises by accident.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,8 +56,8 @@ impl Stream {
 
     /// cudarc's stream, for what this crate does not offer.
     ///
-    /// What is done through it on buffers of this crate is not seen by their ordering between streams: synchronise around
-    /// it.
+    /// What is done through it on buffers of this crate is not seen by their ordering between
+    /// streams: synchronise around it.
     ///
     /// ```
     /// # let device = apex_gpu::Device::open(0)?;
@@ -115,8 +115,8 @@ impl Stream {
         Ok(Event { device: self.device().clone(), cuda })
     }
 
-    /// Lets work that is given to this stream from now on wait until `event` has been reached. Returns at once. The event
-    /// may be of another device.
+    /// Lets work that is given to this stream from now on wait until `event` has been reached.
+    /// Returns at once. The event may be of another device.
     ///
     /// ```
     /// # let device = apex_gpu::Device::open(0)?;
@@ -191,8 +191,8 @@ impl Event {
         self.cuda.try_is_complete().map_err(self.device.failed("cuEventQuery"))
     }
 
-    /// Device time from `earlier` to this event; waits until both have been reached. The driver counts in steps of about
-    /// half a microsecond. Zero if `earlier` was reached later.
+    /// Device time from `earlier` to this event; waits until both have been reached. The driver
+    /// counts in steps of about half a microsecond. Zero if `earlier` was reached later.
     ///
     /// ```
     /// let device = apex_gpu::Device::open(0)?;

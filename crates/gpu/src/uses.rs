@@ -1,13 +1,15 @@
-//! Which streams have used a piece of memory, and what another has to wait for.
+//! Which streams have used a piece of memory, and what the next user has to wait for.
 //!
-//! Reads wait for the last write; a write, and the end of the memory, for that and for all reads since. To wait for a
-//! stream means to wait for all that it has been given by then: the use is among that. So a use costs nothing but a look
-//! as long as one stream uses the memory, and an event only where another takes over.
+//! Reads wait for the last write; a write, and the end of the memory, for that and for all reads
+//! since. To wait for a stream means to wait for all that it has been given by then: the use is
+//! among that. So a use costs nothing but a look as long as one stream uses the memory, and an
+//! event only where another takes over.
 //!
-//! Invariant: `alone`, if not 0, is the only stream that has work on the memory for which nobody has waited yet.
+//! Invariant: `alone`, if not 0, is the only stream with work on the memory that nobody has waited
+//! for yet.
 //!
-//! Rust's borrows do the rest: a write needs a mutable reference, so it cannot be issued beside any other use. Reads can, on
-//! several threads; then the lock orders them.
+//! Rust's borrows do the rest: a write needs a mutable reference, so no other use is issued at the
+//! same time. Reads can, on several threads; then the lock orders them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

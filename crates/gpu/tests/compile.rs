@@ -1,5 +1,5 @@
-//! CUDA C++ compiled at run time, and the cache of what was compiled. Needs NVRTC (`pip install nvidia-cuda-nvrtc`); says so
-//! where there is none.
+//! CUDA C++ compiled at run time, and the cache of what was compiled. Needs NVRTC
+//! (`pip install nvidia-cuda-nvrtc`); says so where there is none.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! Which driver a process gets, and what it is told where there is none. Each case is a process of its own.
+//! Which driver a process gets, and what it is told where there is none. Each case is a process of
+//! its own.
 
 use std::process::{Command, Output};
 

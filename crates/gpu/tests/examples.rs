@@ -1,4 +1,4 @@
-//! The examples run, on whatever device there is: each checks its own results.
+//! The examples run on the GPU or the CPU device, and each checks its own results.
 
 use std::path::PathBuf;
 use std::process::Command;

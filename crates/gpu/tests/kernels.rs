@@ -1,4 +1,5 @@
-//! Kernels from PTX: launched right they compute right, launched wrong they are refused with what to do.
+//! Kernels from PTX: launched right they compute right, launched wrong they are refused with what
+//! to do.
 
 mod common;
 
@@ -54,7 +55,8 @@ fn a_block_reverses_through_dynamic_shared_memory() {
     for shared in [4096, 100 * 1024] {
         let values: Vec<u32> = random(5).map(|bits| bits as u32).take(1024).collect();
         let mut buffer = device.upload(&values).unwrap();
-        // SAFETY: one block of as many threads as the buffer has elements, and shared memory for each.
+        // SAFETY: one block of as many threads as the buffer has elements, and shared memory for
+        // each.
         unsafe { reverse.launch([1, 1, 1], [1024, 1, 1]).shared(shared).arg(&mut buffer).launch() }.unwrap();
         let expected: Vec<u32> = values.iter().rev().copied().collect();
         assert_eq!(buffer.download().unwrap(), expected);
@@ -160,7 +162,8 @@ fn the_block_that_fills_the_device_is_a_whole_number_of_warps() {
 
 #[test]
 fn an_error_of_a_kernel_shows_where_its_stream_is_waited_for() {
-    // Such an error breaks the context for the whole process, so this one gets a process of its own.
+    // Such an error breaks the context for the whole process, so this one gets a process of its
+    // own.
     if std::env::var_os("GPU_TEST_CHILD").is_some() {
         let device = device();
         let oops = device.load_ptx(PTX).unwrap().kernel("oops").unwrap();

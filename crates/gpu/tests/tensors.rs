@@ -183,7 +183,8 @@ fn reductions<T: Checked>() {
                     })
                     .collect::<Vec<f64>>()
             };
-            // Sums of thousands are off by more than one rounding of the largest; fractions here are exact in f32.
+            // Sums of thousands are off by more than one rounding of the largest; fractions here
+            // are exact in f32.
             let sums = along(&|row| row.sum());
             if sums.iter().all(|sum| sum.abs() < 1e4 || T::TOLERANCE == 0.0) {
                 close(&a.sum(axis).unwrap(), &sums, "sum");

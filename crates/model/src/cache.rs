@@ -1,9 +1,10 @@
 //! Forecasts that were made before, found again by their features.
 //!
-//! A program launches few configurations many times. A [`Cache`] belongs to one thread and to one forecaster at a time:
-//! when it is asked with another one (the model was replaced) it forgets everything. It compares all features, so what
-//! it gives is always what the forecaster would give. A case may be in any of the [`WAYS`] entries of one set; a new one
-//! takes the place of that which came first.
+//! A program launches few configurations many times. A [`Cache`] belongs to one thread and to one
+//! forecaster at a time: when it is asked with another one (the model was replaced) it forgets
+//! everything. It compares all features, so what it gives is always what the forecaster would give.
+//! A case may be in any of the [`WAYS`] entries of one set; a new one takes the place of that which
+//! came first.
 
 use crate::Error;
 use crate::forecast::{Forecast, ForecastScratch, Forecaster};
@@ -12,7 +13,8 @@ use std::sync::Arc;
 /// Entries of a set: as many hashes as a cache line takes together with the set's turn.
 pub const WAYS: usize = 4;
 
-/// The hashes of a set's entries, which are never 0, or 0 where an entry is empty; and the entry that is replaced next.
+/// The hashes of a set's entries, which are never 0, or 0 where an entry is empty; and the entry
+/// that is replaced next.
 #[derive(Clone, Copy, Debug, Default)]
 struct Set {
     hashes: [u64; WAYS],
@@ -32,8 +34,8 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Room for `entries` cases, or for the next power of two, at least [`WAYS`]. Most memory is taken when it is first
-    /// used.
+    /// Room for `entries` cases, or for the next power of two, at least [`WAYS`]. Most memory is
+    /// taken when it is first used.
     pub fn new(entries: usize) -> Cache {
         Cache {
             owner: None,
@@ -44,7 +46,8 @@ impl Cache {
         }
     }
 
-    /// What `forecaster` forecasts of `features`. Allocates when it is asked with this forecaster for the first time.
+    /// What `forecaster` forecasts of `features`. Allocates when it is asked with this forecaster
+    /// for the first time.
     ///
     /// # Errors
     /// As [`Forecaster::forecast`].
@@ -73,7 +76,8 @@ impl Cache {
         Ok(forecasts)
     }
 
-    /// Forgets all and belongs to `forecaster`. Holding it alive keeps its address from being another one's.
+    /// Forgets all and belongs to `forecaster`. Holding it alive keeps its address from being
+    /// another one's.
     fn adopt(&mut self, forecaster: &Arc<Forecaster>) {
         self.owner = Some(Arc::clone(forecaster));
         self.sets.fill(Set::default());
@@ -83,13 +87,14 @@ impl Cache {
     }
 }
 
-/// Whether all bits are the same. Looking at all of them is faster than stopping at the first difference.
+/// Whether all bits are the same. Looking at all of them is faster than stopping at the first
+/// difference.
 fn same(one: &[f32], other: &[f32]) -> bool {
     one.iter().zip(other).fold(0, |difference, (a, b)| difference | (a.to_bits() ^ b.to_bits())) == 0
 }
 
-/// A hash of all bits: the sum of the products of neighbours, each with a key of its place added (NH: Black et al., 1999),
-/// which no product has to wait for; then the sum's bits are mixed.
+/// A hash of all bits: the sum of the products of neighbours, each with a key of its place added
+/// (NH: Black et al., 1999), which no product has to wait for; then the sum's bits are mixed.
 fn hash(features: &[f32]) -> u64 {
     // Odd, with no pattern: the constants of SplitMix64.
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -129,7 +134,8 @@ mod tests {
     #[test]
     fn what_it_gives_is_what_the_forecaster_gives() {
         let mut random = Random::new(1);
-        // Forecasters of different sizes by turns, more cases than there is room for, each asked more than once.
+        // Forecasters of different sizes by turns, more cases than there is room for, each asked
+        // more than once.
         let forecasters = [forecaster(5, 1), forecaster(8, 2), forecaster(61, 3)];
         let mut cache = Cache::new(50);
         for round in 0..30 {

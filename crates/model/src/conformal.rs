@@ -1,23 +1,24 @@
 //! Intervals that hold as often as they say: split conformal prediction.
 //!
-//! A predictor's own idea of an interval is a [`Band`]. On cases that it was not trained on, each truth `y` has a *score*,
-//! how far it lies outside of its band in units of the band's spread:
+//! A predictor's own idea of an interval is a [`Band`]. On cases that it was not trained on, each
+//! truth `y` has a *score*, how far it lies outside of its band in units of the band's spread:
 //!
 //! ```text
 //! score = max(low - y, y - high) / spread
 //! ```
 //!
-//! The [`Margin`] is the score that enough of them do not exceed; bands are widened by it (narrowed, where it is
-//! negative). The band decides what the interval is: the estimate itself (Papadopoulos et al., 2002; Lei et al., 2018),
-//! the estimate with a predicted spread (Papadopoulos et al., 2008), or two predicted quantiles (Romano, Patterson and
-//! Candès, 2019).
+//! The [`Margin`] is the score that enough of them do not exceed; bands are widened by it
+//! (narrowed, where it is negative). The band decides what the interval is: the estimate itself
+//! (Papadopoulos et al., 2002; Lei et al., 2018), the estimate with a predicted spread
+//! (Papadopoulos et al., 2008), or two predicted quantiles (Romano, Patterson and Candès, 2019).
 //!
-//! Cases of one group (launches of one kernel family) are alike, so many of them say little more than one. With groups,
-//! each counts as much as any other, and the interval holds for a case of a *new* group (Lee, Barber and Willett, 2023):
-//! with `K` groups, a score of a group of `n` has the weight `1 / ((K + 1) n)`, the remaining `1 / (K + 1)` belongs to
-//! the group that is not known yet, and the margin is the least score up to which the weights reach the coverage.
-//! Every case a group of its own is plain split conformal prediction. What is promised holds on average over what the
-//! predictor is asked, if that is drawn as the calibration cases were.
+//! Cases of one group (launches of one kernel family) are alike, so many of them say little more
+//! than one. With groups, each counts as much as any other, and the interval holds for a case of a
+//! *new* group (Lee, Barber and Willett, 2023): with `K` groups, a score of a group of `n` has the
+//! weight `1 / ((K + 1) n)`, the remaining `1 / (K + 1)` belongs to the group that is not known
+//! yet, and the margin is the least score up to which the weights reach the coverage. Every case a
+//! group of its own is plain split conformal prediction. What is promised holds on average over
+//! what the predictor is asked, if that is drawn as the calibration cases were.
 
 use crate::Error;
 use crate::network::Range;
@@ -40,8 +41,8 @@ impl Band {
         Band { low: estimate, high: estimate, spread: 1.0 }
     }
 
-    /// The estimate and how uncertain it is: intervals will be wide where `spread` is large. A spread that is no positive
-    /// number is replaced by the least positive one.
+    /// The estimate and how uncertain it is: intervals will be wide where `spread` is large. A
+    /// spread that is not a positive number is replaced by the least positive one.
     pub fn spread(estimate: f32, spread: f32) -> Band {
         Band { low: estimate, high: estimate, spread: spread.max(f32::MIN_POSITIVE) }
     }
@@ -67,12 +68,13 @@ pub struct Margin {
 }
 
 impl Margin {
-    /// Calibrates on cases that were not trained on: their bands, what was true, and which group each belongs to (none:
-    /// each to its own).
+    /// Calibrates on cases that were not trained on: their bands, what was true, and which group
+    /// each belongs to (none: each to its own).
     ///
     /// # Errors
-    /// [`Error`] when the lengths differ, a number is not finite, the coverage is not between 0 and 1, or there are
-    /// fewer groups than the coverage needs: `coverage / (1 - coverage)`, nine for 0.9.
+    /// [`Error`] when the lengths differ, a number is not finite, the coverage is not between 0 and
+    /// 1, or there are fewer groups than the coverage needs: `coverage / (1 - coverage)`, nine for
+    /// 0.9.
     pub fn calibrate(
         bands: &[Band],
         truths: &[f32],
@@ -98,7 +100,8 @@ impl Margin {
             cases.map(|((band, &truth), size)| (band.score(truth), weight(size))).collect();
         scores.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut reached = 0.0;
-        // Coverage and the sum of the weights are rounded; one that they reach exactly must count as reached.
+        // Coverage and the sum of the weights are rounded; one that they reach exactly must count
+        // as reached.
         let enough = f64::from(coverage) - 1e-6;
         let margin = scores.iter().find(|(_, weight)| {
             reached += weight;
@@ -110,7 +113,8 @@ impl Margin {
         Ok(Margin { coverage, margin: *margin as f32 })
     }
 
-    /// The interval of a case, from where to where. It lies in the target's range, and is never less than empty.
+    /// The interval of a case, from where to where. It lies in the target's range, and is never
+    /// less than empty.
     pub fn interval(&self, band: &Band, range: Range) -> (f32, f32) {
         let (low, high) = (band.low - self.margin * band.spread, band.high + self.margin * band.spread);
         // Narrowed to less than nothing: what is left is the middle.

@@ -1,14 +1,15 @@
-//! Several networks in one: as wide as all of them together, and in its last sums the mean of theirs.
+//! Several networks in one: as wide as all of them together, and in its last sums the mean of
+//! theirs.
 //!
-//! Networks that were trained apart err apart, so their mean errs less; and one network is what can be stored, exported and
-//! run. The weights between parts of different members are 0.
+//! Networks that were trained apart err apart, so their mean errs less; and one network is what can
+//! be stored, exported and run. The weights between parts of different members are 0.
 
 use crate::Error;
 use crate::network::{Layer, Network};
 
 impl Network {
-    /// The mean of networks of the same depth, scaling and targets: of the sums of their last layers, so of the logits where
-    /// a target is a fraction.
+    /// The mean of networks of the same depth, scaling and targets: of the sums of their last
+    /// layers, so of the logits where a target is a fraction.
     ///
     /// # Errors
     /// [`Error`] when there is none, or they differ in what they must share.

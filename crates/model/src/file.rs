@@ -1,7 +1,7 @@
 //! Models as bytes: one file format, whose reader trusts nothing.
 //!
-//! All numbers are little endian. A file is a preamble of [`PREAMBLE`] bytes, a head and the numbers, with nothing after
-//! them:
+//! All numbers are little endian. A file is a preamble of [`PREAMBLE`] bytes, a head and the
+//! numbers, with nothing after them:
 //!
 //! | bytes | what |
 //! | --- | --- |
@@ -14,13 +14,13 @@
 //! | 40 to 47 | checksum of the numbers |
 //! | 48 to 55 | checksum of bytes 0 to 47 |
 //!
-//! The head says what the numbers are: feature set, activation, widths, targets, calibrations, notes; texts are UTF-8
-//! after their length in 32 bits. The numbers are in single precision: mean and scale of the features, mean and
-//! scale of the targets, then for each layer weights and bias. Weights in 8 bits are made from these when a model is
-//! made ready.
+//! The head says what the numbers are: feature set, activation, widths, targets, calibrations,
+//! notes; texts are UTF-8 after their length in 32 bits. The numbers are in single precision: mean
+//! and scale of the features, mean and scale of the targets, then for each layer weights and bias.
+//! Weights in 8 bits are made from these when a model is made ready.
 //!
-//! A checksum is 64-bit FNV-1a: a change of any one byte changes it. Damage on purpose it does not detect, and need
-//! not: what is read is checked like anything else that a caller hands in.
+//! A checksum is 64-bit FNV-1a: a change of any one byte changes it. Damage on purpose it does not
+//! detect, and need not: what is read is checked like anything else that a caller hands in.
 
 use crate::Error;
 use crate::conformal::Margin;
@@ -118,8 +118,8 @@ impl Model {
         Model::from_bytes(&bytes).map_err(|error| error.at(path))
     }
 
-    /// Writes a file: beside its place first, and then there, so that whoever opens it finds the old model or the new
-    /// one whole.
+    /// Writes a file: beside its place first, and then there, so that whoever opens it finds the
+    /// old model or the new one whole.
     ///
     /// # Errors
     /// [`FileError::At`] when the file system refuses; what was there stays.
@@ -187,8 +187,8 @@ impl Model {
     /// Reads the bytes of a file.
     ///
     /// # Errors
-    /// [`FileError`] for whatever is not a model that this version of the program can use. Never a panic, and never much
-    /// more memory than there are bytes.
+    /// [`FileError`] for whatever is not a model that this version of the program can use. Never a
+    /// panic, and never much more memory than there are bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Model, FileError> {
         let (head, numbers) = parts(bytes)?;
         let mut head = Reader { bytes: head };
@@ -310,7 +310,8 @@ impl Head {
         self.0.push(byte);
     }
 
-    /// Counts are below 2^32: widths are bounded, and lists and texts of that length do not fit memory beside weights.
+    /// Counts are below 2^32: widths are bounded, and lists and texts of that length do not fit
+    /// memory beside weights.
     fn count(&mut self, count: usize) {
         self.0.extend((count as u32).to_le_bytes());
     }
@@ -373,7 +374,8 @@ impl<'b> Reader<'b> {
         what: &str,
         mut read: impl FnMut(&mut Self) -> Result<T, FileError>,
     ) -> Result<Vec<T>, FileError> {
-        // Nothing is reserved for the count: each item takes bytes, which run out where the count is wrong.
+        // Nothing is reserved for the count: each item takes bytes, which run out where the count
+        // is wrong.
         (0..self.count(what)?).map(|_| read(self)).collect()
     }
 

@@ -1,4 +1,5 @@
-//! A trained network with all that belongs to it: which features it takes, how far to trust it, where it comes from.
+//! A trained network with all that belongs to it: which features it takes, how far to trust it,
+//! where it comes from.
 
 use crate::conformal::{Band, Margin};
 use crate::network::{Network, Range, Target};
@@ -68,11 +69,12 @@ pub struct Calibration {
 }
 
 impl Calibration {
-    /// Calibrates `target` on cases that were not trained on: the target's outputs for each ([`Target::outputs`] of
-    /// them), what was true, and which group each belongs to.
+    /// Calibrates `target` on cases that were not trained on: the target's outputs for each
+    /// ([`Target::outputs`] of them), what was true, and which group each belongs to.
     ///
     /// # Errors
-    /// As [`Margin::calibrate`]; [`Error::TooFew`] when `spread` needs two quantiles and the target has fewer.
+    /// As [`Margin::calibrate`]; [`Error::TooFew`] when `spread` needs two quantiles and the target
+    /// has fewer.
     pub fn new(
         target: &Target,
         spread: Spread,
@@ -118,7 +120,8 @@ impl Spread {
     }
 }
 
-/// See the module's documentation. [`Model::to_bytes`] and [`Model::from_bytes`] are described in [`crate::file`].
+/// See the module's documentation. [`Model::to_bytes`] and [`Model::from_bytes`] are described in
+/// [`crate::file`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     features: FeatureSet,
@@ -128,8 +131,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// A model of these parts. There is one calibration, or none, for each target; `notes` (names and values) are for
-    /// people: data, split, errors, date.
+    /// A model of these parts. There is one calibration, or none, for each target; `notes` (names
+    /// and values) are for people: data, split, errors, date.
     ///
     /// # Errors
     /// [`Error`] when the parts do not fit each other.
@@ -174,7 +177,8 @@ impl Model {
         &self.notes
     }
 
-    /// The model made ready for this processor. To replace it while it is in use, swap an `Arc` of it.
+    /// The model made ready for this processor. To replace it while it is in use, swap an `Arc` of
+    /// it.
     pub fn ready(&self, precision: Precision) -> Forecaster {
         let mut first = 0;
         let plan = |(target, &calibration): (&Target, &Option<Calibration>)| {
@@ -193,8 +197,8 @@ impl Model {
 pub struct Forecast {
     /// The point estimate.
     pub estimate: f32,
-    /// From where to where the truth lies in [`Margin::coverage`] of cases like those that it was calibrated on; `None`
-    /// if it was not.
+    /// From where to where the truth lies in [`Margin::coverage`] of cases like those that it was
+    /// calibrated on; `None` if it was not.
     pub interval: Option<(f32, f32)>,
 }
 
@@ -234,8 +238,9 @@ impl Forecaster {
         self.targets.len()
     }
 
-    /// The positions of those features that lie outside of what the model was trained on by more than the part `near` of its
-    /// range. Where there are any, neither the estimate nor the interval has been tested.
+    /// The positions of those features that lie outside of what the model was trained on by more
+    /// than the part `near` of its range. Where there are any, neither the estimate nor the
+    /// interval has been tested.
     pub fn unfamiliar(&self, features: &[f32], near: f32) -> impl Iterator<Item = usize> {
         let outside = move |(_, (value, range)): &(usize, (&f32, &(f32, f32)))| {
             let margin = near * (range.1 - range.0);

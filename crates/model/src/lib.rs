@@ -1,16 +1,20 @@
 //! Small neural networks that predict what a launch will do, trained and run on the CPU.
 //!
 //! * [`network`]: a multilayer perceptron as data, its scaling of features and targets included.
-//! * [`predict`]: the network made ready: a microsecond or a few tens of them on one thread, no allocation, no lock.
-//! * [`train`](mod@train): AdamW; the same weights for the same seed, whatever the number of threads.
-//! * [`forecast`]: a network with its features' names and its intervals; [`file`](mod@file): that as bytes.
+//! * [`predict`]: the network made ready: a microsecond or a few tens of them on one thread, no
+//!   allocation, no lock.
+//! * [`train`](mod@train): AdamW; the same weights for the same seed, whatever the number of
+//!   threads.
+//! * [`forecast`]: a network with its features' names and its intervals; [`file`](mod@file): that
+//!   as bytes.
 //! * [`cache`]: forecasts that were made before.
 //! * [`onnx`]: the network as an ONNX file.
 //! * [`baseline`]: the plain methods that a network must beat.
 //! * [`conformal`]: intervals that hold as often as they say.
 //! * [`evaluate`]: measures, their confidence intervals, splits by whole groups.
 //!
-//! This crate prints nothing. It knows nothing of kernels: what the features are is the caller's business.
+//! This crate prints nothing. It knows nothing of kernels: what the features are is the caller's
+//! business.
 //!
 //! ```
 //! use apex_model::network::{Activation, Network, Target};
@@ -63,7 +67,8 @@ pub use matrix::Matrix;
 pub use network::{Activation, Network, Target};
 pub use predict::{InstructionSet, Precision, Predictor, Scratch};
 
-/// Whatever predicts rows of targets from rows of features: a network made ready, or a [`baseline`].
+/// Whatever predicts rows of targets from rows of features: a network made ready, or a
+/// [`baseline`].
 pub trait Regressor {
     /// One row of predictions for each row of features.
     ///

@@ -1,17 +1,21 @@
 //! Elementary functions in single precision whose result is the same on every processor.
 //!
-//! They have no branch, no table, no fused multiply-add and no call, so the compiler turns loops over them into vector
-//! code of whatever width the surrounding function is compiled for, and every width gives the same bits.
+//! They have no branch, no table, no fused multiply-add and no call, so the compiler turns loops
+//! over them into vector code of whatever width the surrounding function is compiled for, and every
+//! width gives the same bits.
 
-/// `e^x` within 3 units in the last place for `-87 <= x <= 88`; outside, the value at the nearer end.
+/// `e^x` within 3 units in the last place for `-87 <= x <= 88`; outside, the value at the nearer
+/// end.
 ///
-/// `x = n ln 2 + r` with integer `n` and `|r| <= ln 2 / 2`; `e^r` by its Taylor polynomial of degree 7, whose
-/// remainder, below `r^8 / 8! < 6e-9`, is a tenth of a rounding error.
+/// `x = n ln 2 + r` with integer `n` and `|r| <= ln 2 / 2`; `e^r` by its Taylor polynomial of
+/// degree 7, whose remainder, below `r^8 / 8! < 6e-9`, is a tenth of a rounding error.
 #[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
-    /// Added to a number below 2^22 in magnitude, it leaves the nearest integer in the low bits of the sum.
+    /// Added to a number below 2^22 in magnitude, it leaves the nearest integer in the low bits of
+    /// the sum.
     const ROUND: f32 = (3 << 22) as f32;
-    /// ln 2 with trailing zeros, so that its product with `n` is exact, and what that leaves of ln 2.
+    /// ln 2 with trailing zeros, so that its product with `n` is exact, and what that leaves of ln
+    /// 2.
     const LN_2_HIGH: f32 = 355.0 / 512.0;
     const LN_2_LOW: f32 = (std::f64::consts::LN_2 - 355.0 / 512.0) as f32;
     let x = if x > -87.0 { x } else { -87.0 };

@@ -10,13 +10,15 @@
 //! y  = m + s z                        where it is any number
 //! ```
 //!
-//! A [`Target`] has one output for its point estimate and one for each of its quantiles; outputs are in the order of
-//! the targets. Scaling is part of the network: who predicts hands in raw features and gets raw values.
+//! A [`Target`] has one output for its point estimate and one for each of its quantiles; outputs
+//! are in the order of the targets. Scaling is part of the network: who predicts hands in raw
+//! features and gets raw values.
 
 use crate::{Error, Matrix};
 use apex_random::Random;
 
-/// The widest layer. Sums of that many products of 8-bit numbers fit 32 bits: `2^16 * 255 * 127 < 2^31`.
+/// The widest layer. Sums of that many products of 8-bit numbers fit 32 bits:
+/// `2^16 * 255 * 127 < 2^31`.
 pub const MAX_WIDTH: usize = 1 << 16;
 
 /// What hidden units do with their sum.
@@ -26,8 +28,8 @@ pub enum Activation {
     Relu,
     /// `z / (1 + e^-z)` (Elfwing, Uchibe, Doya, 2017).
     Silu,
-    /// `z / (1 + e^-u)`, `u = sqrt(8 / pi) (z + 0.044715 z^3)`: the hyperbolic-tangent form of Hendrycks and Gimpel
-    /// (2016), since `(1 + tanh v) / 2` is the logistic function of `2 v`.
+    /// `z / (1 + e^-u)`, `u = sqrt(8 / pi) (z + 0.044715 z^3)`: the hyperbolic-tangent form of
+    /// Hendrycks and Gimpel (2016), since `(1 + tanh v) / 2` is the logistic function of `2 v`.
     Gelu,
 }
 
@@ -47,7 +49,8 @@ pub struct Target {
     pub name: String,
     /// What values it may have.
     pub range: Range,
-    /// Levels of the quantiles that are predicted beside the point estimate, each between 0 and 1, rising.
+    /// Levels of the quantiles that are predicted beside the point estimate, each between 0 and 1,
+    /// rising.
     pub quantiles: Vec<f32>,
 }
 
@@ -90,8 +93,8 @@ impl Scaling {
         Scaling { mean: vec![0.0; count], scale: vec![1.0; count] }
     }
 
-    /// Mean and standard deviation of each column, over its finite values. A column that does not vary keeps the
-    /// scale 1, so that it becomes 0.
+    /// Mean and standard deviation of each column, over its finite values. A column that does not
+    /// vary keeps the scale 1, so that it becomes 0.
     pub fn of(matrix: &Matrix) -> Scaling {
         let mut scaling = Scaling::identity(matrix.columns());
         for column in 0..matrix.columns() {
@@ -171,12 +174,12 @@ pub struct Network {
 impl Network {
     /// A network with random weights, which the seed and the shape determine.
     ///
-    /// `inputs` features, hidden layers of the widths `hidden`, the outputs of `targets`. It does not scale yet:
-    /// [`Network::fit_scaling`].
+    /// `inputs` features, hidden layers of the widths `hidden`, the outputs of `targets`. It does
+    /// not scale yet: [`Network::fit_scaling`].
     ///
     /// # Errors
-    /// [`Error`] when a width is 0 or above [`MAX_WIDTH`], there is no target, or a quantile's level is not between
-    /// 0 and 1 or not above the one before.
+    /// [`Error`] when a width is 0 or above [`MAX_WIDTH`], there is no target, or a quantile's
+    /// level is not between 0 and 1 or not above the one before.
     pub fn new(
         inputs: usize,
         hidden: &[usize],
@@ -198,10 +201,12 @@ impl Network {
         Network::from_parts(activation, Scaling::identity(inputs), layers, targets, output)
     }
 
-    /// A network of these parts: scaling of the features, layers, targets, scaling of the targets (1 for fractions).
+    /// A network of these parts: scaling of the features, layers, targets, scaling of the targets
+    /// (1 for fractions).
     ///
     /// # Errors
-    /// [`Error`] when the parts do not fit each other, or hold numbers that cannot be computed with.
+    /// [`Error`] when the parts do not fit each other, or hold numbers that cannot be computed
+    /// with.
     pub fn from_parts(
         activation: Activation,
         input: Scaling,
@@ -228,10 +233,12 @@ impl Network {
         Ok(Network { activation, input, layers, targets, output })
     }
 
-    /// Takes over mean and spread of examples: of their features, `inputs`, and of those `targets` that are any number.
+    /// Takes over mean and spread of examples: of their features, `inputs`, and of those `targets`
+    /// that are any number.
     ///
     /// # Errors
-    /// [`Error`] when the examples are not for this network, or so spread that a reciprocal overflows.
+    /// [`Error`] when the examples are not for this network, or so spread that a reciprocal
+    /// overflows.
     pub fn fit_scaling(&mut self, inputs: &Matrix, targets: &Matrix) -> Result<(), Error> {
         Error::check_length("a row of features", self.inputs(), inputs.columns())?;
         Error::check_length("a row of targets", self.targets.len(), targets.columns())?;

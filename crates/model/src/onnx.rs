@@ -1,10 +1,10 @@
-//! Networks as ONNX files, for whoever wants to run them elsewhere.
+//! Networks as ONNX files, which other programs can run.
 //!
-//! The graph has one input, `features` (rows of raw features, any number of them), and one output, `outputs` (rows of
-//! raw values, as [`crate::network`] states). It uses operators of operator set [`OPERATOR_SET`] alone. In 8 bits the
-//! hidden layers but the first are DynamicQuantizeLinear and MatMulInteger, with the very bytes that
-//! [`crate::Predictor`] multiplies; as the former chooses one step for all rows that it gets, rows must go in one by
-//! one to give what the predictor gives.
+//! The graph has one input, `features` (rows of raw features, any number of them), and one output,
+//! `outputs` (rows of raw values, as [`crate::network`] states). It uses operators of operator set
+//! [`OPERATOR_SET`] alone. In 8 bits the hidden layers but the first are DynamicQuantizeLinear and
+//! MatMulInteger, with the very bytes that [`crate::Predictor`] multiplies; as the former chooses
+//! one step for all rows that it gets, rows must go in one by one to give what the predictor gives.
 //!
 //! Field numbers and element types are those of `onnx.proto`.
 
@@ -58,8 +58,8 @@ pub fn to_onnx(network: &Network, precision: Precision, about: &[(&str, &str)]) 
 }
 
 impl Model {
-    /// The bytes of an ONNX file. Its metadata name the feature set, its features and what each output is (a line for
-    /// each), and hold the notes. Intervals are not part of it.
+    /// The bytes of an ONNX file. Its metadata name the feature set, its features and what each
+    /// output is (a line for each), and hold the notes. Intervals are not part of it.
     pub fn to_onnx(&self, precision: Precision) -> Vec<u8> {
         let (set, network) = (self.features(), self.network());
         let names: Vec<&str> = set.features.iter().map(|feature| feature.name.as_str()).collect();
@@ -184,7 +184,8 @@ impl Graph {
         }
     }
 
-    /// `outputs` from the last layer's sums: both readings of every sum, and for each the one that holds.
+    /// `outputs` from the last layer's sums: both readings of every sum, and for each the one that
+    /// holds.
     fn outputs(&mut self, network: &Network, sums: &str) {
         let shape = [network.outputs()];
         let (scaling, roles) =

@@ -1,7 +1,8 @@
-//! Work that is shared among threads. What is done to an item depends on the item alone, so results are the same for any
-//! number of threads.
+//! Work that is shared among threads. What is done to an item depends on the item alone, so results
+//! are the same for any number of threads.
 
-/// Runs `work` for each of `items` and its position, on at most `threads` threads, neighbours on one.
+/// Runs `work` for each of `items` and its position, on at most `threads` threads, neighbours on
+/// one.
 pub(crate) fn in_parallel<T: Send>(threads: usize, items: &mut [T], work: impl Fn(usize, &mut T) + Sync) {
     let share = items.len().div_ceil(threads.max(1)).max(1);
     let run = |first: usize, items: &mut [T]| {

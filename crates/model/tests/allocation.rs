@@ -1,4 +1,5 @@
-//! A prediction allocates nothing, once its scratch has grown. One test alone: the count is the whole process's.
+//! A prediction allocates nothing, once its scratch has grown. One test alone: the count is the
+//! whole process's.
 
 mod common;
 
@@ -46,7 +47,8 @@ fn a_prediction_allocates_nothing() {
                 ALLOCATIONS.load(Ordering::Relaxed) - before
             };
             assert!(count(1) > 0, "the scratch grows, and the allocator counts");
-            // Other threads of the test harness may allocate now and then, but not once for each prediction.
+            // Other threads of the test harness may allocate now and then, but not once for each
+            // prediction.
             assert!(count(1000) < 100, "{set:?} {precision:?}");
         }
     }

@@ -84,8 +84,8 @@ fn case(random: &mut Random) -> (f32, f32, f32) {
     (((3.0 * x) + spread * random.normal()) as f32, (3.0 * x + 0.1) as f32, (spread * 1.7) as f32)
 }
 
-/// Every kind of band holds in as many held-out cases as it says, and knowing the spread makes intervals tell cases
-/// apart.
+/// Every kind of band holds in as many held-out cases as it says, and knowing the spread makes
+/// intervals tell cases apart.
 #[test]
 fn intervals_hold_as_often_as_they_say() {
     let kinds: [fn(f32, f32) -> Band; 3] = [
@@ -115,8 +115,9 @@ fn intervals_hold_as_often_as_they_say() {
     }
 }
 
-/// Groups with errors of their own, one of them with most of the cases: for a new group, calibration by groups holds on
-/// average over worlds; taking all cases for alike promises too much.
+/// Groups with errors of their own, one of them with most of the cases: for a new group,
+/// calibration by groups holds on average over worlds; taking all cases for alike promises too
+/// much.
 #[test]
 fn intervals_hold_for_new_groups() {
     let mut random = Random::new(9);
@@ -153,7 +154,7 @@ fn intervals_stay_in_their_range() {
     assert_eq!(few, Err(Error::TooFew { what: "groups to calibrate on", needed: 9, found: 8 }));
     let enough = Margin::calibrate(&[Band::around(0.0); 9], &[1.0; 9], None, 0.9).unwrap();
     assert_eq!(enough.margin, 1.0);
-    // As many as are needed are enough, whatever the coverage's rounding.
+    // The least number of examples suffices, however the coverage is rounded.
     for (coverage, needed) in [(0.5, 1), (0.75, 3), (0.8, 4), (0.9, 9), (0.95, 19), (0.99, 99)] {
         let calibrate = |cases: usize| {
             Margin::calibrate(&vec![Band::around(0.0); cases], &vec![1.0; cases], None, coverage)

@@ -1,5 +1,6 @@
-//! The way from examples to a model with honest intervals, on made-up families: split by whole families, train, calibrate
-//! on what was held out, judge on families that neither has seen, save, load, forecast.
+//! The way from examples to a model with honest intervals, on made-up families: split by whole
+//! families, train, calibrate on what was held out, judge on families that neither has seen, save,
+//! load, forecast.
 
 use apex_model::baseline::LeastSquares;
 use apex_model::evaluate::{Bootstrap, absolute_errors, coverage, folds, pearson, quantile};
@@ -13,8 +14,8 @@ use std::ops::ControlFlow;
 const FAMILIES: usize = 60;
 const COVERAGE: f32 = 0.8;
 
-/// Examples of families, each of which has its own features, its own number of cases, and its own error that no feature
-/// explains.
+/// Examples of families, each of which has its own features, its own number of cases, and its own
+/// error that no feature explains.
 fn families(random: &mut Random) -> (Examples, Vec<usize>) {
     let (mut inputs, mut targets, mut groups) = (Matrix::empty(3), Matrix::empty(1), Vec::new());
     for family in 0..FAMILIES {

@@ -1,4 +1,4 @@
-//! Model files: what was written is read back, whatever else is refused.
+//! Model files: what was written is read back, and everything else is refused.
 
 mod common;
 
@@ -120,7 +120,8 @@ fn no_changed_byte_passes() {
 }
 
 proptest! {
-    /// Bytes changed, cut out and put in, under checksums that hold: an error or another valid model, never a panic.
+    /// Bytes changed, cut out and put in, under checksums that hold: an error or another valid
+    /// model, never a panic.
     #[test]
     fn damage_under_valid_checksums_never_panics(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),

@@ -11,8 +11,8 @@ use apex_random::Random;
 use common::{distance, features, network};
 use onnxruntime::OnnxRuntime;
 
-/// The greatest distance between what we predict and what ONNX Runtime does, over some random rows, `at_once` of which
-/// it gets at once.
+/// The greatest distance between what we predict and what ONNX Runtime does, over some random rows,
+/// `at_once` of which it gets at once.
 fn apart(
     runtime: &OnnxRuntime,
     network: &Network,
@@ -57,7 +57,8 @@ fn onnx_runtime_agrees_in_single_precision() {
     }
 }
 
-/// What ONNX has no place for stands in the metadata: a reader of the file finds the meaning of every column.
+/// What ONNX has no place for stands in the metadata: a reader of the file finds the meaning of
+/// every column.
 #[test]
 fn a_model_says_what_its_columns_are() {
     let targets = vec![Target::fraction("occupancy").with_quantiles(&[0.25]), Target::real("log time")];
@@ -81,8 +82,8 @@ fn a_model_says_what_its_columns_are() {
     assert_eq!(runtime.session(&onnx, 1, 2, 3).run(&[0.5, -0.5]).len(), 3);
 }
 
-/// In 8 bits a rounding error in an early layer may move a later input by one of 255 steps, which is what the bound
-/// allows for; without such a step the two agree as in single precision.
+/// In 8 bits a rounding error in an early layer may move a later input by one of 255 steps, which
+/// is what the bound allows for; without such a step the two agree as in single precision.
 #[test]
 fn onnx_runtime_agrees_in_eight_bits() {
     let Some(runtime) = OnnxRuntime::load("ONNX in 8 bits") else { return };

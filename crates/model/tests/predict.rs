@@ -9,7 +9,8 @@ use common::{distance, features, network, reference};
 
 const ACTIVATIONS: [Activation; 3] = [Activation::Relu, Activation::Silu, Activation::Gelu];
 
-/// Shapes that leave vectors, groups of vectors and fours of inputs partly filled, and those of real use.
+/// Shapes that leave vectors, groups of vectors and fours of inputs partly filled, and those of
+/// real use.
 fn networks() -> Vec<Network> {
     let shapes: [(usize, &[usize], usize); 9] = [
         (8, &[16, 8], 4),
@@ -37,8 +38,8 @@ fn predict(predictor: &Predictor, features: &[f32], scratch: &mut Scratch) -> Ve
     outputs
 }
 
-/// Single precision: within 2e-5 of double precision, relative to an output's size or spread, on every instruction set. Those with fused
-/// multiply-add agree bit by bit.
+/// Single precision: within 2e-5 of double precision, relative to an output's size or spread, on
+/// every instruction set. Those with fused multiply-add agree bit by bit.
 #[test]
 fn single_precision_is_close_to_double() {
     let mut random = Random::new(1);
@@ -62,8 +63,9 @@ fn single_precision_is_close_to_double() {
     }
 }
 
-/// 8 bits: all instruction sets are near double precision, and those whose layers in single precision agree bit by bit
-/// agree as a whole. (That layers in 8 bits agree on all of them is held where these are written.)
+/// 8 bits: all instruction sets are near double precision, and those whose layers in single
+/// precision agree bit by bit agree as a whole. (That layers in 8 bits agree on all of them is held
+/// where these are written.)
 #[test]
 fn eight_bits_are_near_double() {
     let mut random = Random::new(2);
@@ -108,7 +110,8 @@ fn what_cannot_be_predicted_is_refused() {
     assert_eq!(short, Error::Length { what: "the place for the outputs", expected: 2, found: 1 });
 }
 
-/// Features far outside of what a network was trained on give numbers, and fractions stay fractions.
+/// Features far outside of what a network was trained on give numbers, and fractions stay
+/// fractions.
 #[test]
 fn wild_features_give_numbers() {
     for activation in ACTIVATIONS {
@@ -123,7 +126,8 @@ fn wild_features_give_numbers() {
     }
 }
 
-/// One scratch serves predictors of any size in any order, as after a model was replaced by a larger one.
+/// One scratch serves predictors of any size in any order, as after a model was replaced by a
+/// larger one.
 #[test]
 fn a_scratch_serves_every_predictor() {
     let mut random = Random::new(3);

@@ -121,7 +121,8 @@ fn unknown_targets_and_weightless_examples_teach_nothing() {
     let clean = examples(200, &mut random);
     let (mut inputs, mut targets) = (clean.inputs().clone(), clean.targets().clone());
     let weights = [vec![1.0; clean.rows()], vec![0.0; 200]].concat();
-    // Rows that would mislead, of weight 0; the trained part keeps its order by having them in a minibatch of its own.
+    // Rows that would mislead, of weight 0; the trained part keeps its order by having them in a
+    // minibatch of its own.
     for _ in 0..200 {
         inputs.push(&[100.0, 0.0, 0.0, 0.0]).unwrap();
         targets.push(&[1.0, -1e6]).unwrap();

@@ -1,8 +1,9 @@
-//! The bytes of protocol buffers, as far as APEX writes them (traces for Perfetto, networks for ONNX): variable-length
-//! integers, fixed values, strings, bytes, nested messages.
+//! The bytes of protocol buffers, as far as APEX writes them (traces for Perfetto, networks for
+//! ONNX): variable-length integers, fixed values, strings, bytes, nested messages.
 //!
-//! Messages are built from the inside out: a nested message is a finished [`Message`] that its parent copies in with
-//! its length. Trace packets are tens of bytes, so the copy costs less than reserving and patching a length would.
+//! Messages are built from the inside out: a nested message is a finished [`Message`] that its
+//! parent copies in with its length. Trace packets are tens of bytes, so the copy costs less than
+//! reserving and patching a length would.
 
 /// A message being built.
 #[derive(Clone, Debug, Default)]

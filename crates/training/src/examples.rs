@@ -1,4 +1,4 @@
-//! A data set as cases with known outcome, and these as rows of numbers.
+//! A data set as cases with known outcome, and the cases as rows of numbers.
 
 use crate::Error;
 use crate::work::Code;
@@ -19,7 +19,7 @@ pub struct Truth {
     /// Instructions issued, of the most possible: what stands in for SM throughput in training
     /// where that was not measured, as it takes many passes. Never judged against.
     pub issue: f32,
-    /// Threads that take part in an instruction, of a warp's.
+    /// Average active threads per warp, as a fraction of the warp.
     pub warp_efficiency: f32,
     /// The kernel's own duration, microseconds.
     pub duration_us: f32,
@@ -28,7 +28,7 @@ pub struct Truth {
 /// A launch of a data set.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// All that is known of it.
+    /// Everything that is known about it.
     pub case: Case,
     /// Its family: an index into [`Data::families`].
     pub family: usize,
@@ -39,7 +39,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// The case as it is known on this basis: what goes beyond is left out.
+    /// The case with only the knowledge of this basis.
     pub fn known(&self, basis: Basis) -> Case {
         let Case { launch, kernel, mix, work } = self.case.clone();
         Case {
@@ -50,7 +50,7 @@ impl Row {
         }
     }
 
-    /// The most that is known of it.
+    /// The basis with the most knowledge that it has.
     pub fn basis(&self) -> Basis {
         match &self.case {
             Case { work: Some(_), .. } => Basis::Work,
@@ -64,17 +64,16 @@ impl Row {
 /// A data set, ready to be learned from.
 #[derive(Clone, Debug)]
 pub struct Data {
-    /// On what it was measured.
+    /// The device that it was measured on.
     pub device: Device,
     /// Names of the families.
     pub families: Vec<String>,
-    /// The launches of which something was counted and that can run by the formula of occupancy.
+    /// The launches with counters that can run according to the occupancy calculator.
     pub rows: Vec<Row>,
 }
 
 impl Data {
-    /// Takes over a data set. What launches of APEX's own suite execute is found by walking through
-    /// their PTX.
+    /// Takes over a data set. `ptx::estimate` finds what launches of APEX's own suite execute.
     ///
     /// # Errors
     /// A device whose rules are not known, or a data set without counters.
@@ -109,8 +108,7 @@ impl Data {
         Ok(Data { device, families: families.names, rows })
     }
 
-    /// A launch on the device; with less known of its kernel than when it was taken over, it can
-    /// run all the more.
+    /// A launch on the device. It ran with all that is known of its kernel, so it runs with less.
     pub(crate) fn place<'a>(&'a self, case: &'a Case) -> Result<Placed<'a>, Error> {
         Placed::new(&self.device, case).map_err(|why| Error::Refused(why.to_string()))
     }
@@ -173,7 +171,7 @@ impl Numbers {
     }
 }
 
-/// Where an example comes from.
+/// The origin of an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin {
     /// The launch that is predicted.
@@ -184,7 +182,7 @@ pub struct Origin {
     pub basis: Basis,
 }
 
-/// Examples and where they come from.
+/// Examples with their origins.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     /// Features.

@@ -1,4 +1,4 @@
-//! How well predictions do: correlation, errors, intervals; over all, and for each family.
+//! Scores of predictions: correlation, errors, intervals; over all cases, and for each family.
 //!
 //! Errors of fractions are in points (hundredths), errors of durations in percent of what was
 //! measured. Confidence intervals are bootstrapped over families: launches of one family are alike.
@@ -28,7 +28,7 @@ impl Quantity {
     pub const PREDICTED: [Quantity; 4] =
         [Quantity::AchievedOccupancy, Quantity::SmUtilisation, Quantity::WarpEfficiency, Quantity::Duration];
 
-    /// In words.
+    /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Quantity::AchievedOccupancy => "achieved occupancy",
@@ -43,7 +43,7 @@ impl Quantity {
         self >= Quantity::Duration
     }
 
-    /// How far off a prediction is.
+    /// Error of a prediction.
     fn error(self, predicted: f32, measured: f32) -> f64 {
         let (predicted, measured) = (f64::from(predicted), f64::from(measured));
         match self.is_duration() {
@@ -53,7 +53,7 @@ impl Quantity {
     }
 }
 
-/// Predictions by one method of one quantity, and what was true.
+/// Predictions of one quantity by one method, beside the measurements.
 #[derive(Clone, Debug, Default)]
 pub struct Cases {
     /// What was predicted.
@@ -67,7 +67,7 @@ pub struct Cases {
 }
 
 impl Cases {
-    /// One more case, unless nothing was measured.
+    /// Adds a case, unless nothing was measured.
     pub fn push(&mut self, predicted: f32, interval: Option<(f32, f32)>, measured: f32, family: usize) {
         if measured.is_nan() {
             return;
@@ -78,7 +78,7 @@ impl Cases {
         self.groups.push(family);
     }
 
-    /// The score; none where there is no case.
+    /// The score; `None` where there is no case.
     pub fn score(
         &self,
         method: &str,

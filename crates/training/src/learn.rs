@@ -1,8 +1,8 @@
 //! Networks from examples: ensembles, merged into one network each.
 //!
-//! The members of an ensemble begin with other weights, and each is trained on other families: so
-//! they err apart where the families do not tell. Members are trained side by side, each by one
-//! thread; which thread trains which does not matter.
+//! The members of an ensemble begin with different weights, and each is trained on different
+//! families. So their errors differ where the families do not determine the answer. Members are
+//! trained side by side, each by one thread; which thread trains which does not matter.
 
 use crate::Error;
 use apex_model::network::{Activation, Network, Target};
@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// How much durations count beside fractions.
+/// Weight of durations in the loss, relative to fractions.
 const REAL_WEIGHT: f32 = 3.0;
 
 /// How a model is made.
@@ -29,19 +29,19 @@ pub struct Recipe {
     pub learning_rate: f64,
     /// Decay of weights.
     pub weight_decay: f64,
-    /// The part of the features that is left out of each example.
+    /// Fraction of the features that is left out of each example (input dropout).
     pub input_dropout: f64,
-    /// The part of the families that a member is trained on.
+    /// Fraction of the families that a member is trained on.
     pub share: f64,
 }
 
-/// What trains of one model have to do with others.
+/// What the training runs of one model share with those of others.
 pub struct Crew<'a> {
     /// Threads.
     pub threads: usize,
     /// Members that were trained.
     pub done: &'a AtomicUsize,
-    /// Set by whoever wants an end.
+    /// The caller sets it to stop training.
     pub stop: &'a AtomicBool,
 }
 
@@ -49,7 +49,7 @@ impl Recipe {
     /// A network for `targets`, trained on examples whose families are `groups`.
     ///
     /// # Errors
-    /// Examples that cannot be learned from, or [`Error::Stopped`].
+    /// [`Error`] if the examples cannot be learned from, or [`Error::Stopped`].
     pub fn learn(
         &self,
         examples: &Examples,
@@ -93,7 +93,7 @@ impl Recipe {
         let seed = seed.wrapping_mul(1000).wrapping_add(member as u64);
         let mut network =
             Network::new(examples.inputs().columns(), self.hidden, Activation::Silu, targets.to_vec(), seed)?;
-        // Of all examples, so that all members scale alike.
+        // Taken over all examples, so that all members scale alike.
         network.fit_scaling(examples.inputs(), examples.targets())?;
         let own = examples.select(&drawn(groups, self.share, seed));
         let losses = targets.iter().map(|target| TargetLoss {

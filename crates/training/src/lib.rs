@@ -1,4 +1,4 @@
-//! From data sets to models: training, judging on what was held out, the model card.
+//! From data sets to models: training, judgement on held-out families, the model card.
 //!
 //! ```text
 //! data set ─► examples ─► learn (ensembles of networks) ─► judge (folds by family, baselines) ─► report, card
@@ -7,8 +7,8 @@
 //!
 //! * [`examples`]: a data set as cases with known outcome.
 //! * [`learn`]: networks from examples.
-//! * [`judge`]: how well they do on what they have not seen, beside plain methods.
-//! * [`report`]: what is found, for people and programs.
+//! * [`judge`]: how well they predict what they have not seen, beside plain methods.
+//! * [`report`]: the findings, for people and programs.
 //!
 //! The same data, seed and kind of processor give the same weights.
 
@@ -23,7 +23,7 @@ pub use examples::Data;
 pub use report::Report;
 pub use run::{Options, Progress, Trained, run};
 
-/// Why there is no model.
+/// Why training gave no model.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -33,10 +33,10 @@ pub enum Error {
     /// The data cannot be learned from.
     #[error(transparent)]
     Model(#[from] apex_model::Error),
-    /// What was asked for cannot be done.
+    /// The options ask for something impossible.
     #[error("{0}")]
     Refused(String),
-    /// It was stopped.
+    /// The caller stopped it.
     #[error("stopped before the end; nothing was written")]
     Stopped,
 }

@@ -1,26 +1,26 @@
-//! What is found about models, for people (the model card) and programs.
+//! The findings about models, for people (the model card) and programs.
 
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
-/// Says that a JSON document is a report, and of which version.
+/// Name and version of the JSON document's schema.
 pub const SCHEMA: &str = "apex.train/1";
 
-/// Families that a card names at either end.
+/// Number of best and of worst families that a card names.
 const NAMED: usize = 6;
 
-/// A value and where it lies with 95 percent confidence.
+/// A value with its 95% confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Range {
     /// The value.
     pub value: f64,
-    /// Where the interval begins.
+    /// Lower bound of the interval.
     pub low: f64,
-    /// Where it ends.
+    /// Upper bound of the interval.
     pub high: f64,
 }
 
-/// How a method does on a family.
+/// Score of a method on one family.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FamilyScore {
     /// The family.
@@ -31,7 +31,7 @@ pub struct FamilyScore {
     pub median_error: f64,
 }
 
-/// How a method does.
+/// Score of a method.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Score {
     /// What predicts.
@@ -46,9 +46,9 @@ pub struct Score {
     pub correlation: Option<Range>,
     /// Median of the errors: points of fractions, percent of durations.
     pub median_error: Range,
-    /// What nine of ten errors do not exceed.
+    /// 90th percentile of the errors.
     pub large_error: f64,
-    /// The part of the launches whose interval, stated for 0.9, holds.
+    /// Fraction of the launches whose 90% prediction interval contains the measurement.
     pub coverage: Option<Range>,
     /// Each family, worst first.
     pub families: Vec<FamilyScore>,
@@ -78,14 +78,14 @@ pub struct ModelSummary {
     pub quantising_error: Vec<f64>,
 }
 
-/// All of it.
+/// The whole report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: String,
-    /// On what the data was measured.
+    /// The device that the data was measured on.
     pub device: String,
-    /// When, UTC.
+    /// When the data was measured, UTC.
     pub measured: String,
     /// Launches.
     pub launches: usize,
@@ -99,7 +99,7 @@ pub struct Report {
     pub tests: Vec<Test>,
 }
 
-/// What stands in front of a card's tables.
+/// The text before a card's tables.
 const HOW_TO_READ: &str = "\
 Errors of fractions are in points (hundredths), errors of durations in percent of what was measured. *Known* says what a prediction
 was made from: the launch alone, the kernel's attributes too (`kernel`), its PTX (`code`), what the launch executes (`work`:

@@ -6,13 +6,13 @@ use cuda_launch::LaunchConfig;
 use ptx::estimate::{Argument, BUDGET, Estimator, Work};
 use std::collections::HashMap;
 
-/// The suite's kernels, if a data set is of the suite as it is here.
+/// The suite's kernels, if a data set was measured with this version of the suite.
 pub(crate) struct Code {
     estimators: HashMap<String, Estimator>,
 }
 
 impl Code {
-    /// The code of a data set's kernels; none if they are another program's, or another version's.
+    /// The code of a data set's kernels; `None` if they belong to another program or version.
     pub(crate) fn of(set: &DataSet) -> Code {
         let mut estimators = HashMap::new();
         let own = &set.manifest.suite;

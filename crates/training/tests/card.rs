@@ -1,5 +1,5 @@
-//! The card of the shipped models, and what pages quote of it, say what `card.json` says, which `apex train` wrote beside them.
-//! `BLESS=1` writes them anew.
+//! The card of the shipped models and the pages that quote it agree with `card.json`, which
+//! `apex train` wrote beside the models. `BLESS=1` writes card and pages anew.
 
 use apex_training::Report;
 use apex_training::report::{SCHEMA, Score};
@@ -37,7 +37,7 @@ fn score<'a>(report: &'a Report, held_out: &str, method: &str, quantity: &str, b
     tests.flat_map(|test| &test.scores).find(wanted).expect("the card has this score")
 }
 
-/// `1.1, 8.0`: the median error, and what nine of ten do not exceed.
+/// `1.1, 8.0`: the median error and the 90th percentile.
 fn errors(score: &Score) -> String {
     format!("{:.1}, {:.1}", score.median_error.value, score.large_error)
 }

@@ -1,5 +1,5 @@
-//! The shipped models against the measurements: they are those of the card, they do as well as it says, and no floor of a
-//! predicted duration lies above what was measured.
+//! The shipped models against the measurements: they are those of the card, they predict as well as
+//! it says, and no lower bound of a duration exceeds the measured one.
 
 use apex_dataset::DataSet;
 use apex_model::evaluate::{coverage, quantile};
@@ -13,7 +13,7 @@ use apex_training::report::{Report, Score, Test};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// How far a recomputed figure may be off: other processors add up in another order.
+/// Largest deviation of a recomputed figure: other processors add up in another order.
 const ROUNDING: f64 = 1e-3;
 
 fn repository() -> PathBuf {
@@ -101,7 +101,8 @@ fn bare(forecaster: &Forecaster, model: &Model, data: &Data, row: &Row) -> [(f32
     })
 }
 
-/// No model was trained on PyTorch's kernels, so the card's figures of them can be had again from the shipped files.
+/// No model was trained on PyTorch's kernels, so the card's figures of them can be had again from
+/// the shipped files.
 #[test]
 fn figures_of_real_programs_are_those_of_the_card() {
     let data = measured("launches-h200-pytorch", 1);
@@ -141,8 +142,9 @@ fn figures_of_real_programs_are_those_of_the_card() {
     }
 }
 
-/// The shipped models were trained on all families. So they do at least as well on a sample of these as the networks of the
-/// folds, which had not seen them; and their intervals hold at least as often as is stated.
+/// The shipped models were trained on all families. So they do at least as well on a sample of
+/// these as the networks of the folds, which had not seen them; and their intervals hold at least
+/// as often as is stated.
 #[test]
 fn the_shipped_models_do_as_well_as_the_card_says() {
     let data = measured("launches-h200", 7);

@@ -38,16 +38,18 @@ fn errors(report: &Report) -> Vec<(String, f64)> {
     scores.map(name).collect()
 }
 
-/// What is compared of two methods: what half of their errors do not exceed, or nine of ten.
+/// The error that is compared between two methods: the median, or the 90th percentile.
 #[derive(Clone, Copy)]
 enum Errors {
     Median,
     Large,
 }
 
-/// By how much the network's errors may exceed those of the strongest plain method, where there is one: what was held out, quantity,
-/// basis, errors, factor. Quickly trained on a part of the data, it stays below each by about a tenth. Where the median error of a formula is
-/// nearly 0 (most launches have full warps), nine of ten are compared; there a formula may be better than so small a training.
+/// By how much the network's errors may exceed those of the strongest plain method, where there is
+/// one: what was held out, quantity, basis, errors, factor. Quickly trained on a part of the data,
+/// it stays below each by about a tenth. Where the median error of a formula is nearly 0 (most
+/// launches have full warps), nine of ten are compared; there a formula may be better than so small
+/// a training.
 const BARS: [(&str, &str, &str, Errors, f64); 7] = [
     ("families", "achieved occupancy", "kernel", Errors::Median, 0.7),
     ("families", "warp efficiency", "kernel", Errors::Large, 1.0),
@@ -64,7 +66,7 @@ const BARS: [(&str, &str, &str, Errors, f64); 7] = [
     ("real programs, never trained on", "warp efficiency", "kernel", Errors::Large, 4.6),
 ];
 
-/// Each score that has a plain method beside it keeps its bar.
+/// Each score that has a plain method beside it stays below its bar.
 fn held_to_baselines(report: &Report) {
     let mut seen = 0;
     for test in &report.tests {

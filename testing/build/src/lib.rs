@@ -1,8 +1,9 @@
 //! Builds the programs and libraries that tests run or inject, and says where they are.
 //!
-//! A test cannot depend on another package's program, and cargo does not build one for it. So a test that needs one has
-//! cargo build that package, beside the test itself: into the same target folder, in the same profile. Nothing has to be
-//! built beforehand, so `cargo test -p PACKAGE`, `cargo test --workspace` and cargo-nextest find the same files.
+//! A test cannot depend on another package's program, and cargo does not build one for it. So a
+//! test that needs one has cargo build that package, beside the test itself: into the same target
+//! folder, in the same profile. Nothing has to be built beforehand, so `cargo test -p PACKAGE`,
+//! `cargo test --workspace` and cargo-nextest find the same files.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

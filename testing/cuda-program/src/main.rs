@@ -23,8 +23,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// An empty kernel; one whose threads write different values to one word; one that reads where nothing is; one that reads
-/// beyond a variable; one that loads what nobody has written and uses it in one lane.
+/// An empty kernel; one whose threads write different values to one word; one that reads where
+/// nothing is; one that reads beyond a variable; one that loads what nobody has written and uses it
+/// in one lane.
 const PTX: &CStr = c".version 7.0
 .target sm_70
 .address_size 64
@@ -234,8 +235,8 @@ impl Cuda {
         }
         let (mut device, mut context, mut module, mut kernel) =
             (0, std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: the functions have the signatures that the driver's header gives them; outputs are locals; the PTX
-        // and the name end with a zero byte.
+        // SAFETY: the functions have the signatures that the driver's header gives them; outputs
+        // are locals; the PTX and the name end with a zero byte.
         unsafe {
             let library = libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW);
             if library.is_null() {

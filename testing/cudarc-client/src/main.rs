@@ -1,5 +1,5 @@
-//! A Rust program that uses CUDA through cudarc, for the tests of real clients: NVRTC compiles at run time, and the
-//! driver loads, launches, copies on two streams and times with events.
+//! A Rust program that uses CUDA through cudarc, for the tests of real clients: NVRTC compiles at
+//! run time, and the driver loads, launches, copies on two streams and times with events.
 
 use apex_random::Random;
 use cudarc::driver::{CudaContext, LaunchConfig, PushKernelArg};
@@ -45,7 +45,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let count = POINTS as i32;
         let mut launch = stream.launch_builder(&kernel);
         launch.arg(&device_points).arg(&mut out).arg(&count).arg(&centre.0).arg(&centre.1);
-        // SAFETY: the kernel's parameters are two pointers, an int and two floats, and `out` has room for all it writes.
+        // SAFETY: the kernel's parameters are two pointers, an int and two floats, and `out` has
+        // room for all it writes.
         unsafe { launch.launch(config) }?;
         launches += 1;
         let found = stream.clone_dtoh(&out)?;

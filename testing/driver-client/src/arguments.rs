@@ -1,10 +1,12 @@
 //! Does every entry point get its arguments as the program gave them?
 //!
-//! Each function of the table is called with random arguments, once directly in the fake driver and once through
-//! `libcuda.so.1`; the driver tells what arrived in registers and on the stack. What belongs to the arguments must be the
-//! same. Pointers point to zeroed memory, since hooks look at structures that the real driver would look at too.
+//! Each function of the table is called with random arguments, once directly in the fake driver and
+//! once through `libcuda.so.1`; the driver tells what arrived in registers and on the stack. What
+//! belongs to the arguments must be the same. Pointers point to zeroed memory, since hooks look at
+//! structures that the real driver would look at too.
 //!
-//! Under the library with a flush, [`crate::flushes`] sees that it ran before each call that has no hook.
+//! Under the library with a flush, [`crate::flushes`] sees that it ran before each call that has no
+//! hook.
 
 use crate::driver::{address, fake};
 use crate::flushes;
@@ -83,8 +85,8 @@ macro_rules! by_value {
             fn random(random: &mut Random) -> $type {
                 let mut bytes = [0u64; size_of::<$type>().div_ceil(8)];
                 bytes.fill_with(|| random.next() | 1);
-                // SAFETY: any bytes are a value of these types (an address that is not null, for functions), and there are
-                // enough.
+                // SAFETY: any bytes are a value of these types (an address that is not null, for
+                // functions), and there are enough.
                 unsafe { std::mem::transmute_copy(&bytes) }
             }
         }
@@ -96,7 +98,8 @@ by_value!(CUcoredumpStatusCallback, CUlogsCallback, CUasyncCallback);
 
 /// A function type of the driver's.
 trait Signature: Copy {
-    /// Calls both functions with the same random arguments and compares what arrived, which `look` tells.
+    /// Calls both functions with the same random arguments and compares what arrived, which `look`
+    /// tells.
     ///
     /// # Safety
     /// Both are functions of this signature.
@@ -111,8 +114,9 @@ trait Signature: Copy {
 /// An argument's size and whether it is a float.
 type Shape = (usize, bool);
 
-/// The words in which arguments arrive, each with the mask of its bits that count, by the System V ABI: floats in vector
-/// registers, what takes up to two words in registers if there are enough left, everything else on the stack.
+/// The words in which arguments arrive, each with the mask of its bits that count, by the System V
+/// ABI: floats in vector registers, what takes up to two words in registers if there are enough
+/// left, everything else on the stack.
 fn words(echo: &Echo, shapes: &[Shape]) -> Vec<(u64, u64)> {
     let (mut registers, mut vectors, mut stack) =
         (echo.registers.iter(), echo.vectors.iter(), echo.stack.iter());
@@ -185,7 +189,8 @@ macro_rules! compare_all {
 }
 cuda_abi::for_each_entry_point!(compare_all);
 
-/// Prints how many entry points were compared, and if there is a flush before how many it ran. Fails if one differs.
+/// Prints how many entry points were compared, and if there is a flush before how many it ran.
+/// Fails if one differs.
 pub fn every_entry_point_gets_its_arguments() {
     fake::<extern "C" fn()>(c"fake_only_echo")();
     let echo: unsafe extern "C" fn(usize, *mut Echo) = fake(c"fake_echo");

@@ -6,7 +6,7 @@ use std::ffi::{CStr, CString, c_void};
 use std::ptr::null_mut;
 use std::sync::LazyLock;
 
-/// `libcuda.so.1`, whatever that is here.
+/// `libcuda.so.1`: a real driver, the fake one or a library of APEX.
 pub static LIBRARY: LazyLock<usize> = LazyLock::new(|| {
     // SAFETY: a C string.
     let library = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW) };
@@ -43,7 +43,8 @@ macro_rules! cuda {
     ($name:ident($($argument:expr),* $(,)?)) => {{
         let address = $crate::driver::address(stringify!($name));
         assert!(!address.is_null(), "no {}", stringify!($name));
-        // SAFETY: the function of this name has this signature, and is called as the driver demands.
+        // SAFETY: the function of this name has this signature, and is called as the driver
+        // demands.
         unsafe { std::mem::transmute::<*mut std::ffi::c_void, cuda_abi::signature::$name>(address)($($argument),*) }
     }};
 }

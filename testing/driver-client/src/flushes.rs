@@ -1,4 +1,5 @@
-//! What a flush is to the calls before which it runs: it comes first, spoils nothing of theirs, and does not run within itself.
+//! What a flush is to the calls before which it runs: it comes first, spoils nothing of theirs, and
+//! does not run within itself.
 
 use crate::driver::{LIBRARY, address, cuda, fake};
 use cuda_abi::signature;
@@ -20,11 +21,13 @@ fn echoes() -> u64 {
     ECHOES()
 }
 
-/// What every flush does: counts, makes a driver call of its own, and overwrites all registers that carry arguments.
+/// What every flush does: counts, makes a driver call of its own, and overwrites all registers that
+/// carry arguments.
 extern "C" fn witness() {
     FLUSHES.fetch_add(1, Ordering::Relaxed);
     BEFORE.store(echoes(), Ordering::Relaxed);
-    // The fake driver looks at words of its caller's stack, and the one that a flush runs on may end here.
+    // The fake driver looks at words of its caller's stack, and the one that a flush runs on may
+    // end here.
     let room = [0u64; 32];
     std::hint::black_box(&room);
     let mut version = 0;
@@ -68,7 +71,8 @@ pub fn watch() -> bool {
     true
 }
 
-/// Flushes since this was last asked. Fails if the last of them came after the driver had seen its call.
+/// Flushes since this was last asked. Fails if the last of them came after the driver had seen its
+/// call.
 pub fn since_last_asked() -> u64 {
     let flushes = FLUSHES.load(Ordering::Relaxed);
     let since = flushes - ASKED.swap(flushes, Ordering::Relaxed);
@@ -79,7 +83,8 @@ pub fn since_last_asked() -> u64 {
     since
 }
 
-/// Calls an entry point that has no hook, through the address that a look-up gives and through the exported one.
+/// Calls an entry point that has no hook, through the address that a look-up gives and through the
+/// exported one.
 pub fn looked_up() {
     assert!(watch(), "the library has a flush");
     let (mut found, mut status) = (null_mut(), 0);

@@ -1,5 +1,5 @@
-//! Programs that make it hard for the library: session files that fail, handlers of their own, small stacks, no memory, no
-//! system calls.
+//! Programs that make it hard for the library: session files that fail, handlers of their own,
+//! small stacks, no memory, no system calls.
 
 use crate::driver::*;
 use cuda_abi::index;
@@ -23,7 +23,8 @@ static FAULT_AT: AtomicUsize = AtomicUsize::new(0);
 
 /// Repairs a fault of this program's by mapping memory there.
 extern "C" fn repair(_: i32, info: *const libc::siginfo_t, _: *mut c_void) {
-    // SAFETY: the kernel's description of the fault; a page of this program's own mapping is replaced.
+    // SAFETY: the kernel's description of the fault; a page of this program's own mapping is
+    // replaced.
     unsafe {
         let at = (*info).si_addr() as usize;
         FAULTS.fetch_add(1, Ordering::Relaxed);
@@ -70,7 +71,8 @@ fn fault() -> usize {
     }
 }
 
-/// Has a handler for SIGBUS of its own, installed before or after the first driver call; the test truncates the session.
+/// Has a handler for SIGBUS of its own, installed before or after the first driver call; the test
+/// truncates the session.
 pub fn own_faults(when: &str) {
     if when == "before" {
         install_handler();
@@ -166,7 +168,8 @@ fn in_thread(bytes: usize, memory: Option<*mut u8>, work: &mut dyn FnMut()) {
         null_mut()
     }
     let mut work = work;
-    // SAFETY: attributes and thread are plain data; `work` outlives the thread, which is joined here.
+    // SAFETY: attributes and thread are plain data; `work` outlives the thread, which is joined
+    // here.
     unsafe {
         let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
         libc::pthread_attr_init(&mut attributes);
@@ -195,8 +198,8 @@ pub fn small_stacks(threads: usize) {
     }
 }
 
-/// Bytes of its stack that a thread needs to do everything once. All it calls was called before, so that nothing is bound or
-/// loaded for the first time.
+/// Bytes of its stack that a thread needs to do everything once. All it calls was called before, so
+/// that nothing is bound or loaded for the first time.
 pub fn stack_depth() -> usize {
     const BYTES: usize = 256 * 1024;
     const MARK: u8 = 0xa5;
@@ -218,7 +221,8 @@ pub fn stack_depth() -> usize {
     }
 }
 
-/// Launches where every system call but the end of the process kills it. With `disobeys`, makes one.
+/// Launches where every system call but the end of the process kills it. With `disobeys`, makes
+/// one.
 pub fn without_system_calls(launches: usize, disobeys: bool) {
     context();
     let function = function(module(c"quiet_5000"), c"quiet_5000");
@@ -257,7 +261,8 @@ fn allocations() -> u64 {
     }
 }
 
-/// Launches what was launched before, and prints how often the library allocated meanwhile and beforehand.
+/// Launches what was launched before, and prints how often the library allocated meanwhile and
+/// beforehand.
 pub fn without_allocations(launches: usize) {
     context();
     let function = function(module(c"quiet_5000"), c"quiet_5000");

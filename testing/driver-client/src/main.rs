@@ -1,5 +1,6 @@
-//! Small CUDA programs that the tests run under the injected library: `client PROGRAM [ARGUMENT]…`. They find the driver as
-//! every program does, by opening `libcuda.so.1`, and print what the tests compare.
+//! Small CUDA programs that the tests run under the injected library: `client PROGRAM [ARGUMENT]…`.
+//! They find the driver as every program does, by opening `libcuda.so.1`, and print what the tests
+//! compare.
 
 mod arguments;
 mod driver;

@@ -1,4 +1,5 @@
-//! The programs. Each fails if the driver does not behave towards it as it would without the library.
+//! The programs. Each fails if the driver does not behave towards it as it would without the
+//! library.
 
 use crate::driver::*;
 use cuda_abi::types::*;
@@ -59,7 +60,8 @@ pub fn cold_start(threads: usize) {
             scope.spawn(move || {
                 start.wait();
                 let mut word = 0u64;
-                // SAFETY: each of these takes at most one pointer to something no larger than a word.
+                // SAFETY: each of these takes at most one pointer to something no larger than a
+                // word.
                 let call = unsafe {
                     std::mem::transmute::<usize, unsafe extern "C" fn(*mut u64) -> CUresult>(
                         addresses[thread % 3],
@@ -106,7 +108,8 @@ pub fn other_name() {
     launch(function(module(c"named_100"), c"named_100"), 1, null_mut());
 }
 
-/// Launches from many threads at once, each on a stream of its own, some kernels shared and some not.
+/// Launches from many threads at once, each on a stream of its own, some kernels shared and some
+/// not.
 pub fn launches(threads: usize, each: usize) {
     let context = context() as usize;
     let module = module(c"shared_100 own_100") as usize;
@@ -232,7 +235,8 @@ pub fn streams_of_contexts() {
     }
 }
 
-/// Loads, launches and unloads modules, so that their functions come under the same handles one after the other.
+/// Loads, launches and unloads modules, so that their functions come under the same handles one
+/// after the other.
 pub fn reload(times: usize) {
     context();
     let mut handles = std::collections::BTreeSet::new();
@@ -276,8 +280,8 @@ fn resident_bytes() -> usize {
     of("Anonymous:")
 }
 
-/// A parent and its child both use the driver. (With the real driver a child may not, once its parent has; with the fake
-/// one it may, which is harder for the library.)
+/// A parent and its child both use the driver. (With the real driver a child may not, once its
+/// parent has; with the fake one it may, which is harder for the library.)
 pub fn fork() {
     context();
     let function = function(module(c"forked_100"), c"forked_100");
@@ -519,7 +523,8 @@ pub fn contexts() {
     println!("{}", fake::<extern "C" fn() -> u64>(c"fake_violations")());
 }
 
-/// The driver calls back into the program in the middle of a call, and the program calls the driver.
+/// The driver calls back into the program in the middle of a call, and the program calls the
+/// driver.
 pub fn callback() {
     context();
     let function = function(module(c"inner_100"), c"inner_100");

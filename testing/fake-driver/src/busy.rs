@@ -1,8 +1,10 @@
-//! What a real driver does to the processor between two launches: with its own code and data it takes the place of
-//! everybody else's in the nearest caches, the branch predictors and the first level of the TLB.
+//! What a real driver does to the processor between two launches: with its own code and data it
+//! takes the place of everybody else's in the nearest caches, the branch predictors and the first
+//! level of the TLB.
 //!
-//! [`work`] runs 128 out of 512 small functions, all different, others from launch to launch. Each takes a branch or two on
-//! data, and all together they touch lines of 128 pages. It takes about as long as a real launch, some two microseconds.
+//! [`work`] runs 128 out of 512 small functions, all different, others from launch to launch. Each
+//! takes a branch or two on data, and all together they touch lines of 128 pages. It takes about as
+//! long as a real launch, some two microseconds.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -1,9 +1,10 @@
 //! A `libcuda.so.1` without a GPU, for the tests and the benchmark of `apex-interpose`.
 //!
-//! It exports the whole table. Entry points that it does not implement *echo*: they keep what they were called with for
-//! [`echo::fake_echo`] and return [`echo::ECHO`]. Those that it implements keep to the driver's documentation, with handles
-//! that are reused as soon as they are free, a GPU whose time is computed ([`work`]), and a conscience: what must not be
-//! done while a stream is being captured is counted (`fake_violations`).
+//! It exports the whole table. Entry points that it does not implement *echo*: they keep what they
+//! were called with for [`echo::fake_echo`] and return [`echo::ECHO`]. Those that it implements
+//! keep to the driver's documentation, with handles that are reused as soon as they are free, a GPU
+//! whose time is computed ([`work`]), and a conscience: what must not be done while a stream is
+//! being captured is counted (`fake_violations`).
 //!
 //! | variable | what it makes of the driver |
 //! | --- | --- |
@@ -39,7 +40,8 @@ pub extern "C" fn fake_calls(index: usize) -> u64 {
     CALLS[index].load(Ordering::Relaxed)
 }
 
-/// What tests ask: how often something was done that spoils a capture, or with an event that is gone.
+/// What tests ask: how often something was done that spoils a capture, or with an event that is
+/// gone.
 #[unsafe(no_mangle)]
 pub extern "C" fn fake_violations() -> u64 {
     work::VIOLATIONS.load(Ordering::Relaxed)

@@ -81,8 +81,8 @@ fn address(index: usize) -> *mut c_void {
     }
     let name = std::ffi::CString::new(cuda_abi::ENTRY_POINTS[index].symbol).expect("no zero in a symbol");
     type LookUp = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
-    // SAFETY: looks the name up in this library; by glibc's `dlsym`, since the driver's answers do not pass through the hook
-    // of a shim.
+    // SAFETY: looks the name up in this library; by glibc's `dlsym`, since the driver's answers do
+    // not pass through the hook of a shim.
     unsafe {
         let genuine = libc::dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), c"GLIBC_2.2.5".as_ptr());
         std::mem::transmute::<*mut c_void, LookUp>(genuine)(own_handle(), name.as_ptr())
@@ -136,7 +136,8 @@ pub unsafe extern "C" fn device_attribute(
     CUDA_SUCCESS
 }
 
-/// What was registered is pinned, and so is 0x1001; device addresses are the driver's own; everything else is not known.
+/// What was registered is pinned, and so is 0x1001; device addresses are the driver's own;
+/// everything else is not known.
 pub unsafe extern "C" fn pointer_attributes(
     count: u32,
     attributes: *mut CUpointer_attribute,

@@ -1,7 +1,8 @@
 //! Launches, copies, events, and the time that they take.
 //!
-//! Each stream has a clock in nanoseconds. A kernel moves it by the number at the end of its name (`spin_5000`), or by
-//! nothing; an event takes its reading. A pair of events reads [`PAIR_NS`] more than what lies between.
+//! Each stream has a clock in nanoseconds. A kernel moves it by the number at the end of its name
+//! (`spin_5000`), or by nothing; an event takes its reading. A pair of events reads [`PAIR_NS`]
+//! more than what lies between.
 
 use crate::busy;
 use crate::objects::current;

@@ -1,6 +1,7 @@
 //! `libapex.so` with a flush that calls a function of the program's.
 //!
-//! Tests preload it in place of `libapex.so`. What it exports beside that library's symbols is `flushing_set_witness`.
+//! Tests preload it in place of `libapex.so`. What it exports beside that library's symbols is
+//! `flushing_set_witness`.
 
 use std::sync::OnceLock;
 

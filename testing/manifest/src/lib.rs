@@ -1,7 +1,7 @@
 //! Whether the device code that is checked in was compiled from the sources that are checked in.
 //!
-//! `scripts/device-code.sh` and `scripts/kernels.sh` write a manifest with a line for each output: its
-//! path, the SHA-256 of its content (decompressed, if the path ends in `.zst`), the source, the
+//! `scripts/device-code.sh` and `scripts/kernels.sh` write a manifest with a line for each output:
+//! its path, the SHA-256 of its content (decompressed, if the path ends in `.zst`), the source, the
 //! compiler, the flags, and the SHA-256 of the source and of each header beside it. Comparing them
 //! takes no compiler.
 

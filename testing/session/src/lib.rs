@@ -1,4 +1,5 @@
-//! Sessions written as the injected library writes them, with a clock whose ticks are nanoseconds since the start.
+//! Sessions written as the injected library writes them, with a clock whose ticks are nanoseconds
+//! since the start.
 
 use std::fs::OpenOptions;
 use std::mem::offset_of;

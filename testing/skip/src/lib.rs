@@ -1,11 +1,13 @@
 //! How tests say that they could not run.
 //!
-//! The test harness has no word for a skipped test and hides what a passing test prints, so a test that returns early looks like one
-//! that ran. A test that cannot run calls one of the two functions here and returns. The line that they print is seen in
-//! every run, since it does not pass through the harness.
+//! The test harness has no word for a skipped test and hides what a passing test prints, so a test
+//! that returns early looks like one that ran. A test that cannot run calls one of the two
+//! functions here and returns. The line that they print is seen in every run, since it does not
+//! pass through the harness.
 //!
 //! - [`REQUIRE`]: where this variable is set, as in CI, a missing dependency is a failure.
-//! - [`LIST`]: where this variable names a file, each skipped test adds a line, so that a run can end with their number.
+//! - [`LIST`]: where this variable names a file, each skipped test adds a line, so that a run can
+//!   end with their number.
 
 use std::fmt::Display;
 use std::fs::OpenOptions;
@@ -17,7 +19,8 @@ pub const REQUIRE: &str = "APEX_TESTS_REQUIRE_DEPENDENCIES";
 /// Variable that names the file which lists the skipped tests.
 pub const LIST: &str = "APEX_SKIPPED_TESTS";
 
-/// Reports that the calling test is skipped for lack of something that `scripts/test-deps.sh` installs.
+/// Reports that the calling test is skipped for lack of something that `scripts/test-deps.sh`
+/// installs.
 ///
 /// # Panics
 /// If [`REQUIRE`] is set: this run was to have everything.
@@ -39,11 +42,12 @@ fn line(why: &str) -> String {
 }
 
 fn report(line: &str) {
-    // `eprintln!` would be captured. A closed stderr is no reason to fail.
+    // `eprintln!` would be captured. A closed stderr does not fail the test.
     let _ = writeln!(std::io::stderr().lock(), "{line}");
     if let Some(list) = std::env::var_os(LIST) {
         let file = OpenOptions::new().create(true).append(true).open(&list);
-        // One write to a file opened for appending: lines of tests that run at the same time do not mix.
+        // One write to a file opened for appending: lines of tests that run at the same time do not
+        // mix.
         let written = file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
         written.unwrap_or_else(|error| panic!("{LIST} names {}: {error}", list.display()));
     }

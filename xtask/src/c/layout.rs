@@ -1,7 +1,7 @@
 //! Sizes, alignments and offsets, as the System V ABI for x86-64 lays records out.
 //!
-//! Needed for array bounds that say `sizeof`, and for the assertions in the generated types. The layout test of
-//! `cuda-abi` holds the outcome against a C compiler.
+//! Needed for array bounds that say `sizeof`, and for the assertions in the generated types. The
+//! layout test of `cuda-abi` holds the outcome against a C compiler.
 
 use super::{Field, Type, Unit};
 
@@ -47,7 +47,8 @@ impl Unit {
         }
     }
 
-    /// The layout of a record with these members; `None` where one is incomplete or the whole exceeds 64 bits.
+    /// The layout of a record with these members; `None` where one is incomplete or the whole
+    /// exceeds 64 bits.
     pub fn lay_out(&self, fields: &[Field], union: bool, align: Option<u64>) -> Option<RecordLayout> {
         let mut whole = Layout { size: 0, align: align.unwrap_or(1) };
         let mut offsets = Vec::new();

@@ -20,7 +20,8 @@ pub enum Kind {
     Word(String),
     /// An integer; `unsigned` where its suffix has a `u`.
     Int { value: u64, unsigned: bool },
-    /// A string, character or floating literal: present in macro bodies, meaningless in declarations.
+    /// A string, character or floating literal: present in macro bodies, meaningless in
+    /// declarations.
     Other(String),
     /// Punctuation.
     Mark(&'static str),

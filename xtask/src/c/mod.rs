@@ -1,11 +1,13 @@
-//! A reader for the C declarations of NVIDIA's driver headers: just enough C, and no compiler library.
+//! A reader for the C declarations of NVIDIA's driver headers: just enough C, and no compiler
+//! library.
 //!
-//! The C preprocessor runs first (`toolkit`), so what comes in is declarations, line markers and, because of
-//! `-dD`, the `#define` lines. Three passes, a module each: [`lex`] makes tokens, [`parse`] makes a [`Unit`],
-//! with constant expressions in [`expr`]; [`layout`] computes sizes as the System V x86-64 ABI says. Invariants:
+//! The C preprocessor runs first (`toolkit`), so what comes in is declarations, line markers and,
+//! because of `-dD`, the `#define` lines. Three passes, a module each: [`lex`] makes tokens,
+//! [`parse`] makes a [`Unit`], with constant expressions in [`expr`]; [`layout`] computes sizes as
+//! the System V x86-64 ABI says. Invariants:
 //!
-//! * Anything not understood is an error with file and line. Nothing is skipped silently except function bodies,
-//!   attributes and static assertions.
+//! * Anything not understood is an error with file and line. Nothing is skipped silently except
+//!   function bodies, attributes and static assertions.
 //! * No input makes it panic: nesting is bounded, arithmetic is checked.
 
 pub mod expr;
@@ -154,8 +156,8 @@ impl Unit {
         self.typedef_index.get(name).map(|&at| &self.typedefs[at])
     }
 
-    /// `ty` with all typedefs seen through, down to pointers' targets and functions' parameters; parameter names
-    /// are dropped. Two declarations are compatible where these are equal.
+    /// `ty` with all typedefs seen through, down to pointers' targets and functions' parameters;
+    /// parameter names are dropped. Two declarations are compatible where these are equal.
     pub fn canonical(&self, ty: &Type) -> Type {
         match ty {
             Type::Named(name) => match self.typedef(name) {

@@ -1,7 +1,8 @@
 //! Declarations: from tokens to a [`Unit`].
 //!
-//! Recursive descent with every recursion counted ([`Parser::nested`]). A type name is known before it is used, as
-//! C demands; members of records must be complete. Hence no cycle can arise among typedefs or records.
+//! Recursive descent with every recursion counted ([`Parser::nested`]). A type name is known before
+//! it is used, as C demands; members of records must be complete. Hence no cycle can arise among
+//! typedefs or records.
 
 use super::expr::Constant;
 use super::lex::{Directive, Kind, Source, Token};
@@ -419,7 +420,8 @@ impl<'a> Parser<'a> {
         matches!(self.peek(), Some(Kind::Mark("("))) && groups
     }
 
-    /// What follows the parentheses applies before what is in them: `(*f)(int)` is a pointer to a function.
+    /// What follows the parentheses applies before what is in them: `(*f)(int)` is a pointer to a
+    /// function.
     fn inner_declarator(&mut self, base: Qualified) -> Result<Declared> {
         self.expect("(")?;
         let inside = self.at;

@@ -26,7 +26,7 @@ pub fn render(toolkit: &Toolkit, names: &Names<'_>) -> String {
         if !shouted || found.name.starts_with('_') || !toolkit.own(&found.place) {
             continue;
         }
-        // A macro that is no constant (an attribute, a calling convention) is none of ours.
+        // A macro that is not a constant (an attribute, a calling convention) is left out.
         if let Ok(constant) = c::parse::constant_of(&mut scope, &found.body) {
             let _ = writeln!(text, "pub const {}: {};", found.name, typed(toolkit, names, &constant));
         }

@@ -1,8 +1,8 @@
 //! The generated files of `cuda-abi`, as text.
 //!
-//! One module for each kind: [`table`] (entry points), [`signature`], [`types`], [`constants`]. All names come
-//! through [`Names`], so a type is called the same everywhere. The text is complete but not pretty: `rustfmt` is
-//! run over it by the caller.
+//! One module for each kind: [`table`] (entry points), [`signature`], [`types`], [`constants`]. All
+//! names come through [`Names`], so a type is called the same everywhere. The text is complete but
+//! not pretty: `rustfmt` is run over it by the caller.
 
 pub mod constants;
 pub mod signature;
@@ -70,8 +70,8 @@ impl<'a> Names<'a> {
         Names { unit, records, enums }
     }
 
-    /// A record's: the first typedef that names it, else its tag; a nameless one inside another is called after
-    /// the other and the member.
+    /// A record's: the first typedef that names it, else its tag; a nameless one inside another is
+    /// called after the other and the member.
     pub fn record(&self, tag: &str) -> String {
         if let Some(name) = self.records.get(tag) {
             return name.clone();

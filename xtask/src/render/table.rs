@@ -1,4 +1,5 @@
-//! `table.rs`: the macro that lists the entry points, and what is known of each; `index.rs`: their numbers by name.
+//! `table.rs`: the macro that lists the entry points, and what is known of each; `index.rs`: their
+//! numbers by name.
 
 use super::head;
 use crate::toolkit::{Entry, Toolkit};
@@ -37,7 +38,8 @@ pub fn table(toolkit: &Toolkit) -> String {
 }
 
 const MACRO_HEAD: &str = r#"/// Hands the whole table to another macro: `for_each_entry_point!(callback, args…)` expands to
-/// `callback! { args… [ (0, cuArray3DCreate), (1, …), … ] }`, an index literal and the symbol for each entry point.
+/// `callback! { args… [ (0, cuArray3DCreate), (1, …), … ] }`, an index literal and the symbol for
+/// each entry point.
 ///
 /// ```
 /// macro_rules! count {

@@ -1,6 +1,8 @@
 //! `types.rs`: handles, aliases, structs and unions.
 //!
-//! Every struct is complete where the headers say what is in it, with its layout asserted at compile time. Enumerations become integers, since a driver may be newer than the table and return what it does not know.
+//! Every struct is complete where the headers say what is in it, with its layout asserted at
+//! compile time. Enumerations become integers, since a driver may be newer than the table and
+//! return what it does not know.
 
 use super::{Names, head, identifier, standard};
 use crate::c::layout::Layout;
@@ -32,8 +34,8 @@ pub fn render(toolkit: &Toolkit, names: &Names<'_>) -> String {
     text
 }
 
-/// A typedef, unless it gave its name to a record or enumeration, or is one of the C library's, or is a mere
-/// pointer to an entry point, which `signature` has.
+/// A typedef, unless it gave its name to a record or enumeration, or is one of the C library's, or
+/// is a mere pointer to an entry point, which `signature` has.
 fn alias(text: &mut String, typedef: &crate::c::Typedef, names: &Names<'_>) {
     let name = &typedef.name;
     let takes_name = match &typedef.ty {

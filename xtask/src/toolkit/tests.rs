@@ -1,4 +1,5 @@
-//! Toolkits of our own making, and, where `APEX_CUDA_INCLUDE` names the headers of a real one, that one.
+//! Toolkits of our own making, and, where `APEX_CUDA_INCLUDE` names the headers of a real one, that
+//! one.
 
 use super::*;
 use crate::render;
@@ -149,8 +150,8 @@ fn real() -> Option<Toolkit> {
     Some(crate::abi_gen::read(Path::new(&include)).expect("APEX_CUDA_INCLUDE names headers that can be read"))
 }
 
-/// Where each member of a record is, as C names it from outside; members of nameless records inside are members of
-/// the record itself.
+/// Where each member of a record is, as C names it from outside; members of nameless records inside
+/// are members of the record itself.
 fn members(unit: &Unit, tag: &str, prefix: &str, base: u64) -> Vec<(String, u64)> {
     let record = &unit.records[tag];
     let (Some(fields), Some(layout)) = (&record.fields, &record.layout) else { return Vec::new() };
@@ -187,7 +188,8 @@ fn assertions(unit: &Unit) -> (String, usize) {
     (text, count)
 }
 
-/// Sizes, alignments and offsets are computed here and asserted in the generated types; a C compiler agrees.
+/// Sizes, alignments and offsets are computed here and asserted in the generated types; a C
+/// compiler agrees.
 #[test]
 fn layouts_are_those_of_a_c_compiler() {
     let Some(toolkit) = real() else { return };

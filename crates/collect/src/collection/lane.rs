@@ -1,5 +1,5 @@
 //! The work: each device times its share of the rows batch by batch and has the profiler count
-//! them; when all are, it takes the throughput of those that there is time for.
+//! them. Then it takes the throughput of as many rows as the time limit allows.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -69,7 +69,7 @@ impl Context<'_> {
         wanted && self.profiler.is_some() && !self.gave_up[stage as usize].load(Ordering::Relaxed)
     }
 
-    /// How far a stage of counting is.
+    /// The progress of a stage of counting.
     fn counted(&self, stage: Stage) -> &AtomicU64 {
         match stage {
             Stage::Counters => &self.progress.counted,
@@ -81,12 +81,12 @@ impl Context<'_> {
         self.stop.load(Ordering::Relaxed) || self.remaining().is_some_and(|remaining| remaining.is_zero())
     }
 
-    /// Until the limit.
+    /// The time until the limit.
     fn remaining(&self) -> Option<Duration> {
         self.options.limit.map(|limit| limit.saturating_sub(self.started.elapsed()))
     }
 
-    /// All devices at the same time, each a share of the rows.
+    /// Runs all devices at the same time, each on a share of the rows.
     pub(super) fn work(&self, first: &mut Bench, ordinals: &[usize]) -> Result<(), Error> {
         let lane = |index: usize| Lane { context: self, index, of: ordinals.len(), ordinal: ordinals[index] };
         std::thread::scope(|scope| {
@@ -105,10 +105,10 @@ impl Context<'_> {
 /// One device's part of a collection.
 struct Lane<'a> {
     context: &'a Context<'a>,
-    /// Among the devices that take part.
+    /// Its index among the devices that take part.
     index: usize,
     of: usize,
-    /// Its number.
+    /// Its ordinal.
     ordinal: usize,
 }
 
@@ -165,7 +165,7 @@ impl Lane<'_> {
         Ok(Some(Counting { stage, ncu, table, at_once: FIRST_COUNTED, seconds_per_row: 0.0, failures: 0 }))
     }
 
-    /// Of some rows, those that a stage does not know yet.
+    /// Those rows that a stage has not counted yet.
     fn uncounted<'r>(&self, stage: Stage, rows: &[&'r Row]) -> Vec<&'r Row> {
         let results = lock(self.context.results);
         rows.iter().filter(|row| !results.of(stage).contains_key(&row.number)).copied().collect()
@@ -212,9 +212,9 @@ impl Lane<'_> {
         Ok(())
     }
 
-    /// Counts what is not yet of some rows, as many at once as the time left allows. Where the
-    /// profiler ends early, the row at which it ended is tried alone, and given up if that fails
-    /// too; then the rest goes on.
+    /// Counts the rows that are not counted yet, as many at once as the time left allows. Where the
+    /// profiler ends early, it tries the row at which it ended alone, gives the row up if that
+    /// fails too, and goes on with the rest.
     fn count(&self, counting: Option<&mut Counting<'_>>, rows: &[&Row]) -> Result<(), Error> {
         let Some(counting) = counting else { return Ok(()) };
         let rows = self.uncounted(counting.stage, rows);
@@ -247,7 +247,7 @@ impl Lane<'_> {
         Ok(())
     }
 
-    /// One row; what it lacks is recorded.
+    /// Counts one row, and records what it lacks.
     fn count_alone(&self, counting: &mut Counting<'_>, row: &Row) -> Result<(), Error> {
         let Reached::Some(_, why) = self.count_batch(counting, &[row])? else {
             counting.failures = 0;
@@ -360,10 +360,10 @@ fn visible(now: Option<&str>, ordinal: usize) -> String {
     named.map_or_else(|| ordinal.to_string(), |name| name.trim().to_owned())
 }
 
-/// How far a run of the profiler came.
+/// How many rows a run of the profiler counted.
 enum Reached {
     All,
-    /// So many rows, and why no more.
+    /// This many rows, and why not more.
     Some(usize, String),
 }
 

@@ -1,10 +1,10 @@
-//! A collection: from a command to a data set, however often it is interrupted on the way.
+//! A collection: from a command to a data set, however often it is interrupted.
 //!
 //! While it goes on, results are appended to tables in `partial/`, some for each device: times,
-//! counters, throughput. Every run begins by reading them, measures what they lack, and ends by
-//! writing the data set of all that there is. So a collection that was killed goes on where it was,
-//! one that is stopped leaves a data set that can be read, and one that is whole can be made larger
-//! or given its throughput. A lock keeps two collections out of one folder.
+//! counters, throughput. Every run reads them first, measures what they lack, and finally writes
+//! the data set of all results. So a collection that was killed resumes, one that is stopped leaves
+//! a data set that can be read, and a complete one can be enlarged or given its throughput. A lock
+//! keeps two collections out of one folder.
 
 mod lane;
 mod partial;
@@ -32,16 +32,16 @@ use stage::Stage;
 /// Whether counters are wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wanted {
-    /// Where a GPU and a profiler are.
+    /// If there are a GPU and a profiler.
     #[default]
     Auto,
-    /// Or nothing at all.
+    /// Counters are required: without them the collection fails.
     Require,
     /// Times only.
     Off,
 }
 
-/// What to collect.
+/// The options of a collection.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The data set's folder.
@@ -60,9 +60,9 @@ pub struct Options {
     pub counters: Wanted,
     /// Throughput besides the counters, in runs of its own of many passes.
     pub throughput: bool,
-    /// The profiler, if it is not where it is looked for.
+    /// The profiler's path; `None` to search for it.
     pub ncu: Option<PathBuf>,
-    /// Stop after this.
+    /// The time limit.
     pub limit: Option<Duration>,
     /// The command line, for the manifest.
     pub command: String,
@@ -70,16 +70,16 @@ pub struct Options {
     pub child: Vec<OsString>,
 }
 
-/// How far a collection is.
+/// The progress of a collection.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// Rows that are planned.
     pub planned: AtomicU64,
     /// Rows whose time is known, or known to be unknown.
     pub timed: AtomicU64,
-    /// The same of counters.
+    /// Rows whose counters are known, or known to be unknown.
     pub counted: AtomicU64,
-    /// The same of throughput.
+    /// Rows whose throughput is known, or known to be unknown.
     pub throughput: AtomicU64,
     /// Rows whose throughput is planned.
     pub planned_throughput: AtomicU64,
@@ -96,8 +96,7 @@ impl Progress {
 /// Collects.
 ///
 /// # Errors
-/// A folder that holds something else, a device that is not there or fails. What was measured is
-/// kept.
+/// If the folder holds something else, or a device is missing or fails. Results are kept.
 pub fn run(options: &Options, progress: &Progress, stop: &AtomicBool) -> Result<DataSet, Error> {
     let kernels = plan::select(&options.families).map_err(Error::Refused)?;
     let device = Device::open_as(options.ordinals.first().copied().unwrap_or(0), options.choice)?;
@@ -140,7 +139,7 @@ pub fn run(options: &Options, progress: &Progress, stop: &AtomicBool) -> Result<
     outcome.map(|()| data_set)
 }
 
-/// Notes what came of the work.
+/// Notes the outcome of the work.
 fn finish(manifest: &mut Manifest, context: &Context<'_>) {
     let results = lock(context.results);
     let to_nanoseconds = |us: f64| (us * 1e3).round() / 1e3;

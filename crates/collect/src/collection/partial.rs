@@ -1,4 +1,4 @@
-//! Results on the way: tables in `partial/`, some for each device, that survive being killed.
+//! Intermediate results: tables in `partial/`, some for each device, that survive SIGKILL.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -9,7 +9,7 @@ use super::stage::Stage;
 use crate::Error;
 use apex_dataset::{Appender, Counters, Timing};
 
-/// Where they lie in a collection's folder.
+/// Their folder in a collection's folder.
 pub(super) const FOLDER: &str = "partial";
 
 apex_dataset::record! {
@@ -21,7 +21,7 @@ apex_dataset::record! {
         device: u32,
         /// Its time.
         timing: Timing,
-        /// Why there is none.
+        /// Why the time is missing.
         missing: String,
     }
 }
@@ -38,7 +38,7 @@ apex_dataset::record! {
     }
 }
 
-/// What is known of each row.
+/// What has been measured of each row.
 #[derive(Debug, Default)]
 pub(super) struct Results {
     pub(super) times: BTreeMap<u64, TimeRecord>,
@@ -47,7 +47,7 @@ pub(super) struct Results {
 }
 
 impl Results {
-    /// What a stage of counting knows.
+    /// What a stage of counting has measured.
     pub(super) fn of(&self, stage: Stage) -> &BTreeMap<u64, CounterRecord> {
         match stage {
             Stage::Counters => &self.counters,
@@ -64,10 +64,10 @@ impl Results {
     }
 }
 
-/// The folder of results on the way.
+/// The folder of intermediate results.
 pub(super) struct Partial {
     pub(super) folder: PathBuf,
-    /// Held as long as the collection goes on.
+    /// The lock, held while the collection runs.
     _lock: File,
 }
 

@@ -1,5 +1,6 @@
-//! Every kernel of the suite is launched on the CPU device in several shapes, and its whole output is compared with what
-//! `references` computes on the host in double precision (or exactly, where integers come out).
+//! Every kernel of the suite is launched on the CPU device in several shapes, and its whole output
+//! is compared with what `references` computes on the host in double precision (or exactly, where
+//! integers come out).
 
 mod references;
 

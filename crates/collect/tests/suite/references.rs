@@ -1,7 +1,9 @@
-//! What each kernel of the suite computes, written again for the host from what the kernel is meant to do.
+//! What each kernel of the suite computes, written again for the host from what the kernel is meant
+//! to do.
 //!
-//! In double precision where floating-point numbers come out. Where the way of a computation depends on rounding (when a point
-//! leaves a circle), in the kernel's own single precision, operation by operation.
+//! In double precision where floating-point numbers come out. Where the way of a computation
+//! depends on rounding (when a point leaves a circle), in the kernel's own single precision,
+//! operation by operation.
 
 use apex_collect::bench::pool_seed;
 use apex_collect::fill::{double, single, word};
@@ -117,7 +119,8 @@ impl Inputs {
         self.each(|i| (i / tile * tile..=i).map(|k| self.x(k)).sum())
     }
 
-    /// Counters of size m (at most n are used by some kernels), combined from (counter, value) of each unit.
+    /// Counters of size m (at most n are used by some kernels), combined from (counter, value) of
+    /// each unit.
     fn counters(
         &self,
         size: usize,

@@ -1,8 +1,8 @@
-//! Everything that a report should complain about, in a program whose results are right.
+//! A program with every fault that a report should name, and with correct results.
 //!
-//! Each fault is one that real programs have: blocks that are no multiple of a warp, grids that
-//! leave most of the device idle, allocation inside of loops, asynchronous copies of pageable
-//! memory, a synchronisation after every launch, thousands of launches that each do next to
+//! Each fault is one that real programs have: blocks that are not a multiple of a warp, grids that
+//! leave most of the device idle, allocation inside loops, asynchronous copies of pageable
+//! memory, a synchronisation after every launch, thousands of launches that each do nearly
 //! nothing, everything in the default stream.
 
 use super::blocks;

@@ -1,4 +1,4 @@
-//! Multiplies matrices whose sizes are no multiples of the tile.
+//! Multiplies matrices whose sizes are not multiples of the tile.
 
 use crate::device::{Device, arguments};
 use crate::error::Result;

@@ -1,4 +1,4 @@
-//! The programs.
+//! The bundled programs, one module each.
 
 use crate::device::Device;
 use crate::error::Result;

@@ -1,5 +1,5 @@
-//! Atomics and reductions: alone on a cell, where old and new value are compared, and many threads on few cells, where
-//! the operation commutes and only what is left counts.
+//! Atomics and reductions: alone on a cell, where old and new value are compared, and many threads
+//! on few cells, where the operation commutes and only what is left counts.
 
 use super::expand;
 use crate::case::{Case, Rule};
@@ -56,7 +56,8 @@ pub(super) fn generate(cases: &mut Vec<Case>) {
     cases.retain(|case| !case.ptx.is_empty());
 }
 
-/// The type of an operation's cells: contended floating-point sums have operands whose sums are exact.
+/// The type of an operation's cells: contended floating-point sums have operands whose sums are
+/// exact.
 fn values(operation: &str, exact: bool) -> Values {
     match operation.rsplit('.').next().unwrap_or("") {
         "f32" if exact => Values::SmallF32,
@@ -118,7 +119,8 @@ fn alone(operation: &str, space: &str, order: &str, target: &'static str) -> Cas
     kernel.finish(format!("atom{order}{dot}.{operation}/0"))
 }
 
-/// All threads of a block on few cells, by `red`. An empty program where the outcome would depend on the order.
+/// All threads of a block on few cells, by `red`. An empty program where the outcome would depend
+/// on the order.
 fn many(operation: &str, space: &str, target: &'static str) -> Case {
     let mut kernel = Kernel::new(1, 2 * BLOCK);
     kernel.set_target("8.0", target);

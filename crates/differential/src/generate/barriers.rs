@@ -1,8 +1,8 @@
-//! Every form of what completes later and of the barriers that tell when: `mbarrier`, copies, stores and reductions by
-//! the asynchronous proxy.
+//! Every form of what completes later and of the barriers that tell when: `mbarrier`, copies,
+//! stores and reductions by the asynchronous proxy.
 //!
-//! Each thread of a warp has a barrier and 16 bytes of shared memory of its own. A program has the forms of one kind, and
-//! a result sums up what a thread sees of several of them.
+//! Each thread of a warp has a barrier and 16 bytes of shared memory of its own. A program has the
+//! forms of one kind, and a result sums up what a thread sees of several of them.
 
 use crate::case::{Case, Rule};
 use crate::coverage::is_there;
@@ -46,8 +46,8 @@ pub(super) fn generate(cases: &mut Vec<Case>) {
     }
 }
 
-/// Writes an instruction with what it needs before and what shows its effect. Nothing is written for a form that has no
-/// such program.
+/// Writes an instruction with what it needs before and what shows its effect. Nothing is written
+/// for a form that has no such program.
 type Write = fn(&mut Body, &Instance);
 
 /// A program that is being written.
@@ -132,7 +132,8 @@ fn address(kind: &Kind, what: &str) -> String {
     }
 }
 
-/// Six arrivals are awaited: the form brings one or two of them, perhaps bytes that are awaited too.
+/// Six arrivals are awaited: the form brings one or two of them, perhaps bytes that are awaited
+/// too.
 fn arrival(body: &mut Body, instance: &Instance) {
     let mnemonic = &instance.mnemonic;
     let expects = mnemonic.contains("expect_tx");

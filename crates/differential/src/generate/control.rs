@@ -1,7 +1,9 @@
-//! Random structured programs: branches, loops, switches, calls, recursion, early exits, nested at random.
+//! Random structured programs: branches, loops, switches, calls, recursion, early exits, nested at
+//! random.
 //!
-//! A thread's results depend on its own inputs only, except at the exchanges through shared memory that all lanes of a
-//! warp reach, behind a barrier of the warp. So nothing depends on when lanes come together again.
+//! A thread's results depend on its own inputs only, except at the exchanges through shared memory
+//! that all lanes of a warp reach, behind a barrier of the warp. So nothing depends on when lanes
+//! come together again.
 
 use crate::case::{Case, Rule};
 use crate::kernel::Kernel;
@@ -225,8 +227,8 @@ impl Program {
         ));
     }
 
-    /// Every thread gives a variable to another thread of its warp. In a few programs ptxas drops these barriers,
-    /// taking the warp for converged: see the known differences.
+    /// Every thread gives a variable to another thread of its warp. In a few programs ptxas drops
+    /// these barriers, taking the warp for converged: see the known differences.
     fn exchange(&mut self) {
         let (d, a) = (self.variable(), self.variable());
         let [mine, other] = [0, 1].map(|_| self.kernel.register(64));

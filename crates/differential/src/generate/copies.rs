@@ -24,8 +24,8 @@ pub(super) fn generate(cases: &mut Vec<Case>) {
     cases.push(bulk("bulk_group.L2::cache_hint", ".read", "with a hint"));
 }
 
-/// Copies cells of `size` bytes into shared memory: whole, partly (the rest becomes zero), and not at all. Then each
-/// thread reads what another one copied.
+/// Copies cells of `size` bytes into shared memory: whole, partly (the rest becomes zero), and not
+/// at all. Then each thread reads what another one copied.
 fn copy(form: &str, size: usize, ending: &str) -> Case {
     let mut kernel = Kernel::new(2, BLOCK);
     kernel.declarations += &format!(
@@ -72,8 +72,8 @@ fn copy(form: &str, size: usize, ending: &str) -> Case {
     kernel.finish(format!("{form}, {size}/{ending}"))
 }
 
-/// Several phases of an mbarrier: arrivals by all threads, by one for two, with a drop; states compared by what
-/// `pending_count` says.
+/// Several phases of an mbarrier: arrivals by all threads, by one for two, with a drop; states
+/// compared by what `pending_count` says.
 fn phases(space: &str, wait: &str, target: &str) -> Case {
     let mut kernel = Kernel::new(2, BLOCK);
     kernel.set_target("8.0", target);
@@ -97,7 +97,8 @@ fn phases(space: &str, wait: &str, target: &str) -> Case {
         ));
     }
     kernel.store("value", Values::B32, Rule::Exact, &value);
-    // One thread arrives for many, another drops out; each in a phase of its own, so counts are certain.
+    // One thread arrives for many, another drops out; each in a phase of its own, so counts are
+    // certain.
     kernel.line(format!(
         "@{first} mbarrier.inval{space}.b64 [{at}];\nbar.sync 0;\n@{first} mbarrier.init{space}.b64 [{at}], 9;\nbar.sync \
          0;\nmov.b32 {count}, 0;"

@@ -1,5 +1,5 @@
-//! Instructions whose effect is order, speed or a question about an address: programs that use them, whose results must
-//! be as if they were not there.
+//! Instructions whose effect is order, speed or a question about an address: programs that use
+//! them, whose results must be as if they were not there.
 
 use super::expand;
 use crate::case::{Case, Rule};
@@ -297,7 +297,8 @@ fn stack() -> Case {
     kernel.finish("alloca.u64/0".into())
 }
 
-/// One warp arrives at the barrier of a cluster of one block and goes on to wait, as the other does.
+/// One warp arrives at the barrier of a cluster of one block and goes on to wait, as the other
+/// does.
 fn cluster(arrive: &str, wait: &str) -> Case {
     let mut kernel = Kernel::new(1, BLOCK);
     kernel.set_target("8.0", "sm_90");

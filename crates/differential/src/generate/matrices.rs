@@ -1,8 +1,9 @@
 //! Matrix instructions: `mma`, and the loads, stores and transposes of its fragments.
 //!
-//! The order in which a matrix instruction adds is open. Each form runs on small integers, whose sums are exact in any
-//! order, and, where it computes in floating point, on numbers between -1 and 1 within an absolute bound: at most 17
-//! terms of magnitude at most 1, each off by no more than the rounding that the ISA states for the accumulator.
+//! The order in which a matrix instruction adds is open. Each form runs on small integers, whose
+//! sums are exact in any order, and, where it computes in floating point, on numbers between -1 and
+//! 1 within an absolute bound: at most 17 terms of magnitude at most 1, each off by no more than
+//! the rounding that the ISA states for the accumulator.
 
 use super::expand;
 use crate::case::{Case, Rule};

@@ -1,8 +1,8 @@
 //! Loads and stores: every width, space, vector and qualifier.
 //!
-//! A thread has 16 bytes of input. A load reads a part of the 16 bytes of another thread (or of its own, in local
-//! memory); its registers are as wide as they may be, so that sign and zero extension show. A store writes registers
-//! over 16 bytes with a pattern in them, and all 16 are compared.
+//! A thread has 16 bytes of input. A load reads a part of the 16 bytes of another thread (or of its
+//! own, in local memory); its registers are as wide as they may be, so that sign and zero extension
+//! show. A store writes registers over 16 bytes with a pattern in them, and all 16 are compared.
 
 use super::expand;
 use crate::case::{Case, Rule};
@@ -48,7 +48,8 @@ pub(super) fn generate(cases: &mut Vec<Case>) {
     }
 }
 
-/// Bytes of an element, elements, and whether the element is a signed integer; nothing if it is more than 16 bytes.
+/// Bytes of an element, elements, and whether the element is a signed integer; nothing if it is
+/// more than 16 bytes.
 fn shape(form: &str) -> Option<(usize, usize, bool)> {
     let ty = form.rsplit('.').next()?;
     let bytes = ty[1..].parse::<usize>().ok()? / 8;
@@ -110,7 +111,8 @@ fn vector(registers: &[String]) -> String {
     }
 }
 
-/// Fills the space that `form` loads from; the address of `size` bytes in it that this thread loads.
+/// Fills the space that `form` loads from; the address of `size` bytes in it that this thread
+/// loads.
 fn source(kernel: &mut Kernel, form: &str, size: usize) -> String {
     let threads = kernel.threads();
     let column = kernel.column(Values::B64, 2 * threads);

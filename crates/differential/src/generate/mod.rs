@@ -1,4 +1,5 @@
-//! Makes programs: deterministic, and each on its own, so that a driver's refusal of one costs no other.
+//! Generates programs. They are deterministic and independent: a driver that refuses one does not
+//! affect the others.
 
 mod atomics;
 mod barriers;

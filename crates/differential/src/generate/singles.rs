@@ -1,7 +1,9 @@
-//! Single instructions: every instance of every form of [`ptx::forms`] that computes registers from registers.
+//! Single instructions: every instance of every form of [`ptx::forms`] that computes registers from
+//! registers.
 //!
-//! An instance is executed four times, each time with operands of its own: from registers; under a predicate, where
-//! the other threads keep what was there; with a constant for one operand; and with the destination among the sources.
+//! An instance is executed four times, each time with operands of its own: from registers; under a
+//! predicate, where the other threads keep what was there; with a constant for one operand; and
+//! with the destination among the sources.
 
 use crate::case::{Case, Rule};
 use crate::kernel::Kernel;
@@ -144,7 +146,8 @@ impl Execution<'_> {
         self.instruction(&destinations, &sources);
     }
 
-    /// Writes the instruction, with what sets the carry flag before and reads it afterwards, and the stores.
+    /// Writes the instruction, with what sets the carry flag before and reads it afterwards, and
+    /// the stores.
     fn instruction(&mut self, destinations: &[Destination], sources: &[String]) {
         let mnemonic = &self.instance.mnemonic;
         let guard = match self.variant {
@@ -201,8 +204,9 @@ impl Execution<'_> {
         }
     }
 
-    /// Gives a destination the value that threads keep which do not execute the instruction. No constant: ptxas takes
-    /// one as a number of the type that another instruction gives the register.
+    /// Gives a destination the value that threads keep which do not execute the instruction. No
+    /// constant: ptxas takes one as a number of the type that another instruction gives the
+    /// register.
     fn keep(&mut self, destination: &Destination) {
         let register = &destination.register;
         self.kernel.line(match width(destination) {
@@ -345,7 +349,8 @@ fn values_of(ty: ScalarType) -> Values {
     }
 }
 
-/// What is random for an operand: operands that count bits are small, angles are where sines are bounded.
+/// What is random for an operand: operands that count bits are small, angles are where sines are
+/// bounded.
 fn operand(instance: &Instance, name: &str, ty: ScalarType) -> Values {
     match (instance.form.opcode, name) {
         ("shl" | "shr" | "szext", "b") | ("shf", "c") | ("bmsk", _) => Values::Position,
@@ -365,15 +370,16 @@ fn rule(mnemonic: &str, values: Values) -> Rule {
     let opcode = mnemonic.split('.').next().unwrap_or("");
     if !mnemonic.contains(".approx") && !mnemonic.contains(".full") {
         let float = !matches!(values, Values::B16 | Values::B32 | Values::B64 | Values::Pred | Values::F8x2);
-        // The ISA fixes the NaN of results in single and half precision. It leaves open which NaN comes out of
-        // double precision, of conversions, and of what changes a sign.
+        // The ISA fixes the NaN of results in single and half precision. It leaves open which NaN
+        // comes out of double precision, of conversions, and of what changes a sign.
         let open = values == Values::F64 || matches!(opcode, "cvt" | "abs" | "neg");
         return if float && open { Rule::AnyNan } else { Rule::Exact };
     }
     match (opcode, values) {
         // Two units of the last place.
         ("div", _) => relative(22.0),
-        // The double-precision ones are starting points for iterations: the upper 20 bits of the fraction.
+        // The double-precision ones are starting points for iterations: the upper 20 bits of the
+        // fraction.
         ("rcp" | "rsqrt", Values::F64) => relative(20.0),
         ("rcp" | "sqrt", _) => relative(23.0),
         ("rsqrt", _) => relative(22.9),

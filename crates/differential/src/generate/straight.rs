@@ -1,8 +1,9 @@
-//! Random straight-line programs of 10 to 60 instructions that depend on each other: what a compiler may get wrong
-//! between instructions (which register, in which order, which lanes) rather than in one.
+//! Random straight-line programs of 10 to 60 instructions that depend on each other: what a
+//! compiler may get wrong between instructions (which register, in which order, which lanes) rather
+//! than in one.
 //!
-//! Single precision runs wild, since its NaN is one; double precision stays finite. Multiplications and additions name
-//! their rounding, so that no compiler fuses them.
+//! Single precision runs wild, since its NaN is one; double precision stays finite. Multiplications
+//! and additions name their rounding, so that no compiler fuses them.
 
 use crate::case::{Case, Rule};
 use crate::kernel::Kernel;
@@ -14,8 +15,9 @@ const PROGRAMS: usize = 128;
 /// Registers of each kind that instructions read and write.
 const POOL: usize = 6;
 
-/// Instructions: `$d` is written; `$r`, `$l`, `$f`, `$w`, `$h`, `$p` read a word, a long, a single, a double, a half
-/// word and a predicate; the first letter says what is written, `$i` is a small number.
+/// Instructions: `$d` is written; `$r`, `$l`, `$f`, `$w`, `$h`, `$p` read a word, a long, a single,
+/// a double, a half word and a predicate; the first letter says what is written, `$i` is a small
+/// number.
 const INSTRUCTIONS: [(char, &str); 74] = [
     ('r', "add.u32 $d, $r, $r"),
     ('r', "sub.s32 $d, $r, $r"),

@@ -1,7 +1,8 @@
 //! Surfaces: loads, stores and reductions of every form.
 //!
-//! A block of 64 threads has an image of 64 texels, one for each. What lies outside is read by all threads; it is stored to
-//! by the last one alone, behind a barrier, so that no two threads store to one texel at a time.
+//! A block of 64 threads has an image of 64 texels, one for each. What lies outside is read by all
+//! threads; it is stored to by the last one alone, behind a barrier, so that no two threads store
+//! to one texel at a time.
 
 use crate::case::{Case, Rule};
 use crate::image::{Format, Image, Memory};

@@ -1,6 +1,6 @@
-//! Every form of loads, stores, atomics and reductions: tens of thousands, most of which differ in qualifiers that change
-//! nothing for a thread alone with its memory. So a program has many of them, and a result sums up all values that a
-//! thread got from a group of instructions.
+//! Every form of loads, stores, atomics and reductions: tens of thousands, most of which differ in
+//! qualifiers that change nothing for a thread alone with its memory. So a program has many of
+//! them, and a result sums up all values that a thread got from a group of instructions.
 //!
 //! A thread works on 16 bytes of its own, in the space of the form, where it has put random bits.
 
@@ -21,7 +21,8 @@ const PROGRAM: usize = 64;
 
 pub(super) fn generate(cases: &mut Vec<Case>) {
     for opcode in ["ld", "ldu", "st", "atom", "red"] {
-        // By what the code around the instruction depends on. Loads of what nobody writes are a kind of their own.
+        // By what the code around the instruction depends on. Loads of what nobody writes are a
+        // kind of their own.
         let mut kinds: BTreeMap<String, Vec<Access>> = BTreeMap::new();
         let mut seen = HashSet::new();
         let instances = forms::of(opcode).iter().flat_map(|form| form.instances());
@@ -141,7 +142,8 @@ impl Access {
     }
 }
 
-/// The program's registers that [`Kernel`] does not count: for elements, and what they are summed up in.
+/// The program's registers that [`Kernel`] does not count: for elements, and what they are summed
+/// up in.
 const REGISTERS: &str = ".reg .b64 address, sum, low, high, first, second, more, policy;\n\
     .reg .b128 quad, q0, q1, q2;\n.reg .b64 d0, d1, d2, d3, e0, e1, e2, e3, f0;\n\
     .reg .b32 r0, r1, r2, r3, s0, s1, s2, s3, t0;\n\
@@ -164,7 +166,8 @@ fn program(name: String, accesses: &[Access]) -> Case {
     kernel.finish(name)
 }
 
-/// Puts the address of the thread's 16 bytes into `address`, and random bits into `first`, `second` and the bytes.
+/// Puts the address of the thread's 16 bytes into `address`, and random bits into `first`, `second`
+/// and the bytes.
 fn place(kernel: &mut Kernel, window: Window) {
     let inputs = [0, 1].map(|_| kernel.load(Values::B64));
     kernel
@@ -266,8 +269,9 @@ fn elements(access: &Access, set: &str) -> String {
     }
 }
 
-/// Gives operands values that depend on the thread's and change from instruction to instruction. Operands of floating-point
-/// sums are small integers, so that no NaN comes up: the 16 bytes are set to such, too.
+/// Gives operands values that depend on the thread's and change from instruction to instruction.
+/// Operands of floating-point sums are small integers, so that no NaN comes up: the 16 bytes are
+/// set to such, too.
 fn operands(kernel: &mut Kernel, access: &Access) {
     let space = access.window.space();
     kernel.line("mul.lo.u64 more, more, 6364136223846793005;\nadd.u64 more, more, 1442695040888963407;");
@@ -307,7 +311,8 @@ fn is_whole(ty: ScalarType) -> bool {
     !matches!(ty, F16 | F16x2 | Bf16 | Bf16x2 | F32 | F64)
 }
 
-/// Small numbers of a floating-point type: the bits that may vary, and a number that has none of them, over 64 bits.
+/// Small numbers of a floating-point type: the bits that may vary, and a number that has none of
+/// them, over 64 bits.
 fn small(ty: ScalarType) -> (&'static str, &'static str) {
     use ScalarType::*;
     match ty {
@@ -341,7 +346,8 @@ fn add_elements(kernel: &mut Kernel, access: &Access) {
     }
 }
 
-/// Loads by functions from their parameter, and stores by the kernel to the parameter of a function that returns it.
+/// Loads by functions from their parameter, and stores by the kernel to the parameter of a function
+/// that returns it.
 fn parameters(name: String, accesses: &[Access]) -> Case {
     let mut kernel = Kernel::new(1, BLOCK);
     kernel.set_target("9.0", "sm_90");
@@ -390,8 +396,8 @@ fn store_parameter(kernel: &mut Kernel, access: &Access) {
         kernel.line(format!("shr.u64 low, more, {};", 3 * index + 1));
         narrow(kernel, access, name);
     }
-    // No two stores overlap: what is left of the first would be nobody's promise. What the form leaves of the lower half
-    // is masked.
+    // No two stores overlap: what is left of the first would be nobody's promise. What the form
+    // leaves of the lower half is masked.
     let bits = 8 * access.ty.bytes() * access.elements as u64;
     let rest = if bits < 128 { "st.param.b64 [passed+8], second;\n" } else { "" };
     let mask = if bits < 64 { format!("and.b64 low, low, {};\n", (1u64 << bits) - 1) } else { String::new() };

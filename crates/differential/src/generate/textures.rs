@@ -1,7 +1,9 @@
-//! Textures: every form that reads one, over memory of every kind, with the ways in which samplers read.
+//! Textures: every form that reads one, over memory of every kind, with the ways in which samplers
+//! read.
 //!
-//! Extents are powers of two and coordinates are multiples of 1/256 of a texel, so that positions and weights are exact
-//! and only what the ISA says of them counts; what lies between is tried in programs of its own (`between`).
+//! Extents are powers of two and coordinates are multiples of 1/256 of a texel, so that positions
+//! and weights are exact and only what the ISA says of them counts; what lies between is tried in
+//! programs of its own (`between`).
 
 use crate::case::{Case, Rule};
 use crate::image::{Address, Format, Image, Memory, Sampler};
@@ -94,7 +96,8 @@ impl Fetch {
         }
     }
 
-    /// Formats that give such a result: what a channel is, how many, and whether integers are read as fractions.
+    /// Formats that give such a result: what a channel is, how many, and whether integers are read
+    /// as fractions.
     fn formats(&self) -> &'static [(Format, u32, bool)] {
         match self.result {
             ScalarType::U32 => &[(Format::U8, 4, false), (Format::U16, 2, false), (Format::U32, 1, false)],
@@ -228,8 +231,9 @@ fn contents(format: Format, weighed: bool) -> Values {
     }
 }
 
-/// Weights have 8 bits of fraction. Nothing says how positions are rounded to them: the bound is a step of the weight in
-/// each dimension, between texels that are at most 2 apart. Mipmap levels are a dimension too.
+/// Weights have 8 bits of fraction. Nothing says how positions are rounded to them: the bound is a
+/// step of the weight in each dimension, between texels that are at most 2 apart. Mipmap levels are
+/// a dimension too.
 fn rule(image: &Image) -> Rule {
     let Some(Sampler { linear: true, .. }) = image.sampler else { return Rule::Exact };
     let extents = image.extent.iter().filter(|&&extent| extent > 0).count();

@@ -1,7 +1,8 @@
-//! Instructions by which lanes exchange values, by all lanes of a warp and by halves that have diverged.
+//! Instructions by which lanes exchange values, by all lanes of a warp and by halves that have
+//! diverged.
 //!
-//! A shuffle from a lane that does not take part is undefined. Diverged groups are made of whole segments of eight
-//! lanes, and shuffles stay in their segments.
+//! A shuffle from a lane that does not take part is undefined. Diverged groups are made of whole
+//! segments of eight lanes, and shuffles stay in their segments.
 
 use super::expand;
 use crate::case::{Case, Rule};

@@ -1,7 +1,8 @@
 //! `wmma`: fragments loaded from memory, multiplied, and the result stored.
 //!
-//! What fragments look like inside is nobody's business, so a program has all of it. As for `mma`, there are small
-//! integers, whose sums are exact in any order, and numbers between -1 and 1 within a bound.
+//! The layout of fragments is undefined, so one program holds the whole of loading, multiplying and
+//! storing. As for `mma`, there are small integers, whose sums are exact in any order, and numbers
+//! between -1 and 1 within a bound.
 
 use super::matrices::{braces, is_float, operand, result};
 use crate::case::Case;

@@ -1,4 +1,4 @@
-//! One row for each recorded call that is no launch.
+//! One row for each recorded call that is not a launch.
 
 use crate::names;
 use crate::reading::Reading;

@@ -97,8 +97,8 @@ const AFTER: [Column; 50] = [
     column("measured_over_predicted", Real, "measured_duration_ns over predicted_duration_ns"),
 ];
 
-/// Writes the kernels of a profile, one configuration a row, the costliest first. The window does not apply: a profile
-/// is of the whole session.
+/// Writes the kernels of a profile, one configuration a row, the costliest first. The window does
+/// not apply: a profile is of the whole session.
 ///
 /// # Errors
 /// Those of the sink.

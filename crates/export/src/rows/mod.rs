@@ -1,7 +1,8 @@
-//! The tables that a session has: one row a launch, a call, or a kernel.
+//! The tables of a session: one row for each launch, call, or kernel.
 //!
-//! Each table names its columns once, with what they mean; a row is an array as long as that list. Rows of launches and
-//! calls come process by process, in the order of the process's file: by time within a thread.
+//! Each table names its columns once, with what they mean; a row is an array as long as that list.
+//! Rows of launches and calls come process by process, in the order of the process's file: by time
+//! within a thread.
 
 pub mod calls;
 pub mod kernels;

@@ -1,4 +1,5 @@
-//! A session that the recorder's own writer wrote, with random numbers in it; and a decoder of traces.
+//! A session that the recorder's own writer wrote, with random numbers in it; and a decoder of
+//! traces.
 
 #![allow(dead_code, reason = "each test file uses some of this")]
 
@@ -25,8 +26,8 @@ pub struct Written {
 /// Bytes of the allocations in [`write`], in order; the second one is freed.
 pub const ALLOCATED: [u64; 3] = [1 << 20, 300_000, 4096];
 
-/// Writes a session into `dir`: `count` kernel launches (some timed, some failed), one graph launch, allocations, a
-/// free, a copy. Returns what was launched.
+/// Writes a session into `dir`: `count` kernel launches (some timed, some failed), one graph
+/// launch, allocations, a free, a copy. Returns what was launched.
 pub fn write(dir: &Path, count: usize, seed: u64) -> Vec<Written> {
     let file = ProcessFile::create(dir, None).unwrap();
     for definition in definitions() {
@@ -115,8 +116,8 @@ pub fn session(dir: &Path, count: usize, seed: u64) -> (Session, Vec<Written>) {
     (session, written)
 }
 
-/// Decodes a Perfetto trace with the format's own classes; `None`, with a message, where they are not installed
-/// (`scripts/test-deps.sh` installs them).
+/// Decodes a Perfetto trace with the format's own classes; `None`, with a message, where they are
+/// not installed (`scripts/test-deps.sh` installs them).
 pub fn decode(trace: &[u8]) -> Option<Vec<Json>> {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), trace).unwrap();

@@ -1,7 +1,8 @@
 //! Memory of the device: typed buffers and parts of them.
 //!
-//! Buffers may be used on several streams. Each use waits for those before it that it must not overtake, so results are
-//! those of the program's order; freeing waits for the last use. See `uses`.
+//! Buffers may be used on several streams. Each use waits for those before it that it must not
+//! overtake, so results are those of the program's order; freeing waits for the last use. See
+//! `uses`.
 
 mod view;
 
@@ -20,8 +21,8 @@ pub use view::{View, ViewMut};
 
 /// `len` elements of type `T` in a device's memory.
 ///
-/// `T` is plain data ([`Pod`]): numbers, arrays of them, and structures that derive it. Memory is freed when the buffer is
-/// dropped, after the last use.
+/// `T` is plain data ([`Pod`]): numbers, arrays of them, and structures that derive it. Memory is
+/// freed when the buffer is dropped, after the last use.
 ///
 /// ```
 /// let device = apex_gpu::Device::open(0)?;
@@ -62,8 +63,8 @@ impl<T: Pod> Buffer<T> {
                 total,
             });
         };
-        // The driver refuses sizes of zero.
-        // SAFETY: bytes of any value are valid; this crate reads none of them before they are written, kernels may.
+        // The driver refuses sizes of zero. SAFETY: bytes of any value are valid; this crate reads
+        // none of them before they are written, kernels may.
         let memory = unsafe { stream.cuda().alloc::<u8>(bytes.max(1)) };
         let memory = memory.map_err(device.core().no_memory("cuMemAllocAsync", bytes))?;
         let (address, _) = memory.device_ptr(stream.cuda());
@@ -114,8 +115,8 @@ impl<T: Pod> Buffer<T> {
         &self.device
     }
 
-    /// Address in the device's memory, for calls that this crate does not offer. It is valid as long as the buffer; what
-    /// is done with it is not ordered with other uses.
+    /// Address in the device's memory, for calls that this crate does not offer. It is valid as
+    /// long as the buffer; what is done with it is not ordered with other uses.
     ///
     /// ```
     /// # let device = apex_gpu::Device::open(0)?;
@@ -238,7 +239,8 @@ impl<T: Pod> Buffer<T> {
         self.view_mut().clear_on(stream)
     }
 
-    /// Copies `values` to the device: as many as the buffer has elements. When this returns, `values` may be changed.
+    /// Copies `values` to the device: as many as the buffer has elements. When this returns,
+    /// `values` may be changed.
     ///
     /// ```
     /// # let device = apex_gpu::Device::open(0)?;
@@ -298,8 +300,8 @@ impl<T: Pod> Buffer<T> {
 
 impl<T> Drop for Buffer<T> {
     fn drop(&mut self) {
-        // The slice, which is dropped next, is freed in the order of its home stream. Should this fail, the context is
-        // broken, and nothing runs any more that could use the memory.
+        // The slice, which is dropped next, is freed in the order of its home stream. Should this
+        // fail, the context is broken, and nothing runs any more that could use the memory.
         let _ = self.device.core().bind();
         let _ = self.uses.order(&self.home, Access::Write);
     }

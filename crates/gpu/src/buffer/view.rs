@@ -154,7 +154,8 @@ impl<'b, T: Pod> View<'b, T> {
         to.order(stream)?;
         let bytes = self.len * size_of::<T>();
         if bytes > 0 {
-            // SAFETY: both have as many bytes; the pinned memory keeps an event and waits for it before anybody looks.
+            // SAFETY: both have as many bytes; the pinned memory keeps an event and waits for it
+            // before anybody looks.
             let copied =
                 unsafe { sys::cuMemcpyDtoHAsync_v2(to.start.cast(), self.address, bytes, stream.raw()) }
                     .result();
@@ -259,14 +260,15 @@ impl<'b, T: Pod> ViewMut<'b, T> {
         if self.len == 0 {
             return Ok(());
         }
-        // SAFETY: both have as many bytes. From memory that is not pinned, the driver has copied when it returns.
+        // SAFETY: both have as many bytes. From memory that is not pinned, the driver has copied
+        // when it returns.
         let copied = unsafe { result::memcpy_htod_async(self.address, values, stream.raw()) };
         let bytes = size_of_val(values);
         copied.map_err(self.buffer.device.core().failed_at("cuMemcpyHtoDAsync", || format!("{bytes} bytes")))
     }
 
-    /// Copies pinned memory to the device and returns at once. The pinned memory cannot be changed before the copy is done:
-    /// [`Pinned::as_mut_slice`] waits.
+    /// Copies pinned memory to the device and returns at once. The pinned memory cannot be changed
+    /// before the copy is done: [`Pinned::as_mut_slice`] waits.
     ///
     /// ```
     /// # let device = apex_gpu::Device::open(0)?;
@@ -286,7 +288,8 @@ impl<'b, T: Pod> ViewMut<'b, T> {
         from.order(stream)?;
         let bytes = self.len * size_of::<T>();
         if bytes > 0 {
-            // SAFETY: both have as many bytes; the pinned memory keeps an event and waits for it before anybody writes.
+            // SAFETY: both have as many bytes; the pinned memory keeps an event and waits for it
+            // before anybody writes.
             let copied =
                 unsafe { sys::cuMemcpyHtoDAsync_v2(self.address, from.start.cast(), bytes, stream.raw()) }
                     .result();
@@ -314,8 +317,8 @@ impl<'b, T: Pod> ViewMut<'b, T> {
         self.copy_from_on(from, &stream)
     }
 
-    /// As [`ViewMut::copy_from`], in the order of `stream`, which is one of this buffer's device. The source may be of
-    /// another device.
+    /// As [`ViewMut::copy_from`], in the order of `stream`, which is one of this buffer's device.
+    /// The source may be of another device.
     ///
     /// ```
     /// # let device = apex_gpu::Device::open(0)?;

@@ -154,8 +154,9 @@ impl Kernel {
         &self.function
     }
 
-    /// A launch over (at least) `elements` threads in one dimension. Blocks have as many threads as fill the device best
-    /// ([`Kernel::best_block`]); the kernel checks itself which of the last block's threads have an element.
+    /// A launch over (at least) `elements` threads in one dimension. Blocks have as many threads as
+    /// fill the device best ([`Kernel::best_block`]); the kernel checks itself which of the last
+    /// block's threads have an element.
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
@@ -201,8 +202,8 @@ impl Kernel {
         }
     }
 
-    /// Threads of a block, along x alone, with which the most threads of this kernel are resident, without dynamic shared
-    /// memory: the driver's own calculation.
+    /// Threads of a block, along x alone, with which the most threads of this kernel are resident,
+    /// without dynamic shared memory: the driver's own calculation.
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
@@ -221,7 +222,8 @@ impl Kernel {
         })
     }
 
-    /// Blocks of `threads` threads, each with `shared` bytes of dynamic shared memory, that a multiprocessor holds at once.
+    /// Blocks of `threads` threads, each with `shared` bytes of dynamic shared memory, that a
+    /// multiprocessor holds at once.
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));

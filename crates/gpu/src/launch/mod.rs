@@ -1,8 +1,9 @@
 //! Kernels and their launches.
 //!
-//! A launch is checked before it is made: as many arguments as the kernel has parameters, each of its size; memory and
-//! stream of the kernel's device; block, grid and shared memory within what the kernel and the device allow. What no host
-//! can check is what the kernel does with its arguments, so launching is unsafe.
+//! A launch is checked before it is made: as many arguments as the kernel has parameters, each of
+//! its size; memory and stream of the kernel's device; block, grid and shared memory within what
+//! the kernel and the device allow. What no host can check is what the kernel does with its
+//! arguments, so launching is unsafe.
 
 mod kernel;
 
@@ -26,8 +27,9 @@ const FEW: usize = 12;
 
 /// What may be an argument of a kernel: plain values, and buffers or parts of them.
 ///
-/// A `&Buffer` is passed as a pointer to read from, a `&mut Buffer` as one to write to: that decides what other streams
-/// wait for. A kernel that writes to memory which it was given to read breaks the contract of [`Launch::launch`].
+/// A `&Buffer` is passed as a pointer to read from, a `&mut Buffer` as one to write to: that
+/// decides what other streams wait for. A kernel that writes to memory which it was given to read
+/// breaks the contract of [`Launch::launch`].
 ///
 /// ```
 /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
@@ -212,7 +214,8 @@ impl<'a> Launch<'a> {
         self
     }
 
-    /// Launches. Returns at once; an error of the kernel itself shows when its stream is waited for.
+    /// Launches. Returns at once; an error of the kernel itself shows when its stream is waited
+    /// for.
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
@@ -227,12 +230,13 @@ impl<'a> Launch<'a> {
     /// ```
     ///
     /// # Safety
-    /// For these arguments the kernel accesses no memory outside the buffers that it is given, writes to none that it is
-    /// given to read, and interprets the bytes of its parameters as what they are. (Their number and sizes are checked.)
+    /// For these arguments the kernel accesses no memory outside the buffers that it is given,
+    /// writes to none that it is given to read, and interprets the bytes of its parameters as what
+    /// they are. (Their number and sizes are checked.)
     ///
     /// # Errors
-    /// [`Error::ArgumentCount`], [`Error::ArgumentSize`], [`Error::LaunchShape`], [`Error::WrongDevice`]; what the driver
-    /// says otherwise. Then nothing was launched.
+    /// [`Error::ArgumentCount`], [`Error::ArgumentSize`], [`Error::LaunchShape`],
+    /// [`Error::WrongDevice`]; what the driver says otherwise. Then nothing was launched.
     pub unsafe fn launch(mut self) -> Result<()> {
         self.check()?;
         let device = self.kernel.device.core();
@@ -246,8 +250,9 @@ impl<'a> Launch<'a> {
         let pointer = |given: &Given| values.wrapping_add(given.start).cast::<c_void>();
         let mut pointers: SmallVec<[*mut c_void; FEW]> = self.arguments.iter().map(pointer).collect();
         let (function, stream) = (self.kernel.function.cu_function(), self.stream.raw());
-        // SAFETY: the kernel is loaded, the pointers are those of as many values of the right sizes; what it does with them
-        // is the caller's promise. The buffers live until now; when they are freed, that waits for this stream.
+        // SAFETY: the kernel is loaded, the pointers are those of as many values of the right
+        // sizes; what it does with them is the caller's promise. The buffers live until now; when
+        // they are freed, that waits for this stream.
         let launched = unsafe {
             match self.cooperative {
                 false => result::launch_kernel(

@@ -39,7 +39,8 @@ enum Function {
     Gelu,
 }
 
-/// Two tensors, element by element. Dimensions of size 1 repeat, as do missing ones before the first.
+/// Two tensors, element by element. Dimensions of size 1 repeat, as do missing ones before the
+/// first.
 impl<T: Number> Tensor<T> {
     /// Sum. Wraps for i32.
     ///
@@ -55,7 +56,8 @@ impl<T: Number> Tensor<T> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Shape`] if the shapes do not fit, [`Error::WrongDevice`]; as for all operations of two tensors.
+    /// [`Error::Shape`] if the shapes do not fit, [`Error::WrongDevice`]; as for all operations of
+    /// two tensors.
     pub fn add(&self, other: &Tensor<T>) -> Result<Tensor<T>> {
         self.binary("add", Binary::Add, other)
     }
@@ -186,7 +188,8 @@ impl<T: Number> Tensor<T> {
 
 /// One tensor, element by element.
 impl<T: Number> Tensor<T> {
-    /// `scale * x + shift`, with one rounding (wrapping for i32, of which scale and shift are whole numbers).
+    /// `scale * x + shift`, with one rounding (wrapping for i32, of which scale and shift are whole
+    /// numbers).
     ///
     /// ```
     /// # use apex_gpu::{Device, Tensor};
@@ -255,7 +258,8 @@ impl<T: Number> Tensor<T> {
         })
     }
 
-    /// Runs a kernel over each element. `begin` gives the arguments before the two tensors; `n` is their length.
+    /// Runs a kernel over each element. `begin` gives the arguments before the two tensors; `n` is
+    /// their length.
     fn each(
         &self,
         routine: Routine,
@@ -282,7 +286,8 @@ impl<T: Number> Tensor<T> {
         Ok(copy)
     }
 
-    /// The elements as another type: to the nearest, of `i32` toward zero and within its range, NaN as 0.
+    /// The elements as another type: to the nearest, of `i32` toward zero and within its range, NaN
+    /// as 0.
     ///
     /// ```
     /// use apex_gpu::{Device, Tensor};

@@ -1,5 +1,5 @@
-//! The kernels of tensors: PTX that is part of this crate, loaded for a device and an element type when first used, and
-//! kept until the process ends.
+//! The kernels of tensors: PTX that is part of this crate, loaded for a device and an element type
+//! when first used, and kept until the process ends.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -114,7 +114,8 @@ impl Kernels {
 /// Elements that a thread of an elementwise kernel takes.
 pub(super) const AT_ONCE: usize = 16;
 
-/// A launch with a thread for each of `n` elements, which the kernels' loops stretch if a grid cannot have as many.
+/// A launch with a thread for each of `n` elements, which the kernels' loops stretch if a grid
+/// cannot have as many.
 pub(super) fn over(kernel: &Kernel, n: usize) -> Launch<'_> {
     let blocks = n.div_ceil(BLOCK as usize).clamp(1, i32::MAX as usize);
     kernel.launch([blocks as u32, 1, 1], [BLOCK, 1, 1])

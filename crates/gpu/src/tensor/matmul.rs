@@ -1,4 +1,4 @@
-//! Products of matrices: cuBLAS where it is, else a kernel of our own.
+//! Products of matrices: cuBLAS where it is installed, else a kernel of this crate.
 
 use std::borrow::Cow;
 use std::ffi::c_void;
@@ -79,7 +79,8 @@ impl Blas {
     }
 }
 
-/// A batch of matrices as cuBLAS wants them: each row-major or column-major, equally far from one another.
+/// A batch of matrices as cuBLAS wants them: each row-major or column-major, equally far from one
+/// another.
 struct Matrices<'t, T: Number> {
     tensor: Cow<'t, Tensor<T>>,
     transposed: bool,
@@ -144,10 +145,11 @@ impl<T: Number> Tensor<T> {
         }
     }
 
-    /// Product of matrices: `[…, m, k]` times `[…, k, n]` gives `[…, m, n]`, one product for each index of the dimensions
-    /// before, which are the same on both sides.
+    /// Product of matrices: `[…, m, k]` times `[…, k, n]` gives `[…, m, n]`, one product for each
+    /// index of the dimensions before, which are the same on both sides.
     ///
-    /// f16 and bf16 are summed in f32; f32 is computed in f32, not in TF32. Transposed operands are not copied.
+    /// f16 and bf16 are summed in f32; f32 is computed in f32, not in TF32. Transposed operands are
+    /// not copied.
     ///
     /// ```
     /// # use apex_gpu::{Device, Tensor};
@@ -256,7 +258,8 @@ impl<T: Number> Tensor<T> {
         unsafe { launch.arg(a.origin()).arg(b.origin()).arg(out.buffer_mut()).launch() }
     }
 
-    /// cuBLAS is column-major: to it, row-major matrices are transposed, so it computes other^T self^T = out^T.
+    /// cuBLAS is column-major: to it, row-major matrices are transposed, so it computes other^T
+    /// self^T = out^T.
     fn multiply_with_cublas(
         &self,
         blas: &CudaBlas,
@@ -297,8 +300,9 @@ impl<T: Number> Tensor<T> {
             (sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT);
         let (one, zero, to) = (pointer(&one), pointer(&zero), into.address() as *mut c_void);
         let (from_a, from_b) = (address(&a), address(&b));
-        // SAFETY: the handle lives and its stream is the one that the buffers were ordered for; leading dimensions and
-        // distances are those of the shapes, which stay within their buffers.
+        // SAFETY: the handle lives and its stream is the one that the buffers were ordered for;
+        // leading dimensions and distances are those of the shapes, which stay within their
+        // buffers.
         let done = unsafe {
             match batch32 {
                 1 => result::gemm_ex(

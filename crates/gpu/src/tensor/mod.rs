@@ -1,8 +1,9 @@
 //! Small tensors: enough to write a model down without writing kernels.
 //!
-//! A [`Tensor`] is a shape over a buffer that it shares with its views. Operations check shapes, run on the device's own
-//! stream, and give new tensors. They compute in f32 (i32 for i32, wrapping) and store in the tensor's type; sums of i32 are
-//! 64 bits wide before they are stored. NaN stays NaN through maximum, minimum and reductions.
+//! A [`Tensor`] is a shape over a buffer that it shares with its views. Operations check shapes,
+//! run on the device's own stream, and give new tensors. They compute in f32 (i32 for i32,
+//! wrapping) and store in the tensor's type; sums of i32 are 64 bits wide before they are stored.
+//! NaN stays NaN through maximum, minimum and reductions.
 //!
 //! ```
 //! use apex_gpu::{Device, Tensor};
@@ -115,8 +116,8 @@ impl Float for f32 {}
 impl Float for f16 {}
 impl Float for bf16 {}
 
-/// Elements of type `T` on a device, in up to [`Tensor::MAX_RANK`] dimensions. Cheap to clone: clones and views share the
-/// elements, which never change while they are shared.
+/// Elements of type `T` on a device, in up to [`Tensor::MAX_RANK`] dimensions. Cheap to clone:
+/// clones and views share the elements, which never change while they are shared.
 ///
 /// ```
 /// # use apex_gpu::{Device, Tensor};
@@ -153,7 +154,8 @@ impl<T: Number> Tensor<T> {
     /// ```
     pub const MAX_RANK: usize = shape::MAX_RANK;
 
-    /// A tensor of `values` in row-major order: the last dimension's elements lie next to each other.
+    /// A tensor of `values` in row-major order: the last dimension's elements lie next to each
+    /// other.
     ///
     /// ```
     /// # use apex_gpu::{Device, Tensor};

@@ -1,4 +1,4 @@
-//! Reductions along a dimension, and what rests on them.
+//! Reductions along a dimension, and the operations that use them.
 
 use super::kernels::{self, BLOCK, Routine};
 use super::shape::Shape;
@@ -105,7 +105,8 @@ impl<T: Number> Tensor<T> {
         self.reshape(&[self.len()])?.sum(0)
     }
 
-    /// Index of the largest element along dimension `axis`: the first of several, NaN before all others.
+    /// Index of the largest element along dimension `axis`: the first of several, NaN before all
+    /// others.
     ///
     /// ```
     /// # use apex_gpu::{Device, Tensor};
@@ -185,7 +186,8 @@ impl<T: Number> Tensor<T> {
         let launch =
             kernel.launch(grid, [BLOCK, 1, 1]).arg(operation as u32).arg(rows as u64).arg(length as u64);
         let launch = launch.arg(self.origin()).arg(&mut partial);
-        // SAFETY: there are `rows * length` elements in order, `rows` results, and room for `parts` of each row.
+        // SAFETY: there are `rows * length` elements in order, `rows` results, and room for `parts`
+        // of each row.
         unsafe { launch.arg(out.buffer_mut()).launch()? };
         self.reduce_parts(operation, [rows, length, 1], parts, &partial, out)
     }
@@ -201,7 +203,8 @@ impl<T: Number> Tensor<T> {
         let kernel = self.kernels.get::<T>(Routine::ReduceColumns)?;
         let launch = kernel.launch([blocks as u32, parts as u32, 1], [BLOCK, 1, 1]).arg(operation as u32);
         let launch = launch.arg(outer as u64).arg(length as u64).arg(inner as u64).arg(self.origin());
-        // SAFETY: there are `outer * length * inner` elements in order, `outer * inner` results, and room for `parts` of each.
+        // SAFETY: there are `outer * length * inner` elements in order, `outer * inner` results,
+        // and room for `parts` of each.
         unsafe { launch.arg(&mut partial).arg(out.buffer_mut()).launch()? };
         self.reduce_parts(operation, sizes, parts, &partial, out)
     }

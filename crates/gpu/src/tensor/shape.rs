@@ -1,6 +1,7 @@
 //! Shapes: which element of a buffer an index names.
 //!
-//! Invariant: every index within the sizes names an element within the buffer. All that makes a shape keeps it.
+//! Invariant: every index within the sizes names an element within the buffer. Every
+//! constructor keeps it.
 
 use std::ops::Range;
 
@@ -117,7 +118,8 @@ impl Shape {
         let mut shape = self.clone();
         shape.sizes[axis] = range.len();
         if shape.len() > 0 {
-            // No stride is negative, and the first element of a slice that has some lies within the buffer.
+            // No stride is negative, and the first element of a slice that has some lies within the
+            // buffer.
             shape.offset += range.start * self.strides[axis] as usize;
         }
         Ok(shape)
@@ -168,7 +170,8 @@ impl Shape {
             .collect()
     }
 
-    /// For kernels: this shape, and the strides of `other`, which has the same sizes. Dimensions that can be are merged.
+    /// For kernels: this shape, and the strides of `other`, which has the same sizes. Dimensions
+    /// that can be are merged.
     pub(crate) fn layout(&self, other: Option<&Shape>) -> Layout {
         let mut layout = Layout::zeroed();
         let strides_of = |axis: usize| [self.strides[axis], other.map_or(0, |other| other.strides[axis])];

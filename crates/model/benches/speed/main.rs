@@ -1,12 +1,14 @@
-//! How long one prediction takes on one thread, beside ONNX Runtime on the same network in the same run.
+//! How long one prediction takes on one thread, beside ONNX Runtime on the same network in the same
+//! run.
 //!
-//! `cargo bench -p apex-model` measures and prints medians; `-- --json FILE` also writes every sample. ONNX Runtime comes from
-//! `scripts/test-deps.sh`; where it is not installed its rows are missing, and that is said.
+//! `cargo bench -p apex-model` measures and prints medians; `-- --json FILE` also writes every
+//! sample. ONNX Runtime comes from `scripts/test-deps.sh`; where it is not installed its rows are
+//! missing, and that is said.
 //!
-//! What is compared runs by turns, so that whatever else the machine does disturbs all of it alike. Inputs are random
-//! and differ from prediction to prediction. A sample is the mean of as many predictions as fill about 0.3 milliseconds, after
-//! a few that do not count (*warm*), or one prediction after four mebibytes of something else went through the caches
-//! (*cold*).
+//! What is compared runs by turns, so that whatever else the machine does disturbs all of it alike.
+//! Inputs are random and differ from prediction to prediction. A sample is the mean of as many
+//! predictions as fill about 0.3 milliseconds, after a few that do not count (*warm*), or one
+//! prediction after four mebibytes of something else went through the caches (*cold*).
 
 #[path = "../../tests/common/mod.rs"]
 mod common;
@@ -155,7 +157,8 @@ fn measure(case: &Case, runtime: Option<&OnnxRuntime>, report: &mut Report) {
     report.begin(case.name, shape.join("-"), network.parameters());
     let mut all = Vec::new();
     for precision in [Precision::F32, Precision::Int8] {
-        // The small network has one layer between its first and its last, of 8 units: 8 bits have nothing to gain.
+        // The small network has one layer between its first and its last, of 8 units: 8 bits have
+        // nothing to gain.
         if precision == Precision::Int8 && network.parameters() < 1000 {
             continue;
         }

@@ -1,5 +1,5 @@
-//! What was measured: every sample as JSON, of which `scripts/prediction_speed.py` makes the page's tables, and the medians as
-//! text.
+//! What was measured: every sample as JSON, of which `scripts/prediction_speed.py` makes the page's
+//! tables, and the medians as text.
 
 use apex_model::Precision;
 use std::fmt::{self, Write as _};

@@ -23,10 +23,12 @@ pub struct LeastSquares {
 }
 
 impl LeastSquares {
-    /// Fits `examples`. The penalty must be positive: it also decides between features that say the same.
+    /// Fits `examples`. The penalty must be positive: it also decides between features that say the
+    /// same.
     ///
     /// # Errors
-    /// [`Error`] when there is not one range for each target, a target is never known, or the penalty is not positive.
+    /// [`Error`] when there is not one range for each target, a target is never known, or the
+    /// penalty is not positive.
     pub fn fit(examples: &Examples, ranges: &[Range], penalty: f64) -> Result<LeastSquares, Error> {
         check(examples, ranges)?;
         Error::check_range(penalty.is_finite() && penalty > 0.0, "the penalty", penalty, "positive")?;
@@ -82,7 +84,8 @@ fn solve_target(examples: &Examples, scaling: &Scaling, target: usize, penalty: 
     right
 }
 
-/// Replaces `right` by the solution of `matrix x = right`; `matrix` is positive definite, its lower half is read.
+/// Replaces `right` by the solution of `matrix x = right`; `matrix` is positive definite, its lower
+/// half is read.
 fn solve(matrix: &mut [f64], right: &mut [f64], size: usize) {
     for i in 0..size {
         for j in 0..=i {

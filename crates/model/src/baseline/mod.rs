@@ -1,7 +1,9 @@
-//! Plain methods that a network must beat to be worth its name: least squares, nearest neighbours, boosted trees.
+//! Plain methods that a network must beat to be worth its name: least squares, nearest neighbours,
+//! boosted trees.
 //!
-//! Each is fitted to [`Examples`] (their weights count, unknown targets are left out) and predicts one number for each
-//! target, through the same [`crate::Regressor`] as a network; fractions are kept from 0 to 1.
+//! Each is fitted to [`Examples`] (their weights count, unknown targets are left out) and predicts
+//! one number for each target, through the same [`crate::Regressor`] as a network; fractions are
+//! kept from 0 to 1.
 
 mod linear;
 mod neighbours;
@@ -15,7 +17,8 @@ pub use linear::LeastSquares;
 pub use neighbours::Neighbours;
 pub use trees::{Boosting, Trees};
 
-/// `Ok` when a baseline can be fitted: one range for each target, and an example that counts for each.
+/// `Ok` when a baseline can be fitted: one range for each target, and an example that counts for
+/// each.
 fn check(examples: &Examples, ranges: &[Range]) -> Result<(), Error> {
     Error::check_length("the ranges of targets", examples.targets().columns(), ranges.len())?;
     let counts = |target| {

@@ -1,6 +1,7 @@
 //! Nearest neighbours: the mean of the most similar examples, nearer ones counting more.
 //!
-//! Similarity is the Euclidean distance `d` between standardised features; an example counts `weight / (d + 0.001)`.
+//! Similarity is the Euclidean distance `d` between standardised features; an example counts
+//! `weight / (d + 0.001)`.
 
 use super::{check, check_features, within};
 use crate::network::{Range, Scaling};
@@ -25,7 +26,8 @@ impl Neighbours {
     /// Keeps `examples`, of which the nearest `count` that know a target will be asked for it.
     ///
     /// # Errors
-    /// [`Error`] when there is not one range for each target, a target is never known, or `count` is 0.
+    /// [`Error`] when there is not one range for each target, a target is never known, or `count`
+    /// is 0.
     pub fn fit(examples: &Examples, ranges: &[Range], count: usize) -> Result<Neighbours, Error> {
         check(examples, ranges)?;
         Error::check_range(count > 0, "the number of neighbours", count as f64, "at least 1")?;

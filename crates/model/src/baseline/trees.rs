@@ -1,11 +1,14 @@
-//! Gradient-boosted regression trees (Friedman, 2001) on histograms, as in LightGBM (Ke et al., 2017).
+//! Gradient-boosted regression trees (Friedman, 2001) on histograms, as in LightGBM (Ke et al.,
+//! 2017).
 //!
-//! Features are first put into at most [`BINS`] bins of about as many examples each. Each tree is fitted to what the
-//! trees before it leave of the target; it grows leaf by leaf, always splitting where the squared error falls most.
-//! With `G` the weighted sum of a leaf's residuals, `C` the sum of its weights and `p` the penalty, a leaf says
-//! `rate G / (C + p)`, and a split gains `GL^2 / (CL + p) + GR^2 / (CR + p) - G^2 / (C + p)`.
+//! Features are first put into at most [`BINS`] bins of about as many examples each. Each tree is
+//! fitted to what the trees before it leave of the target; it grows leaf by leaf, always splitting
+//! where the squared error falls most. With `G` the weighted sum of a leaf's residuals, `C` the sum
+//! of its weights and `p` the penalty, a leaf says `rate G / (C + p)`, and a split gains
+//! `GL^2 / (CL + p) + GR^2 / (CR + p) - G^2 / (C + p)`.
 //!
-//! A leaf's histograms are those of its parent less those of its sibling: only the smaller of two children is counted.
+//! A leaf's histograms are those of its parent less those of its sibling: only the smaller of two
+//! children is counted.
 
 use super::{check, check_features, within};
 use crate::network::Range;
@@ -34,7 +37,8 @@ pub struct Boosting {
     pub share: f64,
     /// Added to a leaf's weight: see the module's documentation.
     pub penalty: f64,
-    /// Most threads, each of which grows the trees of one target at a time. Results do not depend on it.
+    /// Most threads, each of which grows the trees of one target at a time. Results do not depend
+    /// on it.
     pub threads: usize,
 }
 
@@ -77,7 +81,8 @@ impl Trees {
     /// Fits `examples`.
     ///
     /// # Errors
-    /// [`Error`] when there is not one range for each target, a target is never known, or an option is out of its range.
+    /// [`Error`] when there is not one range for each target, a target is never known, or an option
+    /// is out of its range.
     pub fn fit(examples: &Examples, ranges: &[Range], options: &Boosting) -> Result<Trees, Error> {
         check(examples, ranges)?;
         Error::check_range(options.leaves >= 2, "the number of leaves", options.leaves as f64, "at least 2")?;
@@ -306,7 +311,7 @@ impl Grower<'_> {
         let Boosting { penalty, least, .. } = *self.options;
         let least = least.max(1) as u64;
         let before = total.score(penalty);
-        // What differs by rounding alone is no gain.
+        // A difference by rounding alone is not a gain.
         let mut best = Split { gain: 1e-9 * before + 1e-12, feature: usize::MAX, bin: 0 };
         for (feature, (slots, limits)) in histogram.chunks_exact(BINS).zip(&self.binned.limits).enumerate() {
             let mut low = Sum::default();

@@ -1,4 +1,5 @@
-//! How far a measure would move if other cases had been drawn: the bootstrap (Efron, 1979), percentile method.
+//! How far a measure would move if other cases had been drawn: the bootstrap (Efron, 1979),
+//! percentile method.
 
 use super::quantile;
 use apex_random::Random;
@@ -33,9 +34,9 @@ impl Default for Bootstrap {
 }
 
 impl Bootstrap {
-    /// The measure of `cases` cases and its interval. `measure` gets the numbers of the cases that were drawn, some of
-    /// them more than once. With `groups` (one for each case) whole groups are drawn, as many as there are, since
-    /// cases of a group are not independent (cluster bootstrap).
+    /// The measure of `cases` cases and its interval. `measure` gets the numbers of the cases that
+    /// were drawn, some of them more than once. With `groups` (one for each case) whole groups are
+    /// drawn, as many as there are, since cases of a group are not independent (cluster bootstrap).
     ///
     /// `None` where the measure is not defined over all cases, or over none of what was drawn.
     ///

@@ -13,11 +13,12 @@ pub struct Fold {
     pub test: Vec<usize>,
 }
 
-/// `count` splits of the cases, whose groups are `groups`, such that each group is tested in exactly one of them. Which
-/// groups come together is random; the parts are about equally large.
+/// `count` splits of the cases, whose groups are `groups`, such that each group is tested in
+/// exactly one of them. Which groups come together is random; the parts are about equally large.
 ///
 /// # Errors
-/// [`Error::Range`] when `count` is below 2; [`Error::TooFew`] when there are fewer groups than that.
+/// [`Error::Range`] when `count` is below 2; [`Error::TooFew`] when there are fewer groups than
+/// that.
 pub fn folds(groups: &[usize], count: usize, seed: u64) -> Result<Vec<Fold>, Error> {
     Error::check_range(count >= 2, "the number of folds", count as f64, "at least 2")?;
     let mut sizes: BTreeMap<usize, usize> = BTreeMap::new();
@@ -27,8 +28,8 @@ pub fn folds(groups: &[usize], count: usize, seed: u64) -> Result<Vec<Fold>, Err
     }
     let mut order: Vec<(usize, usize)> = sizes.into_iter().collect();
     Random::new(seed).shuffle(&mut order);
-    // Large groups first, each to where the fewest cases are: the parts come out about equal. The sort keeps the
-    // random order of equals.
+    // Large groups first, each to where the fewest cases are: the parts come out about equal. The
+    // sort keeps the random order of equals.
     order.sort_by_key(|&(_, size)| std::cmp::Reverse(size));
     let mut loads = vec![0; count];
     let mut fold_of = BTreeMap::new();

@@ -1,10 +1,11 @@
 //! Measures of agreement between what was predicted and what was measured.
 //!
-//! All take predictions and measurements case by case, in the same order; a case whose measurement is not a number is
-//! left out. `None` means that no case is left, or that the measure is not defined for what is.
+//! All take predictions and measurements case by case, in the same order; a case whose measurement
+//! is not a number is left out. `None` means that no case is left, or that the measure is not
+//! defined for what is.
 
-/// Pearson's coefficient of correlation: covariance over the product of the deviations. `None` where either side does
-/// not vary.
+/// Pearson's coefficient of correlation: covariance over the product of the deviations. `None`
+/// where either side does not vary.
 ///
 /// # Panics
 /// When the lengths differ.
@@ -31,8 +32,8 @@ pub fn absolute_errors(predicted: &[f32], measured: &[f32]) -> Vec<f64> {
     known(predicted, measured).map(|(predicted, measured)| (predicted - measured).abs()).collect()
 }
 
-/// `100 |predicted - measured| / |measured|` of each case whose measurement is not 0. The median of these
-/// ([`quantile`] with 0.5) is the median absolute percentage error.
+/// `100 |predicted - measured| / |measured|` of each case whose measurement is not 0. The median of
+/// these ([`quantile`] with 0.5) is the median absolute percentage error.
 ///
 /// # Panics
 /// When the lengths differ.
@@ -50,8 +51,8 @@ pub fn quantile(values: &[f64], level: f64) -> Option<f64> {
     Some(low + (high - low) * at.fract())
 }
 
-/// Mean quantile loss of predictions of the quantile `level`: `max(t (y - q), (t - 1) (y - q))` (Koenker and Bassett,
-/// 1978).
+/// Mean quantile loss of predictions of the quantile `level`: `max(t (y - q), (t - 1) (y - q))`
+/// (Koenker and Bassett, 1978).
 ///
 /// # Panics
 /// When the lengths differ.

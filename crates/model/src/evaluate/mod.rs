@@ -1,8 +1,8 @@
 //! How good predictions are: measures, how certain those are, and which cases to test on.
 //!
-//! Cases of one group (launches of one kernel family) are alike. A split that puts some of them on both sides, or a
-//! confidence interval that takes them for independent, flatters: [`folds`] keeps groups whole, and [`Bootstrap`]
-//! resamples whole groups.
+//! Cases of one group (launches of one kernel family) are alike. A split that puts some of them on
+//! both sides, or a confidence interval that takes them for independent, flatters: [`folds`] keeps
+//! groups whole, and [`Bootstrap`] resamples whole groups.
 
 mod bootstrap;
 mod folds;

@@ -1,13 +1,14 @@
 //! A layer in single precision, laid out in the order in which it is read.
 //!
-//! Outputs are taken [`GROUP`] vectors at a time. For a group the weights of the first input come first, those of all
-//! its outputs, then those of the second input: a kernel reads one stream, multiplies with one input at a time, and
-//! never has to add across a vector.
+//! Outputs are taken [`GROUP`] vectors at a time. For a group the weights of the first input come
+//! first, those of all its outputs, then those of the second input: a kernel reads one stream,
+//! multiplies with one input at a time, and never has to add across a vector.
 
 use super::{Kernel, LANES, Vector};
 use crate::network::Layer;
 
-/// Vectors of outputs that are summed at once: enough sums in flight to hide the latency of an addition.
+/// Vectors of outputs that are summed at once: enough sums in flight to hide the latency of an
+/// addition.
 pub(super) const GROUP: usize = 4;
 
 /// See the module's documentation.
@@ -71,8 +72,8 @@ unsafe fn sum<K: Kernel, const W: usize>(
     output[..W].copy_from_slice(&sums);
 }
 
-/// `element` of each output and each of `steps` inputs, in the order in which kernels read them. Outputs beyond the last
-/// fill up its vector.
+/// `element` of each output and each of `steps` inputs, in the order in which kernels read them.
+/// Outputs beyond the last fill up its vector.
 pub(super) fn grouped<T>(
     outputs: usize,
     steps: usize,

@@ -1,11 +1,13 @@
-//! Prediction: one case at a time, on the calling thread, without allocation, lock or input and output.
+//! Prediction: one case at a time, on the calling thread, without allocation, lock or input and
+//! output.
 //!
-//! A [`Predictor`] is a network made ready: weights laid out in the order in which they are read, kernels chosen for the
-//! processor. It does not change, so threads share it; each keeps a [`Scratch`] of its own. To replace a model while
-//! it is in use, swap an `Arc<Predictor>`: whoever still predicts with the old one holds it alive.
+//! A [`Predictor`] is a network made ready: weights laid out in the order in which they are read,
+//! kernels chosen for the processor. It does not change, so threads share it; each keeps a
+//! [`Scratch`] of its own. To replace a model while it is in use, swap an `Arc<Predictor>`: whoever
+//! still predicts with the old one holds it alive.
 //!
-//! All kernels add up in the same order. What differs is rounding: with fused multiply-add (AVX2, AVX-512) a product
-//! is not rounded before it is added. In 8 bits all kernels give the same bits.
+//! All kernels add up in the same order. What differs is rounding: with fused multiply-add (AVX2,
+//! AVX-512) a product is not rounded before it is added. In 8 bits all kernels give the same bits.
 
 mod dense;
 mod quantised;
@@ -32,8 +34,9 @@ pub(crate) struct Vector<T>(pub [T; LANES]);
 pub enum Precision {
     /// In single precision.
     F32,
-    /// Hidden layers but the first in 8 bits with one scale for each row, their inputs quantised to 8 bits anew for each
-    /// prediction. The first and the last layer, whose errors nothing averages out, stay in single precision.
+    /// Hidden layers but the first in 8 bits with one scale for each row, their inputs quantised to
+    /// 8 bits anew for each prediction. The first and the last layer, whose errors nothing averages
+    /// out, stay in single precision.
     Int8,
 }
 
@@ -44,7 +47,8 @@ impl Precision {
     }
 }
 
-/// Instructions that the kernels are written for, from those that every processor has to the fastest.
+/// Instructions that the kernels are written for, from those that every processor has to the
+/// fastest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum InstructionSet {
     /// What the compiler's target guarantees.
@@ -98,15 +102,16 @@ impl InstructionSet {
 ///
 /// `W` is how many vectors of outputs are summed at once.
 trait Kernel {
-    /// Adds `weights[k][..] * inputs[k]` to `sums` for each `k`. There are `W` vectors of weights for each input.
+    /// Adds `weights[k][..] * inputs[k]` to `sums` for each `k`. There are `W` vectors of weights
+    /// for each input.
     ///
     /// # Safety
     /// The processor has the instruction set.
     unsafe fn dense<const W: usize>(weights: &[Vector<f32>], inputs: &[f32], sums: &mut [Vector<f32>; W]);
 
-    /// The sums of `weights[k][..] * inputs[k]` for products of 8-bit numbers, exactly. A vector of weights holds for each
-    /// of [`LANES`] outputs the weights (signed bytes, lowest first) of four inputs; an element of `inputs` holds four
-    /// inputs (unsigned bytes).
+    /// The sums of `weights[k][..] * inputs[k]` for products of 8-bit numbers, exactly. A vector of
+    /// weights holds for each of [`LANES`] outputs the weights (signed bytes, lowest first) of four
+    /// inputs; an element of `inputs` holds four inputs (unsigned bytes).
     ///
     /// # Safety
     /// The processor has the instruction set.
@@ -153,7 +158,8 @@ enum Ready {
     Quantised(Quantised),
 }
 
-/// Buffers of a prediction. They grow to what a predictor needs when it first uses them and then stay.
+/// Buffers of a prediction. They grow to what a predictor needs when it first uses them and then
+/// stay.
 #[derive(Debug, Default)]
 pub struct Scratch {
     /// What goes into the layer at hand, and what comes out.
@@ -204,7 +210,8 @@ impl Predictor {
         Self::build(network, precision, InstructionSet::best())
     }
 
-    /// The same for instructions of the caller's choice: `None` where this processor does not have them.
+    /// The same for instructions of the caller's choice: `None` where this processor does not have
+    /// them.
     pub fn with_instructions(
         network: &Network,
         precision: Precision,
@@ -261,11 +268,13 @@ impl Predictor {
         self.set
     }
 
-    /// Predicts one case: raw features in, raw values out, in the order of [`Network::output_roles`].
+    /// Predicts one case: raw features in, raw values out, in the order of
+    /// [`Network::output_roles`].
     ///
     /// # Errors
-    /// [`Error::Length`] when there are not [`Predictor::inputs`] features and [`Predictor::outputs`] places for the
-    /// outputs; [`Error::NotFinite`] when a feature is infinite or not a number. `outputs` then stays as it was.
+    /// [`Error::Length`] when there are not [`Predictor::inputs`] features and
+    /// [`Predictor::outputs`] places for the outputs; [`Error::NotFinite`] when a feature is
+    /// infinite or not a number. `outputs` then stays as it was.
     pub fn predict(&self, features: &[f32], scratch: &mut Scratch, outputs: &mut [f32]) -> Result<(), Error> {
         Error::check_length("the features", self.inputs(), features.len())?;
         Error::check_length("the place for the outputs", self.outputs(), outputs.len())?;
@@ -352,7 +361,8 @@ fn finish(roles: &[(bool, f32, f32)], sums: &[f32], outputs: &mut [f32]) {
 /// Vectors as the numbers that they hold.
 #[inline(always)]
 fn flat(vectors: &[Vector<f32>]) -> &[f32] {
-    // SAFETY: a `Vector` is `repr(C)` with one array of `LANES` numbers and no padding (64 bytes, aligned to 64).
+    // SAFETY: a `Vector` is `repr(C)` with one array of `LANES` numbers and no padding (64 bytes,
+    // aligned to 64).
     unsafe { std::slice::from_raw_parts(vectors.as_ptr().cast(), vectors.len() * LANES) }
 }
 

@@ -1,21 +1,23 @@
 //! A layer in 8 bits.
 //!
-//! Each row of weights `w` is `s q` with signed bytes `q` and one scale `s = max |w| / 127`. The inputs `x` are
-//! `t (u - z)` with unsigned bytes `u`, a scale `t` and a zero point `z` that come from the least and the greatest
-//! input of this very prediction (0 included, so that 0 is exact), as ONNX's DynamicQuantizeLinear defines them. Then
+//! Each row of weights `w` is `s q` with signed bytes `q` and one scale `s = max |w| / 127`. The
+//! inputs `x` are `t (u - z)` with unsigned bytes `u`, a scale `t` and a zero point `z` that come
+//! from the least and the greatest input of this very prediction (0 included, so that 0 is exact),
+//! as ONNX's DynamicQuantizeLinear defines them. Then
 //!
 //! ```text
 //! sum of w x = s t (sum of q u - z sum of q)
 //! ```
 //!
-//! and both sums are exact in 32 bits ([`crate::network::MAX_WIDTH`]). All other arithmetic is elementwise without
-//! fused multiply-add, so all instruction sets give the same bits.
+//! and both sums are exact in 32 bits ([`crate::network::MAX_WIDTH`]). All other arithmetic is
+//! elementwise without fused multiply-add, so all instruction sets give the same bits.
 
 use super::dense::{GROUP, grouped, vectors_of};
 use super::{Kernel, LANES, Vector, flat};
 use crate::network::Layer;
 
-/// See the module's documentation. Weights are grouped as in [`super::dense`], four inputs taking the place of one.
+/// See the module's documentation. Weights are grouped as in [`super::dense`], four inputs taking
+/// the place of one.
 #[derive(Debug)]
 pub(super) struct Quantised {
     /// Inputs in fours.
@@ -66,8 +68,8 @@ impl Quantised {
         }
     }
 
-    /// `output = weights input + bias`. Gives how many vectors that are. Lanes of `input` that belong to no unit are
-    /// multiplied with weights that are 0.
+    /// `output = weights input + bias`. Gives how many vectors that are. Lanes of `input` that
+    /// belong to no unit are multiplied with weights that are 0.
     ///
     /// # Safety
     /// The processor has the instruction set of `K`.
@@ -124,7 +126,8 @@ impl Quantised {
     }
 }
 
-/// Puts `values` into bytes, four in each element of `quads`. Gives their step and the byte that stands for 0.
+/// Puts `values` into bytes, four in each element of `quads`. Gives their step and the byte that
+/// stands for 0.
 #[inline(always)]
 fn quantise(values: &[Vector<f32>], quads: &mut [u32]) -> (f32, i32) {
     let (mut least, mut greatest) = ([0.0f32; LANES], [0.0f32; LANES]);
@@ -217,7 +220,8 @@ mod tests {
                 }
                 let expected = reference(&layer, &input);
                 for (found, expected) in plain.iter().map(|bits| f32::from_bits(*bits)).zip(expected) {
-                    // An input on the edge between two bytes may fall to the other side in single precision.
+                    // An input on the edge between two bytes may fall to the other side in single
+                    // precision.
                     let bound = 1e-5 * inputs as f64 + 0.5 / 255.0;
                     assert!((f64::from(found) - expected).abs() < bound, "{inputs}: {found} {expected}");
                 }

@@ -1,7 +1,8 @@
 //! The kernels for x86-64 vectors.
 //!
-//! Each `forward_*` is compiled for its instruction set, and everything that it calls is inlined into it: elementwise
-//! code becomes vector code of that width, and the kernels below become the instructions that they name.
+//! Each `forward_*` is compiled for its instruction set, and everything that it calls is inlined
+//! into it: elementwise code becomes vector code of that width, and the kernels below become the
+//! instructions that they name.
 
 use super::{Kernel, LANES, Predictor, Scratch, Vector, forward};
 use std::arch::x86_64::{
@@ -57,7 +58,8 @@ pub(super) struct Avx2;
 impl Kernel for Avx2 {
     #[inline(always)]
     unsafe fn dense<const W: usize>(weights: &[Vector<f32>], inputs: &[f32], sums: &mut [Vector<f32>; W]) {
-        // SAFETY: the caller has AVX2 and FMA; every pointer is to 8 of the 16 numbers of a `Vector`.
+        // SAFETY: the caller has AVX2 and FMA; every pointer is to 8 of the 16 numbers of a
+        // `Vector`.
         unsafe {
             let mut halves = [[_mm256_set1_ps(0.0); 2]; W];
             for (halves, sum) in halves.iter_mut().zip(sums.iter()) {
@@ -79,8 +81,9 @@ impl Kernel for Avx2 {
         }
     }
 
-    /// Bytes are widened to 16 bits, whose products AVX2 adds in pairs without loss. (Its product of bytes saturates.)
-    /// Vectors of outputs are taken two at a time: each needs four registers of pairs.
+    /// Bytes are widened to 16 bits, whose products AVX2 adds in pairs without loss. (Its product
+    /// of bytes saturates.) Vectors of outputs are taken two at a time: each needs four registers
+    /// of pairs.
     #[inline(always)]
     unsafe fn quantised<const W: usize>(weights: &[Vector<u32>], inputs: &[u32]) -> [Vector<i32>; W] {
         let mut sums = [Vector([0; LANES]); W];
@@ -116,7 +119,8 @@ impl Avx2 {
         first: usize,
         sums: [&mut Vector<i32>; N],
     ) {
-        // SAFETY: the caller has AVX2; the loads are of four of the 16 elements of a `Vector`, the stores of eight.
+        // SAFETY: the caller has AVX2; the loads are of four of the 16 elements of a `Vector`, the
+        // stores of eight.
         unsafe {
             let mut pairs: [[__m256i; 4]; N] = [[_mm256_setzero_si256(); 4]; N];
             for (weights, &input) in weights.chunks_exact(W).zip(inputs) {
@@ -131,7 +135,8 @@ impl Avx2 {
                 }
             }
             for (pairs, sum) in pairs.iter().zip(sums) {
-                // Adding neighbours leaves the outputs 0 1, 4 5, 2 3, 6 7: the permutation puts them in order.
+                // Adding neighbours leaves the outputs 0 1, 4 5, 2 3, 6 7: the permutation puts
+                // them in order.
                 let low = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_hadd_epi32(pairs[0], pairs[1]));
                 let high = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_hadd_epi32(pairs[2], pairs[3]));
                 _mm256_storeu_si256(sum.0.as_mut_ptr().cast(), low);

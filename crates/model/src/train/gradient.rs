@@ -19,8 +19,8 @@ pub(super) struct Place {
     pub(super) bias: Span<usize>,
 }
 
-/// What training needs to know of a network beside its parameters, which it keeps in one row: layer by layer, first the
-/// weights and then the bias.
+/// What training needs to know of a network beside its parameters, which it keeps in one row: layer
+/// by layer, first the weights and then the bias.
 pub(super) struct Plan {
     pub(super) places: Vec<Place>,
     activation: Activation,
@@ -32,8 +32,8 @@ pub(super) struct Plan {
 
 /// Examples that one thread works on at a time, and what it found.
 pub(super) struct Chunk<T> {
-    /// For the features and for each layer: sums before the activation, which then make way for its derivative there;
-    /// values after it; derivatives of the loss with respect to the sums.
+    /// For the features and for each layer: sums before the activation, which then make way for its
+    /// derivative there; values after it; derivatives of the loss with respect to the sums.
     sums: Vec<Vec<T>>,
     values: Vec<Vec<T>>,
     slopes: Vec<Vec<T>>,
@@ -122,8 +122,8 @@ impl Plan {
         (0..examples.div_ceil(CHUNK)).map(chunk).collect()
     }
 
-    /// Computes the losses of the examples `rows` and their gradients, with some features left out. Gives the chunks that
-    /// were used.
+    /// Computes the losses of the examples `rows` and their gradients, with some features left out.
+    /// Gives the chunks that were used.
     pub(super) fn gradients<'a, T: Real>(
         &self,
         parameters: &[T],
@@ -167,7 +167,8 @@ impl Plan {
         loss / weight.max(f64::MIN_POSITIVE)
     }
 
-    /// Values of all layers from the loaded features, the loss, and its derivatives with respect to the last layer's sums.
+    /// Values of all layers from the loaded features, the loss, and its derivatives with respect to
+    /// the last layer's sums.
     fn forward<T: Real>(&self, parameters: &[T], examples: &Examples, rows: &[usize], chunk: &mut Chunk<T>) {
         let last = self.places.len();
         for (layer, place) in self.places.iter().enumerate() {
@@ -303,7 +304,8 @@ mod tests {
             .sum()
     }
 
-    /// Every derivative, for every activation and loss, against central differences in double precision.
+    /// Every derivative, for every activation and loss, against central differences in double
+    /// precision.
     #[test]
     fn gradients_are_the_slopes_of_the_loss() {
         let points = [PointLoss::CrossEntropy, PointLoss::Squared, PointLoss::Huber { delta: 0.3 }];

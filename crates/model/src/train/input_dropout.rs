@@ -1,8 +1,8 @@
-//! Dropout of the inputs (Srivastava et al., 2014): training leaves features out at random, so that a
-//! network does not depend on any single one.
+//! Dropout of the inputs (Srivastava et al., 2014): training leaves features out at random, so that
+//! a network does not depend on any single one.
 //!
-//! The original's rescaling is absent, because prediction leaves nothing out. A standardised feature
-//! that is left out is 0, its mean.
+//! The original's rescaling is absent, because prediction leaves nothing out. A standardised
+//! feature that is left out is 0, its mean.
 
 use super::real::Real;
 use apex_random::Random;

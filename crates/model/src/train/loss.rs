@@ -1,6 +1,7 @@
 //! What is minimised, and its derivative with respect to the last layer's sums.
 //!
-//! With `z` a sum of the last layer, `y` the target, in standard units where it is any number, and `p = logistic(z)`:
+//! With `z` a sum of the last layer, `y` the target, in standard units where it is any number, and
+//! `p = logistic(z)`:
 //!
 //! | loss | of a fraction | of any number |
 //! | --- | --- | --- |
@@ -16,7 +17,8 @@ use crate::network::Range;
 /// The loss of a point estimate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PointLoss {
-    /// Cross entropy between Bernoulli distributions; for fractions. Least at the mean, and never flat.
+    /// Cross entropy between Bernoulli distributions; for fractions. Least at the mean, and never
+    /// flat.
     CrossEntropy,
     /// Half the squared error; least at the mean.
     Squared,

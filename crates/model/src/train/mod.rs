@@ -1,9 +1,10 @@
 //! Training: AdamW over minibatches, the same weights for the same seed.
 //!
-//! A minibatch is cut into chunks of [`CHUNK`] examples. A chunk's gradient is computed by one thread with one order of
-//! additions, chunks are added in their order, and each weight is stepped by itself: so the number of threads changes
-//! how long training takes and nothing else. Matrix products come from a library that picks its kernels by processor:
-//! weights are the same bit by bit on one kind of processor, and close on others.
+//! A minibatch is cut into chunks of [`CHUNK`] examples. A chunk's gradient is computed by one
+//! thread with one order of additions, chunks are added in their order, and each weight is stepped
+//! by itself: so the number of threads changes how long training takes and nothing else. Matrix
+//! products come from a library that picks its kernels by processor: weights are the same bit by
+//! bit on one kind of processor, and close on others.
 //!
 //! Nothing is printed: a callback gets each epoch and may end the training.
 
@@ -26,7 +27,8 @@ pub use loss::{PointLoss, TargetLoss};
 /// Examples in a chunk: see the module's documentation.
 pub const CHUNK: usize = 64;
 
-/// Parameters times examples of a minibatch for which a thread more takes longer to start than it saves.
+/// Parameters times examples of a minibatch for which a thread more takes longer to start than it
+/// saves.
 const WORK: usize = 1 << 21;
 
 /// Cases with known outcome.
@@ -38,7 +40,8 @@ pub struct Examples {
 }
 
 impl Examples {
-    /// Features and targets, row by row. A target that is not a number is unknown and teaches nothing.
+    /// Features and targets, row by row. A target that is not a number is unknown and teaches
+    /// nothing.
     ///
     /// # Errors
     /// [`Error`] when the numbers of rows differ, a feature is not finite or a target is infinite.
@@ -115,21 +118,24 @@ pub struct Options {
     pub epochs: usize,
     /// Examples in a minibatch. Memory for one gradient is taken for each [`CHUNK`] of them.
     pub batch: usize,
-    /// Step size at its highest, reached after [`Options::warmup`] epochs; then it falls along a half cosine
-    /// (Loshchilov and Hutter, 2016) to a hundredth.
+    /// Step size at its highest, reached after [`Options::warmup`] epochs; then it falls along a
+    /// half cosine (Loshchilov and Hutter, 2016) to a hundredth.
     pub learning_rate: f64,
     /// Epochs over which the step size rises from 0.
     pub warmup: f64,
-    /// Decay of weights, not of biases, for each step and unit of step size (Loshchilov and Hutter, 2017).
+    /// Decay of weights, not of biases, for each step and unit of step size (Loshchilov and Hutter,
+    /// 2017).
     pub weight_decay: f64,
-    /// The part of the features that is left out of each example, drawn anew each time, 0 for none; see Srivastava et al.
-    /// (2014).
+    /// Fraction of the features that is left out of each example, drawn anew each time, 0 for none;
+    /// see Srivastava et al. (2014).
     pub input_dropout: f64,
-    /// Epochs without a lower validation loss after which training ends. Without validation examples it never does.
+    /// Epochs without a lower validation loss after which training ends. Without validation
+    /// examples it never does.
     pub patience: usize,
     /// The loss of each target, in their order.
     pub losses: Vec<TargetLoss>,
-    /// Most threads that work on a minibatch; small networks take fewer. Results do not depend on it.
+    /// Most threads that work on a minibatch; small networks take fewer. Results do not depend on
+    /// it.
     pub threads: usize,
 }
 
@@ -202,17 +208,19 @@ pub struct Epoch {
 pub struct Outcome {
     /// All epochs.
     pub epochs: Vec<Epoch>,
-    /// The number of the epoch whose weights were kept: the one with the lowest validation loss, or the last.
+    /// The number of the epoch whose weights were kept: the one with the lowest validation loss, or
+    /// the last.
     pub kept: usize,
 }
 
-/// Trains `network` on `training` and leaves in it the weights of the epoch with the lowest loss on `validation`, or
-/// the last ones if there is no `validation`. Features and targets should have been scaled first:
-/// [`Network::fit_scaling`]. After each epoch `progress` is called; [`ControlFlow::Break`] ends the training there.
+/// Trains `network` on `training` and leaves in it the weights of the epoch with the lowest loss on
+/// `validation`, or the last ones if there is no `validation`. Features and targets should have
+/// been scaled first: [`Network::fit_scaling`]. After each epoch `progress` is called;
+/// [`ControlFlow::Break`] ends the training there.
 ///
 /// # Errors
-/// [`Error`] when examples or options do not fit the network, there is no example, a fraction to be learned lies outside
-/// 0 to 1, or the loss ceases to be finite; the network then stays as it was.
+/// [`Error`] when examples or options do not fit the network, there is no example, a fraction to be
+/// learned lies outside 0 to 1, or the loss ceases to be finite; the network then stays as it was.
 pub fn train(
     network: &mut Network,
     training: &Examples,
@@ -322,8 +330,9 @@ mod tests {
         close(12.0, 0.01);
     }
 
-    /// `y = w x + b` with `w = 2`, `b = 1` and one example. Adam's first two steps by hand: each is the rate times the
-    /// mean of the gradients over the root of the mean of their squares, both without bias.
+    /// `y = w x + b` with `w = 2`, `b = 1` and one example. Adam's first two steps by hand: each is
+    /// the rate times the mean of the gradients over the root of the mean of their squares, both
+    /// without bias.
     #[test]
     fn the_first_steps_are_those_of_the_formula() {
         let layer = Layer { inputs: 1, outputs: 1, weights: vec![2.0], bias: vec![1.0] };

@@ -1,4 +1,5 @@
-//! Numbers that training computes with: single precision to train, double to check gradients against differences.
+//! Numbers that training computes with: single precision to train, double to check gradients
+//! against differences.
 
 use crate::math;
 use matrixmultiply::{dgemm, sgemm};
@@ -83,8 +84,8 @@ macro_rules! real {
             fn product(a: View<'_, Self>, b: View<'_, Self>, beta: Self, c: &mut [Self]) {
                 assert_eq!(a.columns, b.rows, "the factors fit each other");
                 assert!(c.len() >= a.rows * b.columns, "the product fits its place");
-                // SAFETY: a view's steps stay inside of its slice (`View::new`), as the product's do (above); the
-                // product's place is borrowed for this call alone.
+                // SAFETY: a view's steps stay inside of its slice (`View::new`), as the product's
+                // do (above); the product's place is borrowed for this call alone.
                 unsafe {
                     $product(
                         a.rows,

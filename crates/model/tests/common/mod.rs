@@ -1,4 +1,5 @@
-//! Random networks and a reference that computes what `apex_model::network` states, in double precision.
+//! Random networks and a reference that computes what `apex_model::network` states, in double
+//! precision.
 
 #![allow(dead_code, reason = "each test file uses some of this")]
 
@@ -16,7 +17,8 @@ fn scaling(count: usize, random: &mut Random) -> Scaling {
     Scaling { mean: normals(count, 3.0, random), scale }
 }
 
-/// A network with random weights, biases and scaling, whose targets are by turns fractions and any number.
+/// A network with random weights, biases and scaling, whose targets are by turns fractions and any
+/// number.
 pub fn network(
     inputs: usize,
     hidden: &[usize],
@@ -93,7 +95,8 @@ pub fn reference(network: &Network, features: &[f32]) -> Vec<f64> {
     values
 }
 
-/// How far `found` lies from `expected`: the greatest error relative to an output's size or spread, whichever is larger.
+/// How far `found` lies from `expected`: the greatest error relative to an output's size or spread,
+/// whichever is larger.
 pub fn distance(network: &Network, found: &[f32], expected: &[f64]) -> f64 {
     let scaling = network.output_scaling();
     let roles = network.output_roles();

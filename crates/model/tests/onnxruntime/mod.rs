@@ -1,8 +1,10 @@
-//! ONNX Runtime through its C interface, from the Python package that `scripts/test-deps.sh` installs.
+//! ONNX Runtime through its C interface, from the Python package that `scripts/test-deps.sh`
+//! installs.
 //!
-//! The interface is a table of functions whose order never changes; the positions below are those of
-//! `onnxruntime_c_api.h`. Sessions run on one thread, the calling one, with all optimisations, on values that are
-//! bound once: nothing is copied or allocated for a prediction that the library does not itself allocate.
+//! The interface is a table of functions whose order never changes; the positions below are those
+//! of `onnxruntime_c_api.h`. Sessions run on one thread, the calling one, with all optimisations,
+//! on values that are bound once: nothing is copied or allocated for a prediction that the library
+//! does not itself allocate.
 
 #![allow(dead_code, reason = "tests and benchmarks each use some of this")]
 
@@ -71,7 +73,8 @@ impl OnnxRuntime {
             test_skip::missing_dependency(format!("{what} needs ONNX Runtime"));
             return None;
         };
-        // SAFETY: the library's initialisers ask nothing of us, and the symbol is what its header declares.
+        // SAFETY: the library's initialisers ask nothing of us, and the symbol is what its header
+        // declares.
         unsafe {
             let library = Library::new(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             let base: Symbol<unsafe extern "C" fn() -> *const ApiBase> =
@@ -109,8 +112,8 @@ impl OnnxRuntime {
     /// `F` is its type.
     unsafe fn function<F: Copy>(&self, position: usize) -> F {
         assert_eq!(size_of::<F>(), size_of::<*const c_void>());
-        // SAFETY: the table has the position (it is that of the version we asked for), which holds a pointer to a
-        // function of the type `F`, by this function's contract.
+        // SAFETY: the table has the position (it is that of the version we asked for), which holds
+        // a pointer to a function of the type `F`, by this function's contract.
         unsafe { self.table.add(position).cast::<F>().read() }
     }
 
@@ -130,7 +133,8 @@ impl OnnxRuntime {
     }
 
     /// # Safety
-    /// `position` is that of the function that releases handles like `handle`, which is not used again.
+    /// `position` is that of the function that releases handles like `handle`, which is not used
+    /// again.
     unsafe fn release(&self, position: usize, handle: Handle) {
         // SAFETY: this function's contract.
         unsafe {
@@ -141,7 +145,8 @@ impl OnnxRuntime {
 
     /// A session for a file's bytes, for `rows` rows at a time.
     pub fn session(&self, onnx: &[u8], rows: usize, inputs: usize, outputs: usize) -> Session<'_> {
-        // SAFETY: the functions have the types that the header gives them; all pointers are to live values.
+        // SAFETY: the functions have the types that the header gives them; all pointers are to live
+        // values.
         unsafe {
             let create: unsafe extern "C" fn(*mut Handle) -> Status =
                 self.function(at::CREATE_SESSION_OPTIONS);
@@ -168,7 +173,8 @@ impl OnnxRuntime {
     /// A tensor whose numbers stay where they are.
     fn tensor(&self, numbers: &mut [f32], shape: [i64; 2]) -> Handle {
         const FLOAT: c_int = 1;
-        // SAFETY: the function has this type; the numbers outlive the tensor, both belonging to one session.
+        // SAFETY: the function has this type; the numbers outlive the tensor, both belonging to one
+        // session.
         unsafe {
             let create: unsafe extern "C" fn(
                 Handle,
@@ -224,7 +230,8 @@ impl Session<'_> {
         self.numbers[0].copy_from_slice(features);
         let (inputs, outputs) = ([c"features".as_ptr()], [c"outputs".as_ptr()]);
         let [input, mut output] = self.values;
-        // SAFETY: the function has this type; names and values are alive, and nobody else uses the session.
+        // SAFETY: the function has this type; names and values are alive, and nobody else uses the
+        // session.
         let status = unsafe {
             (self.run)(
                 self.session,
