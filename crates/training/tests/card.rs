@@ -64,7 +64,7 @@ fn by_basis(report: &Report) -> String {
     let work = errors(of(FAMILIES, "duration", "work"));
     table += &row("and what it executes, from PTX and arguments", FAMILIES, "work", &work);
     let change = errors(of(WHAT_IF, "duration, what-if", "work"));
-    table + &format!("| what another launch of the kernel took, and all that | | | {change} |\n")
+    table + &format!("| and the measured time of another launch of the kernel | | | {change} |\n")
 }
 
 /// The table of the page of results: plain methods beside the networks.
