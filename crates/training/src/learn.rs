@@ -36,7 +36,7 @@ pub struct Recipe {
 }
 
 /// What the training runs of one model share with those of others.
-pub struct Crew<'a> {
+pub struct WorkerPool<'a> {
     /// Threads.
     pub threads: usize,
     /// Members that were trained.
@@ -56,7 +56,7 @@ impl Recipe {
         groups: &[usize],
         targets: &[Target],
         seed: u64,
-        crew: &Crew<'_>,
+        pool: &WorkerPool<'_>,
     ) -> Result<Network, Error> {
         let members: Vec<Mutex<Option<Network>>> = (0..self.members).map(|_| Mutex::new(None)).collect();
         let next = AtomicUsize::new(0);
@@ -64,14 +64,14 @@ impl Recipe {
             loop {
                 let member = next.fetch_add(1, Ordering::Relaxed);
                 let Some(place) = members.get(member) else { return Ok(()) };
-                let network = self.member(member, examples, groups, targets, seed, crew.stop)?;
+                let network = self.member(member, examples, groups, targets, seed, pool.stop)?;
                 *place.lock().expect("no thread panics while it holds it") = Some(network);
-                crew.done.fetch_add(1, Ordering::Relaxed);
+                pool.done.fetch_add(1, Ordering::Relaxed);
             }
         };
         std::thread::scope(|scope| {
             let threads: Vec<_> =
-                (0..crew.threads.clamp(1, self.members)).map(|_| scope.spawn(work)).collect();
+                (0..pool.threads.clamp(1, self.members)).map(|_| scope.spawn(work)).collect();
             threads
                 .into_iter()
                 .try_for_each(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))

@@ -1,0 +1,378 @@
+//! Training from beginning to end: folds, judgement, final models.
+//!
+//! Whole families are held out in turn. The predictions of each fold's network for the families
+//! that it has not seen are judged, and they calibrate the intervals of the final models, which are
+//! trained on everything. Intervals are judged with margins from the other folds.
+
+mod judgement;
+mod plain;
+
+use crate::Error;
+use crate::examples::{Data, Table};
+use crate::learn::{Recipe, WorkerPool};
+use crate::report::{ModelSummary, Report, Test};
+use apex_model::evaluate::{Fold, folds};
+use apex_model::forecast::FeatureSet;
+use apex_model::network::Target;
+use apex_model::{Matrix, Model, Network, Precision, Predictor, Regressor};
+use apex_predict::features::Set;
+use apex_predict::{Basis, target};
+use apex_random::Random;
+use judgement::{calibrations, order};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Number of folds that the families are divided into.
+const FOLDS: usize = 5;
+/// Nominal coverage of intervals.
+const COVERAGE: f32 = 0.9;
+/// Boosted trees for each target, in steps of a tenth.
+const TREES: usize = 100;
+/// Other launches on the same problem that each launch is paired with.
+const PARTNERS: usize = 4;
+
+const SMALL: Recipe = Recipe {
+    members: 1,
+    hidden: &[16, 8],
+    epochs: 150,
+    learning_rate: 5e-3,
+    weight_decay: 1e-3,
+    input_dropout: 0.0,
+    share: 1.0,
+};
+const LARGE: Recipe = Recipe {
+    members: 8,
+    hidden: &[96, 64],
+    epochs: 40,
+    learning_rate: 4e-3,
+    weight_decay: 0.3,
+    input_dropout: 0.05,
+    share: 0.9,
+};
+const WHAT_IF: Recipe = Recipe { epochs: 32, ..LARGE };
+
+/// The recipes of the models.
+struct Recipes {
+    small: Recipe,
+    large: Recipe,
+    what_if: Recipe,
+    /// Boosted trees for each target; none if 0.
+    trees: usize,
+}
+
+impl Recipes {
+    fn new(quick: bool) -> Recipes {
+        if !quick {
+            return Recipes { small: SMALL, large: LARGE, what_if: WHAT_IF, trees: TREES };
+        }
+        let few = |recipe: Recipe| Recipe {
+            members: recipe.members.min(2),
+            epochs: recipe.epochs.div_ceil(6),
+            ..recipe
+        };
+        Recipes { small: few(SMALL), large: few(LARGE), what_if: few(WHAT_IF), trees: 0 }
+    }
+
+    /// Networks and, for each fold, trees.
+    fn planned(&self) -> usize {
+        let networks =
+            (FOLDS + 1) * (self.large.members + self.what_if.members) + (2 * FOLDS + 1) * self.small.members;
+        networks + if self.trees > 0 { TREES_OF * FOLDS } else { 0 }
+    }
+}
+
+/// Bases, of large and of what-if together, that boosted trees are grown for.
+const TREES_OF: usize = 3;
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Few networks, few passes, no trees: a trial run.
+    pub quick: bool,
+    /// Determines weights and splits.
+    pub seed: u64,
+    /// Threads.
+    pub threads: usize,
+    /// When the data was measured, UTC, for the card.
+    pub measured: String,
+}
+
+/// How far it is.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Networks to be trained.
+    pub planned: AtomicUsize,
+    /// Networks that were trained.
+    pub done: AtomicUsize,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Trained {
+    /// Small, large, what-if.
+    pub models: [Model; 3],
+    /// How good they are.
+    pub report: Report,
+}
+
+/// Trains and judges. `real` are launches of other programs, for judgement alone.
+///
+/// # Errors
+/// [`Error`] if the data cannot be learned from, or the caller stopped it.
+pub fn run(
+    data: &Data,
+    real: Option<&Data>,
+    options: &Options,
+    progress: &Progress,
+    stop: &AtomicBool,
+) -> Result<Trained, Error> {
+    let recipes = Recipes::new(options.quick);
+    progress.planned.store(recipes.planned(), Ordering::Relaxed);
+    let run = Run {
+        data,
+        options,
+        recipes,
+        pool: WorkerPool { threads: options.threads, done: &progress.done, stop },
+    };
+    let (small, small_tests) = run.small()?;
+    let (large, large_test, real_test) = run.large(real)?;
+    let (what_if, what_if_test) = run.what_if()?;
+    let mut tests = vec![large_test, what_if_test];
+    tests.extend(real_test);
+    tests.extend(small_tests);
+    let report = Report {
+        schema: crate::report::SCHEMA.to_owned(),
+        device: data.device.name.clone(),
+        measured: options.measured.clone(),
+        launches: data.rows.len(),
+        families: data.families.len(),
+        seed: options.seed,
+        models: vec![small.1, large.1, what_if.1],
+        tests,
+    };
+    Ok(Trained { models: [small.0, large.0, what_if.0], report })
+}
+
+/// A model and its summary.
+type Made = (Model, ModelSummary);
+
+struct Run<'a> {
+    data: &'a Data,
+    options: &'a Options,
+    recipes: Recipes,
+    pool: WorkerPool<'a>,
+}
+
+/// Predictions of networks for examples that they were not trained on.
+struct Held {
+    outputs: Vec<Vec<f32>>,
+    /// The fold of each example.
+    fold: Vec<usize>,
+}
+
+impl Run<'_> {
+    fn all(&self) -> Vec<usize> {
+        (0..self.data.rows.len()).collect()
+    }
+
+    fn families(&self, table: &Table) -> Vec<usize> {
+        table.origin.iter().map(|origin| self.data.rows[origin.row].family).collect()
+    }
+
+    /// Trains a network for each fold, and predicts the examples that it has not seen.
+    fn cross(
+        &self,
+        table: &Table,
+        split: &[usize],
+        recipe: &Recipe,
+        targets: &[Target],
+    ) -> Result<Held, Error> {
+        let (examples, families) = (table.examples()?, self.families(table));
+        let mut held = Held { outputs: vec![Vec::new(); split.len()], fold: vec![0; split.len()] };
+        for (number, Fold { train, test }) in folds(split, FOLDS, self.options.seed)?.into_iter().enumerate()
+        {
+            let groups: Vec<usize> = train.iter().map(|&row| families[row]).collect();
+            let seed = self.options.seed + 1 + number as u64;
+            let network = recipe.learn(&examples.select(&train), &groups, targets, seed, &self.pool)?;
+            let outputs =
+                predict_within(&network, examples.select(&train).inputs(), &examples.inputs().select(&test))?;
+            for (row, outputs) in test.into_iter().zip(outputs.iter()) {
+                held.outputs[row] = outputs.to_vec();
+                held.fold[row] = number;
+            }
+        }
+        Ok(held)
+    }
+
+    /// The final model: trained on all, its intervals calibrated on what was held out.
+    fn finish(
+        &self,
+        (set, recipe, targets): (Set, &Recipe, Vec<Target>),
+        table: &Table,
+        held: &Held,
+        notes: &[(&str, String)],
+    ) -> Result<Made, Error> {
+        let (examples, families) = (table.examples()?, self.families(table));
+        let network = recipe.learn(&examples, &families, &targets, self.options.seed, &self.pool)?;
+        let all: Vec<usize> = (0..families.len()).collect();
+        let calibrations = calibrations(&targets, table, held, &families, &all)?;
+        let names = set.names();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let features = FeatureSet::seen(set.name(), set.version(), &names, examples.inputs())?;
+        let summary = summary(set, &network, examples.inputs())?;
+        let notes = notes.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        let calibrations = calibrations.into_iter().map(Some).collect();
+        Ok((Model::new(features, network, calibrations, notes)?, summary))
+    }
+
+    fn notes(&self, test: &Test) -> Vec<(&'static str, String)> {
+        let data = self.data;
+        let mut notes = vec![
+            ("device", data.device.name.clone()),
+            ("measured", self.options.measured.clone()),
+            ("launches", data.rows.len().to_string()),
+            ("families", data.families.len().to_string()),
+            ("seed", self.options.seed.to_string()),
+            ("held out", test.held_out.clone()),
+        ];
+        let network = test.scores.iter().filter(|score| score.method == NETWORK);
+        notes.extend(network.map(|score| {
+            let correlation =
+                score.correlation.map_or(String::new(), |range| format!(", correlation {:.3}", range.value));
+            let (quantity, basis, error) = (&score.quantity, &score.basis, score.median_error.value);
+            ("error", format!("{quantity}, {basis}: median {error:.1}{correlation}"))
+        }));
+        notes
+    }
+
+    fn small(&self) -> Result<(Made, Vec<Test>), Error> {
+        let table = self.data.examples(Set::Small, &self.all(), &[Basis::Launch])?;
+        let rows: Vec<usize> = (0..table.origin.len()).collect();
+        let mut tests = Vec::new();
+        let mut last = None;
+        let families = self.families(&table);
+        for (what, split) in
+            [("families, launch alone", &families), ("configurations of known kernels", &rows)]
+        {
+            let held = self.cross(&table, split, &self.recipes.small, &target::all())?;
+            let scores = self.scores(NETWORK, &table, &held, &target::all())?;
+            tests.push(Test { held_out: what.to_owned(), scores });
+            last = Some(held);
+        }
+        let held = last.expect("two tests");
+        let notes = self.notes(&tests[1]);
+        let made = self.finish((Set::Small, &self.recipes.small, target::all()), &table, &held, &notes)?;
+        Ok((made, tests))
+    }
+
+    fn large(&self, real: Option<&Data>) -> Result<(Made, Test, Option<Test>), Error> {
+        let bases = [Basis::Kernel, Basis::Code, Basis::Work];
+        let table = self.data.examples(Set::Full, &self.all(), &bases)?;
+        let families = self.families(&table);
+        let held = self.cross(&table, &families, &self.recipes.large, &target::all())?;
+        let mut scores = self.scores(NETWORK, &table, &held, &target::all())?;
+        scores.extend(self.trees(&table, &[Basis::Kernel, Basis::Work], &target::all())?);
+        scores.extend(self.formulas()?);
+        scores.sort_by_key(|score| (order(&score.quantity), score.basis.clone()));
+        let test = Test { held_out: "families".to_owned(), scores };
+        let made =
+            self.finish((Set::Full, &self.recipes.large, target::all()), &table, &held, &self.notes(&test))?;
+        let real = real.map(|real| self.real(real, &made.0)).transpose()?;
+        Ok((made, test, real))
+    }
+
+    fn what_if(&self) -> Result<(Made, Test), Error> {
+        let bases = [Basis::Kernel, Basis::Work];
+        let pairs = self.partners();
+        if pairs.is_empty() {
+            let why = "no kernel was launched twice on the same problem, so that what-if cannot be learned: collect more rows";
+            return Err(Error::Refused(why.to_owned()));
+        }
+        let table = self.data.pairs(&pairs, &bases)?;
+        let families = self.families(&table);
+        let held = self.cross(&table, &families, &self.recipes.what_if, &target::change())?;
+        let mut scores = self.scores(NETWORK, &table, &held, &target::change())?;
+        scores.extend(self.trees(&table, &[Basis::Work], &target::change())?);
+        scores.extend(self.unchanged(&table));
+        let test = Test {
+            held_out: "families, one other launch of the kernel on the same problem is known".to_owned(),
+            scores,
+        };
+        let made = self.finish(
+            (Set::WhatIf, &self.recipes.what_if, target::change()),
+            &table,
+            &held,
+            &self.notes(&test),
+        )?;
+        Ok((made, test))
+    }
+
+    /// Pairs of launches of one kernel on the same problem: to each launch, from some others.
+    fn partners(&self) -> Vec<(usize, usize)> {
+        let mut of_problem: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (row, known) in self.data.rows.iter().enumerate() {
+            if known.truth.duration_us > 0.0 {
+                of_problem.entry(known.problem).or_default().push(row);
+            }
+        }
+        let mut random = Random::for_purpose(self.options.seed, 3);
+        let mut pairs = Vec::new();
+        for rows in of_problem.values() {
+            for &to in rows {
+                let mut others: Vec<usize> = rows.iter().copied().filter(|&other| other != to).collect();
+                random.shuffle(&mut others);
+                pairs.extend(others.into_iter().take(PARTNERS).map(|from| (from, to)));
+            }
+        }
+        pairs
+    }
+}
+
+/// The name of networks in tables.
+const NETWORK: &str = "network";
+
+/// Features moved into the ranges that were trained on, as prediction does it.
+fn within(features: &FeatureSet, mut inputs: Matrix) -> Matrix {
+    for row in 0..inputs.rows() {
+        for (value, feature) in inputs.row_mut(row).iter_mut().zip(&features.features) {
+            *value = value.clamp(feature.least, feature.greatest);
+        }
+    }
+    inputs
+}
+
+fn predict_within(network: &Network, trained: &Matrix, inputs: &Matrix) -> Result<Matrix, Error> {
+    let names = vec![""; trained.columns()];
+    let features = FeatureSet::seen("", 0, &names, trained)?;
+    Ok(Predictor::new(network, Precision::F32).predict_rows(&within(&features, inputs.clone()))?)
+}
+
+/// Summary of a network, with the change of its estimates in 8 bits.
+fn summary(set: Set, network: &Network, inputs: &Matrix) -> Result<ModelSummary, Error> {
+    const SAMPLE: usize = 2000;
+    let step = (inputs.rows() / SAMPLE).max(1);
+    let sample = inputs.select(&(0..inputs.rows()).step_by(step).collect::<Vec<_>>());
+    let outputs = [Precision::F32, Precision::Int8]
+        .map(|precision| Predictor::new(network, precision).predict_rows(&sample));
+    let [exact, rounded] = outputs;
+    let (exact, rounded) = (exact?, rounded?);
+    let mut column = 0;
+    let cost = |target: &Target| {
+        let pairs = exact.column(column).zip(rounded.column(column));
+        let cost = |(exact, rounded): (f32, f32)| match target.range {
+            apex_model::network::Range::Fraction => 100.0 * f64::from(exact - rounded).abs(),
+            apex_model::network::Range::Real => 100.0 * (f64::from(rounded - exact).exp2() - 1.0).abs(),
+        };
+        column += target.outputs();
+        pairs.map(cost).sum::<f64>() / sample.rows() as f64
+    };
+    let quantising_error = network.targets().iter().map(cost).collect();
+    let widths = network.layers().iter().map(|layer| layer.inputs).chain([network.outputs()]).collect();
+    Ok(ModelSummary {
+        name: set.name().to_owned(),
+        widths,
+        parameters: network.parameters(),
+        examples: inputs.rows(),
+        quantising_error,
+    })
+}
