@@ -2,8 +2,8 @@
 
 use crate::run::Timing;
 use crate::{exit, output, session, units};
-use apex_trace::Session;
 use apex_trace::control::{Control, MappedControl, TimingMode};
+use apex_trace::{Process, Session};
 use clap::builder::FalseyValueParser;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -89,7 +89,7 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
         Action::Off(_) => control.set_recording(false),
         Action::Timing { mode, .. } => {
             control.set_timing(mode.into());
-            let untimed = contexts_without_calibration(&session, &running);
+            let untimed = untimed_contexts(&session, &running);
             if mode != Timing::Off && untimed > 0 {
                 output::remark(format!(
                     "{untimed} CUDA contexts made their first launch while timing was off, and stay untimed"
@@ -106,16 +106,9 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Contexts of running processes in which kernels can't be timed.
-fn contexts_without_calibration(session: &Session, running: &[u32]) -> usize {
+fn untimed_contexts(session: &Session, running: &[u32]) -> usize {
     let processes = session.processes.iter().filter(|process| running.contains(&process.pid));
-    let launched_in = |process: &apex_trace::Process, context: u32| {
-        process.definitions.configs().any(|config| config.context == context)
-    };
-    let untimed = |process: &apex_trace::Process| {
-        let contexts = process.definitions.contexts().filter(|context| context.pair_busy_ns == 0);
-        contexts.filter(|context| launched_in(process, context.id)).count()
-    };
-    processes.map(untimed).sum()
+    processes.map(Process::untimed_contexts).sum()
 }
 
 fn describe(control: &Control) -> String {

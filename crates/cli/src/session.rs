@@ -2,13 +2,13 @@
 
 use crate::output;
 use anyhow::{Context, bail};
-use apex_trace::control::{CONTROL_FILE, CONTROL_MAGIC};
-use apex_trace::{Ended, META_FILE, Session};
+use apex_trace::control::CONTROL_FILE;
+use apex_trace::{Ended, Session, has_process_files, is_part_of_session, is_session};
 use apex_untrusted::Folder;
 use apex_untrusted::folder::identity;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -32,7 +32,7 @@ pub fn choose_recorded(named: Option<&Path>) -> anyhow::Result<PathBuf> {
     }
     let mut sessions = sessions_here()?;
     let newest = newest_of(&sessions)?;
-    sessions.retain(|path| has_records(path));
+    sessions.retain(|path| has_process_files(path));
     let Ok(chosen) = newest_of(&sessions) else { return Ok(newest) };
     if chosen != newest {
         output::remark(format!(
@@ -62,22 +62,6 @@ fn newest_of(sessions: &[PathBuf]) -> anyhow::Result<PathBuf> {
         Some(here) => Ok(here.clone()),
         None => bail!("no session in the current folder: name one, or make one with `apex run -- COMMAND`"),
     }
-}
-
-/// Whether a process made a CUDA call: its first one makes the process's file.
-fn has_records(session: &Path) -> bool {
-    let entries = std::fs::read_dir(session).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).any(|path| path.extension().is_some_and(|found| found == RECORDS))
-}
-
-/// The ending of the files that processes record into.
-const RECORDS: &str = "rec";
-
-/// Its control page tells: `session.json` alone is a name that others use too.
-pub fn is_session(path: &Path) -> bool {
-    let mut magic = [0; CONTROL_MAGIC.len()];
-    let opened = apex_untrusted::read::open(&path.join(CONTROL_FILE), u64::MAX);
-    opened.is_ok_and(|mut file| file.read_exact(&mut magic).is_ok()) && magic == CONTROL_MAGIC
 }
 
 /// When a session was made: its control page is written once, at the start, by name (mapped changes leave no trace
@@ -217,7 +201,7 @@ pub fn stdout_identity() -> Option<(u64, u64)> {
 /// The file of a session that this is.
 fn file_with_identity(session: &Path, wanted: (u64, u64)) -> Option<PathBuf> {
     let entries = std::fs::read_dir(session).ok()?.flatten();
-    let mut files = entries.filter(|entry| is_part(&entry.file_name())).map(|entry| entry.path());
+    let mut files = entries.filter(|entry| is_part_of_session(&entry.file_name())).map(|entry| entry.path());
     files.find(|path| path.metadata().is_ok_and(|found| identity(&found) == wanted))
 }
 
@@ -225,18 +209,8 @@ fn file_with_identity(session: &Path, wanted: (u64, u64)) -> Option<PathBuf> {
 fn new_file(session: &Path, output: &Path) -> Option<PathBuf> {
     let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let (here, there) = (session.metadata().ok()?, parent.metadata().ok()?);
-    let part = identity(&here) == identity(&there) && is_part(output.file_name()?);
+    let part = identity(&here) == identity(&there) && is_part_of_session(output.file_name()?);
     part.then(|| session.join(output.file_name().unwrap_or_default()))
-}
-
-/// Whether a file of this name in a session's folder is part of the session.
-fn is_part(name: &OsStr) -> bool {
-    let extension = Path::new(name).extension();
-    let recorded = |ending: &str| extension.is_some_and(|found| found == ending);
-    name == CONTROL_FILE
-        || name == META_FILE
-        || recorded(RECORDS)
-        || recorded(apex_trace::counts::file::EXTENSION)
 }
 
 /// A session's path as the user would type it: relative to the current folder where it lies in it.

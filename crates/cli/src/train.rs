@@ -1,6 +1,6 @@
 //! `apex train`: networks from a data set, and how good they are.
 
-use crate::{interrupt, output, progress, session};
+use crate::{interrupt, output, progress};
 use anyhow::Context;
 use apex_dataset::{DataSet, DeviceKind};
 use apex_predict::Models;
@@ -58,7 +58,7 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
     let (data, measured) = read(&args.data)?;
     let real = args.real.as_deref().map(read).transpose()?.map(|(data, _)| data);
     // Before the work, so that a folder that cannot be written does not cost minutes.
-    if session::is_session(&args.output) {
+    if apex_trace::is_session(&args.output) {
         anyhow::bail!("{} is a session: name another folder with -o", apex_untrusted::shown(&args.output));
     }
     std::fs::create_dir_all(&args.output)

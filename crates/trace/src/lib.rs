@@ -81,6 +81,9 @@ pub use fork::ForkGuard;
 pub use layout::Ended;
 #[cfg(feature = "meta")]
 pub use meta::Meta;
-pub use reader::{Definitions, Event, META_FILE, Process, Record, Session};
+pub use reader::{
+    Definitions, Event, META_FILE, Process, Record, Session, has_process_files, is_part_of_session,
+    is_session,
+};
 pub use ticks::{TickCounter, now};
 pub use writer::{Lane, ProcessFile};

@@ -215,6 +215,40 @@ fn a_session_without_processes_is_a_session() {
 }
 
 #[test]
+fn a_session_is_told_by_its_control_page_and_its_files_by_their_names() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("session.json"), "{}").unwrap();
+    assert!(!apex_trace::is_session(dir.path()), "others use that name too");
+    apex_trace::MappedControl::create(dir.path(), apex_trace::control::Settings::default()).unwrap();
+    assert!(apex_trace::is_session(dir.path()));
+    assert!(!apex_trace::has_process_files(dir.path()));
+    fs::write(dir.path().join("1.rec"), sound_bytes()).unwrap();
+    assert!(apex_trace::has_process_files(dir.path()));
+    for entry in fs::read_dir(dir.path()).unwrap() {
+        assert!(apex_trace::is_part_of_session(&entry.unwrap().file_name()));
+    }
+    assert!(!apex_trace::is_part_of_session("report.csv".as_ref()));
+}
+
+#[test]
+fn each_cause_of_loss_is_named_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut bytes = sound_bytes().to_vec();
+    let mut set = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+    set(std::mem::offset_of!(apex_trace::layout::FileHeader, dropped), &3u64.to_le_bytes());
+    set(
+        std::mem::offset_of!(apex_trace::layout::FileHeader, drop_errno),
+        &(libc::ENOSPC as u32).to_le_bytes(),
+    );
+    for name in ["1.rec", "2.rec"] {
+        fs::write(dir.path().join(name), &bytes).unwrap();
+    }
+    let causes = apex_trace::Session::open(dir.path()).unwrap().causes_of_loss();
+    assert_eq!(causes.len(), 1);
+    assert!(causes.first().unwrap().starts_with("No space left on device"), "{causes:?}");
+}
+
+#[test]
 fn drop_causes_read_as_sentences() {
     let cause = |errno: u32| {
         let mut bytes = sound_bytes().to_vec();

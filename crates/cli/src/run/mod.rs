@@ -18,9 +18,9 @@ use crate::session::Fresh;
 use crate::text::Style;
 use crate::{exit, session, units};
 use apex::environment;
+use apex_trace::META_FILE;
 use apex_trace::control::{CONTROL_FILE, MappedControl, Settings, TimingMode};
 use apex_trace::meta::{self, Exit, Host, Meta};
-use apex_trace::{META_FILE, Session};
 use apex_untrusted::{Folder, read};
 use child::Signals;
 pub use child::{end_like, ignore_file_size_signal};
@@ -28,7 +28,7 @@ use clap::ValueEnum;
 use clap::builder::FalseyValueParser;
 use libraries::Libraries;
 use place::Place;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -316,24 +316,6 @@ fn conclude(recorded: &Recorded, args: &Args, color: Color) -> anyhow::Result<Ex
     end_like(recorded.status)
 }
 
-/// Why records of a session were lost.
-fn causes_of_loss(session: &Session) -> String {
-    let mut causes = BTreeSet::new();
-    for process in &session.processes {
-        if process.overwritten > 0 {
-            causes.insert("the oldest gave way to newer ones within --max-size".to_owned());
-        }
-        let unknown = || {
-            "calls came while the recorder was at work in the same thread, as from a signal handler"
-                .to_owned()
-        };
-        if process.dropped > 0 {
-            causes.insert(process.drop_cause().unwrap_or_else(unknown));
-        }
-    }
-    causes.into_iter().collect::<Vec<_>>().join("; ")
-}
-
 /// The line at the end, or the warning that nothing was captured. Returns whether something was.
 fn summarize(loaded: &Loaded, recorded: &Recorded, args: &Args) -> bool {
     let profile = &loaded.profile;
@@ -345,7 +327,7 @@ fn summarize(loaded: &Loaded, recorded: &Recorded, args: &Args) -> bool {
         return false;
     }
     if lost > 0 {
-        let causes = causes_of_loss(&loaded.session);
+        let causes = loaded.session.causes_of_loss().into_iter().collect::<Vec<_>>().join("; ");
         output::remark(format!("{} RECORDS WERE LOST: {causes}", units::count(lost)));
     }
     if !args.quiet {

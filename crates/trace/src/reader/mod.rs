@@ -14,13 +14,15 @@ pub use definitions::Definitions;
 pub use process::Process;
 pub use records::{Event, Record};
 
-use crate::control::CONTROL_FILE;
+use crate::control::{CONTROL_FILE, CONTROL_MAGIC};
 use crate::counts::file::{self, ProcessCounts};
 use crate::error::{Error, Problem};
 use process::{Loading, settle_clocks};
 use source::Source;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Name of the file in a session's directory that says what was run.
@@ -46,6 +48,32 @@ pub struct Session {
     pub counts: Vec<ProcessCounts>,
     /// What is wrong in it.
     pub problems: Vec<Problem>,
+}
+
+/// Whether a directory is a session. Its control page tells: `session.json` alone is a name that others
+/// use too.
+pub fn is_session(dir: &Path) -> bool {
+    let mut magic = [0; CONTROL_MAGIC.len()];
+    let opened = apex_untrusted::read::open(&dir.join(CONTROL_FILE), u64::MAX);
+    opened.is_ok_and(|mut file| file.read_exact(&mut magic).is_ok()) && magic == CONTROL_MAGIC
+}
+
+/// Whether a process made a CUDA call in the session in `dir`: its first one makes the process's file.
+pub fn has_process_files(dir: &Path) -> bool {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name()).any(|name| has_extension(&name, PROCESS_FILE_EXTENSION))
+}
+
+/// Whether a file of this name in a session's directory is part of the session.
+pub fn is_part_of_session(name: &OsStr) -> bool {
+    name == CONTROL_FILE
+        || name == META_FILE
+        || has_extension(name, PROCESS_FILE_EXTENSION)
+        || has_extension(name, file::EXTENSION)
+}
+
+fn has_extension(name: &OsStr, extension: &str) -> bool {
+    Path::new(name).extension().is_some_and(|found| found == extension)
 }
 
 impl Session {
@@ -86,6 +114,23 @@ impl Session {
             counts,
             problems,
         })
+    }
+
+    /// Why records of the session were lost, a clause for each cause; empty where none were.
+    pub fn causes_of_loss(&self) -> BTreeSet<String> {
+        let mut causes = BTreeSet::new();
+        for process in &self.processes {
+            if process.overwritten > 0 {
+                causes.insert("the oldest gave way to newer ones within --max-size".to_owned());
+            }
+            if process.dropped > 0 {
+                causes.insert(process.drop_cause().unwrap_or_else(|| {
+                    "calls came while the recorder was at work in the same thread, as from a signal handler"
+                        .to_owned()
+                }));
+            }
+        }
+        causes
     }
 }
 

@@ -100,6 +100,13 @@ impl Process {
         }
     }
 
+    /// Contexts whose launches can't be timed: they made their first one while timing was off.
+    pub fn untimed_contexts(&self) -> usize {
+        let launched = |context: u32| self.definitions.configs().any(|config| config.context == context);
+        let uncalibrated = self.definitions.contexts().filter(|context| context.pair_busy_ns == 0);
+        uncalibrated.filter(|context| launched(context.id)).count()
+    }
+
     /// What the iterators could not read since the session was opened, if anything: the file was deleted, cut, or its disk
     /// fails. (Records that a running program has overwritten in the meantime are not a failure: they just don't come.)
     pub fn read_failure(&self) -> Option<&Problem> {
