@@ -31,6 +31,7 @@ pub(crate) struct Origin {
     /// Line in the PTX.
     pub(crate) line: u32,
     pub(crate) mnemonic: ptx::Mnemonic,
+    pub(crate) operation: ptx::instruction::Operation,
     pub(crate) source: Option<Source>,
 }
 

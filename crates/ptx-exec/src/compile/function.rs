@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use ptx::body::{self, Body};
 use ptx::flow::Flow;
-use ptx::instruction::Operations;
+use ptx::instruction::{Operation, Operations};
 use ptx::{Diagnostic, Function, FunctionKind};
 
 use crate::code::{Classes, Code, Input, Named, Op, Origin, Source, Step};
@@ -255,15 +255,17 @@ impl FunctionCompiler<'_> {
         self.origins.push(Origin {
             line: instruction.position.line,
             mnemonic: instruction.mnemonic.clone(),
+            operation: self.operations[index],
             source,
         });
         let first = self.steps.len();
         let outcome = self.guard_of(line.guard).and_then(|guard| {
             self.guard = guard;
-            if self.is_bound(line, &self.operations[index]) {
+            let operation = self.operations[index];
+            if self.is_bound(line, &operation) {
                 Ok(())
             } else {
-                decode::instruction(self, line, next)
+                decode::instruction(self, line, operation, next)
             }
         });
         match outcome {
@@ -289,7 +291,13 @@ impl FunctionCompiler<'_> {
     pub(super) fn push(&mut self, op: Op) {
         if self.origins.is_empty() {
             let mnemonic = ptx::Mnemonic::new("ret".into());
-            self.origins.push(Origin { line: self.function.position.line, mnemonic, source: None });
+            let operation = Operation::of(&mnemonic);
+            self.origins.push(Origin {
+                line: self.function.position.line,
+                mnemonic,
+                operation,
+                source: None,
+            });
         }
         self.steps.push(Step::new(self.guard, op));
         self.origin_of.push(self.origins.len() as u32 - 1);

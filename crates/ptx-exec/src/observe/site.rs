@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use apex_trace::counts::{Direction, InstructionClass, Place};
-use ptx::{Mnemonic, ScalarType};
+use ptx::instruction::{Atomic, Flag, Opcode, Operation};
+use ptx::{ScalarType, StateSpace};
 
 use crate::code::{Code, Op};
 use crate::launch::Launch;
@@ -56,7 +57,7 @@ fn sites(code: &Code) -> Vec<Site> {
     // The step of each origin that does its work.
     let mut workers: HashMap<u32, (u32, usize)> = HashMap::new();
     for (pc, (step, &origin)) in code.steps.iter().zip(&code.origin_of).enumerate() {
-        let opcode = code.origins[origin as usize].mnemonic.opcode();
+        let opcode = code.origins[origin as usize].operation.opcode;
         let weight = work(&step.op, opcode);
         let best = workers.entry(origin).or_insert((weight, pc));
         if weight > best.0 {
@@ -67,71 +68,66 @@ fn sites(code: &Code) -> Vec<Site> {
     sites
         .map(|(pc, (step, origin))| {
             let counts = workers.get(origin).is_some_and(|&(weight, worker)| weight > 0 && worker == pc);
-            site(&code.origins[*origin as usize].mnemonic, &step.op, counts)
+            site(&code.origins[*origin as usize].operation, &step.op, counts)
         })
         .collect()
 }
 
 /// How much of an instruction a step does. A jump that only goes on to the next block does nothing of it.
-fn work(op: &Op, opcode: &str) -> u32 {
+fn work(op: &Op, opcode: Option<Opcode>) -> u32 {
     match op {
-        Op::Jump { .. } if opcode != "bra" => 0,
+        Op::Jump { .. } if opcode != Some(Opcode::Bra) => 0,
         Op::Results(_) => 0,
         Op::Lanes { .. } | Op::Clock { .. } => 1,
         _ => 2,
     }
 }
 
-fn site(mnemonic: &Mnemonic, op: &Op, counts: bool) -> Site {
-    let class = class(mnemonic);
+fn site(operation: &Operation, op: &Op, counts: bool) -> Site {
     let access = match op {
-        Op::Access { .. } => direction(mnemonic).map(|direction| (direction, bytes(mnemonic))),
+        Op::Access { .. } => direction(operation).map(|direction| (direction, bytes(operation))),
         _ => None,
     };
-    let strong = ["volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"];
     Site {
         counts,
-        class,
-        operations: if counts { operations(mnemonic) } else { None },
+        class: class(operation),
+        operations: if counts { operations(operation) } else { None },
         access,
-        synchronizes: matches!(mnemonic.opcode(), "atom" | "red")
-            || strong.iter().any(|modifier| mnemonic.has(modifier)),
+        synchronizes: operation.is(&[Opcode::Atom, Opcode::Red]) || operation.is_strong(),
         branches: counts && matches!(op, Op::Jump { .. } | Op::JumpTable { .. }),
-        aligned: mnemonic.opcode() == "bar" || mnemonic.has("aligned"),
+        aligned: operation.is(&[Opcode::Bar]) || operation.has(Flag::Aligned),
     }
 }
 
-fn first_type(mnemonic: &Mnemonic) -> Option<ScalarType> {
-    mnemonic.types().next()
-}
-
 /// The class of an instruction. Of generic accesses it is that of global memory.
-pub(super) fn class(mnemonic: &Mnemonic) -> InstructionClass {
+pub(super) fn class(operation: &Operation) -> InstructionClass {
     use InstructionClass::*;
-    let space = || {
-        mnemonic.modifiers().find_map(|modifier| match modifier {
-            "global" => Some(Global),
-            "local" => Some(Local),
-            "const" | "param" | "param::entry" => Some(OtherMemory),
-            "param::func" => Some(Local),
-            _ => modifier.starts_with("shared").then_some(Shared),
-        })
-    };
-    match mnemonic.opcode() {
-        "ld" | "ldu" | "st" | "atom" | "red" | "cp" | "multimem" => space().unwrap_or(Global),
-        "ldmatrix" | "stmatrix" => Shared,
-        "tex" | "tld4" | "txq" | "suld" | "sust" | "sured" | "suq" | "prefetch" | "prefetchu" | "discard"
-        | "applypriority" => OtherMemory,
-        "bar" | "barrier" | "membar" | "fence" | "mbarrier" | "griddepcontrol" => Synchronization,
-        "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" => Warp,
-        "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "brkpt" | "nanosleep" | "pmevent" => Control,
-        "mma" | "wmma" | "wgmma" => Tensor,
-        "cvt" => Conversion,
-        "mov" | "selp" | "slct" | "cvta" | "isspacep" | "prmt" | "movmatrix" | "mapa" => Move,
-        "rcp" | "sqrt" | "rsqrt" | "sin" | "cos" | "lg2" | "ex2" | "tanh" => Special,
-        "div" if first_type(mnemonic).is_some_and(ScalarType::is_float) => Special,
-        "setp" | "set" => mnemonic.types().next_back().map_or(Integer, arithmetic),
-        _ => first_type(mnemonic).map_or(Integer, arithmetic),
+    use Opcode as O;
+    let first = || operation.types().first().copied();
+    let Some(opcode) = operation.opcode else { return first().map_or(Integer, arithmetic) };
+    match opcode {
+        O::Ld | O::Ldu | O::St | O::Atom | O::Red | O::Cp | O::Multimem => match operation.space {
+            Some(StateSpace::Shared) => Shared,
+            Some(StateSpace::Local) => Local,
+            Some(StateSpace::Param) if operation.has(Flag::FunctionParameter) => Local,
+            Some(StateSpace::Const | StateSpace::Param) => OtherMemory,
+            _ => Global,
+        },
+        O::Ldmatrix | O::Stmatrix => Shared,
+        O::Tex | O::Tld4 | O::Txq | O::Suld | O::Sust | O::Sured | O::Suq => OtherMemory,
+        O::Prefetch | O::Prefetchu | O::Discard | O::Applypriority => OtherMemory,
+        O::Bar | O::Barrier | O::Membar | O::Fence | O::Mbarrier | O::Griddepcontrol => Synchronization,
+        O::Shfl | O::Vote | O::Match | O::Redux | O::Activemask | O::Elect => Warp,
+        O::Bra | O::Brx | O::Call | O::Ret | O::Exit | O::Trap | O::Brkpt | O::Nanosleep | O::Pmevent => {
+            Control
+        }
+        O::Mma | O::Wmma | O::Wgmma => Tensor,
+        O::Cvt => Conversion,
+        O::Mov | O::Selp | O::Slct | O::Cvta | O::Isspacep | O::Prmt | O::Movmatrix | O::Mapa => Move,
+        O::Rcp | O::Sqrt | O::Rsqrt | O::Sin | O::Cos | O::Lg2 | O::Ex2 | O::Tanh => Special,
+        O::Div if first().is_some_and(ScalarType::is_float) => Special,
+        O::Setp | O::Set => operation.types().last().copied().map_or(Integer, arithmetic),
+        _ => first().map_or(Integer, arithmetic),
     }
 }
 
@@ -144,41 +140,36 @@ fn arithmetic(ty: ScalarType) -> InstructionClass {
     }
 }
 
-fn direction(mnemonic: &Mnemonic) -> Option<Direction> {
-    Some(match mnemonic.opcode() {
-        "ld" | "ldu" => Direction::Load,
+fn direction(operation: &Operation) -> Option<Direction> {
+    Some(match operation.opcode? {
+        Opcode::Ld | Opcode::Ldu => Direction::Load,
         // `cp.async` reads global memory and writes shared memory: the address of the access is where it writes.
-        "st" | "cp" => Direction::Store,
-        "atom" | "red" => Direction::Atomic,
+        Opcode::St | Opcode::Cp => Direction::Store,
+        Opcode::Atom | Opcode::Red => Direction::Atomic,
         _ => return None,
     })
 }
 
 /// Bytes that a lane accesses; of a copy the step itself knows.
-fn bytes(mnemonic: &Mnemonic) -> u32 {
-    let vector = mnemonic.modifiers().find_map(|modifier| match modifier {
-        "v2" => Some(2),
-        "v4" => Some(4),
-        "v8" => Some(8),
-        _ => None,
-    });
-    let element = mnemonic.types().next_back().map_or(0, ScalarType::bytes);
-    vector.unwrap_or(1) * element as u32
+fn bytes(operation: &Operation) -> u32 {
+    let element = operation.types().last().map_or(0, |ty| ty.bytes());
+    u32::from(operation.vector.unwrap_or(1)) * element as u32
 }
 
 /// Floating-point operations of a thread (of a warp's share for matrix products) and their width.
-fn operations(mnemonic: &Mnemonic) -> Option<(usize, u32)> {
-    if matches!(mnemonic.opcode(), "mma" | "wmma") {
-        return product(mnemonic).map(|operations| (3, operations));
+fn operations(operation: &Operation) -> Option<(usize, u32)> {
+    use Opcode as O;
+    let opcode = operation.opcode?;
+    if matches!(opcode, O::Mma | O::Wmma) {
+        return product(operation).map(|operations| (3, operations));
     }
-    let ty = first_type(mnemonic).filter(|ty| ty.is_float())?;
-    let each = match mnemonic.opcode() {
-        "add" | "sub" | "mul" | "div" | "rcp" | "sqrt" | "rsqrt" | "sin" | "cos" | "lg2" | "ex2" | "tanh" => {
-            1
-        }
-        "fma" | "mad" => 2,
+    let ty = operation.types().first().copied().filter(|ty| ty.is_float())?;
+    let each = match opcode {
+        O::Add | O::Sub | O::Mul | O::Div | O::Rcp | O::Sqrt | O::Rsqrt => 1,
+        O::Sin | O::Cos | O::Lg2 | O::Ex2 | O::Tanh => 1,
+        O::Fma | O::Mad => 2,
         // The old value plus the operand.
-        "atom" | "red" if mnemonic.has("add") => 1,
+        O::Atom | O::Red if operation.atomic == Some(Atomic::Add) => 1,
         _ => return None,
     };
     let (width, lanes) = match ty {
@@ -192,22 +183,17 @@ fn operations(mnemonic: &Mnemonic) -> Option<(usize, u32)> {
 }
 
 /// A lane's share of the 2·m·n·k operations of a matrix product of floating point: shape `m16n8k16`.
-fn product(mnemonic: &Mnemonic) -> Option<u32> {
-    if !mnemonic.types().all(ScalarType::is_float) {
-        return None;
-    }
-    let shape = mnemonic.modifiers().find(|modifier| modifier.starts_with('m') && modifier.contains('k'))?;
-    let mut sides = shape.split(['m', 'n', 'k']).filter_map(|side| side.parse::<u32>().ok());
-    let (m, n, k) = (sides.next()?, sides.next()?, sides.next()?);
-    Some(2 * m * n * k / 32)
+fn product(operation: &Operation) -> Option<u32> {
+    let [m, n, k] = operation.tile?.map(u32::from);
+    (k > 0 && operation.types().iter().all(|ty| ty.is_float())).then_some(2 * m * n * k / 32)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Mnemonic {
-        Mnemonic::new(text.into())
+    fn of(text: &str) -> Operation {
+        Operation::of(&ptx::Mnemonic::new(text.into()))
     }
 
     #[test]

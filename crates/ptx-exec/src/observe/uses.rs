@@ -198,6 +198,6 @@ fn element_bytes(args: &AccessArgs, bytes: u32) -> u32 {
 /// Whether the load of the moment extends a sign.
 fn is_signed(checker: &Checker, moment: &Moment) -> bool {
     let code = checker.launch.code(moment.function);
-    let mnemonic = &code.origins[code.origin_of[moment.pc as usize] as usize].mnemonic;
-    mnemonic.types().next_back().is_some_and(ptx::ScalarType::is_signed)
+    let operation = &code.origins[code.origin_of[moment.pc as usize] as usize].operation;
+    operation.types().last().is_some_and(|ty| ty.is_signed())
 }

@@ -4,7 +4,7 @@ use super::code::{Access, Action, Compare, Form, Guard, Kind, NONE, Op, Register
 use super::compile::{Compiler, Site};
 use crate::body::{Base, Operand};
 use crate::instruction::{
-    Direction, Flag, Opcode, Operation, Rounding, Shape, Synchronization, Vote, accesses,
+    Direction, Flag, Limit, Opcode, Operation, Part, Rounding, Shape, Synchronization, Vote, accesses,
 };
 use crate::syntax::{Constant, ScalarType, StateSpace};
 
@@ -384,7 +384,7 @@ fn form(site: Site<'_, '_>, ty: ScalarType) -> Option<Form> {
     let kind = arithmetic_kind(ty)?;
     let real = matches!(kind, Kind::Single | Kind::Double);
     let operands = site.operands().len().saturating_sub(1);
-    let (wide, high) = (operation.has(Flag::Wide), operation.has(Flag::High));
+    let (wide, high) = (operation.part == Some(Part::Wide), operation.part == Some(Part::High));
     let op = match opcode {
         Opcode::Add => Op::Add,
         Opcode::Sub => Op::Subtract,
@@ -412,10 +412,12 @@ fn form(site: Site<'_, '_>, ty: ScalarType) -> Option<Form> {
             Some(Operand::Constant(Constant::Integer(table))) => *table as u8,
             _ => return None,
         }),
-        Opcode::Shf => Op::Funnel { left: operation.has(Flag::Left), wrap: operation.has(Flag::Wrap) },
+        Opcode::Shf => {
+            Op::Funnel { left: operation.has(Flag::Left), wrap: operation.limit == Some(Limit::Wrap) }
+        }
         Opcode::Bfe => Op::ExtractBits,
         Opcode::Bfi => Op::InsertBits,
-        Opcode::Prmt if operation.modifiers == 1 => Op::Permute,
+        Opcode::Prmt if operation.permutation.is_none() => Op::Permute,
         Opcode::Popc => Op::CountOnes,
         Opcode::Clz => Op::CountLeadingZeros,
         Opcode::Brev => Op::ReverseBits,

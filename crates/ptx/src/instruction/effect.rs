@@ -1,6 +1,6 @@
 //! What an instruction does besides writing registers and accessing memory.
 
-use super::modifier::Flag;
+use super::modifier::{Flag, Order};
 use super::opcode::Opcode;
 use super::operation::Operation;
 
@@ -95,6 +95,11 @@ impl Operation {
         self.is(&[
             Shfl, Vote, Match, Activemask, Redux, Elect, Mma, Wmma, Wgmma, Movmatrix, Ldmatrix, Stmatrix,
         ])
+    }
+
+    /// Whether its accesses are ordered among those of other threads, or volatile.
+    pub fn is_strong(&self) -> bool {
+        self.has(Flag::MemoryMapped) || !matches!(self.order, None | Some(Order::Weak | Order::Sequential))
     }
 
     /// How it uses the condition code.

@@ -9,8 +9,8 @@
 //! 1. *Everything is decoded.* A mnemonic that the table does not have has no opcode, or an opcode and the modifiers
 //!    that are known; it reads its operands but the first, which it writes. Whether it is an instruction is for
 //!    [`verify`](crate::verify).
-//! 2. *Modifiers are a set* but for types: the order of `.global` and `.relaxed` says nothing. Types keep their order:
-//!    the last is that of the elements in memory, or of the source of a conversion.
+//! 2. *Modifiers are a set* but for types, state spaces and layouts: the order of `.global` and `.relaxed` says
+//!    nothing. Types keep their order: the last is that of the elements in memory, or of the source of a conversion.
 //! 3. *The first operand is written, or none is*, as the table of forms says; `d|p` and `{a, b}` in its place are
 //!    written as a whole. All other operands are read. An address is read wherever it stands.
 //! 4. *A guarded write keeps the old value* in threads whose guard is false: the register is read as well.
@@ -29,7 +29,10 @@ use std::collections::HashMap;
 pub use access::{Access, Direction, Shape, accesses};
 pub use class::Class;
 pub use effect::{Carry, Control, Synchronization};
-pub use modifier::{Atomic, Cache, Comparison, Flag, Flags, Logic, Order, Rounding, Scope, Shuffle, Vote};
+pub use modifier::{
+    Atomic, Cache, Comparison, Flag, Flags, Geometry, Layout, Letter, Limit, Logic, Order, Part, Permutation,
+    Phase, Property, Query, Rounding, Scope, Shuffle, Vote,
+};
 pub use opcode::Opcode;
 pub use operation::Operation;
 

@@ -1,27 +1,27 @@
 //! Instructions that deal in addresses: between spaces, between blocks of a cluster, of caches.
 
 use ptx::body::{Line, Operand};
+use ptx::instruction::{Flag, Opcode};
 use ptx::{ScalarType, StateSpace};
 
 use crate::code::Input;
+use crate::compile::decode::Form;
 use crate::compile::decode::control;
-use crate::compile::decode::form::Form;
-use crate::compile::decode::load_store::state_space;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::operands::{Args, Class, Reg};
 use crate::registers::lanes::{binary, combine, compare, logic};
 
 /// Decodes these instructions. `None` if the opcode is none of them.
 pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
-    Some(match form.opcode {
-        "cvta" => convert_address(compiler, line, form),
-        "isspacep" => is_space(compiler, line, form),
-        "mapa" => map_address(compiler, line, form),
-        "getctarank" => rank(compiler, line, form),
-        "createpolicy" => policy(compiler, line, form),
+    Some(match form.opcode? {
+        Opcode::Cvta => convert_address(compiler, line, form),
+        Opcode::Isspacep => is_space(compiler, line, form),
+        Opcode::Mapa => map_address(compiler, line, form),
+        Opcode::Getctarank => rank(compiler, line, form),
+        Opcode::Createpolicy => policy(compiler, line, form),
         // Hints: there are no caches to move anything into or out of.
-        "prefetch" | "prefetchu" | "discard" | "applypriority" => {
-            while form.take(|_| Some(())).is_some() {}
+        Opcode::Prefetch | Opcode::Prefetchu | Opcode::Discard | Opcode::Applypriority => {
+            form.take_all();
             Ok(())
         }
         _ => return None,
@@ -40,9 +40,9 @@ fn window(compiler: &mut FunctionCompiler, space: StateSpace) -> Decoded<Option<
 }
 
 fn convert_address(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
-    let from_generic = form.flag("to");
-    let Some(space) = state_space(form) else { return invalid("`cvta` needs a state space") };
-    let ty = form.ty();
+    let from_generic = form.take(Flag::To);
+    let Some(space) = form.take_space() else { return invalid("`cvta` needs a state space") };
+    let ty = form.take_type();
     let [destination, source] = line.operands.as_slice() else {
         return invalid("`cvta` takes a destination and an address");
     };
@@ -66,7 +66,7 @@ fn convert_address(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form
 }
 
 fn is_space(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
-    let Some(space) = state_space(form) else { return invalid("`isspacep` needs a state space") };
+    let Some(space) = form.take_space() else { return invalid("`isspacep` needs a state space") };
     let [Operand::Name(result), source] = line.operands.as_slice() else {
         return invalid("`isspacep` takes a predicate and an address");
     };
@@ -124,8 +124,8 @@ fn in_constants(compiler: &mut FunctionCompiler, d: Reg, address: Reg) {
 
 /// `mapa`: every cluster has one block, whose addresses stay what they are.
 fn map_address(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
-    state_space(form);
-    let Some(ty) = form.ty() else { return invalid("`mapa` needs a type") };
+    form.take_space();
+    let Some(ty) = form.take_type() else { return invalid("`mapa` needs a type") };
     let [destination, address, _] = line.operands.as_slice() else {
         return invalid("`mapa` takes a destination, an address and a rank");
     };
@@ -138,8 +138,8 @@ fn map_address(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) ->
 
 /// `getctarank`: the only block of a cluster has rank 0.
 fn rank(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
-    state_space(form);
-    form.ty();
+    form.take_space();
+    form.take_type();
     let [destination, _] = line.operands.as_slice() else {
         return invalid("`getctarank` takes a destination and an address");
     };
@@ -152,7 +152,7 @@ fn rank(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decode
 
 /// `createpolicy`: what a policy is, nobody may look at, and no access here heeds it.
 fn policy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
-    while form.take(|_| Some(())).is_some() {}
+    form.take_all();
     let Some(destination) = line.operands.first() else {
         return invalid("`createpolicy` takes a destination");
     };
@@ -165,8 +165,8 @@ fn policy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Deco
 
 /// The state space that `cvta` converts from or to, if generic addresses equal those of the space.
 pub(crate) fn is_identity(compiler: &FunctionCompiler, form: &mut Form) -> bool {
-    form.flag("to");
-    match state_space(form) {
+    form.take(Flag::To);
+    match form.take_space() {
         Some(StateSpace::Global | StateSpace::Const) => true,
         Some(StateSpace::Param) => compiler.is_kernel(),
         _ => false,

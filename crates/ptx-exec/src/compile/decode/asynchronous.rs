@@ -4,10 +4,11 @@
 //! forgets to wait gets the right data here all the same.
 
 use ptx::body::{Line, Operand};
+use ptx::instruction::{Flag, Opcode, Phase};
 use ptx::{ScalarType, StateSpace};
 
 use crate::code::Input;
-use crate::compile::decode::form::Form;
+use crate::compile::decode::Form;
 use crate::compile::decode::load_store;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::memory::access::{self, AccessHandler};
@@ -17,11 +18,11 @@ use crate::registers::lanes::{binary, select, unary};
 
 /// Decodes `cp`, `mbarrier`, `st.async` and `red.async`. `None` if the instruction is none of these.
 pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
-    Some(match form.opcode {
-        "cp" => copy(compiler, line, form),
-        "mbarrier" => barrier(compiler, line, form),
-        "st" | "red" if form.has("async") => {
-            form.flag("async");
+    Some(match form.opcode? {
+        Opcode::Cp => copy(compiler, line, form),
+        Opcode::Mbarrier => barrier(compiler, line, form),
+        Opcode::St | Opcode::Red if form.has(Flag::Asynchronous) => {
+            form.take(Flag::Asynchronous);
             store(compiler, line, form)
         }
         _ => return None,
@@ -30,8 +31,8 @@ pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Fo
 
 /// `st.async` and `red.async`: the store or reduction, and its bytes counted at an mbarrier.
 fn store(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
-    form.flag("mbarrier::complete_tx::bytes");
-    let vector = if form.has("v2") { 2 } else { 1 } * if form.has("v4") { 4 } else { 1 };
+    form.take(Flag::CompletesBytes);
+    let vector = u64::from(form.vector.unwrap_or(1));
     let bytes = vector * form.types().first().map_or(0, |ty| ty.bytes());
     let ([_, _, object], Some(outcome)) =
         (line.operands.as_slice(), load_store::decode(compiler, line, form))
@@ -46,16 +47,16 @@ fn store(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decod
 
 /// A copy of any kind, or what waits for one.
 fn copy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
-    if !form.flag("async") {
+    if !form.take(Flag::Asynchronous) {
         return unsupported(format!("`{}` is not supported", line.instruction.mnemonic));
     }
-    if form.flag("bulk") {
+    if form.take(Flag::Bulk) {
         return bulk_copy(compiler, line, form);
     }
-    if form.one_of(&["commit_group", "wait_group", "wait_all"]).is_some() {
+    if form.take_one(&[Flag::CommitGroup, Flag::WaitGroup, Flag::WaitAll]).is_some() {
         return Ok(());
     }
-    if form.flag("mbarrier") {
+    if form.take(Flag::Mbarrier) {
         return arrive_after_copies(compiler, line, form);
     }
     copy_element(compiler, line, form)
@@ -64,10 +65,10 @@ fn copy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decode
 /// `cp.async.mbarrier.arrive`: the copies before it are done, so it arrives. Without `.noinc` it has first made the
 /// object wait for one more arrival, and nothing remains of it.
 fn arrive_after_copies(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
-    form.flag("arrive");
-    let count = u64::from(form.flag("noinc"));
-    let space = load_store::state_space(form);
-    form.ty();
+    form.take(Flag::Arrive);
+    let count = u64::from(form.take(Flag::NoIncrement));
+    let space = form.take_space();
+    form.take_type();
     let [object] = line.operands.as_slice() else {
         return invalid("`cp.async.mbarrier.arrive` takes the address of an mbarrier");
     };
@@ -77,9 +78,9 @@ fn arrive_after_copies(compiler: &mut FunctionCompiler, line: &Line, form: &mut 
 
 /// `cp.async` of 4, 8 or 16 bytes for each lane.
 fn copy_element(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
-    let policy = form.flag("L2::cache_hint");
+    let policy = form.take(Flag::CacheHint);
     load_store::cache_hints(form);
-    let (_, _) = (load_store::state_space(form), load_store::state_space(form));
+    let (_, _) = (form.take_space(), form.take_space());
     let mut operands = line.operands.as_slice();
     if policy {
         operands = &operands[..operands.len().saturating_sub(1)];
@@ -150,26 +151,23 @@ fn generic_address(compiler: &mut FunctionCompiler, place: &AccessArgs) -> Reg {
 
 /// `cp.async.bulk` between global and shared memory.
 fn bulk_copy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
-    if form.one_of(&["commit_group", "wait_group"]).is_some() {
-        form.flag("read");
+    if form.take_one(&[Flag::CommitGroup, Flag::WaitGroup]).is_some() {
+        form.take(Flag::Read);
         return Ok(());
     }
-    if form.flag("prefetch") {
-        while form.take(|_| Some(())).is_some() {}
+    if form.take(Flag::Prefetch) {
+        form.take_all();
         return Ok(());
     }
-    if form.flag("tensor") {
+    if form.take(Flag::Tensor) {
         return unsupported(
             "copies by tensor map (TMA) are not supported: `cp.async.bulk` of plain bytes is",
         );
     }
-    form.flag("L2::cache_hint");
-    let spaces = [bulk_space(form), bulk_space(form)];
-    let counted = form.take(|modifier| match modifier {
-        "mbarrier::complete_tx::bytes" => Some(true),
-        "bulk_group" => Some(false),
-        _ => None,
-    });
+    form.take(Flag::CacheHint);
+    let spaces = [form.take_space(), form.take_space()];
+    let counted =
+        form.take_one(&[Flag::CompletesBytes, Flag::BulkGroup]).map(|how| how == Flag::CompletesBytes);
     let ([Some(to), Some(from)], Some(counted)) = (spaces, counted) else {
         return invalid("`cp.async.bulk` needs two state spaces, and how it is waited for");
     };
@@ -194,44 +192,25 @@ fn bulk_copy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> D
     Ok(())
 }
 
-fn bulk_space(form: &mut Form) -> Option<StateSpace> {
-    form.take(|modifier| match modifier {
-        "global" => Some(StateSpace::Global),
-        "shared::cta" | "shared::cluster" => Some(StateSpace::Shared),
-        _ => None,
-    })
-}
-
 /// `mbarrier`.
 fn barrier(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
-    let names = [
-        "init",
-        "inval",
-        "arrive",
-        "arrive_drop",
-        "test_wait",
-        "try_wait",
-        "pending_count",
-        "expect_tx",
-        "complete_tx",
-    ];
-    let Some(operation) = form.one_of(&names) else { return invalid("`mbarrier` needs an operation") };
-    let no_complete = form.flag("noComplete");
-    let expects = form.flag("expect_tx");
-    let parity = form.flag("parity");
+    let Some(operation) = form.phase.take() else { return invalid("`mbarrier` needs an operation") };
+    let no_complete = form.take(Flag::NoComplete);
+    let expects = form.take(Flag::ExpectsBytes);
+    let parity = form.take(Flag::Parity);
     load_store::ordering(form);
-    let space = load_store::state_space(form);
-    form.ty();
+    let space = form.take_space();
+    form.take_type();
     match (operation, line.operands.as_slice()) {
-        ("init", [object, count]) => {
+        (Phase::Initialize, [object, count]) => {
             let count = compiler.source(count, ScalarType::U32)?;
             change(compiler, mbarrier::init(), (object, space), [count, Reg::NONE], Reg::NONE)
         }
-        ("inval", [object]) => {
+        (Phase::Invalidate, [object]) => {
             let nothing = compiler.constant(Class::Word, 0);
             change(compiler, mbarrier::invalidate(), (object, space), [nothing, Reg::NONE], Reg::NONE)
         }
-        ("arrive" | "arrive_drop", [state, object, rest @ ..]) => {
+        (Phase::Arrive | Phase::ArriveDrop, [state, object, rest @ ..]) => {
             let number = rest.first().map(|operand| compiler.source(operand, ScalarType::U32)).transpose()?;
             let operands = match (number, expects) {
                 (Some(bytes), true) => [compiler.constant(Class::Word, 1), bytes],
@@ -239,10 +218,10 @@ fn barrier(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Dec
                 (None, false) if !no_complete => [compiler.constant(Class::Word, 1), Reg::NONE],
                 _ => return invalid("this `mbarrier` operation takes a count"),
             };
-            let run = if operation == "arrive" { mbarrier::arrive() } else { mbarrier::arrive_drop() };
+            let run = if operation == Phase::Arrive { mbarrier::arrive() } else { mbarrier::arrive_drop() };
             arrive(compiler, run, state, (object, space), operands)
         }
-        ("test_wait" | "try_wait", [Operand::Name(over), object, phase, ..]) => {
+        (Phase::TestWait | Phase::TryWait, [Operand::Name(over), object, phase, ..]) => {
             let over = compiler.predicate(*over)?;
             let (run, ty) = match parity {
                 true => (mbarrier::test_parity(), ScalarType::U32),
@@ -251,15 +230,15 @@ fn barrier(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Dec
             let phase = compiler.source(phase, ty)?;
             change(compiler, run, (object, space), [phase, Reg::NONE], over)
         }
-        ("expect_tx" | "complete_tx", [object, bytes]) => {
+        (Phase::ExpectBytes | Phase::CompleteBytes, [object, bytes]) => {
             let bytes = compiler.source(bytes, ScalarType::U32)?;
             let run = match operation {
-                "expect_tx" => mbarrier::expect_bytes(),
+                Phase::ExpectBytes => mbarrier::expect_bytes(),
                 _ => mbarrier::complete_bytes(),
             };
             change(compiler, run, (object, space), [bytes, Reg::NONE], Reg::NONE)
         }
-        ("pending_count", [count, state]) => {
+        (Phase::PendingCount, [count, state]) => {
             let state = compiler.source(state, ScalarType::B64)?;
             let count = compiler.destination(count, ScalarType::U32)?;
             let args = Args { d: count.reg, a: state, ..Args::EMPTY };
@@ -267,7 +246,7 @@ fn barrier(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Dec
             compiler.widen(count);
             Ok(())
         }
-        _ => invalid(format!("`mbarrier.{operation}` does not take these operands")),
+        _ => invalid("this `mbarrier` operation does not take these operands"),
     }
 }
 

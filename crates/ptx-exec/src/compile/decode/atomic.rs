@@ -5,12 +5,13 @@
 
 use ptx::ScalarType;
 use ptx::body::{Line, Operand};
+use ptx::instruction::{Atomic, Flag, Opcode};
 
 use crate::arithmetic::numbers;
+use crate::compile::decode::Form;
 use crate::compile::decode::control::copy;
-use crate::compile::decode::form::Form;
 use crate::compile::decode::load_store::{
-    NO_DATA, Place, cache_hints, elements, ordering, place, state_space, vector_length, wide_registers,
+    NO_DATA, Place, cache_hints, elements, ordering, place, vector_length, wide_registers,
 };
 use crate::compile::decode::{halves, load_store};
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
@@ -22,22 +23,21 @@ use crate::operands::{AccessArgs, AccessKind, Class, Reg, Space};
 /// Decodes `atom` and `red`.
 pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     ordering(form);
-    let space = state_space(form);
+    let space = form.take_space();
     cache_hints(form);
-    let names = ["add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"];
-    let Some(operation) = form.one_of(&names) else {
+    let Some(operation) = form.atomic.take() else {
         return unsupported("this atomic operation is not supported");
     };
-    form.flag("noftz");
+    form.take(Flag::NoFlush);
     let vector = vector_length(form);
-    let Some(ty) = form.ty() else { return invalid("an atomic needs a type") };
+    let Some(ty) = form.take_type() else { return invalid("an atomic needs a type") };
     let (destination, operands) = match (form.opcode, line.operands.as_slice()) {
-        ("atom", [destination, operands @ ..]) => (Some(destination), operands),
+        (Some(Opcode::Atom), [destination, operands @ ..]) => (Some(destination), operands),
         (_, operands) => (None, operands),
     };
     let (address, b, c) = match (operation, operands) {
-        ("cas", [address, b, c, ..]) => (address, b, Some(c)),
-        (_, [address, b, ..]) if operation != "cas" => (address, b, None),
+        (Atomic::CompareAndSwap, [address, b, c, ..]) => (address, b, Some(c)),
+        (_, [address, b, ..]) if operation != Atomic::CompareAndSwap => (address, b, None),
         _ => return invalid("an atomic has too few operands"),
     };
     let place = place(compiler, address, space)?;
@@ -47,7 +47,7 @@ pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Fo
     let allowed = vector == 1 && !is_vector_only(operation, ty) || vector != 1 && is_vector(operation, ty);
     let run = atomic_handler(operation, ty, place.space).filter(|_| allowed);
     let Some(run) = run else {
-        return unsupported(format!("`{operation}` on {ty} is not supported as an atomic"));
+        return unsupported(format!("this atomic operation on {ty} is not supported"));
     };
     if vector == 1 {
         return scalar(compiler, run, place, ty, destination, b, c);
@@ -109,19 +109,19 @@ fn check_alignment(compiler: &mut FunctionCompiler, place: Place, bytes: u64) ->
 fn wide(
     compiler: &mut FunctionCompiler,
     place: Place,
-    operation: &str,
+    operation: Atomic,
     destination: Option<&Operand>,
     b: &Operand,
     c: Option<&Operand>,
 ) -> Decoded<()> {
     let [b_low, b_high] = compiler.wide(b)?;
     let (run, operands) = match (operation, c) {
-        ("exch", None) => (atomics::exchange128(), Reg::list(&[b_low, b_high])),
-        ("cas", Some(c)) => {
+        (Atomic::Exchange, None) => (atomics::exchange128(), Reg::list(&[b_low, b_high])),
+        (Atomic::CompareAndSwap, Some(c)) => {
             let [c_low, c_high] = compiler.wide(c)?;
             (atomics::compare_and_swap128(), [b_low, b_high, c_low, c_high])
         }
-        _ => return unsupported(format!("`{operation}` on .b128 is not supported as an atomic")),
+        _ => return unsupported("this atomic operation on .b128 is not supported"),
     };
     let data = match destination {
         Some(destination) => wide_registers(compiler, std::slice::from_ref(destination))?,
@@ -133,60 +133,72 @@ fn wide(
 }
 
 /// Whether there are vectors of this type.
-fn is_vector(operation: &str, ty: ScalarType) -> bool {
+fn is_vector(operation: Atomic, ty: ScalarType) -> bool {
     use ScalarType::*;
     match ty {
-        F32 => operation == "add",
-        F16 | Bf16 | F16x2 | Bf16x2 => matches!(operation, "add" | "min" | "max"),
+        F32 => operation == Atomic::Add,
+        F16 | Bf16 | F16x2 | Bf16x2 => matches!(operation, Atomic::Add | Atomic::Minimum | Atomic::Maximum),
         _ => false,
     }
 }
 
 /// Whether there is no scalar of this type: `min` and `max` on halves.
-fn is_vector_only(operation: &str, ty: ScalarType) -> bool {
-    is_vector(operation, ty) && operation != "add"
+fn is_vector_only(operation: Atomic, ty: ScalarType) -> bool {
+    is_vector(operation, ty) && operation != Atomic::Add
 }
 
-fn atomic_handler(operation: &str, ty: ScalarType, space: Space) -> Option<AccessHandler> {
+fn atomic_handler(operation: Atomic, ty: ScalarType, space: Space) -> Option<AccessHandler> {
     use ScalarType::*;
     use access::atomic;
     class_of(ty).ok()?;
     Some(match (operation, ty) {
-        ("add", U32 | S32) => atomic(|old: u32, b: u32, _| old.wrapping_add(b)),
-        ("add", U64 | S64) => atomic(|old: u64, b: u64, _| old.wrapping_add(b)),
+        (Atomic::Add, U32 | S32) => atomic(|old: u32, b: u32, _| old.wrapping_add(b)),
+        (Atomic::Add, U64 | S64) => atomic(|old: u64, b: u64, _| old.wrapping_add(b)),
         // In global memory subnormal numbers are flushed, in shared memory they are not.
-        ("add", F32) => match space {
+        (Atomic::Add, F32) => match space {
             Space::Shared => atomic(|old: u32, b: u32, _| numbers::add_f32(old, b)),
             Space::Global => atomic(|old: u32, b: u32, _| numbers::add_f32_flushed(old, b)),
             _ => atomics::by_place(numbers::add_f32, numbers::add_f32_flushed),
         },
-        ("add", F64) => atomic(|old: u64, b: u64, _| (f64::from_bits(old) + f64::from_bits(b)).to_bits()),
-        ("add", F16) => atomic(|old: u16, b: u16, _| halves::add_f16(old, b)),
-        ("add", Bf16) => atomic(|old: u16, b: u16, _| halves::add_bf16(old, b)),
-        ("add", F16x2) => atomic(|old: u32, b: u32, _| halves::pairwise(old, b, halves::add_f16)),
-        ("add", Bf16x2) => atomic(|old: u32, b: u32, _| halves::pairwise(old, b, halves::add_bf16)),
-        ("min" | "max", F16 | Bf16 | F16x2 | Bf16x2) => half_extremum(operation == "min", ty)?,
-        ("min", U32) => atomic(|old: u32, b: u32, _| old.min(b)),
-        ("max", U32) => atomic(|old: u32, b: u32, _| old.max(b)),
-        ("min", S32) => atomic(|old: u32, b: u32, _| (old as i32).min(b as i32) as u32),
-        ("max", S32) => atomic(|old: u32, b: u32, _| (old as i32).max(b as i32) as u32),
-        ("min", U64) => atomic(|old: u64, b: u64, _| old.min(b)),
-        ("max", U64) => atomic(|old: u64, b: u64, _| old.max(b)),
-        ("min", S64) => atomic(|old: u64, b: u64, _| (old as i64).min(b as i64) as u64),
-        ("max", S64) => atomic(|old: u64, b: u64, _| (old as i64).max(b as i64) as u64),
-        ("inc", U32) => atomic(|old: u32, b: u32, _| if old >= b { 0 } else { old + 1 }),
-        ("dec", U32) => atomic(|old: u32, b: u32, _| if old == 0 || old > b { b } else { old - 1 }),
-        ("and", B32 | U32 | S32) => atomic(|old: u32, b: u32, _| old & b),
-        ("or", B32 | U32 | S32) => atomic(|old: u32, b: u32, _| old | b),
-        ("xor", B32 | U32 | S32) => atomic(|old: u32, b: u32, _| old ^ b),
-        ("and", B64 | U64 | S64) => atomic(|old: u64, b: u64, _| old & b),
-        ("or", B64 | U64 | S64) => atomic(|old: u64, b: u64, _| old | b),
-        ("xor", B64 | U64 | S64) => atomic(|old: u64, b: u64, _| old ^ b),
-        ("exch", B32 | U32 | S32 | F32) => atomic(|_: u32, b: u32, _| b),
-        ("exch", B64 | U64 | S64 | F64) => atomic(|_: u64, b: u64, _| b),
-        ("cas", B16 | U16 | S16) => atomic(|old: u16, b: u16, c: u16| if old == b { c } else { old }),
-        ("cas", B32 | U32 | S32) => atomic(|old: u32, b: u32, c: u32| if old == b { c } else { old }),
-        ("cas", B64 | U64 | S64) => atomic(|old: u64, b: u64, c: u64| if old == b { c } else { old }),
+        (Atomic::Add, F64) => {
+            atomic(|old: u64, b: u64, _| (f64::from_bits(old) + f64::from_bits(b)).to_bits())
+        }
+        (Atomic::Add, F16) => atomic(|old: u16, b: u16, _| halves::add_f16(old, b)),
+        (Atomic::Add, Bf16) => atomic(|old: u16, b: u16, _| halves::add_bf16(old, b)),
+        (Atomic::Add, F16x2) => atomic(|old: u32, b: u32, _| halves::pairwise(old, b, halves::add_f16)),
+        (Atomic::Add, Bf16x2) => atomic(|old: u32, b: u32, _| halves::pairwise(old, b, halves::add_bf16)),
+        (Atomic::Minimum | Atomic::Maximum, F16 | Bf16 | F16x2 | Bf16x2) => {
+            half_extremum(operation == Atomic::Minimum, ty)?
+        }
+        (Atomic::Minimum, U32) => atomic(|old: u32, b: u32, _| old.min(b)),
+        (Atomic::Maximum, U32) => atomic(|old: u32, b: u32, _| old.max(b)),
+        (Atomic::Minimum, S32) => atomic(|old: u32, b: u32, _| (old as i32).min(b as i32) as u32),
+        (Atomic::Maximum, S32) => atomic(|old: u32, b: u32, _| (old as i32).max(b as i32) as u32),
+        (Atomic::Minimum, U64) => atomic(|old: u64, b: u64, _| old.min(b)),
+        (Atomic::Maximum, U64) => atomic(|old: u64, b: u64, _| old.max(b)),
+        (Atomic::Minimum, S64) => atomic(|old: u64, b: u64, _| (old as i64).min(b as i64) as u64),
+        (Atomic::Maximum, S64) => atomic(|old: u64, b: u64, _| (old as i64).max(b as i64) as u64),
+        (Atomic::Increment, U32) => atomic(|old: u32, b: u32, _| if old >= b { 0 } else { old + 1 }),
+        (Atomic::Decrement, U32) => {
+            atomic(|old: u32, b: u32, _| if old == 0 || old > b { b } else { old - 1 })
+        }
+        (Atomic::And, B32 | U32 | S32) => atomic(|old: u32, b: u32, _| old & b),
+        (Atomic::Or, B32 | U32 | S32) => atomic(|old: u32, b: u32, _| old | b),
+        (Atomic::Xor, B32 | U32 | S32) => atomic(|old: u32, b: u32, _| old ^ b),
+        (Atomic::And, B64 | U64 | S64) => atomic(|old: u64, b: u64, _| old & b),
+        (Atomic::Or, B64 | U64 | S64) => atomic(|old: u64, b: u64, _| old | b),
+        (Atomic::Xor, B64 | U64 | S64) => atomic(|old: u64, b: u64, _| old ^ b),
+        (Atomic::Exchange, B32 | U32 | S32 | F32) => atomic(|_: u32, b: u32, _| b),
+        (Atomic::Exchange, B64 | U64 | S64 | F64) => atomic(|_: u64, b: u64, _| b),
+        (Atomic::CompareAndSwap, B16 | U16 | S16) => {
+            atomic(|old: u16, b: u16, c: u16| if old == b { c } else { old })
+        }
+        (Atomic::CompareAndSwap, B32 | U32 | S32) => {
+            atomic(|old: u32, b: u32, c: u32| if old == b { c } else { old })
+        }
+        (Atomic::CompareAndSwap, B64 | U64 | S64) => {
+            atomic(|old: u64, b: u64, c: u64| if old == b { c } else { old })
+        }
         _ => return None,
     })
 }

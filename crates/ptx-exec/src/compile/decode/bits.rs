@@ -1,11 +1,12 @@
 //! Logic, shifts, and instructions that look at single bits or bytes.
 
 use ptx::body::{Line, Operand};
+use ptx::instruction::{Flag, Limit, Logic, Opcode, Permutation};
 use ptx::{Constant, ScalarType};
 
 use crate::arithmetic::permute::{self, permute_bytes};
+use crate::compile::decode::Form;
 use crate::compile::decode::Pure;
-use crate::compile::decode::form::Form;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::operands::{Args, Reg};
 use crate::registers::lanes::{
@@ -25,21 +26,21 @@ macro_rules! of_width {
 }
 
 /// The pure instructions of this module.
-pub(crate) const OPCODES: [&str; 18] = [
-    "and", "or", "xor", "not", "cnot", "shl", "shr", "shf", "popc", "clz", "brev", "bfind", "fns", "bfe",
-    "bfi", "bmsk", "szext", "prmt",
-];
+pub(crate) const OPCODES: [Opcode; 18] = {
+    use Opcode::*;
+    [And, Or, Xor, Not, Cnot, Shl, Shr, Shf, Popc, Clz, Brev, Bfind, Fns, Bfe, Bfi, Bmsk, Szext, Prmt]
+};
 
 /// Decodes pure instructions on bits.
 pub(crate) fn decode(form: &mut Form) -> Option<Pure> {
     use ScalarType::*;
-    match form.opcode {
-        "and" | "or" | "xor" | "not" | "cnot" => bitwise(form),
-        "shl" | "shr" => shift(form),
-        "shf" => funnel(form),
-        "popc" | "clz" => {
-            let popc = form.opcode == "popc";
-            let ty = form.ty()?;
+    match form.opcode? {
+        Opcode::And | Opcode::Or | Opcode::Xor | Opcode::Not | Opcode::Cnot => bitwise(form),
+        Opcode::Shl | Opcode::Shr => shift(form),
+        Opcode::Shf => funnel(form),
+        Opcode::Popc | Opcode::Clz => {
+            let popc = form.opcode == Some(Opcode::Popc);
+            let ty = form.take_type()?;
             let run = match (popc, ty) {
                 (true, B32) => unary(|a: u32| a.count_ones()),
                 (true, B64) => unary(|a: u64| a.count_ones()),
@@ -49,18 +50,18 @@ pub(crate) fn decode(form: &mut Form) -> Option<Pure> {
             };
             Pure::new(run, U32, &[ty])
         }
-        "brev" => {
-            let ty = form.ty()?;
+        Opcode::Brev => {
+            let ty = form.take_type()?;
             Pure::uniform(of_width!(ty, unary, |a| a.reverse_bits()), ty, 1)
         }
-        "bfind" => find(form),
-        "fns" => {
-            form.ty();
+        Opcode::Bfind => find(form),
+        Opcode::Fns => {
+            form.take_type();
             Pure::new(ternary(find_nth), B32, &[B32, B32, S32])
         }
-        "bfe" => extract(form),
-        "bfi" => {
-            let ty = form.ty()?;
+        Opcode::Bfe => extract(form),
+        Opcode::Bfi => {
+            let ty = form.take_type()?;
             let run = match ty {
                 B32 => quaternary(insert32),
                 B64 => quaternary(insert64),
@@ -68,32 +69,31 @@ pub(crate) fn decode(form: &mut Form) -> Option<Pure> {
             };
             Pure::new(run, ty, &[ty, ty, U32, U32])
         }
-        "bmsk" => {
-            let run = match form.one_of(&["clamp", "wrap"])? {
-                "clamp" => binary(mask_clamped),
+        Opcode::Bmsk => {
+            let run = match form.limit.take()? {
+                Limit::Clamp => binary(mask_clamped),
                 _ => binary(|a: u32, b: u32| mask_clamped(a & 31, b & 31)),
             };
-            form.ty();
+            form.take_type();
             Pure::uniform(run, B32, 2)
         }
-        "szext" => sign_zero_extend(form),
-        "prmt" => permute(form),
+        Opcode::Szext => sign_zero_extend(form),
+        Opcode::Prmt => permute(form),
         _ => None,
     }
 }
 
 fn bitwise(form: &mut Form) -> Option<Pure> {
-    let opcode = form.opcode;
-    let ty = form.ty()?;
-    let (run, sources) = match (opcode, ty) {
-        ("and", ScalarType::Pred) => (logic(|a, b, _| a & b), 2),
-        ("or", ScalarType::Pred) => (logic(|a, b, _| a | b), 2),
-        ("xor", ScalarType::Pred) => (logic(|a, b, _| a ^ b), 2),
-        ("not", ScalarType::Pred) => (logic(|a, _, _| !a), 1),
-        ("and", _) => (of_width!(ty, binary, |a, b| a & b), 2),
-        ("or", _) => (of_width!(ty, binary, |a, b| a | b), 2),
-        ("xor", _) => (of_width!(ty, binary, |a, b| a ^ b), 2),
-        ("not", _) => (of_width!(ty, unary, |a| !a), 1),
+    let ty = form.take_type()?;
+    let (run, sources) = match (form.opcode?, ty) {
+        (Opcode::And, ScalarType::Pred) => (logic(|a, b, _| a & b), 2),
+        (Opcode::Or, ScalarType::Pred) => (logic(|a, b, _| a | b), 2),
+        (Opcode::Xor, ScalarType::Pred) => (logic(|a, b, _| a ^ b), 2),
+        (Opcode::Not, ScalarType::Pred) => (logic(|a, _, _| !a), 1),
+        (Opcode::And, _) => (of_width!(ty, binary, |a, b| a & b), 2),
+        (Opcode::Or, _) => (of_width!(ty, binary, |a, b| a | b), 2),
+        (Opcode::Xor, _) => (of_width!(ty, binary, |a, b| a ^ b), 2),
+        (Opcode::Not, _) => (of_width!(ty, unary, |a| !a), 1),
         (_, ScalarType::B16) => (unary(|a: u16| u16::from(a == 0)), 1),
         (_, ScalarType::B32) => (unary(|a: u32| u32::from(a == 0)), 1),
         (_, ScalarType::B64) => (unary(|a: u64| u64::from(a == 0)), 1),
@@ -105,8 +105,8 @@ fn bitwise(form: &mut Form) -> Option<Pure> {
 /// Shifts by more than the width give zeros, or copies of the sign.
 fn shift(form: &mut Form) -> Option<Pure> {
     use ScalarType::*;
-    let left = form.opcode == "shl";
-    let ty = form.ty()?;
+    let left = form.opcode == Some(Opcode::Shl);
+    let ty = form.take_type()?;
     let run = match (left, ty) {
         (true, B16) => binary(|a: u16, b: u32| if b > 15 { 0 } else { a << (b & 15) }),
         (true, B32) => binary(|a: u32, b: u32| if b > 31 { 0 } else { a << (b & 31) }),
@@ -128,9 +128,9 @@ fn both(low: u32, high: u32) -> u64 {
 }
 
 fn funnel(form: &mut Form) -> Option<Pure> {
-    let left = form.one_of(&["l", "r"])? == "l";
-    let clamp = form.one_of(&["clamp", "wrap"])? == "clamp";
-    form.ty();
+    let left = form.take_one(&[Flag::Left, Flag::Right])? == Flag::Left;
+    let clamp = form.limit.take()? == Limit::Clamp;
+    form.take_type();
     let run: LaneHandler = match (left, clamp) {
         (true, true) => ternary(|a: u32, b: u32, c: u32| (both(a, b) << c.min(32) >> 32) as u32),
         (true, false) => ternary(|a: u32, b: u32, c: u32| (both(a, b) << (c & 31) >> 32) as u32),
@@ -143,8 +143,8 @@ fn funnel(form: &mut Form) -> Option<Pure> {
 /// Position of the highest bit that differs from the sign, or all ones.
 fn find(form: &mut Form) -> Option<Pure> {
     use ScalarType::*;
-    let amount = form.flag("shiftamt");
-    let ty = form.ty()?;
+    let amount = form.take(Flag::ShiftAmount);
+    let ty = form.take_type()?;
     let run = match (ty, amount) {
         (U32, false) => unary(|a: u32| 31u32.wrapping_sub(a.leading_zeros())),
         (S32, false) => unary(|a: i32| 31u32.wrapping_sub((a ^ a >> 31).leading_zeros())),
@@ -205,7 +205,7 @@ fn extract_field(a: u64, position: u32, length: u32, width: u32, signed: bool) -
 
 fn extract(form: &mut Form) -> Option<Pure> {
     use ScalarType::*;
-    let ty = form.ty()?;
+    let ty = form.take_type()?;
     let run = match ty {
         U32 => ternary(|a: u32, b: u32, c: u32| extract_field(a.into(), b, c, 32, false) as u32),
         S32 => ternary(|a: u32, b: u32, c: u32| extract_field(a.into(), b, c, 32, true) as u32),
@@ -243,8 +243,8 @@ fn mask_clamped(a: u32, b: u32) -> u32 {
 
 fn sign_zero_extend(form: &mut Form) -> Option<Pure> {
     use ScalarType::*;
-    let clamp = form.one_of(&["clamp", "wrap"])? == "clamp";
-    let ty = form.ty()?;
+    let clamp = form.limit.take()? == Limit::Clamp;
+    let ty = form.take_type()?;
     let run = match (ty, clamp) {
         (U32, true) => binary(|a: u32, b: u32| a & field_mask(b, 32) as u32),
         (U32, false) => binary(|a: u32, b: u32| a & field_mask(b & 31, 32) as u32),
@@ -261,23 +261,23 @@ pub(crate) fn byte_permutation() -> LaneHandler {
 }
 
 fn permute(form: &mut Form) -> Option<Pure> {
-    form.ty()?;
-    let run = match form.one_of(&["f4e", "b4e", "rc8", "ecl", "ecr", "rc16"]) {
+    form.take_type()?;
+    let run = match form.permutation.take() {
         None => byte_permutation(),
-        Some("f4e") => ternary(|a: u32, b: u32, c: u32| {
+        Some(Permutation::ForwardFour) => ternary(|a: u32, b: u32, c: u32| {
             let c = c & 3;
             permute_bytes(a, b, [c, c + 1, c + 2, c + 3])
         }),
-        Some("b4e") => ternary(|a: u32, b: u32, c: u32| {
+        Some(Permutation::BackwardFour) => ternary(|a: u32, b: u32, c: u32| {
             let c = c & 3;
             permute_bytes(a, b, [c, (c + 7) & 7, (c + 6) & 7, (c + 5) & 7])
         }),
-        Some("rc8") => ternary(|a: u32, b: u32, c: u32| permute_bytes(a, b, [c & 3; 4])),
-        Some("ecl") => ternary(|a: u32, b: u32, c: u32| {
+        Some(Permutation::ReplicateByte) => ternary(|a: u32, b: u32, c: u32| permute_bytes(a, b, [c & 3; 4])),
+        Some(Permutation::ClampLeft) => ternary(|a: u32, b: u32, c: u32| {
             let c = c & 3;
             permute_bytes(a, b, [c, c.max(1), c.max(2), 3])
         }),
-        Some("ecr") => ternary(|a: u32, b: u32, c: u32| {
+        Some(Permutation::ClampRight) => ternary(|a: u32, b: u32, c: u32| {
             let c = c & 3;
             permute_bytes(a, b, [0, c.min(1), c.min(2), c])
         }),
@@ -305,13 +305,13 @@ pub(crate) fn decode_lop3(
     line: &Line,
     form: &mut Form,
 ) -> Option<Decoded<()>> {
-    (form.opcode == "lop3").then(|| lop3(compiler, line, form))
+    (form.opcode == Some(Opcode::Lop3)).then(|| lop3(compiler, line, form))
 }
 
 fn lop3(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     let ty = ScalarType::B32;
-    let combination = form.one_of(&["and", "or", "xor"]);
-    form.ty();
+    let combination = form.logic.take();
+    form.take_type();
     let [destination, a, b, c, Operand::Constant(Constant::Integer(table)), rest @ ..] =
         line.operands.as_slice()
     else {
@@ -334,8 +334,8 @@ fn lop3(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decode
     compiler.widen(value);
     let Some(predicate) = predicate else { return Ok(()) };
     let immediate = match combination {
-        Some("and") => combine::AND,
-        Some("or") => combine::OR,
+        Some(Logic::And) => combine::AND,
+        Some(Logic::Or) => combine::OR,
         Some(_) => return unsupported("`lop3.xor` is not supported"),
         None => return invalid("`lop3` with a predicate needs `.and` or `.or`"),
     };

@@ -1,12 +1,13 @@
 //! Instructions that choose between numbers, or look at their parts: `min`, `max`, `abs`, `neg`, `copysign`, `testp`.
 
 use ptx::ScalarType;
+use ptx::instruction::{Flag, Opcode, Property};
 
 use crate::arithmetic::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 use crate::arithmetic::numbers::{canonical, flush, maximum, minimum, saturate, with_nan};
+use crate::compile::decode::Form;
 use crate::compile::decode::Pure;
 use crate::compile::decode::float::{Modifiers, single};
-use crate::compile::decode::form::Form;
 use crate::compile::decode::halves::{flush_f16, half, pairwise};
 use crate::registers::lanes::{binary, ternary, test, unary};
 
@@ -51,20 +52,21 @@ fn xor_sign(a: f32, b: f32, f: impl Fn(f32, f32) -> f32) -> f32 {
 
 /// Decodes the instructions of this module; `sources` is how many operands there are.
 pub(crate) fn decode(form: &mut Form, modifiers: Modifiers, sources: usize) -> Option<Pure> {
-    match form.opcode {
-        "min" | "max" if sources == 3 => extremum_of_three(form, modifiers),
-        "min" | "max" => extremum(form, modifiers),
-        "abs" | "neg" => sign(form, modifiers),
-        "copysign" => copy_sign(form),
-        "testp" => test_property(form),
+    match form.opcode? {
+        Opcode::Min | Opcode::Max if sources == 3 => extremum_of_three(form, modifiers),
+        Opcode::Min | Opcode::Max => extremum(form, modifiers),
+        Opcode::Abs | Opcode::Neg => sign(form, modifiers),
+        Opcode::Copysign => copy_sign(form),
+        Opcode::Testp => test_property(form),
         _ => None,
     }
 }
 
 /// Of three numbers.
 fn extremum_of_three(form: &mut Form, modifiers: Modifiers) -> Option<Pure> {
-    let (min, nan, abs) = (form.opcode == "min", form.flag("NaN"), form.flag("abs"));
-    if form.ty()? != ScalarType::F32 || modifiers.sat {
+    let (min, nan, abs) =
+        (form.opcode == Some(Opcode::Min), form.take(Flag::PropagateNan), form.take(Flag::Absolute));
+    if form.take_type()? != ScalarType::F32 || modifiers.sat {
         return None;
     }
     #[inline(always)]
@@ -97,13 +99,13 @@ fn extremum_of_three(form: &mut Form, modifiers: Modifiers) -> Option<Pure> {
 }
 
 fn extremum(form: &mut Form, modifiers: Modifiers) -> Option<Pure> {
-    let min = form.opcode == "min";
-    let nan = form.flag("NaN");
-    let xorsign = form.flag("xorsign");
+    let min = form.opcode == Some(Opcode::Min);
+    let nan = form.take(Flag::PropagateNan);
+    let xorsign = form.take(Flag::XorSign);
     if xorsign {
-        form.flag("abs");
+        form.take(Flag::Absolute);
     }
-    let ty = form.ty()?;
+    let ty = form.take_type()?;
     if modifiers.sat {
         return None;
     }
@@ -161,8 +163,8 @@ fn flush_half(value: f32) -> f32 {
 /// `abs` and `neg` change the sign bit, of NaNs too.
 fn sign(form: &mut Form, modifiers: Modifiers) -> Option<Pure> {
     use ScalarType::*;
-    let abs = form.opcode == "abs";
-    let ty = form.ty()?;
+    let abs = form.opcode == Some(Opcode::Abs);
+    let ty = form.take_type()?;
     let run = match (ty, abs, modifiers.ftz) {
         (F32, true, false) => unary(|a: u32| a & 0x7fff_ffff),
         (F32, false, false) => unary(|a: u32| a ^ 0x8000_0000),
@@ -184,7 +186,7 @@ fn sign(form: &mut Form, modifiers: Modifiers) -> Option<Pure> {
 }
 
 fn copy_sign(form: &mut Form) -> Option<Pure> {
-    let ty = form.ty()?;
+    let ty = form.take_type()?;
     let run = match ty {
         // The first operand gives the sign.
         ScalarType::F32 => binary(|a: u32, b: u32| a & 0x8000_0000 | b & 0x7fff_ffff),
@@ -196,21 +198,21 @@ fn copy_sign(form: &mut Form) -> Option<Pure> {
 
 fn test_property(form: &mut Form) -> Option<Pure> {
     use ScalarType::{F32, F64, Pred};
-    let property = form.one_of(&["finite", "infinite", "number", "notanumber", "normal", "subnormal"])?;
-    let ty = form.ty()?;
+    let property = form.property.take()?;
+    let ty = form.take_type()?;
     let run = match (property, ty) {
-        ("finite", F32) => test(|a: f32| a.is_finite()),
-        ("infinite", F32) => test(|a: f32| a.is_infinite()),
-        ("number", F32) => test(|a: f32| !a.is_nan()),
-        ("notanumber", F32) => test(|a: f32| a.is_nan()),
-        ("normal", F32) => test(|a: f32| a.is_normal() || a == 0.0),
-        ("subnormal", F32) => test(|a: f32| a.is_subnormal()),
-        ("finite", F64) => test(|a: f64| a.is_finite()),
-        ("infinite", F64) => test(|a: f64| a.is_infinite()),
-        ("number", F64) => test(|a: f64| !a.is_nan()),
-        ("notanumber", F64) => test(|a: f64| a.is_nan()),
-        ("normal", F64) => test(|a: f64| a.is_normal() || a == 0.0),
-        ("subnormal", F64) => test(|a: f64| a.is_subnormal()),
+        (Property::Finite, F32) => test(|a: f32| a.is_finite()),
+        (Property::Infinite, F32) => test(|a: f32| a.is_infinite()),
+        (Property::Number, F32) => test(|a: f32| !a.is_nan()),
+        (Property::Nan, F32) => test(|a: f32| a.is_nan()),
+        (Property::Normal, F32) => test(|a: f32| a.is_normal() || a == 0.0),
+        (Property::Subnormal, F32) => test(|a: f32| a.is_subnormal()),
+        (Property::Finite, F64) => test(|a: f64| a.is_finite()),
+        (Property::Infinite, F64) => test(|a: f64| a.is_infinite()),
+        (Property::Number, F64) => test(|a: f64| !a.is_nan()),
+        (Property::Nan, F64) => test(|a: f64| a.is_nan()),
+        (Property::Normal, F64) => test(|a: f64| a.is_normal() || a == 0.0),
+        (Property::Subnormal, F64) => test(|a: f64| a.is_subnormal()),
         _ => return None,
     };
     Pure::new(run, Pred, &[ty])

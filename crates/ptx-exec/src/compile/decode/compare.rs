@@ -2,33 +2,29 @@
 
 use ptx::ScalarType;
 use ptx::body::{Line, Operand};
+use ptx::instruction::{Comparison as Relation, Flag, Logic, Opcode};
 
 use crate::arithmetic::half::{bf16_to_f32, f16_to_f32};
 use crate::arithmetic::numbers::flush;
-use crate::compile::decode::form::Form;
+use crate::compile::decode::Form;
 use crate::compile::function::{Decoded, FunctionCompiler, Refusal, invalid, unsupported};
 use crate::compile::operand::class_of;
-use crate::operands::{Args, Class, Meaning, Reg, Relation};
+use crate::operands::{self, Args, Class, Meaning, Reg};
 use crate::registers::lanes::{LaneHandler, combine, compare, logic, select, ternary};
 
 /// Decodes comparisons and selections. `None` if the opcode is neither.
 pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
-    Some(match form.opcode {
-        "setp" => set_predicate(compiler, line, form),
-        "set" => set(compiler, line, form),
-        "selp" => select_predicate(compiler, line, form),
-        "slct" => select_sign(compiler, line, form),
+    Some(match form.opcode? {
+        Opcode::Setp => set_predicate(compiler, line, form),
+        Opcode::Set => set(compiler, line, form),
+        Opcode::Selp => select_predicate(compiler, line, form),
+        Opcode::Slct => select_sign(compiler, line, form),
         _ => return None,
     })
 }
 
-const RELATIONS: [&str; 18] = [
-    "eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs", "equ", "neu", "ltu", "leu", "gtu", "geu",
-    "num", "nan",
-];
-
 /// The handler that compares two values of type `ty`; of pairs it compares the half that `high` tells.
-fn handler(relation: &str, ty: ScalarType, ftz: bool, high: bool) -> Option<LaneHandler> {
+fn handler(relation: Relation, ty: ScalarType, ftz: bool, high: bool) -> Option<LaneHandler> {
     use ScalarType::*;
     macro_rules! integers {
         (|$a:ident, $b:ident| $body:expr) => {
@@ -83,42 +79,42 @@ fn handler(relation: &str, ty: ScalarType, ftz: bool, high: bool) -> Option<Lane
     }
     let float = ty.is_float();
     Some(match (relation, float) {
-        ("eq", false) => integers!(|a, b| a == b),
-        ("ne", false) => integers!(|a, b| a != b),
-        ("lt" | "lo", false) => integers!(|a, b| a < b),
-        ("le" | "ls", false) => integers!(|a, b| a <= b),
-        ("gt" | "hi", false) => integers!(|a, b| a > b),
-        ("ge" | "hs", false) => integers!(|a, b| a >= b),
-        ("eq", true) => floats!(|a, b| a == b),
-        ("ne", true) => floats!(|a, b| a < b || a > b),
-        ("lt", true) => floats!(|a, b| a < b),
-        ("le", true) => floats!(|a, b| a <= b),
-        ("gt", true) => floats!(|a, b| a > b),
-        ("ge", true) => floats!(|a, b| a >= b),
-        ("equ", true) => floats!(|a, b| !(a < b || a > b)),
-        ("neu", true) => floats!(|a, b| a != b),
-        ("ltu", true) => floats!(|a, b| !(a >= b)),
-        ("leu", true) => floats!(|a, b| !(a > b)),
-        ("gtu", true) => floats!(|a, b| !(a <= b)),
-        ("geu", true) => floats!(|a, b| !(a < b)),
-        ("num", true) => floats!(|a, b| !a.is_nan() && !b.is_nan()),
-        ("nan", true) => floats!(|a, b| a.is_nan() || b.is_nan()),
+        (Relation::Equal, false) => integers!(|a, b| a == b),
+        (Relation::NotEqual, false) => integers!(|a, b| a != b),
+        (Relation::Less, false) => integers!(|a, b| a < b),
+        (Relation::LessEqual, false) => integers!(|a, b| a <= b),
+        (Relation::Greater, false) => integers!(|a, b| a > b),
+        (Relation::GreaterEqual, false) => integers!(|a, b| a >= b),
+        (Relation::Equal, true) => floats!(|a, b| a == b),
+        (Relation::NotEqual, true) => floats!(|a, b| a < b || a > b),
+        (Relation::Less, true) => floats!(|a, b| a < b),
+        (Relation::LessEqual, true) => floats!(|a, b| a <= b),
+        (Relation::Greater, true) => floats!(|a, b| a > b),
+        (Relation::GreaterEqual, true) => floats!(|a, b| a >= b),
+        (Relation::UnorderedEqual, true) => floats!(|a, b| !(a < b || a > b)),
+        (Relation::UnorderedNotEqual, true) => floats!(|a, b| a != b),
+        (Relation::UnorderedLess, true) => floats!(|a, b| !(a >= b)),
+        (Relation::UnorderedLessEqual, true) => floats!(|a, b| !(a > b)),
+        (Relation::UnorderedGreater, true) => floats!(|a, b| !(a <= b)),
+        (Relation::UnorderedGreaterEqual, true) => floats!(|a, b| !(a < b)),
+        (Relation::Number, true) => floats!(|a, b| !a.is_nan() && !b.is_nan()),
+        (Relation::Nan, true) => floats!(|a, b| a.is_nan() || b.is_nan()),
         _ => return None,
     })
 }
 
 /// What the handler of an integer comparison means.
-fn meaning(relation: &str, ty: ScalarType) -> Meaning {
+fn meaning(relation: Relation, ty: ScalarType) -> Meaning {
     let signed = match ty {
         ScalarType::U32 | ScalarType::B32 => false,
         ScalarType::S32 => true,
         _ => return Meaning::Other,
     };
     let relation = match relation {
-        "lt" | "lo" => Relation::Less,
-        "le" | "ls" => Relation::LessEqual,
-        "gt" | "hi" => Relation::Greater,
-        "ge" | "hs" => Relation::GreaterEqual,
+        Relation::Less => operands::Relation::Less,
+        Relation::LessEqual => operands::Relation::LessEqual,
+        Relation::Greater => operands::Relation::Greater,
+        Relation::GreaterEqual => operands::Relation::GreaterEqual,
         _ => return Meaning::Other,
     };
     Meaning::CompareWords { relation, signed }
@@ -136,10 +132,10 @@ fn combination(
     form: &mut Form,
     operand: Option<&Operand>,
 ) -> Decoded<(Reg, u32)> {
-    let code = match (form.one_of(&["and", "or", "xor"]), operand) {
+    let code = match (form.logic.take(), operand) {
         (None, None) => return Ok((Reg::NONE, combine::NONE)),
-        (Some("and"), Some(_)) => combine::AND,
-        (Some("or"), Some(_)) => combine::OR,
+        (Some(Logic::And), Some(_)) => combine::AND,
+        (Some(Logic::Or), Some(_)) => combine::OR,
         (Some(_), Some(_)) => combine::XOR,
         _ => return invalid("a combined comparison takes `.and`, `.or` or `.xor` and one more predicate"),
     };
@@ -152,19 +148,19 @@ fn combination(
 
 struct Comparison {
     ftz: bool,
-    relation: &'static str,
+    relation: Relation,
 }
 
 fn comparison(form: &mut Form) -> Decoded<Comparison> {
-    let ftz = form.flag("ftz");
-    match form.one_of(&RELATIONS) {
+    let ftz = form.take(Flag::FlushToZero);
+    match form.comparison.take() {
         Some(relation) => Ok(Comparison { ftz, relation }),
         None => invalid("a comparison needs a relation such as `.lt`"),
     }
 }
 
-fn no_such(relation: &str, ty: ScalarType) -> Refusal {
-    Refusal::Unsupported(format!("comparison `.{relation}` of {ty} is not supported"))
+fn no_such(ty: ScalarType) -> Refusal {
+    Refusal::Unsupported(format!("this comparison of {ty} is not supported"))
 }
 
 fn is_pair(ty: ScalarType) -> bool {
@@ -185,8 +181,8 @@ fn set_predicate(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) 
         return invalid("`setp` takes a predicate and two values");
     };
     let (c, immediate) = combination(compiler, form, rest.first())?;
-    let Some(ty) = form.ty() else { return invalid("`setp` needs a type") };
-    let run = handler(relation, ty, ftz, false).ok_or_else(|| no_such(relation, ty))?;
+    let Some(ty) = form.take_type() else { return invalid("`setp` needs a type") };
+    let run = handler(relation, ty, ftz, false).ok_or_else(|| no_such(ty))?;
     let run = run.meaning(meaning(relation, ty));
     let (a, b) = (compiler.source(a, ty)?, compiler.source(b, ty)?);
     let (d, e) = match destination {
@@ -205,7 +201,7 @@ fn set_predicate(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) 
     let first = compiler.fresh(Class::Predicate);
     compiler.lanes(run, Args { d: first, ..args });
     if e.is_some() {
-        let run = handler(relation, ty, ftz, true).ok_or_else(|| no_such(relation, ty))?;
+        let run = handler(relation, ty, ftz, true).ok_or_else(|| no_such(ty))?;
         compiler.lanes(run, Args { d: e, ..args });
     }
     if d.is_some() {
@@ -221,7 +217,9 @@ fn set(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded
         return invalid("`set` takes a destination and two values");
     };
     let (c, immediate) = combination(compiler, form, rest.first())?;
-    let (Some(result), Some(ty)) = (form.ty(), form.ty()) else { return invalid("`set` needs two types") };
+    let (Some(result), Some(ty)) = (form.take_type(), form.take_type()) else {
+        return invalid("`set` needs two types");
+    };
     let truth = match result {
         ScalarType::F32 => 0x3f80_0000,
         ScalarType::F16 => 0x3c00,
@@ -236,7 +234,7 @@ fn set(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded
     let (zero, truth) = (compiler.constant(Class::Word, 0), compiler.constant(Class::Word, truth));
     let destination = compiler.destination(destination, result)?;
     let choose = |compiler: &mut FunctionCompiler, high: bool| {
-        let run = handler(relation, ty, ftz, high).ok_or_else(|| no_such(relation, ty))?;
+        let run = handler(relation, ty, ftz, high).ok_or_else(|| no_such(ty))?;
         let (outcome, chosen) = (compiler.fresh(Class::Predicate), compiler.fresh(Class::Word));
         compiler.lanes(run, Args { d: outcome, a, b, c, immediate, ..Args::EMPTY });
         let run = select(|a: u32, b: u32, c| if c { a } else { b });
@@ -252,7 +250,7 @@ fn set(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded
 }
 
 fn select_predicate(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
-    let Some(ty) = form.ty() else { return invalid("`selp` needs a type") };
+    let Some(ty) = form.take_type() else { return invalid("`selp` needs a type") };
     let [destination, a, b, predicate] = line.operands.as_slice() else {
         return invalid("`selp` takes a destination, two values and a predicate");
     };
@@ -271,8 +269,10 @@ fn select_predicate(compiler: &mut FunctionCompiler, line: &Line, form: &mut For
 
 /// `slct d, a, b, c`: `a` where `c` is not negative.
 fn select_sign(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
-    let ftz = form.flag("ftz");
-    let (Some(ty), Some(sign)) = (form.ty(), form.ty()) else { return invalid("`slct` needs two types") };
+    let ftz = form.take(Flag::FlushToZero);
+    let (Some(ty), Some(sign)) = (form.take_type(), form.take_type()) else {
+        return invalid("`slct` needs two types");
+    };
     let [destination, a, b, c] = line.operands.as_slice() else {
         return invalid("`slct` takes a destination and three values");
     };

@@ -1,10 +1,11 @@
 //! Control flow: blocks, branches, calls, returns.
 
 use ptx::body::{LabelId, Line, Operand, Symbol};
+use ptx::instruction::{Flag, Logic, Opcode};
 use ptx::{ScalarType, Variable};
 
 use crate::code::{BarrierKind, Builtin, Call, Callee, Op, Transfer};
-use crate::compile::decode::form::Form;
+use crate::compile::decode::Form;
 use crate::compile::decode::{load_store, stack};
 use crate::compile::frame::parameter_layout;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
@@ -19,35 +20,35 @@ pub(crate) fn decode<'m>(
     form: &mut Form,
     next: Option<usize>,
 ) -> Option<Decoded<()>> {
-    Some(match form.opcode {
-        "bra" => branch(compiler, line, form, next),
-        "brx" => branch_indexed(compiler, line, form),
-        "call" => call(compiler, line, form),
-        "ret" => {
-            form.flag("uni");
+    Some(match form.opcode? {
+        Opcode::Bra => branch(compiler, line, form, next),
+        Opcode::Brx => branch_indexed(compiler, line, form),
+        Opcode::Call => call(compiler, line, form),
+        Opcode::Ret => {
+            form.take(Flag::Uniform);
             leave(compiler)
         }
-        "exit" => {
+        Opcode::Exit => {
             compiler.push(Op::Exit);
             Ok(())
         }
-        "trap" | "brkpt" => {
+        Opcode::Trap | Opcode::Brkpt => {
             compiler.push(Op::Trap);
             Ok(())
         }
-        "bar" | "barrier" => barrier(compiler, line, form),
-        "membar" | "fence" => {
+        Opcode::Bar | Opcode::Barrier => barrier(compiler, line, form),
+        Opcode::Membar | Opcode::Fence => {
             fence(compiler, form);
             Ok(())
         }
-        "nanosleep" => {
-            form.ty();
+        Opcode::Nanosleep => {
+            form.take_type();
             compiler.push(Op::Yield);
             Ok(())
         }
         // Grids follow each other anyway, registers are no scarce resource, and nobody counts events.
-        "pmevent" | "griddepcontrol" | "setmaxnreg" => {
-            while form.take(|_| Some(())).is_some() {}
+        Opcode::Pmevent | Opcode::Griddepcontrol | Opcode::Setmaxnreg => {
+            form.take_all();
             Ok(())
         }
         _ => return None,
@@ -65,7 +66,7 @@ fn block_at(compiler: &FunctionCompiler, label: LabelId) -> u32 {
 }
 
 fn branch(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form, next: Option<usize>) -> Decoded<()> {
-    form.flag("uni");
+    form.take(Flag::Uniform);
     let [Operand::Name(Symbol::Label(label))] = line.operands.as_slice() else {
         return invalid("`bra` takes a label of this function");
     };
@@ -77,8 +78,8 @@ fn branch(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form, next: O
 }
 
 fn branch_indexed(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
-    form.flag("idx");
-    form.flag("uni");
+    form.take(Flag::Indexed);
+    form.take(Flag::Uniform);
     let [index, Operand::Name(Symbol::BranchTargets(table))] = line.operands.as_slice() else {
         return invalid("`brx.idx` takes an index and a list of branch targets");
     };
@@ -107,37 +108,37 @@ pub(crate) fn leave(compiler: &mut FunctionCompiler) -> Decoded<()> {
 
 fn fence(compiler: &mut FunctionCompiler, form: &mut Form) {
     // Every fence is the strongest one, whatever its scope; asynchronous proxies do not exist here.
-    while form.take(|_| Some(())).is_some() {}
+    form.take_all();
     compiler.push(Op::Fence);
 }
 
 fn barrier(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
-    form.flag("cta");
-    form.flag("aligned");
-    if form.opcode == "bar" && form.flag("warp") {
-        form.flag("sync");
+    form.scope.take();
+    form.take(Flag::Aligned);
+    if form.opcode == Some(Opcode::Bar) && form.take(Flag::Warp) {
+        form.take(Flag::Synchronous);
         return crate::compile::decode::warp::warp_barrier(compiler, line);
     }
-    if form.flag("cluster") {
+    if form.take(Flag::Cluster) {
         return cluster_barrier(compiler, form);
     }
     let operands = line.operands.as_slice();
-    let Some(mode) = form.one_of(&["sync", "arrive", "red"]) else {
+    let Some(mode) = form.take_one(&[Flag::Synchronous, Flag::Arrive, Flag::Reduce]) else {
         return invalid("a barrier needs `.sync`, `.arrive` or `.red`");
     };
     let (mut kind, mut rest, mut result, mut source, mut negated) =
         (BarrierKind::Sync, operands, Reg::NONE, Reg::NONE, false);
     let mut settled = None;
     match mode {
-        "arrive" => kind = BarrierKind::Arrive,
-        "red" => {
-            kind = match form.one_of(&["popc", "and", "or"]) {
-                Some("popc") => BarrierKind::Popc,
-                Some("and") => BarrierKind::And,
-                Some(_) => BarrierKind::Or,
-                None => return invalid("a reducing barrier needs `.popc`, `.and` or `.or`"),
+        Flag::Arrive => kind = BarrierKind::Arrive,
+        Flag::Reduce => {
+            kind = match (form.take(Flag::PopulationCount), form.logic.take()) {
+                (true, None) => BarrierKind::Popc,
+                (false, Some(Logic::And)) => BarrierKind::And,
+                (false, Some(Logic::Or)) => BarrierKind::Or,
+                _ => return invalid("a reducing barrier needs `.popc`, `.and` or `.or`"),
             };
-            let ty = form.ty();
+            let ty = form.take_type();
             if ty != Some(if kind == BarrierKind::Popc { ScalarType::U32 } else { ScalarType::Pred }) {
                 return invalid("`.popc` gives a `.u32`, `.and` and `.or` give a `.pred`");
             }
@@ -162,7 +163,7 @@ fn barrier(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Dec
         }
         _ => return invalid("a barrier takes a number and perhaps a count of threads"),
     };
-    form.flag("b32");
+    form.take_type();
     compiler.push(Op::Barrier { kind, barrier, threads, source, negated, result });
     if let Some(destination) = settled {
         compiler.widen(destination);
@@ -172,12 +173,12 @@ fn barrier(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Dec
 
 /// `barrier.cluster`: its orders are those of every barrier here.
 fn cluster_barrier(compiler: &mut FunctionCompiler, form: &mut Form) -> Decoded<()> {
-    let kind = match form.one_of(&["arrive", "wait"]) {
-        Some("arrive") => BarrierKind::ClusterArrive,
+    let kind = match form.take_one(&[Flag::Arrive, Flag::Wait]) {
+        Some(Flag::Arrive) => BarrierKind::ClusterArrive,
         Some(_) => BarrierKind::ClusterWait,
         None => return invalid("`barrier.cluster` needs `.arrive` or `.wait`"),
     };
-    form.one_of(&["release", "relaxed", "acquire"]);
+    form.order.take();
     let (barrier, threads, source, result) = (Reg::NONE, Reg::NONE, Reg::NONE, Reg::NONE);
     compiler.push(Op::Barrier { kind, barrier, threads, source, negated: false, result });
     Ok(())
@@ -205,7 +206,7 @@ fn call_parts<'i, 'm>(operands: &'i [Operand<'m>]) -> Option<CallParts<'i, 'm>> 
 }
 
 fn call<'m>(compiler: &mut FunctionCompiler<'m>, line: &Line<'m>, form: &mut Form) -> Decoded<()> {
-    form.flag("uni");
+    form.take(Flag::Uniform);
     let Some(parts) = call_parts(&line.operands) else { return invalid("`call` takes a function") };
     let (callee, (returns, params)) = match *parts.callee {
         Operand::Name(Symbol::Function(function)) => {

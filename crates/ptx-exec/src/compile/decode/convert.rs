@@ -4,13 +4,14 @@
 //! [`convert`].
 
 use ptx::ScalarType;
+use ptx::instruction::{self, Flag};
 
 use crate::arithmetic::convert::{self, Conversion, format};
 use crate::arithmetic::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 use crate::arithmetic::numbers::canonical;
 use crate::arithmetic::soft::Rounding;
+use crate::compile::decode::Form;
 use crate::compile::decode::Pure;
-use crate::compile::decode::form::Form;
 use crate::registers::lanes::{LaneHandler, Register, binary, map, registers, unary, zip};
 
 /// Handlers for what is frequent.
@@ -104,28 +105,25 @@ typed_as!(u8: U8, i8: S8, u16: U16, i16: S16, u32: U32, i32: S32, u64: U64, i64:
 
 /// Decodes `cvt`.
 pub(crate) fn decode(form: &mut Form) -> Option<Pure> {
-    if form.flag("pack") {
+    if form.take(Flag::Pack) {
         return pack_integers(form);
     }
-    let (rounding, whole) = form
-        .take(|m| {
-            Some(match m {
-                "rn" => (Rounding::NearestEven, false),
-                "rna" => (Rounding::NearestAway, false),
-                "rz" => (Rounding::Zero, false),
-                "rm" => (Rounding::Down, false),
-                "rp" => (Rounding::Up, false),
-                "rni" => (Rounding::NearestEven, true),
-                "rzi" => (Rounding::Zero, true),
-                "rmi" => (Rounding::Down, true),
-                "rpi" => (Rounding::Up, true),
-                _ => return None,
-            })
-        })
-        .unwrap_or((Rounding::NearestEven, false));
-    let (relu, ftz, saturate) = (form.flag("relu"), form.flag("ftz"), form.flag("sat"));
-    let finite = form.flag("satfinite");
-    let (to, from) = (form.ty()?, form.ty()?);
+    let (rounding, whole) = match form.rounding.take() {
+        None | Some(instruction::Rounding::Nearest) => (Rounding::NearestEven, false),
+        Some(instruction::Rounding::NearestAway) => (Rounding::NearestAway, false),
+        Some(instruction::Rounding::Zero) => (Rounding::Zero, false),
+        Some(instruction::Rounding::Down) => (Rounding::Down, false),
+        Some(instruction::Rounding::Up) => (Rounding::Up, false),
+        Some(instruction::Rounding::WholeNearest) => (Rounding::NearestEven, true),
+        Some(instruction::Rounding::WholeZero) => (Rounding::Zero, true),
+        Some(instruction::Rounding::WholeDown) => (Rounding::Down, true),
+        Some(instruction::Rounding::WholeUp) => (Rounding::Up, true),
+        Some(instruction::Rounding::Stochastic) => return None,
+    };
+    let (relu, ftz, saturate) =
+        (form.take(Flag::Rectified), form.take(Flag::FlushToZero), form.take(Flag::Saturate));
+    let finite = form.take(Flag::SaturateFinite);
+    let (to, from) = (form.take_type()?, form.take_type()?);
     let conversion = Conversion { from, to, rounding, whole, saturate, ftz, relu, finite };
     if element(to).is_some() {
         return pair(conversion);
@@ -204,15 +202,21 @@ fn two(a: &Register<u32>, b: &Register<u32>, conversion: u32) -> Register<u32> {
 
 /// `cvt.pack`: two integers, saturated to a narrow type, at the bottom of the result; `c` moves up.
 fn pack_integers(form: &mut Form) -> Option<Pure> {
-    let saturates = form.flag("sat");
-    let narrow = form.one_of(&["u16", "s16", "u8", "s8", "u4", "s4", "u2", "s2"])?;
-    let (from, rest) = (form.ty()?, form.ty());
-    let wide = narrow.ends_with("16");
+    let saturates = form.take(Flag::Saturate);
+    let (width, signed) = match form.take_one(&[Flag::Unsigned2, Flag::Signed2]) {
+        Some(narrow) => (2, narrow == Flag::Signed2),
+        None => match form.take_type()? {
+            narrow @ (ScalarType::U4 | ScalarType::S4) => (4, narrow.is_signed()),
+            narrow @ (ScalarType::U8 | ScalarType::S8) => (8, narrow.is_signed()),
+            narrow @ (ScalarType::U16 | ScalarType::S16) => (16, narrow.is_signed()),
+            _ => return None,
+        },
+    };
+    let wide = width == 16;
+    let (from, rest) = (form.take_type()?, form.take_type());
     if !saturates || from != ScalarType::S32 || rest != (!wide).then_some(ScalarType::B32) {
         return None;
     }
-    let width: u32 = narrow[1..].parse().ok()?;
-    let signed = narrow.starts_with('s');
     let run = registers!(u32 => u32, |a, b, c, immediate| {
         let (width, signed) = (immediate & 31, immediate >> 5 != 0);
         let (low, high) =

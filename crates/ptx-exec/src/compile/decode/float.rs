@@ -5,12 +5,14 @@
 //! it, which is inside every bound that the ISA states; only the special cases that it documents are imitated.
 
 use ptx::ScalarType;
+use ptx::instruction::{Flag, Opcode};
 
 use crate::arithmetic::approximate;
 use crate::arithmetic::directed::{self, Directed, Operation};
 use crate::arithmetic::numbers::{canonical, flush, saturate};
 use crate::arithmetic::soft::Rounding;
-use crate::compile::decode::form::Form;
+use crate::compile::decode::Form;
+use crate::compile::decode::rounding;
 use crate::compile::decode::{Pure, choice, halves};
 use crate::registers::lanes::{binary, ternary, unary};
 
@@ -44,7 +46,7 @@ pub(crate) use single;
 
 /// An operation of [`directed`](crate::arithmetic::directed) whose sources have the type of the result.
 fn directed(form: &Form, modifiers: Modifiers, ty: ScalarType) -> Option<Pure> {
-    let (operation, sources) = arithmetic(form.opcode)?;
+    let (operation, sources) = arithmetic(form.opcode?)?;
     if ty == ScalarType::F64 && (modifiers.ftz || modifiers.sat) {
         return None;
     }
@@ -59,15 +61,15 @@ fn how(operation: Operation, modifiers: Modifiers, narrow: Option<ScalarType>) -
 }
 
 /// What an opcode computes, and how many sources it takes.
-fn arithmetic(opcode: &str) -> Option<(Operation, usize)> {
+fn arithmetic(opcode: Opcode) -> Option<(Operation, usize)> {
     Some(match opcode {
-        "add" => (Operation::Add, 2),
-        "sub" => (Operation::Sub, 2),
-        "mul" => (Operation::Mul, 2),
-        "fma" | "mad" => (Operation::Fma, 3),
-        "div" => (Operation::Div, 2),
-        "sqrt" => (Operation::Sqrt, 1),
-        "rcp" => (Operation::Reciprocal, 1),
+        Opcode::Add => (Operation::Add, 2),
+        Opcode::Sub => (Operation::Sub, 2),
+        Opcode::Mul => (Operation::Mul, 2),
+        Opcode::Fma | Opcode::Mad => (Operation::Fma, 3),
+        Opcode::Div => (Operation::Div, 2),
+        Opcode::Sqrt => (Operation::Sqrt, 1),
+        Opcode::Rcp => (Operation::Reciprocal, 1),
         _ => return None,
     })
 }
@@ -75,18 +77,18 @@ fn arithmetic(opcode: &str) -> Option<(Operation, usize)> {
 /// `add.f32.f16` and its like: the narrow sources become `.f32` first.
 fn mixed(form: &Form, modifiers: Modifiers, narrow: ScalarType) -> Option<Pure> {
     use ScalarType::F32;
-    let sources: &[ScalarType] = match form.opcode {
-        "add" | "sub" => &[narrow, F32],
-        "fma" => &[narrow, narrow, F32],
+    let sources: &[ScalarType] = match form.opcode? {
+        Opcode::Add | Opcode::Sub => &[narrow, F32],
+        Opcode::Fma => &[narrow, narrow, F32],
         _ => return None,
     };
-    let (operation, _) = arithmetic(form.opcode)?;
+    let (operation, _) = arithmetic(form.opcode?)?;
     Some(Pure::new(directed::handler(F32)?, F32, sources)?.with(how(operation, modifiers, Some(narrow))))
 }
 
 /// `.f32x2`: both halves of a long.
 fn pair(form: &Form, modifiers: Modifiers) -> Option<Pure> {
-    if modifiers.sat || !matches!(form.opcode, "add" | "sub" | "mul" | "fma") {
+    if modifiers.sat || !form.is(&[Opcode::Add, Opcode::Sub, Opcode::Mul, Opcode::Fma]) {
         return None;
     }
     directed(form, modifiers, ScalarType::F32x2)
@@ -94,17 +96,17 @@ fn pair(form: &Form, modifiers: Modifiers) -> Option<Pure> {
 
 /// Decodes instructions whose first type is a floating-point one and that have so many sources.
 pub(crate) fn decode(form: &mut Form, sources: usize) -> Option<Pure> {
-    let approx = form.flag("approx");
-    form.flag("full");
-    let rounding = form.rounding();
-    let modifiers = Modifiers { rounding, ftz: form.flag("ftz"), sat: form.flag("sat") };
-    if matches!(form.opcode, "testp" | "copysign" | "min" | "max" | "abs" | "neg") {
+    let approx = form.take(Flag::Approximate);
+    form.take(Flag::Full);
+    let rounding = rounding(form);
+    let modifiers = Modifiers { rounding, ftz: form.take(Flag::FlushToZero), sat: form.take(Flag::Saturate) };
+    if form.is(&[Opcode::Testp, Opcode::Copysign, Opcode::Min, Opcode::Max, Opcode::Abs, Opcode::Neg]) {
         return choice::decode(form, modifiers, sources);
     }
-    let ty = form.ty()?;
+    let ty = form.take_type()?;
     match (ty, form.types().first()) {
         (ScalarType::F32, Some(&narrow @ (ScalarType::F16 | ScalarType::Bf16))) => {
-            form.ty();
+            form.take_type();
             return mixed(form, modifiers, narrow);
         }
         (ScalarType::F32x2, None) => return pair(form, modifiers),
@@ -122,27 +124,27 @@ pub(crate) fn decode(form: &mut Form, sources: usize) -> Option<Pure> {
 
 /// `.f32` to nearest even, and the approximations.
 fn single_precision(form: &mut Form, modifiers: Modifiers, approx: bool) -> Option<Pure> {
-    let run = match form.opcode {
-        "add" => single!(modifiers, binary, |a, b| a + b),
-        "sub" => single!(modifiers, binary, |a, b| a - b),
-        "mul" => single!(modifiers, binary, |a, b| a * b),
-        "fma" | "mad" => single!(modifiers, ternary, |a, b, c| a.mul_add(b, c)),
-        "div" if approx => single!(modifiers, binary, |a, b| divide_approximately(a, b)),
+    let run = match form.opcode? {
+        Opcode::Add => single!(modifiers, binary, |a, b| a + b),
+        Opcode::Sub => single!(modifiers, binary, |a, b| a - b),
+        Opcode::Mul => single!(modifiers, binary, |a, b| a * b),
+        Opcode::Fma | Opcode::Mad => single!(modifiers, ternary, |a, b, c| a.mul_add(b, c)),
+        Opcode::Div if approx => single!(modifiers, binary, |a, b| divide_approximately(a, b)),
         // `.full` too: its bound is two units in the last place.
-        "div" => single!(modifiers, binary, |a, b| a / b),
-        "sqrt" => single!(modifiers, unary, |a| a.sqrt()),
-        "rcp" => single!(modifiers, unary, |a| 1.0 / a),
-        "rsqrt" => single!(modifiers, unary, |a| (1.0 / f64::from(a).sqrt()) as f32),
-        "sin" => single!(modifiers, unary, |a| approximate::sin(a)),
-        "cos" => single!(modifiers, unary, |a| approximate::cos(a)),
-        "lg2" => single!(modifiers, unary, |a| approximate::log2(a)),
-        "ex2" => single!(modifiers, unary, |a| approximate::exp2(a)),
-        "tanh" => single!(modifiers, unary, |a| approximate::tanh(a)),
+        Opcode::Div => single!(modifiers, binary, |a, b| a / b),
+        Opcode::Sqrt => single!(modifiers, unary, |a| a.sqrt()),
+        Opcode::Rcp => single!(modifiers, unary, |a| 1.0 / a),
+        Opcode::Rsqrt => single!(modifiers, unary, |a| (1.0 / f64::from(a).sqrt()) as f32),
+        Opcode::Sin => single!(modifiers, unary, |a| approximate::sin(a)),
+        Opcode::Cos => single!(modifiers, unary, |a| approximate::cos(a)),
+        Opcode::Lg2 => single!(modifiers, unary, |a| approximate::log2(a)),
+        Opcode::Ex2 => single!(modifiers, unary, |a| approximate::exp2(a)),
+        Opcode::Tanh => single!(modifiers, unary, |a| approximate::tanh(a)),
         _ => return None,
     };
-    let sources = match form.opcode {
-        "fma" | "mad" => 3,
-        "add" | "sub" | "mul" | "div" => 2,
+    let sources = match form.opcode? {
+        Opcode::Fma | Opcode::Mad => 3,
+        Opcode::Add | Opcode::Sub | Opcode::Mul | Opcode::Div => 2,
         _ => 1,
     };
     Pure::uniform(run, ScalarType::F32, sources)
@@ -159,17 +161,17 @@ fn double_precision(form: &mut Form, modifiers: Modifiers, approx: bool) -> Opti
     if modifiers.sat {
         return None;
     }
-    let (run, sources) = match form.opcode {
-        "add" => (binary(|a: f64, b: f64| a + b), 2),
-        "sub" => (binary(|a: f64, b: f64| a - b), 2),
-        "mul" => (binary(|a: f64, b: f64| a * b), 2),
-        "fma" | "mad" => (ternary(f64::mul_add), 3),
-        "div" => (binary(|a: f64, b: f64| a / b), 2),
-        "sqrt" => (unary(f64::sqrt), 1),
-        "rcp" if approx => (unary(|a: f64| approximately(1.0 / upper_word(a))), 1),
-        "rcp" => (unary(|a: f64| 1.0 / a), 1),
-        "rsqrt" if modifiers.ftz => (unary(|a: f64| approximately(1.0 / upper_word(a).sqrt())), 1),
-        "rsqrt" => (unary(|a: f64| 1.0 / a.sqrt()), 1),
+    let (run, sources) = match form.opcode? {
+        Opcode::Add => (binary(|a: f64, b: f64| a + b), 2),
+        Opcode::Sub => (binary(|a: f64, b: f64| a - b), 2),
+        Opcode::Mul => (binary(|a: f64, b: f64| a * b), 2),
+        Opcode::Fma | Opcode::Mad => (ternary(f64::mul_add), 3),
+        Opcode::Div => (binary(|a: f64, b: f64| a / b), 2),
+        Opcode::Sqrt => (unary(f64::sqrt), 1),
+        Opcode::Rcp if approx => (unary(|a: f64| approximately(1.0 / upper_word(a))), 1),
+        Opcode::Rcp => (unary(|a: f64| 1.0 / a), 1),
+        Opcode::Rsqrt if modifiers.ftz => (unary(|a: f64| approximately(1.0 / upper_word(a).sqrt())), 1),
+        Opcode::Rsqrt => (unary(|a: f64| 1.0 / a.sqrt()), 1),
         _ => return None,
     };
     Pure::uniform(run, ScalarType::F64, sources)

@@ -1,14 +1,15 @@
 //! Arithmetic in half precision: `.f16`, `.bf16` and pairs of them.
 
 use ptx::ScalarType;
+use ptx::instruction::{Flag, Opcode};
 
 use crate::arithmetic::approximate;
 use crate::arithmetic::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 use crate::arithmetic::half_arithmetic::{self, Half, Operation};
 use crate::arithmetic::numbers::flush;
+use crate::compile::decode::Form;
 use crate::compile::decode::Pure;
 use crate::compile::decode::float::Modifiers;
-use crate::compile::decode::form::Form;
 use crate::registers::lanes::{LaneHandler, registers};
 
 #[inline(always)]
@@ -64,14 +65,14 @@ pub(crate) fn flush_f16(half: u16) -> u16 {
 /// `add`, `sub`, `mul` and `fma`, with their modifiers.
 fn arithmetic(form: &mut Form, modifiers: Modifiers, ty: ScalarType) -> Option<Pure> {
     use ScalarType::*;
-    let (operation, sources) = match form.opcode {
-        "add" => (Operation::Add, 2),
-        "sub" => (Operation::Sub, 2),
-        "mul" => (Operation::Mul, 2),
+    let (operation, sources) = match form.opcode? {
+        Opcode::Add => (Operation::Add, 2),
+        Opcode::Sub => (Operation::Sub, 2),
+        Opcode::Mul => (Operation::Mul, 2),
         _ => (Operation::Fma, 3),
     };
     let Modifiers { ftz, sat, .. } = modifiers;
-    let relu = operation == Operation::Fma && form.flag("relu");
+    let relu = operation == Operation::Fma && form.take(Flag::Rectified);
     let (brain, pair) = match ty {
         F16 => (false, false),
         F16x2 => (false, true),
@@ -95,13 +96,13 @@ fn arithmetic(form: &mut Form, modifiers: Modifiers, ty: ScalarType) -> Option<P
 
 /// Decodes arithmetic on halves and pairs of halves.
 pub(crate) fn decode(form: &mut Form, modifiers: Modifiers, ty: ScalarType) -> Option<Pure> {
-    if matches!(form.opcode, "add" | "sub" | "mul" | "fma") {
+    if form.is(&[Opcode::Add, Opcode::Sub, Opcode::Mul, Opcode::Fma]) {
         return arithmetic(form, modifiers, ty);
     }
-    let run = match (form.opcode, modifiers.ftz, modifiers.sat) {
-        ("ex2", false, false) => half!(ty, |a| approximate::exp2(a)),
-        ("ex2", true, false) => power_flushed(ty)?,
-        ("tanh", false, false) => half!(ty, |a| approximate::tanh(a)),
+    let run = match (form.opcode?, modifiers.ftz, modifiers.sat) {
+        (Opcode::Ex2, false, false) => half!(ty, |a| approximate::exp2(a)),
+        (Opcode::Ex2, true, false) => power_flushed(ty)?,
+        (Opcode::Tanh, false, false) => half!(ty, |a| approximate::tanh(a)),
         _ => return None,
     };
     Pure::uniform(run, ty, 1)

@@ -5,9 +5,10 @@
 
 use ptx::ScalarType;
 use ptx::body::Line;
+use ptx::instruction::{Flag, Opcode, Part};
 
+use crate::compile::decode::Form;
 use crate::compile::decode::Pure;
-use crate::compile::decode::form::Form;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid};
 use crate::operands::{Args, Meaning, Reg};
 use crate::registers::lanes::{LaneHandler, binary, carry, ternary, unary};
@@ -38,21 +39,21 @@ fn wide(ty: ScalarType) -> Option<ScalarType> {
 }
 
 /// Products that keep one half, or all, of their bits.
-fn multiply(ty: ScalarType, part: &str) -> Option<LaneHandler> {
+fn multiply(ty: ScalarType, part: Part) -> Option<LaneHandler> {
     use ScalarType::*;
     Some(match (part, ty) {
-        ("lo", _) => typed!(ty, binary, |a, b| a.wrapping_mul(b)),
-        ("hi", U16) => binary(|a: u16, b: u16| ((u32::from(a) * u32::from(b)) >> 16) as u16),
-        ("hi", S16) => binary(|a: i16, b: i16| ((i32::from(a) * i32::from(b)) >> 16) as i16),
-        ("hi", U32) => binary(high_u32),
-        ("hi", S32) => binary(high_i32),
-        ("hi", U64) => binary(high_u64),
-        ("hi", S64) => binary(high_i64),
-        ("wide", U16) => binary(|a: u16, b: u16| u32::from(a) * u32::from(b)),
-        ("wide", S16) => binary(|a: i16, b: i16| i32::from(a) * i32::from(b)),
-        ("wide", U32) => binary(|a: u32, b: u32| u64::from(a) * u64::from(b))
+        (Part::Low, _) => typed!(ty, binary, |a, b| a.wrapping_mul(b)),
+        (Part::High, U16) => binary(|a: u16, b: u16| ((u32::from(a) * u32::from(b)) >> 16) as u16),
+        (Part::High, S16) => binary(|a: i16, b: i16| ((i32::from(a) * i32::from(b)) >> 16) as i16),
+        (Part::High, U32) => binary(high_u32),
+        (Part::High, S32) => binary(high_i32),
+        (Part::High, U64) => binary(high_u64),
+        (Part::High, S64) => binary(high_i64),
+        (Part::Wide, U16) => binary(|a: u16, b: u16| u32::from(a) * u32::from(b)),
+        (Part::Wide, S16) => binary(|a: i16, b: i16| i32::from(a) * i32::from(b)),
+        (Part::Wide, U32) => binary(|a: u32, b: u32| u64::from(a) * u64::from(b))
             .meaning(Meaning::MultiplyWide { signed: false }),
-        ("wide", S32) => binary(|a: i32, b: i32| i64::from(a) * i64::from(b))
+        (Part::Wide, S32) => binary(|a: i32, b: i32| i64::from(a) * i64::from(b))
             .meaning(Meaning::MultiplyWide { signed: true }),
         _ => return None,
     })
@@ -78,28 +79,36 @@ fn high_i64(a: i64, b: i64) -> i64 {
     ((i128::from(a) * i128::from(b)) >> 64) as i64
 }
 
-fn multiply_add(ty: ScalarType, part: &str, saturate: bool) -> Option<LaneHandler> {
+fn multiply_add(ty: ScalarType, part: Part, saturate: bool) -> Option<LaneHandler> {
     use ScalarType::*;
     Some(match (part, ty, saturate) {
-        ("hi", S32, true) => ternary(|a: i32, b: i32, c: i32| high_i32(a, b).saturating_add(c)),
+        (Part::High, S32, true) => ternary(|a: i32, b: i32, c: i32| high_i32(a, b).saturating_add(c)),
         (_, _, true) => return None,
-        ("lo", U32 | S32, _) => ternary(|a: u32, b: u32, c: u32| a.wrapping_mul(b).wrapping_add(c))
+        (Part::Low, U32 | S32, _) => ternary(|a: u32, b: u32, c: u32| a.wrapping_mul(b).wrapping_add(c))
             .meaning(Meaning::MultiplyAddWords),
-        ("lo", ..) => typed!(ty, ternary, |a, b, c| a.wrapping_mul(b).wrapping_add(c)),
-        ("hi", U16, _) => {
+        (Part::Low, ..) => typed!(ty, ternary, |a, b, c| a.wrapping_mul(b).wrapping_add(c)),
+        (Part::High, U16, _) => {
             ternary(|a: u16, b: u16, c: u16| (((u32::from(a) * u32::from(b)) >> 16) as u16).wrapping_add(c))
         }
-        ("hi", S16, _) => {
+        (Part::High, S16, _) => {
             ternary(|a: i16, b: i16, c: i16| (((i32::from(a) * i32::from(b)) >> 16) as i16).wrapping_add(c))
         }
-        ("hi", U32, _) => ternary(|a: u32, b: u32, c: u32| high_u32(a, b).wrapping_add(c)),
-        ("hi", S32, _) => ternary(|a: i32, b: i32, c: i32| high_i32(a, b).wrapping_add(c)),
-        ("hi", U64, _) => ternary(|a: u64, b: u64, c: u64| high_u64(a, b).wrapping_add(c)),
-        ("hi", S64, _) => ternary(|a: i64, b: i64, c: i64| high_i64(a, b).wrapping_add(c)),
-        ("wide", U16, _) => ternary(|a: u16, b: u16, c: u32| (u32::from(a) * u32::from(b)).wrapping_add(c)),
-        ("wide", S16, _) => ternary(|a: i16, b: i16, c: i32| (i32::from(a) * i32::from(b)).wrapping_add(c)),
-        ("wide", U32, _) => ternary(|a: u32, b: u32, c: u64| (u64::from(a) * u64::from(b)).wrapping_add(c)),
-        ("wide", S32, _) => ternary(|a: i32, b: i32, c: i64| (i64::from(a) * i64::from(b)).wrapping_add(c)),
+        (Part::High, U32, _) => ternary(|a: u32, b: u32, c: u32| high_u32(a, b).wrapping_add(c)),
+        (Part::High, S32, _) => ternary(|a: i32, b: i32, c: i32| high_i32(a, b).wrapping_add(c)),
+        (Part::High, U64, _) => ternary(|a: u64, b: u64, c: u64| high_u64(a, b).wrapping_add(c)),
+        (Part::High, S64, _) => ternary(|a: i64, b: i64, c: i64| high_i64(a, b).wrapping_add(c)),
+        (Part::Wide, U16, _) => {
+            ternary(|a: u16, b: u16, c: u32| (u32::from(a) * u32::from(b)).wrapping_add(c))
+        }
+        (Part::Wide, S16, _) => {
+            ternary(|a: i16, b: i16, c: i32| (i32::from(a) * i32::from(b)).wrapping_add(c))
+        }
+        (Part::Wide, U32, _) => {
+            ternary(|a: u32, b: u32, c: u64| (u64::from(a) * u64::from(b)).wrapping_add(c))
+        }
+        (Part::Wide, S32, _) => {
+            ternary(|a: i32, b: i32, c: i64| (i64::from(a) * i64::from(b)).wrapping_add(c))
+        }
         _ => return None,
     })
 }
@@ -115,28 +124,28 @@ fn low24(a: u32) -> u64 {
 }
 
 /// `mul24` and `mad24`: the low or the high 32 bits of a 48-bit product.
-fn multiply24(ty: ScalarType, part: &str, add: bool, saturate: bool) -> Option<LaneHandler> {
+fn multiply24(ty: ScalarType, part: Part, add: bool, saturate: bool) -> Option<LaneHandler> {
     use ScalarType::*;
     Some(match (ty, part, add, saturate) {
-        (U32, "lo", false, false) => binary(|a: u32, b: u32| (low24(a) * low24(b)) as u32),
-        (U32, "hi", false, false) => binary(|a: u32, b: u32| ((low24(a) * low24(b)) >> 16) as u32),
-        (S32, "lo", false, false) => binary(|a: i32, b: i32| (low24_signed(a) * low24_signed(b)) as i32),
-        (S32, "hi", false, false) => {
+        (U32, Part::Low, false, false) => binary(|a: u32, b: u32| (low24(a) * low24(b)) as u32),
+        (U32, Part::High, false, false) => binary(|a: u32, b: u32| ((low24(a) * low24(b)) >> 16) as u32),
+        (S32, Part::Low, false, false) => binary(|a: i32, b: i32| (low24_signed(a) * low24_signed(b)) as i32),
+        (S32, Part::High, false, false) => {
             binary(|a: i32, b: i32| ((low24_signed(a) * low24_signed(b)) >> 16) as i32)
         }
-        (U32, "lo", true, false) => {
+        (U32, Part::Low, true, false) => {
             ternary(|a: u32, b: u32, c: u32| ((low24(a) * low24(b)) as u32).wrapping_add(c))
         }
-        (U32, "hi", true, false) => {
+        (U32, Part::High, true, false) => {
             ternary(|a: u32, b: u32, c: u32| (((low24(a) * low24(b)) >> 16) as u32).wrapping_add(c))
         }
-        (S32, "lo", true, false) => {
+        (S32, Part::Low, true, false) => {
             ternary(|a: i32, b: i32, c: i32| ((low24_signed(a) * low24_signed(b)) as i32).wrapping_add(c))
         }
-        (S32, "hi", true, false) => ternary(|a: i32, b: i32, c: i32| {
+        (S32, Part::High, true, false) => ternary(|a: i32, b: i32, c: i32| {
             (((low24_signed(a) * low24_signed(b)) >> 16) as i32).wrapping_add(c)
         }),
-        (S32, "hi", true, true) => ternary(|a: i32, b: i32, c: i32| {
+        (S32, Part::High, true, true) => ternary(|a: i32, b: i32, c: i32| {
             (((low24_signed(a) * low24_signed(b)) >> 16) as i32).saturating_add(c)
         }),
         _ => return None,
@@ -186,20 +195,20 @@ fn by_halves(a: u32, b: u32, f: impl Fn(u16, u16) -> u16) -> u32 {
 }
 
 /// Arithmetic on pairs of 16-bit integers.
-fn packed(opcode: &str, ty: ScalarType, relu: bool) -> Option<LaneHandler> {
+fn packed(opcode: Opcode, ty: ScalarType, relu: bool) -> Option<LaneHandler> {
     use ScalarType::*;
     #[inline(always)]
     fn signed(a: u32, b: u32, f: impl Fn(i16, i16) -> i16) -> u32 {
         by_halves(a, b, |a, b| f(a as i16, b as i16) as u16)
     }
     Some(match (opcode, ty, relu) {
-        ("add", U16x2 | S16x2, false) => binary(|a: u32, b: u32| by_halves(a, b, u16::wrapping_add)),
-        ("min", U16x2, false) => binary(|a: u32, b: u32| by_halves(a, b, u16::min)),
-        ("max", U16x2, false) => binary(|a: u32, b: u32| by_halves(a, b, u16::max)),
-        ("min", S16x2, false) => binary(|a: u32, b: u32| signed(a, b, i16::min)),
-        ("max", S16x2, false) => binary(|a: u32, b: u32| signed(a, b, i16::max)),
-        ("min", S16x2, true) => binary(|a: u32, b: u32| signed(a, b, |a, b| a.min(b).max(0))),
-        ("max", S16x2, true) => binary(|a: u32, b: u32| signed(a, b, |a, b| a.max(b).max(0))),
+        (Opcode::Add, U16x2 | S16x2, false) => binary(|a: u32, b: u32| by_halves(a, b, u16::wrapping_add)),
+        (Opcode::Min, U16x2, false) => binary(|a: u32, b: u32| by_halves(a, b, u16::min)),
+        (Opcode::Max, U16x2, false) => binary(|a: u32, b: u32| by_halves(a, b, u16::max)),
+        (Opcode::Min, S16x2, false) => binary(|a: u32, b: u32| signed(a, b, i16::min)),
+        (Opcode::Max, S16x2, false) => binary(|a: u32, b: u32| signed(a, b, i16::max)),
+        (Opcode::Min, S16x2, true) => binary(|a: u32, b: u32| signed(a, b, |a, b| a.min(b).max(0))),
+        (Opcode::Max, S16x2, true) => binary(|a: u32, b: u32| signed(a, b, |a, b| a.max(b).max(0))),
         _ => return None,
     })
 }
@@ -228,9 +237,9 @@ fn dot2(a: u32, signed_a: bool, b: u32, signed_b: bool, c: u32) -> u32 {
 
 fn dot(form: &mut Form) -> Option<Pure> {
     use ScalarType::{B32, S32, U32};
-    let four = form.opcode == "dp4a";
-    let high = !four && form.one_of(&["lo", "hi"])? == "hi";
-    let (a, b) = (form.ty()?, form.ty()?);
+    let four = form.opcode == Some(Opcode::Dp4a);
+    let high = !four && form.part.take()? == Part::High;
+    let (a, b) = (form.take_type()?, form.take_type()?);
     if ![a, b].iter().all(|ty| matches!(ty, U32 | S32)) {
         return None;
     }
@@ -254,57 +263,54 @@ fn dot(form: &mut Form) -> Option<Pure> {
 /// Decodes integer arithmetic.
 pub(crate) fn decode(form: &mut Form) -> Option<Pure> {
     use ScalarType::*;
-    if matches!(form.opcode, "dp4a" | "dp2a") {
+    if form.is(&[Opcode::Dp4a, Opcode::Dp2a]) {
         return dot(form);
     }
-    let opcode = form.opcode;
-    let part = if matches!(opcode, "mul" | "mad" | "mul24" | "mad24") {
-        form.one_of(&["lo", "hi", "wide"])
-    } else {
-        None
-    };
-    let saturate = form.flag("sat");
-    let relu = form.flag("relu");
-    let ty = form.ty()?;
+    let opcode = form.opcode?;
+    let multiplies = form.is(&[Opcode::Mul, Opcode::Mad, Opcode::Mul24, Opcode::Mad24]);
+    let part = if multiplies { form.part.take() } else { None };
+    let saturate = form.take(Flag::Saturate);
+    let relu = form.take(Flag::Rectified);
+    let ty = form.take_type()?;
     let same = |run, sources| Pure::uniform(run, ty, sources);
     if matches!(ty, U16x2 | S16x2) {
         return if saturate { None } else { same(packed(opcode, ty, relu)?, 2) };
     }
     match (opcode, saturate, relu) {
-        ("add", true, false) if ty == S32 => same(binary(i32::saturating_add), 2),
-        ("sub", true, false) if ty == S32 => same(binary(i32::saturating_sub), 2),
-        ("mad" | "mad24", true, false) => {
+        (Opcode::Add, true, false) if ty == S32 => same(binary(i32::saturating_add), 2),
+        (Opcode::Sub, true, false) if ty == S32 => same(binary(i32::saturating_sub), 2),
+        (Opcode::Mad | Opcode::Mad24, true, false) => {
             let run = match opcode {
-                "mad" => multiply_add(ty, part?, true)?,
+                Opcode::Mad => multiply_add(ty, part?, true)?,
                 _ => multiply24(ty, part?, true, true)?,
             };
             same(run, 3)
         }
-        ("min", false, true) if ty == S32 => same(binary(|a: i32, b: i32| a.min(b).max(0)), 2),
-        ("max", false, true) if ty == S32 => same(binary(|a: i32, b: i32| a.max(b).max(0)), 2),
+        (Opcode::Min, false, true) if ty == S32 => same(binary(|a: i32, b: i32| a.min(b).max(0)), 2),
+        (Opcode::Max, false, true) if ty == S32 => same(binary(|a: i32, b: i32| a.max(b).max(0)), 2),
         (_, true, _) | (_, _, true) => None,
-        ("add", ..) if matches!(ty, U64 | S64) => {
+        (Opcode::Add, ..) if matches!(ty, U64 | S64) => {
             same(binary(|a: u64, b: u64| a.wrapping_add(b)).meaning(Meaning::AddLong), 2)
         }
-        ("add", ..) => same(typed!(ty, binary, |a, b| a.wrapping_add(b)), 2),
-        ("sub", ..) => same(typed!(ty, binary, |a, b| a.wrapping_sub(b)), 2),
-        ("mul", ..) => {
-            let result = if part? == "wide" { wide(ty)? } else { ty };
+        (Opcode::Add, ..) => same(typed!(ty, binary, |a, b| a.wrapping_add(b)), 2),
+        (Opcode::Sub, ..) => same(typed!(ty, binary, |a, b| a.wrapping_sub(b)), 2),
+        (Opcode::Mul, ..) => {
+            let result = if part? == Part::Wide { wide(ty)? } else { ty };
             Pure::new(multiply(ty, part?)?, result, &[ty, ty])
         }
-        ("mad", ..) => {
-            let result = if part? == "wide" { wide(ty)? } else { ty };
+        (Opcode::Mad, ..) => {
+            let result = if part? == Part::Wide { wide(ty)? } else { ty };
             Pure::new(multiply_add(ty, part?, false)?, result, &[ty, ty, result])
         }
-        ("mul24", ..) => same(multiply24(ty, part?, false, false)?, 2),
-        ("mad24", ..) => same(multiply24(ty, part?, true, false)?, 3),
-        ("sad", ..) => same(sum_of_differences(ty)?, 3),
-        ("div", ..) => same(divide(ty)?, 2),
-        ("rem", ..) => same(remainder(ty)?, 2),
-        ("abs", ..) => same(absolute(ty)?, 1),
-        ("neg", ..) => same(typed!(ty, unary, |a| a.wrapping_neg()), 1),
-        ("min", ..) => same(typed!(ty, binary, |a, b| a.min(b)), 2),
-        ("max", ..) => same(typed!(ty, binary, |a, b| a.max(b)), 2),
+        (Opcode::Mul24, ..) => same(multiply24(ty, part?, false, false)?, 2),
+        (Opcode::Mad24, ..) => same(multiply24(ty, part?, true, false)?, 3),
+        (Opcode::Sad, ..) => same(sum_of_differences(ty)?, 3),
+        (Opcode::Div, ..) => same(divide(ty)?, 2),
+        (Opcode::Rem, ..) => same(remainder(ty)?, 2),
+        (Opcode::Abs, ..) => same(absolute(ty)?, 1),
+        (Opcode::Neg, ..) => same(typed!(ty, unary, |a| a.wrapping_neg()), 1),
+        (Opcode::Min, ..) => same(typed!(ty, binary, |a, b| a.min(b)), 2),
+        (Opcode::Max, ..) => same(typed!(ty, binary, |a, b| a.max(b)), 2),
         _ => None,
     }
 }
@@ -347,19 +353,18 @@ pub(crate) fn decode_carry(
     line: &Line,
     form: &mut Form,
 ) -> Option<Decoded<()>> {
-    let opcode = form.opcode;
-    let reads = matches!(opcode, "addc" | "subc" | "madc");
-    let writes = matches!(opcode, "add" | "sub" | "mad" | "addc" | "subc" | "madc") && form.flag("cc");
-    if !reads && !writes {
+    let carry = form.carry();
+    if !carry.read && !carry.written {
         return None;
     }
-    let part = form.one_of(&["lo", "hi"]);
-    let ty = form.ty();
-    let run = ty.and_then(|ty| carry_handler(opcode.trim_end_matches('c'), part, ty, reads));
+    form.take(Flag::Carry);
+    let part = form.part.take();
+    let ty = form.take_type();
+    let run = ty.and_then(|ty| carry_handler(form.opcode?, part, ty));
     let (Some(ty), Some(run)) = (ty, run) else {
         return Some(invalid(format!("`{}` is not an instruction", line.instruction.mnemonic)));
     };
-    Some(emit_carry(compiler, line, run, ty, reads, writes))
+    Some(emit_carry(compiler, line, run, ty, carry))
 }
 
 fn emit_carry(
@@ -367,8 +372,7 @@ fn emit_carry(
     line: &Line,
     run: LaneHandler,
     ty: ScalarType,
-    reads: bool,
-    writes: bool,
+    carry: ptx::instruction::Carry,
 ) -> Decoded<()> {
     let (a, b, c) = match line.operands.as_slice() {
         [_, a, b] => (a, b, None),
@@ -380,8 +384,8 @@ fn emit_carry(
         a: compiler.source(a, ty)?,
         b: compiler.source(b, ty)?,
         c: c.map_or(Ok(Reg::NONE), |c| compiler.source(c, ty))?,
-        f: if reads { flag } else { Reg::NONE },
-        e: if writes { flag } else { Reg::NONE },
+        f: if carry.read { flag } else { Reg::NONE },
+        e: if carry.written { flag } else { Reg::NONE },
         ..Args::EMPTY
     };
     let destination = compiler.destination(&line.operands[0], ty)?;
@@ -390,31 +394,36 @@ fn emit_carry(
     Ok(())
 }
 
-fn carry_handler(opcode: &str, part: Option<&str>, ty: ScalarType, reads: bool) -> Option<LaneHandler> {
+fn carry_handler(opcode: Opcode, part: Option<Part>, ty: ScalarType) -> Option<LaneHandler> {
     use ScalarType::*;
     let long = matches!(ty, U64 | S64);
     if !matches!(ty, U32 | S32 | U64 | S64) {
         return None;
     }
+    use Opcode::{Add, Addc, Mad, Madc, Sub, Subc};
     Some(match (opcode, part, long) {
-        ("add", None, false) => carried!(u32, |a, b, _c, carry| a.carrying(b, carry)),
-        ("add", None, true) => carried!(u64, |a, b, _c, carry| a.carrying(b, carry)),
-        ("sub", None, false) if reads => carried!(u32, |a, b, _c, carry| a.carrying(!b, carry)),
-        ("sub", None, true) if reads => carried!(u64, |a, b, _c, carry| a.carrying(!b, carry)),
-        ("sub", None, false) => carried!(u32, |a, b, _c, _carry| a.carrying(!b, true)),
-        ("sub", None, true) => carried!(u64, |a, b, _c, _carry| a.carrying(!b, true)),
-        ("mad", Some("lo"), false) => carried!(u32, |a, b, c, carry| a.wrapping_mul(b).carrying(c, carry)),
-        ("mad", Some("lo"), true) => carried!(u64, |a, b, c, carry| a.wrapping_mul(b).carrying(c, carry)),
-        ("mad", Some("hi"), false) if ty == U32 => {
+        (Add | Addc, None, false) => carried!(u32, |a, b, _c, carry| a.carrying(b, carry)),
+        (Add | Addc, None, true) => carried!(u64, |a, b, _c, carry| a.carrying(b, carry)),
+        (Subc, None, false) => carried!(u32, |a, b, _c, carry| a.carrying(!b, carry)),
+        (Subc, None, true) => carried!(u64, |a, b, _c, carry| a.carrying(!b, carry)),
+        (Sub, None, false) => carried!(u32, |a, b, _c, _carry| a.carrying(!b, true)),
+        (Sub, None, true) => carried!(u64, |a, b, _c, _carry| a.carrying(!b, true)),
+        (Mad | Madc, Some(Part::Low), false) => {
+            carried!(u32, |a, b, c, carry| a.wrapping_mul(b).carrying(c, carry))
+        }
+        (Mad | Madc, Some(Part::Low), true) => {
+            carried!(u64, |a, b, c, carry| a.wrapping_mul(b).carrying(c, carry))
+        }
+        (Mad | Madc, Some(Part::High), false) if ty == U32 => {
             carried!(u32, |a, b, c, carry| high_u32(a, b).carrying(c, carry))
         }
-        ("mad", Some("hi"), false) => {
+        (Mad | Madc, Some(Part::High), false) => {
             carried!(u32, |a, b, c, carry| (high_i32(a as i32, b as i32) as u32).carrying(c, carry))
         }
-        ("mad", Some("hi"), true) if ty == U64 => {
+        (Mad | Madc, Some(Part::High), true) if ty == U64 => {
             carried!(u64, |a, b, c, carry| high_u64(a, b).carrying(c, carry))
         }
-        ("mad", Some("hi"), true) => {
+        (Mad | Madc, Some(Part::High), true) => {
             carried!(u64, |a, b, c, carry| (high_i64(a as i64, b as i64) as u64).carrying(c, carry))
         }
         _ => return None,

@@ -1,11 +1,12 @@
 //! Loads and stores, and the places that they are of.
 
 use ptx::body::{Address, Base, Line, Operand, Symbol};
+use ptx::instruction::{Cache, Flag, Opcode};
 use ptx::{ScalarType, StateSpace, Variable};
 
 use crate::code::Input;
+use crate::compile::decode::Form;
 use crate::compile::decode::atomic;
-use crate::compile::decode::form::Form;
 use crate::compile::frame::{SymbolPlace, formal_bytes, parameter_layout};
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::compile::operand::{Destination, components, is_register};
@@ -16,45 +17,30 @@ use crate::registers::lanes::{select, test};
 
 /// Decodes what touches memory or deals in addresses. `None` if the opcode does neither.
 pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
-    Some(match form.opcode {
-        "ld" | "ldu" => load(compiler, line, form),
-        "st" => store(compiler, line, form),
-        "atom" | "red" => atomic::decode(compiler, line, form),
+    Some(match form.opcode? {
+        Opcode::Ld | Opcode::Ldu => load(compiler, line, form),
+        Opcode::St => store(compiler, line, form),
+        Opcode::Atom | Opcode::Red => atomic::decode(compiler, line, form),
         _ => return None,
     })
 }
 
 /// Takes the modifiers that say how an access is ordered; whether it is a strong one.
 pub(crate) fn ordering(form: &mut Form) -> bool {
-    let mut strong = false;
-    while form.one_of(&["volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"]).is_some() {
-        strong = true;
-    }
-    form.one_of(&["cta", "cluster", "gpu", "sys"]);
-    form.flag("weak");
+    let strong = form.is_strong();
+    form.order.take();
+    form.scope.take();
+    form.take(Flag::MemoryMapped);
     strong
 }
 
 /// Takes the cache hints; whether they say that other multiprocessors read or write the same memory. To a scalar access they
 /// mean nothing here.
 pub(crate) fn cache_hints(form: &mut Form) -> bool {
-    let hints = ["ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc"];
-    let mut shared_by_blocks = false;
-    while let Some(hint) = form.one_of(&hints) {
-        shared_by_blocks |= matches!(hint, "cg" | "cv" | "wt");
-    }
-    while form.take(|m| (m.starts_with("L1::") || m.starts_with("L2::")).then_some(())).is_some() {}
-    shared_by_blocks
-}
-
-/// Takes the state space; none means generic addresses.
-pub(crate) fn state_space(form: &mut Form) -> Option<StateSpace> {
-    form.take(|m| match m {
-        // Every cluster has one block.
-        "shared::cta" | "shared::cluster" => Some(StateSpace::Shared),
-        "param::entry" | "param::func" => Some(StateSpace::Param),
-        _ => StateSpace::from_name(m),
-    })
+    form.take(Flag::NonCoherent);
+    form.take(Flag::CacheHint);
+    form.take(Flag::CachePriority);
+    matches!(form.cache.take(), Some(Cache::Global | Cache::Volatile | Cache::WriteThrough))
 }
 
 /// An address operand, resolved as far as it can be before the launch.
@@ -207,18 +193,13 @@ impl Move {
 
 /// Takes the length of a vector; 1 where there is none.
 pub(crate) fn vector_length(form: &mut Form) -> usize {
-    match form.one_of(&["v2", "v4", "v8"]) {
-        None => 1,
-        Some("v2") => 2,
-        Some("v4") => 4,
-        Some(_) => 8,
-    }
+    form.vector.take().unwrap_or(1).into()
 }
 
 /// Length and type of a vector that is no longer than the 32 bytes of the longest access.
 fn vector_and_type(form: &mut Form) -> Decoded<(usize, ScalarType)> {
     let vector = vector_length(form);
-    match form.ty() {
+    match form.take_type() {
         Some(ty) if vector as u64 * ty.bytes() > 32 => invalid(format!("{vector} times {ty} is too long")),
         Some(ty) => Ok((vector, ty)),
         None => invalid("a load or store needs a type"),
@@ -249,7 +230,7 @@ fn loaded(compiler: &mut FunctionCompiler, operand: &Operand, ty: ScalarType) ->
 
 fn load(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     let strong = ordering(form);
-    let space = state_space(form);
+    let space = form.take_space();
     let shared_by_blocks = cache_hints(form);
     let (vector, ty) = vector_and_type(form)?;
     let [destination, address, ..] = line.operands.as_slice() else {
@@ -286,11 +267,11 @@ fn load(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decode
 }
 
 fn store(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
-    if form.flag("bulk") {
+    if form.take(Flag::Bulk) {
         return unsupported(format!("`{}` is not supported", line.instruction.mnemonic));
     }
     let strong = ordering(form);
-    let space = state_space(form);
+    let space = form.take_space();
     let shared_by_blocks = cache_hints(form);
     let (vector, ty) = vector_and_type(form)?;
     let [address, source, ..] = line.operands.as_slice() else {

@@ -2,11 +2,13 @@
 
 use ptx::ScalarType;
 use ptx::body::{Line, Operand};
+use ptx::instruction::Layout::Row;
+use ptx::instruction::{Flag, Letter, Logic, Opcode};
 
 use crate::arithmetic::soft::{self, Rounding};
 use crate::code::Op;
-use crate::compile::decode::form::Form;
 use crate::compile::decode::load_store;
+use crate::compile::decode::{Form, rounding};
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::matrix::{
     Arithmetic, Float, Format, Fragment, Integer, Layout, MatrixStep, Operation, Order, Product, Shape,
@@ -15,20 +17,20 @@ use crate::operands::{AccessArgs, Class, Reg, Space};
 
 /// Decodes instructions on matrices. `None` if the opcode is none.
 pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
-    let outcome = match form.opcode {
-        "mma" => multiply(compiler, line, form),
-        "wmma" => match form.one_of(&["load", "store", "mma"]) {
-            Some("load") => load_fragment(compiler, line, form),
-            Some("store") => store_fragment(compiler, line, form),
+    let outcome = match form.opcode? {
+        Opcode::Mma => multiply(compiler, line, form),
+        Opcode::Wmma => match form.take_one(&[Flag::Load, Flag::Store, Flag::MultiplyAdd]) {
+            Some(Flag::Load) => load_fragment(compiler, line, form),
+            Some(Flag::Store) => store_fragment(compiler, line, form),
             Some(_) => multiply_fragments(compiler, line, form),
             None => invalid("`wmma` needs `.load`, `.store` or `.mma`"),
         },
-        "ldmatrix" | "stmatrix" => move_tiles(compiler, line, form),
-        "movmatrix" => transpose(compiler, line, form),
+        Opcode::Ldmatrix | Opcode::Stmatrix => move_tiles(compiler, line, form),
+        Opcode::Movmatrix => transpose(compiler, line, form),
         _ => return None,
     };
-    form.flag("sync");
-    form.flag("aligned");
+    form.take(Flag::Synchronous);
+    form.take(Flag::Aligned);
     Some(outcome)
 }
 
@@ -68,18 +70,16 @@ fn register_type(bits: u32) -> ScalarType {
 }
 
 fn shape(form: &mut Form) -> Decoded<Shape> {
-    let found = form.take(|modifier| {
-        let (m, rest) = modifier.strip_prefix('m')?.split_once('n')?;
-        let (n, k) = rest.split_once('k')?;
-        Some(Shape { m: m.parse().ok()?, n: n.parse().ok()?, k: k.parse().ok()? })
-    });
-    found.map_or_else(|| invalid("this instruction needs a shape such as `.m16n8k16`"), Ok)
+    match form.tile.take() {
+        Some([m, n, k]) if k > 0 => Ok(Shape { m: m.into(), n: n.into(), k: k.into() }),
+        _ => invalid("this instruction needs a shape such as `.m16n8k16`"),
+    }
 }
 
 /// Whether the layout modifier is `.row`.
 fn is_row(form: &mut Form) -> Decoded<bool> {
-    match form.one_of(&["row", "col"]) {
-        Some(layout) => Ok(layout == "row"),
+    match form.take_layout() {
+        Some(layout) => Ok(layout == Row),
         None => invalid("this instruction needs `.row` or `.col`"),
     }
 }
@@ -101,7 +101,7 @@ enum Kind {
 
 impl Types {
     fn take(form: &mut Form) -> Decoded<Types> {
-        match (form.ty(), form.ty(), form.ty(), form.ty()) {
+        match (form.take_type(), form.take_type(), form.take_type(), form.take_type()) {
             (Some(d), Some(a), Some(b), Some(c)) => Ok(Types { d, a, b, c }),
             // `wmma` names only these two where the factors are `.f16`.
             (Some(d), Some(c), None, None) => Ok(Types { d, a: ScalarType::F16, b: ScalarType::F16, c }),
@@ -123,18 +123,18 @@ impl Types {
                 let eighth = |ty| if ty == E4m3 { soft::E4M3 } else { soft::E5M2 };
                 Ok(Kind::Words(Arithmetic::Eighths { a: eighth(a), b: eighth(b), sum: format(d) }))
             }
-            (F64, F64, F64, F64) => Ok(Kind::Doubles(form.rounding())),
+            (F64, F64, F64, F64) => Ok(Kind::Doubles(rounding(form))),
             (S32, S8 | U8, S8 | U8, S32) | (S32, S4 | U4, S4 | U4, S32) => {
                 let integer = |ty: ScalarType| Integer { bits: bits(ty), signed: ty.is_signed() };
-                let saturate = form.flag("satfinite");
+                let saturate = form.take(Flag::SaturateFinite);
                 Ok(Kind::Words(Arithmetic::Integer { a: integer(a), b: integer(b), saturate }))
             }
             (S32, B1, B1, S32) => {
-                let and = match form.one_of(&["xor", "and"]) {
-                    Some(operation) => operation == "and",
+                let and = match form.logic.take() {
+                    Some(operation) => operation == Logic::And,
                     None => return invalid("a product of bits needs `.xor` or `.and`"),
                 };
-                form.flag("popc");
+                form.take(Flag::PopulationCount);
                 Ok(Kind::Words(Arithmetic::Bits { and }))
             }
             _ => unsupported(format!("products of {a} and {b} in {d} are not supported")),
@@ -165,43 +165,43 @@ fn in_elements(shape: Shape, ty: ScalarType) -> Shape {
 }
 
 /// The shapes that `mma` and `wmma` have for a type of A.
-fn shapes(opcode: &str, a: ScalarType) -> &'static [(usize, usize, usize)] {
+fn shapes(opcode: Opcode, a: ScalarType) -> &'static [(usize, usize, usize)] {
     use ScalarType::{B1, Bf16, E4m3, E5m2, F16, F64, S4, S8, Tf32, U4, U8};
     match (opcode, a) {
-        ("mma", F16) => &[(8, 8, 4), (16, 8, 8), (16, 8, 16)],
-        ("mma", Bf16) => &[(16, 8, 8), (16, 8, 16)],
-        ("mma", Tf32) => &[(16, 8, 4), (16, 8, 8)],
-        ("mma", F64) => &[(8, 8, 4), (16, 8, 4), (16, 8, 8), (16, 8, 16)],
-        ("mma", E4m3 | E5m2) => &[(16, 8, 16), (16, 8, 32)],
-        ("mma", S8 | U8) => &[(8, 8, 16), (16, 8, 16), (16, 8, 32)],
-        ("mma", S4 | U4) => &[(8, 8, 32), (16, 8, 32), (16, 8, 64)],
-        ("mma", B1) => &[(8, 8, 128), (16, 8, 128), (16, 8, 256)],
-        ("wmma", F16 | Bf16 | S8 | U8) => &[(16, 16, 16), (32, 8, 16), (8, 32, 16)],
-        ("wmma", Tf32) => &[(16, 16, 8)],
-        ("wmma", F64) => &[(8, 8, 4)],
-        ("wmma", S4 | U4) => &[(8, 8, 32)],
-        ("wmma", B1) => &[(8, 8, 128)],
+        (Opcode::Mma, F16) => &[(8, 8, 4), (16, 8, 8), (16, 8, 16)],
+        (Opcode::Mma, Bf16) => &[(16, 8, 8), (16, 8, 16)],
+        (Opcode::Mma, Tf32) => &[(16, 8, 4), (16, 8, 8)],
+        (Opcode::Mma, F64) => &[(8, 8, 4), (16, 8, 4), (16, 8, 8), (16, 8, 16)],
+        (Opcode::Mma, E4m3 | E5m2) => &[(16, 8, 16), (16, 8, 32)],
+        (Opcode::Mma, S8 | U8) => &[(8, 8, 16), (16, 8, 16), (16, 8, 32)],
+        (Opcode::Mma, S4 | U4) => &[(8, 8, 32), (16, 8, 32), (16, 8, 64)],
+        (Opcode::Mma, B1) => &[(8, 8, 128), (16, 8, 128), (16, 8, 256)],
+        (Opcode::Wmma, F16 | Bf16 | S8 | U8) => &[(16, 16, 16), (32, 8, 16), (8, 32, 16)],
+        (Opcode::Wmma, Tf32) => &[(16, 16, 8)],
+        (Opcode::Wmma, F64) => &[(8, 8, 4)],
+        (Opcode::Wmma, S4 | U4) => &[(8, 8, 32)],
+        (Opcode::Wmma, B1) => &[(8, 8, 128)],
         _ => &[],
     }
 }
 
 /// Refuses shapes that `opcode` does not have for `ty`.
-fn check_shape(opcode: &str, Shape { m, n, k }: Shape, ty: ScalarType) -> Decoded<()> {
+fn check_shape(opcode: Opcode, Shape { m, n, k }: Shape, ty: ScalarType) -> Decoded<()> {
     match shapes(opcode, ty).contains(&(m, n, k)) {
         true => Ok(()),
-        false => unsupported(format!("`{opcode}` of shape m{m}n{n}k{k} on {ty} is not supported")),
+        false => unsupported(format!("`{}` of shape m{m}n{n}k{k} on {ty} is not supported", opcode.name())),
     }
 }
 
 /// `mma`.
 fn multiply(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
-    if form.take(|modifier| modifier.starts_with("sp").then_some(())).is_some() {
+    if form.take(Flag::Sparse) {
         return unsupported("sparse products of matrices are not supported");
     }
     let shape = shape(form)?;
     let (a_rows, b_rows) = (is_row(form)?, is_row(form)?);
     let types = Types::take(form)?;
-    check_shape("mma", shape, types.a)?;
+    check_shape(Opcode::Mma, shape, types.a)?;
     let kind = types.kind(form, shape.k)?;
     let quads = shape.k == 4 && types.a == ScalarType::F16;
     let elements = in_elements(shape, types.a);
@@ -242,7 +242,7 @@ fn multiply_fragments(compiler: &mut FunctionCompiler, line: &Line, form: &mut F
     let _ = (is_row(form)?, is_row(form)?);
     let shape = shape(form)?;
     let types = Types::take(form)?;
-    check_shape("wmma", shape, types.a)?;
+    check_shape(Opcode::Wmma, shape, types.a)?;
     // ptxas makes two products with k = 4 of one in `.tf32`, and one of every other.
     let terms = if types.a == ScalarType::Tf32 { 4 } else { shape.k };
     let kind = types.kind(form, terms)?;
@@ -282,16 +282,16 @@ fn emit_product(
 
 /// The matrix that `wmma.load` or `wmma.store` moves, and its place: fragment, registers, default stride.
 fn fragment(form: &mut Form) -> Decoded<(Fragment, usize, usize)> {
-    let Some(matrix) = form.one_of(&["a", "b", "c", "d"]) else {
+    let Some(matrix) = form.letter.take() else {
         return invalid("`wmma` moves the matrices a, b, c and d");
     };
     let rows = is_row(form)?;
     let shape = shape(form)?;
-    let Some(ty) = form.ty() else { return invalid("`wmma` needs a type") };
-    let factor = matches!(matrix, "a" | "b");
+    let Some(ty) = form.take_type() else { return invalid("`wmma` needs a type") };
+    let factor = matches!(matrix, Letter::A | Letter::B);
     let Shape { m, n, k } = shape;
     let known = match factor {
-        true => shapes("wmma", ty).contains(&(m, n, k)),
+        true => shapes(Opcode::Wmma, ty).contains(&(m, n, k)),
         false => {
             matches!(ty, ScalarType::F16 | ScalarType::F32 | ScalarType::F64 | ScalarType::S32)
                 && [(16, 16), (32, 8), (8, 32), (8, 8)].contains(&(m, n))
@@ -301,14 +301,14 @@ fn fragment(form: &mut Form) -> Decoded<(Fragment, usize, usize)> {
         return unsupported(format!("`wmma` on matrices of shape m{m}n{n}k{k} in {ty} is not supported"));
     }
     let small = matches!(ty, ScalarType::S4 | ScalarType::U4 | ScalarType::B1);
-    if small && rows != (matrix == "a") {
+    if small && rows != (matrix == Letter::A) {
         return invalid("elements of less than a byte lie by rows in A, and by columns in B");
     }
     let elements = in_elements(shape, ty);
     // Rows and columns of the matrix.
     let (layout, by_lines, (height, width)) = match matrix {
-        "a" => (Layout::a(elements, bits(ty)), rows, (m, k)),
-        "b" => (Layout::b(elements, bits(ty)), !rows, (k, n)),
+        Letter::A => (Layout::a(elements, bits(ty)), rows, (m, k)),
+        Letter::B => (Layout::b(elements, bits(ty)), !rows, (k, n)),
         _ => (Layout::accumulator(shape, bits(ty)), rows, (m, n)),
     };
     let count = if factor { named_registers(&layout, ty) } else { layout.registers };
@@ -325,7 +325,7 @@ fn fragment_place(
     stride: Option<&Operand>,
     default: usize,
 ) -> Decoded<(AccessArgs, Reg)> {
-    let space = load_store::state_space(form);
+    let space = form.take_space();
     let address = load_store::address(compiler, address, space)?;
     if address.space == Space::Local {
         return invalid("matrices lie in global or shared memory");
@@ -361,22 +361,20 @@ fn store_fragment(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form)
 
 /// `ldmatrix` and `stmatrix`.
 fn move_tiles(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
-    let count = match form.one_of(&["x1", "x2", "x4"]) {
-        Some("x1") => 1,
-        Some("x2") => 2,
-        Some(_) => 4,
-        None => return invalid("this instruction needs `.x1`, `.x2` or `.x4`"),
+    let count = match form.count.take() {
+        Some(count @ (1 | 2 | 4)) => usize::from(count),
+        _ => return invalid("this instruction needs `.x1`, `.x2` or `.x4`"),
     };
-    let transposed = form.flag("trans");
-    if !form.flag("m8n8") || form.ty() != Some(ScalarType::B16) {
+    let transposed = form.take(Flag::Transposed);
+    if form.tile.take() != Some([8, 8, 0]) || form.take_type() != Some(ScalarType::B16) {
         return unsupported("of the tiles only those of 8 by 8 elements of 16 bits are supported");
     }
-    let space = load_store::state_space(form);
+    let space = form.take_space();
     let [first, second] = line.operands.as_slice() else {
         return invalid("this instruction takes registers and an address");
     };
     let ty = ScalarType::B32;
-    if form.opcode == "ldmatrix" {
+    if form.opcode == Some(Opcode::Ldmatrix) {
         let address = load_store::address(compiler, second, space)?;
         let results = load_store::elements(first, count)?;
         return finish(
@@ -393,7 +391,9 @@ fn move_tiles(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> 
 }
 
 fn transpose(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
-    let known = form.flag("m8n8") & form.flag("trans") & (form.ty() == Some(ScalarType::B16));
+    let known = (form.tile.take() == Some([8, 8, 0]))
+        & form.take(Flag::Transposed)
+        & (form.take_type() == Some(ScalarType::B16));
     let [result, source] = line.operands.as_slice() else {
         return invalid("`movmatrix` takes two registers");
     };

@@ -9,7 +9,6 @@ mod compare;
 pub(crate) mod control;
 mod convert;
 mod float;
-pub(crate) mod form;
 mod halves;
 mod integer;
 pub(crate) mod load_store;
@@ -22,11 +21,30 @@ mod warp;
 
 use ptx::ScalarType;
 use ptx::body::{Line, Operand};
+use ptx::instruction::{self, Opcode};
 
-use crate::compile::decode::form::Form;
+use crate::arithmetic::soft::Rounding;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::operands::Args;
 use crate::registers::lanes::LaneHandler;
+
+/// What a mnemonic says and no decoder has understood yet: decoders *take* the modifiers that they know, and what is left
+/// makes the instruction unsupported, so that no modifier is ever ignored by accident.
+pub(crate) type Form = ptx::instruction::Operation;
+
+/// Takes `.rn`, `.rz`, `.rm` or `.rp`; to nearest where there is none.
+pub(crate) fn rounding(form: &mut Form) -> Rounding {
+    let rounding = match form.rounding {
+        Some(instruction::Rounding::Nearest) => Rounding::NearestEven,
+        Some(instruction::Rounding::Zero) => Rounding::Zero,
+        Some(instruction::Rounding::Down) => Rounding::Down,
+        Some(instruction::Rounding::Up) => Rounding::Up,
+        // What rounds otherwise is left.
+        _ => return Rounding::NearestEven,
+    };
+    form.rounding = None;
+    rounding
+}
 
 /// An instruction that computes one register from others, and nothing else.
 pub(crate) struct Pure {
@@ -56,9 +74,9 @@ impl Pure {
 pub(crate) fn instruction<'m>(
     compiler: &mut FunctionCompiler<'m>,
     line: &Line<'m>,
+    mut form: Form,
     next: Option<usize>,
 ) -> Decoded<()> {
-    let mut form = Form::new(&line.instruction.mnemonic);
     let form = &mut form;
     let outcome = if let Some(outcome) = control::decode(compiler, line, form, next) {
         outcome
@@ -99,20 +117,19 @@ pub(crate) fn instruction<'m>(
 
 /// Complains about modifiers that nobody has taken.
 fn left_over(line: &Line, form: &Form) -> Decoded<()> {
-    match form.left_over() {
-        None => Ok(()),
-        Some(modifier) => {
-            unsupported(format!("`.{modifier}` is not supported in `{}`", line.instruction.mnemonic))
-        }
+    if form.is_spent() {
+        return Ok(());
     }
+    let mnemonic = &line.instruction.mnemonic;
+    unsupported(format!("`.{}` is not supported in `{mnemonic}`", form.left(mnemonic).unwrap_or_default()))
 }
 
 /// Decodes an instruction that has so many sources.
 fn pure(form: &mut Form, sources: usize) -> Option<Pure> {
-    if form.opcode == "cvt" {
+    if form.opcode == Some(Opcode::Cvt) {
         return convert::decode(form);
     }
-    if bits::OPCODES.contains(&form.opcode) {
+    if form.is(&bits::OPCODES) {
         return bits::decode(form);
     }
     let ty = *form.types().first()?;

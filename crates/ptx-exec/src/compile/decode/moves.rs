@@ -4,12 +4,12 @@
 //! *is* that input: [`FunctionCompiler::bind_inputs`] finds such registers before anything is decoded. (Where the
 //! write does not come before a read, the ISA leaves the value open.)
 
-use ptx::ScalarType;
 use ptx::body::{Line, Operand, Symbol};
-use ptx::instruction::Operation;
+use ptx::instruction::{Opcode, Operation};
+use ptx::{ScalarType, StateSpace};
 
 use crate::code::Input;
-use crate::compile::decode::form::Form;
+use crate::compile::decode::Form;
 use crate::compile::decode::{address, control, load_store};
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::compile::operand::{class_of, constant_bits};
@@ -19,15 +19,15 @@ use crate::registers::lanes::{binary, logic, quaternary, split};
 
 /// Decodes `mov` and its like. `None` if the opcode is another.
 pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
-    Some(match form.opcode {
-        "mov" => mov(compiler, line, form),
+    Some(match form.opcode? {
+        Opcode::Mov => mov(compiler, line, form),
         _ => return None,
     })
 }
 
 fn mov(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     let length = load_store::vector_length(form);
-    let Some(ty) = form.ty() else { return invalid("`mov` needs a type") };
+    let Some(ty) = form.take_type() else { return invalid("`mov` needs a type") };
     let [destination, source] = line.operands.as_slice() else {
         return invalid("`mov` takes a destination and a source");
     };
@@ -224,13 +224,13 @@ impl FunctionCompiler<'_> {
     /// Finds the registers that equal an input throughout.
     pub(crate) fn bind_inputs(&mut self) {
         let writes = self.count_writes();
-        for line in &self.body.lines {
+        for (line, operation) in self.body.lines.iter().zip(self.operations.iter()) {
             if line.guard.is_none()
                 && let Some(Operand::Name(symbol @ Symbol::Register(id))) = line.operands.first()
                 && writes[id.index()] == 1
                 && let Ok(Some((reg, ty))) = self.register(*symbol, None)
                 && let Ok(class @ (Class::Word | Class::Long)) = class_of(ty)
-                && let Some(input) = self.input_of(line, ty, class)
+                && let Some(input) = self.input_of(line, *operation, ty, class)
             {
                 self.bound.insert(reg, input);
             }
@@ -259,23 +259,22 @@ impl FunctionCompiler<'_> {
     }
 
     /// The input whose value an instruction puts into a register of type `ty`, if that is all it does.
-    fn input_of(&mut self, line: &Line, ty: ScalarType, class: Class) -> Option<Reg> {
-        let mut form = Form::new(&line.instruction.mnemonic);
+    fn input_of(&mut self, line: &Line, mut form: Form, ty: ScalarType, class: Class) -> Option<Reg> {
         let [_, source] = line.operands.as_slice() else { return None };
-        match form.opcode {
-            "mov" => {
-                let moved = form.ty()?;
+        match form.opcode? {
+            Opcode::Mov => {
+                let moved = form.take_type()?;
                 (class_of(moved).ok()? == class).then_some(())?;
                 self.plain_input(source, moved, class)
             }
-            "cvta" => {
+            Opcode::Cvta => {
                 address::is_identity(self, &mut form).then_some(())?;
                 self.plain_input(source, ty, class)
             }
-            "ld" => {
-                (self.is_kernel() && form.flag("param")).then_some(())?;
-                let loaded = form.ty()?;
-                if form.left_over().is_some() || !(1..=8).contains(&loaded.bytes()) {
+            Opcode::Ld => {
+                (self.is_kernel() && form.take_space() == Some(StateSpace::Param)).then_some(())?;
+                let loaded = form.take_type()?;
+                if !form.is_spent() || !(1..=8).contains(&loaded.bytes()) {
                     return None;
                 }
                 let offset = load_store::kernel_param(self, source)?;

@@ -6,11 +6,12 @@
 //! points nowhere, so that its first use faults. (Only recursion can get frames and stack into each other's way.)
 
 use ptx::body::{Line, Operand};
+use ptx::instruction::Opcode;
 use ptx::{Constant, Function, ScalarType, Statement};
 
 use crate::code::Input;
+use crate::compile::decode::Form;
 use crate::compile::decode::control::copy;
-use crate::compile::decode::form::Form;
 use crate::compile::decode::load_store::{NO_DATA, Place, access as push_access};
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::memory::access;
@@ -20,6 +21,9 @@ use crate::registers::lanes::{binary, compare, select, ternary};
 /// Bytes at the end of local memory that are kept for the stack pointer: as many as alignment asks.
 const RESERVED: u64 = 16;
 
+/// The instructions that move the stack pointer.
+const OPCODES: [Opcode; 3] = [Opcode::Alloca, Opcode::Stackrestore, Opcode::Stacksave];
+
 /// A place outside every thread's local memory.
 const NOWHERE: u64 = 1 << 40;
 
@@ -28,7 +32,8 @@ pub(crate) fn moves(function: &Function) -> bool {
     let mut found = false;
     function.visit(&mut |statement| {
         if let Statement::Instruction(instruction) = statement {
-            found |= matches!(instruction.mnemonic.opcode(), "alloca" | "stackrestore" | "stacksave");
+            found |= Opcode::from_name(instruction.mnemonic.opcode())
+                .is_some_and(|opcode| OPCODES.contains(&opcode));
         }
     });
     found
@@ -57,15 +62,15 @@ pub(crate) fn leave(compiler: &mut FunctionCompiler) {
 
 /// Decodes stack instructions. `None` if the opcode is none.
 pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
-    if !matches!(form.opcode, "alloca" | "stacksave" | "stackrestore") {
+    if !form.is(&OPCODES) {
         return None;
     }
-    if form.ty() != Some(ScalarType::U64) {
+    if form.take_type() != Some(ScalarType::U64) {
         return Some(unsupported("32-bit addresses are not supported"));
     }
-    Some(match form.opcode {
-        "alloca" => allocate(compiler, line),
-        "stacksave" => save(compiler, line),
+    Some(match form.opcode? {
+        Opcode::Alloca => allocate(compiler, line),
+        Opcode::Stacksave => save(compiler, line),
         _ => restore(compiler, line),
     })
 }

@@ -5,9 +5,10 @@
 
 use ptx::ScalarType;
 use ptx::body::{Line, Operand};
+use ptx::instruction::{Atomic, Flag, Geometry as Dimensions, Letter, Limit, Opcode, Query as Asked};
 
 use crate::code::Op;
-use crate::compile::decode::form::Form;
+use crate::compile::decode::Form;
 use crate::compile::decode::load_store::elements;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::compile::operand::Destination;
@@ -18,27 +19,27 @@ use crate::operands::Reg;
 
 /// Decodes what reads or writes images. `None` if the opcode does neither.
 pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
-    Some(match form.opcode {
-        "tex" => fetch(compiler, line, form),
-        "tld4" => gather(compiler, line, form),
-        "txq" | "suq" => query(compiler, line, form),
-        "suld" => load(compiler, line, form),
-        "sust" => store(compiler, line, form),
-        "sured" => reduce(compiler, line, form),
+    Some(match form.opcode? {
+        Opcode::Tex => fetch(compiler, line, form),
+        Opcode::Tld4 => gather(compiler, line, form),
+        Opcode::Txq | Opcode::Suq => query(compiler, line, form),
+        Opcode::Suld => load(compiler, line, form),
+        Opcode::Sust => store(compiler, line, form),
+        Opcode::Sured => reduce(compiler, line, form),
         _ => return None,
     })
 }
 
 fn geometry(form: &mut Form) -> Decoded<Geometry> {
     let flat = |dimensions, layered| Ok(Geometry { dimensions, layered, cube: false });
-    match form.one_of(&["1d", "2d", "3d", "a1d", "a2d", "cube", "acube", "2dms", "a2dms"]) {
-        Some("1d") => flat(1, false),
-        Some("2d") => flat(2, false),
-        Some("3d") => flat(3, false),
-        Some("a1d") => flat(1, true),
-        Some("a2d") => flat(2, true),
-        Some("cube") => Ok(Geometry { dimensions: 3, layered: false, cube: true }),
-        Some("acube") => Ok(Geometry { dimensions: 3, layered: true, cube: true }),
+    match form.geometry.take() {
+        Some(Dimensions::Line) => flat(1, false),
+        Some(Dimensions::Plane) => flat(2, false),
+        Some(Dimensions::Volume) => flat(3, false),
+        Some(Dimensions::LineArray) => flat(1, true),
+        Some(Dimensions::PlaneArray) => flat(2, true),
+        Some(Dimensions::Cube) => Ok(Geometry { dimensions: 3, layered: false, cube: true }),
+        Some(Dimensions::CubeArray) => Ok(Geometry { dimensions: 3, layered: true, cube: true }),
         Some(_) => unsupported("multisampled textures are not supported"),
         None => invalid("an access to an image needs its geometry, such as `.2d`"),
     }
@@ -108,7 +109,7 @@ fn push(compiler: &mut FunctionCompiler, step: ImageStep, destinations: Vec<Dest
 
 /// The types of the result and of the coordinates.
 fn texture_types(form: &mut Form) -> Decoded<(ScalarType, ScalarType)> {
-    match (form.ty(), form.ty()) {
+    match (form.take_type(), form.take_type()) {
         (Some(ScalarType::F32 | ScalarType::U32 | ScalarType::S32), None) | (None, _) => {
             invalid("a texture instruction needs the types of its result and of its coordinates")
         }
@@ -120,13 +121,13 @@ fn texture_types(form: &mut Form) -> Decoded<(ScalarType, ScalarType)> {
 }
 
 fn fetch(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
-    let level = match form.one_of(&["level", "grad", "base"]) {
-        Some("level") => Level::Given,
-        Some("grad") => Level::Gradient,
+    let level = match form.take_one(&[Flag::Level, Flag::Gradient, Flag::Base]) {
+        Some(Flag::Level) => Level::Given,
+        Some(Flag::Gradient) => Level::Gradient,
         _ => Level::Base,
     };
     let geometry = geometry(form)?;
-    if !form.flag("v4") {
+    if form.vector.take() != Some(4) {
         return unsupported("`tex` without `.v4` is not supported");
     }
     let (ty, coordinates) = texture_types(form)?;
@@ -173,18 +174,18 @@ fn fetch(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decod
 }
 
 fn gather(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
-    let channel = match form.one_of(&["r", "g", "b", "a"]) {
-        Some("r") => 0,
-        Some("g") => 1,
-        Some("b") => 2,
-        Some(_) => 3,
-        None => return invalid("`tld4` needs a component, such as `.r`"),
+    let channel = match form.letter.take() {
+        Some(Letter::R) => 0,
+        Some(Letter::G) => 1,
+        Some(Letter::B) => 2,
+        Some(Letter::A) => 3,
+        _ => return invalid("`tld4` needs a component, such as `.r`"),
     };
     let geometry = geometry(form)?;
     if geometry.dimensions != 2 && !geometry.cube {
         return invalid("`tld4` takes textures of two dimensions and cubes");
     }
-    if !form.flag("v4") {
+    if form.vector.take() != Some(4) {
         return invalid("`tld4` needs `.v4`");
     }
     let (ty, coordinates) = texture_types(form)?;
@@ -199,21 +200,18 @@ fn gather(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Deco
 }
 
 fn query(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
-    let level = form.flag("level");
-    let found = form.take(|modifier| {
-        Some(match modifier {
-            "width" => Query::Width,
-            "height" => Query::Height,
-            "depth" => Query::Depth,
-            "array_size" => Query::Layers,
-            "num_mipmap_levels" => Query::Levels,
-            "normalized_coords" => Query::Normalized,
-            "filter_mode" => Query::Linear,
-            _ => return None,
-        })
+    let level = form.take(Flag::Level);
+    let found = form.query.take().map(|query| match query {
+        Asked::Width => Query::Width,
+        Asked::Height => Query::Height,
+        Asked::Depth => Query::Depth,
+        Asked::ArraySize => Query::Layers,
+        Asked::MipmapLevels => Query::Levels,
+        Asked::NormalizedCoordinates => Query::Normalized,
+        Asked::FilterMode => Query::Linear,
     });
     let Some(query) = found else { return unsupported("this query of images is not supported") };
-    form.ty();
+    form.take_type();
     let ([destination, image] | [destination, image, _]) = line.operands.as_slice() else {
         return invalid("a query takes a destination and an image");
     };
@@ -223,7 +221,7 @@ fn query(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decod
     }
     let (data, destinations) = results(compiler, destination, 1, ScalarType::B32)?;
     let op = match form.opcode {
-        "txq" => ImageOp::Texture(TextureOp::Query(query)),
+        Some(Opcode::Txq) => ImageOp::Texture(TextureOp::Query(query)),
         _ => ImageOp::Surface(SurfaceOp::Query(query)),
     };
     push(compiler, ImageStep { op, object, sources: sources.into(), data }, destinations);
@@ -240,27 +238,23 @@ struct SurfaceForm {
 }
 
 fn surface_form(form: &mut Form) -> Decoded<SurfaceForm> {
-    let bytewise = match form.one_of(&["b", "p"]) {
-        Some("b") => true,
-        Some(_) => false,
-        None => return invalid("a surface instruction needs `.b` or `.p`"),
+    let bytewise = match form.letter.take() {
+        Some(Letter::B) => true,
+        Some(Letter::P) => false,
+        _ => return invalid("a surface instruction needs `.b` or `.p`"),
     };
     let geometry = geometry(form)?;
     if geometry.cube {
         return invalid("surfaces have no cubes: their faces are layers");
     }
-    form.one_of(&["ca", "cg", "cs", "cv", "wb", "wt"]);
-    let count = match form.one_of(&["v2", "v4"]) {
-        Some("v2") => 2,
-        Some(_) => 4,
-        None => 1,
-    };
-    let bounds = match form.one_of(&["trap", "clamp", "zero"]) {
-        Some("clamp") => Bounds::Clamp,
-        Some("zero") => Bounds::Zero,
+    form.cache.take();
+    let count = form.vector.take().unwrap_or(1).into();
+    let bounds = match form.limit.take() {
+        Some(Limit::Clamp) => Bounds::Clamp,
+        Some(Limit::Zero) => Bounds::Zero,
         _ => Bounds::Trap,
     };
-    let Some(ty) = form.ty() else { return invalid("a surface instruction needs a type") };
+    let Some(ty) = form.take_type() else { return invalid("a surface instruction needs a type") };
     Ok(SurfaceForm { bytewise, geometry, count, ty, bounds })
 }
 
@@ -312,15 +306,15 @@ fn store(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decod
 }
 
 fn reduce(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
-    let operation = form.one_of(&["add", "min", "max", "and", "or"]);
+    let operation = form.atomic.take();
     let SurfaceForm { bytewise, geometry, count, ty, bounds } = surface_form(form)?;
     let combine = match operation {
-        Some("add") => Combine::Add,
-        Some("min") => Combine::Min { signed: ty.is_signed() },
-        Some("max") => Combine::Max { signed: ty.is_signed() },
-        Some("and") => Combine::And,
-        Some(_) => Combine::Or,
-        None => return invalid("`sured` needs an operation, such as `.add`"),
+        Some(Atomic::Add) => Combine::Add,
+        Some(Atomic::Minimum) => Combine::Min { signed: ty.is_signed() },
+        Some(Atomic::Maximum) => Combine::Max { signed: ty.is_signed() },
+        Some(Atomic::And) => Combine::And,
+        Some(Atomic::Or) => Combine::Or,
+        _ => return invalid("`sured` needs an operation, such as `.add`"),
     };
     if !bytewise || count != 1 || ty.is_float() || !matches!(ty.bytes(), 4 | 8) {
         return unsupported("this form of `sured` is not supported");

@@ -7,34 +7,49 @@
 
 use ptx::ScalarType;
 use ptx::body::{Line, Operand};
+use ptx::instruction::{Atomic, Comparison, Flag, Limit, Opcode};
 
+use crate::compile::decode::Form;
 use crate::compile::decode::bits::byte_permutation;
-use crate::compile::decode::form::Form;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::operands::{Args, Class, Reg};
 use crate::registers::lanes::{Register, WARP, map, registers, zip};
 
 /// Decodes video instructions. `None` if the opcode is none.
 pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
-    let (name, lanes) = match form.opcode.strip_suffix(['2', '4']) {
-        Some(name) if form.opcode.ends_with('2') => (name, 2),
-        Some(name) => (name, 4),
-        None => (form.opcode, 1),
-    };
-    if (name, lanes) == ("vmad", 1) {
+    if form.opcode? == Opcode::Vmad {
         return Some(multiply_add(compiler, line, form));
     }
-    let known: &[&str] = match lanes {
-        1 => &["vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr", "vset"],
-        _ => &["vadd", "vsub", "vabsdiff", "vmin", "vmax", "vavrg", "vset"],
-    };
-    if !known.contains(&name) {
-        return None;
-    }
-    Some(match lanes {
-        1 => single(compiler, line, form, name),
-        _ => side_by_side(compiler, line, form, name, lanes),
+    let (computation, lanes) = computation(form)?;
+    Some(match (computation, lanes) {
+        (Err(message), _) => invalid(message),
+        (Ok(computation), 1) => single(compiler, line, form, computation),
+        (Ok(computation), _) => side_by_side(compiler, line, form, computation, lanes),
     })
+}
+
+/// What an instruction computes, and how many numbers lie side by side; `None` if it is no video instruction.
+fn computation(form: &mut Form) -> Option<(Result<Computation, &'static str>, u32)> {
+    use Opcode::*;
+    let computation = match form.opcode? {
+        Vadd | Vadd2 | Vadd4 => Computation::Add,
+        Vsub | Vsub2 | Vsub4 => Computation::Subtract,
+        Vabsdiff | Vabsdiff2 | Vabsdiff4 => Computation::Difference,
+        Vmin | Vmin2 | Vmin4 => Computation::Minimum,
+        Vmax | Vmax2 | Vmax4 => Computation::Maximum,
+        Vavrg2 | Vavrg4 => Computation::Average,
+        Vshl => Computation::ShiftLeft,
+        Vshr => Computation::ShiftRight,
+        Vset | Vset2 | Vset4 => Computation::Compare(form.comparison.take().unwrap_or(Comparison::Nan)),
+        _ => return None,
+    };
+    let lanes = match form.opcode? {
+        Vadd2 | Vsub2 | Vabsdiff2 | Vmin2 | Vmax2 | Vavrg2 | Vset2 => 2,
+        Vadd4 | Vsub4 | Vabsdiff4 | Vmin4 | Vmax4 | Vavrg4 | Vset4 => 4,
+        _ => 1,
+    };
+    let known = COMPUTATIONS.contains(&computation);
+    Some((if known { Ok(computation) } else { Err("`vset` needs a relation such as `.lt`") }, lanes))
 }
 
 /// Fields of an immediate: value and width in bits of each.
@@ -57,55 +72,86 @@ impl Fields {
     }
 }
 
-/// What is computed; as an immediate it is the index.
-const OPERATIONS: [&str; 14] =
-    ["vadd", "vsub", "vabsdiff", "vmin", "vmax", "vavrg", "vshl", "vshr", "eq", "ne", "lt", "le", "gt", "ge"];
+/// What is computed of two numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Computation {
+    Add,
+    Subtract,
+    Difference,
+    Minimum,
+    Maximum,
+    Average,
+    ShiftLeft,
+    ShiftRight,
+    Compare(Comparison),
+}
+
+/// All of them; as an immediate a computation is the index.
+const COMPUTATIONS: [Computation; 14] = [
+    Computation::Add,
+    Computation::Subtract,
+    Computation::Difference,
+    Computation::Minimum,
+    Computation::Maximum,
+    Computation::Average,
+    Computation::ShiftLeft,
+    Computation::ShiftRight,
+    Computation::Compare(Comparison::Equal),
+    Computation::Compare(Comparison::NotEqual),
+    Computation::Compare(Comparison::Less),
+    Computation::Compare(Comparison::LessEqual),
+    Computation::Compare(Comparison::Greater),
+    Computation::Compare(Comparison::GreaterEqual),
+];
+
+impl Computation {
+    fn index(self) -> u32 {
+        COMPUTATIONS.iter().position(|known| *known == self).unwrap_or(0) as u32
+    }
+
+    #[inline(always)]
+    fn of(index: u32) -> Computation {
+        COMPUTATIONS[index as usize % COMPUTATIONS.len()]
+    }
+
+    fn is_shift(self) -> bool {
+        matches!(self, Computation::ShiftLeft | Computation::ShiftRight)
+    }
+}
 
 /// Numbers of the lanes: 32 bits with or without sign, and what becomes of two such.
 type Numbers = [i64; WARP];
 
 #[inline(always)]
-fn compute(operation: u32, a: &Numbers, b: &Numbers) -> Numbers {
-    match OPERATIONS[operation as usize % OPERATIONS.len()] {
-        "vadd" => zip(a, b, |a, b| a + b),
-        "vsub" => zip(a, b, |a, b| a - b),
-        "vabsdiff" => zip(a, b, |a, b| (a - b).abs()),
-        "vmin" => zip(a, b, i64::min),
-        "vmax" => zip(a, b, i64::max),
+fn compute(computation: Computation, a: &Numbers, b: &Numbers) -> Numbers {
+    match computation {
+        Computation::Add => zip(a, b, |a, b| a + b),
+        Computation::Subtract => zip(a, b, |a, b| a - b),
+        Computation::Difference => zip(a, b, |a, b| (a - b).abs()),
+        Computation::Minimum => zip(a, b, i64::min),
+        Computation::Maximum => zip(a, b, i64::max),
         // Halves are rounded away from zero where the sum is positive, towards minus infinity where it is not.
-        "vavrg" => zip(a, b, |a, b| (a + b + i64::from(a + b >= 0)) >> 1),
+        Computation::Average => zip(a, b, |a, b| (a + b + i64::from(a + b >= 0)) >> 1),
         // By 32 bits at most, which leaves a number outside of everything whose lower half is zero.
-        "vshl" => zip(a, b, |a, b| if b > 31 { a.signum() << 32 } else { a << b }),
-        "vshr" => zip(a, b, |a, b| a >> b),
-        "eq" => zip(a, b, |a, b| (a == b).into()),
-        "ne" => zip(a, b, |a, b| (a != b).into()),
-        "lt" => zip(a, b, |a, b| (a < b).into()),
-        "le" => zip(a, b, |a, b| (a <= b).into()),
-        "gt" => zip(a, b, |a, b| (a > b).into()),
-        _ => zip(a, b, |a, b| (a >= b).into()),
+        Computation::ShiftLeft => zip(a, b, |a, b| if b > 31 { a.signum() << 32 } else { a << b }),
+        Computation::ShiftRight => zip(a, b, |a, b| a >> b),
+        Computation::Compare(Comparison::Equal) => zip(a, b, |a, b| (a == b).into()),
+        Computation::Compare(Comparison::NotEqual) => zip(a, b, |a, b| (a != b).into()),
+        Computation::Compare(Comparison::Less) => zip(a, b, |a, b| (a < b).into()),
+        Computation::Compare(Comparison::LessEqual) => zip(a, b, |a, b| (a <= b).into()),
+        Computation::Compare(Comparison::Greater) => zip(a, b, |a, b| (a > b).into()),
+        Computation::Compare(_) => zip(a, b, |a, b| (a >= b).into()),
     }
 }
 
-/// Takes the operation; comparisons are named by their relation.
-fn operation(form: &mut Form, name: &str) -> Decoded<u32> {
-    let name = match name {
-        "vset" => match form.one_of(&["eq", "ne", "lt", "le", "gt", "ge"]) {
-            Some(relation) => relation,
-            None => return invalid("`vset` needs a relation such as `.lt`"),
-        },
-        other => other,
-    };
-    Ok(OPERATIONS.iter().position(|known| *known == name).unwrap_or(0) as u32)
-}
-
-/// Takes the types; whether result, first and second source are signed. Comparisons give unsigned results.
-fn signs(form: &mut Form, name: &str) -> Decoded<[u32; 3]> {
-    let mut sign = || match form.ty() {
+/// Takes the types; whether result, if it has a type, first and second source are signed.
+fn signs(form: &mut Form, typed: bool) -> Decoded<[u32; 3]> {
+    let mut sign = || match form.take_type() {
         Some(ScalarType::S32) => Ok(1),
         Some(ScalarType::U32) => Ok(0),
         _ => unsupported("video instructions are on .u32 and .s32"),
     };
-    let result = if name == "vset" { 0 } else { sign()? };
+    let result = if typed { sign()? } else { 0 };
     Ok([result, sign()?, sign()?])
 }
 
@@ -155,24 +201,30 @@ fn with_part<'m>(compiler: &FunctionCompiler, operand: &Operand<'m>) -> Decoded<
 }
 
 /// `vadd` and its like: one number, then a second operation with `c`, or a place in `c`.
-fn single(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form, name: &str) -> Decoded<()> {
+fn single(
+    compiler: &mut FunctionCompiler,
+    line: &Line,
+    form: &mut Form,
+    computation: Computation,
+) -> Decoded<()> {
     let word = ScalarType::U32;
-    let operation = operation(form, name)?;
-    let [signed_d, signed_a, signed_b] = signs(form, name)?;
-    if matches!(name, "vshl" | "vshr") && signed_b != 0 {
+    // Comparisons give unsigned results.
+    let [signed_d, signed_a, signed_b] = signs(form, !matches!(computation, Computation::Compare(_)))?;
+    if computation.is_shift() && signed_b != 0 {
         return invalid("the amount of a shift is .u32");
     }
-    let saturate = form.flag("sat");
-    let wrap = matches!(name, "vshl" | "vshr")
-        && match form.one_of(&["clamp", "wrap"]) {
-            Some(mode) => mode == "wrap",
-            None => return invalid("a shift needs `.clamp` or `.wrap`"),
+    let saturate = form.take(Flag::Saturate);
+    let wrap = computation.is_shift()
+        && match form.limit.take() {
+            Some(limit @ (Limit::Clamp | Limit::Wrap)) => limit == Limit::Wrap,
+            _ => return invalid("a shift needs `.clamp` or `.wrap`"),
         };
-    let second = match form.one_of(&["add", "min", "max"]) {
+    let second = match form.atomic.take() {
         None => 0,
-        Some("add") => 1,
-        Some("min") => 2,
-        Some(_) => 3,
+        Some(Atomic::Add) => 1,
+        Some(Atomic::Minimum) => 2,
+        Some(Atomic::Maximum) => 3,
+        Some(_) => return unsupported("the second operation is `.add`, `.min` or `.max`"),
     };
     let (destination, a, b, c) = match line.operands.as_slice() {
         [d, a, b] => (d, a, b, None),
@@ -185,7 +237,7 @@ fn single(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form, name: &
         return invalid("a third source goes with a second operation, or with a part of the destination");
     }
     let immediate = pack(&[
-        (operation, 4),
+        (computation.index(), 4),
         (signed_d, 1),
         (signed_a, 1),
         (signed_b, 1),
@@ -215,18 +267,18 @@ fn single(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form, name: &
 #[inline(always)]
 fn compute_single(a: &Register<u32>, b: &Register<u32>, c: &Register<u32>, immediate: u32) -> Register<u32> {
     let mut fields = Fields(immediate);
-    let operation = fields.next(4);
+    let computation = Computation::of(fields.next(4));
     let [signed_d, signed_a, signed_b, saturate, wrap] = std::array::from_fn(|_| fields.flag());
     let second = fields.next(2);
     let [part_d, part_a, part_b] = std::array::from_fn(|_| fields.next(3));
     let (a, b) = (extract(a, part_a, signed_a), extract(b, part_b, signed_b));
-    let b = match OPERATIONS[operation as usize % OPERATIONS.len()] {
-        "vshl" | "vshr" if wrap => map(&b, |b| b & 31),
-        "vshl" | "vshr" => map(&b, |b| b.min(32)),
-        _ => b,
+    let b = match computation.is_shift() {
+        true if wrap => map(&b, |b| b & 31),
+        true => map(&b, |b| b.min(32)),
+        false => b,
     };
     let (low, width) = extent(part_d);
-    let mut value = compute(operation, &a, &b);
+    let mut value = compute(computation, &a, &b);
     if saturate {
         let (least, greatest) = limits(width, signed_d);
         value = map(&value, |value| value.clamp(least, greatest));
@@ -247,12 +299,12 @@ fn compute_single(a: &Register<u32>, b: &Register<u32>, c: &Register<u32>, immed
 /// `vmad`.
 fn multiply_add<'m>(compiler: &mut FunctionCompiler, line: &Line<'m>, form: &mut Form) -> Decoded<()> {
     let word = ScalarType::U32;
-    let [_, signed_a, signed_b] = signs(form, "vmad")?;
-    let plus_one = form.flag("po");
-    let saturate = form.flag("sat");
-    let scale = match form.one_of(&["shr7", "shr15"]) {
+    let [_, signed_a, signed_b] = signs(form, true)?;
+    let plus_one = form.take(Flag::PlusOne);
+    let saturate = form.take(Flag::Saturate);
+    let scale = match form.take_one(&[Flag::ShiftRight7, Flag::ShiftRight15]) {
         None => 0,
-        Some("shr7") => 7,
+        Some(Flag::ShiftRight7) => 7,
         Some(_) => 15,
     };
     let [destination, a, b, c] = line.operands.as_slice() else {
@@ -338,13 +390,13 @@ fn side_by_side(
     compiler: &mut FunctionCompiler,
     line: &Line,
     form: &mut Form,
-    name: &str,
+    computation: Computation,
     lanes: u32,
 ) -> Decoded<()> {
     let word = ScalarType::U32;
-    let operation = operation(form, name)?;
-    let [signed_d, signed_a, signed_b] = signs(form, name)?;
-    let (saturate, accumulate) = (form.flag("sat"), form.flag("add"));
+    // Comparisons give unsigned results.
+    let [signed_d, signed_a, signed_b] = signs(form, !matches!(computation, Computation::Compare(_)))?;
+    let (saturate, accumulate) = (form.take(Flag::Saturate), form.atomic.take() == Some(Atomic::Add));
     let [destination, a, b, c] = line.operands.as_slice() else {
         return invalid("this video instruction takes a destination and three sources");
     };
@@ -358,7 +410,7 @@ fn side_by_side(
     let arranged_a = arrange(compiler, a, b, selection_a, lanes, 0)?;
     let arranged_b = arrange(compiler, a, b, selection_b, lanes, lanes)?;
     let immediate = pack(&[
-        (operation, 4),
+        (computation.index(), 4),
         (signed_d, 1),
         (signed_a, 1),
         (signed_b, 1),
@@ -428,7 +480,7 @@ fn compute_side_by_side(
     immediate: u32,
 ) -> Register<u32> {
     let mut fields = Fields(immediate);
-    let operation = fields.next(4);
+    let computation = Computation::of(fields.next(4));
     let [signed_d, signed_a, signed_b, saturate, accumulate] = std::array::from_fn(|_| fields.flag());
     let (lanes, mask) = (fields.next(3).max(1), fields.next(4));
     let width = 32 / lanes;
@@ -436,7 +488,7 @@ fn compute_side_by_side(
     for lane in (0..lanes).filter(|lane| mask >> lane & 1 != 0) {
         let low = lane * width;
         let (a, b) = (extend(a, low, width, signed_a), extend(b, low, width, signed_b));
-        let mut value = compute(operation, &a, &b);
+        let mut value = compute(computation, &a, &b);
         if saturate {
             let (least, greatest) = limits(width, signed_d);
             value = map(&value, |value| value.clamp(least, greatest));

@@ -2,22 +2,23 @@
 
 use ptx::ScalarType;
 use ptx::body::{Line, Operand};
+use ptx::instruction::{self, Atomic, Flag, Opcode, Vote};
 
 use crate::code::{FloatChoice, Op, Reduction, Shuffle, WarpOp};
-use crate::compile::decode::form::Form;
+use crate::compile::decode::Form;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::compile::operand::Destination;
 use crate::operands::{Args, Class, Reg};
 
 /// Decodes warp instructions. `None` if the opcode is none.
 pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
-    Some(match form.opcode {
-        "shfl" => shuffle(compiler, line, form),
-        "vote" => vote(compiler, line, form),
-        "match" => matching(compiler, line, form),
-        "redux" => reduce(compiler, line, form),
-        "activemask" => {
-            form.ty();
+    Some(match form.opcode? {
+        Opcode::Shfl => shuffle(compiler, line, form),
+        Opcode::Vote => vote(compiler, line, form),
+        Opcode::Match => matching(compiler, line, form),
+        Opcode::Redux => reduce(compiler, line, form),
+        Opcode::Activemask => {
+            form.take_type();
             let Some(destination) = line.operands.first() else {
                 return Some(invalid("`activemask` takes a destination"));
             };
@@ -27,7 +28,7 @@ pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Fo
                 compiler.widen(destination);
             })
         }
-        "elect" => elect(compiler, line, form),
+        Opcode::Elect => elect(compiler, line, form),
         _ => return None,
     })
 }
@@ -61,15 +62,15 @@ fn finish(compiler: &mut FunctionCompiler, op: WarpOp, members: Reg, args: Args,
 }
 
 fn shuffle(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
-    let sync = form.flag("sync");
-    let mode = match form.one_of(&["up", "down", "bfly", "idx"]) {
-        Some("up") => Shuffle::Up,
-        Some("down") => Shuffle::Down,
-        Some("bfly") => Shuffle::Butterfly,
-        Some(_) => Shuffle::Index,
+    let sync = form.take(Flag::Synchronous);
+    let mode = match form.shuffle.take() {
+        Some(instruction::Shuffle::Up) => Shuffle::Up,
+        Some(instruction::Shuffle::Down) => Shuffle::Down,
+        Some(instruction::Shuffle::Butterfly) => Shuffle::Butterfly,
+        Some(instruction::Shuffle::Index) => Shuffle::Index,
         None => return invalid("`shfl` needs a mode"),
     };
-    form.ty();
+    form.take_type();
     let [destination, a, b, c, rest @ ..] = line.operands.as_slice() else {
         return invalid("`shfl` takes a destination and three sources");
     };
@@ -86,15 +87,15 @@ fn shuffle(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Dec
 }
 
 fn vote(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
-    let sync = form.flag("sync");
-    let (op, ty) = match form.one_of(&["all", "any", "uni", "ballot"]) {
-        Some("all") => (WarpOp::All, ScalarType::Pred),
-        Some("any") => (WarpOp::Any, ScalarType::Pred),
-        Some("uni") => (WarpOp::Uniform, ScalarType::Pred),
-        Some(_) => (WarpOp::Ballot, ScalarType::B32),
+    let sync = form.take(Flag::Synchronous);
+    let (op, ty) = match form.vote.take() {
+        Some(Vote::All) => (WarpOp::All, ScalarType::Pred),
+        Some(Vote::Any) => (WarpOp::Any, ScalarType::Pred),
+        Some(Vote::Uniform) => (WarpOp::Uniform, ScalarType::Pred),
+        Some(Vote::Ballot) => (WarpOp::Ballot, ScalarType::B32),
         None => return invalid("`vote` needs a mode"),
     };
-    form.ty();
+    form.take_type();
     let [destination, source, rest @ ..] = line.operands.as_slice() else {
         return invalid("`vote` takes a destination and a predicate");
     };
@@ -110,9 +111,9 @@ fn vote(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decode
 }
 
 fn matching(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
-    let Some(mode) = form.one_of(&["any", "all"]) else { return invalid("`match` needs a mode") };
-    let sync = form.flag("sync");
-    let Some(ty) = form.ty() else { return invalid("`match` needs a type") };
+    let Some(mode) = form.vote.take() else { return invalid("`match` needs a mode") };
+    let sync = form.take(Flag::Synchronous);
+    let Some(ty) = form.take_type() else { return invalid("`match` needs a type") };
     let [destination, a, rest @ ..] = line.operands.as_slice() else {
         return invalid("`match` takes a destination and a value");
     };
@@ -120,30 +121,30 @@ fn matching(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> De
     let a = compiler.source(a, ty)?;
     let long = compiler.class(a) == Class::Long;
     let (destination, e) = value_and_predicate(compiler, destination)?;
-    let op = if mode == "any" { WarpOp::MatchAny { long } } else { WarpOp::MatchAll { long } };
+    let op = if mode == Vote::Any { WarpOp::MatchAny { long } } else { WarpOp::MatchAll { long } };
     finish(compiler, op, members, Args { a, e, ..Args::EMPTY }, destination);
     Ok(())
 }
 
 fn reduce(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
-    let sync = form.flag("sync");
-    let operation = form.one_of(&["add", "min", "max", "and", "or", "xor"]);
-    let choice = FloatChoice { magnitude: form.flag("abs"), nan: form.flag("NaN") };
-    let Some(ty) = form.ty() else { return invalid("`redux` needs a type") };
+    let sync = form.take(Flag::Synchronous);
+    let operation = form.atomic.take();
+    let choice = FloatChoice { magnitude: form.take(Flag::Absolute), nan: form.take(Flag::PropagateNan) };
+    let Some(ty) = form.take_type() else { return invalid("`redux` needs a type") };
     if ty != ScalarType::F32 && choice != (FloatChoice { magnitude: false, nan: false }) {
         return unsupported("`.abs` and `.NaN` are for .f32");
     }
     let op = match (operation, ty) {
-        (Some("add"), ScalarType::U32 | ScalarType::S32) => Reduction::Add,
-        (Some("min"), ScalarType::S32) => Reduction::MinSigned,
-        (Some("max"), ScalarType::S32) => Reduction::MaxSigned,
-        (Some("min"), ScalarType::U32) => Reduction::Min,
-        (Some("max"), ScalarType::U32) => Reduction::Max,
-        (Some("min"), ScalarType::F32) => Reduction::MinFloat(choice),
-        (Some("max"), ScalarType::F32) => Reduction::MaxFloat(choice),
-        (Some("and"), ScalarType::B32) => Reduction::And,
-        (Some("or"), ScalarType::B32) => Reduction::Or,
-        (Some("xor"), ScalarType::B32) => Reduction::Xor,
+        (Some(Atomic::Add), ScalarType::U32 | ScalarType::S32) => Reduction::Add,
+        (Some(Atomic::Minimum), ScalarType::S32) => Reduction::MinSigned,
+        (Some(Atomic::Maximum), ScalarType::S32) => Reduction::MaxSigned,
+        (Some(Atomic::Minimum), ScalarType::U32) => Reduction::Min,
+        (Some(Atomic::Maximum), ScalarType::U32) => Reduction::Max,
+        (Some(Atomic::Minimum), ScalarType::F32) => Reduction::MinFloat(choice),
+        (Some(Atomic::Maximum), ScalarType::F32) => Reduction::MaxFloat(choice),
+        (Some(Atomic::And), ScalarType::B32) => Reduction::And,
+        (Some(Atomic::Or), ScalarType::B32) => Reduction::Or,
+        (Some(Atomic::Xor), ScalarType::B32) => Reduction::Xor,
         _ => return unsupported(format!("this `redux` on {ty} is not supported")),
     };
     let [destination, a, rest @ ..] = line.operands.as_slice() else {
@@ -157,7 +158,7 @@ fn reduce(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Deco
 }
 
 fn elect(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
-    let sync = form.flag("sync");
+    let sync = form.take(Flag::Synchronous);
     let [destination, rest @ ..] = line.operands.as_slice() else {
         return invalid("`elect` takes a destination");
     };
