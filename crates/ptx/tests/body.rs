@@ -44,6 +44,15 @@ const CASES: &[(&str, bool)] = &[
     (".reg .pred %p; L: @%p bra L; L:", false),
     (".reg .b32 %i; { T: .branchtargets L; brx.idx %i, T; } L:", true),
     (".reg .b32 %i; T: .branchtargets L; brx.idx %i, T; { L: }", false),
+    // Lists hold from where they stand, and have names of their own.
+    (".reg .b32 %i; brx.idx %i, T; T: .branchtargets L; L:", false),
+    (".reg .b32 %i; { T: .branchtargets L; } brx.idx %i, T; L:", false),
+    (".reg .b32 %i; T: .branchtargets L; T: .branchtargets L; brx.idx %i, T; L:", false),
+    (".reg .b32 %i; { T: .branchtargets L; brx.idx %i, T; } T: .branchtargets L; brx.idx %i, T; L:", true),
+    (".reg .b32 %i; T: .branchtargets L; brx.idx %i, T; L: T:", false),
+    (".reg .b32 %i, T; T: .branchtargets L; brx.idx %i, T; L:", false),
+    (".reg .b64 %a; mov.b64 %a, other; call %a, P; P: .callprototype _;", false),
+    (".reg .b64 %a; mov.b64 %a, other; P: .callprototype _ (); call %a, P;", true),
     // The module's symbols.
     (".reg .b64 %a; mov.b64 %a, elsewhere;", true),
     (".reg .b64 %a; mov.b64 %a, later;", false),

@@ -86,7 +86,6 @@ impl Writer<'_> {
             Kind::List => "()".to_owned(),
             Kind::Targets => "TARGETS".to_owned(),
             Kind::Table => "PROTOTYPE".to_owned(),
-            Kind::Symbol => register(ScalarType::B64, index),
         }
     }
 

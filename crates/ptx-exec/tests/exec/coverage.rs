@@ -74,7 +74,6 @@ fn operand(kind: &Kind, written: bool, which: Operands, next: &mut usize) -> Str
         Kind::List => "()".to_owned(),
         Kind::Targets => "TARGETS".to_owned(),
         Kind::Table => "PROTOTYPE".to_owned(),
-        Kind::Symbol => format!("%b64_{next}"),
     }
 }
 

@@ -497,9 +497,7 @@ impl<'m> Builder<'_, 'm> {
             Statement::Instruction(instruction) => self.instruction(instruction),
             Statement::Variable(variable) => self.variable(variable, Home::Body),
             Statement::Location(location) if location.line != 0 => self.location = Some(location),
-            Statement::Prototype(prototype) => {
-                self.declare(&prototype.name, None, Declared::Prototype(prototype));
-            }
+            Statement::Prototype(prototype) => self.list(&prototype.name, Declared::Prototype(prototype)),
             Statement::BranchTargets(name, targets) => self.branch_targets(name, targets),
             Statement::CallTargets(name, targets) => self.call_targets(name, targets),
             Statement::Location(_) | Statement::Pragma(_) | Statement::Block(_) => {}
@@ -516,7 +514,7 @@ impl<'m> Builder<'_, 'm> {
         }
         self.body.branch_targets.push(labels);
         let table = TableId(self.body.branch_targets.len() as u32 - 1);
-        self.declare(name, None, Declared::BranchTargets(table));
+        self.list(name, Declared::BranchTargets(table));
     }
 
     fn call_targets(&mut self, name: &'m Name, targets: &'m [Name]) {
@@ -533,7 +531,15 @@ impl<'m> Builder<'_, 'm> {
         }
         self.body.call_targets.push(functions);
         let table = TableId(self.body.call_targets.len() as u32 - 1);
-        self.declare(name, None, Declared::CallTargets(table));
+        self.list(name, Declared::CallTargets(table));
+    }
+
+    /// Declares the name of a list or a prototype.
+    fn list(&mut self, name: &'m Name, what: Declared<'m>) {
+        let is_label = self.scopes.last().is_some_and(|scope| scope.labels.contains_key(&**name));
+        if self.declare(name, None, what) || is_label {
+            self.problem(format!("`{name}` is declared twice in this scope: rename one"));
+        }
     }
 
     /// Something is wrong with a statement that has no position of its own.

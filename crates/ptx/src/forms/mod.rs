@@ -52,7 +52,6 @@
 //! | `[tex; s32*2]` | a texture, which a sampler may follow, with further operands |
 //! | `part(u32)`, `halves(u32)`, `bytes(u32)` | register that may carry a selector: `.b0` or `.h1`; `.h10`; `.b3210` |
 //! | `label`, `function`, `list`, `targets`, `table` | a branch target; a callee; `(a, b)`; a label of `.branchtargets`; one of `.calltargets` or `.callprototype` |
-//! | `symbol` | a variable, or a register that holds its handle |
 //!
 //! Needs are `version target`; several, separated by ` or ` (after an `@` by `+`), are alternatives. The version is never
 //! below the one that introduced the target. `needs NAME = …` names them.
@@ -181,8 +180,6 @@ pub enum Kind {
     Targets,
     /// A label of `.calltargets` or `.callprototype`.
     Table,
-    /// A variable by its name, or a register that holds its address or handle.
-    Symbol,
 }
 
 /// Which selectors the operand of a video instruction takes.

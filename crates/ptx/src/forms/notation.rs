@@ -270,7 +270,6 @@ fn kind_note(text: &'static str, read: bool) -> Noted<KindNote> {
         "list" => Kind::List,
         "targets" => Kind::Targets,
         "table" => Kind::Table,
-        "symbol" => Kind::Symbol,
         _ => return value(text, read),
     };
     Ok(KindNote::Fixed(fixed))

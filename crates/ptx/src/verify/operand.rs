@@ -180,10 +180,6 @@ impl<'m> Operands<'_, 'm> {
                     self.shape(other)
                 )),
             },
-            Kind::Symbol => match operand {
-                Operand::Name(name) if self.is_declared(*name) => Ok(()),
-                other => Err(format!("a variable is needed, not {}", self.shape(other))),
-            },
         }
     }
 
@@ -193,10 +189,6 @@ impl<'m> Operands<'_, 'm> {
             Symbol::Register(id) | Symbol::Vector(id) => self.body.registers[id.index()].declaration,
             _ => None,
         }
-    }
-
-    fn is_declared(self, symbol: Symbol<'m>) -> bool {
-        !matches!(symbol, Symbol::Register(_)) || self.declaration(symbol).is_some()
     }
 
     /// The register that a symbol is.
