@@ -45,8 +45,6 @@ pub(crate) struct SharedVariable {
     pub(crate) name: ptx::Name,
     /// 0 for arrays that are sized at launch.
     pub(crate) bytes: u64,
-    pub(crate) align: u64,
-    pub(crate) dynamic: bool,
 }
 
 /// What `cuFuncGetAttribute` and `cuKernelGetParamInfo` tell.

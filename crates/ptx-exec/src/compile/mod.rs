@@ -18,6 +18,7 @@ mod special;
 use std::collections::HashMap;
 
 use cuda_launch::{Dim3, FunctionAttributes};
+use ptx::analysis::SharedLayout;
 use ptx::body::{Global, Names};
 use ptx::{Diagnostic, Initializer, Item, Linkage, Module, StateSpace, Statement, SymbolAddress, Variable};
 
@@ -65,7 +66,7 @@ impl ModuleNames<'_> {
 #[derive(Default)]
 struct Variables<'m> {
     globals: Vec<&'m Variable>,
-    shared: Vec<SharedVariable>,
+    shared: Vec<&'m Variable>,
     places: HashMap<*const Variable, SymbolPlace>,
 }
 
@@ -86,14 +87,7 @@ impl<'m> Variables<'m> {
                 SymbolPlace::Global(self.globals.len() as u32 - 1)
             }
             StateSpace::Shared => {
-                let dynamic = bytes.is_none() || variable.linkage == Linkage::Extern;
-                let bytes = if dynamic { 0 } else { bytes.unwrap_or(0) };
-                self.shared.push(SharedVariable {
-                    name: variable.name.clone(),
-                    bytes,
-                    align: variable.alignment(),
-                    dynamic,
-                });
+                self.shared.push(variable);
                 SymbolPlace::Shared(self.shared.len() as u32 - 1)
             }
             _ => return Ok(()),
@@ -133,14 +127,15 @@ impl Program {
             functions,
             kernels: Vec::new(),
             globals,
-            shared: variables.shared,
+            shared: variables.shared.iter().map(|variable| shared_variable(variable)).collect(),
             names: HashMap::new(),
             files: files.collect(),
             local_align: local_alignment(&names),
         };
         for (index, function) in names.functions.iter().enumerate() {
             if function.kind == ptx::FunctionKind::Entry && function.body.is_some() {
-                let mut kernel = program.describe_kernel(module, function, index as u32, &pressures);
+                let mut kernel =
+                    program.describe_kernel(module, function, index as u32, &pressures, &variables.shared);
                 kernel.unbounded_stack |= names.moves_stack;
                 program.names.insert(function.name.clone(), KernelId(program.kernels.len() as u32));
                 program.kernels.push(kernel);
@@ -155,31 +150,19 @@ impl Program {
         function: &ptx::Function,
         index: u32,
         pressures: &[u32],
+        shared: &[&Variable],
     ) -> Kernel {
+        let small = |value: u64| value.min(u32::MAX.into()) as u32;
         let call_graph = self.call_graph(index);
-        let mut shared_offsets = vec![None; self.shared.len()];
-        let mut end = 0u64;
-        let mut used: Vec<u32> = call_graph
-            .functions
-            .iter()
-            .flat_map(|&f| self.functions[f as usize].code.shared.iter().copied())
-            .collect();
+        let of_functions = call_graph.functions.iter().map(|&f| &self.functions[f as usize].code.shared);
+        let mut used: Vec<u32> = of_functions.flatten().copied().collect();
         used.sort_unstable();
         used.dedup();
-        // Arrays that are sized at launch come after everything else.
-        used.sort_by_key(|&variable| self.shared[variable as usize].dynamic);
-        let mut static_shared = 0;
-        let dynamic_align =
-            used.iter().map(|&v| &self.shared[v as usize]).filter(|v| v.dynamic).map(|v| v.align).max();
-        for variable in used {
-            let layout = &self.shared[variable as usize];
-            let align = if layout.dynamic { dynamic_align.unwrap_or(1) } else { layout.align };
-            end = end.checked_next_multiple_of(align.max(1)).unwrap_or(u64::MAX);
-            shared_offsets[variable as usize] = Some(end.min(u32::MAX.into()) as u32);
-            end = end.saturating_add(layout.bytes);
-            if !layout.dynamic {
-                static_shared = end;
-            }
+        let variables: Vec<&Variable> = used.iter().map(|&index| shared[index as usize]).collect();
+        let layout = SharedLayout::new(&variables);
+        let mut shared_offsets = vec![None; self.shared.len()];
+        for (index, offset) in used.iter().zip(layout.offsets) {
+            shared_offsets[*index as usize] = Some(small(offset));
         }
         let (places, _) = parameter_layout(function.params.iter());
         let dimension = |name: &str| {
@@ -199,13 +182,12 @@ impl Program {
             .iter()
             .filter(|global| global.space == GlobalSpace::Const)
             .fold(0, |sum: u64, global| sum.saturating_add(global.size));
-        let small = |value: u64| value.min(u32::MAX.into()) as u32;
         Kernel {
             function: index,
             attributes: KernelAttributes {
                 function: FunctionAttributes {
                     registers: pressure.clamp(8, 255),
-                    static_shared_bytes: small(static_shared),
+                    static_shared_bytes: small(layout.static_bytes),
                     local_bytes: call_graph.stack,
                     constant_bytes: small(const_bytes),
                     max_threads_per_block: small(most.clamp(1, 1024)),
@@ -220,7 +202,7 @@ impl Program {
                     .collect(),
             },
             shared_offsets,
-            dynamic_start: small(end),
+            dynamic_start: small(layout.dynamic_start),
             unbounded_stack: call_graph.unbounded,
         }
     }
@@ -306,6 +288,11 @@ fn collect(module: &Module) -> Result<(ModuleNames<'_>, Variables<'_>), Diagnost
     let places = std::mem::take(&mut variables.places);
     let moves_stack = functions.iter().any(|function| decode::stack::moves(function));
     Ok((ModuleNames { names, functions, indices, places, constants, moves_stack }, variables))
+}
+
+fn shared_variable(variable: &Variable) -> SharedVariable {
+    let is_static = variable.linkage != Linkage::Extern;
+    SharedVariable { name: variable.name.clone(), bytes: variable.bytes().filter(|_| is_static).unwrap_or(0) }
 }
 
 fn local_alignment(names: &ModuleNames) -> u32 {

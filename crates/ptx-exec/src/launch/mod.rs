@@ -277,8 +277,7 @@ impl<'a> Launch<'a> {
         let kernel = &self.linked.program.kernels[self.kernel.0 as usize];
         let placed = self.linked.program.shared.iter().zip(&kernel.shared_offsets);
         let named = placed.filter_map(|(variable, offset)| {
-            let (name, bytes) =
-                (variable.name.to_string(), if variable.dynamic { 0 } else { variable.bytes });
+            let (name, bytes) = (variable.name.to_string(), variable.bytes);
             Some(Named { name, start: u64::from((*offset)?), bytes })
         });
         named.collect()

@@ -2,11 +2,11 @@
 //!
 //! [`Request`] is the one calculator of what the lanes of a warp ask of a memory: sectors, wavefronts, bank conflicts.
 //! The [estimate](crate::estimate) asks it about the addresses that it computes, the executor about those that it
-//! counts, so the two agree wherever they see the same addresses. [`static_shared_bytes`] is the sum of a kernel's
-//! static shared memory.
+//! counts, so the two agree wherever they see the same addresses. [`SharedLayout`] says where
+//! shared variables lie, [`static_shared_bytes`] how many bytes of them a kernel has.
 
 mod request;
 mod shared;
 
 pub use request::{BANKS, LANES, MOST_TOUCHED, Request, SECTOR, Wavefronts};
-pub use shared::static_shared_bytes;
+pub use shared::{SharedLayout, static_shared_bytes};

@@ -1,4 +1,4 @@
-//! Static shared memory of a kernel.
+//! Shared memory of a kernel.
 
 use std::collections::HashSet;
 
@@ -6,10 +6,51 @@ use crate::body::{Names, Operand, Symbol};
 use crate::instruction::{Control, Operations};
 use crate::syntax::{Function, Linkage, Module, StateSpace, Statement, Variable};
 
+/// Where shared variables lie in a block's memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedLayout {
+    /// Offset of each variable, in the order in which they were given.
+    pub offsets: Vec<u64>,
+    /// Bytes of the variables whose size the module states.
+    pub static_bytes: u64,
+    /// Where the memory begins that is sized at launch; all variables in it begin there.
+    pub dynamic_start: u64,
+}
+
+impl SharedLayout {
+    /// Lays variables out one after the other, each aligned; those that are sized at launch come after all others.
+    pub fn new(variables: &[&Variable]) -> SharedLayout {
+        let aligned = |end: u64, align: u64| end.checked_next_multiple_of(align.max(1)).unwrap_or(u64::MAX);
+        let mut offsets = vec![0; variables.len()];
+        let (mut end, mut dynamic_align) = (0u64, 1);
+        for (offset, variable) in offsets.iter_mut().zip(variables) {
+            match static_bytes(variable) {
+                Some(bytes) => {
+                    *offset = aligned(end, variable.alignment());
+                    end = offset.saturating_add(bytes);
+                }
+                None => dynamic_align = variable.alignment().max(dynamic_align),
+            }
+        }
+        let dynamic_start = aligned(end, dynamic_align);
+        for (offset, variable) in offsets.iter_mut().zip(variables) {
+            if static_bytes(variable).is_none() {
+                *offset = dynamic_start;
+            }
+        }
+        SharedLayout { offsets, static_bytes: end, dynamic_start }
+    }
+}
+
+/// The size of a shared variable; none if it is sized at launch.
+fn static_bytes(variable: &Variable) -> Option<u64> {
+    variable.bytes().filter(|_| variable.linkage != Linkage::Extern)
+}
+
 /// Bytes of static shared memory that a kernel uses: the variables that it and the functions it may call declare, and
 /// those of the module that they mention, each aligned, in the order of the module. What is sized at launch does not
 /// count. A call by address may reach every function.
-pub fn static_shared_bytes(module: &Module, kernel: &Function) -> u64 {
+pub fn static_shared_bytes<'m>(module: &'m Module, kernel: &'m Function) -> u64 {
     let names = Names::new(module);
     let mut reached: Vec<&Function> = vec![kernel];
     let mut used: HashSet<*const Variable> = HashSet::new();
@@ -36,13 +77,10 @@ pub fn static_shared_bytes(module: &Module, kernel: &Function) -> u64 {
             }
         }
     }
-    let mut end = 0u64;
-    let mut add = |variable: &Variable| {
-        let is_static = variable.space == StateSpace::Shared && variable.linkage != Linkage::Extern;
-        let bytes = variable.bytes().filter(|_| is_static && used.contains(&std::ptr::from_ref(variable)));
-        if let Some(bytes) = bytes {
-            let start = end.checked_next_multiple_of(variable.alignment().max(1)).unwrap_or(u64::MAX);
-            end = start.saturating_add(bytes);
+    let mut shared = Vec::new();
+    let mut add = |variable: &'m Variable| {
+        if variable.space == StateSpace::Shared && used.contains(&std::ptr::from_ref(variable)) {
+            shared.push(variable);
         }
     };
     module.variables().for_each(&mut add);
@@ -53,7 +91,7 @@ pub fn static_shared_bytes(module: &Module, kernel: &Function) -> u64 {
             }
         });
     }
-    end
+    SharedLayout::new(&shared).static_bytes
 }
 
 #[cfg(test)]
