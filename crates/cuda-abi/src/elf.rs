@@ -1,6 +1,6 @@
 //! What a shared library says of itself: its SONAME, what it needs, and what it exports.
 //!
-//! For tests that hold a stand-in for `libcuda.so.1` against the table, and for whoever must tell such a library
+//! For tests that hold a stand-in for `libcuda.so.1` against the table, and for code that must tell such a library
 //! from another. Reads the section headers of 64-bit little-endian ELF files. Any bytes give a [`Library`] or an
 //! [`Error`], never a panic; names that are not UTF-8 are left out.
 
@@ -52,7 +52,7 @@ impl<'a> Library<'a> {
     /// Reads a whole file.
     ///
     /// # Errors
-    /// It is no shared library, or corrupt.
+    /// The file is not a shared library, or it is corrupt.
     pub fn parse(file: &'a [u8]) -> Result<Library<'a>, Error> {
         // Magic number, 64 bits, little-endian.
         if !file.starts_with(b"\x7fELF\x02\x01") {

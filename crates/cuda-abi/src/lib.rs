@@ -1,16 +1,18 @@
 //! The CUDA driver's ABI: its types, and the one table of its entry points.
 //!
-//! Everything in APEX that exports, forwards, names or counts driver calls takes it from here. The table is
-//! generated from NVIDIA's headers by `cargo xtask abi-gen`; names, types and versions are facts, and nothing
-//! else of the headers is here. Invariants:
+//! Everything in APEX that exports, forwards, names or counts driver calls takes it from here. The
+//! table is generated from NVIDIA's headers by `cargo xtask abi-gen`; names, types and versions are
+//! facts, and nothing else of the headers is here. Invariants:
 //!
-//! 1. [`ENTRY_POINTS`], [`index`] and [`for_each_entry_point!`] agree: the same symbol has the same index in each.
-//!    Indices are those of the sorted symbols; they change when the table is regenerated and are never stored.
+//! 1. [`ENTRY_POINTS`], [`index`] and [`for_each_entry_point!`] agree: the same symbol has the same
+//!    index in each. Indices are those of the sorted symbols; they change when the table is
+//!    regenerated and are never stored.
 //! 2. Every symbol that the headers declare is in the table: each `_vN`, `_ptsz` and `_ptds` form.
 //! 3. [`signature`] has a type for each of them, and none for those that no header declares
 //!    ([`Header::Undeclared`]), which can therefore only be jumped to.
-//! 4. Types have the layout that a C compiler gives them on x86-64 Linux (asserted at compile time; held against a
-//!    compiler by the test `layout`). Enumerations are integers: a newer driver may return what the table lacks.
+//! 4. Types have the layout that a C compiler gives them on x86-64 Linux (asserted at compile time;
+//!    held against a compiler by the test `layout`). Enumerations are integers: a newer driver may
+//!    return what the table lacks.
 //!
 //! The crate links nothing, CUDA least of all, and needs no standard library.
 #![no_std]
@@ -46,7 +48,8 @@ pub struct EntryPoint {
 /// What stream 0 means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamMode {
-    /// The legacy default stream, which synchronises with all others; or the function takes no stream.
+    /// The legacy default stream, which synchronises with all others; or the function takes no
+    /// stream.
     Legacy,
     /// The calling thread's own default stream: the `_ptsz` and `_ptds` forms.
     PerThread,
@@ -92,10 +95,12 @@ pub fn find(symbol: &str) -> Option<usize> {
     ENTRY_POINTS.binary_search_by(|entry| entry.symbol.cmp(symbol)).ok()
 }
 
-/// What `cuGetProcAddress(base, cuda_version)` means: the index of the newest form of `base` that `cuda_version`
-/// (such as 12080) has; of its per-thread forms if `per_thread` is set and it has one, else of its legacy forms.
+/// What `cuGetProcAddress(base, cuda_version)` means: the index of the newest form of `base` that
+/// `cuda_version` (such as 12080) has; of its per-thread forms if `per_thread` is set and it has
+/// one, else of its legacy forms.
 ///
-/// Symbols are no base names: the driver does not know `cuMemAlloc_v2`, nor does this.
+/// A symbol is not a base name: the driver does not know `cuMemAlloc_v2`, and this function does
+/// not either.
 ///
 /// ```
 /// use cuda_abi::{ENTRY_POINTS, resolve};
@@ -109,7 +114,8 @@ pub fn resolve(base: &str, cuda_version: u32, per_thread: bool) -> Option<usize>
     let forms = |at: &u16| &ENTRY_POINTS[usize::from(*at)];
     let first = table::BY_BASE.partition_point(|at| forms(at).base < base);
     let family = table::BY_BASE[first..].iter().take_while(|at| forms(at).base == base);
-    // A family is sorted by stream mode, then version: the last that fits is the newest, per-thread if allowed.
+    // A family is sorted by stream mode, then version: the last that fits is the newest, per-thread
+    // if allowed.
     let fits = |at: &&u16| {
         forms(at).version <= cuda_version && (per_thread || forms(at).stream == StreamMode::Legacy)
     };

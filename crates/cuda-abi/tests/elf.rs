@@ -1,4 +1,5 @@
-//! The reader of shared libraries, on the C library that this test runs with, and on what can become of a file.
+//! The reader of shared libraries, on the C library that this test runs with, and on what can
+//! become of a file.
 
 use cuda_abi::elf::{Error, Library};
 use std::path::PathBuf;

@@ -1,9 +1,11 @@
-//! The table against a real driver: `data/addresses-h200.csv` holds, for each exported symbol, the first question to
-//! `cuGetProcAddress_v2` (name, version, flags) that the driver answered with that symbol's address.
+//! The table against a real driver: `data/addresses-h200.csv` holds, for each exported symbol, the
+//! first question to `cuGetProcAddress_v2` (name, version, flags) that the driver answered with
+//! that symbol's address.
 
 use cuda_abi::{ENTRY_POINTS, find, resolve};
 
-/// What was asked and which symbol's address came back; `None` for an address that no exported symbol has.
+/// What was asked and which symbol's address came back; `None` for an address that no exported
+/// symbol has.
 struct Answer<'a> {
     symbol: Option<&'a str>,
     name: &'a str,

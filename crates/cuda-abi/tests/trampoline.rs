@@ -1,6 +1,8 @@
-//! The exported stubs: arguments of every sort arrive, lazily resolved the first time and directly afterwards.
+//! The exported stubs: arguments of every sort arrive, lazily resolved the first time and directly
+//! afterwards.
 //!
-//! This test program exports the whole table itself, and calls some of it by symbol, as a CUDA program would.
+//! This test program exports the whole table itself, and calls some of it by symbol, as a CUDA
+//! program would.
 #![allow(non_snake_case, reason = "the names are CUDA's")]
 
 use cuda_abi::{COUNT, ENTRY_POINTS, export_entry_points, index, lazy_resolver};

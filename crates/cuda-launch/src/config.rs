@@ -49,13 +49,13 @@ impl LaunchConfig {
     }
 
     /// The same threads in blocks of another size: along each axis, the fewest blocks that hold at
-    /// least as many threads as before, in whole clusters. `None` where a side of `block` is 0 or the
-    /// grid would need a side above [`u32::MAX`].
+    /// least as many threads as before, in whole clusters. `None` where a side of `block` is 0 or
+    /// the grid would need a side above [`u32::MAX`].
     ///
     /// The axes are kept apart because kernels number their threads by axis
-    /// (`blockIdx.y * blockDim.y + threadIdx.y`): blocks that hold as many threads in all, but fewer
-    /// along y, would leave rows without a thread. In one dimension that is the total divided by the
-    /// block, rounded up. A kernel that numbers its threads otherwise may need another grid.
+    /// (`blockIdx.y * blockDim.y + threadIdx.y`): blocks that hold as many threads in all, but
+    /// fewer along y, would leave rows without a thread. In one dimension that is the total divided
+    /// by the block, rounded up. A kernel that numbers its threads otherwise may need another grid.
     pub fn with_block(&self, block: Dim3) -> Option<Self> {
         let side = |blocks: u32, threads: u32, new_threads: u32, cluster: u32| {
             if new_threads == 0 {
@@ -73,8 +73,8 @@ impl LaunchConfig {
         Some(Self { grid, block, ..*self })
     }
 
-    /// The first limit of the device that grid and block exceed, or the first of them that is empty.
-    /// Shared memory and registers depend on the kernel as well and are not looked at.
+    /// The first limit of the device that grid and block exceed, or the first of them that is
+    /// empty. Shared memory and registers depend on the kernel as well and are not looked at.
     pub fn exceeded_limit(&self, device: &DeviceAttributes) -> Option<LimitExceeded> {
         use LaunchLimit::{BlockDim, EmptyBlock, EmptyGrid, GridDim, ThreadsPerBlock};
         for (what, sides) in [(EmptyGrid, self.grid), (EmptyBlock, self.block)] {

@@ -1,7 +1,7 @@
 //! What the driver says of a device, by name.
 //!
-//! A driver answers in pairs of `CUdevice_attribute` and value, and so do files. [`attribute`] has the
-//! numbers; [`DeviceAttributes`] has a field for each.
+//! A driver answers in pairs of `CUdevice_attribute` and value, and so do files. [`attribute`] has
+//! the numbers; [`DeviceAttributes`] has a field for each.
 
 use crate::Dim3;
 
@@ -35,8 +35,8 @@ pub mod attribute {
 }
 
 /// The most threads of a block or warp that are believed. Attributes come from files too, and
-/// occupancy is computed for all block sizes: no device comes near this, and what is far above would
-/// take minutes.
+/// occupancy is computed for all block sizes: no device comes near this, and what is far above
+/// would take minutes.
 const MAX_BELIEVED_THREADS: u32 = 1 << 16;
 
 /// Attributes of a device (`cuDeviceGetAttribute`); 0 where the driver did not say.
@@ -103,9 +103,9 @@ impl DeviceAttributes {
         l2_cache_bytes: 0,
     };
 
-    /// Replaces what these pairs of `CUdevice_attribute` and value name. Values that are not positive
-    /// are not believed (`RESERVED_SHARED_MEMORY_PER_BLOCK` may be 0), nor are warps and blocks of more
-    /// than 65,536 threads; other attributes are passed over.
+    /// Replaces what these pairs of `CUdevice_attribute` and value name. Values that are not
+    /// positive are not believed (`RESERVED_SHARED_MEMORY_PER_BLOCK` may be 0), nor are warps and
+    /// blocks of more than 65,536 threads; other attributes are passed over.
     pub fn with_pairs(mut self, pairs: &[(u32, i32)]) -> Self {
         for &(id, value) in pairs {
             let Ok(value) = u32::try_from(value) else { continue };
@@ -162,8 +162,8 @@ impl DeviceAttributes {
     }
 }
 
-/// The compute capability that pairs of `CUdevice_attribute` and value name; `None` unless they have
-/// both of its numbers.
+/// The compute capability that pairs of `CUdevice_attribute` and value name; `None` unless they
+/// have both of its numbers.
 pub fn compute_capability(pairs: &[(u32, i32)]) -> Option<(u32, u32)> {
     let value = |wanted: u32| {
         let &(_, value) = pairs.iter().find(|(id, _)| *id == wanted)?;

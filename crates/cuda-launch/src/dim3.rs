@@ -36,7 +36,8 @@ impl Dim3 {
         [self.x, self.y, self.z]
     }
 
-    /// The product of the dimensions, exact up to [`u64::MAX`]: three numbers of 32 bits can make 96.
+    /// The product of the dimensions, exact up to [`u64::MAX`]: three numbers of 32 bits can make
+    /// 96.
     pub const fn count(self) -> u64 {
         (self.x as u64 * self.y as u64).saturating_mul(self.z as u64)
     }

@@ -11,11 +11,11 @@ pub struct FunctionAttributes {
     pub local_bytes: u32,
     /// Constant memory that the code declares.
     pub constant_bytes: u32,
-    /// Most threads that a block of this kernel may have (`__launch_bounds__`, or what its registers
-    /// allow).
+    /// Most threads that a block of this kernel may have (`__launch_bounds__`, or what its
+    /// registers allow).
     pub max_threads_per_block: u32,
-    /// Most dynamic shared memory that a launch may ask for (`cuFuncSetAttribute` raises it); `None` if
-    /// unknown.
+    /// Most dynamic shared memory that a launch may ask for (`cuFuncSetAttribute` raises it);
+    /// `None` if unknown.
     pub max_dynamic_shared_bytes: Option<u32>,
     /// How the SM's memory is to be divided.
     pub carveout: Carveout,
@@ -27,8 +27,8 @@ pub struct FunctionAttributes {
     pub ptx_version: u32,
 }
 
-/// How an SM's memory is to be divided between shared memory and L1 cache: a hint, which a block that
-/// needs more overrides.
+/// How an SM's memory is to be divided between shared memory and L1 cache: a hint, which a block
+/// that needs more overrides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Carveout {
     /// No preference: as much shared memory as the SM can have.

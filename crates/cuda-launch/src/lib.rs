@@ -1,8 +1,9 @@
-//! What a CUDA launch is, described once for everybody who records, checks, predicts or executes one.
+//! What a CUDA launch is, described once for everybody who records, checks, predicts or executes
+//! one.
 //!
 //! * [`Dim3`]: blocks of a grid, threads of a block.
-//! * [`LaunchConfig`]: grid, block, cluster and dynamic shared memory, and the same threads in other
-//!   blocks ([`LaunchConfig::with_block`]).
+//! * [`LaunchConfig`]: grid, block, cluster and dynamic shared memory, and the same threads in
+//!   other blocks ([`LaunchConfig::with_block`]).
 //! * [`FunctionAttributes`]: what the driver says of a kernel.
 //! * [`DeviceAttributes`]: what the driver says of a device, by name.
 //!

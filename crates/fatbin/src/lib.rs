@@ -1,13 +1,15 @@
-//! Fatbins: the containers in which nvcc embeds device code, and how the PTX to run is found in one.
+//! Fatbins: the containers in which nvcc embeds device code, and how the PTX to run is found in
+//! one.
 //!
-//! A fatbin is a header and a row of entries, each with a kind (PTX, cubin, …), the architecture it was
-//! compiled for, and a payload that may be compressed. A wrapper, which the host compiler places in the
-//! program's data, points at it; the driver is handed either. Code that was compiled separately (`nvcc -rdc=true`) has a
-//! wrapper that also lists the fatbins of the parts: PTX is in these, to be linked. Neither is documented by NVIDIA; field meanings
-//! are those that public readers of the format agree on.
+//! A fatbin is a header and a row of entries, each with a kind (PTX, cubin, …), the architecture it
+//! was compiled for, and a payload that may be compressed. A wrapper, which the host compiler
+//! places in the program's data, points at it; the driver is handed either. Code that was compiled
+//! separately (`nvcc -rdc=true`) has a wrapper that also lists the fatbins of the parts: PTX is in
+//! these, to be linked. NVIDIA documents neither form; field meanings are those that public
+//! readers of the format agree on.
 //!
-//! The bytes come from a program and are not trusted: nothing here reads outside of what the header says the
-//! fatbin holds, and every length is checked against that.
+//! The bytes come from a program and are not trusted: nothing here reads beyond the size that the
+//! header states, and every length is checked against that size.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,7 +21,7 @@ const ELF_MAGIC: [u8; 4] = *b"\x7fELF";
 
 /// The version of a wrapper with a list of parts.
 const WRAPPER_WITH_PARTS: u32 = 2;
-/// More parts than any program has: a list that goes on is no list.
+/// Most parts of a list: a longer one is corrupt, because no program has as many.
 const MAX_PARTS: usize = 1 << 16;
 
 const HEADER_BYTES: usize = 16;
@@ -28,7 +30,7 @@ const KIND_CUBIN: u16 = 2;
 const FLAG_LZ4: u64 = 0x2000;
 const FLAG_ZSTD: u64 = 0x8000;
 
-/// No fatbin or PTX that a compiler writes comes near this; a length beyond it is a corrupt one.
+/// Largest length that is believed: no compiler writes a fatbin or PTX that comes near it.
 const MAX_BYTES: u64 = 1 << 31;
 
 /// What a program handed over to be loaded.
@@ -45,7 +47,7 @@ pub enum Image<'a> {
 /// Why an image can't be read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ImageError {
-    /// The image is nothing that this module knows.
+    /// The image is in no format that this module knows.
     Unrecognised,
     /// A length or offset points outside of the image.
     Truncated,
@@ -75,13 +77,13 @@ impl fmt::Display for Architectures<'_> {
     }
 }
 
-/// Finds the code to run in an image of unknown length, as `cuModuleLoadData` gets it: PTX text ending in a
-/// zero byte, a fatbin, or the wrapper of one.
+/// Finds the code to run in an image of unknown length, as `cuModuleLoadData` gets it: PTX text
+/// ending in a zero byte, a fatbin, or the wrapper of one.
 ///
 /// # Safety
 ///
-/// `image` points at readable memory: text that ends in a zero byte, or a structure that is as long as its
-/// own header says. That is what the driver's API asks of its caller.
+/// `image` points at readable memory: text that ends in a zero byte, or a structure that is as long
+/// as its own header says. That is what the driver's API asks of its caller.
 pub unsafe fn read_pointer<'a>(image: *const u8, newest: u32) -> Result<Image<'a>, ImageError> {
     let magic: [u8; 4] = {
         let mut magic = [0; 4];
@@ -96,7 +98,8 @@ pub unsafe fn read_pointer<'a>(image: *const u8, newest: u32) -> Result<Image<'a
     };
     match u32::from_le_bytes(magic) {
         WRAPPER_MAGIC => {
-            // SAFETY: the wrapper is two 32-bit words and then a pointer to a fatbin, not aligned for certain.
+            // SAFETY: the wrapper is two 32-bit words and then a pointer to a fatbin, not aligned
+            // for certain.
             let fatbin = unsafe { image.add(8).cast::<*const u8>().read_unaligned() };
             if fatbin.is_null() {
                 return Err(ImageError::Unrecognised);
@@ -123,8 +126,9 @@ pub unsafe fn read_pointer<'a>(image: *const u8, newest: u32) -> Result<Image<'a
     }
 }
 
-/// The PTX of the parts that a wrapper lists, or `whole` if there is none. Parts of machine code alone are left out:
-/// every program that is compiled separately lists NVIDIA's device runtime, used or not.
+/// The PTX of the parts that a wrapper lists, or `whole` if there is none. Parts of machine code
+/// alone are left out: every program that is compiled separately lists NVIDIA's device runtime,
+/// used or not.
 ///
 /// # Safety
 ///
@@ -163,8 +167,9 @@ unsafe fn read_fatbin_pointer<'a>(fatbin: *const u8, newest: u32) -> Result<Imag
     read(unsafe { std::slice::from_raw_parts(fatbin, bytes) }, newest)
 }
 
-/// Finds the code to run in an image whose length is known: the PTX for the newest architecture up to
-/// `newest`. Where there is only PTX for newer ones, the oldest of that: it runs unless it uses what is new.
+/// Finds the code to run in an image whose length is known: the PTX for the newest architecture up
+/// to `newest`. Where there is only PTX for newer ones, the oldest of that: it runs unless it uses
+/// what is new.
 pub fn read(image: &[u8], newest: u32) -> Result<Image<'_>, ImageError> {
     if image.starts_with(&FATBIN_MAGIC.to_le_bytes()) {
         return choose(image, newest);
@@ -176,7 +181,7 @@ pub fn read(image: &[u8], newest: u32) -> Result<Image<'_>, ImageError> {
     if looks_like_ptx(text) { Ok(Image::Ptx(Cow::Borrowed(text))) } else { Err(ImageError::Unrecognised) }
 }
 
-/// PTX is text; whether it is good PTX is the parser's to say, with a line.
+/// Whether these bytes are text. The parser says, with a line number, whether it is valid PTX.
 fn looks_like_ptx(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(|&byte| byte >= b' ' || byte.is_ascii_whitespace() || byte == 0x0b)
 }
@@ -228,8 +233,9 @@ struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// Whether to run this rather than `other`: the newest of those up to `newest`, else the oldest. Of two
-    /// for the same architecture the later counts, as it does for the driver.
+    /// Whether to run this rather than `other`: the newest of those up to `newest`, else the
+    /// oldest. If two are for the same architecture, the later one counts, as it does for the
+    /// driver.
     fn suits_better(&self, other: &Entry<'_>, newest: u32) -> bool {
         match (self.architecture <= newest, other.architecture <= newest) {
             (true, true) => self.architecture >= other.architecture,
@@ -296,8 +302,9 @@ impl<'a> Entries<'a> {
         Ok(Entries { rest })
     }
 
-    /// An entry's header: kind u16 at 0, header bytes u32 at 4, padded payload bytes u64 at 8, compressed
-    /// bytes u32 at 16, architecture u32 at 28, flags u64 at 40, expanded bytes u64 at 56.
+    /// An entry's header: kind u16 at 0, header bytes u32 at 4, padded payload bytes u64 at 8,
+    /// compressed bytes u32 at 16, architecture u32 at 28, flags u64 at 40, expanded bytes u64 at
+    /// 56.
     fn read_next(&mut self) -> Result<Entry<'a>, ImageError> {
         let entry = self.rest;
         let header_bytes = u32_at(entry, 4)? as usize;
@@ -359,7 +366,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// From nvcc 13.0: PTX for compute_75, 80 and 90 and a cubin for sm_80, compressed as nvcc does by default.
+    /// From nvcc 13.0: PTX for compute_75, 80 and 90 and a cubin for sm_80, compressed as nvcc does
+    /// by default.
     const FROM_NVCC: &[u8] = include_bytes!("../tests/data/three_ptx_one_cubin_zstd.fatbin");
 
     fn entry(kind: u16, architecture: u32, flags: u64, payload: &[u8], expanded_bytes: u64) -> Vec<u8> {
@@ -428,7 +436,8 @@ mod tests {
         wrapper.extend_from_slice(&(FROM_NVCC.as_ptr() as u64).to_le_bytes());
         wrapper.extend_from_slice(&0u64.to_le_bytes());
         let text = c".version 8.0";
-        // SAFETY: a wrapper around a whole fatbin, a whole fatbin, and text that ends in a zero byte.
+        // SAFETY: a wrapper around a whole fatbin, a whole fatbin, and text that ends in a zero
+        // byte.
         unsafe {
             assert_eq!(read_pointer(wrapper.as_ptr(), 80), read(FROM_NVCC, 80));
             assert_eq!(read_pointer(FROM_NVCC.as_ptr(), 80), read(FROM_NVCC, 80));

@@ -1,8 +1,9 @@
 //! How many blocks of a kernel an SM holds at once.
 //!
-//! Each resource alone would admit so many blocks; the smallest of these limits is the answer, and the resources whose
-//! limit equals it are the *limiters*. Registers are given per warp, in units, from the partition that the warp runs
-//! in; shared memory is given per block, in units, out of the carve-out that the SM is configured with.
+//! Each resource alone would admit so many blocks; the smallest of these limits is the answer, and
+//! the resources whose limit equals it are the *limiters*. Registers are given per warp, in units,
+//! from the partition that the warp runs in; shared memory is given per block, in units, out of the
+//! carve-out that the SM is configured with.
 
 use crate::limits::DeviceLimits;
 use cuda_launch::{Carveout, FunctionAttributes};
@@ -52,7 +53,8 @@ pub struct Occupancy {
     pub warps_per_sm: u32,
     /// Warps that an SM could hold.
     pub max_warps_per_sm: u32,
-    /// Blocks that each resource alone would admit, in the order of [`Limiter::ALL`]; `None` where it does not limit.
+    /// Blocks that each resource alone would admit, in the order of [`Limiter::ALL`]; `None` where
+    /// it does not limit.
     pub block_limits: [Option<u32>; 5],
 }
 
@@ -74,10 +76,12 @@ impl Occupancy {
 }
 
 /// Theoretical occupancy of a kernel: what `cuOccupancyMaxActiveBlocksPerMultiprocessor` answers. A
-/// configuration that cannot be launched gets 0 blocks, and the resource that forbids it as its limiter.
+/// configuration that cannot be launched gets 0 blocks, and the resource that forbids it as its
+/// limiter.
 ///
-/// Blocks of more than [`FunctionAttributes::max_threads_per_block`] are refused at launch, but the driver
-/// computes an occupancy for them all the same, and so does this; [`crate::what_if`] does not suggest them.
+/// Blocks of more than [`FunctionAttributes::max_threads_per_block`] are refused at launch, but the
+/// driver computes an occupancy for them all the same, and so does this; [`crate::what_if`] does
+/// not suggest them.
 pub fn theoretical(
     limits: &DeviceLimits,
     kernel: &FunctionAttributes,
@@ -160,7 +164,8 @@ fn limit_by_shared(
             limits.carveout_holding(bytes).unwrap_or(bytes)
         }
     };
-    // The preference is a hint: where not even one block would fit, the SM is given what one block needs.
+    // The preference is a hint: where not even one block would fit, the SM is given what one block
+    // needs.
     let available = if preferred >= per_block { Some(preferred) } else { limits.carveout_holding(per_block) };
     Some(available.map_or(0, |bytes| (bytes / per_block) as u32))
 }
@@ -172,8 +177,8 @@ fn shared_of_block(limits: &DeviceLimits, kernel: &FunctionAttributes, dynamic_s
         .next_multiple_of(u64::from(limits.shared_unit_bytes))
 }
 
-/// Whether a block may take that much. More than `max_shared_bytes_per_block` needs the kernel's consent beforehand, which is seen
-/// in its `max_dynamic_shared_bytes`.
+/// Whether a block may take that much. More than `max_shared_bytes_per_block` needs the kernel's
+/// consent beforehand, which is seen in its `max_dynamic_shared_bytes`.
 fn may_take_shared(limits: &DeviceLimits, kernel: &FunctionAttributes, dynamic_shared_bytes: u32) -> bool {
     let used = u64::from(kernel.static_shared_bytes) + u64::from(dynamic_shared_bytes);
     let consented = kernel.max_dynamic_shared_bytes.unwrap_or(dynamic_shared_bytes);
@@ -211,7 +216,8 @@ mod tests {
 
     #[test]
     fn registers_are_given_per_partition() {
-        // 33 registers become 1280 for a warp: 12 warps of a partition, 48 of an SM, though 65536 / 1280 is 51.
+        // 33 registers become 1280 for a warp: 12 warps of a partition, 48 of an SM, though 65536 /
+        // 1280 is 51.
         let occupancy = on((9, 0), registers(33), 32 * 17, 0, Carveout::Default);
         assert_eq!(occupancy.limit(Limiter::Registers), Some(2));
         assert_eq!(on((9, 0), registers(33), 32, 0, Carveout::Default).limit(Limiter::Registers), Some(48));
@@ -219,7 +225,8 @@ mod tests {
 
     #[test]
     fn a_block_is_checked_as_if_spread_over_all_partitions() {
-        // 29 warps of 72 registers need 29 * 2304 = 66816 registers, above 65536; 64 registers give 29 * 2048.
+        // 29 warps of 72 registers need 29 * 2304 = 66816 registers, above 65536; 64 registers give
+        // 29 * 2048.
         assert_eq!(on((8, 0), registers(72), 29 * 32, 0, Carveout::Default).blocks_per_sm, 0);
         assert_eq!(on((8, 0), registers(64), 29 * 32, 0, Carveout::Default).blocks_per_sm, 1);
     }
@@ -260,7 +267,8 @@ mod tests {
         };
         // 25 % of 228 KiB is 57 KiB, configured as 64 KiB: seven blocks of 8 + 1 KiB.
         assert_eq!(with(25, 8 * 1024), 7);
-        // No preference for shared memory at all: one block gets the smallest configuration that holds it.
+        // No preference for shared memory at all: one block gets the smallest configuration that
+        // holds it.
         assert_eq!(with(0, 20 * 1024), 1);
         assert_eq!(
             with(100, 20 * 1024),

@@ -1,14 +1,18 @@
 //! Exact launch arithmetic: theoretical occupancy and its limiter, waves, tail, block efficiency.
 //!
 //! Everything here is computed, nothing is estimated: the same inputs give what
-//! `cuOccupancyMaxActiveBlocksPerMultiprocessor` answers on a real device (`data/occupancy-h200.csv` holds it to that).
-//! Words are those of the CUDA programming guide and of Nsight Compute.
+//! `cuOccupancyMaxActiveBlocksPerMultiprocessor` answers on a real device
+//! (`data/occupancy-h200.csv` holds it to that). Words are those of the CUDA programming guide and
+//! of Nsight Compute.
 //!
-//! * [`DeviceLimits`]: what a multiprocessor (SM) has to give, by compute capability, corrected by the attributes that
-//!   the driver reports.
-//! * [`theoretical`]: how many blocks of a kernel fit on an SM at once, and what stops one more from fitting.
-//! * [`Waves`]: how the blocks of a grid fill the device, wave after wave, and what the last one leaves idle.
-//! * [`what_if`]: which block size is best, and how many registers or bytes less would admit one more block.
+//! * [`DeviceLimits`]: what a multiprocessor (SM) has to give, by compute capability, corrected by
+//!   the attributes that the driver reports.
+//! * [`theoretical`]: how many blocks of a kernel fit on an SM at once, and what stops one more
+//!   from fitting.
+//! * [`Waves`]: how the blocks of a grid fill the device, wave after wave, and what the last one
+//!   leaves idle.
+//! * [`what_if`]: which block size is best, and how many registers or bytes less would admit one
+//!   more block.
 //!
 //! ```
 //! use cuda_launch::FunctionAttributes;

@@ -1,18 +1,19 @@
 //! What a multiprocessor has to give.
 //!
-//! Sources: the tables "Technical Specifications per Compute Capability" and "Shared Memory Capacity per Compute
-//! Capability" of the CUDA C++ Programming Guide, and the sections on shared memory of NVIDIA's tuning guides (which
-//! carve-outs exist, and the 1 KiB that the system keeps per block from compute capability 8.0 on). Allocation units
-//! are those of Nsight Compute's occupancy calculator. Whatever the driver reports for a real device replaces the
-//! table's value.
+//! Sources: the tables "Technical Specifications per Compute Capability" and "Shared Memory
+//! Capacity per Compute Capability" of the CUDA C++ Programming Guide, and the sections on shared
+//! memory of NVIDIA's tuning guides (which carve-outs exist, and the 1 KiB that the system keeps
+//! per block from compute capability 8.0 on). Allocation units are those of Nsight Compute's
+//! occupancy calculator. Whatever the driver reports for a real device replaces the table's value.
 
 use cuda_launch::{DeviceAttributes, Dim3, compute_capability};
 
-/// What a device has to give, per multiprocessor (SM) and per block, and in which units it gives it.
+/// What a device has to give, per multiprocessor (SM) and per block, and in which units it gives
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceLimits {
-    /// Attributes of the device; 0 multiprocessors where only the compute capability is known (products
-    /// differ), and no clocks.
+    /// Attributes of the device; 0 multiprocessors where only the compute capability is known
+    /// (products differ), and no clocks.
     pub attributes: DeviceAttributes,
     /// Most registers of a thread.
     pub max_registers_per_thread: u32,
@@ -75,8 +76,9 @@ impl DeviceLimits {
         ROWS.iter().map(|row| row.compute_capability)
     }
 
-    /// Limits by compute capability alone; the number of multiprocessors is then 0. `None` for a capability that is
-    /// not in the tables: its rules of allocation are not known, and occupancy is never guessed.
+    /// Limits by compute capability alone; the number of multiprocessors is then 0. `None` for a
+    /// capability that is not in the tables: its rules of allocation are not known, and occupancy
+    /// is never guessed.
     pub fn of_compute_capability(major: u32, minor: u32) -> Option<Self> {
         let row = ROWS.iter().find(|row| row.compute_capability == (major, minor))?;
         let shared_kib = row.carveouts_kib[row.carveouts_kib.len() - 1];
@@ -109,9 +111,9 @@ impl DeviceLimits {
         })
     }
 
-    /// Limits of a real device, from pairs of `CUdevice_attribute` and value, of which the believable ones
-    /// replace the table's. `None` without a compute capability among them, or with one that is not in
-    /// the tables.
+    /// Limits of a real device, from pairs of `CUdevice_attribute` and value, of which the
+    /// believable ones replace the table's. `None` without a compute capability among them, or with
+    /// one that is not in the tables.
     pub fn from_pairs(pairs: &[(u32, i32)]) -> Option<Self> {
         let (major, minor) = compute_capability(pairs)?;
         let table = Self::of_compute_capability(major, minor)?;
@@ -128,7 +130,8 @@ impl DeviceLimits {
         block_threads.div_ceil(self.attributes.warp_size)
     }
 
-    /// The smallest shared-memory configuration of an SM that holds `bytes`, in bytes; `None` if none does.
+    /// The smallest shared-memory configuration of an SM that holds `bytes`, in bytes; `None` if
+    /// none does.
     pub(crate) fn carveout_holding(&self, bytes: u64) -> Option<u64> {
         self.carveouts_kib.iter().map(|&kib| u64::from(kib) * 1024).find(|&size| size >= bytes)
     }

@@ -1,7 +1,8 @@
 //! How the blocks of a grid fill the device.
 //!
-//! A *wave* is as many blocks as the device holds at once. The last wave of a grid is rarely full; while it runs, part of
-//! the device is idle: the *tail effect*. The figures assume blocks of equal duration.
+//! A *wave* is as many blocks as the device holds at once. The last wave of a grid is rarely full;
+//! while it runs, part of the device is idle: the *tail effect*. The figures assume blocks of equal
+//! duration.
 
 /// A grid in waves.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -9,7 +10,8 @@
 pub struct Waves {
     /// Blocks of the grid.
     pub blocks: u64,
-    /// Blocks that the device holds at once; 0 if the kernel cannot run or the number of SMs is unknown.
+    /// Blocks that the device holds at once; 0 if the kernel cannot run or the number of SMs is
+    /// unknown.
     pub capacity: u64,
     /// Blocks over capacity: 2.25 is two full waves and a quarter.
     pub waves: f64,
@@ -22,13 +24,15 @@ pub struct Waves {
 }
 
 impl Waves {
-    /// Waves of a grid of `blocks` on a device with `sms` multiprocessors that hold `blocks_per_sm` each.
+    /// Waves of a grid of `blocks` on a device with `sms` multiprocessors that hold `blocks_per_sm`
+    /// each.
     pub fn of_grid(blocks: u64, blocks_per_sm: u32, sms: u32) -> Self {
         Self::of_clusters(blocks, 1, blocks_per_sm, sms)
     }
 
-    /// The same for a grid whose blocks come in clusters of `cluster_blocks` that are placed as one. The capacity is then
-    /// an upper bound: a cluster must fit into one GPU processing cluster, whose size the driver does not tell.
+    /// The same for a grid whose blocks come in clusters of `cluster_blocks` that are placed as
+    /// one. The capacity is then an upper bound: a cluster must fit into one GPU processing
+    /// cluster, whose size the driver does not tell.
     pub fn of_clusters(blocks: u64, blocks_per_cluster: u64, blocks_per_sm: u32, sms: u32) -> Self {
         let cluster = blocks_per_cluster.max(1);
         let capacity = u64::from(blocks_per_sm) * u64::from(sms) / cluster * cluster;
@@ -52,7 +56,8 @@ impl Waves {
     }
 }
 
-/// Share of a block's lanes that hold a thread: threads over warps times warp size. 0 for an empty block.
+/// Share of a block's lanes that hold a thread: threads over warps times warp size. 0 for an empty
+/// block.
 pub fn block_efficiency(block_threads: u32, warp_size: u32) -> f64 {
     let lanes = u64::from(block_threads.div_ceil(warp_size.max(1))) * u64::from(warp_size);
     if lanes == 0 { 0.0 } else { f64::from(block_threads) / lanes as f64 }

@@ -4,8 +4,9 @@ use crate::calculator::{Occupancy, theoretical};
 use crate::limits::DeviceLimits;
 use cuda_launch::FunctionAttributes;
 
-/// Occupancy at every block size that is a multiple of the warp size and can be launched, ascending. Dynamic shared memory is
-/// held constant: a kernel that needs more of it in larger blocks must be asked about one size at a time.
+/// Occupancy at every block size that is a multiple of the warp size and can be launched,
+/// ascending. Dynamic shared memory is held constant: a kernel that needs more of it in larger
+/// blocks must be asked about one size at a time.
 pub fn block_sizes<'a>(
     limits: &'a DeviceLimits,
     kernel: &'a FunctionAttributes,
@@ -21,8 +22,8 @@ pub fn block_sizes<'a>(
         .filter(|(_, occupancy)| occupancy.blocks_per_sm > 0)
 }
 
-/// The block size of highest occupancy, and among equals the one nearest to `near` (the smaller of two as near).
-/// `None` if no size can run.
+/// The block size of highest occupancy, and among equals the one nearest to `near` (the smaller of
+/// two as near). `None` if no size can run.
 pub fn best_block_size(
     limits: &DeviceLimits,
     kernel: &FunctionAttributes,
@@ -34,8 +35,8 @@ pub fn best_block_size(
     })
 }
 
-/// The most registers of a thread, below what the kernel uses now, with which an SM would hold at least `blocks` blocks.
-/// `None` if it holds them already, or if something else stands in the way.
+/// The most registers of a thread, below what the kernel uses now, with which an SM would hold at
+/// least `blocks` blocks. `None` if it holds them already, or if something else stands in the way.
 pub fn registers_for(
     limits: &DeviceLimits,
     kernel: &FunctionAttributes,
@@ -50,8 +51,9 @@ pub fn registers_for(
     most_below(kernel.registers, holds)
 }
 
-/// The most shared memory of a block, static and dynamic together, in bytes and below what it takes now, with which an
-/// SM would hold at least `blocks` blocks. `None` if it holds them already, or if something else stands in the way.
+/// The most shared memory of a block, static and dynamic together, in bytes and below what it takes
+/// now, with which an SM would hold at least `blocks` blocks. `None` if it holds them already, or
+/// if something else stands in the way.
 pub fn shared_for(
     limits: &DeviceLimits,
     kernel: &FunctionAttributes,
@@ -67,7 +69,8 @@ pub fn shared_for(
     most_below(kernel.static_shared_bytes.saturating_add(dynamic_shared_bytes), holds)
 }
 
-/// The largest value in `0..now` that holds, if `now` itself does not; what holds, holds for everything smaller.
+/// The largest value in `0..now` that holds, if `now` itself does not; what holds, holds for
+/// everything smaller.
 fn most_below(now: u32, holds: impl Fn(u32) -> bool) -> Option<u32> {
     if holds(now) || !holds(0) {
         return None;

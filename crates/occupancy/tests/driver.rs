@@ -1,9 +1,9 @@
 //! The calculator against those who decide.
 //!
-//! * Every row of `data/occupancy-h200.csv` is what `cuOccupancyMaxActiveBlocksPerMultiprocessor` answered on an H200 for
-//!   a random kernel and configuration.
-//! * Every row of `tests/data/reference.csv` is what NVIDIA's own calculator (`cuda_occupancy.h`) answers, for every
-//!   compute capability; `tests/data/reference.c` made it.
+//! * Every row of `data/occupancy-h200.csv` is what `cuOccupancyMaxActiveBlocksPerMultiprocessor`
+//!   answered on an H200 for a random kernel and configuration.
+//! * Every row of `tests/data/reference.csv` is what NVIDIA's own calculator (`cuda_occupancy.h`)
+//!   answers, for every compute capability; `tests/data/reference.c` made it.
 
 use std::collections::HashMap;
 

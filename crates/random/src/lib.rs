@@ -1,8 +1,10 @@
-//! Random numbers that depend on nothing but their seed: `SplitMix64` of `rand_xoshiro` (Steele, Lea, Flood, OOPSLA 2014).
+//! Random numbers that depend on nothing but their seed: `SplitMix64` of `rand_xoshiro` (Steele,
+//! Lea, Flood, OOPSLA 2014).
 //!
-//! Committed data belongs to these numbers: the launches of the benchmark suite and their inputs, the weights of trained
-//! models, what the demo programs print, the recorded corpus of random PTX. What this crate gives for a seed must never
-//! change. That is why the distributions are here: those of `rand` may change their results with a minor version.
+//! Committed data belongs to these numbers: the launches of the benchmark suite and their inputs,
+//! the weights of trained models, what the demo programs print, the recorded corpus of random PTX.
+//! What this crate gives for a seed must never change. That is why the distributions are here:
+//! those of `rand` may change their results with a minor version.
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -17,8 +19,8 @@ impl Random {
         Random(SplitMix64::seed_from_u64(seed))
     }
 
-    /// The stream that `seed` selects among those for one `purpose`, so that drawing more for one purpose leaves what
-    /// another draws as it was.
+    /// The stream that `seed` selects among those for one `purpose`, so that drawing more for one
+    /// purpose leaves what another draws as it was.
     pub fn for_purpose(seed: u64, purpose: u64) -> Random {
         Random::new(seed ^ Random::new(purpose).bits())
     }

@@ -1,9 +1,10 @@
 //! A folder that is held open, and files that are made in it.
 //!
-//! Whoever can write to a folder can put a symbolic link where a program is about to make a file, and whoever can write to
-//! a folder above can exchange the folder. So a [`Folder`] is a descriptor: every name is looked up relative to it, a
-//! file is made only where there is none (`O_EXCL`), no link is followed (`O_NOFOLLOW`), and [`Folder::refusal`] tells who
-//! else could change what is in it.
+//! Whoever can write to a folder can put a symbolic link where a program is about to make a file,
+//! and whoever can write to a folder above can exchange the folder. So a [`Folder`] is a
+//! descriptor: every name is looked up relative to it, a file is made only where there is none
+//! (`O_EXCL`), no link is followed (`O_NOFOLLOW`), and [`Folder::refusal`] tells who else could
+//! change what is in it.
 
 use crate::text;
 use std::ffi::{CStr, CString, OsStr};
@@ -14,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Names that are tried for an unfinished file, before it counts as impossible to make one.
+/// Most names that are tried for an unfinished file.
 const ATTEMPTS: u32 = 100;
 
 /// An open folder.
@@ -36,7 +37,8 @@ impl Folder {
     /// Makes a folder that only its owner may use, and opens it.
     ///
     /// # Errors
-    /// Those of the system: there may be something of this name already. That another folder was put in its place.
+    /// Those of the system, for example because the name is taken. Another error if somebody puts
+    /// another folder in its place meanwhile.
     pub fn make(path: &Path) -> io::Result<Folder> {
         std::fs::DirBuilder::new().mode(0o700).create(path)?;
         let folder = Folder::open_with(path, libc::O_NOFOLLOW)?;
@@ -60,10 +62,10 @@ impl Folder {
         &self.path
     }
 
-    /// Calls it by its absolute path without links, from now on.
+    /// Replaces [`Folder::path`] by the absolute path without links.
     ///
     /// # Errors
-    /// Those of the system; that the path leads elsewhere by now.
+    /// Those of the system. Another error if the path leads to another folder now.
     pub fn resolve(&mut self) -> io::Result<()> {
         let path = self.path.canonicalize()?;
         if identity(&path.metadata()?) != identity(&self.metadata()?) {
@@ -73,7 +75,7 @@ impl Folder {
         Ok(())
     }
 
-    /// What the system says about it.
+    /// The folder's metadata.
     ///
     /// # Errors
     /// Those of the system.
@@ -81,7 +83,8 @@ impl Folder {
         self.descriptor.metadata()
     }
 
-    /// Why files should not be made in it: somebody else could replace them meanwhile. `None` if nobody could.
+    /// Says why files should not be made in the folder: somebody else could replace them. `None` if
+    /// nobody could.
     ///
     /// # Errors
     /// Those of the system.
@@ -99,8 +102,9 @@ impl Folder {
         self.open_at(name.as_ref(), libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, 0o600)
     }
 
-    /// Puts a file with these bytes in the place of the one of this name, if any; of a link, the link is replaced. At any
-    /// moment there is the old file or the new one, whole. `mode` says who may use it, as far as the process's mask lets.
+    /// Writes a file with these bytes under this name. It replaces the file of that name, or the
+    /// link itself where the name is a link. At any moment, either the whole old file or the whole
+    /// new one is there. `mode` holds the permissions, which the process's mask may restrict.
     ///
     /// # Errors
     /// Those of the system. Then the old file is still there.
@@ -111,7 +115,8 @@ impl Folder {
         self.descriptor.sync_all()
     }
 
-    /// Makes a file under a name that nobody uses, to be [put](Folder::put) in the place of another.
+    /// Makes a file under a name that nobody uses, to be [put](Folder::put) in the place of
+    /// another.
     pub(crate) fn create_unfinished(&self, mode: u32) -> io::Result<(String, File)> {
         let pid = std::process::id();
         let mut failure = io::Error::from(io::ErrorKind::AlreadyExists);
@@ -167,13 +172,14 @@ fn result(returned: i32) -> io::Result<i32> {
     if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(returned) }
 }
 
-/// What tells a file from all others: device and inode. Hard links to a file have its identity.
+/// Device and inode, which identify a file. Hard links to a file share them.
 pub fn identity(found: &Metadata) -> (u64, u64) {
     (found.dev(), found.ino())
 }
 
-/// Who else could change what is in a folder of this owner, group and mode, in words; `None` if nobody could but root.
-/// `private` is the group that the user `user` alone belongs to, if there is one.
+/// Who else could change what is in a folder of this owner, group and mode, in words; `None` if
+/// nobody could but root. `private` is the group that the user `user` alone belongs to, if there is
+/// one.
 fn refusal(owner: u32, group: u32, mode: u32, user: u32, private: Option<u32>) -> Option<String> {
     if owner != user {
         let name = account(owner).map_or(String::new(), |(name, _)| {
@@ -194,8 +200,9 @@ fn effective_user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// The group that the user alone belongs to, as many systems make one for each user: it is the user's first group, has the
-/// user's name and no other member. (A first group that is shared lists no members either, hence the name.)
+/// The group that the user alone belongs to, as many systems make one for each user: it is the
+/// user's first group, has the user's name and no other member. (A first group that is shared lists
+/// no members either, hence the name.)
 fn private_group() -> Option<u32> {
     let (name, group) = account(effective_user())?;
     is_private(group, &name).then_some(group)
@@ -224,8 +231,8 @@ fn is_private(group: u32, name: &CStr) -> bool {
     if found.is_null() {
         return false;
     }
-    // SAFETY: the entry was found, so its name points to a string in the buffer, and its members to a list of pointers to
-    // such strings that ends with null.
+    // SAFETY: the entry was found, so its name points to a string in the buffer, and its members to
+    // a list of pointers to such strings that ends with null.
     unsafe {
         let mut member = entry.gr_mem;
         while !(*member).is_null() {
@@ -272,7 +279,7 @@ mod tests {
         assert!(!dir.path().join("not there").exists());
     }
 
-    /// The folder that was opened is used, whatever its path leads to by now.
+    /// The folder that was opened is used, even if its path leads elsewhere now.
     #[test]
     fn a_folder_that_was_exchanged_is_not_followed() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,8 +1,9 @@
 //! Opening files for reading: regular ones within a stated size, and nothing else.
 //!
-//! Opening a FIFO waits for a writer, opening a device may start something, and a sparse file costs its maker nothing and
-//! its reader all memory. So what a path names is looked at before it is opened, and again afterwards, and what is read
-//! is bounded whatever the file says of itself. Symbolic links are followed: users keep their data behind them.
+//! Opening a FIFO waits for a writer, opening a device may start something, and a sparse file costs
+//! its maker nothing and its reader all memory. This module therefore checks a file before it opens
+//! it and again afterwards, and it never reads more than the stated limit.
+//! Symbolic links are followed: users keep their data behind them.
 
 use std::fs::{File, FileType, Metadata, OpenOptions};
 use std::io::{self, Read};
@@ -27,13 +28,14 @@ pub const TABLE: u64 = 1 << 30;
 /// Opens a regular file of at most `limit` bytes for reading.
 ///
 /// # Errors
-/// Those of the system; that it is no regular file, or larger. The error does not name the file.
+/// Those of the system. Another error if it is not a regular file, or larger than `limit`. No error
+/// names the file.
 pub fn open(path: &Path, limit: u64) -> io::Result<File> {
     checked(path, OpenOptions::new().read(true), limit)
 }
 
-/// Opens a regular file for reading and writing in place. A symbolic link is refused: what it leads to is not what the
-/// caller means to change.
+/// Opens a regular file for reading and writing in place. A symbolic link is refused: what it leads
+/// to is not what the caller means to change.
 ///
 /// # Errors
 /// As [`open`].
@@ -58,17 +60,18 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// Reads a regular file of at most `limit` bytes, which are UTF-8.
 ///
 /// # Errors
-/// As [`open`]; that it is no UTF-8.
+/// As [`open`]. Another error if the bytes are not UTF-8.
 pub fn read_to_string(path: &Path, limit: u64) -> io::Result<String> {
     let invalid = |_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text");
     String::from_utf8(read(path, limit)?).map_err(invalid)
 }
 
 fn checked(path: &Path, options: &OpenOptions, limit: u64) -> io::Result<File> {
-    // Before it is opened, since opening a device can have effects; the second look is at what was opened indeed.
+    // The first check precedes opening, because opening a device can have effects. The second one
+    // looks at what was opened.
     regular(&path.metadata()?, limit)?;
     let mut options = options.clone();
-    // Of a FIFO that has taken the file's place since, this does not wait for the other end.
+    // If a FIFO has taken the file's place since, this does not wait for its other end.
     let file = options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     regular(&file.metadata()?, limit)?;
     Ok(file)
@@ -152,7 +155,7 @@ mod tests {
         assert_eq!(read(&path, 4).unwrap_err().to_string(), "it has 5 bytes, and at most 4 bytes are read");
     }
 
-    /// What says that it is empty, and is not, is bounded all the same.
+    /// A file that claims to be empty, and is not, is bounded too.
     #[test]
     fn what_lies_about_its_size_is_bounded() {
         let error = read(Path::new("/proc/self/maps"), 16).unwrap_err();

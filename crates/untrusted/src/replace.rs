@@ -1,8 +1,9 @@
 //! Writing files that are there whole or not at all.
 //!
-//! The bytes go into a new file beside the old one, which then takes its name. In a path that a user typed ([`file()`]) a
-//! symbolic link is followed first, so that it stays one; a file of APEX's own choice ([`bytes`]) takes the place of a link.
-//! What is no regular file (a terminal, a FIFO, `/dev/null`) is written to as it is, and never replaced.
+//! The bytes go into a new file beside the old one, which then takes its name. In a path that a
+//! user typed ([`file()`]) a symbolic link is followed first, so that it stays one; a file of
+//! APEX's own choice ([`bytes`]) takes the place of a link. A file that is not regular (a terminal,
+//! a FIFO, `/dev/null`) is written to and never replaced.
 
 use crate::Folder;
 use std::ffi::OsStr;
@@ -11,10 +12,12 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Puts a file with these bytes at `path`, in the place of what is there; of a link, the link is replaced.
+/// Writes a file with these bytes at `path`. It replaces the file that is there, or the link itself
+/// where `path` is a link.
 ///
 /// # Errors
-/// Those of the system. Then what was there before is still there. The error does not name the file.
+/// Those of the system. Then what was there before is still there. The error does not name the
+/// file.
 pub fn bytes(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (folder, name) = place(path)?;
     folder.replace(name, 0o666, bytes)
@@ -23,7 +26,7 @@ pub fn bytes(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Opens a regular file for reading and writing in place, or makes an empty one. A link is refused.
 ///
 /// # Errors
-/// Those of the system; that there is something else. The error does not name the file.
+/// Those of the system. Another error if something else is there. No error names the file.
 pub fn open_or_create(path: &Path) -> io::Result<File> {
     let (folder, name) = place(path)?;
     match folder.create_new(name) {
@@ -34,7 +37,7 @@ pub fn open_or_create(path: &Path) -> io::Result<File> {
 
 /// The folder that a file lies in, open, and its name there.
 fn place(path: &Path) -> io::Result<(Folder, &OsStr)> {
-    let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "it is no file name");
+    let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "it is not a file name");
     let name = path.file_name().ok_or_else(no_name)?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     Ok((Folder::open(parent.unwrap_or(Path::new(".")))?, name))
@@ -43,7 +46,8 @@ fn place(path: &Path) -> io::Result<(Folder, &OsStr)> {
 /// Writes the file that a user named, replacing one that is there if `write` goes well.
 ///
 /// # Errors
-/// Those of the system and of `write`. Then what was there before is still there. The error does not name the file.
+/// Those of the system and of `write`. Then what was there before is still there. The error does
+/// not name the file.
 pub fn file(path: &Path, write: impl FnOnce(File) -> io::Result<()>) -> io::Result<()> {
     let found = path.metadata().ok();
     if found.as_ref().is_some_and(|found| !found.is_file()) {
@@ -61,7 +65,7 @@ fn into_folder(
 ) -> io::Result<()> {
     let (folder, name) = place(path)?;
     let (unfinished, file) = folder.create_unfinished(0o666)?;
-    // Whom the old file was kept from, the new one is kept from.
+    // The new file gets the permissions of the old one.
     let kept = found.map_or(Ok(()), |found| file.set_permissions(found.permissions()));
     folder.put(&unfinished, name, kept.and_then(|()| write(file)))
 }
@@ -116,7 +120,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&link).unwrap(), "new");
     }
 
-    /// Run as root, a rename would have made a file of the device.
+    /// As root, a rename would have replaced the device by a file.
     #[test]
     fn a_device_is_written_to_and_stays_one() {
         write(Path::new("/dev/null"), "text").unwrap();

@@ -1,18 +1,19 @@
 //! Foreign text, made printable.
 //!
-//! A terminal obeys control characters, and shows text in an order that directional characters choose. A name with such
-//! characters could erase what stands above it, forge a line of a report, or read differently from what it is.
-//! [`printable`] writes them as escapes, as Rust and C have them; all other text stays as it is. It changes nothing that it
-//! has written itself, so that applying it twice does no harm.
+//! A terminal obeys control characters, and shows text in an order that directional characters
+//! choose. A name with such characters could erase what stands above it, forge a line of a report,
+//! or read differently from what it is. [`printable`] writes them as escapes, as Rust and C have
+//! them; all other text stays as it is. It changes nothing that it has written itself, so that
+//! applying it twice does no harm.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 
-/// Whether a terminal shows the character and does nothing else: no control character (C0, DEL, C1), no line separator,
-/// no character that chooses a direction, none that is invisible (Unicode's `Default_Ignorable_Code_Point`, without
-/// the variation selectors of emoji).
+/// Whether a terminal shows the character and does nothing else: no control character (C0, DEL,
+/// C1), no line separator, no character that chooses a direction, none that is invisible (Unicode's
+/// `Default_Ignorable_Code_Point`, without the variation selectors of emoji).
 pub fn is_printable(c: char) -> bool {
     let invisible = matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
@@ -22,7 +23,8 @@ pub fn is_printable(c: char) -> bool {
     !c.is_control() && !invisible
 }
 
-/// The text with everything escaped that is not [printable](is_printable): `\n`, `\x1b`, `\u{202e}`.
+/// The text with everything escaped that is not [printable](is_printable): `\n`, `\x1b`,
+/// `\u{202e}`.
 pub fn printable(text: &str) -> Cow<'_, str> {
     printable_but(text, &[])
 }
@@ -51,7 +53,7 @@ fn escape(c: char, into: &mut String) {
     written.expect("a string takes everything");
 }
 
-/// A path, an argument or a variable, printable; bytes that are no UTF-8 are escaped too: `\xff`.
+/// A path, an argument or a variable, printable. Bytes that are not UTF-8 are escaped as `\xff`.
 pub fn shown(text: impl AsRef<OsStr>) -> String {
     let mut shown = String::new();
     for chunk in text.as_ref().as_bytes().utf8_chunks() {
@@ -63,7 +65,8 @@ pub fn shown(text: impl AsRef<OsStr>) -> String {
     shown
 }
 
-/// Whether a spreadsheet would take a cell with this text for a formula. A number is none, with a sign too.
+/// Whether a spreadsheet would take a cell with this text for a formula. A number, with or without
+/// a sign, is not a formula.
 pub fn is_formula(cell: &str) -> bool {
     // The last four are the wide forms, which some spreadsheets accept.
     let begins = cell.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']);
