@@ -13,22 +13,17 @@ import ctypes as ct
 import json
 import math
 import pathlib
-import subprocess
 import sys
 
 import torch
 
-from attention import (BACKENDS, BINARIES, UNLIMITED, Problem, check, distance, driver, facts, in_turn, random, reference,
+from attention import (BACKENDS, UNLIMITED, Problem, check, distance, driver, facts, in_turn, load_ptx, random, reference,
                        theirs)
 
 ROWS, WARPS, FEWEST_KEYS = 8, 4, 256
 STAGES = {64: 4, 128: 2, 256: 1}
 MASKS = {"full": 0, "causal": 1, "window": 2}
-module = ct.c_void_p()
-with (BINARIES / "attention_decode.ptx.zst").open("rb") as compressed:
-    decompress = [BINARIES.parents[2] / "scripts/zstd", "decompress"]
-    ptx = subprocess.run(decompress, stdin=compressed, stdout=subprocess.PIPE, check=True).stdout
-check(driver.cuModuleLoadData(ct.byref(module), ptx + b"\0"))
+module = load_ptx("attention_decode")
 
 
 def kernel(name):

@@ -5,13 +5,10 @@
 // Row r of `queries` stands at key r + keys - queries: the last query stands at the last key. Causal masks and windows
 // are counted from there.
 #pragma once
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
-#include <cstdint>
-#include <type_traits>
+#include "numbers.cuh"
 
 namespace attention {
+using namespace numbers;
 
 enum Mask { FULL, CAUSAL, WINDOW };
 
@@ -81,17 +78,6 @@ __device__ __forceinline__ const T* row_of_keys(const T* k, const Problem& p, in
   return k + head / p.heads * p.key_batch + key_head * p.key_head + key * p.key_row;
 }
 
-// Two numbers rounded to 16 bits each.
-template <typename T>
-__device__ __forceinline__ uint32_t pack(float low, float high) {
-  uint32_t both;
-  if constexpr (std::is_same<T, __nv_bfloat16>::value)
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-  else
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-  return both;
-}
-
 __device__ __forceinline__ float exp2_fast(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -103,37 +89,6 @@ template <bool VALUE>
 struct Flag {
   static constexpr bool value = VALUE;
 };
-
-// Transposes 4 x 4 words among the 4 threads of a quad: word j of thread i becomes word i of thread j.
-__device__ __forceinline__ void quad_transpose(uint32_t (&w)[4], int quad) {
-  auto swap = [](uint32_t& low, uint32_t& high, bool upper, int distance) {
-    uint32_t other = __shfl_xor_sync(0xffffffff, upper ? low : high, distance);
-    (upper ? low : high) = other;
-  };
-  swap(w[0], w[1], quad & 1, 1);
-  swap(w[2], w[3], quad & 1, 1);
-  swap(w[0], w[2], quad & 2, 2);
-  swap(w[1], w[3], quad & 2, 2);
-}
-
-template <typename T>
-__device__ __forceinline__ float2 unpack(uint32_t both) {
-  if constexpr (std::is_same<T, __nv_bfloat16>::value)
-    return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&both));
-  else
-    return __half22float2(*reinterpret_cast<const __half2*>(&both));
-}
-template <typename T>
-__device__ __forceinline__ T narrow(float x) {
-  if constexpr (std::is_same<T, __nv_bfloat16>::value) return __float2bfloat16_rn(x);
-  else return __float2half_rn(x);
-}
-
-// Two neighbours in memory.
-template <typename T>
-__device__ __forceinline__ float2 widen_pair(const T* x) {
-  return unpack<T>(*reinterpret_cast<const uint32_t*>(x));
-}
 
 // A natural logarithm of the sum of exponentials, from the maximum of the raw scores and the sum relative to it.
 __device__ __forceinline__ float log_sum_exp(const Problem& p, float top, float sum) {

@@ -75,9 +75,7 @@ struct Shared {
   __device__ __forceinline__ uint32_t k_empty(int stage) const { return k_full(stage) + 8 * C::STAGES; }
   __device__ __forceinline__ uint32_t v_full(int stage) const { return k_full(stage) + 16 * C::STAGES; }
   __device__ __forceinline__ uint32_t v_empty(int stage) const { return k_full(stage) + 24 * C::STAGES; }
-  __device__ __forceinline__ uint32_t tile_full(int slot) const { return k_full(0) + 32 * C::STAGES + 8 * slot; }
-  __device__ __forceinline__ uint32_t tile_empty(int slot) const { return tile_full(slot) + 16; }
-  __device__ __forceinline__ uint32_t tile(int slot) const { return tile_full(0) + 32 + 4 * slot; }
+  __device__ __forceinline__ uint32_t tiles() const { return k_full(4 * C::STAGES); }
 
   // One thread initialises them all. What has come is told by one thread, what is done by one thread of each warp.
   __device__ __forceinline__ void init() const {
@@ -90,38 +88,8 @@ struct Shared {
       barrier_init(v_full(i), 1);
       barrier_init(v_empty(i), READERS);
     }
-    for (int i = 0; i < 2; ++i) {
-      barrier_init(tile_full(i), 1);
-      barrier_init(tile_empty(i), READERS);
-    }
+    Queue::init(tiles(), READERS);
     barrier_init_fence();
-  }
-};
-
-// Hands numbers of tiles from the producer to the consumers, through two slots.
-template <class C>
-struct TileQueue {
-  const Shared<C>& shared;
-  int slot = 0, parity = 0;
-
-  __device__ __forceinline__ void put(int index) {
-    barrier_wait(shared.tile_empty(slot), parity ^ 1);
-    asm volatile("st.shared.u32 [%0], %1;" ::"r"(shared.tile(slot)), "r"(index) : "memory");
-    barrier_arrive(shared.tile_full(slot));
-    next();
-  }
-  __device__ __forceinline__ int take() {
-    barrier_wait(shared.tile_full(slot), parity);
-    int index;
-    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(index) : "r"(shared.tile(slot)) : "memory");
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) barrier_arrive(shared.tile_empty(slot));
-    next();
-    return index;
-  }
-  __device__ __forceinline__ void next() {
-    slot ^= 1;
-    parity ^= slot == 0;
   }
 };
 
@@ -157,7 +125,7 @@ template <class C>
 __device__ __forceinline__ void produce(const CUtensorMap& q_map, const CUtensorMap& k_map, const CUtensorMap& v_map,
                                         const Problem& p, const Shared<C>& shared, unsigned* counters, int tiles) {
   constexpr int S = C::STAGES;
-  TileQueue<C> queue{shared};
+  Queue queue{shared.tiles()};
   uint32_t blocks = 0;  // blocks of keys so far, of all tiles: decides stage and parity
   uint32_t q_parity = 1;
   for (int index = blockIdx.x, next; index < tiles; index = next) {
@@ -209,7 +177,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Shared<C>& share
   uint64_t k_tile = tile_descriptor(shared.k, 0);
   uint64_t v_tile = tile_descriptor(shared.v, N * 128);
   int k_stage = 0, k_parity = 0, v_stage = 0, v_parity = 0, q_parity = 0;
-  TileQueue<C> queue{shared};
+  Queue queue{shared.tiles()};
 
   // Turns at issuing products, in the order of the warpgroups. The last one lets the first begin.
   auto await_turn = [&] { named_sync(1 + warpgroup, 256); };

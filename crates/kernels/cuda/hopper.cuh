@@ -61,6 +61,43 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
       : "memory");
 }
 
+// Hands numbers from one thread to others of its block, through two slots of 20 bytes of shared memory from `start`, 8-byte
+// aligned. Each warp of the readers takes each number.
+struct Queue {
+  uint32_t start;
+  int slot = 0, parity = 0;
+
+  __device__ __forceinline__ uint32_t full() const { return start + 8 * slot; }
+  __device__ __forceinline__ uint32_t empty() const { return start + 16 + 8 * slot; }
+  __device__ __forceinline__ uint32_t value() const { return start + 32 + 4 * slot; }
+
+  __device__ __forceinline__ static void init(uint32_t start, uint32_t warps) {
+    for (int i = 0; i < 2; ++i) {
+      barrier_init(start + 8 * i, 1);
+      barrier_init(start + 16 + 8 * i, warps);
+    }
+  }
+  __device__ __forceinline__ void put(int number) {
+    barrier_wait(empty(), parity ^ 1);
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(value()), "r"(number) : "memory");
+    barrier_arrive(full());
+    next();
+  }
+  __device__ __forceinline__ int take() {
+    barrier_wait(full(), parity);
+    int number;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(number) : "r"(value()) : "memory");
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(empty());
+    next();
+    return number;
+  }
+  __device__ __forceinline__ void next() {
+    slot ^= 1;
+    parity ^= slot == 0;
+  }
+};
+
 // Named barriers order warpgroups among each other: `sync` waits until `threads` have synced or arrived.
 __device__ __forceinline__ void named_sync(uint32_t id, uint32_t threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
@@ -102,6 +139,17 @@ __device__ __forceinline__ void bulk_add(float* destination, uint32_t source, ui
 // Waits until the additions that this thread asked for have read shared memory, or have been made.
 __device__ __forceinline__ void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 __device__ __forceinline__ void bulk_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
+// Copies 16 bytes to shared memory through the ordinary path, of which `given` (0 to 16) are read and the others are zero. A
+// gather: each thread names an address of its own, and swizzles it itself.
+__device__ __forceinline__ void gather_load(uint32_t destination, const void* source, uint32_t given) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(destination), "l"(source), "r"(given) : "memory");
+}
+// Arrives when all gathers of this thread so far have been written: one of the barrier's arrivals. They are ordinary writes:
+// who gives them to wgmma needs a `proxy_fence` after it has waited.
+__device__ __forceinline__ void gather_arrive(uint32_t barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
 
 // Makes this thread's ordinary stores to shared memory visible to the copy engine and to wgmma. A barrier must follow.
 __device__ __forceinline__ void proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }

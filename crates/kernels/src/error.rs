@@ -8,14 +8,18 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// A shape, or an option, that makes no sense or has no kernel.
-    #[error("attention: {why}")]
+    #[error("{technique}: {why}")]
     Shape {
+        /// What was asked for: attention, mixture of experts.
+        technique: &'static str,
         /// What is wrong, and what is possible.
         why: String,
     },
     /// The form that was asked for does not run on this device.
-    #[error("attention: {form} does not run on {device}: {why}")]
+    #[error("{technique}: {form} does not run on {device}: {why}")]
     Form {
+        /// What was asked for.
+        technique: &'static str,
         /// The form.
         form: &'static str,
         /// The device.

@@ -1,10 +1,15 @@
 //! The kernels that decide how fast a transformer runs, on top of [`gpu`].
 //!
-//! This crate holds attention: [`Attention`] computes `softmax(scale · Q Kᵀ) V` and the log-sum-exp of each row, and from these
-//! the gradients of Q, K and V, with causal masks, sliding windows and grouped-query heads, for bf16 and f16.
+//! This crate holds two techniques:
+//!
+//! - [`Attention`] computes `softmax(scale · Q Kᵀ) V` and the log-sum-exp of each row, and from these
+//!   the gradients of Q, K and V, with causal masks, sliding windows and grouped-query heads.
+//! - [`moe::Moe`] computes each token by the few experts that it chooses, a mixture of experts.
+//!
+//! Both take bf16 and f16.
 //!
 //! Each kernel exists in several forms, from one that is easy to check to one that is fast. The caller may name one
-//! ([`Options::form`]), and is told which one ran:
+//! ([`Options::form`]), and is told which one ran. Those of attention are:
 //!
 //! | form | runs on | memory for scores | backward |
 //! | --- | --- | --- | --- |
@@ -42,9 +47,13 @@
 //! that building this crate needs no CUDA. A test proves that sources and binaries belong together.
 
 mod attention;
+mod element;
 mod error;
+mod hopper;
+mod images;
+pub mod moe;
+mod workspace;
 
-pub use attention::{
-    Attention, Element, Form, Gradients, Layout, Mask, Options, Output, Saved, Shape, reference,
-};
+pub use attention::{Attention, Form, Gradients, Layout, Mask, Options, Output, Saved, Shape, reference};
+pub use element::Element;
 pub use error::{Error, Result};

@@ -1,10 +1,12 @@
 //! Every form against the reference in f64, on the device that there is: the CPU device in CI, where sizes are small.
 
+mod attention_cases;
 mod common;
 
 use apex_gpu::{Device, Stream};
 use apex_kernels::{Attention, Error, Form, Mask, Options, Shape, reference};
-use common::{Number, distance, options, random, shapes, wide};
+use attention_cases::{options, shapes};
+use common::{Number, distance, random, wide};
 use half::{bf16, f16};
 use proptest::prelude::*;
 

@@ -1,10 +1,12 @@
 //! The backward pass of every form that has one against the reference in f64, on the device that there is.
 
+mod attention_cases;
 mod common;
 
 use apex_gpu::{Buffer, Device, Stream};
 use apex_kernels::{Attention, Error, Form, Gradients, Mask, Options, Saved, Shape, reference};
-use common::{Number, distance, options, random, shapes, wide};
+use attention_cases::{options, shapes};
+use common::{Number, distance, random, wide};
 use half::{bf16, f16};
 use proptest::prelude::*;
 

@@ -4,11 +4,12 @@ use std::sync::PoisonError;
 
 use apex_gpu::{Buffer, Stream};
 
-use crate::Result;
 use crate::attention::hopper;
 use crate::attention::problem::Problem;
 use crate::attention::shape::{Mask, Options, Shape};
-use crate::attention::{Attention, Call, Code, Element, Form, Image};
+use crate::attention::{Attention, Call, Form};
+use crate::images::{Code, Image};
+use crate::{Element, Result};
 
 const PORTABLE: Image = Image {
     name: "attention_backward_portable",
@@ -200,7 +201,7 @@ impl Attention {
             Form::Hopper if Config::of(shape.dim).is_none() => {
                 Some(format!("it has no backward pass for head dimension {}; the flash form has", shape.dim))
             }
-            Form::Hopper => hopper::refusal(&self.device),
+            Form::Hopper => crate::hopper::refusal(&self.device),
             Form::Standard | Form::Decode => {
                 Some("it has no backward pass; the flash form and the Hopper form have".to_owned())
             }

@@ -5,9 +5,10 @@
 
 use std::sync::PoisonError;
 
-use crate::Result;
 use crate::attention::shape::Shape;
-use crate::attention::{Call, Code, Element, Image, Tensors};
+use crate::attention::{Call, Tensors};
+use crate::images::{Code, Image};
+use crate::{Element, Result};
 
 const DECODE: Image = Image {
     name: "attention_decode",

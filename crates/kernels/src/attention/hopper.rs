@@ -2,15 +2,15 @@
 //!
 //! The host's part is the tensor maps, which tell the copy engine where rows lie, and the order of tiles.
 
-use apex_gpu::{Buffer, Device};
-use bytemuck::{Pod, Zeroable};
-use cudarc::driver::sys;
-use std::ffi::c_void;
 use std::sync::PoisonError;
 
-use crate::Result;
+use apex_gpu::Buffer;
+
 use crate::attention::shape::{Mask, Shape};
-use crate::attention::{Call, Code, Element, Form, Image, Tensors};
+use crate::attention::{Call, Form, Tensors};
+use crate::hopper::{Layout, TensorMap, tensor_map};
+use crate::images::{Code, Image};
+use crate::{Element, Result};
 
 /// As `attention::Chosen` in `cuda/attention_hopper.cu`.
 struct Config {
@@ -62,18 +62,6 @@ const GROUP_BYTES: usize = 32 << 20;
 /// Heads of keys whose tiles are interleaved, at least and at most. Measured: with fewer, too many blocks end a group with
 /// short tiles.
 const GROUP_HEADS: (usize, usize) = (8, 32);
-
-/// Why the form does not run on this device, if it does not.
-pub fn refusal(device: &Device) -> Option<String> {
-    let (major, minor) = device.limits().compute_capability;
-    ((major, minor) != (9, 0))
-        .then(|| format!("it needs compute capability 9.0 (H100, H200), and this is {major}.{minor}"))
-}
-
-/// Where the copy engine finds a tensor: the driver's `CUtensorMap`.
-#[repr(C, align(64))]
-#[derive(Clone, Copy, Pod, Zeroable)]
-pub struct TensorMap([u64; 16]);
 
 impl Call<'_> {
     /// One persistent block for each multiprocessor.
@@ -135,38 +123,12 @@ impl Call<'_> {
         tile: usize,
     ) -> Result<TensorMap> {
         let panels = self.shape.dim / 64;
-        let sizes = [64, rows, panels, heads, self.shape.batch].map(|size| size as u64);
-        let strides = [row, 64, head, batch].map(|stride| stride as u64 * size_of::<T>() as u64);
-        let tile = [64, tile as u32, panels as u32, 1, 1];
-        let every = [1u32; 5];
-        let kind = match T::NAME {
-            "bf16" => sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-            _ => sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+        let layout = Layout {
+            sizes: [64, rows, panels, heads, self.shape.batch],
+            strides: [row as usize, 64, head as usize, batch as usize],
+            tile: [64, tile, panels, 1, 1],
         };
-        let mut map = TensorMap::zeroed();
-        // SAFETY: `map` is as large and as aligned as the driver's type, the arrays have as many elements as the rank asks
-        // for, and the address is that of the buffer.
-        let encoded = unsafe {
-            sys::cuTensorMapEncodeTiled(
-                (&raw mut map).cast(),
-                kind,
-                5,
-                buffer.address() as *mut c_void,
-                sizes.as_ptr(),
-                strides.as_ptr(),
-                tile.as_ptr(),
-                every.as_ptr(),
-                sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
-                sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,
-                sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                sys::CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
-            )
-        };
-        encoded.result().map_err(|error| {
-            let why = format!("the driver refuses a map of sizes {sizes:?} and strides {strides:?}: {error}");
-            self.attention.refused(Form::Hopper, why)
-        })?;
-        Ok(map)
+        tensor_map::<T, T>(buffer, &layout).map_err(|why| self.attention.refused(Form::Hopper, why))
     }
 }
 

@@ -16,17 +16,20 @@ mod problem;
 pub mod reference;
 mod shape;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use apex_gpu::{Buffer, Device, Kernel, Module, Stream};
-use half::{bf16, f16};
+use apex_gpu::{Buffer, Device, Kernel, Stream};
 
 pub use backward::{Gradients, Saved};
 pub use shape::{Layout, Mask, Options, Shape};
 
-use crate::{Error, Result};
+use crate::images::{Image, Images};
+use crate::workspace::reserve;
+use crate::{Element, Error, Result};
 use problem::Problem;
+
+/// As errors name it.
+const TECHNIQUE: &str = "attention";
 
 /// A way to compute attention, see the [crate's](crate) table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,24 +53,6 @@ impl Form {
             Form::Hopper => "the Hopper form",
             Form::Decode => "the decode form",
         }
-    }
-}
-
-/// Elements of queries, keys, values and outputs: [`half::bf16`] or [`half::f16`].
-pub trait Element: sealed::Element {}
-impl Element for bf16 {}
-impl Element for f16 {}
-
-mod sealed {
-    pub trait Element: bytemuck::Pod {
-        /// As kernels' names have it.
-        const NAME: &'static str;
-    }
-    impl Element for half::bf16 {
-        const NAME: &'static str = "bf16";
-    }
-    impl Element for half::f16 {
-        const NAME: &'static str = "f16";
     }
 }
 
@@ -108,7 +93,7 @@ pub struct Output<T> {
 #[derive(Debug)]
 pub struct Attention {
     device: Device,
-    loaded: Mutex<Loaded>,
+    images: Images,
     /// What the Hopper form's blocks take tiles from; zeros between launches. Launches on different streams take turns at
     /// it, as `gpu` orders the uses of a buffer.
     counters: Mutex<Buffer<u32>>,
@@ -116,14 +101,7 @@ pub struct Attention {
     backward: Mutex<Workspace>,
 }
 
-#[derive(Debug, Default)]
-struct Loaded {
-    modules: HashMap<&'static str, Module>,
-    kernels: HashMap<String, Arc<Kernel>>,
-}
-
-/// Memory between the kernels of a call, as large as the largest call needed. Calls on different streams take turns at it, as
-/// `gpu` orders the uses of a buffer.
+/// Memory between the kernels of a call, as large as the largest call needed.
 #[derive(Debug)]
 struct Workspace([Buffer<f32>; 2]);
 
@@ -131,26 +109,10 @@ impl Workspace {
     /// The buffers, with so many elements at least, which hold anything.
     fn reserve(&mut self, call: &Call<'_>, lengths: [usize; 2]) -> Result<[&mut Buffer<f32>; 2]> {
         for (buffer, len) in self.0.iter_mut().zip(lengths) {
-            if buffer.len() < len {
-                *buffer = call.attention.device.zeros_on(len, call.stream)?;
-            }
+            reserve(buffer, len, call.stream)?;
         }
         Ok(self.0.each_mut())
     }
-}
-
-/// Device code that is part of this crate.
-#[derive(Clone, Copy)]
-struct Image {
-    name: &'static str,
-    code: Code,
-}
-
-#[derive(Clone, Copy)]
-enum Code {
-    /// Compressed PTX.
-    Ptx(&'static [u8]),
-    Binary(&'static [u8]),
 }
 
 impl Attention {
@@ -162,7 +124,7 @@ impl Attention {
         let counters = Mutex::new(device.zeros(2)?);
         let workspace = || Ok::<_, Error>(Mutex::new(Workspace([device.zeros(0)?, device.zeros(0)?])));
         let (partial, backward) = (workspace()?, workspace()?);
-        Ok(Attention { device: device.clone(), loaded: Mutex::default(), counters, partial, backward })
+        Ok(Attention { device: device.clone(), images: Images::default(), counters, partial, backward })
     }
 
     /// The form that runs for a shape if none is asked for: [`Form::Decode`] where up to 8 queries share each of at least
@@ -182,7 +144,7 @@ impl Attention {
 
     /// The fastest form that the device has for as many queries as keys.
     pub fn fastest(&self) -> Form {
-        match hopper::refusal(&self.device) {
+        match crate::hopper::refusal(&self.device) {
             None => Form::Hopper,
             Some(_) => Form::Flash,
         }
@@ -234,7 +196,7 @@ impl Attention {
         shape.check_log_sum_exp(log_sum_exp.len())?;
         let form = options.form.unwrap_or_else(|| self.form_for(shape));
         if form == Form::Hopper
-            && let Some(why) = hopper::refusal(&self.device)
+            && let Some(why) = crate::hopper::refusal(&self.device)
         {
             return Err(self.refused(form, why));
         }
@@ -259,30 +221,12 @@ impl Attention {
     }
 
     fn refused(&self, form: Form, why: String) -> Error {
-        Error::Form { form: form.name(), device: self.device.name().to_owned(), why }
+        Error::Form { technique: TECHNIQUE, form: form.name(), device: self.device.name().to_owned(), why }
     }
 
     /// The kernel of this name, from memory or loaded now.
     fn kernel(&self, image: Image, name: &str) -> Result<Arc<Kernel>> {
-        // A thread that panicked here left whole entries.
-        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kernel) = loaded.kernels.get(name) {
-            return Ok(kernel.clone());
-        }
-        let module = match loaded.modules.get(image.name) {
-            Some(module) => module.clone(),
-            None => {
-                let module = match image.code {
-                    Code::Ptx(ptx) => self.device.load_ptx(&apex_device_code::decompress(ptx))?,
-                    Code::Binary(binary) => self.device.load_binary(binary)?,
-                };
-                loaded.modules.insert(image.name, module.clone());
-                module
-            }
-        };
-        let kernel = Arc::new(module.kernel(name)?);
-        loaded.kernels.insert(name.to_owned(), kernel.clone());
-        Ok(kernel)
+        self.images.kernel(&self.device, image, name)
     }
 }
 

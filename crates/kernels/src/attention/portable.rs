@@ -1,8 +1,9 @@
 //! The forms that run everywhere: `cuda/attention_portable.cu`.
 
-use crate::Result;
 use crate::attention::shape::Mask;
-use crate::attention::{Call, Code, Element, Image, Tensors};
+use crate::attention::{Call, Tensors};
+use crate::images::{Code, Image};
+use crate::{Element, Result};
 
 const PORTABLE: Image = Image {
     name: "attention_portable",

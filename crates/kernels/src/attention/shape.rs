@@ -1,6 +1,6 @@
 //! Shapes and options, and what is wrong with them.
 
-use crate::attention::Form;
+use crate::attention::{Form, TECHNIQUE};
 use crate::{Error, Result};
 
 /// Sizes of a problem. Any may be zero but for the head dimension.
@@ -147,5 +147,5 @@ impl Options {
 }
 
 fn wrong(why: String) -> Error {
-    Error::Shape { why }
+    Error::Shape { technique: TECHNIQUE, why }
 }

@@ -1,0 +1,288 @@
+// A mixture of experts on any GPU from sm_80 on: routing, the products, and their combination. The products compute in float32
+// on the ordinary units, without tensor cores; the other kernels serve all forms.
+//
+// Nothing depends on the order in which blocks run: what is added up atomically are counts, and each output has one writer.
+#include "moe.cuh"
+
+namespace moe {
+
+// ---- routing -----------------------------------------------------------------------------------------------------------
+
+// A number that orders as `score` does, NaN as minus infinity. Greater than 0, which stands for an expert that is taken.
+__device__ __forceinline__ unsigned rank_of(float score) {
+  unsigned bits = __float_as_uint(score != score ? -INFINITY : score);
+  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+
+__device__ __forceinline__ float warp_sum(float x) {
+  for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(0xffffffff, x, d);
+  return x;
+}
+
+// A block for each chunk of tokens, a warp for each of its tokens in turn: chooses experts, weighs them, and counts the choices
+// of the chunk: counts[expert][chunk].
+__device__ void route(const float* logits, float* weights, int* experts, int* counts, const Problem& p) {
+  extern __shared__ unsigned loads_and_ranks[];  // counts of the chunk, then ranks of each warp's token
+  int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+  unsigned* ranks = loads_and_ranks + (1 + warp) * p.experts;
+  for (int chunk = blockIdx.x; chunk < p.chunks; chunk += gridDim.x) {
+    for (int e = threadIdx.x; e < p.experts; e += blockDim.x) loads_and_ranks[e] = 0;
+    __syncthreads();
+    for (int token = chunk * CHUNK + warp; token < min((chunk + 1) * CHUNK, p.tokens); token += warps) {
+      const float* row = logits + static_cast<long long>(token) * p.experts;
+      float top = -INFINITY;
+      for (int e = lane; e < p.experts; e += 32) {
+        ranks[e] = rank_of(row[e]);
+        top = fmaxf(top, row[e]);
+      }
+      // Lane i keeps the i-th choice.
+      int mine = 0;
+      for (int i = 0; i < p.top_k; ++i) {
+        unsigned best = 0, first = p.experts;  // among equals, the lower expert
+        for (int e = lane; e < p.experts; e += 32) {
+          if (ranks[e] > best) best = ranks[e], first = e;
+        }
+        unsigned highest = __reduce_max_sync(0xffffffff, best);
+        int expert = __reduce_min_sync(0xffffffff, best == highest ? first : p.experts);
+        if (lane == i) mine = expert;
+        if (lane == expert % 32) ranks[expert] = 0;
+      }
+      bool chosen = lane < p.top_k;
+      float weight = 0.0f;
+      if (p.sigmoid) {
+        if (chosen) weight = 1.0f / (1.0f + expf(-row[mine]));
+      } else {
+        for (int d = 16; d > 0; d /= 2) top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, d));
+        float all = 0.0f;
+        if (!p.renormalise)
+          for (int e = lane; e < p.experts; e += 32) all += expf(row[e] - top);
+        all = warp_sum(all);
+        if (chosen) weight = expf(row[mine] - top);
+        if (!p.renormalise) weight /= all;
+      }
+      if (p.renormalise) {
+        float sum = warp_sum(weight);
+        weight = sum == 0.0f ? 0.0f : weight / sum;
+      }
+      if (chosen) {
+        weights[static_cast<long long>(token) * p.top_k + lane] = weight;
+        experts[static_cast<long long>(token) * p.top_k + lane] = mine;
+        atomicAdd(loads_and_ranks + mine, 1u);
+      }
+      __syncwarp();
+    }
+    __syncthreads();
+    for (int e = threadIdx.x; e < p.experts; e += blockDim.x) counts[static_cast<long long>(e) * p.chunks + chunk] = loads_and_ranks[e];
+    __syncthreads();
+  }
+}
+
+// The sum of `value` over the threads of the block before this one; `all` is that over all. Every thread of a block of SCAN
+// threads calls it.
+constexpr int SCAN = 256;
+__device__ __forceinline__ int sum_before(int value, int& all) {
+  __shared__ int sums[SCAN / 32];
+  int lane = threadIdx.x % 32, warp = threadIdx.x / 32, sum = value;
+  for (int d = 1; d < 32; d *= 2) {
+    int other = __shfl_up_sync(0xffffffff, sum, d);
+    if (lane >= d) sum += other;
+  }
+  if (lane == 31) sums[warp] = sum;
+  __syncthreads();
+  int before = sum - value;
+  all = 0;
+  for (int i = 0; i < SCAN / 32; ++i) {
+    if (i < warp) before += sums[i];
+    all += sums[i];
+  }
+  __syncthreads();
+  return before;
+}
+
+// A block for each expert: counts of chunks become sums over the chunks before, and `loads` has the rows of each expert.
+__device__ void scan(int* counts, int* loads, const Problem& p) {
+  for (int expert = blockIdx.x; expert < p.experts; expert += gridDim.x) {
+    int* row = counts + static_cast<long long>(expert) * p.chunks;
+    int done = 0, all;
+    for (int start = 0; start < p.chunks; start += SCAN) {
+      int chunk = start + threadIdx.x;
+      int before = sum_before(chunk < p.chunks ? row[chunk] : 0, all);
+      if (chunk < p.chunks) row[chunk] = done + before;
+      done += all;
+    }
+    if (threadIdx.x == 0) loads[expert] = done;
+  }
+}
+
+// A block for each chunk: gives each choice its row. The first block lists the tiles.
+__device__ void place(const int* experts, const int* starts, const int* loads, int* row_tokens, int* choice_rows, Tile* tiles,
+                      const Problem& p) {
+  extern __shared__ int first_rows[];  // first rows of experts, then the experts that the chunk chose
+  int* chosen = first_rows + p.experts;
+  int rows = 0, row_tiles = 0;
+  for (int start = 0; start < p.experts; start += SCAN) {
+    int e = start + threadIdx.x, load = e < p.experts ? loads[e] : 0, all;
+    int first = rows + sum_before(load, all);
+    rows += all;
+    if (e < p.experts) first_rows[e] = first;
+    if (blockIdx.x == 0) {
+      int its = (load + TILE_ROWS - 1) / TILE_ROWS, at = 1 + row_tiles + sum_before(its, all);
+      row_tiles += all;
+      for (int i = 0; i < its; ++i) tiles[at + i] = {first + i * TILE_ROWS, min(TILE_ROWS, load - i * TILE_ROWS), e, 0};
+    }
+  }
+  if (blockIdx.x == 0 && threadIdx.x == 0) tiles[0] = {row_tiles, 0, 0, 0};
+  for (int chunk = blockIdx.x; chunk < p.chunks; chunk += gridDim.x) {
+    long long first = static_cast<long long>(chunk) * CHUNK * p.top_k;
+    int choices = min(CHUNK, p.tokens - chunk * CHUNK) * p.top_k;
+    for (int i = threadIdx.x; i < choices; i += blockDim.x) chosen[i] = experts[first + i];
+    __syncthreads();
+    for (int i = threadIdx.x; i < choices; i += blockDim.x) {
+      int expert = chosen[i], before = 0;
+      for (int j = 0; j < i; ++j) before += chosen[j] == expert;
+      int row = first_rows[expert] + starts[static_cast<long long>(expert) * p.chunks + chunk] + before;
+      row_tokens[row] = chunk * CHUNK + i / p.top_k;
+      choice_rows[first + i] = row;
+    }
+    __syncthreads();
+  }
+}
+
+// ---- products ------------------------------------------------------------------------------------------------------------
+
+constexpr int SIDE = 32;  // rows and columns of a block's part of a tile, and elements of a step
+
+template <typename T>
+__device__ __forceinline__ float widen(T x) {
+  return static_cast<float>(x);
+}
+
+// A block of 16 x 16 threads computes SIDE x SIDE elements, 2 x 2 for each thread: columns along x, parts of tiles along y. UP
+// gathers rows from the tokens, multiplies with Gate and Up, and applies SwiGLU; otherwise rows lie in order.
+template <typename T, bool UP>
+__device__ void multiply(const T* from, const T* weights, const int* row_tokens, const Tile* tiles, T* to, const Problem& p) {
+  constexpr int MATRICES = UP ? 2 : 1, PARTS = TILE_ROWS / SIDE;
+  __shared__ float a[SIDE][SIDE + 1];
+  __shared__ float b[MATRICES][SIDE][SIDE + 1];
+  int depth = UP ? p.dim : p.hidden, width = UP ? p.hidden : p.dim;
+  int x = threadIdx.x % 16, y = threadIdx.x / 16, column = blockIdx.x * SIDE;
+  int parts = load_tile(tiles, 0).row * PARTS;
+  for (int part = blockIdx.y; part < parts; part += gridDim.y) {
+    Tile tile = load_tile(tiles, 1 + part / PARTS);
+    int first = tile.row + part % PARTS * SIDE, rows = tile.rows - part % PARTS * SIDE;
+    if (rows <= 0) continue;
+    const T* its_weights = weights + static_cast<long long>(tile.expert) * MATRICES * width * depth;
+    float sums[MATRICES][2][2] = {};
+    for (int k = 0; k < depth; k += SIDE) {
+      for (int i = threadIdx.x; i < SIDE * SIDE; i += 256) {
+        int line = i / SIDE, element = k + i % SIDE;
+        float value = 0.0f;
+        if (line < rows && element < depth) {
+          long long row = UP ? row_tokens[first + line] : first + line;
+          value = widen(from[row * depth + element]);
+        }
+        a[line][i % SIDE] = value;
+#pragma unroll
+        for (int m = 0; m < MATRICES; ++m) {
+          bool inside = column + line < width && element < depth;
+          long long at = (static_cast<long long>(m) * width + column + line) * depth + element;
+          b[m][line][i % SIDE] = inside ? widen(its_weights[at]) : 0.0f;
+        }
+      }
+      __syncthreads();
+#pragma unroll 8
+      for (int i = 0; i < SIDE; ++i) {
+#pragma unroll
+        for (int m = 0; m < MATRICES; ++m) {
+#pragma unroll
+          for (int r = 0; r < 2; ++r) {
+#pragma unroll
+            for (int c = 0; c < 2; ++c) sums[m][r][c] = fmaf(a[y + 16 * r][i], b[m][x + 16 * c][i], sums[m][r][c]);
+          }
+        }
+      }
+      __syncthreads();
+    }
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        int line = y + 16 * r, its_column = column + x + 16 * c;
+        if (line >= rows || its_column >= width) continue;
+        float value = UP ? swiglu(sums[0][r][c], sums[MATRICES - 1][r][c]) : sums[0][r][c];
+        to[static_cast<long long>(first + line) * width + its_column] = narrow<T>(value);
+      }
+    }
+  }
+}
+
+// ---- combination -----------------------------------------------------------------------------------------------------------
+
+// A block for each token adds up the rows of its choices, in the order of its choices.
+template <typename T>
+__device__ void combine(const T* rows, const float* weights, const int* choice_rows, T* output, const Problem& p) {
+  for (int token = blockIdx.x; token < p.tokens; token += gridDim.x) {
+    const float* its_weights = weights + static_cast<long long>(token) * p.top_k;
+    const int* its_rows = choice_rows + static_cast<long long>(token) * p.top_k;
+    T* to = output + static_cast<long long>(token) * p.dim;
+    if (p.dim % 8 == 0) {
+      for (int i = threadIdx.x; i < p.dim / 8; i += blockDim.x) {
+        float sums[8] = {};
+#pragma unroll 4
+        for (int c = 0; c < p.top_k; ++c) {
+          uint4 words = __ldg(reinterpret_cast<const uint4*>(rows + static_cast<long long>(its_rows[c]) * p.dim) + i);
+          uint32_t pairs[4] = {words.x, words.y, words.z, words.w};
+#pragma unroll
+          for (int j = 0; j < 4; ++j) {
+            float2 pair = unpack<T>(pairs[j]);
+            sums[2 * j] = fmaf(its_weights[c], pair.x, sums[2 * j]);
+            sums[2 * j + 1] = fmaf(its_weights[c], pair.y, sums[2 * j + 1]);
+          }
+        }
+        reinterpret_cast<uint4*>(to)[i] = make_uint4(pack<T>(sums[0], sums[1]), pack<T>(sums[2], sums[3]),
+                                                     pack<T>(sums[4], sums[5]), pack<T>(sums[6], sums[7]));
+      }
+    } else {
+      for (int i = threadIdx.x; i < p.dim; i += blockDim.x) {
+        float sum = 0.0f;
+        for (int c = 0; c < p.top_k; ++c)
+          sum = fmaf(its_weights[c], widen(rows[static_cast<long long>(its_rows[c]) * p.dim + i]), sum);
+        to[i] = narrow<T>(sum);
+      }
+    }
+  }
+}
+
+}  // namespace moe
+
+using moe::Problem;
+using moe::Tile;
+
+extern "C" __global__ void __launch_bounds__(256)
+    moe_route(const float* logits, float* weights, int* experts, int* counts, const Problem p) {
+  moe::route(logits, weights, experts, counts, p);
+}
+extern "C" __global__ void __launch_bounds__(moe::SCAN) moe_scan(int* counts, int* loads, const Problem p) {
+  moe::scan(counts, loads, p);
+}
+extern "C" __global__ void __launch_bounds__(moe::SCAN)
+    moe_place(const int* experts, const int* starts, const int* loads, int* row_tokens, int* choice_rows, Tile* tiles,
+              const Problem p) {
+  moe::place(experts, starts, loads, row_tokens, choice_rows, tiles, p);
+}
+#define MOE(TYPE, NAME)                                                                                                  \
+  extern "C" __global__ void __launch_bounds__(256)                                                                      \
+      moe_up_portable_##NAME(const TYPE* weights, const TYPE* x, const int* row_tokens, const Tile* tiles, TYPE* h,      \
+                             const Problem p) {                                                                          \
+    moe::multiply<TYPE, true>(x, weights, row_tokens, tiles, h, p);                                                      \
+  }                                                                                                                      \
+  extern "C" __global__ void __launch_bounds__(256)                                                                      \
+      moe_down_portable_##NAME(const TYPE* weights, const TYPE* h, const Tile* tiles, TYPE* y, const Problem p) {        \
+    moe::multiply<TYPE, false>(h, weights, nullptr, tiles, y, p);                                                        \
+  }                                                                                                                      \
+  extern "C" __global__ void __launch_bounds__(256)                                                                      \
+      moe_combine_##NAME(const TYPE* rows, const float* weights, const int* choice_rows, TYPE* output, const Problem p) { \
+    moe::combine<TYPE>(rows, weights, choice_rows, output, p);                                                           \
+  }
+MOE(__nv_bfloat16, bf16)
+MOE(__half, f16)

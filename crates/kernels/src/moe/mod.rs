@@ -1,0 +1,294 @@
+//! Mixture of experts: each token is computed by the few experts that it chooses.
+//!
+//! [`Moe`] computes, for each token `x` and the `top_k` experts `e` of its largest logits, `Σ w_e ·
+//! Down_e (silu(Gate_e x) ∘ Up_e x)`. No token is dropped, whatever the loads of experts are.
+//!
+//! A call is six kernels: three route (choose, count, and give each choice its *row*, sorted by
+//! expert), one multiplies the rows with Gate and Up, one with Down, one adds up the rows of each
+//! token. Rows of tokens are gathered by the product that reads them, and added up by a gather too:
+//! nothing is added atomically, and results are the same in each run.
+//!
+//! | form | runs on |
+//! | --- | --- |
+//! | [`reference`](mod@reference) | the host, in f64 |
+//! | [`Form::Portable`] | any GPU from compute capability 8.0 on, the CPU device |
+//! | [`Form::Hopper`] | compute capability 9.0 (H100, H200), if `dim` and `hidden` are multiples of 8 |
+//!
+//! `docs/results/moe-h200.md` compares them with PyTorch.
+//!
+//! ```
+//! use apex_gpu::Device;
+//! use apex_kernels::moe::{Inputs, Moe, Options, Shape};
+//! use half::bf16;
+//!
+//! let device = Device::open(0)?;
+//! let moe = Moe::new(&device)?;
+//! let shape = Shape { tokens: 3, experts: 2, top_k: 1, dim: 4, hidden: 2 };
+//! let half = |len| device.upload(&vec![bf16::from_f32(0.5); len]);
+//! let (tokens, up, down) = (half(shape.token_elements())?, half(shape.up_elements())?, half(shape.down_elements())?);
+//! let logits = device.upload(&[0.0f32, 1.0, 1.0, 0.0, 0.0, 1.0])?;
+//!
+//! let inputs = Inputs { tokens: &tokens, logits: &logits, up: &up, down: &down };
+//! let done = moe.forward(&inputs, &shape, &Options::default())?;
+//! assert_eq!(done.routing.experts.download()?, [1, 0, 1]);
+//! assert_eq!(done.routing.loads.download()?, [1, 2]); // tokens of each expert
+//! println!("{:?} ran", done.form);
+//! # apex_kernels::Result::Ok(())
+//! ```
+
+mod balance;
+mod hopper;
+mod portable;
+pub mod reference;
+mod shape;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use apex_gpu::{Buffer, Device, Kernel, Stream};
+
+pub use balance::Balance;
+pub use shape::{Gate, Options, Shape};
+
+use crate::images::{Image, Images};
+use crate::{Element, Error, Result};
+use shape::{Problem, check_elements};
+
+/// As errors name it.
+const TECHNIQUE: &str = "mixture of experts";
+
+/// A way to compute a mixture of experts, see the [module's](self) table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Form {
+    /// Products in float32, without tensor cores: it is there to be right everywhere.
+    Portable,
+    /// Products on Hopper's tensor cores, fed by its copy engine.
+    Hopper,
+}
+
+/// What a layer reads: buffers of a device, or slices on the host.
+#[derive(Debug)]
+pub struct Inputs<'a, T: ?Sized, L: ?Sized = Buffer<f32>> {
+    /// `[tokens, dim]`
+    pub tokens: &'a T,
+    /// `[tokens, experts]`, the router's: those of a token decide which experts it chooses, and
+    /// their weights.
+    pub logits: &'a L,
+    /// `[experts, 2, hidden, dim]`: weights of the gate, then those of what it gates.
+    pub up: &'a T,
+    /// `[experts, dim, hidden]`
+    pub down: &'a T,
+}
+
+/// What tokens chose.
+#[derive(Debug)]
+pub struct Routing {
+    /// `[tokens, top_k]`, from the largest logit down.
+    pub experts: Buffer<u32>,
+    /// Their weights.
+    pub weights: Buffer<f32>,
+    /// Tokens of each expert; [`Balance::of`] says how even they are.
+    pub loads: Buffer<u32>,
+}
+
+impl Routing {
+    /// Buffers for the choices of a shape.
+    ///
+    /// # Errors
+    /// [`Error::Shape`]; [`Error::Gpu`].
+    pub fn new(device: &Device, shape: &Shape) -> Result<Routing> {
+        shape.check()?;
+        Ok(Routing {
+            experts: device.zeros(shape.choices())?,
+            weights: device.zeros(shape.choices())?,
+            loads: device.zeros(shape.experts)?,
+        })
+    }
+}
+
+/// What [`Moe::forward`] returns.
+#[derive(Debug)]
+pub struct Output<T> {
+    /// `[tokens, dim]`
+    pub output: Buffer<T>,
+    /// What tokens chose.
+    pub routing: Routing,
+    /// The form that ran.
+    pub form: Form,
+}
+
+/// Mixtures of experts on one device. Keeps what it has loaded, and memory that kernels need beside
+/// their results: make one, use it for all layers. It may be shared among threads.
+///
+/// ```
+/// use apex_kernels::moe::{Inputs, Moe, Options, Shape};
+/// use half::f16;
+///
+/// let device = apex_gpu::Device::open(0)?;
+/// let moe = Moe::new(&device)?;
+/// let shape = Shape { tokens: 2, experts: 4, top_k: 2, dim: 16, hidden: 8 };
+/// let tokens = device.zeros::<f16>(shape.token_elements())?;
+/// let logits = device.zeros::<f32>(shape.logits() - 1)?;
+/// let (up, down) = (device.zeros(shape.up_elements())?, device.zeros(shape.down_elements())?);
+/// let inputs = Inputs { tokens: &tokens, logits: &logits, up: &up, down: &down };
+/// let error = moe.forward(&inputs, &shape, &Options::default()).unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "mixture of experts: the logits have 7 elements, and their shape [tokens 2, experts 4] needs 8"
+/// );
+/// # apex_kernels::Result::Ok(())
+/// ```
+#[derive(Debug)]
+pub struct Moe {
+    device: Device,
+    images: Images,
+    workspace: Mutex<Workspace>,
+}
+
+/// Memory between the kernels of a call, as large as the largest call needed.
+#[derive(Debug)]
+struct Workspace {
+    /// `[experts, chunks]`: choices of each chunk of tokens, then choices of the chunks before.
+    counts: Buffer<u32>,
+    /// The token of each row.
+    row_tokens: Buffer<u32>,
+    /// The row of each choice.
+    choice_rows: Buffer<u32>,
+    /// As `moe::Tile`: their number, then the tiles.
+    tiles: Buffer<[u32; 4]>,
+    /// What the Hopper form's blocks take tiles from; zeros between launches.
+    counters: Buffer<u32>,
+    /// Hidden layers, `[rows, hidden]`, and results, `[rows, dim]`: 16-bit elements of either type.
+    hidden: Buffer<u16>,
+    rows: Buffer<u16>,
+}
+
+/// That a layer's tensors have as many elements as the shape says, in the order of [`Inputs`].
+fn check(shape: &Shape, [tokens, logits, up, down]: [usize; 4]) -> Result<()> {
+    shape.check()?;
+    let (experts, dim, hidden) = (("experts", shape.experts), ("dim", shape.dim), ("hidden", shape.hidden));
+    let all_tokens = ("tokens", shape.tokens);
+    check_elements("the tokens", &[all_tokens, dim], tokens)?;
+    check_elements("the logits", &[all_tokens, experts], logits)?;
+    check_elements("the up weights", &[experts, ("gate and up", 2), hidden, dim], up)?;
+    check_elements("the down weights", &[experts, dim, hidden], down)
+}
+
+impl Moe {
+    /// Mixtures of experts on `device`. Kernels are loaded when they are first needed.
+    ///
+    /// # Errors
+    /// [`Error::Gpu`] if there is no memory for two counters.
+    pub fn new(device: &Device) -> Result<Moe> {
+        let workspace = Workspace {
+            counts: device.zeros(0)?,
+            row_tokens: device.zeros(0)?,
+            choice_rows: device.zeros(0)?,
+            tiles: device.zeros(0)?,
+            counters: device.zeros(2)?,
+            hidden: device.zeros(0)?,
+            rows: device.zeros(0)?,
+        };
+        Ok(Moe { device: device.clone(), images: Images::default(), workspace: Mutex::new(workspace) })
+    }
+
+    /// The form that runs for a shape if none is asked for, the fastest that the device has.
+    ///
+    /// ```
+    /// # use apex_kernels::moe::{Form, Moe, Shape};
+    /// let moe = Moe::new(&apex_gpu::Device::open(0)?)?;
+    /// let odd = Shape { tokens: 100, experts: 8, top_k: 2, dim: 100, hidden: 33 };
+    /// assert_eq!(moe.form_for(&odd), Form::Portable);
+    /// # apex_kernels::Result::Ok(())
+    /// ```
+    pub fn form_for(&self, shape: &Shape) -> Form {
+        if self.refusal(Form::Hopper, shape).is_none() { Form::Hopper } else { Form::Portable }
+    }
+
+    /// Computes a layer on the device's own stream, into new buffers.
+    ///
+    /// # Errors
+    /// As [`Moe::forward_into`].
+    pub fn forward<T: Element>(
+        &self,
+        inputs: &Inputs<'_, Buffer<T>>,
+        shape: &Shape,
+        options: &Options,
+    ) -> Result<Output<T>> {
+        let mut routing = Routing::new(&self.device, shape)?;
+        let mut output = self.device.zeros(shape.token_elements())?;
+        let form =
+            self.forward_into(inputs, &mut output, &mut routing, shape, options, self.device.stream())?;
+        Ok(Output { output, routing, form })
+    }
+
+    /// Computes a layer in the order of `stream`, into buffers that the caller has, which may hold
+    /// anything before, and returns the form that ran. Returns before the work is done.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if a shape is wrong or a buffer has another size; [`Error::Form`] if the
+    /// form does not run on this device or has no kernel for the shape; [`Error::Gpu`].
+    pub fn forward_into<T: Element>(
+        &self,
+        inputs: &Inputs<'_, Buffer<T>>,
+        output: &mut Buffer<T>,
+        routing: &mut Routing,
+        shape: &Shape,
+        options: &Options,
+        stream: &Stream,
+    ) -> Result<Form> {
+        check(shape, [inputs.tokens.len(), inputs.logits.len(), inputs.up.len(), inputs.down.len()])?;
+        let (all_tokens, top_k) = (("tokens", shape.tokens), ("top_k", shape.top_k));
+        check_elements("the outputs", &[all_tokens, ("dim", shape.dim)], output.len())?;
+        check_elements("the routing's experts", &[all_tokens, top_k], routing.experts.len())?;
+        check_elements("the routing's weights", &[all_tokens, top_k], routing.weights.len())?;
+        check_elements("the routing's loads", &[("experts", shape.experts)], routing.loads.len())?;
+        let form = options.form.unwrap_or_else(|| self.form_for(shape));
+        if let Some(why) = self.refusal(form, shape) {
+            return Err(self.refused(form, why));
+        }
+        if shape.tokens == 0 {
+            routing.loads.clear_on(stream)?;
+            return Ok(form);
+        }
+        // Whoever panicked while holding the buffers left whole ones.
+        let mut workspace = self.workspace.lock().unwrap_or_else(PoisonError::into_inner);
+        let call = Call { moe: self, problem: shape.problem(options), shape, stream };
+        call.reserve(&mut workspace)?;
+        call.route(inputs.logits, routing, &mut workspace)?;
+        match form {
+            Form::Portable => call.portable_products(inputs, &mut workspace)?,
+            Form::Hopper => call.hopper_products(inputs, &mut workspace)?,
+        }
+        call.combine(routing, &workspace, output)?;
+        Ok(form)
+    }
+
+    /// Why the form does not run for the shape on this device, if it does not.
+    fn refusal(&self, form: Form, shape: &Shape) -> Option<String> {
+        match form {
+            Form::Portable => None,
+            Form::Hopper => hopper::refusal(shape).or_else(|| crate::hopper::refusal(&self.device)),
+        }
+    }
+
+    fn refused(&self, form: Form, why: String) -> Error {
+        let form = match form {
+            Form::Portable => "the portable form",
+            Form::Hopper => "the Hopper form",
+        };
+        Error::Form { technique: TECHNIQUE, form, device: self.device.name().to_owned(), why }
+    }
+
+    fn kernel(&self, image: Image, name: &str) -> Result<Arc<Kernel>> {
+        self.images.kernel(&self.device, image, name)
+    }
+}
+
+/// One call: its problem is consistent, has tokens, and fits its buffers.
+struct Call<'a> {
+    moe: &'a Moe,
+    problem: Problem,
+    shape: &'a Shape,
+    stream: &'a Stream,
+}

@@ -1,0 +1,250 @@
+//! Every form of a mixture of experts against the reference in f64, on the device that there is:
+//! the CPU device in CI, where sizes are small.
+
+mod common;
+
+use apex_gpu::{Buffer, Device, Stream};
+use apex_kernels::Error;
+use apex_kernels::moe::{Form, Gate, Inputs, Moe, Options, Routing, Shape, reference};
+use common::{Number, distance, random, wide};
+use half::{bf16, f16};
+use proptest::prelude::*;
+
+/// The tensors of a layer on the host.
+struct Layer<T> {
+    tokens: Vec<T>,
+    logits: Vec<f32>,
+    up: Vec<T>,
+    down: Vec<T>,
+}
+
+impl<T: Number> Layer<T> {
+    /// Weights are small enough for hidden layers and outputs to be about as large as tokens.
+    fn random(shape: &Shape) -> Layer<T> {
+        let scale = |inner: usize| 2.0 / (inner as f64).sqrt();
+        Layer {
+            tokens: random(1, shape.token_elements(), 2.0),
+            logits: random::<bf16>(2, shape.logits(), 4.0).into_iter().map(f32::from).collect(),
+            up: random(3, shape.up_elements(), scale(shape.dim)),
+            down: random(4, shape.down_elements(), scale(shape.hidden)),
+        }
+    }
+}
+
+/// The forms that the device has for the shape.
+fn forms(moe: &Moe, shape: &Shape) -> Vec<Form> {
+    let best = moe.form_for(shape);
+    if best == Form::Portable { vec![best] } else { vec![Form::Portable, best] }
+}
+
+/// Computes with every form, into outputs that hold anything but results before, and compares with
+/// the reference.
+fn compare<T: Number>(moe: &Moe, stream: &Stream, shape: &Shape, options: &Options, layer: &Layer<T>) {
+    let logits: Vec<f64> = layer.logits.iter().map(|&logit| f64::from(logit)).collect();
+    let (tokens, up, down) = (wide(&layer.tokens), wide(&layer.up), wide(&layer.down));
+    let host = Inputs { tokens: &tokens[..], logits: &logits[..], up: &up[..], down: &down[..] };
+    let (output, chosen) = reference::forward(&host, shape, options).unwrap();
+
+    let device = Device::open(0).unwrap();
+    let [tokens, up, down] =
+        [&layer.tokens, &layer.up, &layer.down].map(|values| device.upload(values).unwrap());
+    let logits = device.upload(&layer.logits).unwrap();
+    for form in forms(moe, shape) {
+        let options = Options { form: Some(form), ..*options };
+        let inputs = Inputs { tokens: &tokens, logits: &logits, up: &up, down: &down };
+        let mut found = device.upload(&vec![T::NAN; shape.token_elements()]).unwrap();
+        let mut routing = poisoned(&device, shape);
+        let ran = moe.forward_into(&inputs, &mut found, &mut routing, shape, &options, stream);
+        assert_eq!(ran.unwrap(), form, "the form that was asked for");
+
+        let off = distance(found.download().unwrap().into_iter().map(Number::wide), &output);
+        assert!(off < T::TOLERANCE, "{shape:?} {options:?}: relative error {off}");
+        assert_eq!(routing.experts.download().unwrap(), chosen.experts, "{shape:?} {options:?}");
+        let weights = routing.weights.download().unwrap();
+        let off = distance(weights.into_iter().map(f64::from), &chosen.weights);
+        assert!(off < 1e-6, "{shape:?} {options:?}: relative error of weights {off}");
+        let mut loads = vec![0; shape.experts];
+        chosen.experts.iter().for_each(|&expert| loads[expert as usize] += 1);
+        assert_eq!(routing.loads.download().unwrap(), loads, "{shape:?} {options:?}");
+    }
+}
+
+fn poisoned(device: &Device, shape: &Shape) -> Routing {
+    Routing {
+        experts: device.upload(&vec![u32::MAX; shape.choices()]).unwrap(),
+        weights: device.upload(&vec![f32::NAN; shape.choices()]).unwrap(),
+        loads: device.upload(&vec![u32::MAX; shape.experts]).unwrap(),
+    }
+}
+
+fn check<T: Number>(shape: &Shape, options: &Options) {
+    check_layer(shape, options, &Layer::<T>::random(shape));
+}
+
+fn check_layer<T: Number>(shape: &Shape, options: &Options, layer: &Layer<T>) {
+    let device = Device::open(0).unwrap();
+    compare(&Moe::new(&device).unwrap(), device.stream(), shape, options, layer);
+}
+
+fn shapes() -> impl Strategy<Value = Shape> {
+    // A multiple of 8 in half of the cases: those have a Hopper form, on a GPU.
+    let side = |most: usize| prop_oneof![1..most, (1..most / 8).prop_map(|eighth| 8 * eighth)];
+    let experts = (1..9usize).prop_flat_map(|experts| (Just(experts), 1..=experts));
+    (0..150usize, experts, side(72), side(56)).prop_map(|(tokens, (experts, top_k), dim, hidden)| Shape {
+        tokens,
+        experts,
+        top_k,
+        dim,
+        hidden,
+    })
+}
+
+fn options() -> impl Strategy<Value = Options> {
+    let gate = prop::sample::select(vec![Gate::Softmax, Gate::Sigmoid]);
+    (gate, any::<bool>()).prop_map(|(gate, renormalise)| Options { gate, renormalise, form: None })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_shape_and_gate_in_bf16(shape in shapes(), options in options()) {
+        check::<bf16>(&shape, &options);
+    }
+
+    #[test]
+    fn any_shape_and_gate_in_f16(shape in shapes(), options in options()) {
+        check::<f16>(&shape, &options);
+    }
+}
+
+const SMALL: Shape = Shape { tokens: 20, experts: 4, top_k: 2, dim: 24, hidden: 16 };
+
+#[test]
+fn all_tokens_choose_the_same_expert_and_the_others_are_empty() {
+    // Tiles of 128 rows that are just full and just not, and chunks of 64 tokens too.
+    for tokens in [1, 63, 64, 65, 127, 128, 129, 257] {
+        let shape = Shape { tokens, top_k: 1, dim: 8, hidden: 8, ..SMALL };
+        let mut layer = Layer::<bf16>::random(&shape);
+        layer.logits.chunks_mut(4).for_each(|row| row.copy_from_slice(&[0.0, 1.0, 5.0, 2.0]));
+        check_layer(&shape, &Options::default(), &layer);
+    }
+}
+
+#[test]
+fn as_many_experts_and_choices_as_there_can_be() {
+    let shape = Shape { tokens: 70, experts: 512, top_k: 32, dim: 3, hidden: 2 };
+    check::<bf16>(&shape, &Options::default());
+    check::<f16>(&Shape { experts: 33, top_k: 31, ..shape }, &Options::default());
+}
+
+#[test]
+fn equal_logits_choose_the_first_experts_and_nan_the_last() {
+    let (nan, low) = (f32::NAN, f32::NEG_INFINITY);
+    let shape = Shape { tokens: 4, top_k: 3, ..SMALL };
+    let mut layer = Layer::<bf16>::random(&shape);
+    let rows = [[1.0, 1.0, 1.0, 1.0], [0.0, 2.0, -0.0, 2.0], [nan, 0.0, 1.0, 0.0], [low, low, 3.0, low]];
+    layer.logits = rows.concat();
+    check_layer(&shape, &Options { gate: Gate::Sigmoid, ..Options::default() }, &layer);
+    layer.logits.truncate(2 * 4);
+    let shape = Shape { tokens: 2, ..shape };
+    layer.tokens.truncate(shape.token_elements());
+    check_layer(&shape, &Options::default(), &layer);
+}
+
+#[test]
+fn logits_whose_exponentials_overflow() {
+    let mut layer = Layer::<f16>::random(&SMALL);
+    layer.logits.iter_mut().for_each(|logit| *logit *= 1e4);
+    for gate in [Gate::Softmax, Gate::Sigmoid] {
+        for renormalise in [false, true] {
+            check_layer(&SMALL, &Options { gate, renormalise, form: None }, &layer);
+        }
+    }
+}
+
+#[test]
+fn one_layer_after_another_on_any_stream() {
+    // What a larger call leaves in the workspace must not show in a smaller one, nor the other way
+    // round.
+    let device = Device::open(0).unwrap();
+    let moe = Moe::new(&device).unwrap();
+    let streams = [device.new_stream().unwrap(), device.new_stream().unwrap()];
+    for (tokens, stream) in [30, 150, 5, 90].into_iter().zip(streams.iter().cycle()) {
+        let shape = Shape { tokens, ..SMALL };
+        compare(&moe, stream, &shape, &Options::default(), &Layer::<bf16>::random(&shape));
+    }
+}
+
+#[test]
+fn no_tokens_load_no_expert() {
+    check::<bf16>(&Shape { tokens: 0, ..SMALL }, &Options::default());
+}
+
+/// Tensors of zeros, of so many elements: tokens, logits, weights.
+fn refused(shape: &Shape, lengths: [usize; 4]) -> String {
+    let device = Device::open(0).unwrap();
+    let moe = Moe::new(&device).unwrap();
+    let [tokens, up, down] =
+        [lengths[0], lengths[2], lengths[3]].map(|len| -> Buffer<bf16> { device.zeros(len).unwrap() });
+    let logits = device.zeros(lengths[1]).unwrap();
+    let inputs = Inputs { tokens: &tokens, logits: &logits, up: &up, down: &down };
+    let error = moe.forward(&inputs, shape, &Options::default()).unwrap_err();
+    assert!(matches!(error, Error::Shape { .. }), "{error:?}");
+    error.to_string()
+}
+
+#[test]
+fn wrong_shapes_are_errors_that_say_what_is_wrong() {
+    let right = [SMALL.token_elements(), SMALL.logits(), SMALL.up_elements(), SMALL.down_elements()];
+    for (wrong, message) in [
+        (Shape { experts: 0, ..SMALL }, "there are kernels for 1 to 512 experts, not 0"),
+        (Shape { experts: 513, ..SMALL }, "there are kernels for 1 to 512 experts, not 513"),
+        (Shape { top_k: 0, ..SMALL }, "a token of 4 experts can choose 1 to 4 of them, not 0"),
+        (Shape { top_k: 5, ..SMALL }, "a token of 4 experts can choose 1 to 4 of them, not 5"),
+        (Shape { dim: 0, ..SMALL }, "dim must be 1 to 131072, not 0"),
+        (Shape { hidden: 1 << 18, ..SMALL }, "hidden must be 1 to 131072, not 262144"),
+        (
+            Shape { tokens: usize::MAX, ..SMALL },
+            "18446744073709551615 tokens that choose 2 experts each make more than 67108864 rows; split the tokens",
+        ),
+    ] {
+        assert_eq!(refused(&wrong, right), format!("mixture of experts: {message}"));
+    }
+    for (at, message) in [
+        "the tokens have 481 elements, and their shape [tokens 20, dim 24] needs 480",
+        "the logits have 81 elements, and their shape [tokens 20, experts 4] needs 80",
+        "the up weights have 3073 elements, and their shape [experts 4, gate and up 2, hidden 16, dim 24] needs 3072",
+        "the down weights have 1537 elements, and their shape [experts 4, dim 24, hidden 16] needs 1536",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut lengths = right;
+        lengths[at] += 1;
+        assert_eq!(refused(&SMALL, lengths), format!("mixture of experts: {message}"));
+    }
+}
+
+#[test]
+fn a_form_that_the_device_or_the_shape_lacks_is_refused() {
+    let device = Device::open(0).unwrap();
+    let moe = Moe::new(&device).unwrap();
+    let forward = |shape: &Shape| {
+        let zeros = |len| -> Buffer<bf16> { device.zeros(len).unwrap() };
+        let (tokens, up, down) =
+            (zeros(shape.token_elements()), zeros(shape.up_elements()), zeros(shape.down_elements()));
+        let logits = device.zeros(shape.logits()).unwrap();
+        let inputs = Inputs { tokens: &tokens, logits: &logits, up: &up, down: &down };
+        moe.forward(&inputs, shape, &Options { form: Some(Form::Hopper), ..Options::default() })
+    };
+    let odd = forward(&Shape { dim: 12, ..SMALL }).unwrap_err();
+    assert!(matches!(odd, Error::Form { .. }), "{odd:?}");
+    assert!(odd.to_string().ends_with("dim 12 or hidden 16 is no multiple of 8"), "{odd}");
+    if device.limits().compute_capability == (9, 0) {
+        assert_eq!(forward(&SMALL).unwrap().form, Form::Hopper);
+    } else {
+        assert!(forward(&SMALL).unwrap_err().to_string().contains("it needs compute capability 9.0"));
+        assert_eq!(moe.form_for(&SMALL), Form::Portable);
+    }
+}

@@ -1,0 +1,297 @@
+"""Checks and measures the Hopper form of a mixture of experts beside PyTorch's own kernels, in one process.
+
+    scripts/gpu/moe.py OUT     # writes OUT/moe.md and OUT/moe.json
+
+It needs a Hopper GPU and PyTorch. The kernels are those that are checked in (crates/kernels/binaries), launched through the
+driver as src/moe does it. Every output and every buffer between the kernels is poisoned before. Errors are relative, in the
+Frobenius norm, against float64 on the same random inputs. Times are medians of 9 rounds that go through all layers in an order
+drawn anew: a GPU that has reached its power limit is slower, and what ran before decides when it does.
+
+A layer's time counts all steps: the router's product (cuBLAS, the same for all), routing, both products, combination.
+"""
+
+import ctypes as ct
+import json
+import pathlib
+import random as orders
+import sys
+
+import torch
+import torch.nn.functional as F
+
+from attention import BINARIES, check, distance, driver, elapsed, facts, load_ptx, random
+
+ROUNDS = 9
+TILE_ROWS, WEIGHTS, STEP, CHUNK, STAGES = 128, 256, 64, 64, 4
+hopper, portable = ct.c_void_p(), load_ptx("moe_portable")
+check(driver.cuModuleLoadData(ct.byref(hopper), (BINARIES / "moe_hopper.fatbin").read_bytes()))
+PROPERTIES = torch.cuda.get_device_properties(0)
+
+
+class Problem(ct.Structure):
+    _fields_ = [(name, ct.c_int) for name in "tokens experts top_k dim hidden chunks sigmoid renormalise".split()]
+
+
+def tensor_map(x, sizes, tile):
+    """Of a contiguous tensor; sizes innermost first."""
+    memory = (ct.c_byte * 192)()
+    start = (ct.addressof(memory) + 63) // 64 * 64
+    sizes, tile = list(sizes) + [1] * (5 - len(sizes)), list(tile) + [1] * (5 - len(tile))
+    strides = [2]
+    for size in sizes[:3]:
+        strides.append(strides[-1] * size)
+    strides = (ct.c_uint64 * 4)(*strides[1:], strides[-1])
+    kind = 9 if x.dtype == torch.bfloat16 else 6
+    check(driver.cuTensorMapEncodeTiled(ct.c_void_p(start), kind, 5, ct.c_void_p(x.data_ptr()), (ct.c_uint64 * 5)(*sizes),
+                                        strides, (ct.c_uint32 * 5)(*tile), (ct.c_uint32 * 5)(*[1] * 5), 0, 3, 3, 0))
+    return memory, start
+
+
+def launcher(module, name, grid, threads, shared, *arguments):
+    """A function that launches. Arguments are tensors, tensor maps and structures."""
+    function = ct.c_void_p()
+    check(driver.cuModuleGetFunction(ct.byref(function), module, name.encode()))
+    if shared > 48 * 1024:
+        check(driver.cuFuncSetAttribute(function, 8, shared))
+    pointers = [ct.c_void_p(x.data_ptr()) if isinstance(x, torch.Tensor) else x for x in arguments]
+    addresses = [x[1] if isinstance(x, tuple) else ct.addressof(x) for x in pointers]
+    array = (ct.c_void_p * len(addresses))(*addresses)
+    stream = ct.c_void_p(torch.cuda.current_stream().cuda_stream)
+
+    def launch(keep=(arguments, pointers)):
+        check(driver.cuLaunchKernel(function, grid, 1, 1, threads, 1, 1, shared, stream, array, None))
+
+    return launch
+
+
+class Layer:
+    """Random tensors: tokens, the router, and experts' weights."""
+
+    def __init__(self, tokens, experts, top_k, dim, hidden, dtype=torch.bfloat16):
+        self.sizes = tokens, experts, top_k, dim, hidden
+        self.x = random(tokens, dim, dtype=dtype)
+        self.router = random(experts, dim, dtype=dtype) * dim**-0.5
+        self.up = torch.randn(experts, 2 * hidden, dim, device="cuda", dtype=dtype).mul_(dim**-0.5)
+        self.down = torch.randn(experts, dim, hidden, device="cuda", dtype=dtype).mul_(hidden**-0.5)
+        self.operations = 6 * tokens * top_k * dim * hidden
+
+    def logits(self):
+        return F.linear(self.x, self.router).float()
+
+
+class Ours:
+    def __init__(self, layer, logits, gate="softmax", renormalise=True):
+        tokens, experts, top_k, dim, hidden = layer.sizes
+        rows, chunks = tokens * top_k, -(-tokens // CHUNK)
+        kind = "bf16" if layer.x.dtype == torch.bfloat16 else "f16"
+        problem = Problem(tokens, experts, top_k, dim, hidden, chunks, gate == "sigmoid", renormalise)
+        words = lambda *shape: torch.full(shape, -1, dtype=torch.int32, device="cuda")
+        nan = lambda *shape: torch.full(shape, float("nan"), dtype=layer.x.dtype, device="cuda")
+        self.logits = logits
+        self.experts, self.weights, self.loads = words(tokens, top_k), nan(tokens, top_k).float(), words(experts)
+        counts, row_tokens, choice_rows = words(experts, chunks), words(rows), words(tokens, top_k)
+        tiles = words(rows // TILE_ROWS + min(experts, rows) + 1, 4)
+        counters = torch.zeros(2, dtype=torch.int32, device="cuda")
+        h, y, self.output = nan(rows, hidden), nan(rows, dim), nan(tokens, dim)
+        up_map = tensor_map(layer.up, (dim, hidden, 2, experts), (STEP, WEIGHTS // 2, 2))
+        down_map = tensor_map(layer.down, (hidden, dim, 1, experts), (STEP, WEIGHTS))
+        h_map = tensor_map(h, (hidden, rows), (STEP, TILE_ROWS))
+        blocks, shared = PROPERTIES.multi_processor_count, 1024 + STAGES * (TILE_ROWS + WEIGHTS) * 2 * STEP + 256
+        self.routing = [
+            launcher(portable, "moe_route", chunks, 256, 36 * experts, logits, self.weights, self.experts, counts, problem),
+            launcher(portable, "moe_scan", experts, 256, 0, counts, self.loads, problem),
+            launcher(portable, "moe_place", chunks, 256, 4 * (experts + CHUNK * top_k), self.experts, counts, self.loads,
+                     row_tokens, choice_rows, tiles, problem),
+        ]
+        self.up = launcher(hopper, f"moe_up_hopper_{kind}", blocks, 384, shared, up_map, layer.up, layer.x, row_tokens, tiles,
+                           counters, h, problem)
+        self.down = launcher(hopper, f"moe_down_hopper_{kind}", blocks, 384, shared, down_map, h_map, layer.down, h, tiles,
+                             counters, y, problem)
+        self.combine = launcher(portable, f"moe_combine_{kind}", tokens, 256, 0, y, self.weights, choice_rows, self.output,
+                                problem)
+
+    def route(self):
+        for kernel in self.routing:
+            kernel()
+
+    def __call__(self):
+        self.route(), self.up(), self.down(), self.combine()
+        return self.output
+
+
+def choose(logits, top_k, gate="softmax", renormalise=True):
+    scores = torch.softmax(logits, -1) if gate == "softmax" else torch.sigmoid(logits)
+    weights, experts = torch.topk(scores, top_k)
+    return weights / weights.sum(-1, keepdim=True) if renormalise else weights, experts
+
+
+def by_expert(experts, count):
+    """The choices in the order of experts, that order's inverse, and where each expert's end."""
+    flat = experts.flatten()
+    order = torch.argsort(flat, stable=True)
+    inverse = torch.empty_like(order)
+    inverse[order] = torch.arange(order.numel(), device="cuda")
+    return order, inverse, torch.bincount(flat, minlength=count).cumsum(0).to(torch.int32)
+
+
+def combine(y, inverse, weights):
+    tokens, top_k = weights.shape
+    return torch.bmm(weights[:, None].to(y.dtype), y[inverse].view(tokens, top_k, -1))[:, 0]
+
+
+def grouped(layer, logits, **gate):
+    """PyTorch's grouped products."""
+    weights, experts = choose(logits, layer.sizes[2], **gate)
+    order, inverse, ends = by_expert(experts, layer.sizes[1])
+    gates, ups = torch._grouped_mm(layer.x[order // layer.sizes[2]], layer.up.transpose(1, 2), offs=ends).chunk(2, -1)
+    return combine(torch._grouped_mm(F.silu(gates) * ups, layer.down.transpose(1, 2), offs=ends), inverse, weights)
+
+
+def loop(layer, logits, **gate):
+    """A loop over experts, with cuBLAS."""
+    weights, experts = choose(logits, layer.sizes[2], **gate)
+    order, inverse, ends = by_expert(experts, layer.sizes[1])
+    x, start = layer.x[order // layer.sizes[2]], 0
+    y = torch.empty_like(x)
+    for expert, end in enumerate(ends.tolist()):
+        if end > start:
+            gates, ups = F.linear(x[start:end], layer.up[expert]).chunk(2, -1)
+            y[start:end] = F.linear(F.silu(gates) * ups, layer.down[expert])
+        start = end
+    return combine(y, inverse, weights)
+
+
+def reference(layer, logits, **gate):
+    weights, experts = choose(logits.double(), layer.sizes[2], **gate)
+    output = torch.zeros(layer.x.shape, dtype=torch.float64, device="cuda")
+    for expert in range(layer.sizes[1]):
+        token, place = (experts == expert).nonzero(as_tuple=True)
+        if len(token):
+            gates, ups = (layer.x[token].double() @ layer.up[expert].double().t()).chunk(2, -1)
+            y = (F.silu(gates) * ups) @ layer.down[expert].double().t()
+            output.index_add_(0, token, y * weights[token, place, None])
+    return output
+
+
+def errors():
+    """Rows of the table of errors. Few of the sizes have anything in common with a tile's."""
+    rows = []
+    shapes = [(1, 4, 1, 256, 128), (77, 5, 3, 136, 72), (513, 3, 3, 64, 64), (1000, 8, 2, 512, 384), (3000, 64, 4, 1024, 512),
+              (700, 256, 8, 2048, 200), (2000, 2, 1, 8, 8)]
+    for shape in shapes:
+        for dtype in (torch.bfloat16, torch.float16):
+            for gate in ({}, {"gate": "sigmoid"}, {"renormalise": False}):
+                layer = Layer(*shape, dtype=dtype)
+                logits = 3 * torch.randn(shape[0], shape[1], device="cuda")
+                expected = reference(layer, logits, **gate)
+                ours = Ours(layer, logits, **gate)
+                row = {"shape": shape, "type": str(dtype)[6:], **gate, "ours": distance(ours(), expected),
+                       "cuBLAS": distance(loop(layer, logits, **gate), expected)}
+                if dtype == torch.bfloat16:  # the only type that PyTorch has grouped products for
+                    row["grouped"] = distance(grouped(layer, logits, **gate), expected)
+                loads = torch.bincount(ours.experts.flatten().long(), minlength=shape[1])
+                row["right"] = (row["ours"] <= 1.2 * min(row[name] for name in ("cuBLAS", "grouped") if name in row)
+                                and bool((loads == ours.loads).all()))
+                rows.append(row)
+    # Logits of thousands, and all tokens with the same experts.
+    layer = Layer(1000, 16, 4, 256, 128)
+    for what, logits in (("logits of thousands", 1e4 * torch.randn(1000, 16, device="cuda")),
+                         ("the same experts for all", torch.arange(16.0, device="cuda").expand(1000, 16).contiguous())):
+        off = distance(Ours(layer, logits)(), reference(layer, logits))
+        rows.append({"shape": what, "type": "bfloat16", "ours": off, "right": off < 5e-3})
+    return rows
+
+
+def in_any_order(launches, repeats):
+    for launch in launches.values():
+        launch()
+    measured = {name: [] for name in launches}
+    for _ in range(ROUNDS):
+        for name in orders.sample(list(launches), len(launches)):
+            measured[name].append(1e3 * elapsed(launches[name], repeats))
+    return measured
+
+
+def timed(sizes, peers, parts=False, repeats=5):
+    """Microseconds of each round, ours and the peers'."""
+    layer = Layer(*sizes)
+    ours = Ours(layer, layer.logits())
+
+    def whole():
+        ours.logits.copy_(F.linear(layer.x, layer.router))
+        ours()
+
+    launches = {"ours": whole} | {name: lambda peer=peer: peer(layer, layer.logits()) for name, peer in peers.items()}
+    if parts:
+        whole()
+        launches |= {"router": layer.logits, "routing": ours.route, "up": ours.up, "down": ours.down, "combine": ours.combine}
+    return {"sizes": sizes, "operations": layer.operations, "us": in_any_order(launches, repeats)}
+
+
+def median(row, name):
+    return sorted(row["us"][name])[ROUNDS // 2]
+
+
+def tflops(row, name):
+    share = {"up": 2 / 3, "down": 1 / 3}.get(name, 1)
+    return row["operations"] * share / median(row, name) / 1e6
+
+
+def spread(row, name):
+    return (max(row["us"][name]) - min(row["us"][name])) / median(row, name)
+
+
+NAMES = "tokens, experts, top-k, dim, hidden"
+
+
+def report(device, checked, layers, experts, small):
+    lines = [f"{device['device']}; PyTorch {device['torch']}.", "",
+             f"| {NAMES} | kernels | ms | TFLOP/s | time / ours | spread |", "| --- | --- | --- | --- | --- | --- |"]
+    for row in layers:
+        for name in ("ours", "grouped", "compiled", "loop"):
+            if name in row["us"]:
+                us = median(row, name)
+                lines.append(f"| {', '.join(map(str, row['sizes']))} | {name} | {us / 1e3:.2f} | {tflops(row, name):.0f} | "
+                             f"{us / median(row, 'ours'):.2f} | {spread(row, name):.0%} |")
+    lines += ["", f"| {NAMES} | router, µs | routing, µs | up, µs (TFLOP/s) | down, µs (TFLOP/s) | combine, µs |",
+              "| --- | --- | --- | --- | --- | --- |"]
+    for row in layers:
+        product = lambda name: f"{median(row, name):.0f} ({tflops(row, name):.0f})"
+        lines.append(f"| {', '.join(map(str, row['sizes']))} | {median(row, 'router'):.0f} | {median(row, 'routing'):.0f} | "
+                     f"{product('up')} | {product('down')} | {median(row, 'combine'):.0f} |")
+    lines += ["", "| experts | ours, ms | ours / with 8 experts | grouped, ms | grouped / ours | spread of ours |",
+              "| --- | --- | --- | --- | --- | --- |"]
+    for row in experts:
+        us, theirs = median(row, "ours"), median(row, "grouped")
+        lines.append(f"| {row['sizes'][1]} | {us / 1e3:.2f} | {us / median(experts[0], 'ours'):.3f} | {theirs / 1e3:.2f} | "
+                     f"{theirs / us:.2f} | {spread(row, 'ours'):.0%} |")
+    lines += ["", "| tokens | ours, µs | grouped, µs |", "| --- | --- | --- |"]
+    lines += [f"| {row['sizes'][0]} | {median(row, 'ours'):.0f} | {median(row, 'grouped'):.0f} |" for row in small]
+    peers = [row["ours"] / min(row[name] for name in ("cuBLAS", "grouped") if name in row) for row in checked if "cuBLAS" in row]
+    lines += ["", f"{sum(row['right'] for row in checked)} of {len(checked)} problems are right; our error is at most "
+              f"{max(peers):.2f} times the smaller one of PyTorch's."]
+    return lines
+
+
+def main():
+    out = pathlib.Path(sys.argv[1])
+    out.mkdir(parents=True, exist_ok=True)
+    device = facts("scripts/gpu/moe.py")
+    checked = errors()
+    peers = {"grouped": grouped, "compiled": torch.compile(grouped, dynamic=False), "loop": loop}
+    layers = [timed(sizes, peers, parts=True) for sizes in ((32768, 64, 4, 4096, 1024), (8192, 8, 2, 4096, 14336))]
+    experts = [timed((32768, count, 4, 4096, 1024), {"grouped": grouped}) for count in (8, 16, 32, 64, 128)]
+    small = [timed((tokens, 128, 8, 2816, 704), {"grouped": grouped}, repeats=20) for tokens in (1, 16, 128, 1024, 4096)]
+    results = {"facts": device, "errors": checked, "layers": layers, "experts": experts, "small": small}
+    (out / "moe.json").write_text(json.dumps(results, indent=1) + "\n")
+    lines = report(device, checked, layers, experts, small)
+    (out / "moe.md").write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
+    for row in checked:
+        if not row["right"]:
+            print("WRONG", row)
+    sys.exit(not all(row["right"] for row in checked))
+
+
+if __name__ == "__main__":
+    main()
