@@ -7,7 +7,8 @@
 //! `loader`: the first driver call finds the real driver (`locate`) and fills the slots through which every exported
 //! symbol jumps: with the real address, or with a function of `hooks`. `hooks`: decide about a call, forward it, record it.
 //! `objects`: what is known of the driver's objects, whether or not anything is recorded. `record`: the session of the
-//! process, and what each thread keeps to itself. `timing`: GPU durations. `driver`: the calls that the library makes on
+//! process, and what each thread keeps to itself. `timing`: GPU durations. `python`: the interpreter's
+//! frames. `driver`: the calls that the library makes on
 //! its own account. `switch`: whether calls are recorded. [`limits`] and `tables`: memory, fixed beforehand. ARCHITECTURE.md
 //! has the order in which these may use each other.
 //!
@@ -43,6 +44,7 @@ pub mod locate;
 mod message;
 mod objects;
 mod per_process;
+mod python;
 mod record;
 mod signals;
 pub mod stack;

@@ -37,6 +37,10 @@ pub const NAME_BYTES: usize = 4096;
 pub const EVENT_PAIRS: usize = 512;
 /// Event pairs whose reading a thread may still be waiting for.
 pub const PENDING_PAIRS: usize = 64;
+/// Most code objects of the Python interpreter that get an identifier.
+pub const PYTHON_CODES: usize = 1 << 14;
+/// Most call stacks that get an identifier.
+pub const CALL_STACKS: usize = 1 << 14;
 /// Streams that may be capturing at a time and still be told apart.
 pub const CAPTURES: usize = 1 << 10;
 
@@ -44,10 +48,17 @@ pub const CAPTURES: usize = 1 << 10;
 const MAP_ENTRY_BYTES: usize = 64;
 
 /// Bytes of all hash maps at their limits, names included.
-pub const MAP_BYTES: usize =
-    (FUNCTIONS + GRAPHS + GRAPH_HANDLES + GRAPH_NODES + 2 * ATTRIBUTES + STREAM_HANDLES + REMEMBERED_NAMES)
-        * MAP_ENTRY_BYTES
-        + REMEMBERED_NAMES * NAME_BYTES;
+pub const MAP_BYTES: usize = (FUNCTIONS
+    + GRAPHS
+    + GRAPH_HANDLES
+    + GRAPH_NODES
+    + 2 * ATTRIBUTES
+    + STREAM_HANDLES
+    + REMEMBERED_NAMES
+    + PYTHON_CODES
+    + CALL_STACKS)
+    * MAP_ENTRY_BYTES
+    + REMEMBERED_NAMES * NAME_BYTES;
 
 /// Address space that is reserved when recording starts: the tables, a stack or two, the first chunks.
 const RESERVED_AT_START: u64 = 24 << 20;

@@ -19,6 +19,7 @@ mod reading;
 mod sequences;
 mod serde_launch;
 mod serde_layout;
+mod stacks;
 mod summary;
 mod times;
 
@@ -36,6 +37,7 @@ use crate::sketch::Distribution;
 
 pub use build::{Builder, RECORD_COST_INTERVAL_NS, RECORD_COST_NS};
 pub use counts::{Defect, Hotspot, KernelCounts, Place, Traffic};
+pub use stacks::{CallStack, Frame, Site, SiteShare, SiteTotals, StackCount};
 
 /// What a session says.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -65,6 +67,9 @@ pub struct Profile {
     /// What the CPU device found wrong with kernels, the most frequent first.
     #[serde(default)]
     pub defects: Vec<Defect>,
+    /// Call stacks of launches, in the order of their frames.
+    #[serde(default)]
+    pub call_stacks: Vec<CallStack>,
     /// What recording cost, and what it missed.
     pub recorder: Recorder,
     /// Of each device for which nothing is predicted, why not.
@@ -183,6 +188,9 @@ pub struct Kernel {
     pub gpu: Option<GpuTime>,
     /// What follows from configuration, attributes and device; `None` where one of them is not known.
     pub geometry: Option<Geometry>,
+    /// Call stacks that were read on its launches, the most frequent first.
+    #[serde(default)]
+    pub stacks: Vec<StackCount>,
     /// What the CPU device counted; `None` where it executed or counted no launch.
     #[serde(default)]
     pub counts: Option<KernelCounts>,
@@ -306,6 +314,9 @@ pub struct Graph {
     pub cpu: Distribution,
     /// GPU time of one launch.
     pub gpu: Option<GpuTime>,
+    /// Call stacks that were read on its launches, the most frequent first.
+    #[serde(default)]
+    pub stacks: Vec<StackCount>,
 }
 
 /// Calls of one entry point.

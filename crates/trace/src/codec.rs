@@ -1,11 +1,14 @@
 //! Definitions as bytes.
 //!
-//! Integers are little-endian; a string is a `u32` of bytes and then UTF-8; a list is a `u32` of entries and then the
-//! entries. A reader ignores what follows the fields it knows and skips tags that it does not know, so fields and tags
+//! Integers are little-endian; a string is a `u32` of bytes and then UTF-8 (any bytes for a line table); a list is a `u32` of
+//! entries and then the entries. A reader ignores what follows the fields it knows and skips tags that it does not know, so fields and tags
 //! may be added without a new version.
 
-use crate::definition::{Config, Context, Definition, Device, Function, Graph, Stream, StreamKind};
+use crate::definition::{
+    CallStack, Config, Context, Definition, Device, Function, Graph, PythonFrame, Stream, StreamKind,
+};
 use crate::layout::CHUNK_PAYLOAD_BYTES;
+use crate::python::{LineTable, PythonCode};
 use cuda_launch::{Carveout, Dim3, FunctionAttributes, LaunchConfig};
 
 /// Bytes in front of a definition's payload: tag and length.
@@ -16,8 +19,11 @@ pub(crate) const ALIGNMENT: usize = 8;
 const MAX_STRING_BYTES: usize = 60 * 1024;
 /// Most entries in one list; the rest of a graph's kernels follows in [`tag::GRAPH_CONTINUED`].
 const MAX_ENTRIES: usize = 16 * 1024;
+/// Longest line table; a longer one is cut, and later lines are not known.
+pub(crate) const MAX_LINE_TABLE_BYTES: usize = 128 * 1024;
 
 const _: () = assert!(MAX_STRING_BYTES + 8 * MAX_ENTRIES + 256 < CHUNK_PAYLOAD_BYTES);
+const _: () = assert!(2 * MAX_STRING_BYTES + MAX_LINE_TABLE_BYTES + 256 < CHUNK_PAYLOAD_BYTES);
 
 mod tag {
     pub const NAME: u32 = 1;
@@ -29,6 +35,8 @@ mod tag {
     pub const GRAPH: u32 = 7;
     /// More kernels of a graph.
     pub const GRAPH_CONTINUED: u32 = 8;
+    pub const PYTHON_CODE: u32 = 9;
+    pub const CALL_STACK: u32 = 10;
 }
 
 /// What one piece of a definitions chunk says.
@@ -104,6 +112,19 @@ fn piece<'b>(buffer: &'b mut Vec<u8>, definition: &Definition) -> Option<&'b [u8
             out.u32(dynamic_shared_bytes);
         }),
         Definition::Graph(graph) => graph_piece(buffer, graph, &graph.kernels),
+        Definition::PythonCode(code) => framed(buffer, tag::PYTHON_CODE, |out| {
+            out.u32(code.id);
+            out.string(&code.file);
+            out.string(&code.function);
+            out.u32s(&[code.first_line, code.lines.format()]);
+            out.blob(code.lines.bytes());
+        }),
+        Definition::CallStack(stack) => framed(buffer, tag::CALL_STACK, |out| {
+            out.u32(stack.id);
+            out.string(&stack.thread);
+            out.list(&stack.python, |out, frame| out.u32s(&[frame.code, frame.offset as u32]));
+            out.u32(stack.is_cut.into());
+        }),
     }
 }
 
@@ -168,6 +189,12 @@ impl Output<'_> {
         self.bytes(text.as_bytes());
     }
 
+    fn blob(&mut self, bytes: &[u8]) {
+        let bytes = &bytes[..bytes.len().min(MAX_LINE_TABLE_BYTES)];
+        self.u32(bytes.len() as u32);
+        self.bytes(bytes);
+    }
+
     pub(crate) fn list<T>(&mut self, list: &[T], mut entry: impl FnMut(&mut Self, &T)) {
         let list = &list[..list.len().min(MAX_ENTRIES)];
         self.u32(list.len() as u32);
@@ -226,6 +253,20 @@ pub(crate) fn decode(tag: u32, payload: &[u8]) -> Result<Piece, String> {
             others: input.u32()?,
             opaque: input.u32()?,
             kernels: input.list(Input::u32_pair)?,
+        }),
+        tag::PYTHON_CODE => Definition::PythonCode(PythonCode {
+            id: input.u32()?,
+            file: input.string()?,
+            function: input.string()?,
+            first_line: input.u32()?,
+            lines: LineTable::from_parts(input.u32()?, input.blob()?),
+        }),
+        tag::CALL_STACK => Definition::CallStack(CallStack {
+            id: input.u32()?,
+            thread: input.string()?,
+            python: input
+                .list(|input| Ok(PythonFrame { code: input.u32()?, offset: input.u32()? as i32 }))?,
+            is_cut: input.u32()? != 0,
         }),
         tag::GRAPH_CONTINUED => {
             return Ok(Piece::GraphContinued { id: input.u32()?, kernels: input.list(Input::u32_pair)? });
@@ -300,6 +341,11 @@ impl<'p> Input<'p> {
             Ok(text) => Ok(text.to_owned()),
             Err(error) => Err(format!("a name that is not UTF-8 from its byte {} on", error.valid_up_to())),
         }
+    }
+
+    fn blob(&mut self) -> Result<Vec<u8>, String> {
+        let count = self.u32()? as usize;
+        self.bytes(count).map(<[u8]>::to_vec)
     }
 
     /// Entries are read as they come, so an absurd count fails where the bytes end and reserves nothing.

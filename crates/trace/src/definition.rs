@@ -3,6 +3,7 @@
 //! In a chunk of kind `Definitions` each is `u32 tag, u32 payload bytes, payload`, padded to 8 bytes. Identifiers
 //! count from 1 within a process and within a tag.
 
+use crate::python::PythonCode;
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 
 /// What an identifier stands for.
@@ -27,6 +28,10 @@ pub enum Definition {
     Config(Config),
     /// An executable graph, or its state after an update (which gets a new identifier).
     Graph(Graph),
+    /// A code object of the Python interpreter.
+    PythonCode(PythonCode),
+    /// A call stack.
+    CallStack(CallStack),
 }
 
 /// A device, as the driver describes it.
@@ -132,4 +137,26 @@ pub struct Graph {
     pub others: u32,
     /// Nodes whose work the host cannot know: conditional bodies, device-launched graphs.
     pub opaque: u32,
+}
+
+/// The frames of one thread at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CallStack {
+    /// Its identifier.
+    pub id: u32,
+    /// The thread's name, which tells what it does where it has no frames.
+    pub thread: String,
+    /// Frames of the Python interpreter, innermost first.
+    pub python: Vec<PythonFrame>,
+    /// Whether there are outer frames that were not kept.
+    pub is_cut: bool,
+}
+
+/// A frame of the Python interpreter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PythonFrame {
+    /// A [`PythonCode`] identifier.
+    pub code: u32,
+    /// The instruction that is executed: bytes after the first one; -2 before the first.
+    pub offset: i32,
 }

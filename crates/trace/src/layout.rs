@@ -159,6 +159,8 @@ pub enum RecordKind {
     Timing = 4,
     /// [`Call`], two slots.
     Call = 5,
+    /// [`StackSample`].
+    StackSample = 6,
 }
 
 /// A structure that is written into a chunk as it is.
@@ -240,10 +242,12 @@ pub mod flags {
     pub const STREAM_WAS_IDLE: u16 = 4;
     /// Copy or set: the call is one of the asynchronous forms.
     pub const ASYNC: u16 = 8;
-    /// Timing: one launch of a graph, not of a kernel; `config` is a graph identifier.
+    /// Timing or call stack: one launch of a graph, not of a kernel; `config` is a graph identifier.
     pub const OF_GRAPH: u16 = 16;
     /// `duration` is in units of [`LONG_UNIT`](super::LONG_UNIT) ticks.
     pub const LONG: u16 = 32;
+    /// Call stack: taken because the thread had not launched the configuration before, not as a sample of its launches.
+    pub const FIRST_SEEN: u16 = 64;
 }
 
 /// Configuration identifier of a launch that did not fit the table.
@@ -306,6 +310,20 @@ pub struct Timing {
     pub stream: u32,
     /// What the event pair read, nanoseconds, uncorrected.
     pub raw_ns: u64,
+}
+
+/// Where in the program one launch was made: the calling thread's stack at that moment.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StackSample {
+    /// Kind `StackSample`; `start` is when the stack was read, `duration` how long that took.
+    pub head: RecordHead,
+    /// The launch's configuration.
+    pub config: u32,
+    /// A [`crate::definition::CallStack`].
+    pub stack: u32,
+    /// Unused.
+    pub reserved: u64,
 }
 
 /// Any other recorded call.
@@ -399,7 +417,7 @@ macro_rules! slots {
         }
     )*};
 }
-slots!(Thread, Launch, GraphLaunch, Timing, Call);
+slots!(Thread, Launch, GraphLaunch, Timing, Call, StackSample);
 
 /// Makes `$name::from_raw`, the inverse of `as`.
 macro_rules! from_raw {
@@ -415,7 +433,7 @@ macro_rules! from_raw {
 from_raw!(Ended: u32 { Unmarked, Exited, Replaced });
 from_raw!(ClockKind: u32 { Tsc, Monotonic });
 from_raw!(ChunkKind: u32 { Records, Definitions });
-from_raw!(RecordKind: u8 { Thread, Launch, GraphLaunch, Timing, Call });
+from_raw!(RecordKind: u8 { Thread, Launch, GraphLaunch, Timing, Call, StackSample });
 from_raw!(CallClass: u8 {
     Allocate, Free, Copy, Set, Synchronize, Module, Stream, Event, Context, Graph, HostFunction
 });
@@ -451,5 +469,7 @@ const _: () = {
     assert!(size_of::<RecordHead>() == 1 + 1 + 2 + 4 + 8);
     assert!(size_of::<Thread>() == 16 + 4 + 12);
     assert!(size_of::<Timing>() == 16 + 4 + 4 + 8);
+    assert!(size_of::<StackSample>() == SLOT_BYTES);
+    assert!(size_of::<StackSample>() == 16 + 4 + 4 + 8);
     assert!(size_of::<Call>() == 16 + 3 * 4 + 4 + 4 * 8);
 };

@@ -68,6 +68,7 @@ pub mod layout;
 mod mapping;
 #[cfg(feature = "meta")]
 pub mod meta;
+pub mod python;
 mod reader;
 mod space;
 mod ticks;

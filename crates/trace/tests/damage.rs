@@ -66,6 +66,14 @@ fn read_all(bytes: &[u8]) -> Option<Process> {
                 let _ = (call.class(), call.memory(), call.source_memory());
                 process.definitions.name(call.api).is_some()
             }
+            Event::StackSample(sample) => {
+                let stack = process.definitions.call_stack(sample.stack);
+                let frames = stack.map_or(&[][..], |stack| &stack.python);
+                frames.iter().any(|frame| {
+                    let code = process.definitions.python_code(frame.code);
+                    code.and_then(|code| code.line(frame.offset)).is_some()
+                })
+            }
         };
     }
     assert_eq!(process.read_failure(), None);

@@ -1,6 +1,6 @@
 //! Findings as text: brief in a report, in full in `apex advise`.
 
-use super::{mark, share};
+use super::{mark, places, share};
 use crate::text::{Ink, PARAGRAPH, Style, wrap};
 use crate::units;
 use apex_advice::{
@@ -26,6 +26,9 @@ pub fn brief(
         title(out, i, finding, style, width)?;
         paragraph(out, &finding.summary, width)?;
         paragraph(out, &format!("→ {}", finding.change), width)?;
+        if let Some(place) = finding.kernels.first().and_then(|kernel| place(profile, kernel)) {
+            paragraph(out, &format!("Launched {place}"), width)?;
+        }
     }
     let rest = advice.findings.len().saturating_sub(limit);
     if rest > 0 {
@@ -53,7 +56,7 @@ pub fn full(
             paragraph(out, &format!("Evidence: {}", evidence(&finding.evidence)), width)?;
         }
         for kernel in finding.kernels.iter().take(KERNELS) {
-            paragraph(out, &about_kernel(kernel), width)?;
+            paragraph(out, &about_kernel(profile, kernel), width)?;
         }
         if finding.kernels.len() > KERNELS {
             let rest = (finding.kernels.len() - KERNELS) as u64;
@@ -132,13 +135,20 @@ fn time_shown(time: &Figure) -> String {
     format!("{shown}{}", mark(time.provenance()))
 }
 
-fn about_kernel(kernel: &KernelFinding) -> String {
+/// `from train.py:48 train_step`, where a call stack of the kernel was read.
+fn place(profile: &Profile, kernel: &KernelFinding) -> Option<String> {
+    let stacks = &profile.kernels.get(kernel.kernel)?.stacks;
+    places::brief(profile, stacks).map(|place| format!("from {place}"))
+}
+
+fn about_kernel(profile: &Profile, kernel: &KernelFinding) -> String {
     let KernelFinding { name, configuration, launches, evidence: values, change, .. } = kernel;
     let evidence = if values.is_empty() { String::new() } else { format!(": {}", evidence(values)) };
     let expected = kernel.what_if.as_ref().map_or_else(String::new, what_if);
     let launches =
         if *launches == 1 { "1 launch".into() } else { format!("{} launches", units::count(*launches)) };
-    format!("· {name}{configuration}, {launches}{evidence}. {change}{expected}")
+    let place = place(profile, kernel).map_or_else(String::new, |place| format!(" {place}"));
+    format!("· {name}{configuration}, {launches}{place}{evidence}. {change}{expected}")
 }
 
 /// What the models expect of the changed configuration.

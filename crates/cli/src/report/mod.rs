@@ -3,6 +3,7 @@
 mod counts;
 pub mod findings;
 pub mod kernels;
+mod places;
 mod predictions;
 
 use crate::loaded::{Loaded, Source};
@@ -11,7 +12,7 @@ use crate::text::{Ink, PARAGRAPH, Style, wrap};
 use crate::{session, units};
 use apex_advice::{Advice, Options};
 use apex_predict::Models;
-use apex_profile::{Figure, Profile, Provenance};
+use apex_profile::{Figure, Profile, Provenance, SiteTotals};
 use apex_trace::meta::{Exit, Meta};
 use clap::builder::FalseyValueParser;
 use kernels::Sort;
@@ -29,6 +30,7 @@ const FINDINGS: usize = 5;
 #[command(after_long_help = "Examples:
   apex report                            the newest session in this folder
   apex report --top 30 --sort cpu before
+  apex report --by place                 which lines of the program launch what
   apex report --json | jq .advice.verdict
 
 Every figure says where it comes from: measured (with its samples), computed exactly, or predicted.")]
@@ -42,6 +44,16 @@ pub struct Args {
     json: bool,
 }
 
+/// What the table of a report lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum By {
+    /// Kernels
+    #[default]
+    Kernel,
+    /// Places in the program that launch them
+    Place,
+}
+
 /// What of a session is shown.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct View {
@@ -51,6 +63,9 @@ pub struct View {
     /// What to rank kernels by [default: time where any was measured, else count]
     #[arg(long, value_enum, env = "APEX_SORT")]
     sort: Option<Sort>,
+    /// What to list: kernels, or the places in the program that launch them
+    #[arg(long, value_enum, default_value_t = By::Kernel, env = "APEX_BY")]
+    by: By,
     /// Rules not to report, by identifier or name
     #[arg(long, value_name = "RULE", value_delimiter = ',', env = "APEX_SUPPRESS")]
     suppress: Vec<String>,
@@ -87,6 +102,8 @@ struct Document<'a> {
     run: Option<&'a Meta>,
     /// Indices into the profile's kernels, as the table ranks them.
     top: Vec<usize>,
+    /// What is launched from where.
+    places: Vec<SiteTotals>,
     profile: &'a Profile,
     advice: &'a Advice,
 }
@@ -106,6 +123,7 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
         session: loaded.session.dir.display().to_string(),
         run: loaded.session.meta.as_ref(),
         top: kernels::ranked(&loaded.profile, sort, args.view.top),
+        places: loaded.profile.by_site(),
         profile: &loaded.profile,
         advice: &advice,
     })
@@ -130,6 +148,8 @@ pub fn write(
     counts::defects(out, profile, style, width)?;
     if profile.kernels.is_empty() {
         writeln!(out, "\nNo kernel was launched.\n")?;
+    } else if view.by == By::Place {
+        places::by_place(out, profile, view.top, style, width)?;
     } else {
         top_kernels(out, profile, view, style, width)?;
     }
@@ -155,6 +175,7 @@ fn top_kernels(
     }
     writeln!(out)?;
     let top = kernels::ranked(profile, sort, view.top);
+    places::table(out, profile, &top, style, width)?;
     predictions::table(out, profile, &top, style, width)?;
     counts::table(out, profile, &top, style, width)
 }

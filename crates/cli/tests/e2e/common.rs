@@ -1,7 +1,10 @@
 //! A folder of its own for each test, and the commands in it.
 
-use apex_trace::definition::{Config, Context, Definition, Device, Function, Stream};
-use apex_trace::layout::{Launch, Slots, Timing};
+use apex_trace::definition::{
+    CallStack, Config, Context, Definition, Device, Function, Graph, PythonFrame, Stream,
+};
+use apex_trace::layout::{GraphLaunch, Launch, Slots, StackSample, Timing, flags};
+use apex_trace::python::{LineTable, PythonCode};
 use apex_trace::{Event, Lane, ProcessFile, Session};
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 use std::path::{Path, PathBuf};
@@ -177,6 +180,43 @@ pub fn h200_session(folder: &Path, kernels: &[(&str, u32, u32, u64)]) {
             head.duration = 3_000;
             assert!(lane.record(&file, &Timing { head, config: id, stream: 1, raw_ns: took + 3_000 }));
         }
+    }
+}
+
+/// A session of a Python program: a kernel and a graph, each launched once, from a line of `train.py`.
+pub fn place_session(folder: &Path) {
+    std::fs::create_dir_all(folder).unwrap();
+    let file = ProcessFile::create(folder, None).unwrap();
+    for definition in [
+        Definition::Name { id: 1, text: "cuLaunchKernel".into() },
+        Definition::Function(Function { id: 1, name: "scale".into(), attributes: None }),
+        Definition::Config(Config { id: 1, function: 1, context: 0, launch: LaunchConfig::new(66, 256) }),
+        Definition::Graph(Graph { id: 1, kernels: vec![(1, 2)], ..Graph::default() }),
+        Definition::PythonCode(PythonCode {
+            id: 1,
+            file: "/home/me/train.py".into(),
+            function: "train_step".into(),
+            first_line: 47,
+            lines: LineTable::Pairs(vec![20, 1]),
+        }),
+        Definition::CallStack(CallStack {
+            id: 1,
+            thread: "python3".into(),
+            python: vec![PythonFrame { code: 1, offset: 8 }],
+            is_cut: false,
+        }),
+    ] {
+        assert!(file.define(&definition));
+    }
+    let mut lane = Lane::default();
+    let start = apex_trace::now();
+    let head = Launch::head(0, start, start + 3000);
+    assert!(lane.record(&file, &Launch { head, config: 1, stream: 0, result: 0, api: 1 }));
+    let head = GraphLaunch::head(0, start, start + 3000);
+    assert!(lane.record(&file, &GraphLaunch { head, graph: 1, stream: 0, result: 0, api: 1 }));
+    for flags in [flags::FIRST_SEEN, 0, flags::OF_GRAPH] {
+        let head = StackSample::head(flags, start, start + 1000);
+        assert!(lane.record(&file, &StackSample { head, config: 1, stack: 1, reserved: 0 }));
     }
 }
 

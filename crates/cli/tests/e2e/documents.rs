@@ -6,7 +6,7 @@
 //! `BLESS=1` writes new samples: of lists, the entry that says most, with what it lacks taken from the others. The text around
 //! the samples is kept.
 
-use crate::common::{APEX, PTX, Running, Sandbox, h200_session, output};
+use crate::common::{APEX, PTX, Running, Sandbox, h200_session, output, place_session};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
@@ -28,6 +28,7 @@ const DOCUMENTS: [(&str, &[Words], Words); 9] = [
             &["report", "--json", "race"],
             &["report", "--json", "gap"],
             &["report", "--json", "cut"],
+            &["report", "--json", "placed"],
         ],
         &[],
     ),
@@ -108,13 +109,14 @@ fn repository() -> PathBuf {
 
 /// Makes what the commands read: the demo (`s`); kernels of an H200, one of them larger than any that the models
 /// know (`h200`), and with its file cut off (`cut`); a kernel with a defect (`race`); a device that is long idle (`gap`); launches in a table, one of them wrong; a program that runs (`live`) until
-/// there is a file `end`.
+/// there is a file `end`; a Python program (`placed`).
 fn prepare(sandbox: &Sandbox) -> Running {
     output(&mut sandbox.apex(&["demo", "--device", "cpu", "--timing", "all", "-o", "s"]), 0);
     for name in ["h200", "cut"] {
         let kernels = [("uneven", 5000, 100, 40_000), ("vast", 2_000_000_000, 64, 900_000_000)];
         h200_session(&sandbox.path(name), &kernels);
     }
+    place_session(&sandbox.path("placed"));
     for entry in std::fs::read_dir(sandbox.path("cut")).unwrap() {
         std::fs::File::options().write(true).open(entry.unwrap().path()).unwrap().set_len(5000).unwrap();
     }

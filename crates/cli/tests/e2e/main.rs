@@ -16,6 +16,7 @@ mod hostile;
 mod limits;
 mod messages;
 mod pages;
+mod places;
 mod predictions;
 mod processes;
 mod reports;

@@ -67,7 +67,7 @@ pub fn launch<F: Function, const INDEX: usize>(call: Call<F, INDEX>, asked: Laun
     here.lend(|thread| {
         thread.record_launch(INDEX, &asked, stream, config, done);
         if begun != 0 {
-            thread.take_cost_sample(begun, done);
+            thread.take_cost_sample(begun, config, done);
         }
     });
     result
@@ -85,7 +85,10 @@ fn timed_launch<F: Function, const INDEX: usize>(
     config: u32,
 ) -> CUresult {
     let done = timed::between_events(Subject::Kernel(config), stream, || call.forward());
-    here.lend(|thread| thread.record_launch(INDEX, &asked, stream, config, done));
+    here.lend(|thread| {
+        thread.record_launch(INDEX, &asked, stream, config, done);
+        thread.sample_stack(config, 0);
+    });
     done.result
 }
 
@@ -123,6 +126,6 @@ pub fn graph_launch<F: Function, const INDEX: usize>(
     } else {
         call.forward_and_clock()
     };
-    here.lend(|thread| thread.record_graph(INDEX, id, stream, done));
+    here.lend(|thread| thread.record_graph(INDEX, id, stream, done, is_timed));
     done.result
 }

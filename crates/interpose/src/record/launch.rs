@@ -81,6 +81,7 @@ impl Thread {
             return Plan { config: NO_CONFIG, is_timed: false, clock, begun: 0 };
         };
         self.launches.remember(Words::of(&launch, context, epoch), config, recorder.timing.interval(config));
+        self.note_unfamiliar(config);
         let is_due = wants_all(self.control) || recorder.timing.is_due_when_met_again(config);
         let is_timed = is_due && self.decide_timing(launch, config, context);
         Plan { config, is_timed, clock, begun: 0 }
@@ -114,12 +115,16 @@ impl Thread {
         self.push(&layout::Launch { head, config, stream, result, api: api(index) });
     }
 
-    /// Takes a sample of the recorder's own time: from `begun` to now, without the driver's call.
+    /// Takes a sample of the recorder's own time: from `begun` to now, without the driver's call. And one of the launch's stack.
     #[cold]
-    pub fn take_cost_sample(&self, begun: u64, done: Done) {
-        let ticks = done.start.saturating_sub(begun) + self.clock.now().saturating_sub(done.end);
+    pub fn take_cost_sample(&mut self, begun: u64, config: u32, done: Done) {
+        let around = done.start.saturating_sub(begun) + self.clock.now().saturating_sub(done.end);
+        let ticks = around.saturating_sub(self.noted.spent_since(begun));
         if ticks < LONGEST_COST {
             self.recorder.file.add_cost_sample(ticks);
+        }
+        if config != NO_CONFIG {
+            self.sample_stack(config, 0);
         }
     }
 
@@ -131,12 +136,15 @@ impl Thread {
     }
 
     /// Records the launch of a graph.
-    pub fn record_graph(&mut self, index: usize, id: u32, stream: CUstream, done: Done) {
+    pub fn record_graph(&mut self, index: usize, id: u32, stream: CUstream, done: Done, is_timed: bool) {
         let Done { start, end, result } = done;
         let captured = if self.is_captured(stream) { flags::CAPTURED } else { 0 };
         let head = GraphLaunch::head(captured, start, end);
         let stream = if result == CUDA_SUCCESS { self.stream(stream) } else { 0 };
         self.push(&GraphLaunch { head, graph: id, stream, result, api: api(index) });
+        if id != 0 {
+            self.note_graph(id, is_timed);
+        }
     }
 
     /// Gives a configuration that nobody has seen an identifier, and remembers it.
@@ -151,6 +159,7 @@ impl Thread {
                 config,
                 recorder.timing.interval(config),
             );
+            self.note_unfamiliar(config);
         }
         config
     }

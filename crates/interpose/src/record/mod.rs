@@ -2,7 +2,7 @@
 //!
 //! There is one [`Recorder`] in a process, made at the first driver call. What it records of are the calls that
 //! [`crate::hooks`] describe: each thread writes through its own [`thread`], launches as [`launch`] says, other calls as
-//! [`call`] says, GPU durations as [`timed`] says.
+//! [`call`] says, GPU durations as [`timed`] says, stacks as [`stacks`] says.
 //!
 //! Invariants:
 //! 1. The locks of [`identifiers`] are never held across a call into the driver: the driver may call back, or hold locks of
@@ -14,6 +14,7 @@
 pub mod call;
 mod identifiers;
 pub mod launch;
+mod stacks;
 pub mod thread;
 pub mod timed;
 
@@ -30,6 +31,7 @@ use apex_trace::definition::Definition;
 use cuda_abi::types::CUresult;
 use cuda_abi::{COUNT, ENTRY_POINTS};
 use identifiers::Identifiers;
+use stacks::Stacks;
 use std::io;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -66,6 +68,7 @@ pub struct Recorder {
     /// The session file of this process.
     pub file: ProcessFile,
     identifiers: Identifiers,
+    stacks: Stacks,
 }
 
 /// What the real driver did with a call.
@@ -129,7 +132,7 @@ impl Recorder {
         let control = MappedControl::open(session)?.leak();
         let timing = Timing::new(objects, control).ok_or_else(no_memory)?;
         let file = ProcessFile::create(session, Some(control))?;
-        Ok(Box::new(Recorder { objects, control, timing, file, identifiers }))
+        Ok(Box::new(Recorder { objects, control, timing, file, identifiers, stacks: Stacks::new() }))
     }
 
     /// Defines what every session names, and begins to record.

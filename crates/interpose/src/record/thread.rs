@@ -9,6 +9,7 @@ mod current;
 
 use super::Recorder;
 use super::launch::LaunchCache;
+use super::stacks::Noted;
 use crate::driver;
 use crate::objects::addresses::KnownAddresses;
 use crate::objects::{Objects, streams};
@@ -23,9 +24,9 @@ use std::ptr::null;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Uses of the current context's identifier after which the driver is asked again, in case it was changed by ways that
-/// no hook sees.
-const CONTEXT_USES: u32 = 64;
+/// Least uses of the current context's identifier after which the driver is asked again, in case it was changed by ways that
+/// no hook sees; up to 15 more, so 64 on average.
+const CONTEXT_USES: u32 = 57;
 
 /// Streams that a thread remembers.
 const STREAMS: usize = 8;
@@ -56,6 +57,8 @@ pub struct Thread {
     pub addresses: KnownAddresses,
     /// Event pairs whose reading is awaited.
     pub pending: Pending,
+    /// What it notes about its stacks.
+    pub noted: Noted,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -191,10 +194,12 @@ pub fn sets_another_context(context: CUcontext) -> bool {
 impl Thread {
     /// `None` if there is no memory for it.
     fn new(recorder: &'static Recorder) -> Option<Thread> {
+        let clock = TickCounter::decided();
         Some(Thread {
+            noted: Noted::new(clock.now()),
             objects: recorder.objects,
             control: recorder.control,
-            clock: TickCounter::decided(),
+            clock,
             launches: LaunchCache::new()?,
             addresses: KnownAddresses::default(),
             pending: Pending::default(),
@@ -260,7 +265,9 @@ impl Thread {
         let (recorder, handle) = (self.recorder, driver::current_context());
         let define = || guarded(|| recorder.context(handle)).unwrap_or(0);
         self.context = recorder.known_context(handle).unwrap_or_else(define);
-        self.context_uses = if self.context == 0 { 0 } else { CONTEXT_USES };
+        // Not always as many: or else samples would always meet the same launch of a loop.
+        let more = (self.clock.now().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as u32;
+        self.context_uses = if self.context == 0 { 0 } else { CONTEXT_USES + more };
         self.context
     }
 

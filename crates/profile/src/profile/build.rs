@@ -18,6 +18,7 @@ use cuda_launch::{DeviceAttributes, compute_capability};
 use super::counts::CountedKernels;
 use super::kernels::Kernels;
 use super::reading::Reading;
+use super::stacks::{Stacks, renumber_stacks};
 use super::summary::renumber_kernels;
 use super::{
     Activity, AfterLaunch, Call, Copies, CopyDirection, Defect, Device, Graph, Memory, Process, Profile,
@@ -79,6 +80,7 @@ pub struct Builder {
     pub(super) devices: Vec<Device>,
     pub(super) processes: Vec<StartedProcess>,
     pub(super) kernels: Kernels,
+    pub(super) stacks: Stacks,
     pub(super) graphs: Vec<Graph>,
     pub(super) calls: BTreeMap<(String, u8), CallCounts>,
     pub(super) copies: BTreeMap<(CopyDirection, MemoryKind, MemoryKind, bool), CopyCounts>,
@@ -166,7 +168,8 @@ impl Builder {
     /// Adds everything that `other` holds: other processes than those of `self`.
     pub fn merge(&mut self, mut other: Self) {
         let devices: Vec<usize> = other.devices.drain(..).map(|device| self.device(device)).collect();
-        let kernels = self.kernels.merge(other.kernels, &devices);
+        let stacks = self.stacks.merge(other.stacks);
+        let kernels = self.kernels.merge(other.kernels, &devices, &stacks);
         let first = self.processes.len();
         let device = |device: &mut Option<usize>| *device = device.map(|device| devices[device]);
         for stream in &mut other.streams {
@@ -177,7 +180,10 @@ impl Builder {
             activity.process += first;
             device(&mut activity.device);
         }
-        other.graphs.iter_mut().for_each(|graph| graph.process += first);
+        for graph in &mut other.graphs {
+            graph.process += first;
+            renumber_stacks(&mut graph.stacks, &stacks);
+        }
         other.sequences.iter_mut().for_each(|sequence| sequence.process += first);
         renumber_kernels(&kernels, &mut other.graphs, &mut other.sequences, &mut other.activities);
         self.processes.append(&mut other.processes);
@@ -218,8 +224,11 @@ impl Builder {
             start_ns: start_real_ns.saturating_sub(epoch) as f64,
             ..process
         };
+        let (call_stacks, stacks) = self.stacks.finish();
+        self.graphs.iter_mut().for_each(|graph| renumber_stacks(&mut graph.stacks, &stacks));
         let mut profile = Profile {
-            kernels: self.kernels.finish(&self.devices, &self.counted),
+            kernels: self.kernels.finish(&self.devices, &self.counted, &stacks),
+            call_stacks,
             devices: self.devices,
             processes: self.processes.into_iter().map(started).collect(),
             graphs: self.graphs,

@@ -8,6 +8,7 @@ use apex_trace::layout::{Launch, flags};
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 
 use super::counts::CountedKernels;
+use super::stacks::StackCounts;
 use super::times::Estimate;
 use super::{Device, Geometry, Kernel, Launches};
 use crate::names::{demangled, shortened};
@@ -37,6 +38,7 @@ pub(crate) struct Counts {
     pub launches: Launches,
     pub cpu: Sketch,
     pub times: Option<Estimate>,
+    pub stacks: StackCounts,
 }
 
 impl Kernels {
@@ -57,18 +59,25 @@ impl Kernels {
             return index;
         }
         self.index.insert(key.clone(), self.list.len());
-        self.list.push(Counts { key, launches: Launches::default(), cpu: Sketch::default(), times: None });
+        self.list.push(Counts {
+            key,
+            launches: Launches::default(),
+            cpu: Sketch::default(),
+            times: None,
+            stacks: StackCounts::default(),
+        });
         self.list.len() - 1
     }
 
-    /// Adds the kernels of others, whose devices have these places here. Returns the places of their kernels.
-    pub fn merge(&mut self, others: Self, devices: &[usize]) -> Vec<usize> {
+    /// Adds the kernels of others, whose devices and call stacks have these places here. Returns the places of their kernels.
+    pub fn merge(&mut self, others: Self, devices: &[usize], stacks: &[usize]) -> Vec<usize> {
         let add = |other: Counts| {
             let device = other.key.device.map(|device| devices[device]);
             let at = self.place(Key { device, ..other.key });
             let counts = &mut self.list[at];
             counts.launches.merge(other.launches);
             counts.cpu.merge(&other.cpu);
+            counts.stacks.merge(&other.stacks, stacks);
             other.times.iter().for_each(|times| counts.add_times(times));
             at
         };
@@ -99,12 +108,14 @@ impl Kernels {
         &mut self.list[kernel]
     }
 
-    /// All of them, in the order of their numbers, with what the CPU device counted.
-    pub fn finish(self, devices: &[Device], counted: &CountedKernels) -> Vec<Kernel> {
+    /// All of them, in the order of their numbers, with what the CPU device counted. Call stacks get these places.
+    pub fn finish(self, devices: &[Device], counted: &CountedKernels, stacks: &[usize]) -> Vec<Kernel> {
         let limits: Vec<_> = devices.iter().map(Device::limits).collect();
         let mut names = Names::default();
         let finish = |counts: Counts| {
+            let of_stacks = counts.stacks.finish(stacks);
             let mut kernel = counts.finish(&mut names);
+            kernel.stacks = of_stacks;
             let limits = kernel.device.and_then(|device| limits[device].as_ref());
             kernel.geometry = limits.and_then(|limits| Geometry::of(limits, &kernel));
             kernel.counts = counted.of(&kernel);
@@ -164,6 +175,7 @@ impl Counts {
             slow_calls: self.cpu.above(SLOW_CALL_NS),
             gpu: self.times.map(|times| times.gpu_time(self.launches.calls)),
             geometry: None,
+            stacks: Vec::new(),
             counts: None,
             prediction: None,
         }

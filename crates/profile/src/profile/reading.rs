@@ -8,13 +8,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use apex_trace::Event;
 use apex_trace::definition::Context;
 use apex_trace::layout::{
-    Call as CallRecord, CallClass, GraphLaunch, Launch, MemoryKind, RecordHead, Timing, flags,
+    Call as CallRecord, CallClass, GraphLaunch, Launch, MemoryKind, RecordHead, StackSample, Timing, flags,
 };
 
 use super::build::{Builder, CallCounts};
 use super::memory::Heap;
 use super::places::Places;
 use super::sequences::Sequences;
+use super::stacks::StackCounts;
 use super::times::{Estimate, STRATA, Samples};
 use super::{AfterLaunch, CopyDirection, Graph, Stream};
 use crate::sketch::Sketch;
@@ -60,6 +61,7 @@ pub(super) struct GraphState {
     failed: u64,
     /// Kernels and how many nodes each is.
     pub kernels: Vec<(usize, u32)>,
+    stacks: StackCounts,
 }
 
 /// What one process did on one device, nanoseconds after the process's start.
@@ -107,12 +109,14 @@ impl<'b> Reading<'b> {
     }
 
     fn record(&mut self, event: Event) {
-        self.part.recorder.records += 1;
+        // (What a stack costs is counted with timing.)
+        self.part.recorder.records += u64::from(!matches!(event, Event::StackSample(_)));
         match event {
             Event::Launch(launch) => self.launch(&launch),
             Event::GraphLaunch(launch) => self.graph_launch(&launch),
             Event::Timing(timing) => self.timing(&timing),
             Event::Call(call) => self.call(&call),
+            Event::StackSample(sample) => self.stack(&sample),
         }
     }
 
@@ -183,6 +187,18 @@ impl<'b> Reading<'b> {
             self.graphs[at].samples.sample(stratum, timing.raw_ns, correction, idle);
         } else if let Some(config) = self.config(timing.config) {
             self.configs[config].samples.sample(stratum, timing.raw_ns, correction, idle);
+        }
+    }
+
+    fn stack(&mut self, sample: &StackSample) {
+        let Some(stack) = self.part.stacks.of_process(self.process, sample.stack) else { return };
+        let is_first_seen = sample.head.flags & flags::FIRST_SEEN != 0;
+        if sample.head.flags & flags::OF_GRAPH != 0 {
+            let at = self.graph(sample.config);
+            self.graphs[at].stacks.add(stack, is_first_seen);
+        } else if let Some(config) = self.config(sample.config) {
+            let kernel = self.configs[config].kernel;
+            self.part.kernels.counts(kernel).stacks.add(stack, is_first_seen);
         }
     }
 
@@ -300,7 +316,8 @@ impl<'b> Reading<'b> {
             }
         }
         let (samples, cpu) = (Samples::default(), Sketch::default());
-        self.graphs.push(GraphState { id, device, samples, cpu, launches: 0, failed: 0, kernels });
+        let stacks = StackCounts::default();
+        self.graphs.push(GraphState { id, device, samples, cpu, launches: 0, failed: 0, kernels, stacks });
         self.graph_places.insert(id, self.graphs.len() - 1);
         self.graphs.len() - 1
     }
@@ -380,6 +397,7 @@ impl GraphState {
             opaque: count(|graph| graph.opaque),
             cpu: self.cpu.distribution(),
             gpu: self.samples.estimate().map(|estimate| estimate.gpu_time(self.launches)),
+            stacks: self.stacks.counts(),
         }
     }
 }

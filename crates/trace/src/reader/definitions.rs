@@ -1,7 +1,8 @@
 //! The definitions of a process, found by their identifiers.
 
 use crate::codec::{self, HEAD_BYTES, Piece};
-use crate::definition::{Config, Context, Definition, Device, Function, Graph, Stream};
+use crate::definition::{CallStack, Config, Context, Definition, Device, Function, Graph, Stream};
+use crate::python::PythonCode;
 use crate::reader::header::u32_at;
 use std::collections::BTreeMap;
 
@@ -15,6 +16,8 @@ pub struct Definitions {
     functions: Table<Function>,
     configs: Table<Config>,
     graphs: Table<Graph>,
+    python_codes: Table<PythonCode>,
+    call_stacks: Table<CallStack>,
 }
 
 macro_rules! lookups {
@@ -48,6 +51,10 @@ lookups! {
     config, configs: Config;
     /// An executable graph.
     graph, graphs: Graph;
+    /// A code object of the Python interpreter.
+    python_code, python_codes: PythonCode;
+    /// A call stack.
+    call_stack, call_stacks: CallStack;
 }
 
 impl Definitions {
@@ -97,6 +104,8 @@ impl Definitions {
             Piece::Whole(Definition::Function(function)) => self.functions.insert(function.id, function),
             Piece::Whole(Definition::Config(config)) => self.configs.insert(config.id, config),
             Piece::Whole(Definition::Graph(graph)) => self.graphs.insert(graph.id, graph),
+            Piece::Whole(Definition::PythonCode(code)) => self.python_codes.insert(code.id, code),
+            Piece::Whole(Definition::CallStack(stack)) => self.call_stacks.insert(stack.id, stack),
             Piece::GraphContinued { id, kernels } => {
                 if let Some(graph) = self.graphs.get_mut(id) {
                     graph.kernels.extend(kernels);

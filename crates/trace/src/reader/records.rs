@@ -4,7 +4,9 @@
 //! thread wrote into one chunk. The iterators go over segments and read one at a time. They check again what they read,
 //! because a running program may have reused a chunk in the meantime.
 
-use crate::layout::{Call, GraphLaunch, Launch, RecordHead, RecordKind, SLOT_BYTES, Slots, Timing};
+use crate::layout::{
+    Call, GraphLaunch, Launch, RecordHead, RecordKind, SLOT_BYTES, Slots, StackSample, Timing,
+};
 use crate::reader::header::{ChunkHead, chunk_offset};
 use crate::reader::process::Process;
 use crate::reader::source::Opened;
@@ -32,6 +34,8 @@ pub enum Event {
     Timing(Timing),
     /// Any other call.
     Call(Call),
+    /// Where in the program a launch was made.
+    StackSample(StackSample),
 }
 
 impl Record {
@@ -42,18 +46,19 @@ impl Record {
             Event::GraphLaunch(launch) => &launch.head,
             Event::Timing(timing) => &timing.head,
             Event::Call(call) => &call.head,
+            Event::StackSample(sample) => &sample.head,
         }
     }
 
-    /// Ticks when the call began (of a timing: when the launch that was timed began).
+    /// Ticks when the call began (of a timing: when the launch that was timed began; of a stack: when it was read).
     pub fn start(&self) -> u64 {
         self.head().start
     }
 
-    /// Ticks that the call took; 0 for a timing, which is no call.
+    /// Ticks that the call took; 0 for a timing and for a stack, which are no calls.
     pub fn duration_ticks(&self) -> u64 {
         match self.event {
-            Event::Timing(_) => 0,
+            Event::Timing(_) | Event::StackSample(_) => 0,
             _ => self.head().duration_ticks(),
         }
     }
@@ -111,6 +116,7 @@ impl Event {
             RecordKind::GraphLaunch => GraphLaunch::from_bytes(step.bytes).map(Event::GraphLaunch),
             RecordKind::Timing => Timing::from_bytes(step.bytes).map(Event::Timing),
             RecordKind::Call => Call::from_bytes(step.bytes).map(Event::Call),
+            RecordKind::StackSample => StackSample::from_bytes(step.bytes).map(Event::StackSample),
         }
     }
 }

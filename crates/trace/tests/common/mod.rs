@@ -1,8 +1,13 @@
 //! What the tests of sessions share: random records and definitions, and child processes.
 #![allow(dead_code, reason = "each test file uses its part of this")]
 
-use apex_trace::definition::{Config, Context, Definition, Device, Function, Graph, Stream, StreamKind};
-use apex_trace::layout::{Call, GraphLaunch, Launch, RecordHead, RecordKind, Slots as _, Timing};
+use apex_trace::definition::{
+    CallStack, Config, Context, Definition, Device, Function, Graph, PythonFrame, Stream, StreamKind,
+};
+use apex_trace::layout::{
+    Call, GraphLaunch, Launch, RecordHead, RecordKind, Slots as _, StackSample, Timing,
+};
+use apex_trace::python::{LineTable, PythonCode};
 use apex_trace::{Event, Process, ProcessFile, Record, Session};
 use cuda_launch::{Carveout, FunctionAttributes, LaunchConfig};
 use proptest::prelude::*;
@@ -75,7 +80,7 @@ pub fn child_dir() -> Option<std::path::PathBuf> {
 pub fn any_event() -> impl Strategy<Value = Event> {
     let words = prop::array::uniform4(any::<u32>());
     let longs = prop::array::uniform4(any::<u64>());
-    (1..=4, any::<u16>(), any::<u64>(), any::<u64>(), words, longs).prop_map(
+    (1..=5, any::<u16>(), any::<u64>(), any::<u64>(), words, longs).prop_map(
         |(which, flags, start, length, [a, b, c, d], [bytes, address, source, object])| {
             let head = |kind, slots| RecordHead::new(kind, slots, flags, start, start.saturating_add(length));
             match which {
@@ -98,6 +103,12 @@ pub fn any_event() -> impl Strategy<Value = Event> {
                     config: a,
                     stream: b,
                     raw_ns: bytes,
+                }),
+                4 => Event::StackSample(StackSample {
+                    head: head(RecordKind::StackSample, 1),
+                    config: a,
+                    stack: b,
+                    reserved: bytes,
                 }),
                 _ => {
                     let [class, memory, source_memory, reserved] = d.to_le_bytes();
@@ -129,6 +140,7 @@ pub fn record(lane: &mut apex_trace::Lane, file: &ProcessFile, event: &Event) ->
         Event::GraphLaunch(record) => lane.record(file, record),
         Event::Timing(record) => lane.record(file, record),
         Event::Call(record) => lane.record(file, record),
+        Event::StackSample(record) => lane.record(file, record),
     }
 }
 
@@ -140,7 +152,7 @@ pub fn any_definition() -> impl Strategy<Value = Definition> {
     let attributes = prop::collection::vec(any::<(u32, i32)>(), 0..40);
     let words = prop::array::uniform12(any::<u32>());
     let more = (any::<u64>(), any::<[u8; 16]>(), any::<bool>(), 0..4u32);
-    (1..=7, id, text, pairs, attributes, words, more).prop_map(
+    (1..=9, id, text, pairs, attributes, words, more).prop_map(
         |(which, id, text, kernels, attributes, w, (long, uuid, known, kind))| match which {
             1 => Definition::Name { id, text },
             2 => Definition::Device(Device {
@@ -187,7 +199,7 @@ pub fn any_definition() -> impl Strategy<Value = Definition> {
                     dynamic_shared_bytes: w[11],
                 },
             }),
-            _ => Definition::Graph(Graph {
+            7 => Definition::Graph(Graph {
                 id,
                 handle: long,
                 kernels,
@@ -195,6 +207,23 @@ pub fn any_definition() -> impl Strategy<Value = Definition> {
                 sets: w[1],
                 others: w[2],
                 opaque: w[3],
+            }),
+            8 => Definition::PythonCode(PythonCode {
+                id,
+                function: text.chars().rev().collect(),
+                file: text,
+                first_line: w[0],
+                lines: if known {
+                    LineTable::Pairs(uuid.to_vec())
+                } else {
+                    LineTable::Locations(uuid.to_vec())
+                },
+            }),
+            _ => Definition::CallStack(CallStack {
+                id,
+                thread: text,
+                python: kernels.iter().map(|&(code, at)| PythonFrame { code, offset: at as i32 }).collect(),
+                is_cut: known,
             }),
         },
     )
@@ -219,6 +248,8 @@ pub fn identifier(definition: &Definition) -> (u8, u32) {
         Definition::Function(function) => (5, function.id),
         Definition::Config(config) => (6, config.id),
         Definition::Graph(graph) => (7, graph.id),
+        Definition::PythonCode(code) => (8, code.id),
+        Definition::CallStack(stack) => (9, stack.id),
     }
 }
 
@@ -232,7 +263,9 @@ pub fn lookup(process: &Process, (kind, id): (u8, u32)) -> Option<Definition> {
         4 => all.stream(id).cloned().map(Definition::Stream),
         5 => all.function(id).cloned().map(Definition::Function),
         6 => all.config(id).cloned().map(Definition::Config),
-        _ => all.graph(id).cloned().map(Definition::Graph),
+        7 => all.graph(id).cloned().map(Definition::Graph),
+        8 => all.python_code(id).cloned().map(Definition::PythonCode),
+        _ => all.call_stack(id).cloned().map(Definition::CallStack),
     }
 }
 

@@ -4,8 +4,11 @@
 
 use std::fs;
 use std::path::Path;
-use apex_trace::definition::{Config, Context, Definition, Device, Function, Graph, Stream};
-use apex_trace::layout::{Call, GraphLaunch, Launch, Slots, Timing};
+use apex_trace::definition::{
+    CallStack, Config, Context, Definition, Device, Function, Graph, PythonFrame, Stream,
+};
+use apex_trace::layout::{Call, GraphLaunch, Launch, Slots, StackSample, Timing};
+use apex_trace::python::PythonCode;
 use apex_trace::{Lane, ProcessFile, Session, now};
 
 fn main() {
@@ -36,6 +39,12 @@ fn record(session: &Path, calls: u32) {
             Definition::Function(Function { id, name: name(), ..Function::default() }),
             Definition::Config(Config { id, function: id, ..Config::default() }),
             Definition::Graph(Graph { id, kernels: vec![(id, 3)], ..Graph::default() }),
+            Definition::PythonCode(PythonCode { id, file: name(), ..PythonCode::default() }),
+            Definition::CallStack(CallStack {
+                id,
+                python: vec![PythonFrame { code: id, offset: 2 }],
+                ..CallStack::default()
+            }),
         ] {
             assert!(file.define(&definition));
         }
@@ -48,7 +57,9 @@ fn record(session: &Path, calls: u32) {
             GraphLaunch { head: GraphLaunch::head(0, start, now()), graph: id, ..GraphLaunch::default() };
         let timing = Timing { head: Timing::head(0, start, start), config: id, ..Timing::default() };
         let call = Call { head: Call::head(0, start, now()), api: id, class: 1, ..Call::default() };
-        assert!(lane.record(&file, &launch) && lane.record(&file, &graph));
+        let stack =
+            StackSample { head: StackSample::head(0, start, now()), stack: id, ..StackSample::default() };
+        assert!(lane.record(&file, &launch) && lane.record(&file, &graph) && lane.record(&file, &stack));
         assert!(lane.record(&file, &timing) && lane.record(&file, &call));
         if id % 4 == 0 {
             lane.give_back();

@@ -1,0 +1,370 @@
+//! Where in the program kernels are launched: call stacks, and the one line of each that the user can change.
+//!
+//! Stacks are samples. How a kernel's launches divide among places is known as well as its sampled launches tell; a stack
+//! that was read where a thread first launched the kernel proves that the place launches it, and says nothing of how often.
+
+use super::Profile;
+use apex_trace::Process;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+/// The frames of a thread when it launched something.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct CallStack {
+    /// Frames of the Python interpreter, innermost first.
+    pub frames: Vec<Frame>,
+    /// The thread's name.
+    pub thread: String,
+    /// Whether there are outer frames that were not recorded.
+    pub is_cut: bool,
+}
+
+/// A frame of a call stack.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Frame {
+    /// Path of the source file, or a name such as `<string>`.
+    pub file: String,
+    /// Line; `None` if unknown.
+    pub line: Option<u32>,
+    /// Name of the function, with those that it is defined in where the interpreter tells.
+    pub function: String,
+}
+
+/// How often a kernel or graph was launched with one call stack, as far as stacks were read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StackCount {
+    /// Index into [`Profile::call_stacks`].
+    pub stack: usize,
+    /// Threads that launched it with this stack first.
+    pub first_seen: u64,
+    /// Sampled launches.
+    pub sampled: u64,
+}
+
+/// The place in the program that stands for a call stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Site<'p> {
+    /// The innermost line that is not a library's, or the innermost of all.
+    Line(&'p Frame),
+    /// A worker of PyTorch's autograd: a backward pass.
+    Autograd,
+    /// A thread without Python frames.
+    Thread(&'p str),
+}
+
+/// How PyTorch names the threads that run backward passes.
+const AUTOGRAD_THREADS: &str = "pt_autograd_";
+
+/// Parts of paths of what is installed and not the user's: packages, the standard library, the interpreter's own.
+const LIBRARY_FOLDERS: [&str; 3] = ["/site-packages/", "/dist-packages/", "/lib/python3."];
+const FROZEN: &str = "<frozen ";
+
+impl Frame {
+    /// Whether the code belongs to an installed package or to the standard library.
+    pub fn is_of_library(&self) -> bool {
+        self.file.starts_with(FROZEN) || LIBRARY_FOLDERS.iter().any(|folder| self.file.contains(folder))
+    }
+}
+
+impl CallStack {
+    /// The place that stands for it.
+    pub fn site(&self) -> Site<'_> {
+        let of_user = self.frames.iter().find(|frame| !frame.is_of_library());
+        match of_user.or(self.frames.first()) {
+            Some(frame) => Site::Line(frame),
+            None if self.thread.starts_with(AUTOGRAD_THREADS) => Site::Autograd,
+            None => Site::Thread(&self.thread),
+        }
+    }
+}
+
+impl fmt::Display for Site<'_> {
+    /// `train.py:48 train_step`
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Site::Line(Frame { file, line, function }) => {
+                let name = file.rsplit('/').next().unwrap_or(file);
+                match line {
+                    Some(line) => write!(to, "{name}:{line} {function}"),
+                    None => write!(to, "{name} {function}"),
+                }
+            }
+            Site::Autograd => to.write_str("autograd (backward pass)"),
+            Site::Thread(name) => write!(to, "thread {name}, no Python frame"),
+        }
+    }
+}
+
+/// What part of a kernel's launches comes from a place.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SiteShare<'p> {
+    /// The place.
+    pub site: Site<'p>,
+    /// Sampled launches from it.
+    pub samples: u64,
+    /// Its share of the sampled launches; `None` where there are none.
+    pub share: Option<f64>,
+}
+
+/// What is launched from a place.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SiteTotals {
+    /// The place as text.
+    pub place: String,
+    /// Its frame; `None` where the thread has no Python frames, or no stack was read.
+    pub frame: Option<Frame>,
+    /// Launches of kernels and graphs: each one's launches are divided among places as its samples are.
+    pub launches: f64,
+    /// GPU time of these, divided likewise; 0 where nothing was timed.
+    pub gpu_time_ns: f64,
+    /// Sampled launches.
+    pub samples: u64,
+    /// Kernels that it launches: indices into [`Profile::kernels`].
+    pub kernels: Vec<usize>,
+}
+
+/// The place of launches whose division among places is not known.
+const NOT_SAMPLED: &str = "several places, not sampled";
+/// The place of launches of which no stack was read.
+const NO_STACK: &str = "unknown: no call stack was read";
+
+impl Profile {
+    /// The places that launch what `counts` are of, the most frequent first.
+    pub fn sites(&self, counts: &[StackCount]) -> Vec<SiteShare<'_>> {
+        let mut samples = BTreeMap::<Site<'_>, u64>::new();
+        for count in counts {
+            if let Some(stack) = self.call_stacks.get(count.stack) {
+                *samples.entry(stack.site()).or_default() += count.sampled;
+            }
+        }
+        let all: u64 = samples.values().sum();
+        let share = |samples: u64| (all > 0).then(|| samples as f64 / all as f64);
+        let mut sites: Vec<_> = samples
+            .into_iter()
+            .map(|(site, samples)| SiteShare { site, samples, share: share(samples) })
+            .collect();
+        sites.sort_by_key(|site| std::cmp::Reverse(site.samples));
+        sites
+    }
+
+    /// What is launched from where, by GPU time, then by launches; empty where no call stack was read.
+    pub fn by_site(&self) -> Vec<SiteTotals> {
+        if self.call_stacks.is_empty() {
+            return Vec::new();
+        }
+        let mut totals = HashMap::<(String, Option<&Frame>), SiteTotals>::new();
+        for (index, kernel) in self.kernels.iter().enumerate() {
+            let work = (kernel.launches.calls as f64, kernel.gpu_total_ns().unwrap_or(0.0));
+            self.divide(&kernel.stacks, work, Some(index), &mut totals);
+        }
+        for graph in &self.graphs {
+            let work = (graph.launches as f64, graph.gpu.as_ref().map_or(0.0, |gpu| gpu.total_ns.value));
+            self.divide(&graph.stacks, work, None, &mut totals);
+        }
+        let mut totals: Vec<_> = totals.into_values().collect();
+        totals.sort_by(|a, b| {
+            let cost = |totals: &SiteTotals| (totals.gpu_time_ns, totals.launches);
+            cost(b).partial_cmp(&cost(a)).unwrap_or(std::cmp::Ordering::Equal).then(a.place.cmp(&b.place))
+        });
+        totals
+    }
+
+    /// Divides launches and GPU time of one kernel or graph among its places.
+    fn divide<'p>(
+        &'p self,
+        counts: &[StackCount],
+        (launches, gpu_time_ns): (f64, f64),
+        kernel: Option<usize>,
+        totals: &mut HashMap<(String, Option<&'p Frame>), SiteTotals>,
+    ) {
+        let sites = self.sites(counts);
+        let mut add = |place: String, frame: Option<&'p Frame>, share: f64, samples: u64| {
+            let entry = totals.entry((place.clone(), frame)).or_insert_with(|| SiteTotals {
+                place,
+                frame: frame.cloned(),
+                ..SiteTotals::default()
+            });
+            entry.launches += launches * share;
+            entry.gpu_time_ns += gpu_time_ns * share;
+            entry.samples += samples;
+            entry.kernels.extend(kernel);
+        };
+        match sites[..] {
+            [] if launches > 0.0 => add(NO_STACK.to_owned(), None, 1.0, 0),
+            [SiteShare { site, samples, .. }] => add(site.to_string(), site.frame(), 1.0, samples),
+            [SiteShare { share: None, .. }, ..] => add(NOT_SAMPLED.to_owned(), None, 1.0, 0),
+            _ => {
+                for SiteShare { site, samples, share } in sites {
+                    add(site.to_string(), site.frame(), share.unwrap_or(0.0), samples);
+                }
+            }
+        }
+    }
+}
+
+impl<'p> Site<'p> {
+    fn frame(self) -> Option<&'p Frame> {
+        match self {
+            Site::Line(frame) => Some(frame),
+            Site::Autograd | Site::Thread(_) => None,
+        }
+    }
+}
+
+/// The call stacks of a profile that grows, each once.
+#[derive(Default)]
+pub(super) struct Stacks {
+    list: Vec<CallStack>,
+    index: HashMap<CallStack, usize>,
+}
+
+impl Stacks {
+    /// The place of the stack that a process defines as `id`; `None` if it does not define it.
+    pub fn of_process(&mut self, process: &Process, id: u32) -> Option<usize> {
+        let stack = process.definitions.call_stack(id)?;
+        let frame = |frame: &apex_trace::definition::PythonFrame| {
+            let code = process.definitions.python_code(frame.code)?;
+            let (file, function) = (code.file.clone(), code.function.clone());
+            Some(Frame { file, line: code.line(frame.offset), function })
+        };
+        Some(self.place(CallStack {
+            frames: stack.python.iter().filter_map(frame).collect(),
+            thread: stack.thread.clone(),
+            is_cut: stack.is_cut,
+        }))
+    }
+
+    fn place(&mut self, stack: CallStack) -> usize {
+        *self.index.entry(stack).or_insert_with_key(|stack| {
+            self.list.push(stack.clone());
+            self.list.len() - 1
+        })
+    }
+
+    /// Adds the stacks of others; their places here.
+    pub fn merge(&mut self, others: Stacks) -> Vec<usize> {
+        others.list.into_iter().map(|stack| self.place(stack)).collect()
+    }
+
+    /// All of them in an order that does not depend on who came first, and where each of the others is in it.
+    pub fn finish(self) -> (Vec<CallStack>, Vec<usize>) {
+        let mut order: Vec<usize> = (0..self.list.len()).collect();
+        order.sort_by(|&a, &b| self.list[a].cmp(&self.list[b]));
+        let mut place = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(new, &old)| place[old] = new);
+        let mut list = self.list;
+        list.sort();
+        (list, place)
+    }
+}
+
+/// How often stacks were read for one kernel or graph, by place in a list of stacks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StackCounts(BTreeMap<usize, StackCount>);
+
+impl StackCounts {
+    /// Counts a stack that was read.
+    pub fn add(&mut self, stack: usize, is_first_seen: bool) {
+        let count = self.0.entry(stack).or_insert(StackCount { stack, ..StackCount::default() });
+        count.first_seen += u64::from(is_first_seen);
+        count.sampled += u64::from(!is_first_seen);
+    }
+
+    /// Adds the counts of others, whose stacks have these places here.
+    pub fn merge(&mut self, others: &StackCounts, place: &[usize]) {
+        for other in others.0.values() {
+            let stack = place[other.stack];
+            let count = self.0.entry(stack).or_insert(StackCount { stack, ..StackCount::default() });
+            count.first_seen += other.first_seen;
+            count.sampled += other.sampled;
+        }
+    }
+
+    /// As a list.
+    pub fn counts(&self) -> Vec<StackCount> {
+        self.0.values().copied().collect()
+    }
+
+    /// The most frequent first, with stacks in their final places.
+    pub fn finish(&self, place: &[usize]) -> Vec<StackCount> {
+        let mut counts = self.counts();
+        renumber_stacks(&mut counts, place);
+        counts
+    }
+}
+
+/// Moves stacks to other places, and puts the most frequent first.
+pub(super) fn renumber_stacks(counts: &mut [StackCount], place: &[usize]) {
+    for count in counts.iter_mut() {
+        count.stack = place[count.stack];
+    }
+    counts.sort_by_key(|count| (std::cmp::Reverse((count.sampled, count.first_seen)), count.stack));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Kernel, Launches};
+    use super::*;
+
+    fn frame(file: &str, line: u32, function: &str) -> Frame {
+        Frame { file: file.into(), line: Some(line), function: function.into() }
+    }
+
+    fn stack(frames: &[Frame], thread: &str) -> CallStack {
+        CallStack { frames: frames.to_vec(), thread: thread.into(), is_cut: false }
+    }
+
+    #[test]
+    fn the_innermost_line_outside_of_libraries_stands_for_a_stack() {
+        let torch =
+            frame("/venv/lib/python3.12/site-packages/torch/nn/modules/linear.py", 125, "Linear.forward");
+        let standard = frame("/usr/lib/python3.11/functools.py", 3, "reduce");
+        let (inner, outer) =
+            (frame("/home/me/train.py", 48, "train_step"), frame("/home/me/train.py", 60, "main"));
+        let all = stack(&[torch.clone(), standard, inner.clone(), outer], "python");
+        assert_eq!(all.site(), Site::Line(&inner));
+        assert_eq!(all.site().to_string(), "train.py:48 train_step");
+        assert_eq!(stack(std::slice::from_ref(&torch), "python").site(), Site::Line(&torch));
+        assert_eq!(stack(&[], "pt_autograd_0").site(), Site::Autograd);
+        assert_eq!(stack(&[], "loader").site().to_string(), "thread loader, no Python frame");
+        assert!(frame("<frozen importlib._bootstrap>", 1, "f").is_of_library());
+        assert!(!frame("<string>", 1, "<module>").is_of_library());
+    }
+
+    #[test]
+    fn launches_are_divided_among_places_as_samples_are() {
+        let kernel = |calls, stacks| Kernel {
+            launches: Launches { calls, ..Launches::default() },
+            stacks,
+            ..Kernel::default()
+        };
+        let count = |stack, first_seen, sampled| StackCount { stack, first_seen, sampled };
+        let profile = Profile {
+            call_stacks: vec![
+                stack(&[frame("/a.py", 1, "f")], "t"),
+                stack(&[frame("/b.py", 2, "g")], "t"),
+                stack(&[frame("/a.py", 1, "f"), frame("/c.py", 9, "h")], "t"),
+            ],
+            kernels: vec![
+                kernel(100, vec![count(0, 1, 1), count(1, 0, 3), count(2, 0, 0)]),
+                kernel(10, vec![count(1, 1, 0)]),
+                kernel(5, vec![count(0, 1, 0), count(1, 1, 0)]),
+                kernel(7, vec![]),
+            ],
+            ..Profile::default()
+        };
+        let shares: Vec<_> =
+            profile.sites(&profile.kernels[0].stacks).iter().map(|site| site.share).collect();
+        assert_eq!(shares, [Some(0.75), Some(0.25)]);
+        let by_site = profile.by_site();
+        let found: Vec<_> =
+            by_site.iter().map(|totals| (totals.place.as_str(), totals.launches, totals.samples)).collect();
+        assert_eq!(
+            found,
+            [("b.py:2 g", 85.0, 3), ("a.py:1 f", 25.0, 1), (NO_STACK, 7.0, 0), (NOT_SAMPLED, 5.0, 0)]
+        );
+        assert_eq!(by_site[0].kernels, [0, 1]);
+        assert_eq!(Profile { call_stacks: Vec::new(), ..profile }.by_site(), []);
+    }
+}
