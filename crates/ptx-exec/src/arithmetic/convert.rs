@@ -7,9 +7,9 @@
 
 use ptx::ScalarType;
 
-use crate::arithmetic::half::{bf16_to_f32, f32_to_bf16, odd_f32};
+use crate::arithmetic::half::{bf16_to_f32, odd_f32};
 use crate::arithmetic::half_arithmetic;
-use crate::arithmetic::numbers::{canonical, flush};
+use crate::arithmetic::numbers::{canonical, flush, to_i32, to_u32};
 use crate::arithmetic::soft::{self, Format, Rounding};
 use crate::registers::lanes::{WARP, map};
 
@@ -109,10 +109,15 @@ pub(crate) fn word_to_word(a: &Words, conversion: u32) -> Words {
     let how = Conversion::unpack(conversion);
     match (format(how.from), format(how.to)) {
         (None, None) => map(&clamped(&extended(a, how.from), how), |value| value as u32),
-        (Some(_), None) => whole_words(&map(&singles(a, how), f64::from), how),
-        (None, Some(_)) => {
-            narrowed(&map(&extended(a, how.from), |value| value as i32 as f64 + high(value)), how)
+        (Some(_), None) => whole_singles_as_words(&singles(a, how), how),
+        // Integers of 16 bits are exact in single precision.
+        (None, Some(to)) if how.from.bytes() <= 2 => {
+            finished(&rounded(&small_integers(a, how.from), to, how.rounding), to, how)
         }
+        (None, Some(to)) if how.to != ScalarType::F32 => {
+            finished(&rounded(&odd_integers(a, how.from), to, how.rounding), to, how)
+        }
+        (None, Some(_)) => narrowed(&integers(a, how.from), how),
         (Some(_), Some(to)) => {
             let value = singles(a, how);
             let value = if how.whole { whole_singles(&value, how.rounding) } else { value };
@@ -128,10 +133,10 @@ pub(crate) fn word_to_long(a: &Words, conversion: u32) -> Longs {
     match (format(how.from), format(how.to)) {
         (None, None) => clamped(&extended(a, how.from), how),
         (Some(_), None) => whole_longs(&map(&singles(a, how), f64::from), how),
-        (None, Some(_)) => saturated(
-            &map(&extended(a, how.from), |value| (value as i32 as f64 + high(value)).to_bits()),
-            how,
-        ),
+        (None, Some(_)) if how.from.bytes() <= 2 => {
+            saturated(&map(&small_integers(a, how.from), |value| f64::from(value).to_bits()), how)
+        }
+        (None, Some(_)) => saturated(&map(&integers(a, how.from), f64::to_bits), how),
         (Some(_), Some(_)) => {
             let value = map(&singles(a, how), f64::from);
             let value = if how.whole { whole_doubles(&value, how.rounding) } else { value };
@@ -185,11 +190,40 @@ fn extended(a: &Words, from: ScalarType) -> Longs {
     }
 }
 
-/// What an extended 32-bit integer has beyond its lower bits read as signed: 2^32 where those make an unsigned one
-/// negative.
+/// An integer of at most 16 bits as a number: exact.
 #[inline(always)]
-fn high(value: u64) -> f64 {
-    if (value as i64) < 1 << 31 { 0.0 } else { 4_294_967_296.0 }
+fn small_integers(a: &Words, from: ScalarType) -> [f32; WARP] {
+    let shift = 32 - 8 * from.bytes() as u32;
+    match from.is_signed() {
+        true => map(a, |x| ((x << shift) as i32 >> shift) as f32),
+        false => map(a, |x| (x << shift >> shift) as i32 as f32),
+    }
+}
+
+/// An integer of 32 bits as a number: exact below 2^24, elsewhere rounded to odd.
+#[inline(always)]
+fn odd_integers(a: &Words, from: ScalarType) -> [f32; WARP] {
+    // Of what is beyond, the lowest eight bits are only told from zero.
+    let odd = |upper: u32, x: u32| (upper | u32::from(x & 0xff != 0)) as i32 as f32 * 256.0;
+    match from.is_signed() {
+        true => map(a, |x| {
+            let (exact, odd) = (x as i32 as f32, odd((x as i32 >> 8) as u32, x));
+            if ((x as i32 >> 24) ^ (x as i32 >> 31)) == 0 { exact } else { odd }
+        }),
+        false => map(a, |x| {
+            let (exact, odd) = (x as i32 as f32, odd(x >> 8, x));
+            if x >> 24 == 0 { exact } else { odd }
+        }),
+    }
+}
+
+/// An integer of 32 bits as a number: exact. Vectors have the conversion of signed integers.
+#[inline(always)]
+fn integers(a: &Words, from: ScalarType) -> [f64; WARP] {
+    match from.is_signed() {
+        true => map(a, |x| f64::from(x as i32)),
+        false => map(a, |x| f64::from((x ^ 1 << 31) as i32) + TWO_31),
+    }
 }
 
 /// An integer within the range of the result's type, as its register holds it.
@@ -301,12 +335,16 @@ fn whole_doubles(a: &[f64; WARP], rounding: Rounding) -> [f64; WARP] {
 /// Added to a whole number below 2^51 it leaves its integer, modulo 2^32, in the low bits.
 const WHOLE: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
 
+/// The same of a number in single precision below 2^22.
+const WHOLE_SINGLE: f32 = 12_582_912.0; // 1.5 * 2^23
+
 const TWO_32: f64 = 4_294_967_296.0;
 
 /// Below 2^52 the low bits of its fraction are an integer; of the other number, multiples of 2^32.
 const TWO_52: f64 = TWO_32 * 1_048_576.0;
 const TWO_84: f64 = TWO_52 * TWO_32;
-const TWO_63: f64 = TWO_32 * 2_147_483_648.0;
+const TWO_31: f64 = 2_147_483_648.0;
+const TWO_63: f64 = TWO_32 * TWO_31;
 
 /// What a NaN becomes as an integer: zero, but the top bit where either side has 64 bits.
 #[inline(always)]
@@ -332,6 +370,25 @@ fn whole_words(a: &[f64; WARP], how: Conversion) -> Words {
         let inside = if inside < least { least } else { inside };
         let integer = (inside + WHOLE).to_bits() as u32;
         if value.is_nan() { nan } else { integer }
+    })
+}
+
+/// Single precision rounded to integers of at most 32 bits, likewise; a NaN becomes 0.
+#[inline(always)]
+fn whole_singles_as_words(a: &[f32; WARP], how: Conversion) -> Words {
+    let whole = whole_singles(a, how.rounding);
+    let bits = 8 * how.to.bytes() as u32;
+    let (least, most) = match (bits, how.to.is_signed()) {
+        (32, true) => return map(&whole, |value| to_i32(value) as u32),
+        (32, false) => return map(&whole, to_u32),
+        (_, true) => (-((1 << (bits - 1)) as f32), ((1 << (bits - 1)) - 1) as f32),
+        (_, false) => (0.0, ((1 << bits) - 1) as f32),
+    };
+    map(&whole, |value| {
+        let number = if value.is_nan() { 0.0 } else { value };
+        let inside = if number > most { most } else { number };
+        let inside = if inside < least { least } else { inside };
+        (inside + WHOLE_SINGLE).to_bits().wrapping_sub(WHOLE_SINGLE.to_bits())
     })
 }
 
@@ -395,17 +452,61 @@ fn rounded(a: &[f32; WARP], to: Format, rounding: Rounding) -> Words {
     if to == soft::F32 {
         return map(a, |x| canonical(x).to_bits());
     }
+    if to == soft::F16
+        && let Some(halves) = half_arithmetic::narrowed_by(a, rounding)
+    {
+        return halves;
+    }
+    if to.bias() == soft::F32.bias() {
+        return shortened(a, to, rounding);
+    }
     match rounding {
-        Rounding::NearestEven if to == soft::F16 => half_arithmetic::narrowed(a),
-        Rounding::NearestEven if to == soft::BF16 => map(a, |x| f32_to_bf16(x).into()),
-        Rounding::NearestEven => {
-            round(a, to, [true; 2], |kept, lost, half, _| lost > half || lost == half && kept & 1 != 0)
-        }
+        Rounding::NearestEven => nearest(a, to),
         Rounding::NearestAway => round(a, to, [true; 2], |_, lost, half, _| lost >= half),
         Rounding::Zero => round(a, to, [false; 2], |_, _, _, _| false),
         Rounding::Down => round(a, to, [false, true], |_, lost, _, negative| negative && lost != 0),
         Rounding::Up => round(a, to, [true, false], |_, lost, _, negative| !negative && lost != 0),
     }
+}
+
+/// [`rounded`] to a format with the same exponents: what is added to the bits that go away carries into those that stay, and
+/// from the largest number to infinity.
+#[inline(always)]
+fn shortened(a: &[f32; WARP], to: Format, rounding: Rounding) -> Words {
+    let shift = 23 - to.fraction();
+    let (half, rest) = (1u32 << (shift - 1), (1u32 << shift) - 1);
+    let nan = to.nan() as u32;
+    let bits = map(a, |x| if x.is_nan() { nan << shift } else { x.to_bits() });
+    match rounding {
+        Rounding::NearestEven => map(&bits, |x| (x + (half - 1) + (x >> shift & 1)) >> shift),
+        Rounding::NearestAway => map(&bits, |x| (x + half) >> shift),
+        Rounding::Zero => map(&bits, |x| x >> shift),
+        Rounding::Down => map(&bits, |x| (x + ((x as i32 >> 31) as u32 & rest)) >> shift),
+        Rounding::Up => map(&bits, |x| (x + (!(x as i32 >> 31) as u32 & rest)) >> shift),
+    }
+}
+
+/// [`rounded`] to nearest even.
+#[inline(always)]
+fn nearest(a: &[f32; WARP], to: Format) -> Words {
+    let (shift, exponents) = (23 - to.fraction(), (127 - to.bias()) as u32);
+    let (infinity, overflow, nan) = (to.infinity() as u32, to.overflow() as u32, to.nan() as u32);
+    let sign_shift = 31 - to.sign().trailing_zeros();
+    let normals = (exponents + 1) << 23;
+    // The number whose last bit is worth that of the subnormal numbers: the sum is rounded as they are.
+    let aligned = f32::from_bits((exponents + 1 + shift) << 23);
+    let half = (1u32 << (shift - 1)) - 1;
+    map(a, |x| {
+        let bits = x.to_bits();
+        let magnitude = bits & 0x7fff_ffff;
+        let subnormal = (f32::from_bits(magnitude) + aligned).to_bits().wrapping_sub(aligned.to_bits());
+        let scaled = magnitude.wrapping_sub(exponents << 23);
+        let normal = scaled.wrapping_add(half + (magnitude >> shift & 1)) >> shift;
+        let value = if magnitude < normals { subnormal } else { normal };
+        let value = if value >= infinity { overflow } else { value };
+        let value = value | (bits & 0x8000_0000) >> sign_shift;
+        if magnitude > 0x7f80_0000 { nan } else { value }
+    })
 }
 
 /// [`rounded`], where `up` says whether a magnitude grows by a unit: from what is kept of it, what is lost, half a unit
@@ -456,8 +557,9 @@ fn finished(value: &Words, to: Format, how: Conversion) -> Words {
         });
     }
     if how.saturate {
-        let one = soft::from_integer(1, to, Rounding::NearestEven) as u32;
-        value = map(&value, |x| if is_nan(x) || x & sign != 0 { 0 } else { x.min(one) });
+        let one = to.one() as u32;
+        // Negative numbers, whose sign is the top bit, are beyond the NaNs.
+        value = map(&value, |x| if x >= nans { 0 } else { x.min(one) });
     }
     if how.finite && to.infinities() {
         let largest = to.largest() as u32;

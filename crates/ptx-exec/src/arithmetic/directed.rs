@@ -10,7 +10,7 @@ use ptx::ScalarType;
 
 use crate::arithmetic::half::bf16_to_f32;
 use crate::arithmetic::half_arithmetic;
-use crate::arithmetic::numbers::{canonical, flush, saturate};
+use crate::arithmetic::numbers::{canonical, flush, saturate, saturate_flushed};
 use crate::arithmetic::soft::{self, Format, Rounding};
 use crate::registers::lanes::{LaneHandler, WARP, map, registers, wide_vectors};
 
@@ -105,7 +105,7 @@ fn singles(a: &[u32; WARP], b: &[u32; WARP], c: &[u32; WARP], immediate: u32) ->
     } else {
         let second = if how.operation == Operation::Fma { how.narrow } else { None };
         let (a, b) = (prepared(a, how.narrow, how.ftz), prepared(b, second, how.ftz));
-        let c = prepared(c, None, how.ftz);
+        let c = if how.operation == Operation::Fma { prepared(c, None, how.ftz) } else { *c };
         match how.operation {
             Operation::Reciprocal => exact_singles(how, &[1f32.to_bits(); WARP], &a, &c),
             _ => exact_singles(how, &a, &b, &c),
@@ -121,16 +121,26 @@ fn finished(result: &[u32; WARP], how: Directed) -> [u32; WARP] {
         (false, false) => map(result, |x| canonical(f32::from_bits(x)).to_bits()),
         (true, false) => map(result, |x| flush(canonical(f32::from_bits(x))).to_bits()),
         (false, true) => map(result, |x| saturate(f32::from_bits(x)).to_bits()),
-        (true, true) => map(result, |x| saturate(flush(f32::from_bits(x))).to_bits()),
+        (true, true) => map(result, |x| saturate_flushed(f32::from_bits(x)).to_bits()),
     }
 }
 
+/// `.f32x2`: the lanes are apart, so a register of pairs is computed as two of words, whichever half of a pair they are.
 #[inline(always)]
 fn pairs(a: &[u64; WARP], b: &[u64; WARP], c: &[u64; WARP], immediate: u32) -> [u64; WARP] {
-    let half = |pairs: &[u64; WARP], shift: u32| map(pairs, |pair| (pair >> shift) as u32);
-    let low = singles(&half(a, 0), &half(b, 0), &half(c, 0), immediate);
-    let high = singles(&half(a, 32), &half(b, 32), &half(c, 32), immediate);
-    crate::registers::lanes::zip(&low, &high, |low, high| u64::from(low) | u64::from(high) << 32)
+    let (a, b, c) = (words(a), words(b), words(c));
+    let first = singles(&a[0], &b[0], &c[0], immediate);
+    let second = singles(&a[1], &b[1], &c[1], immediate);
+    let words = [first, second];
+    // SAFETY: 64 words are 32 longs, of which any bits are valid.
+    unsafe { std::mem::transmute::<[[u32; WARP]; 2], [u64; WARP]>(words) }
+}
+
+/// The words of a register of longs.
+#[inline(always)]
+fn words(longs: &[u64; WARP]) -> &[[u32; WARP]; 2] {
+    // SAFETY: 32 longs are 64 words, of which any bits are valid, and aligned to more than words are.
+    unsafe { &*std::ptr::from_ref(longs).cast() }
 }
 
 #[inline(always)]

@@ -18,6 +18,16 @@ pub(crate) fn f16_to_f32(half: u16) -> f32 {
     f32::from_bits(bits | u32::from(half & 0x8000) << 16)
 }
 
+/// A number that compares with its like as the `.f16` in the upper half of `word` does; with `ftz`, subnormal numbers are
+/// zeros.
+#[inline(always)]
+pub(crate) fn ordered_f16(word: u32, ftz: bool) -> f32 {
+    // The fields at the places of `.f32`'s. Another exponent than before keeps the order; infinity and NaN get theirs.
+    let fields = (word as i32 >> 3) as u32 & 0x8fff_e000;
+    let zero = fields & if ftz { 0x0f80_0000 } else { 0x0fff_e000 } == 0;
+    f32::from_bits(if zero { 0 } else { fields + 0x7000_0000 })
+}
+
 /// `.f32` as `.f16`, to nearest even.
 #[inline(always)]
 pub(crate) fn f32_to_f16(value: f32) -> u16 {
@@ -112,6 +122,25 @@ mod tests {
             let exact = |format| soft::convert(bits.into(), F32, format, Rounding::NearestEven) as u16;
             assert_eq!(f32_to_f16(value), exact(F16), "{bits:x}");
             assert_eq!(f32_to_bf16(value), exact(BF16), "{bits:x}");
+        }
+    }
+
+    #[test]
+    fn halves_keep_their_order() {
+        let halves = |seed: &mut u64| -> u16 {
+            let bits = random(seed);
+            [0, 0x8000, 1, 0x8001, 0x3ff, 0x400, 0x7c00, 0xfc00, 0x7c01, bits as u16, bits as u16]
+                [(bits >> 32) as usize % 11]
+        };
+        let mut seed = 13;
+        for _ in 0..200_000 {
+            let (a, b) = (halves(&mut seed), halves(&mut seed));
+            for ftz in [false, true] {
+                let flushed = |half: u16| if ftz && half & 0x7c00 == 0 { 0 } else { half };
+                let ordered = |half: u16| ordered_f16(u32::from(half) << 16 | 0x1234, ftz);
+                let expected = f16_to_f32(flushed(a)).partial_cmp(&f16_to_f32(flushed(b)));
+                assert_eq!(ordered(a).partial_cmp(&ordered(b)), expected, "{a:x} {b:x} {ftz}");
+            }
         }
     }
 

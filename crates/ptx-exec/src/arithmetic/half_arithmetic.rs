@@ -8,6 +8,7 @@
 use crate::arithmetic::half::{
     bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, odd_f32, odd_sum_f32, odd_sum_f64,
 };
+use crate::arithmetic::soft::Rounding;
 use crate::registers::lanes::{WARP, map, wide_vectors, zip};
 
 /// What is computed.
@@ -137,29 +138,23 @@ fn brain(a: &Words, b: &Words, c: &Words, operation: Operation) -> Words {
     map(&sum, |x| f32_to_bf16(x).into())
 }
 
-/// `f`, which is computed in `.f32`, on the low halves of the words or on both.
+/// `f`, which is computed in `.f32`, of the low halves of the words or of both.
 #[inline(always)]
 pub(crate) fn on_halves<const BRAIN: bool, const PAIR: bool>(
     a: &Words,
-    b: &Words,
-    f: impl Fn(f32, f32) -> f32 + Copy,
+    f: impl Fn(f32) -> f32 + Copy,
 ) -> Words {
-    let low = half_by::<BRAIN>(&part(a, 0), &part(b, 0), f);
-    if PAIR {
-        let high = half_by::<BRAIN>(&part(a, 16), &part(b, 16), f);
-        zip(&low, &high, |low, high| low | high << 16)
-    } else {
-        low
-    }
+    let low = half_by::<BRAIN>(&part(a, 0), f);
+    if PAIR { zip(&low, &half_by::<BRAIN>(&part(a, 16), f), |low, high| low | high << 16) } else { low }
 }
 
-/// `f`, which is computed in `.f32`, on halves at the bottom of the words.
+/// `f`, which is computed in `.f32`, of halves at the bottom of the words.
 #[inline(always)]
-fn half_by<const BRAIN: bool>(a: &Words, b: &Words, f: impl Fn(f32, f32) -> f32 + Copy) -> Words {
+fn half_by<const BRAIN: bool>(a: &Words, f: impl Fn(f32) -> f32 + Copy) -> Words {
     if BRAIN {
-        map(&zip(&brain_source(a), &brain_source(b), f), |value| f32_to_bf16(value).into())
+        map(&brain_source(a), |value| f32_to_bf16(f(value)).into())
     } else {
-        narrowed(&zip(&widened(a), &widened(b), f))
+        narrowed(&map(&widened(a), f))
     }
 }
 
@@ -192,16 +187,35 @@ pub(crate) fn widened(halves: &Words) -> [f32; WARP] {
 /// `.f32` as `.f16`s, to nearest even, each at the bottom of a word.
 #[inline(always)]
 pub(crate) fn narrowed(values: &[f32; WARP]) -> Words {
+    match narrowed_by(values, Rounding::NearestEven) {
+        Some(halves) => halves,
+        None => map(values, |value| f32_to_f16(value).into()),
+    }
+}
+
+/// `.f32` as `.f16`s, rounded in this direction, likewise; none where the CPU has no such operation.
+#[inline(always)]
+pub(crate) fn narrowed_by(values: &[f32; WARP], rounding: Rounding) -> Option<Words> {
     #[cfg(target_arch = "x86_64")]
     if wide_vectors() {
+        use std::arch::x86_64::*;
         // SAFETY: the CPU has the features.
-        return unsafe { vector::narrowed(values) };
+        return unsafe {
+            Some(match rounding {
+                Rounding::NearestEven => vector::narrowed::<_MM_FROUND_TO_NEAREST_INT>(values),
+                Rounding::Zero => vector::narrowed::<_MM_FROUND_TO_ZERO>(values),
+                Rounding::Down => vector::narrowed::<_MM_FROUND_TO_NEG_INF>(values),
+                Rounding::Up => vector::narrowed::<_MM_FROUND_TO_POS_INF>(values),
+                Rounding::NearestAway => return None,
+            })
+        };
     }
-    map(values, |value| f32_to_f16(value).into())
+    let _ = (values, rounding);
+    None
 }
 
 #[cfg(target_arch = "x86_64")]
-mod vector {
+pub(in crate::arithmetic) mod vector {
     use std::arch::x86_64::*;
     use std::mem::MaybeUninit;
 
@@ -259,9 +273,10 @@ mod vector {
 
     /// The operation on sixteen `.f16`s.
     #[inline]
-    #[target_feature(enable = "avx2,f16c")]
+    #[target_feature(enable = "avx2,f16c,fma")]
     fn half(a: __m256i, b: __m256i, c: __m256i, how: Half) -> __m256i {
-        let [a, b, c] = if how.ftz { [flushed(a), flushed(b), flushed(c)] } else { [a, b, c] };
+        let (a, b) = if how.ftz { (flushed(a), flushed(b)) } else { (a, b) };
+        let c = if how.ftz && how.operation == Operation::Fma { flushed(c) } else { c };
         let low = eight(
             _mm256_castsi256_si128(a),
             _mm256_castsi256_si128(b),
@@ -283,17 +298,37 @@ mod vector {
 
     /// The operation on eight `.f16`s; NaNs are those of the CPU.
     #[inline]
-    #[target_feature(enable = "avx2,f16c")]
+    #[target_feature(enable = "avx2,f16c,fma")]
     fn eight(a: __m128i, b: __m128i, c: __m128i, operation: Operation) -> __m128i {
         let (a, b) = (_mm256_cvtph_ps(a), _mm256_cvtph_ps(b));
         let result = match operation {
             Operation::Add => _mm256_add_ps(a, b),
             Operation::Sub => _mm256_sub_ps(a, b),
             Operation::Mul => _mm256_mul_ps(a, b),
-            // The product is exact.
-            Operation::Fma => odd_sum(_mm256_mul_ps(a, b), _mm256_cvtph_ps(c)),
+            Operation::Fma => fused(a, b, _mm256_cvtph_ps(c)),
         };
         _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(result)
+    }
+
+    /// `a * b + c`, which rounds to the right `.f16`.
+    ///
+    /// The sum is rounded to `.f32` once. Another rounding goes wrong only where that ended in the middle of two `.f16`s:
+    /// elsewhere the exact sum lies on the same side of the middle. There, and below the normal `.f16`s, whose middles
+    /// are elsewhere, it is rounded to odd instead.
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    fn fused(a: __m256, b: __m256, c: __m256) -> __m256 {
+        let sum = _mm256_fmadd_ps(a, b, c);
+        let bits = _mm256_castps_si256(sum);
+        let middle = _mm256_set1_epi32(0x1000_u32.wrapping_shl(19) as i32);
+        let tie = _mm256_cmpeq_epi32(_mm256_slli_epi32::<19>(bits), middle);
+        // Twice the magnitude, as an integer, of a number other than zero and less than 2^-14.
+        let twice = _mm256_sub_epi32(_mm256_slli_epi32::<1>(bits), _mm256_set1_epi32(1));
+        let least = _mm256_set1_epi32((2 * 0x3880_0000_u32 - 2) as i32);
+        let subnormal = _mm256_cmpeq_epi32(_mm256_min_epu32(twice, least), twice);
+        let suspect = _mm256_or_si256(tie, subnormal);
+        // The product is exact.
+        if _mm256_testz_si256(suspect, suspect) != 0 { sum } else { odd_sum(_mm256_mul_ps(a, b), c) }
     }
 
     /// [`odd_sum_f32`](super::odd_sum_f32) of numbers so small that no sum of finite ones overflows.
@@ -314,7 +349,7 @@ mod vector {
     /// `.ftz` of sixteen `.f16`s.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn flushed(halves: __m256i) -> __m256i {
+    pub(in crate::arithmetic) fn flushed(halves: __m256i) -> __m256i {
         let exponent = _mm256_and_si256(halves, _mm256_set1_epi16(0x7c00));
         let subnormal = _mm256_cmpeq_epi16(exponent, _mm256_setzero_si256());
         _mm256_andnot_si256(_mm256_and_si256(subnormal, _mm256_set1_epi16(0x3ff)), halves)
@@ -359,7 +394,7 @@ mod vector {
             Operation::Fma => {
                 let middle = _mm256_set1_epi32(0x8000_0000_u32 as i32);
                 let tie = _mm256_cmpeq_epi32(_mm256_slli_epi32::<16>(bits), middle);
-                _mm256_and_si256(tie, inexact(a, b, c))
+                if _mm256_testz_si256(tie, tie) != 0 { tie } else { _mm256_and_si256(tie, inexact(a, b, c)) }
             }
             _ => _mm256_setzero_si256(),
         };
@@ -403,13 +438,13 @@ mod vector {
     /// The CPU has AVX2 and F16C.
     #[inline]
     #[target_feature(enable = "avx2,f16c")]
-    pub(super) unsafe fn narrowed(values: &[f32; WARP]) -> Words {
+    pub(super) unsafe fn narrowed<const ROUNDING: i32>(values: &[f32; WARP]) -> Words {
         let mut halves = MaybeUninit::<Words>::uninit();
         for part in 0..PARTS {
             // SAFETY: eight lanes from a multiple of eight lie inside the arrays.
             unsafe {
                 let eight = _mm256_loadu_ps(values.as_ptr().add(part * PART));
-                let found = _mm256_cvtepu16_epi32(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(eight));
+                let found = _mm256_cvtepu16_epi32(_mm256_cvtps_ph::<ROUNDING>(eight));
                 let nan = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(eight, eight));
                 let found = _mm256_blendv_epi8(found, _mm256_set1_epi32(0x7fff), nan);
                 _mm256_storeu_si256(halves.as_mut_ptr().cast::<u32>().add(part * PART).cast(), found);

@@ -80,6 +80,11 @@ impl Format {
         self.infinity() - 1
     }
 
+    /// The number 1.
+    pub(crate) fn one(self) -> u64 {
+        (self.bias() as u64) << self.fraction
+    }
+
     /// Bits of the fraction field.
     pub(crate) fn fraction(self) -> u32 {
         self.fraction
@@ -359,6 +364,7 @@ pub(crate) fn convert(a: u64, from: Format, to: Format, rounding: Rounding) -> u
 }
 
 /// An integer in `format`.
+#[cfg(test)]
 pub(crate) fn from_integer(value: i128, format: Format, rounding: Rounding) -> u64 {
     pack(value < 0, 0, value.unsigned_abs(), false, format, rounding)
 }

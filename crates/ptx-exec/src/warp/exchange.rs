@@ -3,7 +3,7 @@
 //! The lanes that act are those of the step's mask. An instruction with a member mask takes, for each lane, the lanes
 //! of its own mask that act too; one without takes all that act.
 
-use crate::arithmetic::numbers::{maximum, minimum, with_nan};
+use crate::arithmetic::numbers::{canonical, maximum, minimum, with_nan};
 use crate::code::{FloatChoice, Reduction, Shuffle, WarpOp};
 use crate::operands::{Args, Reg};
 use crate::registers::lanes::{Lanes, Stored, WARP, each_lane, map, wide_vectors};
@@ -285,5 +285,5 @@ fn chosen(choice: FloatChoice, values: &[u32; WARP], group: u32, f: impl Fn(f32,
 
 fn choose(choice: FloatChoice, a: u32, b: u32, f: impl Fn(f32, f32) -> f32) -> u32 {
     let [a, b] = [a, b].map(|bits| f32::from_bits(if choice.magnitude { bits & 0x7fff_ffff } else { bits }));
-    (if choice.nan { with_nan(a, b, f(a, b)) } else { f(a, b) }).to_bits()
+    canonical(if choice.nan { with_nan(a, b, f(a, b)) } else { f(a, b) }).to_bits()
 }

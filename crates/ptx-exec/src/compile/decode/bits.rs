@@ -241,6 +241,14 @@ fn mask_clamped(a: u32, b: u32) -> u32 {
     if a > 31 { 0 } else { (field_mask(b, 32) as u32) << a }
 }
 
+/// The lowest bits of `a`, at most 32, extended by their sign; 0 if they are none.
+#[inline(always)]
+fn sign_extended(a: u32, bits: u32) -> u32 {
+    let shift = (32 - bits) & 31;
+    let extended = ((a << shift) as i32 >> shift) as u32;
+    if bits == 0 { 0 } else { extended }
+}
+
 fn sign_zero_extend(form: &mut Form) -> Option<Pure> {
     use ScalarType::*;
     let clamp = form.limit.take()? == Limit::Clamp;
@@ -248,8 +256,8 @@ fn sign_zero_extend(form: &mut Form) -> Option<Pure> {
     let run = match (ty, clamp) {
         (U32, true) => binary(|a: u32, b: u32| a & field_mask(b, 32) as u32),
         (U32, false) => binary(|a: u32, b: u32| a & field_mask(b & 31, 32) as u32),
-        (S32, true) => binary(|a: u32, b: u32| extract_field(a.into(), 0, b.min(32), 32, true) as u32),
-        (S32, false) => binary(|a: u32, b: u32| extract_field(a.into(), 0, b & 31, 32, true) as u32),
+        (S32, true) => binary(|a: u32, b: u32| sign_extended(a, b.min(32))),
+        (S32, false) => binary(|a: u32, b: u32| sign_extended(a, b & 31)),
         _ => return None,
     };
     Pure::new(run, ty, &[ty, U32])

@@ -4,23 +4,24 @@ use ptx::ScalarType;
 use ptx::instruction::{Flag, Opcode, Property};
 
 use crate::arithmetic::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
-use crate::arithmetic::numbers::{canonical, flush, maximum, minimum, saturate, with_nan};
+use crate::arithmetic::half_extremum::{self, Extremum};
+use crate::arithmetic::numbers::{canonical, flush, maximum, minimum, saturate, saturate_flushed, with_nan};
 use crate::compile::decode::Form;
 use crate::compile::decode::Pure;
 use crate::compile::decode::float::{Modifiers, single};
-use crate::compile::decode::halves::{flush_f16, half, pairwise};
-use crate::registers::lanes::{binary, ternary, test, unary};
+use crate::compile::decode::halves::{flush_f16, pairwise};
+use crate::registers::lanes::{binary, registers, ternary, test, unary};
 
 #[inline(always)]
 fn minimum_double(a: f64, b: f64) -> f64 {
     let first = if a == b { a.is_sign_negative() } else { a < b };
-    if b.is_nan() || first { a } else { b }
+    if b.is_nan() | first { a } else { b }
 }
 
 #[inline(always)]
 fn maximum_double(a: f64, b: f64) -> f64 {
     let first = if a == b { a.is_sign_positive() } else { a > b };
-    if b.is_nan() || first { a } else { b }
+    if b.is_nan() | first { a } else { b }
 }
 
 /// `min` of `.f16`.
@@ -126,38 +127,19 @@ fn extremum(form: &mut Form, modifiers: Modifiers) -> Option<Pure> {
             true => binary(minimum_double),
             false => binary(maximum_double),
         },
-        _ if nan || xorsign || modifiers.ftz => {
-            let flags = [(!min, MAX), (nan, NAN), (xorsign, XORSIGN), (modifiers.ftz, FTZ)];
-            let how = flags.iter().map(|&(set, flag)| if set { flag } else { 0 }).sum();
-            let run = half!(ty, |a, b, how| modified_extremum(a, b, how));
-            return Some(Pure::uniform(run, ty, 2)?.with(how));
+        ScalarType::F16 | ScalarType::F16x2 | ScalarType::Bf16 | ScalarType::Bf16x2 => {
+            let brain = matches!(ty, ScalarType::Bf16 | ScalarType::Bf16x2);
+            let pair = matches!(ty, ScalarType::F16x2 | ScalarType::Bf16x2);
+            if brain && modifiers.ftz {
+                return None;
+            }
+            let how = Extremum { max: !min, brain, pair, nan, xorsign, ftz: modifiers.ftz };
+            let run = registers!(u32 => u32, |a, b, _, how| half_extremum::compute(a, b, how));
+            return Some(Pure::uniform(run, ty, 2)?.with(how.pack()));
         }
-        _ if min => half!(ty, |a, b| minimum(a, b)),
-        _ => half!(ty, |a, b| maximum(a, b)),
+        _ => return None,
     };
     Pure::uniform(run, ty, 2)
-}
-
-/// Bits of the immediate of [`modified_extremum`]: `max` rather than `min`, and the modifiers.
-const MAX: u32 = 1;
-const NAN: u32 = 2;
-const XORSIGN: u32 = 4;
-const FTZ: u32 = 8;
-
-/// `min` or `max` of halves that have become `.f32`, with modifiers. One handler serves all modifiers, which are rare: a
-/// handler for each is a megabyte of code.
-#[inline(always)]
-fn modified_extremum(a: f32, b: f32, how: u32) -> f32 {
-    let extremum = |a, b| if how & MAX != 0 { maximum(a, b) } else { minimum(a, b) };
-    let (a, b) = if how & FTZ != 0 { (flush_half(a), flush_half(b)) } else { (a, b) };
-    let value = if how & XORSIGN != 0 { xor_sign(a, b, extremum) } else { extremum(a, b) };
-    if how & NAN != 0 { with_nan(a, b, value) } else { value }
-}
-
-/// `.ftz` of a half that has become an `.f32`.
-#[inline(always)]
-fn flush_half(value: f32) -> f32 {
-    if value.abs() < f32::from_bits(0x3880_0000) { 0.0f32.copysign(value) } else { value }
 }
 
 /// `abs` and `neg` change the sign bit, of NaNs too.

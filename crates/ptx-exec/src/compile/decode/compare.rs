@@ -4,7 +4,7 @@ use ptx::ScalarType;
 use ptx::body::{Line, Operand};
 use ptx::instruction::{Comparison as Relation, Flag, Logic, Opcode};
 
-use crate::arithmetic::half::{bf16_to_f32, f16_to_f32};
+use crate::arithmetic::half::{bf16_to_f32, ordered_f16};
 use crate::arithmetic::numbers::flush;
 use crate::compile::decode::Form;
 use crate::compile::function::{Decoded, FunctionCompiler, Refusal, invalid, unsupported};
@@ -49,11 +49,11 @@ fn handler(relation: Relation, ty: ScalarType, ftz: bool, high: bool) -> Option<
                 }),
                 (F64, ..) => compare(|$a: f64, $b: f64| $body),
                 (F16 | F16x2, false, false) => compare(|$a: u32, $b: u32| {
-                    let ($a, $b) = (f16_to_f32($a as u16), f16_to_f32($b as u16));
+                    let ($a, $b) = (ordered_f16($a << 16, false), ordered_f16($b << 16, false));
                     $body
                 }),
                 (F16x2, false, true) => compare(|$a: u32, $b: u32| {
-                    let ($a, $b) = (f16_to_f32(($a >> 16) as u16), f16_to_f32(($b >> 16) as u16));
+                    let ($a, $b) = (ordered_f16($a, false), ordered_f16($b, false));
                     $body
                 }),
                 (Bf16 | Bf16x2, false, false) => compare(|$a: u32, $b: u32| {
@@ -65,19 +65,33 @@ fn handler(relation: Relation, ty: ScalarType, ftz: bool, high: bool) -> Option<
                     $body
                 }),
                 (F16 | F16x2, true, false) => compare(|$a: u32, $b: u32| {
-                    let ($a, $b) = (flush_half(f16_to_f32($a as u16)), flush_half(f16_to_f32($b as u16)));
+                    let ($a, $b) = (ordered_f16($a << 16, true), ordered_f16($b << 16, true));
                     $body
                 }),
                 (F16x2, true, true) => compare(|$a: u32, $b: u32| {
-                    let low = |half: u32| flush_half(f16_to_f32((half >> 16) as u16));
-                    let ($a, $b) = (low($a), low($b));
+                    let ($a, $b) = (ordered_f16($a, true), ordered_f16($b, true));
                     $body
                 }),
                 _ => return None,
             }
         };
     }
-    let float = ty.is_float();
+    macro_rules! nans {
+        (|$a:ident, $b:ident| $body:expr) => {
+            if high {
+                compare(|$a: u32, $b: u32| {
+                    let ($a, $b) = ($a >> 16 & 0x7fff > 0x7c00, $b >> 16 & 0x7fff > 0x7c00);
+                    $body
+                })
+            } else {
+                compare(|$a: u32, $b: u32| {
+                    let ($a, $b) = ($a & 0x7fff > 0x7c00, $b & 0x7fff > 0x7c00);
+                    $body
+                })
+            }
+        };
+    }
+    let (float, half) = (ty.is_float(), matches!(ty, F16 | F16x2));
     Some(match (relation, float) {
         (Relation::Equal, false) => integers!(|a, b| a == b),
         (Relation::NotEqual, false) => integers!(|a, b| a != b),
@@ -97,8 +111,11 @@ fn handler(relation: Relation, ty: ScalarType, ftz: bool, high: bool) -> Option<
         (Relation::UnorderedLessEqual, true) => floats!(|a, b| !(a > b)),
         (Relation::UnorderedGreater, true) => floats!(|a, b| !(a <= b)),
         (Relation::UnorderedGreaterEqual, true) => floats!(|a, b| !(a < b)),
-        (Relation::Number, true) => floats!(|a, b| !a.is_nan() && !b.is_nan()),
-        (Relation::Nan, true) => floats!(|a, b| a.is_nan() || b.is_nan()),
+        // A half is a NaN by its bits, flushed or not.
+        (Relation::Number, true) if half => nans!(|a, b| !(a | b)),
+        (Relation::Nan, true) if half => nans!(|a, b| a | b),
+        (Relation::Number, true) => floats!(|a, b| !(a.is_nan() | b.is_nan())),
+        (Relation::Nan, true) => floats!(|a, b| a.is_nan() | b.is_nan()),
         _ => return None,
     })
 }
@@ -118,12 +135,6 @@ fn meaning(relation: Relation, ty: ScalarType) -> Meaning {
         _ => return Meaning::Other,
     };
     Meaning::CompareWords { relation, signed }
-}
-
-/// Subnormal halves are zeros.
-#[inline(always)]
-fn flush_half(value: f32) -> f32 {
-    if value.abs() < f32::from_bits(0x3880_0000) { 0.0 } else { value }
 }
 
 /// `.and`, `.or`, `.xor` with a predicate that may be negated: the register and [`combine`]'s code.
@@ -285,7 +296,7 @@ fn select_sign(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) ->
     let run = match (class_of(ty)?, sign, ftz) {
         (Class::Word, ScalarType::S32, _) => ternary(|a: u32, b: u32, c: i32| if c >= 0 { a } else { b }),
         (Class::Long, ScalarType::S32, _) => ternary(|a: u64, b: u64, c: i32| if c >= 0 { a } else { b }),
-        // NaN selects `b`, both zeros select `a`.
+        // NaN selects `b`, both zeros select `a`, and with `.ftz` all that become zeros.
         (Class::Word, ScalarType::F32, false) => {
             ternary(|a: u32, b: u32, c: f32| if c >= 0.0 { a } else { b })
         }
@@ -293,10 +304,10 @@ fn select_sign(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) ->
             ternary(|a: u64, b: u64, c: f32| if c >= 0.0 { a } else { b })
         }
         (Class::Word, ScalarType::F32, true) => {
-            ternary(|a: u32, b: u32, c: f32| if flush(c) >= 0.0 { a } else { b })
+            ternary(|a: u32, b: u32, c: f32| if c > -f32::MIN_POSITIVE { a } else { b })
         }
         (Class::Long, ScalarType::F32, true) => {
-            ternary(|a: u64, b: u64, c: f32| if flush(c) >= 0.0 { a } else { b })
+            ternary(|a: u64, b: u64, c: f32| if c > -f32::MIN_POSITIVE { a } else { b })
         }
         _ => return unsupported(format!("`slct` by {sign} is not supported")),
     };

@@ -8,7 +8,7 @@ use ptx::instruction::{self, Flag};
 
 use crate::arithmetic::convert::{self, Conversion, format};
 use crate::arithmetic::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
-use crate::arithmetic::numbers::canonical;
+use crate::arithmetic::numbers::{canonical, to_i32, to_u32};
 use crate::arithmetic::soft::Rounding;
 use crate::compile::decode::Form;
 use crate::compile::decode::Pure;
@@ -41,13 +41,13 @@ fn fast(conversion: Conversion) -> Option<LaneHandler> {
         }
         (U8 | U16 | U32 | S8 | S16 | S32, F64) => return cast!(u8, i8, u16, i16, u32, i32 => F64: f64),
         (U64 | S64, F64) if nearest => return cast!(u64, i64 => F64: f64),
-        // Rust's casts saturate and give 0 for NaN, as the ISA does where neither side has 64 bits. Subnormal
-        // numbers truncate to 0 with `.ftz` and without.
-        (F32, S32) if rounding == Rounding::Zero => unary(|a: f32| a as i32),
-        (F32, U32) if rounding == Rounding::Zero => unary(|a: f32| a as u32),
-        (F32, S32) if nearest => unary(|a: f32| a.round_ties_even() as i32),
-        (F32, S32) if !ftz && rounding == Rounding::Down => unary(|a: f32| a.floor() as i32),
-        (F32, S32) if !ftz && rounding == Rounding::Up => unary(|a: f32| a.ceil() as i32),
+        // Subnormal numbers truncate to 0 with `.ftz` and without.
+        (F32, S32) if rounding == Rounding::Zero => unary(|a: f32| to_i32(a.trunc())),
+        (F32, U32) if rounding == Rounding::Zero => unary(|a: f32| to_u32(a.trunc())),
+        (F32, S32) if nearest => unary(|a: f32| to_i32(a.round_ties_even())),
+        (F32, S32) if !ftz && rounding == Rounding::Down => unary(|a: f32| to_i32(a.floor())),
+        (F32, S32) if !ftz && rounding == Rounding::Up => unary(|a: f32| to_i32(a.ceil())),
+        // Rust's casts saturate, as the ISA does.
         (F32, S64) if rounding == Rounding::Zero => {
             unary(|a: f32| if a.is_nan() { i64::MIN } else { a as i64 })
         }
@@ -78,7 +78,6 @@ fn fast(conversion: Conversion) -> Option<LaneHandler> {
         (F64, F64) if whole && rounding == Rounding::Up => unary(f64::ceil),
         (F16, F32) if !whole => unary(|a: u16| canonical(f16_to_f32(a))),
         (Bf16, F32) if !whole => unary(|a: u16| canonical(bf16_to_f32(a))),
-        (F32, F16) if nearest && !whole => unary(f32_to_f16),
         (F32, Bf16) if nearest && !whole => unary(f32_to_bf16),
         _ => return None,
     })

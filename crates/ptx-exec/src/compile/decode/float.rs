@@ -9,7 +9,7 @@ use ptx::instruction::{Flag, Opcode};
 
 use crate::arithmetic::approximate;
 use crate::arithmetic::directed::{self, Directed, Operation};
-use crate::arithmetic::numbers::{canonical, flush, saturate};
+use crate::arithmetic::numbers::{canonical, flush, saturate, saturate_flushed};
 use crate::arithmetic::soft::Rounding;
 use crate::compile::decode::Form;
 use crate::compile::decode::rounding;
@@ -36,7 +36,7 @@ macro_rules! single {
             }),
             (true, true) => $shape(|$($x: f32),+| {
                 $(let $x = flush($x);)+
-                saturate(flush($body))
+                saturate_flushed($body)
             }),
         }
     };

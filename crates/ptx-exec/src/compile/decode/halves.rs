@@ -28,30 +28,15 @@ pub(crate) fn pairwise(a: u32, b: u32, f: impl Fn(u16, u16) -> u16) -> u32 {
     u32::from(f(a as u16, b as u16)) | u32::from(f((a >> 16) as u16, (b >> 16) as u16)) << 16
 }
 
-/// Makes an expression on `.f32`, and on the immediate if there is a third name, one on halves or pairs of halves.
+/// Makes an expression on `.f32` one on halves or pairs of halves.
 macro_rules! half {
-    ($ty:expr, |$a:ident| $body:expr) => {
-        half!($ty, |$a, _other| $body)
-    };
-    ($ty:expr, |$a:ident, $b:ident| $body:expr) => {
-        half!($ty, |$a, $b, _how| $body)
-    };
-    ($ty:expr, |$a:ident, $b:ident, $how:ident| $body:expr) => {{
+    ($ty:expr, |$a:ident| $body:expr) => {{
         use crate::arithmetic::half_arithmetic::on_halves;
-        use crate::registers::lanes::registers;
         match $ty {
-            ScalarType::F16 => {
-                registers!(u32 => u32, |a, b, _, $how| on_halves::<false, false>(a, b, |$a, $b| $body))
-            }
-            ScalarType::F16x2 => {
-                registers!(u32 => u32, |a, b, _, $how| on_halves::<false, true>(a, b, |$a, $b| $body))
-            }
-            ScalarType::Bf16 => {
-                registers!(u32 => u32, |a, b, _, $how| on_halves::<true, false>(a, b, |$a, $b| $body))
-            }
-            ScalarType::Bf16x2 => {
-                registers!(u32 => u32, |a, b, _, $how| on_halves::<true, true>(a, b, |$a, $b| $body))
-            }
+            ScalarType::F16 => registers!(u32 => u32, |a, _, _, _| on_halves::<false, false>(a, |$a| $body)),
+            ScalarType::F16x2 => registers!(u32 => u32, |a, _, _, _| on_halves::<false, true>(a, |$a| $body)),
+            ScalarType::Bf16 => registers!(u32 => u32, |a, _, _, _| on_halves::<true, false>(a, |$a| $body)),
+            ScalarType::Bf16x2 => registers!(u32 => u32, |a, _, _, _| on_halves::<true, true>(a, |$a| $body)),
             _ => return None,
         }
     }};
@@ -113,14 +98,12 @@ fn power_flushed(ty: ScalarType) -> Option<LaneHandler> {
     use ScalarType::*;
     use half_arithmetic::{flushed, on_halves};
     Some(match ty {
-        F16 => registers!(u32 => u32, |a, b, _, _| {
-            flushed(&on_halves::<false, false>(a, b, |a, _| approximate::exp2(a)))
+        F16 => registers!(u32 => u32, |a, _, _, _| {
+            flushed(&on_halves::<false, false>(a, approximate::exp2))
         }),
-        F16x2 => registers!(u32 => u32, |a, b, _, _| {
-            flushed(&on_halves::<false, true>(a, b, |a, _| approximate::exp2(a)))
+        F16x2 => registers!(u32 => u32, |a, _, _, _| {
+            flushed(&on_halves::<false, true>(a, approximate::exp2))
         }),
         _ => half!(ty, |a| flush(approximate::exp2(a))),
     })
 }
-
-pub(crate) use half;

@@ -7,6 +7,7 @@ use ptx::ScalarType;
 use ptx::body::Line;
 use ptx::instruction::{Flag, Opcode, Part};
 
+use crate::arithmetic::quotient;
 use crate::compile::decode::Form;
 use crate::compile::decode::Pure;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid};
@@ -154,12 +155,20 @@ fn multiply24(ty: ScalarType, part: Part, add: bool, saturate: bool) -> Option<L
 
 fn divide(ty: ScalarType) -> Option<LaneHandler> {
     use ScalarType::*;
+    macro_rules! quotient {
+        ($quotient:path, $ty:ty) => {
+            binary(|a: $ty, b: $ty| {
+                let quotient = $quotient(a, b);
+                if b == 0 { !0 } else { quotient }
+            })
+        };
+    }
     Some(match ty {
-        U16 => binary(|a: u16, b: u16| a.checked_div(b).unwrap_or(u16::MAX)),
-        U32 => binary(|a: u32, b: u32| a.checked_div(b).unwrap_or(u32::MAX)),
+        U16 => quotient!(quotient::u16, u16),
+        U32 => quotient!(quotient::u32, u32),
         U64 => binary(|a: u64, b: u64| a.checked_div(b).unwrap_or(u64::MAX)),
-        S16 => binary(|a: i16, b: i16| if b == 0 { -1 } else { a.wrapping_div(b) }),
-        S32 => binary(|a: i32, b: i32| if b == 0 { -1 } else { a.wrapping_div(b) }),
+        S16 => quotient!(quotient::i16, i16),
+        S32 => quotient!(quotient::i32, i32),
         S64 => binary(|a: i64, b: i64| if b == 0 { -1 } else { a.wrapping_div(b) }),
         _ => return None,
     })
@@ -167,12 +176,20 @@ fn divide(ty: ScalarType) -> Option<LaneHandler> {
 
 fn remainder(ty: ScalarType) -> Option<LaneHandler> {
     use ScalarType::*;
+    macro_rules! rest {
+        ($quotient:path, $ty:ty) => {
+            binary(|a: $ty, b: $ty| {
+                let rest = a.wrapping_sub($quotient(a, b).wrapping_mul(b));
+                if b == 0 { !0 } else { rest }
+            })
+        };
+    }
     Some(match ty {
-        U16 => binary(|a: u16, b: u16| a.checked_rem(b).unwrap_or(!0)),
-        U32 => binary(|a: u32, b: u32| a.checked_rem(b).unwrap_or(!0)),
+        U16 => rest!(quotient::u16, u16),
+        U32 => rest!(quotient::u32, u32),
         U64 => binary(|a: u64, b: u64| a.checked_rem(b).unwrap_or(!0)),
-        S16 => binary(|a: i16, b: i16| if b == 0 { -1 } else { a.wrapping_rem(b) }),
-        S32 => binary(|a: i32, b: i32| if b == 0 { -1 } else { a.wrapping_rem(b) }),
+        S16 => rest!(quotient::i16, i16),
+        S32 => rest!(quotient::i32, i32),
         S64 => binary(|a: i64, b: i64| if b == 0 { -1 } else { a.wrapping_rem(b) }),
         _ => return None,
     })
