@@ -235,6 +235,11 @@ pub fn refuse<T>(feature: &'static str) -> Result<T> {
     fail(CUDA_ERROR_NOT_SUPPORTED)
 }
 
+/// [`refuse`] unless `supported` holds.
+pub fn supported(supported: bool, feature: &'static str) -> Result<()> {
+    if supported { Ok(()) } else { refuse(feature) }
+}
+
 /// Stores a result where the program asked for it.
 ///
 /// # Safety

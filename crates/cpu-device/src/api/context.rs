@@ -2,7 +2,7 @@
 
 use crate::context::{self, Context};
 use crate::device;
-use crate::entry::{entries, opaque, write, write_if_wanted};
+use crate::entry::{entries, opaque, supported, write, write_if_wanted};
 use crate::error::{Error, ensure, fail};
 use crate::stream::event::{self, Event};
 use crate::stream::operation::Operation;
@@ -39,7 +39,7 @@ entries! {
         if !params.is_null() {
             let params = params.read_unaligned();
             ensure(params.numExecAffinityParams == 0, CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY)?;
-            ensure(params.cigParams.is_null(), CUDA_ERROR_NOT_SUPPORTED)?;
+            supported(params.cigParams.is_null(), "contexts that share a GPU with graphics (CIG); pass no cigParams")?;
         }
         write(context, opaque(Context::create(flags)?.handle))
     }

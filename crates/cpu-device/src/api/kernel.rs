@@ -282,7 +282,10 @@ fn read_attributes(attributes: &[CUlaunchAttribute]) -> Result<bool> {
                     }
                 }
                 CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT | CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT => {
-                    return fail(CUDA_ERROR_NOT_SUPPORTED);
+                    return refuse(
+                        "events that a launch records (programmatic and completion events); record the event after the \
+                         launch with cuEventRecord",
+                    );
                 }
                 // The others are hints, or ask for less order than there is.
                 _ => {}

@@ -2,7 +2,7 @@
 
 use super::module::JitLog;
 use crate::context;
-use crate::entry::{array, entries, opaque, text, write, write_if_wanted};
+use crate::entry::{array, entries, opaque, refuse, text, write, write_if_wanted};
 use crate::error::{Error, Result, ensure, fail};
 use crate::handle::Table;
 use crate::module::link::Link;
@@ -136,7 +136,9 @@ fn holds_code(kind: CUjitInputType) -> Result<bool> {
     match kind {
         CU_JIT_INPUT_CUBIN | CU_JIT_INPUT_PTX | CU_JIT_INPUT_FATBINARY | CU_JIT_INPUT_OBJECT => Ok(true),
         CU_JIT_INPUT_LIBRARY => Ok(false),
-        CU_JIT_INPUT_NVVM => fail(CUDA_ERROR_NOT_SUPPORTED),
+        CU_JIT_INPUT_NVVM => refuse(
+            "NVVM IR as input of the linker (link-time optimisation); build without -dlto, so that the program has PTX",
+        ),
         _ => fail(CUDA_ERROR_INVALID_VALUE),
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::context;
 use crate::device::{self, PITCH_ALIGNMENT};
-use crate::entry::{array, entries, opaque, write, write_if_wanted};
+use crate::entry::{array, entries, opaque, refuse, supported, write, write_if_wanted};
 use crate::error::{Error, Result, ensure, fail};
 use crate::memory::pool;
 use crate::memory::{Allocation, Kind, Location, Request};
@@ -103,7 +103,10 @@ entries! {
     /// Page-locks memory of the program's.
     fn cuMemHostRegister_v2(address: *mut c_void, bytes: usize, flags: u32) {
         ensure(flags & !15 == 0, CUDA_ERROR_INVALID_VALUE)?;
-        ensure(flags & CU_MEMHOSTREGISTER_IOMEMORY == 0, CUDA_ERROR_NOT_SUPPORTED)?;
+        supported(
+            flags & CU_MEMHOSTREGISTER_IOMEMORY == 0,
+            "registering memory of other devices (CU_MEMHOSTREGISTER_IOMEMORY); copy it through host memory",
+        )?;
         let flags = flags | CU_MEMHOSTREGISTER_DEVICEMAP;
         let context = context::current()?.handle;
         ensure(is_mapped(address as u64, bytes as u64), CUDA_ERROR_INVALID_VALUE)?;
@@ -414,7 +417,9 @@ unsafe fn write_attribute(
             | CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE
             | CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE => write(place.cast::<u32>(), 0),
             CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES => write(place.cast::<u64>(), 0),
-            CU_POINTER_ATTRIBUTE_P2P_TOKENS => fail(CUDA_ERROR_NOT_SUPPORTED),
+            CU_POINTER_ATTRIBUTE_P2P_TOKENS => {
+                refuse("peer-to-peer tokens of memory; no other device reads this one's memory")
+            }
             _ => fail(CUDA_ERROR_INVALID_VALUE),
         }
     }

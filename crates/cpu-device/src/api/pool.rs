@@ -1,7 +1,7 @@
 //! The stream-ordered memory allocator.
 
 use crate::device;
-use crate::entry::{entries, opaque, read, refuse, write};
+use crate::entry::{entries, opaque, read, refuse, supported, write};
 use crate::error::{Result, ensure};
 use crate::graph::allocation::{self, GraphMemory};
 use crate::memory::pool::{self, Pool};
@@ -65,7 +65,10 @@ entries! {
         if properties.handleTypes != CU_MEM_HANDLE_TYPE_NONE {
             return refuse("memory pools that other processes import; share allocations by cudaIpcGetMemHandle");
         }
-        ensure(properties.location.r#type == CU_MEM_LOCATION_TYPE_DEVICE, CUDA_ERROR_NOT_SUPPORTED)?;
+        supported(
+            properties.location.r#type == CU_MEM_LOCATION_TYPE_DEVICE,
+            "memory pools on the host; allocate from a pool of the device, or by cuMemAllocHost",
+        )?;
         write(pool, opaque(Pool::create().handle))
     }
 

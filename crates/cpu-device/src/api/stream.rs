@@ -3,7 +3,7 @@
 use crate::context;
 use crate::context::thread;
 use crate::device;
-use crate::entry::{array, entries, opaque, read, write, write_if_wanted};
+use crate::entry::{array, entries, opaque, read, refuse, write, write_if_wanted};
 use crate::error::{Error, Result, ensure, fail};
 use crate::graph::Graph;
 use crate::stream::capture::{self, Capture};
@@ -454,7 +454,9 @@ unsafe fn memory_operation(given: &CUstreamBatchMemOpParams) -> Result<Operation
             }
             // Writes are seen by everybody in their order.
             CU_STREAM_MEM_OP_BARRIER | CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES => Ok(Operation::Empty),
-            CU_STREAM_MEM_OP_ATOMIC_REDUCTION => fail(CUDA_ERROR_NOT_SUPPORTED),
+            CU_STREAM_MEM_OP_ATOMIC_REDUCTION => refuse(
+                "atomic reductions among stream memory operations; launch a kernel that does the atomic",
+            ),
             _ => fail(CUDA_ERROR_INVALID_VALUE),
         }
     }

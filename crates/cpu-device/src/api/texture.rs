@@ -1,7 +1,7 @@
 //! Texture and surface objects.
 
 use crate::context;
-use crate::entry::{entries, read, write};
+use crate::entry::{entries, read, supported, write};
 use crate::error::ensure;
 use crate::image::texture_object;
 use cuda_abi::types::*;
@@ -16,7 +16,7 @@ entries! {
     ) partly "sRGB, seamless cube maps and resource views are refused; anisotropy has no effect" {
         context::current()?;
         ensure(!object.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        ensure(view.is_null(), CUDA_ERROR_NOT_SUPPORTED)?;
+        supported(view.is_null(), "resource views of textures; make the texture of the mipmap level or array layers themselves")?;
         write(object, texture_object::create_texture(read(resource)?, read(description)?)?)
     }
 

@@ -1,8 +1,8 @@
 //! Virtual memory management.
 
 use crate::device;
-use crate::entry::{array, entries, read, write};
-use crate::error::{Result, ensure, fail};
+use crate::entry::{array, entries, read, supported, write};
+use crate::error::{Result, ensure};
 use crate::memory::virtual_memory::{self, GRANULARITY, Physical};
 use cuda_abi::types::*;
 use std::ffi::c_void;
@@ -80,7 +80,7 @@ entries! {
     fn cuMemSetAccess(address: CUdeviceptr, bytes: usize, access: *const CUmemAccessDesc, count: usize) {
         device::get()?;
         for description in array(access, count)? {
-            ensure(description.location.r#type == CU_MEM_LOCATION_TYPE_DEVICE, CUDA_ERROR_NOT_SUPPORTED)?;
+            supported(description.location.r#type == CU_MEM_LOCATION_TYPE_DEVICE, HOST_LOCATION)?;
             virtual_memory::set_access(address, bytes as u64, description.flags)?;
         }
         Ok(())
@@ -114,7 +114,7 @@ entries! {
         flags: u64,
     ) partly "file descriptors only" {
         ensure(!shareable.is_null() && flags == 0, CUDA_ERROR_INVALID_VALUE)?;
-        ensure(kind == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CUDA_ERROR_NOT_SUPPORTED)?;
+        supported(kind == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, SHAREABLE)?;
         write(shareable.cast::<i32>(), Physical::resolve(handle)?.export()?)
     }
 
@@ -126,18 +126,21 @@ entries! {
     ) partly "file descriptors only" {
         device::get()?;
         ensure(!handle.is_null(), CUDA_ERROR_INVALID_VALUE)?;
-        ensure(kind == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CUDA_ERROR_NOT_SUPPORTED)?;
+        supported(kind == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, SHAREABLE)?;
         // The descriptor is passed in place of a pointer.
         write(handle, Physical::import(shareable as usize as i32)?.handle)
     }
 }
 
+/// What physical memory here does not do.
+const HOST_LOCATION: &str =
+    "physical memory at a location of the host; ask for CU_MEM_LOCATION_TYPE_DEVICE, or use cuMemAllocHost";
+const SHAREABLE: &str = "handles for sharing memory other than file descriptors, such as fabric handles; ask for \
+                         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR";
+
 fn check(properties: &CUmemAllocationProp) -> Result {
     ensure(properties.r#type == CU_MEM_ALLOCATION_TYPE_PINNED, CUDA_ERROR_INVALID_VALUE)?;
     let handles = properties.requestedHandleTypes & !CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    ensure(handles == 0, CUDA_ERROR_NOT_SUPPORTED)?;
-    if properties.location.r#type != CU_MEM_LOCATION_TYPE_DEVICE {
-        return fail(CUDA_ERROR_NOT_SUPPORTED);
-    }
-    Ok(())
+    supported(handles == 0, SHAREABLE)?;
+    supported(properties.location.r#type == CU_MEM_LOCATION_TYPE_DEVICE, HOST_LOCATION)
 }

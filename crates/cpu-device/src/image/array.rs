@@ -5,6 +5,7 @@
 
 use crate::context;
 use crate::device;
+use crate::entry::{refuse, supported};
 use crate::error::{Error, Result, ensure, fail};
 use crate::handle::{Kind as HandleKind, Table};
 use crate::memory::copy::{Extent, Side};
@@ -120,7 +121,10 @@ pub fn channel_format(format: CUarray_format) -> Result<ChannelFormat> {
         CU_AD_FORMAT_FLOAT => ChannelFormat::F32,
         // Normalised, block-compressed, planar and packed formats.
         _ if (CU_AD_FORMAT_UNORM_INT_101010_2..=CU_AD_FORMAT_SNORM_INT16X4).contains(&format) => {
-            return fail(CUDA_ERROR_NOT_SUPPORTED);
+            return refuse(
+                "normalised, block-compressed and packed formats of arrays; use a format of 8, 16 or 32 bits and \
+                 convert in the kernel",
+            );
         }
         _ => return fail(CUDA_ERROR_INVALID_VALUE),
     })
@@ -131,7 +135,10 @@ fn layout(descriptor: &CUDA_ARRAY3D_DESCRIPTOR) -> Result<Image> {
     let invalid = CUDA_ERROR_INVALID_VALUE;
     let (flags, depth) = (descriptor.Flags, descriptor.Depth);
     let refused = CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING | CUDA_ARRAY3D_VIDEO_ENCODE_DECODE;
-    ensure(flags & refused == 0, CUDA_ERROR_NOT_SUPPORTED)?;
+    supported(
+        flags & refused == 0,
+        "sparse arrays, arrays with deferred mapping and video arrays; make a plain array",
+    )?;
     let known = CUDA_ARRAY3D_LAYERED
         | CUDA_ARRAY3D_SURFACE_LDST
         | CUDA_ARRAY3D_CUBEMAP

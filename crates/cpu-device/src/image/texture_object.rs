@@ -5,6 +5,7 @@
 
 use crate::context;
 use crate::device::{self, TEXTURE_ALIGNMENT, TEXTURE_PITCH_ALIGNMENT};
+use crate::entry::supported;
 use crate::error::{Error, Result, ensure, fail};
 use crate::handle::{Kind, Table};
 use crate::image::array::{Array, MipmappedArray, channel_format};
@@ -179,8 +180,11 @@ fn in_memory(
 fn sampler(description: &CUDA_TEXTURE_DESC, integers: bool) -> Result<Sampler> {
     let flags = description.flags;
     // How sRGB is decoded is not documented to the bit.
-    ensure(flags & CU_TRSF_SRGB == 0, CUDA_ERROR_NOT_SUPPORTED)?;
-    ensure(flags & CU_TRSF_SEAMLESS_CUBEMAP == 0, CUDA_ERROR_NOT_SUPPORTED)?;
+    supported(flags & CU_TRSF_SRGB == 0, "textures that decode sRGB; decode it in the kernel")?;
+    supported(
+        flags & CU_TRSF_SEAMLESS_CUBEMAP == 0,
+        "cube maps that filter across their edges; make the texture without CU_TRSF_SEAMLESS_CUBEMAP",
+    )?;
     let known =
         CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES | CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION;
     ensure(flags & !known == 0, CUDA_ERROR_INVALID_VALUE)?;
