@@ -2,7 +2,8 @@
 //!
 //! `cargo bench -p ptx-exec --bench forms` times every form of the instruction table whose operands are registers, in
 //! each of its instances, and the memory accesses of [`memory`]; `-- TEXT` only those whose mnemonic contains `TEXT`, and
-//! `-- --json FILE` also writes what was measured. `docs/results/cpu-device-forms.md` is made of that file.
+//! `-- --json FILE` (relative to the repository) also writes what was measured, of which
+//! `docs/results/cpu-device-forms.md` is made.
 //!
 //! A kernel is the instruction many times over, on registers that hold random values of its types. Its cost is the
 //! least processor time of several runs, for a warp that executes it once: other programs can only add to it. All are
@@ -93,8 +94,10 @@ fn main() {
     }
     let beyond = rows.iter().filter(|row| row.ratio() > BOUND).count();
     println!("\n{} rows, {beyond} of them above {BOUND} times the plain form", rows.len());
+    // `cargo bench` runs in the folder of the package.
+    let repository = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     if let Some(path) = json
-        && let Err(error) = std::fs::write(&path, as_json(&rows))
+        && let Err(error) = std::fs::write(repository.join(&path), as_json(&rows))
     {
         eprintln!("cannot write {path}: {error}");
         std::process::exit(1);
