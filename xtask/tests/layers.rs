@@ -8,7 +8,15 @@ use std::process::Command;
 
 /// Lowest first: a crate depends only on crates of earlier lines.
 const LAYERS: [&[&str]; 10] = [
-    &["apex-untrusted", "apex-random", "cuda-launch", "test-build", "test-manifest", "test-skip"],
+    &[
+        "apex-untrusted",
+        "apex-random",
+        "apex-kernel-names",
+        "cuda-launch",
+        "test-build",
+        "test-manifest",
+        "test-skip",
+    ],
     &[
         "cuda-abi",
         "ptx",

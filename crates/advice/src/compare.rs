@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use apex_profile::names::{Row, unique_short_names};
 use apex_profile::{Figure, Kernel, Profile, SaturatingSum as _, Totals};
 
 /// Standard errors that a difference must exceed.
@@ -106,7 +107,7 @@ pub struct Comparison {
 /// Sets `after` beside `before`.
 pub fn compare(before: &Profile, after: &Profile) -> Comparison {
     let totals = |of: fn(&Totals) -> Option<Figure>| Change::new(of(&before.totals), of(&after.totals));
-    Comparison {
+    let mut compared = Comparison {
         launches: (before.totals.kernels_run(), after.totals.kernels_run()),
         span_ns: totals(|totals| Some(Figure::measured(totals.span_ns))),
         gpu_time_ns: totals(|totals| totals.gpu_time_ns),
@@ -119,6 +120,24 @@ pub fn compare(before: &Profile, after: &Profile) -> Comparison {
             let clusters = if clusters { format!(" in clusters {}", launch.cluster) } else { String::new() };
             Some(format!("{launch}{clusters}"))
         }),
+    };
+    name_apart(&mut compared);
+    compared
+}
+
+/// Gives functions different names: those of each profile are, but two functions of which each profile has one may share
+/// theirs.
+fn name_apart(compared: &mut Comparison) {
+    let row = |change: &'_ KernelChange| (change.symbol.clone(), change.name.clone());
+    let functions: Vec<(String, String)> = compared.functions.iter().map(row).collect();
+    let rows: Vec<Row<'_>> =
+        functions.iter().map(|(name, short_name)| Row { name, short_name, launch: "" }).collect();
+    let names: BTreeMap<&str, String> =
+        rows.iter().map(|row| row.name).zip(unique_short_names(&rows)).collect();
+    for change in compared.functions.iter_mut().chain(&mut compared.kernels) {
+        if let Some(name) = names.get(change.symbol.as_str()) {
+            change.name.clone_from(name);
+        }
     }
 }
 
@@ -204,6 +223,8 @@ fn change((symbol, configuration): Key, [before, after]: &[Side<'_>; 2]) -> Kern
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::rules::fixture::{kernel_of, profile_of, timed};
 
@@ -220,6 +241,15 @@ mod tests {
             compared.kernels.iter().map(|change| (change.name.as_str(), change.presence)).collect();
         let expected = [("comes", Presence::Added), ("goes", Presence::Removed), ("stays", Presence::Both)];
         assert_eq!(presence, BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn functions_of_either_profile_are_told_apart() {
+        let called =
+            |symbol: &str| Kernel { short_name: "gemm".to_owned(), ..named(symbol, kernel_of(100, 128)) };
+        let compared = compare(&profile_of([called("gemm_nn")]), &profile_of([called("gemm_tn")]));
+        let names: BTreeSet<&str> = compared.functions.iter().map(|change| change.name.as_str()).collect();
+        assert_eq!(names, BTreeSet::from(["gemm [gemm_nn]", "gemm [gemm_tn]"]));
     }
 
     #[test]

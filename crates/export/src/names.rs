@@ -19,7 +19,7 @@ impl<'a> Names<'a> {
     /// The demangled name of a function.
     pub fn function(&mut self, id: u32) -> Option<&str> {
         let function = self.process.definitions.function(id)?;
-        Some(self.demangled.entry(id).or_insert_with(|| apex_profile::demangled(&function.name)))
+        Some(self.demangled.entry(id).or_insert_with(|| apex_profile::names::demangled(&function.name)))
     }
 }
 

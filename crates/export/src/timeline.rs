@@ -225,7 +225,7 @@ impl<W: Write> Writer<'_, W> {
     fn kernel(&mut self, config: u32) -> String {
         let function = self.process.definitions.config(config).map(|config| config.function);
         let name = function.and_then(|function| self.names.function(function));
-        name.map_or("unknown kernel".into(), apex_profile::shortened)
+        name.map_or("unknown kernel".into(), |name| apex_profile::names::identify(name).short_name)
     }
 
     fn configuration(&self, config: u32) -> String {

@@ -37,7 +37,7 @@ fn the_gpu_tracks_hold_the_measured_launches_and_nothing_else() {
     let measured: Vec<_> = written.iter().filter_map(|launch| Some((launch.config, launch.timed?))).collect();
     assert_eq!(gpu.len(), measured.len());
     for (slice, (config, (raw, _))) in gpu.iter().zip(&measured) {
-        let name = apex_profile::shortened(&apex_profile::demangled(SYMBOLS[*config as usize - 1]));
+        let name = apex_profile::names::identify(SYMBOLS[*config as usize - 1]).short_name;
         assert_eq!(slice["name"], name);
         assert_eq!(slice["details"]["event pair, ns"], *raw);
     }

@@ -15,14 +15,13 @@
 //!    of records.
 
 mod figure;
-mod names;
 mod prediction;
 mod profile;
 mod sketch;
 mod sums;
 
+pub use apex_kernel_names as names;
 pub use figure::{Figure, Provenance, total};
-pub use names::{demangled, shortened};
 pub use prediction::{Estimate, Prediction};
 pub use profile::*;
 pub use sketch::Distribution;

@@ -25,6 +25,7 @@ mod times;
 
 use std::collections::BTreeMap;
 
+use apex_kernel_names::Traits;
 use apex_trace::definition::StreamKind;
 use apex_trace::layout::{CallClass, MemoryKind};
 use cuda_launch::{FunctionAttributes, LaunchConfig};
@@ -166,8 +167,11 @@ pub struct Process {
 pub struct Kernel {
     /// Demangled name in full.
     pub name: String,
-    /// Name for tables: no parameters, template arguments collapsed.
+    /// Name for tables: the function and what makes it different; functions of a profile have different ones.
     pub short_name: String,
+    /// What the name tells: operation, types, tensor cores, owner.
+    #[serde(flatten)]
+    pub traits: Traits,
     /// Name as the driver gives it.
     pub symbol: String,
     /// Index into [`Profile::devices`]; `None` if unknown.

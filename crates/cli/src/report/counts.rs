@@ -1,8 +1,10 @@
 //! What the CPU device found and counted: defects, and a table of counts.
 
+use super::kernels::configuration;
 use crate::text::{Align, Ink, Style, Table, shorten, wrap};
 use crate::units;
-use apex_profile::{Defect, KernelCounts, Profile};
+use apex_profile::names::{Row, unique_short_names};
+use apex_profile::{Defect, Kernel, KernelCounts, Profile};
 use std::io::{self, Write};
 
 /// Defects that are listed.
@@ -41,7 +43,7 @@ fn described(defect: &Defect) -> String {
     let joined = if kind == "uninitialized-read" { ", loaded at" } else { " and" };
     let also = other.as_ref().map_or_else(String::new, |other| format!("{joined} {}", other.shown()));
     let more = if *places > 1 { format!(" at {} places", units::count(*places)) } else { String::new() };
-    let kernel = apex_profile::shortened(&apex_profile::demangled(kernel));
+    let kernel = apex_profile::names::identify(kernel).short_name;
     format!("{kind} in {kernel} at {}{also}, {} times{more}: {text}", place.shown(), units::count(*count))
 }
 
@@ -54,11 +56,22 @@ pub fn table(
     width: usize,
 ) -> io::Result<()> {
     let kernels = indices.iter().map(|&index| &profile.kernels[index]);
-    let counted: Vec<_> =
-        kernels.filter_map(|kernel| Some((&kernel.short_name, kernel.counts.as_ref()?))).collect();
-    if counted.is_empty() {
+    let kernels: Vec<&Kernel> = kernels.filter(|kernel| kernel.counts.is_some()).collect();
+    if kernels.is_empty() {
         return Ok(());
     }
+    // The table has no column of launches: the name tells two launches of a function apart.
+    let launches: Vec<String> = kernels.iter().map(|kernel| configuration(kernel)).collect();
+    let named = kernels.iter().zip(&launches);
+    let rows: Vec<Row<'_>> = named
+        .map(|(kernel, launch)| Row { name: &kernel.symbol, short_name: &kernel.short_name, launch })
+        .collect();
+    let names = unique_short_names(&rows);
+    let counted: Vec<_> = names
+        .iter()
+        .zip(kernels)
+        .filter_map(|(name, kernel)| Some((name, kernel.counts.as_ref()?)))
+        .collect();
     let mut table = Table::new(&[
         ("kernel", Align::Flexible),
         ("instructionsᶜ", Align::Right),

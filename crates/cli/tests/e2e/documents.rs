@@ -113,7 +113,12 @@ fn repository() -> PathBuf {
 fn prepare(sandbox: &Sandbox) -> Running {
     output(&mut sandbox.apex(&["demo", "--device", "cpu", "--timing", "all", "-o", "s"]), 0);
     for name in ["h200", "cut"] {
-        let kernels = [("uneven", 5000, 100, 40_000), ("vast", 2_000_000_000, 64, 900_000_000)];
+        let product = "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x64x8_ffma_aligna4_alignc4_execute_kernel__5x_cublas";
+        let kernels = [
+            ("uneven", 5000, 100, 40_000),
+            ("vast", 2_000_000_000, 64, 900_000_000),
+            (product, 500, 128, 90_000),
+        ];
         h200_session(&sandbox.path(name), &kernels);
     }
     place_session(&sandbox.path("placed"));

@@ -2,6 +2,7 @@
 
 use super::{CONFIGURATION, axis, joined};
 use crate::table::{Cell, Column, Sink, Type, column};
+use apex_profile::names::DataType;
 use apex_profile::{Estimate, Prediction, Profile};
 use apex_profile::{Kernel, KernelCounts, Traffic};
 use cuda_launch::Dim3;
@@ -10,13 +11,24 @@ use std::io;
 use Type::{Integer, Real, Text};
 
 /// Columns of the kernels' table.
-pub const COLUMNS: [Column; 66] = joined(&[&BEFORE, &CONFIGURATION, &AFTER]);
+pub const COLUMNS: [Column; 73] = joined(&[&BEFORE, &CONFIGURATION, &AFTER]);
 
 /// Columns before those of the configuration.
-const BEFORE: [Column; 3] = [
+const BEFORE: [Column; 10] = [
     column("kernel", Text, "name, demangled"),
     column("symbol", Text, "name as the driver gives it"),
     column("device", Text, "name of the device; null if unknown"),
+    column("short_name", Text, "the function and what makes it different; unique in the table of functions"),
+    column("operation", Text, "what it computes, as its name tells: matrix_product, copy, …, unknown"),
+    column(
+        "input_type",
+        Text,
+        "type of its operands, as its name tells: f32, tf32, bf16, …; null if unknown",
+    ),
+    column("output_type", Text, "type of its result; null if the name does not tell"),
+    column("accumulator_type", Text, "type in which it accumulates; null if the name does not tell"),
+    column("tensor_cores", Text, "yes or no; null if the name does not tell"),
+    column("owner", Text, "whose it is: own, or a library, framework or compiler by name"),
 ];
 
 /// Columns after those of the configuration.
@@ -126,12 +138,20 @@ fn row(profile: &Profile, kernel: &Kernel, sink: &mut dyn Sink) -> io::Result<()
     let efficiency = said(|said| said.warp_efficiency);
     let unfamiliar = prediction.map(|said| said.unfamiliar.join("+")).filter(|names| !names.is_empty());
     let launch = kernel.launch;
+    let types = kernel.traits.types;
     let cluster = Some(launch.cluster).filter(|&cluster| cluster != Dim3::ZERO);
     let called = kernel.cpu.count > 0;
     let cells: [Cell<'_>; COLUMNS.len()] = [
         kernel.name.as_str().into(),
         kernel.symbol.as_str().into(),
         device.map(|device| device.name.as_str()).into(),
+        kernel.short_name.as_str().into(),
+        kernel.traits.operation.name().into(),
+        types.input.map(DataType::name).into(),
+        types.output.map(DataType::name).into(),
+        types.accumulator.map(DataType::name).into(),
+        kernel.traits.tensor_cores.map(|uses| if uses { "yes" } else { "no" }).into(),
+        kernel.traits.owner.name().into(),
         axis(Some(launch.grid), 0),
         axis(Some(launch.grid), 1),
         axis(Some(launch.grid), 2),

@@ -1,8 +1,9 @@
 //! Kernels by what they are: the same function in the same configuration on the same kind of device is one kernel, in
 //! whichever process and under whichever identifier.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
+use apex_kernel_names::{Identity, Row, identify, unique_short_names};
 use apex_trace::definition::{Config, Function};
 use apex_trace::layout::{Launch, flags};
 use cuda_launch::{FunctionAttributes, LaunchConfig};
@@ -11,7 +12,6 @@ use super::counts::CountedKernels;
 use super::stacks::StackCounts;
 use super::times::Estimate;
 use super::{Device, Geometry, Kernel, Launches};
-use crate::names::{demangled, shortened};
 use crate::sketch::Sketch;
 
 /// Launch calls above this are slow (Holistic Trace Analysis' cutoff).
@@ -111,10 +111,10 @@ impl Kernels {
     /// All of them, in the order of their numbers, with what the CPU device counted. Call stacks get these places.
     pub fn finish(self, devices: &[Device], counted: &CountedKernels, stacks: &[usize]) -> Vec<Kernel> {
         let limits: Vec<_> = devices.iter().map(Device::limits).collect();
-        let mut names = Names::default();
+        let names = Names::of(&self.list);
         let finish = |counts: Counts| {
             let of_stacks = counts.stacks.finish(stacks);
-            let mut kernel = counts.finish(&mut names);
+            let mut kernel = counts.finish(&names);
             kernel.stacks = of_stacks;
             let limits = kernel.device.and_then(|device| limits[device].as_ref());
             kernel.geometry = limits.and_then(|limits| Geometry::of(limits, &kernel));
@@ -125,19 +125,33 @@ impl Kernels {
     }
 }
 
-/// Full and short names by symbol.
-#[derive(Default)]
-struct Names(HashMap<String, (String, String)>);
+/// What the names of all kernels tell, by symbol; functions have different short names.
+struct Names(HashMap<String, Identity>);
 
 impl Names {
-    fn of(&mut self, symbol: &str) -> (String, String) {
-        if let Some(known) = self.0.get(symbol) {
-            return known.clone();
+    fn of(kernels: &[Counts]) -> Self {
+        let mut known: Vec<(String, Identity)> = Vec::new();
+        let mut seen = HashSet::new();
+        for Counts { key, .. } in kernels {
+            if seen.insert(&key.symbol) {
+                known.push((key.symbol.clone(), identify(&key.symbol)));
+            }
         }
-        let name = demangled(symbol);
-        let names = (name.clone(), shortened(&name));
-        self.0.insert(symbol.to_owned(), names.clone());
-        names
+        let short = unique_short_names(&known.iter().map(Self::row).collect::<Vec<_>>());
+        let named = known.into_iter().zip(short);
+        Self(
+            named
+                .map(|((symbol, identity), short_name)| (symbol, Identity { short_name, ..identity }))
+                .collect(),
+        )
+    }
+
+    fn row((symbol, identity): &(String, Identity)) -> Row<'_> {
+        Row { name: symbol, short_name: &identity.short_name, launch: "" }
+    }
+
+    fn get(&self, symbol: &str) -> Identity {
+        self.0.get(symbol).cloned().unwrap_or_else(|| identify(symbol))
     }
 }
 
@@ -160,12 +174,13 @@ impl Counts {
         }
     }
 
-    fn finish(self, names: &mut Names) -> Kernel {
+    fn finish(self, names: &Names) -> Kernel {
         let Key { device, symbol, attributes, launch } = self.key;
-        let (name, short_name) = names.of(&symbol);
+        let Identity { name, short_name, traits } = names.get(&symbol);
         Kernel {
             name,
             short_name,
+            traits,
             symbol,
             device,
             launch,
