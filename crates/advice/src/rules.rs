@@ -8,22 +8,32 @@
 mod bank_conflicts;
 mod block_not_warp_multiple;
 mod branch_divergence;
+mod by_name;
+mod casts;
+mod contended_atomics;
 mod few_blocks_with_barriers;
+mod fp32_products;
 mod gpu_gap;
 mod graph_candidate;
 mod launch_bound;
+mod layout_conversions;
 mod legacy_stream;
 mod low_occupancy;
 mod low_utilisation;
+mod misaligned_products;
 mod pageable_async_copy;
 mod repeated_allocation;
 mod short_kernels;
 mod slow_launch;
 mod small_grid;
+mod small_model_kernels;
+mod small_optimizer_kernels;
+mod strided_copies;
 mod sub_wave_grid;
 mod synchronous_calls;
 mod tail_wave;
 mod uncoalesced_access;
+mod waiting_collectives;
 
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -34,6 +44,7 @@ use std::collections::BTreeMap;
 use crate::finding::{
     Confidence, Configuration, Evidence, Finding, KernelFinding, Level, Saving, Scope, Severity,
 };
+use apex_profile::names::OwnerKind;
 use apex_profile::{
     Activity, Figure, Geometry, IdleCause, Kernel, KernelCounts, Profile, SaturatingSum as _, total,
 };
@@ -134,6 +145,15 @@ pub static RULES: &[Rule] = &[
     uncoalesced_access::RULE,
     bank_conflicts::RULE,
     branch_divergence::RULE,
+    fp32_products::RULE,
+    layout_conversions::RULE,
+    small_optimizer_kernels::RULE,
+    casts::RULE,
+    strided_copies::RULE,
+    misaligned_products::RULE,
+    small_model_kernels::RULE,
+    waiting_collectives::RULE,
+    contended_atomics::RULE,
 ];
 
 impl Rule {
@@ -183,7 +203,8 @@ pub(crate) struct Subject<'a> {
     pub profile: &'a Profile,
 }
 
-/// Asks `fault` about every kernel that ran and whose geometry is known; one finding for all that have the fault.
+/// Asks `fault` about every kernel of the user's own that ran and whose geometry is known; one finding for all that have the
+/// fault. How a library or framework launches its kernels, and what these access, is not the user's to change.
 /// `headline` words the summary from how many they are and how often they ran.
 pub(crate) fn judge_kernels(
     profile: &Profile,
@@ -197,6 +218,9 @@ pub(crate) fn judge_kernels(
     {
         let Some(geometry) = &kernel.geometry else { continue };
         seen += 1;
+        if kernel.traits.owner.kind() != OwnerKind::Own {
+            continue;
+        }
         let sms = kernel.device.and_then(|device| profile.devices.get(device)).map_or(0, |device| device.sms);
         if let Some(fault) = fault(Subject { kernel, geometry, sms, profile }) {
             kernels.push(kernel_finding(profile, index, fault));

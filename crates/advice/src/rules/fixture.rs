@@ -7,6 +7,7 @@ use cuda_launch::{FunctionAttributes, LaunchConfig};
 use super::{Outcome, Rule};
 use crate::advise::{Options, advise};
 use crate::finding::Finding;
+use apex_profile::names::{Identity, identify};
 use apex_profile::{
     Activity, AfterLaunch, Basis, Call, Copies, CopyDirection, Device, Distribution, Figure, Gap, Geometry,
     GpuTime, Hotspot, IdleCause, Kernel, KernelCounts, Launches, Memory, Place, Process, Profile, Stream,
@@ -44,6 +45,12 @@ pub(crate) fn with_registers(blocks: u32, threads: u32, registers: u32) -> Kerne
         launches: Launches { calls: 1000, ..Launches::default() },
         ..Kernel::default()
     }
+}
+
+/// As [`kernel_of`], named like this, with what the name tells.
+pub(crate) fn named(symbol: &str) -> Kernel {
+    let Identity { name, short_name, traits } = identify(symbol);
+    Kernel { name, short_name, traits, symbol: symbol.to_owned(), ..kernel_of(1000, 128) }
 }
 
 /// With counts of one launch: traffic of one kind, and its worst place.

@@ -74,8 +74,9 @@ fn change(blocks: u64, threads: u32, sms: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{SMS, assert_clear, assert_finds, kernel_of};
+    use super::super::fixture::{SMS, assert_clear, assert_finds, kernel_of, named};
     use super::RULE;
+    use apex_profile::Kernel;
 
     #[test]
     fn fires_below_the_number_of_sms() {
@@ -90,6 +91,18 @@ mod tests {
     #[test]
     fn says_what_to_do_where_smaller_blocks_are_not_enough() {
         assert!(assert_finds(&RULE, kernel_of(1, 128)).change.starts_with("give each thread less work"));
+    }
+
+    #[test]
+    fn a_library_s_launches_are_not_the_users_to_change() {
+        let launch = kernel_of(33, 1024).launch;
+        for name in [
+            "ncclDevKernel_AllReduce_Sum_f32_RING_LL(int)",
+            "ampere_sgemm_128x64_tn",
+            "triton_poi_fused_add_0",
+        ] {
+            assert_clear(&RULE, Kernel { launch, ..named(name) });
+        }
     }
 
     #[test]

@@ -1,0 +1,68 @@
+//! Atomics by which the threads of a warp change the same words.
+
+use super::{Fault, Needs, Outcome, Rule, judge_counts};
+use crate::finding::{Evidence, Scope, Severity, Unit};
+use apex_profile::{KernelCounts, Profile};
+
+/// Threads per request from which it matters.
+const THREADS: f64 = 16.0;
+/// Sectors per request at most: the threads' words lie in so few that many must share one.
+const SECTORS: f64 = 1.5;
+
+pub(super) const RULE: Rule = Rule {
+    id: "APEX-C68",
+    slug: "contended-atomics",
+    title: "Atomics of a warp change the same words",
+    severity: Severity::Medium,
+    scope: Scope::Kernel,
+    needs: Needs::Counts,
+    parent: None,
+    idle: &[],
+    detects: "Atomics on global memory with at least 16 threads, and at most 1.5 sectors, per request: words side by side would fill more.",
+    source: "CUDA C++ Best Practices Guide; a sector has 32 bytes, so that 16 or more threads on 1 sector share words. The thresholds are APEX's own.",
+    why: "Atomics on the same address are executed one after the other.",
+    change: "Reduce within the warp (__reduce_add_sync, __shfl_down_sync) or the block (shared memory) first, so that one thread changes \
+             global memory; or give each block its own copy and add these up at the end.",
+    saving: "Not known: how many blocks change one address at the same time is not counted.",
+    verify: "requests of atomics fall",
+    judge,
+};
+
+fn judge(profile: &Profile) -> Outcome {
+    judge_counts(
+        profile,
+        |_, counts| fault(counts),
+        |who| format!("{who} changes the same words by atomics of many threads"),
+    )
+}
+
+fn fault(counts: &KernelCounts) -> Option<Fault> {
+    let atomics = counts.traffic("global", "atomic")?;
+    let threads = atomics.threads as f64 / atomics.requests.max(1) as f64;
+    if atomics.requests == 0 || threads < THREADS || atomics.per_request > SECTORS {
+        return None;
+    }
+    Some(Fault {
+        evidence: vec![
+            Evidence::new("threads per atomic request", counts.figure(threads), Unit::Count)
+                .decrease_towards(1.0),
+            Evidence::new("sectors per atomic request", counts.figure(atomics.per_request), Unit::Count),
+        ],
+        change: "reduce within the warp or block before the atomic".to_owned(),
+        saves: Err("how many blocks change one address at the same time is not counted"),
+        threads: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{assert_clear, assert_finds, counted};
+    use super::RULE;
+
+    #[test]
+    fn fires_where_many_threads_share_a_sector() {
+        assert_finds(&RULE, counted("global", "atomic", 100, 100, 0, ""));
+        assert_clear(&RULE, counted("global", "atomic", 100, 400, 0, ""));
+        assert_clear(&RULE, counted("global", "load", 100, 100, 0, ""));
+    }
+}
