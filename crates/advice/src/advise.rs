@@ -43,6 +43,8 @@ pub struct Advice {
     /// Kernels in whose launch configuration nothing is left to gain: they ran, their geometry is known, and no rule
     /// about kernels found fault. Indices into [`Profile::kernels`].
     pub excellent: Vec<usize>,
+    /// Names of the rules that looked and found nothing.
+    pub clear: Vec<String>,
     /// Rules that could not judge, and why.
     pub unjudged: Vec<Unjudged>,
     /// Rules whose findings were suppressed: how many kernels each concerned (0 if it is not about kernels).
@@ -94,8 +96,12 @@ pub fn advise(profile: &Profile, options: &Options) -> Advice {
     advice.unknown_suppressions =
         options.suppress.iter().filter(|name| Rule::named(name).is_none()).cloned().collect();
     for rule in RULES {
-        match (rule.judge)(profile) {
-            Outcome::Clear => {}
+        let outcome = match rule.is_about_gpu_times() && profile.on_cpu_device() {
+            true => Outcome::Unjudged(rules::CPU_TIMES.into()),
+            false => (rule.judge)(profile),
+        };
+        match outcome {
+            Outcome::Clear => advice.clear.push(rule.slug.into()),
             Outcome::Unjudged(because) => {
                 advice.unjudged.push(Unjudged { rule: rule.id.into(), slug: rule.slug.into(), because });
             }

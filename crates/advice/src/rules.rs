@@ -15,6 +15,7 @@ mod few_blocks_with_barriers;
 mod fp32_products;
 mod gpu_gap;
 mod graph_candidate;
+mod host_bound;
 mod launch_bound;
 mod layout_conversions;
 mod legacy_stream;
@@ -32,6 +33,7 @@ mod strided_copies;
 mod sub_wave_grid;
 mod synchronous_calls;
 mod tail_wave;
+mod tiny_launches;
 mod uncoalesced_access;
 mod waiting_collectives;
 
@@ -154,9 +156,17 @@ pub static RULES: &[Rule] = &[
     small_model_kernels::RULE,
     waiting_collectives::RULE,
     contended_atomics::RULE,
+    host_bound::RULE,
+    tiny_launches::RULE,
 ];
 
 impl Rule {
+    /// Whether it sets times of kernels against times of the host: those of the CPU device say nothing about a GPU. A long
+    /// pause is one on a GPU too.
+    pub(crate) fn is_about_gpu_times(&self) -> bool {
+        self.scope == Scope::Host && self.needs == Needs::Times && self.id != gpu_gap::RULE.id
+    }
+
     /// The rule with this identifier, with or without `APEX-`, or with this name.
     pub fn named(name: &str) -> Option<&'static Rule> {
         let is_id = |id: &str| id.eq_ignore_ascii_case(name);
@@ -400,6 +410,9 @@ pub(crate) fn bytes(count: f64) -> String {
 
 /// Why nothing can be said where no launch was timed.
 pub(crate) const UNTIMED: &str = "no launch was timed: record with --timing sampled or all";
+
+/// Why rules about the host's side that need times do not judge a run on the CPU device.
+pub(crate) const CPU_TIMES: &str = "times of the CPU device say nothing about when a GPU waits for the host";
 
 /// Why nothing can be said of idle time where too few launches were timed.
 pub(crate) const NOT_MODELLED: &str =

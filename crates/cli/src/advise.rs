@@ -2,9 +2,10 @@
 
 use crate::loaded::Source;
 use crate::output::{self, Color};
-use crate::report;
+use crate::report::{self, Judged};
 use crate::text::Style;
 use apex_advice::Advice;
+use apex_profile::PhaseKind;
 use clap::builder::FalseyValueParser;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -20,10 +21,9 @@ docs/advice.md explains each rule, its threshold and the threshold's source.")]
 pub struct Args {
     #[command(flatten)]
     source: Source,
-    /// Rules not to report, by identifier or name
-    #[arg(long, value_name = "RULE", value_delimiter = ',', env = "APEX_SUPPRESS")]
-    suppress: Vec<String>,
-    /// Print JSON (schema apex.advise/1)
+    #[command(flatten)]
+    judged: Judged,
+    /// Print JSON (schema apex.advise/2)
     #[arg(long, env = "APEX_JSON", value_parser = FalseyValueParser::new())]
     json: bool,
 }
@@ -33,21 +33,25 @@ struct Document<'a> {
     schema: &'static str,
     apex_version: &'static str,
     session: String,
+    /// The phase that the advice is of; `null` for the whole run.
+    phase: Option<PhaseKind>,
     advice: &'a Advice,
 }
 
 /// Runs `apex advise`.
 pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     let loaded = args.source.load()?;
-    let advice = report::advise(&loaded.profile, &args.suppress);
+    let (profile, phase) = args.judged.profile(&loaded.profile);
+    let advice = args.judged.advise(&profile);
     if args.json {
         return output::json(&Document {
-            schema: "apex.advise/1",
+            schema: "apex.advise/2",
             apex_version: env!("CARGO_PKG_VERSION"),
             session: loaded.session.dir.display().to_string(),
+            phase,
             advice: &advice,
         });
     }
     let style = Style { color: color.on_stdout() };
-    output::page(|out| report::findings::full(out, &loaded.profile, &advice, style, output::width()))
+    output::page(|out| report::findings::full(out, &profile, &advice, style, output::width()))
 }

@@ -68,6 +68,13 @@ struct Written {
     high: Option<f64>,
 }
 
+impl Default for Figure {
+    /// Nothing.
+    fn default() -> Self {
+        Self::computed(0.0)
+    }
+}
+
 impl From<Figure> for Written {
     fn from(figure: Figure) -> Self {
         let (low, high) = figure.interval().unzip();

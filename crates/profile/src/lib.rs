@@ -4,6 +4,7 @@
 //!   copies, streams, repeated sequences, and the time line of each device.
 //! * [`Builder`] does so process by process. Builders of several sessions (ranks, hosts) merge; what they hold are counts,
 //!   sums and sketches, so that the merge is the profile of all records.
+//! * [`Accounts`] say where the time of a device went, of each [`Phase`] of a program.
 //! * [`Figure`] is a value with its [`Provenance`]; [`Distribution`] is a sketch of durations.
 //! * [`Prediction`] has room for what models say of a kernel; `apex-predict` fills it in.
 //!
@@ -14,12 +15,14 @@
 //! 3. Memory is bounded by distinct configurations, live allocations and a fixed history per stream; never by the number
 //!    of records.
 
+mod accounts;
 mod figure;
 mod prediction;
 mod profile;
 mod sketch;
 mod sums;
 
+pub use accounts::{Account, Accounts, IdleCause, Iterations, Phase, PhaseCall, PhaseKind};
 pub use apex_kernel_names as names;
 pub use figure::{Figure, Provenance, total};
 pub use prediction::{Estimate, Prediction};

@@ -9,19 +9,21 @@
 
 mod activity;
 mod build;
+mod costs;
 mod counts;
 mod geometry;
-mod idle;
 mod kernels;
 mod memory;
+mod phase;
 mod places;
 mod reading;
 mod sequences;
 mod serde_launch;
-mod serde_layout;
+pub(crate) mod serde_layout;
 mod stacks;
 mod summary;
 mod times;
+mod transfers;
 
 use std::collections::BTreeMap;
 
@@ -32,6 +34,7 @@ use cuda_launch::{FunctionAttributes, LaunchConfig};
 use occupancy::{DeviceLimits, Occupancy, Waves};
 use serde::{Deserialize, Serialize};
 
+use crate::accounts::{Accounts, IdleCause, Iterations, Phase, PhaseKind};
 use crate::figure::Figure;
 use crate::prediction::Prediction;
 use crate::sketch::Distribution;
@@ -101,9 +104,8 @@ pub struct Totals {
     pub span_ns: f64,
     /// GPU time of kernels, from samples; `None` without any.
     pub gpu_time_ns: Option<Figure>,
-    /// Share of `span_ns` in which kernels ran, at most 1: their summed GPU time where a device has one stream, what the
-    /// queue model says ([`Activity`]) where kernels of several streams may overlap. A lower bound while `timed_share`
-    /// is below 1.
+    /// Share of `span_ns` in which kernels ran, as [`Activity::accounts`] has it: at most 1, and a lower bound where some of
+    /// the time is unknown.
     pub gpu_busy: Option<Figure>,
     /// From the start of the first process to the last record of the last one.
     pub wall_ns: f64,
@@ -497,11 +499,7 @@ impl Sequence {
     }
 }
 
-/// One device over time, as one process used it.
-///
-/// The queue is modelled: a launch starts when its call returned and the launches before it on its stream are done; it
-/// takes the mean time of its kernel; a synchronisation that returned proves the device idle. That is exact where kernels
-/// take equally long each time, and a prediction else.
+/// One device over time, as one process used it: what [`crate::accounts`] says of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Activity {
     /// Index into [`Profile::processes`].
@@ -520,28 +518,55 @@ pub struct Activity {
     pub streams: usize,
     /// GPU time of kernels; `None` where nothing was timed.
     pub gpu_time_ns: Option<Figure>,
-    /// Of the span, share in which the modelled queue is empty; `None` unless nearly all launches are timed.
+    /// Where the span went.
+    pub accounts: Accounts,
+    /// Where each phase went; their accounts add up to [`Self::accounts`].
+    pub phases: Vec<Phase>,
+    /// The iterations of the steady state; `None` where no repetition was found.
+    pub iterations: Option<Iterations>,
+    /// Of the span, share in which the device is idle; `None` where too much of it is unknown ([`Self::MOST_UNKNOWN`]).
     pub idle_share: Option<Figure>,
-    /// The idle time by what the host did meanwhile, nanoseconds; sums up to it. Empty where it was not modelled.
+    /// The idle time by what the host did meanwhile, nanoseconds; sums up to it. Empty where too much is unknown.
     pub idle_by: BTreeMap<IdleCause, f64>,
-    /// Gaps of at least [`Self::LONG_GAP_NS`], the longest ten.
+    /// Gaps of at least [`Self::long_gap_ns`], the longest ten.
     pub gaps: Vec<Gap>,
-    /// All gaps of at least [`Self::LONG_GAP_NS`].
+    /// All gaps of that length.
     pub long_gaps: u64,
     /// Their time.
     pub long_gaps_ns: f64,
-    /// Share of time that the modelled queue was busy, in [`Self::CHUNKS`] equal parts of the span; empty unless nearly
-    /// all launches are timed.
+    /// Share of time that the device was busy, in [`Self::CHUNKS`] equal parts of the span; empty where too much is unknown.
     pub busy: Vec<f64>,
+    /// Collectives (NCCL) that were launched and timed.
+    pub collectives: Vec<Collective>,
+}
+
+/// What a collective takes in one process.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Collective {
+    /// Index into [`Profile::kernels`].
+    pub kernel: usize,
+    /// Launch calls that ran.
+    pub launches: u64,
+    /// Mean time of one, with the time that it waits for other ranks.
+    pub mean_ns: f64,
 }
 
 impl Activity {
     /// Nsight Systems calls a gap long from here on.
-    pub const LONG_GAP_NS: f64 = 500e6;
+    const LONG_GAP_NS: f64 = 500e6;
+    /// In a shorter span a gap is long that takes this share of it …
+    const LONG_GAP_SHARE: f64 = 0.05;
+    /// … if it is no shorter than this.
+    const LEAST_GAP_NS: f64 = 10e6;
     /// Parts of the span in which utilisation is given, as in Nsight Systems.
     pub const CHUNKS: usize = 30;
-    /// From this share of timed launches on the queue is modelled.
-    pub const NEARLY_ALL: f64 = 0.95;
+    /// Share of the span that may be unknown where idle time is told.
+    pub const MOST_UNKNOWN: f64 = 0.1;
+
+    /// From here on a gap is long, in a span of so many nanoseconds.
+    pub fn long_gap_ns(span_ns: f64) -> f64 {
+        (Self::LONG_GAP_SHARE * span_ns).clamp(Self::LEAST_GAP_NS, Self::LONG_GAP_NS)
+    }
 }
 
 impl AfterLaunch {
@@ -582,78 +607,28 @@ impl Activity {
 impl Activity {
     /// Share of the span in which kernels ran; see [`Totals::gpu_busy`].
     pub fn gpu_busy(&self) -> Option<Figure> {
-        if self.span_ns <= 0.0 {
-            return None;
-        }
-        let summed = self.gpu_time_ns?.scaled(1.0 / self.span_ns);
-        match self.idle_share {
-            Some(idle) if self.streams > 1 => Some(idle.complement()),
-            _ => Some(summed.at_most(1.0)),
-        }
-    }
-}
-
-/// What the host did while the device was idle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum IdleCause {
-    /// It was in launch calls.
-    Launching,
-    /// It allocated or freed memory.
-    Allocating,
-    /// It was in calls that copy or set memory.
-    Transferring,
-    /// It was in synchronisations of work that was already done.
-    Synchronising,
-    /// It loaded or unloaded code.
-    Loading,
-    /// It was in other driver calls.
-    OtherCalls,
-    /// It ran its own code.
-    HostCode,
-    /// Anything, in a gap of at least [`Activity::LONG_GAP_NS`].
-    LongGap,
-}
-
-impl IdleCause {
-    /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::Launching,
-        Self::Allocating,
-        Self::Transferring,
-        Self::Synchronising,
-        Self::Loading,
-        Self::OtherCalls,
-        Self::HostCode,
-        Self::LongGap,
-    ];
-
-    /// In words.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Launching => "launch calls",
-            Self::Allocating => "allocating and freeing",
-            Self::Transferring => "copying and setting memory",
-            Self::Synchronising => "synchronising",
-            Self::Loading => "loading code",
-            Self::OtherCalls => "other driver calls",
-            Self::HostCode => "the program's own code",
-            Self::LongGap => "long gaps",
-        }
+        let Accounts { kernels, collectives, waiting, .. } = self.accounts;
+        self.gpu_time_ns.filter(|_| self.span_ns > 0.0)?;
+        let busy = Figure::sum([kernels, collectives, waiting])?;
+        Some(busy.scaled(1.0 / self.span_ns).at_most(1.0))
     }
 }
 
 /// A time without work on the device.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gap {
     /// Nanoseconds after the process's start.
     pub start_ns: f64,
+    /// The phase that it begins in.
+    pub phase: PhaseKind,
     /// Its length. Measured where it begins with a synchronisation that returned, else predicted.
     pub duration_ns: Figure,
     /// The kernel before it: index into [`Profile::kernels`].
     pub before: Option<usize>,
     /// The kernel after it.
     pub after: Option<usize>,
+    /// Its time by what the host did meanwhile, nanoseconds.
+    pub by: BTreeMap<IdleCause, f64>,
 }
 
 /// What recording cost, and what it missed.

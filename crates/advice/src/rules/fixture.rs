@@ -9,9 +9,9 @@ use crate::advise::{Options, advise};
 use crate::finding::Finding;
 use apex_profile::names::{Identity, identify};
 use apex_profile::{
-    Activity, AfterLaunch, Basis, Call, Copies, CopyDirection, Device, Distribution, Figure, Gap, Geometry,
-    GpuTime, Hotspot, IdleCause, Kernel, KernelCounts, Launches, Memory, Place, Process, Profile, Stream,
-    Totals, Traffic,
+    Accounts, Activity, AfterLaunch, Basis, Call, Copies, CopyDirection, Device, Distribution, Figure, Gap,
+    Geometry, GpuTime, Hotspot, IdleCause, Kernel, KernelCounts, Launches, Memory, PhaseKind, Place, Process,
+    Profile, Stream, Totals, Traffic,
 };
 
 /// Multiprocessors of the device.
@@ -156,9 +156,17 @@ pub(crate) fn activity(span_ns: f64, idle: f64) -> Activity {
 
 /// Modelled, and evenly idle for one reason; 100 000 launches.
 pub(crate) fn idle_during(cause: IdleCause, span_ns: f64, idle: f64) -> Activity {
+    let idle_ns = idle * span_ns;
+    let known = |part: f64| Figure::predicted(part, (0.9 * part, (1.1 * part).min(span_ns)));
     Activity {
         launches: 100_000,
-        idle_by: [(cause, idle * span_ns)].into(),
+        accounts: Accounts {
+            span_ns,
+            kernels: known(span_ns - idle_ns),
+            idle: [(cause, known(idle_ns))].into(),
+            ..Accounts::default()
+        },
+        idle_by: [(cause, idle_ns)].into(),
         device: Some(0),
         span_ns,
         timed_share: 1.0,
@@ -169,9 +177,11 @@ pub(crate) fn idle_during(cause: IdleCause, span_ns: f64, idle: f64) -> Activity
     }
 }
 
+/// A gap in which the host runs its own code.
 pub(crate) fn gap(start_ns: f64, duration_ns: f64) -> Gap {
+    let by = [(IdleCause::HostCode, duration_ns)].into();
     let duration_ns = Figure::predicted(duration_ns, (0.9 * duration_ns, 1.1 * duration_ns));
-    Gap { start_ns, duration_ns, before: None, after: None }
+    Gap { start_ns, phase: PhaseKind::Whole, duration_ns, before: None, after: None, by }
 }
 
 /// Copies of `bytes` bytes whose calls take 100 µs each.

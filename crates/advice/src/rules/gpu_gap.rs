@@ -2,7 +2,7 @@
 
 use super::{Draft, Needs, Outcome, Rule, confidence, counted, job_saving, percent, time};
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
-use apex_profile::{Activity, Figure, IdleCause, Profile, SaturatingSum as _};
+use apex_profile::{Activity, Figure, Gap, IdleCause, Profile, SaturatingSum as _};
 
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T16",
@@ -12,14 +12,15 @@ pub(super) const RULE: Rule = Rule {
     scope: Scope::Host,
     needs: Needs::Times,
     parent: None,
-    idle: &[IdleCause::LongGap],
-    detects: "A gap of at least 500 ms without a kernel on the device, between the first and the last launch of a process.",
-    source: "Nsight Systems, rule gpu_gaps: 500 ms.",
+    idle: &IdleCause::ALL,
+    detects: "A gap without work on the device, between its first and its last work, of at least 500 ms; in a run of less than 10 s \
+              of at least 5 % of it, but of 10 ms at the least.",
+    source: "Nsight Systems, rule gpu_gaps: 500 ms. The shares are APEX's own: in a short run a short gap matters.",
     why: "The program did something else: it loaded data, compiled, wrote a checkpoint, waited for another process.",
     change: "Move what the host does in the gap to another thread, or before the first launch: prefetch the next input, \
              write checkpoints in the background, compile ahead of time.",
     saving: "The time of these gaps.",
-    verify: "no gaps of 500 ms are left, and the job's time falls",
+    verify: "the gaps are gone, and the job's time falls",
     judge,
 };
 
@@ -42,18 +43,18 @@ fn judge(profile: &Profile) -> Outcome {
     };
     Outcome::found(Draft {
         summary: format!(
-            "{} of 500 ms and more, {} together; the longest takes {}, {} after the first launch{}",
-            counted(gaps, "gap"),
+            "the device is idle for {} in {}; the longest takes {}, {} after the first launch{}; the host is in {} meanwhile",
             time(lost.value),
+            counted(gaps, "long gap"),
             time(longest.duration_ns.value),
             time((longest.start_ns - activity.start_ns).max(0.0)),
-            between(profile, longest.before, longest.after)
+            between(profile, longest.before, longest.after),
+            mostly(longest)
         ),
         evidence: vec![
-            Evidence::new("gaps of 500 ms and more", Figure::measured(gaps as f64), Unit::Count)
-                .decrease_towards(0.0),
+            Evidence::new("long gaps", Figure::measured(gaps as f64), Unit::Count).decrease_towards(0.0),
             Evidence::new("longest gap", longest.duration_ns, Unit::Nanoseconds)
-                .decrease_towards(Activity::LONG_GAP_NS),
+                .decrease_towards(Activity::long_gap_ns(activity.span_ns)),
             Evidence::new("share of the device's time", share, Unit::Share).decrease_towards(0.0),
         ],
         kernels: Vec::new(),
@@ -67,6 +68,12 @@ fn judge(profile: &Profile) -> Outcome {
             ),
         ),
     })
+}
+
+/// What the host does for most of a gap.
+fn mostly(gap: &Gap) -> &'static str {
+    let most = gap.by.iter().max_by(|a, b| a.1.total_cmp(b.1));
+    most.map_or(IdleCause::HostCode, |(&cause, _)| cause).name()
 }
 
 /// `, between ``a`` and ``b```, as far as these are known.
@@ -88,7 +95,7 @@ mod tests {
 
     #[test]
     fn fires_on_a_long_gap() {
-        let mut active = idle_during(IdleCause::LongGap, 10e9, 0.09);
+        let mut active = idle_during(IdleCause::HostCode, 10e9, 0.09);
         active.gaps = vec![gap(2e9, 900e6)];
         (active.long_gaps, active.long_gaps_ns) = (1, 900e6);
         let finding = assert_finds_in(&RULE, profile_with([active]));

@@ -1,5 +1,6 @@
 //! A grid with fewer blocks than the device has multiprocessors.
 
+use super::tiny_launches::is_tiny;
 use super::{Fault, Needs, Outcome, Rule, Subject, confidence, judge_kernels, up_to};
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
 use apex_profile::{Figure, Profile};
@@ -13,7 +14,7 @@ pub(super) const RULE: Rule = Rule {
     needs: Needs::Records,
     parent: None,
     idle: &[],
-    detects: "Blocks of the grid < multiprocessors (SMs) of the device.",
+    detects: "Blocks of the grid < multiprocessors (SMs) of the device, where APEX-L42 does not speak of the kernel.",
     source: "Nsight Compute, launch statistics: grid size below the number of SMs.",
     why: "A block runs on one SM: the SMs without a block are idle for the whole kernel, unless another kernel runs beside it.",
     change: "Spread the work over at least as many blocks as there are SMs: smaller blocks, or less work per thread; \
@@ -35,9 +36,9 @@ fn judge(profile: &Profile) -> Outcome {
     )
 }
 
-fn fault(Subject { kernel, geometry, sms, .. }: Subject<'_>) -> Option<Fault> {
+fn fault(Subject { kernel, geometry, sms, profile }: Subject<'_>) -> Option<Fault> {
     let blocks = kernel.blocks();
-    if sms == 0 || blocks >= u64::from(sms) {
+    if sms == 0 || blocks >= u64::from(sms) || is_tiny(kernel, profile) {
         return None;
     }
     Some(Fault {
@@ -90,7 +91,7 @@ mod tests {
 
     #[test]
     fn says_what_to_do_where_smaller_blocks_are_not_enough() {
-        assert!(assert_finds(&RULE, kernel_of(1, 128)).change.starts_with("give each thread less work"));
+        assert!(assert_finds(&RULE, kernel_of(3, 128)).change.starts_with("give each thread less work"));
     }
 
     #[test]

@@ -76,9 +76,6 @@ fn heading(out: &mut dyn Write, profile: &Profile, advice: &Advice, style: Style
         (0, _) if profile.kernels.is_empty() => {
             "Advice: no kernel was launched, so no launch was judged".to_owned()
         }
-        (0, _) if advice.excellent.len() == profile.kernels.len() => {
-            format!("Advice: nothing found by {judged} rules; every kernel's launch is excellent")
-        }
         (0, _) => format!("Advice: nothing found by {judged} rules"),
         (count, Some(saving)) if saving.value > 0.0 => {
             let worth = format!("{} of the job", share(saving));

@@ -1,7 +1,8 @@
-//! `apex report`: a verdict in one line, the top kernels, the advice.
+//! `apex report`: the verdict, where the time went, the top kernels, the advice.
 
 mod counts;
 pub mod findings;
+mod head;
 pub mod kernels;
 mod places;
 mod predictions;
@@ -12,11 +13,13 @@ use crate::text::{Ink, PARAGRAPH, Style, wrap};
 use crate::{session, units};
 use apex_advice::{Advice, Options};
 use apex_predict::Models;
-use apex_profile::{Figure, Profile, Provenance, SiteTotals};
+use apex_profile::{Figure, PhaseKind, Profile, Provenance, SiteTotals};
 use apex_trace::meta::{Exit, Meta};
 use clap::builder::FalseyValueParser;
+use head::Shown;
 use kernels::Sort;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -39,7 +42,7 @@ pub struct Args {
     source: Source,
     #[command(flatten)]
     view: View,
-    /// Print JSON (schema apex.report/1)
+    /// Print JSON (schema apex.report/2)
     #[arg(long, env = "APEX_JSON", value_parser = FalseyValueParser::new())]
     json: bool,
 }
@@ -66,9 +69,69 @@ pub struct View {
     /// What to list: kernels, or the places in the program that launch them
     #[arg(long, value_enum, default_value_t = By::Kernel, env = "APEX_BY")]
     by: By,
+    #[command(flatten)]
+    judged: Judged,
+}
+
+/// What is judged, and by which rules.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Judged {
+    /// Phase of the run [default: the steady state of a GPU's run, where launches repeat]
+    #[arg(long, value_enum, env = "APEX_PHASE")]
+    phase: Option<Phase>,
     /// Rules not to report, by identifier or name
     #[arg(long, value_name = "RULE", value_delimiter = ',', env = "APEX_SUPPRESS")]
     suppress: Vec<String>,
+}
+
+/// A part of a program's run, found from the repetition of its launches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Phase {
+    /// Before the first iteration
+    Startup,
+    /// First iterations, slower than later ones
+    Warmup,
+    /// Iterations
+    Steady,
+    /// The whole run
+    All,
+}
+
+impl Judged {
+    /// The profile of the phase that is asked for, and which that is; `None` for the whole run.
+    pub fn profile<'p>(&self, whole: &'p Profile) -> (Cow<'p, Profile>, Option<PhaseKind>) {
+        let kind = match self.phase {
+            // Its times say nothing about a GPU, and its counts are of all launches.
+            None if whole.on_cpu_device() => return (Cow::Borrowed(whole), None),
+            Some(Phase::Startup) => PhaseKind::Startup,
+            Some(Phase::Warmup) => PhaseKind::Warmup,
+            Some(Phase::Steady) | None => PhaseKind::Steady,
+            Some(Phase::All) => return (Cow::Borrowed(whole), None),
+        };
+        match whole.in_phase(kind) {
+            Some(profile) => (Cow::Owned(profile), Some(kind)),
+            None => {
+                if self.phase.is_some() {
+                    output::remark(format!(
+                        "this run has no {}; all of it is shown: --phase finds phases from launches that repeat",
+                        kind.name()
+                    ));
+                }
+                (Cow::Borrowed(whole), None)
+            }
+        }
+    }
+
+    /// The rules' judgement, without what the user does not want to hear. Names that no rule has are remarked upon.
+    pub fn advise(&self, profile: &Profile) -> Advice {
+        let options =
+            Options { suppress: self.suppress.iter().cloned().collect(), models: Some(Models::shipped()) };
+        let advice = apex_advice::advise(profile, &options);
+        for name in &advice.unknown_suppressions {
+            output::remark(format!("--suppress {name}: there is no such rule"));
+        }
+        advice
+    }
 }
 
 impl View {
@@ -76,21 +139,6 @@ impl View {
     pub fn usual() -> Self {
         Self { top: TOP, ..Self::default() }
     }
-
-    /// The rules' judgement, without what the user does not want to hear.
-    pub fn advise(&self, profile: &Profile) -> Advice {
-        advise(profile, &self.suppress)
-    }
-}
-
-/// Runs the rules, less the suppressed ones; names that no rule has are remarked upon.
-pub fn advise(profile: &Profile, suppress: &[String]) -> Advice {
-    let options = Options { suppress: suppress.iter().cloned().collect(), models: Some(Models::shipped()) };
-    let advice = apex_advice::advise(profile, &options);
-    for name in &advice.unknown_suppressions {
-        output::remark(format!("--suppress {name}: there is no such rule"));
-    }
-    advice
 }
 
 /// The document of `--json`.
@@ -100,6 +148,8 @@ struct Document<'a> {
     apex_version: &'static str,
     session: String,
     run: Option<&'a Meta>,
+    /// The phase that the advice and `top` are of; `null` for the whole run.
+    phase: Option<PhaseKind>,
     /// Indices into the profile's kernels, as the table ranks them.
     top: Vec<usize>,
     /// What is launched from where.
@@ -115,14 +165,16 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
         let style = Style { color: color.on_stdout() };
         return output::page(|out| write(out, &loaded, &args.view, style, output::width()));
     }
-    let advice = args.view.advise(&loaded.profile);
-    let sort = args.view.sort.unwrap_or(Sort::default_of(&loaded.profile));
+    let (profile, phase) = args.view.judged.profile(&loaded.profile);
+    let advice = args.view.judged.advise(&profile);
+    let sort = args.view.sort.unwrap_or(Sort::default_of(&profile));
     output::json(&Document {
-        schema: "apex.report/1",
+        schema: "apex.report/2",
         apex_version: env!("CARGO_PKG_VERSION"),
         session: loaded.session.dir.display().to_string(),
         run: loaded.session.meta.as_ref(),
-        top: kernels::ranked(&loaded.profile, sort, args.view.top),
+        phase,
+        top: kernels::ranked(&profile, sort, args.view.top),
         places: loaded.profile.by_site(),
         profile: &loaded.profile,
         advice: &advice,
@@ -137,12 +189,17 @@ pub fn write(
     style: Style,
     width: usize,
 ) -> io::Result<()> {
-    let profile = &loaded.profile;
-    let advice = view.advise(profile);
-    for line in verdict(profile, &advice, width) {
+    let (profile, phase) = view.judged.profile(&loaded.profile);
+    let profile = &*profile;
+    let advice = view.judged.advise(profile);
+    let shown = Shown { profile, whole: &loaded.profile, phase };
+    for line in head::verdict(&shown, &advice, width) {
         writeln!(out, "{}", style.paint(Ink::Bold, line))?;
     }
-    for line in circumstances(loaded) {
+    head::accounts(out, &shown, style)?;
+    writeln!(out)?;
+    let notes = head::notes(&shown, &advice).into_iter().flat_map(|note| wrap(&note, width, "  "));
+    for line in notes.chain(circumstances(loaded)).chain(recorded(&shown, &advice, width)) {
         writeln!(out, "{}", style.paint(Ink::Dim, line))?;
     }
     counts::defects(out, profile, style, width)?;
@@ -180,28 +237,12 @@ fn top_kernels(
     counts::table(out, profile, &top, style, width)
 }
 
-/// The job in one line, wrapped where the terminal is narrow.
-fn verdict(profile: &Profile, advice: &Advice, width: usize) -> Vec<String> {
+/// How many launches there were, what recording them cost, and what it lost.
+fn recorded(shown: &Shown<'_>, advice: &Advice, width: usize) -> Vec<String> {
     let verdict = &advice.verdict;
-    let busy = match &verdict.gpu_busy {
-        // Only some launches are timed: the others add to it.
-        Some(busy) if profile.totals.timed_share < 1.0 => format!("GPU busy at least {}", share(busy)),
-        Some(busy) => format!("GPU busy {}", share(busy)),
-        None => "GPU not timed".into(),
-    };
-    let overhead = verdict
-        .overhead_share
-        .as_ref()
-        .map_or("recorder's cost not known".into(), |overhead| format!("recorder {}", share(overhead)));
     let parts = [
-        busy,
-        format!(
-            "{} launches, {} with a finding, {} excellent",
-            units::count(verdict.launches),
-            units::share(verdict.launches_with_finding),
-            units::share(verdict.launches_excellent)
-        ),
-        overhead,
+        format!("{} launches", units::count(shown.whole.totals.kernels_run())),
+        head::recorder(shown.profile, advice),
         match verdict.lost_records {
             0 => "0 dropped".into(),
             lost => format!("{} RECORDS DROPPED", units::count(lost)),

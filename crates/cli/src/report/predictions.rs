@@ -6,6 +6,9 @@ use crate::units;
 use apex_profile::{Estimate, Profile};
 use std::io::{self, Write};
 
+/// A prediction is shown whose interval spans at most such a factor.
+const WIDEST: f64 = 4.0;
+
 /// What the headings mean.
 const LEGEND: &str = "ᵖ predicted from launch and attributes, with the interval that holds nine of ten cases like those that \
     the models were tested on · ᵐ measured, here with what an empty kernel takes, as the prediction has it. Occupancy: \
@@ -20,8 +23,8 @@ pub fn table(
     width: usize,
 ) -> io::Result<()> {
     let kernels = indices.iter().map(|&index| &profile.kernels[index]);
-    let predicted: Vec<_> =
-        kernels.filter_map(|kernel| Some((kernel, kernel.prediction.as_ref()?))).collect();
+    let all = kernels.filter_map(|kernel| Some((kernel, kernel.prediction.as_ref()?)));
+    let predicted: Vec<_> = all.filter(|(_, said)| says_something(said.duration_ns)).collect();
     for why in &profile.unpredicted {
         for line in wrap(why, width, "  ") {
             writeln!(out, "{}", style.paint(Ink::Dim, line))?;
@@ -60,6 +63,11 @@ pub fn table(
         writeln!(out, "{}", style.paint(Ink::Dim, line))?;
     }
     writeln!(out)
+}
+
+/// Whether the interval of a prediction is narrow enough to be of use.
+fn says_something(time: Estimate) -> bool {
+    time.high <= WIDEST * time.low
 }
 
 fn share(share: Estimate) -> String {

@@ -20,19 +20,24 @@ type Words = &'static [&'static str];
 /// shows.
 const DOCUMENTS: [(&str, &[Words], Words); 9] = [
     (
-        "apex.report/1",
+        "apex.report/2",
         &[
             &["report", "--json", "s"],
             &["report", "--json", "h200"],
             &["report", "--json", "--suppress", "tail-wave,no-such-rule", "h200"],
             &["report", "--json", "race"],
             &["report", "--json", "gap"],
+            &["report", "--json", "--phase", "steady", "gap"],
             &["report", "--json", "cut"],
             &["report", "--json", "placed"],
         ],
         &[],
     ),
-    ("apex.advise/1", &[&["advise", "--json", "s"]], &["advice"]),
+    (
+        "apex.advise/2",
+        &[&["advise", "--json", "s"], &["advise", "--json", "--phase", "steady", "gap"]],
+        &["advice"],
+    ),
     (
         "apex.export/1",
         &[
@@ -77,9 +82,10 @@ const DOCUMENTS: [(&str, &[Words], Words); 9] = [
 const COMMITTED: [(&str, &str); 1] = [("apex.train/1", "crates/predict/models/card.json")];
 
 /// Members that no command here fills, and why.
-const UNFILLED: [(&str, &str); 10] = [
+const UNFILLED: [(&str, &str); 11] = [
+    ("apex.report/2.profile.activities[].collectives", "collectives take NCCL; apex_profile tests them"),
     (
-        "apex.report/1.advice.findings[].within",
+        "apex.report/2.advice.findings[].within",
         "a finding within another takes a slow host; apex_advice::advise tests it",
     ),
     ("apex.export/1.launches[].cluster_x", "the CPU device's compute capability has no clusters"),

@@ -24,3 +24,4 @@ mod session_folders;
 mod signals;
 mod survival;
 mod trainings;
+mod verdicts;

@@ -1,77 +1,76 @@
-//! The second reading of a process: launches of known time on the time line of each device.
+//! The second reading of a process: its work and calls on the time line of each device ([`crate::accounts`]).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use apex_trace::Event;
-use apex_trace::layout::{Call, CallClass, flags};
+use apex_trace::layout::{Call, CallClass, RecordHead, flags};
 
-use super::build::Builder;
-use super::idle::{Queue, Taken};
-use super::reading::{Extent, GraphState, Reading, THIS, waits};
-use super::times::Estimate;
-use super::{Activity, IdleCause};
+use super::costs::{Cost, Costs, Launched, PerLaunched};
+use super::reading::{Extent, Reading, THIS, waits};
+use super::transfers::{is_pageable, transfer_ns};
+use super::{Activity, Collective, CopyDirection};
+use crate::accounts::{
+    Boundaries, IdleCause, Loop, Model, NewWork, Phase, PhaseCall, PhaseKind, Timeline, Work,
+};
 use crate::figure::Figure;
 
-/// What one launch takes.
-#[derive(Clone, Copy)]
-pub(super) struct Cost {
-    mean_ns: f64,
-    /// Variance of the mean; `None` where the spread of the samples is not known.
-    variance: Option<f64>,
-    /// Standard deviation of one launch; `None` where it is not known.
-    deviation_ns: Option<f64>,
-    samples: u64,
-    /// Launches that the mean is of.
-    launches: u64,
-}
-
-/// What is launched: a configuration or a graph, by its place in the process's list; `None` if it was not recorded.
-#[derive(Clone, Copy)]
-enum Launched {
-    Config(Option<usize>),
-    Graph(Option<usize>),
-}
-
-/// Something for each configuration and each graph of a process.
-pub(super) struct PerLaunched<T> {
-    configs: Vec<T>,
-    graphs: Vec<T>,
-}
-
-impl<T> PerLaunched<T> {
-    fn get_mut(&mut self, what: Launched) -> Option<&mut T> {
-        match what {
-            Launched::Config(place) => self.configs.get_mut(place?),
-            Launched::Graph(place) => self.graphs.get_mut(place?),
-        }
-    }
-
-    fn get(&self, what: Launched) -> Option<&T> {
-        match what {
-            Launched::Config(place) => self.configs.get(place?),
-            Launched::Graph(place) => self.graphs.get(place?),
-        }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &T> {
-        self.configs.iter().chain(&self.graphs)
-    }
-}
-
-/// What launches take, where it is known.
-pub(super) type Costs = PerLaunched<Option<Cost>>;
+/// A first launch that takes longer has loaded code.
+const LOADS_NS: u64 = 20_000;
+/// Events of which it is remembered when they are reached.
+const EVENTS: usize = 1 << 16;
 
 /// A device while the process is read for the second time.
 struct Device {
-    queue: Queue,
-    /// The same queue with launches that are as short and as long as they may be.
-    ends: [Queue; 2],
+    model: Model,
     timed: u64,
     counts: PerLaunched<u64>,
 }
 
+/// Launches and calls of a phase.
+#[derive(Default)]
+struct PhaseCounts {
+    launches: BTreeMap<Option<usize>, u64>,
+    kernels: BTreeMap<(Option<usize>, usize), u64>,
+    calls: HashMap<CallKey, (u64, u64, u64)>,
+}
+
+/// Entry point, class, where a copy goes, pageable, asynchronous.
+type CallKey = (u32, u8, Option<CopyDirection>, bool, bool);
+
+/// The second reading.
+struct Second<'r, 'b> {
+    reading: &'r Reading<'b>,
+    costs: &'r Costs,
+    devices: BTreeMap<Option<usize>, Device>,
+    /// Entry points that wait for an event.
+    event_calls: HashSet<u32>,
+    /// When the work before an event is done, in each of the three models, and its stream.
+    events: HashMap<u64, ([u64; 3], u32)>,
+    /// Configurations that have been launched.
+    met: HashSet<u32>,
+    boundaries: Boundaries,
+    /// The phase of the last record, among `boundaries`.
+    at: usize,
+    phases: BTreeMap<PhaseKind, PhaseCounts>,
+}
+
+/// What is launched, on which device and stream, by which call.
+struct LaunchCall {
+    what: Launched,
+    device: Option<usize>,
+    kernel: Option<usize>,
+    stream: u32,
+    thread: u32,
+    start: u64,
+    end: u64,
+    loads: bool,
+    collective: bool,
+}
+
 /// What a call that waited has waited for.
 enum Waited {
+    /// The work before an event on a stream, done at that moment in each of the three models.
+    Event([u64; 3], u32),
     Stream(u32),
     Device(usize),
     All,
@@ -79,179 +78,303 @@ enum Waited {
     Unclear,
 }
 
-impl Cost {
-    fn of(estimate: &Estimate) -> Self {
-        let (mean_ns, variance, samples) = estimate.mean_with_variance();
-        Self {
-            mean_ns,
-            variance,
-            deviation_ns: estimate.deviation_ns(),
-            samples,
-            launches: estimate.launches(),
-        }
-    }
-
-    const NONE: Self =
-        Self { mean_ns: 0.0, variance: Some(0.0), deviation_ns: Some(0.0), samples: 0, launches: u64::MAX };
-
-    fn times(self, count: u32) -> Self {
-        let count = f64::from(count);
-        Self {
-            mean_ns: self.mean_ns * count,
-            variance: self.variance.map(|variance| variance * count * count),
-            deviation_ns: self.deviation_ns.map(|deviation| deviation * count.sqrt()),
-            ..self
-        }
-    }
-
-    fn plus(self, other: Self) -> Self {
-        Self {
-            mean_ns: self.mean_ns + other.mean_ns,
-            variance: self.variance.zip(other.variance).map(|(a, b)| a + b),
-            deviation_ns: self.deviation_ns.zip(other.deviation_ns).map(|(a, b)| a.hypot(b)),
-            samples: self.samples.saturating_add(other.samples),
-            launches: self.launches.min(other.launches),
-        }
-    }
-
-    /// For the model of the queue. What is not known of the spread is taken to be as large as the mean.
-    fn taken(self) -> Taken {
-        Taken {
-            mean_ns: self.mean_ns,
-            error_ns: self.variance.map_or(self.mean_ns, f64::sqrt),
-            deviation_ns: self.deviation_ns.unwrap_or(self.mean_ns),
-        }
-    }
-}
-
 impl Reading<'_> {
-    /// What configurations and graphs take: by their own samples, else by those of other processes; a graph without
-    /// samples takes the sum of its kernels.
-    pub(super) fn costs(&self, estimates: &[Option<Estimate>]) -> Costs {
-        let mut configs = Vec::new();
-        let mut by_kernel = HashMap::new();
-        for (config, estimate) in self.configs.iter().zip(estimates) {
-            let cost = match estimate {
-                Some(estimate) => Some(Cost::of(estimate)),
-                None => self.shared_estimate(config.kernel).as_ref().map(Cost::of),
-            };
-            by_kernel.insert(config.kernel, cost);
-            configs.push(cost);
-        }
-        let graph_cost = |graph: &GraphState| {
-            let own = graph.samples.estimate().as_ref().map(Cost::of);
-            let opaque = self.process.definitions.graph(graph.id).is_none_or(|graph| graph.opaque > 0);
-            let kernels =
-                || graph.kernels.iter().map(|(kernel, nodes)| Some(by_kernel[kernel]?.times(*nodes)));
-            own.or_else(|| {
-                if opaque { None } else { kernels().try_fold(Cost::NONE, |sum, cost| Some(sum.plus(cost?))) }
-            })
-        };
-        let graphs = self.graphs.iter().map(graph_cost).collect();
-        Costs { configs, graphs }
-    }
-
-    /// What the samples of a kernel in other processes, and under other identifiers in this one, tell.
-    fn shared_estimate(&self, kernel: usize) -> Option<Estimate> {
-        let Builder { kernels, devices, .. } = &self.part;
-        let place = |device: usize| self.others.known_device(&devices[device]);
-        let others = self.others.kernels.times_of(kernels, kernel, place);
-        let own = kernels.times(kernel);
-        let merged = others.cloned().map(|mut others| {
-            own.into_iter().for_each(|own| others.merge(own));
-            others
-        });
-        merged.or_else(|| own.cloned())
-    }
-
-    /// Reads the process's launches and synchronisations again.
+    /// Reads the process's work and calls again.
     pub(super) fn activities(&self, costs: &Costs) -> Vec<Activity> {
-        let mut devices: BTreeMap<Option<usize>, Device> =
-            self.extents.iter().map(|(&device, extent)| (device, Device::new(extent, costs))).collect();
-        let events = self.event_synchronisations();
+        let end = self.extents.values().map(|extent| extent.end).fold(0.0, f64::max) as u64;
+        let found = self.launched.find_loop(end);
+        let boundaries = found.as_ref().map_or_else(|| vec![(0, PhaseKind::Whole)].into(), Loop::boundaries);
+        let mut second = Second::new(self, costs, boundaries);
         for record in self.process.records_by_time() {
-            match record.event {
-                Event::Launch(launch) if launch.result == 0 && launch.head.flags & flags::CAPTURED == 0 => {
-                    let (start, cpu_ns) = self.times(&launch.head);
-                    let place = self.config_places.get(launch.config);
-                    let config = place.map(|place| &self.configs[place]);
-                    let kernel = config.map(|config| config.kernel);
-                    if let Some(device) = devices.get_mut(&config.and_then(|config| config.device)) {
-                        let what = Launched::Config(place);
-                        device.launch(what, costs, launch.stream, (start, start + cpu_ns as f64), kernel);
-                    }
-                }
-                Event::GraphLaunch(launch) if launch.result == 0 => {
-                    let (start, cpu_ns) = self.times(&launch.head);
-                    let place = self.graph_places.get(launch.graph);
-                    let graph = place.map(|place| &self.graphs[place]);
-                    let kernel = graph.and_then(|graph| graph.kernels.first()).map(|&(kernel, _)| kernel);
-                    if let Some(device) = devices.get_mut(&graph.and_then(|graph| graph.device)) {
-                        let what = Launched::Graph(place);
-                        device.launch(what, costs, launch.stream, (start, start + cpu_ns as f64), kernel);
-                    }
-                }
-                Event::Call(call) => {
-                    let (start, cpu_ns) = self.times(&call.head);
-                    let cause = cause(&call);
-                    devices.values_mut().for_each(|state| state.called(cause, start, start + cpu_ns as f64));
-                    if call.result == 0 && waits(&call) {
-                        self.waited(&call, &events, &mut devices);
-                    }
-                }
-                _ => {}
-            }
+            second.record(record.tid, record.event);
         }
-        devices.into_iter().map(|(device, state)| self.activity(device, state, costs)).collect()
+        second.finish(found.as_ref())
     }
 
-    fn waited(&self, call: &Call, events: &HashSet<u32>, devices: &mut BTreeMap<Option<usize>, Device>) {
-        let (start, cpu_ns) = self.times(&call.head);
-        let end = start + cpu_ns as f64;
-        match self.waited_for(call, events, devices.len() == 1) {
-            Waited::Stream(stream) => {
-                let device = self.streams.get(&stream).and_then(|stream| stream.device);
-                let only = devices.len() == 1;
-                for (_, state) in devices.iter_mut().filter(|(known, _)| only || **known == device) {
-                    state.synchronised(Some(stream), start, end);
-                }
-            }
-            Waited::Device(device) => {
-                if let Some(state) = devices.get_mut(&Some(device)) {
-                    state.synchronised(None, start, end);
-                }
-            }
-            Waited::All => devices.values_mut().for_each(|state| state.synchronised(None, start, end)),
-            Waited::Unclear => {}
-        }
+    /// When a call began and when it returned, in nanoseconds after the process's start.
+    fn interval(&self, head: &RecordHead) -> (u64, u64) {
+        let (start, cpu_ns) = self.times(head);
+        (start as u64, (start as u64).saturating_add(cpu_ns))
     }
 
-    fn waited_for(&self, call: &Call, events: &HashSet<u32>, one_device: bool) -> Waited {
-        if call.stream != 0 {
-            return Waited::Stream(call.stream);
-        }
-        if events.contains(&call.api) {
-            return Waited::Unclear;
-        }
-        let is_context = CallClass::from_raw(call.class) == Some(CallClass::Synchronize) && call.object != 0;
-        let context =
-            self.process.definitions.contexts().find(|context| is_context && context.handle == call.object);
-        match context.and_then(|context| self.devices.get(&context.id)) {
-            Some(&device) => Waited::Device(device),
-            None if one_device => Waited::All,
-            None => Waited::Unclear,
-        }
-    }
-
-    /// Entry points that wait for an event: what was recorded into it is not known.
+    /// Entry points that wait for an event.
     fn event_synchronisations(&self) -> HashSet<u32> {
         let apis = self.calls.keys().map(|&(api, _)| api);
         apis.filter(|&api| self.process.definitions.name(api).is_some_and(|name| name.contains("Event")))
             .collect()
     }
+}
 
-    fn activity(&self, device: Option<usize>, state: Device, costs: &Costs) -> Activity {
-        let extent = &self.extents[&device];
+impl<'r, 'b> Second<'r, 'b> {
+    fn new(reading: &'r Reading<'b>, costs: &'r Costs, boundaries: Boundaries) -> Self {
+        let device =
+            |(&device, extent): (&Option<usize>, &Extent)| (device, Device::new(extent, costs, &boundaries));
+        Self {
+            devices: reading.extents.iter().map(device).collect(),
+            event_calls: reading.event_synchronisations(),
+            events: HashMap::new(),
+            met: HashSet::new(),
+            reading,
+            costs,
+            boundaries,
+            at: 0,
+            phases: BTreeMap::new(),
+        }
+    }
+
+    fn record(&mut self, thread: u32, event: Event) {
+        match event {
+            Event::Launch(launch) => {
+                let (start, end) = self.reading.interval(&launch.head);
+                let loads = self.met.insert(launch.config) && end - start > LOADS_NS;
+                if launch.head.flags & flags::CAPTURED != 0 {
+                    return self.called(thread, start, end, IdleCause::Capturing);
+                } else if launch.result != 0 {
+                    return self.called(thread, start, end, IdleCause::Launching);
+                }
+                let place = self.reading.config_places.get(launch.config);
+                let config = place.map(|place| &self.reading.configs[place]);
+                self.launch(
+                    LaunchCall {
+                        what: Launched::Config(place),
+                        device: config.and_then(|config| config.device),
+                        kernel: config.map(|config| config.kernel),
+                        collective: config.is_some_and(|config| config.collective),
+                        stream: launch.stream,
+                        thread,
+                        start,
+                        end,
+                        loads,
+                    },
+                    launch.head.start,
+                );
+            }
+            Event::GraphLaunch(launch) if launch.result == 0 => {
+                let (start, end) = self.reading.interval(&launch.head);
+                let place = self.reading.graph_places.get(launch.graph);
+                let graph = place.map(|place| &self.reading.graphs[place]);
+                self.launch(
+                    LaunchCall {
+                        what: Launched::Graph(place),
+                        device: graph.and_then(|graph| graph.device),
+                        kernel: graph.and_then(|graph| graph.kernels.first()).map(|&(kernel, _)| kernel),
+                        collective: false,
+                        stream: launch.stream,
+                        thread,
+                        start,
+                        end,
+                        loads: false,
+                    },
+                    launch.head.start,
+                );
+            }
+            Event::Call(call) => self.call(thread, &call),
+            _ => {}
+        }
+    }
+
+    /// The counts of the phase at a moment; moments come in order.
+    fn phase(&mut self, moment: u64) -> &mut PhaseCounts {
+        while self.boundaries.get(self.at + 1).is_some_and(|&(begins, _)| begins <= moment) {
+            self.at += 1;
+        }
+        self.phases.entry(self.boundaries[self.at].1).or_default()
+    }
+
+    fn called(&mut self, thread: u32, start: u64, end: u64, cause: IdleCause) {
+        self.devices.values_mut().for_each(|device| {
+            device.model.each(|timeline| timeline.called(thread, start, end, cause));
+        });
+    }
+
+    fn launch(&mut self, call: LaunchCall, ticks: u64) {
+        let cause = if call.loads { IdleCause::Loading } else { IdleCause::Launching };
+        self.called(call.thread, call.start, call.end, cause);
+        let phase = self.phase(call.start);
+        *phase.launches.entry(call.device).or_default() += 1;
+        if let (Launched::Config(_), Some(kernel)) = (call.what, call.kernel) {
+            *phase.kernels.entry((call.device, kernel)).or_default() += 1;
+        }
+        let cost = self.costs.known.get(call.what).copied().flatten();
+        let sample = self.reading.sampled.get(&ticks).copied();
+        let Some(device) = self.devices.get_mut(&call.device) else { return };
+        device.timed += u64::from(cost.is_some_and(|cost| cost.own));
+        if let Some(count) = device.counts.get_mut(call.what) {
+            *count += 1;
+        }
+        if let Some(sample) = sample {
+            device.model.each(|timeline| match sample.idle {
+                true => timeline.empty_at(Some(call.stream), call.start),
+                false => timeline.busy_at(call.stream, call.start),
+            });
+        }
+        let taken = match (sample, cost) {
+            (Some(sample), _) => [sample.ns; 3],
+            (None, Some(cost)) => cost.taken(),
+            (None, None) => self.costs.unknown,
+        };
+        let what = match call.collective {
+            _ if sample.is_none() && cost.is_none() => Work::Unknown,
+            true => Work::Collective,
+            false => Work::Kernel,
+        };
+        let uncertainty = cost.filter(|_| sample.is_none()).map_or((0.0, 0.0), Cost::uncertainty);
+        let work = NewWork {
+            stream: call.stream,
+            kind: self.reading.streams.get(&call.stream).and_then(|stream| stream.kind),
+            ready: call.end,
+            taken: 0,
+            what,
+            kernel: call.kernel,
+            thread: call.thread,
+            uncertainty,
+        };
+        device.model.queue(work, taken);
+    }
+
+    fn call(&mut self, thread: u32, call: &Call) {
+        let (start, end) = self.reading.interval(&call.head);
+        let captured = call.head.flags & flags::CAPTURED != 0;
+        self.called(thread, start, end, if captured { IdleCause::Capturing } else { cause(call) });
+        if call.result != 0 || captured {
+            return;
+        }
+        self.count(call, start, end - start);
+        match call.class() {
+            Some(CallClass::Copy | CallClass::Set) => self.transfer(thread, call, start, end),
+            Some(CallClass::Event) if call.head.flags & flags::ASYNC != 0 => self.event_recorded(call),
+            Some(CallClass::Stream) if call.head.flags & flags::ASYNC != 0 => self.stream_waits(call),
+            // A query of a stream is recorded where it says that the stream is empty.
+            Some(CallClass::Stream) if call.stream != 0 && call.object != 0 && self.is_query(call) => {
+                let stream = call.stream;
+                self.on(stream, |timeline| timeline.empty_at(Some(stream), end));
+            }
+            _ if waits(call) => self.waited(call, start, end, 0),
+            _ => {}
+        }
+    }
+
+    fn is_query(&self, call: &Call) -> bool {
+        self.reading.process.definitions.name(call.api).is_some_and(|name| name.starts_with("cuStreamQuery"))
+    }
+
+    fn count(&mut self, call: &Call, start: u64, cpu_ns: u64) {
+        let is_copy = call.class() == Some(CallClass::Copy);
+        let direction = is_copy.then(|| CopyDirection::between(call.source_memory(), call.memory()));
+        let asynchronous = call.head.flags & flags::ASYNC != 0;
+        let key = (call.api, call.class, direction, is_copy && is_pageable(call), asynchronous);
+        let (count, bytes, sum) = self.phase(start).calls.entry(key).or_default();
+        *count += 1;
+        *bytes = bytes.saturating_add(call.bytes);
+        *sum = sum.saturating_add(cpu_ns);
+    }
+
+    /// Does something to the device of a stream; to all devices where it is not known.
+    fn on(&mut self, stream: u32, change: impl FnMut(&mut Timeline)) {
+        let device = self.reading.streams.get(&stream).and_then(|stream| stream.device);
+        let only = self.devices.len() == 1;
+        let of = self.devices.iter_mut().find(|(known, _)| only || **known == device);
+        if let Some((_, device)) = of {
+            device.model.each(change);
+        }
+    }
+
+    /// A copy or a set: work on its stream. The host waits for some.
+    fn transfer(&mut self, thread: u32, call: &Call, start: u64, end: u64) {
+        let taken = transfer_ns(call);
+        if waits(call) {
+            self.waited(call, start, end, taken[2]);
+            // It is done when the call returns, and the host waits for it: the call is charged.
+            return;
+        }
+        let work = NewWork {
+            stream: call.stream,
+            kind: self.reading.streams.get(&call.stream).and_then(|stream| stream.kind),
+            ready: end,
+            taken: 0,
+            what: Work::Copy,
+            kernel: None,
+            thread,
+            uncertainty: (0.0, 0.0),
+        };
+        let mut taken = taken.into_iter();
+        self.on(call.stream, |timeline| timeline.queue(NewWork { taken: taken.next().unwrap_or(0), ..work }));
+    }
+
+    fn event_recorded(&mut self, call: &Call) {
+        if self.events.len() >= EVENTS {
+            self.events.clear();
+        }
+        let (stream, mut at) = (call.stream, [0; 3]);
+        let mut place = 0;
+        self.on(stream, |timeline| {
+            at[place] = timeline.done_at(Some(stream));
+            place += 1;
+        });
+        self.events.insert(call.object, (at, stream));
+    }
+
+    fn stream_waits(&mut self, call: &Call) {
+        let Some(&(at, _)) = self.events.get(&call.object) else { return };
+        let mut place = 0;
+        self.on(call.stream, |timeline| {
+            timeline.wait_until(call.stream, at[place]);
+            place += 1;
+        });
+    }
+
+    /// A call returned that waited; `own_ns` of it at most were its own work.
+    fn waited(&mut self, call: &Call, start: u64, end: u64, own_ns: u64) {
+        match self.waited_for(call) {
+            Waited::Event(at, stream) => {
+                let mut at = at.into_iter();
+                self.on(stream, |timeline| {
+                    // Where more was queued behind the event, nothing is known of that.
+                    if at.next() == Some(timeline.done_at(Some(stream))) {
+                        timeline.synchronised(Some(stream), start, end, own_ns);
+                    }
+                });
+            }
+            Waited::Stream(stream) => {
+                self.on(stream, |timeline| timeline.synchronised(Some(stream), start, end, own_ns));
+            }
+            Waited::Device(device) => {
+                if let Some(state) = self.devices.get_mut(&Some(device)) {
+                    state.model.each(|timeline| timeline.synchronised(None, start, end, own_ns));
+                }
+            }
+            Waited::All => self.devices.values_mut().for_each(|device| {
+                device.model.each(|timeline| timeline.synchronised(None, start, end, own_ns));
+            }),
+            Waited::Unclear => {}
+        }
+    }
+
+    fn waited_for(&self, call: &Call) -> Waited {
+        if call.stream != 0 {
+            return Waited::Stream(call.stream);
+        }
+        if self.event_calls.contains(&call.api) {
+            let event = self.events.get(&call.object);
+            return event.map_or(Waited::Unclear, |&(at, stream)| Waited::Event(at, stream));
+        }
+        let is_context = call.class() == Some(CallClass::Synchronize) && call.object != 0;
+        let definitions = &self.reading.process.definitions;
+        let context = definitions.contexts().find(|context| is_context && context.handle == call.object);
+        match context.and_then(|context| self.reading.devices.get(&context.id)) {
+            Some(&device) => Waited::Device(device),
+            None if self.devices.len() == 1 => Waited::All,
+            None => Waited::Unclear,
+        }
+    }
+
+    fn finish(mut self, found: Option<&Loop>) -> Vec<Activity> {
+        let devices = std::mem::take(&mut self.devices);
+        devices.into_iter().map(|(device, state)| self.activity(device, state, found)).collect()
+    }
+
+    fn activity(&self, device: Option<usize>, state: Device, found: Option<&Loop>) -> Activity {
+        let extent = &self.reading.extents[&device];
         let mut activity = Activity {
             process: THIS,
             device,
@@ -260,63 +383,86 @@ impl Reading<'_> {
             launches: extent.launches,
             timed_share: state.timed as f64 / extent.launches.max(1) as f64,
             streams: extent.streams.len(),
-            gpu_time_ns: state.gpu_time(costs),
+            gpu_time_ns: state.gpu_time(self.costs),
+            iterations: found.map(Loop::iterations),
+            collectives: self.collectives(&state),
             ..Activity::default()
         };
-        state.queue.finish(state.ends, &mut activity);
+        let Model(mut timelines) = state.model;
+        timelines.iter_mut().for_each(Timeline::end);
+        let [usual, short, long] = &timelines;
+        let accounts = |phase| usual.ledger.accounts([&short.ledger, &long.ledger], phase);
+        activity.accounts = accounts(None);
+        activity.phases =
+            usual.ledger.phases().map(|kind| self.phase_of(device, kind, accounts(Some(kind)))).collect();
+        activity.busy = usual.ledger.busy();
+        let [usual, ..] = timelines;
+        (activity.gaps, activity.long_gaps, activity.long_gaps_ns) = usual.gaps();
+        activity.tell_idle_time();
         activity
+    }
+
+    fn phase_of(&self, device: Option<usize>, kind: PhaseKind, accounts: crate::Accounts) -> Phase {
+        let none = PhaseCounts::default();
+        let counts = self.phases.get(&kind).unwrap_or(&none);
+        let kernels = counts.kernels.iter().filter(|((of, _), _)| *of == device);
+        let name = |api: u32| self.reading.process.definitions.name(api).unwrap_or("unknown").to_owned();
+        let call = |(&(api, class, direction, pageable, asynchronous), &(count, bytes, cpu_ns)): (
+            &CallKey,
+            &(u64, u64, u64),
+        )| {
+            PhaseCall {
+                name: name(api),
+                class: CallClass::from_raw(class),
+                direction,
+                pageable,
+                asynchronous,
+                count,
+                bytes,
+                cpu_ns: cpu_ns as f64,
+            }
+        };
+        let mut calls: Vec<PhaseCall> = counts.calls.iter().map(call).collect();
+        calls.sort_by(|a, b| {
+            let key = |call: &PhaseCall| (call.direction, call.pageable, call.asynchronous);
+            b.cpu_ns.total_cmp(&a.cpu_ns).then_with(|| a.name.cmp(&b.name)).then_with(|| key(a).cmp(&key(b)))
+        });
+        Phase {
+            kind,
+            accounts,
+            launches: counts.launches.get(&device).copied().unwrap_or(0),
+            kernels: kernels.map(|(&(_, kernel), &count)| (kernel, count)).collect(),
+            calls,
+        }
+    }
+
+    /// Collectives that were launched and timed.
+    fn collectives(&self, state: &Device) -> Vec<Collective> {
+        let places = self.reading.configs.iter().zip(&state.counts.configs).zip(&self.costs.known.configs);
+        let of = places.filter(|((config, count), _)| config.collective && **count > 0);
+        of.filter_map(|((config, &launches), cost)| {
+            Some(Collective { kernel: config.kernel, launches, mean_ns: (*cost)?.mean_ns })
+        })
+        .collect()
     }
 }
 
 impl Device {
-    fn new(extent: &Extent, costs: &Costs) -> Self {
+    fn new(extent: &Extent, costs: &Costs, boundaries: &Boundaries) -> Self {
+        let known = &costs.known;
         let counts =
-            PerLaunched { configs: vec![0; costs.configs.len()], graphs: vec![0; costs.graphs.len()] };
-        let queue = Queue::new(extent.start, extent.end);
-        Self { ends: [queue.clone(), queue.clone()], queue, timed: 0, counts }
-    }
-
-    fn queues(&mut self) -> impl Iterator<Item = &mut Queue> {
-        std::iter::once(&mut self.queue).chain(&mut self.ends)
-    }
-
-    fn called(&mut self, cause: IdleCause, called: f64, returned: f64) {
-        self.queues().for_each(|queue| queue.called(cause, called, returned));
-    }
-
-    fn synchronised(&mut self, stream: Option<u32>, called: f64, returned: f64) {
-        self.queues().for_each(|queue| queue.synchronised(stream, called, returned));
-    }
-
-    fn launch(
-        &mut self,
-        what: Launched,
-        costs: &Costs,
-        stream: u32,
-        call: (f64, f64),
-        kernel: Option<usize>,
-    ) {
-        let cost = costs.get(what).copied().flatten();
-        self.timed += u64::from(cost.is_some());
-        if let Some(count) = self.counts.get_mut(what) {
-            *count += 1;
-        }
-        self.queue.launch(stream, call, kernel, cost.map(Cost::taken));
-        let ends = cost.map(|cost| cost.taken().ends(cost.launches));
-        for (end, queue) in self.ends.iter_mut().enumerate() {
-            queue.launch(stream, call, kernel, ends.map(|ends| ends[end]));
-        }
+            PerLaunched { configs: vec![0; known.configs.len()], graphs: vec![0; known.graphs.len()] };
+        Self { model: Model::new((extent.start as u64, extent.end as u64), boundaries), timed: 0, counts }
     }
 
     /// GPU time of all launches whose time is known.
     fn gpu_time(&self, costs: &Costs) -> Option<Figure> {
-        Figure::sum(self.counts.iter().zip(costs.iter()).filter(|(count, _)| **count > 0).filter_map(
-            |(&count, cost)| {
-                let cost = (*cost)?;
-                let error = cost.variance.map(f64::sqrt);
-                Some(Figure::sampled(cost.mean_ns, cost.samples, error).scaled(count as f64))
-            },
-        ))
+        let counts = self.counts.iter().zip(costs.known.iter()).filter(|(count, _)| **count > 0);
+        Figure::sum(counts.filter_map(|(&count, cost)| {
+            let cost = (*cost).filter(|cost| cost.own)?;
+            let error = cost.variance.map(f64::sqrt);
+            Some(Figure::sampled(cost.mean_ns, cost.samples, error).scaled(count as f64))
+        }))
     }
 }
 
@@ -327,6 +473,7 @@ fn cause(call: &Call) -> IdleCause {
         Some(CallClass::Copy | CallClass::Set) => IdleCause::Transferring,
         Some(CallClass::Synchronize) => IdleCause::Synchronising,
         Some(CallClass::Module) => IdleCause::Loading,
+        Some(CallClass::Graph) => IdleCause::Capturing,
         _ => IdleCause::OtherCalls,
     }
 }

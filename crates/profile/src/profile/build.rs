@@ -19,7 +19,7 @@ use super::counts::CountedKernels;
 use super::kernels::Kernels;
 use super::reading::Reading;
 use super::stacks::{Stacks, renumber_stacks};
-use super::summary::renumber_kernels;
+use super::summary::{renumber_kernels, tell_waiting_for_ranks};
 use super::{
     Activity, AfterLaunch, Call, Copies, CopyDirection, Defect, Device, Graph, Memory, Process, Profile,
     Recorder, Sequence, Stream, Totals,
@@ -219,6 +219,7 @@ impl Builder {
     /// The profile of all that was added.
     pub fn finish(mut self) -> Profile {
         self.order_processes();
+        tell_waiting_for_ranks(&mut self.activities);
         let epoch = self.processes.first().map_or(0, |first| first.start_real_ns);
         let started = |StartedProcess { start_real_ns, process }| Process {
             start_ns: start_real_ns.saturating_sub(epoch) as f64,

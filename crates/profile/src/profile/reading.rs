@@ -18,6 +18,7 @@ use super::sequences::Sequences;
 use super::stacks::StackCounts;
 use super::times::{Estimate, STRATA, Samples};
 use super::{AfterLaunch, CopyDirection, Graph, Stream};
+use crate::accounts::Launched;
 use crate::sketch::Sketch;
 use crate::sums::SaturatingSum as _;
 
@@ -41,13 +42,39 @@ pub(super) struct Reading<'b> {
     pub streams: HashMap<u32, Stream>,
     heap: Heap,
     sequences: Sequences,
+    /// What was launched, for [`crate::accounts`] to find iterations.
+    pub launched: Launched,
+    /// What was read of timed launches, by the ticks when their calls began.
+    pub sampled: HashMap<u64, Sample>,
     pub extents: BTreeMap<Option<usize>, Extent>,
+}
+
+/// Timed launches whose readings are kept.
+const SAMPLED: usize = 1 << 19;
+/// Where graphs are among functions: their identifiers are others.
+const GRAPHS: u32 = 1 << 31;
+
+/// What was read of a timed launch.
+#[derive(Clone, Copy)]
+pub(super) struct Sample {
+    /// Its time.
+    pub ns: u64,
+    /// Whether its stream was empty when it was launched.
+    pub idle: bool,
 }
 
 /// A configuration in one process.
 pub(super) struct ConfigState {
     pub kernel: usize,
     pub device: Option<usize>,
+    /// Identifier of its function in the process.
+    pub function: u32,
+    /// Threads of all its blocks.
+    pub threads: u64,
+    /// Whether it is a collective of NCCL.
+    pub collective: bool,
+    /// Launch calls that ran.
+    pub launches: u64,
     samples: Samples,
 }
 
@@ -96,6 +123,8 @@ impl<'b> Reading<'b> {
             streams: HashMap::new(),
             heap: Heap::default(),
             sequences: Sequences::default(),
+            launched: Launched::default(),
+            sampled: HashMap::new(),
             extents: BTreeMap::new(),
         }
     }
@@ -144,7 +173,10 @@ impl<'b> Reading<'b> {
         self.extend(config.and_then(|config| self.configs[config].device), launch.stream, start, cpu_ns);
         if let (Some(config), Some(kernel)) = (config, kernel) {
             let stratum = self.stratum(launch.head.start);
-            self.configs[config].samples.launch(stratum);
+            let state = &mut self.configs[config];
+            state.samples.launch(stratum);
+            state.launches += 1;
+            self.launched.launch(state.function, start as u64);
             self.sequences.launch(launch.stream, kernel, start, cpu_ns as f64);
         }
     }
@@ -171,6 +203,9 @@ impl<'b> Reading<'b> {
             totals.graph_kernels = totals.graph_kernels.saturating_add(nodes.into());
         }
         let device = graph.device;
+        // An update gives a graph another identifier, but the handle stays.
+        let handle = self.process.definitions.graph(launch.graph).map_or(0, |graph| graph.handle);
+        self.launched.launch(GRAPHS | (handle ^ handle >> 32) as u32, start as u64);
         self.heap.launch();
         self.stream(launch.stream).graph_launches += 1;
         self.sequences.interrupt(Some(launch.stream));
@@ -182,6 +217,10 @@ impl<'b> Reading<'b> {
         let stratum = self.stratum(timing.head.start);
         let idle = timing.head.flags & flags::STREAM_WAS_IDLE != 0;
         let correction = u64::from(timing.head.duration);
+        if self.sampled.len() < SAMPLED {
+            let ns = timing.raw_ns.saturating_sub(correction);
+            self.sampled.insert(timing.head.start, Sample { ns, idle });
+        }
         if timing.head.flags & flags::OF_GRAPH != 0 {
             let at = self.graph(timing.config);
             self.graphs[at].samples.sample(stratum, timing.raw_ns, correction, idle);
@@ -297,7 +336,15 @@ impl<'b> Reading<'b> {
         let device = self.device_of(definition.context);
         let function = self.process.definitions.function(definition.function);
         let kernel = self.part.kernels.of(device, function, definition);
-        self.configs.push(ConfigState { kernel, device, samples: Samples::default() });
+        self.configs.push(ConfigState {
+            kernel,
+            device,
+            function: definition.function,
+            threads: definition.launch.threads(),
+            collective: function.is_some_and(|function| is_collective(&function.name)),
+            launches: 0,
+            samples: Samples::default(),
+        });
         self.config_places.insert(id, self.configs.len() - 1);
         Some(self.configs.len() - 1)
     }
@@ -402,17 +449,23 @@ impl GraphState {
     }
 }
 
+/// Whether a kernel of this name is a collective of NCCL.
+fn is_collective(symbol: &str) -> bool {
+    ["ncclDevKernel", "ncclKernel"].iter().any(|name| symbol.contains(name))
+}
+
 /// Whether the call may have waited for work on the device.
 pub(super) fn waits(call: &CallRecord) -> bool {
     let asynchronous = call.head.flags & flags::ASYNC != 0;
     match CallClass::from_raw(call.class) {
         Some(CallClass::Synchronize) => true,
-        // Copies within the device return at once, whatever the name of the call says.
-        Some(CallClass::Copy) if !asynchronous => {
-            let kind = |raw| MemoryKind::from_raw(raw).unwrap_or(MemoryKind::Unknown);
-            CopyDirection::between(kind(call.source_memory), kind(call.memory))
-                != CopyDirection::DeviceToDevice
-        }
+        // Copies within the device return at once, whatever the name of the call says; copies into pageable memory return when
+        // they are done.
+        Some(CallClass::Copy) => match CopyDirection::between(call.source_memory(), call.memory()) {
+            CopyDirection::DeviceToDevice => false,
+            CopyDirection::DeviceToHost => !asynchronous || call.memory() == MemoryKind::Pageable,
+            _ => !asynchronous,
+        },
         _ => false,
     }
 }

@@ -1,7 +1,9 @@
 //! Sums over a finished profile, and the order of its lists.
 
+use std::collections::BTreeMap;
+
 use super::build::{RECORD_COST_INTERVAL_NS, RECORD_COST_NS, RecordingCost};
-use super::{Activity, Graph, Profile, Recorder, Sequence, Totals};
+use super::{Activity, Collective, Graph, Profile, Recorder, Sequence, Totals};
 use crate::figure::{Figure, total};
 use crate::sums::SaturatingSum as _;
 use cuda_launch::LaunchConfig;
@@ -94,6 +96,24 @@ impl Profile {
     }
 }
 
+/// Of the time of each collective, what it takes longer than on the rank that takes least is waiting: that rank came last.
+pub(super) fn tell_waiting_for_ranks(activities: &mut [Activity]) {
+    let mut least: BTreeMap<usize, f64> = BTreeMap::new();
+    for &Collective { kernel, mean_ns, .. } in activities.iter().flat_map(|activity| &activity.collectives) {
+        least.entry(kernel).and_modify(|least| *least = least.min(mean_ns)).or_insert(mean_ns);
+    }
+    for activity in activities {
+        let collectives = &activity.collectives;
+        let all = total(collectives.iter().map(|one| one.launches as f64 * one.mean_ns));
+        let waited =
+            total(collectives.iter().map(|one| one.launches as f64 * (one.mean_ns - least[&one.kernel])));
+        if waited > 0.0 {
+            activity.accounts.wait_for_share(waited / all);
+            activity.phases.iter_mut().for_each(|phase| phase.accounts.wait_for_share(waited / all));
+        }
+    }
+}
+
 /// Replaces places in a list of kernels by the places that `place` says.
 pub(super) fn renumber_kernels(
     place: &[usize],
@@ -103,6 +123,12 @@ pub(super) fn renumber_kernels(
 ) {
     let graphs = graphs.iter_mut().flat_map(|graph| graph.kernels.iter_mut().map(|(kernel, _)| kernel));
     let sequences = sequences.iter_mut().flat_map(|sequence| sequence.kernels.iter_mut());
+    for activity in activities.iter_mut() {
+        let phases =
+            activity.phases.iter_mut().flat_map(|phase| &mut phase.kernels).map(|(kernel, _)| kernel);
+        let collectives = activity.collectives.iter_mut().map(|collective| &mut collective.kernel);
+        phases.chain(collectives).for_each(|kernel| *kernel = place[*kernel]);
+    }
     let gaps = activities.iter_mut().flat_map(|activity| activity.gaps.iter_mut());
     let ends = gaps.flat_map(|gap| gap.before.iter_mut().chain(gap.after.iter_mut()));
     for kernel in graphs.chain(sequences).chain(ends) {

@@ -1,0 +1,162 @@
+//! The program's own code keeps the device waiting, for longer than launching explains.
+
+use super::{Draft, NOT_MODELLED, Needs, Outcome, Rule, confidence, counted_as, job_saving, percent, time};
+use crate::finding::{Evidence, Level, Scope, Severity, Unit};
+use apex_profile::{Activity, CopyDirection, Figure, IdleCause, Profile, total};
+
+/// Idle for at least this share of the time in the program's own code …
+const IDLE: f64 = 0.2;
+/// … and for longer than this before a launch, on average: below, launching less often helps (APEX-T24).
+const EACH_NS: f64 = 100e3;
+/// Copies to the device in an iteration that make it likely that its input is what is waited for.
+const COPIES: f64 = 0.9;
+
+pub(super) const RULE: Rule = Rule {
+    id: "APEX-T41",
+    slug: "host-bound",
+    title: "The program's own code keeps the GPU waiting",
+    severity: Severity::High,
+    scope: Scope::Host,
+    needs: Needs::Times,
+    parent: None,
+    idle: &[IdleCause::HostCode],
+    detects: "Outside of long gaps (APEX-T16), the device is idle for at least 20 % of the time while the host is in no driver \
+              call, and for more than 100 µs before a launch on average. Where each iteration copies to the device, its input is \
+              named as the likely reason.",
+    source: "APEX; the reason as in the analysis of PyTorch's Kineto plugin (data loading above 5 % of a step).",
+    why: "The device has done all that was queued, and the program prepares what comes next.",
+    change: "Find what the program does there with a CPU profiler (py-spy, perf), and do it in another thread or process while \
+             the device works.",
+    saving: "The idle time during the host's own code, long gaps left out.",
+    verify: "GPU busy share rises, and the job's time falls",
+    judge,
+};
+
+fn judge(profile: &Profile) -> Outcome {
+    if profile.activities.is_empty() {
+        return Outcome::Clear;
+    }
+    if profile.activities.iter().all(|activity| activity.idle_share.is_none()) {
+        return Outcome::Unjudged(NOT_MODELLED.to_owned());
+    }
+    let waits = |activity: &&Activity| {
+        let idle = idle(activity);
+        idle >= IDLE * activity.span_ns && idle > EACH_NS * activity.launches as f64
+    };
+    let waiting: Vec<&Activity> = profile.activities.iter().filter(waits).collect();
+    let Some(lost) = Figure::sum(waiting.iter().map(|activity| activity.idle_part(idle(activity)))) else {
+        return Outcome::Clear;
+    };
+    let span = total(waiting.iter().map(|activity| activity.span_ns));
+    let inputs = waiting.iter().filter_map(|activity| inputs(activity)).reduce(f64::max);
+    let is_input = inputs.is_some_and(|copies| copies >= COPIES);
+    let mut evidence = vec![
+        Evidence::new(
+            "share of time idle in the host's code",
+            lost.scaled(1.0 / span).at_most(1.0),
+            Unit::Share,
+        )
+        .decrease_towards(0.0),
+    ];
+    evidence.extend(inputs.map(|copies| {
+        Evidence::new("copies to the device in an iteration", Figure::measured(copies), Unit::Count)
+    }));
+    let launches: u64 = waiting.iter().map(|activity| activity.launches).sum();
+    Outcome::found(Draft {
+        summary: format!(
+            "the device is idle for {} of the time while the program runs its own code, {} before each of {}{}",
+            percent(lost.value / span),
+            time(lost.value / launches.max(1) as f64),
+            counted_as(launches, "launch", "launches"),
+            if is_input { "; each iteration copies its input to the device" } else { "" }
+        ),
+        evidence,
+        kernels: Vec::new(),
+        change: is_input.then(|| {
+            "prepare the next input while the device works: in PyTorch DataLoader(num_workers=…, pin_memory=True, \
+             persistent_workers=True) and .to(device, non_blocking=True); else a thread that reads ahead"
+                .to_owned()
+        }),
+        saving: job_saving(profile, Figure::predicted(lost.value, (0.0, lost.bounds().1))),
+        confidence: confidence(
+            if is_input { Level::Medium } else { Level::Low },
+            "how much of the program's code can run beside the device's work is not known",
+        ),
+    })
+}
+
+/// Idle time in the host's own code, long gaps left out; 0 where it was not modelled.
+fn idle(activity: &Activity) -> f64 {
+    let of = |by: Option<&f64>| by.copied().unwrap_or(0.0);
+    let long = total(activity.gaps.iter().map(|gap| of(gap.by.get(&IdleCause::HostCode))));
+    (of(activity.idle_by.get(&IdleCause::HostCode)) - long).max(0.0)
+}
+
+/// Copies to the device in an iteration of the steady state.
+fn inputs(activity: &Activity) -> Option<f64> {
+    let iterations = activity.iterations.as_ref()?.count.max(1);
+    let steady = activity.phase(apex_profile::PhaseKind::Steady)?;
+    let copies = steady.calls.iter().filter(|call| call.direction == Some(CopyDirection::HostToDevice));
+    Some(copies.map(|call| call.count).sum::<u64>() as f64 / iterations as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{
+        activity, assert_clear_in, assert_finds_in, assert_unjudged, evidence, gap, profile_with,
+    };
+    use super::RULE;
+    use apex_profile::{Activity, CopyDirection, Iterations, Phase, PhaseCall, PhaseKind};
+
+    fn waiting() -> Activity {
+        Activity { launches: 1000, ..activity(1e9, 0.5) }
+    }
+
+    #[test]
+    fn fires_on_code_between_launches() {
+        let finding = assert_finds_in(&RULE, profile_with([waiting()]));
+        assert!((finding.saving.of_job.expect("a share").value - 0.5).abs() < 1e-9);
+        assert!(finding.change.starts_with("Find what the program does"), "{}", finding.change);
+    }
+
+    #[test]
+    fn names_the_input_where_each_iteration_copies_it() {
+        let mut one = waiting();
+        one.iterations = Some(Iterations { count: 100, ..Iterations::default() });
+        let call = PhaseCall {
+            name: "cuMemcpyHtoDAsync_v2".into(),
+            class: None,
+            direction: Some(CopyDirection::HostToDevice),
+            pageable: false,
+            asynchronous: true,
+            count: 200,
+            bytes: 1 << 20,
+            cpu_ns: 1e6,
+        };
+        let accounts = one.accounts.clone();
+        one.phases = vec![Phase {
+            kind: PhaseKind::Steady,
+            accounts,
+            launches: 1000,
+            kernels: vec![],
+            calls: vec![call],
+        }];
+        let finding = assert_finds_in(&RULE, profile_with([one]));
+        assert!(finding.change.starts_with("prepare the next input"), "{}", finding.change);
+        assert_eq!(evidence(&finding, "copies to the device in an iteration").value, 2.0);
+    }
+
+    #[test]
+    fn the_boundaries_are_a_fifth_and_100_microseconds_a_launch() {
+        assert_clear_in(&RULE, profile_with([Activity { launches: 1000, ..activity(1e9, 0.19) }]));
+        assert_clear_in(&RULE, profile_with([Activity { launches: 5000, ..waiting() }]));
+        assert_finds_in(&RULE, profile_with([Activity { launches: 4999, ..waiting() }]));
+        let paused = Activity { gaps: vec![gap(0.0, 0.4e9)], ..waiting() };
+        assert_clear_in(&RULE, profile_with([paused]));
+    }
+
+    #[test]
+    fn does_not_judge_what_was_not_modelled() {
+        assert_unjudged(&RULE, profile_with([Activity { idle_share: None, ..waiting() }]));
+    }
+}

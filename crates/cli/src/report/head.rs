@@ -1,0 +1,330 @@
+//! The head of a report: what the time went into, what to change, what that saves; then the accounts as bars.
+
+use super::share;
+use crate::text::{Ink, Style, bar, wrap};
+use crate::units;
+use apex_advice::{Advice, Finding, Scope};
+use apex_profile::{Account, Accounts, Figure, IdleCause, Iterations, PhaseKind, Profile, total};
+use std::io::{self, Write};
+
+/// A GPU that is idle for less is busy.
+const IDLE: f64 = 0.25;
+/// What takes less is not worth a word.
+const LEAST: f64 = 0.02;
+/// Unknown time above this share leaves nothing to say.
+const UNKNOWN: f64 = 0.5;
+/// Characters of a full bar.
+const BAR: usize = 30;
+
+/// What rules look at, in a word, and the rules: it is fine where all of these found nothing.
+const TOPICS: [(&str, &[&str]); 7] = [
+    ("copies", &["pageable-async-copy", "synchronous-calls"]),
+    ("allocation", &["repeated-allocation"]),
+    ("pauses", &["gpu-gap"]),
+    ("launch calls", &["slow-launch", "launch-bound", "short-kernels", "tiny-launches"]),
+    ("launch shapes", &["block-not-warp-multiple", "small-grid", "tail-wave", "sub-wave-grid"]),
+    ("occupancy", &["low-occupancy"]),
+    ("memory accesses", &["uncoalesced-access", "bank-conflicts"]),
+];
+
+/// What of a session is shown: a phase, and its steps where it has any.
+pub struct Shown<'a> {
+    /// The profile of the phase, or of the whole run.
+    pub profile: &'a Profile,
+    /// The whole run.
+    pub whole: &'a Profile,
+    /// Which phase; `None` for the whole run.
+    pub phase: Option<PhaseKind>,
+}
+
+impl Shown<'_> {
+    /// The iterations of the device that is idle for longest, where the steady state is shown.
+    fn iterations(&self) -> Option<&Iterations> {
+        let steady = self.phase == Some(PhaseKind::Steady);
+        let of = self.profile.activities.iter().filter_map(|activity| activity.iterations.as_ref());
+        of.max_by_key(|iterations| iterations.count).filter(|_| steady)
+    }
+
+    /// Steps of all devices.
+    fn steps(&self) -> Option<f64> {
+        self.iterations()?;
+        let of = self.profile.activities.iter().filter_map(|activity| activity.iterations.as_ref());
+        Some(of.map(|iterations| iterations.count as f64).sum())
+    }
+
+    /// `each step`, `the start-up`.
+    fn of_what(&self) -> String {
+        match self.phase {
+            Some(PhaseKind::Steady) => "each step".into(),
+            Some(phase) => format!("the {}", phase.name()),
+            None => "the time".into(),
+        }
+    }
+}
+
+/// The verdict, in at most three lines before they are wrapped.
+pub fn verdict(shown: &Shown<'_>, advice: &Advice, width: usize) -> Vec<String> {
+    let lines = if shown.profile.on_cpu_device() {
+        let first = counted_first(advice);
+        [Some(on_cpu(shown, first)), None, first.map(|first| remedy(shown, first))]
+    } else {
+        [Some(time_went(shown, advice)), lasted(shown), worth(advice).map(|first| remedy(shown, first))]
+    };
+    lines.into_iter().flatten().flat_map(|line| wrap(&line, width, "  ")).collect()
+}
+
+/// The first finding that the CPU device's counts show; the first of all where they show none.
+fn counted_first(advice: &Advice) -> Option<&Finding> {
+    let counted = advice.findings.iter().find(|finding| finding.rule.starts_with("APEX-C"));
+    counted.or(advice.findings.first())
+}
+
+/// Without a GPU the first finding is the verdict: how long things took says nothing about a GPU.
+fn on_cpu(shown: &Shown<'_>, first: Option<&Finding>) -> String {
+    match first {
+        Some(first) => match first.kernels.first() {
+            Some(kernel) => format!("{}, above all in `{}`.", first.title, kernel.name),
+            None => format!("{}: {}.", first.title, first.summary),
+        },
+        None => format!(
+            "{} on the CPU device: no rule found a fault; its times say nothing about a GPU.",
+            counted(shown.profile.totals.kernels_run(), "launch", "launches")
+        ),
+    }
+}
+
+/// What the time went into.
+fn time_went(shown: &Shown<'_>, advice: &Advice) -> String {
+    let accounts = shown.profile.accounts();
+    let (span, of_what) = (accounts.span_ns.max(1.0), shown.of_what());
+    let part = |time: Figure| time.value / span;
+    if shown.profile.activities.is_empty() {
+        return "No kernel was launched.".into();
+    }
+    if accounts.unknown_share() > UNKNOWN {
+        return format!(
+            "What the GPU does in {} of {of_what} is not known: too few launches were timed (--timing sampled or all).",
+            units::share(accounts.unknown_share())
+        );
+    }
+    if let Some((pid, waits)) = waiting(shown.profile).filter(|(_, waits)| *waits > IDLE / 2.0) {
+        return format!(
+            "Process {pid} waits {} of {of_what} in collectives for a slower rank.",
+            units::share(waits)
+        );
+    }
+    let idle = accounts.idle_ns();
+    if part(idle) >= IDLE {
+        return format!(
+            "The GPU is idle {} of {of_what}: {}.",
+            share_of(idle, span),
+            why_idle(shown, &accounts, advice)
+        );
+    }
+    let busy = |what: &str, time: Figure| format!("{what} take {} of {of_what}", share_of(time, span));
+    if part(accounts.collectives) > IDLE {
+        return format!("{}, while nothing is computed.", busy("Collectives", accounts.collectives));
+    }
+    if part(accounts.copies) > IDLE {
+        return format!("{}, while no kernel runs.", busy("Copies", accounts.copies));
+    }
+    let top = shown
+        .profile
+        .kernels
+        .iter()
+        .max_by(|a, b| a.gpu_total_ns().unwrap_or(0.0).total_cmp(&b.gpu_total_ns().unwrap_or(0.0)));
+    let whole = shown.profile.totals.gpu_time_ns.map_or(0.0, |time| time.value);
+    let top = top.filter(|_| whole > 0.0).map_or(String::new(), |kernel| {
+        let share = kernel.gpu_total_ns().unwrap_or(0.0) / whole;
+        format!("; `{}` takes {} of its kernels' time", kernel.short_name, units::share(share))
+    });
+    format!(
+        "The GPU is busy {} of {of_what}{top}.",
+        units::share(part(accounts.kernels) + part(accounts.copies))
+    )
+}
+
+/// The process that waits for others for the largest share of its time.
+fn waiting(profile: &Profile) -> Option<(u32, f64)> {
+    let waits = profile.activities.iter().filter(|activity| activity.span_ns > 0.0).map(|activity| {
+        let pid = profile.processes.get(activity.process).map_or(0, |process| process.pid);
+        (pid, activity.accounts.waiting.value / activity.span_ns)
+    });
+    waits.max_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+/// Why the device is idle: a pause where one takes most of it, else what the host does for most of it.
+fn why_idle(shown: &Shown<'_>, accounts: &Accounts, advice: &Advice) -> String {
+    let idle = accounts.idle_ns().value;
+    let paused = total(shown.profile.activities.iter().map(|activity| activity.long_gaps_ns));
+    let gaps =
+        shown.profile.activities.iter().filter_map(|activity| Some((activity, activity.gaps.first()?)));
+    let longest = gaps.max_by(|a, b| a.1.duration_ns.value.total_cmp(&b.1.duration_ns.value));
+    if let Some((activity, gap)) = longest.filter(|_| paused > idle / 2.0) {
+        let name = |kernel: Option<usize>| Some(&shown.profile.kernels.get(kernel?)?.short_name);
+        let between = match (name(gap.before), name(gap.after)) {
+            (Some(before), Some(after)) => format!(", between `{before}` and `{after}`"),
+            _ => String::new(),
+        };
+        let most = gap.by.iter().max_by(|a, b| a.1.total_cmp(b.1)).map_or("", |(cause, _)| while_in(*cause));
+        return format!(
+            "{} at a stretch, {} after its first launch{between}, {most}",
+            units::time(gap.duration_ns.value),
+            units::time((gap.start_ns - activity.start_ns).max(0.0))
+        );
+    }
+    let fired = |slug: &str| advice.findings.iter().any(|finding| finding.slug == slug);
+    if fired("launch-bound") {
+        return "the host launches kernels too slowly".into();
+    }
+    if fired("host-bound") {
+        return "it waits for the program's own code".into();
+    }
+    let most = accounts.idle.iter().max_by(|a, b| a.1.value.total_cmp(&b.1.value));
+    most.map_or("", |(cause, _)| while_in(*cause)).into()
+}
+
+/// What the host does meanwhile.
+fn while_in(cause: IdleCause) -> &'static str {
+    match cause {
+        IdleCause::Launching => "while the host is in launch calls",
+        IdleCause::Allocating => "while the host allocates and frees memory",
+        IdleCause::Transferring => "while the host waits for copies",
+        IdleCause::Synchronising => "while the host returns from synchronising",
+        IdleCause::Loading => "while the host loads code",
+        IdleCause::Capturing => "while the host captures graphs",
+        IdleCause::OtherCalls => "while the host is in other driver calls",
+        IdleCause::HostCode => "while the host runs the program's own code",
+    }
+}
+
+/// How long a step takes, or the whole.
+fn lasted(shown: &Shown<'_>) -> Option<String> {
+    let accounts = shown.profile.accounts();
+    let kernels = |by: f64| units::time((accounts.kernels.value + accounts.collectives.value) / by);
+    if let (Some(iterations), Some(steps)) = (shown.iterations(), shown.steps()) {
+        let d = &iterations.duration;
+        return Some(format!(
+            "A step takes {}ᵐ (median of {}; eight of ten take {} to {}); its kernels take {}ᵖ.",
+            units::time(d.median_ns),
+            units::count(iterations.count),
+            units::time(d.p10_ns),
+            units::time(d.p90_ns),
+            kernels(steps)
+        ));
+    }
+    (accounts.span_ns > 0.0).then(|| {
+        let phases = shown.whole.activities.iter().all(|activity| activity.iterations.is_none());
+        let none = if phases { " No sequence of launches repeats: there are no steps." } else { "" };
+        format!(
+            "From its first to its last work {} pass; kernels take {}.{none}",
+            units::time(accounts.span_ns),
+            kernels(1.0)
+        )
+    })
+}
+
+/// The first finding whose saving is worth a word.
+fn worth(advice: &Advice) -> Option<&Finding> {
+    advice
+        .findings
+        .iter()
+        .find(|finding| finding.saving.of_job.is_some_and(|share| share.bounds().1 >= LEAST))
+}
+
+/// What to change, and what that saves.
+fn remedy(shown: &Shown<'_>, finding: &Finding) -> String {
+    let change = finding.change.split("; ").next().unwrap_or_default().trim_end_matches('.');
+    let saving = finding.saving.time_ns.filter(|_| !shown.profile.on_cpu_device());
+    let Some(saving) = saving else { return format!("→ {change}.") };
+    let (saving, each) = match shown.steps() {
+        Some(steps) if steps > 0.0 => (saving.scaled(1.0 / steps), " a step"),
+        _ => (saving, ""),
+    };
+    let (low, high) = saving.bounds();
+    let kind = if finding.scope == Scope::Host { " of idle time" } else { "" };
+    let amount = if low > LEAST * high {
+        format!("{} to {}", units::time(low), units::time(high))
+    } else {
+        format!("up to {}", units::time(high))
+    };
+    format!("→ {change}: saves {amount}{each}{kind}.")
+}
+
+/// The accounts as bars, a step's where there are steps.
+pub fn accounts(out: &mut dyn Write, shown: &Shown<'_>, style: Style) -> io::Result<()> {
+    let accounts = shown.profile.accounts();
+    if accounts.span_ns <= 0.0 || shown.profile.on_cpu_device() {
+        return Ok(());
+    }
+    let by = shown.steps().filter(|steps| *steps > 0.0).unwrap_or(1.0);
+    let title = match (shown.steps(), shown.phase) {
+        (Some(_), _) => "step".to_owned(),
+        (None, Some(phase)) => phase.name().to_owned(),
+        (None, None) => "span".to_owned(),
+    };
+    writeln!(out)?;
+    let mut entries = accounts.entries();
+    entries.sort_by_key(|(account, _)| matches!(account, Account::Unknown));
+    let width = entries.iter().map(|(account, _)| account.name().chars().count()).max().unwrap_or(0);
+    let heads = [title, units::time(accounts.span_ns / by)];
+    let lead = heads.iter().map(|head| head.chars().count()).max().unwrap_or(0);
+    for (row, (account, time)) in entries.into_iter().enumerate() {
+        let share = time.value / accounts.span_ns;
+        let head = heads.get(row).map_or("", String::as_str);
+        let ink = if matches!(account, Account::Idle(_)) { Ink::Warning } else { Ink::Dim };
+        writeln!(
+            out,
+            "  {head:lead$}  {:>9}  {:width$}  {:>4}  {}",
+            units::time(time.value / by),
+            account.name(),
+            units::share(share),
+            style.paint(ink, bar(share, BAR).trim_end())
+        )?;
+    }
+    Ok(())
+}
+
+/// What was checked and found fine, and where the rest of the run went.
+pub fn notes(shown: &Shown<'_>, advice: &Advice) -> Vec<String> {
+    let mut notes = Vec::new();
+    let wall = shown.whole.totals.wall_ns;
+    if let Some(iterations) = shown.iterations().filter(|iterations| iterations.start_ns > LEAST * wall) {
+        notes.push(format!(
+            "Start-up and warm-up took {} of {}: --phase startup, warmup or all shows them.",
+            units::time(iterations.start_ns),
+            units::time(wall)
+        ));
+    }
+    let clear = |slug: &&str| advice.clear.iter().any(|clear| clear == slug);
+    let fine = TOPICS.iter().filter(|(_, rules)| rules.iter().all(|rule| clear(&rule)));
+    let fine: Vec<&str> = fine.map(|(topic, _)| *topic).collect();
+    if !fine.is_empty() && !shown.profile.kernels.is_empty() {
+        notes.push(format!("Checked and fine: {}.", fine.join(", ")));
+    }
+    notes
+}
+
+/// What recording cost. Where the GPU is hardly ever idle, the host has time to spare.
+pub fn recorder(profile: &Profile, advice: &Advice) -> String {
+    let idle = profile.accounts().idle_ns().value / profile.accounts().span_ns.max(1.0);
+    let saturated = !profile.on_cpu_device() && profile.totals.gpu_time_ns.is_some() && idle < 0.1;
+    match &advice.verdict.overhead_share {
+        None => "recorder's cost not known".into(),
+        Some(overhead) if saturated => {
+            format!("recorder {} of the host's time, behind a busy GPU", share(overhead))
+        }
+        Some(overhead) => format!("recorder {} of the host's time", share(overhead)),
+    }
+}
+
+/// A share with its interval, where that says anything.
+fn share_of(time: Figure, span: f64) -> String {
+    let (low, high) = time.bounds();
+    let [value, low, high] = [time.value, low, high].map(|end| end / span);
+    if high - low < 0.02 { units::share(value) } else { units::share_between(value, low, high.min(1.0)) }
+}
+
+fn counted(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", units::count(number), if number == 1 { one } else { many })
+}

@@ -1,0 +1,140 @@
+//! Sums of a device's time by account and phase, in whole nanoseconds: what is added up is exact.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Accounts, IdleCause, PhaseKind};
+use crate::figure::Figure;
+use crate::profile::Activity;
+
+const KERNELS: usize = 0;
+const COLLECTIVES: usize = 1;
+const COPIES: usize = 2;
+const UNKNOWN: usize = 3;
+const IDLE: usize = 4;
+const SLOTS: usize = IDLE + IdleCause::ALL.len();
+
+/// What a device does in a stretch of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    Kernels,
+    Collectives,
+    Copies,
+    Unknown,
+    Idle(IdleCause),
+}
+
+impl Use {
+    fn slot(self) -> usize {
+        match self {
+            Self::Kernels => KERNELS,
+            Self::Collectives => COLLECTIVES,
+            Self::Copies => COPIES,
+            Self::Unknown => UNKNOWN,
+            Self::Idle(cause) => IDLE + cause as usize,
+        }
+    }
+}
+
+/// When phases begin: ascending, the first at 0.
+pub(crate) type Boundaries = Arc<[(u64, PhaseKind)]>;
+
+/// The sums of one device.
+#[derive(Clone)]
+pub(crate) struct Ledger {
+    /// First and last nanosecond that is accounted for, after the process's start.
+    span: (u64, u64),
+    boundaries: Boundaries,
+    /// The phase of the last addition, among `boundaries`.
+    at: usize,
+    sums: BTreeMap<PhaseKind, [u64; SLOTS]>,
+    /// Busy time in equal parts of the span.
+    busy: [u64; Activity::CHUNKS],
+}
+
+impl Ledger {
+    pub fn new(span: (u64, u64), boundaries: Boundaries) -> Self {
+        Self { span, boundaries, at: 0, sums: BTreeMap::new(), busy: [0; Activity::CHUNKS] }
+    }
+
+    /// Adds a stretch of time, which begins no earlier than the stretch that was added before.
+    pub fn add(&mut self, from: u64, to: u64, what: Use) {
+        let (mut from, to) = (from.max(self.span.0), to.min(self.span.1));
+        if from < to && matches!(what, Use::Kernels | Use::Collectives | Use::Copies) {
+            self.was_busy(from, to);
+        }
+        while from < to {
+            let phase = self.phase_at(from);
+            let until = self.boundaries.get(self.at + 1).map_or(to, |&(begins, _)| begins.min(to));
+            self.sums.entry(phase).or_insert([0; SLOTS])[what.slot()] += until - from;
+            from = until;
+        }
+    }
+
+    /// The phase at a moment, which is no earlier than any that was added.
+    pub fn phase_at(&mut self, moment: u64) -> PhaseKind {
+        while self.boundaries.get(self.at + 1).is_some_and(|&(begins, _)| begins <= moment) {
+            self.at += 1;
+        }
+        self.boundaries[self.at].1
+    }
+
+    fn was_busy(&mut self, from: u64, to: u64) {
+        let chunks = self.busy.len() as u64;
+        let edge = |part: u64| {
+            let length = u128::from(self.span.1 - self.span.0);
+            self.span.0 + (length * u128::from(part) / u128::from(chunks)) as u64
+        };
+        let length = (self.span.1 - self.span.0).max(1);
+        let mut part = (u128::from(from - self.span.0) * u128::from(chunks) / u128::from(length)) as u64;
+        let mut begin = from;
+        while begin < to && part < chunks {
+            let end = edge(part + 1).min(to);
+            self.busy[part as usize] += end.saturating_sub(begin);
+            begin = begin.max(end);
+            part += 1;
+        }
+    }
+
+    /// Phases that hold time.
+    pub fn phases(&self) -> impl Iterator<Item = PhaseKind> {
+        self.sums.keys().copied()
+    }
+
+    /// Share of each equal part of the span in which the device was busy.
+    pub fn busy(&self) -> Vec<f64> {
+        let width = (self.span.1 - self.span.0) as f64 / self.busy.len() as f64;
+        self.busy.iter().map(|&busy| (busy as f64 / width).clamp(0.0, 1.0)).collect()
+    }
+
+    /// The accounts of a phase (of all, if `None`). `ends` are the same device with work that is as short and as long as it
+    /// may be.
+    pub fn accounts(&self, ends: [&Self; 2], phase: Option<PhaseKind>) -> Accounts {
+        let [value, short, long] = [self, ends[0], ends[1]].map(|ledger| ledger.sums_of(phase));
+        let figure = |slot: usize| {
+            let all = [value, short, long].map(|sums| sums[slot]);
+            let (low, high) = (all.iter().min(), all.iter().max());
+            let bound = |end: Option<&u64>| end.map_or(0.0, |&end| end as f64);
+            Figure::predicted(value[slot] as f64, (bound(low), bound(high)))
+        };
+        let idle = IdleCause::ALL.into_iter().map(|cause| (cause, figure(IDLE + cause as usize)));
+        Accounts {
+            span_ns: value.iter().sum::<u64>() as f64,
+            kernels: figure(KERNELS),
+            collectives: figure(COLLECTIVES),
+            waiting: Figure::default(),
+            copies: figure(COPIES),
+            idle: idle.filter(|(_, time)| time.bounds().1 > 0.0).collect(),
+            unknown: figure(UNKNOWN),
+        }
+    }
+
+    fn sums_of(&self, phase: Option<PhaseKind>) -> [u64; SLOTS] {
+        let mut sums = [0; SLOTS];
+        let of = self.sums.iter().filter(|(kind, _)| phase.is_none_or(|phase| phase == **kind));
+        for (_, phase) in of {
+            sums.iter_mut().zip(phase).for_each(|(sum, time)| *sum += time);
+        }
+        sums
+    }
+}

@@ -1,0 +1,201 @@
+//! Phases, from the repetition of launches.
+//!
+//! A program that trains or generates launches the same functions in each iteration, in other configurations perhaps (shapes
+//! grow). An *iteration* is found by a *mark*: a function of which every so many launches as many others lie between two of
+//! them. Of all functions, the mark is the one whose iterations cover the most launches and time; of equal ones, the one
+//! with the most iterations. What lies before its first iteration is the start-up, what lies between iterations and is
+//! unlike them (an evaluation) is neither.
+//!
+//! Only the first [`KEPT`] launches of a process are looked at; what comes after them belongs to the last phase.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use super::{Boundaries, Iterations, PhaseKind};
+use crate::sketch::Sketch;
+
+/// Launches of a process that are looked at.
+const KEPT: usize = 1 << 21;
+/// Launches of the mark in one iteration, at most.
+const MOST_MARKS: usize = 16;
+/// Iterations that make a loop.
+const LEAST: usize = 10;
+/// The steady state takes at least this share of the time …
+const SHARE: f64 = 0.1;
+/// … or this much, nanoseconds.
+const LONG_NS: u64 = 1_000_000_000;
+/// Iterations are alike if their launches differ by at most this part.
+const ALIKE: u32 = 10;
+/// What an iteration counts that is as long as the others, but not of the same functions.
+const OTHER_FUNCTIONS: f64 = 0.7;
+/// A mark this close to the best is as good.
+const AS_GOOD: f64 = 0.99;
+/// An iteration of the warm-up takes this many times what a later one takes.
+const SLOW: f64 = 1.5;
+
+/// What was launched, in the order of time.
+#[derive(Default)]
+pub(crate) struct Launched {
+    functions: Vec<u32>,
+    starts: Vec<u64>,
+}
+
+/// The iterations of a process.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Loop {
+    /// Times from the mark of one to that of the next, nanoseconds after the process's start.
+    iterations: Vec<Range<u64>>,
+    /// Launches of all of them.
+    launches: u64,
+    /// Iterations that belong to the warm-up.
+    warmup: usize,
+    /// The last iteration that was looked at is not the last one.
+    goes_on: bool,
+}
+
+/// A mark that was tried.
+struct Tried {
+    places: Vec<usize>,
+    score: f64,
+    launches: u64,
+}
+
+impl Launched {
+    /// A launch of a function, or of a graph.
+    pub fn launch(&mut self, function: u32, start: u64) {
+        if self.functions.len() < KEPT {
+            self.functions.push(function);
+            self.starts.push(start);
+        }
+    }
+
+    /// The loop that the launches are, if they are one that takes a good part of the time until `end`.
+    pub fn find_loop(&self, end: u64) -> Option<Loop> {
+        let first = *self.starts.first()?;
+        let span = end.saturating_sub(first).max(1);
+        let mut places: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for (place, &function) in self.functions.iter().enumerate() {
+            places.entry(function).or_default().push(place as u32);
+        }
+        let mut sum = 0u64;
+        let sums: Vec<u64> = self
+            .functions
+            .iter()
+            .map(|&function| {
+                let before = sum;
+                sum = sum.wrapping_add(mixed(function));
+                before
+            })
+            .collect();
+        let mut tried: Vec<Tried> = Vec::new();
+        for places in places.values() {
+            for marks in 1..=MOST_MARKS.min(places.len() / LEAST) {
+                tried.extend(self.try_mark(places, marks, &sums, span));
+            }
+        }
+        let best = tried.iter().map(|tried| tried.score).fold(0.0, f64::max);
+        let good = tried.into_iter().filter(|tried| tried.score >= AS_GOOD * best);
+        let mark = good.max_by_key(|tried| (tried.places.len(), std::cmp::Reverse(tried.places[0])))?;
+        let iterations: Vec<Range<u64>> =
+            mark.places.chunks_exact(2).map(|ends| self.starts[ends[0]]..self.starts[ends[1]]).collect();
+        let covered: u64 = iterations.iter().map(|one| one.end - one.start).sum();
+        let counts =
+            iterations.len() >= LEAST && (covered as f64 >= SHARE * span as f64 || covered >= LONG_NS);
+        counts.then(|| Loop {
+            warmup: warmup(&iterations),
+            iterations,
+            launches: mark.launches,
+            goes_on: self.functions.len() == KEPT,
+        })
+    }
+
+    /// Iterations between every `marks`-th of these places, and how good they are.
+    fn try_mark(&self, places: &[u32], marks: usize, sums: &[u64], span: u64) -> Option<Tried> {
+        let ends = |at: usize| (places[at] as usize, places[at + marks] as usize);
+        let length = |at: usize| places[at + marks] - places[at];
+        let count = places.len() - marks;
+        let mut lengths: Vec<u32> = (0..count).map(length).collect();
+        let usual = *lengths.select_nth_unstable(count / 2).1;
+        let alike = |at: usize| length(at).abs_diff(usual) <= usual / ALIKE;
+        let content = |at: usize| sums[ends(at).1].wrapping_sub(sums[ends(at).0]);
+        // The content of most iterations, by a sample of the later ones.
+        let mut contents: HashMap<u64, usize> = HashMap::new();
+        (count / 2..count).step_by((count / 128).max(1)).filter(|&at| alike(at)).for_each(|at| {
+            *contents.entry(content(at)).or_default() += 1;
+        });
+        let (&content_of_most, _) = contents.iter().max_by_key(|&(content, count)| (*count, *content))?;
+        let mut tried = Tried { places: Vec::new(), score: 0.0, launches: 0 };
+        let (mut launches, mut time, mut at) = (0.0, 0.0, 0);
+        while at < count {
+            if !alike(at) {
+                at += 1;
+                continue;
+            }
+            let (from, to) = ends(at);
+            let weight = if content(at) == content_of_most { 1.0 } else { OTHER_FUNCTIONS };
+            launches += weight * (to - from) as f64;
+            time += weight * (self.starts[to] - self.starts[from]) as f64;
+            tried.launches += (to - from) as u64;
+            tried.places.extend([from, to]);
+            at += marks;
+        }
+        tried.score = (launches / self.functions.len() as f64 * time / span as f64).sqrt();
+        (!tried.places.is_empty()).then_some(tried)
+    }
+}
+
+/// Iterations at the beginning that are slower than the later half.
+fn warmup(iterations: &[Range<u64>]) -> usize {
+    let durations: Vec<u64> = iterations.iter().map(|one| one.end - one.start).collect();
+    let mut later = durations[durations.len() / 2..].to_vec();
+    let middle = later.len() / 2;
+    let usual = *later.select_nth_unstable(middle).1 as f64;
+    let settled = |three: &[u64]| three.iter().all(|&duration| duration as f64 <= SLOW * usual);
+    durations[..durations.len() / 2].windows(3).position(settled).unwrap_or(0)
+}
+
+/// A number for each function whose sums differ where the functions do (the finaliser of SplitMix64).
+fn mixed(function: u32) -> u64 {
+    let mut x = u64::from(function).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+impl Loop {
+    /// When phases begin.
+    pub fn boundaries(&self) -> Boundaries {
+        let mut boundaries = vec![(0, PhaseKind::Startup)];
+        let mut phase = |at: u64, kind: PhaseKind| {
+            if boundaries.last().is_none_or(|&(_, last)| last != kind) {
+                boundaries.push((at, kind));
+            }
+        };
+        let mut end = None;
+        for (number, iteration) in self.iterations.iter().enumerate() {
+            if let Some(end) = end.filter(|&end| end < iteration.start) {
+                phase(end, PhaseKind::Between);
+            }
+            phase(iteration.start, if number < self.warmup { PhaseKind::Warmup } else { PhaseKind::Steady });
+            end = Some(iteration.end);
+        }
+        if let Some(end) = end.filter(|_| !self.goes_on) {
+            phase(end, PhaseKind::End);
+        }
+        boundaries.into()
+    }
+
+    /// The iterations of the steady state.
+    pub fn iterations(&self) -> Iterations {
+        let steady = &self.iterations[self.warmup..];
+        let mut durations = Sketch::default();
+        steady.iter().for_each(|one| durations.add(one.end - one.start));
+        Iterations {
+            count: steady.len() as u64,
+            duration: durations.distribution(),
+            launches: self.launches as f64 / self.iterations.len() as f64,
+            warmup: self.warmup as u64,
+            start_ns: steady.first().map_or(0.0, |first| first.start as f64),
+        }
+    }
+}

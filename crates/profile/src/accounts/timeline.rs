@@ -1,0 +1,396 @@
+//! A model of one device's queues, driven by the host's calls.
+//!
+//! Work starts when its call has returned and the work before it on its stream is done, on the streams that its stream waits
+//! for too (the legacy default stream, events). What is modelled stays open to correction until it is *settled* into the
+//! [`Ledger`]: when the whole device is known to be done, or when too much is open. Memory is bounded by that, never by the
+//! number of records.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use apex_trace::definition::StreamKind;
+
+use super::host::Host;
+use super::ledger::{Ledger, Use};
+use super::{Boundaries, IdleCause, PhaseKind};
+use crate::figure::{Figure, NINETY_PERCENT};
+use crate::profile::{Activity, Gap};
+
+/// Work and calls that are open before the oldest are settled.
+const OPEN: usize = 8192;
+/// Gaps that are listed.
+const LISTED: usize = 10;
+/// From the end of work to the return of the call that waited for it, at most: 2 to 3 µs on an H200.
+const RETURN_NS: u64 = 3_000;
+/// A call that waits for longer has waited for work, even where the model says that all was done.
+const WAITED_NS: u64 = 50_000;
+
+/// What a piece of work is; in the order of who names the time in which several run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Work {
+    Kernel,
+    Collective,
+    Copy,
+    /// Work of unknown time.
+    Unknown,
+}
+
+impl Work {
+    const ALL: [Self; 4] = [Self::Kernel, Self::Collective, Self::Copy, Self::Unknown];
+
+    fn usage(self) -> Use {
+        match self {
+            Self::Kernel => Use::Kernels,
+            Self::Collective => Use::Collectives,
+            Self::Copy => Use::Copies,
+            Self::Unknown => Use::Unknown,
+        }
+    }
+}
+
+/// Work that was queued.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewWork {
+    pub stream: u32,
+    pub kind: Option<StreamKind>,
+    /// When its call returned.
+    pub ready: u64,
+    /// How long it takes.
+    pub taken: u64,
+    pub what: Work,
+    pub kernel: Option<usize>,
+    /// The thread that queued it.
+    pub thread: u32,
+    /// Standard error of `taken`, which all work of the kernel shares, and its own standard deviation.
+    pub uncertainty: (f64, f64),
+}
+
+#[derive(Clone, Debug)]
+struct Item {
+    start: u64,
+    end: u64,
+    what: Work,
+    stream: u32,
+    kernel: Option<usize>,
+    thread: u32,
+    /// Its end may be off by so much to either side.
+    off_ns: f64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Stream {
+    kind: Option<StreamKind>,
+    free_at: u64,
+    /// Nothing begins before: an event of another stream.
+    not_before: u64,
+    /// Work was queued since the stream was last seen empty.
+    open: bool,
+}
+
+/// Idle time that has not ended yet.
+#[derive(Clone, Debug)]
+struct OpenGap {
+    start: u64,
+    end: u64,
+    phase: PhaseKind,
+    before: Option<usize>,
+    off_ns: f64,
+    by: BTreeMap<IdleCause, f64>,
+}
+
+/// Gaps of a device.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gaps {
+    /// From here on a gap is listed.
+    least: u64,
+    open: Option<OpenGap>,
+    longest: Vec<Gap>,
+    count: u64,
+    total: u64,
+}
+
+/// One device, as one process uses it. Times are nanoseconds after the process's start.
+#[derive(Clone)]
+pub(crate) struct Timeline {
+    span: (u64, u64),
+    /// All before is in the ledger.
+    settled: u64,
+    streams: BTreeMap<u32, Stream>,
+    items: VecDeque<Item>,
+    host: Host,
+    /// Open work and calls at which the oldest are settled.
+    most_open: usize,
+    last_thread: u32,
+    last_kernel: Option<usize>,
+    last_off_ns: f64,
+    error_ns: f64,
+    variance: f64,
+    pub ledger: Ledger,
+    gaps: Gaps,
+}
+
+impl Timeline {
+    /// A device whose first work is queued at `span.0` and whose last work or call that waited ends at `span.1`.
+    pub fn new(span: (u64, u64), boundaries: Boundaries) -> Self {
+        let span = (span.0, span.1.max(span.0));
+        let least = Activity::long_gap_ns((span.1 - span.0) as f64) as u64;
+        Self {
+            span,
+            settled: span.0,
+            streams: BTreeMap::new(),
+            items: VecDeque::new(),
+            host: Host::default(),
+            most_open: OPEN,
+            last_thread: 0,
+            last_kernel: None,
+            last_off_ns: 0.0,
+            error_ns: 0.0,
+            variance: 0.0,
+            ledger: Ledger::new(span, boundaries),
+            gaps: Gaps { least: least.max(1), ..Gaps::default() },
+        }
+    }
+
+    /// A driver call of the host. Calls come in the order of their starts.
+    pub fn called(&mut self, thread: u32, start: u64, end: u64, cause: IdleCause) {
+        if self.items.len() + self.host.len() >= self.most_open {
+            self.settle(start);
+            self.most_open = OPEN + 2 * (self.items.len() + self.host.len());
+        }
+        self.host.called(thread, start, end.max(start), cause);
+    }
+
+    /// Work was queued.
+    pub fn queue(&mut self, work: NewWork) {
+        let start = work.ready.max(self.free_for(work.stream, work.kind)).max(self.settled);
+        let end = start.saturating_add(work.taken);
+        self.error_ns += work.uncertainty.0;
+        self.variance += work.uncertainty.1.powi(2);
+        let stream = self.streams.entry(work.stream).or_default();
+        (stream.kind, stream.free_at, stream.open) = (work.kind, end, true);
+        self.last_thread = work.thread;
+        self.items.push_back(Item {
+            start,
+            end,
+            what: work.what,
+            stream: work.stream,
+            kernel: work.kernel,
+            thread: work.thread,
+            off_ns: NINETY_PERCENT * (self.error_ns + self.variance.sqrt()),
+        });
+    }
+
+    /// When work on a stream can begin: after the work before it, after that of the legacy default stream where it is a
+    /// blocking one, and after that of all blocking streams where it is the legacy default stream.
+    fn free_for(&self, stream: u32, kind: Option<StreamKind>) -> u64 {
+        let own = self.streams.get(&stream).map_or(0, |own| own.free_at.max(own.not_before));
+        let blocks = |other: &Stream| match (kind, other.kind) {
+            (Some(StreamKind::NonBlocking), _) | (_, Some(StreamKind::NonBlocking)) => false,
+            (Some(StreamKind::LegacyDefault), _) | (_, Some(StreamKind::LegacyDefault)) => true,
+            _ => false,
+        };
+        self.streams.values().filter(|other| blocks(other)).map(|other| other.free_at).fold(own, u64::max)
+    }
+
+    /// When the work of a stream is done (of all, if `None`).
+    pub fn done_at(&self, stream: Option<u32>) -> u64 {
+        match stream {
+            Some(stream) => self.streams.get(&stream).map_or(0, |stream| stream.free_at),
+            None => self.streams.values().map(|stream| stream.free_at).max().unwrap_or(0),
+        }
+    }
+
+    /// A stream waits until then before it goes on.
+    pub fn wait_until(&mut self, stream: u32, at: u64) {
+        let stream = self.streams.entry(stream).or_default();
+        stream.not_before = stream.not_before.max(at);
+    }
+
+    /// Whether the stream (any, if `None`) has work that was not seen to be done.
+    fn is_open(&self, stream: Option<u32>) -> bool {
+        match stream {
+            Some(stream) => self.streams.get(&stream).is_some_and(|stream| stream.open),
+            None => self.streams.values().any(|stream| stream.open),
+        }
+    }
+
+    /// A call from `called` to `returned` waited for the work of a stream, or of all if `None`; `own_ns` of it may have passed
+    /// for other reasons, such as the copy that it makes.
+    pub fn synchronised(&mut self, stream: Option<u32>, called: u64, returned: u64, own_ns: u64) {
+        let whole = stream.is_none_or(|stream| self.streams.keys().all(|&other| other == stream));
+        let stream = stream.filter(|_| !whole);
+        let seen = returned.saturating_sub(RETURN_NS.saturating_add(own_ns)).max(called);
+        let done = self.done_at(stream);
+        if self.is_open(stream) && done < seen && seen - called.max(done) > WAITED_NS {
+            self.extend(stream, seen);
+        }
+        self.empty_at(stream, returned);
+        if whole {
+            (self.error_ns, self.variance) = (0.0, 0.0);
+            self.settle(returned);
+        }
+    }
+
+    /// A stream (all, if `None`) was empty at that moment.
+    pub fn empty_at(&mut self, stream: Option<u32>, at: u64) {
+        if self.done_at(stream) > at {
+            for item in self.items.iter_mut().filter(|item| stream.is_none_or(|stream| stream == item.stream))
+            {
+                item.end = item.end.min(at);
+                item.start = item.start.min(item.end);
+                item.off_ns = 0.0;
+            }
+        }
+        let streams = self.streams.iter_mut().filter(|(id, _)| stream.is_none_or(|stream| stream == **id));
+        for (_, stream) in streams {
+            stream.free_at = stream.free_at.min(at);
+            stream.open = false;
+        }
+    }
+
+    /// A stream still had work at that moment. Work begins some microseconds after its call and is seen done some later: only
+    /// where the model is off by more is it corrected.
+    pub fn busy_at(&mut self, stream: u32, at: u64) {
+        if self.is_open(Some(stream)) && self.done_at(Some(stream)).saturating_add(WAITED_NS) < at {
+            self.extend(Some(stream), at);
+        }
+    }
+
+    /// The last work of a stream (of all, if `None`) took until then.
+    fn extend(&mut self, stream: Option<u32>, until: u64) {
+        let of = |item: &&mut Item| stream.is_none_or(|stream| stream == item.stream);
+        if let Some(last) = self.items.iter_mut().rev().find(of)
+            && last.end < until
+        {
+            (last.end, last.off_ns) = (until, 0.0);
+            let id = last.stream;
+            self.streams.entry(id).or_default().free_at = until;
+        }
+    }
+
+    /// Moves all until then into the ledger.
+    fn settle(&mut self, until: u64) {
+        let until = until.min(self.span.1);
+        if until <= self.settled {
+            return;
+        }
+        let mut edges: Vec<(u64, bool, usize)> = Vec::new();
+        for (at, item) in self.items.iter().enumerate() {
+            let (start, end) = (item.start.max(self.settled), item.end.min(until));
+            if start < end {
+                edges.extend([(start, true, at), (end, false, at)]);
+            }
+        }
+        // Where one ends and another begins at once, the device is not idle between: ends come last.
+        edges.sort_unstable_by_key(|&(time, begins, at)| (time, !begins, at));
+        let (mut running, mut at) = ([0u32; Work::ALL.len()], self.settled);
+        for (time, begins, item) in edges {
+            if at < time {
+                let by = begins.then_some(item);
+                self.stretch(at, time, &running, by);
+                at = time;
+            }
+            let item = &self.items[item];
+            if begins {
+                running[item.what as usize] += 1;
+            } else {
+                running[item.what as usize] -= 1;
+                (self.last_kernel, self.last_off_ns) = (item.kernel, item.off_ns);
+            }
+        }
+        if at < until {
+            self.stretch(at, until, &running, None);
+        }
+        self.settled = until;
+        self.items.retain(|item| item.end > until);
+        self.host.forget(until);
+    }
+
+    /// A stretch of time in which the same work runs; `next` is what begins at its end.
+    fn stretch(&mut self, from: u64, to: u64, running: &[u32; 4], next: Option<usize>) {
+        if let Some(work) = Work::ALL.into_iter().find(|&work| running[work as usize] > 0) {
+            self.gaps.close(None);
+            self.ledger.add(from, to, work.usage());
+            return;
+        }
+        let next = next.map(|next| &self.items[next]);
+        let thread = next.map_or(self.last_thread, |next| next.thread);
+        let mut by = BTreeMap::new();
+        let (before, off_ns) = (self.last_kernel, self.last_off_ns);
+        let Self { host, ledger, .. } = self;
+        let phase = ledger.phase_at(from);
+        host.explain(from, to, thread, |from, to, cause| {
+            *by.entry(cause).or_insert(0.0) += (to - from) as f64;
+            ledger.add(from, to, Use::Idle(cause));
+        });
+        self.gaps.idle(OpenGap { start: from, end: to, phase, before, off_ns, by });
+        if let Some(next) = next {
+            self.gaps.close(next.kernel);
+        }
+    }
+
+    /// Settles the rest of the span.
+    pub fn end(&mut self) {
+        self.settle(self.span.1);
+        self.gaps.close(None);
+    }
+
+    /// The longest gaps, how many there are of that length, and their time.
+    pub fn gaps(self) -> (Vec<Gap>, u64, f64) {
+        (self.gaps.longest, self.gaps.count, self.gaps.total as f64)
+    }
+}
+
+impl Gaps {
+    /// More idle time: of the open gap, where it follows on that.
+    fn idle(&mut self, more: OpenGap) {
+        match &mut self.open {
+            Some(open) if open.end == more.start => {
+                open.end = more.end;
+                more.by.into_iter().for_each(|(cause, time)| *open.by.entry(cause).or_insert(0.0) += time);
+            }
+            open => *open = Some(more),
+        }
+    }
+
+    /// The open gap has ended, with the launch of `after`.
+    fn close(&mut self, after: Option<usize>) {
+        // What comes before the first work lies between no two.
+        let listed = |gap: &OpenGap| gap.before.is_some() && gap.end - gap.start >= self.least;
+        let Some(gap) = self.open.take().filter(listed) else { return };
+        let length = gap.end - gap.start;
+        self.count += 1;
+        self.total += length;
+        let (length, off) = (length as f64, gap.off_ns);
+        let duration_ns = if off == 0.0 {
+            Figure::measured(length)
+        } else {
+            Figure::predicted(length, ((length - off).max(0.0), length + off))
+        };
+        let OpenGap { start, phase, before, by, .. } = gap;
+        self.longest.push(Gap { start_ns: start as f64, duration_ns, phase, before, after, by });
+        self.longest.sort_by(|a, b| b.duration_ns.value.total_cmp(&a.duration_ns.value));
+        self.longest.truncate(LISTED);
+    }
+}
+
+/// A device with work that takes as long as on average, as short and as long as it may.
+pub(crate) struct Model(pub [Timeline; 3]);
+
+impl Model {
+    /// See [`Timeline::new`].
+    pub fn new(span: (u64, u64), boundaries: &Boundaries) -> Self {
+        Self([(); 3].map(|()| Timeline::new(span, boundaries.clone())))
+    }
+
+    /// Does the same to all three.
+    pub fn each(&mut self, change: impl FnMut(&mut Timeline)) {
+        self.0.iter_mut().for_each(change);
+    }
+
+    /// Queues work that takes so long: on average, at least, at most.
+    pub fn queue(&mut self, work: NewWork, taken: [u64; 3]) {
+        for (timeline, taken) in self.0.iter_mut().zip(taken) {
+            timeline.queue(NewWork { taken, ..work });
+        }
+    }
+}

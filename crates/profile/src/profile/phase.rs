@@ -1,0 +1,120 @@
+//! A profile of one phase: the same lists, with what passed in that phase.
+
+use std::collections::HashMap;
+
+use super::{Activity, Kernel, Profile};
+use crate::accounts::{Accounts, PhaseKind};
+use crate::figure::Figure;
+
+/// How the name of the CPU device begins.
+const CPU_DEVICE: &str = "APEX CPU device";
+
+impl Profile {
+    /// Whether any device has such a phase.
+    pub fn has_phase(&self, kind: PhaseKind) -> bool {
+        self.activities.iter().any(|activity| activity.phase(kind).is_some())
+    }
+
+    /// The profile of a phase alone; `None` where no device has it. Time lines, kernels and totals are those of the phase;
+    /// GPU times of kernels are what their launches in it take on average over the run. Copies, memory, sequences and
+    /// calls stay those of the whole run ([`crate::Phase::calls`] has the phase's calls).
+    pub fn in_phase(&self, kind: PhaseKind) -> Option<Self> {
+        if !self.has_phase(kind) {
+            return None;
+        }
+        let mut profile = self.clone();
+        profile.activities = self.activities.iter().filter_map(|activity| activity.in_phase(kind)).collect();
+        let mut launches: HashMap<usize, u64> = HashMap::new();
+        for &(kernel, count) in
+            profile.activities.iter().flat_map(|activity| &activity.phases).flat_map(|phase| &phase.kernels)
+        {
+            *launches.entry(kernel).or_default() += count;
+        }
+        for (index, kernel) in profile.kernels.iter_mut().enumerate() {
+            kernel.keep_launches(launches.get(&index).copied().unwrap_or(0));
+        }
+        let mean = |kernel: usize| Some(&self.kernels[kernel]).and_then(|kernel| Some((kernel, kernel.gpu?)));
+        for activity in &mut profile.activities {
+            let kernels = activity.phases.iter().flat_map(|phase| &phase.kernels);
+            activity.gpu_time_ns = Figure::sum(kernels.filter_map(|&(kernel, count)| {
+                let (kernel, gpu) = mean(kernel)?;
+                Some(gpu.total_ns.scaled(count as f64 / kernel.launches.calls.max(1) as f64))
+            }));
+        }
+        let whole = &self.totals;
+        let calls = |profile: &Self| profile.kernels.iter().map(|kernel| kernel.launches.calls).sum::<u64>();
+        let share = calls(&profile) as f64 / calls(self).max(1) as f64;
+        profile.totals.launches = calls(&profile);
+        profile.totals.launch_cpu_ns = whole.launch_cpu_ns * share;
+        let mut totals = std::mem::take(&mut profile.totals);
+        totals.sum_up(&profile);
+        totals.wall_ns = whole.wall_ns;
+        profile.totals = totals;
+        Some(profile)
+    }
+
+    /// Whether all devices are APEX's CPU device: times then say nothing about a GPU.
+    pub fn on_cpu_device(&self) -> bool {
+        !self.devices.is_empty() && self.devices.iter().all(|device| device.name.starts_with(CPU_DEVICE))
+    }
+
+    /// The accounts of all devices together.
+    pub fn accounts(&self) -> Accounts {
+        let mut sum = Accounts::default();
+        self.activities.iter().for_each(|activity| sum.add(&activity.accounts));
+        sum
+    }
+}
+
+impl Activity {
+    /// A phase of this device.
+    pub fn phase(&self, kind: PhaseKind) -> Option<&crate::Phase> {
+        self.phases.iter().find(|phase| phase.kind == kind)
+    }
+
+    /// What follows from the accounts: idle time, where little enough is unknown.
+    pub(crate) fn tell_idle_time(&mut self) {
+        let accounts = &self.accounts;
+        let known = accounts.span_ns > 0.0 && accounts.unknown_share() <= Self::MOST_UNKNOWN;
+        self.idle_share = known.then(|| accounts.idle_ns().scaled(1.0 / accounts.span_ns).at_most(1.0));
+        self.idle_by.clear();
+        if known {
+            let idle = accounts.idle.iter().map(|(&cause, time)| (cause, time.value));
+            self.idle_by.extend(idle.filter(|(_, time)| *time > 0.0));
+        } else {
+            self.busy.clear();
+        }
+    }
+
+    fn in_phase(&self, kind: PhaseKind) -> Option<Self> {
+        let phase = self.phase(kind)?;
+        let mut activity = Self {
+            span_ns: phase.accounts.span_ns,
+            launches: phase.launches,
+            accounts: phase.accounts.clone(),
+            gaps: self.gaps.iter().filter(|gap| gap.phase == kind).cloned().collect(),
+            busy: Vec::new(),
+            ..self.clone()
+        };
+        activity.phases.retain(|phase| phase.kind == kind);
+        activity.long_gaps = activity.gaps.len() as u64;
+        activity.long_gaps_ns = activity.gaps.iter().map(|gap| gap.duration_ns.value).sum();
+        activity.tell_idle_time();
+        Some(activity)
+    }
+}
+
+impl Kernel {
+    /// Leaves so many of the launch calls, which are taken to be like all of them.
+    fn keep_launches(&mut self, calls: u64) {
+        let share = calls as f64 / self.launches.calls.max(1) as f64;
+        self.launches.calls = calls;
+        self.launches.by_graphs = (self.launches.by_graphs as f64 * share) as u64;
+        self.cpu.count = calls;
+        self.cpu.total_ns *= share;
+        self.slow_calls = if share < 1.0 { (0, 0.0) } else { self.slow_calls };
+        if let Some(gpu) = &mut self.gpu {
+            gpu.total_ns = gpu.total_ns.scaled(share);
+        }
+    }
+}
