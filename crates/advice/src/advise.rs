@@ -11,6 +11,10 @@
 //!    allocations. Where idle time is not modelled, the whole span is the limit. Findings share these times, the largest
 //!    first. A finding whose rule has a parent that fired lies *within* the parent's ([`Finding::within`]): it is capped
 //!    by that one, and does not add to it.
+//!
+//! Findings are ordered by what they save. Unknown savings come after known ones, and known savings of less than 2% of the job
+//! after these. Where the CPU device counted, what it counted comes first and the host's side last: its times say nothing about
+//! a GPU.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::finding::{Finding, Scope, Severity};
 use crate::prediction;
-use crate::rules::{self, Outcome, RULES, Rule};
+use crate::rules::{self, Needs, Outcome, RULES, Rule};
 use apex_profile::{Figure, IdleCause, Profile, SaturatingSum as _, total};
 
 /// What the caller wants.
@@ -87,6 +91,8 @@ pub struct Verdict {
 
 /// A finding that saves less of the job than this costs it next to nothing.
 const NEGLIGIBLE: f64 = 0.001;
+/// A finding that is known to save less of the job than this comes last.
+const MINOR: f64 = 0.02;
 
 /// Runs the rules over a profile.
 pub fn advise(profile: &Profile, options: &Options) -> Advice {
@@ -123,7 +129,7 @@ pub fn advise(profile: &Profile, options: &Options) -> Advice {
             finding.severity = Severity::Info;
         }
     }
-    rank(&mut advice.findings);
+    rank(profile, &mut advice.findings);
     advice.excellent = excellent(profile, &advice.findings);
     advice.verdict = verdict(profile, &advice);
     advice
@@ -244,12 +250,33 @@ fn time_of(finding: &Finding) -> f64 {
     finding.saving.time_ns.map_or(0.0, |time| time.value)
 }
 
-fn rank(findings: &mut [Finding]) {
+/// Whether what a finding says was counted by the CPU device.
+fn is_counted(finding: &Finding) -> bool {
+    Rule::named(&finding.rule).is_some_and(|rule| rule.needs == Needs::Counts)
+}
+
+/// Whether the CPU device executed the kernels, and counted.
+fn counts(profile: &Profile) -> bool {
+    profile.kernels.iter().any(|kernel| kernel.counts.is_some())
+}
+
+fn rank(profile: &Profile, findings: &mut [Finding]) {
+    let counts = counts(profile);
+    // Where the CPU device counted: counts, then launch configurations, then the host's side.
+    let first = |finding: &Finding| counts && is_counted(finding);
+    let last = |finding: &Finding| counts && finding.scope == Scope::Host;
     let concerned = |finding: &Finding| finding.kernels.iter().map(|kernel| kernel.launches).saturating_sum();
-    let known = |finding: &Finding| finding.saving.time_ns.is_some();
+    // 2: known, 1: unknown, 0: known to be minor.
+    let known = |finding: &Finding| match finding.saving.of_job {
+        Some(share) if share.value < MINOR => 0,
+        Some(_) => 2,
+        None => 1,
+    };
     findings.sort_by(|a, b| {
-        known(b)
-            .cmp(&known(a))
+        first(b)
+            .cmp(&first(a))
+            .then(last(a).cmp(&last(b)))
+            .then(known(b).cmp(&known(a)))
             .then(time_of(b).total_cmp(&time_of(a)))
             // A finding comes before those within it.
             .then(a.within.is_some().cmp(&b.within.is_some()))
@@ -305,7 +332,8 @@ mod tests {
     use super::*;
     use crate::finding::Saving;
     use crate::rules::fixture::{
-        SMS, activity, copies, idle_during, kernel_of, profile_of, profile_with, timed,
+        SMS, activity, copies, counted, idle_during, kernel_of, profile_of, profile_with, timed,
+        with_registers,
     };
     use apex_profile::{Activity, Kernel, Sequence};
     use apex_trace::layout::MemoryKind;
@@ -419,15 +447,36 @@ mod tests {
     fn untimed_findings_come_last_and_say_why() {
         let profile = profile_of([timed(kernel_of(1000, 100), 1e6), kernel_of(SMS / 2, 256)]);
         let advice = advise(&profile, &Options::default());
-        let last = advice.findings.last().expect("some");
-        assert!(last.saving.time_ns.is_none() && last.saving.unknown_because.is_some());
         assert!(advice.findings[0].saving.time_ns.is_some());
+        let untimed = named(&advice, "APEX-L02");
+        assert!(untimed.saving.time_ns.is_none() && untimed.saving.unknown_because.is_some());
     }
 
     #[test]
     fn what_costs_next_to_nothing_is_information() {
         let profile = profile_of([timed(kernel_of(1000, 100), 10.0)]);
         assert_eq!(named(&advise(&profile, &Options::default()), "APEX-L01").severity, Severity::Info);
+    }
+
+    #[test]
+    fn what_saves_less_than_two_percent_comes_last() {
+        // 10 s in all: 28 of 128 lanes of 0.92 s are 2%. What low occupancy costs is not known.
+        for (each_ns, first) in [(0.92e6, "APEX-L01"), (0.91e6, "APEX-L05")] {
+            let kernel = timed(with_registers(100_000, 100, 200), each_ns);
+            let advice = advise(&profile_of([kernel]), &Options::default());
+            assert_eq!(advice.findings[0].rule, first, "{each_ns}");
+        }
+    }
+
+    #[test]
+    fn counts_come_first_on_the_cpu_device() {
+        let strided = counted("global", "load", 100, 800, 700, "uncoalesced");
+        let mut profile = profile_of([timed(strided, 1e6)]);
+        profile.activities = vec![idle_during(IdleCause::Transferring, 10e9, 0.5)];
+        profile.copies = vec![copies(MemoryKind::Device, MemoryKind::Pageable, true, 30_000, 1 << 20)];
+        let advice = advise(&profile, &Options::default());
+        assert_eq!(advice.findings[0].rule, "APEX-C31");
+        assert_eq!(advice.findings.last().map(|finding| finding.scope), Some(Scope::Host));
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod block_not_warp_multiple;
 mod branch_divergence;
 mod by_name;
 mod casts;
+mod collectives;
 mod contended_atomics;
 mod few_blocks_with_barriers;
 mod fp32_products;
@@ -35,7 +36,6 @@ mod synchronous_calls;
 mod tail_wave;
 mod tiny_launches;
 mod uncoalesced_access;
-mod waiting_collectives;
 
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -154,10 +154,12 @@ pub static RULES: &[Rule] = &[
     strided_copies::RULE,
     misaligned_products::RULE,
     small_model_kernels::RULE,
-    waiting_collectives::RULE,
     contended_atomics::RULE,
     host_bound::RULE,
     tiny_launches::RULE,
+    collectives::SLOW_RANK,
+    collectives::SMALL,
+    collectives::EXPOSED,
 ];
 
 impl Rule {

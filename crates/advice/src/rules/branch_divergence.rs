@@ -5,7 +5,7 @@ use crate::finding::{Evidence, Scope, Severity, Unit};
 use apex_profile::{KernelCounts, Profile};
 
 /// Share of the lanes with a thread that should be active.
-const ACTIVE: f64 = 0.75;
+const ACTIVE: f64 = 0.8;
 
 /// Threads of a full warp.
 const WARP: f64 = 32.0;
@@ -19,7 +19,7 @@ pub(super) const RULE: Rule = Rule {
     needs: Needs::Counts,
     parent: None,
     idle: &[],
-    detects: "On average less than 75 % of the threads of a warp execute an instruction together (of the lanes that have a \
+    detects: "On average less than 80 % of the threads of a warp execute an instruction together (of the lanes that have a \
               thread at all), and branches diverge.",
     source: "Nsight Compute, warp state: average active threads per warp; source counters: divergent branches. The threshold \
              is APEX's own.",
@@ -83,9 +83,9 @@ mod tests {
     }
 
     #[test]
-    fn the_boundary_is_three_quarters_of_the_lanes_that_have_a_thread() {
-        assert_clear(&RULE, with_active(24.0, 30));
-        assert_finds(&RULE, with_active(23.9, 30));
+    fn the_boundary_is_four_fifths_of_the_lanes_that_have_a_thread() {
+        assert_clear(&RULE, with_active(25.6, 30));
+        assert_finds(&RULE, with_active(25.5, 30));
         // Without divergent branches the lanes are empty for another reason.
         assert_clear(&RULE, with_active(11.5, 0));
         let half_warp = Kernel { launch: LaunchConfig::new(1, 16), ..with_active(15.0, 30) };

@@ -3,8 +3,8 @@
 use apex_trace::layout::CallClass;
 
 use super::{
-    Draft, Needs, Outcome, Rule, confidence, counted, counted_as, job_saving, time, typical_launch_call,
-    up_to,
+    Draft, Needs, Outcome, Rule, confidence, counted, counted_as, idle_during, job_saving, time,
+    typical_launch_call, up_to,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use apex_profile::{AfterLaunch, CopyDirection, Figure, IdleCause, Profile, SaturatingSum as _};
@@ -22,16 +22,17 @@ pub(super) const RULE: Rule = Rule {
     scope: Scope::Host,
     needs: Needs::Records,
     parent: None,
-    idle: &[IdleCause::Transferring],
-    detects: "Any synchronous copy or memset with the device; or at least 100 synchronisations, and more than one for every \
-              10 launches.",
+    idle: &[IdleCause::Transferring, IdleCause::Synchronising, IdleCause::Launching, IdleCause::HostCode],
+    detects: "Any synchronous copy or memset with the device; or at least 100 synchronisations and synchronous copies, and more \
+              than one for every 10 launches.",
     source: "Nsight Systems, rules cuda_memcpy_sync, cuda_memset_sync and cuda_api_sync: any. The second threshold is \
              APEX's own: a program synchronises at its end.",
     why: "The host waits until the device is done, and launches nothing meanwhile; then the device waits for the host.",
     change: "Use the asynchronous forms on a stream with pinned memory, and wait with an event only where the result is \
              needed. In PyTorch, .item(), .cpu(), print and data-dependent control flow synchronise.",
-    saving: "For copies: CPU time of the calls, less one that only queues the copy. For synchronisations: unknown; the \
-             waiting itself is the device's work, what it costs is the idle time after it.",
+    saving: "Where they are frequent: the time that the host waits, and at most the time that the device is idle; without waiting, the \
+             longer of the two remains. Else CPU time of the copies, less calls that only queue them, while the device is \
+             idle.",
     verify: "fewer of these calls, and GPU busy share rises",
     judge,
 };
@@ -42,7 +43,8 @@ fn judge(profile: &Profile) -> Outcome {
     let synchronisations = waits().map(|call| call.count).saturating_sum();
     let waited: f64 = waits().map(|call| call.cpu.total_ns).sum();
     let launches = profile.totals.launches + profile.totals.graph_launches;
-    let frequent = synchronisations >= MANY && synchronisations.saturating_mul(LAUNCHES_EACH) > launches;
+    let often = after_launch.count.saturating_add(synchronisations);
+    let frequent = often >= MANY && often.saturating_mul(LAUNCHES_EACH) > launches;
     if transfers == 0 && !frequent {
         return Outcome::Clear;
     }
@@ -63,7 +65,7 @@ fn judge(profile: &Profile) -> Outcome {
                 .decrease_towards(0.0),
         );
     }
-    if frequent {
+    if frequent && synchronisations > 0 {
         parts.push(format!(
             "{} waited for {}, among {}",
             counted(synchronisations, "synchronisation"),
@@ -76,13 +78,14 @@ fn judge(profile: &Profile) -> Outcome {
         );
         evidence.push(Evidence::new("time waited", Figure::measured(waited), Unit::Nanoseconds));
     }
-    let saved = (after_launch.cpu_ns - typical_launch_call(profile) * after_launch.count as f64).max(0.0);
-    let saving = match transfers {
-        0 => Saving {
-            unknown_because: Some("what synchronisation costs is the idle time after it".to_owned()),
-            ..Saving::default()
-        },
-        _ => job_saving(profile, up_to(saved)),
+    let saving = match frequent {
+        true => without_waiting(profile, after_launch.cpu_ns + waited_after_launch(profile)),
+        false => {
+            let queued = typical_launch_call(profile) * after_launch.count as f64;
+            let idle = idle_during(profile, &[IdleCause::Transferring]);
+            let most = idle.map_or(f64::INFINITY, |idle| idle.value);
+            job_saving(profile, up_to((after_launch.cpu_ns - queued).clamp(0.0, most)))
+        }
     };
     Outcome::found(Draft {
         summary: parts.join("; "),
@@ -95,6 +98,21 @@ fn judge(profile: &Profile) -> Outcome {
             "part of the time is the device's own work or the transfer itself, which stays",
         ),
     })
+}
+
+/// Time that the host spent in synchronisations after the first launch.
+fn waited_after_launch(profile: &Profile) -> f64 {
+    let waits = profile.calls.iter().filter(|call| call.class == Some(CallClass::Synchronize));
+    waits.map(|call| call.after_launch.cpu_ns).sum()
+}
+
+/// What is saved if the host does not wait: it launches while the device works, and the longer of the two remains. So the
+/// shorter one's wait for the other goes: the host's, or the device's idle time.
+fn without_waiting(profile: &Profile, waited: f64) -> Saving {
+    match idle_during(profile, RULE.idle) {
+        Some(idle) => job_saving(profile, up_to(waited.min(idle.value))),
+        None => Saving { unknown_because: Some(super::NOT_MODELLED.to_owned()), ..Saving::default() },
+    }
 }
 
 /// Synchronous transfers.
@@ -135,7 +153,8 @@ mod tests {
         activity, assert_clear_in, assert_finds_in, call, copies, evidence, idle_during, profile_with,
     };
     use super::RULE;
-    use apex_profile::{AfterLaunch, IdleCause, Profile};
+    use crate::finding::Finding;
+    use apex_profile::{Activity, AfterLaunch, IdleCause, Profile};
 
     fn idle_half() -> Profile {
         profile_with([activity(1e9, 0.5)])
@@ -186,6 +205,16 @@ mod tests {
         assert_clear_in(&RULE, synchronising(99, 200));
         assert_clear_in(&RULE, synchronising(100, 1000));
         let finding = assert_finds_in(&RULE, synchronising(100, 999));
-        assert!(finding.saving.time_ns.is_none() && finding.saving.unknown_because.is_some());
+        let saves = |finding: Finding| finding.saving.time_ns.map(|time| time.value);
+        assert_eq!(
+            saves(finding),
+            Some(2e6),
+            "the host waits 20 µs each time; the device is idle for longer"
+        );
+        let busy = Profile { activities: vec![activity(1e9, 0.001)], ..synchronising(100, 999) };
+        assert_eq!(saves(assert_finds_in(&RULE, busy)), Some(1e6), "the device is idle for less");
+        let unknown = Activity { idle_share: None, ..activity(1e9, 0.5) };
+        let untimed = Profile { activities: vec![unknown], ..synchronising(100, 999) };
+        assert!(assert_finds_in(&RULE, untimed).saving.unknown_because.is_some());
     }
 }

@@ -1,0 +1,301 @@
+//! Collectives of NCCL: where ranks wait for one another, where they are too small, where nothing runs beside them.
+//!
+//! One kernel of NCCL serves every operation and size ("AllReduce", "f32" is all that its name tells), and it runs from the
+//! moment its rank arrives until the last rank has: its time is waiting and transfer together. The rank that arrives last
+//! waits for nobody, so the shortest time over the ranks is the transfer.
+
+use super::{
+    Draft, Fault, Needs, Outcome, Rule, about_kernels, confidence, kernel_finding, on_the_clock, percent,
+    time,
+};
+use crate::finding::{Evidence, Level, Scope, Severity, Unit};
+use apex_profile::names::Operation;
+use apex_profile::{Figure, Kernel, Profile};
+use std::collections::BTreeMap;
+
+/// Share of the time of all ranks from which on a collective is worth a finding.
+const MATTERS: f64 = 0.05;
+/// Mean time below which a collective is latency, not transfer.
+const SMALL_NS: f64 = 50e3;
+/// Launches of a small collective from which on they are a habit.
+const MANY: u64 = 100;
+/// Time on the clock for a unit of GPU time from which on nothing overlaps.
+const ALONE: f64 = 0.95;
+
+pub(super) const SLOW_RANK: Rule = Rule {
+    id: "APEX-T71",
+    slug: "slow-rank",
+    title: "Ranks wait for a slower one",
+    severity: Severity::High,
+    scope: Scope::Kernel,
+    needs: Needs::Times,
+    parent: None,
+    idle: &[],
+    detects: "A collective of NCCL takes longer on one device than on another, in all by at least 5 % of the span of both.",
+    source: "Holistic Trace Analysis compares ranks; NVIDIA, pitfalls of distributed profiling: rank 0 is not typical. The threshold \
+             is APEX's own.",
+    why: "A collective ends when the last rank has arrived: the time by which it is longer on the others is waiting.",
+    change: "Give the ranks equal work: balance batches by their tokens or pixels, not by their samples; look for what only the slow \
+             rank does (logging, evaluation, a slower loader).",
+    saving: "The waiting time of all ranks: of one slow rank among n, balancing saves (n - 1) / n of it on each of the n. At least half \
+             of that, at most the collective's whole time.",
+    verify: "the collective takes equally long on all devices, and the step's time falls",
+    judge: judge_slow_rank,
+};
+
+pub(super) const SMALL: Rule = Rule {
+    id: "APEX-T72",
+    slug: "small-collectives",
+    title: "Collectives are too small",
+    severity: Severity::High,
+    scope: Scope::Kernel,
+    needs: Needs::Times,
+    parent: None,
+    idle: &[],
+    detects: "Collectives of NCCL are launched at least 100 times on a device, take less than 50 µs on average, and at least 5 % of the \
+              span.",
+    source: "APEX. The latency of a collective of a few kilobytes on NVLink is some 15 µs whatever its size.",
+    why: "Each collective costs its latency and the host's work around it, whatever its size.",
+    change: "Reduce many tensors at once: DistributedDataParallel with larger buckets (bucket_cap_mb), one flat buffer, or \
+             torch.distributed.all_reduce_coalesced.",
+    saving: "The time of these kernels at least.",
+    verify: "fewer and longer collectives, and the step's time falls",
+    judge: judge_small,
+};
+
+pub(super) const EXPOSED: Rule = Rule {
+    id: "APEX-T73",
+    slug: "exposed-collectives",
+    title: "Nothing runs beside the collectives",
+    severity: Severity::Medium,
+    scope: Scope::Kernel,
+    needs: Needs::Times,
+    parent: None,
+    idle: &[],
+    detects: "Collectives of 50 µs and more take at least 5 % of the span, and on no device do kernels overlap.",
+    source: "Holistic Trace Analysis: overlap of communication and computation. The thresholds are APEX's own.",
+    why: "A transfer occupies few multiprocessors; the others could compute.",
+    change: "Start each collective as soon as its data are ready, on a stream of its own: DistributedDataParallel does so during the \
+             backward pass (async_op=True elsewhere), and wait for it only where the result is needed.",
+    saving: "At most the time of the transfers; half of it is the estimate, since what runs beside a transfer is slowed.",
+    verify: "kernels overlap, and the step's time falls",
+    judge: judge_exposed,
+};
+
+/// The same collective on all devices: its rows of the profile, and its time on each device, nanoseconds.
+#[derive(Default)]
+struct Collective {
+    rows: Vec<usize>,
+    on_device: BTreeMap<usize, f64>,
+    launches: u64,
+}
+
+impl Collective {
+    fn least(&self) -> f64 {
+        self.on_device.values().copied().fold(f64::INFINITY, f64::min)
+    }
+
+    fn mean_ns(&self) -> f64 {
+        self.on_device.values().sum::<f64>() / self.launches.max(1) as f64
+    }
+}
+
+/// Whether a kernel is a collective.
+fn is_collective(kernel: &Kernel) -> bool {
+    kernel.traits.operation == Operation::Collective
+}
+
+/// The collectives that were timed on at least two devices, by their kernel.
+fn collectives(profile: &Profile) -> BTreeMap<&str, Collective> {
+    let mut found: BTreeMap<&str, Collective> = BTreeMap::new();
+    for (row, kernel) in profile.kernels.iter().enumerate().filter(|(_, kernel)| is_collective(kernel)) {
+        let (Some(device), Some(gpu)) = (kernel.device, &kernel.gpu) else { continue };
+        let collective = found.entry(&kernel.symbol).or_default();
+        collective.rows.push(row);
+        collective.launches = collective.launches.saturating_add(kernel.launches.ran());
+        *collective.on_device.entry(device).or_default() += gpu.total_ns.value;
+    }
+    found.retain(|_, collective| collective.on_device.len() > 1);
+    found
+}
+
+/// One finding about the rows for which `fault` says what to do.
+fn judge(
+    profile: &Profile,
+    fault: impl Fn(&Collective, &Kernel) -> Option<Fault>,
+    level: Level,
+    because: &str,
+    headline: impl Fn(&str) -> String,
+) -> Outcome {
+    let found = collectives(profile);
+    let kernels: Vec<_> = found
+        .values()
+        .flat_map(|collective| collective.rows.iter().map(move |&row| (collective, row)))
+        .filter_map(|(collective, row)| {
+            Some(kernel_finding(profile, row, fault(collective, &profile.kernels[row])?))
+        })
+        .collect();
+    if kernels.is_empty() {
+        return Outcome::Clear;
+    }
+    let change = kernels[0].change.clone();
+    let draft = about_kernels(profile, kernels, confidence(level, because), headline);
+    Outcome::found(Draft { change: Some(change), ..draft })
+}
+
+fn judge_slow_rank(profile: &Profile) -> Outcome {
+    let fault = |collective: &Collective, kernel: &Kernel| {
+        let own = *collective.on_device.get(&kernel.device?)?;
+        let waited = own - collective.least();
+        let total: f64 = collective.on_device.values().map(|time| time - collective.least()).sum();
+        if waited <= 0.0 || total < MATTERS * profile.totals.span_ns {
+            return None;
+        }
+        let share = waited / own;
+        Some(Fault {
+            evidence: vec![
+                Evidence::new("waiting in the collective", Figure::measured(waited), Unit::Nanoseconds)
+                    .decrease_towards(0.0),
+                Evidence::new("share of its time", Figure::measured(share), Unit::Share)
+                    .decrease_towards(0.0),
+            ],
+            change: format!(
+                "device {} waits {} of the collective's time for the slowest rank: give the ranks equal work",
+                kernel.device?,
+                percent(share)
+            ),
+            saves: Ok(Figure::predicted(share, (share / 2.0, 1.0))),
+            threads: None,
+        })
+    };
+    let because = "the collective is as long as its transfer on the rank that arrives last; how evenly work can be divided is not known";
+    judge(profile, fault, Level::High, because, |who| format!("{who}: ranks wait for a slower one"))
+}
+
+/// Whether a collective takes so much of the span that it matters; its waiting for other ranks is not counted.
+fn matters(profile: &Profile, collective: &Collective) -> bool {
+    collective.least() * collective.on_device.len() as f64 >= MATTERS * profile.totals.span_ns
+}
+
+fn judge_small(profile: &Profile) -> Outcome {
+    let fault = |collective: &Collective, kernel: &Kernel| {
+        let many = collective.launches >= MANY.saturating_mul(collective.on_device.len() as u64);
+        if !many || collective.mean_ns() >= SMALL_NS || !matters(profile, collective) {
+            return None;
+        }
+        Some(Fault {
+            evidence: vec![
+                Evidence::new("mean time", Figure::measured(collective.mean_ns()), Unit::Nanoseconds)
+                    .increase_towards(SMALL_NS),
+                Evidence::new("launches", Figure::measured(kernel.launches.ran() as f64), Unit::Count)
+                    .decrease_towards(0.0),
+            ],
+            change: format!(
+                "reduce many tensors at once: {} collectives of {} each are latency, not transfer",
+                kernel.launches.ran(),
+                time(collective.mean_ns())
+            ),
+            saves: Ok(Figure::predicted(0.9, (0.5, 1.0))),
+            threads: None,
+        })
+    };
+    let because = "the latency of a collective hardly depends on its size; the host's work around each is saved besides";
+    judge(profile, fault, Level::High, because, |who| format!("{who}: each is too small"))
+}
+
+fn judge_exposed(profile: &Profile) -> Outcome {
+    if on_the_clock(profile) < ALONE {
+        return Outcome::Clear;
+    }
+    let fault = |collective: &Collective, kernel: &Kernel| {
+        if collective.mean_ns() < SMALL_NS || !matters(profile, collective) {
+            return None;
+        }
+        let own = *collective.on_device.get(&kernel.device?)?;
+        let transfer = collective.least() / own;
+        Some(Fault {
+            evidence: vec![
+                Evidence::new("transfer", Figure::measured(collective.least()), Unit::Nanoseconds)
+                    .decrease_towards(0.0),
+            ],
+            change: "start each collective as soon as its data are ready, and compute meanwhile".to_owned(),
+            saves: Ok(Figure::predicted(transfer / 2.0, (0.0, transfer))),
+            threads: None,
+        })
+    };
+    let because =
+        "what runs beside a transfer is slowed, and the last collective of a step has nothing beside it";
+    judge(profile, fault, Level::Medium, because, |who| format!("{who}: nothing runs beside them"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{
+        activity, assert_clear_in, assert_finds_in, called, device, named, profile_of, timed,
+    };
+    use super::{EXPOSED, SLOW_RANK, SMALL};
+    use apex_profile::{Kernel, Profile};
+
+    /// A thousand collectives on each of two devices, of so many nanoseconds each, in a span of ten seconds.
+    fn ranks(each_ns: [f64; 2]) -> Profile {
+        let on = |rank: usize| Kernel {
+            device: Some(rank),
+            ..called(
+                timed(
+                    named("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"),
+                    each_ns[rank],
+                ),
+                1000,
+                3000.0,
+            )
+        };
+        let mut profile = profile_of([on(0), on(1)]);
+        profile.devices = vec![device(), device()];
+        profile.activities = vec![activity(5e9, 0.1), activity(5e9, 0.1)];
+        profile
+    }
+
+    #[test]
+    fn the_rank_that_waits_tells_of_a_slow_one() {
+        let finding = assert_finds_in(&SLOW_RANK, ranks([1e6, 2e6]));
+        assert_eq!(finding.kernels.len(), 1, "only the one that waits");
+        assert!(finding.change.starts_with("device 1 waits 50 %"), "{}", finding.change);
+        let share = finding.saving.of_job.expect("timed").value;
+        assert!(
+            (share - 0.1).abs() < 1e-9,
+            "balanced, both devices gain half of the second that one waits: {share}"
+        );
+        assert_clear_in(&SLOW_RANK, ranks([1e6, 1.4e6]));
+    }
+
+    #[test]
+    fn small_ones_are_many_and_short() {
+        assert_finds_in(&SMALL, Profile { totals: short_span(), ..ranks([15e3, 15e3]) });
+        assert_clear_in(&SMALL, ranks([15e3, 15e3]));
+        assert_clear_in(&SMALL, ranks([1e6, 1e6]));
+    }
+
+    fn short_span() -> apex_profile::Totals {
+        apex_profile::Totals { span_ns: 0.1e9, ..ranks([15e3, 15e3]).totals }
+    }
+
+    #[test]
+    fn exposed_ones_are_long_and_alone() {
+        let finding = assert_finds_in(&EXPOSED, ranks([1e6, 1e6]));
+        let share = finding.saving.of_job.expect("timed");
+        assert!((share.value - 0.1).abs() < 1e-9, "{share:?}");
+        // 2 s of kernels in 1.8 s: some of them overlap.
+        let mut overlapping = ranks([1e6, 1e6]);
+        overlapping.activities = vec![activity(1e9, 0.1), activity(1e9, 0.1)];
+        assert_clear_in(&EXPOSED, overlapping);
+    }
+
+    #[test]
+    fn one_device_has_nobody_to_wait_for() {
+        let mut one = ranks([1e6, 2e6]);
+        one.kernels.truncate(1);
+        for rule in [&SLOW_RANK, &SMALL, &EXPOSED] {
+            assert_clear_in(rule, one.clone());
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What `apex advise` says first about each program of `testing/corpus`, whose dominant cause is known.
+//!
+//! Programs are judged on a session that was recorded on a GPU (`data/corpus-h200`) or on one that this test records on the
+//! CPU device. `testing/corpus/findings.json` holds the first finding of each, right or not: the test fails where another one
+//! comes first, so that the table made from it stays true. `BLESS=1` writes it anew.
+
+#[allow(dead_code, reason = "each test target uses a part of what the two share")]
+#[path = "../e2e/common.rs"]
+mod common;
+#[allow(dead_code, reason = "each test target uses a part of what the two share")]
+#[path = "../clients/deps.rs"]
+mod deps;
+
+use common::{Sandbox, output};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// How a program is run on the CPU device.
+const SMALL: [&str; 3] = ["--small", "--steps", "20"];
+/// Below this share of the job a finding about a program without a fault promises too little to mislead.
+const NEGLIGIBLE: f64 = 0.05;
+/// Below this share of the job a known saving is no finding.
+const MINOR: f64 = 0.02;
+/// Test binaries run their tests side by side; both write one file.
+static BLESSED: Mutex<()> = Mutex::new(());
+
+/// A row of `testing/corpus/programs.json`.
+#[derive(Deserialize)]
+struct Program {
+    name: String,
+    kind: String,
+    cause: String,
+    rules: Vec<String>,
+    judged: String,
+}
+
+impl Program {
+    fn id(&self) -> String {
+        format!("{}-{}", self.kind, self.name)
+    }
+
+    /// What is kept of the advice about it: its first finding. What rests on times of the CPU device is left out: they vary
+    /// from run to run.
+    fn judge(&self, advice: &Value) -> Value {
+        let first = &advice["advice"]["findings"][0];
+        let share = &first["saving"]["of_job"];
+        let value = share["value"].as_f64();
+        // A known saving of next to nothing comes last: nothing else was found.
+        let first = if value.is_some_and(|share| share < MINOR) { &Value::Null } else { first };
+        let value = value.filter(|share| *share >= MINOR);
+        let right = match first["rule"].as_str() {
+            _ if self.cause.starts_with("none") => value.is_none_or(|share| share < NEGLIGIBLE),
+            Some(rule) => self.rules.iter().any(|named| named == rule),
+            None => false,
+        };
+        let varies = |rule: &str| self.judged == "cpu" && rule.starts_with("APEX-T");
+        let first = if first["rule"].as_str().is_some_and(varies) { &Value::Null } else { first };
+        let round = |number: f64| (number * 1e3).round() / 1e3;
+        let saves = value
+            .filter(|_| self.judged == "gpu")
+            .map(|value| ["low", "value", "high"].map(|end| round(share[end].as_f64().unwrap_or(value))));
+        json!({ "right": right, "first": first["rule"], "title": first["title"], "saves": saves })
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn programs(judged: &str) -> Vec<Program> {
+    let table = std::fs::read(root().join("testing/corpus/programs.json")).unwrap();
+    let programs: Vec<Program> = serde_json::from_slice(&table).unwrap();
+    programs.into_iter().filter(|program| program.judged == judged).collect()
+}
+
+/// Compares what was found with `findings.json`, or writes it there.
+fn compare(found: &BTreeMap<String, Value>) {
+    let _turn = BLESSED.lock().unwrap_or_else(PoisonError::into_inner);
+    let path = root().join("testing/corpus/findings.json");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|_| "{}".into());
+    let mut kept: BTreeMap<String, Value> = serde_json::from_str(&text).unwrap();
+    let differs: Vec<_> = found
+        .iter()
+        .filter(|(id, finding)| kept.get(*id) != Some(finding))
+        .map(|(id, finding)| {
+            format!("{id}: {finding}\n   instead of {}", kept.get(id).unwrap_or(&Value::Null))
+        })
+        .collect();
+    if std::env::var_os("BLESS").is_some() {
+        kept.extend(found.clone());
+        let mut lines = String::new();
+        for (id, finding) in &kept {
+            let comma = if lines.is_empty() { "" } else { ",\n" };
+            write!(lines, "{comma} {}: {finding}", json!(id)).unwrap();
+        }
+        std::fs::write(&path, format!("{{\n{lines}\n}}\n")).unwrap();
+    }
+    let wrong = found.values().filter(|finding| finding["right"] == false).count();
+    println!("{} of {} first findings are right", found.len() - wrong, found.len());
+    assert!(
+        differs.is_empty(),
+        "BLESS=1 renews the table, if this is what should be:\n{}",
+        differs.join("\n")
+    );
+}
+
+#[test]
+fn sessions_of_an_h200() {
+    let sandbox = Sandbox::new();
+    let mut found = BTreeMap::new();
+    for program in programs("gpu") {
+        let id = program.id();
+        let folder = sandbox.path(&id);
+        std::fs::create_dir(&folder).unwrap();
+        let packed = root().join(format!("data/corpus-h200/{id}.tar.xz"));
+        output(sandbox.command("tar").args(["-xJf"]).arg(&packed).arg("-C").arg(&folder), 0);
+        found.insert(id.clone(), program.judge(&sandbox.json(&["advise", "--json", &id])));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+    compare(&found);
+}
+
+#[test]
+fn programs_on_the_cpu_device() {
+    const TEST: &str = "programs_on_the_cpu_device";
+    let Some(python) = deps::find(TEST, "python/bin/python") else { return };
+    let Some(nvcc) = deps::find(TEST, "cuda13/bin/nvcc") else { return };
+    let (sandbox, folder) = (Sandbox::new(), root().join("testing/corpus/cuda"));
+    let all = output(sandbox.command(python).arg(folder.join("all.py")), 0);
+    std::fs::write(sandbox.path("all.cu"), all.stdout).unwrap();
+    let options = ["-std=c++17", "-lineinfo", "-arch=compute_80", "-code=compute_80", "-o", "all", "all.cu"];
+    output(sandbox.command(nvcc).args(options).arg("-I").arg(folder), 0);
+    let mut found = BTreeMap::new();
+    for program in programs("cpu") {
+        let id = program.id();
+        let mut run = sandbox.apex(&["run", "--device", "cpu", "-o", &id, "--", "./all", &program.name]);
+        output(run.args(SMALL), 0);
+        found.insert(id.clone(), program.judge(&sandbox.json(&["advise", "--json", &id])));
+    }
+    compare(&found);
+}

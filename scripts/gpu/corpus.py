@@ -1,0 +1,305 @@
+#!/usr/bin/env python3
+"""The programs of testing/corpus on a GPU: a session of each, and what its remedy saves.
+
+    corpus.py run --apex BIN --out OUT [--kinds torch,cuda,names,ddp] [--only NAME,…] [--pairs 5] [--deadline SECONDS]
+    corpus.py pack FOLDER SESSION…      # one compressed file of each session folder
+    corpus.py keep DATA OUT…            # what is committed of results: sessions and DATA/times.json
+    corpus.py table [DATA]              # first findings against what the remedies saved, as Markdown
+
+Every program is recorded once, with its options, and then run bare: in one process that takes turns without and
+with the remedy, so that both see the same clocks. Results are written as they come:
+
+    OUT/corpus.json    iteration times of every pair, hardware, driver, date, command; what failed, and how
+    OUT/sessions.tar   NAME.tar.xz for each session
+    OUT/kernels.tsv    every kernel of every session: GPU time, launches, symbol
+
+Python programs of the kinds `torch` and `names` import their packages while the one before them runs.
+"""
+
+import argparse
+import concurrent.futures
+import datetime
+import io
+import json
+import lzma
+import os
+import shlex
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+from pathlib import Path
+
+CORPUS = Path(__file__).resolve().parents[2] / "testing/corpus"
+DISTRIBUTED = ["-m", "torch.distributed.run", "--nproc-per-node", "2"]
+PAIR_SECONDS = {"torch": "0.25", "cuda": "0.15", "ddp": "0.3"}
+# Times of pairs that need longer: what lies in queues when a run begins is a small part of it.
+SLOW = {"slow_loader": "1.5", "sleep_between": "0.5"}
+PATIENCE = 80
+
+
+def pack(session, file):
+    """One session folder as a compressed tar file, without owners, dates and the folder that the program ran in."""
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as tar:
+        for path in sorted(session.iterdir()):
+            content = path.read_bytes()
+            if path.name == "session.json":
+                content = (json.dumps(json.loads(content) | {"cwd": "."}, indent=1) + "\n").encode()
+            member = tarfile.TarInfo(path.name)
+            member.size, member.mode = len(content), 0o644
+            tar.addfile(member, io.BytesIO(content))
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 0, "lp": 3, "pb": 3}]
+    file.write_bytes(lzma.compress(data.getvalue(), filters=filters))
+
+
+class Job:
+    """One process: a recording of a program, or its pairs."""
+
+    def __init__(self, runner, program, recorded):
+        self.program, self.recorded = program, recorded
+        name, kind = program["name"], program["kind"]
+        self.id = f"{kind}-{name}"
+        self.session = runner.work / self.id
+        self.gated = kind in ("torch", "names")
+        seconds = SLOW.get(name, PAIR_SECONDS.get(kind))
+        own = shlex.split(program["options"]) if recorded else ["--pairs", str(runner.a.pairs), "--seconds", seconds]
+        if kind == "cuda":
+            command, self.folder = [str(runner.programs), name, *own], runner.work
+        elif kind == "names":
+            gate = "import sys; sys.stdin.readline(); import runpy; runpy.run_path(sys.argv[1], run_name='__main__')"
+            imports = {"jax_training": "jax", "cupy_triton": "cupy, torch", "gpt2": "torch, transformers"}.get(name, "torch, torchvision")
+            command, self.folder = [sys.executable, "-c", f"import {imports}; {gate}", f"{name}.py"], CORPUS / "names"
+        else:
+            command = [sys.executable, *(DISTRIBUTED if kind == "ddp" else []), f"{name}.py", *own, *(["--gate"] if self.gated else [])]
+            self.folder = CORPUS / "torch"
+        if recorded:
+            command = [str(runner.a.apex / "apex"), "run", "--quiet", "-o", str(self.session), "--", *command]
+        self.command, self.process = command, None
+
+    def start(self):
+        if self.process is None:
+            environment = os.environ | {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "4"}
+            environment["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+            self.process = subprocess.Popen(
+                self.command, cwd=self.folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, start_new_session=True,
+            )
+
+    def end(self):
+        """Ends the process and its children, if they still run."""
+        if self.process and self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+    def finish(self):
+        """Lets it go on, and waits. Returns its lines, or raises with what it said."""
+        self.start()
+        try:
+            out, error = self.process.communicate(b"\n", timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.end()
+            out, error = self.process.communicate()
+            raise RuntimeError(f"it took more than {PATIENCE} s: {error.decode(errors='replace')[-600:]}") from None
+        if self.process.returncode:
+            raise RuntimeError(f"exit status {self.process.returncode}: {error.decode(errors='replace')[-900:]}")
+        return [json.loads(line) for line in out.decode(errors="replace").splitlines() if line.startswith("{")]
+
+
+class Runner:
+    def __init__(self, arguments):
+        self.a = arguments
+        self.work = Path(os.environ.get("TMPDIR", "/tmp")) / f"apex-corpus-{os.getpid()}"
+        self.work.mkdir(parents=True)
+        self.programs = self.work / "programs"
+        self.results = {"command": " ".join(sys.argv), "date": datetime.date.today().isoformat(), "programs": {}}
+        self.lock, self.pool = threading.Lock(), concurrent.futures.ThreadPoolExecutor(6)
+        self.kernels = []
+
+    def hardware(self):
+        query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+        self.results["hardware"] = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()
+        version = subprocess.run([sys.executable, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True, check=False)
+        self.results["torch"] = version.stdout.strip()
+
+    def build(self):
+        source = self.work / "all.cu"
+        source.write_bytes(subprocess.run([sys.executable, CORPUS / "cuda/all.py"], capture_output=True, check=True).stdout)
+        options = ["-std=c++17", "-O2", "-lineinfo", "-arch=sm_90", "-I", CORPUS / "cuda", "-o", self.programs]
+        nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+        subprocess.run([nvcc, *options, source], check=True)
+
+    def save(self):
+        with self.lock:
+            (self.a.out / "corpus.json").write_text(json.dumps(self.results, indent=1) + "\n")
+            lines = ["gpu_ns\tlaunches\tprogram\tsymbol\n", *self.kernels]
+            (self.a.out / "kernels.tsv").write_text("".join(lines))
+            with tarfile.open(self.a.out / "sessions.tar", "w") as tar:
+                for file in sorted(self.work.glob("*.tar.xz")):
+                    tar.add(file, arcname=file.name)
+
+    def keep(self, job):
+        """What remains of a recording: its session in a small file, and its kernels."""
+        pack(job.session, self.work / f"{job.id}.tar.xz")
+        done = subprocess.run([self.a.apex / "apex", "report", "--json", job.session], capture_output=True, check=True)
+        sums = {}
+        for kernel in json.loads(done.stdout)["profile"]["kernels"]:
+            launches = kernel["launches"]["calls"] + kernel["launches"]["by_graphs"]
+            time_ns = ((kernel["gpu"] or {}).get("total_ns") or {}).get("value") or 0
+            before = sums.get(kernel["symbol"], (0, 0))
+            sums[kernel["symbol"]] = (before[0] + time_ns, before[1] + launches)
+        with self.lock:
+            self.kernels += [f"{t:.0f}\t{n}\t{job.id}\t{symbol}\n" for symbol, (t, n) in sorted(sums.items(), key=lambda kv: -kv[1][0])]
+            self.results["programs"][job.id]["session_bytes"] = (self.work / f"{job.id}.tar.xz").stat().st_size
+        self.save()
+
+    def run(self, programs):
+        began = time.monotonic()
+        kinds = self.a.kinds.split(",")
+        order = sorted((p for p in programs if p["kind"] in kinds), key=lambda p: kinds.index(p["kind"]))
+        if self.a.only:
+            order = [p for p in order if p["name"] in self.a.only.split(",")]
+        jobs = []
+        for program in order:
+            jobs.append(Job(self, program, recorded=True))
+            if program["kind"] != "names":
+                jobs.append(Job(self, program, recorded=False))
+        pending = []
+        for at, job in enumerate(jobs):
+            if time.monotonic() - began > self.a.deadline:
+                self.results["cut_short"] = f"the deadline came before {job.id}"
+                break
+            job.start()
+            for following in jobs[at + 1 : at + 3]:
+                if following.gated:
+                    following.start()
+            started = time.monotonic()
+            entry = self.results["programs"].setdefault(job.id, {})
+            try:
+                lines = job.finish()
+                entry["recorded" if job.recorded else "pairs"] = lines
+                if job.recorded:
+                    pending.append(self.pool.submit(self.keep, job))
+            except Exception as error:
+                entry["recording failed" if job.recorded else "pairs failed"] = str(error)
+                print(f"{job.id}: {error}", flush=True)
+            print(f"{job.id} {'session' if job.recorded else 'pairs'}: {time.monotonic() - started:.1f} s", flush=True)
+            self.save()
+        for job in jobs:
+            job.end()
+        for future in pending:
+            try:
+                future.result()
+            except Exception as error:
+                print(f"a session was not kept: {error}", flush=True)
+        self.save()
+
+
+def programs():
+    return json.loads((CORPUS / "programs.json").read_text())
+
+
+def keep(data, outs):
+    """Sessions that are judged, and the times of all pairs."""
+    data.mkdir(parents=True, exist_ok=True)
+    judged = {f"{p['kind']}-{p['name']}.tar.xz" for p in programs() if p["judged"] == "gpu"}
+    kept, times = {"commands": []}, {}
+    for out in outs:
+        results = json.loads((out / "corpus.json").read_text())
+        kept["commands"].append(results["command"])
+        kept |= {"date": results["date"], "torch": results["torch"]}
+        for name, entry in results["programs"].items():
+            if "pairs" in entry:
+                remedies = {what: [run["step_ms"] for run in entry["pairs"] if run["remedy"] == with_it] for what, with_it in
+                            (("plain_ms", False), ("remedy_ms", True))}
+                times[name] = {"hardware": results["hardware"], **remedies, "recorded": (entry["recorded"] or [None])[0]}
+        with tarfile.open(out / "sessions.tar") as tar:
+            for member in tar.getmembers():
+                if member.name in judged:
+                    (data / member.name).write_bytes(tar.extractfile(member).read())
+    lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in kept.items()]
+    lines.append('"programs": {\n ' + ",\n ".join(f"{json.dumps(name)}: {json.dumps(times[name])}" for name in sorted(times)) + "\n}")
+    (data / "times.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def percent(share):
+    return f"{share * 100:.0f}%"
+
+
+def saved(times):
+    """Share of a step that the remedy saves: the median of the pairs, the least and the most."""
+    shares = [1 - after / before for before, after in zip(times["plain_ms"], times["remedy_ms"], strict=True)]
+    return statistics.median(shares), min(shares), max(shares)
+
+
+def print_table(data):
+    times = json.loads((data / "times.json").read_text())["programs"]
+    findings = json.loads((CORPUS / "findings.json").read_text())
+    print("| program | cause | first finding | right | claimed | achieved | within |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    counts = {"right": [0, 0], "within": [0, 0]}
+    for program in programs():
+        name = f"{program['kind']}-{program['name']}"
+        finding = findings[name]
+        value, least, most = saved(times[name])
+        claimed = finding["saves"]
+        inside = finding["right"] and claimed and claimed[0] - 0.005 <= value <= claimed[2] + 0.005
+        counts["right"][0] += finding["right"]
+        counts["right"][1] += 1
+        if finding["right"] and claimed:
+            counts["within"][0] += bool(inside)
+            counts["within"][1] += 1
+        cells = [
+            f"`{program['kind']}/{program['name']}`", program["cause"],
+            f"{finding['first']}: {finding['title']}" if finding["first"] else "none",
+            "yes" if finding["right"] else "**no**",
+            f"{percent(claimed[1])} ({percent(claimed[0])} to {percent(claimed[2])})" if claimed else "-",
+            f"{percent(value)} ({percent(least)} to {percent(most)})",
+            ("yes" if inside else "**no**") if finding["right"] and claimed else "-",
+        ]
+        print("| " + " | ".join(cells) + " |")
+    print(f"\nThe first finding is right in {counts['right'][0]} of {counts['right'][1]}. Of {counts['within'][1]} right ones that claim a "
+          f"known saving, {counts['within'][0]} contain what was achieved.")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    commands = parser.add_subparsers(dest="what", required=True)
+    run = commands.add_parser("run")
+    run.add_argument("--apex", type=lambda p: Path(p).absolute(), required=True)
+    run.add_argument("--out", type=lambda p: Path(p).absolute(), required=True)
+    run.add_argument("--kinds", default="torch,cuda,names")
+    run.add_argument("--only")
+    run.add_argument("--pairs", type=int, default=5)
+    run.add_argument("--deadline", type=float, default=540)
+    packing = commands.add_parser("pack")
+    packing.add_argument("out", type=Path)
+    packing.add_argument("sessions", type=Path, nargs="+")
+    keeping = commands.add_parser("keep")
+    keeping.add_argument("data", type=Path)
+    keeping.add_argument("outs", type=Path, nargs="+")
+    table = commands.add_parser("table")
+    table.add_argument("data", type=Path, nargs="?", default=Path("data/corpus-h200"))
+    a = parser.parse_args()
+    if a.what == "keep":
+        return keep(a.data, a.outs)
+    if a.what == "table":
+        return print_table(a.data)
+    if a.what == "pack":
+        for session in a.sessions:
+            pack(session, a.out / f"{session.name}.tar.xz")
+        return
+    a.out.mkdir(parents=True, exist_ok=True)
+    everything = programs() + [{"name": p.stem, "kind": "names", "options": ""} for p in sorted((CORPUS / "names").glob("*.py"))]
+    runner = Runner(a)
+    runner.hardware()
+    if "cuda" in a.kinds.split(","):
+        runner.build()
+    runner.run(everything)
+
+
+if __name__ == "__main__":
+    main()
