@@ -10,6 +10,7 @@
 //! `REAL[i]` can be called with the signature that `cuda_abi::signature` gives for the symbol at index `i`: it is the
 //! driver's own function of that name, or a stub that reads no arguments and returns a `CUresult`.
 
+use crate::tables::push;
 use apex_trace::definition::Device;
 use cuda_abi::types::*;
 use cuda_abi::{COUNT, Plain, index};
@@ -17,6 +18,15 @@ use cuda_launch::{Carveout, Dim3, FunctionAttributes, LaunchConfig};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// Where a parameter of a function lies in its parameter space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// Bytes from the beginning.
+    pub offset: u32,
+    /// Bytes that it takes.
+    pub bytes: u32,
+}
 
 /// Addresses of the real entry points; see the [module](self).
 pub static REAL: [AtomicPtr<()>; COUNT] = [const { AtomicPtr::new(null_mut()) }; COUNT];
@@ -69,6 +79,12 @@ pub fn current_context() -> CUcontext {
     let mut context = null_mut();
     // SAFETY: the out-parameter is valid.
     if succeeds(unsafe { real!(cuCtxGetCurrent)(&mut context) }) { context } else { null_mut() }
+}
+
+/// Makes `context` the calling thread's current one.
+pub fn set_current_context(context: CUcontext) {
+    // SAFETY: a context that was current in a thread of the program; the driver refuses one that has ended.
+    unsafe { real!(cuCtxSetCurrent)(context) };
 }
 
 /// The device of the current context.
@@ -180,6 +196,43 @@ pub fn function_of_kernel(kernel: CUkernel) -> Option<CUfunction> {
     let mut function = null_mut();
     // SAFETY: the out-parameter is valid; the program got the kernel from the driver and has just launched it.
     succeeds(unsafe { real!(cuKernelGetFunction)(&mut function, kernel) }).then_some(function)
+}
+
+/// Whether the driver can tell where a function's parameters lie (12.4 and later).
+pub fn tells_parameters() -> bool {
+    has(index::cuFuncGetParamInfo)
+}
+
+/// Where the parameters of a function, or of a library's kernel, lie in its parameter space; `None` if the driver does not
+/// tell, or if there are more than `most`.
+pub fn parameters(function: CUfunction, most: usize) -> Option<Vec<Parameter>> {
+    // A kernel is not a function to every query, but its function has the same parameters.
+    let is_function = function_attribute(function, CU_FUNC_ATTRIBUTE_NUM_REGS).is_some();
+    let function = if is_function { function } else { function_of_kernel(function.cast())? };
+    let mut parameters = Vec::new();
+    loop {
+        let (mut offset, mut bytes) = (0, 0);
+        // SAFETY: the out-parameters are valid; the function was launched with success, or comes from a kernel that was.
+        match unsafe { real!(cuFuncGetParamInfo)(function, parameters.len(), &mut offset, &mut bytes) } {
+            CUDA_SUCCESS if parameters.len() < most => {}
+            // One past the last.
+            CUDA_ERROR_INVALID_VALUE => return Some(parameters),
+            _ => return None,
+        }
+        let parameter = Parameter { offset: u32::try_from(offset).ok()?, bytes: u32::try_from(bytes).ok()? };
+        if !push(&mut parameters, parameter) {
+            return None;
+        }
+    }
+}
+
+/// Whether `bytes` from `address` on lie in one living allocation of device memory.
+pub fn is_allocated(address: CUdeviceptr, bytes: usize) -> bool {
+    let (mut base, mut size) = (0, 0);
+    // SAFETY: the out-parameters are valid; the address is only looked up.
+    let result = unsafe { real!(cuMemGetAddressRange_v2)(&mut base, &mut size, address) };
+    let end = address.checked_add(bytes as u64);
+    succeeds(result) && end.is_some_and(|end| end <= base + size as u64)
 }
 
 /// A function's name, if the driver can tell it (12.3 and later).

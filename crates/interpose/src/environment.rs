@@ -9,6 +9,22 @@ pub const DRIVER: &str = "APEX_DRIVER";
 /// `1` makes the library bare jumps to the driver, whatever else is set.
 pub const DISABLE: &str = "APEX_DISABLE";
 
+/// `queue` has launches handed over to a thread of this library ([`crate::queue`]).
+pub const FAST: &str = "APEX_FAST";
+
+/// `1` keeps the queue on where it gains nothing: what tests want.
+pub const FAST_ALWAYS: &str = "APEX_FAST_ALWAYS";
+
+/// Whether the queue stays on where it gains nothing.
+pub fn is_always_fast() -> bool {
+    std::env::var_os(FAST_ALWAYS).is_some_and(|value| value == "1")
+}
+
+/// Whether launches are to be handed over.
+pub fn is_fast() -> bool {
+    std::env::var_os(FAST).is_some_and(|value| value == "queue")
+}
+
 /// The session directory.
 pub fn session() -> Option<PathBuf> {
     path(SESSION)

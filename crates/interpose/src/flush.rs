@@ -1,10 +1,10 @@
 //! A slot's third state: first let the queued work out, then jump.
 //!
-//! An entry point without a hook is a jump, for which no signature is needed. But a call that goes to the driver past
-//! work that was held back may overtake what it depends on. Whoever holds work back therefore registers a *flush*, and every
-//! slot that would hold a jump holds [`flush_then_jump`] instead: it saves the registers that carry arguments, runs the
-//! flush, restores them, and jumps to the real function, with the stack and the return address as they were
-//! (`cuda_abi::trampoline` has the contract). Nobody holds anything back yet, so every such slot is a jump.
+//! A call that goes to the driver past work that was held back may overtake what it depends on. Whoever holds work back
+//! therefore registers a *flush*, and the slots of such calls hold [`flush_then_jump`]: it saves the registers that carry
+//! arguments, runs the flush, restores them, and jumps to what the slot would hold otherwise, the hook or the real function,
+//! with the stack and the return address as they were (`cuda_abi::trampoline` has the contract). No signature is needed.
+//! The launch queue is who holds work back ([`crate::queue`]); without it no slot is in this state.
 //!
 //! # Contract of a flush
 //! 1. It runs in the thread that makes the call, before the call reaches the driver, on a [`stack`](crate::stack) of ours.
@@ -13,22 +13,37 @@
 //!    itself makes one, go straight to the driver: a thread runs no flush within a flush.
 //! 3. If it panics, recording ends for this process, and the call is made.
 
-use crate::driver::REAL;
 use crate::switch::guarded;
+use cuda_abi::COUNT;
 use std::cell::Cell;
+use std::ptr::null_mut;
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::{Acquire, Release};
 
-static FLUSH: OnceLock<fn()> = OnceLock::new();
+static FLUSH: OnceLock<Flush> = OnceLock::new();
+
+/// Where calls of an entry point go after the flush.
+static BEHIND: [AtomicPtr<()>; COUNT] = [const { AtomicPtr::new(null_mut()) }; COUNT];
+
+/// What somebody who holds work back registers.
+#[derive(Clone, Copy)]
+pub struct Flush {
+    /// Whether work is held back that the call of the entry point at an index, which is about to be made, must not overtake. It
+    /// does little, on the program's stack.
+    pub is_due: fn(usize) -> bool,
+    /// Lets the work out.
+    pub run: fn(),
+}
 
 thread_local! {
     /// Whether this thread runs the flush.
     static RUNNING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Has `flush` run before every call of an entry point without a hook. To be registered before the first driver call, which
-/// fills the slots; the first one stays.
-pub fn before_calls_without_hook(flush: fn()) {
+/// Has `flush` run before calls whose slots are in this state. To be registered before the first driver call, which fills the
+/// slots; the first one stays.
+pub fn register(flush: Flush) {
     FLUSH.get_or_init(|| flush);
 }
 
@@ -37,19 +52,29 @@ pub(crate) fn is_registered() -> bool {
     FLUSH.get().is_some()
 }
 
-/// What a slot of the third state holds.
-pub(crate) fn slot() -> *mut () {
-    flush_then_jump as *mut ()
+/// What the slot at `index` holds in the third state; after the flush, its calls go to `behind`.
+pub(crate) fn slot(index: usize, behind: *mut ()) -> *mut () {
+    BEHIND[index].store(behind, Release);
+    STUB as *mut ()
 }
+
+/// Whether `content` is what slots of the third state hold.
+pub(crate) fn is_slot(content: *mut ()) -> bool {
+    content == STUB as *mut ()
+}
+
+/// The one place to take the stub's address from.
+static STUB: unsafe extern "C" fn() = flush_then_jump;
 
 cuda_abi::lazy_resolver!(flush_then_jump, flush_and_find);
 
 extern "C" fn flush_and_find(index: usize) -> *const () {
     if let Some(flush) = FLUSH.get()
+        && (flush.is_due)(index)
         && !RUNNING.replace(true)
     {
-        guarded(flush);
+        guarded(flush.run);
         RUNNING.set(false);
     }
-    REAL[index].load(Acquire)
+    BEHIND[index].load(Acquire)
 }

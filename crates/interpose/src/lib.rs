@@ -45,6 +45,7 @@ mod message;
 mod objects;
 mod per_process;
 mod python;
+pub mod queue;
 mod record;
 mod signals;
 pub mod stack;

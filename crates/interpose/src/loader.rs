@@ -11,16 +11,17 @@
 use crate::driver::{self, REAL};
 use crate::locate::{self, FileId};
 use crate::message::say_once;
+use crate::queue::order::Order;
 use crate::record;
 use crate::stack::on_large_stack;
-use crate::{environment, flush, hooks};
+use crate::{environment, flush, hooks, queue};
 use cuda_abi::types::*;
 use cuda_abi::{COUNT, ENTRY_POINTS, index};
 use std::cell::Cell;
 use std::ffi::{CStr, CString, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 cuda_abi::lazy_resolver!(first_call, resolve);
@@ -75,29 +76,81 @@ fn connect(library: Library) {
         driver::set_real(index, library.symbol(look_up, entry.symbol));
     }
     let is_disabled = environment::is_disabled();
-    let is_recorded = !is_disabled && record::start(hooks::has).is_some();
+    let recorder = if is_disabled { None } else { record::start(hooks::has) };
+    let is_queued = recorder.is_some_and(starts_queue);
     let flushes = !is_disabled && flush::is_registered();
     hooks::substitute_by(address_for_program);
-    fill(|index| {
+    for index in 0..COUNT {
         // What is looked up must lead through the slots, whatever these hold.
-        let has_hook = is_recorded || flushes && hooks::gives_addresses(index);
-        match hooks::table()[index] {
-            _ if !driver::has(index) => REAL[index].load(Ordering::Relaxed),
-            Some(hook) if has_hook => hook.address.cast_mut(),
-            _ if flushes => flush::slot(),
+        let has_hook = recorder.is_some() || flushes && hooks::gives_addresses(index);
+        let direct = match hooks::table()[index] {
+            Some(hook) if has_hook && driver::has(index) => hook.address.cast_mut(),
             _ => REAL[index].load(Ordering::Relaxed),
-        }
-    });
+        };
+        let holding = if flushes { holding(index, direct, is_queued) } else { direct };
+        DIRECT[index].store(if is_queued && launches(index) { holding } else { direct }, Ordering::Release);
+        HOLDING[index].store(holding, Ordering::Release);
+    }
+    if flushes && !is_queued { hold() } else { release() }
+}
+
+/// Has the process's launches handed over to a queue if the user wants that and it can be had.
+fn starts_queue(recorder: &'static record::Recorder) -> bool {
+    if !environment::is_fast() {
+        return false;
+    }
+    let is_started = queue::start(&recorder.file, recorder.objects, queue::Slots { hold, release }).is_some();
+    if is_started {
+        flush::register(flush::Flush { is_due: queue::is_due, run: queue::flush });
+    }
+    is_started
+}
+
+/// What the slot at `index` holds while work may be held back, where it would hold `direct` otherwise.
+fn holding(index: usize, direct: *mut (), is_queued: bool) -> *mut () {
+    if !driver::has(index) {
+        return direct;
+    }
+    let hook = hooks::queued::table()[index];
+    match queue::order::of(index) {
+        _ if !is_queued && hooks::gives_addresses(index) => direct,
+        _ if !is_queued => flush::slot(index, direct),
+        (Order::Passes, _) => direct,
+        (Order::Waits, _) => flush::slot(index, direct),
+        (Order::HandedOver, _) => match hook {
+            Some(hook) => hook.address.cast_mut(),
+            None => flush::slot(index, direct),
+        },
+    }
+}
+
+/// Whether calls of the entry point at `index` are handed over and open the queue again after it has closed.
+fn launches(index: usize) -> bool {
+    hooks::queued::table()[index].is_some() && hooks::is_launch(index)
+}
+
+/// What slots hold while nothing is held back, and while work may be.
+static DIRECT: [AtomicPtr<()>; COUNT] = [const { AtomicPtr::new(null_mut()) }; COUNT];
+static HOLDING: [AtomicPtr<()>; COUNT] = [const { AtomicPtr::new(null_mut()) }; COUNT];
+
+/// Work may be held back from here on.
+fn hold() {
+    fill(|index| HOLDING[index].load(Ordering::Acquire));
+}
+
+/// Nothing is held back from here on.
+fn release() {
+    fill(|index| DIRECT[index].load(Ordering::Acquire));
 }
 
 /// What a program that looks up the entry point at `index` is to be given; `None` for the driver's own answer.
 fn address_for_program(index: usize) -> Option<*mut ()> {
-    let content = SLOTS[index].load(Ordering::Acquire);
-    if content == flush::slot() {
-        // The stub needs the index, which the exported symbol hands to it.
+    let [direct, holding] = [&DIRECT, &HOLDING].map(|contents| contents[index].load(Ordering::Acquire));
+    if direct != holding || flush::is_slot(holding) {
+        // What the slot holds changes, or is the stub, which needs the index that the exported symbol hands to it.
         return Some(exports::EXPORTED[index] as *mut ());
     }
-    (content != REAL[index].load(Ordering::Relaxed)).then_some(content)
+    (direct != REAL[index].load(Ordering::Relaxed)).then_some(direct)
 }
 
 fn fill(address: impl Fn(usize) -> *mut ()) {

@@ -16,6 +16,7 @@ mod kernels;
 mod memory;
 mod phase;
 mod places;
+mod queue;
 mod reading;
 mod sequences;
 mod serde_launch;
@@ -42,6 +43,7 @@ use crate::sketch::Distribution;
 pub use build::{Builder, RECORD_COST_INTERVAL_NS, RECORD_COST_NS};
 pub use counts::{Defect, Hotspot, KernelCounts, Place, Traffic};
 pub use stacks::{CallStack, Frame, Site, SiteShare, SiteTotals, StackCount};
+pub use queue::{LaunchQueue, State as LaunchQueueState};
 
 /// What a session says.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -162,6 +164,9 @@ pub struct Process {
     pub launches: u64,
     /// Whether it came to its end (by exit or exec); else it was killed, or still ran when the session was read.
     pub ended: bool,
+    /// Its launch queue, if one was wanted (`apex run --fast`).
+    #[serde(default)]
+    pub queue: Option<LaunchQueue>,
 }
 
 /// A function in one launch configuration on one device.

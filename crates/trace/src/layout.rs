@@ -61,6 +61,78 @@ pub struct FileHeader {
     pub cost_samples: AtomicU64,
     /// Ticks that it spent on these.
     pub cost_ticks: AtomicU64,
+    /// A [`QueueState`].
+    pub queue_state: AtomicU32,
+    /// Unused.
+    pub reserved: AtomicU32,
+    /// What the launch queue did: the fields of [`QueueFigures`].
+    pub queue: [AtomicU64; QueueFigures::FIELDS],
+}
+
+/// What became of the launch queue of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum QueueState {
+    /// Nobody wanted one.
+    #[default]
+    NotWanted = 0,
+    /// It took launches.
+    On = 1,
+    /// It was closed the last time because it gained nothing.
+    GainsNothing = 2,
+    /// The process may use one processor only.
+    OneProcessor = 3,
+    /// Its memory or its thread could not be had.
+    Failed = 4,
+    /// The driver refused a launch that it had accepted before.
+    Refused = 5,
+    /// It was made, but no launch came that it could have taken.
+    Unused = 6,
+    /// The driver does not tell how functions lay out their parameters (before CUDA 12.4).
+    OldDriver = 7,
+}
+
+impl QueueState {
+    /// The state that is stored as `raw`.
+    pub fn from_raw(raw: u32) -> Option<QueueState> {
+        use QueueState::{Failed, GainsNothing, NotWanted, OldDriver, On, OneProcessor, Refused, Unused};
+        [NotWanted, On, GainsNothing, OneProcessor, Failed, Refused, Unused, OldDriver]
+            .into_iter()
+            .find(|&state| state as u32 == raw)
+    }
+}
+
+/// What the launch queue of a process did. Times are nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueFigures {
+    /// Calls that were handed over and made.
+    pub made: u64,
+    /// Time that the driver took for them.
+    pub call_ns: u64,
+    /// How often the program waited until they were made.
+    pub waits: u64,
+    /// How long.
+    pub wait_ns: u64,
+    /// Calls for which the time that handing over took was taken.
+    pub asked_samples: u64,
+    /// That time.
+    pub asked_ns: u64,
+}
+
+impl QueueFigures {
+    /// Fields of it.
+    pub const FIELDS: usize = 6;
+
+    /// The fields, in order.
+    pub fn to_array(self) -> [u64; QueueFigures::FIELDS] {
+        [self.made, self.call_ns, self.waits, self.wait_ns, self.asked_samples, self.asked_ns]
+    }
+
+    /// What [`QueueFigures::to_array`] gave.
+    pub fn from_array(fields: [u64; QueueFigures::FIELDS]) -> QueueFigures {
+        let [made, call_ns, waits, wait_ns, asked_samples, asked_ns] = fields;
+        QueueFigures { made, call_ns, waits, wait_ns, asked_samples, asked_ns }
+    }
 }
 
 /// [`FileHeader::drop_errno`] when the session's size limit, not the system, refused space.

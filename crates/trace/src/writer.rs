@@ -17,8 +17,8 @@ use crate::definition::Definition;
 use crate::fault;
 use crate::fork::ForkGuard;
 use crate::layout::{
-    CHUNK_PAYLOAD_BYTES, ChunkHeader, ChunkKind, Ended, FileHeader, MAGIC, RecordKind, SLOT_BYTES,
-    SharedAnchor, Slots, Thread, VERSION,
+    CHUNK_PAYLOAD_BYTES, ChunkHeader, ChunkKind, Ended, FileHeader, MAGIC, QueueFigures, QueueState,
+    RecordKind, SLOT_BYTES, SharedAnchor, Slots, Thread, VERSION,
 };
 use crate::mapping::Mapping;
 use crate::space::{Failure, Place, Space};
@@ -91,6 +91,9 @@ impl ProcessFile {
             executable: executable(),
             cost_samples: AtomicU64::new(0),
             cost_ticks: AtomicU64::new(0),
+            queue_state: AtomicU32::new(0),
+            reserved: AtomicU32::new(0),
+            queue: [const { AtomicU64::new(0) }; QueueFigures::FIELDS],
         };
         // SAFETY: the mapping is a page, at least as large as the header, and nobody else knows of it yet.
         unsafe { header.base().cast::<FileHeader>().write(fields) };
@@ -175,6 +178,22 @@ impl ProcessFile {
         let header = self.shared.header();
         self.count(&header.cost_ticks, ticks);
         self.count(&header.cost_samples, 1);
+    }
+
+    /// Says what became of the launch queue.
+    pub fn set_queue_state(&self, state: QueueState) {
+        if self.is_ours() {
+            self.shared.header().queue_state.store(state as u32, Ordering::Relaxed);
+        }
+    }
+
+    /// Says what the launch queue has done so far.
+    pub fn set_queue_figures(&self, figures: &QueueFigures) {
+        if self.is_ours() {
+            for (field, value) in self.shared.header().queue.iter().zip(figures.to_array()) {
+                field.store(value, Ordering::Relaxed);
+            }
+        }
     }
 
     fn count(&self, counter: &AtomicU64, more: u64) {

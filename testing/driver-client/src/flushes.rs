@@ -77,8 +77,8 @@ pub fn since_last_asked() -> u64 {
     let flushes = FLUSHES.load(Ordering::Relaxed);
     let since = flushes - ASKED.swap(flushes, Ordering::Relaxed);
     if since > 0 {
-        // The witness's own call, and the one for which the flush ran.
-        assert_eq!(echoes(), BEFORE.load(Ordering::Relaxed) + 2, "the flush runs first");
+        // The witness's own call, the one for which the flush ran, and those that its hook makes.
+        assert!(echoes() >= BEFORE.load(Ordering::Relaxed) + 2, "the flush runs first");
     }
     since
 }

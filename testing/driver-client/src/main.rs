@@ -4,8 +4,10 @@
 
 mod arguments;
 mod driver;
+mod fast;
 mod flushes;
 mod hardship;
+mod order;
 mod programs;
 
 fn main() {
@@ -47,6 +49,13 @@ fn main() {
         "without-system-calls" => hardship::without_system_calls(number(1), number(2) != 0),
         "without-allocations" => hardship::without_allocations(number(1)),
         "near-the-limit" => hardship::near_the_limit(number(1)),
+        "handed-over" => fast::handed_over(number(1), number(2)),
+        "on-one-processor" => fast::on_one_processor(number(1)),
+        "until-refused" => fast::until_refused(),
+        "waits-for-each" => fast::waits_for_each(number(1)),
+        "forks" => fast::forks(number(1)),
+        "ends" => fast::ends(number(1)),
+        "order" => order::random_programs(number(1) as u64, number(2), number(3)),
         "threads-in-turn" => programs::threads_in_turn(number(1), number(2)),
         other => panic!("no program {other:?}"),
     }

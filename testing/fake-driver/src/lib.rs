@@ -12,6 +12,7 @@
 //! | `FAKE_NAMELESS=1` | `cuFuncGetName` fails, as before CUDA 12.3 |
 //! | `FAKE_SLOW=1` | work is done only when somebody waits for it |
 //! | `FAKE_BUSY=1` | a launch takes two microseconds and the processor's caches ([`busy`]) |
+//! | `FAKE_REFUSES_AFTER=n` | launches after the first `n` are refused |
 //! | `FAKE_NO_PTX=1` | the PTX of others does not load |
 
 mod busy;
@@ -94,6 +95,7 @@ implemented! {
     cuKernelGetFunction => objects::function_of_kernel,
     cuFuncGetName => objects::function_name,
     cuFuncGetAttribute => objects::function_attribute,
+    cuFuncGetParamInfo => objects::parameter,
     cuFuncSetAttribute => objects::set_function_attribute,
     cuFuncSetBlockShape => objects::set_block_shape,
     cuFuncSetSharedSize => objects::set_shared_size,

@@ -203,6 +203,11 @@ pub unsafe extern "C" fn function_name(name: *mut *const c_char, function: CUfun
 }
 
 /// Attributes follow from the name's length, so that tests can tell functions apart.
+/// Kernels have no parameters.
+pub unsafe extern "C" fn parameter(_: CUfunction, _: usize, _: *mut usize, _: *mut usize) -> CUresult {
+    CUDA_ERROR_INVALID_VALUE
+}
+
 pub unsafe extern "C" fn function_attribute(
     value: *mut i32,
     attribute: CUfunction_attribute,

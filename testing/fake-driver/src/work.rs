@@ -79,6 +79,14 @@ fn is_busy() -> bool {
     *BUSY
 }
 
+/// Whether this launch comes after those that are allowed.
+fn is_refused() -> bool {
+    static ALLOWED: std::sync::LazyLock<Option<u64>> =
+        std::sync::LazyLock::new(|| std::env::var("FAKE_REFUSES_AFTER").ok()?.parse().ok());
+    static LAUNCHES: AtomicU64 = AtomicU64::new(0);
+    ALLOWED.is_some_and(|allowed| LAUNCHES.fetch_add(1, Ordering::Relaxed) >= allowed)
+}
+
 fn is_done(clock: usize, at: u64) -> bool {
     !is_slow() || at <= DONE[clock].load(Ordering::Relaxed)
 }
@@ -88,6 +96,9 @@ fn run(parameters: CUDA_KERNEL_NODE_PARAMS, stream: CUstream) -> CUresult {
     let Some(ns) = function_ns(parameters.func) else { return CUDA_ERROR_INVALID_HANDLE };
     if CAPTURING.load(Ordering::Relaxed) != 0 && capture(stream, NodeKind::Kernel(parameters)) {
         return CUDA_SUCCESS;
+    }
+    if is_refused() {
+        return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     }
     CLOCKS[clock(stream)].fetch_add(u64::from(ns), Ordering::Relaxed);
     if is_busy() {

@@ -13,7 +13,7 @@ static WITNESS: OnceLock<extern "C" fn()> = OnceLock::new();
 static REGISTER: extern "C" fn() = register;
 
 extern "C" fn register() {
-    apex::flush::before_calls_without_hook(flush);
+    apex::flush::register(apex::flush::Flush { is_due: |_| true, run: flush });
 }
 
 fn flush() {

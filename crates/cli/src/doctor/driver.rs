@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 /// How long the driver may take to start: the first `cuInit` after boot loads firmware.
 const PROBE_LIMIT: Duration = Duration::from_secs(30);
 
+/// The first driver that tells where the parameters of a function lie, as `cuDriverGetVersion` gives it.
+const LEAST_FAST_VERSION: i32 = 12_040;
+
 /// What a process that opens the CUDA driver finds.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Probe {
@@ -30,7 +33,9 @@ pub struct Probe {
 
 pub(super) fn checks() -> Vec<Check> {
     let nodes = device_nodes();
-    let mut checks = vec![libraries(), driver(nodes.is_some())];
+    let probe = Probe::in_child();
+    let queue = fast(probe.as_ref().ok());
+    let mut checks = vec![libraries(), driver(probe, nodes.is_some()), queue];
     checks.extend(nodes);
     checks
 }
@@ -59,9 +64,27 @@ fn libraries() -> Check {
     }
 }
 
-fn driver(has_nodes: bool) -> Check {
+/// Whether launches can be handed over to a thread of APEX.
+fn fast(probe: Option<&Probe>) -> Check {
+    const ID: &str = "fast";
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    if processors < 2 {
+        let found = "--fast stays off: programs may use one processor only";
+        return Check::warn(ID, found, "give the program two processors or more, for `apex run --fast`");
+    }
+    match probe.and_then(|probe| probe.version) {
+        Some(version) if version < LEAST_FAST_VERSION => Check::warn(
+            ID,
+            "--fast stays off: the driver does not tell where parameters lie",
+            "install a driver of CUDA 12.4 or later, for `apex run --fast`",
+        ),
+        _ => Check::ok(ID, format!("--fast can hand launches over: {processors} processors")),
+    }
+}
+
+fn driver(probe: anyhow::Result<Probe>, has_nodes: bool) -> Check {
     const ID: &str = "driver";
-    let probe = match Probe::in_child() {
+    let probe = match probe {
         Ok(probe) => probe,
         Err(error) => {
             return Check::fail(

@@ -1,6 +1,7 @@
 //! `apex report`: the verdict, where the time went, the top kernels, the advice.
 
 mod counts;
+mod fast;
 pub mod findings;
 mod head;
 pub mod kernels;
@@ -201,6 +202,11 @@ pub fn write(
     let notes = head::notes(&shown, &advice).into_iter().flat_map(|note| wrap(&note, width, "  "));
     for line in notes.chain(circumstances(loaded)).chain(recorded(&shown, &advice, width)) {
         writeln!(out, "{}", style.paint(Ink::Dim, line))?;
+    }
+    for sentence in fast::sentences(profile) {
+        for line in wrap(&sentence, width.min(PARAGRAPH), "") {
+            writeln!(out, "{line}")?;
+        }
     }
     counts::defects(out, profile, style, width)?;
     if profile.kernels.is_empty() {

@@ -48,6 +48,7 @@ const PRELOAD: &str = "LD_PRELOAD";
 #[command(after_long_help = "Examples:
   apex run -- python train.py
   apex run -o before --timing all -- ./matmul 4096
+  apex run --fast -- python generate.py
   apex run --device cpu -- ./no_gpu_needed
   apex run --device cpu --check -- ./suspect
   apex run --max-size 512M --quiet -- mpirun -n 4 ./solver
@@ -89,6 +90,18 @@ pub struct Recording {
     /// Most of the program's time that sampled timing may cost, percent
     #[arg(long, value_name = "PERCENT", default_value = "0.5", value_parser = units::parse_percent, env = "APEX_BUDGET")]
     pub budget: f64,
+    /// Make a program faster that is bound by its launches: a thread of APEX makes them [values: queue]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "queue",
+        hide_possible_values = true,
+        env = "APEX_FAST"
+    )]
+    pub fast: Option<Fast>,
     /// Most disk space of the session, such as 512M; the oldest records give way [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = parse_limit, env = "APEX_MAX_SIZE")]
     pub max_size: Option<u64>,
@@ -114,6 +127,13 @@ impl From<Timing> for TimingMode {
             Timing::All => TimingMode::All,
         }
     }
+}
+
+/// How a program is made faster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Fast {
+    /// A thread of APEX makes launches that the program hands over
+    Queue,
 }
 
 /// A size limit that leaves room for something: definitions and two runs of records.
@@ -213,6 +233,9 @@ pub fn record(
     place.set(&mut program);
     if recording.check {
         program.env(CHECK, "1");
+    }
+    if let Some(Fast::Queue) = recording.fast {
+        program.env(environment::FAST, "queue");
     }
     let signals = Signals::block();
     let mut child = match signals.spawn(&mut program) {

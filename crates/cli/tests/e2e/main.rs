@@ -11,6 +11,7 @@ mod damage;
 mod defects;
 mod documents;
 mod endings;
+mod fast;
 mod formats;
 mod hostile;
 mod limits;

@@ -16,7 +16,7 @@ use cuda_abi::types::CUresult;
 /// `call` calls `self` with the arguments in their order, and does nothing else.
 pub unsafe trait Function: Copy {
     /// The arguments, as a tuple.
-    type Arguments;
+    type Arguments: Copy;
 
     /// Calls it.
     ///
@@ -28,7 +28,7 @@ pub unsafe trait Function: Copy {
 macro_rules! functions {
     ($(($($argument:ident),*))*) => {$(
         // SAFETY: the tuple's fields are the arguments, in order.
-        unsafe impl<$($argument),*> Function for unsafe extern "C" fn($($argument),*) -> CUresult {
+        unsafe impl<$($argument: Copy),*> Function for unsafe extern "C" fn($($argument),*) -> CUresult {
             type Arguments = ($($argument,)*);
 
             #[inline(always)]

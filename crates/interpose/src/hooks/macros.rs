@@ -38,3 +38,20 @@ macro_rules! hooks {
     )*};
 }
 pub(super) use hooks;
+
+/// Defines `const fn build()`, which gives the table of hooks by index; the compiler holds each hook against the signature of
+/// its symbol.
+macro_rules! index_table {
+    ($($symbol:ident => $module:ident::$hook:ident,)*) => {
+        const fn build() -> [Option<Hook>; COUNT] {
+            let mut table = [const { None }; COUNT];
+            $({
+                const HOOK: signature::$symbol = $module::$hook::<{ index::$symbol }>;
+                assert!(table[index::$symbol].is_none(), "two hooks for one symbol");
+                table[index::$symbol] = Some(Hook { address: HOOK as *const () });
+            })*
+            table
+        }
+    };
+}
+pub(super) use index_table;

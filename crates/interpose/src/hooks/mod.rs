@@ -26,10 +26,12 @@ mod module;
 mod observe;
 mod process;
 mod process_address;
+pub mod queued;
 mod stream;
 mod sync;
 
-use cuda_abi::{COUNT, index, signature};
+use cuda_abi::{COUNT, ENTRY_POINTS, index, signature};
+use macros::index_table;
 
 pub use process_address::substitute_by;
 
@@ -41,6 +43,11 @@ pub fn has(index: usize) -> bool {
 /// Whether the entry point at `index` gives addresses of others.
 pub fn gives_addresses(index: usize) -> bool {
     matches!(index, index::cuGetProcAddress | index::cuGetProcAddress_v2)
+}
+
+/// Whether the entry point at `index` launches one kernel.
+pub fn is_launch(index: usize) -> bool {
+    ENTRY_POINTS[index].base.starts_with("cuLaunchKernel")
 }
 
 /// A hook's address.
@@ -59,21 +66,15 @@ pub fn table() -> &'static [Option<Hook>; COUNT] {
     &TABLE
 }
 
-macro_rules! table {
-    ($($symbol:ident => $module:ident::$hook:ident,)*) => {
-        const fn build() -> [Option<Hook>; COUNT] {
-            let mut table = [const { None }; COUNT];
-            $({
-                const HOOK: signature::$symbol = $module::$hook::<{ index::$symbol }>;
-                assert!(table[index::$symbol].is_none(), "two hooks for one symbol");
-                table[index::$symbol] = Some(Hook { address: HOOK as *const () });
-            })*
-            table
-        }
-    };
+/// The hook of the entry point at `index`, which has one.
+const fn table_at(index: usize) -> Hook {
+    match build()[index] {
+        Some(hook) => hook,
+        None => panic!("no hook"),
+    }
 }
 
-table! {
+index_table! {
     cuInit => process::init,
     cuGetProcAddress => process_address::get,
     cuGetProcAddress_v2 => process_address::get_with_status,

@@ -1,6 +1,7 @@
 //! The beginning and the end of the driver's life in a process.
 
 use super::macros::hooks;
+use crate::queue;
 use crate::record::thread::{self, Thread};
 use crate::record::{Recorder, timed};
 use crate::switch::guarded;
@@ -31,6 +32,7 @@ fn initialized(result: CUresult) {
 
 extern "C" fn at_exit(_: *mut c_void) {
     guarded(|| {
+        queue::shut_down();
         if let Some(recorder) = Recorder::made() {
             timed::read_all();
             thread::with_existing(Thread::give_back_chunk);

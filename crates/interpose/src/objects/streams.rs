@@ -39,9 +39,15 @@ pub fn is_legacy(stream: CUstream) -> bool {
     stream as usize == LEGACY
 }
 
+/// Whether a [`normalised`] stream is the calling thread's own default stream.
+#[inline(always)]
+pub fn is_own_default(stream: CUstream) -> bool {
+    stream as usize == PER_THREAD
+}
+
 /// The thread to which a [`normalised`] stream belongs: the calling one for its default stream, else 0.
 pub fn origin(stream: CUstream) -> u32 {
-    if stream as usize == PER_THREAD { thread_id() } else { 0 }
+    if is_own_default(stream) { thread_id() } else { 0 }
 }
 
 /// The calling thread's kernel identifier.

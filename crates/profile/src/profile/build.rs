@@ -21,8 +21,8 @@ use super::reading::Reading;
 use super::stacks::{Stacks, renumber_stacks};
 use super::summary::{renumber_kernels, tell_waiting_for_ranks};
 use super::{
-    Activity, AfterLaunch, Call, Copies, CopyDirection, Defect, Device, Graph, Memory, Process, Profile,
-    Recorder, Sequence, Stream, Totals,
+    Activity, AfterLaunch, Call, Copies, CopyDirection, Defect, Device, Graph, LaunchQueue, Memory, Process,
+    Profile, Recorder, Sequence, Stream, Totals,
 };
 use crate::sketch::Sketch;
 
@@ -160,6 +160,7 @@ impl Builder {
                 wall_ns,
                 launches: 0,
                 ended: process.ended != Ended::Unmarked,
+                queue: LaunchQueue::of(process),
             },
         };
         Self { processes: vec![started], recorder, ..Self::default() }

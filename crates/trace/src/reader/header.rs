@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::layout::{
     CHUNK_BYTES, CHUNK_PAYLOAD_BYTES, ChunkHeader, ChunkKind, ClockAnchor, ClockKind, Ended, FileHeader,
-    HEADER_BYTES, MAGIC, SharedAnchor, VERSION,
+    HEADER_BYTES, MAGIC, QueueFigures, QueueState, SharedAnchor, VERSION,
 };
 use std::mem::offset_of;
 use std::path::Path;
@@ -27,6 +27,8 @@ pub(crate) struct Header {
     pub executable: String,
     pub cost_samples: u64,
     pub cost_ticks: u64,
+    pub queue_state: QueueState,
+    pub queue: QueueFigures,
 }
 
 /// What the first page of a file turned out to be.
@@ -82,6 +84,11 @@ impl Header {
             executable: text(page.get(executable..executable + 512).unwrap_or_default()),
             cost_samples: u64_at(page, offset_of!(FileHeader, cost_samples)),
             cost_ticks: u64_at(page, offset_of!(FileHeader, cost_ticks)),
+            queue_state: QueueState::from_raw(u32_at(page, offset_of!(FileHeader, queue_state)))
+                .unwrap_or_default(),
+            queue: QueueFigures::from_array(std::array::from_fn(|at| {
+                u64_at(page, offset_of!(FileHeader, queue) + at * size_of::<u64>())
+            })),
         }
     }
 }

@@ -3,8 +3,8 @@
 use crate::clock::{Anchors, Clock};
 use crate::error::{Error, Problem};
 use crate::layout::{
-    CHUNK_BYTES, ChunkHeader, ChunkKind, Ended, HEADER_BYTES, LIMIT_REACHED, RecordKind, SLOT_BYTES, Slots,
-    Thread,
+    CHUNK_BYTES, ChunkHeader, ChunkKind, Ended, HEADER_BYTES, LIMIT_REACHED, QueueFigures, QueueState,
+    RecordKind, SLOT_BYTES, Slots, Thread,
 };
 use crate::reader::definitions::Definitions;
 use crate::reader::header::{ChunkHead, FirstPage, Header, chunk_offset, text};
@@ -50,6 +50,10 @@ pub struct Process {
     pub cost_samples: u64,
     /// Time that it spent on these, ns.
     pub cost_ns: u64,
+    /// What became of its launch queue.
+    pub queue_state: QueueState,
+    /// What the launch queue did.
+    pub queue: QueueFigures,
     /// What the identifiers in its records stand for.
     pub definitions: Definitions,
     /// Threads that recorded, by identifier, with the last name they had (at most 12 bytes of it).
@@ -211,6 +215,8 @@ impl Loading {
             timing_ns: 0,
             cost_samples: header.cost_samples,
             cost_ns: 0,
+            queue_state: header.queue_state,
+            queue: header.queue,
             definitions: Definitions::default(),
             threads: BTreeMap::new(),
             record_count: 0,

@@ -1,0 +1,84 @@
+//! `apex run --fast` on the CPU device: programs compute what they compute without it, and a queue that lost the order of
+//! calls would be noticed.
+
+use crate::common::{Sandbox, output, text};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+/// Random programs with the queue on, also where it gains nothing.
+fn random_programs(sandbox: &Sandbox, count: &str) -> Command {
+    let mut command = sandbox.apex(&["run", "--device", "cpu", "--fast", "--quiet", "-o", "session", "--"]);
+    command.arg(test_build::program("driver-client")).args(["order", "1", count, "60"]);
+    command.env("APEX_FAST_ALWAYS", "1").env("RUST_BACKTRACE", "0");
+    command
+}
+
+#[test]
+fn random_programs_keep_their_order() {
+    let sandbox = Sandbox::new();
+    let run = output(&mut random_programs(&sandbox, "1500"), 0);
+    assert_eq!(text(&run.stdout), "1500 programs as they should be\n");
+    assert_eq!(text(&run.stderr), "");
+    let process = &sandbox.json(&["report", "session", "--json"])["profile"]["processes"][0];
+    assert_eq!(process["queue"]["state"], "on");
+    assert!(process["queue"]["made"].as_u64().unwrap() > 1000, "{process}");
+    let report = text(&output(&mut sandbox.apex(&["report", "session"]), 0).stdout);
+    assert!(report.contains("calls were handed over"), "{report}");
+}
+
+/// Calls that must not pass the queue. Each of these faults alone makes random programs fail.
+const FAULTS: [&str; 12] = [
+    "cuEventRecord",
+    "cuStreamWaitEvent",
+    "cuLaunchKernelEx",
+    "cuMemsetD8Async",
+    "cuMemsetD32Async",
+    "cuMemcpyDtoDAsync",
+    "cuMemcpyDtoHAsync",
+    "cuGraphLaunch",
+    "cuStreamBeginCapture",
+    "cuStreamDestroy",
+    "cuMemFree",
+    "cuCtxSynchronize",
+];
+
+#[test]
+fn a_call_that_wrongly_passes_the_queue_is_noticed() {
+    let libraries = tempfile::tempdir().unwrap();
+    for (package, name) in [
+        ("careless-library", "libapex.so"),
+        ("apex-alias", "libapex_alias.so"),
+        ("apex-cpu-device", "libapex_cpu_device.so"),
+    ] {
+        symlink(test_build::library(package), libraries.path().join(name)).unwrap();
+    }
+    let run = |fault: &str| {
+        let sandbox = Sandbox::new();
+        let mut command = random_programs(&sandbox, "600");
+        command.env("APEX_LIB_DIR", Path::new(libraries.path())).env("CARELESS_ABOUT", fault);
+        command.output().unwrap().status.success()
+    };
+    assert!(run("nothing"), "without a fault the programs are as they should be");
+    for fault in FAULTS {
+        assert!(!run(fault), "{fault} passes the queue, and nothing notices");
+    }
+}
+
+#[test]
+fn a_program_that_waits_for_its_work_is_told_that_nothing_was_gained() {
+    let sandbox = Sandbox::new();
+    output(&mut sandbox.record(&["--fast"], &["launches", "2000"]), 0);
+    let queue = &sandbox.json(&["report", "s", "--json"])["profile"]["processes"][0]["queue"];
+    assert!(queue["state"].is_string(), "{queue}");
+    output(&mut sandbox.record(&["--fast=fastest", "-o", "t"], &["launches", "1"]), 2);
+}
+
+#[test]
+fn the_doctor_says_whether_launches_can_be_handed_over() {
+    let sandbox = Sandbox::new();
+    let checks = sandbox.apex(&["doctor", "--json"]).output().unwrap();
+    let checks: serde_json::Value = serde_json::from_slice(&checks.stdout).unwrap();
+    let check = checks["checks"].as_array().unwrap().iter().find(|check| check["id"] == "fast").unwrap();
+    assert!(check["found"].as_str().unwrap().contains("--fast"), "{check}");
+}

@@ -1,0 +1,424 @@
+//! Kernel launches. Parameters and attributes are copied; whatever else a launch refers to keeps it from being handed over.
+
+use super::super::launch;
+use super::taking;
+use crate::driver;
+use crate::queue::accepted::{Layout, PARAMETER_BYTES, Print};
+use crate::queue::{self, LARGEST_BYTES, Make, Queue, Scratch, Taking};
+use crate::switch::guarded;
+use crate::tables::spread;
+use cuda_abi::types::*;
+use std::ffi::c_void;
+use std::ptr::{copy_nonoverlapping, null_mut};
+
+/// Most attributes of a launch that is handed over.
+const ATTRIBUTES: usize = 16;
+/// Alignment of parameters in the ring.
+const ALIGNMENT: usize = 16;
+
+const _: () = assert!(
+    size_of::<Copied>() + ATTRIBUTES * size_of::<CUlaunchAttribute>() + ALIGNMENT + PARAMETER_BYTES
+        <= LARGEST_BYTES
+);
+
+/// A launch as the program asks for it.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    function: CUfunction,
+    /// Grid, block, and bytes of dynamic shared memory.
+    dimensions: [u32; 7],
+    stream: CUstream,
+    attributes: &'a [CUlaunchAttribute],
+    /// As the program gave them: an address for each parameter, or one buffer with all of them.
+    parameters: *mut *mut c_void,
+    extra: *mut *mut c_void,
+}
+
+pub unsafe extern "C" fn kernel<const INDEX: usize>(
+    function: CUfunction,
+    grid_x: u32,
+    grid_y: u32,
+    grid_z: u32,
+    block_x: u32,
+    block_y: u32,
+    block_z: u32,
+    shared: u32,
+    stream: CUstream,
+    parameters: *mut *mut c_void,
+    extra: *mut *mut c_void,
+) -> CUresult {
+    let dimensions = [grid_x, grid_y, grid_z, block_x, block_y, block_z, shared];
+    let asked = Asked { function, dimensions, stream, attributes: &[], parameters, extra };
+    // SAFETY: the contract of every hook; the ordinary hook is entered with the program's own arguments.
+    unsafe {
+        hand_over::<INDEX>(asked, make_kernel::<INDEX>).unwrap_or_else(|caller| {
+            caller.makes(|| {
+                launch::kernel::<INDEX>(
+                    function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, parameters,
+                    extra,
+                )
+            })
+        })
+    }
+}
+
+pub unsafe extern "C" fn kernel_ex<const INDEX: usize>(
+    config: *const CUlaunchConfig,
+    function: CUfunction,
+    parameters: *mut *mut c_void,
+    extra: *mut *mut c_void,
+) -> CUresult {
+    // SAFETY: the contract of every hook: null, or what the driver reads.
+    let asked = unsafe { config.as_ref() }.map(|config| Asked {
+        function,
+        dimensions: [
+            config.gridDimX,
+            config.gridDimY,
+            config.gridDimZ,
+            config.blockDimX,
+            config.blockDimY,
+            config.blockDimZ,
+            config.sharedMemBytes,
+        ],
+        stream: config.hStream,
+        // SAFETY: likewise the attributes that it points to.
+        attributes: unsafe { attributes_of(config) },
+        parameters,
+        extra,
+    });
+    // SAFETY: the contract of every hook; the ordinary hook is entered with the program's own arguments.
+    unsafe {
+        let handed_over =
+            asked.map_or(Err(Caller::default()), |asked| hand_over::<INDEX>(asked, make_kernel_ex::<INDEX>));
+        handed_over.unwrap_or_else(|caller| {
+            caller.makes(|| launch::kernel_ex::<INDEX>(config, function, parameters, extra))
+        })
+    }
+}
+
+/// The caller makes the launch itself.
+#[derive(Default)]
+struct Caller {
+    /// The queue, which has to be empty first; none where nothing can wait.
+    queue: Option<&'static Queue>,
+    /// What is noted of a launch that succeeds.
+    note: Option<Note>,
+}
+
+struct Note {
+    print: Print,
+    function: CUfunction,
+    epoch: u32,
+}
+
+impl Caller {
+    #[cold]
+    fn makes(self, launch: impl FnOnce() -> CUresult) -> CUresult {
+        let Some(queue) = self.queue else { return launch() };
+        queue.wait_until_made();
+        let result = launch();
+        if let Some(Note { print, function, epoch }) = self.note
+            && result == CUDA_SUCCESS
+        {
+            guarded(|| queue.accepted.note_launch(print, function, epoch));
+        }
+        result
+    }
+}
+
+/// Hands a launch over. `Err` if the caller makes it.
+///
+/// # Safety
+/// What `asked` points to meets the contract of the entry point at `INDEX`, for which `make` makes launches.
+#[inline(always)]
+unsafe fn hand_over<const INDEX: usize>(asked: Asked, make: Make) -> Result<CUresult, Caller> {
+    let Some((queue, taking)) = taking(asked.stream, INDEX) else {
+        // An error that came before the queue was closed for it.
+        return queue::existing().and_then(Queue::take_refusal).ok_or_else(Caller::default);
+    };
+    let begun = queue.asked_sample();
+    let waits = Caller { queue: Some(queue), note: None };
+    // SAFETY: by contract.
+    let (Some(attributes), Some(buffer)) =
+        (attribute_print(asked.attributes), unsafe { buffer_of(asked.extra) })
+    else {
+        return Err(waits);
+    };
+    let context = driver::current_context();
+    let (epochs, epoch) = (queue.epoch(), queue.code_epoch());
+    let print = asked.print(INDEX, context, epochs, attributes);
+    let known =
+        if taking == Taking::Takes { queue.accepted.launch(print, asked.function, epoch) } else { None };
+    let Some(layout) = known.filter(|layout| asked.has_parameters_of(layout, &buffer)) else {
+        return Err(Caller { note: Some(Note { print, function: asked.function, epoch }), ..waits });
+    };
+    let bytes = Copied::bytes(&asked, layout, &buffer);
+    // SAFETY: there is room for so many bytes, and the layout is that of the function's parameters.
+    let write = |to: *mut u8| unsafe { Copied::write(to, &asked, layout, &buffer) };
+    if !queue.put(make, context, bytes, write) {
+        return Err(waits);
+    }
+    if let Some(begun) = begun {
+        queue.add_asked_sample(begun);
+    }
+    Ok(CUDA_SUCCESS)
+}
+
+impl Asked<'_> {
+    #[inline(always)]
+    fn print(&self, index: usize, context: CUcontext, epochs: u64, attributes: u64) -> Print {
+        let two = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
+        let [a, b, c, d, e, f, g] = self.dimensions;
+        let identity =
+            [index as u64, self.function as u64, self.stream as u64, context as u64, epochs, attributes];
+        let [i, j, k, l, m, n] = identity;
+        Print::of(&[i, j, k, l, m, n, two(a, b), two(c, d), two(e, f), u64::from(g)])
+    }
+
+    /// Whether the program gives its parameters in a form in which they can be copied.
+    #[inline(always)]
+    fn has_parameters_of(&self, layout: &Layout, buffer: &Buffer) -> bool {
+        match buffer {
+            Buffer::None => layout.parameters.is_empty() || !self.parameters.is_null(),
+            Buffer::At(_, bytes) => *bytes <= PARAMETER_BYTES,
+        }
+    }
+}
+
+/// The buffer in which a program gives all parameters together.
+#[derive(Clone, Copy)]
+enum Buffer {
+    None,
+    At(*const u8, usize),
+}
+
+/// The buffer that `extra` names; `None` if it says something else.
+///
+/// # Safety
+/// `extra` is null or what the driver demands.
+#[inline(always)]
+unsafe fn buffer_of(extra: *mut *mut c_void) -> Option<Buffer> {
+    if extra.is_null() {
+        return Some(Buffer::None);
+    }
+    // SAFETY: by contract.
+    unsafe { buffer_in(extra) }
+}
+
+/// # Safety
+/// `extra` is what the driver demands: names, each followed by a value, up to the end.
+#[cold]
+unsafe fn buffer_in(mut extra: *mut *mut c_void) -> Option<Buffer> {
+    let (mut buffer, mut bytes) = (None, None);
+    // SAFETY: by contract.
+    unsafe {
+        while *extra as usize != CU_LAUNCH_PARAM_END as usize {
+            let value = *extra.add(1);
+            match *extra as usize {
+                name if name == CU_LAUNCH_PARAM_BUFFER_POINTER as usize => buffer = Some(value),
+                name if name == CU_LAUNCH_PARAM_BUFFER_SIZE as usize => {
+                    bytes = value.cast::<usize>().as_ref()
+                }
+                _ => return None,
+            }
+            extra = extra.add(2);
+        }
+    }
+    Some(Buffer::At(buffer?.cast_const().cast(), *bytes?))
+}
+
+/// The attributes of a launch.
+///
+/// # Safety
+/// `config.attrs` is null or points to `config.numAttrs` attributes.
+#[inline(always)]
+unsafe fn attributes_of(config: &CUlaunchConfig) -> &[CUlaunchAttribute] {
+    if config.attrs.is_null() || config.numAttrs == 0 {
+        return &[];
+    }
+    // SAFETY: by contract.
+    unsafe { std::slice::from_raw_parts(config.attrs, config.numAttrs as usize) }
+}
+
+/// What tells the attributes from others; `None` if one of them refers to something that is not copied, or is not known.
+#[inline(always)]
+fn attribute_print(attributes: &[CUlaunchAttribute]) -> Option<u64> {
+    if attributes.is_empty() {
+        return Some(0);
+    }
+    print_of(attributes)
+}
+
+#[cold]
+fn print_of(attributes: &[CUlaunchAttribute]) -> Option<u64> {
+    if attributes.len() > ATTRIBUTES {
+        return None;
+    }
+    attributes.iter().try_fold(1, |print, attribute| {
+        let value = (&raw const attribute.value).cast::<u32>();
+        let words = value_words(attribute.id)?;
+        // SAFETY: the member of the union that the identifier names has so many words, all of which the program set.
+        let word = |at| u64::from(unsafe { value.add(at).read_unaligned() });
+        Some((0..words).fold(spread(print ^ u64::from(attribute.id)), |print, at| spread(print ^ word(at))))
+    })
+}
+
+/// 32-bit words of an attribute's value that mean something; `None` if it cannot be copied.
+fn value_words(attribute: CUlaunchAttributeID) -> Option<usize> {
+    Some(match attribute {
+        CU_LAUNCH_ATTRIBUTE_IGNORE => 0,
+        CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY
+        | CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE
+        | CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        | CU_LAUNCH_ATTRIBUTE_PRIORITY
+        | CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN
+        | CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT => 1,
+        CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION | CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION => 3,
+        _ => return None,
+    })
+}
+
+/// The beginning of a launch's arguments in the ring. The attributes follow, then the parameters.
+#[repr(C)]
+struct Copied {
+    layout: &'static Layout,
+    function: CUfunction,
+    stream: CUstream,
+    dimensions: [u32; 7],
+    attributes: u32,
+    /// Bytes of the program's own buffer of parameters; `usize::MAX` if it gave an address for each of them.
+    buffer_bytes: usize,
+}
+
+const NO_BUFFER: usize = usize::MAX;
+
+impl Copied {
+    /// Where the parameters begin.
+    #[inline(always)]
+    const fn parameters_at(attributes: usize) -> usize {
+        (size_of::<Copied>() + attributes * size_of::<CUlaunchAttribute>()).next_multiple_of(ALIGNMENT)
+    }
+
+    /// Bytes that a launch takes in the ring.
+    #[inline(always)]
+    fn bytes(asked: &Asked, layout: &Layout, buffer: &Buffer) -> usize {
+        let parameters = match *buffer {
+            Buffer::None => layout.bytes,
+            Buffer::At(_, bytes) => bytes,
+        };
+        Copied::parameters_at(asked.attributes.len()) + parameters
+    }
+
+    /// Copies a launch.
+    ///
+    /// # Safety
+    /// `to` has room for [`Copied::bytes`], aligned to 8 bytes. `layout` is that of the function's parameters, and the program's
+    /// pointers are valid.
+    #[inline(always)]
+    unsafe fn write(to: *mut u8, asked: &Asked, layout: &'static Layout, buffer: &Buffer) {
+        let count = asked.attributes.len();
+        // SAFETY: by contract.
+        unsafe {
+            let parameters = to.add(Copied::parameters_at(count));
+            let buffer_bytes = match *buffer {
+                Buffer::None => {
+                    for (at, parameter) in layout.parameters.iter().enumerate() {
+                        let from = (*asked.parameters.add(at)).cast::<u8>();
+                        let to = parameters.add(parameter.offset as usize);
+                        match parameter.bytes {
+                            // (The compiler makes these one move each.)
+                            8 => copy_nonoverlapping(from, to, 8),
+                            4 => copy_nonoverlapping(from, to, 4),
+                            bytes => copy_nonoverlapping(from, to, bytes as usize),
+                        }
+                    }
+                    NO_BUFFER
+                }
+                Buffer::At(from, bytes) => {
+                    copy_nonoverlapping(from, parameters, bytes);
+                    bytes
+                }
+            };
+            let copied = to.add(size_of::<Copied>()).cast::<CUlaunchAttribute>();
+            copy_nonoverlapping(asked.attributes.as_ptr(), copied, count);
+            to.cast::<Copied>().write(Copied {
+                layout,
+                function: asked.function,
+                stream: asked.stream,
+                dimensions: asked.dimensions,
+                attributes: count as u32,
+                buffer_bytes,
+            });
+        }
+    }
+}
+
+/// Makes the launch that was copied to `arguments` by `launch`, which is given the two ways to name parameters.
+///
+/// # Safety
+/// [`Copied::write`] wrote the arguments.
+#[inline(always)]
+unsafe fn make(
+    arguments: *mut u8,
+    scratch: &mut Scratch,
+    launch: impl FnOnce(&Copied, *mut *mut c_void, *mut *mut c_void) -> CUresult,
+) -> CUresult {
+    // SAFETY: by contract.
+    let copied = unsafe { &*arguments.cast::<Copied>() };
+    // SAFETY: the parameters follow the attributes.
+    let parameters = unsafe { arguments.add(Copied::parameters_at(copied.attributes as usize)) };
+    if copied.buffer_bytes != NO_BUFFER {
+        let mut bytes = copied.buffer_bytes;
+        let mut extra = [
+            CU_LAUNCH_PARAM_BUFFER_POINTER,
+            parameters.cast(),
+            CU_LAUNCH_PARAM_BUFFER_SIZE,
+            (&raw mut bytes).cast(),
+            CU_LAUNCH_PARAM_END,
+        ];
+        return launch(copied, null_mut(), extra.as_mut_ptr());
+    }
+    for (pointer, parameter) in scratch.pointers.iter_mut().zip(&copied.layout.parameters) {
+        // SAFETY: within what was copied.
+        *pointer = unsafe { parameters.add(parameter.offset as usize) }.cast();
+    }
+    launch(copied, scratch.pointers.as_mut_ptr(), null_mut())
+}
+
+/// # Safety
+/// [`Copied::write`] wrote the arguments for `cuLaunchKernel`.
+unsafe fn make_kernel<const INDEX: usize>(arguments: *mut u8, scratch: &mut Scratch) -> CUresult {
+    // SAFETY: by contract; the ordinary hook is entered with arguments like the program's.
+    unsafe {
+        make(arguments, scratch, |copied, parameters, extra| {
+            let [gx, gy, gz, bx, by, bz, shared] = copied.dimensions;
+            let (function, stream) = (copied.function, copied.stream);
+            launch::kernel::<INDEX>(function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra)
+        })
+    }
+}
+
+/// # Safety
+/// [`Copied::write`] wrote the arguments for `cuLaunchKernelEx`.
+unsafe fn make_kernel_ex<const INDEX: usize>(arguments: *mut u8, scratch: &mut Scratch) -> CUresult {
+    // SAFETY: by contract; the ordinary hook is entered with arguments like the program's.
+    unsafe {
+        let attributes = arguments.add(size_of::<Copied>()).cast::<CUlaunchAttribute>();
+        make(arguments, scratch, |copied, parameters, extra| {
+            let [grid_x, grid_y, grid_z, block_x, block_y, block_z, shared] = copied.dimensions;
+            let config = CUlaunchConfig {
+                gridDimX: grid_x,
+                gridDimY: grid_y,
+                gridDimZ: grid_z,
+                blockDimX: block_x,
+                blockDimY: block_y,
+                blockDimZ: block_z,
+                sharedMemBytes: shared,
+                hStream: copied.stream,
+                attrs: attributes,
+                numAttrs: copied.attributes,
+            };
+            launch::kernel_ex::<INDEX>(&config, copied.function, parameters, extra)
+        })
+    }
+}

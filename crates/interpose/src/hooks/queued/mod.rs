@@ -1,0 +1,122 @@
+//! Hooks that hand calls over to the launch queue instead of making them.
+//!
+//! Each stands in for an ordinary hook, which makes the call: the queue's thread enters it with the copied arguments, and so
+//! does the caller where the queue does not take the call. So whoever makes the call, it is decided, forwarded and recorded in
+//! the same way.
+
+mod launch;
+mod plain;
+
+use super::Hook;
+use super::call::Function;
+use super::macros::index_table;
+use crate::driver;
+use crate::objects::streams::{is_own_default, is_per_thread, normalised};
+use crate::queue::accepted::Print;
+use crate::queue::{self, Queue, Scratch, Taking};
+use cuda_abi::types::*;
+use cuda_abi::{COUNT, index, signature};
+
+/// The hooks, by index of their entry point.
+pub fn table() -> &'static [Option<Hook>; COUNT] {
+    static TABLE: [Option<Hook>; COUNT] = build();
+    &TABLE
+}
+
+index_table! {
+    cuLaunchKernel => launch::kernel,
+    cuLaunchKernel_ptsz => launch::kernel,
+    cuLaunchKernelEx => launch::kernel_ex,
+    cuLaunchKernelEx_ptsz => launch::kernel_ex,
+    cuMemsetD8Async => plain::set_8,
+    cuMemsetD8Async_ptsz => plain::set_8,
+    cuMemsetD16Async => plain::set_16,
+    cuMemsetD16Async_ptsz => plain::set_16,
+    cuMemsetD32Async => plain::set_32,
+    cuMemsetD32Async_ptsz => plain::set_32,
+    cuMemcpyDtoDAsync_v2 => plain::copy,
+    cuMemcpyDtoDAsync_v2_ptsz => plain::copy,
+    cuEventRecord => plain::record,
+    cuEventRecord_ptsz => plain::record,
+    cuEventRecordWithFlags => plain::record_with_flags,
+    cuEventRecordWithFlags_ptsz => plain::record_with_flags,
+    cuStreamWaitEvent => plain::wait,
+    cuStreamWaitEvent_ptsz => plain::wait,
+}
+
+/// What decides whether a call with plain arguments is handed over.
+struct Facts<V> {
+    /// The stream into which it is made.
+    stream: CUstream,
+    /// What tells it from other calls of its entry point.
+    words: [u64; 2],
+    /// Whether the driver will accept what `words` do not tell.
+    is_valid: V,
+}
+
+/// Hands a call over, or makes it.
+///
+/// # Safety
+/// `F` is the type of the entry point at `INDEX`, and the arguments meet its contract.
+#[inline(always)]
+unsafe fn hand_over<F: Function, const INDEX: usize>(
+    arguments: F::Arguments,
+    facts: Facts<impl FnOnce() -> bool>,
+) -> CUresult {
+    let make_now = || {
+        // SAFETY: by contract, for the ordinary hook is entered in place of the entry point.
+        unsafe { ordinary::<F, INDEX>().call(arguments) }
+    };
+    let Some((queue, taking)) = taking(facts.stream, INDEX) else { return make_now() };
+    let context = driver::current_context();
+    let [first, second] = facts.words;
+    let print = Print::of(&[INDEX as u64, facts.stream as u64, context as u64, queue.epoch(), first, second]);
+    if taking == Taking::Takes && queue.accepted.has(print) && (facts.is_valid)() {
+        let write = |to: *mut u8| {
+            // SAFETY: there is room for the arguments, aligned to 8 bytes.
+            unsafe { to.cast::<F::Arguments>().write(arguments) }
+        };
+        if queue.put(make_plain::<F, INDEX>, context, size_of::<F::Arguments>(), write) {
+            return CUDA_SUCCESS;
+        }
+    }
+    queue.wait_until_made();
+    let result = make_now();
+    if result == CUDA_SUCCESS {
+        queue.accepted.note_call(print);
+    }
+    result
+}
+
+/// Makes a call whose arguments [`hand_over`] copied.
+///
+/// # Safety
+/// [`hand_over`] wrote the arguments for the same entry point.
+unsafe fn make_plain<F: Function, const INDEX: usize>(arguments: *mut u8, _: &mut Scratch) -> CUresult {
+    // SAFETY: the arguments were written as this type, and meet the entry point's contract.
+    unsafe { ordinary::<F, INDEX>().call(arguments.cast::<F::Arguments>().read()) }
+}
+
+/// The hook that makes calls of the entry point at `INDEX`.
+///
+/// # Safety
+/// `F` is the type of that entry point.
+#[inline(always)]
+unsafe fn ordinary<F: Function, const INDEX: usize>() -> F {
+    const { assert!(size_of::<F>() == size_of::<*const ()>()) };
+    let hook = const { super::table_at(INDEX) };
+    // SAFETY: the table holds the hook's address under this index, and by contract its type is `F`.
+    unsafe { std::mem::transmute_copy::<*const (), F>(&hook.address) }
+}
+
+/// The queue, unless it is closed, and what it does about a call that is made into `stream`.
+#[inline(always)]
+fn taking(stream: CUstream, index: usize) -> Option<(&'static Queue, Taking)> {
+    let queue = queue::existing()?;
+    match queue.takes() {
+        Taking::Closed => None,
+        // A thread's own default stream means another stream in the queue's thread.
+        _ if is_own_default(normalised(stream, is_per_thread(index))) => Some((queue, Taking::Not)),
+        taking => Some((queue, taking)),
+    }
+}

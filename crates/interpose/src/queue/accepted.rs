@@ -1,0 +1,162 @@
+//! What the driver has accepted: launches of a function in a configuration on a stream, and the layout of the function's
+//! parameters.
+//!
+//! A launch that the driver refuses must be refused while the program waits for the answer, so a launch is handed over only if
+//! the same one succeeded before. Everything on which a refusal can depend is part of its [`Print`]: function, dimensions,
+//! shared memory, attributes, stream and context, and the epochs of their handles.
+//!
+//! Reads take no lock: an entry's print is stored last, with release. Should two launches have one print, 64 bits of a
+//! hash, then one is handed over that was not accepted; what is copied never depends on it, for the layout names its function.
+
+use crate::driver::{self, Parameter};
+use crate::tables::{Zeroable, push, spread, zeroed};
+use cuda_abi::types::CUfunction;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU64};
+use std::sync::{Mutex, PoisonError};
+
+/// Entries of the table; half of them are used before it is cleared.
+const ENTRIES: usize = 1 << 16;
+/// Most functions, over the life of the process, whose launches are handed over.
+const LAYOUTS: usize = 1 << 14;
+/// Most bytes of parameters of a launch that is handed over.
+pub const PARAMETER_BYTES: usize = 32 * 1024;
+
+/// Where a function's parameters lie in its parameter space.
+#[derive(Debug)]
+pub struct Layout {
+    function: u64,
+    epoch: u32,
+    /// Bytes of all parameters together.
+    pub bytes: usize,
+    /// The parameters, in order.
+    pub parameters: Box<[Parameter]>,
+}
+
+/// A hash of all that tells a call from others. Never 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Print(u64);
+
+impl Print {
+    /// The print of these words.
+    #[inline(always)]
+    pub fn of(words: &[u64]) -> Print {
+        let mixed = words.iter().fold(0x243f_6a88_85a3_08d3, |hash: u64, &word| spread(hash ^ word));
+        Print(mixed.max(1))
+    }
+}
+
+#[derive(Default)]
+struct Entry {
+    print: AtomicU64,
+    layout: AtomicPtr<Layout>,
+}
+
+// SAFETY: atomics, for which zeros are values.
+unsafe impl Zeroable for Entry {}
+
+/// See the [module](self).
+pub struct Accepted {
+    entries: Box<[Entry]>,
+    /// Writers exclude each other with it. Layouts are never freed: a reader may be about to look at one.
+    writing: Mutex<Writing>,
+}
+
+#[derive(Default)]
+struct Writing {
+    used: usize,
+    layouts: Vec<&'static Layout>,
+}
+
+impl Accepted {
+    /// An empty table; `None` if there is no memory for it.
+    pub fn new() -> Option<Accepted> {
+        Some(Accepted { entries: zeroed(ENTRIES)?, writing: Mutex::default() })
+    }
+
+    /// The layout of the parameters of a launch of `function` that was accepted.
+    #[inline(always)]
+    pub fn launch(&self, print: Print, function: CUfunction, epoch: u32) -> Option<&'static Layout> {
+        let entry = self.find(print)?;
+        // SAFETY: null, or leaked.
+        let layout = unsafe { entry.layout.load(Acquire).as_ref() }?;
+        (layout.function == function as u64 && layout.epoch == epoch).then_some(layout)
+    }
+
+    /// Whether a call without parameters of its own was accepted.
+    #[inline(always)]
+    pub fn has(&self, print: Print) -> bool {
+        self.find(print).is_some()
+    }
+
+    /// A launch of `function` was accepted. (Not noted: one whose parameters' layout the driver does not tell, or which has too
+    /// many.)
+    pub fn note_launch(&self, print: Print, function: CUfunction, epoch: u32) {
+        let known = self.lock().layouts.iter().copied().find(|layout| layout.is_of(function, epoch));
+        let Some(layout) = known.or_else(|| self.add_layout(function, epoch)) else { return };
+        self.note(print, std::ptr::from_ref(layout).cast_mut());
+    }
+
+    /// A call without parameters of its own was accepted.
+    pub fn note_call(&self, print: Print) {
+        self.note(print, std::ptr::null_mut());
+    }
+
+    fn add_layout(&self, function: CUfunction, epoch: u32) -> Option<&'static Layout> {
+        let parameters = driver::parameters(function, super::MOST_PARAMETERS)?;
+        let end = |parameter: &Parameter| parameter.offset as usize + parameter.bytes as usize;
+        let bytes = parameters.iter().map(end).max().unwrap_or(0);
+        let mut writing = self.lock();
+        if bytes > PARAMETER_BYTES || writing.layouts.len() >= LAYOUTS {
+            return None;
+        }
+        let parameters = parameters.into_boxed_slice();
+        let layout: &'static Layout =
+            Box::leak(Box::new(Layout { function: function as u64, epoch, bytes, parameters }));
+        push(&mut writing.layouts, layout);
+        Some(layout)
+    }
+
+    fn note(&self, print: Print, layout: *mut Layout) {
+        let mut writing = self.lock();
+        if writing.used >= ENTRIES / 2 {
+            self.entries.iter().for_each(|entry| entry.print.store(0, Release));
+            writing.used = 0;
+        }
+        let Some(free) = self.places(print).find(|entry| matches!(entry.print.load(Relaxed), 0)) else {
+            return;
+        };
+        free.layout.store(layout, Relaxed);
+        free.print.store(print.0, Release);
+        writing.used += 1;
+    }
+
+    #[inline(always)]
+    fn find(&self, print: Print) -> Option<&Entry> {
+        for entry in self.places(print) {
+            match entry.print.load(Acquire) {
+                found if found == print.0 => return Some(entry),
+                0 => return None,
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// The entries at which `print` can be, in the order in which they are searched.
+    #[inline(always)]
+    fn places(&self, print: Print) -> impl Iterator<Item = &Entry> {
+        let mask = self.entries.len() - 1;
+        (0..self.entries.len()).map(move |step| &self.entries[(print.0 as usize + step) & mask])
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Writing> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Layout {
+    fn is_of(&self, function: CUfunction, epoch: u32) -> bool {
+        self.function == function as u64 && self.epoch == epoch
+    }
+}

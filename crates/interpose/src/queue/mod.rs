@@ -1,0 +1,391 @@
+//! The launch queue: the program hands calls over, and a thread of this library makes them.
+//!
+//! A launch takes the driver some microseconds, and copying its arguments takes a tenth of one. With the queue on
+//! (`apex run --fast`), launches and a few calls like them are copied into a [`ring`], and the program goes on; the
+//! [`worker`] makes them in the order in which they were handed over. Every other call first waits until the ring is empty
+//! ([`order`] says which and why), so the driver sees one order of calls, and it is one in which the program could have made
+//! them.
+//!
+//! # Contract
+//! 1. *Order.* A call that is made after a call was handed over, in the same thread or in one that knows of it, reaches the
+//!    driver after that call. A call is handed over with a ticket, out of one sequence for the process; [`Queue::wait_until_made`]
+//!    waits for all tickets that were given out before it was called.
+//! 2. *Progress.* A call that was handed over reaches the driver without a further call of the program. The worker never waits
+//!    for more work, and makes no call that waits for the GPU.
+//! 3. *Refusals.* Only what the driver has accepted before is handed over: the same function in the same configuration on the
+//!    same stream ([`accepted`]), a copy within living allocations. Should the driver refuse it nevertheless, the next launch returns
+//!    the error, and the queue stays off.
+//! 4. *Use.* The queue closes where it gains nothing ([`gain`]) and opens again later. While it is closed, calls go straight to
+//!    the driver.
+//!
+//! The queue knows nothing of what calls do: [`crate::hooks::queued`] copies their arguments, and makes them through the hooks
+//! that record them. So what the session holds is what was made, when it was made; what the queue itself did is in the
+//! header of the process file.
+
+pub mod accepted;
+mod gain;
+pub mod order;
+mod ring;
+mod wait;
+mod worker;
+
+pub use ring::LARGEST_BYTES;
+
+use crate::objects::Objects;
+use crate::per_process::{OfProcess, PerProcess};
+use crate::{driver, environment};
+use accepted::Accepted;
+use apex_trace::layout::QueueState;
+use apex_trace::{ForkGuard, ProcessFile};
+use cuda_abi::types::*;
+use gain::Gain;
+use ring::Ring;
+use std::ffi::c_void;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use worker::Worker;
+
+/// Makes a call whose arguments were copied.
+///
+/// # Safety
+/// The arguments are those that were written for this function.
+pub type Make = unsafe fn(arguments: *mut u8, scratch: &mut Scratch) -> CUresult;
+
+/// What the worker lends to [`Make`]: room for pointers to a launch's parameters.
+pub struct Scratch {
+    /// As many as a launch that is handed over can have.
+    pub pointers: Box<[*mut c_void]>,
+}
+
+// SAFETY: the pointers mean nothing between calls.
+unsafe impl Send for Scratch {}
+
+/// Most parameters of a launch that is handed over.
+pub const MOST_PARAMETERS: usize = 4096;
+
+/// What the queue does about a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taking {
+    /// It is closed: nothing waits, and the caller makes the call.
+    Closed,
+    /// The caller makes the call, once nothing waits.
+    Not,
+    /// It takes the call, if the driver has accepted the same one before.
+    Takes,
+}
+
+/// Launches in a row, with no call between them for which the ring must be empty, from which on a sleeping worker is woken.
+/// A program that waits for each of its launches never wakes it.
+const WAKING_STREAK: u32 = 3;
+
+/// One of so many calls is timed while it is handed over.
+const ASKED_INTERVAL: u64 = 64;
+
+static QUEUE: PerProcess<Queue> = PerProcess::new();
+
+/// How the slots of entry points are set; see [`crate::loader`].
+#[derive(Clone, Copy)]
+pub struct Slots {
+    /// Calls wait until the ring is empty, and launches are handed over.
+    pub hold: fn(),
+    /// Calls go straight to the driver.
+    pub release: fn(),
+}
+
+static SLOTS: OnceLock<Slots> = OnceLock::new();
+
+/// The queue of a process.
+pub struct Queue {
+    ring: Ring,
+    worker: Worker,
+    /// What the driver has accepted.
+    pub accepted: Accepted,
+    gain: Gain,
+    /// Whether it stays open where it gains nothing.
+    stays_open: bool,
+    file: &'static ProcessFile,
+    objects: &'static Objects,
+    guard: ForkGuard,
+    /// Launches since the last call for which the ring must be empty.
+    streak: AtomicU32,
+    /// Whether a thread is opening or closing it.
+    changing: AtomicBool,
+    /// Whether it stays closed for good.
+    ended: AtomicBool,
+    /// What the driver returned for a call that it refused although it had accepted it before; 0 if it never did, or once a
+    /// launch has returned it.
+    refusal: AtomicU32,
+    /// Events destroyed: what was accepted of a handle counts only until then.
+    events_destroyed: AtomicU32,
+    /// Time that handing over took, for one of [`ASKED_INTERVAL`] calls.
+    asked_ns: AtomicU64,
+    asked_samples: AtomicU64,
+}
+
+impl OfProcess for Queue {
+    fn is_ours(&self) -> bool {
+        self.guard.is_same_process()
+    }
+}
+
+/// Makes the queue of this process, closed; or says why there is none. `slots` sets the slots of entry points.
+pub fn start(file: &'static ProcessFile, objects: &'static Objects, slots: Slots) -> Option<&'static Queue> {
+    SLOTS.get_or_init(|| slots);
+    if processors() < 2 {
+        file.set_queue_state(QueueState::OneProcessor);
+        return None;
+    }
+    if !driver::tells_parameters() {
+        file.set_queue_state(QueueState::OldDriver);
+        return None;
+    }
+    let made = QUEUE.get_or_make(|| Queue::new(file, objects), |_| {});
+    file.set_queue_state(if made.is_some() { QueueState::Unused } else { QueueState::Failed });
+    made
+}
+
+/// The queue of this process, if it has one.
+#[inline(always)]
+pub fn existing() -> Option<&'static Queue> {
+    QUEUE.get()
+}
+
+/// Whether calls wait that the call of the entry point at `index`, which is about to be made, must not overtake.
+pub fn is_due(index: usize) -> bool {
+    existing().is_some_and(|queue| queue.is_before(index))
+}
+
+/// Waits until every call that was handed over before has been made.
+pub fn flush() {
+    if let Some(queue) = existing() {
+        queue.wait_until_made();
+    }
+}
+
+/// The process comes to its end: what waits is made, and nothing is handed over any more.
+pub fn shut_down() {
+    if let Some(queue) = existing() {
+        let mut rounds = 0;
+        while !queue.end(None) {
+            wait::pause(&mut rounds);
+        }
+    }
+}
+
+/// Processors that this process may use.
+fn processors() -> usize {
+    // SAFETY: a zeroed set is a valid set, and its size is stated.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        match libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) {
+            0 => libc::CPU_COUNT(&set) as usize,
+            _ => 1,
+        }
+    }
+}
+
+impl Queue {
+    fn new(file: &'static ProcessFile, objects: &'static Objects) -> Option<Box<Queue>> {
+        Some(Box::new(Queue {
+            ring: Ring::new()?,
+            worker: Worker::default(),
+            accepted: Accepted::new()?,
+            gain: Gain::default(),
+            stays_open: environment::is_always_fast(),
+            file,
+            objects,
+            guard: ForkGuard::new().ok()?,
+            streak: AtomicU32::new(0),
+            changing: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            refusal: AtomicU32::new(0),
+            events_destroyed: AtomicU32::new(0),
+            asked_ns: AtomicU64::new(0),
+            asked_samples: AtomicU64::new(0),
+        }))
+    }
+
+    /// What the queue does about a call that comes now.
+    #[inline(always)]
+    pub fn takes(&'static self) -> Taking {
+        if self.ring.is_closed() {
+            self.open_if_due();
+            return Taking::Closed;
+        }
+        if self.objects.captures.any() {
+            return Taking::Not;
+        }
+        // Nothing waits while the worker sleeps, so a call that the caller makes itself overtakes nothing.
+        if self.worker.is_asleep() && self.streak.fetch_add(1, Relaxed) + 1 < WAKING_STREAK {
+            return Taking::Not;
+        }
+        Taking::Takes
+    }
+
+    /// Hands a call over, whose `bytes` of arguments `write` writes. False, and nothing was done, if the queue has closed
+    /// meanwhile. `bytes` are at most [`LARGEST_BYTES`]; `write` must not unwind.
+    #[inline(always)]
+    pub fn put(&self, make: Make, context: CUcontext, bytes: usize, write: impl FnOnce(*mut u8)) -> bool {
+        let is_put = self.ring.put(make, context, bytes, write);
+        self.worker.wake_if_asleep();
+        is_put
+    }
+
+    /// When handing over the next call began, ns, if the time that it takes is to be taken.
+    #[inline(always)]
+    pub fn asked_sample(&self) -> Option<u64> {
+        self.ring.given().is_multiple_of(ASKED_INTERVAL).then(wait::now_ns)
+    }
+
+    /// A call was handed over that began at `begun`.
+    pub fn add_asked_sample(&self, begun: u64) {
+        self.asked_ns.fetch_add(wait::now_ns().saturating_sub(begun), Relaxed);
+        self.asked_samples.fetch_add(1, Relaxed);
+    }
+
+    /// The epoch of streams, contexts and code: what was accepted before another one does not count.
+    #[inline(always)]
+    pub fn epoch(&self) -> u64 {
+        let epochs = &self.objects.epochs;
+        let [streams, modules] =
+            [&epochs.streams, &epochs.modules].map(|epoch| u64::from(epoch.load(Relaxed)));
+        streams << 32 | modules
+    }
+
+    /// The epoch of functions.
+    #[inline(always)]
+    pub fn code_epoch(&self) -> u32 {
+        self.objects.epochs.modules.load(Relaxed)
+    }
+
+    /// The epoch of event handles.
+    pub fn event_epoch(&self) -> u32 {
+        self.events_destroyed.load(Relaxed)
+    }
+
+    /// What a launch returns in place of its own result: the error of a call that was handed over and refused. Once.
+    pub fn take_refusal(&'static self) -> Option<CUresult> {
+        if self.refusal.load(Relaxed) == 0 {
+            return None;
+        }
+        Some(self.refusal.swap(0, Relaxed) as CUresult).filter(|&refusal| refusal != CUDA_SUCCESS)
+    }
+
+    fn is_before(&self, index: usize) -> bool {
+        if order::destroys_event(index) {
+            self.events_destroyed.fetch_add(1, Relaxed);
+        }
+        self.streak.store(0, Relaxed);
+        self.ring.made() != self.ring.given()
+    }
+
+    /// Waits until every call that was handed over before has been made.
+    pub fn wait_until_made(&self) {
+        let given = self.ring.given();
+        if self.ring.made() >= given || self.worker.is_this_thread() {
+            return;
+        }
+        let begun = wait::now_ns();
+        self.worker.wait_until(|| self.ring.made() >= given);
+        let now = wait::now_ns();
+        if !self.gain.waited(begun, now) && !self.stays_open {
+            self.close(now);
+        }
+    }
+
+    /// Opens the queue, which is closed, if it is time.
+    #[cold]
+    fn open_if_due(&'static self) {
+        if self.ended.load(Relaxed) || !self.gain.is_worth_a_look() || !self.gain.may_open(wait::now_ns()) {
+            return;
+        }
+        self.change(|| {
+            if self.ended.load(SeqCst) {
+                return;
+            }
+            if !worker::start(self) {
+                self.ended.store(true, SeqCst);
+                self.file.set_queue_state(QueueState::Failed);
+                return;
+            }
+            set_slots(|slots| slots.hold);
+            self.gain.opened(wait::now_ns());
+            self.file.set_queue_state(QueueState::On);
+            self.ring.open();
+            if self.ended.load(SeqCst) {
+                // Another thread ends it, and closed the ring before it was opened here. It waits for this change.
+                self.ring.close();
+            }
+        });
+    }
+
+    /// Closes the queue, which gains nothing, for a while.
+    #[cold]
+    fn close(&self, now: u64) {
+        self.change(|| {
+            self.let_out();
+            self.gain.closed(now);
+            self.file.set_queue_state(QueueState::GainsNothing);
+        });
+    }
+
+    /// Closes the queue for good; `why` is what the session says of it. False if another thread opens or closes it now: then
+    /// it is to be tried again, but nothing is handed over from here on. The worker calls it when nothing waits.
+    #[cold]
+    fn end(&self, why: Option<QueueState>) -> bool {
+        self.ended.store(true, SeqCst);
+        self.ring.close();
+        self.change(|| {
+            self.let_out();
+            self.note_figures();
+            if let Some(why) = why {
+                self.file.set_queue_state(why);
+            }
+        })
+    }
+
+    /// No call is handed over from here on, those that wait are made, and calls go straight to the driver again.
+    fn let_out(&self) {
+        self.ring.close();
+        let given = self.ring.given();
+        self.worker.wait_until(|| self.ring.made() >= given);
+        set_slots(|slots| slots.release);
+    }
+
+    /// The driver has refused a call although it had accepted it before. True if the queue has to end for that.
+    fn refused(&self, result: CUresult) -> bool {
+        // After a fault on the GPU every call fails, and the program hears of it from its own calls.
+        let is_first = self.refusal.compare_exchange(0, result as u32, SeqCst, SeqCst).is_ok();
+        self.ring.close();
+        is_first && !self.ended.swap(true, SeqCst)
+    }
+
+    /// Does `work` if no other thread opens or closes the queue now.
+    fn change(&self, work: impl FnOnce()) -> bool {
+        if self.changing.swap(true, SeqCst) {
+            return false;
+        }
+        work();
+        self.changing.store(false, SeqCst);
+        true
+    }
+
+    /// Writes what the queue did into the process file.
+    fn note_figures(&self) {
+        self.file.set_queue_figures(&apex_trace::layout::QueueFigures {
+            made: self.ring.made(),
+            call_ns: self.gain.call_ns(),
+            wait_ns: self.gain.wait_ns(),
+            waits: self.gain.waits(),
+            asked_samples: self.asked_samples.load(Relaxed),
+            asked_ns: self.asked_ns.load(Relaxed),
+        });
+    }
+}
+
+fn set_slots(which: impl FnOnce(&Slots) -> fn()) {
+    if let Some(slots) = SLOTS.get() {
+        which(slots)();
+    }
+}

@@ -1,0 +1,210 @@
+//! The thread that makes the calls that were handed over.
+//!
+//! It makes them in order, one at a time, each in the context in which the program made it. With nothing to do it looks for
+//! work for some 50 µs and then sleeps.
+
+use super::wait::{can_order_all_threads, now_ns, order_all_threads, sleep, wake};
+use super::{MOST_PARAMETERS, Queue, Scratch};
+use crate::driver;
+use crate::objects::streams::thread_id;
+use crate::record::thread::{self, Thread};
+use apex_trace::layout::QueueState;
+use cuda_abi::types::*;
+use std::ffi::c_void;
+use std::mem::{MaybeUninit, zeroed};
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicU32, compiler_fence};
+
+/// Rounds in which the worker looks for work before it sleeps: some 50 µs.
+const LOOKS: u32 = 1500;
+/// Rounds in which a thread looks whether its calls are made before it sleeps: some 200 µs.
+const WAITING_LOOKS: u32 = 6000;
+
+/// States of the worker.
+const ABSENT: u32 = 0;
+const AWAKE: u32 = 1;
+const ASLEEP: u32 = 2;
+
+/// What other threads see of the worker.
+#[derive(Default)]
+#[repr(align(64))]
+pub struct Worker {
+    state: AtomicU32,
+    /// Its kernel thread identifier.
+    thread: AtomicU32,
+    /// Threads that wait until calls are made.
+    waiting: AtomicU32,
+    /// Changes when calls have been made while threads wait.
+    rounds: AtomicU32,
+}
+
+impl Worker {
+    /// Whether it sleeps.
+    #[inline(always)]
+    pub fn is_asleep(&self) -> bool {
+        self.state.load(Relaxed) == ASLEEP
+    }
+
+    /// Wakes it if it sleeps. Called after a call was handed over.
+    #[inline(always)]
+    pub fn wake_if_asleep(&self) {
+        // The store of the call comes first; see `run` for what the processor makes of that.
+        compiler_fence(SeqCst);
+        if self.is_asleep() && self.state.swap(AWAKE, SeqCst) == ASLEEP {
+            wake(&self.state, 1);
+        }
+    }
+
+    /// Whether the caller is the worker.
+    pub fn is_this_thread(&self) -> bool {
+        self.thread.load(Relaxed) == thread_id()
+    }
+
+    /// Waits until `is_done`, which a call of the worker's makes true.
+    pub fn wait_until(&self, is_done: impl Fn() -> bool) {
+        for _ in 0..WAITING_LOOKS {
+            if is_done() {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        self.waiting.fetch_add(1, SeqCst);
+        loop {
+            let round = self.rounds.load(SeqCst);
+            if is_done() {
+                break;
+            }
+            sleep(&self.rounds, round);
+        }
+        self.waiting.fetch_sub(1, SeqCst);
+    }
+
+    /// A call was made: whoever waits may look again.
+    #[inline(always)]
+    fn tell_waiting(&self) {
+        if self.waiting.load(SeqCst) != 0 {
+            self.rounds.fetch_add(1, SeqCst);
+            wake(&self.rounds, i32::MAX);
+        }
+    }
+}
+
+/// Makes the worker of the queue, if there is none yet; false if it cannot be made.
+pub fn start(queue: &'static Queue) -> bool {
+    if queue.worker.state.load(Relaxed) != ABSENT {
+        return true;
+    }
+    let Some(pointers) = zeroed_pointers() else { return false };
+    if !can_order_all_threads() {
+        return false;
+    }
+    let scratch = Scratch { pointers };
+    queue.worker.state.store(AWAKE, SeqCst);
+    let is_made = without_signals(|| {
+        let builder = std::thread::Builder::new().name("apex-queue".to_owned());
+        builder.spawn(move || run(queue, scratch)).is_ok()
+    });
+    if !is_made {
+        queue.worker.state.store(ABSENT, SeqCst);
+    }
+    is_made
+}
+
+/// Runs `work` with all signals blocked: a thread that it makes never runs the program's handlers.
+fn without_signals<R>(work: impl FnOnce() -> R) -> R {
+    // SAFETY: valid sets; zeros are a set, and the mask that was there is put back.
+    unsafe {
+        let (mut all, mut before) = (zeroed::<libc::sigset_t>(), MaybeUninit::uninit());
+        libc::sigfillset(&mut all);
+        let is_blocked = libc::pthread_sigmask(libc::SIG_SETMASK, &all, before.as_mut_ptr()) == 0;
+        let result = work();
+        if is_blocked {
+            libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), null_mut());
+        }
+        result
+    }
+}
+
+fn run(queue: &'static Queue, scratch: Scratch) {
+    queue.worker.thread.store(thread_id(), Relaxed);
+    let mut maker = Maker { queue, scratch, context: null_mut(), context_epoch: 0, has_failed: false };
+    let mut looks = 0;
+    loop {
+        if maker.make_next() {
+            looks = 0;
+            continue;
+        }
+        if maker.has_failed && queue.ring.made() == queue.ring.given() && queue.end(Some(QueueState::Refused))
+        {
+            maker.has_failed = false;
+        }
+        looks += 1;
+        if looks < LOOKS {
+            std::hint::spin_loop();
+            continue;
+        }
+        looks = 0;
+        queue.note_figures();
+        let state = &queue.worker.state;
+        state.store(ASLEEP, SeqCst);
+        // Whoever hands a call over stores it, and then looks whether the worker sleeps, without a fence of its own.
+        order_all_threads();
+        if queue.ring.next().is_some() {
+            state.store(AWAKE, SeqCst);
+            continue;
+        }
+        while queue.worker.is_asleep() {
+            sleep(state, ASLEEP);
+        }
+    }
+}
+
+/// Makes calls one after the other.
+struct Maker {
+    queue: &'static Queue,
+    scratch: Scratch,
+    /// The current context of this thread, and the epoch in which it was made that: a context that is gone may have left its
+    /// handle to another one.
+    context: CUcontext,
+    context_epoch: u32,
+    /// Whether the driver has refused a call, and the queue has not ended yet.
+    has_failed: bool,
+}
+
+impl Maker {
+    /// Makes the next call, if there is one.
+    #[inline(always)]
+    fn make_next(&mut self) -> bool {
+        let queue = self.queue;
+        let Some(call) = queue.ring.next() else { return false };
+        let epoch = queue.objects.epochs.contexts.load(Relaxed);
+        if call.context != self.context || epoch != self.context_epoch {
+            self.enter(call.context, epoch);
+        }
+        let begun = now_ns();
+        // SAFETY: the arguments are those that were put in with this function.
+        let result = unsafe { (call.make)(call.arguments, &mut self.scratch) };
+        queue.gain.made(now_ns().saturating_sub(begun));
+        queue.ring.was_made();
+        queue.worker.tell_waiting();
+        if result != CUDA_SUCCESS {
+            self.has_failed |= queue.refused(result);
+        }
+        true
+    }
+
+    #[cold]
+    fn enter(&mut self, context: CUcontext, epoch: u32) {
+        driver::set_current_context(context);
+        thread::with_existing(Thread::forget_context);
+        (self.context, self.context_epoch) = (context, epoch);
+    }
+}
+
+fn zeroed_pointers() -> Option<Box<[*mut c_void]>> {
+    let mut pointers = Vec::new();
+    pointers.try_reserve_exact(MOST_PARAMETERS).ok()?;
+    pointers.resize(MOST_PARAMETERS, null_mut());
+    Some(pointers.into_boxed_slice())
+}

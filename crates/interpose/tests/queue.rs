@@ -1,0 +1,101 @@
+//! The launch queue: what the driver sees of a program that hands its calls over, on a driver without a GPU.
+
+mod support;
+
+use apex_trace::layout::QueueState;
+use std::process::Command;
+use support::{Recording, finished};
+
+/// A program with the queue on, also where it gains nothing.
+fn queued(recording: &Recording, program: &str) -> Command {
+    let mut command = recording.client(program);
+    command.env("APEX_FAST", "queue").env("APEX_FAST_ALWAYS", "1");
+    command
+}
+
+#[test]
+fn every_launch_of_every_thread_is_made_and_recorded() {
+    let recording = Recording::untimed();
+    finished(&mut queued(&recording, "handed-over 3 20000"));
+    let process = recording.process();
+    assert_eq!(support::launches(&process).len(), 60_000);
+    assert_eq!(process.queue_state, QueueState::On);
+    assert!(process.queue.made > 1000, "{:?}", process.queue);
+}
+
+#[test]
+fn programs_do_with_the_queue_what_they_do_without() {
+    for program in [
+        "forms",
+        "streams",
+        "reload 5",
+        "capture",
+        "capture-race 200",
+        "graphs",
+        "calls",
+        "contexts",
+        "callback",
+    ] {
+        let recording = Recording::untimed();
+        let expected = finished(&mut recording.client(program));
+        let recording = Recording::untimed();
+        assert_eq!(finished(&mut queued(&recording, program)), expected, "{program}");
+    }
+    // These print what differs from run to run.
+    for program in ["fork", "exec"] {
+        finished(&mut queued(&Recording::untimed(), program));
+    }
+}
+
+#[test]
+fn a_launch_that_the_driver_refuses_later_is_reported_by_a_later_one() {
+    let recording = Recording::untimed();
+    let output = finished(queued(&recording, "until-refused").env("FAKE_REFUSES_AFTER", "500"));
+    assert_eq!(output, "701\n");
+    let process = recording.process();
+    assert_eq!(process.queue_state, QueueState::Refused);
+    let refused = support::launches(&process).iter().filter(|launch| launch.result == 701).count();
+    assert!(refused > 0, "what was refused is in the record");
+}
+
+#[test]
+fn with_one_processor_there_is_no_queue() {
+    let recording = Recording::untimed();
+    finished(&mut queued(&recording, "on-one-processor 1000"));
+    let process = recording.process();
+    assert_eq!((process.queue_state, process.queue.made), (QueueState::OneProcessor, 0));
+}
+
+#[test]
+fn a_program_that_waits_for_each_launch_is_left_alone() {
+    let recording = Recording::untimed();
+    finished(recording.client("waits-for-each 20000").env("APEX_FAST", "queue"));
+    let process = recording.process();
+    assert_eq!(support::launches(&process).len(), 20_000);
+    assert!(process.queue.made < 1000, "{:?}", process.queue);
+}
+
+#[test]
+fn a_child_that_is_forked_while_calls_wait_goes_its_own_way() {
+    let recording = Recording::untimed();
+    finished(&mut queued(&recording, "forks 500"));
+}
+
+#[test]
+fn what_waits_when_the_program_ends_is_made() {
+    let recording = Recording::untimed();
+    finished(&mut queued(&recording, "ends 5000"));
+    assert_eq!(support::launches(&recording.process()).len(), 5000);
+}
+
+#[test]
+fn what_was_handed_over_before_a_kill_leaves_a_session_that_opens() {
+    for milliseconds in [1, 5, 20, 50] {
+        let recording = Recording::untimed();
+        let mut child = queued(&recording, "handed-over 2 100000000").spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(milliseconds + 100));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        recording.open();
+    }
+}

@@ -1,0 +1,74 @@
+//! What the launch queue of a process did (`apex run --fast`).
+
+use apex_trace::layout::{QueueFigures, QueueState};
+use serde::{Deserialize, Serialize};
+
+/// The launch queue of a process. Times are nanoseconds, measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LaunchQueue {
+    /// What became of it.
+    pub state: State,
+    /// Calls that were handed over and made.
+    pub made: u64,
+    /// Time that the driver took for them, recording included, on the queue's thread.
+    pub call_ns: f64,
+    /// How often the program waited until calls were made.
+    pub waits: u64,
+    /// How long in all.
+    pub wait_ns: f64,
+    /// Calls for which the time that handing over took was taken.
+    pub asked_samples: u64,
+    /// That time.
+    pub asked_ns: f64,
+}
+
+/// What became of a launch queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// It took launches until the end.
+    On,
+    /// It gained nothing the last time that it was open.
+    GainsNothing,
+    /// The process may use one processor only.
+    OneProcessor,
+    /// Its memory or its thread could not be had.
+    Failed,
+    /// The driver refused a launch that it had accepted before.
+    Refused,
+    /// No launch came that it could have taken.
+    Unused,
+    /// The driver does not tell how functions lay out their parameters (before CUDA 12.4).
+    OldDriver,
+}
+
+impl LaunchQueue {
+    /// The queue of a process; `None` if nobody wanted one.
+    pub(super) fn of(process: &apex_trace::Process) -> Option<Self> {
+        let state = match process.queue_state {
+            QueueState::NotWanted => return None,
+            QueueState::On => State::On,
+            QueueState::GainsNothing => State::GainsNothing,
+            QueueState::OneProcessor => State::OneProcessor,
+            QueueState::Failed => State::Failed,
+            QueueState::Refused => State::Refused,
+            QueueState::Unused => State::Unused,
+            QueueState::OldDriver => State::OldDriver,
+        };
+        let QueueFigures { made, call_ns, waits, wait_ns, asked_samples, asked_ns } = process.queue;
+        let (call_ns, wait_ns, asked_ns) = (call_ns as f64, wait_ns as f64, asked_ns as f64);
+        Some(Self { state, made, call_ns, waits, wait_ns, asked_samples, asked_ns })
+    }
+
+    /// Mean time that the program took to hand a call over; `None` without samples.
+    pub fn mean_asked_ns(&self) -> Option<f64> {
+        (self.asked_samples > 0).then(|| self.asked_ns / self.asked_samples as f64)
+    }
+
+    /// Time that the program's threads were spared: what the calls took on the queue's thread, less what handing them over and
+    /// waiting for them took.
+    pub fn spared_ns(&self) -> f64 {
+        let handing_over = self.mean_asked_ns().unwrap_or(0.0) * self.made as f64;
+        self.call_ns - handing_over - self.wait_ns
+    }
+}

@@ -1,0 +1,485 @@
+//! Random programs whose results tell whether calls reached the driver in the order in which they were made.
+//!
+//! A program works on some buffers in several streams, and its calls come from several threads, one at a time. Every
+//! step changes a buffer in a way that does not commute with others, so a call that overtakes another leaves a wrong value.
+//! What CUDA promises no order for does not happen: before a stream touches a buffer that another one touched last, it waits
+//! for an event, or both are ordered by the legacy stream.
+
+use crate::driver::{check, context, cuda, function, module, stream};
+use cuda_abi::types::*;
+use std::ffi::{CStr, c_void};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+
+/// Values of a buffer, and threads of a launch.
+const VALUES: usize = 64;
+const BUFFERS: usize = 5;
+const STREAMS: usize = 4;
+const THREADS: usize = 3;
+/// Bytes of the parameter that makes a launch's parameters larger than the driver's older limit.
+const LARGE: usize = 4200;
+
+const PTX: &CStr = c"
+.version 8.1
+.target sm_70
+.address_size 64
+.visible .entry affine(.param .u64 p, .param .u32 a, .param .u32 b, .param .u32 delay)
+{
+    .reg .pred %q; .reg .b32 %r<8>; .reg .b64 %d<3>;
+    ld.param.u64 %d1, [p]; ld.param.u32 %r1, [a]; ld.param.u32 %r2, [b]; ld.param.u32 %r3, [delay];
+    mov.u32 %r4, %tid.x; mul.wide.u32 %d2, %r4, 4; add.u64 %d1, %d1, %d2; mov.u32 %r5, 0;
+again:
+    setp.ge.u32 %q, %r5, %r3; @%q bra done; add.u32 %r5, %r5, 1; bra again;
+done:
+    ld.global.u32 %r6, [%d1]; mad.lo.u32 %r6, %r6, %r1, %r2; st.global.u32 [%d1], %r6; ret;
+}
+.visible .entry mixed(.param .u8 x, .param .u64 p, .param .u16 y, .param .align 8 .b8 large[4200], .param .u32 b)
+{
+    .reg .b16 %h<3>; .reg .b32 %r<8>; .reg .b64 %d<3>;
+    ld.param.u8 %h1, [x]; ld.param.u64 %d1, [p]; ld.param.u16 %h2, [y]; ld.param.u32 %r1, [large+4196];
+    ld.param.u32 %r2, [b]; cvt.u32.u16 %r3, %h1; cvt.u32.u16 %r4, %h2;
+    mov.u32 %r5, %tid.x; mul.wide.u32 %d2, %r5, 4; add.u64 %d1, %d1, %d2;
+    ld.global.u32 %r6, [%d1]; mad.lo.u32 %r6, %r6, %r3, %r4; mad.lo.u32 %r6, %r6, %r1, %r2;
+    st.global.u32 [%d1], %r6; ret;
+}
+";
+
+/// A generator of test cases (xorshift64*).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() >> 33) as usize % limit
+    }
+}
+
+/// A thread that makes calls for the program, one after the other.
+struct Caller(Sender<Box<dyn FnOnce() + Send>>);
+
+impl Caller {
+    fn new(context: CUcontext) -> Caller {
+        let (sender, receiver) = channel::<Box<dyn FnOnce() + Send>>();
+        let context = context as usize;
+        std::thread::spawn(move || {
+            check(cuda!(cuCtxSetCurrent(context as CUcontext)));
+            receiver.iter().for_each(|call| call());
+        });
+        Caller(sender)
+    }
+
+    /// Makes calls in this thread, and waits until it has.
+    fn does(&self, calls: impl FnOnce() + Send + 'static) {
+        let (done, is_done) = channel();
+        let work = Box::new(move || {
+            calls();
+            done.send(()).expect("somebody waits");
+        });
+        self.0.send(work).expect("the thread runs");
+        is_done.recv().expect("no call failed");
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Stream {
+    handle: usize,
+    /// Whether it is ordered with the legacy stream.
+    is_blocking: bool,
+}
+
+struct Buffer {
+    address: CUdeviceptr,
+    /// What it holds once everything is done.
+    values: [u32; VALUES],
+    /// The stream that touched it last.
+    last: Option<usize>,
+}
+
+/// What host functions have counted.
+static COUNTED: AtomicU64 = AtomicU64::new(0);
+
+unsafe extern "C" fn counts(amount: *mut c_void) {
+    COUNTED.fetch_add(amount as u64, Ordering::Relaxed);
+}
+
+struct Program {
+    random: Random,
+    affine: usize,
+    mixed: usize,
+    streams: Vec<Stream>,
+    buffers: Vec<Buffer>,
+    event: usize,
+    callers: Vec<Caller>,
+    counted: u64,
+}
+
+/// Runs `count` programs of `steps` steps each, the first of them made from `seed`.
+pub fn random_programs(seed: u64, count: usize, steps: usize) {
+    let context = context();
+    let module = module(PTX);
+    let functions = [c"affine", c"mixed"].map(|name| function(module, name) as usize);
+    let callers = (0..THREADS).map(|_| Caller::new(context)).collect();
+    let mut program = Program::new(functions, callers);
+    for number in 0..count as u64 {
+        program.random = Random((seed + number).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        for step in 0..steps {
+            program.step();
+            if program.random.below(40) == 0 {
+                program.compare(&format!("program {} after step {step}", seed + number));
+            }
+        }
+        program.compare(&format!("program {} at its end", seed + number));
+    }
+    println!("{count} programs as they should be");
+}
+
+impl Program {
+    fn new([affine, mixed]: [usize; 2], callers: Vec<Caller>) -> Program {
+        let legacy = Stream { handle: 0, is_blocking: true };
+        let own = (1..STREAMS).map(|at| {
+            let is_blocking = at % 2 == 1;
+            Stream {
+                handle: stream(if is_blocking { 0 } else { CU_STREAM_NON_BLOCKING }) as usize,
+                is_blocking,
+            }
+        });
+        let streams = std::iter::once(legacy).chain(own).collect();
+        let buffers = (0..BUFFERS).map(|_| {
+            let mut address = 0;
+            check(cuda!(cuMemAlloc_v2(&mut address, VALUES * 4)));
+            check(cuda!(cuMemsetD32_v2(address, 1, VALUES)));
+            Buffer { address, values: [1; VALUES], last: None }
+        });
+        let mut event = null_mut();
+        check(cuda!(cuEventCreate(&mut event, CU_EVENT_DISABLE_TIMING)));
+        let (buffers, event) = (buffers.collect(), event as usize);
+        Program { random: Random(1), affine, mixed, streams, buffers, event, callers, counted: 0 }
+    }
+
+    /// Makes calls in one of the threads.
+    fn does(&mut self, calls: impl FnOnce() + Send + 'static) {
+        let at = self.random.below(self.callers.len());
+        self.callers[at].does(calls);
+    }
+
+    /// A stream for the next call on a buffer, made to wait for the one that touched the buffer last.
+    fn turn_to(&mut self, buffer: usize) -> usize {
+        let at = self.random.below(self.streams.len());
+        self.order_after_last(buffer, at);
+        at
+    }
+
+    fn order_after_last(&mut self, buffer: usize, at: usize) {
+        let (to, last) = (self.streams[at], self.buffers[buffer].last.replace(at));
+        let Some(from) = last.filter(|&last| last != at).map(|last| self.streams[last]) else { return };
+        let is_implied = (from.handle == 0 && to.is_blocking) || (to.handle == 0 && from.is_blocking);
+        if !is_implied {
+            self.wait_for_event(from, to);
+        }
+    }
+
+    fn wait_for_event(&mut self, from: Stream, to: Stream) {
+        let event = self.event;
+        self.does(move || {
+            check(cuda!(cuEventRecord(event as CUevent, from.handle as CUstream)));
+        });
+        self.does(move || {
+            check(cuda!(cuStreamWaitEvent(to.handle as CUstream, event as CUevent, 0)));
+        });
+    }
+
+    fn step(&mut self) {
+        let buffer = self.random.below(BUFFERS);
+        match self.random.below(100) {
+            0..50 => self.launch_affine(buffer),
+            50..60 => self.launch_mixed(buffer),
+            60..68 => self.set(buffer),
+            68..78 => self.copy(buffer),
+            78..82 => self.work_in_passing_memory(buffer),
+            82..85 => self.capture(buffer),
+            85..88 => self.count_on_the_host(buffer),
+            88..91 => self.replace_stream(),
+            91..94 => self.ask(),
+            94..97 => self.change_attribute(),
+            _ => self.wait(buffer),
+        }
+    }
+
+    fn launch_affine(&mut self, buffer: usize) {
+        let stream = self.turn_to(buffer);
+        let launch = self.affine_on(buffer, self.streams[stream].handle);
+        self.does(launch);
+    }
+
+    /// A launch that multiplies and adds, on a stream; the values that it leaves are noted.
+    fn affine_on(&mut self, buffer: usize, stream: usize) -> impl FnOnce() + Send + use<> {
+        let a = self.random.next() as u32 | 1;
+        let b = self.random.next() as u32;
+        let delay = if self.random.below(4) == 0 { self.random.below(3000) as u32 } else { 0 };
+        let form = self.random.below(3);
+        let held = &mut self.buffers[buffer];
+        held.values.iter_mut().for_each(|value| *value = value.wrapping_mul(a).wrapping_add(b));
+        let (address, function) = (held.address, self.affine);
+        move || {
+            let (mut p, mut a, mut b, mut delay) = (address, a, b, delay);
+            let mut pointers: [*mut c_void; 4] =
+                [(&raw mut p).cast(), (&raw mut a).cast(), (&raw mut b).cast(), (&raw mut delay).cast()];
+            check(match form {
+                0 => launch_with_buffer(function, stream, (p, a, b, delay)),
+                1 => launch_with_attributes(function, stream, &mut pointers),
+                _ => launch(function, stream, &mut pointers),
+            });
+            // What the launch was given may change as soon as the call is over.
+            (p, a, b, delay) = (0, 0, 0, 0);
+            std::hint::black_box((p, a, b, delay));
+        }
+    }
+
+    fn launch_mixed(&mut self, buffer: usize) {
+        let stream = self.turn_to(buffer);
+        let [x, y, c, b] = std::array::from_fn(|_| self.random.next() as u32);
+        let (x, y) = (x as u8 | 1, y as u16);
+        let held = &mut self.buffers[buffer];
+        for value in &mut held.values {
+            let inner = value.wrapping_mul(x.into()).wrapping_add(y.into());
+            *value = inner.wrapping_mul(c).wrapping_add(b);
+        }
+        let (address, function, stream) = (held.address, self.mixed, self.streams[stream].handle);
+        self.does(move || {
+            let (mut x, mut p, mut y, mut b) = (x, address, y, b);
+            let mut large = [0u8; LARGE];
+            large[LARGE - 4..].copy_from_slice(&c.to_le_bytes());
+            let mut pointers: [*mut c_void; 5] = [
+                (&raw mut x).cast(),
+                (&raw mut p).cast(),
+                (&raw mut y).cast(),
+                large.as_mut_ptr().cast(),
+                (&raw mut b).cast(),
+            ];
+            check(launch(function, stream, &mut pointers));
+            large.fill(0xee);
+            std::hint::black_box(&large);
+        });
+    }
+
+    fn set(&mut self, buffer: usize) {
+        let stream = self.turn_to(buffer);
+        let value = self.random.next() as u32;
+        let width = self.random.below(3);
+        let held = &mut self.buffers[buffer];
+        let (byte, half) = (value as u8, value as u16);
+        held.values = [match width {
+            0 => u32::from_ne_bytes([byte; 4]),
+            1 => u32::from(half) << 16 | u32::from(half),
+            _ => value,
+        }; VALUES];
+        let (address, stream) = (held.address, self.streams[stream].handle);
+        self.does(move || {
+            let stream = stream as CUstream;
+            check(match width {
+                0 => cuda!(cuMemsetD8Async(address, byte, VALUES * 4, stream)),
+                1 => cuda!(cuMemsetD16Async(address, half, VALUES * 2, stream)),
+                _ => cuda!(cuMemsetD32Async(address, value, VALUES, stream)),
+            });
+        });
+    }
+
+    fn copy(&mut self, to: usize) {
+        let from = self.random.below(BUFFERS);
+        let stream = self.turn_to(to);
+        self.order_after_last(from, stream);
+        self.buffers[to].values = self.buffers[from].values;
+        let [to, from] = [to, from].map(|at| self.buffers[at].address);
+        let stream = self.streams[stream].handle;
+        self.does(move || {
+            check(cuda!(cuMemcpyDtoDAsync_v2(to, from, VALUES * 4, stream as CUstream)));
+        });
+    }
+
+    /// Copies a buffer into memory that is allocated for that, and back, and frees the memory.
+    fn work_in_passing_memory(&mut self, buffer: usize) {
+        let at = self.turn_to(buffer);
+        let stream = self.streams[at].handle;
+        let address = self.buffers[buffer].address;
+        let launch = self.affine_on(buffer, stream);
+        let is_ordered = self.random.below(2) == 0;
+        self.does(move || {
+            let (mut passing, stream) = (0, stream as CUstream);
+            check(if is_ordered {
+                cuda!(cuMemAllocAsync(&mut passing, VALUES * 4, stream))
+            } else {
+                cuda!(cuMemAlloc_v2(&mut passing, VALUES * 4))
+            });
+            launch();
+            check(cuda!(cuMemcpyDtoDAsync_v2(passing, address, VALUES * 4, stream)));
+            check(cuda!(cuMemsetD8Async(address, 0xff, VALUES * 4, stream)));
+            check(cuda!(cuMemcpyDtoDAsync_v2(address, passing, VALUES * 4, stream)));
+            check(if is_ordered {
+                cuda!(cuMemFreeAsync(passing, stream))
+            } else {
+                cuda!(cuMemFree_v2(passing))
+            });
+        });
+    }
+
+    /// Captures two launches and launches the graph.
+    fn capture(&mut self, buffer: usize) {
+        let at = 1 + self.random.below(STREAMS - 1);
+        self.order_after_last(buffer, at);
+        let stream = self.streams[at].handle;
+        let launches = [(); 2].map(|()| self.affine_on(buffer, stream));
+        self.does(move || {
+            let (mut graph, mut executable, stream) = (null_mut(), null_mut(), stream as CUstream);
+            check(cuda!(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)));
+            launches.into_iter().for_each(|launch| launch());
+            check(cuda!(cuStreamEndCapture(stream, &mut graph)));
+            check(cuda!(cuGraphInstantiateWithFlags(&mut executable, graph, 0)));
+            check(cuda!(cuGraphLaunch(executable, stream)));
+            check(cuda!(cuGraphExecDestroy(executable)));
+            check(cuda!(cuGraphDestroy(graph)));
+        });
+    }
+
+    /// Queues a function of the host after a launch; the count is compared when everything is done.
+    fn count_on_the_host(&mut self, buffer: usize) {
+        self.launch_affine(buffer);
+        let last = self.buffers[buffer].last.expect("it was launched into");
+        let stream = self.streams[last].handle;
+        let amount = self.random.below(1000);
+        self.counted += amount as u64;
+        self.does(move || {
+            check(cuda!(cuLaunchHostFunc(stream as CUstream, Some(counts), amount as *mut c_void)));
+        });
+    }
+
+    /// Destroys a stream, whose work goes on, and makes another in its place.
+    fn replace_stream(&mut self) {
+        let at = 1 + self.random.below(STREAMS - 1);
+        let old = self.streams[at];
+        for buffer in 0..BUFFERS {
+            if self.buffers[buffer].last == Some(at) {
+                let to = (at + 1) % STREAMS;
+                self.buffers[buffer].last = Some(to);
+                self.wait_for_event(old, self.streams[to]);
+            }
+        }
+        self.does(move || check(cuda!(cuStreamDestroy_v2(old.handle as CUstream))));
+        let flags = if old.is_blocking { 0 } else { CU_STREAM_NON_BLOCKING };
+        self.streams[at].handle = stream(flags) as usize;
+    }
+
+    /// Asks what changes nothing.
+    fn ask(&mut self) {
+        let (event, stream) = (self.event, self.streams[self.random.below(STREAMS)].handle);
+        self.does(move || {
+            let mut context = null_mut();
+            check(cuda!(cuCtxGetCurrent(&mut context)));
+            for result in [cuda!(cuEventQuery(event as CUevent)), cuda!(cuStreamQuery(stream as CUstream))] {
+                assert!(matches!(result, CUDA_SUCCESS | CUDA_ERROR_NOT_READY), "{result}");
+            }
+        });
+    }
+
+    fn change_attribute(&mut self) {
+        let (function, value) = (self.affine, self.random.below(3) as i32 * 1024);
+        let attribute = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        self.does(move || check(cuda!(cuFuncSetAttribute(function as CUfunction, attribute, value))));
+    }
+
+    /// Waits, and looks at a buffer.
+    fn wait(&mut self, buffer: usize) {
+        let Some(last) = self.buffers[buffer].last else { return };
+        let (event, stream) = (self.event, self.streams[last].handle);
+        let way = self.random.below(4);
+        let address = self.buffers[buffer].address;
+        let expected = self.buffers[buffer].values;
+        self.does(move || {
+            let (event, stream) = (event as CUevent, stream as CUstream);
+            let mut found = [0u32; VALUES];
+            check(match way {
+                0 => cuda!(cuStreamSynchronize(stream)),
+                1 => cuda!(cuCtxSynchronize()),
+                2 => {
+                    check(cuda!(cuEventRecord(event, stream)));
+                    cuda!(cuEventSynchronize(event))
+                }
+                _ => {
+                    let bytes = VALUES * 4;
+                    check(cuda!(cuMemcpyDtoHAsync_v2(found.as_mut_ptr().cast(), address, bytes, stream)));
+                    cuda!(cuStreamSynchronize(stream))
+                }
+            });
+            if way == 3 {
+                assert_eq!(found, expected, "copied in its stream");
+            }
+        });
+        if way < 3 {
+            self.buffers[buffer].last = None;
+        }
+    }
+
+    fn compare(&mut self, when: &str) {
+        check(cuda!(cuCtxSynchronize()));
+        for (at, buffer) in self.buffers.iter_mut().enumerate() {
+            let mut found = [0u32; VALUES];
+            check(cuda!(cuMemcpyDtoH_v2(found.as_mut_ptr().cast(), buffer.address, VALUES * 4)));
+            assert_eq!(found, buffer.values, "buffer {at} of {when}");
+            buffer.last = None;
+        }
+        assert_eq!(COUNTED.load(Ordering::Relaxed), self.counted, "functions of the host in {when}");
+    }
+}
+
+fn launch(function: usize, stream: usize, pointers: &mut [*mut c_void]) -> CUresult {
+    let (function, stream) = (function as CUfunction, stream as CUstream);
+    let (threads, pointers) = (VALUES as u32, pointers.as_mut_ptr());
+    cuda!(cuLaunchKernel(function, 1, 1, 1, threads, 1, 1, 0, stream, pointers, null_mut()))
+}
+
+fn launch_with_attributes(function: usize, stream: usize, pointers: &mut [*mut c_void]) -> CUresult {
+    // SAFETY: zeros are a value of these structures.
+    let (mut config, mut attribute): (CUlaunchConfig, CUlaunchAttribute) = unsafe { std::mem::zeroed() };
+    attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    attribute.value.clusterDim.x = 1;
+    attribute.value.clusterDim.y = 1;
+    attribute.value.clusterDim.z = 1;
+    (config.gridDimX, config.gridDimY, config.gridDimZ) = (1, 1, 1);
+    (config.blockDimX, config.blockDimY, config.blockDimZ) = (VALUES as u32, 1, 1);
+    config.hStream = stream as CUstream;
+    (config.attrs, config.numAttrs) = (&raw mut attribute, 1);
+    let result = cuda!(cuLaunchKernelEx(&config, function as CUfunction, pointers.as_mut_ptr(), null_mut()));
+    attribute.id = 0;
+    std::hint::black_box(&attribute);
+    result
+}
+
+/// Gives all parameters in one buffer, packed as the function lays them out.
+fn launch_with_buffer(function: usize, stream: usize, parameters: (u64, u32, u32, u32)) -> CUresult {
+    let (p, a, b, delay) = parameters;
+    let mut buffer = [0u8; 20];
+    buffer[..8].copy_from_slice(&p.to_le_bytes());
+    for (at, value) in [a, b, delay].into_iter().enumerate() {
+        buffer[8 + 4 * at..][..4].copy_from_slice(&value.to_le_bytes());
+    }
+    let mut bytes = buffer.len();
+    let mut extra = [
+        CU_LAUNCH_PARAM_BUFFER_POINTER,
+        buffer.as_mut_ptr().cast(),
+        CU_LAUNCH_PARAM_BUFFER_SIZE,
+        (&raw mut bytes).cast(),
+        CU_LAUNCH_PARAM_END,
+    ];
+    let (function, stream, threads) = (function as CUfunction, stream as CUstream, VALUES as u32);
+    let result =
+        cuda!(cuLaunchKernel(function, 1, 1, 1, threads, 1, 1, 0, stream, null_mut(), extra.as_mut_ptr()));
+    buffer.fill(0xee);
+    std::hint::black_box(&buffer);
+    result
+}
