@@ -42,8 +42,8 @@ use crate::sketch::Distribution;
 
 pub use build::{Builder, RECORD_COST_INTERVAL_NS, RECORD_COST_NS};
 pub use counts::{Defect, Hotspot, KernelCounts, Place, Traffic};
-pub use stacks::{CallStack, Frame, Site, SiteShare, SiteTotals, StackCount};
 pub use queue::{LaunchQueue, State as LaunchQueueState};
+pub use stacks::{CallStack, Frame, Site, SiteShare, SiteTotals, StackCount};
 
 /// What a session says.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

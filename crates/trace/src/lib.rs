@@ -51,8 +51,9 @@
 //!
 //! **Disk.** A record is 32 or 64 bytes. A file grows by a chunk at a time, one for definitions and one for each thread
 //! that records; a process that ends in an orderly way gives back what of them it did not use. [`Control::max_bytes`]
-//! bounds all files of a session together: then the oldest records go first, and are counted; files of counts
-//! ([`counts::file`]) stop growing.
+//! bounds the disk space of all files of a session together. Below 16 MiB only the first part of each chunk has disk space,
+//! a 64th of the limit, so that many threads find one each; files are sparse then. At the limit the oldest records go
+//! first, and are counted; files of counts ([`counts::file`]) stop growing.
 //!
 //! This crate does not know who writes or who reads. It depends on libc alone (on serde for `session.json`, behind the
 //! feature `meta`): it is part of the injected library.

@@ -18,22 +18,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Descriptors below this are left to the program, where possible: programs count on low numbers.
 const LOWEST_DESCRIPTOR: i32 = 512;
 
+/// A session with a size limit has at least so many chunks, so that many threads find one each: below the limit at which
+/// these are whole, only the first part of each has disk space.
+const CHUNKS_OF_A_LIMIT: u64 = 64;
+
+/// Least part of a chunk that has disk space: more than the longest record.
+const LEAST_PART: usize = 4 * PAGE_BYTES;
+
 /// A chunk that was found, and in what state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Never opened.
-    Empty(u32),
+    Empty(Tail),
     /// A records chunk with room, given back by a thread.
     Continued(Tail),
     /// A full records chunk, whose content is to be given up.
-    Overwritten(u32),
+    Overwritten(Tail),
 }
 
 impl Place {
-    pub fn index(self) -> u32 {
+    pub fn tail(self) -> Tail {
         match self {
-            Place::Empty(index) | Place::Overwritten(index) => index,
-            Place::Continued(tail) => tail.index,
+            Place::Empty(tail) | Place::Continued(tail) | Place::Overwritten(tail) => tail,
         }
     }
 }
@@ -58,12 +64,16 @@ pub(crate) struct Space {
     control: Option<&'static Control>,
     /// Chunks that the file has.
     chunks: u32,
+    /// Where the last of them ends: the file is at least that long.
+    end: u64,
     /// How many of them are records chunks.
     records: u32,
+    /// Chunks without disk space.
+    holes: Vec<u32>,
     /// Records chunks that nobody holds, by state. `full` is in the order of filling.
-    empty: Vec<u32>,
+    empty: Vec<Tail>,
     partial: Vec<Tail>,
-    full: VecDeque<u32>,
+    full: VecDeque<Tail>,
     /// Definitions chunks that nobody holds; none is ever handed out again.
     definitions: Vec<Tail>,
 }
@@ -71,8 +81,12 @@ pub(crate) struct Space {
 /// A chunk that is used up to some byte of its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tail {
-    index: u32,
-    committed: usize,
+    pub index: u32,
+    /// Its bytes that have disk space, its header included.
+    pub reserved: u32,
+    pub committed: u32,
+    /// How many records it holds, once it is full.
+    pub records: u32,
 }
 
 impl Space {
@@ -107,7 +121,9 @@ impl Space {
             identity,
             control,
             chunks: 0,
+            end: HEADER_BYTES as u64,
             records: 0,
+            holes: Vec::new(),
             empty: Vec::new(),
             partial: Vec::new(),
             full: VecDeque::new(),
@@ -116,76 +132,126 @@ impl Space {
         Ok((space, header))
     }
 
-    /// Finds a chunk and maps it. `published` is the file's own count of its chunks.
-    pub fn acquire(&mut self, kind: ChunkKind, published: &AtomicU64) -> Result<(Place, Mapping), Failure> {
+    /// How much of a chunk gets disk space: all of it, or under a small size limit a part, that holds `least` bytes.
+    fn part(&self, least: usize) -> usize {
+        let limit = self.control.map_or(0, |control| control.max_bytes.load(Ordering::Relaxed));
+        let share = match limit {
+            0 => CHUNK_BYTES,
+            limit => usize::try_from(limit / CHUNKS_OF_A_LIMIT).unwrap_or(CHUNK_BYTES),
+        };
+        let pages = (share - share % PAGE_BYTES).max(LEAST_PART);
+        pages.max(least.next_multiple_of(PAGE_BYTES)).min(CHUNK_BYTES)
+    }
+
+    /// Finds a chunk and maps what of it has disk space: at least `least` bytes if they are for definitions. `published` is
+    /// the file's own count of its chunks, `overwritten` that of records which were given up.
+    pub fn acquire(
+        &mut self,
+        kind: ChunkKind,
+        least: usize,
+        published: &AtomicU64,
+        overwritten: &AtomicU64,
+    ) -> Result<(Place, Mapping), Failure> {
         self.find_file()?;
         self.ensure_whole()?;
-        let place = self.place(kind)?;
+        let place = self.place(kind, self.part(least), overwritten)?;
         published.store(self.chunks.into(), Ordering::Relaxed);
-        let map = Mapping::shared(self.file.as_fd(), offset(place.index()), CHUNK_BYTES)
+        let tail = place.tail();
+        let map = Mapping::shared(self.file.as_fd(), offset(tail.index), tail.reserved as usize)
             .inspect_err(|_| self.put_back(place))?;
         match (place, kind) {
             (Place::Empty(_), ChunkKind::Records) => self.records += 1,
             (Place::Overwritten(_), ChunkKind::Definitions) => self.records -= 1,
             _ => {}
         }
+        if let Place::Overwritten(tail) = place {
+            // Under the lock: so the oldest records go first, whichever thread is quicker.
+            overwritten.fetch_add(tail.records.into(), Ordering::Relaxed);
+        }
         Ok((place, map))
     }
 
-    fn place(&mut self, kind: ChunkKind) -> Result<Place, Failure> {
+    fn place(&mut self, kind: ChunkKind, part: usize, overwritten: &AtomicU64) -> Result<Place, Failure> {
         if kind == ChunkKind::Records
             && let Some(tail) = self.partial.pop()
         {
             return Ok(Place::Continued(tail));
         }
-        if let Some(index) = self.empty.pop() {
-            return Ok(Place::Empty(index));
+        // A records chunk may be smaller than one would be now.
+        let fits = |tail: &Tail| kind == ChunkKind::Records || tail.reserved as usize >= part;
+        if let Some(at) = self.empty.iter().rposition(fits) {
+            return Ok(Place::Empty(self.empty.swap_remove(at)));
         }
-        if self.control.is_none_or(|control| control.take(CHUNK_BYTES as u64)) {
-            return self.grow().inspect_err(|_| give_back(self.control, CHUNK_BYTES));
+        if self.control.is_none_or(|control| control.take(part as u64)) {
+            return self.grow(part);
         }
         // One that stays is the least that makes a record of the past.
-        match self.full.pop_front() {
-            Some(index) if self.records >= 2 => Ok(Place::Overwritten(index)),
-            kept => {
-                self.full.extend(kept);
-                Err(Failure(LIMIT_REACHED))
+        while self.records >= 2
+            && let Some(tail) = self.full.pop_front()
+        {
+            if fits(&tail) {
+                return Ok(Place::Overwritten(tail));
+            }
+            // Counted first: a process that is killed in between has lost them.
+            overwritten.fetch_add(tail.records.into(), Ordering::Relaxed);
+            release(self.file.as_fd(), offset(tail.index), tail.reserved as usize).inspect_err(|_| {
+                overwritten.fetch_sub(tail.records.into(), Ordering::Relaxed);
+                self.full.push_front(tail);
+            })?;
+            self.records -= 1;
+            give_back(self.control, tail.reserved as usize);
+            push(&mut self.holes, tail.index);
+            if self.control.is_none_or(|control| control.take(part as u64)) {
+                return self.grow(part);
             }
         }
+        Err(Failure(LIMIT_REACHED))
     }
 
-    fn grow(&mut self) -> Result<Place, Failure> {
-        let index = self.chunks;
+    /// Reserves a part of a chunk, which has been taken out of the limit.
+    fn grow(&mut self, part: usize) -> Result<Place, Failure> {
+        let hole = self.holes.pop();
+        self.reserve_part(hole, part).inspect_err(|_| {
+            give_back(self.control, part);
+            if let Some(index) = hole {
+                push(&mut self.holes, index);
+            }
+        })
+    }
+
+    fn reserve_part(&mut self, hole: Option<u32>, part: usize) -> Result<Place, Failure> {
+        let index = hole.unwrap_or(self.chunks);
         // A larger file would not be read.
         let next = index.checked_add(1).filter(|&next| offset(next) <= PROCESS_FILE);
         let next = next.ok_or(Failure(libc::EFBIG as u32))?;
-        reserve(self.file.as_fd(), offset(index), CHUNK_BYTES)?;
-        self.chunks = next;
-        Ok(Place::Empty(index))
+        reserve(self.file.as_fd(), offset(index), part)?;
+        self.chunks = self.chunks.max(next);
+        self.end = self.end.max(offset(index) + part as u64);
+        Ok(Place::Empty(Tail { index, reserved: part as u32, committed: 0, records: 0 }))
     }
 
     fn put_back(&mut self, place: Place) {
         match place {
-            Place::Empty(index) => push(&mut self.empty, index),
+            Place::Empty(tail) => push(&mut self.empty, tail),
             Place::Continued(tail) => push(&mut self.partial, tail),
-            Place::Overwritten(index) => self.full.push_front(index),
+            Place::Overwritten(tail) => self.full.push_front(tail),
         }
     }
 
     /// Takes back a chunk that its holder no longer needs; `full` if it has no room for more.
-    pub fn give_back(&mut self, index: u32, kind: ChunkKind, committed: usize, full: bool) {
+    pub fn give_back(&mut self, tail: Tail, kind: ChunkKind, full: bool) {
         match kind {
-            ChunkKind::Definitions => push(&mut self.definitions, Tail { index, committed }),
-            ChunkKind::Records if committed == 0 => {
+            ChunkKind::Definitions => push(&mut self.definitions, tail),
+            ChunkKind::Records if tail.committed == 0 => {
                 self.records -= 1;
-                push(&mut self.empty, index);
+                push(&mut self.empty, tail);
             }
             ChunkKind::Records if full => {
                 if self.full.try_reserve(1).is_ok() {
-                    self.full.push_back(index);
+                    self.full.push_back(tail);
                 }
             }
-            ChunkKind::Records => push(&mut self.partial, Tail { index, committed }),
+            ChunkKind::Records => push(&mut self.partial, tail),
         }
     }
 
@@ -195,10 +261,9 @@ impl Space {
         if self.find_file().and_then(|()| self.ensure_whole()).is_err() {
             return;
         }
-        let empty = self.empty.drain(..).map(|index| Tail { index, committed: 0 });
-        for tail in empty.chain(self.partial.drain(..)).chain(self.definitions.drain(..)) {
-            let used = (size_of::<ChunkHeader>() + tail.committed).next_multiple_of(PAGE_BYTES);
-            let unused = CHUNK_BYTES - used;
+        for tail in self.empty.drain(..).chain(self.partial.drain(..)).chain(self.definitions.drain(..)) {
+            let used = (size_of::<ChunkHeader>() + tail.committed as usize).next_multiple_of(PAGE_BYTES);
+            let unused = (tail.reserved as usize).saturating_sub(used);
             if unused > 0 && release(self.file.as_fd(), offset(tail.index) + used as u64, unused).is_ok() {
                 give_back(self.control, unused);
             }
@@ -222,7 +287,7 @@ impl Space {
 
     /// An error, and the end of recording, if somebody has truncated the file: what is left of it must not grow again.
     fn ensure_whole(&self) -> io::Result<()> {
-        if self.file.metadata()?.len() >= offset(self.chunks) {
+        if self.file.metadata()?.len() >= self.end {
             return Ok(());
         }
         fault::lose();

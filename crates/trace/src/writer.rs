@@ -5,7 +5,7 @@
 //! and map the next chunk; that happens once in 8190 launches.
 //!
 //! **Memory.** Mapped are the header page, the definitions chunk and one chunk for each lane that has one:
-//! `4 KiB + 256 KiB x (1 + threads that record)`. Beside that, at most 16 bytes for each chunk of the file and a buffer
+//! `4 KiB + 256 KiB x (1 + threads that record)`, or less under a session's size limit ([`crate::space`]). Beside that, at most 16 bytes for each chunk of the file and a buffer
 //! as large as the longest definition (at most a chunk). A thread that ends gives its chunk to the next one.
 //!
 //! **Fork.** Everything here belongs to the process that made the file. In a forked child [`ProcessFile::is_ours`] is
@@ -17,11 +17,11 @@ use crate::definition::Definition;
 use crate::fault;
 use crate::fork::ForkGuard;
 use crate::layout::{
-    CHUNK_PAYLOAD_BYTES, ChunkHeader, ChunkKind, Ended, FileHeader, MAGIC, QueueFigures, QueueState,
-    RecordKind, SLOT_BYTES, SharedAnchor, Slots, Thread, VERSION,
+    ChunkHeader, ChunkKind, Ended, FileHeader, MAGIC, QueueFigures, QueueState, RecordKind, SLOT_BYTES,
+    SharedAnchor, Slots, Thread, VERSION,
 };
 use crate::mapping::Mapping;
-use crate::space::{Failure, Place, Space};
+use crate::space::{Failure, Place, Space, Tail};
 use crate::ticks::{self, now};
 use std::io;
 use std::path::Path;
@@ -139,7 +139,7 @@ impl ProcessFile {
             {
                 return true;
             }
-            *chunk = Chunk::acquire(&self.shared, ChunkKind::Definitions);
+            *chunk = Chunk::acquire(&self.shared, ChunkKind::Definitions, piece.len());
             chunk.as_mut().is_some_and(|chunk| chunk.append(piece))
         });
         drop(definitions);
@@ -282,6 +282,8 @@ struct Chunk {
     guard: ForkGuard,
     map: Mapping,
     committed: usize,
+    /// Bytes that its payload has disk space for.
+    room: usize,
     shared: Arc<Shared>,
     index: u32,
     kind: ChunkKind,
@@ -307,7 +309,7 @@ impl Chunk {
 
     #[inline]
     fn remaining(&self) -> usize {
-        CHUNK_PAYLOAD_BYTES - self.committed
+        self.room - self.committed
     }
 
     fn header(&self) -> &ChunkHeader {
@@ -315,14 +317,14 @@ impl Chunk {
         unsafe { self.map.base().cast().as_ref() }
     }
 
-    /// Finds, maps and opens a chunk. A failure is noted in the file's header; afterwards the system is asked again only
+    /// Finds, maps and opens a chunk, one of definitions with room for `payload` bytes. A failure is noted in the file's header; afterwards the system is asked again only
     /// after some more calls, ever more rarely while it fails.
     #[cold]
-    fn acquire(shared: &Arc<Shared>, kind: ChunkKind) -> Option<Chunk> {
+    fn acquire(shared: &Arc<Shared>, kind: ChunkKind, payload: usize) -> Option<Chunk> {
         if !shared.guard.is_same_process() || shared.pauses() {
             return None;
         }
-        match Chunk::try_acquire(shared, kind) {
+        match Chunk::try_acquire(shared, kind, payload) {
             Ok(chunk) => {
                 shared.note_success();
                 Some(chunk)
@@ -334,7 +336,7 @@ impl Chunk {
         }
     }
 
-    fn try_acquire(shared: &Arc<Shared>, kind: ChunkKind) -> Result<Chunk, Failure> {
+    fn try_acquire(shared: &Arc<Shared>, kind: ChunkKind, payload: usize) -> Result<Chunk, Failure> {
         if shared.header().magic.load(Ordering::Relaxed) != u64::from_le_bytes(MAGIC) {
             // Somebody has emptied the file and filled it again: no reader will know it.
             fault::lose();
@@ -343,20 +345,21 @@ impl Chunk {
             return Err(Failure(libc::ESTALE as u32));
         }
         let mut space = shared.space();
-        let (place, map) = space.acquire(kind, &shared.header().chunks)?;
+        let header = shared.header();
+        let least = size_of::<ChunkHeader>() + payload;
+        let (place, map) = space.acquire(kind, least, &header.chunks, &header.overwritten)?;
         let mut chunk = Chunk {
             guard: shared.guard,
             map,
             committed: 0,
+            room: place.tail().reserved as usize - size_of::<ChunkHeader>(),
             shared: shared.clone(),
-            index: place.index(),
+            index: place.tail().index,
             kind,
         };
         let committed = chunk.header().committed.load(Ordering::Relaxed) as usize;
-        chunk.committed = committed.min(CHUNK_PAYLOAD_BYTES);
+        chunk.committed = committed.min(chunk.room);
         if let Place::Overwritten(_) = place {
-            // Under the lock: so the oldest records go first, whichever thread is quicker.
-            shared.header().overwritten.fetch_add(count_records(chunk.payload()), Ordering::Relaxed);
             chunk.open();
         }
         drop(space);
@@ -393,7 +396,17 @@ impl Drop for Chunk {
         if !self.shared.guard.is_same_process() {
             return;
         }
-        self.shared.space().give_back(self.index, self.kind, self.committed, self.remaining() < LEAST_ROOM);
+        let full = self.remaining() < LEAST_ROOM;
+        // Only full ones are overwritten.
+        let counted = full && self.kind == ChunkKind::Records;
+        let records = if counted { count_records(self.payload()) } else { 0 };
+        let tail = Tail {
+            index: self.index,
+            reserved: (self.room + size_of::<ChunkHeader>()) as u32,
+            committed: self.committed as u32,
+            records: records as u32,
+        };
+        self.shared.space().give_back(tail, self.kind, full);
         self.shared.pause.store(0, Ordering::Relaxed);
     }
 }
@@ -437,7 +450,7 @@ impl Lane {
             return false;
         }
         self.give_back(); // before the next is taken, so that a limited file can go round
-        self.chunk = Chunk::acquire(&file.shared, ChunkKind::Records);
+        self.chunk = Chunk::acquire(&file.shared, ChunkKind::Records, 0);
         let done = self
             .chunk
             .as_mut()

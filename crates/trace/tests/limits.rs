@@ -13,15 +13,28 @@ use std::path::Path;
 
 const LAUNCHES_PER_CHUNK: usize = CHUNK_BYTES / SLOT_BYTES - 2; // its header, and who writes
 
+/// What of a chunk has disk space under a limit of 1 MiB and less.
+const PART_BYTES: usize = 16 * 1024;
+const LAUNCHES_PER_PART: usize = PART_BYTES / SLOT_BYTES - 2;
+
 fn limited(dir: &Path, chunks: usize, files: usize) -> &'static Control {
     let max_bytes = (files * HEADER_BYTES + chunks * CHUNK_BYTES) as u64;
     MappedControl::create(dir, Settings { max_bytes, ..Settings::default() }).unwrap().leak()
 }
 
+/// Bytes that the file system has allocated for process files. It may need some for itself.
 fn bytes_of_process_files(dir: &Path) -> usize {
+    use std::os::unix::fs::MetadataExt;
     let entries = fs::read_dir(dir).unwrap().map(Result::unwrap);
     let files = entries.filter(|entry| entry.path().extension().is_some_and(|extension| extension == "rec"));
-    files.map(|file| file.metadata().unwrap().len() as usize).sum()
+    files.map(|file| 512 * file.metadata().unwrap().blocks() as usize).sum()
+}
+
+/// Checks that process files have so many bytes on disk, and that the session's limit was charged as many.
+fn assert_allocated(dir: &Path, control: &Control, bytes: usize) {
+    assert_eq!(control.used_bytes.load(std::sync::atomic::Ordering::Relaxed), bytes as u64);
+    let (found, own) = (bytes_of_process_files(dir), 64 * 1024);
+    assert!((bytes..bytes + own).contains(&found), "{found} bytes are allocated, {bytes} were charged");
 }
 
 #[test]
@@ -33,9 +46,11 @@ fn a_limited_session_keeps_the_newest_records() {
     let mut lane = Lane::default();
     let count = 10 * LAUNCHES_PER_CHUNK as u32 + 5;
     assert!((0..count).all(|number| lane.record(&file, &launch(1, number))));
-    assert_eq!(bytes_of_process_files(dir.path()), HEADER_BYTES + 4 * CHUNK_BYTES);
+    assert_allocated(dir.path(), control, HEADER_BYTES + 4 * CHUNK_BYTES);
     let process = open_only_process(dir.path());
-    let kept = 2 * LAUNCHES_PER_CHUNK as u32 + 5;
+    // One chunk has the name, and one is being filled.
+    let parts = (4 * CHUNK_BYTES / PART_BYTES) as u32;
+    let kept = (parts - 2) * LAUNCHES_PER_PART as u32 + count % LAUNCHES_PER_PART as u32;
     assert!(numbers(process.records(), 1).into_iter().eq(count - kept..count));
     assert_eq!(process.overwritten, u64::from(count - kept));
     assert_eq!((process.dropped, process.drop_errno), (0, 0));
@@ -51,28 +66,54 @@ fn definitions_take_the_place_of_the_oldest_records() {
     let count = 4 * LAUNCHES_PER_CHUNK as u32;
     assert!((0..count).all(|number| lane.record(&file, &launch(1, number))));
     let graph = |id| Definition::Graph(Graph { id, kernels: vec![(1, id); 16_000], ..Graph::default() });
-    assert!((1..=3).all(|id| file.define(&graph(id))), "two fit a chunk");
+    assert!((1..=3).all(|id| file.define(&graph(id))), "each takes eight parts");
     let process = open_only_process(dir.path());
-    assert_eq!(bytes_of_process_files(dir.path()), HEADER_BYTES + 4 * CHUNK_BYTES);
+    assert_allocated(dir.path(), control, HEADER_BYTES + 4 * CHUNK_BYTES);
     assert_eq!(process.definitions.graphs().count(), 3);
-    assert!(numbers(process.records(), 1).into_iter().eq(2 * LAUNCHES_PER_CHUNK as u32..count));
-    assert_eq!(process.overwritten, 2 * LAUNCHES_PER_CHUNK as u64);
+    // One part was overwritten by records already.
+    let lost = (3 * 8 + 1) * LAUNCHES_PER_PART as u32;
+    assert!(numbers(process.records(), 1).into_iter().eq(lost..count));
+    assert_eq!(process.overwritten, u64::from(lost));
 }
 
 #[test]
 fn with_a_single_chunk_the_oldest_records_stay_and_the_rest_is_counted() {
     let dir = tempfile::tempdir().unwrap();
-    let control = limited(dir.path(), 1, 1);
+    let max_bytes = (HEADER_BYTES + PART_BYTES) as u64;
+    let control =
+        MappedControl::create(dir.path(), Settings { max_bytes, ..Settings::default() }).unwrap().leak();
     let file = ProcessFile::create(dir.path(), Some(control)).unwrap();
     let mut lane = Lane::default();
-    let count = LAUNCHES_PER_CHUNK as u32 + 1000;
+    let count = LAUNCHES_PER_PART as u32 + 1000;
     let done = (0..count).filter(|&number| lane.record(&file, &launch(1, number))).count();
-    assert_eq!(done, LAUNCHES_PER_CHUNK);
+    assert_eq!(done, LAUNCHES_PER_PART);
     assert!(!file.define(&Definition::Name { id: 1, text: "cuLaunchKernel".to_owned() }));
     let process = open_only_process(dir.path());
     assert!(numbers(process.records(), 1).into_iter().eq(0..done as u32));
     assert_eq!((process.dropped, process.drop_errno), (1000, LIMIT_REACHED));
     assert_eq!(process.drop_cause().as_deref(), Some("the session's size limit was reached"));
+}
+
+/// Sixteen threads that record little fit a small limit: each takes what it needs, not a whole chunk.
+#[test]
+fn threads_that_record_little_lose_nothing_under_a_small_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let control = limited(dir.path(), 4, 0);
+    let file = ProcessFile::create(dir.path(), Some(control)).unwrap();
+    assert!(file.define(&Definition::Name { id: 1, text: "cuLaunchKernel".to_owned() }));
+    let each = 2 * LAUNCHES_PER_PART as u32;
+    let lanes: Vec<_> = (1..=16)
+        .map(|thread| {
+            let mut lane = Lane::default();
+            assert!((0..each).all(|number| lane.record(&file, &launch(thread, number))));
+            lane
+        })
+        .collect();
+    let process = open_only_process(dir.path());
+    assert_eq!((process.dropped, process.overwritten), (0, 0));
+    assert_eq!(process.record_count, 16 * u64::from(each));
+    assert_allocated(dir.path(), control, HEADER_BYTES + 33 * PART_BYTES);
+    drop(lanes);
 }
 
 #[test]
@@ -92,7 +133,7 @@ fn the_limit_holds_over_all_processes_and_threads() {
             }
         }
     });
-    assert!(bytes_of_process_files(dir.path()) <= 3 * HEADER_BYTES + 9 * CHUNK_BYTES);
+    assert_allocated(dir.path(), control, 3 * HEADER_BYTES + 9 * CHUNK_BYTES);
     let refused = ProcessFile::create(dir.path(), Some(control)).unwrap_err().to_string();
     assert!(refused.contains("size limit"), "{refused}");
     let session = open_sound(dir.path());
