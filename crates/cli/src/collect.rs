@@ -38,13 +38,13 @@ pub struct Args {
     #[arg(long, value_name = "N", env = "APEX_ROWS", default_value_t = 8000)]
     rows: u64,
     /// Seed of the launch configurations
-    #[arg(long, value_name = "SEED", env = "APEX_SEED", default_value_t = 1)]
+    #[arg(long, value_name = "SEED", env = "APEX_COLLECT_SEED", default_value_t = 1)]
     seed: u64,
     /// Families of kernels, with commas between [default: all]
     #[arg(long, value_name = "NAMES", env = "APEX_FAMILIES", value_delimiter = ',')]
     families: Vec<String>,
     /// auto (all GPUs, else the CPU device), gpu, cpu, or some GPUs: gpu:0,2
-    #[arg(long, value_name = "DEVICE", env = "APEX_DEVICE", default_value = "auto", value_parser = device)]
+    #[arg(long, value_name = "DEVICE", env = "APEX_COLLECT_DEVICE", default_value = "auto", value_parser = device)]
     device: Place,
     /// Counters by ncu: auto (where there is one), require, off
     #[arg(long, value_name = "WHEN", env = "APEX_COUNTERS", default_value = "auto", value_parser = wanted)]

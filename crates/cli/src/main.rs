@@ -36,8 +36,9 @@ use std::process::ExitCode;
   apex run -- COMMAND    record a program, unmodified
   apex report            what ran, how well, what to change, what it would save
 
-Every option can also be set as APEX_<OPTION>; where commands write different things, -o is APEX_OUTPUT for the
-session folder of run and demo, and APEX_EXPORT_OUTPUT, APEX_COLLECT_OUTPUT, APEX_TRAIN_OUTPUT.")]
+Every option can also be set as APEX_<OPTION>. Options that mean something else to each command have its name before
+theirs: APEX_OUTPUT and APEX_DEVICE are those of run and demo; others are APEX_EXPORT_OUTPUT, APEX_COLLECT_OUTPUT,
+APEX_TRAIN_OUTPUT, APEX_PREDICT_DEVICE, APEX_COLLECT_DEVICE, APEX_COLLECT_SEED and APEX_TRAIN_SEED.")]
 struct Arguments {
     /// When to colour: auto (on a terminal, unless NO_COLOR is set), always, never
     #[arg(
@@ -177,15 +178,13 @@ mod tests {
     /// A variable that is set for one command must not mean something else to another.
     #[test]
     fn a_variable_means_one_thing() {
-        // Each command takes what the others take of these, or has a use for a seed.
-        let shared = ["APEX_DEVICE", "APEX_SEED", "APEX_KERNEL"];
         let mut meanings = std::collections::BTreeMap::new();
         for command in Arguments::command().get_subcommands() {
             for argument in command.get_opts().filter(|argument| argument.get_action().takes_values()) {
                 let variable = argument.get_env().unwrap_or_default().to_string_lossy().into_owned();
                 let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
                 let meaning = help.split(" [").next().unwrap_or_default().to_owned();
-                if variable.is_empty() || shared.contains(&variable.as_str()) {
+                if variable.is_empty() {
                     continue;
                 }
                 let first = meanings.entry(variable.clone()).or_insert(meaning.clone());

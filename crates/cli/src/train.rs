@@ -40,7 +40,7 @@ pub struct Args {
     #[arg(short, long, value_name = "DIR", env = "APEX_TRAIN_OUTPUT")]
     output: PathBuf,
     /// Determines weights and splits
-    #[arg(long, value_name = "SEED", env = "APEX_SEED", default_value_t = 1)]
+    #[arg(long, value_name = "SEED", env = "APEX_TRAIN_SEED", default_value_t = 1)]
     seed: u64,
     /// Threads [default: as many as there are processors]
     #[arg(long, value_name = "N", env = "APEX_THREADS")]

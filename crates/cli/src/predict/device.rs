@@ -28,8 +28,7 @@ struct Manifest {
 /// If there is no such device, or there are no predictions for it.
 pub fn named(name: &str, trained: Trained) -> anyhow::Result<Device> {
     match name.to_ascii_lowercase().as_str() {
-        // What other commands run on (`APEX_DEVICE=cpu`) says nothing about the device to predict for.
-        "auto" | "gpu" | "cpu" => Ok(here()),
+        "auto" => Ok(here()),
         "h200" | "nvidia h200" => Ok(Device::h200()),
         lower if lower.starts_with("sm_") => architecture(lower),
         _ => from_folder(Path::new(name), trained),
@@ -94,7 +93,7 @@ mod tests {
 
     #[test]
     fn names_of_devices() {
-        for name in ["h200", "H200", "NVIDIA H200", "sm_90", "sm_90a", "auto", "cpu"] {
+        for name in ["h200", "H200", "NVIDIA H200", "sm_90", "sm_90a", "auto"] {
             assert_eq!(named(name, Trained::OnH200).unwrap(), Device::h200(), "{name}");
         }
         for (name, why) in

@@ -278,7 +278,7 @@ fn what_cannot_be_collected_is_refused() {
         (&["--device", "gpu:x"], 2, "`x` is no number of a GPU"),
     ] {
         let mut command = sandbox.apex(&["collect", "-o", "d", "--rows", "8"]);
-        let refused = output(command.env("APEX_DEVICE", "cpu").args(options), code);
+        let refused = output(command.env("APEX_COLLECT_DEVICE", "cpu").args(options), code);
         assert!(text(&refused.stderr).contains(expected), "{options:?}: {}", text(&refused.stderr));
     }
     assert_eq!(data_set(&sandbox).launches.len(), 8, "nothing was changed");
