@@ -1,20 +1,21 @@
 //! Running the rules, and making sure that what they promise adds up.
 //!
-//! Savings are capped in this order, so that the sum over findings that are not within another one never exceeds what
-//! there is:
+//! Savings are capped in this order, so that the sum over findings that are not within another one
+//! never exceeds what there is:
 //!
-//! 1. *Kernels.* Where kernels overlap, their GPU time counts for the time that passes on the clock meanwhile. Where several
-//!    rules find fault with the same kernel, the largest saving counts in full and each next one
-//!    for its share of what the larger ones leave.
-//! 2. *Host.* A change on the host's side can save no more than the time that the device is idle, and of that only what
-//!    passes while the host does what the change removes ([`Rule::idle`]): allocating less saves the idle time during
-//!    allocations. Where idle time is not modelled, the whole span is the limit. Findings share these times, the largest
-//!    first. A finding whose rule has a parent that fired lies *within* the parent's ([`Finding::within`]): it is capped
-//!    by that one, and does not add to it.
+//! 1. *Kernels.* Where kernels overlap, their GPU time counts for the time that passes on the clock
+//!    meanwhile. Where several rules find fault with the same kernel, the largest saving counts in
+//!    full and each next one for its share of what the larger ones leave.
+//! 2. *Host.* A change on the host's side can save no more than the time that the device is idle,
+//!    and of that only what passes while the host does what the change removes ([`Rule::idle`]):
+//!    allocating less saves the idle time during allocations. Where idle time is not modelled, the
+//!    whole span is the limit. Findings share these times, the largest first. A finding whose rule
+//!    has a parent that fired lies *within* the parent's ([`Finding::within`]): it is capped by
+//!    that one, and does not add to it.
 //!
-//! Findings are ordered by what they save. Unknown savings come after known ones, and known savings of less than 2% of the job
-//! after these. Where the CPU device counted, what it counted comes first and the host's side last: its times say nothing about
-//! a GPU.
+//! Findings are ordered by what they save. Unknown savings come after known ones, and known savings
+//! of less than 2% of the job after these. Where the CPU device counted, what it counted comes
+//! first and the host's side last: its times say nothing about a GPU.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -41,17 +42,18 @@ pub struct Options {
 pub struct Advice {
     /// The job in one line.
     pub verdict: Verdict,
-    /// Findings, by the time that they would save; those whose saving is not known come after, by severity and by the
-    /// launches that they concern.
+    /// Findings, by the time that they would save; those whose saving is not known come after, by
+    /// severity and by the launches that they concern.
     pub findings: Vec<Finding>,
-    /// Kernels in whose launch configuration nothing is left to gain: they ran, their geometry is known, and no rule
-    /// about kernels found fault. Indices into [`Profile::kernels`].
+    /// Kernels in whose launch configuration nothing is left to gain: they ran, their geometry is
+    /// known, and no rule about kernels found fault. Indices into [`Profile::kernels`].
     pub excellent: Vec<usize>,
     /// Names of the rules that looked and found nothing.
     pub clear: Vec<String>,
     /// Rules that could not judge, and why.
     pub unjudged: Vec<Unjudged>,
-    /// Rules whose findings were suppressed: how many kernels each concerned (0 if it is not about kernels).
+    /// Rules whose findings were suppressed: how many kernels each concerned (0 if it is not about
+    /// kernels).
     pub suppressed: BTreeMap<String, u64>,
     /// Names in [`Options::suppress`] that no rule has.
     pub unknown_suppressions: Vec<String>,
@@ -223,7 +225,8 @@ impl Idle {
         }
     }
 
-    /// Takes up to `wanted` from these causes, from each in proportion to what it has. Returns what was had.
+    /// Takes up to `wanted` from these causes, from each in proportion to what it has. Returns what
+    /// was had.
     fn take(&mut self, causes: &[IdleCause], wanted: f64) -> f64 {
         let had = self.during(causes);
         let taken = wanted.min(had);
@@ -367,7 +370,8 @@ mod tests {
 
     #[test]
     fn savings_on_one_kernel_compound() {
-        // 33 blocks of 100 threads: APEX-L02 saves 75 %, APEX-L01 28 of 128 lanes of what that leaves.
+        // 33 blocks of 100 threads: APEX-L02 saves 75 %, APEX-L01 28 of 128 lanes of what that
+        // leaves.
         let profile = profile_of([timed(kernel_of(33, 100), 1e6)]);
         let advice = advise(&profile, &Options::default());
         let time = |rule| named(&advice, rule).saving.time_ns.expect("timed").value;

@@ -1,8 +1,8 @@
 //! Two profiles side by side: what a change did.
 //!
-//! Functions are matched by symbol, kernels by symbol and configuration. A difference of durations is called significant
-//! when it exceeds three standard errors of itself (about 1 in 370 by chance, were samples independent) and 1 % of the
-//! value, with at least five samples on each side.
+//! Functions are matched by symbol, kernels by symbol and configuration. A difference of durations
+//! is called significant when it exceeds three standard errors of itself (about 1 in 370 by chance,
+//! were samples independent) and 1 % of the value, with at least five samples on each side.
 
 use cuda_launch::Dim3;
 use std::collections::BTreeMap;
@@ -98,7 +98,8 @@ pub struct Comparison {
     pub gpu_busy: Change,
     /// CPU time in launch calls, nanoseconds.
     pub launch_cpu_ns: Change,
-    /// Functions over all their configurations, by the change of their GPU time, then of their launches.
+    /// Functions over all their configurations, by the change of their GPU time, then of their
+    /// launches.
     pub functions: Vec<KernelChange>,
     /// Kernels, in the same order.
     pub kernels: Vec<KernelChange>,
@@ -125,8 +126,8 @@ pub fn compare(before: &Profile, after: &Profile) -> Comparison {
     compared
 }
 
-/// Gives functions different names: those of each profile are, but two functions of which each profile has one may share
-/// theirs.
+/// Gives functions different names: those of each profile are, but two functions of which each
+/// profile has one may share theirs.
 fn name_apart(compared: &mut Comparison) {
     let row = |change: &'_ KernelChange| (change.symbol.clone(), change.name.clone());
     let functions: Vec<(String, String)> = compared.functions.iter().map(row).collect();

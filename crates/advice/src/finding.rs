@@ -1,4 +1,5 @@
-//! What a rule found: evidence, one change to make, what it would save, how sure that is, how to verify it.
+//! What a rule found: evidence, one change to make, what it would save, how sure that is, how to
+//! verify it.
 
 use cuda_launch::Dim3;
 use serde::{Deserialize, Serialize};
@@ -108,7 +109,8 @@ impl Evidence {
     }
 }
 
-/// What a change would save. The intervals reach from what is sure to be saved, often nothing, to the most that can be. Shares are of run time saved: 0.5 is a factor of 2.
+/// What a change would save. The intervals reach from what is sure to be saved, often nothing, to
+/// the most that can be. Shares are of run time saved: 0.5 is a factor of 2.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Saving {
     /// Share of the kernels' own time.
@@ -122,8 +124,8 @@ pub struct Saving {
 }
 
 impl Saving {
-    /// How many times as fast a job is of which this share is saved; `None` where that is so much (beyond 100 times) that it
-    /// says nothing.
+    /// How many times as fast a job is of which this share is saved; `None` where that is so much
+    /// (beyond 100 times) that it says nothing.
     pub fn faster(share: f64) -> Option<f64> {
         Some(1.0 / (1.0 - share)).filter(|factor| (0.0..=100.0).contains(factor))
     }
@@ -149,8 +151,8 @@ pub struct KernelFinding {
     /// The configuration that the change names, where it names one.
     #[serde(default)]
     pub to: Option<Configuration>,
-    /// What the models expect of it; `None` where it is not named, the kernel was not timed, or the models do not know
-    /// the device.
+    /// What the models expect of it; `None` where it is not named, the kernel was not timed, or the
+    /// models do not know the device.
     #[serde(default)]
     pub what_if: Option<WhatIf>,
 }
@@ -188,7 +190,8 @@ pub struct Finding {
     pub severity: Severity,
     /// What it is about.
     pub scope: Scope,
-    /// The rule whose finding contains this one: its saving is part of that one's, and does not add to it.
+    /// The rule whose finding contains this one: its saving is part of that one's, and does not add
+    /// to it.
     pub within: Option<String>,
     /// What was found here, in one sentence with values.
     pub summary: String,

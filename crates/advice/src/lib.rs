@@ -1,14 +1,17 @@
 //! What to change, by what the profile of a session says.
 //!
-//! * [`advise`] runs the [`rules`] over a profile and ranks what they find by the time that it would save.
+//! * [`advise`] runs the [`rules`] over a profile and ranks what they find by the time that it
+//!   would save.
 //! * [`compare`] sets two profiles side by side.
 //!
 //! Invariants:
 //!
-//! 1. Nothing here prints, and nothing depends on how a view will look: results are plain data that serialise.
+//! 1. Nothing here prints, and nothing depends on how a view will look: results are plain data that
+//!    serialise.
 //! 2. Every figure says where it comes from ([`Provenance`](apex_profile::Provenance)).
-//! 3. Advice never claims more than there is: savings in kernels cannot exceed the time that kernels take, savings on the
-//!    host cannot exceed the time that the device is idle ([`advise`] has the rule).
+//! 3. Advice never claims more than there is: savings in kernels cannot exceed the time that
+//!    kernels take, savings on the host cannot exceed the time that the device is idle ([`advise`]
+//!    has the rule).
 
 mod advise;
 mod compare;

@@ -1,9 +1,10 @@
 //! The rules that judge a profile, one per file.
 //!
-//! A rule is a row of [`RULES`]: what it detects, at which threshold and on whose authority, what to change, how its
-//! saving is estimated; and a function that looks at a profile and finds the fault, or does not, or says why it cannot
-//! judge. `docs/advice.md` is generated from the table. Identifiers are stable: `APEX-L…` needs launch and call records
-//! alone, `APEX-T…` needs sampled kernel times, `APEX-C…` needs what the CPU device counted. Numbers are never used again.
+//! A rule is a row of [`RULES`]: what it detects, at which threshold and on whose authority, what
+//! to change, how its saving is estimated; and a function that looks at a profile and finds the
+//! fault, or does not, or says why it cannot judge. `docs/advice.md` is generated from the table.
+//! Identifiers are stable: `APEX-L…` needs launch and call records alone, `APEX-T…` needs sampled
+//! kernel times, `APEX-C…` needs what the CPU device counted. Numbers are never used again.
 
 mod bank_conflicts;
 mod block_not_warp_multiple;
@@ -78,7 +79,8 @@ pub struct Rule {
     pub needs: Needs,
     /// The rule whose finding contains this one's: its saving is then part of that one's.
     pub parent: Option<&'static str>,
-    /// Which idle time of the device a change on the host's side can save; empty for rules about kernels.
+    /// Which idle time of the device a change on the host's side can save; empty for rules about
+    /// kernels.
     pub idle: &'static [IdleCause],
     /// When it fires, with the threshold.
     pub detects: &'static str,
@@ -163,8 +165,8 @@ pub static RULES: &[Rule] = &[
 ];
 
 impl Rule {
-    /// Whether it sets times of kernels against times of the host: those of the CPU device say nothing about a GPU. A long
-    /// pause is one on a GPU too.
+    /// Whether it sets times of kernels against times of the host: those of the CPU device say
+    /// nothing about a GPU. A long pause is one on a GPU too.
     pub(crate) fn is_about_gpu_times(&self) -> bool {
         self.scope == Scope::Host && self.needs == Needs::Times && self.id != gpu_gap::RULE.id
     }
@@ -215,9 +217,10 @@ pub(crate) struct Subject<'a> {
     pub profile: &'a Profile,
 }
 
-/// Asks `fault` about every kernel of the user's own that ran and whose geometry is known; one finding for all that have the
-/// fault. How a library or framework launches its kernels, and what these access, is not the user's to change.
-/// `headline` words the summary from how many they are and how often they ran.
+/// Asks `fault` about every kernel of the user's own that ran and whose geometry is known; one
+/// finding for all that have the fault. How a library or framework launches its kernels, and what
+/// these access, is not the user's to change. `headline` words the summary from how many they are
+/// and how often they ran.
 pub(crate) fn judge_kernels(
     profile: &Profile,
     confidence: Confidence,
@@ -247,8 +250,8 @@ pub(crate) fn judge_kernels(
     Outcome::found(about_kernels(profile, kernels, confidence, headline))
 }
 
-/// As [`judge_kernels`], about kernels whose instructions and transactions were counted. How sure a finding is follows
-/// from that: what the counts cost a GPU is not known.
+/// As [`judge_kernels`], about kernels whose instructions and transactions were counted. How sure a
+/// finding is follows from that: what the counts cost a GPU is not known.
 pub(crate) fn judge_counts(
     profile: &Profile,
     fault: impl Fn(Subject<'_>, &KernelCounts) -> Option<Fault>,
@@ -332,14 +335,15 @@ pub(crate) fn kernel_finding(profile: &Profile, index: usize, fault: Fault) -> K
     }
 }
 
-/// The launch of a kernel with the same threads in blocks of `threads` ([`LaunchConfig::with_block`]). Only a block in one
-/// dimension has one: how so many threads are to be arranged in more dimensions is the kernel's affair.
+/// The launch of a kernel with the same threads in blocks of `threads`
+/// ([`LaunchConfig::with_block`]). Only a block in one dimension has one: how so many threads are
+/// to be arranged in more dimensions is the kernel's affair.
 pub(crate) fn in_blocks_of(kernel: &Kernel, threads: u32) -> Option<LaunchConfig> {
     kernel.launch.block.is_one_dimensional().then(|| kernel.launch.with_block(threads.into()))?
 }
 
-/// Time on the clock for each unit of GPU time: 1, or less where kernels overlap, so that together they take more GPU time
-/// than passes while the device is busy.
+/// Time on the clock for each unit of GPU time: 1, or less where kernels overlap, so that together
+/// they take more GPU time than passes while the device is busy.
 pub(crate) fn on_the_clock(profile: &Profile) -> f64 {
     let summed = profile.totals.gpu_time_ns.map_or(0.0, |time| time.value);
     let busy = total(
@@ -420,7 +424,8 @@ pub(crate) const CPU_TIMES: &str = "times of the CPU device say nothing about wh
 pub(crate) const NOT_MODELLED: &str =
     "too few launches were timed to know when the device is idle: record with --timing all, or for longer";
 
-/// The idle time of all devices by what the host did meanwhile, nanoseconds; empty where nothing was modelled.
+/// The idle time of all devices by what the host did meanwhile, nanoseconds; empty where nothing
+/// was modelled.
 pub(crate) fn idle_by_cause(profile: &Profile) -> BTreeMap<IdleCause, f64> {
     let mut sums = BTreeMap::new();
     for (&cause, idle) in profile.activities.iter().flat_map(|activity| &activity.idle_by) {
@@ -429,7 +434,8 @@ pub(crate) fn idle_by_cause(profile: &Profile) -> BTreeMap<IdleCause, f64> {
     sums
 }
 
-/// The idle time of all devices that passes while the host does any of this; `None` unless all of it was modelled.
+/// The idle time of all devices that passes while the host does any of this; `None` unless all of
+/// it was modelled.
 pub(crate) fn idle_during(profile: &Profile, causes: &[IdleCause]) -> Option<Figure> {
     let modelled = profile.activities.iter().all(|activity| activity.idle_share.is_some());
     let of = |activity: &Activity| {
@@ -439,8 +445,8 @@ pub(crate) fn idle_during(profile: &Profile, causes: &[IdleCause]) -> Option<Fig
     Figure::sum(profile.activities.iter().map(of)).filter(|_| modelled)
 }
 
-/// What a call that only queues work takes in this session: the median launch call of the kernel launched most often,
-/// nanoseconds; 0 without launches.
+/// What a call that only queues work takes in this session: the median launch call of the kernel
+/// launched most often, nanoseconds; 0 without launches.
 pub(crate) fn typical_launch_call(profile: &Profile) -> f64 {
     profile
         .kernels

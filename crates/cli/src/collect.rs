@@ -49,7 +49,8 @@ pub struct Args {
     /// Counters by ncu: auto (where there is one), require, off
     #[arg(long, value_name = "WHEN", env = "APEX_COUNTERS", default_value = "auto", value_parser = wanted)]
     counters: Wanted,
-    /// Then SM and memory throughput too, also for launches that were measured before: some eight times as long as counters
+    /// Then SM and memory throughput too, also for launches that were measured before: some eight
+    /// times as long as counters
     #[arg(long, env = "APEX_THROUGHPUT", value_parser = FalseyValueParser::new())]
     throughput: bool,
     /// Nsight Compute's program [default: looked for]
@@ -151,8 +152,8 @@ fn options(args: &Args, folder: &Path) -> anyhow::Result<Options> {
     })
 }
 
-/// A word of the command line for the manifest: of an absolute path only the file's name, since the folders say something of
-/// one machine alone.
+/// A word of the command line for the manifest: of an absolute path only the file's name, since the
+/// folders say something of one machine alone.
 fn without_folders(word: &str) -> String {
     let begin = word.find('/').unwrap_or(word.len());
     let (option, path) = word.split_at(begin);
@@ -170,7 +171,8 @@ fn shown<T>(progress: &Progress, work: impl FnOnce() -> T) -> T {
     crate::progress::watch(move |elapsed| line(progress, elapsed, &mut pace), work)
 }
 
-/// When each part of this run was first seen under way, and how far it was then: what the estimates need.
+/// When each part of this run was first seen under way, and how far it was then: what the estimates
+/// need.
 #[derive(Default)]
 struct Pace {
     times: Option<(Duration, u64)>,

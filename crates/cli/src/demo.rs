@@ -1,4 +1,5 @@
-//! `apex demo`: records the bundled CUDA programs and reports on them, on whatever there is to run them on.
+//! `apex demo`: records the bundled CUDA programs and reports on them, on whatever there is to run
+//! them on.
 
 use crate::exit;
 use crate::loaded;
@@ -62,8 +63,8 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     if args.bare { run_bare(&args.programs) } else { run_recorded(args, color) }
 }
 
-/// Runs the programs one after the other, and prints what each computed. Ends with 1 where one fails: here it is the
-/// programs that fail, not APEX.
+/// Runs the programs one after the other, and prints what each computed. Ends with 1 where one
+/// fails: here it is the programs that fail, not APEX.
 fn run_bare(names: &[String]) -> anyhow::Result<ExitCode> {
     let fail = |error| {
         output::remark(error);

@@ -27,7 +27,8 @@ pub struct Args {
     /// Kernels to list
     #[arg(long, value_name = "N", default_value_t = 15, env = "APEX_TOP")]
     top: usize,
-    /// Compare each launch configuration by itself, instead of functions over all their configurations
+    /// Compare each launch configuration by itself, instead of functions over all their
+    /// configurations
     #[arg(long, env = "APEX_CONFIGURATIONS", value_parser = FalseyValueParser::new())]
     configurations: bool,
     /// Exit with 1 if the mean GPU time of a kernel rose by more than this, beyond chance

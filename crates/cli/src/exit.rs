@@ -1,7 +1,7 @@
 //! Exit codes, in one place: what scripts may rely on.
 //!
-//! `apex run` is transparent: it ends the way the program ended. APEX's own codes lie where `env`, `timeout` and
-//! shells have theirs, so that they collide with a program's as rarely as those do.
+//! `apex run` is transparent: it ends the way the program ended. APEX's own codes lie where `env`,
+//! `timeout` and shells have theirs, so that they collide with a program's as rarely as those do.
 
 use std::process::ExitCode;
 

@@ -34,7 +34,8 @@ pub struct Args {
     /// File to write [default: stdout]
     #[arg(short, long, value_name = "FILE", env = "APEX_EXPORT_OUTPUT")]
     output: Option<PathBuf>,
-    /// Only calls that began between these times since the session's start, such as 1.5s..2s or 200ms..
+    /// Only calls that began between these times since the session's start, such as 1.5s..2s or
+    /// 200ms..
     #[arg(long, value_name = "A..B", value_parser = units::parse_window, env = "APEX_WINDOW")]
     window: Option<Range<u64>>,
     /// Which rows [default: launches; JSON: none, the profile alone]

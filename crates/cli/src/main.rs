@@ -1,7 +1,8 @@
 //! `apex`: record, report and explain the launches of any CUDA program.
 //!
-//! The one place where the parts meet. A module for each subcommand: arguments with their help, what it does, how it is
-//! shown. What a session says is computed in `advice`; formats are written in `export`; here are processes and text.
+//! The one place where the parts meet. A module for each subcommand: arguments with their help,
+//! what it does, how it is shown. What a session says is computed in `advice`; formats are written
+//! in `export`; here are processes and text.
 
 mod advise;
 mod collect;
@@ -100,10 +101,11 @@ fn main() -> ExitCode {
     })
 }
 
-/// Shows help, or what is wrong with the command line. `run` and `demo` stand for a program, whose codes must not be
-/// mistaken for ours.
+/// Shows help, or what is wrong with the command line. `run` and `demo` stand for a program, whose
+/// codes must not be mistaken for ours.
 fn refuse(error: &clap::Error) -> ExitCode {
-    // That the terminal is gone is no reason to fail. What is wrong quotes the arguments; help quotes nothing.
+    // That the terminal is gone is no reason to fail. What is wrong quotes the arguments; help
+    // quotes nothing.
     let _ = match error.use_stderr() {
         true => write!(io::stderr(), "{}", quoted_harmlessly(error.render().ansi().to_string())),
         false => error.print(),
@@ -117,8 +119,8 @@ fn refuse(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// What is wrong with the command line, printable and without clap's colours. Line breaks of the text itself stay; those in
-/// arguments and variables, which it quotes, do not.
+/// What is wrong with the command line, printable and without clap's colours. Line breaks of the
+/// text itself stay; those in arguments and variables, which it quotes, do not.
 fn quoted_harmlessly(mut text: String) -> String {
     let arguments = std::env::args_os();
     let variables = std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"APEX_"));

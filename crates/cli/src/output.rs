@@ -1,7 +1,7 @@
 //! Where text goes: pages on stdout, remarks on stderr; width and colours of the terminal.
 //!
-//! stdout carries only what was asked for; remarks carry the prefix `apex:`, because they stand among the program's
-//! own lines. A reader that stops early (`apex report | head`) is no error.
+//! stdout carries only what was asked for; remarks carry the prefix `apex:`, because they stand
+//! among the program's own lines. A reader that stops early (`apex report | head`) is no error.
 
 use apex_untrusted::printable;
 use std::fmt::{self, Display};
@@ -61,7 +61,8 @@ fn width_of(file: libc::c_int) -> usize {
 fn terminal_width(file: libc::c_int) -> Option<usize> {
     // SAFETY: `winsize` is four integers, for which zeros are valid.
     let mut size: libc::winsize = unsafe { std::mem::zeroed() };
-    // SAFETY: TIOCGWINSZ writes one `winsize` to the pointer, which is one; on another file it fails.
+    // SAFETY: TIOCGWINSZ writes one `winsize` to the pointer, which is one; on another file it
+    // fails.
     let known = unsafe { libc::ioctl(file, libc::TIOCGWINSZ, &raw mut size) } == 0;
     (known && size.ws_col > 0).then_some(size.ws_col.into())
 }
@@ -75,7 +76,8 @@ pub fn page(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Res
     }
 }
 
-/// Writes a remark to stderr, on one line and printable. That it cannot be written is no reason to fail.
+/// Writes a remark to stderr, on one line and printable. That it cannot be written is no reason to
+/// fail.
 pub fn remark(text: impl Display) {
     let _ = writeln!(io::stderr().lock(), "apex: {}", printable(&text.to_string()));
 }

@@ -10,7 +10,8 @@ const STEP: Duration = Duration::from_secs(1);
 /// Between two lines where stderr is no terminal.
 const SELDOM: Duration = Duration::from_secs(30);
 
-/// Does `work`, which counts records into what it is given, and shows meanwhile that it is `doing` something.
+/// Does `work`, which counts records into what it is given, and shows meanwhile that it is `doing`
+/// something.
 pub fn show<T>(doing: &str, work: impl FnOnce(&AtomicU64) -> T) -> T {
     let records = AtomicU64::new(0);
     if !std::io::stderr().is_terminal() {
@@ -34,7 +35,8 @@ pub fn show<T>(doing: &str, work: impl FnOnce(&AtomicU64) -> T) -> T {
     })
 }
 
-/// Does `work`, which takes minutes, while a line says how far it is: on a terminal in place, elsewhere line after line.
+/// Does `work`, which takes minutes, while a line says how far it is: on a terminal in place,
+/// elsewhere line after line.
 pub fn watch<T>(mut line: impl FnMut(Duration) -> String + Send, work: impl FnOnce() -> T) -> T {
     let on_terminal = std::io::stderr().is_terminal();
     let step = if on_terminal { STEP } else { SELDOM };

@@ -21,8 +21,8 @@ pub fn choose(named: Option<&Path>) -> anyhow::Result<PathBuf> {
     named.map_or_else(|| newest_of(&sessions_here()?), |path| Ok(path.to_path_buf()))
 }
 
-/// The session to read: the one that the user named, else the newest in the current folder in which a
-/// process made a CUDA call. Where no session has such a process, the newest one says so itself.
+/// The session to read: the one that the user named, else the newest in the current folder in which
+/// a process made a CUDA call. Where no session has such a process, the newest one says so itself.
 ///
 /// # Errors
 /// As [`choose`].
@@ -64,8 +64,8 @@ fn newest_of(sessions: &[PathBuf]) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// When a session was made: its control page is written once, at the start, by name (mapped changes leave no trace
-/// in the folder).
+/// When a session was made: its control page is written once, at the start, by name (mapped changes
+/// leave no trace in the folder).
 fn made(path: &Path) -> SystemTime {
     let file = path.join(CONTROL_FILE).metadata().or_else(|_| path.metadata());
     file.and_then(|file| file.created().or_else(|_| file.modified())).unwrap_or(SystemTime::UNIX_EPOCH)
@@ -81,7 +81,8 @@ pub struct Fresh {
 }
 
 impl Fresh {
-    /// Makes the folder, or takes an empty one. One that holds anything, or that others could change, is never used.
+    /// Makes the folder, or takes an empty one. One that holds anything, or that others could
+    /// change, is never used.
     ///
     /// # Errors
     /// Says which folder could not be made, why, and what to do.
@@ -114,8 +115,8 @@ impl Fresh {
         }
     }
 
-    /// A folder of this name, or of the first number behind it that nobody has taken. That it is made tells that it is new:
-    /// another `apex run` may look for a name at the same moment.
+    /// A folder of this name, or of the first number behind it that nobody has taken. That it is
+    /// made tells that it is new: another `apex run` may look for a name at the same moment.
     fn unused(name: &str) -> io::Result<Self> {
         let numbered = (2..).map(|number| format!("{name}-{number}"));
         for name in std::iter::once(name.to_owned()).chain(numbered) {
@@ -157,8 +158,8 @@ impl Fresh {
     }
 }
 
-/// Refuses to write where it would destroy the record of the session in `session`: `output` is, or would become, one of
-/// its files, by whatever name.
+/// Refuses to write where it would destroy the record of the session in `session`: `output` is, or
+/// would become, one of its files, by whatever name.
 ///
 /// # Errors
 /// Names the file, and says what to do.
@@ -228,7 +229,8 @@ fn default_name(command: &OsStr) -> String {
 }
 
 fn local_time() -> String {
-    // SAFETY: `time` with null only returns; `tm` is plain data; `localtime_r` reads one local and fills the other.
+    // SAFETY: `time` with null only returns; `tm` is plain data; `localtime_r` reads one local and
+    // fills the other.
     let tm = unsafe {
         let now = libc::time(std::ptr::null_mut());
         let mut tm: libc::tm = std::mem::zeroed();
@@ -261,8 +263,8 @@ pub fn running(session: &Session) -> Vec<u32> {
 /// Between making a session and starting the program lie milliseconds.
 const START_TOLERANCE_NS: u64 = 10_000_000_000;
 
-/// Whether a process with this identifier runs that was started before the moment; one that was started later has taken
-/// the identifier over.
+/// Whether a process with this identifier runs that was started before the moment; one that was
+/// started later has taken the identifier over.
 fn runs_since_before(pid: u32, before_real_ns: u64) -> bool {
     // Boot time is known to the second, start times to the tick.
     const SLACK_NS: u64 = 2_000_000_000;

@@ -1,7 +1,9 @@
-//! Text that fits: tables whose widest column gives way, wrapped paragraphs, bars, and colours where they are wanted.
+//! Text that fits: tables whose widest column gives way, wrapped paragraphs, bars, and colours
+//! where they are wanted.
 //!
-//! A string's width is counted in characters: names of kernels, units and bars are all single-width. Whatever goes through
-//! here is made printable: names of kernels, paths and commands are foreign text.
+//! A string's width is counted in characters: names of kernels, units and bars are all
+//! single-width. Whatever goes through here is made printable: names of kernels, paths and commands
+//! are foreign text.
 
 use apex_untrusted::printable;
 use std::fmt;
@@ -50,7 +52,8 @@ pub enum Align {
     Right,
     /// Text, cut in the middle where the table is too wide. One column of a table.
     Flexible,
-    /// Numbers that are left out where the table is too wide even so; the last such column goes first.
+    /// Numbers that are left out where the table is too wide even so; the last such column goes
+    /// first.
     Optional,
 }
 
@@ -77,7 +80,8 @@ impl Table {
         self.rows.push(cells.iter().map(|cell| printable(cell).into_owned()).collect());
     }
 
-    /// The header line and the rows, at most `width` characters wide if the columns can give so much.
+    /// The header line and the rows, at most `width` characters wide if the columns can give so
+    /// much.
     pub fn lines(&self, width: usize) -> Vec<String> {
         let mut shown: Vec<_> = (0..self.columns.len()).collect();
         loop {
@@ -135,8 +139,8 @@ pub fn shorten(text: &str, width: usize) -> String {
 /// Most characters of a line of a paragraph: longer ones are hard to read.
 pub const PARAGRAPH: usize = 100;
 
-/// Words in lines of at most `width` characters, and never more than [`PARAGRAPH`], each line after the
-/// first one indented by `indent`.
+/// Words in lines of at most `width` characters, and never more than [`PARAGRAPH`], each line after
+/// the first one indented by `indent`.
 pub fn wrap(text: &str, width: usize, indent: &str) -> Vec<String> {
     let width = width.min(PARAGRAPH);
     let mut lines = vec![String::new()];

@@ -1,7 +1,7 @@
 //! How far each entry point of the driver is implemented, and what stands in the way of the others.
 //!
-//! What is declared with [`entries!`](crate::entry) is done, wholly or with an exception; everything else
-//! answers `CUDA_ERROR_NOT_SUPPORTED`. `docs/coverage-driver.md` is made from this.
+//! What is declared with [`entries!`](crate::entry) is done, wholly or with an exception;
+//! everything else answers `CUDA_ERROR_NOT_SUPPORTED`. `docs/coverage-driver.md` is made from this.
 
 use cuda_abi::{COUNT, ENTRY_POINTS};
 
@@ -16,7 +16,8 @@ pub enum Coverage {
     Refused(&'static str),
 }
 
-/// Every entry point of the driver with how far it is implemented here, in the order of the ABI's table.
+/// Every entry point of the driver with how far it is implemented here, in the order of the ABI's
+/// table.
 pub fn coverage() -> impl Iterator<Item = (&'static str, Coverage)> {
     let mut declared = [None; COUNT];
     for entry in crate::api::ALL.iter().flat_map(|list| list.iter()) {
@@ -35,8 +36,8 @@ pub(crate) fn refusal(symbol: &str) -> &'static str {
     family.map_or(OLD_FORM, |(_, reason)| reason)
 }
 
-/// Whether a program that calls an entry point that is not implemented asks for a feature, and not only for information
-/// or an old form: then it is told without being asked.
+/// Whether a program that calls an entry point that is not implemented asks for a feature, and not
+/// only for information or an old form: then it is told without being asked.
 pub(crate) fn is_feature(symbol: &str) -> bool {
     FEATURES.iter().any(|name| symbol.contains(name))
 }
@@ -68,7 +69,8 @@ const FEATURES: &[&str] = &[
 /// What is left when no family matches: `cuMemAlloc` beside `cuMemAlloc_v2`.
 const OLD_FORM: &str = "an old form; programs built since CUDA 4 use its successor";
 
-/// Parts of names, and why the entry points that have one of them are refused. The first match counts.
+/// Parts of names, and why the entry points that have one of them are refused. The first match
+/// counts.
 const FAMILIES: &[(&[&str], &str)] = &[
     (&["cuGL", "EGL", "cuGraphics", "VDPAU"], "graphics: no graphics API shares memory with this device"),
     (&["External", "NvSci"], "memory and semaphores of other APIs: none shares them with this device"),

@@ -1,10 +1,10 @@
 //! The device: what it reports to be, and the memory that goes with it.
 //!
-//! It presents itself as a GPU of compute capability 8.0, the newest whose PTX needs nothing that can't be
-//! executed here: programs that compile at run time then stay within it. Limits that shape a launch are those
-//! of 8.0. Figures that describe a machine are this machine's: a multiprocessor for each CPU core that the
-//! process may use, the host's memory, its last cache, and a clock of 1 GHz, so that clock cycles are
-//! nanoseconds.
+//! It presents itself as a GPU of compute capability 8.0, the newest whose PTX needs nothing that
+//! can't be executed here: programs that compile at run time then stay within it. Limits that shape
+//! a launch are those of 8.0. Figures that describe a machine are this machine's: a multiprocessor
+//! for each CPU core that the process may use, the host's memory, its last cache, and a clock of 1
+//! GHz, so that clock cycles are nanoseconds.
 
 use crate::error::{Error, Result, ensure};
 use crate::memory::Memory;
@@ -72,14 +72,15 @@ pub const ATTRIBUTES: DeviceAttributes = DeviceAttributes {
 pub struct Device {
     /// Its memory.
     pub memory: Memory,
-    /// What it reports of itself. It has a multiprocessor for each CPU core that the process may run on.
+    /// What it reports of itself. It has a multiprocessor for each CPU core that the process may
+    /// run on.
     pub attributes: DeviceAttributes,
 }
 
 static DEVICE: OnceLock<Device> = OnceLock::new();
 
-/// Set in a child that was forked after `cuInit`: CUDA does not work there, and the threads that would do the
-/// work are not there.
+/// Set in a child that was forked after `cuInit`: CUDA does not work there, and the threads that
+/// would do the work are not there.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 /// `cuInit`.
@@ -88,8 +89,8 @@ pub fn init() -> Result {
         extern "C" fn in_child() {
             FORKED.store(true, Ordering::Relaxed);
         }
-        // SAFETY: the handler only stores to an atomic, which is allowed in the child of a process with
-        // threads.
+        // SAFETY: the handler only stores to an atomic, which is allowed in the child of a process
+        // with threads.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         let attributes = DeviceAttributes {
             multiprocessors: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
@@ -126,8 +127,8 @@ fn system_value(name: libc::c_int) -> u64 {
 }
 
 impl Device {
-    /// The value of an attribute. Of those that CUDA knows, the ones that are not listed are features that
-    /// 8.0 has not or that this device has not, and their value is 0.
+    /// The value of an attribute. Of those that CUDA knows, the ones that are not listed are
+    /// features that 8.0 has not or that this device has not, and their value is 0.
     pub fn attribute(&self, attribute: CUdevice_attribute) -> Result<i32> {
         ensure((1..CU_DEVICE_ATTRIBUTE_MAX).contains(&attribute), CUDA_ERROR_INVALID_VALUE)?;
         let value = self.attributes.get(attribute).map(u32::cast_signed);
@@ -174,7 +175,8 @@ fn feature(attribute: CUdevice_attribute) -> Option<i32> {
     })
 }
 
-/// Attributes that bound textures and surfaces, and their alignments: those of compute capability 8.0.
+/// Attributes that bound textures and surfaces, and their alignments: those of compute capability
+/// 8.0.
 fn extent(attribute: CUdevice_attribute) -> Option<i32> {
     Some(match attribute {
         CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT | CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT => {
@@ -269,7 +271,8 @@ mod tests {
         for (ours, cudas) in pairs {
             assert_eq!(ours, cudas);
         }
-        // The list above is complete: `DeviceAttributes` answers for these attributes and for no others.
+        // The list above is complete: `DeviceAttributes` answers for these attributes and for no
+        // others.
         let known = (0..CU_DEVICE_ATTRIBUTE_MAX).filter(|&id| ATTRIBUTES.get(id).is_some());
         assert_eq!(known.collect::<Vec<_>>(), pairs.map(|(_, id)| id));
     }

@@ -1,16 +1,17 @@
 //! Entry points: how a driver function is written here, and the one table of those that are.
 //!
-//! [`entries!`] declares functions by the symbols they are exported under. From each declaration come the
-//! function with the C signature (held against `cuda_abi::signature` by the compiler), its place in [`SLOTS`]
-//! and its line in [`coverage`](mod@crate::coverage); nothing has to be listed twice. A symbol that is declared nowhere answers
-//! `CUDA_ERROR_NOT_SUPPORTED`.
+//! [`entries!`] declares functions by the symbols they are exported under. From each declaration
+//! come the function with the C signature (held against `cuda_abi::signature` by the compiler), its
+//! place in [`SLOTS`] and its line in [`coverage`](mod@crate::coverage); nothing has to be listed
+//! twice. A symbol that is declared nowhere answers `CUDA_ERROR_NOT_SUPPORTED`.
 //!
 //! # The contract at the ABI
 //!
-//! A program that calls a driver function promises what the driver API's reference asks of it: a pointer is
-//! null or valid for what the function does with it, and an array is as long as the count beside it says.
-//! Bodies inside [`entries!`] run under that promise and under no other: handles and device addresses are
-//! looked up, never trusted, and null is checked for. No panic leaves: it becomes `CUDA_ERROR_UNKNOWN`.
+//! A program that calls a driver function promises what the driver API's reference asks of it: a
+//! pointer is null or valid for what the function does with it, and an array is as long as the
+//! count beside it says. Bodies inside [`entries!`] run under that promise and under no other:
+//! handles and device addresses are looked up, never trusted, and null is checked for. No panic
+//! leaves: it becomes `CUDA_ERROR_UNKNOWN`.
 
 use crate::context::thread;
 use crate::error::{Error, Result, fail};
@@ -35,8 +36,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 /// }
 /// ```
 ///
-/// A body is an expression of type [`Result`]. The symbol behind `also` is the per-thread form: the same body
-/// with another value of [`DefaultStream`](crate::stream::DefaultStream) under the name in brackets.
+/// A body is an expression of type [`Result`]. The symbol behind `also` is the per-thread form: the
+/// same body with another value of [`DefaultStream`](crate::stream::DefaultStream) under the name
+/// in brackets.
 macro_rules! entries {
     ($(
         #[doc = $doc:literal]
@@ -75,7 +77,8 @@ macro_rules! entry {
         pub(crate) unsafe extern "C" fn $symbol($($argument: $type),*) -> ::cuda_abi::types::CUresult {
             $(let $default = $crate::stream::DefaultStream::$mode;)?
             $crate::entry::guarded(stringify!($symbol), move || {
-                // SAFETY: the caller keeps the contract of `crate::entry`, and the body relies on nothing else.
+                // SAFETY: the caller keeps the contract of `crate::entry`, and the body relies on
+                // nothing else.
                 #[allow(unused_unsafe, reason = "not every body dereferences something")]
                 unsafe { $body }
             })
@@ -175,8 +178,9 @@ fn trace() -> Trace {
     })
 }
 
-// What stands in the slots of symbols that are declared nowhere: code for each, which knows its index. Programs get the
-// addresses from `cuGetProcAddress` too, so the index that an exported symbol leaves in a register is of no use here.
+// What stands in the slots of symbols that are declared nowhere: code for each, which knows its
+// index. Programs get the addresses from `cuGetProcAddress` too, so the index that an exported
+// symbol leaves in a register is of no use here.
 core::arch::global_asm!(
     ".pushsection .text.apex_refusals, \"ax\", @progbits",
     ".p2align 4",
@@ -208,7 +212,8 @@ const fn refusal(index: usize) -> *mut () {
     (&raw const apex_refusals).cast::<u8>().wrapping_add(index * REFUSAL_BYTES).cast_mut().cast()
 }
 
-/// Answers for an entry point that is not implemented, and names it once when `APEX_CPU_TRACE` is set.
+/// Answers for an entry point that is not implemented, and names it once when `APEX_CPU_TRACE` is
+/// set.
 extern "C" fn report_refusal(index: u32) -> CUresult {
     static NAMED: Mutex<[bool; COUNT]> = Mutex::new([false; COUNT]);
     let symbol = ENTRY_POINTS[index as usize].symbol;
@@ -249,7 +254,8 @@ pub unsafe fn write<T>(place: *mut T, value: T) -> Result {
     if place.is_null() {
         return fail(CUDA_ERROR_INVALID_VALUE);
     }
-    // SAFETY: not null, hence valid for a write. Programs are not held to alignment by the real driver either.
+    // SAFETY: not null, hence valid for a write. Programs are not held to alignment by the real
+    // driver either.
     unsafe { place.write_unaligned(value) };
     Ok(())
 }
@@ -283,8 +289,8 @@ pub unsafe fn read<T: Copy>(place: *const T) -> Result<T> {
 ///
 /// # Safety
 ///
-/// `start` is valid for reads of `count` elements while the result lives, or is null, which is an error
-/// unless `count` is 0.
+/// `start` is valid for reads of `count` elements while the result lives, or is null, which is an
+/// error unless `count` is 0.
 pub unsafe fn array<'a, T>(start: *const T, count: usize) -> Result<&'a [T]> {
     if count == 0 {
         return Ok(&[]);
@@ -300,7 +306,8 @@ pub unsafe fn array<'a, T>(start: *const T, count: usize) -> Result<&'a [T]> {
 ///
 /// # Safety
 ///
-/// `start` is null, which is an error, or ends in a zero byte and stays as it is while the result lives.
+/// `start` is null, which is an error, or ends in a zero byte and stays as it is while the result
+/// lives.
 pub unsafe fn text<'a>(start: *const c_char) -> Result<&'a CStr> {
     if start.is_null() {
         return fail(CUDA_ERROR_INVALID_VALUE);

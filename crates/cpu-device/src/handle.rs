@@ -1,9 +1,10 @@
 //! Handles: the opaque pointers by which a program names contexts, streams, functions and the rest.
 //!
-//! A handle is a serial number with the kind of thing it names, never an address, and is never used again. So
-//! any value that a program passes can be looked up: one that was destroyed, that names another kind of
-//! thing, or that is plain garbage is an error code and not a crash. No handle is a canonical small number,
-//! so the driver's reserved values (`CU_STREAM_LEGACY` and its like) can't be mistaken for one.
+//! A handle is a serial number with the kind of thing it names, never an address, and is never used
+//! again. So any value that a program passes can be looked up: one that was destroyed, that names
+//! another kind of thing, or that is plain garbage is an error code and not a crash. No handle is a
+//! canonical small number, so the driver's reserved values (`CU_STREAM_LEGACY` and its like) can't
+//! be mistaken for one.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

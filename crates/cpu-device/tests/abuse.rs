@@ -9,14 +9,15 @@ use std::sync::atomic::Ordering;
 
 #[test]
 fn nulls_and_zeros_are_answered_by_every_function() {
-    // No function has more arguments. Integers and pointers are passed alike; a null pointer is within the
-    // contract.
+    // No function has more arguments. Integers and pointers are passed alike; a null pointer is
+    // within the contract.
     type Any = unsafe extern "C" fn(u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64) -> CUresult;
     for (index, (symbol, covered)) in coverage().enumerate() {
         let context = Context::new();
         let slot = SLOTS[index].load(Ordering::Relaxed);
-        // SAFETY: the slot holds a function of at most twelve integer or pointer arguments (or float ones,
-        // which then hold whatever the registers do); more arguments than it takes do not disturb it.
+        // SAFETY: the slot holds a function of at most twelve integer or pointer arguments (or
+        // float ones, which then hold whatever the registers do); more arguments than it takes do
+        // not disturb it.
         let code = unsafe { std::mem::transmute::<*mut (), Any>(slot)(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) };
         assert!(result_name(code).is_some(), "{symbol} returned {code}");
         assert!(code != CUDA_ERROR_UNKNOWN, "{symbol} panicked");
@@ -74,8 +75,8 @@ fn ten_thousand_loads_and_launches_leave_nothing_behind() {
         }
     }
     let (before, after) = (before.unwrap(), Held::now());
-    // The tests beside this one take some too. A leak of one page in each round would be 32000 KiB, one of a
-    // mapping or a descriptor 8000 of them.
+    // The tests beside this one take some too. A leak of one page in each round would be 32000 KiB,
+    // one of a mapping or a descriptor 8000 of them.
     assert!(after.resident_kib < before.resident_kib + 8000, "{before:?} {after:?}");
     assert!(after.mappings < before.mappings + 200, "{before:?} {after:?}");
     assert!(after.descriptors < before.descriptors + 100, "{before:?} {after:?}");

@@ -1,5 +1,5 @@
-//! What programs can make large: local memory, stacks, recursion, variables. Too much of it is an error code, and the
-//! process goes on.
+//! What programs can make large: local memory, stacks, recursion, variables. Too much of it is an
+//! error code, and the process goes on.
 
 mod common;
 
@@ -12,8 +12,8 @@ use std::process::{Command, Stdio};
 
 const HEADER: &str = ".version 8.0\n.target sm_80\n.address_size 64\n";
 
-/// Functions that call themselves for ever: without a frame, with a frame, through a pointer, two in turn, and one whose
-/// lanes part at each call.
+/// Functions that call themselves for ever: without a frame, with a frame, through a pointer, two
+/// in turn, and one whose lanes part at each call.
 const RECURSIONS: &str = "
 .visible .func bare() { call bare; ret; }
 .visible .entry frameless() { call bare; ret; }
@@ -99,7 +99,8 @@ fn endless_recursion_is_a_stack_error_and_nothing_else() {
 
 #[test]
 fn recursion_goes_as_deep_as_the_stack_is_large() {
-    // Counts down in a register that the callee finds in a variable: no frame, so eight bytes are what a call takes.
+    // Counts down in a register that the callee finds in a variable: no frame, so eight bytes are
+    // what a call takes.
     let text = "
         .global .u32 left;
         .visible .func step()

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Entry points with the same base name and the same coverage share a line: `cuMemcpy`, `cuMemcpy_ptds`.
+/// Entry points with the same base name and the same coverage share a line: `cuMemcpy`,
+/// `cuMemcpy_ptds`.
 fn lines(wanted: impl Fn(Coverage) -> Option<&'static str>) -> Vec<(String, &'static str)> {
     let mut lines: Vec<(String, &'static str, &'static str)> = Vec::new();
     for (entry, (symbol, covered)) in cuda_abi::ENTRY_POINTS.iter().zip(coverage()) {

@@ -1,5 +1,5 @@
-//! Launches from device code (dynamic parallelism) and conditional nodes of graphs, with PTX that nvcc made of
-//! `tests/rdc/device_runtime.cu`.
+//! Launches from device code (dynamic parallelism) and conditional nodes of graphs, with PTX that
+//! nvcc made of `tests/rdc/device_runtime.cu`.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Calls while a thread or the process ends: from destructors of thread-local objects, of `pthread` keys, from exit
-//! handlers. And calls where the system gives no further threads.
+//! Calls while a thread or the process ends: from destructors of thread-local objects, of `pthread`
+//! keys, from exit handlers. And calls where the system gives no further threads.
 
 mod common;
 
@@ -96,7 +96,8 @@ fn assert_all_succeeded() {
 fn destructors_of_thread_local_objects_may_call_everything() {
     let _turn = TURN.lock().unwrap();
     let thread = std::thread::spawn(|| {
-        // Made before the thread's first driver call, hence destroyed after all that the driver might keep likewise.
+        // Made before the thread's first driver call, hence destroyed after all that the driver
+        // might keep likewise.
         GUARD.with_borrow_mut(|_| {});
         let context = std::mem::ManuallyDrop::new(Context::new());
         GUARD.with_borrow_mut(|guard| guard.0 = Some(Held::new(&context)));
@@ -178,8 +179,8 @@ static EXITING: Mutex<Option<Held>> = Mutex::new(None);
 #[test]
 #[ignore = "the test below runs it"]
 fn child_that_exits() {
-    // Registered before the first driver call, hence called after all handlers that the driver might have.
-    // SAFETY: the handler ends the process.
+    // Registered before the first driver call, hence called after all handlers that the driver
+    // might have. SAFETY: the handler ends the process.
     unsafe { libc::atexit(at_exit) };
     let context = std::mem::ManuallyDrop::new(Context::new());
     *EXITING.lock().unwrap() = Some(Held::new(&context));

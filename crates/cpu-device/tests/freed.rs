@@ -1,5 +1,6 @@
-//! Memory that is gone when work that names it is executed: freed, unregistered, unmapped, protected, cut off. That is a
-//! fault of the context, told with the call that asked for the work, and no crash.
+//! Memory that is gone when work that names it is executed: freed, unregistered, unmapped,
+//! protected, cut off. That is a fault of the context, told with the call that asked for the work,
+//! and no crash.
 
 mod common;
 
@@ -10,7 +11,8 @@ use std::process::Command;
 
 const PAGE: usize = 4096;
 
-/// Pages of the program's own, between two that stay: where these have been unmapped, only what fits comes.
+/// Pages of the program's own, between two that stay: where these have been unmapped, only what
+/// fits comes.
 struct Pages(*mut c_void, usize);
 
 impl Pages {
@@ -47,7 +49,8 @@ impl Pages {
 /// A call by its name, and what makes it with the address given.
 type Submission = (&'static str, Box<dyn Fn(u64) -> CUresult>);
 
-/// Everything that a stream can be asked to do with memory, each on memory of `bytes` bytes at the address given.
+/// Everything that a stream can be asked to do with memory, each on memory of `bytes` bytes at the
+/// address given.
 fn submissions(stream: CUstream, bytes: usize) -> Vec<Submission> {
     let other = upload(&vec![5; bytes]);
     let plane = move |source: u64, destination: u64| CUDA_MEMCPY2D {

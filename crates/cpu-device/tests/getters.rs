@@ -1,5 +1,5 @@
-//! What can be asked of the device, contexts, streams, modules, functions, libraries and kernels, and what can be set
-//! on them.
+//! What can be asked of the device, contexts, streams, modules, functions, libraries and kernels,
+//! and what can be set on them.
 
 mod common;
 
@@ -132,7 +132,8 @@ fn contexts_keep_what_is_set_on_them() {
 
 #[test]
 fn the_primary_context_is_counted() {
-    // In a process of its own each test binary has one primary context; this is the only test here that uses it.
+    // In a process of its own each test binary has one primary context; this is the only test here
+    // that uses it.
     ok!(cuInit(0));
     let (mut context, mut flags, mut active) = (std::ptr::null_mut(), 0, 9);
     ok!(cuDevicePrimaryCtxSetFlags(0, CU_CTX_SCHED_YIELD));

@@ -42,8 +42,8 @@ fn an_event_in_the_middle_of_a_graph_lets_others_go_on_there() {
     let _context = Context::new();
     let (first, second, memory) = (event(), event(), upload(&[0; 12]));
     let (inside, outside) = (stream(CU_STREAM_NON_BLOCKING), stream(CU_STREAM_NON_BLOCKING));
-    // In the graph: fill, tell the world, wait until word 1 is 7. Outside: wait for the graph's event, write the 7.
-    // That ends only if the event is complete before the graph is.
+    // In the graph: fill, tell the world, wait until word 1 is 7. Outside: wait for the graph's
+    // event, write the 7. That ends only if the event is complete before the graph is.
     let graph = graph();
     let filled = fill_node(graph, std::ptr::null_mut(), memory, 5);
     let (mut told, mut waiting) = (std::ptr::null_mut(), std::ptr::null_mut());
@@ -66,7 +66,8 @@ fn an_event_in_the_middle_of_a_graph_lets_others_go_on_there() {
     for round in 0..20 {
         ok!(cuMemsetD8_v2(memory, 0, 12));
         ok!(cuCtxSynchronize());
-        // The wait is for this record, made before the launch; the one made after it does not matter.
+        // The wait is for this record, made before the launch; the one made after it does not
+        // matter.
         ok!(cuEventRecord(second, outside));
         ok!(cuGraphLaunch(exec, inside));
         ok!(cuEventRecord(second, inside));
@@ -235,7 +236,8 @@ fn calls_that_could_disturb_a_capture_spoil_it() {
         ok!(cuThreadExchangeStreamCaptureMode(&mut mode));
         mode
     };
-    // The capture's mode, the thread's, and whether an allocation of the same thread is taken amiss.
+    // The capture's mode, the thread's, and whether an allocation of the same thread is taken
+    // amiss.
     let cases = [
         (global, global, true),
         (global, local, true),

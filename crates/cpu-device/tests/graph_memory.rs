@@ -1,4 +1,5 @@
-//! Memory that graphs allocate: freed in streams, allocated again by later launches, and accounted for.
+//! Memory that graphs allocate: freed in streams, allocated again by later launches, and accounted
+//! for.
 
 mod common;
 

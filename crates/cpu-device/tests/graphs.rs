@@ -1,4 +1,5 @@
-//! Graphs: built by hand and by capture, launched, changed, refused. Kernel nodes are in `kernels.rs`.
+//! Graphs: built by hand and by capture, launched, changed, refused. Kernel nodes are in
+//! `kernels.rs`.
 
 mod common;
 
@@ -31,7 +32,8 @@ fn run(exec: CUgraphExec) {
 /// What host nodes leave behind: the order in which they ran.
 type Trace = Mutex<Vec<u64>>;
 
-/// What a host node is called with: where to leave what. Leaked, as a graph may call it at any time.
+/// What a host node is called with: where to leave what. Leaked, as a graph may call it at any
+/// time.
 fn mark(trace: &'static Trace, value: u64) -> CUDA_HOST_NODE_PARAMS {
     unsafe extern "C" fn run(data: *mut c_void) {
         // SAFETY: the data is leaked below.

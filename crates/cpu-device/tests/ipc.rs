@@ -1,4 +1,5 @@
-//! Memory and events shared between two processes. Each test runs itself again as the other process.
+//! Memory and events shared between two processes. Each test runs itself again as the other
+//! process.
 
 mod common;
 

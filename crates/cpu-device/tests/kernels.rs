@@ -1,5 +1,5 @@
-//! Kernels through the driver's functions: modules, libraries, launches in every form, graphs' kernel nodes,
-//! faults.
+//! Kernels through the driver's functions: modules, libraries, launches in every form, graphs'
+//! kernel nodes, faults.
 
 mod common;
 

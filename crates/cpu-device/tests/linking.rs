@@ -8,8 +8,8 @@ use std::ffi::{CStr, c_void};
 
 const HEADER: &str = ".version 8.0\n.target sm_70\n.address_size 64\n";
 
-/// Calls a function of the other module and reads its variable; has a variable of its own with a name that the other
-/// has too.
+/// Calls a function of the other module and reads its variable; has a variable of its own with a
+/// name that the other has too.
 const MAIN: &str = "
 .file 1 \"main.cu\"
 .global .align 4 .u32 hidden = 100;

@@ -1,4 +1,5 @@
-//! Memory through the driver's functions: allocation, copies, fills, and what is known of a pointer.
+//! Memory through the driver's functions: allocation, copies, fills, and what is known of a
+//! pointer.
 
 mod common;
 

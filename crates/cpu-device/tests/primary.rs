@@ -1,5 +1,5 @@
-//! The primary context, retained by one thread while another releases it. In a process of its own: other tests count
-//! retains.
+//! The primary context, retained by one thread while another releases it. In a process of its own:
+//! other tests count retains.
 
 mod common;
 
@@ -26,7 +26,8 @@ extern "C" fn wait_at(barrier: *mut c_void) {
     unsafe { &*barrier.cast::<Barrier>() }.wait();
 }
 
-/// The end of a context waits for its work. What others make in its successor meanwhile is not the ended one's.
+/// The end of a context waits for its work. What others make in its successor meanwhile is not the
+/// ended one's.
 #[test]
 fn what_is_made_while_the_last_release_waits_stays() {
     ok!(cuInit(0));

@@ -1,12 +1,13 @@
-//! Every function of the driver with arguments that make no sense: each call is answered, in bounded time, and
-//! nothing crashes.
+//! Every function of the driver with arguments that make no sense: each call is answered, in
+//! bounded time, and nothing crashes.
 //!
-//! What CUDA itself would dereference is readable here too: a pointer is null or leads to memory that is long
-//! enough. Everything else (handles, device addresses, sizes, flags) is anything: alive, destroyed, of another kind,
-//! zero, huge. Calls are made on two threads of a process of its own, which says what it is about to call.
+//! What CUDA itself would dereference is readable here too: a pointer is null or leads to memory
+//! that is long enough. Everything else (handles, device addresses, sizes, flags) is anything:
+//! alive, destroyed, of another kind, zero, huge. Calls are made on two threads of a process of its
+//! own, which says what it is about to call.
 //!
-//! `RANDOM_CALLS_SECONDS=3600` goes on with further seeds for so long, `RANDOM_CALLS_FROM` says with which to begin; the
-//! test then says how many calls it has made.
+//! `RANDOM_CALLS_SECONDS=3600` goes on with further seeds for so long, `RANDOM_CALLS_FROM` says
+//! with which to begin; the test then says how many calls it has made.
 
 mod common;
 
@@ -23,8 +24,8 @@ use std::time::{Duration, Instant};
 
 const SIGNATURES: &str = include_str!("../../cuda-abi/src/signature.rs");
 
-/// Calls that wait for the program to do something, or that take addresses which may be any of the program's: what
-/// they may be given can't be told from their types.
+/// Calls that wait for the program to do something, or that take addresses which may be any of the
+/// program's: what they may be given can't be told from their types.
 const EXCLUDED: [&str; 4] =
     ["cuMemcpyBatchAsync", "cuStreamWaitValue", "cuStreamBatchMemOp", "cuGraphDebugDotPrint"];
 
@@ -232,8 +233,8 @@ fn make_calls(seed: u64) {
 fn call(index: usize, a: [u64; 12]) -> CUresult {
     type Any = unsafe extern "C" fn(u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64) -> CUresult;
     let slot = SLOTS[index].load(Ordering::Relaxed);
-    // SAFETY: the slot holds a function of at most twelve arguments that are passed as integers are (a float one is
-    // then whatever the register holds); pointers are null or lead to `ROOM` bytes.
+    // SAFETY: the slot holds a function of at most twelve arguments that are passed as integers are
+    // (a float one is then whatever the register holds); pointers are null or lead to `ROOM` bytes.
     unsafe {
         let function = std::mem::transmute::<*mut (), Any>(slot);
         function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11])

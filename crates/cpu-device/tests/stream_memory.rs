@@ -1,4 +1,5 @@
-//! Stream memory operations in batches, callbacks after faults, and what is kept of managed and mapped memory.
+//! Stream memory operations in batches, callbacks after faults, and what is kept of managed and
+//! mapped memory.
 
 mod common;
 

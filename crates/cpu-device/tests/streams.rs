@@ -1,6 +1,7 @@
 //! The order of work: streams, events, host functions, contexts.
 //!
-//! That one thing waits for another is shown with gates: host functions that end only when the test lets them.
+//! That one thing waits for another is shown with gates: host functions that end only when the test
+//! lets them.
 
 mod common;
 

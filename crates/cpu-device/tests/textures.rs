@@ -1,4 +1,5 @@
-//! Arrays, textures and surfaces, held against the formulas of the programming guide's appendix on texture fetching.
+//! Arrays, textures and surfaces, held against the formulas of the programming guide's appendix on
+//! texture fetching.
 
 mod common;
 
@@ -9,7 +10,8 @@ use cuda_abi::types::*;
 use std::ffi::{CString, c_void};
 use std::time::Duration;
 
-/// What a kernel is given: an object, a row of four words for each thread, and where four results go.
+/// What a kernel is given: an object, a row of four words for each thread, and where four results
+/// go.
 const KERNEL: &str = "
 .version 8.0
 .target sm_80
@@ -49,8 +51,8 @@ const KERNEL: &str = "
 }
 ";
 
-/// Runs `instruction` with `%r5` to `%r8` (as floats `%f5` to `%f8`) from each input and the object in `%rd1`;
-/// returns `%r10` to `%r13`, or the code of what went wrong.
+/// Runs `instruction` with `%r5` to `%r8` (as floats `%f5` to `%f8`) from each input and the object
+/// in `%rd1`; returns `%r10` to `%r13`, or the code of what went wrong.
 fn run(instruction: &str, object: u64, inputs: &[[u32; 4]]) -> Result<Vec<[u32; 4]>, CUresult> {
     run_and(instruction, object, inputs, || ())
 }
@@ -240,7 +242,8 @@ impl Reference {
     }
 }
 
-/// The border's colour `[0.5, -2.0, 0.25, 8.0]` in the channels and the format of an image, as an H200 reads it.
+/// The border's colour `[0.5, -2.0, 0.25, 8.0]` in the channels and the format of an image, as an
+/// H200 reads it.
 fn border(format: CUarray_format, channels: usize) -> [f32; 4] {
     let mut colour = match format {
         CU_AD_FORMAT_UNSIGNED_INT8 => [128.0 / 255.0, 0.0, 64.0 / 255.0, 1.0],
@@ -315,7 +318,8 @@ fn fetches_are_the_programming_guides() {
                 let coordinates: Vec<[f32; 3]> = (0..200)
                     .map(|_| {
                         sizes.map(|extent| {
-                            // From one image before to one image behind, in 1/1024 of a texel or finer.
+                            // From one image before to one image behind, in 1/1024 of a texel or
+                            // finer.
                             let texels =
                                 random.below(3 * 1024 * extent as u64) as f32 / 1024.0 - extent as f32;
                             if normalized { texels / extent as f32 } else { texels }

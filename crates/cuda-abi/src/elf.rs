@@ -1,8 +1,8 @@
 //! What a shared library says of itself: its SONAME, what it needs, and what it exports.
 //!
-//! For tests that hold a stand-in for `libcuda.so.1` against the table, and for code that must tell such a library
-//! from another. Reads the section headers of 64-bit little-endian ELF files. Any bytes give a [`Library`] or an
-//! [`Error`], never a panic; names that are not UTF-8 are left out.
+//! For tests that hold a stand-in for `libcuda.so.1` against the table, and for code that must tell
+//! such a library from another. Reads the section headers of 64-bit little-endian ELF files. Any
+//! bytes give a [`Library`] or an [`Error`], never a panic; names that are not UTF-8 are left out.
 
 /// Why a file could not be read as a shared library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +11,8 @@ pub enum Error {
     NotElf64,
     /// Something lies outside the file.
     Truncated,
-    /// It has no dynamic section or no dynamic symbols: a static program, an object file, or stripped of headers.
+    /// It has no dynamic section or no dynamic symbols: a static program, an object file, or
+    /// stripped of headers.
     NotDynamic,
 }
 

@@ -1,7 +1,7 @@
 //! What the generated structs and unions have in common: zeros are a value, and the layout is C's.
 
-/// A type of which all-zero bytes are a value, as after C's `memset(&x, 0, sizeof x)`: null pointers, no
-/// functions, first enumerators.
+/// A type of which all-zero bytes are a value, as after C's `memset(&x, 0, sizeof x)`: null
+/// pointers, no functions, first enumerators.
 ///
 /// ```
 /// use cuda_abi::{Plain, types::CUlaunchConfig};
@@ -19,12 +19,12 @@ pub unsafe trait Plain: Copy {
     }
 }
 
-/// `plain!(NAME: SIZE, ALIGN; FIELD at OFFSET, …)`, for a generated record: makes it [`Plain`], and the compiler
-/// check that it is laid out as the C headers have it.
+/// `plain!(NAME: SIZE, ALIGN; FIELD at OFFSET, …)`, for a generated record: makes it [`Plain`], and
+/// the compiler check that it is laid out as the C headers have it.
 macro_rules! plain {
     ($name:ident: $size:literal, $align:literal; $($field:ident at $offset:literal),*) => {
-        // SAFETY: the generator makes records of integers, floats, raw pointers, optional functions, arrays of
-        // these and other such records, and nothing else.
+        // SAFETY: the generator makes records of integers, floats, raw pointers, optional
+        // functions, arrays of these and other such records, and nothing else.
         unsafe impl $crate::Plain for $name {}
         const _: () = {
             assert!(size_of::<$name>() == $size && align_of::<$name>() == $align);

@@ -1,4 +1,5 @@
-//! Names and meanings of the codes that the driver returns. The names come with the table; the meanings are ours.
+//! Names and meanings of the codes that the driver returns. The names come with the table; the
+//! meanings are ours.
 
 use crate::constants::{RESULT_NAMES, *};
 use crate::types::CUresult;
@@ -11,7 +12,8 @@ pub fn result_name(code: CUresult) -> Option<&'static str> {
 
 /// What a code means, in one line. `None` where this crate does not know the code.
 ///
-/// Codes that say "the context is lost" leave nothing of the context usable: every later call returns them too.
+/// Codes that say "the context is lost" leave nothing of the context usable: every later call
+/// returns them too.
 pub fn result_description(code: CUresult) -> Option<&'static str> {
     Some(match code {
         CUDA_SUCCESS => "done; of a query: what was asked about has finished",

@@ -1,7 +1,8 @@
 //! Names the library `libcuda.so` and makes it need `libcuda.so.1`.
 //!
-//! The linker takes a library's name from the library, so this script makes an empty one of that name to link against. When
-//! the program runs, the loader finds the preloaded `libapex.so`, which has that name.
+//! The linker takes a library's name from the library, so this script makes an empty one of that
+//! name to link against. When the program runs, the loader finds the preloaded `libapex.so`, which
+//! has that name.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,8 +23,9 @@ fn main() {
         Ok(status) => panic!("{compiler} could not link an empty library: {status}"),
         Err(error) => panic!("cannot run {compiler}, the C compiler that rustc links with too: {error}"),
     }
-    // The library has no code, but the linker keeps what unwinding would call, and with it 300 KB of the standard library.
-    // Nothing here unwinds: without the personality routine the linker drops it all.
+    // The library has no code, but the linker keeps what unwinding would call, and with it 300 KB
+    // of the standard library. Nothing here unwinds: without the personality routine the linker
+    // drops it all.
     for argument in ["-Wl,-soname,libcuda.so", "-Wl,--no-as-needed", "-Wl,--defsym=rust_eh_personality=0"] {
         println!("cargo::rustc-cdylib-link-arg={argument}");
     }

@@ -1,11 +1,13 @@
 //! What recording adds to a launch: `cargo bench -p apex-interpose --bench launch_cost`.
 //!
-//! Runs itself under the injected library with the fake driver, whose launch returns at once: as bare jumps, with recording
-//! switched off, recording one configuration, recording a thousand in turn. Prints nanoseconds per launch: the mean of all;
-//! the median over blocks of a hundred launches, which leaves out the page faults of the session file; median and 99th
-//! percentile of single launches by the time-stamp counter, less its own cost (some machines' counters move in steps of ten
-//! nanoseconds). What counts is the difference to the bare row; and between the rows with a busy driver, which leaves as
-//! little of the processor's caches as a real one, what programs will see.
+//! Runs itself under the injected library with the fake driver, whose launch returns at once: as
+//! bare jumps, with recording switched off, recording one configuration, recording a thousand in
+//! turn. Prints nanoseconds per launch: the mean of all; the median over blocks of a hundred
+//! launches, which leaves out the page faults of the session file; median and 99th percentile of
+//! single launches by the time-stamp counter, less its own cost (some machines' counters move in
+//! steps of ten nanoseconds). What counts is the difference to the bare row; and between the rows
+//! with a busy driver, which leaves as little of the processor's caches as a real one, what
+//! programs will see.
 
 use apex_trace::control::{MappedControl, Settings, TimingMode};
 use std::ffi::{CStr, c_void};
@@ -82,7 +84,8 @@ fn session(folder: &Path, name: &str, recording: bool, timing: TimingMode) -> Pa
 }
 
 fn symbol<F: Copy>(name: &CStr) -> F {
-    // SAFETY: names of functions of the library that the dynamic linker finds for libcuda.so.1; F is their type.
+    // SAFETY: names of functions of the library that the dynamic linker finds for libcuda.so.1; F
+    // is their type.
     unsafe {
         let library = libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW);
         let address = libc::dlsym(library, name.as_ptr());

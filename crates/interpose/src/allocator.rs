@@ -1,11 +1,14 @@
-//! Memory of the library: the system's, and a small reserve for the moment when the system has none left.
+//! Memory of the library: the system's, and a small reserve for the moment when the system has none
+//! left.
 //!
-//! Rust aborts the process where an allocation that cannot fail fails, and this process is somebody's program. So whatever can
-//! grow large is reserved by calls that can fail, and everything else (a path, a message, a small structure) comes out of a
-//! static reserve once the system refuses. The first refusal ends recording ([`crate::switch::stop`]): afterwards no work begins
-//! that allocates, so the reserve has to last for what is under way.
+//! Rust aborts the process where an allocation that cannot fail fails, and this process is
+//! somebody's program. So whatever can grow large is reserved by calls that can fail, and
+//! everything else (a path, a message, a small structure) comes out of a static reserve once the
+//! system refuses. The first refusal ends recording ([`crate::switch::stop`]): afterwards no work
+//! begins that allocates, so the reserve has to last for what is under way.
 //!
-//! The allocator serves `libapex.so`. It is part of every program that links this crate too, where it is the system's.
+//! The allocator serves `libapex.so`. It is part of every program that links this crate too, where
+//! it is the system's.
 
 use crate::switch::{self, Stop};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -83,7 +86,8 @@ unsafe impl GlobalAlloc for Allocator {
                 return made;
             }
         }
-        // SAFETY: the caller's contract: the size is valid for the alignment, and as many bytes as both have are readable.
+        // SAFETY: the caller's contract: the size is valid for the alignment, and as many bytes as
+        // both have are readable.
         unsafe {
             let made = piece(Layout::from_size_align_unchecked(size, layout.align()));
             if !made.is_null() {

@@ -1,14 +1,16 @@
-//! The real driver: the addresses of its entry points, and the calls that this library makes on its own account.
+//! The real driver: the addresses of its entry points, and the calls that this library makes on its
+//! own account.
 //!
-//! [`REAL`] holds, for each entry of the table, the address that the real driver exports, or that of a stub that
-//! returns an error; never null once a driver was looked for. The functions below are the only places where this
-//! library calls the driver for itself. Each says what it asks; none of them locks, allocates on the device,
-//! synchronises or changes what the program sees, except those of [`crate::calibration`] and the event pairs of
-//! [`crate::timing`].
+//! [`REAL`] holds, for each entry of the table, the address that the real driver exports, or that
+//! of a stub that returns an error; never null once a driver was looked for. The functions below
+//! are the only places where this library calls the driver for itself. Each says what it asks; none
+//! of them locks, allocates on the device, synchronises or changes what the program sees, except
+//! those of [`crate::calibration`] and the event pairs of [`crate::timing`].
 //!
 //! # Contract of the table
-//! `REAL[i]` can be called with the signature that `cuda_abi::signature` gives for the symbol at index `i`: it is the
-//! driver's own function of that name, or a stub that reads no arguments and returns a `CUresult`.
+//! `REAL[i]` can be called with the signature that `cuda_abi::signature` gives for the symbol at
+//! index `i`: it is the driver's own function of that name, or a stub that reads no arguments and
+//! returns a `CUresult`.
 
 use crate::tables::push;
 use apex_trace::definition::Device;
@@ -31,8 +33,8 @@ pub struct Parameter {
 /// Addresses of the real entry points; see the [module](self).
 pub static REAL: [AtomicPtr<()>; COUNT] = [const { AtomicPtr::new(null_mut()) }; COUNT];
 
-/// What stands in for an entry point that the real driver lacks. The one place to take its address from: the compiler may
-/// make several copies of a function, each with an address of its own.
+/// What stands in for an entry point that the real driver lacks. The one place to take its address
+/// from: the compiler may make several copies of a function, each with an address of its own.
 static MISSING: extern "C" fn() -> CUresult = missing;
 
 extern "C" fn missing() -> CUresult {
@@ -53,8 +55,9 @@ pub fn set_real(index: usize, address: Option<NonNull<()>>) {
 pub unsafe fn real_at<F: Copy>(index: usize) -> F {
     const { assert!(size_of::<F>() == size_of::<*mut ()>()) };
     let address = REAL[index].load(Ordering::Relaxed);
-    // SAFETY: of the right size; by the table's contract the address can be called as `F`. This is only reached after
-    // the table was filled: through a hook, which gets into a slot later than its address into the table.
+    // SAFETY: of the right size; by the table's contract the address can be called as `F`. This is
+    // only reached after the table was filled: through a hook, which gets into a slot later than
+    // its address into the table.
     unsafe { std::mem::transmute_copy::<*mut (), F>(&address) }
 }
 
@@ -83,7 +86,8 @@ pub fn current_context() -> CUcontext {
 
 /// Makes `context` the calling thread's current one.
 pub fn set_current_context(context: CUcontext) {
-    // SAFETY: a context that was current in a thread of the program; the driver refuses one that has ended.
+    // SAFETY: a context that was current in a thread of the program; the driver refuses one that
+    // has ended.
     unsafe { real!(cuCtxSetCurrent)(context) };
 }
 
@@ -168,8 +172,8 @@ pub fn describe_device(device: CUdevice) -> Device {
     }
 }
 
-/// Whether `stream`, or the work of the calling thread on it, is being captured. Not to be asked of the legacy default
-/// stream, which can't be captured.
+/// Whether `stream`, or the work of the calling thread on it, is being captured. Not to be asked of
+/// the legacy default stream, which can't be captured.
 pub fn is_capturing(stream: CUstream) -> bool {
     let mut status = CU_STREAM_CAPTURE_STATUS_NONE;
     // SAFETY: the out-parameter is valid; the program has just used the stream.
@@ -177,7 +181,8 @@ pub fn is_capturing(stream: CUstream) -> bool {
         && status != CU_STREAM_CAPTURE_STATUS_NONE
 }
 
-/// The flags of a stream that the program made. Not to be asked of a stream that is capturing: it ends the capture.
+/// The flags of a stream that the program made. Not to be asked of a stream that is capturing: it
+/// ends the capture.
 pub fn stream_flags(stream: CUstream) -> Option<u32> {
     let mut flags = 0;
     // SAFETY: the out-parameter is valid; the program has just used the stream with success.
@@ -194,7 +199,8 @@ pub fn stream_context(stream: CUstream) -> Option<CUcontext> {
 /// The function of a library's kernel in the current context.
 pub fn function_of_kernel(kernel: CUkernel) -> Option<CUfunction> {
     let mut function = null_mut();
-    // SAFETY: the out-parameter is valid; the program got the kernel from the driver and has just launched it.
+    // SAFETY: the out-parameter is valid; the program got the kernel from the driver and has just
+    // launched it.
     succeeds(unsafe { real!(cuKernelGetFunction)(&mut function, kernel) }).then_some(function)
 }
 
@@ -203,8 +209,8 @@ pub fn tells_parameters() -> bool {
     has(index::cuFuncGetParamInfo)
 }
 
-/// Where the parameters of a function, or of a library's kernel, lie in its parameter space; `None` if the driver does not
-/// tell, or if there are more than `most`.
+/// Where the parameters of a function, or of a library's kernel, lie in its parameter space; `None`
+/// if the driver does not tell, or if there are more than `most`.
 pub fn parameters(function: CUfunction, most: usize) -> Option<Vec<Parameter>> {
     // A kernel is not a function to every query, but its function has the same parameters.
     let is_function = function_attribute(function, CU_FUNC_ATTRIBUTE_NUM_REGS).is_some();
@@ -212,7 +218,8 @@ pub fn parameters(function: CUfunction, most: usize) -> Option<Vec<Parameter>> {
     let mut parameters = Vec::new();
     loop {
         let (mut offset, mut bytes) = (0, 0);
-        // SAFETY: the out-parameters are valid; the function was launched with success, or comes from a kernel that was.
+        // SAFETY: the out-parameters are valid; the function was launched with success, or comes
+        // from a kernel that was.
         match unsafe { real!(cuFuncGetParamInfo)(function, parameters.len(), &mut offset, &mut bytes) } {
             CUDA_SUCCESS if parameters.len() < most => {}
             // One past the last.
@@ -238,7 +245,8 @@ pub fn is_allocated(address: CUdeviceptr, bytes: usize) -> bool {
 /// A function's name, if the driver can tell it (12.3 and later).
 pub fn function_name(function: CUfunction) -> Option<String> {
     let mut name: *const c_char = std::ptr::null();
-    // SAFETY: the out-parameter is valid; the function was launched with success, or comes from a kernel that was.
+    // SAFETY: the out-parameter is valid; the function was launched with success, or comes from a
+    // kernel that was.
     let result = unsafe { real!(cuFuncGetName)(&mut name, function) };
     // SAFETY: the driver gave a string, which lives as long as the function.
     (succeeds(result) && !name.is_null()).then(|| unsafe { string(name) })
@@ -247,7 +255,8 @@ pub fn function_name(function: CUfunction) -> Option<String> {
 /// An attribute of a function; `None` of a library's kernel, which is none.
 fn function_attribute(function: CUfunction, attribute: CUfunction_attribute) -> Option<i32> {
     let mut value = 0;
-    // SAFETY: the out-parameter is valid; the function was launched with success, or comes from a kernel that was.
+    // SAFETY: the out-parameter is valid; the function was launched with success, or comes from a
+    // kernel that was.
     succeeds(unsafe { real!(cuFuncGetAttribute)(&mut value, attribute, function) }).then_some(value)
 }
 
@@ -273,7 +282,8 @@ pub fn function_attributes(function: CUfunction) -> Option<FunctionAttributes> {
 /// The nodes of a graph.
 pub fn graph_nodes(graph: CUgraph) -> Vec<CUgraphNode> {
     let mut count = 0;
-    // SAFETY: with a null array the driver only counts; the program has just used the graph with success.
+    // SAFETY: with a null array the driver only counts; the program has just used the graph with
+    // success.
     if !succeeds(unsafe { real!(cuGraphGetNodes)(graph, null_mut(), &mut count) }) {
         return Vec::new();
     }
@@ -353,8 +363,8 @@ fn node_graph(node: CUgraphNode) -> Option<CUgraph> {
 /// The cluster of a kernel node; zeros without one.
 pub fn node_cluster(node: CUgraphNode) -> Dim3 {
     let mut value = CUlaunchAttributeValue::zeroed();
-    // SAFETY: the out-parameter is valid, and the node is a kernel's. The driver fills in the member of the union that the
-    // attribute names.
+    // SAFETY: the out-parameter is valid, and the node is a kernel's. The driver fills in the
+    // member of the union that the attribute names.
     unsafe {
         let attribute = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
         if !succeeds(real!(cuGraphKernelNodeGetAttribute)(node, attribute, &mut value)) {
@@ -422,8 +432,8 @@ pub fn kernel_of_v3(parameters: &CUDA_KERNEL_NODE_PARAMS_v3) -> Kernel {
     })
 }
 
-/// The cluster that a function, or a library's kernel, was compiled for; zeros if for none. The program has launched it with
-/// success.
+/// The cluster that a function, or a library's kernel, was compiled for; zeros if for none. The
+/// program has launched it with success.
 pub fn required_cluster(function: CUfunction) -> Dim3 {
     let sizes = [
         CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH,
@@ -438,13 +448,14 @@ pub fn required_cluster(function: CUfunction) -> Dim3 {
     found.map(|size| size.unwrap_or(0) as u32).into()
 }
 
-/// What the driver says of an address: its memory type and whether it is managed; zeros for memory that it does not
-/// know.
+/// What the driver says of an address: its memory type and whether it is managed; zeros for memory
+/// that it does not know.
 pub fn pointer_attributes(address: CUdeviceptr) -> (CUmemorytype, bool) {
     let (mut kind, mut managed): (CUmemorytype, u32) = (0, 0);
     let mut attributes = [CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED];
     let mut values = [(&raw mut kind).cast::<c_void>(), (&raw mut managed).cast::<c_void>()];
-    // SAFETY: two attributes and two places of four bytes for their values; the address is only looked up.
+    // SAFETY: two attributes and two places of four bytes for their values; the address is only
+    // looked up.
     let result =
         unsafe { real!(cuPointerGetAttributes)(2, attributes.as_mut_ptr(), values.as_mut_ptr(), address) };
     if succeeds(result) { (kind, managed != 0) } else { (0, false) }
@@ -474,7 +485,8 @@ pub fn create_event() -> Option<CUevent> {
 
 /// Records an event of ours on a stream; false if the driver refuses.
 pub fn record_event(event: CUevent, stream: CUstream) -> bool {
-    // SAFETY: an event of ours in a living context; the program is about to use, or has just used, the stream.
+    // SAFETY: an event of ours in a living context; the program is about to use, or has just used,
+    // the stream.
     succeeds(unsafe { real!(cuEventRecord)(event, stream) })
 }
 
@@ -484,8 +496,8 @@ pub fn is_idle(stream: CUstream) -> bool {
     succeeds(unsafe { real!(cuStreamQuery)(stream) })
 }
 
-/// Nanoseconds between two events of ours that were recorded; `Err(true)` if they are not both done yet, `Err(false)` if
-/// there will never be an answer.
+/// Nanoseconds between two events of ours that were recorded; `Err(true)` if they are not both done
+/// yet, `Err(false)` if there will never be an answer.
 pub fn elapsed_ns(before: CUevent, after: CUevent) -> Result<u64, bool> {
     let mut milliseconds = 0.0_f32;
     // SAFETY: the out-parameter is valid; events of ours in a living context.
@@ -496,8 +508,8 @@ pub fn elapsed_ns(before: CUevent, after: CUevent) -> Result<u64, bool> {
     }
 }
 
-/// A stream, a kernel without parameters and event pairs of our own in the current context, for calibration. All of it is
-/// released when dropped.
+/// A stream, a kernel without parameters and event pairs of our own in the current context, for
+/// calibration. All of it is released when dropped.
 pub struct Scratch {
     stream: CUstream,
     module: CUmodule,

@@ -1,10 +1,13 @@
-//! The variables through which `apex run` speaks to this library. They are read at the first driver call.
+//! The variables through which `apex run` speaks to this library. They are read at the first driver
+//! call.
 
 use std::path::PathBuf;
 
-/// The session directory, an absolute path. Without it nothing is recorded and every call is forwarded.
+/// The session directory, an absolute path. Without it nothing is recorded and every call is
+/// forwarded.
 pub const SESSION: &str = "APEX_SESSION";
-/// The driver to forward to, an absolute path. Without it the driver is searched for ([`crate::locate`]).
+/// The driver to forward to, an absolute path. Without it the driver is searched for
+/// ([`crate::locate`]).
 pub const DRIVER: &str = "APEX_DRIVER";
 /// `1` makes the library bare jumps to the driver, whatever else is set.
 pub const DISABLE: &str = "APEX_DISABLE";

@@ -1,16 +1,19 @@
 //! A slot's third state: first let the queued work out, then jump.
 //!
-//! A call that goes to the driver past work that was held back may overtake what it depends on. Whoever holds work back
-//! therefore registers a *flush*, and the slots of such calls hold [`flush_then_jump`]: it saves the registers that carry
-//! arguments, runs the flush, restores them, and jumps to what the slot would hold otherwise, the hook or the real function,
-//! with the stack and the return address as they were (`cuda_abi::trampoline` has the contract). No signature is needed.
-//! The launch queue is who holds work back ([`crate::queue`]); without it no slot is in this state.
+//! A call that goes to the driver past work that was held back may overtake what it depends on.
+//! Whoever holds work back therefore registers a *flush*, and the slots of such calls hold
+//! [`flush_then_jump`]: it saves the registers that carry arguments, runs the flush, restores them,
+//! and jumps to what the slot would hold otherwise, the hook or the real function, with the stack
+//! and the return address as they were (`cuda_abi::trampoline` has the contract). No signature is
+//! needed. The launch queue is who holds work back ([`crate::queue`]); without it no slot is in
+//! this state.
 //!
 //! # Contract of a flush
-//! 1. It runs in the thread that makes the call, before the call reaches the driver, on a [`stack`](crate::stack) of ours.
-//!    Several threads may run it at once.
-//! 2. It may call the driver. Calls that come through a slot of this state from within it, because the driver or the flush
-//!    itself makes one, go straight to the driver: a thread runs no flush within a flush.
+//! 1. It runs in the thread that makes the call, before the call reaches the driver, on a
+//!    [`stack`](crate::stack) of ours. Several threads may run it at once.
+//! 2. It may call the driver. Calls that come through a slot of this state from within it, because
+//!    the driver or the flush itself makes one, go straight to the driver: a thread runs no flush
+//!    within a flush.
 //! 3. If it panics, recording ends for this process, and the call is made.
 
 use crate::switch::guarded;
@@ -29,8 +32,8 @@ static BEHIND: [AtomicPtr<()>; COUNT] = [const { AtomicPtr::new(null_mut()) }; C
 /// What somebody who holds work back registers.
 #[derive(Clone, Copy)]
 pub struct Flush {
-    /// Whether work is held back that the call of the entry point at an index, which is about to be made, must not overtake. It
-    /// does little, on the program's stack.
+    /// Whether work is held back that the call of the entry point at an index, which is about to be
+    /// made, must not overtake. It does little, on the program's stack.
     pub is_due: fn(usize) -> bool,
     /// Lets the work out.
     pub run: fn(),
@@ -41,8 +44,8 @@ thread_local! {
     static RUNNING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Has `flush` run before calls whose slots are in this state. To be registered before the first driver call, which fills the
-/// slots; the first one stays.
+/// Has `flush` run before calls whose slots are in this state. To be registered before the first
+/// driver call, which fills the slots; the first one stays.
 pub fn register(flush: Flush) {
     FLUSH.get_or_init(|| flush);
 }

@@ -1,10 +1,11 @@
 //! How much memory recording can take, fixed beforehand.
 //!
-//! [`crate::FIXED_BYTES`] for a process, less than 56 MiB, nearly all of it address space that is touched only as far as
-//! it is used (6 MiB in a process that fills the table of configurations); and for each thread that makes recorded calls
-//! [`crate::THREAD_BYTES`], 70 KiB, beside the one mapped chunk of the session file ([`apex_trace::layout::CHUNK_BYTES`]).
-//! Beyond a table's capacity nothing grows: the record is made all the same, with the identifier that says "unknown" (0),
-//! and configurations beyond the table are counted.
+//! [`crate::FIXED_BYTES`] for a process, less than 56 MiB, nearly all of it address space that is
+//! touched only as far as it is used (6 MiB in a process that fills the table of configurations);
+//! and for each thread that makes recorded calls [`crate::THREAD_BYTES`], 70 KiB, beside the one
+//! mapped chunk of the session file ([`apex_trace::layout::CHUNK_BYTES`]). Beyond a table's
+//! capacity nothing grows: the record is made all the same, with the identifier that says "unknown"
+//! (0), and configurations beyond the table are counted.
 
 use crate::tables::ConfigTable;
 use std::io;
@@ -60,11 +61,12 @@ pub const MAP_BYTES: usize = (FUNCTIONS
     * MAP_ENTRY_BYTES
     + REMEMBERED_NAMES * NAME_BYTES;
 
-/// Address space that is reserved when recording starts: the tables, a stack or two, the first chunks.
+/// Address space that is reserved when recording starts: the tables, a stack or two, the first
+/// chunks.
 const RESERVED_AT_START: u64 = 24 << 20;
 
-/// An error if the process's address space is limited (`ulimit -v`) and recording would take more than a quarter of what the
-/// limit leaves: what remains is the program's.
+/// An error if the process's address space is limited (`ulimit -v`) and recording would take more
+/// than a quarter of what the limit leaves: what remains is the program's.
 pub fn leave_room() -> io::Result<()> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is valid for writing.

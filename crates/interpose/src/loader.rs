@@ -1,12 +1,14 @@
 //! The first driver call: find the real driver and fill the slots.
 //!
-//! Until then this library does nothing; it is loaded into every process of the program's tree, shells included. Every
-//! exported symbol jumps through its slot, and every slot first holds a stub that comes here.
+//! Until then this library does nothing; it is loaded into every process of the program's tree,
+//! shells included. Every exported symbol jumps through its slot, and every slot first holds a stub
+//! that comes here.
 //!
-//! Cold start takes no lock. Threads that arrive at the same time all do the same work and store the same addresses;
-//! nobody waits for anybody, so it can't deadlock with the dynamic linker's own lock, which one of them may hold because
-//! it makes its first driver call from a library's constructor. A call that comes while the calling thread itself is
-//! opening the driver (from a constructor of the driver's) is answered with "not initialized".
+//! Cold start takes no lock. Threads that arrive at the same time all do the same work and store
+//! the same addresses; nobody waits for anybody, so it can't deadlock with the dynamic linker's own
+//! lock, which one of them may hold because it makes its first driver call from a library's
+//! constructor. A call that comes while the calling thread itself is opening the driver (from a
+//! constructor of the driver's) is answered with "not initialized".
 
 use crate::driver::{self, REAL};
 use crate::locate::{self, FileId};
@@ -32,9 +34,9 @@ mod exports {
     cuda_abi::exported_addresses!(EXPORTED);
 }
 
-/// Where each exported symbol jumps. A slot holds the stub that leads to [`resolve`], a hook, the real driver's
-/// address, the stub that runs the [`flush`] and then jumps there, or a stub that returns an error without reading its
-/// arguments; each can be entered with the symbol's signature.
+/// Where each exported symbol jumps. A slot holds the stub that leads to [`resolve`], a hook, the
+/// real driver's address, the stub that runs the [`flush`] and then jumps there, or a stub that
+/// returns an error without reading its arguments; each can be entered with the symbol's signature.
 static SLOTS: [AtomicPtr<()>; COUNT] = [const { AtomicPtr::new(first_call as *mut ()) }; COUNT];
 
 thread_local! {
@@ -48,7 +50,8 @@ extern "C" fn resolve(index: usize) -> *const () {
         return not_initialized as *const ();
     }
     OPENING.set(true);
-    // Nothing in here is meant to panic; if it does all the same, the program goes on without a driver.
+    // Nothing in here is meant to panic; if it does all the same, the program goes on without a
+    // driver.
     if on_large_stack(|| std::panic::catch_unwind(start).is_err()) {
         fill(|_| no_device as *mut ());
     }
@@ -68,8 +71,8 @@ fn start() {
     }
 }
 
-/// Fills the tables from an open driver: first every real address, then the slots, so that a hook that is entered finds
-/// what it forwards to.
+/// Fills the tables from an open driver: first every real address, then the slots, so that a hook
+/// that is entered finds what it forwards to.
 fn connect(library: Library) {
     let look_up = genuine_dlsym();
     for (index, entry) in ENTRY_POINTS.iter().enumerate() {
@@ -106,7 +109,8 @@ fn starts_queue(recorder: &'static record::Recorder) -> bool {
     is_started
 }
 
-/// What the slot at `index` holds while work may be held back, where it would hold `direct` otherwise.
+/// What the slot at `index` holds while work may be held back, where it would hold `direct`
+/// otherwise.
 fn holding(index: usize, direct: *mut (), is_queued: bool) -> *mut () {
     if !driver::has(index) {
         return direct;
@@ -124,7 +128,8 @@ fn holding(index: usize, direct: *mut (), is_queued: bool) -> *mut () {
     }
 }
 
-/// Whether calls of the entry point at `index` are handed over and open the queue again after it has closed.
+/// Whether calls of the entry point at `index` are handed over and open the queue again after it
+/// has closed.
 fn launches(index: usize) -> bool {
     hooks::queued::table()[index].is_some() && hooks::is_launch(index)
 }
@@ -143,11 +148,13 @@ fn release() {
     fill(|index| DIRECT[index].load(Ordering::Acquire));
 }
 
-/// What a program that looks up the entry point at `index` is to be given; `None` for the driver's own answer.
+/// What a program that looks up the entry point at `index` is to be given; `None` for the driver's
+/// own answer.
 fn address_for_program(index: usize) -> Option<*mut ()> {
     let [direct, holding] = [&DIRECT, &HOLDING].map(|contents| contents[index].load(Ordering::Acquire));
     if direct != holding || flush::is_slot(holding) {
-        // What the slot holds changes, or is the stub, which needs the index that the exported symbol hands to it.
+        // What the slot holds changes, or is the stub, which needs the index that the exported
+        // symbol hands to it.
         return Some(exports::EXPORTED[index] as *mut ());
     }
     (direct != REAL[index].load(Ordering::Relaxed)).then_some(direct)
@@ -203,8 +210,9 @@ fn own_file() -> Option<FileId> {
 struct Library(NonNull<c_void>);
 
 impl Library {
-    /// Opens the file at an absolute path, out of the way of everybody else's symbols (`RTLD_LOCAL`) and preferring its
-    /// own (`RTLD_DEEPBIND`): its internal calls must not come back to us.
+    /// Opens the file at an absolute path, out of the way of everybody else's symbols
+    /// (`RTLD_LOCAL`) and preferring its own (`RTLD_DEEPBIND`): its internal calls must not come
+    /// back to us.
     fn open(path: &Path) -> Result<Library, String> {
         let name = CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
         let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_DEEPBIND;
@@ -221,15 +229,17 @@ impl Library {
 
 type LookUp = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 
-/// glibc's `dlsym`. The one to which our own call would be bound may be that of a shim that the user preloads: it would answer
-/// with the shim's functions, which forward to us, and a launch would never arrive.
+/// glibc's `dlsym`. The one to which our own call would be bound may be that of a shim that the
+/// user preloads: it would answer with the shim's functions, which forward to us, and a launch
+/// would never arrive.
 fn genuine_dlsym() -> LookUp {
     #[cfg(target_arch = "x86_64")]
     const FIRST_VERSION: &CStr = c"GLIBC_2.2.5";
     #[cfg(not(target_arch = "x86_64"))]
     const FIRST_VERSION: &CStr = c"GLIBC_2.17";
     for library in [c"libc.so.6", c"libdl.so.2"] {
-        // SAFETY: C strings; a library that is loaded already, and stays; a symbol of this name and version has this type.
+        // SAFETY: C strings; a library that is loaded already, and stays; a symbol of this name and
+        // version has this type.
         unsafe {
             let handle = libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
             if handle.is_null() {
@@ -255,8 +265,8 @@ fn last_error() -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// What the entry at `index` is where there is no driver: as with a driver that finds no device. Programs look up the
-/// text of the error that they get.
+/// What the entry at `index` is where there is no driver: as with a driver that finds no device.
+/// Programs look up the text of the error that they get.
 fn without_driver(entry: usize) -> *mut () {
     match entry {
         index::cuGetErrorName => error_name as *mut (),

@@ -1,9 +1,10 @@
 //! Where the real driver may lie.
 //!
-//! The program would have found `libcuda.so.1` through the dynamic linker; because this library answers to that name,
-//! the linker can no longer be asked. So its search is repeated: `LD_LIBRARY_PATH`, the cache that ldconfig keeps, and
-//! then the places where distributions, containers, WSL and Nix put the driver without telling ldconfig. Candidates are
-//! absolute paths in order of preference; whoever opens them leaves out this library's own file ([`FileId`]).
+//! The program would have found `libcuda.so.1` through the dynamic linker; because this library
+//! answers to that name, the linker can no longer be asked. So its search is repeated:
+//! `LD_LIBRARY_PATH`, the cache that ldconfig keeps, and then the places where distributions,
+//! containers, WSL and Nix put the driver without telling ldconfig. Candidates are absolute paths
+//! in order of preference; whoever opens them leaves out this library's own file ([`FileId`]).
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -15,8 +16,9 @@ pub const DRIVER_NAME: &str = "libcuda.so.1";
 
 const CACHE: &str = "/etc/ld.so.cache";
 
-/// Folders that ldconfig may not know. The compatibility folder comes last: whoever wants the forward-compatibility
-/// driver instead of the installed one says so through `LD_LIBRARY_PATH` or ldconfig.
+/// Folders that ldconfig may not know. The compatibility folder comes last: whoever wants the
+/// forward-compatibility driver instead of the installed one says so through `LD_LIBRARY_PATH` or
+/// ldconfig.
 const KNOWN_FOLDERS: &[&str] = &[
     #[cfg(target_arch = "x86_64")]
     "/usr/lib/x86_64-linux-gnu",
@@ -48,7 +50,8 @@ impl FileId {
     }
 }
 
-/// Existing files that may be the real driver, best first, each file once, without the files in `ours`.
+/// Existing files that may be the real driver, best first, each file once, without the files in
+/// `ours`.
 pub fn candidates(ours: &[FileId]) -> Vec<PathBuf> {
     let from_environment =
         std::env::var_os("LD_LIBRARY_PATH").map(|list| library_path(&list)).unwrap_or_default();
@@ -71,8 +74,8 @@ fn distinct(paths: impl Iterator<Item = PathBuf>, ours: &[FileId]) -> Vec<PathBu
     found
 }
 
-/// The driver in each folder of `LD_LIBRARY_PATH`. A relative or empty folder means the current one to the dynamic
-/// linker, and so it does here.
+/// The driver in each folder of `LD_LIBRARY_PATH`. A relative or empty folder means the current one
+/// to the dynamic linker, and so it does here.
 fn library_path(list: &OsStr) -> Vec<PathBuf> {
     let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     list.as_bytes()
@@ -81,10 +84,11 @@ fn library_path(list: &OsStr) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Paths that ldconfig's cache gives for `name` on this architecture. Anything malformed ends the list early.
+/// Paths that ldconfig's cache gives for `name` on this architecture. Anything malformed ends the
+/// list early.
 ///
-/// The cache is a header of 48 bytes, entries of 24 bytes and strings whose offsets count from that header; in the
-/// oldest layout still in use the header follows a list in an older format.
+/// The cache is a header of 48 bytes, entries of 24 bytes and strings whose offsets count from that
+/// header; in the oldest layout still in use the header follows a list in an older format.
 fn cached(cache: &[u8], name: &str) -> Vec<PathBuf> {
     const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
     const HEADER: usize = 48;

@@ -4,8 +4,8 @@ use crate::environment;
 use apex_trace::MappedControl;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Says why the program is not recorded, once in a process, and leaves word in the session, so that `apex run` can name
-/// the cause.
+/// Says why the program is not recorded, once in a process, and leaves word in the session, so that
+/// `apex run` can name the cause.
 pub fn say_once(line: &str) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {

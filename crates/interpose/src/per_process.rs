@@ -1,7 +1,8 @@
 //! Values of which a process has one.
 //!
-//! Such a value is made once and never freed. A forked child finds that the one it inherited is not its own and makes
-//! another; the inherited one is left alone, since threads that do not exist in the child may hold locks in it.
+//! Such a value is made once and never freed. A forked child finds that the one it inherited is not
+//! its own and makes another; the inherited one is left alone, since threads that do not exist in
+//! the child may hold locks in it.
 
 use crate::switch::guarded;
 use std::ptr::null_mut;
@@ -17,7 +18,8 @@ pub trait OfProcess: Sync + 'static {
 /// The place of such a value.
 pub struct PerProcess<T: 'static> {
     made: AtomicPtr<T>,
-    /// Which process makes or has made it, and how far it is: the process identifier times 4, plus a stage.
+    /// Which process makes or has made it, and how far it is: the process identifier times 4, plus
+    /// a stage.
     stage: AtomicU64,
 }
 
@@ -38,8 +40,8 @@ impl<T: OfProcess> PerProcess<T> {
         unsafe { self.made.load(Acquire).as_ref() }.filter(|made| made.is_ours())
     }
 
-    /// The value of this process, made if need be. Threads that ask meanwhile wait, also for `publish`, which is handed the
-    /// new value. `None` if this process could not make it.
+    /// The value of this process, made if need be. Threads that ask meanwhile wait, also for
+    /// `publish`, which is handed the new value. `None` if this process could not make it.
     pub fn get_or_make(
         &self,
         make: impl FnOnce() -> Option<Box<T>>,

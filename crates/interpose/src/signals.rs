@@ -1,11 +1,13 @@
 //! SIGBUS: the program's handler and ours side by side.
 //!
-//! [`apex_trace::fault`] keeps a handler installed that repairs mapped session files which others truncate. A program that installs
-//! a handler of its own must not displace it, and must see nothing of it. So this library exports `sigaction` and `signal`: for
-//! SIGBUS, once that handler is installed, they change and tell what the program wants; for everything else they are glibc's.
+//! [`apex_trace::fault`] keeps a handler installed that repairs mapped session files which others
+//! truncate. A program that installs a handler of its own must not displace it, and must see
+//! nothing of it. So this library exports `sigaction` and `signal`: for SIGBUS, once that handler
+//! is installed, they change and tell what the program wants; for everything else they are glibc's.
 //!
-//! A fault that is blocked ends the program whatever its handler. So, from the same moment on, `pthread_sigmask` and
-//! `sigprocmask` leave SIGBUS out of what they block (threads that blocked it before are seen to when they first record).
+//! A fault that is blocked ends the program whatever its handler. So, from the same moment on,
+//! `pthread_sigmask` and `sigprocmask` leave SIGBUS out of what they block (threads that blocked it
+//! before are seen to when they first record).
 
 use crate::switch::{self, Stop};
 use apex_trace::fault;
@@ -43,7 +45,8 @@ pub unsafe extern "C" fn sigaction(
 /// `signal`'s contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn signal(signal: i32, handler: libc::sighandler_t) -> libc::sighandler_t {
-    // SAFETY: the caller's contract is the same; `sigaction` is plain data, for which zeros are valid.
+    // SAFETY: the caller's contract is the same; `sigaction` is plain data, for which zeros are
+    // valid.
     unsafe {
         if signal != libc::SIGBUS || !fault::is_protecting() || handler == libc::SIG_ERR {
             return ssignal(signal, handler);
@@ -69,7 +72,8 @@ unsafe fn change_mask(how: i32, new: *const libc::sigset_t, old: *mut libc::sigs
     if how != libc::SIG_UNBLOCK && fault::is_protecting() {
         kept |= bit(libc::SIGBUS);
     }
-    // SAFETY: by contract; the kernel's sets are the first 64 bits of glibc's. The system call keeps `errno` apart.
+    // SAFETY: by contract; the kernel's sets are the first 64 bits of glibc's. The system call
+    // keeps `errno` apart.
     unsafe {
         let wanted = new.cast::<u64>().as_ref().map(|set| set & !kept);
         let wanted = wanted.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);

@@ -1,21 +1,23 @@
 //! Stacks of our own, for work that is not on the launch path.
 //!
-//! Programs launch from threads with 16 KiB of stack, and the driver needs some of it. What this library does when something
-//! is seen for the first time takes several KiB; it runs on a stack from a small pool, so that the program's stack bears no more
-//! than [`ON_PROGRAMS_STACK`] bytes of ours, whatever happens. Where no stack can be had, the work runs where it is.
+//! Programs launch from threads with 16 KiB of stack, and the driver needs some of it. What this
+//! library does when something is seen for the first time takes several KiB; it runs on a stack
+//! from a small pool, so that the program's stack bears no more than [`ON_PROGRAMS_STACK`] bytes of
+//! ours, whatever happens. Where no stack can be had, the work runs where it is.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-/// Most bytes that the hooks add to the program's stack, beside the driver's own need (`tests/stack.rs` measures it).
+/// Most bytes that the hooks add to the program's stack, beside the driver's own need
+/// (`tests/stack.rs` measures it).
 pub const ON_PROGRAMS_STACK: usize = 2048;
 
 /// Bytes of a stack of the pool.
 const BYTES: usize = 256 * 1024;
-/// Bytes of the stack on which the driver is opened, whose constructors may need more than ours do. (Not more: programs run
-/// under limits of their address space.)
+/// Bytes of the stack on which the driver is opened, whose constructors may need more than ours do.
+/// (Not more: programs run under limits of their address space.)
 const LARGE_BYTES: usize = 1 << 20;
 /// Stacks that are kept.
 const KEPT: usize = 16;
@@ -41,7 +43,8 @@ impl Stack {
     fn map(bytes: usize) -> Option<Stack> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
-        // SAFETY: a new mapping at an address of the kernel's choice; its lowest page is made inaccessible.
+        // SAFETY: a new mapping at an address of the kernel's choice; its lowest page is made
+        // inaccessible.
         unsafe {
             let base = libc::mmap(null_mut(), bytes, protection, flags, -1, 0);
             if base == libc::MAP_FAILED {
@@ -90,7 +93,8 @@ fn run_on<R, F: FnOnce() -> R>(stack: Option<Stack>, work: F) -> R {
         Some(stack) => {
             // SAFETY: one past the end of the mapping.
             let top = unsafe { stack.base.add(stack.bytes) };
-            // SAFETY: the stack is nobody else's, its top is aligned; `run` does not unwind by this function's contract.
+            // SAFETY: the stack is nobody else's, its top is aligned; `run` does not unwind by this
+            // function's contract.
             unsafe { switch(top, run::<R, F>, argument) };
             stack.give_back();
         }

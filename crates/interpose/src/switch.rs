@@ -1,7 +1,8 @@
 //! Whether calls are recorded now, and what ends that for good.
 //!
-//! The session's control page holds the switch that `apex ctl` turns. This module points to it while the process records,
-//! and to a constant zero otherwise. It knows nothing of what is recorded: the allocator and signal handlers use it too.
+//! The session's control page holds the switch that `apex ctl` turns. This module points to it
+//! while the process records, and to a constant zero otherwise. It knows nothing of what is
+//! recorded: the allocator and signal handlers use it too.
 
 use crate::message::say_line;
 use crate::stack::on_own_stack;
@@ -51,11 +52,12 @@ pub enum Stop {
     Fault = 3,
 }
 
-/// Which process has ended recording, and why: its identifier times 4, plus a [`Stop`]. A forked child begins anew.
+/// Which process has ended recording, and why: its identifier times 4, plus a [`Stop`]. A forked
+/// child begins anew.
 static STOPPED: AtomicU64 = AtomicU64::new(0);
 
-/// Ends recording in this process, and says why. Allocates nothing and takes no lock: the allocator and signal handlers call
-/// it. The first reason counts.
+/// Ends recording in this process, and says why. Allocates nothing and takes no lock: the allocator
+/// and signal handlers call it. The first reason counts.
 #[cold]
 pub fn stop(why: Stop) {
     turn_off();
@@ -76,7 +78,8 @@ pub fn stop(why: Stop) {
         Stop::Fault => b"apex: a fault in the recorder: from here on this process is not recorded\n",
     };
     say_line(line);
-    // (A lost file is not touched: its mappings may fail, and this may be the handler of such a failure.)
+    // (A lost file is not touched: its mappings may fail, and this may be the handler of such a
+    // failure.)
     if why != Stop::FileLost {
         file.note_loss(if why == Stop::NoMemory { libc::ENOMEM } else { libc::EIO });
     }
@@ -87,8 +90,9 @@ pub fn has_stopped() -> bool {
     reason().is_some()
 }
 
-/// Whether work that allocates, or that may meet the same fault again, must not begin any more in this process. A lost file
-/// is no reason: what is known of the driver's objects does not depend on it.
+/// Whether work that allocates, or that may meet the same fault again, must not begin any more in
+/// this process. A lost file is no reason: what is known of the driver's objects does not depend on
+/// it.
 pub fn must_rest() -> bool {
     reason().is_some_and(|reason| reason != Stop::FileLost as u64)
 }
@@ -98,8 +102,8 @@ fn reason() -> Option<u64> {
     (stopped != 0 && stopped / 4 == u64::from(std::process::id())).then_some(stopped % 4)
 }
 
-/// Runs `work`, which is not on the launch path, on a stack of our own. If it panics, recording ends for this process, and the
-/// program goes on.
+/// Runs `work`, which is not on the launch path, on a stack of our own. If it panics, recording
+/// ends for this process, and the program goes on.
 pub fn guarded<R>(work: impl FnOnce() -> R) -> Option<R> {
     on_own_stack(|| caught(work))
 }

@@ -1,4 +1,5 @@
-//! A user's own preloaded library stays where the user put it: in front of the driver, for each way to find a function.
+//! A user's own preloaded library stays where the user put it: in front of the driver, for each way
+//! to find a function.
 
 mod support;
 

@@ -139,7 +139,8 @@ fn the_library_never_takes_itself_for_the_driver() {
     let path = format!("{}:{}", folder.path().display(), other.path().display());
     let mut command = recording.client("cold-start 1");
     command.env_remove("APEX_DRIVER").env("LD_LIBRARY_PATH", path);
-    // The program itself asks the fake driver by the name in APEX_DRIVER, which is why it fails in the end.
+    // The program itself asks the fake driver by the name in APEX_DRIVER, which is why it fails in
+    // the end.
     let output = command.output().unwrap();
     assert!(String::from_utf8_lossy(&output.stderr).contains("APEX_DRIVER"), "the call itself went through");
     assert_eq!(recording.open().processes.len(), 1);

@@ -1,5 +1,5 @@
-//! What must not hurt the program: session files that others spoil, no memory, small stacks; and that the launch path makes no
-//! system call and allocates nothing.
+//! What must not hurt the program: session files that others spoil, no memory, small stacks; and
+//! that the launch path makes no system call and allocates nothing.
 
 mod support;
 
@@ -17,7 +17,8 @@ fn timed(timing: TimingMode) -> Recording {
     Recording::new(Settings { timing, ..Settings::default() })
 }
 
-/// Runs a program that says when its session may be spoilt, spoils it, and gives how the program ended.
+/// Runs a program that says when its session may be spoilt, spoils it, and gives how the program
+/// ended.
 fn spoilt(recording: &Recording, program: &str, spoil: impl Fn(&Path)) -> Output {
     let mut command = recording.client(program);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -172,7 +173,8 @@ fn count_of(shim: &Path) -> usize {
 fn a_program_near_its_address_space_limit_goes_on() {
     for mib in [4, 8, 12, 16, 40, 80, 100, 130, 200, 400] {
         let recording = timed(TimingMode::Sampled);
-        // (Rust's standard library deadlocks where it runs out of memory while it prints a backtrace.)
+        // (Rust's standard library deadlocks where it runs out of memory while it prints a
+        // backtrace.)
         let program = format!("near-the-limit {mib}");
         let output = recording.client(&program).env("RUST_BACKTRACE", "0").output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);

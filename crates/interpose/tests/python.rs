@@ -1,7 +1,8 @@
-//! The frames of the Python interpreter are recorded exactly, by every version that is read, and whatever the interpreter
-//! is at does no harm.
+//! The frames of the Python interpreter are recorded exactly, by every version that is read, and
+//! whatever the interpreter is at does no harm.
 //!
-//! The interpreters: those that `APEX_TEST_PYTHONS` lists (paths, separated by colons), those of pyenv, and those of the system.
+//! The interpreters: those that `APEX_TEST_PYTHONS` lists (paths, separated by colons), those of
+//! pyenv, and those of the system.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! The launch queue: what the driver sees of a program that hands its calls over, on a driver without a GPU.
+//! The launch queue: what the driver sees of a program that hands its calls over, on a driver
+//! without a GPU.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! GPU durations, on a GPU whose time is computed: a kernel takes what its name says, and a pair 2.8 us more.
+//! GPU durations, on a GPU whose time is computed: a kernel takes what its name says, and a pair
+//! 2.8 us more.
 
 mod support;
 

@@ -143,7 +143,8 @@ impl DataType {
         CODES.iter().find_map(|prefix| Some((Self::in_code(prefix)?, code.strip_prefix(prefix)?)))
     }
 
-    /// The first type among the innermost parts of C++ text: `float` of `policy<4, std::array<float, 2>>`.
+    /// The first type among the innermost parts of C++ text: `float` of `policy<4,
+    /// std::array<float, 2>>`.
     pub fn first_in(text: &str) -> Option<Self> {
         text.split(['<', '>', ',', '(', ')']).find_map(|leaf| Self::in_cpp(leaf.trim()))
     }

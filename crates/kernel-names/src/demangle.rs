@@ -10,8 +10,8 @@ pub const MOST_DEMANGLED: usize = 1 << 16;
 /// Maximum number of bytes of a symbol that is demangled.
 const MOST_MANGLED: usize = 1 << 14;
 
-/// The name in C++, with parameter types but without return type; the symbol itself if it is not mangled, or mangled in
-/// another way.
+/// The name in C++, with parameter types but without return type; the symbol itself if it is not
+/// mangled, or mangled in another way.
 pub fn demangled(symbol: &str) -> String {
     if !symbol.starts_with("_Z") || symbol.len() > MOST_MANGLED {
         return symbol.to_owned();
@@ -38,9 +38,9 @@ impl fmt::Write for Bounded {
     }
 }
 
-/// A demangled name as the rest of the crate reads it, whoever wrote it: anonymous namespaces and casts of template
-/// arguments gone, lambdas as `{lambda(float)#1}` (Nsight Compute writes `[lambda(float) (instance 1)]`), cut where it is
-/// longer than [`MOST_DEMANGLED`].
+/// A demangled name as the rest of the crate reads it, whoever wrote it: anonymous namespaces and
+/// casts of template arguments gone, lambdas as `{lambda(float)#1}` (Nsight Compute writes
+/// `[lambda(float) (instance 1)]`), cut where it is longer than [`MOST_DEMANGLED`].
 pub(crate) fn plain(name: &str) -> String {
     let end = (0..=MOST_DEMANGLED.min(name.len())).rev().find(|&end| name.is_char_boundary(end)).unwrap_or(0);
     let mut text = name[..end].replace("(anonymous namespace)::", "").replace("<unnamed>::", "");

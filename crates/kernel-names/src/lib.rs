@@ -1,16 +1,19 @@
-//! What a kernel's name tells: the function, the operation, the data types, tensor cores, and whose kernel it is.
+//! What a kernel's name tells: the function, the operation, the data types, tensor cores, and whose
+//! kernel it is.
 //!
-//! The driver names a kernel as its compiler did. The names of libraries are long (templates, lambdas inside functions)
-//! or coded (`nvjet_sm90_tst_…`), and some of them lie: one kernel of NCCL serves every algorithm, so that the algorithm
-//! in its name means nothing. [`identify`] demangles a symbol ([`demangled`]), reads its parts (`outline`), and asks one
-//! module after the other in `families` until one of them knows the name. A name that none knows belongs to the user.
+//! The driver names a kernel as its compiler did. The names of libraries are long (templates,
+//! lambdas inside functions) or coded (`nvjet_sm90_tst_…`), and some of them lie: one kernel of
+//! NCCL serves every algorithm, so that the algorithm in its name means nothing. [`identify`]
+//! demangles a symbol ([`demangled`]), reads its parts (`outline`), and asks one module after the
+//! other in `families` until one of them knows the name. A name that none knows belongs to the
+//! user.
 //!
 //! Invariants:
 //!
-//! 1. Any text gives an [`Identity`]: nothing panics, and work and output are bounded ([`MOST_DEMANGLED`],
-//!    [`MOST_SHORT`]).
-//! 2. What a name does not tell is not guessed: a type is `None`, tensor cores are `None`, an operation is
-//!    [`Operation::Unknown`].
+//! 1. Any text gives an [`Identity`]: nothing panics, and work and output are bounded
+//!    ([`MOST_DEMANGLED`], [`MOST_SHORT`]).
+//! 2. What a name does not tell is not guessed: a type is `None`, tensor cores are `None`, an
+//!    operation is [`Operation::Unknown`].
 //! 3. Nothing here reads files or knows a device.
 
 mod data_type;
@@ -90,8 +93,8 @@ pub struct Traits {
 pub struct Identity {
     /// The name, demangled in full.
     pub name: String,
-    /// The function and what makes it different, in at most [`MOST_SHORT`] characters. Not unique in itself: see
-    /// [`unique_short_names`].
+    /// The function and what makes it different, in at most [`MOST_SHORT`] characters. Not unique
+    /// in itself: see [`unique_short_names`].
     pub short_name: String,
     /// What the name tells.
     pub traits: Traits,

@@ -1,8 +1,8 @@
-//! The parts of a C++ name: the functions, classes and lambdas that it passes through, each with its template arguments
-//! and parameters, still as text.
+//! The parts of a C++ name: the functions, classes and lambdas that it passes through, each with
+//! its template arguments and parameters, still as text.
 //!
-//! One pass over the text finds them; whoever is interested in an argument reads its outline in turn. Brackets that do
-//! not match give odd parts, never a panic.
+//! One pass over the text finds them; whoever is interested in an argument reads its outline in
+//! turn. Brackets that do not match give odd parts, never a panic.
 
 /// One step of a qualified name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,13 +27,15 @@ impl<'a> Part<'a> {
     }
 }
 
-/// What follows the name of an operator, so that its angle brackets are not taken for brackets of arguments.
+/// What follows the name of an operator, so that its angle brackets are not taken for brackets of
+/// arguments.
 fn operator_name(text: &str) -> usize {
     const NAMES: [&str; 11] = ["()", "<<=", ">>=", "<=>", "<<", ">>", "<=", ">=", "->", "<", ">"];
     NAMES.iter().find(|name| text.starts_with(**name)).map_or(0, |name| name.len())
 }
 
-/// Bytes of `text` outside of all brackets, with their positions. Names of operators and arrows are skipped.
+/// Bytes of `text` outside of all brackets, with their positions. Names of operators and arrows are
+/// skipped.
 fn outside(text: &str, mut visit: impl FnMut(usize, u8) -> bool) {
     let bytes = text.as_bytes();
     let (mut at, mut depth) = (0, 0usize);
@@ -65,7 +67,8 @@ fn outside(text: &str, mut visit: impl FnMut(usize, u8) -> bool) {
     }
 }
 
-/// The parts of a qualified name, the outermost first. A return type and trailing qualifiers are left out.
+/// The parts of a qualified name, the outermost first. A return type and trailing qualifiers are
+/// left out.
 pub(crate) fn path(text: &str) -> Vec<Part<'_>> {
     let mut cuts = Vec::new();
     let mut start = 0;
@@ -84,7 +87,8 @@ pub(crate) fn path(text: &str) -> Vec<Part<'_>> {
     cuts.into_iter().map(|(from, to)| part(&text[from..to])).filter(|part| !part.name.is_empty()).collect()
 }
 
-/// Whether what stands before a blank is a type, and not a function whose qualifiers follow (`f(int) const`).
+/// Whether what stands before a blank is a type, and not a function whose qualifiers follow
+/// (`f(int) const`).
 fn is_return_type(before: &str) -> bool {
     !before.is_empty() && !before.ends_with(')') && !before.ends_with("operator")
 }

@@ -6,7 +6,8 @@ named! {
     /// Who wrote or generated a kernel.
     #[derive(Default)]
     pub enum Owner {
-        /// The user, or somebody whose names APEX does not know: CUDA C++, Numba and Triton kernels of the program.
+        /// The user, or somebody whose names APEX does not know: CUDA C++, Numba and Triton kernels
+        /// of the program.
         #[default]
         Own = "own",
         /// PyTorch (ATen).

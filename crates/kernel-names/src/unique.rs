@@ -12,16 +12,17 @@ pub struct Row<'a> {
     pub name: &'a str,
     /// Its short name.
     pub short_name: &'a str,
-    /// Its launch, as the table would write it; empty where rows of one function may share a name, because the table has a
-    /// column of launches.
+    /// Its launch, as the table would write it; empty where rows of one function may share a name,
+    /// because the table has a column of launches.
     pub launch: &'a str,
 }
 
 /// Most characters by which a name may grow to be unique.
 const MOST_MARK: usize = 16;
 
-/// The short names of a table's rows: different for different kernels, at most [`MOST_SHORT`] characters. Names that collide
-/// get what their full names differ in, if that is short, or the launch; else a number.
+/// The short names of a table's rows: different for different kernels, at most [`MOST_SHORT`]
+/// characters. Names that collide get what their full names differ in, if that is short, or the
+/// launch; else a number.
 pub fn unique_short_names(rows: &[Row<'_>]) -> Vec<String> {
     let mut groups: HashMap<&str, Vec<usize>> = HashMap::new();
     for (index, row) in rows.iter().enumerate() {
@@ -79,7 +80,8 @@ fn marks(rows: &[Row<'_>], group: &[usize]) -> Vec<String> {
         .collect()
 }
 
-/// The words between what all names of a group begin and end with, if these are short and tell the names apart.
+/// The words between what all names of a group begin and end with, if these are short and tell the
+/// names apart.
 fn differences(rows: &[Row<'_>], group: &[usize], distinct: usize) -> Option<Vec<String>> {
     let words: Vec<Vec<&str>> = group.iter().map(|&index| split(rows[index].name)).collect();
     let least = words.iter().map(Vec::len).min()?;

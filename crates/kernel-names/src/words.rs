@@ -10,8 +10,8 @@ pub(crate) fn bounded(text: &str, most: usize) -> String {
     }
 }
 
-/// The words of an identifier in lower case: `GeluBackwardCUDAKernelImpl` has `gelu`, `backward`, `cuda`, `kernel` and
-/// `impl`.
+/// The words of an identifier in lower case: `GeluBackwardCUDAKernelImpl` has `gelu`, `backward`,
+/// `cuda`, `kernel` and `impl`.
 pub(crate) fn words(identifier: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let (mut word, mut previous) = (String::new(), '_');
@@ -47,7 +47,8 @@ fn joined(words: Vec<String>) -> Vec<String> {
     found
 }
 
-/// An identifier of a framework without the words that all of them have: `direct_copy_kernel_cuda` is `copy`.
+/// An identifier of a framework without the words that all of them have: `direct_copy_kernel_cuda`
+/// is `copy`.
 pub(crate) fn readable(identifier: &str) -> String {
     const EMPTY: [&str; 24] = [
         "cuda",
@@ -84,8 +85,9 @@ pub(crate) fn readable(identifier: &str) -> String {
     if kept.is_empty() { identifier.to_owned() } else { kept.join("_") }
 }
 
-/// Words and what they say, the most specific first: the first line with a word of an identifier decides. A word with an
-/// underscore is two words in sequence; one that ends in `*` is the start of a word.
+/// Words and what they say, the most specific first: the first line with a word of an identifier
+/// decides. A word with an underscore is two words in sequence; one that ends in `*` is the start
+/// of a word.
 const MEANINGS: &[(Operation, &[&str])] = &[
     (
         Operation::Attention,

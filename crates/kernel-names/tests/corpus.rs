@@ -1,6 +1,6 @@
-//! Real kernel names and what is read from them: `names.tsv` has one name a line with the identity that it must give. The
-//! names come from PyTorch 2.11 and its libraries for CUDA 13, from recorded programs, and from published profiles. `BLESS=1` writes
-//! anew what is read; look at each change.
+//! Real kernel names and what is read from them: `names.tsv` has one name a line with the identity
+//! that it must give. The names come from PyTorch 2.11 and its libraries for CUDA 13, from recorded
+//! programs, and from published profiles. `BLESS=1` writes anew what is read; look at each change.
 
 use std::collections::HashSet;
 

@@ -1,8 +1,10 @@
-//! Checks and times every form of attention that the device has: `cargo run --release -p apex-kernels --example attention_forms`.
+//! Checks and times every form of attention that the device has: `cargo run --release -p
+//! apex-kernels --example attention_forms`.
 //!
-//! Prints a line for each form and problem, forward and backward: the relative error against the reference in f64 (Frobenius
-//! norm; backward that of the worst gradient) on a small problem, and what a large one takes on a GPU, unless `--check` is given.
-//! Exits with status 1 if an error is larger than the type allows.
+//! Prints a line for each form and problem, forward and backward: the relative error against the
+//! reference in f64 (Frobenius norm; backward that of the worst gradient) on a small problem, and
+//! what a large one takes on a GPU, unless `--check` is given. Exits with status 1 if an error is
+//! larger than the type allows.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

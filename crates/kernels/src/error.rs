@@ -3,7 +3,8 @@
 /// The result of what may fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What went wrong. Nothing was launched, unless it is [`Error::Gpu`] with an error of earlier work.
+/// What went wrong. Nothing was launched, unless it is [`Error::Gpu`] with an error of earlier
+/// work.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

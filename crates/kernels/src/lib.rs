@@ -2,14 +2,14 @@
 //!
 //! This crate holds two techniques:
 //!
-//! - [`Attention`] computes `softmax(scale · Q Kᵀ) V` and the log-sum-exp of each row, and from these
-//!   the gradients of Q, K and V, with causal masks, sliding windows and grouped-query heads.
+//! - [`Attention`] computes `softmax(scale · Q Kᵀ) V` and the log-sum-exp of each row, and from
+//!   these the gradients of Q, K and V, with causal masks, sliding windows and grouped-query heads.
 //! - [`moe::Moe`] computes each token by the few experts that it chooses, a mixture of experts.
 //!
 //! Both take bf16 and f16.
 //!
-//! Each kernel exists in several forms, from one that is easy to check to one that is fast. The caller may name one
-//! ([`Options::form`]), and is told which one ran. Those of attention are:
+//! Each kernel exists in several forms, from one that is easy to check to one that is fast. The
+//! caller may name one ([`Options::form`]), and is told which one ran. Those of attention are:
 //!
 //! | form | runs on | memory for scores | backward |
 //! | --- | --- | --- | --- |
@@ -19,9 +19,10 @@
 //! | [`Form::Hopper`] | compute capability 9.0 (H100, H200) | none | head dimensions 64 and 128 |
 //! | [`Form::Decode`] | as `Standard` | none; partial results of chunks of the keys | no |
 //!
-//! `Standard` and `Flash` compute on the ordinary units of the GPU, without tensor cores: they are there to be right
-//! everywhere. `Hopper` is the one to be fast, and `Decode` is where a few queries meet a long cache of keys:
-//! `docs/results/attention-h200.md` compares them with PyTorch and cuDNN.
+//! `Standard` and `Flash` compute on the ordinary units of the GPU, without tensor cores: they are
+//! there to be right everywhere. `Hopper` is the one to be fast, and `Decode` is where a few
+//! queries meet a long cache of keys: `docs/results/attention-h200.md` compares them with PyTorch
+//! and cuDNN.
 //!
 //! ```
 //! use apex_gpu::Device;
@@ -43,8 +44,9 @@
 //!
 //! # How the kernels come to be here
 //!
-//! Their sources are CUDA C++ in `cuda/`; `scripts/kernels.sh` compiles them into `binaries/`, which is checked in, so
-//! that building this crate needs no CUDA. A test proves that sources and binaries belong together.
+//! Their sources are CUDA C++ in `cuda/`; `scripts/kernels.sh` compiles them into `binaries/`,
+//! which is checked in, so that building this crate needs no CUDA. A test proves that sources and
+//! binaries belong together.
 
 mod attention;
 mod element;

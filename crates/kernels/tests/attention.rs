@@ -1,4 +1,5 @@
-//! Every form against the reference in f64, on the device that there is: the CPU device in CI, where sizes are small.
+//! Every form against the reference in f64, on the device that there is: the CPU device in CI,
+//! where sizes are small.
 
 mod attention_cases;
 mod common;

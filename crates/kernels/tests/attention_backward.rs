@@ -1,4 +1,5 @@
-//! The backward pass of every form that has one against the reference in f64, on the device that there is.
+//! The backward pass of every form that has one against the reference in f64, on the device that
+//! there is.
 
 mod attention_cases;
 mod common;
@@ -62,7 +63,8 @@ fn compare<T: Number>(
         .map(|(name, found, at)| (name, found, &expected[at]))
     {
         let off = distance(found.download().unwrap().into_iter().map(Number::wide), expected);
-        // The output was rounded before its product with the gradient, so errors are larger than those of the forward pass.
+        // The output was rounded before its product with the gradient, so errors are larger than
+        // those of the forward pass.
         assert!(
             off < 3.0 * T::TOLERANCE,
             "{shape:?} {options:?}: relative error of the gradient of {name} {off}"
@@ -73,8 +75,8 @@ fn compare<T: Number>(
 proptest! {
     #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
 
-    // Scores stay small here. Where one weight is nearly 1, gradients are differences of nearly equal numbers, and the rounding
-    // of the saved output decides.
+    // Scores stay small here. Where one weight is nearly 1, gradients are differences of nearly
+    // equal numbers, and the rounding of the saved output decides.
     #[test]
     fn any_shape_and_mask_in_bf16(shape in shapes(), options in options()) {
         check::<bf16>(&shape, &options, 0.5);
@@ -160,7 +162,8 @@ fn on_any_stream_and_after_larger_calls() {
     }
 }
 
-/// The error of a call with buffers of these lengths: of the output, its gradient, the log-sum-exps, the gradient of K.
+/// The error of a call with buffers of these lengths: of the output, its gradient, the
+/// log-sum-exps, the gradient of K.
 fn refused(shape: &Shape, options: &Options, lengths: [usize; 4]) -> Error {
     let device = Device::open(0).unwrap();
     let attention = Attention::new(&device).unwrap();

@@ -1,5 +1,6 @@
-//! The binaries that are checked in come from the sources that are checked in: `binaries/manifest.txt`,
-//! which `scripts/kernels.sh` writes, has a hash of every file that each of them was made from.
+//! The binaries that are checked in come from the sources that are checked in:
+//! `binaries/manifest.txt`, which `scripts/kernels.sh` writes, has a hash of every file that each
+//! of them was made from.
 
 #[test]
 fn binaries_belong_to_the_sources() {

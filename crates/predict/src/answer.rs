@@ -23,13 +23,15 @@ pub struct Answer {
     pub attributes: Option<FunctionAttributes>,
     /// Whether it is a change of the last launch before it that is none.
     pub what_if: bool,
-    /// Whether guesses decide part of what the launch executes; `None` if that is not known (its basis is not `work`).
+    /// Whether guesses decide part of what the launch executes; `None` if that is not known (its
+    /// basis is not `work`).
     pub work_assumed: Option<bool>,
     /// What the models say.
     pub prediction: Option<Prediction>,
     /// What follows exactly.
     pub computed: Option<Computed>,
-    /// Of a what-if: the share of the launch's duration that the change saves; below 0 where it costs.
+    /// Of a what-if: the share of the launch's duration that the change saves; below 0 where it
+    /// costs.
     pub saves: Option<Estimate>,
     /// Why nothing is predicted.
     pub error: Option<String>,
@@ -69,7 +71,8 @@ impl Computed {
     }
 }
 
-/// A kernel of whose bounds nothing is known has those that its registers set, as the driver would say.
+/// A kernel of whose bounds nothing is known has those that its registers set, as the driver would
+/// say.
 pub fn bounded(kernel: FunctionAttributes, device: &Device) -> FunctionAttributes {
     if kernel.max_threads_per_block > 0 {
         return kernel;
@@ -111,8 +114,8 @@ impl Answer {
         Self { line: Some(line.number), fields: line.fields, ..answer }
     }
 
-    /// Predicts a change of a launch: from its measured time, or else from its predicted one, whose interval then adds to
-    /// that of the change.
+    /// Predicts a change of a launch: from its measured time, or else from its predicted one, whose
+    /// interval then adds to that of the change.
     pub fn of_change(models: &Models, device: &Device, from: &Case, to: &Case, asked: &Asked) -> Self {
         let mut answer = Self::of(models, device, to, &Asked { measured_us: None, ..asked.clone() });
         answer.what_if = true;

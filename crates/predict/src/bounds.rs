@@ -1,41 +1,47 @@
 //! How long each part of a device needs at least for what a launch executes.
 //!
-//! Rates are those of a multiprocessor of compute capability 9.0, in warps' instructions a cycle. Those of arithmetic come from the
-//! table "Throughput of Native Arithmetic Instructions" of the CUDA C++ Programming Guide, over 32 lanes; memory's from the
-//! device; a few, which say so, were taken from measured launches. A matrix product's rate, and two sectors a cycle between a
-//! multiprocessor and L2, are round figures. A launch takes about as long as its slowest part; what part is idle meanwhile, and
-//! how far the slowest falls short of its rate, is what the models learn.
+//! Rates are those of a multiprocessor of compute capability 9.0, in warps' instructions a cycle.
+//! Those of arithmetic come from the table "Throughput of Native Arithmetic Instructions" of the
+//! CUDA C++ Programming Guide, over 32 lanes; memory's from the device; a few, which say so, were
+//! taken from measured launches. A matrix product's rate, and two sectors a cycle between a
+//! multiprocessor and L2, are round figures. A launch takes about as long as its slowest part; what
+//! part is idle meanwhile, and how far the slowest falls short of its rate, is what the models
+//! learn.
 
 use crate::case::{Basis, Placed};
 use ptx::Class;
 
-/// What it takes a GPU to start and end a kernel that does nothing, microseconds (measured on an H200: `data/launches-h200`).
+/// What it takes a GPU to start and end a kernel that does nothing, microseconds (measured on an
+/// H200: `data/launches-h200`).
 pub const EMPTY_KERNEL_US: f64 = 2.0;
 
 /// Bytes of a sector, the smallest part of memory that is moved.
 const SECTOR_BYTES: f64 = 32.0;
 /// Instructions of a warp that a multiprocessor issues in a cycle.
 const ISSUE: f64 = 4.0;
-/// Sectors of local memory, and different addresses of constant memory, that a multiprocessor serves in a cycle (measured on an
-/// H200: families `local` and `constant` of `data/launches-h200`).
+/// Sectors of local memory, and different addresses of constant memory, that a multiprocessor
+/// serves in a cycle (measured on an H200: families `local` and `constant` of
+/// `data/launches-h200`).
 const LOCAL: f64 = 0.6;
 const CONSTANTS: f64 = 0.5;
-/// Operations on one sector of memory that a GPU does in a microsecond, and on all sectors together (measured on an H200:
-/// families `atomic`, `histogram` and `reduce` of `data/launches-h200`).
+/// Operations on one sector of memory that a GPU does in a microsecond, and on all sectors together
+/// (measured on an H200: families `atomic`, `histogram` and `reduce` of `data/launches-h200`).
 const ATOMICS_OF_SECTOR: f64 = 1500.0;
 const ATOMICS_OF_DEVICE: f64 = 340e3;
 
 /// Blocks that a multiprocessor is given in a cycle, at most.
 const BLOCKS: f64 = 1.0;
-/// Bytes that a multiprocessor's L1 cache serves in a cycle, at most: nothing moves global memory faster.
+/// Bytes that a multiprocessor's L1 cache serves in a cycle, at most: nothing moves global memory
+/// faster.
 const L1_BYTES: f64 = 128.0;
 
 /// What no launch can fall below, microseconds: predictions are never less.
 ///
-/// [`Bounds`] say what a launch takes about; they hold rates that were fitted, and nothing of a launch whose code is not
-/// known. Here is only what holds for any code: each warp issues one instruction at least, the one that ends it, and each
-/// block is given to a multiprocessor. Where it is known what the launch executes (and no guess decides it), the bytes
-/// that its accesses to global memory ask for pass through L1.
+/// [`Bounds`] say what a launch takes about; they hold rates that were fitted, and nothing of a
+/// launch whose code is not known. Here is only what holds for any code: each warp issues one
+/// instruction at least, the one that ends it, and each block is given to a multiprocessor. Where
+/// it is known what the launch executes (and no guess decides it), the bytes that its accesses to
+/// global memory ask for pass through L1.
 pub fn floor_us(placed: &Placed<'_>) -> f64 {
     let launch = &placed.case.launch;
     let blocks = launch.blocks() as f64;
@@ -91,7 +97,8 @@ impl Bounds {
         self.parts.into_iter()
     }
 
-    /// What the launch takes at least, about: what the slowest part needs, and what an empty kernel takes.
+    /// What the launch takes at least, about: what the slowest part needs, and what an empty kernel
+    /// takes.
     pub fn least(&self) -> f64 {
         EMPTY_KERNEL_US + self.parts.iter().map(|(_, us)| *us).fold(0.0, f64::max)
     }

@@ -35,8 +35,8 @@ const H200: [(u32, i32); 17] = [
 ];
 
 impl Device {
-    /// A device with these pairs of `CUdevice_attribute` and value. `None` where one that is needed is missing, or of a
-    /// compute capability whose rules are not known.
+    /// A device with these pairs of `CUdevice_attribute` and value. `None` where one that is needed
+    /// is missing, or of a compute capability whose rules are not known.
     pub fn from_pairs(name: &str, pairs: &[(u32, i32)]) -> Option<Device> {
         let limits = DeviceLimits::from_pairs(pairs)?;
         let device = &limits.attributes;
@@ -162,11 +162,12 @@ pub struct Placed<'a> {
 /// Registers of a kernel that is not known: so few that they limit nothing.
 const FEW_REGISTERS: u32 = 32;
 
-/// Most local memory of a thread, bytes: the same for every compute capability (CUDA programming guide, technical
-/// specifications).
+/// Most local memory of a thread, bytes: the same for every compute capability (CUDA programming
+/// guide, technical specifications).
 const MOST_LOCAL_BYTES: u32 = 512 * 1024;
 
-/// Compares what a launch and its kernel ask for with what the device allows, one by one, so that a refusal names the limit.
+/// Compares what a launch and its kernel ask for with what the device allows, one by one, so that a
+/// refusal names the limit.
 fn check_limits(
     limits: &DeviceLimits,
     launch: &LaunchConfig,
@@ -220,7 +221,8 @@ impl<'a> Placed<'a> {
         if most > 0 && threads > u64::from(most) {
             return Err(Impossible::Threads { threads, most });
         }
-        // Whether it consented to more shared memory, and how it wants the SM divided, is not among the features.
+        // Whether it consented to more shared memory, and how it wants the SM divided, is not among
+        // the features.
         let resources = FunctionAttributes {
             registers: kernel.registers,
             static_shared_bytes: kernel.static_shared_bytes,
@@ -258,7 +260,8 @@ impl<'a> Placed<'a> {
         (self.case.launch.blocks() as f64).min(most)
     }
 
-    /// What achieved occupancy cannot exceed: the theoretical one, or less where the grid has too few blocks for it.
+    /// What achieved occupancy cannot exceed: the theoretical one, or less where the grid has too
+    /// few blocks for it.
     pub fn occupancy_bound(&self) -> f64 {
         let sms = u64::from(self.device.limits.attributes.multiprocessors);
         let blocks = u64::from(self.occupancy.blocks_per_sm).min(self.case.launch.blocks().div_ceil(sms));
@@ -266,8 +269,8 @@ impl<'a> Placed<'a> {
         warps / f64::from(self.occupancy.max_warps_per_sm)
     }
 
-    /// What warp efficiency does not exceed, about: that of the warps that were walked, if what the launch executes is known;
-    /// else the block's.
+    /// What warp efficiency does not exceed, about: that of the warps that were walked, if what the
+    /// launch executes is known; else the block's.
     pub fn warp_efficiency_bound(&self) -> f64 {
         let warp = f64::from(self.device.limits.attributes.warp_size);
         match &self.case.work {

@@ -16,7 +16,8 @@ pub struct Change {
 }
 
 impl Change {
-    /// The launch that it makes of another. A new block alone keeps the threads ([`LaunchConfig::with_block`]).
+    /// The launch that it makes of another. A new block alone keeps the threads
+    /// ([`LaunchConfig::with_block`]).
     ///
     /// # Errors
     /// If the grid does not follow from the block.

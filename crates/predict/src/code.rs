@@ -1,4 +1,5 @@
-//! A kernel's PTX: what it is made of, what a launch of it executes, and what it says of the kernel's attributes.
+//! A kernel's PTX: what it is made of, what a launch of it executes, and what it says of the
+//! kernel's attributes.
 
 use crate::Case;
 use cuda_launch::{FunctionAttributes, LaunchConfig};
@@ -91,8 +92,8 @@ pub struct Code {
 }
 
 impl Code {
-    /// Finds a kernel in PTX; it must be named if there are several. With no arguments nothing is known of what a launch
-    /// executes. `shown` is the name of the source in messages.
+    /// Finds a kernel in PTX; it must be named if there are several. With no arguments nothing is
+    /// known of what a launch executes. `shown` is the name of the source in messages.
     ///
     /// # Errors
     /// Text that is no PTX, a kernel that is not in it, arguments that do not fit its parameters.

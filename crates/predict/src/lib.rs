@@ -1,15 +1,18 @@
 //! What a launch will do on a GPU, before or without measuring it.
 //!
-//! * [`Case`]: what is known of a launch; [`Device`]: where it will run. The more is known, the better the prediction ([`Basis`]).
+//! * [`Case`]: what is known of a launch; [`Device`]: where it will run. The more is known, the
+//!   better the prediction ([`Basis`]).
 //! * [`features`]: that as numbers; [`bounds`]: how long each part of the device needs at least.
 //! * [`Models`]: networks made ready; [`Prediction`]: what they say, each figure with an interval.
-//! * [`lines`]: launches out of CSV or JSON Lines; [`code`]: a kernel's PTX; [`Change`]: another configuration.
+//! * [`lines`]: launches out of CSV or JSON Lines; [`code`]: a kernel's PTX; [`Change`]: another
+//!   configuration.
 //! * [`answer`]: what is said about one launch, as data.
 //! * [`recorded`]: predictions for the kernels of a recorded session, beside what was measured.
 //! * [`reload`]: models that are replaced while they are in use.
 //!
-//! What can be computed exactly (theoretical occupancy, waves, block efficiency) is computed, by crate `occupancy`, and goes into the
-//! features; the models learn what is left. This crate prints nothing, and reads no file but models.
+//! What can be computed exactly (theoretical occupancy, waves, block efficiency) is computed, by
+//! crate `occupancy`, and goes into the features; the models learn what is left. This crate prints
+//! nothing, and reads no file but models.
 
 pub mod answer;
 pub mod bounds;

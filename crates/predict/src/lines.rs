@@ -1,7 +1,8 @@
 //! Launches as lines of CSV (whose first line names the columns) or JSON Lines, read one at a time.
 //!
-//! The first character tells which of the two it is: JSON begins with `{`. A line that is wrong is one
-//! answer with the reason, and the next line is read all the same. Unknown columns pass through.
+//! The first character tells which of the two it is: JSON begins with `{`. A line that is wrong is
+//! one answer with the reason, and the next line is read all the same. Unknown columns pass
+//! through.
 
 use apex_csv::Numbered;
 use cuda_launch::{FunctionAttributes, LaunchConfig};
@@ -14,8 +15,8 @@ const LONGEST: u64 = 1 << 20;
 /// Names and values of a line, in the order of its columns.
 pub type Fields = Vec<(String, Value)>;
 
-/// Columns that give a measured time: how many microseconds one of its units is, and whether the time is above an empty
-/// kernel's. The first that is there counts.
+/// Columns that give a measured time: how many microseconds one of its units is, and whether the
+/// time is above an empty kernel's. The first that is there counts.
 const MEASURED: [(&str, f64, bool); 4] = [
     ("measured_us", 1.0, false),
     ("profiled_time_us", 1.0, false),
@@ -110,8 +111,8 @@ impl<R: BufRead> Lines<R> {
     /// Reads up to the first launch: of CSV the line with the names of the columns.
     ///
     /// # Errors
-    /// If `from` cannot be read, or a line of names lacks those that are needed; what is wrong begins with the line's
-    /// number.
+    /// If `from` cannot be read, or a line of names lacks those that are needed; what is wrong
+    /// begins with the line's number.
     pub fn new(mut from: R) -> Result<Self, String> {
         let (first, number) = first_character(&mut from).map_err(|error| error.to_string())?;
         let format = if first == Some(b'{') { Format::Json } else { Format::Csv };
@@ -174,7 +175,8 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// The next CSV record that is not blank. Nothing here tells an empty field from an empty string.
+    /// The next CSV record that is not blank. Nothing here tells an empty field from an empty
+    /// string.
     fn record(&mut self) -> io::Result<Option<Numbered<Vec<String>>>> {
         while let Some((number, record)) = self.reader.next_record()? {
             let fields = record
@@ -197,7 +199,8 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
-/// The first character that is neither blank nor a byte order mark; it is not taken. And how many lines end before it.
+/// The first character that is neither blank nor a byte order mark; it is not taken. And how many
+/// lines end before it.
 fn first_character(from: &mut impl BufRead) -> io::Result<(Option<u8>, u64)> {
     const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
     let mut lines = 0;

@@ -1,9 +1,10 @@
 //! The models made ready, and what they say of a launch.
 //!
-//! Three networks: *small* knows the launch alone; *large* takes all that is known; *what-if* takes in addition what another
-//! launch of the same kernel took. Fractions are predicted as shares of what is possible, and durations as multiples of a bound, so
-//! that what can be computed is computed. A feature outside of what was trained on is taken as the nearest value that was, and is named if it is
-//! far outside.
+//! Three networks: *small* knows the launch alone; *large* takes all that is known; *what-if* takes
+//! in addition what another launch of the same kernel took. Fractions are predicted as shares of
+//! what is possible, and durations as multiples of a bound, so that what can be computed is
+//! computed. A feature outside of what was trained on is taken as the nearest value that was, and
+//! is named if it is far outside.
 
 use crate::case::{Basis, Case, Device, Impossible, Placed};
 use crate::features::{self, Measured, Set};
@@ -26,13 +27,13 @@ pub mod target {
     /// Levels of the quantiles that intervals are made of.
     pub const QUANTILES: [f32; 2] = [0.05, 0.95];
 
-    /// Names of what small and large predict: shares of the occupancy bound, of the SM's throughput, of the lanes; and
-    /// the duration's logarithm to base 2 over the bound.
+    /// Names of what small and large predict: shares of the occupancy bound, of the SM's
+    /// throughput, of the lanes; and the duration's logarithm to base 2 over the bound.
     pub const NAMES: [&str; 4] =
         ["occupancy_share", "sm_utilisation", "warp_efficiency", "duration_over_bound"];
 
-    /// Name of what what-if predicts: the logarithm to base 2 of the new duration over the measured one, less that of
-    /// their bounds.
+    /// Name of what what-if predicts: the logarithm to base 2 of the new duration over the measured
+    /// one, less that of their bounds.
     pub const CHANGE: &str = "duration_change_over_bound";
 
     /// Targets of small and large.
@@ -61,8 +62,9 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Estimate and interval, each put through a rising function. Where quantiles and estimate were learned apart, the
-    /// estimate may lie outside of the interval; the interval is then extended to it.
+    /// Estimate and interval, each put through a rising function. Where quantiles and estimate were
+    /// learned apart, the estimate may lie outside of the interval; the interval is then extended
+    /// to it.
     fn of(forecast: &Forecast, map: impl Fn(f64) -> f64) -> Estimate {
         let value = forecast.estimate;
         let (low, high) = forecast.interval.unwrap_or((value, value));
@@ -70,8 +72,8 @@ impl Estimate {
         Estimate { value: map(value), low: map(low.min(value)), high: map(high.max(value)) }
     }
 
-    /// No less than `floor`. An estimate below it is scaled up to it, and the interval's upper end with it: how far the
-    /// truth may lie above does not get smaller.
+    /// No less than `floor`. An estimate below it is scaled up to it, and the interval's upper end
+    /// with it: how far the truth may lie above does not get smaller.
     pub fn at_least(self, floor: f64) -> Estimate {
         let scale = if self.value < floor { floor / self.value } else { 1.0 };
         Estimate { value: self.value.max(floor), low: self.low.max(floor), high: self.high * scale }
@@ -84,7 +86,8 @@ impl Estimate {
     }
 }
 
-/// No fraction is known better than to half a point: intervals reach at least that far to either side.
+/// No fraction is known better than to half a point: intervals reach at least that far to either
+/// side.
 const RESOLUTION: f64 = 0.005;
 
 /// What is predicted of a launch. Fractions are from 0 to 1.
@@ -154,8 +157,8 @@ impl Ready {
         Ok(Ready { model, forecaster, cache: Mutex::new(Cache::new(REMEMBERED)) })
     }
 
-    /// Forecasts of a row of features, which is moved to where the model was trained, and the names of those that lie far
-    /// from there.
+    /// Forecasts of a row of features, which is moved to where the model was trained, and the names
+    /// of those that lie far from there.
     fn forecast<const N: usize>(&self, features: &mut [f32]) -> ([Forecast; N], Vec<String>) {
         let trained = &self.model.features().features;
         let name = |position: usize| trained[position].name.clone();
@@ -169,7 +172,8 @@ impl Ready {
     }
 }
 
-/// Models made ready. They do not change: to replace them, swap an [`Arc`] of them ([`crate::reload`]).
+/// Models made ready. They do not change: to replace them, swap an [`Arc`] of them
+/// ([`crate::reload`]).
 #[derive(Debug)]
 pub struct Models {
     small: Ready,
@@ -240,7 +244,8 @@ impl Models {
                 let of_launch = if basis < Basis::Work { Some(small().0[3]) } else { None };
                 features::full(&placed, &mut row);
                 let ([share, utilisation, efficiency, duration], unfamiliar) = self.large.forecast(&mut row);
-                // Unless what it executes is known, the launch alone says as much about the duration.
+                // Unless what it executes is known, the launch alone says as much about the
+                // duration.
                 ([share, utilisation, efficiency, of_launch.unwrap_or(duration)], unfamiliar)
             }
         };
@@ -256,7 +261,8 @@ impl Models {
         })
     }
 
-    /// How long a launch will take, in microseconds, of whose kernel another launch took `measured_us`.
+    /// How long a launch will take, in microseconds, of whose kernel another launch took
+    /// `measured_us`.
     ///
     /// # Errors
     /// Why one of the launches cannot run on that device.

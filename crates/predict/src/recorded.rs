@@ -1,16 +1,18 @@
 //! What the models say of the kernels of a recorded session, beside what was measured.
 //!
-//! A predicted duration is that of `gpu__time_duration` (Nsight Compute): from the start of the first block to the end of
-//! the last one. Sampled timing measures the time *above an empty kernel's* ([`GpuTime`](apex_profile::GpuTime)). The two
-//! are comparable after [`EMPTY_KERNEL_NS`] is added to the measured one.
+//! A predicted duration is that of `gpu__time_duration` (Nsight Compute): from the start of the
+//! first block to the end of the last one. Sampled timing measures the time *above an empty
+//! kernel's* ([`GpuTime`](apex_profile::GpuTime)). The two are comparable after [`EMPTY_KERNEL_NS`]
+//! is added to the measured one.
 
 use apex_profile::{Figure, Profile, Provenance};
 use occupancy::DeviceLimits;
 
 use crate::{Case, Device, Models};
 
-/// Duration of a kernel less its time above an empty kernel, nanoseconds: the median of the 4,716 launches of 0.3 to 30 µs
-/// in `data/launches-h200`, where both were measured. Half of them lie between 1.38 and 1.63 µs.
+/// Duration of a kernel less its time above an empty kernel, nanoseconds: the median of the 4,716
+/// launches of 0.3 to 30 µs in `data/launches-h200`, where both were measured. Half of them lie
+/// between 1.38 and 1.63 µs.
 pub const EMPTY_KERNEL_NS: f64 = 1_500.0;
 
 impl From<crate::Estimate> for apex_profile::Estimate {
@@ -121,13 +123,14 @@ pub fn measured_duration_ns(kernel: &apex_profile::Kernel) -> Option<Figure> {
     Some(Figure::sampled(gpu.each.mean_ns + EMPTY_KERNEL_NS, samples, error))
 }
 
-/// Predicts all kernels of a profile on devices that the models know; [`Profile::unpredicted`] says why not, where they do
-/// not.
+/// Predicts all kernels of a profile on devices that the models know; [`Profile::unpredicted`] says
+/// why not, where they do not.
 pub fn predict(profile: &mut Profile, models: &Models) {
     let devices: Vec<_> = profile.devices.iter().map(known_device).collect();
     for kernel in &mut profile.kernels {
         let Some(Ok(device)) = kernel.device.and_then(|index| devices.get(index)) else { continue };
-        // The driver refuses a launch that cannot run: it is counted as failed, and nothing is predicted.
+        // The driver refuses a launch that cannot run: it is counted as failed, and nothing is
+        // predicted.
         kernel.prediction = models
             .predict(device, &case(kernel))
             .ok()

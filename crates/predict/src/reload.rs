@@ -1,15 +1,18 @@
 //! Models that are replaced while they are in use.
 //!
-//! A [`Folder`] holds the models in use and looks, whenever it is told to, whether the files still are those that they came
-//! from. New ones are loaded beside them and swapped in whole; whoever still holds the old ones keeps them as long as he
-//! likes. Files that cannot be used change nothing. A [`Watch`] is a folder with a thread that looks five times a second.
+//! A [`Folder`] holds the models in use and looks, whenever it is told to, whether the files still
+//! are those that they came from. New ones are loaded beside them and swapped in whole; whoever
+//! still holds the old ones keeps them as long as he likes. Files that cannot be used change
+//! nothing. A [`Watch`] is a folder with a thread that looks five times a second.
 //!
-//! *When files count as new.* Length, times and inode of each file make its stamp. When a stamp differs, or is so young that
-//! the file may have been written again within one tick of the file system's clock, the contents are compared: a file
-//! that was touched, or replaced by an equal one, is not new.
+//! *When files count as new.* Length, times and inode of each file make its stamp. When a stamp
+//! differs, or is so young that the file may have been written again within one tick of the file
+//! system's clock, the contents are compared: a file that was touched, or replaced by an equal one,
+//! is not new.
 //!
-//! *When files count as broken.* A file that is being written looks broken until it is complete. So a failure counts when the
-//! next look finds the same stamps; each state of the files is refused once.
+//! *When files count as broken.* A file that is being written looks broken until it is complete. So
+//! a failure counts when the next look finds the same stamps; each state of the files is refused
+//! once.
 
 use crate::{LoadError, Models};
 use apex_untrusted::read;
@@ -27,8 +30,8 @@ const FILES: [&str; 3] = Models::FILES;
 /// Between two looks.
 const STEP: Duration = Duration::from_millis(200);
 
-/// A file whose time of change is younger may change again without a new time: file systems' clocks tick every few
-/// milliseconds, some every two seconds.
+/// A file whose time of change is younger may change again without a new time: file systems' clocks
+/// tick every few milliseconds, some every two seconds.
 const SETTLED: Duration = Duration::from_secs(3);
 
 /// What a look found.
@@ -40,8 +43,9 @@ pub enum Event {
     Refused(LoadError),
 }
 
-/// What tells a file from another of the same name without reading it: length, seconds and nanoseconds of its last
-/// modification and of its last change, device, inode. `None` if it is not there.
+/// What tells a file from another of the same name without reading it: length, seconds and
+/// nanoseconds of its last modification and of its last change, device, inode. `None` if it is not
+/// there.
 type Stamp = Option<[i64; 7]>;
 
 /// Where models come from, and those in use.
@@ -148,8 +152,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Loads the models of a folder and begins to look. What is found is given to `told`, in the watching thread, after the
-    /// models are in use.
+    /// Loads the models of a folder and begins to look. What is found is given to `told`, in the
+    /// watching thread, after the models are in use.
     ///
     /// # Errors
     /// As [`Models::load`].

@@ -70,8 +70,9 @@ fn the_more_is_known_the_higher_the_basis() {
     assert_eq!(bases, [Basis::Work, Basis::Code, Basis::Kernel, Basis::Launch]);
 }
 
-/// 2^26 elements of the suite's `axpy_f32` take 257 us on an H200, by its measured 131 to 138 us for 34 to 35 million
-/// (`data/launches-h200`). This is another kernel, so half as much again is allowed either way.
+/// 2^26 elements of the suite's `axpy_f32` take 257 us on an H200, by its measured 131 to 138 us
+/// for 34 to 35 million (`data/launches-h200`). This is another kernel, so half as much again is
+/// allowed either way.
 #[test]
 fn a_launch_that_streams_takes_as_long_as_memory_needs() {
     let prediction = Models::shipped().predict(&Device::h200(), &saxpy(1 << 18, 256, 1 << 26)).unwrap();
@@ -151,7 +152,8 @@ fn what_is_beyond_a_limit_is_refused_by_its_name() {
     assert_eq!(refused, "x of the grid: 4294967295 is above the device's limit of 2147483647");
 }
 
-/// 132 multiprocessors issue four warps' instructions a cycle at 1.98 GHz, and take a block in a cycle each.
+/// 132 multiprocessors issue four warps' instructions a cycle at 1.98 GHz, and take a block in a
+/// cycle each.
 #[test]
 fn no_duration_is_below_what_issuing_takes() {
     let (models, device) = (Models::shipped(), Device::h200());

@@ -1,8 +1,9 @@
 //! Figures that say where they come from.
 //!
-//! A predicted figure has an interval: [`Figure::predicted`] takes one, there is no other way to make one, and what is made
-//! of predicted figures (sums, parts, complements) has one too. Nothing measured or computed has an interval of its own;
-//! where it enters into a prediction, its sampling error does.
+//! A predicted figure has an interval: [`Figure::predicted`] takes one, there is no other way to
+//! make one, and what is made of predicted figures (sums, parts, complements) has one too. Nothing
+//! measured or computed has an interval of its own; where it enters into a prediction, its sampling
+//! error does.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +33,8 @@ impl Provenance {
     }
 }
 
-/// A value with its provenance. The unit is in the name of the field that holds it; shares are from 0 to 1.
+/// A value with its provenance. The unit is in the name of the field that holds it; shares are from
+/// 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub struct Figure {
@@ -114,8 +116,8 @@ impl Figure {
         Self { value, samples: 0, standard_error: None, source: Source::Computed }
     }
 
-    /// A value that a model estimates, and the interval that the truth is expected in; the interval is extended to the
-    /// value where that lies outside.
+    /// A value that a model estimates, and the interval that the truth is expected in; the interval
+    /// is extended to the value where that lies outside.
     pub fn predicted(value: f64, (low, high): (f64, f64)) -> Self {
         let source = Source::Predicted { low: low.min(value), high: high.max(value) };
         Self { value, samples: 0, standard_error: None, source }
@@ -138,8 +140,8 @@ impl Figure {
         }
     }
 
-    /// Where the truth is expected: the interval, or what the sampling error leaves open. The spread of a single sample is
-    /// not known; it is taken to be as large as the value.
+    /// Where the truth is expected: the interval, or what the sampling error leaves open. The
+    /// spread of a single sample is not known; it is taken to be as large as the value.
     pub fn bounds(&self) -> (f64, f64) {
         if let Some(interval) = self.interval() {
             return interval;
@@ -176,8 +178,8 @@ impl Figure {
         Self::predicted(self.value * whole.value, (low * least.max(0.0), high * most))
     }
 
-    /// The sum of figures, as weak as its weakest part. Errors of measured parts are independent; where a part is predicted,
-    /// the interval is the sum of the parts' bounds.
+    /// The sum of figures, as weak as its weakest part. Errors of measured parts are independent;
+    /// where a part is predicted, the interval is the sum of the parts' bounds.
     pub fn sum(parts: impl IntoIterator<Item = Self>) -> Option<Self> {
         parts.into_iter().reduce(|a, b| {
             let ((low_a, high_a), (low_b, high_b)) = (a.bounds(), b.bounds());

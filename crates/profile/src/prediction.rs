@@ -4,10 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::figure::{Figure, Provenance};
 
-/// A predicted value and an interval that holds the truth in nine of ten cases like those that it was tested on.
+/// A predicted value and an interval that holds the truth in nine of ten cases like those that it
+/// was tested on.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// The point estimate. The unit is in the name of the field that holds it; shares are from 0 to 1.
+    /// The point estimate. The unit is in the name of the field that holds it; shares are from 0 to
+    /// 1.
     pub value: f64,
     /// The interval's lower end.
     pub low: f64,
@@ -43,7 +45,8 @@ pub struct Prediction {
     pub warp_efficiency: Estimate,
     /// What the prediction was made from: `launch`, `kernel`, `code` or `work`.
     pub basis: String,
-    /// Features outside of what the models were trained on: where there are any, no interval has been tested.
+    /// Features outside of what the models were trained on: where there are any, no interval has
+    /// been tested.
     pub unfamiliar: Vec<String>,
     /// The kernel's own duration as measured; `None` where it was not timed.
     pub measured_duration_ns: Option<Figure>,

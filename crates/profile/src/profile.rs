@@ -1,11 +1,12 @@
 //! The profile as data.
 //!
-//! Plain integers are counts of records (measured). Durations whose name does not tell otherwise are in nanoseconds.
-//! Lists are sorted by what costs most. Indices ([`Kernel::device`], [`Activity::process`], …) point into the lists of
-//! the same profile.
+//! Plain integers are counts of records (measured). Durations whose name does not tell otherwise
+//! are in nanoseconds. Lists are sorted by what costs most. Indices ([`Kernel::device`],
+//! [`Activity::process`], …) point into the lists of the same profile.
 //!
-//! A *kernel* here is a function in one launch configuration on one device: launches of the same function with another
-//! grid are another kernel. Processes that run the same function in the same configuration share it.
+//! A *kernel* here is a function in one launch configuration on one device: launches of the same
+//! function with another grid are another kernel. Processes that run the same function in the same
+//! configuration share it.
 
 mod activity;
 mod build;
@@ -102,12 +103,13 @@ pub struct Totals {
     pub launch_cpu_ns: f64,
     /// Share of the launches that ran, by graphs too, whose GPU time is known from samples.
     pub timed_share: f64,
-    /// Time from first launch to last launch or synchronisation, summed over [`Profile::activities`].
+    /// Time from first launch to last launch or synchronisation, summed over
+    /// [`Profile::activities`].
     pub span_ns: f64,
     /// GPU time of kernels, from samples; `None` without any.
     pub gpu_time_ns: Option<Figure>,
-    /// Share of `span_ns` in which kernels ran, as [`Activity::accounts`] has it: at most 1, and a lower bound where some of
-    /// the time is unknown.
+    /// Share of `span_ns` in which kernels ran, as [`Activity::accounts`] has it: at most 1, and a
+    /// lower bound where some of the time is unknown.
     pub gpu_busy: Option<Figure>,
     /// From the start of the first process to the last record of the last one.
     pub wall_ns: f64,
@@ -141,7 +143,8 @@ pub struct Device {
 }
 
 impl Device {
-    /// What its multiprocessors have to give; `None` for a compute capability whose rules are not known.
+    /// What its multiprocessors have to give; `None` for a compute capability whose rules are not
+    /// known.
     pub fn limits(&self) -> Option<DeviceLimits> {
         DeviceLimits::from_pairs(&self.attributes)
     }
@@ -162,7 +165,8 @@ pub struct Process {
     pub wall_ns: f64,
     /// Launch calls that ran, and graph launches.
     pub launches: u64,
-    /// Whether it came to its end (by exit or exec); else it was killed, or still ran when the session was read.
+    /// Whether it came to its end (by exit or exec); else it was killed, or still ran when the
+    /// session was read.
     pub ended: bool,
     /// Its launch queue, if one was wanted (`apex run --fast`).
     #[serde(default)]
@@ -174,7 +178,8 @@ pub struct Process {
 pub struct Kernel {
     /// Demangled name in full.
     pub name: String,
-    /// Name for tables: the function and what makes it different; functions of a profile have different ones.
+    /// Name for tables: the function and what makes it different; functions of a profile have
+    /// different ones.
     pub short_name: String,
     /// What the name tells: operation, types, tensor cores, owner.
     #[serde(flatten)]
@@ -197,7 +202,8 @@ pub struct Kernel {
     pub slow_calls: (u64, f64),
     /// GPU time, where some of its launches were timed.
     pub gpu: Option<GpuTime>,
-    /// What follows from configuration, attributes and device; `None` where one of them is not known.
+    /// What follows from configuration, attributes and device; `None` where one of them is not
+    /// known.
     pub geometry: Option<Geometry>,
     /// Call stacks that were read on its launches, the most frequent first.
     #[serde(default)]
@@ -205,7 +211,8 @@ pub struct Kernel {
     /// What the CPU device counted; `None` where it executed or counted no launch.
     #[serde(default)]
     pub counts: Option<KernelCounts>,
-    /// What the models say of it; `None` before [`Profile::predict`], and where they do not know the device.
+    /// What the models say of it; `None` before [`Profile::predict`], and where they do not know
+    /// the device.
     #[serde(default)]
     pub prediction: Option<Prediction>,
 }
@@ -254,8 +261,8 @@ impl Launches {
     }
 }
 
-/// Which samples a GPU time rests on. On an idle stream the reading contains part of the launch's latency, so samples
-/// from busy streams are preferred.
+/// Which samples a GPU time rests on. On an idle stream the reading contains part of the launch's
+/// latency, so samples from busy streams are preferred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
@@ -268,8 +275,9 @@ pub enum Basis {
     Mixed,
 }
 
-/// GPU time of a kernel or graph: event pairs around sampled launches, less what a pair around an empty kernel reads on
-/// the same sort of stream (busy or idle), never below zero. It is the time *above an empty kernel's*.
+/// GPU time of a kernel or graph: event pairs around sampled launches, less what a pair around an
+/// empty kernel reads on the same sort of stream (busy or idle), never below zero. It is the time
+/// *above an empty kernel's*.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GpuTime {
     /// The samples that count, in nanoseconds each.
@@ -284,8 +292,8 @@ pub struct GpuTime {
     pub idle_samples: u64,
     /// Mean correction of the samples that count.
     pub correction_ns: f64,
-    /// Time of all launches: mean times launch calls (graph launches for a graph). Standard error from the spread of the
-    /// samples, with the correction for a finite population.
+    /// Time of all launches: mean times launch calls (graph launches for a graph). Standard error
+    /// from the spread of the samples, with the correction for a finite population.
     pub total_ns: Figure,
 }
 
@@ -353,8 +361,8 @@ pub struct Call {
     pub after_launch: AfterLaunch,
 }
 
-/// Calls that came after their process's first launch. A share of the job's time begins there too, so no change to earlier
-/// calls can save any of it.
+/// Calls that came after their process's first launch. A share of the job's time begins there too,
+/// so no change to earlier calls can save any of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AfterLaunch {
     /// How many.
@@ -448,7 +456,8 @@ pub struct Memory {
     pub live: u64,
     /// Bytes of these.
     pub live_bytes: u64,
-    /// Allocations of a size that had been freed before in the same process: a pool would have had it.
+    /// Allocations of a size that had been freed before in the same process: a pool would have had
+    /// it.
     pub repeated: u64,
     /// Allocations between the first and the last launch of their process.
     pub among_launches: u64,
@@ -476,13 +485,14 @@ pub struct Stream {
     pub transfers: u64,
 }
 
-/// A sequence of launches that repeats on one stream with no synchronisation, allocation or synchronous copy inside, so
-/// that a CUDA graph could hold it.
+/// A sequence of launches that repeats on one stream with no synchronisation, allocation or
+/// synchronous copy inside, so that a CUDA graph could hold it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sequence {
     /// Index into [`Profile::processes`].
     pub process: usize,
-    /// The kernels in their order: index into [`Profile::kernels`]. At most [`Self::SHOWN`] of them.
+    /// The kernels in their order: index into [`Profile::kernels`]. At most [`Self::SHOWN`] of
+    /// them.
     pub kernels: Vec<usize>,
     /// Launches of one repetition.
     pub length: u64,
@@ -529,9 +539,11 @@ pub struct Activity {
     pub phases: Vec<Phase>,
     /// The iterations of the steady state; `None` where no repetition was found.
     pub iterations: Option<Iterations>,
-    /// Of the span, share in which the device is idle; `None` where too much of it is unknown ([`Self::MOST_UNKNOWN`]).
+    /// Of the span, share in which the device is idle; `None` where too much of it is unknown
+    /// ([`Self::MOST_UNKNOWN`]).
     pub idle_share: Option<Figure>,
-    /// The idle time by what the host did meanwhile, nanoseconds; sums up to it. Empty where too much is unknown.
+    /// The idle time by what the host did meanwhile, nanoseconds; sums up to it. Empty where too
+    /// much is unknown.
     pub idle_by: BTreeMap<IdleCause, f64>,
     /// Gaps of at least [`Self::long_gap_ns`], the longest ten.
     pub gaps: Vec<Gap>,
@@ -539,7 +551,8 @@ pub struct Activity {
     pub long_gaps: u64,
     /// Their time.
     pub long_gaps_ns: f64,
-    /// Share of time that the device was busy, in [`Self::CHUNKS`] equal parts of the span; empty where too much is unknown.
+    /// Share of time that the device was busy, in [`Self::CHUNKS`] equal parts of the span; empty
+    /// where too much is unknown.
     pub busy: Vec<f64>,
     /// Collectives (NCCL) that were launched and timed.
     pub collectives: Vec<Collective>,
@@ -645,8 +658,8 @@ pub struct Recorder {
     pub timings: u64,
     /// Time spent on timing, as the recorder measured itself.
     pub timing_ns: f64,
-    /// Time spent on recording: records times the mean of what their process's recorder measured of itself, or times
-    /// [`RECORD_COST_NS`] where it took too few samples.
+    /// Time spent on recording: records times the mean of what their process's recorder measured of
+    /// itself, or times [`RECORD_COST_NS`] where it took too few samples.
     pub recording_ns: f64,
     /// Both over the processes' wall time; not known where records were lost.
     pub overhead_share: Option<Figure>,

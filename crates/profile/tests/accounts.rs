@@ -164,7 +164,8 @@ fn a_wait_that_the_model_did_not_expect_was_for_kernels() {
         let function = program.function("kernel");
         let config = program.config(function, 1056, 256);
         program.timed(config, LEGACY, 10_000);
-        // By its sample, the kernel of the second launch should take 10 µs too; the host waits for 5 ms.
+        // By its sample, the kernel of the second launch should take 10 µs too; the host waits for
+        // 5 ms.
         program.launch(config, LEGACY);
         program.synchronise(LEGACY, 5_000_000);
     });
@@ -200,7 +201,8 @@ fn a_device_whose_kernels_are_not_timed_is_unknown() {
     });
     let accounts = &activity.accounts;
     assert_exact(accounts);
-    // From the first launch to the return of the first synchronisation; after it the device is known to be idle.
+    // From the first launch to the return of the first synchronisation; after it the device is
+    // known to be idle.
     assert!((accounts.unknown.value - 2.01e6).abs() < 1e4, "{accounts:?}");
     assert_eq!(idle(accounts, IdleCause::HostCode), 1e6);
     assert!(activity.idle_share.is_none() && activity.idle_by.is_empty());
@@ -297,7 +299,8 @@ fn training(program: &mut Recording, layers: u32, steps: u32) {
 fn iterations_are_found_with_start_up_warm_up_and_evaluation() {
     let activity = activity(|program| training(program, 6, 60));
     let iterations = activity.iterations.clone().expect("it repeats");
-    // The mark is found in every step; an interval with an evaluation in it is none, nor is the last one.
+    // The mark is found in every step; an interval with an evaluation in it is none, nor is the
+    // last one.
     assert_eq!((iterations.count + iterations.warmup, iterations.warmup), (56, 4));
     assert_eq!(iterations.launches, 19.0);
     let step = 19.0 * 14_000.0 + 20_000.0;

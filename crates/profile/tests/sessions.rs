@@ -117,7 +117,8 @@ fn busy_share_and_idle_time_follow_from_times_and_synchronisations() {
         let function = program.function("kernel");
         let config = program.config(function, 1056, 256);
         for _ in 0..100 {
-            // Half of each 20 us the device works: the call, then 10 us of kernel, then 6 us of nothing.
+            // Half of each 20 us the device works: the call, then 10 us of kernel, then 6 us of
+            // nothing.
             program.timed(config, LEGACY, 10_000);
             program.synchronise(LEGACY, 10_000);
             program.now += 6_000;

@@ -27,8 +27,8 @@ fn sample(program: &mut Recording, config: u32, stack: u32, flags: u16) {
     program.write(&StackSample { head, config, stack, reserved: 0 });
 }
 
-/// Launches from two lines of one function, from another, and from a worker of autograd. `first` changes in which order what
-/// is seen.
+/// Launches from two lines of one function, from another, and from a worker of autograd. `first`
+/// changes in which order what is seen.
 fn program(first: u32) -> impl Fn(&mut Recording) {
     move |program| {
         define_code(program, 1, "/home/me/train.py", "train_step", 48);

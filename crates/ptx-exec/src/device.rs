@@ -23,20 +23,24 @@ pub struct Region {
 ///
 /// # Safety
 ///
-/// The executor dereferences every address inside a [`Region`] that [`region`](Memory::region) returned. An
-/// implementation promises that such addresses stay mapped (readable, and writable where the region says so) until
-/// the launch that asked has returned, also if they are freed meanwhile.
+/// The executor dereferences every address inside a [`Region`] that [`region`](Memory::region)
+/// returned. An implementation promises that such addresses stay mapped (readable, and writable
+/// where the region says so) until the launch that asked has returned, also if they are freed
+/// meanwhile.
 pub unsafe trait Memory: Sync {
-    /// The allocation that holds all `bytes` bytes from `address`, or `None`. Answers are cached for the launch.
+    /// The allocation that holds all `bytes` bytes from `address`, or `None`. Answers are cached
+    /// for the launch.
     fn region(&self, address: u64, bytes: u64) -> Option<Region>;
 
-    /// What stands at or nearest to `address`, for messages: "12 bytes after the 4096-byte allocation at 0x7f…".
+    /// What stands at or nearest to `address`, for messages: "12 bytes after the 4096-byte
+    /// allocation at 0x7f…".
     fn describe(&self, address: u64) -> String;
 
     /// `malloc` in device code: an address aligned to 16 bytes, or 0.
     fn malloc(&self, bytes: u64) -> u64;
 
-    /// `free` in device code. An address that `malloc` did not return is an error, told in a sentence.
+    /// `free` in device code. An address that `malloc` did not return is an error, told in a
+    /// sentence.
     fn free(&self, address: u64) -> Result<(), String>;
 
     /// The texture object that a handle names.
@@ -62,8 +66,8 @@ pub unsafe trait Memory: Sync {
     /// What device code printed.
     fn print(&self, text: &[u8]);
 
-    /// Which bytes have been written of the allocation that holds `address`; `None` where nobody keeps track, or its
-    /// owner may write it unseen.
+    /// Which bytes have been written of the allocation that holds `address`; `None` where nobody
+    /// keeps track, or its owner may write it unseen.
     fn shadow(&self, _address: u64) -> Option<Arc<Shadow>> {
         None
     }
@@ -104,8 +108,8 @@ pub enum DeviceWork {
 /// `cudaSuccess`, and the errors that the device runtime returns by itself.
 pub const SUCCESS: u32 = 0;
 
-/// What the owner of the device does for the device runtime. Errors are `cudaError_t`s; `thread` is a number that the
-/// threads of a grid differ by.
+/// What the owner of the device does for the device runtime. Errors are `cudaError_t`s; `thread` is
+/// a number that the threads of a grid differ by.
 pub trait DeviceRuntime: Sync {
     /// A buffer for the arguments of a launch, or the error that the launch would be refused with.
     fn parameter_buffer(&self, launch: DeviceLaunch) -> Result<u64, u32>;
@@ -131,6 +135,7 @@ pub trait DeviceRuntime: Sync {
     /// An attribute of the device; `None` where there is no such attribute.
     fn device_attribute(&self, attribute: i32) -> Option<i32>;
 
-    /// Sets the value that conditional nodes of a graph look at; an unknown handle is an error, told in a sentence.
+    /// Sets the value that conditional nodes of a graph look at; an unknown handle is an error,
+    /// told in a sentence.
     fn set_condition(&self, handle: u64, value: u32) -> Result<(), String>;
 }

@@ -9,7 +9,8 @@ pub enum FaultKind {
     OutOfBounds,
     /// An address that is not a multiple of the access's size.
     Misaligned,
-    /// An instruction whose operands make no sense, such as a call to an address that is no function.
+    /// An instruction whose operands make no sense, such as a call to an address that is no
+    /// function.
     IllegalInstruction,
     /// `trap` or `brkpt`.
     Trap,
@@ -25,7 +26,8 @@ pub enum FaultKind {
     Deadlock,
     /// The launch was cancelled from outside.
     Cancelled,
-    /// The launch itself is impossible: too many threads, too much shared memory, parameters of the wrong size.
+    /// The launch itself is impossible: too many threads, too much shared memory, parameters of the
+    /// wrong size.
     InvalidLaunch,
 }
 

@@ -1,9 +1,10 @@
 //! The host's floating-point environment, as kernels expect it.
 //!
-//! A program may change the control register of its vector unit: `-ffast-math` makes a program flush subnormal numbers to
-//! zero, `fesetround` sets the direction of rounding, `feenableexcept` has exceptions raise signals. Threads inherit the
-//! register from the thread that makes them. Kernels compute on the program's threads or on threads made by these, so
-//! without a defined register the results of a kernel would depend on the program's options.
+//! A program may change the control register of its vector unit: `-ffast-math` makes a program
+//! flush subnormal numbers to zero, `fesetround` sets the direction of rounding, `feenableexcept`
+//! has exceptions raise signals. Threads inherit the register from the thread that makes them.
+//! Kernels compute on the program's threads or on threads made by these, so without a defined
+//! register the results of a kernel would depend on the program's options.
 
 use std::marker::PhantomData;
 
@@ -11,9 +12,11 @@ use std::marker::PhantomData;
 #[cfg(target_arch = "x86_64")]
 const DEFAULT: u32 = 0x1f80;
 
-/// While it lives, this thread computes in the default floating-point environment, and so do threads that it makes.
+/// While it lives, this thread computes in the default floating-point environment, and so do
+/// threads that it makes.
 ///
-/// What was set before is restored when it is dropped, in the thread that made it: it cannot be sent to another.
+/// What was set before is restored when it is dropped, in the thread that made it: it cannot be
+/// sent to another.
 pub(crate) struct DefaultFloats {
     #[cfg(target_arch = "x86_64")]
     saved: u32,
@@ -53,6 +56,7 @@ fn control() -> u32 {
 /// Sets the control register of this thread's vector unit.
 #[cfg(target_arch = "x86_64")]
 fn set_control(control: u32) {
-    // SAFETY: the register gets its default, which is what compiled code expects, or what the program had put there.
+    // SAFETY: the register gets its default, which is what compiled code expects, or what the
+    // program had put there.
     unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const control, options(nostack, preserves_flags)) };
 }

@@ -1,7 +1,8 @@
 //! Executes PTX on the CPU.
 //!
-//! [`Program::compile`] turns a [`ptx::Module`] into steps over 32-lane registers; [`Linked`] adds the addresses of its
-//! variables; [`launch`] runs a kernel over a grid, with [`Memory`] saying what may be accessed.
+//! [`Program::compile`] turns a [`ptx::Module`] into steps over 32-lane registers; [`Linked`] adds
+//! the addresses of its variables; [`launch`] runs a kernel over a grid, with [`Memory`] saying
+//! what may be accessed.
 //!
 //! | module | what it holds |
 //! | --- | --- |
@@ -17,15 +18,16 @@
 //! | `observe` | watching a launch: counts, and defects; `observe::probe` is what `warp` calls |
 //! | `grid` | the blocks of a launch, executed by a pool of worker threads |
 //!
-//! Each module uses those above it. Three arrows point up because the language wants one type: a `warp` calls the `runtime`
-//! and a probe of `observe`, and both see the warp that called; `image` and `memory` name the trait in `device`, whose
-//! methods return images.
+//! Each module uses those above it. Three arrows point up because the language wants one type: a
+//! `warp` calls the `runtime` and a probe of `observe`, and both see the warp that called; `image`
+//! and `memory` name the trait in `device`, whose methods return images.
 //!
 //! Invariants:
 //!
-//! 1. Every access is checked; a kernel can touch nothing but its own registers and what `Memory` allows.
-//! 2. Every thread that can make progress does, whatever the others do: lanes of a warp, warps of a block, blocks that
-//!    are resident. A launch that never ends can be cancelled.
+//! 1. Every access is checked; a kernel can touch nothing but its own registers and what `Memory`
+//!    allows.
+//! 2. Every thread that can make progress does, whatever the others do: lanes of a warp, warps of a
+//!    block, blocks that are resident. A launch that never ends can be cancelled.
 //! 3. What fails names the kernel, the block, the thread, the instruction and its line.
 //! 4. PTX that this device does not execute compiles; only a kernel that reaches it fails.
 //!
@@ -73,8 +75,8 @@ pub use program::{
 };
 pub use runtime::device_runtime::is_device_runtime;
 
-/// Whether the device function called `name` needs no definition: the device provides it, as it does `vprintf` and
-/// `malloc`, or says by name that it does not when a kernel reaches a call.
+/// Whether the device function called `name` needs no definition: the device provides it, as it
+/// does `vprintf` and `malloc`, or says by name that it does not when a kernel reaches a call.
 pub fn provides(name: &str) -> bool {
     compile::is_provided(name)
 }

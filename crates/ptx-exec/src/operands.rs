@@ -1,9 +1,11 @@
 //! What steps name: registers, and the operands of the handlers that compute on them.
 //!
-//! Everything here is data without behaviour of its own. Handlers (`registers::lanes`, `memory::access`, `matrix`, `image`)
-//! take these operands; [`crate::code`] puts both together to steps.
+//! Everything here is data without behaviour of its own. Handlers (`registers::lanes`,
+//! `memory::access`, `matrix`, `image`) take these operands; [`crate::code`] puts both together to
+//! steps.
 
-/// A register: virtual while compiling; then an index into the frame's part of the file of its class.
+/// A register: virtual while compiling; then an index into the frame's part of the file of its
+/// class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Reg(pub u32);
 
@@ -120,7 +122,8 @@ pub(crate) enum Meaning {
     MultiplyWide { signed: bool },
     /// `d = a * b + c`, the lower words.
     MultiplyAddWords,
-    /// Predicate `d = a R b` of words, and what [`compare`](crate::registers::lanes::compare) does besides.
+    /// Predicate `d = a R b` of words, and what [`compare`](crate::registers::lanes::compare) does
+    /// besides.
     CompareWords { relation: Relation, signed: bool },
 }
 
@@ -167,21 +170,25 @@ pub(crate) struct AccessArgs {
     pub(crate) narrow: bool,
     /// Added to the address.
     pub(crate) offset: i64,
-    /// What the address is made of, where that is known: then `address` need not have been computed.
+    /// What the address is made of, where that is known: then `address` need not have been
+    /// computed.
     pub(crate) indexed: Option<Indexed>,
     /// Where the pattern of the lanes is remembered, below [`PATTERNS`].
     pub(crate) pattern: u8,
     /// Whether the pattern is to be found anew, whatever is remembered there.
     pub(crate) fresh: bool,
-    /// Where the pattern of the same index is remembered, if another access of the straight run has found it.
+    /// Where the pattern of the same index is remembered, if another access of the straight run has
+    /// found it.
     pub(crate) like: Option<u8>,
-    /// Operands of atomics (of wide ones both halves); source address (and size) of asynchronous copies.
+    /// Operands of atomics (of wide ones both halves); source address (and size) of asynchronous
+    /// copies.
     pub(crate) operands: [Reg; 4],
     /// Whether it is a load, a store or both.
     pub(crate) kind: AccessKind,
     /// Whether `data` are longs.
     pub(crate) wide: bool,
-    /// For copies: bytes that a lane copies at most. For what a call moves between a register and a frame: its bytes.
+    /// For copies: bytes that a lane copies at most. For what a call moves between a register and a
+    /// frame: its bytes.
     pub(crate) copied: u32,
     /// Whether a thread may do it again and again until another thread has done something.
     pub(crate) synchronises: bool,
@@ -200,7 +207,8 @@ pub(crate) enum AccessKind {
     Copy,
     /// Reads `operands`, writes `data[0]` if there is one: an operation on an mbarrier.
     Mbarrier,
-    /// Reads the registers: the generic addresses of the source and of an mbarrier; `operands` has the size.
+    /// Reads the registers: the generic addresses of the source and of an mbarrier; `operands` has
+    /// the size.
     Bulk,
 }
 

@@ -31,9 +31,11 @@ pub(crate) struct Function {
 pub(crate) struct Kernel {
     pub(crate) function: u32,
     pub(crate) attributes: KernelAttributes,
-    /// Offset of each of the program's shared variables; those that the kernel does not use have none.
+    /// Offset of each of the program's shared variables; those that the kernel does not use have
+    /// none.
     pub(crate) shared_offsets: Vec<Option<u32>>,
-    /// Where memory that is sized at launch begins: after what is declared, aligned as its arrays want.
+    /// Where memory that is sized at launch begins: after what is declared, aligned as its arrays
+    /// want.
     pub(crate) dynamic_start: u32,
     /// Whether recursion or calls through pointers make the depth of its stack unknown.
     pub(crate) unbounded_stack: bool,
@@ -50,7 +52,8 @@ pub(crate) struct SharedVariable {
 /// What `cuFuncGetAttribute` and `cuKernelGetParamInfo` tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelAttributes {
-    /// What the PTX says of the kernel; what it does not say is as in [`FunctionAttributes::default`].
+    /// What the PTX says of the kernel; what it does not say is as in
+    /// [`FunctionAttributes::default`].
     ///
     /// * `registers` is an estimate of what a thread would need on a GPU: 32-bit registers live at
     ///   once, at least 8.

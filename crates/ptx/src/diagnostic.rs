@@ -19,8 +19,8 @@ impl Diagnostic {
         Diagnostic { message: message.into(), position }
     }
 
-    /// The message with `file`, line and column, and with the line of `source` that it is about, a caret under the
-    /// place:
+    /// The message with `file`, line and column, and with the line of `source` that it is about, a
+    /// caret under the place:
     ///
     /// ```text
     /// kernel.ptx:7:5: error: unknown register `%r9`

@@ -6,15 +6,17 @@
 //! assert_eq!(&*module.functions().next().unwrap().name, "nothing");
 //! ```
 //!
-//! [`syntax`] parses and prints everything that NVRTC, nvcc and Triton write, whatever the version. [`forms`] is the
-//! table of instructions: which exist, with which operands, for which targets. [`body`] resolves the names of a function,
-//! [`instruction`] says what each instruction does, [`flow`] in which order they are executed. [`verify`](mod@verify) says whether a
-//! module is correct, [`mix`] counts the instructions of a kernel, [`mod@estimate`] says what a launch of it executes,
-//! and [`link`](mod@link) joins modules.
+//! [`syntax`] parses and prints everything that NVRTC, nvcc and Triton write, whatever the version.
+//! [`forms`] is the table of instructions: which exist, with which operands, for which targets.
+//! [`body`] resolves the names of a function, [`instruction`] says what each instruction does,
+//! [`flow`] in which order they are executed. [`verify`](mod@verify) says whether a module is
+//! correct, [`mix`] counts the instructions of a kernel, [`mod@estimate`] says what a launch of it
+//! executes, and [`link`](mod@link) joins modules.
 //!
 //! Invariants:
 //!
-//! 1. No input makes the parser panic, recurse without bound, or take more than linear time and space.
+//! 1. No input makes the parser panic, recurse without bound, or take more than linear time and
+//!    space.
 //! 2. `parse(print(parse(x)))` equals `parse(x)`.
 //! 3. This crate knows nothing of CUDA, files or threads.
 pub mod analysis;

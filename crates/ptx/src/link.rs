@@ -1,12 +1,13 @@
 //! Linking: several modules become one, as nvlink makes one of the objects of a program.
 //!
-//! What is visible in one module is what others declare `.extern`. What is not (string literals, static functions) may
-//! have the same name in several modules and is renamed. Invariants:
+//! What is visible in one module is what others declare `.extern`. What is not (string literals,
+//! static functions) may have the same name in several modules and is renamed. Invariants:
 //!
-//! 1. The result means what the modules mean together; a symbol that is declared and defined nowhere stays a
-//!    declaration.
+//! 1. The result means what the modules mean together; a symbol that is declared and defined
+//!    nowhere stays a declaration.
 //! 2. Declarations come before definitions, so that every name is known where it is used.
-//! 3. Debugging sections are left out: their labels would collide, and lines (`.loc`) need none of them.
+//! 3. Debugging sections are left out: their labels would collide, and lines (`.loc`) need none of
+//!    them.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -94,7 +95,8 @@ fn separate_names(modules: &mut [Module]) {
                 internal.insert(name.clone());
             }
         }
-        // A declaration may be internal while the definition is visible: then the name is not the module's own.
+        // A declaration may be internal while the definition is visible: then the name is not the
+        // module's own.
         for (name, linkage) in module.items.iter().filter_map(symbol) {
             if linkage != Linkage::Internal {
                 internal.remove(name);
@@ -174,7 +176,8 @@ fn merge(items: Vec<Item>) -> Result<Vec<Item>, LinkError> {
         match item {
             Item::File(_) | Item::Pragma(_) => head.push(item),
             Item::Section(_) => {}
-            // An undefined one stays declared; a defined one needs no declaration, as variables come first.
+            // An undefined one stays declared; a defined one needs no declaration, as variables
+            // come first.
             Item::Variable(variable) => {
                 if kept || definition.is_none() && declared.insert(variable.name.clone()) {
                     variables.push(Item::Variable(variable));
@@ -198,7 +201,8 @@ fn merge(items: Vec<Item>) -> Result<Vec<Item>, LinkError> {
     Ok(head)
 }
 
-/// Whether an item defines its symbol rather than declaring it. `.extern .shared` is sized at launch: a declaration.
+/// Whether an item defines its symbol rather than declaring it. `.extern .shared` is sized at
+/// launch: a declaration.
 fn defines(item: &Item) -> bool {
     match item {
         Item::Variable(variable) => variable.linkage != Linkage::Extern,
@@ -208,8 +212,8 @@ fn defines(item: &Item) -> bool {
     }
 }
 
-/// Renaming of identifiers throughout a module. Names of functions' own registers and variables are renamed with the
-/// rest: wherever one hides a symbol of the module, it goes on hiding it.
+/// Renaming of identifiers throughout a module. Names of functions' own registers and variables are
+/// renamed with the rest: wherever one hides a symbol of the module, it goes on hiding it.
 mod rename {
     use super::*;
 

@@ -1,7 +1,9 @@
-//! What a kernel is made of: its instructions counted by kind, and the bytes that one pass through them moves.
+//! What a kernel is made of: its instructions counted by kind, and the bytes that one pass through
+//! them moves.
 //!
-//! Counts are *static*: each instruction once, however often it is executed; [`Mix::in_loops`] counts again those that a
-//! backward branch repeats. Bodies of called functions are not followed. A predicated instruction counts as if it ran.
+//! Counts are *static*: each instruction once, however often it is executed; [`Mix::in_loops`]
+//! counts again those that a backward branch repeats. Bodies of called functions are not followed.
+//! A predicated instruction counts as if it ran.
 
 use crate::body::Names;
 use crate::flow::{Range, ranges};

@@ -1,4 +1,5 @@
-//! The rules of names in `ptx::body`, each asked of ptxas: what it takes the verifier takes, what it refuses is refused.
+//! The rules of names in `ptx::body`, each asked of ptxas: what it takes the verifier takes, what
+//! it refuses is refused.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! Real PTX: what NVRTC makes of the programs in `tests/corpus`, and the programs that ship with the demo.
+//! Real PTX: what NVRTC makes of the programs in `tests/corpus`, and the programs that ship with
+//! the demo.
 
 mod common;
 

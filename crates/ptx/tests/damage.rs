@@ -1,8 +1,8 @@
-//! Damaged PTX: whatever is cut out of a real module, put into it or swapped within it, the parser gives a module or an error
-//! that can be shown, and never panics.
+//! Damaged PTX: whatever is cut out of a real module, put into it or swapped within it, the parser
+//! gives a module or an error that can be shown, and never panics.
 //!
-//! The damage is random and the same in every run. `PTX_FUZZ_SECONDS=600 cargo test --release -p ptx --test damage` goes on for
-//! that long, with other damage.
+//! The damage is random and the same in every run. `PTX_FUZZ_SECONDS=600 cargo test --release -p
+//! ptx --test damage` goes on for that long, with other damage.
 
 use apex_random::Random;
 use std::path::Path;

@@ -1,7 +1,8 @@
-//! Estimates of any code end, and say the same each time: of real kernels, and of their instructions and operands thrown together.
+//! Estimates of any code end, and say the same each time: of real kernels, and of their
+//! instructions and operands thrown together.
 //!
-//! The choices are random and the same in every run; `PTX_FUZZ_SECONDS=600 cargo test --release -p ptx --test estimate` goes on for
-//! that long, with others.
+//! The choices are random and the same in every run; `PTX_FUZZ_SECONDS=600 cargo test --release -p
+//! ptx --test estimate` goes on for that long, with others.
 
 use apex_random::Random;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! What the layers say about small functions: PTX in, facts out.
 //!
-//! A file of `tests/facts` begins with `// check: ` and the layers that it is about; the facts of each function stand
-//! as comments below the PTX. `BLESS=1` writes what is found now.
+//! A file of `tests/facts` begins with `// check: ` and the layers that it is about; the facts of
+//! each function stand as comments below the PTX. `BLESS=1` writes what is found now.
 
 use std::fmt::Write;
 use std::path::Path;

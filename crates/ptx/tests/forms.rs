@@ -1,5 +1,5 @@
-//! The table of forms against ptxas: every instance is accepted at the version and target that the table states, and
-//! refused just below.
+//! The table of forms against ptxas: every instance is accepted at the version and target that the
+//! table states, and refused just below.
 
 mod common;
 
@@ -13,7 +13,8 @@ use ptx::{ScalarType, StateSpace};
 /// Instructions in one kernel.
 const BATCH: usize = 4000;
 
-/// Older ones are the ISA's word alone: ptxas takes most instructions of PTX 1 and 2 at any version.
+/// Older ones are the ISA's word alone: ptxas takes most instructions of PTX 1 and 2 at any
+/// version.
 const OLDEST: (u32, u32) = (6, 0);
 const OLDEST_TARGET: u32 = 60;
 
@@ -27,7 +28,8 @@ fn declared(ty: ScalarType) -> ScalarType {
     }
 }
 
-/// A constant that fits wherever one of the type does: thread counts come in warps, sizes of bulk copies in sixteens.
+/// A constant that fits wherever one of the type does: thread counts come in warps, sizes of bulk
+/// copies in sixteens.
 fn constant(instance: &Instance, form: &OperandForm, ty: ScalarType) -> &'static str {
     let counts = matches!(instance.form.opcode, "bar" | "barrier" | "st" | "cp" | "tcgen05")
         && !matches!(form.name, "a" | "e");
@@ -169,7 +171,8 @@ fn architecture(target: Target) -> String {
 /// How often ptxas may stop within a batch.
 const MOST_STOPS: usize = 100;
 
-/// What ptxas says about each statement that it refuses. It stops at some errors, so it is asked until it is content.
+/// What ptxas says about each statement that it refuses. It stops at some errors, so it is asked
+/// until it is content.
 fn refused(ptxas: &Ptxas, need: Need, statements: &[&str]) -> BTreeMap<usize, String> {
     let mut refused = BTreeMap::new();
     for _ in 0..MOST_STOPS {
@@ -304,7 +307,8 @@ fn ptxas_accepts_every_instance() {
 /// Instances of a form that are tried below their needs; some forms have thousands.
 const SAMPLE: usize = 100;
 
-/// The needs just below this one, as far as ptxas can be asked: the target before, and the version before.
+/// The needs just below this one, as far as ptxas can be asked: the target before, and the version
+/// before.
 fn below(need: Need, instance: &Instance) -> Vec<Need> {
     let number = need.target.number;
     let before = match need.target.suffix {

@@ -1,4 +1,5 @@
-//! Rare PTX that the verifier must take, and wrong PTX near it that it must refuse; ptxas agrees on both.
+//! Rare PTX that the verifier must take, and wrong PTX near it that it must refuse; ptxas agrees on
+//! both.
 
 mod common;
 

@@ -42,8 +42,8 @@ fn unusual_spellings_are_fine() {
 /// Marks a wrong line in the modules of `tests/wrong`; what follows is the message.
 const MARK: &str = " // error: ";
 
-/// The modules of `tests/wrong`: every line that is wrong says so, and ptxas refuses it too. `BLESS=1` writes what is
-/// said now.
+/// The modules of `tests/wrong`: every line that is wrong says so, and ptxas refuses it too.
+/// `BLESS=1` writes what is said now.
 #[test]
 fn what_is_wrong_is_told() {
     let ptxas = common::Ptxas::find();
@@ -179,8 +179,8 @@ fn top_level(operands: &str) -> Vec<&str> {
     pieces
 }
 
-/// Takes back every changed line that `judge` complains about until it is content; gives those lines, from 0. `None` if
-/// it cannot say which lines are wrong: some changes make ptxas crash.
+/// Takes back every changed line that `judge` complains about until it is content; gives those
+/// lines, from 0. `None` if it cannot say which lines are wrong: some changes make ptxas crash.
 fn refused(
     original: &[&str],
     changed: &BTreeMap<usize, String>,

@@ -1,8 +1,9 @@
 //! What recording a call costs: `cargo run --release -p apex-trace --example push_cost`.
 //!
-//! Each sample is what the recorder does around a driver call that takes no time: read the clock twice and write a launch
-//! record. Samples are taken in batches, because reading the clock around a single one would cost more than it does;
-//! chunk changes are in the batches in which they happen.
+//! Each sample is what the recorder does around a driver call that takes no time: read the clock
+//! twice and write a launch record. Samples are taken in batches, because reading the clock around
+//! a single one would cost more than it does; chunk changes are in the batches in which they
+//! happen.
 
 use apex_trace::layout::{Launch, Slots};
 use apex_trace::{Lane, ProcessFile, now};

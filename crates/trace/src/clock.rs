@@ -1,17 +1,20 @@
 //! From ticks to time.
 //!
-//! The rate of a process's clock follows from its first and its newest anchor, and is as good as they lie far apart. A
-//! process that was killed at once has them close together; then the rate comes from another process of the session (the
-//! counter is the same all over a machine), else from what the processor says of itself, unless either contradicts what
-//! the process's own anchors do tell (then it ran on another machine).
+//! The rate of a process's clock follows from its first and its newest anchor, and is as good as
+//! they lie far apart. A process that was killed at once has them close together; then the rate
+//! comes from another process of the session (the counter is the same all over a machine), else
+//! from what the processor says of itself, unless either contradicts what the process's own anchors
+//! do tell (then it ran on another machine).
 
 use crate::layout::{ClockAnchor, ClockKind};
 
-/// How far one anchor may be off, ns: the time between reading two clocks, with room for an interruption.
+/// How far one anchor may be off, ns: the time between reading two clocks, with room for an
+/// interruption.
 const ANCHOR_ERROR_NS: f64 = 500.0;
 /// Anchors this far apart give a rate to 0.01% and need no help.
 const LONG_BASELINE_NS: u64 = 10_000_000;
-/// How much rates of one machine may differ: clock adjustment slews `CLOCK_MONOTONIC` by up to 0.05%.
+/// How much rates of one machine may differ: clock adjustment slews `CLOCK_MONOTONIC` by up to
+/// 0.05%.
 const SLEW: f64 = 1e-3;
 /// Rates outside are no clock's: ns per tick.
 const SANE_RATES: std::ops::Range<f64> = 0.01..1000.0;
@@ -127,7 +130,8 @@ impl Clock {
         self.start.real_ns.saturating_add(self.ns_since_start(ticks))
     }
 
-    /// On the machine's `CLOCK_MONOTONIC`, ns: the one to compare processes of a session by, since nobody sets it.
+    /// On the machine's `CLOCK_MONOTONIC`, ns: the one to compare processes of a session by, since
+    /// nobody sets it.
     pub fn monotonic_ns(&self, ticks: u64) -> u64 {
         self.start.monotonic_ns.saturating_add(self.ns_since_start(ticks))
     }

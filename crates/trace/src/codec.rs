@@ -1,8 +1,9 @@
 //! Definitions as bytes.
 //!
-//! Integers are little-endian; a string is a `u32` of bytes and then UTF-8 (any bytes for a line table); a list is a `u32` of
-//! entries and then the entries. A reader ignores what follows the fields it knows and skips tags that it does not know, so fields and tags
-//! may be added without a new version.
+//! Integers are little-endian; a string is a `u32` of bytes and then UTF-8 (any bytes for a line
+//! table); a list is a `u32` of entries and then the entries. A reader ignores what follows the
+//! fields it knows and skips tags that it does not know, so fields and tags may be added without a
+//! new version.
 
 use crate::definition::{
     CallStack, Config, Context, Definition, Device, Function, Graph, PythonFrame, Stream, StreamKind,
@@ -50,8 +51,9 @@ pub(crate) enum Piece {
     Unknown,
 }
 
-/// Encodes a definition as pieces, each of which fits a chunk, and hands them to `write` until it says false.
-/// `buffer` is overwritten. True if all were written; false where there is no memory for one, too.
+/// Encodes a definition as pieces, each of which fits a chunk, and hands them to `write` until it
+/// says false. `buffer` is overwritten. True if all were written; false where there is no memory
+/// for one, too.
 pub(crate) fn encode(
     definition: &Definition,
     buffer: &mut Vec<u8>,
@@ -137,8 +139,8 @@ fn graph_piece<'b>(buffer: &'b mut Vec<u8>, graph: &Graph, kernels: &[(u32, u32)
     })
 }
 
-/// Tag, length, the payload that `fill` makes, padding; `None` if there is no memory for it: the injected library must not
-/// abort where it cannot allocate.
+/// Tag, length, the payload that `fill` makes, padding; `None` if there is no memory for it: the
+/// injected library must not abort where it cannot allocate.
 pub(crate) fn framed(buffer: &mut Vec<u8>, tag: u32, fill: impl FnOnce(&mut Output<'_>)) -> Option<&[u8]> {
     buffer.clear();
     let mut out = Output { buffer, is_complete: true };
@@ -348,7 +350,8 @@ impl<'p> Input<'p> {
         self.bytes(count).map(<[u8]>::to_vec)
     }
 
-    /// Entries are read as they come, so an absurd count fails where the bytes end and reserves nothing.
+    /// Entries are read as they come, so an absurd count fails where the bytes end and reserves
+    /// nothing.
     pub(crate) fn list<T>(
         &mut self,
         entry: impl Fn(&mut Self) -> Result<T, String>,

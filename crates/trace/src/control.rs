@@ -1,9 +1,9 @@
-//! The page through which recording is steered while programs run, and through which the processes of a session share
-//! its size limit.
+//! The page through which recording is steered while programs run, and through which the processes
+//! of a session share its size limit.
 //!
-//! `apex run` makes the file `control`; every recorded process maps it and looks at it with relaxed loads; `apex ctl`
-//! maps it too and changes it. All fields are independent of one another, so no order among them matters; only a complaint's
-//! text is written before it counts as written.
+//! `apex run` makes the file `control`; every recorded process maps it and looks at it with relaxed
+//! loads; `apex ctl` maps it too and changes it. All fields are independent of one another, so no
+//! order among them matters; only a complaint's text is written before it counts as written.
 
 use crate::error::in_file;
 use crate::mapping::{Mapping, without_sigxfsz};
@@ -67,7 +67,8 @@ pub struct Control {
     pub timing: AtomicU32,
     /// Share of the program's time that sampled timing may cost, parts per million.
     pub budget_ppm: AtomicU32,
-    /// Most bytes that the files of processes, their records and counts, may take together; 0 for no limit.
+    /// Most bytes that the files of processes, their records and counts, may take together; 0 for
+    /// no limit.
     pub max_bytes: AtomicU64,
     /// Bytes that they take.
     pub used_bytes: AtomicU64,
@@ -136,7 +137,8 @@ impl Control {
         self.changed();
     }
 
-    /// Leaves word why a process is not recorded, for whoever reads the session. The first of a session is kept.
+    /// Leaves word why a process is not recorded, for whoever reads the session. The first of a
+    /// session is kept.
     pub fn complain(&self, text: &str) {
         let (none, writing) = (Complaint::None as u32, Complaint::BeingWritten as u32);
         if self.complaint.compare_exchange(none, writing, Ordering::Relaxed, Ordering::Relaxed).is_err() {
@@ -166,7 +168,8 @@ impl Control {
         self.generation.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes `bytes` out of the session's limit; false, and nothing taken, if there are not so many left.
+    /// Takes `bytes` out of the session's limit; false, and nothing taken, if there are not so many
+    /// left.
     pub(crate) fn take(&self, bytes: u64) -> bool {
         let max = self.max_bytes.load(Ordering::Relaxed);
         let within = |used: u64| match max {
@@ -243,7 +246,8 @@ impl MappedControl {
 
     /// Keeps the page mapped for good.
     pub fn leak(self) -> &'static Control {
-        // SAFETY: page-aligned, long enough (checked when mapped), any bytes are valid, never unmapped.
+        // SAFETY: page-aligned, long enough (checked when mapped), any bytes are valid, never
+        // unmapped.
         unsafe { self.0.leak().cast().as_ref() }
     }
 }
@@ -252,7 +256,8 @@ impl Deref for MappedControl {
     type Target = Control;
 
     fn deref(&self) -> &Control {
-        // SAFETY: page-aligned, long enough (checked when mapped), any bytes are valid, mapped while `self` lives.
+        // SAFETY: page-aligned, long enough (checked when mapped), any bytes are valid, mapped
+        // while `self` lives.
         unsafe { self.0.base().cast().as_ref() }
     }
 }

@@ -1,7 +1,7 @@
 //! Definitions: what the identifiers in records stand for.
 //!
-//! In a chunk of kind `Definitions` each is `u32 tag, u32 payload bytes, payload`, padded to 8 bytes. Identifiers
-//! count from 1 within a process and within a tag.
+//! In a chunk of kind `Definitions` each is `u32 tag, u32 payload bytes, payload`, padded to 8
+//! bytes. Identifiers count from 1 within a process and within a tag.
 
 use crate::python::PythonCode;
 use cuda_launch::{FunctionAttributes, LaunchConfig};

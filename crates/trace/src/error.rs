@@ -63,7 +63,8 @@ impl std::error::Error for Error {
     }
 }
 
-/// Something wrong in a session that could be opened: what is affected was left out, the rest is there.
+/// Something wrong in a session that could be opened: what is affected was left out, the rest is
+/// there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The file.

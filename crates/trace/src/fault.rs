@@ -1,17 +1,22 @@
 //! Survival of the program when a mapped session file fails under it.
 //!
-//! Anybody who may write a session file can truncate it, and its disk can fail. The next access to the mapping then raises
-//! SIGBUS in the program. Committed records must survive SIGKILL, so they must lie in a file, and no file that outlives its
-//! processes can be protected from truncation. Therefore this module handles the signal: the handler replaces *our* mapping
-//! that failed by anonymous memory, so that the access succeeds, and reports the loss ([`on_loss`]). Every other SIGBUS is the
-//! program's: the handler jumps to the program's action with the kernel's own frame, as if it had never been there.
+//! Anybody who may write a session file can truncate it, and its disk can fail. The next access to
+//! the mapping then raises SIGBUS in the program. Committed records must survive SIGKILL, so they
+//! must lie in a file, and no file that outlives its processes can be protected from truncation.
+//! Therefore this module handles the signal: the handler replaces *our* mapping that failed by
+//! anonymous memory, so that the access succeeds, and reports the loss ([`on_loss`]). Every other
+//! SIGBUS is the program's: the handler jumps to the program's action with the kernel's own frame,
+//! as if it had never been there.
 //!
 //! Invariants:
-//! 1. Each shared mapping of this crate is in the [registry](Region) from before its first access until its last.
-//! 2. The handler makes system calls and atomic accesses only: it allocates nothing and takes no lock.
-//! 3. The program's action is known: a program that calls `sigaction` or `signal` through `libapex.so` changes
-//!    [`program_action`] and not the kernel's; one that makes the system call itself displaces the handler until the next
-//!    mapping is made, when [`protect`] puts the handler back in front.
+//! 1. Each shared mapping of this crate is in the [registry](Region) from before its first access
+//!    until its last.
+//! 2. The handler makes system calls and atomic accesses only: it allocates nothing and takes no
+//!    lock.
+//! 3. The program's action is known: a program that calls `sigaction` or `signal` through
+//!    `libapex.so` changes [`program_action`] and not the kernel's; one that makes the system call
+//!    itself displaces the handler until the next mapping is made, when [`protect`] puts the
+//!    handler back in front.
 
 use crate::mapping::Mapping;
 use std::io;
@@ -117,7 +122,8 @@ impl Action {
     }
 
     fn to_libc(self) -> libc::sigaction {
-        // SAFETY: plain data, for which zeros are valid; the set begins with the 64 bits that the kernel knows.
+        // SAFETY: plain data, for which zeros are valid; the set begins with the 64 bits that the
+        // kernel knows.
         unsafe {
             let mut action: libc::sigaction = zeroed();
             action.sa_sigaction = self.handler;
@@ -128,7 +134,8 @@ impl Action {
     }
 }
 
-/// An [`Action`] that the handler reads while others change it: a sequence lock, odd while it changes.
+/// An [`Action`] that the handler reads while others change it: a sequence lock, odd while it
+/// changes.
 struct SharedAction {
     sequence: AtomicU32,
     handler: AtomicUsize,
@@ -162,7 +169,8 @@ impl SharedAction {
         }
     }
 
-    /// The caller holds the [`Turn`], with all signals blocked: no reader of this thread is in between.
+    /// The caller holds the [`Turn`], with all signals blocked: no reader of this thread is in
+    /// between.
     fn store(&self, action: Action) {
         let before = self.sequence.load(Relaxed);
         self.sequence.store(before.wrapping_add(1), Relaxed);
@@ -176,8 +184,8 @@ impl SharedAction {
 
 /// What the program wants to happen.
 static PROGRAMS: SharedAction = SharedAction::new();
-/// What the program wanted before it displaced the handler by a system call of its own; its new handler may call ours as the
-/// one that it found.
+/// What the program wanted before it displaced the handler by a system call of its own; its new
+/// handler may call ours as the one that it found.
 static BELOW: SharedAction = SharedAction::new();
 static WAS_DISPLACED: AtomicBool = AtomicBool::new(false);
 /// Whether the handler has been installed.
@@ -186,7 +194,8 @@ static PROTECTING: AtomicBool = AtomicBool::new(false);
 static ON_LOSS: AtomicPtr<()> = AtomicPtr::new(null_mut());
 static LOST: AtomicBool = AtomicBool::new(false);
 
-/// Leave to change what is done about SIGBUS. While it is held, all signals are blocked in the calling thread.
+/// Leave to change what is done about SIGBUS. While it is held, all signals are blocked in the
+/// calling thread.
 struct Turn(u64);
 
 static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -194,7 +203,8 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 impl Turn {
     fn take() -> Turn {
         let before = change_mask(libc::SIG_SETMASK, u64::MAX);
-        // A forked child may inherit it taken by a thread that it does not have: after a while it is nobody's.
+        // A forked child may inherit it taken by a thread that it does not have: after a while it
+        // is nobody's.
         for _ in 0..10_000 {
             if !TAKEN.swap(true, Acquire) {
                 break;
@@ -217,8 +227,8 @@ pub(crate) const fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
 }
 
-/// Changes which signals the calling thread blocks, and gives what it blocked before. The plain system call, because
-/// `libapex.so` exports `pthread_sigmask`.
+/// Changes which signals the calling thread blocks, and gives what it blocked before. The plain
+/// system call, because `libapex.so` exports `pthread_sigmask`.
 pub(crate) fn change_mask(how: i32, set: u64) -> u64 {
     let mut before = 0u64;
     // SAFETY: two valid sets of the kernel's size.
@@ -228,8 +238,8 @@ pub(crate) fn change_mask(how: i32, set: u64) -> u64 {
     before
 }
 
-/// Puts the handler in front of whatever the process does about SIGBUS, and makes sure that the calling thread does not block
-/// the signal: a fault that is blocked ends the program.
+/// Puts the handler in front of whatever the process does about SIGBUS, and makes sure that the
+/// calling thread does not block the signal: a fault that is blocked ends the program.
 pub(crate) fn protect() {
     unblock();
     let ours = entry as *const () as usize;
@@ -271,7 +281,8 @@ fn install(programs: Action) {
     unsafe { __sigaction(libc::SIGBUS, &action, null_mut()) };
 }
 
-/// Whether the handler is in front of the program's action, so that [`program_action`] answers for the kernel.
+/// Whether the handler is in front of the program's action, so that [`program_action`] answers for
+/// the kernel.
 pub fn is_protecting() -> bool {
     PROTECTING.load(Acquire)
 }
@@ -296,8 +307,8 @@ pub unsafe fn program_action(new: *const libc::sigaction, old: *mut libc::sigact
     }
 }
 
-/// Registers what is called, from within the signal handler, when a mapping was lost: it may make system calls and atomic
-/// accesses only.
+/// Registers what is called, from within the signal handler, when a mapping was lost: it may make
+/// system calls and atomic accesses only.
 pub fn on_loss(call: extern "C" fn()) {
     ON_LOSS.store(call as *mut (), Release);
 }
@@ -324,13 +335,14 @@ pub(crate) fn lose() {
     }
 }
 
-/// Replaces the mapping of ours that holds `address` by memory; false if there is none, or no memory.
+/// Replaces the mapping of ours that holds `address` by memory; false if there is none, or no
+/// memory.
 fn replace(address: usize) -> bool {
     let Some((base, bytes)) = Region::containing(address) else { return false };
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
-    // SAFETY: the range is a mapping of ours, which its users expect to be readable and writable memory. The plain system call,
-    // because some programs interpose `mmap`.
+    // SAFETY: the range is a mapping of ours, which its users expect to be readable and writable
+    // memory. The plain system call, because some programs interpose `mmap`.
     let made = unsafe { libc::syscall(libc::SYS_mmap, base, bytes, protection, flags, -1, 0) };
     if made as usize != base {
         return false;
@@ -339,14 +351,15 @@ fn replace(address: usize) -> bool {
     true
 }
 
-/// What the entry does: repairs a fault of ours and returns 0, else returns the program's handler, or 0 once there is nothing
-/// more to do. `delivered` is 0 if another handler called ours.
+/// What the entry does: repairs a fault of ours and returns 0, else returns the program's handler,
+/// or 0 once there is nothing more to do. `delivered` is 0 if another handler called ours.
 extern "C" fn decide(_: i32, info: *const libc::siginfo_t, _: *mut libc::c_void, delivered: u32) -> usize {
     // SAFETY: the calling thread's own, which a handler must leave as it was.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let saved = unsafe { *errno };
-    // SAFETY: the kernel, or a handler that passes on what the kernel gave it, calls with the signal's description.
+    // SAFETY: the kernel, or a handler that passes on what the kernel gave it, calls with the
+    // signal's description.
     let (is_fault, address) = unsafe { ((*info).si_code > 0, (*info).si_addr() as usize) };
     let next = if is_fault && replace(address) { 0 } else { pass_on(is_fault, delivered != 0) };
     // SAFETY: as above.
@@ -354,7 +367,8 @@ extern "C" fn decide(_: i32, info: *const libc::siginfo_t, _: *mut libc::c_void,
     next
 }
 
-/// The program's handler for a signal that is not ours. Without one the kernel does what is its default, on return.
+/// The program's handler for a signal that is not ours. Without one the kernel does what is its
+/// default, on return.
 fn pass_on(is_fault: bool, delivered: bool) -> usize {
     let was_called = !delivered && WAS_DISPLACED.load(Acquire);
     let action = if was_called { BELOW.load() } else { PROGRAMS.load() };
@@ -362,8 +376,8 @@ fn pass_on(is_fault: bool, delivered: bool) -> usize {
         libc::SIG_IGN if !is_fault => 0,
         libc::SIG_DFL | libc::SIG_IGN => {
             let default = Action::DEFAULT.to_libc();
-            // SAFETY: the default action; `raise` sends a signal that this thread, in its handler, takes on return. A fault
-            // comes again by itself.
+            // SAFETY: the default action; `raise` sends a signal that this thread, in its handler,
+            // takes on return. A fault comes again by itself.
             unsafe {
                 __sigaction(libc::SIGBUS, &default, null_mut());
                 if !is_fault {
@@ -382,9 +396,10 @@ fn pass_on(is_fault: bool, delivered: bool) -> usize {
     }
 }
 
-/// The handler. The kernel enters one with its frame's beginning in rsp: the return address, and behind it the context to which
-/// rdx points. Who else calls has another return address there. The program's handler is entered by a jump, with the registers
-/// and the stack that the kernel gave: so it can unwind, and leave by a long jump, as ever.
+/// The handler. The kernel enters one with its frame's beginning in rsp: the return address, and
+/// behind it the context to which rdx points. Who else calls has another return address there. The
+/// program's handler is entered by a jump, with the registers and the stack that the kernel gave:
+/// so it can unwind, and leave by a long jump, as ever.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 unsafe extern "C" fn entry() {
@@ -416,7 +431,8 @@ unsafe extern "C" fn entry() {
     )
 }
 
-/// The handler on other machines, whose injected library does not exist: nothing but what the kernel would do.
+/// The handler on other machines, whose injected library does not exist: nothing but what the
+/// kernel would do.
 #[cfg(not(target_arch = "x86_64"))]
 extern "C" fn entry(signal: i32, info: *const libc::siginfo_t, context: *mut libc::c_void) {
     let handler = decide(signal, info, context, 1);

@@ -1,11 +1,13 @@
 //! Tells whether this process is still the one that made a [`ForkGuard`], at the price of one load.
 //!
-//! A forked child inherits the mappings of its parent's process file and must never write through them. Comparing
-//! `getpid()` would cost a system call, and `MADV_DONTFORK` would turn a forgotten check into a segmentation fault of
-//! the program. So a guard is a word that is 1 in the process that made it and 0 in every child: the kernel wipes its page
-//! (`MADV_WIPEONFORK`, Linux 4.14), or, where it can't, a `pthread_atfork` handler clears it.
+//! A forked child inherits the mappings of its parent's process file and must never write through
+//! them. Comparing `getpid()` would cost a system call, and `MADV_DONTFORK` would turn a forgotten
+//! check into a segmentation fault of the program. So a guard is a word that is 1 in the process
+//! that made it and 0 in every child: the kernel wipes its page (`MADV_WIPEONFORK`, Linux 4.14),
+//! or, where it can't, a `pthread_atfork` handler clears it.
 //!
-//! A `vfork` child shares its parent's memory and may only exec; for it the guard stays 1, which is right.
+//! A `vfork` child shares its parent's memory and may only exec; for it the guard stays 1, which is
+//! right.
 
 use crate::mapping::Mapping;
 use std::io;
@@ -13,7 +15,8 @@ use std::ptr;
 use std::sync::Once;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-/// Tells the process that made it from its forked children. Never freed: a thread may be about to look at it.
+/// Tells the process that made it from its forked children. Never freed: a thread may be about to
+/// look at it.
 #[derive(Clone, Copy, Debug)]
 pub struct ForkGuard {
     alive: &'static AtomicU32,
@@ -34,7 +37,8 @@ impl ForkGuard {
     fn wiped_by_kernel() -> io::Result<ForkGuard> {
         let page = Mapping::anonymous(size_of::<AtomicU32>())?;
         page.advise(libc::MADV_WIPEONFORK)?;
-        // SAFETY: the page is zeroed, aligned, long enough, and leaked here; it is only ever used as this atomic.
+        // SAFETY: the page is zeroed, aligned, long enough, and leaked here; it is only ever used
+        // as this atomic.
         let alive = unsafe { page.leak().cast::<AtomicU32>().as_ref() };
         alive.store(1, Ordering::Relaxed);
         Ok(ForkGuard { alive })

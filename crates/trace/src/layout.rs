@@ -1,8 +1,9 @@
-//! The bytes of a process file: header, chunks, records. Little-endian; every structure is a multiple of 32 bytes.
+//! The bytes of a process file: header, chunks, records. Little-endian; every structure is a
+//! multiple of 32 bytes.
 //!
-//! Records are one or two *slots* of 32 bytes. The first 16 bytes are the same in all ([`RecordHead`]); the first
-//! byte tells the kind, the second how many slots the record takes, so that a reader can step over kinds it does
-//! not know.
+//! Records are one or two *slots* of 32 bytes. The first 16 bytes are the same in all
+//! ([`RecordHead`]); the first byte tells the kind, the second how many slots the record takes, so
+//! that a reader can step over kinds it does not know.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -34,14 +35,16 @@ pub struct FileHeader {
     pub clock: u32,
     /// The first anchor between ticks, monotonic and real time.
     pub start: ClockAnchor,
-    /// Anchors taken, the first not counted. (In front of `latest`: who copies the header reads the count first.)
+    /// Anchors taken, the first not counted. (In front of `latest`: who copies the header reads the
+    /// count first.)
     pub latest_count: AtomicU32,
     /// An [`Ended`].
     pub ended: AtomicU32,
-    /// The newest anchor is `latest[latest_count % 2]`; the other one is being written. So a kill at any moment
-    /// leaves a whole one.
+    /// The newest anchor is `latest[latest_count % 2]`; the other one is being written. So a kill
+    /// at any moment leaves a whole one.
     pub latest: [SharedAnchor; 2],
-    /// Nominal ticks per second, 0 if unknown. The anchors are better unless they lie very close together.
+    /// Nominal ticks per second, 0 if unknown. The anchors are better unless they lie very close
+    /// together.
     pub nominal_hz: u64,
     /// Chunks handed out so far; chunk `i` starts at `HEADER_BYTES + i * CHUNK_BYTES`.
     pub chunks: AtomicU64,
@@ -49,7 +52,8 @@ pub struct FileHeader {
     pub dropped: AtomicU64,
     /// Records given up because the session's size limit made a thread reuse its oldest chunk.
     pub overwritten: AtomicU64,
-    /// `errno` of the first failure to get space, [`LIMIT_REACHED`] if that was the session's limit, 0 if none.
+    /// `errno` of the first failure to get space, [`LIMIT_REACHED`] if that was the session's
+    /// limit, 0 if none.
     pub drop_errno: AtomicU32,
     /// Launches seen on configurations beyond the table's capacity (recorded as [`NO_CONFIG`]).
     pub config_overflow: AtomicU32,
@@ -57,7 +61,8 @@ pub struct FileHeader {
     pub timing_ticks: AtomicU64,
     /// Path of the executable, cut to fit, zero-padded.
     pub executable: [u8; 512],
-    /// Launches around which the recorder took the time that it spent itself; 0 in files of recorders that took none.
+    /// Launches around which the recorder took the time that it spent itself; 0 in files of
+    /// recorders that took none.
     pub cost_samples: AtomicU64,
     /// Ticks that it spent on these.
     pub cost_ticks: AtomicU64,
@@ -173,7 +178,8 @@ pub struct ClockAnchor {
     pub real_ns: u64,
 }
 
-/// A [`ClockAnchor`] that changes while others look at it; [`FileHeader::latest_count`] says when it is whole.
+/// A [`ClockAnchor`] that changes while others look at it; [`FileHeader::latest_count`] says when
+/// it is whole.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct SharedAnchor {
@@ -238,8 +244,8 @@ pub enum RecordKind {
 /// A structure that is written into a chunk as it is.
 ///
 /// # Safety
-/// The type is `repr(C)`, starts with a [`RecordHead`], is [`SLOT_BYTES`] times one or two long, has no padding,
-/// and any bytes are a valid value of it.
+/// The type is `repr(C)`, starts with a [`RecordHead`], is [`SLOT_BYTES`] times one or two long,
+/// has no padding, and any bytes are a valid value of it.
 pub unsafe trait Slots: Copy + Default {
     /// Its kind.
     const KIND: RecordKind;
@@ -252,7 +258,8 @@ pub unsafe trait Slots: Copy + Default {
 
     /// Reads a record back; `None` if `bytes` are too few.
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        // SAFETY: the bytes are there (checked), and any bytes are a valid `Self` by this trait's contract.
+        // SAFETY: the bytes are there (checked), and any bytes are a valid `Self` by this trait's
+        // contract.
         (bytes.len() >= size_of::<Self>()).then(|| unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() })
     }
 
@@ -273,19 +280,20 @@ pub struct RecordHead {
     pub slots: u8,
     /// [`flags`].
     pub flags: u16,
-    /// Ticks that the real driver's call took, in units of [`LONG_UNIT`] where [`flags::LONG`] is set; saturates.
-    /// See [`RecordHead::duration_ticks`].
+    /// Ticks that the real driver's call took, in units of [`LONG_UNIT`] where [`flags::LONG`] is
+    /// set; saturates. See [`RecordHead::duration_ticks`].
     pub duration: u32,
     /// Ticks when the call began.
     pub start: u64,
 }
 
-/// Ticks in a unit of the duration of a long call: with 32 bits, calls of up to a day are told apart.
+/// Ticks in a unit of the duration of a long call: with 32 bits, calls of up to a day are told
+/// apart.
 pub const LONG_UNIT: u64 = 1 << 16;
 
 impl RecordHead {
-    /// A head for a call from `start` to `end`. A call that lasted more than 2^32 ticks (1 to 2 seconds) is
-    /// flagged [`flags::LONG`] and its duration counted in units of [`LONG_UNIT`].
+    /// A head for a call from `start` to `end`. A call that lasted more than 2^32 ticks (1 to 2
+    /// seconds) is flagged [`flags::LONG`] and its duration counted in units of [`LONG_UNIT`].
     #[inline]
     pub fn new(kind: RecordKind, slots: u8, flags: u16, start: u64, end: u64) -> RecordHead {
         let ticks = end.saturating_sub(start);
@@ -310,15 +318,18 @@ pub mod flags {
     pub const CAPTURED: u16 = 1;
     /// Launch: cooperative.
     pub const COOPERATIVE: u16 = 2;
-    /// Timing: the stream was idle when the kernel was launched, so the reading includes launch latency.
+    /// Timing: the stream was idle when the kernel was launched, so the reading includes launch
+    /// latency.
     pub const STREAM_WAS_IDLE: u16 = 4;
     /// Copy or set: the call is one of the asynchronous forms.
     pub const ASYNC: u16 = 8;
-    /// Timing or call stack: one launch of a graph, not of a kernel; `config` is a graph identifier.
+    /// Timing or call stack: one launch of a graph, not of a kernel; `config` is a graph
+    /// identifier.
     pub const OF_GRAPH: u16 = 16;
     /// `duration` is in units of [`LONG_UNIT`](super::LONG_UNIT) ticks.
     pub const LONG: u16 = 32;
-    /// Call stack: taken because the thread had not launched the configuration before, not as a sample of its launches.
+    /// Call stack: taken because the thread had not launched the configuration before, not as a
+    /// sample of its launches.
     pub const FIRST_SEEN: u16 = 64;
 }
 
@@ -482,8 +493,8 @@ pub enum MemoryKind {
 
 macro_rules! slots {
     ($($record:ident),*) => {$(
-        // SAFETY: `repr(C)`, made of integers only, its head first; size and absence of padding (the sum of its
-        // fields' sizes) are asserted below.
+        // SAFETY: `repr(C)`, made of integers only, its head first; size and absence of padding
+        // (the sum of its fields' sizes) are asserted below.
         unsafe impl Slots for $record {
             const KIND: RecordKind = RecordKind::$record;
         }

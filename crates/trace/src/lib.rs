@@ -3,20 +3,24 @@
 //! A *session* is a directory. It holds
 //!
 //! * `session.json`: what was run, when, and how it ended (written by `apex run`);
-//! * `control`: one mapped page through which recording is steered while programs run ([`control`]);
+//! * `control`: one mapped page through which recording is steered while programs run
+//!   ([`control`]);
 //! * one *process file* `<pid>-<start>.rec` for each process that made a CUDA call ([`layout`]);
-//! * `<pid>-<start>.counts`, where a device executes kernels itself: what it counted and found wrong ([`counts`]).
+//! * `<pid>-<start>.counts`, where a device executes kernels itself: what it counted and found
+//!   wrong ([`counts`]).
 //!
-//! A process file is a header page and then chunks of [`layout::CHUNK_BYTES`], each holding records of one kind
-//! of writer. Writers map the file shared, so what is committed is in the page cache: it survives SIGKILL of the
-//! program and of `apex`, and there is nothing to finalise. Invariants:
+//! A process file is a header page and then chunks of [`layout::CHUNK_BYTES`], each holding records
+//! of one kind of writer. Writers map the file shared, so what is committed is in the page cache:
+//! it survives SIGKILL of the program and of `apex`, and there is nothing to finalise. Invariants:
 //!
-//! 1. A chunk's `committed` counter is advanced (release) only after the bytes below it are complete.
+//! 1. A chunk's `committed` counter is advanced (release) only after the bytes below it are
+//!    complete.
 //! 2. A definition is committed before any record that names it.
-//! 3. Disk space is reserved before a chunk is mapped, so a full disk is an error code and never a SIGBUS; a file that others
-//!    truncate ends recording and never the program ([`fault`]).
+//! 3. Disk space is reserved before a chunk is mapped, so a full disk is an error code and never a
+//!    SIGBUS; a file that others truncate ends recording and never the program ([`fault`]).
 //! 4. What could not be recorded is counted in the header.
-//! 5. The reader trusts nothing: any byte sequence gives a [`Session`] with [`Problem`]s, or an [`Error`]; never a panic.
+//! 5. The reader trusts nothing: any byte sequence gives a [`Session`] with [`Problem`]s, or an
+//!    [`Error`]; never a panic.
 //!
 //! How it is used, by the two sides that never meet but in a file:
 //!
@@ -49,14 +53,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! **Disk.** A record is 32 or 64 bytes. A file grows by a chunk at a time, one for definitions and one for each thread
-//! that records; a process that ends in an orderly way gives back what of them it did not use. [`Control::max_bytes`]
-//! bounds the disk space of all files of a session together. Below 16 MiB only the first part of each chunk has disk space,
-//! a 64th of the limit, so that many threads find one each; files are sparse then. At the limit the oldest records go
-//! first, and are counted; files of counts ([`counts::file`]) stop growing.
+//! **Disk.** A record is 32 or 64 bytes. A file grows by a chunk at a time, one for definitions and
+//! one for each thread that records; a process that ends in an orderly way gives back what of them
+//! it did not use. [`Control::max_bytes`] bounds the disk space of all files of a session together.
+//! Below 16 MiB only the first part of each chunk has disk space, a 64th of the limit, so that many
+//! threads find one each; files are sparse then. At the limit the oldest records go first, and are
+//! counted; files of counts ([`counts::file`]) stop growing.
 //!
-//! This crate does not know who writes or who reads. It depends on libc alone (on serde for `session.json`, behind the
-//! feature `meta`): it is part of the injected library.
+//! This crate does not know who writes or who reads. It depends on libc alone (on serde for
+//! `session.json`, behind the feature `meta`): it is part of the injected library.
 mod clock;
 mod codec;
 pub mod control;

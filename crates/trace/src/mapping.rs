@@ -1,8 +1,9 @@
 //! Mapped memory, and the disk space below it.
 //!
-//! Space is reserved before it is mapped, so that running out of it is an error code here and not a SIGBUS in the
-//! middle of somebody's launch. What others do to a mapped file is survived in [`crate::fault`]. Growing a file past
-//! RLIMIT_FSIZE is an error code too, and no SIGXFSZ ([`without_sigxfsz`]).
+//! Space is reserved before it is mapped, so that running out of it is an error code here and not a
+//! SIGBUS in the middle of somebody's launch. What others do to a mapped file is survived in
+//! [`crate::fault`]. Growing a file past RLIMIT_FSIZE is an error code too, and no SIGXFSZ
+//! ([`without_sigxfsz`]).
 
 use crate::fault::{self, Region};
 use std::io;
@@ -29,8 +30,8 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// `bytes` of `file` from `offset`, a multiple of the page size. Where the file does not reach that far, or not any more,
-    /// the first access makes private memory of the mapping ([`fault`]).
+    /// `bytes` of `file` from `offset`, a multiple of the page size. Where the file does not reach
+    /// that far, or not any more, the first access makes private memory of the mapping ([`fault`]).
     pub fn shared(file: BorrowedFd<'_>, offset: u64, bytes: usize) -> io::Result<Mapping> {
         fault::protect();
         let mut map = Mapping::map(bytes, libc::MAP_SHARED, file.as_raw_fd(), offset as libc::off_t)?;
@@ -62,14 +63,14 @@ impl Mapping {
 
     /// `madvise` on all of it.
     pub fn advise(&self, advice: i32) -> io::Result<()> {
-        // SAFETY: the range is this mapping. The advice that this crate gives (wipe on fork, populate) changes
-        // nothing in this process.
+        // SAFETY: the range is this mapping. The advice that this crate gives (wipe on fork,
+        // populate) changes nothing in this process.
         let result = unsafe { libc::madvise(self.base.as_ptr().cast(), self.bytes, advice) };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Makes every page present and writable, so that no write faults later. (`MAP_POPULATE` prepares shared
-    /// mappings for reading only.) An error is what would have been a SIGBUS.
+    /// Makes every page present and writable, so that no write faults later. (`MAP_POPULATE`
+    /// prepares shared mappings for reading only.) An error is what would have been a SIGBUS.
     pub fn populate(&self) -> io::Result<()> {
         match retry(|| self.advise(libc::MADV_POPULATE_WRITE)) {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
@@ -85,7 +86,8 @@ impl Mapping {
 
     fn touch(&self) {
         for offset in (0..self.bytes).step_by(PAGE_BYTES) {
-            // SAFETY: inside the mapping; an atomic operation that changes nothing disturbs no other user.
+            // SAFETY: inside the mapping; an atomic operation that changes nothing disturbs no
+            // other user.
             let byte = unsafe { self.base.add(offset).cast::<AtomicU8>().as_ref() };
             byte.fetch_or(0, Ordering::Relaxed);
         }
@@ -104,17 +106,18 @@ impl Drop for Mapping {
         if let Some(region) = self.region {
             region.leave();
         }
-        // SAFETY: the range is this mapping, and its owner drops it, so nothing refers to it any more.
+        // SAFETY: the range is this mapping, and its owner drops it, so nothing refers to it any
+        // more.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }
 
-/// Reserves disk space for `bytes` of `file` from `offset`, which hold nothing yet, and fills them with zeros; the file
-/// then reaches that far.
+/// Reserves disk space for `bytes` of `file` from `offset`, which hold nothing yet, and fills them
+/// with zeros; the file then reaches that far.
 ///
-/// Filling reserves too, where the file system can't otherwise. Where it can, it is a matter of speed: one large write
-/// brings large folios into the page cache, and mapping those costs a third of faulting page by page (80 against 300
-/// microseconds a chunk on ext4).
+/// Filling reserves too, where the file system can't otherwise. Where it can, it is a matter of
+/// speed: one large write brings large folios into the page cache, and mapping those costs a third
+/// of faulting page by page (80 against 300 microseconds a chunk on ext4).
 pub(crate) fn reserve(file: BorrowedFd<'_>, offset: u64, bytes: usize) -> io::Result<()> {
     without_sigxfsz(|| match fallocate(file, 0, offset, bytes) {
         Err(error) if !matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => Err(error),
@@ -122,8 +125,9 @@ pub(crate) fn reserve(file: BorrowedFd<'_>, offset: u64, bytes: usize) -> io::Re
     })
 }
 
-/// Runs `grow`, which makes a file longer. Past RLIMIT_FSIZE the kernel would not only refuse (EFBIG) but send SIGXFSZ to the
-/// calling thread, which ends the program. (Asking for the limit beforehand is not enough: it can change at any moment.)
+/// Runs `grow`, which makes a file longer. Past RLIMIT_FSIZE the kernel would not only refuse
+/// (EFBIG) but send SIGXFSZ to the calling thread, which ends the program. (Asking for the limit
+/// beforehand is not enough: it can change at any moment.)
 pub(crate) fn without_sigxfsz<T>(grow: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let before = fault::change_mask(libc::SIG_BLOCK, fault::bit(libc::SIGXFSZ));
     // SAFETY: signal sets are plain data, for which zeros are valid; all pointers are to locals.
@@ -178,7 +182,8 @@ fn write_zeros(file: BorrowedFd<'_>, offset: u64, bytes: usize) -> io::Result<()
     Ok(())
 }
 
-/// Repeats what a signal interrupted; not for ever, because a fast interval timer can interrupt every attempt.
+/// Repeats what a signal interrupted; not for ever, because a fast interval timer can interrupt
+/// every attempt.
 pub(crate) fn retry<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 0..100 {
         match attempt() {

@@ -11,7 +11,8 @@ use std::path::Path;
 /// Version of the format that this APEX writes, and the newest that it reads.
 pub const SCHEMA: u32 = 1;
 
-/// What `apex run` says about a session. Written when it starts and again when the program has ended.
+/// What `apex run` says about a session. Written when it starts and again when the program has
+/// ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Meta {
     /// [`SCHEMA`].
@@ -87,7 +88,8 @@ impl Host {
 }
 
 impl Meta {
-    /// Writes it into the session's folder: the file there is the old one or the new one, whole, at any moment.
+    /// Writes it into the session's folder: the file there is the old one or the new one, whole, at
+    /// any moment.
     pub fn store(&self, folder: &Folder) -> io::Result<()> {
         let mut json = serde_json::to_vec_pretty(self)?;
         json.push(b'\n');
@@ -95,7 +97,8 @@ impl Meta {
         stored.map_err(|error| in_file("cannot write", &folder.path().join(META_FILE), error))
     }
 
-    /// Reads it; none, with a problem, if it is missing or damaged. An error if a newer APEX wrote it.
+    /// Reads it; none, with a problem, if it is missing or damaged. An error if a newer APEX wrote
+    /// it.
     pub(crate) fn load(dir: &Path) -> Result<(Option<Meta>, Vec<Problem>), Error> {
         #[derive(Deserialize)]
         struct Schema {

@@ -1,8 +1,9 @@
 //! Code objects of the Python interpreter: which line an instruction belongs to.
 //!
-//! The recorder copies a code object's line table as the interpreter holds it, once; it is decoded here, by those who read.
-//! There are two formats: pairs of bytes (CPython 3.10, PEP 626) and location entries (3.11 and later, PEP 657). Any bytes
-//! are a table: one that makes no sense gives no line.
+//! The recorder copies a code object's line table as the interpreter holds it, once; it is decoded
+//! here, by those who read. There are two formats: pairs of bytes (CPython 3.10, PEP 626) and
+//! location entries (3.11 and later, PEP 657). Any bytes are a table: one that makes no sense gives
+//! no line.
 
 use crate::codec::MAX_LINE_TABLE_BYTES;
 
@@ -63,8 +64,8 @@ impl LineTable {
 }
 
 impl PythonCode {
-    /// The line of the instruction `offset` bytes after the first one; `None` where the table does not tell. An instruction
-    /// before the first one belongs to the first line.
+    /// The line of the instruction `offset` bytes after the first one; `None` where the table does
+    /// not tell. An instruction before the first one belongs to the first line.
     pub fn line(&self, offset: i32) -> Option<u32> {
         let first = i64::from(self.first_line);
         let line = match (&self.lines, u64::try_from(offset)) {
@@ -110,7 +111,8 @@ fn line_of_locations(bytes: &[u8], first: i64, offset: u64) -> Option<i64> {
         }
         let (kind, units) = (head >> 3 & 15, u64::from(head & 7) + 1);
         let difference = match kind {
-            // 15: no location. 13 and 14: a signed number comes first. 10 to 12: up to two lines further.
+            // 15: no location. 13 and 14: a signed number comes first. 10 to 12: up to two lines
+            // further.
             15 => None,
             13 | 14 => Some(signed(operands)),
             10..=12 => Some(i64::from(kind) - 10),
@@ -125,7 +127,8 @@ fn line_of_locations(bytes: &[u8], first: i64, offset: u64) -> Option<i64> {
     None
 }
 
-/// A number in groups of six bits, the lowest first, all but the last marked with 0x40; its lowest bit is the sign.
+/// A number in groups of six bits, the lowest first, all but the last marked with 0x40; its lowest
+/// bit is the sign.
 fn signed(bytes: &[u8]) -> i64 {
     let (mut value, mut shift) = (0u64, 0);
     for byte in bytes {
@@ -147,8 +150,8 @@ mod tests {
         PythonCode { id: 1, first_line, lines, ..PythonCode::default() }
     }
 
-    // Of `def f(n):\n for i in range(n):\n  g(i,\n   i)\n return n` from line 5 on: what two interpreters give as
-    // `co_linetable`, and as `(offset, offset after, line)` by `co_lines`.
+    // Of `def f(n):\n for i in range(n):\n  g(i,\n   i)\n return n` from line 5 on: what two
+    // interpreters give as `co_linetable`, and as `(offset, offset after, line)` by `co_lines`.
     const PAIRS: &[u8] = &[12, 1, 4, 1, 2, 1, 6, 255, 4, 2];
     const OF_PAIRS: [(i32, i32, u32); 5] = [(0, 12, 6), (12, 16, 7), (16, 18, 8), (18, 24, 7), (24, 28, 9)];
     const LOCATIONS: &[u8] = &[

@@ -1,4 +1,5 @@
-//! The chunks of one process file: which there are, who may have them, and where the next comes from.
+//! The chunks of one process file: which there are, who may have them, and where the next comes
+//! from.
 
 use crate::control::Control;
 use crate::error::in_file;
@@ -18,8 +19,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Descriptors below this are left to the program, where possible: programs count on low numbers.
 const LOWEST_DESCRIPTOR: i32 = 512;
 
-/// A session with a size limit has at least so many chunks, so that many threads find one each: below the limit at which
-/// these are whole, only the first part of each has disk space.
+/// A session with a size limit has at least so many chunks, so that many threads find one each:
+/// below the limit at which these are whole, only the first part of each has disk space.
 const CHUNKS_OF_A_LIMIT: u64 = 64;
 
 /// Least part of a chunk that has disk space: more than the longest record.
@@ -132,7 +133,8 @@ impl Space {
         Ok((space, header))
     }
 
-    /// How much of a chunk gets disk space: all of it, or under a small size limit a part, that holds `least` bytes.
+    /// How much of a chunk gets disk space: all of it, or under a small size limit a part, that
+    /// holds `least` bytes.
     fn part(&self, least: usize) -> usize {
         let limit = self.control.map_or(0, |control| control.max_bytes.load(Ordering::Relaxed));
         let share = match limit {
@@ -143,8 +145,9 @@ impl Space {
         pages.max(least.next_multiple_of(PAGE_BYTES)).min(CHUNK_BYTES)
     }
 
-    /// Finds a chunk and maps what of it has disk space: at least `least` bytes if they are for definitions. `published` is
-    /// the file's own count of its chunks, `overwritten` that of records which were given up.
+    /// Finds a chunk and maps what of it has disk space: at least `least` bytes if they are for
+    /// definitions. `published` is the file's own count of its chunks, `overwritten` that of
+    /// records which were given up.
     pub fn acquire(
         &mut self,
         kind: ChunkKind,
@@ -255,8 +258,8 @@ impl Space {
         }
     }
 
-    /// Gives back to the disk, and to the session's limit, what chunks that nobody holds have not used. They are not
-    /// handed out any more: their space is no longer reserved.
+    /// Gives back to the disk, and to the session's limit, what chunks that nobody holds have not
+    /// used. They are not handed out any more: their space is no longer reserved.
     pub fn trim(&mut self) {
         if self.find_file().and_then(|()| self.ensure_whole()).is_err() {
             return;
@@ -270,8 +273,8 @@ impl Space {
         }
     }
 
-    /// Makes sure that `file` is still ours. Programs close descriptors that they never opened (daemons close them
-    /// all), and the number then soon names a file of theirs.
+    /// Makes sure that `file` is still ours. Programs close descriptors that they never opened
+    /// (daemons close them all), and the number then soon names a file of theirs.
     fn find_file(&mut self) -> io::Result<()> {
         if identity(&self.file).is_ok_and(|found| found == self.identity) {
             return Ok(());
@@ -285,7 +288,8 @@ impl Space {
         Ok(())
     }
 
-    /// An error, and the end of recording, if somebody has truncated the file: what is left of it must not grow again.
+    /// An error, and the end of recording, if somebody has truncated the file: what is left of it
+    /// must not grow again.
     fn ensure_whole(&self) -> io::Result<()> {
         if self.file.metadata()?.len() >= self.end {
             return Ok(());
@@ -298,7 +302,8 @@ impl Space {
 impl Drop for Space {
     fn drop(&mut self) {
         if identity(&self.file).is_ok_and(|found| found == self.identity) {
-            // SAFETY: dropped here only, and not used afterwards. The descriptor is ours, as was just seen.
+            // SAFETY: dropped here only, and not used afterwards. The descriptor is ours, as was
+            // just seen.
             unsafe { ManuallyDrop::drop(&mut self.file) };
         }
     }
@@ -309,7 +314,8 @@ fn create_file(dir: &Path, start_ns: u64) -> io::Result<(PathBuf, File)> {
     let folder = Folder::open(dir).map_err(|error| in_file("cannot open", dir, error))?;
     let mut start = start_ns;
     loop {
-        // Two processes of one number (one after the other, or in two namespaces) differ in their start.
+        // Two processes of one number (one after the other, or in two namespaces) differ in their
+        // start.
         let name = format!("{pid}-{start}.rec");
         let path = dir.join(&name);
         match folder.create_new(&name) {

@@ -1,15 +1,19 @@
 //! Writing a process file.
 //!
-//! A thread records through its [`Lane`], which holds a mapped chunk: a copy and one release store per record, no lock,
-//! no allocation, no system call. Only when the chunk is full does it lock the file's book-keeping, reserve disk space
-//! and map the next chunk; that happens once in 8190 launches.
+//! A thread records through its [`Lane`], which holds a mapped chunk: a copy and one release store
+//! per record, no lock, no allocation, no system call. Only when the chunk is full does it lock the
+//! file's book-keeping, reserve disk space and map the next chunk; that happens once in 8190
+//! launches.
 //!
-//! **Memory.** Mapped are the header page, the definitions chunk and one chunk for each lane that has one:
-//! `4 KiB + 256 KiB x (1 + threads that record)`, or less under a session's size limit ([`crate::space`]). Beside that, at most 16 bytes for each chunk of the file and a buffer
-//! as large as the longest definition (at most a chunk). A thread that ends gives its chunk to the next one.
+//! **Memory.** Mapped are the header page, the definitions chunk and one chunk for each lane that
+//! has one: `4 KiB + 256 KiB x (1 + threads that record)`, or less under a session's size limit
+//! ([`crate::space`]). Beside that, at most 16 bytes for each chunk of the file and a buffer as
+//! large as the longest definition (at most a chunk). A thread that ends gives its chunk to the
+//! next one.
 //!
-//! **Fork.** Everything here belongs to the process that made the file. In a forked child [`ProcessFile::is_ours`] is
-//! false and every method refuses; the child makes a `ProcessFile` of its own and leaks the inherited one.
+//! **Fork.** Everything here belongs to the process that made the file. In a forked child
+//! [`ProcessFile::is_ours`] is false and every method refuses; the child makes a `ProcessFile` of
+//! its own and leaks the inherited one.
 
 use crate::codec;
 use crate::control::Control;
@@ -29,7 +33,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A chunk with less room than this counts as full: a [`Thread`] record and two of the largest records.
+/// A chunk with less room than this counts as full: a [`Thread`] record and two of the largest
+/// records.
 const LEAST_ROOM: usize = 5 * SLOT_BYTES;
 /// After this many failures in a row to get space, the pause between attempts no longer grows.
 const LONGEST_PAUSE_LOG2: u32 = 14;
@@ -63,8 +68,9 @@ struct Shared {
 }
 
 impl ProcessFile {
-    /// Makes the file of the calling process in the session directory `dir`, readable by its owner only. `control` is
-    /// the session's page, if there is one: it holds the size limit. The error names the file.
+    /// Makes the file of the calling process in the session directory `dir`, readable by its owner
+    /// only. `control` is the session's page, if there is one: it holds the size limit. The error
+    /// names the file.
     pub fn create(dir: &Path, control: Option<&'static Control>) -> io::Result<ProcessFile> {
         let guard = ForkGuard::new()?;
         fault::forget_losses();
@@ -95,7 +101,8 @@ impl ProcessFile {
             reserved: AtomicU32::new(0),
             queue: [const { AtomicU64::new(0) }; QueueFigures::FIELDS],
         };
-        // SAFETY: the mapping is a page, at least as large as the header, and nobody else knows of it yet.
+        // SAFETY: the mapping is a page, at least as large as the header, and nobody else knows of
+        // it yet.
         unsafe { header.base().cast::<FileHeader>().write(fields) };
         let shared = Shared {
             header,
@@ -125,8 +132,9 @@ impl ProcessFile {
         self.guard
     }
 
-    /// Writes a definition; false if there is no space for it. Records may name it only if this was true. A later
-    /// definition of the same identifier replaces an earlier one. Strings are cut to 60 KiB.
+    /// Writes a definition; false if there is no space for it. Records may name it only if this was
+    /// true. A later definition of the same identifier replaces an earlier one. Strings are cut to
+    /// 60 KiB.
     pub fn define(&self, definition: &Definition) -> bool {
         if !self.is_ours() {
             return false;
@@ -152,7 +160,8 @@ impl ProcessFile {
         self.count(&self.shared.header().dropped, records);
     }
 
-    /// Notes that recording ends early: the `errno` that says why, and that at least one record is lost. Atomic stores only.
+    /// Notes that recording ends early: the `errno` that says why, and that at least one record is
+    /// lost. Atomic stores only.
     pub fn note_loss(&self, errno: i32) {
         if self.is_ours() {
             let header = self.shared.header();
@@ -202,16 +211,17 @@ impl ProcessFile {
         }
     }
 
-    /// Anchors the clock now. (It is also anchored, ever more rarely, as chunks are taken and definitions written.)
+    /// Anchors the clock now. (It is also anchored, ever more rarely, as chunks are taken and
+    /// definitions written.)
     pub fn anchor_clock(&self) {
         if self.is_ours() {
             self.shared.anchor();
         }
     }
 
-    /// Notes how the process ends, and gives disk space that chunks reserved and did not need back (those that no thread
-    /// holds: a thread that is done should have dropped its chunk). `Unmarked` takes it back, as when an exec failed.
-    /// Recording can go on in any case.
+    /// Notes how the process ends, and gives disk space that chunks reserved and did not need back
+    /// (those that no thread holds: a thread that is done should have dropped its chunk).
+    /// `Unmarked` takes it back, as when an exec failed. Recording can go on in any case.
     pub fn mark_ended(&self, how: Ended) {
         if !self.is_ours() {
             return;
@@ -236,7 +246,8 @@ impl Shared {
         let newest = header.latest_count.load(Ordering::Acquire) as usize % 2;
         let since_start = |ticks: u64| ticks.saturating_sub(header.start.ticks);
         let known = since_start(header.latest[newest].ticks.load(Ordering::Relaxed));
-        // Geometrically: a baseline that grows by a quarter each time costs few anchors and never lags far.
+        // Geometrically: a baseline that grows by a quarter each time costs few anchors and never
+        // lags far.
         if since_start(now()) > known + known / 4 {
             self.anchor();
         }
@@ -276,7 +287,8 @@ impl Shared {
     }
 }
 
-/// A mapped chunk, held by one thread. Given back when dropped: full, or to be continued by the next thread.
+/// A mapped chunk, held by one thread. Given back when dropped: full, or to be continued by the
+/// next thread.
 #[derive(Debug)]
 struct Chunk {
     guard: ForkGuard,
@@ -296,8 +308,8 @@ impl Chunk {
         if bytes.len() > self.remaining() {
             return false;
         }
-        // SAFETY: the payload has room for `bytes` behind `committed` (checked), and only the holder of a chunk
-        // writes to it.
+        // SAFETY: the payload has room for `bytes` behind `committed` (checked), and only the
+        // holder of a chunk writes to it.
         unsafe {
             let to = self.map.base().add(size_of::<ChunkHeader>() + self.committed);
             ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len());
@@ -313,12 +325,14 @@ impl Chunk {
     }
 
     fn header(&self) -> &ChunkHeader {
-        // SAFETY: every chunk starts with a header, aligned because chunks are; what changes is atomic.
+        // SAFETY: every chunk starts with a header, aligned because chunks are; what changes is
+        // atomic.
         unsafe { self.map.base().cast().as_ref() }
     }
 
-    /// Finds, maps and opens a chunk, one of definitions with room for `payload` bytes. A failure is noted in the file's header; afterwards the system is asked again only
-    /// after some more calls, ever more rarely while it fails.
+    /// Finds, maps and opens a chunk, one of definitions with room for `payload` bytes. A failure
+    /// is noted in the file's header; afterwards the system is asked again only after some more
+    /// calls, ever more rarely while it fails.
     #[cold]
     fn acquire(shared: &Arc<Shared>, kind: ChunkKind, payload: usize) -> Option<Chunk> {
         if !shared.guard.is_same_process() || shared.pauses() {
@@ -370,7 +384,8 @@ impl Chunk {
         Ok(chunk)
     }
 
-    /// Makes an empty chunk of what was there. A kill in between leaves a chunk that was never opened.
+    /// Makes an empty chunk of what was there. A kill in between leaves a chunk that was never
+    /// opened.
     fn open(&mut self) {
         self.header().kind.store(0, Ordering::Release);
         self.committed = 0;
@@ -381,8 +396,8 @@ impl Chunk {
     }
 
     fn payload(&self) -> &[u8] {
-        // SAFETY: `committed` bytes of the payload are written, and only the holder of the chunk, which is borrowed,
-        // writes more.
+        // SAFETY: `committed` bytes of the payload are written, and only the holder of the chunk,
+        // which is borrowed, writes more.
         unsafe {
             let payload = self.map.base().add(size_of::<ChunkHeader>());
             std::slice::from_raw_parts(payload.as_ptr(), self.committed)
@@ -392,7 +407,8 @@ impl Chunk {
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        // A child must not touch the lock: another thread of its parent may have held it at the fork.
+        // A child must not touch the lock: another thread of its parent may have held it at the
+        // fork.
         if !self.shared.guard.is_same_process() {
             return;
         }
@@ -411,26 +427,28 @@ impl Drop for Chunk {
     }
 }
 
-/// One thread's way into a process file: holds a chunk while it has room, then takes the next one; counts what it could
-/// not write. Dropping it gives the chunk to the next thread.
+/// One thread's way into a process file: holds a chunk while it has room, then takes the next one;
+/// counts what it could not write. Dropping it gives the chunk to the next thread.
 ///
-/// Under a session's size limit that is reached, the next chunk is the one of this file whose records are the oldest,
-/// among those that no thread holds; they are counted as overwritten. A file of fewer than two chunks gives up none.
+/// Under a session's size limit that is reached, the next chunk is the one of this file whose
+/// records are the oldest, among those that no thread holds; they are counted as overwritten. A
+/// file of fewer than two chunks gives up none.
 #[derive(Debug, Default)]
 pub struct Lane {
     chunk: Option<Chunk>,
 }
 
 impl Lane {
-    /// Writes a record; false if it had to be counted as dropped, or if `file` is not of this process. All records of
-    /// a lane go into the same file.
+    /// Writes a record; false if it had to be counted as dropped, or if `file` is not of this
+    /// process. All records of a lane go into the same file.
     #[inline]
     pub fn record<R: Slots>(&mut self, file: &ProcessFile, record: &R) -> bool {
         self.try_record(record) || self.record_in_next_chunk(file, record)
     }
 
-    /// As [`Lane::record`], but only into the chunk that the lane has; false if there is none with room, or if the chunk is of
-    /// another process. Takes no lock, allocates nothing, makes no system call, and needs next to no stack.
+    /// As [`Lane::record`], but only into the chunk that the lane has; false if there is none with
+    /// room, or if the chunk is of another process. Takes no lock, allocates nothing, makes no
+    /// system call, and needs next to no stack.
     #[inline(always)]
     pub fn try_record<R: Slots>(&mut self, record: &R) -> bool {
         match &mut self.chunk {

@@ -1,4 +1,5 @@
-//! Sessions that are damaged, foreign, empty or too new: a clear answer, never a panic, and whatever is sound is read.
+//! Sessions that are damaged, foreign, empty or too new: a clear answer, never a panic, and
+//! whatever is sound is read.
 
 mod common;
 

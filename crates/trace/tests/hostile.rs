@@ -1,4 +1,5 @@
-//! Sessions that somebody made to hurt: files that block or never end, and links where files are about to be made.
+//! Sessions that somebody made to hurt: files that block or never end, and links where files are
+//! about to be made.
 
 use apex_trace::control::{CONTROL_FILE, Settings};
 use apex_trace::counts::file::CountsFile;
@@ -34,7 +35,8 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
 
-/// Each sort of file of a session is a FIFO, a device, or 1 TiB of nothing: it is named, and the rest is read.
+/// Each sort of file of a session is a FIFO, a device, or 1 TiB of nothing: it is named, and the
+/// rest is read.
 #[test]
 fn files_that_block_or_never_end_are_problems() {
     let block: fn(&Path) = fifo;
@@ -65,7 +67,8 @@ fn files_that_block_or_never_end_are_problems() {
     }
 }
 
-/// A file that is as long as a file may be and has its records at both ends is read as fast as a short one.
+/// A file that is as long as a file may be and has its records at both ends is read as fast as a
+/// short one.
 #[test]
 fn holes_are_stepped_over() {
     let dir = tempfile::tempdir().unwrap();

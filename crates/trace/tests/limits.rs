@@ -1,4 +1,5 @@
-//! When space runs out: the session's limit, the disk, the process's own limits, the directory's permissions.
+//! When space runs out: the session's limit, the disk, the process's own limits, the directory's
+//! permissions.
 
 mod common;
 
@@ -30,7 +31,8 @@ fn bytes_of_process_files(dir: &Path) -> usize {
     files.map(|file| 512 * file.metadata().unwrap().blocks() as usize).sum()
 }
 
-/// Checks that process files have so many bytes on disk, and that the session's limit was charged as many.
+/// Checks that process files have so many bytes on disk, and that the session's limit was charged
+/// as many.
 fn assert_allocated(dir: &Path, control: &Control, bytes: usize) {
     assert_eq!(control.used_bytes.load(std::sync::atomic::Ordering::Relaxed), bytes as u64);
     let (found, own) = (bytes_of_process_files(dir), 64 * 1024);
@@ -94,7 +96,8 @@ fn with_a_single_chunk_the_oldest_records_stay_and_the_rest_is_counted() {
     assert_eq!(process.drop_cause().as_deref(), Some("the session's size limit was reached"));
 }
 
-/// Sixteen threads that record little fit a small limit: each takes what it needs, not a whole chunk.
+/// Sixteen threads that record little fit a small limit: each takes what it needs, not a whole
+/// chunk.
 #[test]
 fn threads_that_record_little_lose_nothing_under_a_small_limit() {
     let dir = tempfile::tempdir().unwrap();
@@ -266,7 +269,8 @@ fn child_on_a_full_disk() {
     assert!(numbers(process.records(), 1).into_iter().eq(0..2 * LAUNCHES_PER_CHUNK as u32));
 }
 
-/// Whatever the limit, and even if it changes while the program runs, no file of ours raises SIGXFSZ.
+/// Whatever the limit, and even if it changes while the program runs, no file of ours raises
+/// SIGXFSZ.
 #[test]
 fn no_file_of_a_session_raises_sigxfsz() {
     let dir = tempfile::tempdir().unwrap();

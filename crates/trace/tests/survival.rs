@@ -20,7 +20,8 @@ use std::time::Duration;
 const KILLS: u64 = 100;
 const KILLED_THREADS: u32 = 3;
 
-/// Each thread of the child says how far it is; after the kill all of that must be there, whole, with its definitions.
+/// Each thread of the child says how far it is; after the kill all of that must be there, whole,
+/// with its definitions.
 #[test]
 fn what_is_committed_survives_sigkill_at_any_moment() {
     let mut recorded = 0;
@@ -71,12 +72,14 @@ fn name(id: u32) -> String {
     format!("entry point {id}")
 }
 
-/// Runs a writer, kills it after `life`, and returns the last number that each thread said was committed.
+/// Runs a writer, kills it after `life`, and returns the last number that each thread said was
+/// committed.
 fn kill_a_writer(dir: &Path, life: Duration) -> [Option<u32>; KILLED_THREADS as usize] {
     let listener = UnixListener::bind(dir.join("progress")).unwrap();
     let mut writer =
         child("child_that_is_killed", dir, &[]).stdout(std::process::Stdio::null()).spawn().unwrap();
-    // All connections are made before the first file is, so this waits for a child that is about to record.
+    // All connections are made before the first file is, so this waits for a child that is about to
+    // record.
     let connections: [UnixStream; KILLED_THREADS as usize] =
         std::array::from_fn(|_| listener.accept().unwrap().0);
     let readers = connections.map(|mut connection| {
@@ -129,7 +132,8 @@ fn random(seed: u64) -> u64 {
     Random::new(seed).bits()
 }
 
-/// A child leaves its parent's file alone, whatever the parent's other threads were at, and records into its own.
+/// A child leaves its parent's file alone, whatever the parent's other threads were at, and records
+/// into its own.
 #[test]
 fn a_forked_child_records_into_a_file_of_its_own() {
     const FORKS: u32 = 30;
@@ -169,8 +173,8 @@ fn a_forked_child_records_into_a_file_of_its_own() {
 
 /// The exit status of a child that did as it should: 0.
 fn fork_and_record(dir: &Path, inherited: &ProcessFile, lane: &mut Lane) -> i32 {
-    // SAFETY: the child uses what it made itself, and of what it inherited only what may be used after a fork; glibc makes
-    // its allocator usable there.
+    // SAFETY: the child uses what it made itself, and of what it inherited only what may be used
+    // after a fork; glibc makes its allocator usable there.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child > 0 {
@@ -196,7 +200,8 @@ fn fork_and_record(dir: &Path, inherited: &ProcessFile, lane: &mut Lane) -> i32 
     unsafe { libc::_exit(if refused && own { 0 } else { 1 }) }
 }
 
-/// Daemons close descriptors that they did not open, and open files of their own under the same numbers.
+/// Daemons close descriptors that they did not open, and open files of their own under the same
+/// numbers.
 #[test]
 fn a_program_may_close_our_descriptor_and_reuse_its_number() {
     let dir = tempfile::tempdir().unwrap();
@@ -236,7 +241,8 @@ fn descriptors_of(dir: &Path) -> Vec<i32> {
     ours.map(|entry| entry.file_name().to_str().unwrap().parse().unwrap()).collect()
 }
 
-/// The session of a process that was killed before its clock had run for long still has sane durations.
+/// The session of a process that was killed before its clock had run for long still has sane
+/// durations.
 #[test]
 fn a_clock_that_ran_for_a_moment_gives_sane_durations() {
     let dir = tempfile::tempdir().unwrap();

@@ -46,7 +46,8 @@ fn sixty_four_threads_lose_nothing() {
     }
 }
 
-/// The bound that the writer's documentation states: the header, the definitions chunk, one chunk for each thread.
+/// The bound that the writer's documentation states: the header, the definitions chunk, one chunk
+/// for each thread.
 #[test]
 fn memory_and_files_are_bounded_by_the_threads_alive() {
     const TOGETHER: usize = 8;
@@ -94,8 +95,8 @@ fn mapped_bytes(dir: &Path) -> usize {
     .sum()
 }
 
-/// A reader of a running session, whose oldest chunks are overwritten under it, sees whole records only, and every
-/// definition that they name.
+/// A reader of a running session, whose oldest chunks are overwritten under it, sees whole records
+/// only, and every definition that they name.
 #[test]
 fn a_running_session_can_be_read() {
     const THREADS: u32 = 3;

@@ -1,6 +1,7 @@
 //! `libapex.so` whose launch queue lets the calls pass that `CARELESS_ABOUT` names.
 //!
-//! Tests preload it in place of `libapex.so`, to see whether a fault in the queue's table would be noticed.
+//! Tests preload it in place of `libapex.so`, to see whether a fault in the queue's table would be
+//! noticed.
 
 use std::sync::LazyLock;
 

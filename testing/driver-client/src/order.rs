@@ -1,9 +1,11 @@
-//! Random programs whose results tell whether calls reached the driver in the order in which they were made.
+//! Random programs whose results tell whether calls reached the driver in the order in which they
+//! were made.
 //!
-//! A program works on some buffers in several streams, and its calls come from several threads, one at a time. Every
-//! step changes a buffer in a way that does not commute with others, so a call that overtakes another leaves a wrong value.
-//! What CUDA promises no order for does not happen: before a stream touches a buffer that another one touched last, it waits
-//! for an event, or both are ordered by the legacy stream.
+//! A program works on some buffers in several streams, and its calls come from several threads, one
+//! at a time. Every step changes a buffer in a way that does not commute with others, so a call
+//! that overtakes another leaves a wrong value. What CUDA promises no order for does not happen:
+//! before a stream touches a buffer that another one touched last, it waits for an event, or both
+//! are ordered by the legacy stream.
 
 use crate::driver::{check, context, cuda, function, module, stream};
 use cuda_abi::types::*;
@@ -169,7 +171,8 @@ impl Program {
         self.callers[at].does(calls);
     }
 
-    /// A stream for the next call on a buffer, made to wait for the one that touched the buffer last.
+    /// A stream for the next call on a buffer, made to wait for the one that touched the buffer
+    /// last.
     fn turn_to(&mut self, buffer: usize) -> usize {
         let at = self.random.below(self.streams.len());
         self.order_after_last(buffer, at);

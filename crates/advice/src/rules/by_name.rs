@@ -7,8 +7,9 @@ use apex_profile::{Figure, Kernel, Profile};
 /// Least share of the GPU time that kernels with a fault must have together.
 pub(super) const SHARE: f64 = 0.02;
 
-/// Asks about every timed kernel which share of its time a change would save; one finding for all that have a share, if
-/// together they take [`SHARE`] of the GPU time. `headline` words the summary from who they are.
+/// Asks about every timed kernel which share of its time a change would save; one finding for all
+/// that have a share, if together they take [`SHARE`] of the GPU time. `headline` words the summary
+/// from who they are.
 pub(super) fn judge(
     profile: &Profile,
     change: &str,
@@ -46,7 +47,8 @@ fn fault(kernel: &Kernel, share: f64, saves: Figure) -> Fault {
     Fault { evidence, change, saves: Ok(saves), threads: None }
 }
 
-/// Whether the function's short name begins with one of these: `addcdiv` for `addcdiv<float> strided`.
+/// Whether the function's short name begins with one of these: `addcdiv` for `addcdiv<float>
+/// strided`.
 pub(super) fn is_any(kernel: &Kernel, names: &[&str]) -> bool {
     let name = kernel.short_name.split(['<', ' ', '[']).next().unwrap_or_default();
     names.contains(&name)

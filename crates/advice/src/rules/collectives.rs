@@ -1,8 +1,10 @@
-//! Collectives of NCCL: where ranks wait for one another, where they are too small, where nothing runs beside them.
+//! Collectives of NCCL: where ranks wait for one another, where they are too small, where nothing
+//! runs beside them.
 //!
-//! One kernel of NCCL serves every operation and size ("AllReduce", "f32" is all that its name tells), and it runs from the
-//! moment its rank arrives until the last rank has: its time is waiting and transfer together. The rank that arrives last
-//! waits for nobody, so the shortest time over the ranks is the transfer.
+//! One kernel of NCCL serves every operation and size ("AllReduce", "f32" is all that its name
+//! tells), and it runs from the moment its rank arrives until the last rank has: its time is
+//! waiting and transfer together. The rank that arrives last waits for nobody, so the shortest time
+//! over the ranks is the transfer.
 
 use super::{
     Draft, Fault, Needs, Outcome, Rule, about_kernels, confidence, kernel_finding, on_the_clock, percent,
@@ -82,7 +84,8 @@ pub(super) const EXPOSED: Rule = Rule {
     judge: judge_exposed,
 };
 
-/// The same collective on all devices: its rows of the profile, and its time on each device, nanoseconds.
+/// The same collective on all devices: its rows of the profile, and its time on each device,
+/// nanoseconds.
 #[derive(Default)]
 struct Collective {
     rows: Vec<usize>,
@@ -172,7 +175,8 @@ fn judge_slow_rank(profile: &Profile) -> Outcome {
     judge(profile, fault, Level::High, because, |who| format!("{who}: ranks wait for a slower one"))
 }
 
-/// Whether a collective takes so much of the span that it matters; its waiting for other ranks is not counted.
+/// Whether a collective takes so much of the span that it matters; its waiting for other ranks is
+/// not counted.
 fn matters(profile: &Profile, collective: &Collective) -> bool {
     collective.least() * collective.on_device.len() as f64 >= MATTERS * profile.totals.span_ns
 }
@@ -236,7 +240,8 @@ mod tests {
     use super::{EXPOSED, SLOW_RANK, SMALL};
     use apex_profile::{Kernel, Profile};
 
-    /// A thousand collectives on each of two devices, of so many nanoseconds each, in a span of ten seconds.
+    /// A thousand collectives on each of two devices, of so many nanoseconds each, in a span of ten
+    /// seconds.
     fn ranks(each_ns: [f64; 2]) -> Profile {
         let on = |rank: usize| Kernel {
             device: Some(rank),

@@ -1,4 +1,5 @@
-//! Profiles with and without faults, for the tests of the rules: an imaginary H100 with 132 multiprocessors.
+//! Profiles with and without faults, for the tests of the rules: an imaginary H100 with 132
+//! multiprocessors.
 
 use apex_trace::definition::StreamKind;
 use apex_trace::layout::{CallClass, MemoryKind};

@@ -6,7 +6,8 @@ use apex_profile::{Activity, CopyDirection, Figure, IdleCause, Profile, total};
 
 /// Idle for at least this share of the time in the program's own code …
 const IDLE: f64 = 0.2;
-/// … and for longer than this before a launch, on average: below, launching less often helps (APEX-T24).
+/// … and for longer than this before a launch, on average: below, launching less often helps
+/// (APEX-T24).
 const EACH_NS: f64 = 100e3;
 /// Copies to the device in an iteration that make it likely that its input is what is waited for.
 const COPIES: f64 = 0.9;

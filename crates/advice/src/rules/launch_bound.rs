@@ -146,7 +146,8 @@ mod tests {
         let (low, high) = share.interval().expect("it is modelled");
         assert!((share.value - 0.6).abs() < 1e-9, "{share:?}");
         assert!((low - 0.54).abs() < 1e-9 && (high - 0.66).abs() < 1e-9, "{share:?}");
-        // One launch more of the short one, two less of the long one: the median is that of the first.
+        // One launch more of the short one, two less of the long one: the median is that of the
+        // first.
         one.kernels[0].launches.calls = 600;
         assert_eq!(evidence(&assert_finds_in(&RULE, one), "median kernel").value, 2e3);
     }

@@ -60,7 +60,8 @@ fn judge(profile: &Profile) -> Outcome {
     })
 }
 
-/// Launches on the legacy default stream, all launches, and the other streams that it holds up, where the rule applies.
+/// Launches on the legacy default stream, all launches, and the other streams that it holds up,
+/// where the rule applies.
 fn serialised(profile: &Profile, process: usize) -> Option<(u64, u64, usize)> {
     let streams = || profile.streams.iter().filter(move |stream| stream.process == process);
     let launches = |stream: &Stream| stream.launches + stream.graph_launches;

@@ -76,8 +76,8 @@ fn fault(Subject { kernel, geometry, profile, .. }: Subject<'_>) -> Option<Fault
     })
 }
 
-/// A block size whose theoretical occupancy is high enough, and that occupancy. With dynamic shared memory, which often
-/// grows with the block, there is none.
+/// A block size whose theoretical occupancy is high enough, and that occupancy. With dynamic shared
+/// memory, which often grows with the block, there is none.
 fn better_block_size(limits: &DeviceLimits, kernel: &Kernel) -> Option<(u32, f64)> {
     let attributes = kernel.attributes.filter(|_| kernel.launch.dynamic_shared_bytes == 0)?;
     let (better, then) = what_if::best_block_size(limits, &attributes, 0, kernel.block_threads())?;

@@ -8,7 +8,8 @@ use apex_profile::{Figure, IdleCause, Memory, Profile, SaturatingSum as _, total
 
 /// From so many on it is a loop.
 const LOOP: u64 = 10;
-/// Share of the time that the device must be idle meanwhile: calls that wait for kernels cost nothing.
+/// Share of the time that the device must be idle meanwhile: calls that wait for kernels cost
+/// nothing.
 const LEAST: f64 = 0.01;
 /// A pair of `cuMemAllocAsync` and `cuMemFreeAsync`, nanoseconds: measured on an H200 at any size.
 const POOL_PAIR_NS: f64 = 1_200.0;
@@ -67,8 +68,9 @@ fn judge(profile: &Profile) -> Outcome {
     })
 }
 
-/// The device is idle for part of the time of allocating and freeing: without these calls the next launch comes so much
-/// earlier. `saved` has its share of it; nothing is sure where idle time was not modelled.
+/// The device is idle for part of the time of allocating and freeing: without these calls the next
+/// launch comes so much earlier. `saved` has its share of it; nothing is sure where idle time was
+/// not modelled.
 fn surely_saved(profile: &Profile, saved: f64) -> f64 {
     let all = total(profile.memory.iter().map(|memory| memory.cpu_ns));
     let idle = idle_during(profile, RULE.idle).map_or(0.0, |idle| idle.bounds().0);
@@ -113,7 +115,8 @@ mod tests {
 
     #[test]
     fn saves_for_sure_what_the_device_waits_for() {
-        // Of 100 ms of allocating the device waits for 10, known to a tenth; half of the allocations repeat.
+        // Of 100 ms of allocating the device waits for 10, known to a tenth; half of the
+        // allocations repeat.
         let mut one = profile(memory(Device, 100, 50, 1e8));
         one.activities = vec![idle_during(IdleCause::Allocating, 1e9, 0.01)];
         let saving = assert_finds_in(&RULE, one).saving.time_ns.expect("a time");

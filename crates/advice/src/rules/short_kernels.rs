@@ -57,8 +57,8 @@ fn judge(profile: &Profile) -> Outcome {
     Outcome::found(Draft { change: None, saving, ..draft })
 }
 
-/// By how much the calls are longer than the kernel, nanoseconds: nothing of it is sure to be saved, and what is at most is as
-/// uncertain as the kernel's time.
+/// By how much the calls are longer than the kernel, nanoseconds: nothing of it is sure to be
+/// saved, and what is at most is as uncertain as the kernel's time.
 fn shortfall(kernel: &Kernel) -> Option<Figure> {
     let gpu = kernel.gpu.as_ref()?.each.mean_ns;
     let call = kernel.cpu.median_ns;

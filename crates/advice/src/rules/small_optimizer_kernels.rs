@@ -1,4 +1,5 @@
-//! Optimizers that update each parameter by kernels of its own, or each step of the update by another.
+//! Optimizers that update each parameter by kernels of its own, or each step of the update by
+//! another.
 
 use super::by_name::{is_any, launches_of};
 use super::{Needs, Outcome, Rule, by_name};

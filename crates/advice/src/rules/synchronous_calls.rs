@@ -106,8 +106,9 @@ fn waited_after_launch(profile: &Profile) -> f64 {
     waits.map(|call| call.after_launch.cpu_ns).sum()
 }
 
-/// What is saved if the host does not wait: it launches while the device works, and the longer of the two remains. So the
-/// shorter one's wait for the other goes: the host's, or the device's idle time.
+/// What is saved if the host does not wait: it launches while the device works, and the longer of
+/// the two remains. So the shorter one's wait for the other goes: the host's, or the device's idle
+/// time.
 fn without_waiting(profile: &Profile, waited: f64) -> Saving {
     match idle_during(profile, RULE.idle) {
         Some(idle) => job_saving(profile, up_to(waited.min(idle.value))),

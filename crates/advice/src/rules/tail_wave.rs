@@ -12,7 +12,8 @@ use apex_profile::{Figure, Geometry, Kernel, Profile};
 const SHARE: f64 = 0.2;
 /// It must cost at least so much: a last wave that is nearly full costs little.
 const LEAST: f64 = 0.1;
-/// Time per block over that of the same function's best configuration, from which on the tail shows.
+/// Time per block over that of the same function's best configuration, from which on the tail
+/// shows.
 const SHOWS: f64 = 1.05;
 
 pub(super) const RULE: Rule = Rule {
@@ -95,7 +96,8 @@ fn time_per_block(kernel: &Kernel) -> Option<f64> {
     kernel.gpu.as_ref().map(|gpu| gpu.each.mean_ns / kernel.blocks().max(1) as f64)
 }
 
-/// The best time per block of the same function with the same block and at least one full wave, but half the tail.
+/// The best time per block of the same function with the same block and at least one full wave, but
+/// half the tail.
 fn best_sibling(profile: &Profile, kernel: &Kernel, effect: f64) -> Option<f64> {
     profile
         .kernels
@@ -110,7 +112,8 @@ fn best_sibling(profile: &Profile, kernel: &Kernel, effect: f64) -> Option<f64> 
         .min_by(f64::total_cmp)
 }
 
-/// The nearest change that halves the tail: another block size for the same threads, or less work in each block.
+/// The nearest change that halves the tail: another block size for the same threads, or less work
+/// in each block.
 fn change(kernel: &Kernel, geometry: &Geometry, better: Option<(u32, u64, f64)>) -> String {
     let effect = geometry.waves.tail_effect();
     if let Some((threads, blocks, then)) = better {
@@ -134,8 +137,8 @@ fn change(kernel: &Kernel, geometry: &Geometry, better: Option<(u32, u64, f64)>)
     )
 }
 
-/// `(threads, blocks, tail effect)` of the block size nearest to the present one that has at most so much tail and keeps
-/// theoretical occupancy.
+/// `(threads, blocks, tail effect)` of the block size nearest to the present one that has at most
+/// so much tail and keeps theoretical occupancy.
 fn other_block_size(kernel: &Kernel, profile: &Profile, most: f64) -> Option<(u32, u64, f64)> {
     let limits = profile.devices.get(kernel.device?)?.limits()?;
     let attributes = kernel.attributes?;
@@ -179,7 +182,8 @@ mod tests {
 
     #[test]
     fn suggests_the_nearest_block_size_that_halves_the_tail() {
-        // Blocks of 100 threads leave lanes empty, so that fewer threads are resident than with 128.
+        // Blocks of 100 threads leave lanes empty, so that fewer threads are resident than with
+        // 128.
         let finding = assert_finds(&RULE, timed(kernel_of(5_000, 100), 50_000.0));
         assert!(
             finding.change.starts_with("use 128 threads in 3907 blocks instead of 100 in 5000"),

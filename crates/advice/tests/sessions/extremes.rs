@@ -1,4 +1,5 @@
-//! Sessions that hold any numbers at all, extreme ones above all: nothing panics, and what comes out is finite.
+//! Sessions that hold any numbers at all, extreme ones above all: nothing panics, and what comes
+//! out is finite.
 //!
 //! The cases are drawn from a fixed seed, so a fault is found in every run or in none.
 
@@ -163,7 +164,8 @@ impl Definitions {
     }
 }
 
-/// Advice, a comparison with itself, and the way through JSON, which knows neither NaN nor infinities.
+/// Advice, a comparison with itself, and the way through JSON, which knows neither NaN nor
+/// infinities.
 fn judge(profile: &Profile) {
     let advice = apex_advice::advise(profile, &apex_advice::Options::default());
     assert!(advice.verdict.saving_of_job.is_none_or(|saving| saving.value <= 1.0));

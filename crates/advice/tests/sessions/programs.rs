@@ -16,7 +16,8 @@ fn rules(advice: &Advice) -> BTreeSet<&str> {
     advice.findings.iter().map(|finding| finding.rule.as_str()).collect()
 }
 
-/// Large kernels that keep the device busy, pinned asynchronous copies, one synchronisation at the end.
+/// Large kernels that keep the device busy, pinned asynchronous copies, one synchronisation at the
+/// end.
 fn good(program: &mut Recording) {
     let function = program.function("gemm");
     let config = program.config(function, 132 * 8 * 20, 256);

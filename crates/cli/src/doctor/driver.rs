@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 /// How long the driver may take to start: the first `cuInit` after boot loads firmware.
 const PROBE_LIMIT: Duration = Duration::from_secs(30);
 
-/// The first driver that tells where the parameters of a function lie, as `cuDriverGetVersion` gives it.
+/// The first driver that tells where the parameters of a function lie, as `cuDriverGetVersion`
+/// gives it.
 const LEAST_FAST_VERSION: i32 = 12_040;
 
 /// What a process that opens the CUDA driver finds.
@@ -178,7 +179,8 @@ impl Probe {
 
     /// Probes in this process.
     pub fn here() -> Self {
-        // SAFETY: the name ends with a zero byte; loading runs the driver's constructors, which is what is tried here.
+        // SAFETY: the name ends with a zero byte; loading runs the driver's constructors, which is
+        // what is tried here.
         let library = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if library.is_null() {
             return Self { error: Some(last_error()), ..Self::default() };
@@ -238,7 +240,8 @@ unsafe fn function(library: *mut c_void, name: &CStr) -> Option<*mut c_void> {
 }
 
 fn path_of(address: *mut c_void) -> Option<String> {
-    // SAFETY: `Dl_info` is plain data; `dladdr` takes any address; the name it gives lives as long as the library.
+    // SAFETY: `Dl_info` is plain data; `dladdr` takes any address; the name it gives lives as long
+    // as the library.
     unsafe {
         let mut info: libc::Dl_info = std::mem::zeroed();
         let known = libc::dladdr(address, &raw mut info) != 0 && !info.dli_fname.is_null();

@@ -1,7 +1,7 @@
 //! `apex doctor`: what could keep APEX from recording here, and what to do about each.
 //!
-//! Every check is one function that looks and returns a [`Check`]; none changes anything that stays. What could crash
-//! or hang, the driver, is tried in a child process.
+//! Every check is one function that looks and returns a [`Check`]; none changes anything that
+//! stays. What could crash or hang, the driver, is tried in a child process.
 
 mod driver;
 mod environment;

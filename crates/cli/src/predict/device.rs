@@ -35,8 +35,8 @@ pub fn named(name: &str, trained: Trained) -> anyhow::Result<Device> {
     }
 }
 
-/// The device that the shipped models were trained on. Where there is another GPU here, a remark says that it is not
-/// meant.
+/// The device that the shipped models were trained on. Where there is another GPU here, a remark
+/// says that it is not meant.
 fn here() -> Device {
     let trained = Device::h200();
     let gpus = std::fs::read_dir(GPUS).into_iter().flatten().flatten();

@@ -1,7 +1,8 @@
 //! `apex predict`: what launches will do on a GPU, before or without running them.
 //!
-//! What is asked comes from the command line, from lines of a file or of stdin, or from a session; [`answer`] has what is
-//! answered. Lines that come from stdin are answered one by one, with the models that are in use at that moment.
+//! What is asked comes from the command line, from lines of a file or of stdin, or from a session;
+//! [`answer`] has what is answered. Lines that come from stdin are answered one by one, with the
+//! models that are in use at that moment.
 
 mod code;
 mod device;
@@ -51,7 +52,8 @@ Every prediction has an interval that holds nine of ten cases like those that th
 
 Exits with 0 if everything was answered, 1 if some launches could not be: the others are answered all the same.")]
 pub struct Args {
-    /// A file of launches, - for stdin, or the folder of a session or data set [default: the newest session here]
+    /// A file of launches, - for stdin, or the folder of a session or data set [default: the newest
+    /// session here]
     #[arg(value_name = "LAUNCHES", conflicts_with_all = ["grid", "block", "ptx"])]
     input: Option<PathBuf>,
     /// Blocks: X, X,Y or X,Y,Z
@@ -81,7 +83,8 @@ pub struct Args {
     /// The kernel's name: in the PTX, if that has several; of a session, those that are shown
     #[arg(long, value_name = "NAME", env = "APEX_KERNEL")]
     kernel: Option<String>,
-    /// An argument of the kernel, in their order: ptr, 4096, 1.5, u32:4096, f32:1.5, or ? if it is not known
+    /// An argument of the kernel, in their order: ptr, 4096, 1.5, u32:4096, f32:1.5, or ? if it is
+    /// not known
     #[arg(long, value_name = "VALUE", env = "APEX_ARG", value_parser = apex_predict::code::argument, requires = "ptx", allow_hyphen_values = true)]
     arg: Vec<Typed>,
     /// What the launch took, microseconds (or with a unit): the kernel's own duration
@@ -90,10 +93,12 @@ pub struct Args {
     /// The launch changed: block=, grid=, shared=, registers= with commas between; may be repeated
     #[arg(long, value_name = "CHANGE", env = "APEX_WHAT_IF", value_parser = syntax::change)]
     what_if: Vec<Change>,
-    /// Device to predict for: auto, h200, sm_90, or the folder of a session or data set [default: the session's, else auto]
+    /// Device to predict for: auto, h200, sm_90, or the folder of a session or data set [default:
+    /// the session's, else auto]
     #[arg(long, value_name = "DEVICE", env = "APEX_PREDICT_DEVICE")]
     device: Option<String>,
-    /// Folder of models that `apex train` wrote; new ones are taken while it runs [default: those in the program]
+    /// Folder of models that `apex train` wrote; new ones are taken while it runs [default: those
+    /// in the program]
     #[arg(long, value_name = "DIR", env = "APEX_MODELS")]
     models: Option<PathBuf>,
     /// Print JSON (schema apex.predict/1; of stdin, JSON Lines of schema apex.prediction/1)

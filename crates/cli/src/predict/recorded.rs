@@ -1,4 +1,5 @@
-//! Launches that were made: the configurations of a session, or the rows of a data set, with what they took.
+//! Launches that were made: the configurations of a session, or the rows of a data set, with what
+//! they took.
 
 use super::device::MANIFEST;
 use crate::loaded::Loaded;
@@ -29,7 +30,8 @@ impl Recording {
         if path.join(MANIFEST).is_file() { of_data_set(path, trained) } else { of_session(path, trained) }
     }
 
-    /// Leaves out what took place on another device: what launches took there says nothing about this one.
+    /// Leaves out what took place on another device: what launches took there says nothing about
+    /// this one.
     pub fn predicted_for(mut self, device: &Device) -> Self {
         if self.device.as_ref() != Ok(device) {
             self.launches.iter_mut().for_each(|(asked, _)| asked.measured_us = None);

@@ -3,7 +3,8 @@
 use apex_predict::Change;
 use cuda_launch::Dim3;
 
-/// The sides of a grid or block: one to three numbers with commas or `x` between; missing ones are 1.
+/// The sides of a grid or block: one to three numbers with commas or `x` between; missing ones are
+/// 1.
 pub fn extent(text: &str) -> Result<Dim3, String> {
     let explain =
         || format!("`{text}` is no extent; write one to three whole numbers, such as 1024, 64,64 or 16x16x4");
@@ -41,8 +42,8 @@ pub fn microseconds(text: &str) -> Result<f64, String> {
     if value.is_finite() && value > 0.0 { Ok(value) } else { Err(explain()) }
 }
 
-/// Parses `block=512,grid=16x16,shared=4K,registers=64`: any of these, in any order. An extent's sides stand with `x`
-/// between.
+/// Parses `block=512,grid=16x16,shared=4K,registers=64`: any of these, in any order. An extent's
+/// sides stand with `x` between.
 pub fn change(text: &str) -> Result<Change, String> {
     let mut change = Change::default();
     for part in text.split(',') {

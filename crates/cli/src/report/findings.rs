@@ -118,7 +118,8 @@ fn saving(saving: &Saving) -> String {
     }
 }
 
-/// `, 1.04×`: how many times as fast the job would be; nothing where so much is saved that it says nothing.
+/// `, 1.04×`: how many times as fast the job would be; nothing where so much is saved that it says
+/// nothing.
 fn faster(of_job: &Figure) -> String {
     Saving::faster(of_job.value).map_or_else(String::new, |factor| format!(", {factor:.2}×"))
 }

@@ -1,4 +1,5 @@
-//! The head of a report: what the time went into, what to change, what that saves; then the accounts as bars.
+//! The head of a report: what the time went into, what to change, what that saves; then the
+//! accounts as bars.
 
 use super::share;
 use crate::text::{Ink, Style, bar, wrap};
@@ -153,7 +154,8 @@ fn waiting(profile: &Profile) -> Option<(u32, f64)> {
     waits.max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// Why the device is idle: a pause where one takes most of it, else what the host does for most of it.
+/// Why the device is idle: a pause where one takes most of it, else what the host does for most of
+/// it.
 fn why_idle(shown: &Shown<'_>, accounts: &Accounts, advice: &Advice) -> String {
     let idle = accounts.idle_ns().value;
     let paused = total(shown.profile.activities.iter().map(|activity| activity.long_gaps_ns));

@@ -123,7 +123,8 @@ impl Judged {
         }
     }
 
-    /// The rules' judgement, without what the user does not want to hear. Names that no rule has are remarked upon.
+    /// The rules' judgement, without what the user does not want to hear. Names that no rule has
+    /// are remarked upon.
     pub fn advise(&self, profile: &Profile) -> Advice {
         let options =
             Options { suppress: self.suppress.iter().cloned().collect(), models: Some(Models::shipped()) };
@@ -257,7 +258,8 @@ fn recorded(shown: &Shown<'_>, advice: &Advice, width: usize) -> Vec<String> {
     lines_of(&parts, width.min(PARAGRAPH))
 }
 
-/// Parts with ` · ` between, broken into lines between them; within one only where it does not fit a line of its own.
+/// Parts with ` · ` between, broken into lines between them; within one only where it does not fit
+/// a line of its own.
 fn lines_of(parts: &[String], width: usize) -> Vec<String> {
     let length = |text: &str| text.chars().count();
     let mut lines: Vec<String> = Vec::new();

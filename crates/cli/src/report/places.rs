@@ -12,7 +12,8 @@ const LEGEND: &str = "ᵐ measured: the share of a kernel's sampled launches (×
 const PLACES_LEGEND: &str = "ᵐ measured; launches and GPU time of a kernel are divided among places as its sampled launches are. A place \
     is the innermost line that is not an installed package's; `--json` has the whole call stacks.";
 
-/// The place that most launches come from, and how many others there are: `train.py:48 train_step and 2 more`.
+/// The place that most launches come from, and how many others there are: `train.py:48 train_step
+/// and 2 more`.
 pub fn brief(profile: &Profile, stacks: &[StackCount]) -> Option<String> {
     let sites = profile.sites(stacks);
     let more = match sites.len() {

@@ -14,7 +14,8 @@ const LEGEND: &str = "ᵖ predicted from launch and attributes, with the interva
     the models were tested on · ᵐ measured, here with what an empty kernel takes, as the prediction has it. Occupancy: \
     achieved. SM util.: compute (SM) throughput. * unlike anything that the models were trained on.";
 
-/// The table of predictions, of the kernels at `indices` that have any; and why there are none, where that is so.
+/// The table of predictions, of the kernels at `indices` that have any; and why there are none,
+/// where that is so.
 pub fn table(
     out: &mut dyn Write,
     profile: &Profile,

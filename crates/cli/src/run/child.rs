@@ -1,8 +1,10 @@
-//! The program as a child: started as if APEX were not there, signalled once, waited for, and imitated at the end.
+//! The program as a child: started as if APEX were not there, signalled once, waited for, and
+//! imitated at the end.
 //!
-//! The signals that APEX relays are blocked in APEX and taken one by one with `sigtimedwait`, so there is no handler
-//! and no race. The child gets back the mask and the dispositions that APEX was started with. It is in APEX's process
-//! group, so the terminal's signals (Ctrl-C, Ctrl-\, hang-up) reach it without us.
+//! The signals that APEX relays are blocked in APEX and taken one by one with `sigtimedwait`, so
+//! there is no handler and no race. The child gets back the mask and the dispositions that APEX was
+//! started with. It is in APEX's process group, so the terminal's signals (Ctrl-C, Ctrl-\, hang-up)
+//! reach it without us.
 
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -22,7 +24,8 @@ static SIGPIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 static REMEMBER_SIGPIPE: extern "C" fn() = remember_sigpipe;
 
 extern "C" fn remember_sigpipe() {
-    // SAFETY: `sigaction` is plain data, for which zeros are valid; a null new action only reads the old one.
+    // SAFETY: `sigaction` is plain data, for which zeros are valid; a null new action only reads
+    // the old one.
     let ignored = unsafe {
         let mut old: libc::sigaction = std::mem::zeroed();
         libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut old) == 0
@@ -34,8 +37,8 @@ extern "C" fn remember_sigpipe() {
 /// Whether SIGXFSZ was ignored when APEX started.
 static SIGXFSZ_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 
-/// From here on, writing beyond the limit on file sizes (`ulimit -f`) is an error and not the end of this process. The
-/// program gets the signal as it was.
+/// From here on, writing beyond the limit on file sizes (`ulimit -f`) is an error and not the end
+/// of this process. The program gets the signal as it was.
 pub fn ignore_file_size_signal() {
     // SAFETY: ignoring a signal runs no code.
     let before = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
@@ -52,8 +55,8 @@ pub struct Signals {
 impl Signals {
     /// Blocks them. Called once, while the process has one thread.
     pub fn block() -> Self {
-        // SAFETY: signal sets and actions are plain data, for which zeros are valid; every pointer is to such a local;
-        // the signal numbers are valid, so no call can fail.
+        // SAFETY: signal sets and actions are plain data, for which zeros are valid; every pointer
+        // is to such a local; the signal numbers are valid, so no call can fail.
         unsafe {
             let mut this: Self = std::mem::zeroed();
             libc::sigemptyset(&raw mut this.taken);
@@ -87,7 +90,8 @@ impl Signals {
         let ignore_sigpipe = SIGPIPE_WAS_IGNORED.load(Ordering::Relaxed);
         let obey_sigxfsz = !SIGXFSZ_WAS_IGNORED.load(Ordering::Relaxed);
         let restore = move || {
-            // SAFETY: pointers to captured plain data; a null pointer means that the old value is not wanted.
+            // SAFETY: pointers to captured plain data; a null pointer means that the old value is
+            // not wanted.
             unsafe {
                 libc::sigaction(libc::SIGCHLD, &raw const sigchld, std::ptr::null_mut());
                 if ignore_sigpipe {
@@ -104,8 +108,9 @@ impl Signals {
         unsafe { command.pre_exec(restore) }
     }
 
-    /// Waits for the program to end and relays signals meanwhile. `look` is called after each wait that it asked for:
-    /// it returns how long to wait before it is called again, or `None` for never.
+    /// Waits for the program to end and relays signals meanwhile. `look` is called after each wait
+    /// that it asked for: it returns how long to wait before it is called again, or `None` for
+    /// never.
     ///
     /// # Errors
     /// Those of `waitpid`.
@@ -135,7 +140,8 @@ impl Signals {
         let timeout = pause.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         // SAFETY: `siginfo_t` is plain data, for which zeros are valid.
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-        // SAFETY: the set is initialised, `info` is writable, `timeout` is null or points to a `timespec` that lives on.
+        // SAFETY: the set is initialised, `info` is writable, `timeout` is null or points to a
+        // `timespec` that lives on.
         let signal = unsafe { libc::sigtimedwait(&raw const self.taken, &raw mut info, timeout) };
         (signal > 0).then_some(info)
     }
@@ -149,7 +155,8 @@ fn relay(info: &libc::siginfo_t, child: &Child) {
     }
     // What the kernel sends by itself comes from the terminal, for the whole foreground group.
     let from_terminal = info.si_code == libc::SI_KERNEL;
-    // SAFETY: these calls take integers; the child has not been waited for, so its identifier is still its own.
+    // SAFETY: these calls take integers; the child has not been waited for, so its identifier is
+    // still its own.
     unsafe {
         let same_group = libc::getpgid(pid) == libc::getpgrp();
         // SAFETY (of the union): a signal that is not the kernel's carries its sender.
@@ -163,7 +170,8 @@ fn relay(info: &libc::siginfo_t, child: &Child) {
 /// Ends this process the way the program ended: by the same exit code, or by the same signal.
 pub fn end_like(status: ExitStatus) -> ! {
     if let Some(signal) = status.signal() {
-        // SAFETY: plain system calls on locals; a second core file, ours, must not replace the program's.
+        // SAFETY: plain system calls on locals; a second core file, ours, must not replace the
+        // program's.
         unsafe {
             let no_core = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             libc::setrlimit(libc::RLIMIT_CORE, &raw const no_core);

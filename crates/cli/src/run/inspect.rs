@@ -19,7 +19,8 @@ pub enum Program {
         linker: Option<String>,
         /// Whether it is for this machine's architecture (and 64 bits wide).
         native: bool,
-        /// Whether it runs with other rights than its caller's, so that the dynamic linker ignores LD_PRELOAD.
+        /// Whether it runs with other rights than its caller's, so that the dynamic linker ignores
+        /// LD_PRELOAD.
         privileged: bool,
     },
     /// Something else, or unreadable.

@@ -1,4 +1,5 @@
-//! Finding the libraries that `apex run` loads into programs: they lie beside the executable, wherever that is.
+//! Finding the libraries that `apex run` loads into programs: they lie beside the executable,
+//! wherever that is.
 
 use anyhow::{Context, bail};
 use std::ffi::{OsStr, OsString};
@@ -20,8 +21,8 @@ pub struct Libraries {
 }
 
 impl Libraries {
-    /// Looks in `APEX_LIB_DIR`, or if that is not set: beside the executable, in `deps` beside it (where cargo builds
-    /// them for tests), and in `../lib/apex` (an installation).
+    /// Looks in `APEX_LIB_DIR`, or if that is not set: beside the executable, in `deps` beside it
+    /// (where cargo builds them for tests), and in `../lib/apex` (an installation).
     ///
     /// # Errors
     /// Names every folder that was looked into.
@@ -62,7 +63,8 @@ impl Libraries {
         Ok(path)
     }
 
-    /// What the program's own `LD_PRELOAD` asks for on the CPU device: what stands before NVRTC, too.
+    /// What the program's own `LD_PRELOAD` asks for on the CPU device: what stands before NVRTC,
+    /// too.
     pub fn with_nvrtc(&self, existing: Option<OsString>) -> Option<OsString> {
         let nvrtc = self.folder.join(NVRTC);
         if !nvrtc.is_file() {
@@ -72,8 +74,9 @@ impl Libraries {
         Some(entries.collect::<Vec<_>>().join(OsStr::new(":")))
     }
 
-    /// `LD_PRELOAD` for the program: what `existing` asks for, then ours. Without APEX a preloaded library stands between the
-    /// program and the driver, which comes behind all of them; so it does with APEX, whose library is the driver to it.
+    /// `LD_PRELOAD` for the program: what `existing` asks for, then ours. Without APEX a preloaded
+    /// library stands between the program and the driver, which comes behind all of them; so it
+    /// does with APEX, whose library is the driver to it.
     ///
     /// # Errors
     /// If the folder's name cannot stand in that variable, which separates by blanks and colons.

@@ -1,8 +1,9 @@
 //! `apex run`: records a program that does not know it.
 //!
-//! Makes the session, starts the program with the injected library preloaded, passes signals on, and ends the way the
-//! program ended. The program never depends on this process: what it records is in mapped files, and `apex` may be
-//! killed at any moment. Nothing is written to stdout; remarks go to stderr and `--quiet` silences them.
+//! Makes the session, starts the program with the injected library preloaded, passes signals on,
+//! and ends the way the program ended. The program never depends on this process: what it records
+//! is in mapped files, and `apex` may be killed at any moment. Nothing is written to stdout;
+//! remarks go to stderr and `--quiet` silences them.
 
 mod child;
 pub mod inspect;
@@ -81,7 +82,8 @@ pub struct Recording {
     /// Where kernels run: on the GPU, or on APEX's CPU device
     #[arg(long, value_enum, default_value_t, env = "APEX_DEVICE")]
     pub device: place::Device,
-    /// Look for defects in kernels: uninitialized reads, races in shared memory, divergent barriers (CPU device)
+    /// Look for defects in kernels: uninitialized reads, races in shared memory, divergent barriers
+    /// (CPU device)
     #[arg(long, env = "APEX_CHECK", value_parser = FalseyValueParser::new())]
     pub check: bool,
     /// Which kernels are timed on the GPU
@@ -90,7 +92,8 @@ pub struct Recording {
     /// Most of the program's time that sampled timing may cost, percent
     #[arg(long, value_name = "PERCENT", default_value = "0.5", value_parser = units::parse_percent, env = "APEX_BUDGET")]
     pub budget: f64,
-    /// Make a program faster that is bound by its launches: a thread of APEX makes them [values: queue]
+    /// Make a program faster that is bound by its launches: a thread of APEX makes them [values:
+    /// queue]
     #[arg(
         long,
         value_enum,
@@ -102,7 +105,8 @@ pub struct Recording {
         env = "APEX_FAST"
     )]
     pub fast: Option<Fast>,
-    /// Most disk space of the session, such as 512M; the oldest records give way [default: no limit]
+    /// Most disk space of the session, such as 512M; the oldest records give way [default: no
+    /// limit]
     #[arg(long, value_name = "SIZE", value_parser = parse_limit, env = "APEX_MAX_SIZE")]
     pub max_size: Option<u64>,
 }
@@ -194,8 +198,8 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Makes the session, in a folder named after `name` if none is given, runs the program to its end, and writes down how it
-/// ended.
+/// Makes the session, in a folder named after `name` if none is given, runs the program to its end,
+/// and writes down how it ended.
 pub fn record(
     command: &[OsString],
     output: Option<&Path>,
@@ -255,8 +259,8 @@ pub fn record(
     Ok(Recorded { status, session, seen: watch.into_seen() })
 }
 
-/// The session of the `apex run` that this one runs in. One that has ended is none: a server that was started under it
-/// passes its environment on for days.
+/// The session of the `apex run` that this one runs in. One that has ended is none: a server that
+/// was started under it passes its environment on for days.
 fn outer_session() -> Option<PathBuf> {
     let session = environment::session().filter(|session| MappedControl::open(session).is_ok())?;
     let meta: Meta =
@@ -288,7 +292,8 @@ fn not_started(command: &OsStr, error: &io::Error) -> u8 {
     if error.kind() == io::ErrorKind::NotFound { exit::NOT_FOUND } else { exit::NOT_EXECUTABLE }
 }
 
-/// Writes session.json again. The program's run counts more than this file, so failing to is a remark.
+/// Writes session.json again. The program's run counts more than this file, so failing to is a
+/// remark.
 fn remember(meta: &Meta, session: &Folder) {
     if let Err(error) = meta.store(session) {
         output::remark(error);

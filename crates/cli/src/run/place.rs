@@ -78,7 +78,8 @@ impl Place {
     }
 }
 
-/// Settings of clients that compile at run time, by which they hand PTX to the driver instead of machine code.
+/// Settings of clients that compile at run time, by which they hand PTX to the driver instead of
+/// machine code.
 const ASK_FOR_PTX: &[(&str, &str)] = &[("CUPY_COMPILE_WITH_PTX", "1")];
 
 fn is_cpu_device(driver: &Path) -> bool {
@@ -93,7 +94,8 @@ fn missing_for_gpu() -> Option<&'static str> {
     apex::locate::candidates(&[]).is_empty().then_some("a GPU and no CUDA driver library here")
 }
 
-/// `/dev/nvidia0`, `/dev/nvidiactl`, `/dev/nvidia-uvm`; `/dev/dxg` under WSL; `/dev/nvmap` on Jetson.
+/// `/dev/nvidia0`, `/dev/nvidiactl`, `/dev/nvidia-uvm`; `/dev/dxg` under WSL; `/dev/nvmap` on
+/// Jetson.
 pub fn device_nodes() -> Vec<PathBuf> {
     let entries = std::fs::read_dir("/dev").into_iter().flatten().flatten();
     let mut nodes: Vec<_> = entries.map(|entry| entry.path()).filter(|path| is_device_node(path)).collect();

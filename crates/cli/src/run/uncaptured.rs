@@ -1,4 +1,5 @@
-//! A run that captured nothing: the likely causes, from what the command is and what its processes looked like.
+//! A run that captured nothing: the likely causes, from what the command is and what its processes
+//! looked like.
 
 use super::Recorded;
 use super::inspect::{self, Program};
@@ -102,7 +103,8 @@ fn clears_environment(command: &[OsString]) -> Option<String> {
     })
 }
 
-/// What keeps a library from being preloaded into the command, scripts followed to their interpreter.
+/// What keeps a library from being preloaded into the command, scripts followed to their
+/// interpreter.
 fn obstacle(command: &[OsString]) -> Option<String> {
     let mut path = inspect::resolve(command.first()?)?;
     for _ in 0..SCRIPT_DEPTH {

@@ -1,7 +1,7 @@
 //! A few looks at the program's processes, so that a run that captured nothing can be explained.
 //!
-//! The looks are rare (a dozen, over some ten seconds) and end as soon as a process has made a CUDA call; nothing in
-//! the program notices them.
+//! The looks are rare (a dozen, over some ten seconds) and end as soon as a process has made a CUDA
+//! call; nothing in the program notices them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

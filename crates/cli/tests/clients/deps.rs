@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// A file below the folder of what is installed; without it, `None`, and a line that says that `test` is skipped.
+/// A file below the folder of what is installed; without it, `None`, and a line that says that
+/// `test` is skipped.
 pub fn find(test: &str, file: &str) -> Option<PathBuf> {
     let found = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/test-deps").join(file);
     let exists = found.exists();

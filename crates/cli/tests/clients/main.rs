@@ -1,8 +1,10 @@
-//! Real CUDA clients, unmodified, on the CPU device: alone, where it is the `libcuda.so.1` that they find, and under
-//! `apex run --device cpu`, where the launches that were recorded are the launches that they made.
+//! Real CUDA clients, unmodified, on the CPU device: alone, where it is the `libcuda.so.1` that
+//! they find, and under `apex run --device cpu`, where the launches that were recorded are the
+//! launches that they made.
 //!
-//! `programs` are built by nvcc against NVIDIA's own runtime, `python` has CuPy and NVIDIA's bindings, `rust` cudarc.
-//! Compilers and packages come from `scripts/test-deps.sh`; what is not there is skipped, and said.
+//! `programs` are built by nvcc against NVIDIA's own runtime, `python` has CuPy and NVIDIA's
+//! bindings, `rust` cudarc. Compilers and packages come from `scripts/test-deps.sh`; what is not
+//! there is skipped, and said.
 
 #[allow(dead_code, reason = "each test target uses a part of what the two share")]
 #[path = "../e2e/common.rs"]
@@ -16,8 +18,9 @@ use common::{APEX, Sandbox, output, text};
 use std::path::Path;
 use std::process::Command;
 
-/// Runs a client alone and under `apex run`, and checks its last line, which says how many kernels it launched: so many
-/// must have been recorded, counted over the kernels that `counts` says yes to.
+/// Runs a client alone and under `apex run`, and checks its last line, which says how many kernels
+/// it launched: so many must have been recorded, counted over the kernels that `counts` says yes
+/// to.
 ///
 /// `environment` is set in both runs.
 fn check(sandbox: &Sandbox, command: &[&str], environment: &[(&str, &str)], counts: impl Fn(&str) -> bool) {

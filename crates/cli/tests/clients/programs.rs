@@ -1,5 +1,6 @@
-//! Programs of ours, each in one area of CUDA C++, built by nvcc against NVIDIA's runtime, versions 12 and 13, static and
-//! shared. Each compares what the device computed with what the host computes.
+//! Programs of ours, each in one area of CUDA C++, built by nvcc against NVIDIA's runtime, versions
+//! 12 and 13, static and shared. Each compares what the device computed with what the host
+//! computes.
 
 use crate::common::{Sandbox, output};
 use crate::{check, deps};
@@ -10,7 +11,8 @@ use std::path::{Path, PathBuf};
 struct Build {
     /// Folder of the toolkit.
     toolkit: &'static str,
-    /// Whether the runtime is a library of its own, or part of the program as nvcc has it by default.
+    /// Whether the runtime is a library of its own, or part of the program as nvcc has it by
+    /// default.
     cudart: &'static str,
 }
 

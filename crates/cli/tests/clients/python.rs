@@ -1,4 +1,5 @@
-//! Python packages that talk to the driver, from PyPI, in versions that `scripts/test-deps.sh` pins.
+//! Python packages that talk to the driver, from PyPI, in versions that `scripts/test-deps.sh`
+//! pins.
 
 use crate::common::Sandbox;
 use crate::{check, deps};

@@ -1,4 +1,5 @@
-//! `apex collect` on the CPU device: whole, interrupted, killed, with a stand-in for the profiler, and refused.
+//! `apex collect` on the CPU device: whole, interrupted, killed, with a stand-in for the profiler,
+//! and refused.
 
 use crate::common::{Running, Sandbox, output, send, text, wait_until};
 use apex_collect::ncu::{METRICS, THROUGHPUT};
@@ -104,9 +105,9 @@ fn an_interrupted_collection_leaves_what_it_has() {
     assert!(!data_set.manifest.complete && data_set.manifest.counts.rows == data_set.launches.len() as u64);
 }
 
-/// A program that takes the profiler's arguments, runs what it is given, and prints a table of the batch with what it was asked
-/// for. It ends at the first launch of the kernel that `FAIL_AT` names, and notes in `asked` how many launches it was asked for
-/// what metrics of.
+/// A program that takes the profiler's arguments, runs what it is given, and prints a table of the
+/// batch with what it was asked for. It ends at the first launch of the kernel that `FAIL_AT`
+/// names, and notes in `asked` how many launches it was asked for what metrics of.
 fn stand_in(sandbox: &Sandbox) -> String {
     const SCRIPT: &str = r#"#!/usr/bin/env bash
 [ "$1" = --version ] && { echo "Version 1.2.3"; exit; }

@@ -12,7 +12,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Longer than anything here takes, even on a busy machine: reaching it is a failure, not a measurement.
+/// Longer than anything here takes, even on a busy machine: reaching it is a failure, not a
+/// measurement.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The command under test.
@@ -66,8 +67,8 @@ impl Sandbox {
         self.folder.path().join(name)
     }
 
-    /// A command in this folder, in an environment that knows nothing of the caller's APEX or CUDA, with the libraries
-    /// that this test run has built (beside the executable may lie older ones).
+    /// A command in this folder, in an environment that knows nothing of the caller's APEX or CUDA,
+    /// with the libraries that this test run has built (beside the executable may lie older ones).
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         for (name, _) in std::env::vars_os() {
@@ -90,7 +91,8 @@ impl Sandbox {
         command
     }
 
-    /// `apex run` of the program on the CPU device, into the session `s`, with more options in front of `--`.
+    /// `apex run` of the program on the CPU device, into the session `s`, with more options in
+    /// front of `--`.
     pub fn record(&self, options: &[&str], words: &[&str]) -> Command {
         let mut command = self.apex(&["run", "--device", "cpu", "-o", "s"]);
         command.args(options).arg("--").arg(program()).args(words);
@@ -144,8 +146,8 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A session of an H200 with these kernels: name, blocks, threads, and what each launch of ten took above an empty kernel,
-/// nanoseconds.
+/// A session of an H200 with these kernels: name, blocks, threads, and what each launch of ten took
+/// above an empty kernel, nanoseconds.
 pub fn h200_session(folder: &Path, kernels: &[(&str, u32, u32, u64)]) {
     let attributes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/device-h200.csv");
     let attributes = std::fs::read_to_string(attributes).unwrap();
@@ -183,7 +185,8 @@ pub fn h200_session(folder: &Path, kernels: &[(&str, u32, u32, u64)]) {
     }
 }
 
-/// A session of a Python program: a kernel and a graph, each launched once, from a line of `train.py`.
+/// A session of a Python program: a kernel and a graph, each launched once, from a line of
+/// `train.py`.
 pub fn place_session(folder: &Path) {
     std::fs::create_dir_all(folder).unwrap();
     let file = ProcessFile::create(folder, None).unwrap();

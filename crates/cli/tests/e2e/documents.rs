@@ -1,10 +1,12 @@
-//! `docs/json.md`: its samples have the shape of what the commands print, and hold a value for every member.
+//! `docs/json.md`: its samples have the shape of what the commands print, and hold a value for
+//! every member.
 //!
-//! What is null or empty in one document says nothing of its shape. So each schema has several commands, on sessions with
-//! defects, gaps, predictions and damage, whose documents together fill every member; what none fills stands in [`UNFILLED`].
+//! What is null or empty in one document says nothing of its shape. So each schema has several
+//! commands, on sessions with defects, gaps, predictions and damage, whose documents together fill
+//! every member; what none fills stands in [`UNFILLED`].
 //!
-//! `BLESS=1` writes new samples: of lists, the entry that says most, with what it lacks taken from the others. The text around
-//! the samples is kept.
+//! `BLESS=1` writes new samples: of lists, the entry that says most, with what it lacks taken from
+//! the others. The text around the samples is kept.
 
 use crate::common::{APEX, PTX, Running, Sandbox, h200_session, output, place_session};
 use serde_json::{Map, Value};
@@ -16,8 +18,8 @@ const ELSEWHERE: &str = "…";
 /// The words of a command.
 type Words = &'static [&'static str];
 
-/// The documents: schema, commands (the first one's values are shown where it has any), and members that another document
-/// shows.
+/// The documents: schema, commands (the first one's values are shown where it has any), and members
+/// that another document shows.
 const DOCUMENTS: [(&str, &[Words], Words); 9] = [
     (
         "apex.report/2",
@@ -113,9 +115,10 @@ fn repository() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Makes what the commands read: the demo (`s`); kernels of an H200, one of them larger than any that the models
-/// know (`h200`), and with its file cut off (`cut`); a kernel with a defect (`race`); a device that is long idle (`gap`); launches in a table, one of them wrong; a program that runs (`live`) until
-/// there is a file `end`; a Python program (`placed`).
+/// Makes what the commands read: the demo (`s`); kernels of an H200, one of them larger than any
+/// that the models know (`h200`), and with its file cut off (`cut`); a kernel with a defect
+/// (`race`); a device that is long idle (`gap`); launches in a table, one of them wrong; a program
+/// that runs (`live`) until there is a file `end`; a Python program (`placed`).
 fn prepare(sandbox: &Sandbox) -> Running {
     output(&mut sandbox.apex(&["demo", "--device", "cpu", "--timing", "all", "-o", "s"]), 0);
     for name in ["h200", "cut"] {
@@ -161,7 +164,8 @@ fn prepare(sandbox: &Sandbox) -> Running {
 /// What the commands of a schema print, as one document.
 fn printed(sandbox: &Sandbox, schema: &str, commands: &[Words]) -> Value {
     let documents = commands.iter().map(|command| {
-        // The doctor may well find something here, and one of the launches is wrong: the exit code says nothing.
+        // The doctor may well find something here, and one of the launches is wrong: the exit code
+        // says nothing.
         let printed = sandbox.apex(command).output().unwrap().stdout;
         let printed: Value =
             serde_json::from_slice(&printed).unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -289,7 +293,8 @@ fn pretty(value: &Value, indent: usize) -> String {
     }
 }
 
-/// Lists of objects become one entry that has everything that any of theirs has: the one that says most, filled from the rest.
+/// Lists of objects become one entry that has everything that any of theirs has: the one that says
+/// most, filled from the rest.
 fn merged(value: Value) -> Value {
     match value {
         Value::Array(mut entries) if entries.iter().any(Value::is_object) => {
@@ -337,7 +342,8 @@ fn fill(a: Value, b: Value) -> Value {
     }
 }
 
-/// Notes where two values have different members or types, and where one of them has nothing to compare.
+/// Notes where two values have different members or types, and where one of them has nothing to
+/// compare.
 fn compare(place: &str, sample: &Value, printed: &Value, different: &mut Vec<String>) {
     if *sample == ELSEWHERE {
         return;

@@ -1,5 +1,5 @@
-//! `apex run --fast` on the CPU device: programs compute what they compute without it, and a queue that lost the order of
-//! calls would be noticed.
+//! `apex run --fast` on the CPU device: programs compute what they compute without it, and a queue
+//! that lost the order of calls would be noticed.
 
 use crate::common::{Sandbox, output, text};
 use std::os::unix::fs::symlink;

@@ -1,4 +1,5 @@
-//! Exports of a recorded session. What is in them is tested in `export`; here, that the command writes them.
+//! Exports of a recorded session. What is in them is tested in `export`; here, that the command
+//! writes them.
 
 use crate::common::{Sandbox, output, text};
 

@@ -1,4 +1,5 @@
-//! Sessions and files that somebody made to hurt: names that a terminal would obey, files that block or never end.
+//! Sessions and files that somebody made to hurt: names that a terminal would obey, files that
+//! block or never end.
 
 use crate::common::{Running, Sandbox, h200_session, output, text, wait_until};
 use apex_trace::counts::file::CountsFile;
@@ -51,7 +52,8 @@ fn session(folder: &Path) {
     fs::write(folder.join(format!("{NAME}.rec")), "no process file").unwrap();
 }
 
-/// Nothing in the text is obeyed by a terminal, but for line ends and, if wanted, the colours that APEX has.
+/// Nothing in the text is obeyed by a terminal, but for line ends and, if wanted, the colours that
+/// APEX has.
 fn assert_harmless(what: &str, output: &Output, colored: bool) {
     for stream in [&output.stdout, &output.stderr] {
         let mut text = String::from_utf8(stream.clone()).unwrap_or_else(|_| panic!("{what}: not UTF-8"));

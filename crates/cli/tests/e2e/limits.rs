@@ -50,7 +50,8 @@ fn a_limit_on_the_size_of_files_is_no_end_of_the_program() {
     assert!(recorded > 0 && recorded + lost >= 100_000, "{recorded} + {lost}");
 }
 
-/// Down to nothing at all: `apex` says what is wrong, and where it can make a session the program runs to its end.
+/// Down to nothing at all: `apex` says what is wrong, and where it can make a session the program
+/// runs to its end.
 #[test]
 fn no_limit_on_the_size_of_files_ends_apex_or_the_program_by_a_signal() {
     for bytes in [0, 1024, 4096, 16 * 1024, 300 * 1024] {

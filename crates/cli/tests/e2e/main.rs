@@ -1,7 +1,7 @@
 //! The `apex` command end to end, on the CPU device: real programs, real processes, real files.
 //!
-//! Nothing here needs a GPU. The program that is recorded is `testing/cuda-program`; what it launches is known, so
-//! what was recorded can be counted.
+//! Nothing here needs a GPU. The program that is recorded is `testing/cuda-program`; what it
+//! launches is known, so what was recorded can be counted.
 
 mod captures;
 mod collections;

@@ -1,7 +1,8 @@
 //! Pages that show predictions show what the shipped models predict.
 //!
-//! The table of `docs/results/predict-h200.md` stands between marks and is what the named script prints with the command
-//! under test. Its last digit may differ by one: instruction sets round differently. `BLESS=1` writes the table anew.
+//! The table of `docs/results/predict-h200.md` stands between marks and is what the named script
+//! prints with the command under test. Its last digit may differ by one: instruction sets round
+//! differently. `BLESS=1` writes the table anew.
 
 use crate::common::APEX;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Where sessions are made and what is written into them: folders that others could change are refused, names do not race, and
-//! nothing is written over a record.
+//! Where sessions are made and what is written into them: folders that others could change are
+//! refused, names do not race, and nothing is written over a record.
 
 use crate::common::{APEX, Running, Sandbox, output, program, text};
 use std::collections::BTreeSet;
@@ -54,8 +54,8 @@ fn a_new_session_is_for_its_user_alone() {
     }
 }
 
-/// A program without a CUDA call leaves a session that nobody wants to read, and it says so when it is
-/// named or when there is no other.
+/// A program without a CUDA call leaves a session that nobody wants to read, and it says so when it
+/// is named or when there is no other.
 #[test]
 fn a_session_without_a_cuda_call_is_not_the_newest() {
     let sandbox = Sandbox::new();
@@ -73,7 +73,8 @@ fn a_session_without_a_cuda_call_is_not_the_newest() {
     assert!(said.contains("no program made a CUDA call in newer") && said.contains("this is s"), "{said}");
     let exported = output(&mut sandbox.apex(&["export", "--format", "csv"]), 0);
     assert_eq!(text(&exported.stdout).lines().count(), 1 + 3);
-    // What steers a program that runs takes the newest session: its first CUDA call may be still to come.
+    // What steers a program that runs takes the newest session: its first CUDA call may be still to
+    // come.
     let status = sandbox.json(&["ctl", "status", "--json"]);
     assert_eq!(status["session"], "newer");
 }
@@ -201,8 +202,8 @@ fn an_export_to_a_device_leaves_it_one() {
     assert!(Path::new("/dev/stdout").symlink_metadata().unwrap().is_symlink());
 }
 
-/// Under a limit on the size of files, APEX says what it cannot write and does not die of it; the program has the signal as
-/// it would have without APEX.
+/// Under a limit on the size of files, APEX says what it cannot write and does not die of it; the
+/// program has the signal as it would have without APEX.
 #[test]
 fn a_limit_on_file_sizes_is_an_error_message() {
     let sandbox = Sandbox::new();

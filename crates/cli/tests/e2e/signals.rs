@@ -7,7 +7,8 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 
-/// A program that counts a signal in the file `count` until the file `end` appears, then exits with 5.
+/// A program that counts a signal in the file `count` until the file `end` appears, then exits with
+/// 5.
 fn counting(sandbox: &Sandbox, signal: i32) -> Command {
     sandbox.record(&["--quiet"], &["count", &signal.to_string(), "count", "await", "end", "exit", "5"])
 }
@@ -59,7 +60,8 @@ fn control_c_reaches_the_program_once() {
     let (mut keyboard, screen) = terminal();
     let mut command = counting(&sandbox, libc::SIGINT);
     command.stdin(Stdio::from(screen)).stdout(Stdio::piped()).stderr(Stdio::null());
-    // SAFETY: between fork and exec; async-signal-safe calls: a session of its own, with that terminal.
+    // SAFETY: between fork and exec; async-signal-safe calls: a session of its own, with that
+    // terminal.
     unsafe {
         command.pre_exec(|| {
             libc::setsid();

@@ -1,4 +1,5 @@
-//! SIGKILL of the program, of `apex`, of both, at random moments: every session opens, and nothing committed is lost.
+//! SIGKILL of the program, of `apex`, of both, at random moments: every session opens, and nothing
+//! committed is lost.
 
 use crate::common::{Running, Sandbox, launches, program, send};
 use apex_random::Random;
@@ -56,8 +57,9 @@ fn kill(victim: Victim, seed: u64) {
     let said =
         rest.lines().filter_map(|line| line.strip_prefix("launched ")?.parse::<u64>().ok()).next_back();
     let session = Session::open(sandbox.path("s")).unwrap();
-    // A kill may cut the one record of counts that the program is writing, at the end of a page: it was not committed, and is
-    // told. Nothing else may be wrong, and nothing at all where the program was left alone.
+    // A kill may cut the one record of counts that the program is writing, at the end of a page: it
+    // was not committed, and is told. Nothing else may be wrong, and nothing at all where the
+    // program was left alone.
     let is_cut_record = |problem: &apex_trace::Problem| {
         problem.path.extension().is_some_and(|end| end == "counts")
             && problem.what.starts_with("ends inside a record")

@@ -1,5 +1,5 @@
-//! The first line of a report names what a program's time went into: programs with one cause each, as a GPU's recorder would
-//! have written them.
+//! The first line of a report names what a program's time went into: programs with one cause each,
+//! as a GPU's recorder would have written them.
 
 use crate::common::{Sandbox, output, text};
 use apex_trace::layout::MemoryKind;
@@ -29,7 +29,8 @@ fn record(dir: &TempDir, program: impl FnOnce(&mut Recording)) {
     recording.exit();
 }
 
-/// Ten seconds of imports with a kernel here and there, then steps of 400 short kernels that a framework launches slowly.
+/// Ten seconds of imports with a kernel here and there, then steps of 400 short kernels that a
+/// framework launches slowly.
 fn launch_bound(program: &mut Recording) {
     let function = program.function("fill");
     for blocks in 1..=20 {

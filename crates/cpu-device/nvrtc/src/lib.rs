@@ -1,12 +1,14 @@
 //! `libapex_nvrtc.so`: has NVRTC compile PTX where a program asks for machine code.
 //!
 //! The CPU device executes PTX. A program that has NVRTC compile for the device's own architecture
-//! (`--gpu-architecture=sm_80`) gets a cubin, which nothing here can execute. `apex run --device cpu` preloads this
-//! library, so that its functions stand before those of the NVRTC that a program is linked against: the architecture
-//! becomes the virtual one of the same number, and the functions that give the cubin give the PTX, which the driver
-//! loads like any image. Everything else, errors included, is NVRTC's.
+//! (`--gpu-architecture=sm_80`) gets a cubin, which nothing here can execute. `apex run --device
+//! cpu` preloads this library, so that its functions stand before those of the NVRTC that a program
+//! is linked against: the architecture becomes the virtual one of the same number, and the
+//! functions that give the cubin give the PTX, which the driver loads like any image. Everything
+//! else, errors included, is NVRTC's.
 //!
-//! A program that opens NVRTC itself (`dlopen`) finds NVRTC's own functions; `docs/clients.md` says what to set there.
+//! A program that opens NVRTC itself (`dlopen`) finds NVRTC's own functions; `docs/clients.md` says
+//! what to set there.
 
 mod options;
 
@@ -96,7 +98,8 @@ macro_rules! code_of {
         let name = if is_as_ptx($program) { $ptx } else { $cubin };
         // SAFETY: both functions have this type.
         match unsafe { next::<$type>(name) } {
-            // SAFETY: as promised by the caller; the PTX is as long as the function for its size has said.
+            // SAFETY: as promised by the caller; the PTX is as long as the function for its size
+            // has said.
             Some(function) => unsafe { function($program, $place) },
             None => NVRTC_ERROR_INTERNAL_ERROR,
         }

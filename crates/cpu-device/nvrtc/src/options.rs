@@ -1,7 +1,7 @@
 //! NVRTC's options, with the virtual architecture in place of an actual one.
 //!
-//! An architecture is given as `--gpu-architecture=sm_80`, `-arch=sm_80`, or as two options, with the value in the
-//! second. Letters behind the number (`sm_90a`) stay.
+//! An architecture is given as `--gpu-architecture=sm_80`, `-arch=sm_80`, or as two options, with
+//! the value in the second. Letters behind the number (`sm_90a`) stay.
 
 use std::ffi::{CStr, CString, c_char};
 
@@ -44,7 +44,8 @@ impl Virtual {
     }
 }
 
-/// An option with the virtual architecture, if it names an actual one; `before` is the option before it.
+/// An option with the virtual architecture, if it names an actual one; `before` is the option
+/// before it.
 fn replaced(before: &[u8], option: &[u8]) -> Option<CString> {
     let (name, value) = match option.iter().position(|&byte| byte == b'=') {
         Some(at) => (&option[..at], &option[at + 1..]),

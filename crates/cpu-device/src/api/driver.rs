@@ -76,8 +76,9 @@ entries! {
     }
 }
 
-/// The address under which this library exports the newest form of `name` that `version` knows: the one that `dlsym`
-/// gives, as the driver answers, so that a tool in between can tell functions by their addresses.
+/// The address under which this library exports the newest form of `name` that `version` knows: the
+/// one that `dlsym` gives, as the driver answers, so that a tool in between can tell functions by
+/// their addresses.
 fn find(
     name: &CStr,
     version: i32,

@@ -63,8 +63,8 @@ entries! {
     }
 }
 
-/// Work that an event was waited for may have ended in a fault, and who waited is told. Events themselves
-/// belong to no context that has to be current.
+/// Work that an event was waited for may have ended in a fault, and who waited is told. Events
+/// themselves belong to no context that has to be current.
 fn fault_of_current_context() -> crate::error::Result {
     context::current_even_if_faulty().map_or(Ok(()), |context| context.check())
 }

@@ -1,8 +1,8 @@
 //! The tables of undocumented functions that libcudart 12 and 13 ask for.
 //!
-//! NVIDIA documents none of this; it is what public drivers of other makers have found libcudart to need. A
-//! table is a row of pointers; in most, the first is the table's size in bytes. A place that is null here is
-//! never called by the versions tried.
+//! NVIDIA documents none of this; it is what public drivers of other makers have found libcudart to
+//! need. A table is a row of pointers; in most, the first is the table's size in bytes. A place
+//! that is null here is never called by the versions tried.
 
 use super::module::{JitLog, compile};
 use crate::api::integrity::{self, Facts};
@@ -81,8 +81,8 @@ static TOOLS_HOOKS: [Place; 7] =
 static CONTEXT_STORAGE: [Place; 4] =
     [function!(storage_put), function!(storage_delete), function!(storage_get), NOTHING];
 
-/// libcudart 13.5 does not start without this table, and calls nothing in it. Its size says that nothing is
-/// there.
+/// libcudart 13.5 does not start without this table, and calls nothing in it. Its size says that
+/// nothing is there.
 static RUNTIME_13_5: [Place; 1] = [size_of_table(1)];
 
 static INTEGRITY: [Place; 3] = [size_of_table(3), function!(check_integrity), NOTHING];

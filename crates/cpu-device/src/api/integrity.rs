@@ -1,8 +1,8 @@
 //! The question that libcudart asks to find out whether it talks to a driver that knows it.
 //!
-//! The answer is a keyed hash of what both sides can see: HMAC (RFC 2104) over MD2 (RFC 1319), with a fixed
-//! key, of versions, process, thread, addresses of the export tables, time, and devices. Interoperability
-//! demands the very bytes; there is nothing secret in it.
+//! The answer is a keyed hash of what both sides can see: HMAC (RFC 2104) over MD2 (RFC 1319), with
+//! a fixed key, of versions, process, thread, addresses of the export tables, time, and devices.
+//! Interoperability demands the very bytes; there is nothing secret in it.
 
 /// What MD2 works on at once.
 const BLOCK: usize = 16;
@@ -96,7 +96,8 @@ fn checksum(text: &[u8]) -> [u8; BLOCK] {
     checksum
 }
 
-/// RFC 1319's table, made from the digits of pi: a shuffle in which they say what is swapped with what.
+/// RFC 1319's table, made from the digits of pi: a shuffle in which they say what is swapped with
+/// what.
 const SUBSTITUTION: [u8; 256] = [
     41, 46, 67, 201, 162, 216, 124, 1, 61, 54, 84, 161, 236, 240, 6, 19, 98, 167, 5, 243, 192, 199, 115, 140,
     152, 147, 43, 217, 188, 76, 130, 202, 30, 155, 87, 60, 253, 212, 224, 22, 103, 66, 111, 24, 138, 23, 229,

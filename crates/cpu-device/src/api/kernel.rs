@@ -145,7 +145,8 @@ entries! {
         Ok(())
     }
 
-    /// Sets the width of shared memory's banks: no effect, as on every GPU since compute capability 5.0.
+    /// Sets the width of shared memory's banks: no effect, as on every GPU since compute capability
+    /// 5.0.
     fn cuFuncSetSharedMemConfig(function: CUfunction, config: CUsharedconfig) {
         ensure(config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE, CUDA_ERROR_INVALID_VALUE)?;
         Function::resolve(function).map(drop)
@@ -334,8 +335,8 @@ fn active_blocks(function: &Function, threads: i32, dynamic_shared: usize) -> Re
     Ok(blocks_per_multiprocessor(function, threads, shared) as i32)
 }
 
-/// The largest block among those with the highest occupancy, and how many of them fill the device: blocks,
-/// threads.
+/// The largest block among those with the highest occupancy, and how many of them fill the device:
+/// blocks, threads.
 ///
 /// # Safety
 ///
@@ -367,8 +368,8 @@ unsafe fn best_block(
     Ok((best.0 * device::get()?.attributes.multiprocessors as i32, best.1))
 }
 
-/// The most dynamic shared memory with which `blocks` blocks fit, found by bisection: more memory never
-/// admits more.
+/// The most dynamic shared memory with which `blocks` blocks fit, found by bisection: more memory
+/// never admits more.
 fn available_shared(function: &Function, blocks: i32, threads: i32) -> Result<usize> {
     let fits = |bytes: u32| active_blocks(function, threads, bytes as usize).map(|active| active >= blocks);
     ensure(fits(0)?, CUDA_ERROR_INVALID_VALUE)?;

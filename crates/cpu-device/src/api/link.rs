@@ -105,8 +105,8 @@ static LOGS: Table<Log> = Table::new(crate::handle::Kind::Link);
 
 struct Log(Mutex<JitLog>);
 
-// SAFETY: the buffers are the program's, which promises that they last as long as the link; they are written under
-// the lock.
+// SAFETY: the buffers are the program's, which promises that they last as long as the link; they
+// are written under the lock.
 unsafe impl Send for Log {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Log {}
@@ -130,8 +130,8 @@ unsafe fn create(
     unsafe { write(state, opaque(link.handle)) }
 }
 
-/// Whether an input can hold something to link: libraries, which hold machine code, are there for what programs
-/// that are built with separate compilation may need of CUDA's own device code.
+/// Whether an input can hold something to link: libraries, which hold machine code, are there for
+/// what programs that are built with separate compilation may need of CUDA's own device code.
 fn holds_code(kind: CUjitInputType) -> Result<bool> {
     match kind {
         CU_JIT_INPUT_CUBIN | CU_JIT_INPUT_PTX | CU_JIT_INPUT_FATBINARY | CU_JIT_INPUT_OBJECT => Ok(true),
@@ -175,6 +175,7 @@ unsafe fn add_file(state: CUlinkState, kind: CUjitInputType, path: *const c_char
 fn conclude<T>(link: &Link, outcome: std::result::Result<T, crate::module::LoadError>) -> Result<T> {
     let log = LOGS.get(link.handle).ok_or(Error(CUDA_ERROR_INVALID_HANDLE))?;
     let mut log = log.0.lock().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: the program promised at the link's creation that its buffers last as long as the link.
+    // SAFETY: the program promised at the link's creation that its buffers last as long as the
+    // link.
     unsafe { log.conclude(outcome) }
 }

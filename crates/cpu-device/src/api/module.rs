@@ -128,8 +128,8 @@ pub(super) unsafe fn load_file(path: *const c_char, log: &mut JitLog) -> Result<
     unsafe { log.conclude(module::compile_bytes(&image)) }
 }
 
-/// Where the program wants to read what the compiler says. The size beside each buffer is told as an option's
-/// value, and replaced by the length of what was written.
+/// Where the program wants to read what the compiler says. The size beside each buffer is told as
+/// an option's value, and replaced by the length of what was written.
 #[derive(Default)]
 pub(super) struct JitLog {
     info: LogBuffer,
@@ -154,7 +154,8 @@ impl JitLog {
     ///
     /// # Safety
     ///
-    /// Both arrays have `count` elements or are null, and the buffers are as long as the sizes beside them say.
+    /// Both arrays have `count` elements or are null, and the buffers are as long as the sizes
+    /// beside them say.
     pub(super) unsafe fn of_options(
         count: u32,
         options: *const CUjit_option,
@@ -183,8 +184,8 @@ impl JitLog {
         Ok(log)
     }
 
-    /// Writes the log of a compilation and returns what came of it. Without a buffer, an error goes to
-    /// standard error.
+    /// Writes the log of a compilation and returns what came of it. Without a buffer, an error goes
+    /// to standard error.
     ///
     /// # Safety
     ///

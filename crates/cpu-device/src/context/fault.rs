@@ -1,7 +1,8 @@
-//! Faults of what is no kernel: copies, fills and stream memory operations that find memory gone when they are executed.
+//! Faults of what is no kernel: copies, fills and stream memory operations that find memory gone
+//! when they are executed.
 //!
-//! The call that asked for the work has returned long ago, so the fault is the context's, as a kernel's is, and what is
-//! told on standard error names that call.
+//! The call that asked for the work has returned long ago, so the fault is the context's, as a
+//! kernel's is, and what is told on standard error names that call.
 
 use crate::error::Error;
 use crate::launch::observation;
@@ -43,7 +44,8 @@ pub fn name(symbol: &'static str) -> &'static str {
     cuda_abi::find(symbol).map_or(symbol, |index| cuda_abi::ENTRY_POINTS[index].base)
 }
 
-/// Says something on standard error. A program may have closed that; it must not become its problem.
+/// Says something on standard error. A program may have closed that; it must not become its
+/// problem.
 pub fn tell(text: fmt::Arguments) {
     let _ = writeln!(std::io::stderr(), "apex: cpu device: {text}");
 }

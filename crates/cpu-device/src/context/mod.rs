@@ -1,8 +1,9 @@
 //! Contexts: whose work, memory and faults belong together, and which of them a thread uses.
 //!
-//! Every thread has a stack of contexts, the top of which is current. The device's primary context is counted
-//! by retains and releases; others are made and destroyed by the program. A context that has seen a fault
-//! answers every later call with that fault, as CUDA's do: the state of its memory can't be trusted.
+//! Every thread has a stack of contexts, the top of which is current. The device's primary context
+//! is counted by retains and releases; others are made and destroyed by the program. A context that
+//! has seen a fault answers every later call with that fault, as CUDA's do: the state of its memory
+//! can't be trusted.
 
 pub mod fault;
 pub mod storage;
@@ -121,8 +122,8 @@ impl Context {
         Ok(())
     }
 
-    /// Waits for the context's work and gives back what it holds: of the memory under its handle what has an id below
-    /// `end_of_memory`.
+    /// Waits for the context's work and gives back what it holds: of the memory under its handle
+    /// what has an id below `end_of_memory`.
     fn end(&self, end_of_memory: u64) {
         if self.fault() != CUDA_SUCCESS {
             self.cancel.store(true, Ordering::Relaxed);
@@ -165,8 +166,8 @@ impl Context {
         }
     }
 
-    /// Makes every later call fail with `code`, unless it fails with another one already, and the context's kernels
-    /// stop.
+    /// Makes every later call fail with `code`, unless it fails with another one already, and the
+    /// context's kernels stop.
     pub fn stop(&self, code: CUresult) {
         let _ = self.fault.compare_exchange(CUDA_SUCCESS, code, Ordering::AcqRel, Ordering::Acquire);
         self.cancel.store(true, Ordering::Relaxed);
@@ -176,8 +177,8 @@ impl Context {
         self.fault.load(Ordering::Acquire)
     }
 
-    /// Does one operation, now. After a fault nothing is done any more, but callbacks are told; the first fault
-    /// is the one that is reported.
+    /// Does one operation, now. After a fault nothing is done any more, but callbacks are told; the
+    /// first fault is the one that is reported.
     pub fn execute(&self, operation: Operation) {
         let operation = match (self.fault(), operation) {
             (CUDA_SUCCESS, operation) => operation,
@@ -215,8 +216,8 @@ impl Context {
         captures.push(Arc::downgrade(capture));
     }
 
-    /// Work in the legacy default stream would make a blocking stream that is being captured wait for it: an
-    /// error, which spoils the capture.
+    /// Work in the legacy default stream would make a blocking stream that is being captured wait
+    /// for it: an error, which spoils the capture.
     pub fn forbid_implicit_capture(&self, stream: &Stream) -> Result {
         if !stream.is_legacy() {
             return Ok(());
@@ -230,8 +231,8 @@ impl Context {
         }
     }
 
-    /// Fails, and spoils the capture, where a call could disturb one: to allocate or free may wait for the device,
-    /// and to query an event tells of work that a capture only records.
+    /// Fails, and spoils the capture, where a call could disturb one: to allocate or free may wait
+    /// for the device, and to query an event tells of work that a capture only records.
     pub fn forbid_while_capturing(&self) -> Result {
         match self.active_capture(Capture::forbids_unsafe_calls) {
             None => Ok(()),
@@ -297,8 +298,8 @@ pub fn set_current(context: Option<&Context>) {
 
 /// The context that the runtime API and most programs share.
 struct Primary {
-    /// Made when it is first asked for, and replaced, under the same handle, when it ends: the runtime keeps
-    /// the handle, and makes the context current before it retains it.
+    /// Made when it is first asked for, and replaced, under the same handle, when it ends: the
+    /// runtime keeps the handle, and makes the context current before it retains it.
     context: Option<Arc<Context>>,
     retained: u32,
     flags: u32,
@@ -310,8 +311,8 @@ impl Primary {
         self.context.get_or_insert_with(|| Context::new(CONTEXTS.reserve(), flags))
     }
 
-    /// Puts a fresh context in the place of the one that is returned, with the end of the old one's memory: from here
-    /// on, other threads allocate in the new one.
+    /// Puts a fresh context in the place of the one that is returned, with the end of the old one's
+    /// memory: from here on, other threads allocate in the new one.
     fn replace(&mut self) -> (Arc<Context>, u64) {
         let old = self.context().clone();
         let end_of_memory = device::get().map_or(u64::MAX, |device| device.memory.next_id());

@@ -1,4 +1,5 @@
-//! Context-local storage: values that the runtime keeps with a context, and wants back when the context ends.
+//! Context-local storage: values that the runtime keeps with a context, and wants back when the
+//! context ends.
 
 use cuda_abi::types::CUcontext;
 use std::collections::HashMap;

@@ -1,9 +1,10 @@
 //! What the driver keeps for each thread of the program.
 //!
-//! Programs call the driver from destructors of `thread_local` objects, from exit handlers and from destructors of static
-//! objects. By then Rust has dropped its own thread-local values that need dropping, and another look at them panics. So
-//! a thread's state is a heap object, found through a plain word, and a `pthread` key frees it: its destructors run after
-//! those of C++, and the state passes on to the last of the rounds in which they run.
+//! Programs call the driver from destructors of `thread_local` objects, from exit handlers and from
+//! destructors of static objects. By then Rust has dropped its own thread-local values that need
+//! dropping, and another look at them panics. So a thread's state is a heap object, found through a
+//! plain word, and a `pthread` key frees it: its destructors run after those of C++, and the state
+//! passes on to the last of the rounds in which they run.
 
 use crate::stream::Stream;
 use cuda_abi::types::*;
@@ -17,7 +18,8 @@ thread_local! {
     static STATE: Cell<*const State> = const { Cell::new(std::ptr::null()) };
 }
 
-/// Rounds in which a thread that ends calls the destructors of keys (`PTHREAD_DESTRUCTOR_ITERATIONS` of glibc).
+/// Rounds in which a thread that ends calls the destructors of keys
+/// (`PTHREAD_DESTRUCTOR_ITERATIONS` of glibc).
 const ROUNDS: u32 = 4;
 
 /// A thread's state.
@@ -30,7 +32,8 @@ pub struct State {
     pub streams: RefCell<Vec<Arc<Stream>>>,
     /// How calls that could disturb a capture are taken.
     pub capture_mode: Cell<CUstreamCaptureMode>,
-    /// The nodes that the last `cuStreamGetCaptureInfo` pointed at: they stay until this thread's next call.
+    /// The nodes that the last `cuStreamGetCaptureInfo` pointed at: they stay until this thread's
+    /// next call.
     pub told_nodes: RefCell<Vec<CUgraphNode>>,
     /// The driver function that the thread is in; empty outside of all.
     pub call: Cell<&'static str>,
@@ -60,7 +63,8 @@ pub fn with<T>(look: impl FnOnce(&State) -> T) -> T {
     if state.is_null() {
         state = begin();
     }
-    // SAFETY: only this thread frees its state, in its key's last destructor, where it forgets the address too.
+    // SAFETY: only this thread frees its state, in its key's last destructor, where it forgets the
+    // address too.
     look(unsafe { &*state })
 }
 
@@ -81,12 +85,14 @@ fn key() -> Option<libc::pthread_key_t> {
     static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
     *KEY.get_or_init(|| {
         let mut key = 0;
-        // SAFETY: the destructor takes what `begin` sets, and is never unloaded: the library is linked so.
+        // SAFETY: the destructor takes what `begin` sets, and is never unloaded: the library is
+        // linked so.
         (unsafe { libc::pthread_key_create(&mut key, Some(end)) } == 0).then_some(key)
     })
 }
 
-/// The destructor of the key. Those of other keys may call the driver: the state waits for the last round.
+/// The destructor of the key. Those of other keys may call the driver: the state waits for the last
+/// round.
 unsafe extern "C" fn end(state: *mut c_void) {
     let state = state.cast::<State>();
     // SAFETY: the key holds what `begin` made, until it is freed below.

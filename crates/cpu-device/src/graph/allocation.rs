@@ -1,15 +1,17 @@
 //! Memory of graphs: what allocation nodes give out.
 //!
-//! Such memory has one address for the life of its graph, so that other nodes can name it. Each launch allocates
-//! it, and a free node or `cuMemFreeAsync` frees it again.
+//! Such memory has one address for the life of its graph, so that other nodes can name it. Each
+//! launch allocates it, and a free node or `cuMemFreeAsync` frees it again.
 //!
 //! Invariants:
-//! - Whether an allocation or a free is allowed is decided in the order in which work is submitted: a free that
-//!   is submitted behind a launch is valid although the launch has not run, and so is the next launch.
-//! - The memory is known to the device from the submission of a launch until the last submitted free has been
-//!   executed (`Plan::outstanding`). A free between two launches therefore takes nothing from the second.
-//! - Pages stay with the graph when its memory is freed: they are what `CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT`
-//!   counts, until they are trimmed.
+//! - Whether an allocation or a free is allowed is decided in the order in which work is submitted:
+//!   a free that is submitted behind a launch is valid although the launch has not run, and so is
+//!   the next launch.
+//! - The memory is known to the device from the submission of a launch until the last submitted
+//!   free has been executed (`Plan::outstanding`). A free between two launches therefore takes
+//!   nothing from the second.
+//! - Pages stay with the graph when its memory is freed: they are what
+//!   `CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT` counts, until they are trimmed.
 
 use crate::device::{self, Device};
 use crate::error::{Error, Result, ensure, fail};
@@ -73,7 +75,8 @@ pub struct GraphMemory {
 }
 
 impl GraphMemory {
-    /// Memory of `bytes` bytes. The device knows it at once, so that nodes that name it can be checked.
+    /// Memory of `bytes` bytes. The device knows it at once, so that nodes that name it can be
+    /// checked.
     pub fn new(bytes: u64, context: u64) -> Result<Arc<GraphMemory>> {
         ensure(bytes > 0, CUDA_ERROR_INVALID_VALUE)?;
         let request = Request { bytes, kind: Kind::Graph, flags: 0, context };
@@ -148,7 +151,8 @@ impl State {
         }
     }
 
-    /// Follows the allocations and frees of a launch; `allocated` has the state of those that were met.
+    /// Follows the allocations and frees of a launch; `allocated` has the state of those that were
+    /// met.
     fn check(&self, operations: &[Operation], automatic: bool, allocated: &mut HashMap<u64, bool>) -> Result {
         let submitted = |address| self.memories.get(&address).is_some_and(|plan| plan.allocated);
         for operation in operations {
@@ -180,8 +184,9 @@ impl State {
     }
 }
 
-/// Allocates the memory of a graph that is being launched. Memory that an earlier launch has allocated and that no
-/// submitted work frees makes the launch fail, unless `automatic` says that launches free it.
+/// Allocates the memory of a graph that is being launched. Memory that an earlier launch has
+/// allocated and that no submitted work frees makes the launch fail, unless `automatic` says that
+/// launches free it.
 pub fn submit_launch(operations: &[Operation], automatic: bool) -> Result {
     let mut state = state();
     state.check(operations, automatic, &mut HashMap::new())?;

@@ -1,8 +1,9 @@
 //! Conditions of graphs: values that device code sets and conditional nodes look at.
 //!
-//! A program makes a condition for a graph, hands its handle to a kernel, which calls `cudaGraphSetConditional`, and
-//! adds a conditional node, whose bodies are graphs that CUDA makes and the program fills. A launch starts with the
-//! default values where these are wanted; a body that is executed again starts with those of its own conditions.
+//! A program makes a condition for a graph, hands its handle to a kernel, which calls
+//! `cudaGraphSetConditional`, and adds a conditional node, whose bodies are graphs that CUDA makes
+//! and the program fills. A launch starts with the default values where these are wanted; a body
+//! that is executed again starts with those of its own conditions.
 
 use crate::context::Context;
 use crate::device;
@@ -83,8 +84,8 @@ pub struct Conditional<B> {
     handles: Arc<Handles>,
 }
 
-/// Handles of graphs that belong to a node. The program has a pointer to them, so they stay where they are; it does not
-/// destroy the graphs.
+/// Handles of graphs that belong to a node. The program has a pointer to them, so they stay where
+/// they are; it does not destroy the graphs.
 #[derive(Default)]
 struct Handles(Box<[CUgraph]>);
 
@@ -153,7 +154,8 @@ impl<B> Conditional<B> {
     }
 }
 
-/// Whether an operation may stand in a body: what allocates, frees or belongs to an event happens once in a launch.
+/// Whether an operation may stand in a body: what allocates, frees or belongs to an event happens
+/// once in a launch.
 fn may_repeat(operation: &Operation) -> bool {
     !matches!(
         operation,

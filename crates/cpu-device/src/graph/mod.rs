@@ -1,12 +1,12 @@
 //! Graphs: operations with the order between them, made once and launched many times.
 //!
-//! A [`Graph`] is what the program builds or captures; a [`GraphExec`] is a copy of it, put in an order in
-//! which it can be done, whose nodes' operands can be changed but not its shape. Nodes are named by handles
-//! of their own, valid for the graph that made them.
+//! A [`Graph`] is what the program builds or captures; a [`GraphExec`] is a copy of it, put in an
+//! order in which it can be done, whose nodes' operands can be changed but not its shape. Nodes are
+//! named by handles of their own, valid for the graph that made them.
 //!
-//! A launch is one task: its nodes are done one after the other in an order that respects every edge. Nodes
-//! that no edge orders may be done in any order, so this is one of the orders that CUDA may choose too; a
-//! kernel node uses all cores by itself.
+//! A launch is one task: its nodes are done one after the other in an order that respects every
+//! edge. Nodes that no edge orders may be done in any order, so this is one of the orders that CUDA
+//! may choose too; a kernel node uses all cores by itself.
 
 pub mod allocation;
 pub mod condition;
@@ -204,8 +204,8 @@ impl Graph {
         Ok(sorted)
     }
 
-    /// Keeps references to a user object for as long as the graph, its copies and what is instantiated from them
-    /// live.
+    /// Keeps references to a user object for as long as the graph, its copies and what is
+    /// instantiated from them live.
     pub fn hold(&self, held: HeldObject) {
         self.user_objects().push(Arc::new(held));
     }
@@ -407,9 +407,10 @@ impl GraphExec {
         Ok(())
     }
 
-    /// The operations of a launch, as they are now: changes made later are for later launches. Events that its
-    /// nodes wait for are those that have been recorded by now; those that its nodes record are added to `records`,
-    /// and have to be [reached](PlannedRecord::reach) whatever becomes of the launch.
+    /// The operations of a launch, as they are now: changes made later are for later launches.
+    /// Events that its nodes wait for are those that have been recorded by now; those that its
+    /// nodes record are added to `records`, and have to be [reached](PlannedRecord::reach) whatever
+    /// becomes of the launch.
     pub fn operations(&self, records: &mut Vec<Arc<PlannedRecord>>) -> Arc<[Operation]> {
         let nodes: Vec<ExecNode> = self.lock().iter().filter(|node| node.enabled).cloned().collect();
         let launched = nodes.into_iter().map(|node| match node.node.operation {
@@ -441,7 +442,8 @@ impl GraphExec {
         self.with_node(node, |node| Ok(node.enabled))
     }
 
-    /// Has launches do a node's work or leave it out. Only kernels, copies and fills can be left out.
+    /// Has launches do a node's work or leave it out. Only kernels, copies and fills can be left
+    /// out.
     pub fn set_enabled(&self, node: u64, enabled: bool) -> Result {
         self.with_node(node, |node| {
             let optional =

@@ -1,7 +1,7 @@
 //! User objects: something of the program's that graphs keep alive.
 //!
-//! An object is a number of references. The program and the graphs hold them; when the last is given back, the
-//! object's destructor, a function of the program's, is called.
+//! An object is a number of references. The program and the graphs hold them; when the last is
+//! given back, the object's destructor, a function of the program's, is called.
 
 use crate::device;
 use crate::error::{Error, Result, ensure};
@@ -21,8 +21,8 @@ pub struct UserObject {
     data: *mut c_void,
 }
 
-// SAFETY: a program that makes a user object knows that any thread may call its destructor; the pointer is its own
-// business.
+// SAFETY: a program that makes a user object knows that any thread may call its destructor; the
+// pointer is its own business.
 unsafe impl Send for UserObject {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for UserObject {}
@@ -63,7 +63,8 @@ impl UserObject {
         let before = before.map_err(|_| Error(CUDA_ERROR_INVALID_VALUE))?;
         if before == u64::from(count) {
             OBJECTS.remove(self.handle);
-            // SAFETY: the program gave the destructor for this data, and this was the last reference.
+            // SAFETY: the program gave the destructor for this data, and this was the last
+            // reference.
             unsafe { (self.destructor)(self.data) };
         }
         Ok(())

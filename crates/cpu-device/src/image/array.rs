@@ -1,7 +1,7 @@
 //! CUDA arrays: texels that only copies, textures and surfaces reach.
 //!
-//! A GPU lays arrays out as suits its caches, and hides it. Here texels lie row after row and layer after layer, in
-//! an allocation like any other.
+//! A GPU lays arrays out as suits its caches, and hides it. Here texels lie row after row and layer
+//! after layer, in an allocation like any other.
 
 use crate::context;
 use crate::device;
@@ -65,7 +65,8 @@ impl Array {
     fn free(&self) {
         ARRAYS.remove(self.handle);
         if let Ok(device) = device::get() {
-            // The end of its context may have freed it already, and the address have gone to something else.
+            // The end of its context may have freed it already, and the address have gone to
+            // something else.
             let is_ours =
                 device.memory.find(self.allocation.start).is_some_and(|found| found.id == self.allocation.id);
             if is_ours {
@@ -188,8 +189,8 @@ pub struct MipmappedArray {
 }
 
 impl MipmappedArray {
-    /// Allocates a mipmapped array in the current context and names it. There are as many levels as are asked
-    /// for, or as many as it takes to come down to one texel.
+    /// Allocates a mipmapped array in the current context and names it. There are as many levels as
+    /// are asked for, or as many as it takes to come down to one texel.
     pub fn create(descriptor: CUDA_ARRAY3D_DESCRIPTOR, levels: u32) -> Result<Arc<MipmappedArray>> {
         ensure(levels > 0, CUDA_ERROR_INVALID_VALUE)?;
         layout(&descriptor)?;

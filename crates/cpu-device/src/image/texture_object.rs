@@ -1,7 +1,7 @@
 //! Texture and surface objects: what kernels name by a 64-bit handle to read or write an image.
 //!
-//! An object describes memory and holds on to none: a kernel that uses one after its array or memory was freed
-//! faults, as it does with a pointer.
+//! An object describes memory and holds on to none: a kernel that uses one after its array or
+//! memory was freed faults, as it does with a pointer.
 
 use crate::context;
 use crate::device::{self, TEXTURE_ALIGNMENT, TEXTURE_PITCH_ALIGNMENT};

@@ -1,9 +1,10 @@
 //! The device runtime of one launch: what its kernel asks for, in the order in which it is done.
 //!
-//! A grid's requests are collected while it runs and executed when it has ended: first its children, each with all
-//! that it asks for itself, then what was launched into `cudaStreamTailLaunch`. That is one of the orders that CUDA
-//! allows: within a stream the order of requests holds, and nothing else is promised. [`Pending`] is the stack of
-//! what remains, so a kernel that launches its own successor for ever needs no more memory than one.
+//! A grid's requests are collected while it runs and executed when it has ended: first its
+//! children, each with all that it asks for itself, then what was launched into
+//! `cudaStreamTailLaunch`. That is one of the orders that CUDA allows: within a stream the order of
+//! requests holds, and nothing else is promised. [`Pending`] is the stack of what remains, so a
+//! kernel that launches its own successor for ever needs no more memory than one.
 
 use crate::context::Context;
 use crate::device::Device;
@@ -141,7 +142,8 @@ impl DeviceRuntime for GridRuntime<'_> {
             return INVALID_VALUE;
         };
         let bytes = function.attributes.param_bytes();
-        // SAFETY: the buffer was allocated with so many bytes, and only the thread that launches writes it.
+        // SAFETY: the buffer was allocated with so many bytes, and only the thread that launches
+        // writes it.
         let arguments =
             unsafe { std::slice::from_raw_parts(buffer.allocation.start as *const u8, bytes) }.to_vec();
         let arguments = Arguments::new(&function.attributes, arguments);

@@ -58,8 +58,8 @@ impl Launch {
         Ok(Arc::new(Launch { function: self.function.clone(), named: self.named, configuration, arguments }))
     }
 
-    /// Executes the kernel on the calling thread and its helpers, and then what it has launched itself. A fault is
-    /// described on standard error.
+    /// Executes the kernel on the calling thread and its helpers, and then what it has launched
+    /// itself. A fault is described on standard error.
     pub fn execute(&self, context: &Context) -> Result {
         let _pin = device::get()?.memory.pin();
         let Some(limit) = time_limit::limit() else {
@@ -171,7 +171,8 @@ pub fn check(device: &Device, function: &Function, configuration: &Configuration
 /// Local memory of a block that is allocated for trial when it is launched.
 const LARGE: u64 = 64 << 20;
 
-/// Refuses a launch that has no memory for the local memory of one block, while it is being submitted.
+/// Refuses a launch that has no memory for the local memory of one block, while it is being
+/// submitted.
 fn check_local_memory(device: &Device, function: &Function, threads: u32) -> Result {
     let stack = context::current().map_or(0, |context| stack_limit(&context));
     let of_thread = ptx_exec::local_bytes(&function.code.linked, function.kernel, stack);
@@ -222,8 +223,8 @@ pub fn resources(function: &Function) -> FunctionAttributes {
 /// A kernel's arguments, laid out as the kernel reads them.
 pub struct Arguments {
     bytes: Box<[u8]>,
-    /// A pointer to each argument in `bytes`: what a graph's kernel node answers when it is asked for its
-    /// parameters.
+    /// A pointer to each argument in `bytes`: what a graph's kernel node answers when it is asked
+    /// for its parameters.
     pointers: Box<[*mut c_void]>,
 }
 
@@ -237,8 +238,8 @@ impl Arguments {
     ///
     /// # Safety
     ///
-    /// `pointers` is null or has a pointer to each argument of the function; `extra` is null or a list of
-    /// options that ends in `CU_LAUNCH_PARAM_END`, as the driver's reference says.
+    /// `pointers` is null or has a pointer to each argument of the function; `extra` is null or a
+    /// list of options that ends in `CU_LAUNCH_PARAM_END`, as the driver's reference says.
     pub unsafe fn read(
         attributes: &KernelAttributes,
         pointers: *const *mut c_void,
@@ -276,8 +277,8 @@ impl Arguments {
         Arguments { bytes, pointers }
     }
 
-    /// A pointer to each argument, as `kernelParams` wants them; null if there are none. They live as long as
-    /// this.
+    /// A pointer to each argument, as `kernelParams` wants them; null if there are none. They live
+    /// as long as this.
     pub fn pointers(&self) -> *mut *mut c_void {
         if self.pointers.is_empty() { std::ptr::null_mut() } else { self.pointers.as_ptr().cast_mut() }
     }
@@ -292,7 +293,8 @@ unsafe fn buffer_of<'a>(mut extra: *const *mut c_void) -> Result<&'a [u8]> {
     let mut buffer = std::ptr::null();
     let mut length = None;
     loop {
-        // SAFETY: the list goes on until its end has been read, and every option has a value behind it.
+        // SAFETY: the list goes on until its end has been read, and every option has a value behind
+        // it.
         let (option, value) = unsafe { ((*extra) as usize, extra.add(1)) };
         match option as u64 {
             LAUNCH_PARAM_END => break,
@@ -319,7 +321,8 @@ const LAUNCH_PARAM_END: u64 = 0;
 const LAUNCH_PARAM_BUFFER_POINTER: u64 = 1;
 const LAUNCH_PARAM_BUFFER_SIZE: u64 = 2;
 
-/// What the calls of long ago (`cuFuncSetBlockShape`, `cuParamSetv`, …) have prepared on a function.
+/// What the calls of long ago (`cuFuncSetBlockShape`, `cuParamSetv`, …) have prepared on a
+/// function.
 #[derive(Clone, Debug)]
 pub struct LegacyLaunch {
     /// Threads of a block; [`Dim3::ZERO`], which no launch accepts, until they are set.
@@ -345,9 +348,9 @@ struct KernelMemory<'a> {
     map: OnceLock<Map>,
 }
 
-// SAFETY: the launch holds a pin on the memory, so what was looked up stays mapped until it is over, freed or
-// not. Registered memory is the program's, which promises to leave it alone while a kernel uses it; what it has taken
-// away before is left out.
+// SAFETY: the launch holds a pin on the memory, so what was looked up stays mapped until it is
+// over, freed or not. Registered memory is the program's, which promises to leave it alone while a
+// kernel uses it; what it has taken away before is left out.
 unsafe impl ptx_exec::Memory for KernelMemory<'_> {
     fn region(&self, address: u64, bytes: u64) -> Option<Region> {
         let found = self.device.memory.find(address)?;

@@ -1,12 +1,13 @@
 //! What launches are watched for, and where what was seen goes.
 //!
-//! Under `apex run` (`APEX_SESSION` names the session) a bounded share of launches is counted: the first of each
-//! configuration, and later the second, fourth, eighth, … as long as counted launches have taken less than a twentieth
-//! of the time of all. `APEX_CPU_COUNTS` says `all` or `off` instead. With `APEX_CPU_CHECK=1` every launch is checked
-//! for defects; each is told on standard error once, a line at the end sums up.
+//! Under `apex run` (`APEX_SESSION` names the session) a bounded share of launches is counted: the
+//! first of each configuration, and later the second, fourth, eighth, … as long as counted launches
+//! have taken less than a twentieth of the time of all. `APEX_CPU_COUNTS` says `all` or `off`
+//! instead. With `APEX_CPU_CHECK=1` every launch is checked for defects; each is told on standard
+//! error once, a line at the end sums up.
 //!
-//! Both go into a file of the session, and so do faults. A file that cannot be written is said once; the program goes
-//! on.
+//! Both go into a file of the session, and so do faults. A file that cannot be written is said
+//! once; the program goes on.
 
 use crate::launch::Configuration;
 use apex_trace::counts::file::CountsFile;
@@ -23,10 +24,12 @@ const MAX_CONFIGURATIONS: usize = 4096;
 /// Counted launches beyond the first of a configuration take at most this part of the time of all.
 const BUDGET: u32 = 20;
 
-/// Launches of up to so many instructions of warps are counted whole, which takes a fifth of a second …
+/// Launches of up to so many instructions of warps are counted whole, which takes a fifth of a
+/// second …
 const WHOLE: u64 = 1 << 20;
 
-/// … until counting has taken this long, and more than its part of the time of all: from then on of up to so many.
+/// … until counting has taken this long, and more than its part of the time of all: from then on of
+/// up to so many.
 const GRACE: Duration = Duration::from_secs(1);
 const START: u64 = 1 << 14;
 
@@ -81,7 +84,8 @@ fn watcher() -> &'static Watcher {
             _ => Counting::Sampled,
         };
         if check {
-            // SAFETY: the function touches nothing but this module's state, which lives as long as the library.
+            // SAFETY: the function touches nothing but this module's state, which lives as long as
+            // the library.
             unsafe { libc::atexit(conclude) };
         }
         Watcher { check, counting, session, state: Mutex::default() }
@@ -202,7 +206,8 @@ impl Watcher {
 }
 
 impl State {
-    /// Counts a defect; whether it is a new one that is kept. It is a known one if they share a place.
+    /// Counts a defect; whether it is a new one that is kept. It is a known one if they share a
+    /// place.
     fn found(&mut self, group: Group) -> bool {
         let same = |known: &&mut Found| {
             let (ours, theirs) = (&known.group, &group);

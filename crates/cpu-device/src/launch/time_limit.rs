@@ -22,8 +22,8 @@ pub fn limit() -> Option<Duration> {
     })
 }
 
-/// Does `work`, and stops the context's kernels when that takes longer than `limit`. Tells also whether it did. Without
-/// a thread that watches, nothing is done.
+/// Does `work`, and stops the context's kernels when that takes longer than `limit`. Tells also
+/// whether it did. Without a thread that watches, nothing is done.
 pub fn watch<T>(limit: Duration, context: &Context, work: impl FnOnce() -> T) -> Result<(T, bool)> {
     let (done, changed) = (Mutex::new(false), Condvar::new());
     std::thread::scope(|scope| {

@@ -81,7 +81,8 @@ pub struct Allocation {
     pub context: u64,
     /// Whether kernels may write it.
     pub writable: bool,
-    /// Which of its bytes have been written; kept where launches are checked and nobody can write unseen.
+    /// Which of its bytes have been written; kept where launches are checked and nobody can write
+    /// unseen.
     pub shadow: Option<Arc<Shadow>>,
     /// What the program has said of how it will be used.
     pub advice: Mutex<Advice>,
@@ -91,7 +92,8 @@ pub struct Allocation {
     pub(super) backing: Option<Arc<Backing>>,
 }
 
-/// What a program says of managed memory: kept, and without effect, as the memory is where everybody finds it.
+/// What a program says of managed memory: kept, and without effect, as the memory is where
+/// everybody finds it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Advice {
     /// Whether it will mostly be read.

@@ -23,7 +23,8 @@ impl Backing {
         let mapped =
             pages.and_then(|pages| usize::try_from(pages).ok()).filter(|&size| isize::try_from(size).is_ok());
         let mapped = mapped.ok_or(AllocationError::OutOfMemory)?;
-        // SAFETY: an anonymous mapping at an address of the kernel's choosing touches no existing memory.
+        // SAFETY: an anonymous mapping at an address of the kernel's choosing touches no existing
+        // memory.
         let start = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -70,8 +71,8 @@ impl Backing {
         Ok(backing)
     }
 
-    /// Makes the first `bytes` bytes those of an anonymous file, which other processes can map. What is written to
-    /// them meanwhile may be lost.
+    /// Makes the first `bytes` bytes those of an anonymous file, which other processes can map.
+    /// What is written to them meanwhile may be lost.
     pub fn share(&self, bytes: u64) -> io::Result<&OwnedFd> {
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,7 +90,8 @@ impl Backing {
         let file = File::from(file.try_clone()?);
         let mut page = vec![0; PAGE as usize];
         for offset in (0..bytes).step_by(PAGE as usize) {
-            // SAFETY: a page of the mapping. Kernels may write it: the bytes are copied before they are looked at.
+            // SAFETY: a page of the mapping. Kernels may write it: the bytes are copied before they
+            // are looked at.
             unsafe { std::ptr::copy((self.start + offset) as *const u8, page.as_mut_ptr(), page.len()) };
             if page.iter().any(|&byte| byte != 0) {
                 file.write_all_at(&page, offset)?;
@@ -100,8 +102,8 @@ impl Backing {
 
     /// Puts a file's pages in the place of the first `bytes` bytes.
     fn put(&self, file: &OwnedFd, bytes: u64) -> io::Result<()> {
-        // SAFETY: the range is the start of this mapping, which is at least as long; the new pages can be read and
-        // written like the old ones.
+        // SAFETY: the range is the start of this mapping, which is at least as long; the new pages
+        // can be read and written like the old ones.
         let found = unsafe {
             libc::mmap(
                 self.start as *mut libc::c_void,
@@ -120,9 +122,11 @@ impl Backing {
         self.start
     }
 
-    /// Gives the pages back to the system and keeps the addresses. The contents, which must be dead, become zeros.
+    /// Gives the pages back to the system and keeps the addresses. The contents, which must be
+    /// dead, become zeros.
     pub fn discard_pages(&self) {
-        // SAFETY: the range was mapped with this size, and its contents are dead: nothing allocates them.
+        // SAFETY: the range was mapped with this size, and its contents are dead: nothing allocates
+        // them.
         unsafe { libc::madvise(self.start as *mut libc::c_void, self.mapped, libc::MADV_DONTNEED) };
     }
 }

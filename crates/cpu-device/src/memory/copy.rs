@@ -1,10 +1,11 @@
 //! Copies and fills: every `cuMemcpy…` and `cuMemset…` in one normal form.
 //!
-//! A copy moves a box of rows; a flat copy is a box of one row. What a side is (host memory, the device's, or
-//! whichever its address says) is settled and checked when the copy is submitted, so that the call that asked for a bad
-//! one refuses it. Memory may be freed between then and its execution, above all in a graph, so each side is looked up
-//! once more when bytes are moved: what has gone by then is a fault of the context. Only addresses count: a range that
-//! has been allocated anew at the same place is as good as the one that was there.
+//! A copy moves a box of rows; a flat copy is a box of one row. What a side is (host memory, the
+//! device's, or whichever its address says) is settled and checked when the copy is submitted, so
+//! that the call that asked for a bad one refuses it. Memory may be freed between then and its
+//! execution, above all in a graph, so each side is looked up once more when bytes are moved: what
+//! has gone by then is a fault of the context. Only addresses count: a range that has been
+//! allocated anew at the same place is as good as the one that was there.
 
 use crate::context::fault::Access;
 use crate::context::thread;
@@ -131,8 +132,8 @@ impl Copy {
         Ok(Some(Copy { source, destination, extent, from, to, call: thread::call(), staged: None }))
     }
 
-    /// Whether the program may touch its host memory as soon as an asynchronous call returns, so that the
-    /// call has to be done with it by then.
+    /// Whether the program may touch its host memory as soon as an asynchronous call returns, so
+    /// that the call has to be done with it by then.
     pub fn touches_pageable_memory(&self) -> bool {
         self.from == Residence::Pageable || self.to == Residence::Pageable
     }
@@ -142,8 +143,8 @@ impl Copy {
         [self.from, self.to].iter().all(|side| matches!(side, Residence::Device | Residence::Array(_)))
     }
 
-    /// Takes a small pageable source now, as the driver does: the copy itself can then be done later. False
-    /// where that is not possible.
+    /// Takes a small pageable source now, as the driver does: the copy itself can then be done
+    /// later. False where that is not possible.
     pub fn stage(&mut self) -> bool {
         const STAGED: u64 = 64 << 10;
         let flat = self.extent.height == 1 && self.extent.depth == 1;
@@ -168,8 +169,8 @@ impl Copy {
         let to = self.owner(memory, true)?;
         if let Some(staged) = &self.staged {
             let (source, bytes) = (staged.as_ptr() as u64, staged.len() as u64);
-            // SAFETY: what was staged is this copy's; the destination is the program's, or stays mapped while it is
-            // pinned.
+            // SAFETY: what was staged is this copy's; the destination is the program's, or stays
+            // mapped while it is pinned.
             unsafe { to.copy(&[(source, self.destination.address)], bytes) }
                 .map_err(|missing| self.missing(memory, missing))?;
             memory.note_written(self.destination.address, bytes);
@@ -331,8 +332,8 @@ impl Fill {
             }
             memory.note_written(start, self.extent.width);
             let count = (self.extent.width / u64::from(self.element)) as usize;
-            // SAFETY: the destination has just been found to hold the whole box, and stays mapped while it is pinned;
-            // it was checked to be aligned to the element.
+            // SAFETY: the destination has just been found to hold the whole box, and stays mapped
+            // while it is pinned; it was checked to be aligned to the element.
             unsafe {
                 match self.element {
                     1 => std::ptr::write_bytes(start as *mut u8, self.value as u8, count),
@@ -354,7 +355,8 @@ fn check_side(device: &Device, side: &Side, place: Place, extent: &Extent) -> Re
             Place::Array(handle) => Residence::Array(handle),
             _ => residence(&allocation),
         }),
-        // A host pointer may start inside of a registered range and leave it: that much is pageable.
+        // A host pointer may start inside of a registered range and leave it: that much is
+        // pageable.
         Some(allocation) if !is_device && allocation.kind.is_host() => Ok(Residence::Pageable),
         Some(_) => fail(CUDA_ERROR_INVALID_VALUE),
         None if is_device || side.address == 0 => fail(CUDA_ERROR_INVALID_VALUE),

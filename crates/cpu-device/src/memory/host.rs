@@ -1,12 +1,14 @@
 //! Memory that belongs to the program: pageable and registered host memory.
 //!
-//! The device's own memory stays mapped for as long as anything uses it (see [`crate::memory`]). The program's does not:
-//! it may be unmapped, protected or cut off behind the end of its file at any time after a call has named it. That must
-//! become an error code, so nothing here dereferences it unseen:
+//! The device's own memory stays mapped for as long as anything uses it (see [`crate::memory`]).
+//! The program's does not: it may be unmapped, protected or cut off behind the end of its file at
+//! any time after a call has named it. That must become an error code, so nothing here dereferences
+//! it unseen:
 //!
-//! - Copies and fills have the kernel move the bytes (`process_vm_readv`, `process_vm_writev` on this process), which
-//!   reports what is missing where a load or store would raise a signal.
-//! - What kernels are allowed to access is looked up in the process's [`Map`] when a launch first meets a range.
+//! - Copies and fills have the kernel move the bytes (`process_vm_readv`, `process_vm_writev` on
+//!   this process), which reports what is missing where a load or store would raise a signal.
+//! - What kernels are allowed to access is looked up in the process's [`Map`] when a launch first
+//!   meets a range.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -51,7 +53,8 @@ pub unsafe fn copy(source: u64, destination: u64, bytes: u64) -> Result<(), Miss
     Ok(())
 }
 
-/// Copies rows of `width` bytes, from the first address of each pair to the second, as [`copy`] does.
+/// Copies rows of `width` bytes, from the first address of each pair to the second, as [`copy`]
+/// does.
 ///
 /// # Safety
 ///
@@ -83,19 +86,20 @@ fn kernel_copy_rows(rows: &[(u64, u64)], width: u64) -> usize {
     };
     let (remote, local) = (parts(|row| row.0), parts(|row| row.1));
     let count = rows.len() as libc::c_ulong;
-    // SAFETY: both lists have so many elements; the kernel checks the addresses in them, and what is written there is
-    // what the program asked for.
+    // SAFETY: both lists have so many elements; the kernel checks the addresses in them, and what
+    // is written there is what the program asked for.
     let moved =
         unsafe { libc::process_vm_readv(libc::getpid(), local.as_ptr(), count, remote.as_ptr(), count, 0) };
     usize::try_from(moved).unwrap_or(0) / width.max(1) as usize
 }
 
-/// Has the kernel move bytes inside of this process; how many it has moved, at least one, or the error's number.
+/// Has the kernel move bytes inside of this process; how many it has moved, at least one, or the
+/// error's number.
 fn kernel_copy(source: u64, destination: u64, bytes: u64) -> Result<u64, i32> {
     let part = |start: u64| libc::iovec { iov_base: start as *mut libc::c_void, iov_len: bytes as usize };
     let (local, remote) = (part(destination), part(source));
-    // SAFETY: both lists have one element. The kernel checks the addresses in them, and what is written there is what
-    // the program asked for.
+    // SAFETY: both lists have one element. The kernel checks the addresses in them, and what is
+    // written there is what the program asked for.
     let moved = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
     match moved {
         1.. => Ok(moved.cast_unsigned() as u64),
@@ -129,7 +133,8 @@ unsafe fn copy_checked(source: u64, destination: u64, bytes: u64) -> Result<(), 
     for (start, write) in [(source, false), (destination, true)] {
         map.check(start, bytes, write).map_err(|address| Missing { address, write })?;
     }
-    // SAFETY: both ranges have just been found in the process's map; the program does not change it during a call.
+    // SAFETY: both ranges have just been found in the process's map; the program does not change it
+    // during a call.
     unsafe { std::ptr::copy(source as *const u8, destination as *mut u8, bytes as usize) };
     Ok(())
 }
@@ -186,8 +191,8 @@ impl Map {
         Map { mappings: text.ok().map(|text| text.lines().filter_map(Mapping::parse).collect()) }
     }
 
-    /// The part of `start..end` around `address` that can be read, and that can be written or not as a whole. Where the
-    /// system tells nothing, that is everything.
+    /// The part of `start..end` around `address` that can be read, and that can be written or not
+    /// as a whole. Where the system tells nothing, that is everything.
     pub fn around(&self, address: u64, start: u64, end: u64) -> Option<Run> {
         let Some(mappings) = &self.mappings else { return Some(Run { start, end, writable: true }) };
         let usable = |mapping: &Mapping| mapping.readable.then(|| mapping.existing());

@@ -1,11 +1,13 @@
 //! Memory and events that are shared with other processes by handles (`cuIpc…`).
 //!
-//! What is shared becomes an anonymous file, whose pages take the place of the private ones when the first handle is
-//! asked for. A handle names the process, the descriptor and the file; who opens it opens `/proc/PID/fd/N`, which the
-//! system allows processes of the same user. So nothing has a name that would have to be cleaned up: the file lives for
-//! as long as somebody has it open or mapped.
+//! What is shared becomes an anonymous file, whose pages take the place of the private ones when
+//! the first handle is asked for. A handle names the process, the descriptor and the file; who
+//! opens it opens `/proc/PID/fd/N`, which the system allows processes of the same user. So nothing
+//! has a name that would have to be cleaned up: the file lives for as long as somebody has it open
+//! or mapped.
 //!
-//! An event's file holds two numbers: how often it has been recorded, and which record was reached last.
+//! An event's file holds two numbers: how often it has been recorded, and which record was reached
+//! last.
 
 use crate::context;
 use crate::device;
@@ -22,7 +24,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// An anonymous file of `bytes` zeros, which nobody can shorten: whoever maps it may access all of it.
+/// An anonymous file of `bytes` zeros, which nobody can shorten: whoever maps it may access all of
+/// it.
 pub fn anonymous_file(bytes: u64) -> io::Result<OwnedFd> {
     const FLAGS: libc::c_uint = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name ends in a zero byte.
@@ -40,7 +43,8 @@ pub fn anonymous_file(bytes: u64) -> io::Result<OwnedFd> {
     }
 }
 
-/// What a handle's 64 bytes say: enough to find a file in another process, and to know that it is the right one.
+/// What a handle's 64 bytes say: enough to find a file in another process, and to know that it is
+/// the right one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Named {
     what: What,
@@ -132,7 +136,8 @@ fn opened() -> MutexGuard<'static, BTreeMap<(u64, u64), Opened>> {
     OPENED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A handle for the allocation that `address` lies in. The context's work is waited for: pages are copied once.
+/// A handle for the allocation that `address` lies in. The context's work is waited for: pages are
+/// copied once.
 pub fn share_memory(address: u64) -> Result<CUipcMemHandle> {
     let context = context::current()?;
     let found = device::get()?.memory.find(address).filter(|found| found.kind == Kind::Device);
@@ -227,8 +232,8 @@ impl SharedEvent {
     }
 
     fn state(&self) -> &SharedState {
-        // SAFETY: the mapping is page-aligned, as long as the state, and lives as long as this; atomics may be changed
-        // by other processes, and any bits are valid ones.
+        // SAFETY: the mapping is page-aligned, as long as the state, and lives as long as this;
+        // atomics may be changed by other processes, and any bits are valid ones.
         unsafe { &*(self.backing.start() as *const SharedState) }
     }
 

@@ -1,11 +1,12 @@
 //! The device's memory: every range that a kernel or a copy may touch, and what is known about it.
 //!
-//! A device address is a host address. The device's memory is host memory, so unified addressing holds by
-//! itself: a pointer means the same thing on both sides, and pinned and managed memory need no translation.
+//! A device address is a host address. The device's memory is host memory, so unified addressing
+//! holds by itself: a pointer means the same thing on both sides, and pinned and managed memory
+//! need no translation.
 //!
 //! Invariants:
-//! - Allocations never overlap, and a guard page lies between two that this module made: running past the end
-//!   of one is found, not absorbed by its neighbour.
+//! - Allocations never overlap, and a guard page lies between two that this module made: running
+//!   past the end of one is found, not absorbed by its neighbour.
 //! - A freed range stays mapped for a while (see [`Quarantine`]).
 
 mod allocation;
@@ -31,8 +32,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
-/// The granularity of mappings, hence the alignment of allocations (CUDA promises 256), and the width of the
-/// guard between two of them.
+/// The granularity of mappings, hence the alignment of allocations (CUDA promises 256), and the
+/// width of the guard between two of them.
 const PAGE: u64 = 4096;
 
 /// Why an allocation or registration failed.
@@ -151,12 +152,13 @@ impl Memory {
         allocated
     }
 
-    /// Notes that the calling thread's stack is memory of this library's: registered ranges that overlap it are forgotten,
-    /// because the program has unmapped them.
+    /// Notes that the calling thread's stack is memory of this library's: registered ranges that
+    /// overlap it are forgotten, because the program has unmapped them.
     pub fn note_stack(&self) {
         let (mut attributes, mut start, mut bytes) =
             (std::mem::MaybeUninit::uninit(), std::ptr::null_mut(), 0);
-        // SAFETY: the attributes are initialised by the first call, if it succeeds, and destroyed once.
+        // SAFETY: the attributes are initialised by the first call, if it succeeds, and destroyed
+        // once.
         unsafe {
             if libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) != 0 {
                 return;
@@ -167,8 +169,9 @@ impl Memory {
         forget_registered(&mut self.write(), start as u64, start as u64 + bytes as u64);
     }
 
-    /// Makes memory of somebody else's known, for as long as its owner says. With a backing, that stays
-    /// mapped at least until the range has been released and nothing that executes can still know of it.
+    /// Makes memory of somebody else's known, for as long as its owner says. With a backing, that
+    /// stays mapped at least until the range has been released and nothing that executes can still
+    /// know of it.
     pub fn register(
         &self,
         start: u64,
@@ -242,7 +245,8 @@ impl Memory {
         }
     }
 
-    /// Notes that bytes have been copied: what had not been written at `source` has not been at `address` either.
+    /// Notes that bytes have been copied: what had not been written at `source` has not been at
+    /// `address` either.
     pub fn note_copied(&self, address: u64, source: u64, bytes: u64) {
         if !observation::checks() {
             return;
@@ -259,7 +263,8 @@ impl Memory {
         self.find(address)?.shadow.clone()
     }
 
-    /// Promises that ranges looked up from now on stay mapped until the promise is dropped, freed or not.
+    /// Promises that ranges looked up from now on stay mapped until the promise is dropped, freed
+    /// or not.
     pub fn pin(&self) -> Pin<'_> {
         self.readers.fetch_add(1, Ordering::AcqRel);
         Pin(self)
@@ -317,8 +322,9 @@ impl Memory {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Gives the oldest freed ranges back, unless somebody may still hold them. The lock is taken before the
-    /// readers are counted: who pins afterwards can only look up what has not been freed.
+    /// Gives the oldest freed ranges back, unless somebody may still hold them. The lock is taken
+    /// before the readers are counted: who pins afterwards can only look up what has not been
+    /// freed.
     fn recycle(&self) {
         let mut quarantine = self.quarantine();
         if self.readers.load(Ordering::Acquire) == 0 {
@@ -326,7 +332,8 @@ impl Memory {
         }
     }
 
-    /// A range, with a shadow where its writes are kept track of; `None` if there is no memory for that.
+    /// A range, with a shadow where its writes are kept track of; `None` if there is no memory for
+    /// that.
     fn describe_new(
         &self,
         start: u64,
@@ -356,8 +363,9 @@ impl Memory {
     }
 }
 
-/// Forgets registered ranges that overlap `start..end`, where this library has mapped memory: the program has unmapped
-/// them without unregistering them, and who uses them must not reach what is there now.
+/// Forgets registered ranges that overlap `start..end`, where this library has mapped memory: the
+/// program has unmapped them without unregistering them, and who uses them must not reach what is
+/// there now.
 fn forget_registered(ranges: &mut BTreeMap<u64, Arc<Allocation>>, start: u64, end: u64) {
     while let Some((&at, last)) = ranges.range(..end).next_back()
         && last.end() > start

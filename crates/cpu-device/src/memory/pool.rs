@@ -1,8 +1,8 @@
 //! Memory pools: what `cuMemAllocAsync` allocates from.
 //!
-//! Memory is allocated when it is asked for and freed when the stream reaches the free. Nothing is kept back
-//! for reuse, so a pool's reserved memory is what is in use, and its release threshold is kept without
-//! effect.
+//! Memory is allocated when it is asked for and freed when the stream reaches the free. Nothing is
+//! kept back for reuse, so a pool's reserved memory is what is in use, and its release threshold is
+//! kept without effect.
 
 use crate::device;
 use crate::error::{Error, Result, ensure};

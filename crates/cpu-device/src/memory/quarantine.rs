@@ -1,13 +1,14 @@
 //! Freed ranges that stay mapped for a while.
 //!
-//! A use after free is found rather than hidden by the next allocation, and an executing kernel that
-//! still holds a freed range touches nobody else's memory.
+//! A use after free is found rather than hidden by the next allocation, and an executing kernel
+//! that still holds a freed range touches nobody else's memory.
 
 use crate::memory::Allocation;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Freed ranges, oldest first. They hold address space only: their pages go back to the system at once.
+/// Freed ranges, oldest first. They hold address space only: their pages go back to the system at
+/// once.
 #[derive(Default)]
 pub(super) struct Quarantine {
     /// Each with the driver function that freed it, if that is known.

@@ -1,9 +1,9 @@
 //! Virtual memory management: address ranges, physical memory, and what is mapped where.
 //!
-//! Physical memory is an anonymous file, so that it can be mapped at several places and handed to other
-//! processes. A reserved range is memory that nobody is told of; mapping puts a file's pages there, and only
-//! giving access makes the range known to kernels and copies. Unmapping puts fresh pages in their place, so a
-//! kernel that still executes with the old mapping in mind harms nobody.
+//! Physical memory is an anonymous file, so that it can be mapped at several places and handed to
+//! other processes. A reserved range is memory that nobody is told of; mapping puts a file's pages
+//! there, and only giving access makes the range known to kernels and copies. Unmapping puts fresh
+//! pages in their place, so a kernel that still executes with the old mapping in mind harms nobody.
 
 use crate::context;
 use crate::device::{self, Device};
@@ -90,7 +90,8 @@ impl Physical {
         PHYSICAL.get(handle).ok_or(Error(CUDA_ERROR_INVALID_VALUE))
     }
 
-    /// Takes back one retain; the last takes the name away. The memory lives as long as it is mapped somewhere.
+    /// Takes back one retain; the last takes the name away. The memory lives as long as it is
+    /// mapped somewhere.
     pub fn release(handle: CUmemGenericAllocationHandle) -> Result {
         let physical = Physical::resolve(handle)?;
         if physical.retained.fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -256,8 +257,8 @@ fn put_pages(start: u64, bytes: u64, file: Option<&OwnedFd>) -> Result {
         Some(file) => (libc::MAP_SHARED, file.as_raw_fd()),
         None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
     };
-    // SAFETY: the range lies inside of a reservation, which this module has mapped and nobody else uses; the
-    // caller has checked that, and holds the lock.
+    // SAFETY: the range lies inside of a reservation, which this module has mapped and nobody else
+    // uses; the caller has checked that, and holds the lock.
     let mapped = unsafe {
         libc::mmap(
             start as *mut libc::c_void,

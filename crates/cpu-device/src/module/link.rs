@@ -1,7 +1,8 @@
 //! The linker: several PTX texts become one.
 //!
-//! What is executed here is PTX, so what linking yields is PTX too: what [`ptx::link`] makes of the inputs, printed. It
-//! is checked by compiling it. Unlike that, a linker complains of what is defined nowhere.
+//! What is executed here is PTX, so what linking yields is PTX too: what [`ptx::link`] makes of the
+//! inputs, printed. It is checked by compiling it. Unlike that, a linker complains of what is
+//! defined nowhere.
 
 use crate::device::{self, ARCHITECTURE};
 use crate::error::{Error, Result};

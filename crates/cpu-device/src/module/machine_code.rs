@@ -1,12 +1,13 @@
 //! What to do about machine code, in the words of whoever made it.
 //!
-//! An image that lies in a library of the process was compiled with that library; one in the program itself, by nvcc;
-//! one anywhere else was compiled while the program ran, by a client that shows in what the process has loaded.
+//! An image that lies in a library of the process was compiled with that library; one in the
+//! program itself, by nvcc; one anywhere else was compiled while the program ran, by a client that
+//! shows in what the process has loaded.
 
 use std::ffi::{CStr, c_int, c_void};
 
-/// What is looked for in the paths of loaded libraries, and what to do then. The first that is found counts: a client
-/// before what it is built on.
+/// What is looked for in the paths of loaded libraries, and what to do then. The first that is
+/// found counts: a client before what it is built on.
 const CLIENTS: &[(&[&str], &str)] = &[
     (
         &["libtriton", "/triton/"],

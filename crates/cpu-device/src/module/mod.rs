@@ -1,9 +1,10 @@
-//! Modules and libraries: device code, from the image that a program hands over to the functions it launches.
+//! Modules and libraries: device code, from the image that a program hands over to the functions it
+//! launches.
 //!
 //! An image is read ([`fatbin`]), parsed, and compiled to a [`Program`], none of which depends on a
-//! context. A [`Module`] is a program with memory for its variables, in one context. A [`Library`] is a
-//! program that becomes a module in each context where one of its kernels is used, and a [`Kernel`] stands
-//! for the function that it is in each.
+//! context. A [`Module`] is a program with memory for its variables, in one context. A [`Library`]
+//! is a program that becomes a module in each context where one of its kernels is used, and a
+//! [`Kernel`] stands for the function that it is in each.
 
 pub mod link;
 pub mod machine_code;
@@ -129,7 +130,8 @@ struct Global {
 impl Global {
     /// Gives a variable memory with its initial value; addresses in that are still to be filled in.
     fn new(layout: &GlobalLayout, context: u64) -> Result<Arc<Global>> {
-        // A variable that another module defines: there is no linker that could bring them together.
+        // A variable that another module defines: there is no linker that could bring them
+        // together.
         ensure(!layout.external, CUDA_ERROR_INVALID_PTX)?;
         let kind = if layout.managed { memory::Kind::Managed } else { memory::Kind::Global };
         let request = Request { bytes: layout.size.max(1), kind, flags: 0, context };
@@ -171,7 +173,8 @@ impl Code {
             if global.relocated.swap(true, Ordering::Relaxed) {
                 continue;
             }
-            // SAFETY: the variable has `size` bytes there; before it is relocated, no code that uses it has been loaded.
+            // SAFETY: the variable has `size` bytes there; before it is relocated, no code that
+            // uses it has been loaded.
             let contents = unsafe {
                 std::slice::from_raw_parts_mut(global.allocation.start as *mut u8, layout.size as usize)
             };
@@ -246,7 +249,8 @@ pub struct Function {
 }
 
 impl Function {
-    /// The function that a handle names in the current context: a `CUfunction`, or a `CUkernel` in its place.
+    /// The function that a handle names in the current context: a `CUfunction`, or a `CUkernel` in
+    /// its place.
     pub fn resolve(handle: CUfunction) -> Result<Arc<Function>> {
         device::get()?;
         match FUNCTIONS.get(handle as u64) {
@@ -396,7 +400,8 @@ pub struct Library {
     /// Its kernels, in source order.
     pub kernels: Vec<Arc<Kernel>>,
     program: Arc<Program>,
-    /// Its managed variables, by index: the same memory in every context, and there before the first one is.
+    /// Its managed variables, by index: the same memory in every context, and there before the
+    /// first one is.
     managed: HashMap<usize, Arc<Global>>,
     /// By context.
     modules: Mutex<HashMap<u64, Arc<Module>>>,

@@ -1,9 +1,10 @@
 //! Stream capture: what is submitted to a stream becomes a graph instead of being done.
 //!
-//! A capture begins in one stream, its origin, and spreads: a stream that waits for an event recorded in the
-//! capture joins it. For each of its streams the capture knows the nodes that the stream's next operation
-//! comes behind. It ends in its origin, to which all the others must have been joined again by then. An
-//! operation that can't be captured invalidates the capture: everything but its end then fails.
+//! A capture begins in one stream, its origin, and spreads: a stream that waits for an event
+//! recorded in the capture joins it. For each of its streams the capture knows the nodes that the
+//! stream's next operation comes behind. It ends in its origin, to which all the others must have
+//! been joined again by then. An operation that can't be captured invalidates the capture:
+//! everything but its end then fails.
 
 use crate::context::thread;
 use crate::error::{Error, Result, ensure, fail};
@@ -26,8 +27,8 @@ pub struct Capture {
     pub id: u64,
     /// What has been captured so far.
     pub graph: Arc<Graph>,
-    /// Whether the capture began in a blocking stream, so that work in the legacy default stream would
-    /// disturb it.
+    /// Whether the capture began in a blocking stream, so that work in the legacy default stream
+    /// would disturb it.
     pub origin_is_blocking: bool,
     origin: u64,
     mode: CUstreamCaptureMode,
@@ -150,8 +151,9 @@ impl Capture {
         Ok(())
     }
 
-    /// Whether the calling thread must not make calls that could disturb the capture: its own, unless that is relaxed,
-    /// and, unless the thread has said that it minds its own only, everybody's that are global.
+    /// Whether the calling thread must not make calls that could disturb the capture: its own,
+    /// unless that is relaxed, and, unless the thread has said that it minds its own only,
+    /// everybody's that are global.
     pub fn forbids_unsafe_calls(&self) -> bool {
         let own = self.thread == thread::id() && self.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
         match thread::with(|state| state.capture_mode.get()) {

@@ -117,7 +117,8 @@ impl Event {
         }
     }
 
-    /// Records the event as it is when a graph is launched: complete when the launch has come to the event's node.
+    /// Records the event as it is when a graph is launched: complete when the launch has come to
+    /// the event's node.
     pub fn plan_record(&self) -> Arc<PlannedRecord> {
         let moment = Moment::default();
         let mark = moment.clone();

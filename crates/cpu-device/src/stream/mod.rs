@@ -1,13 +1,13 @@
 //! Streams: in what order a context's work is done.
 //!
-//! The rules are the programming guide's. Work in one stream is done in the order in which it was submitted.
-//! The legacy default stream comes after everything submitted before to the context's blocking streams, and
-//! they come after it; non-blocking streams stand apart. A thread's own default stream is a blocking stream
-//! like any other.
+//! The rules are the programming guide's. Work in one stream is done in the order in which it was
+//! submitted. The legacy default stream comes after everything submitted before to the context's
+//! blocking streams, and they come after it; non-blocking streams stand apart. A thread's own
+//! default stream is a blocking stream like any other.
 //!
-//! [`Order`] keeps, for each stream, the task submitted last; new work goes behind that one and behind those
-//! that the rules name. One lock covers finding them and taking their place, so that two threads that submit
-//! to a stream agree about what came first.
+//! [`Order`] keeps, for each stream, the task submitted last; new work goes behind that one and
+//! behind those that the rules name. One lock covers finding them and taking their place, so that
+//! two threads that submit to a stream agree about what came first.
 
 pub mod capture;
 pub mod event;
@@ -29,7 +29,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// What the null stream means to an entry point: its `_ptsz` and `_ptds` forms mean the calling thread's own.
+/// What the null stream means to an entry point: its `_ptsz` and `_ptds` forms mean the calling
+/// thread's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultStream {
     /// The stream that synchronises with all blocking ones.
@@ -97,7 +98,8 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Takes away a stream's name. Its work is still done, and the legacy default stream still waits for it.
+    /// Takes away a stream's name. Its work is still done, and the legacy default stream still
+    /// waits for it.
     pub fn destroy(handle: CUstream) -> Result {
         STREAMS.remove(handle as u64).ok_or(Error(CUDA_ERROR_INVALID_HANDLE))?;
         Ok(())
@@ -159,7 +161,8 @@ impl Stream {
         context.check()
     }
 
-    /// Submits an operation behind the stream's work and behind `also`, and returns the task, not yet started.
+    /// Submits an operation behind the stream's work and behind `also`, and returns the task, not
+    /// yet started.
     pub fn submit(&self, context: &Arc<Context>, operation: Operation, also: &[Arc<Task>]) -> Arc<Task> {
         let executor = context.clone();
         context.order.append(self, also, move || executor.execute(operation))

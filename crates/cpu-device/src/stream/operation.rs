@@ -1,7 +1,7 @@
 //! Operations: everything that a stream can be given to do, and a graph can hold as a node.
 //!
-//! One type serves both, so a stream that is captured turns what it is given into nodes without translating
-//! it, and launching a graph does what a stream would have done.
+//! One type serves both, so a stream that is captured turns what it is given into nodes without
+//! translating it, and launching a graph does what a stream would have done.
 
 use crate::context::Context;
 use crate::context::thread;
@@ -42,7 +42,8 @@ pub enum Operation {
     Record(Arc<Event>),
     /// Waits for an event, as a node of a graph.
     Wait(Arc<Event>),
-    /// Allocates memory of a graph: when a launch is submitted, so there is nothing left to execute.
+    /// Allocates memory of a graph: when a launch is submitted, so there is nothing left to
+    /// execute.
     Allocate(Arc<GraphMemory>),
     /// Frees what `cuMemAllocAsync` or a graph has allocated.
     Free(u64),
@@ -131,8 +132,8 @@ pub struct HostCall {
     pub data: *mut c_void,
 }
 
-// SAFETY: a program that submits a host function knows that another thread calls it; the pointer is its own
-// business.
+// SAFETY: a program that submits a host function knows that another thread calls it; the pointer is
+// its own business.
 unsafe impl Send for HostCall {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for HostCall {}

@@ -1,17 +1,18 @@
-//! Ordered, asynchronous work: tasks that start when those before them have ended, and the threads that run
-//! them.
+//! Ordered, asynchronous work: tasks that start when those before them have ended, and the threads
+//! that run them.
 //!
-//! Everything that streams, events and graphs order comes down to this. A stream is the task submitted to it
-//! last, an event is the task it was recorded behind, a graph launch is one task for each node.
+//! Everything that streams, events and graphs order comes down to this. A stream is the task
+//! submitted to it last, an event is the task it was recorded behind, a graph launch is one task
+//! for each node.
 //!
 //! Invariants:
-//! - A task runs exactly once, after every task it was put behind has ended, and ends even when its work
-//!   panics.
-//! - Edges point forward only: a task knows its successors, never its predecessors, so an ended task keeps
-//!   nothing alive.
-//! - A task that is ready never waits for a thread: one is started when none is idle, up to [`MAX_THREADS`],
-//!   the number of grids that a GPU of compute capability 8.0 holds at once. Kernels that spin on each
-//!   other's results therefore end here whenever they end there.
+//! - A task runs exactly once, after every task it was put behind has ended, and ends even when its
+//!   work panics.
+//! - Edges point forward only: a task knows its successors, never its predecessors, so an ended
+//!   task keeps nothing alive.
+//! - A task that is ready never waits for a thread: one is started when none is idle, up to
+//!   [`MAX_THREADS`], the number of grids that a GPU of compute capability 8.0 holds at once.
+//!   Kernels that spin on each other's results therefore end here whenever they end there.
 
 use crate::device;
 use crate::error::{Result, ensure};
@@ -73,7 +74,8 @@ impl Task {
         }
     }
 
-    /// Lets the task run and returns when it has ended: on the calling thread when nothing is left before it.
+    /// Lets the task run and returns when it has ended: on the calling thread when nothing is left
+    /// before it.
     pub fn start_and_wait(self: &Arc<Task>) {
         self.release();
         self.wait();
@@ -84,8 +86,8 @@ impl Task {
         self.lock().ended
     }
 
-    /// Blocks until the work has been done. Work that is ready and that no thread has begun yet is done here
-    /// and now: a thread that sleeps costs more to wake than most work takes.
+    /// Blocks until the work has been done. Work that is ready and that no thread has begun yet is
+    /// done here and now: a thread that sleeps costs more to wake than most work takes.
     pub fn wait(&self) {
         loop {
             let mut state = self.lock();
@@ -107,8 +109,8 @@ impl Task {
         state.pending == 0
     }
 
-    /// Does the work and hands the tasks that may start now to the pool: who waits for its own work does not
-    /// want to do that of others.
+    /// Does the work and hands the tasks that may start now to the pool: who waits for its own work
+    /// does not want to do that of others.
     fn perform_and_pass_on(&self) {
         self.perform().into_iter().for_each(|successor| POOL.start(successor));
     }
@@ -116,8 +118,8 @@ impl Task {
     /// Does the work, unless another thread has begun it, and returns the tasks that may start now.
     fn perform(&self) -> Vec<Arc<Task>> {
         let Some(work) = self.lock().work.take() else { return Vec::new() };
-        // What a panic means for the program is decided by who submitted the work; here it only must not take
-        // the thread or the tasks behind this one with it.
+        // What a panic means for the program is decided by who submitted the work; here it only
+        // must not take the thread or the tasks behind this one with it.
         let _ = catch_unwind(AssertUnwindSafe(work));
         let mut state = self.lock();
         state.ended = true;
@@ -132,8 +134,8 @@ impl Task {
     }
 }
 
-/// Runs a ready task and, on the same thread, the first of each set of tasks that it makes ready: a stream's
-/// work stays on one thread while nothing else wants it.
+/// Runs a ready task and, on the same thread, the first of each set of tasks that it makes ready: a
+/// stream's work stays on one thread while nothing else wants it.
 fn run(mut task: Arc<Task>) {
     loop {
         let mut ready = task.perform().into_iter();
@@ -191,7 +193,8 @@ impl Pool {
         if state.threads > 0 {
             return true;
         }
-        // It counts as idle from now on, so that a task that comes before it has begun waits for it.
+        // It counts as idle from now on, so that a task that comes before it has begun waits for
+        // it.
         (state.threads, state.idle) = (1, 1);
         drop(state);
         let spawned = self.spawn(true);
@@ -204,7 +207,8 @@ impl Pool {
         spawned
     }
 
-    /// Starts a thread that has been counted, as idle if `idle` is set; false if the system refuses it.
+    /// Starts a thread that has been counted, as idle if `idle` is set; false if the system refuses
+    /// it.
     fn spawn(&'static self, idle: bool) -> bool {
         let thread = std::thread::Builder::new().name("apex-stream".into());
         let begin = move || {
@@ -239,7 +243,8 @@ impl Pool {
         }
     }
 
-    /// The system refused a thread: the submitter does what is ready, unless other threads are there to do it.
+    /// The system refused a thread: the submitter does what is ready, unless other threads are
+    /// there to do it.
     fn serve_without_a_thread(&'static self) {
         let mut state = self.lock();
         while state.threads == 0 {

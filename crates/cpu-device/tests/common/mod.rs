@@ -1,4 +1,5 @@
-//! What the tests of the driver share: calls through the exported table, and a context to make them in.
+//! What the tests of the driver share: calls through the exported table, and a context to make them
+//! in.
 
 #![allow(dead_code, unused_macros, unused_imports, reason = "no test uses all of it")]
 
@@ -8,8 +9,8 @@ use cuda_abi::types::*;
 macro_rules! cu {
     ($symbol:ident($($argument:expr),* $(,)?)) => {{
         let slot = apex_cpu_device::entry::SLOTS[cuda_abi::index::$symbol].load(std::sync::atomic::Ordering::Relaxed);
-        // SAFETY: a slot holds a function with the symbol's signature, or one that takes no notice of its
-        // arguments. The test passes what the function asks for.
+        // SAFETY: a slot holds a function with the symbol's signature, or one that takes no notice
+        // of its arguments. The test passes what the function asks for.
         unsafe {
             let function = std::mem::transmute::<*mut (), cuda_abi::signature::$symbol>(slot);
             function($($argument),*)

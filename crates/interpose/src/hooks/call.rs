@@ -1,11 +1,13 @@
 //! A call of the program as a value.
 //!
 //! # Contract
-//! A [`Call`] is an entry point and arguments that meet the contract of the driver's function of that name: the pointers that
-//! the function reads are valid for reading, its out-parameters that are not null are valid for writing, for as long as the
-//! call is not forwarded. Whoever makes one vouches for that ([`Call::new`]); a hook may, because the program that entered it
-//! keeps to that function's contract. The entry point's type is held against `cuda_abi::signature` by [`super::table`].
-//! [`Call::forward`] consumes the value: nothing is forwarded twice, and the compiler warns of a call that is dropped.
+//! A [`Call`] is an entry point and arguments that meet the contract of the driver's function of
+//! that name: the pointers that the function reads are valid for reading, its out-parameters that
+//! are not null are valid for writing, for as long as the call is not forwarded. Whoever makes one
+//! vouches for that ([`Call::new`]); a hook may, because the program that entered it keeps to that
+//! function's contract. The entry point's type is held against `cuda_abi::signature` by
+//! [`super::table`]. [`Call::forward`] consumes the value: nothing is forwarded twice, and the
+//! compiler warns of a call that is dropped.
 
 use crate::driver::real_at;
 use cuda_abi::types::CUresult;

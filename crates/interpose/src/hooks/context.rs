@@ -1,8 +1,8 @@
 //! Contexts: made, destroyed, and made current.
 //!
-//! Which context is current is remembered by each thread ([`thread`]); whatever changes it ends that. Pushes and pops,
-//! which some programs put around every call, are followed but not recorded; setting the current context is recorded where
-//! it changes anything.
+//! Which context is current is remembered by each thread ([`thread`]); whatever changes it ends
+//! that. Pushes and pops, which some programs put around every call, are followed but not recorded;
+//! setting the current context is recorded where it changes anything.
 
 use super::macros::hooks;
 use crate::driver;
@@ -64,7 +64,8 @@ hooks! {
         notes.object(Context, 0);
     }
 
-    /// Contexts made from a green context have handles of their own, which nobody told us: all are looked up anew.
+    /// Contexts made from a green context have handles of their own, which nobody told us: all are
+    /// looked up anew.
     fn destroy_green(context: CUgreenCtx) before { any_ends() } after(_result) { changed() } |notes| {
         notes.object(Context, context as u64);
     }

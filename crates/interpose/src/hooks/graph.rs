@@ -1,5 +1,5 @@
-//! Graphs: instantiated, updated, launched, destroyed. They are followed whether or not calls are being recorded, so that
-//! recording can be switched on at any time.
+//! Graphs: instantiated, updated, launched, destroyed. They are followed whether or not calls are
+//! being recorded, so that recording can be switched on at any time.
 
 use super::call::Call;
 use super::macros::hooks;
@@ -51,7 +51,8 @@ hooks! {
         notes.object(Graph, graph as u64);
     }
 
-    /// Setting parameters is followed but not recorded: programs do it for thousands of nodes between two launches.
+    /// Setting parameters is followed but not recorded: programs do it for thousands of nodes
+    /// between two launches.
     fn set_kernel(graph: CUgraphExec, node: CUgraphNode, parameters: *const CUDA_KERNEL_NODE_PARAMS)
     after(result) {
         // SAFETY: the contract of every hook.

@@ -150,8 +150,8 @@ unsafe fn launch_of(config: &CUlaunchConfig, function: CUfunction) -> Launch {
     launch
 }
 
-/// One launch on each of several devices: a record each. The functions belong to the devices' contexts, of which none need
-/// be current.
+/// One launch on each of several devices: a record each. The functions belong to the devices'
+/// contexts, of which none need be current.
 pub unsafe extern "C" fn cooperative_on_many<const INDEX: usize>(
     list: *mut CUDA_LAUNCH_PARAMS,
     count: u32,

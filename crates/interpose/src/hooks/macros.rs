@@ -1,9 +1,10 @@
 //! How hooks that only observe are written.
 
-/// Defines hooks: `fn name(arguments) |notes| { … }` forwards the call and then, if calls are being recorded, runs the
-/// block, which says what the call was. It runs after the real call, in an `unsafe` block, under the contract of every hook
-/// ([`crate::hooks`]). A block `before { … }` runs ahead of the real call whether or not calls are being recorded, and its
-/// value is dropped when the call is over; `after(result) { … }` runs behind it likewise.
+/// Defines hooks: `fn name(arguments) |notes| { … }` forwards the call and then, if calls are being
+/// recorded, runs the block, which says what the call was. It runs after the real call, in an
+/// `unsafe` block, under the contract of every hook ([`crate::hooks`]). A block `before { … }` runs
+/// ahead of the real call whether or not calls are being recorded, and its value is dropped when
+/// the call is over; `after(result) { … }` runs behind it likewise.
 macro_rules! hooks {
     ($(
         $(#[$meta:meta])*
@@ -19,7 +20,8 @@ macro_rules! hooks {
                 #[allow(clippy::let_unit_value, reason = "some blocks have nothing to hold")]
                 let _held = $before;
             )?
-            // SAFETY: the contract of every hook; `table` holds these types against the symbol's signature.
+            // SAFETY: the contract of every hook; `table` holds these types against the symbol's
+            // signature.
             let call = unsafe {
                 crate::hooks::call::Call::<unsafe extern "C" fn($($type),*) -> CUresult, INDEX>::new(($($argument,)*))
             };
@@ -39,8 +41,8 @@ macro_rules! hooks {
 }
 pub(super) use hooks;
 
-/// Defines `const fn build()`, which gives the table of hooks by index; the compiler holds each hook against the signature of
-/// its symbol.
+/// Defines `const fn build()`, which gives the table of hooks by index; the compiler holds each
+/// hook against the signature of its symbol.
 macro_rules! index_table {
     ($($symbol:ident => $module:ident::$hook:ident,)*) => {
         const fn build() -> [Option<Hook>; COUNT] {

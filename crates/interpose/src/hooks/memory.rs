@@ -1,6 +1,7 @@
 //! Allocations and frees of every kind.
 //!
-//! The forms of before CUDA 3.2, which take 32-bit addresses, are bare jumps: no 64-bit program can use them.
+//! The forms of before CUDA 3.2, which take 32-bit addresses, are bare jumps: no 64-bit program can
+//! use them.
 
 use super::macros::hooks;
 use crate::objects::Objects;
@@ -143,7 +144,8 @@ fn array_bytes(array: &CUDA_ARRAY3D_DESCRIPTOR) -> usize {
     texel(array.Format, array.NumChannels).wrapping_mul(plane).wrapping_mul(array.Depth.max(1))
 }
 
-/// Bytes of an element; 0 for block-compressed and planar formats, whose elements have no whole size.
+/// Bytes of an element; 0 for block-compressed and planar formats, whose elements have no whole
+/// size.
 fn texel(format: CUarray_format, channels: u32) -> usize {
     let channel: usize = match format {
         CU_AD_FORMAT_UNSIGNED_INT8 | CU_AD_FORMAT_SIGNED_INT8 => 1,

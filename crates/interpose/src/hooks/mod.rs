@@ -1,17 +1,19 @@
 //! The entry points that are not bare jumps.
 //!
-//! A hook is a generic function over the index of the entry point that it stands for, so all forms of a call (`_v2`,
-//! `_ptsz`, …) with the same signature share one body. [`table`] says which hook stands for which symbol; the compiler
-//! holds each against the symbol's signature.
+//! A hook is a generic function over the index of the entry point that it stands for, so all forms
+//! of a call (`_v2`, `_ptsz`, …) with the same signature share one body. [`table`] says which hook
+//! stands for which symbol; the compiler holds each against the symbol's signature.
 //!
 //! # Contract of every hook
-//! 1. *Entered* in place of the driver's function of that name, by a program that keeps to that function's contract. Its
-//!    arguments are therefore what the function demands: pointers it reads are valid for reading, out-parameters that are not
-//!    null are valid for writing, and hold what the driver wrote once the call has succeeded. What a hook reads, it reads as
-//!    the driver itself would.
-//! 2. *Decides* what becomes of the call, which it holds as a value ([`call::Call`]); *forwards* what was decided, at most
-//!    once, with arguments that meet the function's contract; *records* what was asked and what was done ([`observe`]). Every
-//!    hook decides to forward the program's own arguments before it returns, and returns what the driver returned.
+//! 1. *Entered* in place of the driver's function of that name, by a program that keeps to that
+//!    function's contract. Its arguments are therefore what the function demands: pointers it reads
+//!    are valid for reading, out-parameters that are not null are valid for writing, and hold what
+//!    the driver wrote once the call has succeeded. What a hook reads, it reads as the driver
+//!    itself would.
+//! 2. *Decides* what becomes of the call, which it holds as a value ([`call::Call`]); *forwards*
+//!    what was decided, at most once, with arguments that meet the function's contract; *records*
+//!    what was asked and what was done ([`observe`]). Every hook decides to forward the program's
+//!    own arguments before it returns, and returns what the driver returned.
 //! 3. *Never panics* across the ABI: whatever could panic runs under [`crate::switch::guarded`].
 
 mod call;

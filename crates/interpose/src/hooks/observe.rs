@@ -1,8 +1,8 @@
-//! What hooks do around the calls that they forward: decide, forward what was decided, record what was asked and what was
-//! done.
+//! What hooks do around the calls that they forward: decide, forward what was decided, record what
+//! was asked and what was done.
 //!
-//! Nothing changes a call yet: what is decided is only whether it is recorded and timed. An action that changes or defers
-//! calls stands where the decision is made, see ARCHITECTURE.md.
+//! Nothing changes a call yet: what is decided is only whether it is recorded and timed. An action
+//! that changes or defers calls stands where the decision is made, see ARCHITECTURE.md.
 
 use super::call::{Call, Function};
 use crate::objects::streams::{is_per_thread, normalised};
@@ -73,8 +73,8 @@ pub fn launch<F: Function, const INDEX: usize>(call: Call<F, INDEX>, asked: Laun
     result
 }
 
-/// The rest of [`launch`] for a launch that is to be timed. Kept apart, so that the code of the others stays short and
-/// straight.
+/// The rest of [`launch`] for a launch that is to be timed. Kept apart, so that the code of the
+/// others stays short and straight.
 #[cold]
 #[inline(never)]
 fn timed_launch<F: Function, const INDEX: usize>(
@@ -92,7 +92,8 @@ fn timed_launch<F: Function, const INDEX: usize>(
     done.result
 }
 
-/// Forwards a call that makes several launches, which `asked` lists given the result, and records each.
+/// Forwards a call that makes several launches, which `asked` lists given the result, and records
+/// each.
 pub fn launches<F: Function, const INDEX: usize>(
     call: Call<F, INDEX>,
     asked: impl FnOnce(CUresult) -> Vec<Launch>,

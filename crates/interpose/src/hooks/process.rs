@@ -12,13 +12,15 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 hooks! {
-    /// Our handler for the end of the process is registered *after* the driver has registered its own: handlers run in
-    /// reverse order, so the driver still works when ours asks it for the last readings.
+    /// Our handler for the end of the process is registered *after* the driver has registered its
+    /// own: handlers run in reverse order, so the driver still works when ours asks it for the last
+    /// readings.
     fn init(flags: u32) after(result) { initialized(result) } |_notes| {}
 }
 
 unsafe extern "C" {
-    /// glibc's `atexit` for a given library; with a null handle the handler stays when a library is unloaded.
+    /// glibc's `atexit` for a given library; with a null handle the handler stays when a library is
+    /// unloaded.
     fn __cxa_atexit(handler: extern "C" fn(*mut c_void), argument: *mut c_void, library: *mut c_void) -> i32;
 }
 

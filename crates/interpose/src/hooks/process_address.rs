@@ -1,9 +1,11 @@
 //! `cuGetProcAddress`: how libcudart and the frameworks get at the driver's functions.
 //!
-//! The real call comes first, with the program's own pointers, and decides. Then the address that it returned is replaced
-//! if it is that of a function whose slot holds no plain jump. The driver returns the addresses that it exports (all of 53,042 look-ups tried on an
-//! H200 with driver 580), so equality tells; should another driver return something else for a name, version and flags that
-//! this library knows, the table tells. Everything else, newer functions above all, passes through.
+//! The real call comes first, with the program's own pointers, and decides. Then the address that
+//! it returned is replaced if it is that of a function whose slot holds no plain jump. The driver
+//! returns the addresses that it exports (all of 53,042 look-ups tried on an H200 with driver 580),
+//! so equality tells; should another driver return something else for a name, version and flags
+//! that this library knows, the table tells. Everything else, newer functions above all, passes
+//! through.
 
 use super::call::Call;
 use crate::driver::REAL;
@@ -14,7 +16,8 @@ use std::ffi::{CStr, c_char, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What a program is to be given for the entry point at an index; `None` for the driver's own answer.
+/// What a program is to be given for the entry point at an index; `None` for the driver's own
+/// answer.
 type Substitute = fn(usize) -> Option<*mut ()>;
 
 static SUBSTITUTE: OnceLock<Substitute> = OnceLock::new();
@@ -55,7 +58,8 @@ pub unsafe extern "C" fn get_with_status<const INDEX: usize>(
     }
 }
 
-/// Replaces the address in `pointer` if the calls of its function are not to go straight to the driver.
+/// Replaces the address in `pointer` if the calls of its function are not to go straight to the
+/// driver.
 ///
 /// # Safety
 /// The arguments of a call to `cuGetProcAddress` that returned `result`.
@@ -81,7 +85,8 @@ unsafe fn substitute(
     }
 }
 
-/// The entry point that a look-up of `name` with the answer `address` stands for, if that is certain.
+/// The entry point that a look-up of `name` with the answer `address` stands for, if that is
+/// certain.
 fn choose(name: &str, address: *mut (), version: i32, per_thread: bool) -> Option<usize> {
     if address.is_null() {
         return None;
@@ -97,6 +102,7 @@ fn choose(name: &str, address: *mut (), version: i32, per_thread: bool) -> Optio
     if by_address.peek().is_some() {
         return by_address.find(same_name);
     }
-    // An address that the driver does not export. What the table says holds only for versions that the table knows.
+    // An address that the driver does not export. What the table says holds only for versions that
+    // the table knows.
     by_table.filter(|_| version <= TOOLKIT_VERSION)
 }

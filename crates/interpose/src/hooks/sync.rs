@@ -1,4 +1,5 @@
-//! Calls that make the caller wait. After them work is known to be done: the moment to read event pairs.
+//! Calls that make the caller wait. After them work is known to be done: the moment to read event
+//! pairs.
 
 use super::macros::hooks;
 use crate::record::timed;

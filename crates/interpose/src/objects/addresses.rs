@@ -1,7 +1,8 @@
 //! Allocations: what kind of memory an address is of.
 //!
-//! The driver knows, and asking about pageable memory takes it half a microsecond. So each thread remembers the addresses
-//! that it asked about lately, until host memory is allocated, registered or freed.
+//! The driver knows, and asking about pageable memory takes it half a microsecond. So each thread
+//! remembers the addresses that it asked about lately, until host memory is allocated, registered
+//! or freed.
 
 use super::Objects;
 use crate::driver;
@@ -15,8 +16,8 @@ use std::sync::atomic::Ordering::Acquire;
 pub struct KnownAddresses([(u64, u32, Option<MemoryKind>); 16]);
 
 impl KnownAddresses {
-    /// The kind of memory at `address`; unknown while a stream of the process captures, for then nothing is asked that can
-    /// wait.
+    /// The kind of memory at `address`; unknown while a stream of the process captures, for then
+    /// nothing is asked that can wait.
     pub fn kind_at(&mut self, objects: &Objects, address: u64) -> MemoryKind {
         let epoch = objects.epochs.memory.load(Acquire);
         let place = &mut self.0[(spread(address) % 16) as usize];

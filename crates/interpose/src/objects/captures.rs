@@ -1,8 +1,8 @@
 //! Which streams are being captured into graphs.
 //!
-//! A capture forbids much that this library would otherwise do, and what is launched into one is not executed. Asking the
-//! driver costs some twenty nanoseconds, so it is asked only while [`Captures::any`] says that there is a capture
-//! somewhere in the process.
+//! A capture forbids much that this library would otherwise do, and what is launched into one is
+//! not executed. Asking the driver costs some twenty nanoseconds, so it is asked only while
+//! [`Captures::any`] says that there is a capture somewhere in the process.
 
 use crate::limits;
 use crate::tables::push;

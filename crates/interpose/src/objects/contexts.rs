@@ -16,7 +16,8 @@ impl Objects {
         }
     }
 
-    /// The primary context of `device`, which is about to be, or has been, destroyed; `None` if nobody saw it retained.
+    /// The primary context of `device`, which is about to be, or has been, destroyed; `None` if
+    /// nobody saw it retained.
     pub fn take_primary(&self, device: CUdevice) -> Option<CUcontext> {
         lock(&self.primaries).remove(&device).map(|context| context as CUcontext)
     }

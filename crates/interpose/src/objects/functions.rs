@@ -1,4 +1,5 @@
-//! Functions and kernels: the names under which the program asked for them, and what it set on them.
+//! Functions and kernels: the names under which the program asked for them, and what it set on
+//! them.
 
 use super::{Objects, lock};
 use crate::tables::put;
@@ -22,8 +23,8 @@ pub struct Settings {
 const UNKNOWN_FUNCTION: &str = "(unknown)";
 
 impl Objects {
-    /// The program set an attribute of a function or kernel. Only a change counts: some libraries set the same value before
-    /// every launch.
+    /// The program set an attribute of a function or kernel. Only a change counts: some libraries
+    /// set the same value before every launch.
     pub fn note_attribute(&self, handle: u64, attribute: CUfunction_attribute, value: i32) {
         let mut settings = lock(&self.functions);
         if settings.attributes.len() >= limits::ATTRIBUTES {
@@ -49,8 +50,8 @@ impl Objects {
         }
     }
 
-    /// What a launched handle stands for, its identifier left 0. The handle may be a function or a library's kernel
-    /// (`CUkernel`): launches take both, the queries functions only.
+    /// What a launched handle stands for, its identifier left 0. The handle may be a function or a
+    /// library's kernel (`CUkernel`): launches take both, the queries functions only.
     pub fn describe_function(&self, handle: CUfunction) -> Function {
         let mut function = handle;
         let mut attributes = driver::function_attributes(function);

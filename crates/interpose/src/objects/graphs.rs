@@ -1,13 +1,15 @@
 //! Executable graphs: what one launch of each does.
 //!
-//! The host sees one call for a graph of a thousand kernels. So the graph's nodes are read when it is instantiated or
-//! updated, and a single node when its parameters are set; each launch is then one record that names a definition with the
-//! kernels' configurations and their counts. A changed graph is defined anew when it is next launched: programs set the
-//! parameters of many nodes between two launches, and most of the time to the same configurations as before, which is the
+//! The host sees one call for a graph of a thousand kernels. So the graph's nodes are read when it
+//! is instantiated or updated, and a single node when its parameters are set; each launch is then
+//! one record that names a definition with the kernels' configurations and their counts. A changed
+//! graph is defined anew when it is next launched: programs set the parameters of many nodes
+//! between two launches, and most of the time to the same configurations as before, which is the
 //! same definition.
 //!
-//! Kernels are numbers here, which the caller gives: [`Identify`]. What the host cannot know is counted as opaque: the
-//! bodies of conditional nodes, and nodes changed in ways that cannot be followed.
+//! Kernels are numbers here, which the caller gives: [`Identify`]. What the host cannot know is
+//! counted as opaque: the bodies of conditional nodes, and nodes changed in ways that cannot be
+//! followed.
 
 use super::lock;
 use crate::driver::{self, Kernel, Node};
@@ -51,7 +53,8 @@ struct Executable {
 struct Entry {
     work: Work,
     is_enabled: bool,
-    /// The node of the topmost graph that holds this one's graph; 0 for nodes of the topmost graph itself.
+    /// The node of the topmost graph that holds this one's graph; 0 for nodes of the topmost graph
+    /// itself.
     within: u64,
 }
 
@@ -116,14 +119,15 @@ impl Graphs {
         Some(Graphs { numbers: HandleMap::new(limits::GRAPH_HANDLES)?, book: Mutex::default() })
     }
 
-    /// The number of what a launch of `graph` does, if the graph has not changed since it was given.
+    /// The number of what a launch of `graph` does, if the graph has not changed since it was
+    /// given.
     #[inline]
     pub fn known(&self, graph: CUgraphExec) -> Option<u32> {
         self.numbers.get(graph as u64, 0)
     }
 
-    /// As [`Graphs::known`], with a number from `give` where there is none; 0, which `give` may also return, for a graph that
-    /// was not seen being made. The graph does not change meanwhile.
+    /// As [`Graphs::known`], with a number from `give` where there is none; 0, which `give` may
+    /// also return, for a graph that was not seen being made. The graph does not change meanwhile.
     #[cold]
     pub fn number(&self, graph: CUgraphExec, give: impl FnOnce(Content) -> u32) -> u32 {
         let book = lock(&self.book);
@@ -219,7 +223,8 @@ impl Graphs {
     }
 }
 
-/// Reads the nodes of `graph` into `found`: handle, work, and the topmost node within which they are.
+/// Reads the nodes of `graph` into `found`: handle, work, and the topmost node within which they
+/// are.
 fn collect(
     identify: Identify<'_>,
     graph: CUgraph,

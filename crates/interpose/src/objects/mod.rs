@@ -1,13 +1,16 @@
-//! What is known of the driver's objects: contexts, streams and their captures, functions, graphs, addresses.
+//! What is known of the driver's objects: contexts, streams and their captures, functions, graphs,
+//! addresses.
 //!
-//! This is what the program told the driver, and what the driver cannot be asked later. Hooks keep it up to date whether or
-//! not calls are recorded, so that recording can begin at any time, and so that whoever changes calls knows what they
-//! mean. It knows nothing of sessions: identifiers that a session gives to objects are in [`crate::record`].
+//! This is what the program told the driver, and what the driver cannot be asked later. Hooks keep
+//! it up to date whether or not calls are recorded, so that recording can begin at any time, and so
+//! that whoever changes calls knows what they mean. It knows nothing of sessions: identifiers that
+//! a session gives to objects are in [`crate::record`].
 //!
 //! Invariants:
-//! 1. No lock in here is held across a call into the driver: the driver may call back, or hold locks of its own.
-//! 2. An object is forgotten, or its epoch ended, *before* the call that destroys it: afterwards the driver may give the
-//!    same handle to another object.
+//! 1. No lock in here is held across a call into the driver: the driver may call back, or hold
+//!    locks of its own.
+//! 2. An object is forgotten, or its epoch ended, *before* the call that destroys it: afterwards
+//!    the driver may give the same handle to another object.
 
 pub mod addresses;
 mod captures;
@@ -33,13 +36,16 @@ static OBJECTS: PerProcess<Objects> = PerProcess::new();
 /// Moments after which what was known of handles may be wrong. Each only ever grows.
 #[derive(Default)]
 pub struct Epochs {
-    /// Ends when a module or library is unloaded, a function's attributes change, or a context is destroyed: functions.
+    /// Ends when a module or library is unloaded, a function's attributes change, or a context is
+    /// destroyed: functions.
     pub modules: AtomicU32,
     /// Ends when a stream or context is destroyed: what threads remember of streams.
     pub streams: AtomicU32,
-    /// Ends when a context is destroyed or may have been: what threads remember of their current context.
+    /// Ends when a context is destroyed or may have been: what threads remember of their current
+    /// context.
     pub contexts: AtomicU32,
-    /// Ends when memory is allocated on the host, registered or freed: what threads remember of addresses.
+    /// Ends when memory is allocated on the host, registered or freed: what threads remember of
+    /// addresses.
     pub memory: AtomicU32,
 }
 
@@ -89,7 +95,8 @@ impl Objects {
         }))
     }
 
-    /// Ends the epoch of function handles: code is about to be unloaded, or attributes have changed.
+    /// Ends the epoch of function handles: code is about to be unloaded, or attributes have
+    /// changed.
     pub fn forget_functions(&self) {
         self.epochs.modules.fetch_add(1, Release);
     }
@@ -101,13 +108,15 @@ impl Objects {
         self.forget_functions();
     }
 
-    /// Memory is about to be freed, or was allocated or registered: addresses may come to mean something else.
+    /// Memory is about to be freed, or was allocated or registered: addresses may come to mean
+    /// something else.
     pub fn forget_addresses(&self) {
         self.epochs.memory.fetch_add(1, Release);
     }
 }
 
-/// What a lock holds. A panic while it was held leaves the maps valid: every step of their changes is.
+/// What a lock holds. A panic while it was held leaves the maps valid: every step of their changes
+/// is.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -22,8 +22,8 @@ pub const fn is_per_thread(index: usize) -> bool {
     matches!(ENTRY_POINTS[index].stream, StreamMode::PerThread)
 }
 
-/// The stream that `stream` means to an entry point, with the default streams told apart: stream 0 is the thread's own
-/// in the per-thread forms, and the legacy one otherwise.
+/// The stream that `stream` means to an entry point, with the default streams told apart: stream 0
+/// is the thread's own in the per-thread forms, and the legacy one otherwise.
 #[inline(always)]
 pub fn normalised(stream: CUstream, per_thread: bool) -> CUstream {
     match stream as usize {
@@ -45,7 +45,8 @@ pub fn is_own_default(stream: CUstream) -> bool {
     stream as usize == PER_THREAD
 }
 
-/// The thread to which a [`normalised`] stream belongs: the calling one for its default stream, else 0.
+/// The thread to which a [`normalised`] stream belongs: the calling one for its default stream,
+/// else 0.
 pub fn origin(stream: CUstream) -> u32 {
     if is_own_default(stream) { thread_id() } else { 0 }
 }
@@ -56,8 +57,8 @@ pub fn thread_id() -> u32 {
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
-/// A number that stands for a [`normalised`] stream. Handles of streams are the driver's pointers; default streams, of which
-/// each context or thread has its own, get numbers that are no pointers.
+/// A number that stands for a [`normalised`] stream. Handles of streams are the driver's pointers;
+/// default streams, of which each context or thread has its own, get numbers that are no pointers.
 pub fn key(stream: CUstream, context: u32, thread: u32) -> u64 {
     let own = |thread: u32| 1 << 63 | u64::from(context) << 32 | u64::from(thread);
     match stream as usize {
@@ -68,8 +69,9 @@ pub fn key(stream: CUstream, context: u32, thread: u32) -> u64 {
 }
 
 impl Objects {
-    /// The program made a stream. Its flags are noted, for while it is capturing the driver must not be asked: asking for a
-    /// capturing stream's flags ends the capture (580.159.04, `data/captures-h200.csv`).
+    /// The program made a stream. Its flags are noted, for while it is capturing the driver must
+    /// not be asked: asking for a capturing stream's flags ends the capture (580.159.04,
+    /// `data/captures-h200.csv`).
     pub fn note_stream(&self, stream: CUstream, flags: u32) {
         let mut known = lock(&self.streams);
         if known.len() < limits::STREAM_HANDLES {

@@ -1,7 +1,8 @@
 //! What code objects say: once for each, it is copied.
 //!
-//! A code object is told from another that had the same address by its [`Identity`]: from 3.12 on by its version number, which
-//! no other object gets, before that by what its strings and its line table begin with.
+//! A code object is told from another that had the same address by its [`Identity`]: from 3.12 on
+//! by its version number, which no other object gets, before that by what its strings and its line
+//! table begin with.
 
 use super::Python;
 use super::layout::{BYTES, FORM, LENGTH, MOST_OFFSET, SIZE, TYPE};
@@ -18,7 +19,8 @@ const SAMPLE_BYTES: usize = 160;
 /// Most characters of a name that are kept.
 const MOST_CHARACTERS: usize = 1024;
 
-/// The fixed part of a code object, as far as it is used: addresses of strings and bytes, and numbers.
+/// The fixed part of a code object, as far as it is used: addresses of strings and bytes, and
+/// numbers.
 #[derive(Clone, Copy, Default, Hash)]
 pub struct Head {
     file: u64,
@@ -28,7 +30,8 @@ pub struct Head {
     version: u32,
 }
 
-/// A code object, wherever it lay: two with the same identity are the same, or cannot be told apart by what is shown.
+/// A code object, wherever it lay: two with the same identity are the same, or cannot be told apart
+/// by what is shown.
 pub type Identity = u128;
 
 /// What is copied of a code object.
@@ -81,7 +84,8 @@ impl Python {
         })
     }
 
-    /// Copies what a code object says; what cannot be read is left empty. `None` if there is no memory for it.
+    /// Copies what a code object says; what cannot be read is left empty. `None` if there is no
+    /// memory for it.
     pub fn copy(&self, head: &Head) -> Option<Code> {
         Some(Code {
             file: self.string(head.file)?,
@@ -125,7 +129,8 @@ impl Python {
         Some(string)
     }
 
-    /// The form of a string whose object begins with `bytes`; `None` if its characters lie elsewhere.
+    /// The form of a string whose object begins with `bytes`; `None` if its characters lie
+    /// elsewhere.
     fn text(&self, bytes: &[u8]) -> Option<Text> {
         let form = half_at(bytes, FORM);
         let (width, is_compact, is_ascii) = (form >> 2 & 7, form & 1 << 5 != 0, form & 1 << 6 != 0);

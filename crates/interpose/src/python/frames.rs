@@ -47,7 +47,8 @@ impl Frames {
     }
 }
 
-/// A stretch of the interpreter's memory, read at once: frames lie next to each other, the caller's below the callee's.
+/// A stretch of the interpreter's memory, read at once: frames lie next to each other, the caller's
+/// below the callee's.
 struct Window {
     bytes: [u8; WINDOW_BYTES],
     start: u64,
@@ -78,8 +79,8 @@ impl Window {
 impl Python {
     /// The frames of the calling thread; false if it is no thread of the interpreter.
     pub fn frames(&self, found: &mut Frames) -> bool {
-        // SAFETY: the interpreter's function; it may be called in any thread, with or without the GIL, at any time after the
-        // interpreter's library was loaded, which is never unloaded.
+        // SAFETY: the interpreter's function; it may be called in any thread, with or without the
+        // GIL, at any time after the interpreter's library was loaded, which is never unloaded.
         let state = unsafe { (self.this_thread_state)() } as u64;
         if state == 0 {
             return false;
@@ -97,7 +98,8 @@ impl Python {
         }
     }
 
-    /// Notes what each frame from `frame` outwards executes. What is no code object is still among it.
+    /// Notes what each frame from `frame` outwards executes. What is no code object is still among
+    /// it.
     fn walk(&self, mut frame: u64, found: &mut Frames) {
         let layout = &self.layout;
         let mut window = Window { bytes: [0; WINDOW_BYTES], start: 0, length: 0 };

@@ -1,8 +1,9 @@
 //! Where the interpreter keeps what is read, by version.
 //!
-//! Up to 3.12 the structures are internal to a minor version and do not change within it: a table. From 3.13 on the
-//! interpreter describes itself: `_PyRuntime` begins with a cookie, its version, and offsets. Which offset stands where in
-//! that description depends on the minor version again, so versions that were not tested are not read.
+//! Up to 3.12 the structures are internal to a minor version and do not change within it: a table.
+//! From 3.13 on the interpreter describes itself: `_PyRuntime` begins with a cookie, its version,
+//! and offsets. Which offset stands where in that description depends on the minor version again,
+//! so versions that were not tested are not read.
 
 use super::memory::{Memory, word_at};
 use super::symbol;
@@ -54,8 +55,9 @@ pub struct Layout {
 pub const TYPE: usize = 8;
 /// In a string: its length.
 pub const LENGTH: usize = 16;
-/// In a string: its form. Two bits tell whether it is interned, three the bytes of a character, then one each whether the
-/// characters follow in the same piece of memory, and whether it is ASCII.
+/// In a string: its form. Two bits tell whether it is interned, three the bytes of a character,
+/// then one each whether the characters follow in the same piece of memory, and whether it is
+/// ASCII.
 pub const FORM: usize = 32;
 /// In an object of bytes: how many.
 pub const SIZE: usize = 16;
@@ -109,14 +111,15 @@ const COOKIE: u64 = u64::from_ne_bytes(*b"xdebugpy");
 /// Where what is read stands in the description: numbers of words.
 struct Description {
     current_frame: usize,
-    /// The first word about frames: `size`, `previous`, `executable`, `instr_ptr`, `localsplus`, `owner`.
+    /// The first word about frames: `size`, `previous`, `executable`, `instr_ptr`, `localsplus`,
+    /// `owner`.
     frame: usize,
-    /// The first word about code objects: `size`, `filename`, `name`, `qualname`, `linetable`, `firstlineno`, and
-    /// `co_code_adaptive` as the tenth.
+    /// The first word about code objects: `size`, `filename`, `name`, `qualname`, `linetable`,
+    /// `firstlineno`, and `co_code_adaptive` as the tenth.
     code: usize,
     object_type: usize,
-    /// The first word about objects of bytes, and then strings: `size`, `ob_size`, `ob_sval`, `size`, `state`, `length`,
-    /// `asciiobject_size`.
+    /// The first word about objects of bytes, and then strings: `size`, `ob_size`, `ob_sval`,
+    /// `size`, `state`, `length`, `asciiobject_size`.
     bytes: usize,
 }
 

@@ -1,7 +1,7 @@
 //! Reading memory of this process that may not be there.
 //!
-//! `process_vm_readv` on the process itself needs no privilege, and gives an error instead of a fault. Where a sandbox forbids
-//! the call, every read fails, and no Python frames are recorded.
+//! `process_vm_readv` on the process itself needs no privilege, and gives an error instead of a
+//! fault. Where a sandbox forbids the call, every read fails, and no Python frames are recorded.
 
 use libc::iovec;
 
@@ -21,7 +21,8 @@ impl Memory {
         Memory { pid: std::process::id() as libc::pid_t }
     }
 
-    /// Fills `to` with what lies at `address`; false, and `to` undefined, where not all of it can be read.
+    /// Fills `to` with what lies at `address`; false, and `to` undefined, where not all of it can
+    /// be read.
     pub fn read(&self, address: u64, to: &mut [u8]) -> bool {
         let remote = iovec { iov_base: address as *mut _, iov_len: to.len() };
         let local = iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
@@ -30,7 +31,8 @@ impl Memory {
         usize::try_from(read) == Ok(to.len())
     }
 
-    /// As [`Memory::read`], but where all of it cannot be read, what lies on the first page; how many bytes were read.
+    /// As [`Memory::read`], but where all of it cannot be read, what lies on the first page; how
+    /// many bytes were read.
     pub fn read_some(&self, address: u64, to: &mut [u8]) -> usize {
         if self.read(address, to) {
             return to.len();
@@ -39,7 +41,8 @@ impl Memory {
         if on_page < to.len() && self.read(address, &mut to[..on_page]) { on_page } else { 0 }
     }
 
-    /// Fills each of `to` with what lies at the address of the same place; at most [`PIECES`]. True if all were read.
+    /// Fills each of `to` with what lies at the address of the same place; at most [`PIECES`]. True
+    /// if all were read.
     pub fn read_all<const N: usize>(&self, addresses: &[u64], to: &mut [[u8; N]]) -> bool {
         let count = addresses.len().min(to.len()).min(PIECES);
         let none = iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
@@ -49,7 +52,8 @@ impl Memory {
             local[at] = iovec { iov_base: to.as_mut_ptr().cast(), iov_len: N };
         }
         let pieces = count as libc::c_ulong;
-        // SAFETY: the pieces of `local` are ours to write to; the kernel checks the other addresses.
+        // SAFETY: the pieces of `local` are ours to write to; the kernel checks the other
+        // addresses.
         let read =
             unsafe { libc::process_vm_readv(self.pid, local.as_ptr(), pieces, remote.as_ptr(), pieces, 0) };
         usize::try_from(read) == Ok(count * N)

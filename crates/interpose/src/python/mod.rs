@@ -1,15 +1,17 @@
 //! The frames of the Python interpreter in which the calling thread makes a driver call.
 //!
-//! The interpreter is asked one thing: `PyGILState_GetThisThreadState()`, which reads a thread-local and needs no lock. All
-//! else is read from its memory, at offsets that depend on its version ([`layout`]). The frames of a thread cannot change
-//! while the thread is in our call, but the interpreter may be ending in another thread meanwhile, and free them. Hence the
-//! contract: **nothing of the interpreter is dereferenced**. The kernel copies every byte ([`memory`]) and answers with an
-//! error where there is no memory, chains are followed for a bounded number of steps, and a code object counts as one only if
-//! its type is `PyCode_Type`. In a thread whose state was freed, garbage can give no frames or wrong ones; never a fault.
+//! The interpreter is asked one thing: `PyGILState_GetThisThreadState()`, which reads a
+//! thread-local and needs no lock. All else is read from its memory, at offsets that depend on its
+//! version ([`layout`]). The frames of a thread cannot change while the thread is in our call, but
+//! the interpreter may be ending in another thread meanwhile, and free them. Hence the contract:
+//! **nothing of the interpreter is dereferenced**. The kernel copies every byte ([`memory`]) and
+//! answers with an error where there is no memory, chains are followed for a bounded number of
+//! steps, and a code object counts as one only if its type is `PyCode_Type`. In a thread whose
+//! state was freed, garbage can give no frames or wrong ones; never a fault.
 //!
-//! Interpreters whose frames are read: CPython 3.10 to 3.14 that export their symbols to the process (an executable, or a
-//! `libpython` in the global scope), with a GIL. Free-threaded builds, builds that trace references, and other versions
-//! give no frames.
+//! Interpreters whose frames are read: CPython 3.10 to 3.14 that export their symbols to the
+//! process (an executable, or a `libpython` in the global scope), with a GIL. Free-threaded builds,
+//! builds that trace references, and other versions give no frames.
 
 pub mod code;
 mod frames;
@@ -53,10 +55,11 @@ fn symbol(name: &CStr) -> Option<*mut c_void> {
     (!address.is_null()).then_some(address)
 }
 
-/// Keeps the library that holds `address` loaded for good: its function will be called as long as the process records.
+/// Keeps the library that holds `address` loaded for good: its function will be called as long as
+/// the process records.
 fn pin(address: *mut c_void) {
-    // SAFETY: `dladdr` fills the structure in where it succeeds; its name is then valid. An executable, which cannot be opened
-    // again, is never unloaded either.
+    // SAFETY: `dladdr` fills the structure in where it succeeds; its name is then valid. An
+    // executable, which cannot be opened again, is never unloaded either.
     unsafe {
         let mut found: libc::Dl_info = std::mem::zeroed();
         if libc::dladdr(address, &mut found) != 0 && !found.dli_fname.is_null() {

@@ -1,12 +1,14 @@
-//! What the driver has accepted: launches of a function in a configuration on a stream, and the layout of the function's
-//! parameters.
+//! What the driver has accepted: launches of a function in a configuration on a stream, and the
+//! layout of the function's parameters.
 //!
-//! A launch that the driver refuses must be refused while the program waits for the answer, so a launch is handed over only if
-//! the same one succeeded before. Everything on which a refusal can depend is part of its [`Print`]: function, dimensions,
-//! shared memory, attributes, stream and context, and the epochs of their handles.
+//! A launch that the driver refuses must be refused while the program waits for the answer, so a
+//! launch is handed over only if the same one succeeded before. Everything on which a refusal can
+//! depend is part of its [`Print`]: function, dimensions, shared memory, attributes, stream and
+//! context, and the epochs of their handles.
 //!
-//! Reads take no lock: an entry's print is stored last, with release. Should two launches have one print, 64 bits of a
-//! hash, then one is handed over that was not accepted; what is copied never depends on it, for the layout names its function.
+//! Reads take no lock: an entry's print is stored last, with release. Should two launches have one
+//! print, 64 bits of a hash, then one is handed over that was not accepted; what is copied never
+//! depends on it, for the layout names its function.
 
 use crate::driver::{self, Parameter};
 use crate::tables::{Zeroable, push, spread, zeroed};
@@ -58,7 +60,8 @@ unsafe impl Zeroable for Entry {}
 /// See the [module](self).
 pub struct Accepted {
     entries: Box<[Entry]>,
-    /// Writers exclude each other with it. Layouts are never freed: a reader may be about to look at one.
+    /// Writers exclude each other with it. Layouts are never freed: a reader may be about to look
+    /// at one.
     writing: Mutex<Writing>,
 }
 
@@ -89,8 +92,8 @@ impl Accepted {
         self.find(print).is_some()
     }
 
-    /// A launch of `function` was accepted. (Not noted: one whose parameters' layout the driver does not tell, or which has too
-    /// many.)
+    /// A launch of `function` was accepted. (Not noted: one whose parameters' layout the driver
+    /// does not tell, or which has too many.)
     pub fn note_launch(&self, print: Print, function: CUfunction, epoch: u32) {
         let known = self.lock().layouts.iter().copied().find(|layout| layout.is_of(function, epoch));
         let Some(layout) = known.or_else(|| self.add_layout(function, epoch)) else { return };

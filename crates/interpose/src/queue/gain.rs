@@ -1,9 +1,9 @@
 //! What the queue gains, and when it is worth having it open.
 //!
-//! The queue gains the time that the driver's calls take on its thread instead of the program's, less the time that handing
-//! over takes, and less the time that the program waits for calls to be made. The sum is drawn up for windows of some
-//! milliseconds, when the program waits. After a window without gain the queue closes for a second, and twice as long after
-//! each further one.
+//! The queue gains the time that the driver's calls take on its thread instead of the program's,
+//! less the time that handing over takes, and less the time that the program waits for calls to be
+//! made. The sum is drawn up for windows of some milliseconds, when the program waits. After a
+//! window without gain the queue closes for a second, and twice as long after each further one.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -53,7 +53,8 @@ impl Gain {
         self.call_ns.store(self.call_ns.load(Relaxed) + ns, Relaxed);
     }
 
-    /// The program has waited for calls to be made. False if the window that ends here gained too little.
+    /// The program has waited for calls to be made. False if the window that ends here gained too
+    /// little.
     pub fn waited(&self, begun: u64, now: u64) -> bool {
         self.waits.fetch_add(1, Relaxed);
         self.wait_ns.fetch_add(now.saturating_sub(begun), Relaxed);
@@ -126,7 +127,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A gain after a window of 100 ms in which so many calls took 4 µs each, and the program waited so long in all.
+    /// A gain after a window of 100 ms in which so many calls took 4 µs each, and the program
+    /// waited so long in all.
     fn after(calls: u64, wait_ns: u64) -> (Gain, bool) {
         let gain = Gain::default();
         gain.opened(0);

@@ -1,26 +1,29 @@
 //! The launch queue: the program hands calls over, and a thread of this library makes them.
 //!
-//! A launch takes the driver some microseconds, and copying its arguments takes a tenth of one. With the queue on
-//! (`apex run --fast`), launches and a few calls like them are copied into a [`ring`], and the program goes on; the
-//! [`worker`] makes them in the order in which they were handed over. Every other call first waits until the ring is empty
-//! ([`order`] says which and why), so the driver sees one order of calls, and it is one in which the program could have made
+//! A launch takes the driver some microseconds, and copying its arguments takes a tenth of one.
+//! With the queue on (`apex run --fast`), launches and a few calls like them are copied into a
+//! [`ring`], and the program goes on; the [`worker`] makes them in the order in which they were
+//! handed over. Every other call first waits until the ring is empty ([`order`] says which and
+//! why), so the driver sees one order of calls, and it is one in which the program could have made
 //! them.
 //!
 //! # Contract
-//! 1. *Order.* A call that is made after a call was handed over, in the same thread or in one that knows of it, reaches the
-//!    driver after that call. A call is handed over with a ticket, out of one sequence for the process; [`Queue::wait_until_made`]
-//!    waits for all tickets that were given out before it was called.
-//! 2. *Progress.* A call that was handed over reaches the driver without a further call of the program. The worker never waits
-//!    for more work, and makes no call that waits for the GPU.
-//! 3. *Refusals.* Only what the driver has accepted before is handed over: the same function in the same configuration on the
-//!    same stream ([`accepted`]), a copy within living allocations. Should the driver refuse it nevertheless, the next launch returns
-//!    the error, and the queue stays off.
-//! 4. *Use.* The queue closes where it gains nothing ([`gain`]) and opens again later. While it is closed, calls go straight to
-//!    the driver.
+//! 1. *Order.* A call that is made after a call was handed over, in the same thread or in one that
+//!    knows of it, reaches the driver after that call. A call is handed over with a ticket, out of
+//!    one sequence for the process; [`Queue::wait_until_made`] waits for all tickets that were
+//!    given out before it was called.
+//! 2. *Progress.* A call that was handed over reaches the driver without a further call of the
+//!    program. The worker never waits for more work, and makes no call that waits for the GPU.
+//! 3. *Refusals.* Only what the driver has accepted before is handed over: the same function in the
+//!    same configuration on the same stream ([`accepted`]), a copy within living allocations.
+//!    Should the driver refuse it nevertheless, the next launch returns the error, and the queue
+//!    stays off.
+//! 4. *Use.* The queue closes where it gains nothing ([`gain`]) and opens again later. While it is
+//!    closed, calls go straight to the driver.
 //!
-//! The queue knows nothing of what calls do: [`crate::hooks::queued`] copies their arguments, and makes them through the hooks
-//! that record them. So what the session holds is what was made, when it was made; what the queue itself did is in the
-//! header of the process file.
+//! The queue knows nothing of what calls do: [`crate::hooks::queued`] copies their arguments, and
+//! makes them through the hooks that record them. So what the session holds is what was made, when
+//! it was made; what the queue itself did is in the header of the process file.
 
 pub mod accepted;
 mod gain;
@@ -75,8 +78,8 @@ pub enum Taking {
     Takes,
 }
 
-/// Launches in a row, with no call between them for which the ring must be empty, from which on a sleeping worker is woken.
-/// A program that waits for each of its launches never wakes it.
+/// Launches in a row, with no call between them for which the ring must be empty, from which on a
+/// sleeping worker is woken. A program that waits for each of its launches never wakes it.
 const WAKING_STREAK: u32 = 3;
 
 /// One of so many calls is timed while it is handed over.
@@ -113,8 +116,8 @@ pub struct Queue {
     changing: AtomicBool,
     /// Whether it stays closed for good.
     ended: AtomicBool,
-    /// What the driver returned for a call that it refused although it had accepted it before; 0 if it never did, or once a
-    /// launch has returned it.
+    /// What the driver returned for a call that it refused although it had accepted it before; 0 if
+    /// it never did, or once a launch has returned it.
     refusal: AtomicU32,
     /// Events destroyed: what was accepted of a handle counts only until then.
     events_destroyed: AtomicU32,
@@ -129,7 +132,8 @@ impl OfProcess for Queue {
     }
 }
 
-/// Makes the queue of this process, closed; or says why there is none. `slots` sets the slots of entry points.
+/// Makes the queue of this process, closed; or says why there is none. `slots` sets the slots of
+/// entry points.
 pub fn start(file: &'static ProcessFile, objects: &'static Objects, slots: Slots) -> Option<&'static Queue> {
     SLOTS.get_or_init(|| slots);
     if processors() < 2 {
@@ -151,7 +155,8 @@ pub fn existing() -> Option<&'static Queue> {
     QUEUE.get()
 }
 
-/// Whether calls wait that the call of the entry point at `index`, which is about to be made, must not overtake.
+/// Whether calls wait that the call of the entry point at `index`, which is about to be made, must
+/// not overtake.
 pub fn is_due(index: usize) -> bool {
     existing().is_some_and(|queue| queue.is_before(index))
 }
@@ -216,15 +221,17 @@ impl Queue {
         if self.objects.captures.any() {
             return Taking::Not;
         }
-        // Nothing waits while the worker sleeps, so a call that the caller makes itself overtakes nothing.
+        // Nothing waits while the worker sleeps, so a call that the caller makes itself overtakes
+        // nothing.
         if self.worker.is_asleep() && self.streak.fetch_add(1, Relaxed) + 1 < WAKING_STREAK {
             return Taking::Not;
         }
         Taking::Takes
     }
 
-    /// Hands a call over, whose `bytes` of arguments `write` writes. False, and nothing was done, if the queue has closed
-    /// meanwhile. `bytes` are at most [`LARGEST_BYTES`]; `write` must not unwind.
+    /// Hands a call over, whose `bytes` of arguments `write` writes. False, and nothing was done,
+    /// if the queue has closed meanwhile. `bytes` are at most [`LARGEST_BYTES`]; `write` must not
+    /// unwind.
     #[inline(always)]
     pub fn put(&self, make: Make, context: CUcontext, bytes: usize, write: impl FnOnce(*mut u8)) -> bool {
         let is_put = self.ring.put(make, context, bytes, write);
@@ -244,7 +251,8 @@ impl Queue {
         self.asked_samples.fetch_add(1, Relaxed);
     }
 
-    /// The epoch of streams, contexts and code: what was accepted before another one does not count.
+    /// The epoch of streams, contexts and code: what was accepted before another one does not
+    /// count.
     #[inline(always)]
     pub fn epoch(&self) -> u64 {
         let epochs = &self.objects.epochs;
@@ -264,7 +272,8 @@ impl Queue {
         self.events_destroyed.load(Relaxed)
     }
 
-    /// What a launch returns in place of its own result: the error of a call that was handed over and refused. Once.
+    /// What a launch returns in place of its own result: the error of a call that was handed over
+    /// and refused. Once.
     pub fn take_refusal(&'static self) -> Option<CUresult> {
         if self.refusal.load(Relaxed) == 0 {
             return None;
@@ -314,7 +323,8 @@ impl Queue {
             self.file.set_queue_state(QueueState::On);
             self.ring.open();
             if self.ended.load(SeqCst) {
-                // Another thread ends it, and closed the ring before it was opened here. It waits for this change.
+                // Another thread ends it, and closed the ring before it was opened here. It waits
+                // for this change.
                 self.ring.close();
             }
         });
@@ -330,8 +340,9 @@ impl Queue {
         });
     }
 
-    /// Closes the queue for good; `why` is what the session says of it. False if another thread opens or closes it now: then
-    /// it is to be tried again, but nothing is handed over from here on. The worker calls it when nothing waits.
+    /// Closes the queue for good; `why` is what the session says of it. False if another thread
+    /// opens or closes it now: then it is to be tried again, but nothing is handed over from here
+    /// on. The worker calls it when nothing waits.
     #[cold]
     fn end(&self, why: Option<QueueState>) -> bool {
         self.ended.store(true, SeqCst);
@@ -345,7 +356,8 @@ impl Queue {
         })
     }
 
-    /// No call is handed over from here on, those that wait are made, and calls go straight to the driver again.
+    /// No call is handed over from here on, those that wait are made, and calls go straight to the
+    /// driver again.
     fn let_out(&self) {
         self.ring.close();
         let given = self.ring.given();
@@ -353,9 +365,11 @@ impl Queue {
         set_slots(|slots| slots.release);
     }
 
-    /// The driver has refused a call although it had accepted it before. True if the queue has to end for that.
+    /// The driver has refused a call although it had accepted it before. True if the queue has to
+    /// end for that.
     fn refused(&self, result: CUresult) -> bool {
-        // After a fault on the GPU every call fails, and the program hears of it from its own calls.
+        // After a fault on the GPU every call fails, and the program hears of it from its own
+        // calls.
         let is_first = self.refusal.compare_exchange(0, result as u32, SeqCst, SeqCst).is_ok();
         self.ring.close();
         is_first && !self.ended.swap(true, SeqCst)

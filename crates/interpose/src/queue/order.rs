@@ -1,8 +1,10 @@
-//! What each entry point means to the queue: whether its calls are handed over, pass it by, or wait until it is empty.
+//! What each entry point means to the queue: whether its calls are handed over, pass it by, or wait
+//! until it is empty.
 //!
-//! [`RULES`] is the one source. A rule names the beginning of an entry point's base name; the longest rule that fits decides. An
-//! entry point that no rule names waits, so one that this library does not know can overtake nothing.
-//! `docs/fast-order.md` has the whole table; the test `the_page_has_the_table` keeps it.
+//! [`RULES`] is the one source. A rule names the beginning of an entry point's base name; the
+//! longest rule that fits decides. An entry point that no rule names waits, so one that this
+//! library does not know can overtake nothing. `docs/fast-order.md` has the whole table; the test
+//! `the_page_has_the_table` keeps it.
 
 use Order::{HandedOver, Passes, Waits};
 use cuda_abi::{COUNT, ENTRY_POINTS};
@@ -13,7 +15,8 @@ use std::sync::OnceLock;
 pub enum Order {
     /// The call is handed over where that is possible, else it waits until the ring is empty.
     HandedOver,
-    /// The call goes to the driver at once: it neither depends on work that was handed over nor changes what that work means.
+    /// The call goes to the driver at once: it neither depends on work that was handed over nor
+    /// changes what that work means.
     Passes,
     /// The call waits until the ring is empty.
     Waits,
@@ -151,8 +154,8 @@ const RULES: &[(&str, Order, &str)] = &[
 /// Entry points that pass although they must not; see [`let_pass`].
 static WRONGLY_PASSING: OnceLock<fn(&str) -> bool> = OnceLock::new();
 
-/// Lets calls pass the queue that must not, by base name: what a test does to see whether it would notice. To be called before
-/// the first driver call.
+/// Lets calls pass the queue that must not, by base name: what a test does to see whether it would
+/// notice. To be called before the first driver call.
 pub fn let_pass(which: fn(&str) -> bool) {
     WRONGLY_PASSING.get_or_init(|| which);
 }
@@ -173,7 +176,8 @@ pub fn destroys_event(index: usize) -> bool {
     matches!(index, cuda_abi::index::cuEventDestroy | cuda_abi::index::cuEventDestroy_v2)
 }
 
-/// The table of `docs/fast-order.md`: entry points with the same base name, order and reason share a row.
+/// The table of `docs/fast-order.md`: entry points with the same base name, order and reason share
+/// a row.
 pub fn table() -> String {
     let mut rows: Vec<(&str, Order, &str)> = (0..COUNT)
         .map(|index| {

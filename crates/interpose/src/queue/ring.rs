@@ -1,13 +1,14 @@
 //! The ring of calls that wait to be made: any thread puts calls in, one thread takes them out.
 //!
-//! A call gets a *ticket*, and calls are taken in the order of their tickets. Each place of the ring has a *turn*, which says
-//! who may touch it next: at turn `t` the thread that holds ticket `t`, at turn `t + 1` the thread that takes calls out.
+//! A call gets a *ticket*, and calls are taken in the order of their tickets. Each place of the
+//! ring has a *turn*, which says who may touch it next: at turn `t` the thread that holds ticket
+//! `t`, at turn `t + 1` the thread that takes calls out.
 //!
 //! Invariants:
-//! 1. What a place holds is written by the holder of its ticket, before it passes the turn on with release; it is read by the
-//!    taker after it has seen that turn with acquire.
-//! 2. No ticket is given out while the ring is closed. Closing and giving out tickets are changes of one word, so a ticket was
-//!    given before the ring was closed, or not at all.
+//! 1. What a place holds is written by the holder of its ticket, before it passes the turn on with
+//!    release; it is read by the taker after it has seen that turn with acquire.
+//! 2. No ticket is given out while the ring is closed. Closing and giving out tickets are changes
+//!    of one word, so a ticket was given before the ring was closed, or not at all.
 //! 3. A ticket that was given out is always followed by a call: between the two, nothing can fail.
 
 use super::Make;
@@ -38,12 +39,13 @@ pub struct Ring {
     /// Calls that were made.
     made: Line<AtomicU64>,
     places: Box<[Place]>,
-    /// Room for the arguments of calls that do not fit their places: [`LARGEST_BYTES`] for each place. Address space, of which
-    /// only what is used becomes memory.
+    /// Room for the arguments of calls that do not fit their places: [`LARGEST_BYTES`] for each
+    /// place. Address space, of which only what is used becomes memory.
     large: NonNull<u8>,
 }
 
-// SAFETY: places are handed from thread to thread as the module's first invariant says; `large` is divided among places.
+// SAFETY: places are handed from thread to thread as the module's first invariant says; `large` is
+// divided among places.
 unsafe impl Sync for Ring {}
 // SAFETY: the ring owns plain memory.
 unsafe impl Send for Ring {}
@@ -117,8 +119,8 @@ impl Ring {
         self.made.0.load(SeqCst)
     }
 
-    /// Puts a call in, whose `bytes` of arguments `write` writes, aligned to 8 bytes. False, and nothing was written, if the
-    /// ring is closed. Waits while the ring is full.
+    /// Puts a call in, whose `bytes` of arguments `write` writes, aligned to 8 bytes. False, and
+    /// nothing was written, if the ring is closed. Waits while the ring is full.
     ///
     /// `bytes` are at most [`LARGEST_BYTES`]; `write` must not unwind.
     #[inline(always)]
@@ -144,8 +146,8 @@ impl Ring {
         true
     }
 
-    /// Fetches the place of a ticket that comes soon: the taker's processor had it last, and what is written there would wait
-    /// for it.
+    /// Fetches the place of a ticket that comes soon: the taker's processor had it last, and what
+    /// is written there would wait for it.
     #[inline(always)]
     fn fetch_place(&self, ticket: u64) {
         let place = std::ptr::from_ref(&self.places[ticket as usize % PLACES]).cast::<i8>();
@@ -155,8 +157,8 @@ impl Ring {
         }
     }
 
-    /// The call with the next ticket, if it is there. The taker alone asks, and then says that it was made
-    /// ([`Ring::was_made`]).
+    /// The call with the next ticket, if it is there. The taker alone asks, and then says that it
+    /// was made ([`Ring::was_made`]).
     #[inline(always)]
     pub fn next(&self) -> Option<Waiting> {
         let ticket = self.made.0.load(Relaxed);

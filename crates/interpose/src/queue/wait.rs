@@ -6,7 +6,8 @@ use std::sync::atomic::AtomicU32;
 /// Rounds of [`pause`] that only pause the processor: some 50 µs.
 const BUSY_ROUNDS: u32 = 1500;
 
-/// One round of waiting for another thread that is about to act: a pause at first, later the processor for others.
+/// One round of waiting for another thread that is about to act: a pause at first, later the
+/// processor for others.
 pub fn pause(rounds: &mut u32) {
     *rounds = rounds.saturating_add(1);
     if *rounds < BUSY_ROUNDS {
@@ -25,13 +26,14 @@ pub fn sleep(word: &AtomicU32, value: u32) {
     }
 }
 
-/// Has the kernel order memory between this thread and all others of the process, from now on when [`order_all_threads`] asks
-/// for it. False if it can't.
+/// Has the kernel order memory between this thread and all others of the process, from now on when
+/// [`order_all_threads`] asks for it. False if it can't.
 pub fn can_order_all_threads() -> bool {
     membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
 }
 
-/// What other threads stored before is seen by this thread's later loads, or they see what this thread stored before.
+/// What other threads stored before is seen by this thread's later loads, or they see what this
+/// thread stored before.
 pub fn order_all_threads() {
     membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }

@@ -1,7 +1,7 @@
 //! The thread that makes the calls that were handed over.
 //!
-//! It makes them in order, one at a time, each in the context in which the program made it. With nothing to do it looks for
-//! work for some 50 µs and then sleeps.
+//! It makes them in order, one at a time, each in the context in which the program made it. With
+//! nothing to do it looks for work for some 50 µs and then sleeps.
 
 use super::wait::{can_order_all_threads, now_ns, order_all_threads, sleep, wake};
 use super::{MOST_PARAMETERS, Queue, Scratch};
@@ -148,7 +148,8 @@ fn run(queue: &'static Queue, scratch: Scratch) {
         queue.note_figures();
         let state = &queue.worker.state;
         state.store(ASLEEP, SeqCst);
-        // Whoever hands a call over stores it, and then looks whether the worker sleeps, without a fence of its own.
+        // Whoever hands a call over stores it, and then looks whether the worker sleeps, without a
+        // fence of its own.
         order_all_threads();
         if queue.ring.next().is_some() {
             state.store(AWAKE, SeqCst);
@@ -164,8 +165,8 @@ fn run(queue: &'static Queue, scratch: Scratch) {
 struct Maker {
     queue: &'static Queue,
     scratch: Scratch,
-    /// The current context of this thread, and the epoch in which it was made that: a context that is gone may have left its
-    /// handle to another one.
+    /// The current context of this thread, and the epoch in which it was made that: a context that
+    /// is gone may have left its handle to another one.
     context: CUcontext,
     context_epoch: u32,
     /// Whether the driver has refused a call, and the queue has not ended yet.

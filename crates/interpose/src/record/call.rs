@@ -55,7 +55,8 @@ impl Notes {
         self.result == CUDA_SUCCESS
     }
 
-    /// What the call wrote to an out-parameter; zero where it failed or the program did not want to know.
+    /// What the call wrote to an out-parameter; zero where it failed or the program did not want to
+    /// know.
     ///
     /// # Safety
     /// `pointer` is an out-parameter of the call: null, or valid for reading if the call succeeded.

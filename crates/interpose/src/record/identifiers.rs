@@ -1,5 +1,5 @@
-//! The session's identifiers of contexts, devices, streams, functions, configurations and graphs. Each is defined in the
-//! session's file when it is first needed.
+//! The session's identifiers of contexts, devices, streams, functions, configurations and graphs.
+//! Each is defined in the session's file when it is first needed.
 
 use super::Recorder;
 use crate::driver::{self, Kernel};
@@ -72,7 +72,8 @@ impl Recorder {
         id
     }
 
-    /// The identifier of the context `handle`, which is current in the calling thread; 0 if it cannot be defined.
+    /// The identifier of the context `handle`, which is current in the calling thread; 0 if it
+    /// cannot be defined.
     pub fn context(&self, handle: CUcontext) -> u32 {
         let key = handle as u64;
         if key == 0 {
@@ -131,8 +132,8 @@ impl Recorder {
         self.identifiers.contexts.remove(context as u64);
     }
 
-    /// Forgets all contexts: one of them is about to be destroyed, and nobody knows which. The caller holds a pause of the
-    /// timing.
+    /// Forgets all contexts: one of them is about to be destroyed, and nobody knows which. The
+    /// caller holds a pause of the timing.
     pub fn forget_all_contexts(&self) {
         self.timing.forget_all_contexts();
         self.identifiers.lifetimes.fetch_add(1, Release);
@@ -155,8 +156,9 @@ impl Recorder {
         next
     }
 
-    /// The identifier of a stream; 0 if it is not known and cannot be asked about because it is capturing. `context` is the
-    /// calling thread's, and `stream` is as [`streams::normalised`] gives it.
+    /// The identifier of a stream; 0 if it is not known and cannot be asked about because it is
+    /// capturing. `context` is the calling thread's, and `stream` is as [`streams::normalised`]
+    /// gives it.
     pub fn stream(&self, stream: CUstream, context: u32, thread: u32) -> u32 {
         let (known, key) = (&self.identifiers, streams::key(stream, context, thread));
         if let Some(id) = known.streams.get(key, 0) {
@@ -175,14 +177,15 @@ impl Recorder {
         self.define_next(&mut given.streams, id, definition, || known.streams.insert(key, 0, id))
     }
 
-    /// Forgets a stream that was made, perhaps under the handle of one that was destroyed with its context, or that is about
-    /// to be destroyed.
+    /// Forgets a stream that was made, perhaps under the handle of one that was destroyed with its
+    /// context, or that is about to be destroyed.
     pub fn forget_stream(&self, stream: CUstream) {
         let _given = self.identifiers.given();
         self.identifiers.streams.remove(stream as u64);
     }
 
-    /// The identifier of the function behind a handle that was launched with success; 0 if it cannot be defined.
+    /// The identifier of the function behind a handle that was launched with success; 0 if it
+    /// cannot be defined.
     pub fn function(&self, handle: CUfunction) -> u32 {
         let (key, epoch) = (handle as u64, self.objects.epochs.modules.load(Acquire));
         if let Some(id) = self.identifiers.functions.get(key, epoch) {
@@ -218,8 +221,8 @@ impl Recorder {
         self.identifiers.configs.get(key)
     }
 
-    /// The identifier of a configuration, or [`NO_CONFIG`]. A launch beyond the table's capacity is counted. `handle` is the
-    /// function's.
+    /// The identifier of a configuration, or [`NO_CONFIG`]. A launch beyond the table's capacity is
+    /// counted. `handle` is the function's.
     pub fn config(&self, key: &ConfigKey, handle: CUfunction) -> u32 {
         if let Some(id) = self.known_config(key) {
             return id;

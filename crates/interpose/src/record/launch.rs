@@ -1,9 +1,11 @@
-//! The launch path: what is found out before each kernel launch of the program, and recorded after it.
+//! The launch path: what is found out before each kernel launch of the program, and recorded after
+//! it.
 //!
-//! Before the real call: find the launch's configuration among those that this thread launched lately ([`LaunchCache`]),
-//! and whether it is to be timed. After it: write one record of 32 bytes. A configuration that the thread has not seen
-//! lately is looked up in the shared table, without a lock; one that nobody has seen is described by the driver and
-//! defined, *after* the real launch, so that no code is loaded earlier than the program would have it.
+//! Before the real call: find the launch's configuration among those that this thread launched
+//! lately ([`LaunchCache`]), and whether it is to be timed. After it: write one record of 32 bytes.
+//! A configuration that the thread has not seen lately is looked up in the shared table, without a
+//! lock; one that nobody has seen is described by the driver and defined, *after* the real launch,
+//! so that no code is loaded earlier than the program would have it.
 
 use super::thread::Thread;
 use super::{Done, Recorder, api};
@@ -27,7 +29,8 @@ pub struct Launch {
     pub stream: CUstream,
     /// [`flags`] of the record.
     pub flags: u16,
-    /// Whether an event may stand before and after the launch: not where it overlaps with its neighbours on purpose.
+    /// Whether an event may stand before and after the launch: not where it overlaps with its
+    /// neighbours on purpose.
     pub can_be_timed: bool,
 }
 
@@ -47,7 +50,8 @@ pub struct Plan {
 impl Thread {
     /// What to do about a launch that is about to be forwarded.
     ///
-    /// (What is out of line takes the launch by value: a reference would force all of it into memory on every launch.)
+    /// (What is out of line takes the launch by value: a reference would force all of it into
+    /// memory on every launch.)
     #[inline(always)]
     pub fn plan(&mut self, launch: &Launch) -> Plan {
         let begun = self.cost_sample_begun();
@@ -66,8 +70,8 @@ impl Thread {
         }
     }
 
-    /// Plans a launch whose configuration this thread has not seen lately. It may be its context's first, which is the
-    /// moment to calibrate, for no kernel can be running yet.
+    /// Plans a launch whose configuration this thread has not seen lately. It may be its context's
+    /// first, which is the moment to calibrate, for no kernel can be running yet.
     #[cold]
     fn plan_unfamiliar(&mut self, launch: Launch, context: u32) -> Plan {
         let (recorder, clock) = (self.recorder, self.clock);
@@ -115,7 +119,8 @@ impl Thread {
         self.push(&layout::Launch { head, config, stream, result, api: api(index) });
     }
 
-    /// Takes a sample of the recorder's own time: from `begun` to now, without the driver's call. And one of the launch's stack.
+    /// Takes a sample of the recorder's own time: from `begun` to now, without the driver's call.
+    /// And one of the launch's stack.
     #[cold]
     pub fn take_cost_sample(&mut self, begun: u64, config: u32, done: Done) {
         let around = done.start.saturating_sub(begun) + self.clock.now().saturating_sub(done.end);
@@ -165,8 +170,8 @@ impl Thread {
     }
 }
 
-/// The identifier of a configuration that nobody has seen. Only a launch that succeeded proves that its handle may be asked
-/// about.
+/// The identifier of a configuration that nobody has seen. Only a launch that succeeded proves that
+/// its handle may be asked about.
 fn define(recorder: &Recorder, launch: &Launch, context: u32, result: CUresult) -> u32 {
     let function = match recorder.known_function(launch.function) {
         Some(id) => id,
@@ -183,7 +188,8 @@ fn key(launch: &Launch, function: u32, context: u32) -> ConfigKey {
     ConfigKey { function, context, launch: launch.config }
 }
 
-/// All that tells one configuration from another, the function's handle in place of its identifier, in seven words.
+/// All that tells one configuration from another, the function's handle in place of its identifier,
+/// in seven words.
 #[derive(Clone, Copy, Default)]
 struct Words([u64; 7]);
 
@@ -221,13 +227,14 @@ impl Words {
     }
 }
 
-/// Ticks beyond which a sample of the recorder's own time tells of something else: the thread lost its processor.
+/// Ticks beyond which a sample of the recorder's own time tells of something else: the thread lost
+/// its processor.
 const LONGEST_COST: u64 = 1 << 21;
 
 const LOG2_PLACES: u32 = 10;
 
-/// The configurations that a thread launched lately, in a direct-mapped cache: a miss costs a look into the shared
-/// tables, a hit one cache line.
+/// The configurations that a thread launched lately, in a direct-mapped cache: a miss costs a look
+/// into the shared tables, a hit one cache line.
 pub struct LaunchCache {
     places: Box<[Known]>,
 }

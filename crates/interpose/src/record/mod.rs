@@ -1,15 +1,17 @@
-//! The session of a recorded process: its file, the identifiers that it gives to objects, and its records.
+//! The session of a recorded process: its file, the identifiers that it gives to objects, and its
+//! records.
 //!
-//! There is one [`Recorder`] in a process, made at the first driver call. What it records of are the calls that
-//! [`crate::hooks`] describe: each thread writes through its own [`thread`], launches as [`launch`] says, other calls as
-//! [`call`] says, GPU durations as [`timed`] says, stacks as [`stacks`] says.
+//! There is one [`Recorder`] in a process, made at the first driver call. What it records of are
+//! the calls that [`crate::hooks`] describe: each thread writes through its own [`thread`],
+//! launches as [`launch`] says, other calls as [`call`] says, GPU durations as [`timed`] says,
+//! stacks as [`stacks`] says.
 //!
 //! Invariants:
-//! 1. The locks of [`identifiers`] are never held across a call into the driver: the driver may call back, or hold locks of
-//!    its own.
+//! 1. The locks of [`identifiers`] are never held across a call into the driver: the driver may
+//!    call back, or hold locks of its own.
 //! 2. An identifier gets into a table only after its definition is in the file.
-//! 3. A handle is forgotten, or its epoch ended, *before* the real call that destroys its object: afterwards the driver may
-//!    give the same handle to another object.
+//! 3. A handle is forgotten, or its epoch ended, *before* the real call that destroys its object:
+//!    afterwards the driver may give the same handle to another object.
 
 pub mod call;
 mod identifiers;
@@ -88,15 +90,16 @@ impl OfProcess for Recorder {
     }
 }
 
-/// Begins to record this process, if there is a session whose files can be used. `recorded` tells by their indices which
-/// entry points have hooks.
+/// Begins to record this process, if there is a session whose files can be used. `recorded` tells
+/// by their indices which entry points have hooks.
 pub fn start(recorded: fn(usize) -> bool) -> Option<&'static Recorder> {
     RECORDED.get_or_init(|| recorded);
     Recorder::start()
 }
 
 impl Recorder {
-    /// The recorder of this process, made if need be. `None` if there is no session or its files cannot be used.
+    /// The recorder of this process, made if need be. `None` if there is no session or its files
+    /// cannot be used.
     fn start() -> Option<&'static Recorder> {
         let session = environment::session()?;
         RECORDER.get_or_make(|| Recorder::make(&session), Recorder::publish)

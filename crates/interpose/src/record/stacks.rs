@@ -1,9 +1,11 @@
-//! Where in the program launches are made: the stack of the calling thread, on some of its launches.
+//! Where in the program launches are made: the stack of the calling thread, on some of its
+//! launches.
 //!
-//! A stack is read where a thread first launches a configuration, and on launches that the recorder looks at anyway (those
-//! that are timed, and those around which it takes its own time), as long as that takes no more than one part in
-//! [`SHARE`] of the thread's life. The path of the other launches does not know of it. What stacks name (code objects, and
-//! stacks as a whole) is defined once, like every object of a session.
+//! A stack is read where a thread first launches a configuration, and on launches that the recorder
+//! looks at anyway (those that are timed, and those around which it takes its own time), as long as
+//! that takes no more than one part in [`SHARE`] of the thread's life. The path of the other
+//! launches does not know of it. What stacks name (code objects, and stacks as a whole) is defined
+//! once, like every object of a session.
 
 use super::Recorder;
 use super::thread::Thread;
@@ -19,11 +21,12 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
 
-/// The part of a thread's life that may be spent on stacks of launches that were made before, as a divisor.
+/// The part of a thread's life that may be spent on stacks of launches that were made before, as a
+/// divisor.
 const SHARE: u64 = 256;
 
-/// Bits by which a thread remembers which configurations it has launched. Where two share a bit, the second one's first
-/// stack is not read.
+/// Bits by which a thread remembers which configurations it has launched. Where two share a bit,
+/// the second one's first stack is not read.
 const SEEN_BITS: usize = 4096;
 
 /// What a thread notes about the stacks that it reads.
@@ -94,7 +97,8 @@ impl Thread {
         }
     }
 
-    /// The thread has made a launch that the recorder looks at: its stack is a sample, if there is time for it.
+    /// The thread has made a launch that the recorder looks at: its stack is a sample, if there is
+    /// time for it.
     pub fn sample_stack(&mut self, config: u32, flags: u16) {
         if self.recorder.stacks.python.is_none() {
             return;
@@ -122,7 +126,8 @@ impl Thread {
 }
 
 impl Recorder {
-    /// The identifier of the calling thread's stack as it is now; `None` if it cannot be read or defined.
+    /// The identifier of the calling thread's stack as it is now; `None` if it cannot be read or
+    /// defined.
     fn stack(&self) -> Option<u32> {
         let python = self.stacks.python.as_ref()?;
         let mut found = Frames::new();

@@ -1,9 +1,10 @@
-//! What each thread of a recorded process keeps to itself: its way into the session file, and caches that make the launch
-//! path a matter of a few cache lines.
+//! What each thread of a recorded process keeps to itself: its way into the session file, and
+//! caches that make the launch path a matter of a few cache lines.
 //!
-//! The state is made when a thread's first call is recorded and freed when the thread ends. [`Here::lend`] lends it out, never
-//! twice at a time: should a call be recorded from within recording (the driver calls back, or a signal handler makes a
-//! driver call), the inner one is counted as dropped and goes through untouched.
+//! The state is made when a thread's first call is recorded and freed when the thread ends.
+//! [`Here::lend`] lends it out, never twice at a time: should a call be recorded from within
+//! recording (the driver calls back, or a signal handler makes a driver call), the inner one is
+//! counted as dropped and goes through untouched.
 
 mod current;
 
@@ -24,15 +25,15 @@ use std::ptr::null;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Least uses of the current context's identifier after which the driver is asked again, in case it was changed by ways that
-/// no hook sees; up to 15 more, so 64 on average.
+/// Least uses of the current context's identifier after which the driver is asked again, in case it
+/// was changed by ways that no hook sees; up to 15 more, so 64 on average.
 const CONTEXT_USES: u32 = 57;
 
 /// Streams that a thread remembers.
 const STREAMS: usize = 8;
 
-/// A thread's state. What every launch looks at comes first: between two launches the driver has used the processor's
-/// caches for itself, so each line that is touched costs.
+/// A thread's state. What every launch looks at comes first: between two launches the driver has
+/// used the processor's caches for itself, so each line that is touched costs.
 #[repr(C)]
 pub struct Thread {
     /// The driver objects of this process.
@@ -77,8 +78,8 @@ struct Lent {
     thread: UnsafeCell<Thread>,
 }
 
-/// The calling thread's state, or nothing if this process can't record, or if the state is lent out already (then a record
-/// is counted as dropped).
+/// The calling thread's state, or nothing if this process can't record, or if the state is lent out
+/// already (then a record is counted as dropped).
 #[inline(always)]
 pub fn here() -> Option<Here> {
     let current = current::get();
@@ -119,8 +120,8 @@ impl Here {
             return None;
         }
         lent.busy.set(true);
-        // SAFETY: `busy` was false, so nobody in this thread holds a reference; other threads have no way to it, for `Here`
-        // is not `Send`.
+        // SAFETY: `busy` was false, so nobody in this thread holds a reference; other threads have
+        // no way to it, for `Here` is not `Send`.
         let result = work(unsafe { &mut *lent.thread.get() });
         lent.busy.set(false);
         Some(result)
@@ -137,8 +138,8 @@ impl Lent {
 /// Makes the calling thread's state where there is none that can be used.
 #[cold]
 fn attach() -> Option<Here> {
-    // SAFETY: as in `here`.
-    // (In a child of the process that made it, it is left alone, since the parent's chunk is mapped in it.)
+    // SAFETY: as in `here`. (In a child of the process that made it, it is left alone, since the
+    // parent's chunk is mapped in it.)
     if let Some(current) = unsafe { current::get().as_ref() }
         && current.guard.is_same_process()
     {
@@ -172,7 +173,8 @@ fn key() -> Option<libc::pthread_key_t> {
     })
 }
 
-/// Frees a thread's state when the thread ends. A driver call from a later destructor makes another.
+/// Frees a thread's state when the thread ends. A driver call from a later destructor makes
+/// another.
 unsafe extern "C" fn detach(thread: *mut c_void) {
     current::set(null());
     let thread: *mut Lent = thread.cast();
@@ -214,7 +216,8 @@ impl Thread {
         })
     }
 
-    /// Gives the chunk that the thread writes to back, so that the end of the process leaves no reserved space behind.
+    /// Gives the chunk that the thread writes to back, so that the end of the process leaves no
+    /// reserved space behind.
     pub fn give_back_chunk(&mut self) {
         self.lane.give_back();
     }
@@ -252,8 +255,9 @@ impl Thread {
         self.context
     }
 
-    /// The time, in ticks, if the recorder is to take its own time around the launch that is about to be planned; else 0. One
-    /// of [`CONTEXT_USES`] uses of the context is such a launch, and never the one that asks the driver for it.
+    /// The time, in ticks, if the recorder is to take its own time around the launch that is about
+    /// to be planned; else 0. One of [`CONTEXT_USES`] uses of the context is such a launch, and
+    /// never the one that asks the driver for it.
     #[inline(always)]
     pub fn cost_sample_begun(&self) -> u64 {
         if self.context_uses == CONTEXT_USES / 2 { self.clock.now() } else { 0 }
@@ -299,7 +303,8 @@ impl Thread {
         id
     }
 
-    /// Whether a call on `stream`, as [`streams::normalised`] gives it, is captured and not executed.
+    /// Whether a call on `stream`, as [`streams::normalised`] gives it, is captured and not
+    /// executed.
     #[inline(always)]
     pub fn is_captured(&self, stream: CUstream) -> bool {
         self.objects.captures.any() && !streams::is_legacy(stream) && driver::is_capturing(stream)

@@ -48,7 +48,8 @@ pub fn after_synchronizing(result: CUresult) {
     }
 }
 
-/// The program waited for its current context: besides, there is nothing running, and so a moment to calibrate.
+/// The program waited for its current context: besides, there is nothing running, and so a moment
+/// to calibrate.
 pub fn after_idling(result: CUresult) {
     if result != CUDA_SUCCESS {
         return;

@@ -1,8 +1,8 @@
 //! From launch configurations to identifiers.
 //!
-//! The table is open-addressed and only ever added to: a configuration is made of identifiers and numbers, none of
-//! which change meaning while the process lives. An entry's identifier is stored last, so a reader that sees it sees
-//! the whole key.
+//! The table is open-addressed and only ever added to: a configuration is made of identifiers and
+//! numbers, none of which change meaning while the process lives. An entry's identifier is stored
+//! last, so a reader that sees it sees the whole key.
 
 use super::{Zeroable, spread, zeroed};
 use cuda_launch::LaunchConfig;
@@ -55,14 +55,16 @@ pub struct ConfigTable {
     count: AtomicU32,
 }
 
-// SAFETY: a key is written once, by the one writer that callers of `insert` vouch for, before its `id` is stored with
-// release; readers look at a key only after they loaded an `id` other than 0 with acquire.
+// SAFETY: a key is written once, by the one writer that callers of `insert` vouch for, before its
+// `id` is stored with release; readers look at a key only after they loaded an `id` other than 0
+// with acquire.
 unsafe impl Sync for ConfigTable {}
 // SAFETY: the table owns plain memory.
 unsafe impl Send for ConfigTable {}
 
 impl ConfigTable {
-    /// Most configurations that a table of `places` holds; the rest is kept empty so that searches stay short.
+    /// Most configurations that a table of `places` holds; the rest is kept empty so that searches
+    /// stay short.
     pub const fn capacity(places: usize) -> usize {
         places / 2
     }
@@ -88,8 +90,9 @@ impl ConfigTable {
         self.count.load(Relaxed) as usize >= Self::capacity(self.entries.len())
     }
 
-    /// Adds `key` and gives its identifier; `None` when the table is full, or when `define` refuses. `define` is
-    /// called with a new identifier before any other thread can see it. The caller keeps other writers out.
+    /// Adds `key` and gives its identifier; `None` when the table is full, or when `define`
+    /// refuses. `define` is called with a new identifier before any other thread can see it. The
+    /// caller keeps other writers out.
     pub fn insert(&self, key: &ConfigKey, define: impl FnOnce(u32) -> bool) -> Option<u32> {
         let place = match self.search(key) {
             Ok(id) => return Some(id),
@@ -100,7 +103,8 @@ impl ConfigTable {
             return None;
         }
         let entry = &self.entries[place];
-        // SAFETY: the entry's `id` is 0, so no reader looks at the key, and the caller keeps other writers out.
+        // SAFETY: the entry's `id` is 0, so no reader looks at the key, and the caller keeps other
+        // writers out.
         unsafe { *entry.key.get() = *key };
         entry.id.store(id, Release);
         self.count.store(id, Relaxed);
@@ -117,7 +121,8 @@ impl ConfigTable {
             if id == 0 {
                 return Err(place);
             }
-            // SAFETY: `id` is not 0: the key was complete before it was stored and does not change any more.
+            // SAFETY: `id` is not 0: the key was complete before it was stored and does not change
+            // any more.
             if unsafe { *entry.key.get() } == *key {
                 return Ok(id);
             }

@@ -1,11 +1,13 @@
 //! From the driver's handles to our identifiers.
 //!
-//! The driver reuses a handle as soon as its object is gone. An entry therefore carries the epoch in which it was made,
-//! and whoever destroys objects of the kind either removes the one handle ([`HandleMap::remove`]) or moves on to the
-//! next epoch, after which all older entries are strangers.
+//! The driver reuses a handle as soon as its object is gone. An entry therefore carries the epoch
+//! in which it was made, and whoever destroys objects of the kind either removes the one handle
+//! ([`HandleMap::remove`]) or moves on to the next epoch, after which all older entries are
+//! strangers.
 //!
-//! The map is set-associative: a key has [`WAYS`] possible places. When all are taken by living keys one is given up;
-//! its handle is looked up anew with the driver when it is next seen. So the map never fills and never grows.
+//! The map is set-associative: a key has [`WAYS`] possible places. When all are taken by living
+//! keys one is given up; its handle is looked up anew with the driver when it is next seen. So the
+//! map never fills and never grows.
 
 use super::{Zeroable, spread, zeroed};
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
@@ -18,8 +20,9 @@ const EMPTY: u64 = 0;
 
 /// One place. `value` is 0 while the place changes hands, else [`stamp`] above the identifier.
 ///
-/// A reader that sees the key, a value and the same key again could have met three changes of hands: from the key to
-/// another and back. The stamp is what then tells it that the value was the other's.
+/// A reader that sees the key, a value and the same key again could have met three changes of
+/// hands: from the key to another and back. The stamp is what then tells it that the value was the
+/// other's.
 #[derive(Default)]
 struct Place {
     key: AtomicU64,
@@ -29,8 +32,8 @@ struct Place {
 // SAFETY: two atomic integers, for which zero is a value.
 unsafe impl Zeroable for Place {}
 
-/// What a place of `handle` made in `epoch` carries above its identifier: both, so that a value of another key does not
-/// pass for one of this.
+/// What a place of `handle` made in `epoch` carries above its identifier: both, so that a value of
+/// another key does not pass for one of this.
 #[inline]
 fn stamp(handle: u64, epoch: u32) -> u32 {
     (spread(handle) >> 32) as u32 ^ epoch

@@ -1,8 +1,9 @@
 //! The recorder's tables: fixed capacity, read without locks.
 //!
-//! Every table is reserved whole when recording starts and never grows, so the memory that a recorded process can need
-//! is known beforehand ([`crate::limits`]); pages that are never used are never touched. Reads take no lock and write
-//! nothing. Writes are rare (a handle or configuration seen for the first time) and are made under the recorder's lock.
+//! Every table is reserved whole when recording starts and never grows, so the memory that a
+//! recorded process can need is known beforehand ([`crate::limits`]); pages that are never used are
+//! never touched. Reads take no lock and write nothing. Writes are rare (a handle or configuration
+//! seen for the first time) and are made under the recorder's lock.
 
 mod configs;
 mod handles;
@@ -25,15 +26,16 @@ pub unsafe trait Zeroable {}
 pub fn zeroed<T: Zeroable>(length: usize) -> Option<Box<[T]>> {
     let layout = Layout::array::<T>(length).expect("a table's size fits the address space");
     assert!(layout.size() > 0, "a table has a capacity");
-    // SAFETY: the layout is not empty. The memory is exclusively ours, of the right layout, and all zeros, which is a
-    // valid T.
+    // SAFETY: the layout is not empty. The memory is exclusively ours, of the right layout, and all
+    // zeros, which is a valid T.
     unsafe {
         let memory = alloc_zeroed(layout).cast::<T>();
         (!memory.is_null()).then(|| Box::from_raw(std::ptr::slice_from_raw_parts_mut(memory, length)))
     }
 }
 
-/// Enters a value into a map that may have to grow; false, and nothing done, if the system has no memory for it.
+/// Enters a value into a map that may have to grow; false, and nothing done, if the system has no
+/// memory for it.
 pub fn put<K: Eq + Hash, V>(map: &mut HashMap<K, V>, key: K, value: V) -> bool {
     let has_room = map.try_reserve(1).is_ok();
     if has_room {
@@ -42,7 +44,8 @@ pub fn put<K: Eq + Hash, V>(map: &mut HashMap<K, V>, key: K, value: V) -> bool {
     has_room
 }
 
-/// Appends a value to a list that may have to grow; false, and nothing done, if the system has no memory for it.
+/// Appends a value to a list that may have to grow; false, and nothing done, if the system has no
+/// memory for it.
 pub fn push<T>(list: &mut Vec<T>, value: T) -> bool {
     let has_room = list.try_reserve(1).is_ok();
     if has_room {

@@ -1,4 +1,5 @@
-//! How much timing may cost: how rarely a configuration is sampled, and the token bucket of all of them.
+//! How much timing may cost: how rarely a configuration is sampled, and the token bucket of all of
+//! them.
 
 use crate::tables::Zeroable;
 use apex_trace::now;
@@ -30,7 +31,8 @@ pub struct Progress {
 unsafe impl Zeroable for Progress {}
 
 impl Progress {
-    /// Launches from this sample to the next. Doubles with every fourth sample, until pairs take a thousandth of the time.
+    /// Launches from this sample to the next. Doubles with every fourth sample, until pairs take a
+    /// thousandth of the time.
     pub fn interval(&self) -> u32 {
         let ramp = 1u32 << (self.chosen.load(Relaxed) / 4).min(LONGEST_RAMP_LOG2);
         match self.mean_ns.load(Relaxed) {

@@ -1,8 +1,9 @@
 //! What an event pair reads around a kernel that does nothing.
 //!
-//! Events are recorded by the GPU's front end, so a pair around a kernel reads more than the kernel took: some 2.8 µs on a
-//! busy stream of an H200, 4.4 µs on an idle one, where the launch's way to the GPU lies between them too. Both are measured
-//! once for a context, on a stream of our own, with an empty kernel, while nothing of the program runs in it.
+//! Events are recorded by the GPU's front end, so a pair around a kernel reads more than the kernel
+//! took: some 2.8 µs on a busy stream of an H200, 4.4 µs on an idle one, where the launch's way to
+//! the GPU lies between them too. Both are measured once for a context, on a stream of our own,
+//! with an empty kernel, while nothing of the program runs in it.
 
 use crate::driver::Scratch;
 
@@ -24,7 +25,8 @@ const PAIRS: usize = 16;
 /// Kernels queued ahead of the pairs, so that the stream is busy when the GPU comes to them.
 const AHEAD: usize = 32;
 
-/// Measures in the current context; `None` if anything fails. Takes a few milliseconds, most of them to load the kernel.
+/// Measures in the current context; `None` if anything fails. Takes a few milliseconds, most of
+/// them to load the kernel.
 pub fn measure() -> Option<PairCost> {
     let scratch = Scratch::new(EMPTY_KERNEL, c"apex_empty", PAIRS)?;
     scratch.launch()?;

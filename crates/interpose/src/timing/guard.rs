@@ -1,9 +1,10 @@
 //! When events may be used.
 //!
-//! While any stream of the process is being captured, creating, recording or asking events could end up in the graph or
-//! invalidate the capture; when a context is destroyed, so are its events. So every use of events is a [`Section`], which is
-//! refused while there is a capture or a [`Pause`]; and whoever begins a capture or destroys a context announces it first and
-//! then waits for sections under way ([`Guard::wait_for_sections`]), which are a few calls long.
+//! While any stream of the process is being captured, creating, recording or asking events could
+//! end up in the graph or invalidate the capture; when a context is destroyed, so are its events.
+//! So every use of events is a [`Section`], which is refused while there is a capture or a
+//! [`Pause`]; and whoever begins a capture or destroys a context announces it first and then waits
+//! for sections under way ([`Guard::wait_for_sections`]), which are a few calls long.
 
 use crate::objects::Objects;
 use std::sync::atomic::AtomicU32;
@@ -51,8 +52,9 @@ impl Guard {
         Pause(self)
     }
 
-    /// Waits until no section is under way. The caller has made sure that none begins. Gives up after a while: a driver call
-    /// that does not come back must not hold up the program's other threads for good.
+    /// Waits until no section is under way. The caller has made sure that none begins. Gives up
+    /// after a while: a driver call that does not come back must not hold up the program's other
+    /// threads for good.
     pub fn wait_for_sections(&self) {
         let busy = || self.sections.load(SeqCst) != 0;
         if !busy() {

@@ -1,11 +1,12 @@
 //! GPU durations of kernels and graphs, by event pairs on the launch's own stream.
 //!
-//! A pair costs the CPU about 1.5 µs and the stream a few more, so what is timed is chosen ([`Timing::decide`]): the first
-//! launches of a configuration after the very first (which may load code), then ever fewer, until pairs take at most a
-//! thousandth of the kernel's own time; and all of it within a token bucket that fills with the budget's share of the
-//! process's time ([`budget`]). Pairs ([`pairs`]) are read when they are done, on later timed launches, after
-//! synchronisations and at the end of the process, by the thread that made them; nothing ever waits for them. [`guard`] says
-//! when events may be used at all.
+//! A pair costs the CPU about 1.5 µs and the stream a few more, so what is timed is chosen
+//! ([`Timing::decide`]): the first launches of a configuration after the very first (which may load
+//! code), then ever fewer, until pairs take at most a thousandth of the kernel's own time; and all
+//! of it within a token bucket that fills with the budget's share of the process's time
+//! ([`budget`]). Pairs ([`pairs`]) are read when they are done, on later timed launches, after
+//! synchronisations and at the end of the process, by the thread that made them; nothing ever waits
+//! for them. [`guard`] says when events may be used at all.
 
 mod budget;
 mod calibration;
@@ -132,13 +133,14 @@ impl Timing {
         context != 0 && !self.pools.has(context)
     }
 
-    /// Called before a launch that may be the first in its context: calibrates if it is, for nothing can be running yet that
-    /// waits for what the program does next.
+    /// Called before a launch that may be the first in its context: calibrates if it is, for
+    /// nothing can be running yet that waits for what the program does next.
     pub fn prepare(&self, context: u32) -> Option<Calibrated> {
         if self.is_new(context) && self.pools.add(context) { self.calibrate(context) } else { None }
     }
 
-    /// Called when the current context has nothing to do: calibrates it if there was no moment to do so before.
+    /// Called when the current context has nothing to do: calibrates it if there was no moment to
+    /// do so before.
     pub fn prepare_idle(&self, context: u32) -> Option<Calibrated> {
         let is_waiting = self.pools.state(context) == Some(State::Uncalibrated);
         if is_waiting { guarded(|| self.calibrate(context)).flatten() } else { None }
@@ -157,14 +159,15 @@ impl Timing {
         Some(Calibrated { ticks: now() - begun, costs })
     }
 
-    /// Launches of a configuration that a thread has just come to know until the first decision. The first launch of all is
-    /// never timed, since it may load code.
+    /// Launches of a configuration that a thread has just come to know until the first decision.
+    /// The first launch of all is never timed, since it may load code.
     pub fn interval(&self, config: u32) -> u32 {
         self.progress(Subject::Kernel(config)).map_or(LATER, Progress::interval)
     }
 
-    /// Whether to decide about a launch whose configuration the thread knew but has forgotten, and with it how many launches
-    /// ago the last decision was: so these are counted for all threads together.
+    /// Whether to decide about a launch whose configuration the thread knew but has forgotten, and
+    /// with it how many launches ago the last decision was: so these are counted for all threads
+    /// together.
     pub fn is_due_when_met_again(&self, config: u32) -> bool {
         self.progress(Subject::Kernel(config)).is_some_and(|progress| {
             let met = progress.until.fetch_add(1, Relaxed);
@@ -177,8 +180,8 @@ impl Timing {
         self.decide_on(Subject::Kernel(config), context)
     }
 
-    /// Whether a launch of the graph in `context`, which is not [new](Timing::is_new), is to be timed. The first is not: it
-    /// may upload the graph.
+    /// Whether a launch of the graph in `context`, which is not [new](Timing::is_new), is to be
+    /// timed. The first is not: it may upload the graph.
     pub fn decide_graph(&self, graph: u32, context: u32) -> bool {
         let subject = Subject::Graph(graph);
         let Some(progress) = self.progress(subject) else { return false };

@@ -70,7 +70,8 @@ impl Pending {
         Some(Sample { pair, context, subject, stream: 0, start: 0, was_idle, cost_ns })
     }
 
-    /// Records the event after a launch that ended with `result`; `None` if there will be no reading.
+    /// Records the event after a launch that ended with `result`; `None` if there will be no
+    /// reading.
     pub fn end(
         &mut self,
         timing: &Timing,
@@ -87,13 +88,15 @@ impl Pending {
         is_recorded.then_some(sample)
     }
 
-    /// Keeps a sample until it is read: a launch that began at `start` on the stream of this identifier.
+    /// Keeps a sample until it is read: a launch that began at `start` on the stream of this
+    /// identifier.
     pub fn keep(&mut self, sample: Sample, start: u64, stream: u32) {
         push(&mut self.samples, Sample { start, stream, ..sample });
     }
 
-    /// A pair of the context's, or a new one while its pool may grow. Where every launch is to be timed, waits for a thread
-    /// that is at the pool: it is there for a few instructions, and a launch that is not timed would be missing.
+    /// A pair of the context's, or a new one while its pool may grow. Where every launch is to be
+    /// timed, waits for a thread that is at the pool: it is there for a few instructions, and a
+    /// launch that is not timed would be missing.
     fn take_pair(&mut self, timing: &Timing, context: u32) -> Option<Pair> {
         if let Some(at) = self.spares.iter().position(|spare| spare.context == context) {
             return Some(self.spares.swap_remove(at).pair);
@@ -104,7 +107,8 @@ impl Pending {
         }
     }
 
-    /// Gives a pair back to its pool, or keeps it while another thread is at the pool: nothing is waited for.
+    /// Gives a pair back to its pool, or keeps it while another thread is at the pool: nothing is
+    /// waited for.
     fn give_back(&mut self, timing: &Timing, context: u32, pair: Pair) {
         let pools = &timing.pools;
         self.spares.retain(|&spare| pools.has(spare.context) && !pools.give_back(spare, false));
@@ -114,8 +118,8 @@ impl Pending {
         }
     }
 
-    /// Gives the pairs of samples that are not read yet to whoever times next. The thread ends: the driver is not asked for
-    /// anything any more.
+    /// Gives the pairs of samples that are not read yet to whoever times next. The thread ends: the
+    /// driver is not asked for anything any more.
     pub fn give_up(&mut self, timing: &Timing) {
         for spare in self.spares.drain(..) {
             timing.pools.give_back(spare, true);

@@ -1,8 +1,9 @@
 //! The event pairs of the contexts, found without a lock.
 //!
-//! A launch that is to be timed asks for its context's state and for a pair. The state is read lock-free. The list of free
-//! pairs is behind a lock for which a sampled launch never waits: a taken lock means that the launch is not timed, and a pair that
-//! cannot be given back now stays with its thread as a [`Spare`].
+//! A launch that is to be timed asks for its context's state and for a pair. The state is read
+//! lock-free. The list of free pairs is behind a lock for which a sampled launch never waits: a
+//! taken lock means that the launch is not timed, and a pair that cannot be given back now stays
+//! with its thread as a [`Spare`].
 
 use super::calibration::PairCost;
 use super::pairs::Pair;
@@ -15,7 +16,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 /// Whether a context's launches can be timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Not yet: work was launched before there was a moment to calibrate. The next time the context is idle will do.
+    /// Not yet: work was launched before there was a moment to calibrate. The next time the context
+    /// is idle will do.
     Uncalibrated,
     /// Calibration failed: never.
     Unusable,
@@ -56,7 +58,8 @@ pub enum Found {
     Room,
 }
 
-/// The pools of all contexts. A context has one place; where another one has it, the context is not timed.
+/// The pools of all contexts. A context has one place; where another one has it, the context is not
+/// timed.
 pub struct Pools(Box<[Pool]>);
 
 impl Pools {
@@ -130,7 +133,8 @@ impl Pools {
         pool.made.fetch_update(Relaxed, Relaxed, more).ok().map(|_| Found::Room)
     }
 
-    /// Gives a pair back; false if another thread is at the list, unless `waits`. A pair of a context that is gone is gone.
+    /// Gives a pair back; false if another thread is at the list, unless `waits`. A pair of a
+    /// context that is gone is gone.
     pub fn give_back(&self, spare: Spare, waits: bool) -> bool {
         let Some(pool) = self.find(spare.context) else { return true };
         let free = if waits { Some(pool.free()) } else { pool.try_free() };

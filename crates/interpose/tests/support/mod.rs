@@ -22,7 +22,8 @@ pub fn fake_driver() -> PathBuf {
     test_build::library("fake-driver")
 }
 
-/// A program of `testing/driver-client`, as it runs without APEX: not at all, for it finds no driver.
+/// A program of `testing/driver-client`, as it runs without APEX: not at all, for it finds no
+/// driver.
 pub fn client(program: &str) -> Command {
     let mut command = Command::new(test_build::program("driver-client"));
     command.args(program.split(' '));
@@ -72,7 +73,8 @@ impl Recording {
     /// What was recorded; nothing must be wrong with it.
     pub fn open(&self) -> Session {
         let mut session = Session::open(self.path()).expect("a session");
-        // Whoever runs programs describes the run; nobody does here, and a reader that knows of it says so.
+        // Whoever runs programs describes the run; nobody does here, and a reader that knows of it
+        // says so.
         session.problems.retain(|problem| !problem.path.ends_with(apex_trace::META_FILE));
         assert!(session.problems.is_empty(), "{:?}", session.problems);
         session
@@ -86,7 +88,8 @@ impl Recording {
     }
 }
 
-/// Runs a program that must succeed and say nothing on standard error, and gives its standard output.
+/// Runs a program that must succeed and say nothing on standard error, and gives its standard
+/// output.
 #[track_caller]
 pub fn finished(command: &mut Command) -> String {
     let Output { status, stdout, stderr } = command.output().expect("the program starts");
@@ -114,7 +117,8 @@ pub fn alias() -> PathBuf {
     test_build::library("apex-alias")
 }
 
-/// Compiles `tests/shims/SOURCE` with the C compiler; `None`, said on standard error, where there is none.
+/// Compiles `tests/shims/SOURCE` with the C compiler; `None`, said on standard error, where there
+/// is none.
 pub fn compiled(source: &str, to: &Path, arguments: &[&str]) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shims").join(source);
     match Command::new("cc").arg("-o").arg(to).arg(source).args(arguments).status() {

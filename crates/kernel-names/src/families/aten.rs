@@ -150,8 +150,9 @@ fn reduction(name: &Name<'_>) -> Identity {
     identity.with(|traits| Traits { types, ..traits })
 }
 
-/// `multi_tensor_apply_kernel<TensorListMetadata<2>, UnaryOpFunctor<float, 2, 1, 1>, std::sqrt<float>>`: a list of tensors
-/// at once. The operation is the functor's, or that of what it applies.
+/// `multi_tensor_apply_kernel<TensorListMetadata<2>, UnaryOpFunctor<float, 2, 1, 1>,
+/// std::sqrt<float>>`: a list of tensors at once. The operation is the functor's, or that of what
+/// it applies.
 fn foreach(name: &Name<'_>) -> Identity {
     let function = name.function();
     let arguments = function.arguments();

@@ -1,7 +1,8 @@
-//! Attention: FlashAttention, the memory-efficient kernels of PyTorch and xFormers, cuDNN's generated ones.
+//! Attention: FlashAttention, the memory-efficient kernels of PyTorch and xFormers, cuDNN's
+//! generated ones.
 //!
-//! cuDNN's `f16` in `sdpa_sm90_flash_fprop_wgmma_f16` stands for 16 bits: the kernels of a BF16 model have it too, so the
-//! width alone is told.
+//! cuDNN's `f16` in `sdpa_sm90_flash_fprop_wgmma_f16` stands for 16 bits: the kernels of a BF16
+//! model have it too, so the width alone is told.
 
 use super::{Name, joined, known};
 use crate::{DataType, Identity, Operation, Owner, Traits};

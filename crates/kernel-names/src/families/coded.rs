@@ -1,8 +1,11 @@
-//! Coded names of matrix products and convolutions: `sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8_…_ffma_…`,
-//! `ampere_bf16_s16816gemm_bf16_128x64_…_tn`, `cutlass_80_tensorop_s1688gemm_128x64_32x6_nt_align4`.
+//! Coded names of matrix products and convolutions:
+//! `sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8_…_ffma_…`,
+//! `ampere_bf16_s16816gemm_bf16_128x64_…_tn`,
+//! `cutlass_80_tensorop_s1688gemm_128x64_32x6_nt_align4`.
 //!
-//! Parts lie between underscores. One names the function: `gemm`, before it the type of accumulation (`s`, `h`, `d`, `i`)
-//! and the shape of the tensor cores' instruction; types follow or precede.
+//! Parts lie between underscores. One names the function: `gemm`, before it the type of
+//! accumulation (`s`, `h`, `d`, `i`) and the shape of the tensor cores' instruction; types follow
+//! or precede.
 
 use super::{joined, known, number_after, tile};
 use crate::{DataType, Identity, Operation, Owner, Traits, Types};
@@ -32,7 +35,8 @@ pub(super) fn identify(code: &str, owner: Owner, library: &str) -> Option<Identi
     Some(identity.with(|traits| Traits { types, alignment, tensor_cores, ..traits }))
 }
 
-/// What stands before `gemm` or a convolution's direction in this part: `s16816` of `s16816gemm`. `None` for other parts.
+/// What stands before `gemm` or a convolution's direction in this part: `s16816` of `s16816gemm`.
+/// `None` for other parts.
 fn kind(part: &str) -> Option<&str> {
     let before = ["gemm", "fprop", "dgrad", "wgrad"].iter().find_map(|end| part.strip_suffix(*end))?;
     let is_unit = |text: &str| {
@@ -56,7 +60,8 @@ fn types(parts: &[&str], function: usize, unit: &str, code: &str) -> Types {
     if code.contains("xmma_") {
         return xmma_types(parts);
     }
-    // In names of CUTLASS 3 the function is followed by the types of A, B, the accumulator, C and D.
+    // In names of CUTLASS 3 the function is followed by the types of A, B, the accumulator, C and
+    // D.
     let after: Vec<DataType> = parts[function + 1..].iter().map_while(|part| coded(part)).collect();
     if let [a, _, sum, _, output] = after[..] {
         let input = if a == DataType::F32 && is_tensor(parts, unit) { DataType::Tf32 } else { a };
@@ -77,7 +82,8 @@ fn coded(part: &str) -> Option<DataType> {
     DataType::in_code(part).or_else(|| DataType::in_code(part.rsplit_once('x')?.1))
 }
 
-/// `f16f16_f16f32_f32`: the types of A and B, of C and the accumulator, of the epilogue. `tf32` stands anywhere.
+/// `f16f16_f16f32_f32`: the types of A and B, of C and the accumulator, of the epilogue. `tf32`
+/// stands anywhere.
 fn xmma_types(parts: &[&str]) -> Types {
     let pair = |part: &str| {
         let (first, rest) = DataType::leading_code(part)?;

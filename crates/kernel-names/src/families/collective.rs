@@ -1,8 +1,8 @@
 //! Collectives: NCCL, and the one-kernel collectives of frameworks.
 //!
-//! NCCL compiles one kernel for each collective and type; its name says `Sum`, `RING` and `LL` whichever operation,
-//! algorithm and protocol run, so that only the collective and the type are read. All-gather and broadcast move bytes:
-//! their kernels have no type.
+//! NCCL compiles one kernel for each collective and type; its name says `Sum`, `RING` and `LL`
+//! whichever operation, algorithm and protocol run, so that only the collective and the type are
+//! read. All-gather and broadcast move bytes: their kernels have no type.
 
 use super::{Name, joined, known};
 use crate::words::words;

@@ -1,4 +1,5 @@
-//! What compilers generate: TorchInductor's Triton kernels, and XLA's fusions. Their names list operations, and no types.
+//! What compilers generate: TorchInductor's Triton kernels, and XLA's fusions. Their names list
+//! operations, and no types.
 
 use super::{Name, known, typed};
 use crate::words::{operation, readable, words};
@@ -8,7 +9,8 @@ pub(super) fn identify(name: &Name<'_>) -> Option<Identity> {
     inductor(name.text).or_else(|| of_autotuning(name)).or_else(|| xla(name.text))
 }
 
-/// What XLA runs beside the kernels that it tries out while it compiles: delays, comparisons, buffers.
+/// What XLA runs beside the kernels that it tries out while it compiles: delays, comparisons,
+/// buffers.
 fn of_autotuning(name: &Name<'_>) -> Option<Identity> {
     let function = name.function();
     let data = function.arguments().into_iter().find_map(DataType::in_cpp);
@@ -17,8 +19,8 @@ fn of_autotuning(name: &Name<'_>) -> Option<Identity> {
     name.is_in("stream_executor").then(|| known(short(), Operation::Auxiliary, data, Owner::Xla))
 }
 
-/// `triton_poi_fused_add_mul_3`: the kind (pointwise, reduction, persistent reduction, template), the operations, a
-/// number.
+/// `triton_poi_fused_add_mul_3`: the kind (pointwise, reduction, persistent reduction, template),
+/// the operations, a number.
 fn inductor(text: &str) -> Option<Identity> {
     let rest = text.strip_prefix("triton_")?;
     let (kind, rest) = rest.split_once('_')?;
@@ -38,7 +40,8 @@ fn inductor(text: &str) -> Option<Identity> {
         ("for", _) => Operation::Optimizer,
         _ => Operation::Fused,
     };
-    // The number alone tells kernels of the same operations apart, so that what is cut comes from the middle.
+    // The number alone tells kernels of the same operations apart, so that what is cut comes from
+    // the middle.
     Some(known(around(text), operation, None, Owner::Inductor))
 }
 
@@ -61,7 +64,8 @@ fn around(text: &str) -> String {
     format!("{beginning}…{end}")
 }
 
-/// `loop_add_fusion_3`, `input_reduce_fusion`, `gemm_fusion_dot_265`, `wrapped_convert`, `triton_softmax_1`.
+/// `loop_add_fusion_3`, `input_reduce_fusion`, `gemm_fusion_dot_265`, `wrapped_convert`,
+/// `triton_softmax_1`.
 fn xla(text: &str) -> Option<Identity> {
     let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.');
     let words = words(text);

@@ -8,9 +8,9 @@ pub(super) fn identify(name: &Name<'_>) -> Option<Identity> {
     nvjet(name.text).or_else(|| of_code(name.text)).or_else(|| of_template(name))
 }
 
-/// `nvjet_sm90_tst_128x256_64x4_1x2_h_bz_coopA_TNT`. The letters are not documented; in recorded programs `t` stands with
-/// BF16, `h` with FP16, `s` with FP32, `d` with FP64, `q` with FP8: operands, computation, result, or with five letters
-/// A, B, C, computation, result.
+/// `nvjet_sm90_tst_128x256_64x4_1x2_h_bz_coopA_TNT`. The letters are not documented; in recorded
+/// programs `t` stands with BF16, `h` with FP16, `s` with FP32, `d` with FP64, `q` with FP8:
+/// operands, computation, result, or with five letters A, B, C, computation, result.
 fn nvjet(text: &str) -> Option<Identity> {
     let rest = text.strip_prefix("nvjet_")?;
     let mut parts = rest.split('_').peekable();

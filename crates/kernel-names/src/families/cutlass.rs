@@ -1,4 +1,5 @@
-//! CUTLASS: coded names of generated kernels (`cutlass::Kernel2<cutlass_80_…>`), and templates that spell everything out.
+//! CUTLASS: coded names of generated kernels (`cutlass::Kernel2<cutlass_80_…>`), and templates that
+//! spell everything out.
 
 use super::{Name, coded, joined, known};
 use crate::{DataType, Identity, Operation, Owner, Traits};

@@ -1,7 +1,9 @@
-//! Functors of ATen: what stands in the template arguments of its elementwise, reduction and `foreach` kernels.
+//! Functors of ATen: what stands in the template arguments of its elementwise, reduction and
+//! `foreach` kernels.
 //!
-//! A functor is a class (`CUDAFunctor_add<float>`), a class around another (`BinaryFunctor<…, MulFunctor<float>>`), or a
-//! lambda inside a function (`direct_copy_kernel_cuda(…)::{lambda()#3}::operator()() const::{lambda(float)#1}`), whose
+//! A functor is a class (`CUDAFunctor_add<float>`), a class around another (`BinaryFunctor<…,
+//! MulFunctor<float>>`), or a lambda inside a function
+//! (`direct_copy_kernel_cuda(…)::{lambda()#3}::operator()() const::{lambda(float)#1}`), whose
 //! innermost parameters are the types. Functions that only pass a functor on are looked through.
 
 use crate::DataType;
@@ -19,7 +21,8 @@ pub(super) struct Functor {
     pub identifier: String,
 }
 
-/// Classes and functions around the functor that computes: the functor is their last or first argument.
+/// Classes and functions around the functor that computes: the functor is their last or first
+/// argument.
 const AROUND: [&str; 13] = [
     "cuda_take_put_kernel",
     "gpu_index_kernel",

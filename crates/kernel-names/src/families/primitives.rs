@@ -1,4 +1,5 @@
-//! CUB and Thrust: the algorithm, its operator, its type. The caller, not the library, chooses them.
+//! CUB and Thrust: the algorithm, its operator, its type. The caller, not the library, chooses
+//! them.
 
 use super::{Name, known, typed};
 use crate::outline;
@@ -45,7 +46,8 @@ pub(super) fn identify(name: &Name<'_>) -> Option<Identity> {
     Some(known(format!("{library} {}", typed(&named, data)), what, data, of_caller))
 }
 
-/// The algorithm that Thrust's only kernel runs: `fill` of `__parallel_for::ParallelForAgent<__fill::functor<…>>`.
+/// The algorithm that Thrust's only kernel runs: `fill` of
+/// `__parallel_for::ParallelForAgent<__fill::functor<…>>`.
 fn agent(text: &str) -> Option<String> {
     let mut inner = text.split("::__").skip(1).map(|rest| rest.split("::").next().unwrap_or(rest));
     let specific = inner.clone().find(|algorithm| !matches!(*algorithm, "parallel_for"));
@@ -70,8 +72,8 @@ fn operator(argument: &str) -> Option<&'static str> {
     })
 }
 
-/// The type of the elements: the first in the arguments of a device-wide algorithm, where its policy names it; that of the
-/// first pointer elsewhere.
+/// The type of the elements: the first in the arguments of a device-wide algorithm, where its
+/// policy names it; that of the first pointer elsewhere.
 fn data_type(arguments: &[&str], is_device_wide: bool) -> Option<DataType> {
     let leaves =
         || arguments.iter().flat_map(|argument| argument.split(['<', '>', ',', '(', ')'])).map(str::trim);

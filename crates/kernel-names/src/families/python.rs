@@ -8,7 +8,8 @@ pub(super) fn identify(name: &Name<'_>) -> Option<Identity> {
     cupy(name.text).or_else(|| numba(name))
 }
 
-/// `cupy_multiply__float32_float_float32`: the operation and the types of its arguments, the result last.
+/// `cupy_multiply__float32_float_float32`: the operation and the types of its arguments, the result
+/// last.
 fn cupy(text: &str) -> Option<Identity> {
     let rest = text.strip_prefix("cupy_").or_else(|| text.strip_prefix("cupyx_"))?;
     let (function, arguments) = rest.split_once("__").unwrap_or((rest, ""));

@@ -70,7 +70,8 @@ impl Config {
         }
     }
 
-    /// K and V; two blocks of Q, of dO and of their statistics; two of dS; one of dQ in float32; barriers and room to align.
+    /// K and V; two blocks of Q, of dO and of their statistics; two of dS; one of dQ in float32;
+    /// barriers and room to align.
     fn shared(&self, dim: usize) -> u32 {
         let keys = 2 * KEYS * 2 * dim;
         let queries = self.queries * (4 * (2 * dim + 4) + 4 * KEYS + 4 * dim);
@@ -78,7 +79,8 @@ impl Config {
     }
 }
 
-/// Keys of a block of threads of the Hopper form, which has two warpgroups for 64 keys each, and one that loads.
+/// Keys of a block of threads of the Hopper form, which has two warpgroups for 64 keys each, and
+/// one that loads.
 const KEYS: usize = 128;
 const THREADS: u32 = 384;
 /// Threads of a block of the kernels before and after it.
@@ -89,8 +91,8 @@ const FLASH_ROWS: usize = 8;
 const MOST_BLOCKS: usize = 1 << 20;
 
 impl Attention {
-    /// The form of the backward pass that runs for a shape if none is asked for: [`Form::Hopper`] where the device has it and the
-    /// head dimension is 64 or 128, [`Form::Flash`] elsewhere.
+    /// The form of the backward pass that runs for a shape if none is asked for: [`Form::Hopper`]
+    /// where the device has it and the head dimension is 64 or 128, [`Form::Flash`] elsewhere.
     ///
     /// ```
     /// # use apex_kernels::{Attention, Form, Shape};
@@ -103,8 +105,9 @@ impl Attention {
         if self.backward_refusal(Form::Hopper, shape).is_none() { Form::Hopper } else { Form::Flash }
     }
 
-    /// Computes the gradients of Q, K and V from that of the output, on the device's own stream, into new buffers, and returns the
-    /// form that ran too. Options must be those of the forward pass, but for the form: any will do.
+    /// Computes the gradients of Q, K and V from that of the output, on the device's own stream,
+    /// into new buffers, and returns the form that ran too. Options must be those of the forward
+    /// pass, but for the form: any will do.
     ///
     /// ```
     /// use apex_kernels::{Attention, Options, Saved, Shape};
@@ -146,16 +149,16 @@ impl Attention {
         Ok((gradients, form))
     }
 
-    /// The same in the order of `stream`, into buffers that the caller has, which may hold anything before. Returns before the work
-    /// is done.
+    /// The same in the order of `stream`, into buffers that the caller has, which may hold anything
+    /// before. Returns before the work is done.
     ///
-    /// The Hopper form adds up the gradient of Q in an order that varies: it may differ in the last bits from run to run. The
-    /// gradients of K and V, and all of the flash form, do not.
+    /// The Hopper form adds up the gradient of Q in an order that varies: it may differ in the last
+    /// bits from run to run. The gradients of K and V, and all of the flash form, do not.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape) if a shape is wrong, a buffer has another size, or there is no kernel for the head
-    /// dimension; [`Error::Form`](crate::Error::Form) if the form has no backward pass, or does not run on this device;
-    /// [`Error::Gpu`](crate::Error::Gpu).
+    /// [`Error::Shape`](crate::Error::Shape) if a shape is wrong, a buffer has another size, or
+    /// there is no kernel for the head dimension; [`Error::Form`](crate::Error::Form) if the form
+    /// has no backward pass, or does not run on this device; [`Error::Gpu`](crate::Error::Gpu).
     pub fn backward_into<T: Element>(
         &self,
         saved: &Saved<'_, T>,
@@ -232,7 +235,8 @@ impl Call<'_> {
         let launch = of_queries.launch(blocks(shape.heads, shape.queries), [128, 1, 1]).on(self.stream);
         let launch = launch.arg(saved.q).arg(saved.k).arg(saved.v).arg(saved.output).arg(output_gradient);
         let launch = launch.arg(saved.log_sum_exp).arg(&mut *deltas).arg(&mut gradients.q);
-        // SAFETY: the buffers have the sizes that the problem says, and there is a delta for each row.
+        // SAFETY: the buffers have the sizes that the problem says, and there is a delta for each
+        // row.
         unsafe { launch.arg(self.problem).arg(self.mask_number()).launch()? };
 
         let launch = of_keys.launch(blocks(shape.key_heads, shape.keys), [128, 1, 1]).on(self.stream);
@@ -243,7 +247,8 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// A kernel that prepares statistics of rows, one that computes, and one that rounds the gradient of Q.
+    /// A kernel that prepares statistics of rows, one that computes, and one that rounds the
+    /// gradient of Q.
     fn hopper_backward<T: Element>(
         &self,
         config: &Config,
@@ -270,8 +275,8 @@ impl Call<'_> {
         let blocks = (rows * shape.dim / 8).div_ceil(FEW_THREADS).min(MOST_BLOCKS) as u32;
         let launch = start.launch([blocks, 1, 1], [FEW_THREADS as u32, 1, 1]).on(self.stream);
         let launch = launch.arg(saved.output).arg(output_gradient).arg(saved.log_sum_exp);
-        // SAFETY: the buffers have the sizes that the problem says; rows are counted with those that fill up the last block of
-        // each head, and have `dim` sums and two statistics each.
+        // SAFETY: the buffers have the sizes that the problem says; rows are counted with those
+        // that fill up the last block of each head, and have `dim` sums and two statistics each.
         unsafe { launch.arg(&mut *statistics).arg(&mut *sums).arg(problem).launch()? };
 
         let q_map = self.query_map(saved.q, config.queries)?;
@@ -282,7 +287,8 @@ impl Call<'_> {
         let launch = launch.on(self.stream).arg(q_map).arg(k_map).arg(v_map).arg(gradient_map);
         let launch = launch.arg(saved.q).arg(saved.k).arg(saved.v).arg(output_gradient).arg(&*statistics);
         let launch = launch.arg(&mut *sums).arg(&mut gradients.k).arg(&mut gradients.v);
-        // SAFETY: as above; the maps describe the buffers, and the first kernel has written all statistics and cleared all sums.
+        // SAFETY: as above; the maps describe the buffers, and the first kernel has written all
+        // statistics and cleared all sums.
         unsafe { launch.arg(problem).launch()? };
 
         let blocks = (shape.batch * shape.heads * query_tiles) as u32;
@@ -293,7 +299,8 @@ impl Call<'_> {
     }
 }
 
-/// Heads of keys whose tiles are interleaved. Only the causal form takes tiles out of their order, the longest first.
+/// Heads of keys whose tiles are interleaved. Only the causal form takes tiles out of their order,
+/// the longest first.
 fn head_group(shape: &Shape, mask: Mask) -> usize {
     if mask != Mask::Causal {
         return 1;

@@ -1,7 +1,7 @@
 //! The form for a few queries against many keys: `cuda/attention_decode.cu`.
 //!
-//! The host's part is into how many chunks the keys are cut, so that few heads still fill the GPU, and the memory that holds
-//! partial results between the two kernels.
+//! The host's part is into how many chunks the keys are cut, so that few heads still fill the GPU,
+//! and the memory that holds partial results between the two kernels.
 
 use std::sync::PoisonError;
 
@@ -15,7 +15,8 @@ const DECODE: Image = Image {
     code: Code::Ptx(include_bytes!("../../binaries/attention_decode.ptx.zst")),
 };
 
-/// Rows of queries of a tile, as `attention::DECODE_ROWS`: more of a head of keys read its cache again.
+/// Rows of queries of a tile, as `attention::DECODE_ROWS`: more of a head of keys read its cache
+/// again.
 const ROWS: usize = 8;
 /// As `DECODE_WARPS`.
 const WARPS: usize = 4;
@@ -28,7 +29,8 @@ const MANY_KEYS: usize = 1024;
 /// Blocks of a grid; kernels loop over what is more.
 const MOST_BLOCKS: usize = 1 << 20;
 
-/// Whether this form is the fastest for a shape: the queries of a head of keys fit one tile, and there are many keys.
+/// Whether this form is the fastest for a shape: the queries of a head of keys fit one tile, and
+/// there are many keys.
 pub fn suits(shape: &Shape) -> bool {
     shape.keys >= MANY_KEYS && rows_of_head(shape) <= ROWS
 }
@@ -38,11 +40,13 @@ fn rows_of_head(shape: &Shape) -> usize {
     shape.heads.checked_div(shape.key_heads).unwrap_or(0) * shape.queries
 }
 
-/// What is copied at a time: `DECODE_STAGES` tiles of 16 keys and values for each warp, as many bytes in all dimensions.
+/// What is copied at a time: `DECODE_STAGES` tiles of 16 keys and values for each warp, as many
+/// bytes in all dimensions.
 const SHARED: u32 = (WARPS * 2 * 64 * 128) as u32;
 
-/// Chunks of the keys of each of `units` tiles of rows: about as many blocks as multiprocessors. One block keeps its
-/// multiprocessor's share of the memory busy, and each chunk more leaves partial results to merge (measured).
+/// Chunks of the keys of each of `units` tiles of rows: about as many blocks as multiprocessors.
+/// One block keeps its multiprocessor's share of the memory busy, and each chunk more leaves
+/// partial results to merge (measured).
 fn chunks(units: usize, keys: usize, multiprocessors: usize) -> usize {
     (multiprocessors / units).min(keys.div_ceil(FEWEST_KEYS)).max(1)
 }
@@ -59,15 +63,15 @@ impl Call<'_> {
         let chunks = chunks(units, shape.keys, attention.device.limits().multiprocessors as usize);
 
         let rows = units * chunks * ROWS;
-        // What the first kernel leaves for the second: outputs, and a maximum and a sum of each row. Whoever panicked while
-        // holding the buffers left whole ones.
+        // What the first kernel leaves for the second: outputs, and a maximum and a sum of each
+        // row. Whoever panicked while holding the buffers left whole ones.
         let mut partial = attention.partial.lock().unwrap_or_else(PoisonError::into_inner);
         let [outputs, sums] = partial.reserve(self, [rows * shape.dim, 2 * rows])?;
         let blocks = (units * chunks).min(MOST_BLOCKS) as u32;
         let launch = decode.launch([blocks, 1, 1], [threads, 1, 1]).shared(SHARED).on(self.stream);
         let launch = launch.arg(q).arg(k).arg(v).arg(&mut *outputs).arg(&mut *sums);
-        // SAFETY: the buffers have the sizes that the problem says, and there are as many partial rows as chunks of tiles
-        // have rows, a maximum and a sum for each.
+        // SAFETY: the buffers have the sizes that the problem says, and there are as many partial
+        // rows as chunks of tiles have rows, a maximum and a sum for each.
         unsafe { launch.arg(problem).arg(self.mask_number()).arg(chunks as i32).launch()? };
 
         let blocks = shape.rows().min(MOST_BLOCKS) as u32;

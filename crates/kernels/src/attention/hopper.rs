@@ -1,6 +1,7 @@
 //! The Hopper form: `cuda/attention_hopper.cu`.
 //!
-//! The host's part is the tensor maps, which tell the copy engine where rows lie, and the order of tiles.
+//! The host's part is the tensor maps, which tell the copy engine where rows lie, and the order of
+//! tiles.
 
 use std::sync::PoisonError;
 
@@ -59,8 +60,8 @@ impl Config {
 
 /// K and V of the heads whose tiles are interleaved, in bytes: they should stay in the L2.
 const GROUP_BYTES: usize = 32 << 20;
-/// Heads of keys whose tiles are interleaved, at least and at most. Measured: with fewer, too many blocks end a group with
-/// short tiles.
+/// Heads of keys whose tiles are interleaved, at least and at most. Measured: with fewer, too many
+/// blocks end a group with short tiles.
 const GROUP_HEADS: (usize, usize) = (8, 32);
 
 impl Call<'_> {
@@ -84,8 +85,9 @@ impl Call<'_> {
         let launch = kernel.launch([blocks, 1, 1], [config.threads(), 1, 1]).shared(config.shared(shape.dim));
         let launch = launch.on(self.stream).arg(queries).arg(keys).arg(values).arg(q).arg(k).arg(v);
         let launch = launch.arg(output).arg(log_sum_exp).arg(&mut *counters).arg(problem);
-        // SAFETY: the maps describe the buffers, which have the sizes that the problem says, and the counters are zero: a
-        // launch leaves them so, and the next one on any stream runs after it.
+        // SAFETY: the maps describe the buffers, which have the sizes that the problem says, and
+        // the counters are zero: a launch leaves them so, and the next one on any stream runs after
+        // it.
         unsafe { launch.launch()? };
         Ok(())
     }
@@ -111,9 +113,9 @@ impl Call<'_> {
         self.map(buffer, self.shape.key_heads, self.shape.keys, strides, tile)
     }
 
-    /// A map of `[batch, heads, rows, dim]` that copies `tile` rows of one head. Rows are cut into panels of 64 elements,
-    /// 128 bytes, which is what the swizzle handles: the tensor has the dimensions 64, rows, panels, heads, batch, and a
-    /// tile arrives panel by panel.
+    /// A map of `[batch, heads, rows, dim]` that copies `tile` rows of one head. Rows are cut into
+    /// panels of 64 elements, 128 bytes, which is what the swizzle handles: the tensor has the
+    /// dimensions 64, rows, panels, heads, batch, and a tile arrives panel by panel.
     fn map<T: Element>(
         &self,
         buffer: &Buffer<T>,
@@ -132,7 +134,8 @@ impl Call<'_> {
     }
 }
 
-/// Heads whose tiles are interleaved. Only the causal form takes tiles out of their order, the longest first.
+/// Heads whose tiles are interleaved. Only the causal form takes tiles out of their order, the
+/// longest first.
 fn head_group(shape: &Shape, mask: Mask) -> usize {
     if mask != Mask::Causal {
         return 1;

@@ -1,12 +1,13 @@
 //! Attention, forward and backward.
 //!
-//! One interface over several forms. [`Attention::forward_into`] checks shapes and options once, for all forms, and turns
-//! them into a [`Problem`], the structure that every kernel takes; a form is then little more than a launch.
+//! One interface over several forms. [`Attention::forward_into`] checks shapes and options once,
+//! for all forms, and turns them into a [`Problem`], the structure that every kernel takes; a form
+//! is then little more than a launch.
 //!
 //! Invariants:
 //! - What is refused is refused before anything is launched.
-//! - Every element of the output and of the log-sum-exps is written, also for rows that see no key (zeros, and minus
-//!   infinity), so outputs may hold anything before.
+//! - Every element of the output and of the log-sum-exps is written, also for rows that see no key
+//!   (zeros, and minus infinity), so outputs may hold anything before.
 
 mod backward;
 mod decode;
@@ -41,7 +42,8 @@ pub enum Form {
     Flash,
     /// The same idea on Hopper's tensor cores and copy engine.
     Hopper,
-    /// Two kernels for a few queries against many keys: one for chunks of the keys, one that merges.
+    /// Two kernels for a few queries against many keys: one for chunks of the keys, one that
+    /// merges.
     Decode,
 }
 
@@ -67,7 +69,8 @@ pub struct Output<T> {
     pub form: Form,
 }
 
-/// Attention on one device. Keeps what it has loaded, and memory that kernels need beside their results: make one, use it for all calls. It may be shared among threads.
+/// Attention on one device. Keeps what it has loaded, and memory that kernels need beside their
+/// results: make one, use it for all calls. It may be shared among threads.
 ///
 /// ```
 /// use half::f16;
@@ -94,8 +97,8 @@ pub struct Output<T> {
 pub struct Attention {
     device: Device,
     images: Images,
-    /// What the Hopper form's blocks take tiles from; zeros between launches. Launches on different streams take turns at
-    /// it, as `gpu` orders the uses of a buffer.
+    /// What the Hopper form's blocks take tiles from; zeros between launches. Launches on different
+    /// streams take turns at it, as `gpu` orders the uses of a buffer.
     counters: Mutex<Buffer<u32>>,
     partial: Mutex<Workspace>,
     backward: Mutex<Workspace>,
@@ -127,8 +130,9 @@ impl Attention {
         Ok(Attention { device: device.clone(), images: Images::default(), counters, partial, backward })
     }
 
-    /// The form that runs for a shape if none is asked for: [`Form::Decode`] where up to 8 queries share each of at least
-    /// 1,024 keys, counting all heads of queries of a head of keys; [`Attention::fastest`] elsewhere.
+    /// The form that runs for a shape if none is asked for: [`Form::Decode`] where up to 8 queries
+    /// share each of at least 1,024 keys, counting all heads of queries of a head of keys;
+    /// [`Attention::fastest`] elsewhere.
     ///
     /// ```
     /// # use apex_kernels::{Attention, Form, Shape};
@@ -170,12 +174,12 @@ impl Attention {
         Ok(Output { output, log_sum_exp, form })
     }
 
-    /// Computes attention in the order of `stream`, into buffers that the caller has, and returns the form that ran.
-    /// Returns before the work is done.
+    /// Computes attention in the order of `stream`, into buffers that the caller has, and returns
+    /// the form that ran. Returns before the work is done.
     ///
     /// # Errors
-    /// [`Error::Shape`] if a shape is wrong, a buffer has another size, or there is no kernel for the head dimension;
-    /// [`Error::Form`] if the form does not run on this device; [`Error::Gpu`].
+    /// [`Error::Shape`] if a shape is wrong, a buffer has another size, or there is no kernel for
+    /// the head dimension; [`Error::Form`] if the form does not run on this device; [`Error::Gpu`].
     #[expect(clippy::too_many_arguments, reason = "three inputs, two outputs, and what to do")]
     pub fn forward_into<T: Element>(
         &self,

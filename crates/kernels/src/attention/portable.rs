@@ -29,7 +29,8 @@ impl Call<'_> {
         let grid = [shape.keys.div_ceil(width) as u32, shape.queries.div_ceil(height) as u32, heads];
         let kernel = attention.kernel(PORTABLE, &format!("attention_scores_{}", T::NAME))?;
         let launch = kernel.launch(grid, [width as u32, height as u32, 1]).on(self.stream);
-        // SAFETY: the buffers have the sizes that the problem says, and there is a score for each row and key.
+        // SAFETY: the buffers have the sizes that the problem says, and there is a score for each
+        // row and key.
         unsafe { launch.arg(q).arg(k).arg(&mut scores).arg(problem).launch()? };
 
         let warps = 4;

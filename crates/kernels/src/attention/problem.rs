@@ -29,11 +29,13 @@ pub struct Problem {
     pub scale_log2: f32,
 }
 
-/// A window's side without limit: more than any tensor has rows, and its sum with a row fits 32 bits.
+/// A window's side without limit: more than any tensor has rows, and its sum with a row fits 32
+/// bits.
 const UNLIMITED: usize = (1 << 30) - 1;
 
 impl Problem {
-    /// The problem of a shape, but for the tiles, which are the Hopper form's. Everything is checked.
+    /// The problem of a shape, but for the tiles, which are the Hopper form's. Everything is
+    /// checked.
     pub fn new(shape: &Shape, options: &Options) -> Result<Problem> {
         shape.check()?;
         let scale = options.checked_scale(shape.dim)?;

@@ -4,8 +4,8 @@ use crate::Result;
 use crate::attention::problem::Problem;
 use crate::attention::shape::{Mask, Options, Shape};
 
-/// The output, in the layout of the queries, and the log-sum-exps, `[batch, heads, queries]`. Rows that see no key give
-/// zeros and minus infinity. [`Options::form`] is not looked at.
+/// The output, in the layout of the queries, and the log-sum-exps, `[batch, heads, queries]`. Rows
+/// that see no key give zeros and minus infinity. [`Options::form`] is not looked at.
 ///
 /// ```
 /// use apex_kernels::{Options, Shape, reference};
@@ -44,8 +44,8 @@ pub fn forward(
     Ok((output, log_sum_exps))
 }
 
-/// The gradients of Q, K and V, each in the layout of what it belongs to, from that of the output. [`Options::form`] is not
-/// looked at.
+/// The gradients of Q, K and V, each in the layout of what it belongs to, from that of the output.
+/// [`Options::form`] is not looked at.
 ///
 /// ```
 /// use apex_kernels::{Options, Shape, reference};
@@ -91,8 +91,8 @@ pub fn backward(
     Ok(gradients)
 }
 
-/// Calls `body` for each row of Q, in the order of `[batch, heads, queries]`: where the row begins, where the keys that it sees
-/// begin and their weights, and the log-sum-exp.
+/// Calls `body` for each row of Q, in the order of `[batch, heads, queries]`: where the row begins,
+/// where the keys that it sees begin and their weights, and the log-sum-exp.
 fn for_rows(
     q: &[f64],
     k: &[f64],

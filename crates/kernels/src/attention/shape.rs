@@ -5,8 +5,9 @@ use crate::{Error, Result};
 
 /// Sizes of a problem. Any may be zero but for the head dimension.
 ///
-/// Q and O have `batch * heads * queries` rows of `dim` elements, K and V `batch * key_heads * keys`. Each key head serves
-/// `heads / key_heads` neighbouring heads of queries (grouped-query attention).
+/// Q and O have `batch * heads * queries` rows of `dim` elements, K and V `batch * key_heads *
+/// keys`. Each key head serves `heads / key_heads` neighbouring heads of queries (grouped-query
+/// attention).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
     /// Independent problems of the same sizes.
@@ -23,8 +24,8 @@ pub struct Shape {
     pub dim: usize,
 }
 
-/// Which keys a query sees. Query `r` stands at key `r + keys - queries`: the last query at the last key, as it is when the
-/// keys before are a cache.
+/// Which keys a query sees. Query `r` stands at key `r + keys - queries`: the last query at the
+/// last key, as it is when the keys before are a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mask {
     /// All.
@@ -67,7 +68,8 @@ pub struct Options {
 /// Head dimensions for which there are kernels.
 const DIMS: [usize; 3] = [64, 128, 256];
 
-/// Most rows of a tensor, most heads of all batches: kernels add rows and sides of windows in 32 bits.
+/// Most rows of a tensor, most heads of all batches: kernels add rows and sides of windows in 32
+/// bits.
 const MOST: usize = 1 << 29;
 
 impl Shape {
@@ -136,7 +138,8 @@ impl Shape {
 }
 
 impl Options {
-    /// The scale, checked. Kernels find the greatest score before they scale it, so it must be positive.
+    /// The scale, checked. Kernels find the greatest score before they scale it, so it must be
+    /// positive.
     pub(crate) fn checked_scale(&self, dim: usize) -> Result<f32> {
         let scale = self.scale.unwrap_or_else(|| 1.0 / (dim as f32).sqrt());
         if scale.is_finite() && scale > 0.0 {

@@ -1,7 +1,7 @@
 //! How evenly tokens are spread over experts.
 
-/// What to watch while a router learns: an expert that nobody chooses learns nothing, and on several
-/// devices the one with the largest load is waited for.
+/// What to watch while a router learns: an expert that nobody chooses learns nothing, and on
+/// several devices the one with the largest load is waited for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Balance {
     /// Share of the experts that some token chose.

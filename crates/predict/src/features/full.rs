@@ -63,7 +63,8 @@ fn residency(placed: &Placed<'_>, sink: &mut dyn Sink) {
     }
     sink.put("", "waves", waves.waves.log2());
     sink.put("", "tail_effect", if waves.full > 0 { waves.tail_effect() } else { 0.0 });
-    // By how much whole waves, or whole blocks of a multiprocessor, last longer than their share of the work.
+    // By how much whole waves, or whole blocks of a multiprocessor, last longer than their share of
+    // the work.
     sink.put(
         "",
         "wave_rounding",

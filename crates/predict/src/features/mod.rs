@@ -1,8 +1,8 @@
 //! Launches as numbers: what the models are given.
 //!
-//! A feature set is written once, as a function that puts names and values into a [`Sink`]: so names and values cannot come
-//! apart. Quantities that span decades are logarithms to base 2. What is not known is 0, and a feature says that it is not
-//! known.
+//! A feature set is written once, as a function that puts names and values into a [`Sink`]: so
+//! names and values cannot come apart. Quantities that span decades are logarithms to base 2. What
+//! is not known is 0, and a feature says that it is not known.
 //!
 //! * [`small`]: the launch alone, eight numbers.
 //! * [`full`]: all that is known of a launch.
@@ -96,7 +96,8 @@ pub fn full(placed: &Placed<'_>, features: &mut Vec<f32>) {
     full::put(placed, &mut Values(features));
 }
 
-/// Features of a launch `to`, of whose kernel a launch `from` was measured; replaces what `features` held.
+/// Features of a launch `to`, of whose kernel a launch `from` was measured; replaces what
+/// `features` held.
 pub fn what_if(from: &Placed<'_>, measured: &Measured, to: &Placed<'_>, features: &mut Vec<f32>) {
     features.clear();
     what_if::put(from, measured, to, &mut Values(features));

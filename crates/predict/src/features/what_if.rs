@@ -10,8 +10,8 @@ pub struct Measured {
     pub duration_us: f64,
 }
 
-/// All features of the new launch; by how much those differ from the measured one's that a launch can change; and what
-/// the measured duration says about the kernel.
+/// All features of the new launch; by how much those differ from the measured one's that a launch
+/// can change; and what the measured duration says about the kernel.
 pub(super) fn put(from: &Placed<'_>, measured: &Measured, to: &Placed<'_>, sink: &mut dyn Sink) {
     full::put(to, sink);
     let mut before = Vec::new();

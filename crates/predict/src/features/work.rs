@@ -1,4 +1,5 @@
-//! What a launch executes, as numbers: how much each warp does, and how long each part of the device takes for all of it.
+//! What a launch executes, as numbers: how much each warp does, and how long each part of the
+//! device takes for all of it.
 
 use super::{Sink, log};
 use crate::bounds::Bounds;

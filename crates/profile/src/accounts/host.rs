@@ -1,9 +1,10 @@
-//! What the host did: its driver calls, thread by thread, and which of them idle time is charged to.
+//! What the host did: its driver calls, thread by thread, and which of them idle time is charged
+//! to.
 //!
-//! Idle time ends because a thread launched something. What that thread did is why the device was idle: its calls first.
-//! Where it was in no call, another thread's calls count that may have kept it waiting (the main thread loads a module, then
-//! its worker launches); calls that only wait do not (a watchdog waits for events all the time). The rest is the program's
-//! own code.
+//! Idle time ends because a thread launched something. What that thread did is why the device was
+//! idle: its calls first. Where it was in no call, another thread's calls count that may have kept
+//! it waiting (the main thread loads a module, then its worker launches); calls that only wait do
+//! not (a watchdog waits for events all the time). The rest is the program's own code.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -107,8 +107,8 @@ impl Ledger {
         self.busy.iter().map(|&busy| (busy as f64 / width).clamp(0.0, 1.0)).collect()
     }
 
-    /// The accounts of a phase (of all, if `None`). `ends` are the same device with work that is as short and as long as it
-    /// may be.
+    /// The accounts of a phase (of all, if `None`). `ends` are the same device with work that is as
+    /// short and as long as it may be.
     pub fn accounts(&self, ends: [&Self; 2], phase: Option<PhaseKind>) -> Accounts {
         let [value, short, long] = [self, ends[0], ends[1]].map(|ledger| ledger.sums_of(phase));
         let figure = |slot: usize| {

@@ -1,15 +1,19 @@
-//! Time accounted for: every nanosecond of a device between its first and its last work is in exactly one account.
+//! Time accounted for: every nanosecond of a device between its first and its last work is in
+//! exactly one account.
 //!
-//! The record has no clock of the GPU. The device's time line is therefore *modelled* by playing the queue of each stream
-//! ([`timeline`]): work starts when its call has returned and the work before it is done, and takes what was measured of it
-//! or of its kernel. What the host saw corrects the model: after a call that waited, the queue was empty; a call that waited
-//! for long shows that the queue was full until then. Idle time is charged to what the host did meanwhile ([`host`]).
+//! The record has no clock of the GPU. The device's time line is therefore *modelled* by playing
+//! the queue of each stream ([`timeline`]): work starts when its call has returned and the work
+//! before it is done, and takes what was measured of it or of its kernel. What the host saw
+//! corrects the model: after a call that waited, the queue was empty; a call that waited for long
+//! shows that the queue was full until then. Idle time is charged to what the host did meanwhile
+//! ([`host`]).
 //!
-//! Where nothing is known of a kernel's time, the device may be busy or idle: that time is *unknown*, and shown as such.
+//! Where nothing is known of a kernel's time, the device may be busy or idle: that time is
+//! *unknown*, and shown as such.
 //!
-//! Invariants: accounts of a phase add up to its span and phases to the device's span, to the nanosecond; none is negative.
-//! The model runs three times, with durations as they are on average, as short and as long as they may be; an account's
-//! interval spans the three results.
+//! Invariants: accounts of a phase add up to its span and phases to the device's span, to the
+//! nanosecond; none is negative. The model runs three times, with durations as they are on average,
+//! as short and as long as they may be; an account's interval spans the three results.
 
 mod host;
 mod ledger;
@@ -88,9 +92,11 @@ pub struct Accounts {
     pub kernels: Figure,
     /// Collectives (NCCL) run, and no other kernel: communication that nothing hides.
     pub collectives: Figure,
-    /// Of the time in collectives, what the same collectives take less on another rank: this one waits for it.
+    /// Of the time in collectives, what the same collectives take less on another rank: this one
+    /// waits for it.
     pub waiting: Figure,
-    /// The device copies or sets memory, and no kernel runs. How long a copy takes is estimated from its bytes.
+    /// The device copies or sets memory, and no kernel runs. How long a copy takes is estimated
+    /// from its bytes.
     pub copies: Figure,
     /// The device is idle, by what the host did meanwhile.
     pub idle: BTreeMap<IdleCause, Figure>,
@@ -235,7 +241,8 @@ pub struct Phase {
     pub accounts: Accounts,
     /// Launch calls and graph launches in it that ran.
     pub launches: u64,
-    /// What was launched in it by launch calls: index into [`crate::Profile::kernels`], and how often.
+    /// What was launched in it by launch calls: index into [`crate::Profile::kernels`], and how
+    /// often.
     pub kernels: Vec<(usize, u64)>,
     /// Other calls of the process in it, by CPU time.
     pub calls: Vec<PhaseCall>,

@@ -1,12 +1,14 @@
 //! Phases, from the repetition of launches.
 //!
-//! A program that trains or generates launches the same functions in each iteration, in other configurations perhaps (shapes
-//! grow). An *iteration* is found by a *mark*: a function of which every so many launches as many others lie between two of
-//! them. Of all functions, the mark is the one whose iterations cover the most launches and time; of equal ones, the one
-//! with the most iterations. What lies before its first iteration is the start-up, what lies between iterations and is
-//! unlike them (an evaluation) is neither.
+//! A program that trains or generates launches the same functions in each iteration, in other
+//! configurations perhaps (shapes grow). An *iteration* is found by a *mark*: a function of which
+//! every so many launches as many others lie between two of them. Of all functions, the mark is the
+//! one whose iterations cover the most launches and time; of equal ones, the one with the most
+//! iterations. What lies before its first iteration is the start-up, what lies between iterations
+//! and is unlike them (an evaluation) is neither.
 //!
-//! Only the first [`KEPT`] launches of a process are looked at; what comes after them belongs to the last phase.
+//! Only the first [`KEPT`] launches of a process are looked at; what comes after them belongs to
+//! the last phase.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -69,7 +71,8 @@ impl Launched {
         }
     }
 
-    /// The loop that the launches are, if they are one that takes a good part of the time until `end`.
+    /// The loop that the launches are, if they are one that takes a good part of the time until
+    /// `end`.
     pub fn find_loop(&self, end: u64) -> Option<Loop> {
         let first = *self.starts.first()?;
         let span = end.saturating_sub(first).max(1);
@@ -154,7 +157,8 @@ fn warmup(iterations: &[Range<u64>]) -> usize {
     durations[..durations.len() / 2].windows(3).position(settled).unwrap_or(0)
 }
 
-/// A number for each function whose sums differ where the functions do (the finaliser of SplitMix64).
+/// A number for each function whose sums differ where the functions do (the finaliser of
+/// SplitMix64).
 fn mixed(function: u32) -> u64 {
     let mut x = u64::from(function).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

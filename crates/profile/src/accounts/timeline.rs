@@ -1,7 +1,8 @@
 //! A model of one device's queues, driven by the host's calls.
 //!
-//! Work starts when its call has returned and the work before it on its stream is done, on the streams that its stream waits
-//! for too (the legacy default stream, events). What is modelled stays open to correction until it is *settled* into the
+//! Work starts when its call has returned and the work before it on its stream is done, on the
+//! streams that its stream waits for too (the legacy default stream, events). What is modelled
+//! stays open to correction until it is *settled* into the
 //! [`Ledger`]: when the whole device is known to be done, or when too much is open. Memory is bounded by that, never by the
 //! number of records.
 
@@ -19,7 +20,8 @@ use crate::profile::{Activity, Gap};
 const OPEN: usize = 8192;
 /// Gaps that are listed.
 const LISTED: usize = 10;
-/// From the end of work to the return of the call that waited for it, at most: 2 to 3 µs on an H200.
+/// From the end of work to the return of the call that waited for it, at most: 2 to 3 µs on an
+/// H200.
 const RETURN_NS: u64 = 3_000;
 /// A call that waits for longer has waited for work, even where the model says that all was done.
 const WAITED_NS: u64 = 50_000;
@@ -60,7 +62,8 @@ pub(crate) struct NewWork {
     pub kernel: Option<usize>,
     /// The thread that queued it.
     pub thread: u32,
-    /// Standard error of `taken`, which all work of the kernel shares, and its own standard deviation.
+    /// Standard error of `taken`, which all work of the kernel shares, and its own standard
+    /// deviation.
     pub uncertainty: (f64, f64),
 }
 
@@ -129,7 +132,8 @@ pub(crate) struct Timeline {
 }
 
 impl Timeline {
-    /// A device whose first work is queued at `span.0` and whose last work or call that waited ends at `span.1`.
+    /// A device whose first work is queued at `span.0` and whose last work or call that waited ends
+    /// at `span.1`.
     pub fn new(span: (u64, u64), boundaries: Boundaries) -> Self {
         let span = (span.0, span.1.max(span.0));
         let least = Activity::long_gap_ns((span.1 - span.0) as f64) as u64;
@@ -179,8 +183,9 @@ impl Timeline {
         });
     }
 
-    /// When work on a stream can begin: after the work before it, after that of the legacy default stream where it is a
-    /// blocking one, and after that of all blocking streams where it is the legacy default stream.
+    /// When work on a stream can begin: after the work before it, after that of the legacy default
+    /// stream where it is a blocking one, and after that of all blocking streams where it is the
+    /// legacy default stream.
     fn free_for(&self, stream: u32, kind: Option<StreamKind>) -> u64 {
         let own = self.streams.get(&stream).map_or(0, |own| own.free_at.max(own.not_before));
         let blocks = |other: &Stream| match (kind, other.kind) {
@@ -213,8 +218,8 @@ impl Timeline {
         }
     }
 
-    /// A call from `called` to `returned` waited for the work of a stream, or of all if `None`; `own_ns` of it may have passed
-    /// for other reasons, such as the copy that it makes.
+    /// A call from `called` to `returned` waited for the work of a stream, or of all if `None`;
+    /// `own_ns` of it may have passed for other reasons, such as the copy that it makes.
     pub fn synchronised(&mut self, stream: Option<u32>, called: u64, returned: u64, own_ns: u64) {
         let whole = stream.is_none_or(|stream| self.streams.keys().all(|&other| other == stream));
         let stream = stream.filter(|_| !whole);
@@ -247,8 +252,8 @@ impl Timeline {
         }
     }
 
-    /// A stream still had work at that moment. Work begins some microseconds after its call and is seen done some later: only
-    /// where the model is off by more is it corrected.
+    /// A stream still had work at that moment. Work begins some microseconds after its call and is
+    /// seen done some later: only where the model is off by more is it corrected.
     pub fn busy_at(&mut self, stream: u32, at: u64) {
         if self.is_open(Some(stream)) && self.done_at(Some(stream)).saturating_add(WAITED_NS) < at {
             self.extend(Some(stream), at);
@@ -280,7 +285,8 @@ impl Timeline {
                 edges.extend([(start, true, at), (end, false, at)]);
             }
         }
-        // Where one ends and another begins at once, the device is not idle between: ends come last.
+        // Where one ends and another begins at once, the device is not idle between: ends come
+        // last.
         edges.sort_unstable_by_key(|&(time, begins, at)| (time, !begins, at));
         let (mut running, mut at) = ([0u32; Work::ALL.len()], self.settled);
         for (time, begins, item) in edges {

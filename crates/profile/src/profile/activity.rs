@@ -1,4 +1,5 @@
-//! The second reading of a process: its work and calls on the time line of each device ([`crate::accounts`]).
+//! The second reading of a process: its work and calls on the time line of each device
+//! ([`crate::accounts`]).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

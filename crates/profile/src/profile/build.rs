@@ -1,13 +1,14 @@
 //! The profile of record streams, built step by step.
 //!
-//! A [`Builder`] holds what is known so far: counts, sums and sketches, never records. Each process is read into a builder
-//! of its own ([`super::reading`]), and that one is merged into the whole. Builders of several sessions (the ranks of a
-//! job, its hosts) merge in the same way, and the profile of a merged builder is the profile of both sets of processes:
+//! A [`Builder`] holds what is known so far: counts, sums and sketches, never records. Each process
+//! is read into a builder of its own ([`super::reading`]), and that one is merged into the whole.
+//! Builders of several sessions (the ranks of a job, its hosts) merge in the same way, and the
+//! profile of a merged builder is the profile of both sets of processes:
 //!
-//! * Counts, extremes and the buckets of sketches are the same, hence quantiles have the error of one [`Sketch`]. Sums and
-//!   means are the same but for the rounding of floating-point additions.
-//! * One part depends on the order: on the time line, a launch without samples in its own process takes the mean time of
-//!   the processes that this builder read before.
+//! * Counts, extremes and the buckets of sketches are the same, hence quantiles have the error of
+//!   one [`Sketch`]. Sums and means are the same but for the rounding of floating-point additions.
+//! * One part depends on the order: on the time line, a launch without samples in its own process
+//!   takes the mean time of the processes that this builder read before.
 
 use std::collections::BTreeMap;
 
@@ -26,11 +27,12 @@ use super::{
 };
 use crate::sketch::Sketch;
 
-/// What recording one launch adds, in nanoseconds, as measured on an H200's host (`docs/results/h200.md`): the mean in a tight
-/// loop of launches with arguments.
+/// What recording one launch adds, in nanoseconds, as measured on an H200's host
+/// (`docs/results/h200.md`): the mean in a tight loop of launches with arguments.
 pub const RECORD_COST_NS: f64 = 117.0;
 
-/// The least and the most that [`RECORD_COST_NS`] was: without arguments, and in a PyTorch loop, where caches are cold.
+/// The least and the most that [`RECORD_COST_NS`] was: without arguments, and in a PyTorch loop,
+/// where caches are cold.
 pub const RECORD_COST_INTERVAL_NS: (f64, f64) = (99.0, 413.0);
 
 /// Minimum samples of the recorder's own time for their mean to stand for a process.

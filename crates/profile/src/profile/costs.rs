@@ -7,7 +7,8 @@ use super::reading::{GraphState, Reading};
 use super::times::Estimate;
 use crate::figure::NINETY_PERCENT;
 
-/// Work of unknown time is taken to last for so many times the longest of nearly all known launches …
+/// Work of unknown time is taken to last for so many times the longest of nearly all known launches
+/// …
 const UNKNOWN_TIMES: f64 = 4.0;
 /// … or for so many of these at the worst …
 const UNKNOWN_AT_WORST: f64 = 8.0;
@@ -27,11 +28,13 @@ pub(super) struct Cost {
     pub samples: u64,
     /// Launches that the mean is of.
     pub launches: u64,
-    /// Whether samples of the same configuration say so; else samples of the same function in another one.
+    /// Whether samples of the same configuration say so; else samples of the same function in
+    /// another one.
     pub own: bool,
 }
 
-/// What is launched: a configuration or a graph, by its place in the process's list; `None` if it was not recorded.
+/// What is launched: a configuration or a graph, by its place in the process's list; `None` if it
+/// was not recorded.
 #[derive(Clone, Copy)]
 pub(super) enum Launched {
     Config(Option<usize>),
@@ -120,13 +123,14 @@ impl Cost {
         }
     }
 
-    /// Standard error of the mean, which all launches share, and standard deviation of one. What is not known of the spread
-    /// is taken to be as large as the mean.
+    /// Standard error of the mean, which all launches share, and standard deviation of one. What is
+    /// not known of the spread is taken to be as large as the mean.
     pub fn uncertainty(self) -> (f64, f64) {
         (self.variance.map_or(self.mean_ns, f64::sqrt), self.deviation_ns.unwrap_or(self.mean_ns))
     }
 
-    /// As long as a launch is on average, and as short and as long as all launches may be on average.
+    /// As long as a launch is on average, and as short and as long as all launches may be on
+    /// average.
     pub fn taken(self) -> [u64; 3] {
         let (error, deviation) = self.uncertainty();
         let off = NINETY_PERCENT * (error + deviation / (self.launches.max(1) as f64).sqrt());
@@ -135,8 +139,9 @@ impl Cost {
 }
 
 impl Reading<'_> {
-    /// What configurations and graphs take: by their own samples, else by those of other processes, else by those of the same
-    /// function in the configuration that is most like it; a graph without samples takes the sum of its kernels.
+    /// What configurations and graphs take: by their own samples, else by those of other processes,
+    /// else by those of the same function in the configuration that is most like it; a graph
+    /// without samples takes the sum of its kernels.
     pub(super) fn costs(&self, estimates: &[Option<Estimate>]) -> Costs {
         let mut configs: Vec<Option<Cost>> = Vec::new();
         for (config, estimate) in self.configs.iter().zip(estimates) {
@@ -162,7 +167,8 @@ impl Reading<'_> {
         Costs { known: PerLaunched { configs, graphs }, unknown }
     }
 
-    /// Configurations without samples take what the same function takes with the most similar number of threads.
+    /// Configurations without samples take what the same function takes with the most similar
+    /// number of threads.
     fn add_costs_of_others(&self, configs: &mut [Option<Cost>]) {
         let mut known: HashMap<u32, Vec<(f64, Cost)>> = HashMap::new();
         let threads = |config: usize| (self.configs[config].threads.max(1) as f64).ln();
@@ -179,7 +185,8 @@ impl Reading<'_> {
         }
     }
 
-    /// How long work of unknown time is taken to last. Where nothing is known of any, until something shows that it is done.
+    /// How long work of unknown time is taken to last. Where nothing is known of any, until
+    /// something shows that it is done.
     fn unknown_ns(&self, configs: &[Option<Cost>]) -> [u64; 3] {
         let mut known: Vec<(f64, u64)> = self
             .configs
@@ -203,7 +210,8 @@ impl Reading<'_> {
         }
     }
 
-    /// What the samples of a kernel in other processes, and under other identifiers in this one, tell.
+    /// What the samples of a kernel in other processes, and under other identifiers in this one,
+    /// tell.
     fn shared_estimate(&self, kernel: usize) -> Option<Estimate> {
         let Builder { kernels, devices, .. } = &self.part;
         let place = |device: usize| self.others.known_device(&devices[device]);

@@ -11,8 +11,8 @@ use super::Kernel;
 use crate::figure::Figure;
 use crate::sums::SaturatingSum as _;
 
-/// Counts of launches that the CPU device executed, added up: no measurement of time. Exact, unless a share says that only
-/// part of the launches was counted and the counts are scaled to the whole.
+/// Counts of launches that the CPU device executed, added up: no measurement of time. Exact, unless
+/// a share says that only part of the launches was counted and the counts are scaled to the whole.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KernelCounts {
     /// Launches that were counted.
@@ -20,7 +20,8 @@ pub struct KernelCounts {
     /// Of the instructions of these launches the share that was counted; none if all were.
     #[serde(default)]
     pub sampled_share: Option<f64>,
-    /// PTX instructions by class, each counted once for the threads of a warp that execute it together.
+    /// PTX instructions by class, each counted once for the threads of a warp that execute it
+    /// together.
     pub warp_instructions: BTreeMap<String, u64>,
     /// The same, counted for each thread.
     pub thread_instructions: BTreeMap<String, u64>,
@@ -28,7 +29,8 @@ pub struct KernelCounts {
     pub not_predicated_off: u64,
     /// Threads that execute an instruction together, on average; 32 without divergence.
     pub active_threads: f64,
-    /// Floating-point operations by width (`f16`, `f32`, `f64`, `tensor`); a fused multiply-add counts two.
+    /// Floating-point operations by width (`f16`, `f32`, `f64`, `tensor`); a fused multiply-add
+    /// counts two.
     pub operations: BTreeMap<String, u64>,
     /// Memory traffic; kinds without any are left out.
     pub traffic: Vec<Traffic>,
@@ -53,7 +55,8 @@ pub struct Traffic {
     pub threads: u64,
     /// Bytes that the threads asked for.
     pub bytes: u64,
-    /// Sectors of 32 bytes (global), wavefronts (shared); 0 for local memory, where they are not counted.
+    /// Sectors of 32 bytes (global), wavefronts (shared); 0 for local memory, where they are not
+    /// counted.
     pub transactions: u64,
     /// Transactions beyond what the same bytes would take side by side.
     pub excess: u64,
@@ -109,7 +112,8 @@ impl From<&counts::Place> for Place {
 /// A defect that the CPU device found: once for all places that one mistake shows at.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Defect {
-    /// `uninitialized-read`, `shared-race`, `divergent-barrier`, or the name of a CUDA error that ended a kernel.
+    /// `uninitialized-read`, `shared-race`, `divergent-barrier`, or the name of a CUDA error that
+    /// ended a kernel.
     pub kind: String,
     /// The kernel, as the driver names it.
     pub kernel: String,
@@ -117,7 +121,8 @@ pub struct Defect {
     pub text: String,
     /// Where: the first of the places.
     pub place: Place,
-    /// For races: where the other access is. For values that nobody has written: where it was loaded.
+    /// For races: where the other access is. For values that nobody has written: where it was
+    /// loaded.
     pub other: Option<Place>,
     /// How often it happened.
     pub count: u64,

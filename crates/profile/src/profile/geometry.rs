@@ -5,7 +5,8 @@ use occupancy::{DeviceLimits, Waves, block_efficiency, theoretical};
 use super::{Geometry, Kernel};
 
 impl Geometry {
-    /// Occupancy, waves and block efficiency of a kernel; `None` where its attributes are not known.
+    /// Occupancy, waves and block efficiency of a kernel; `None` where its attributes are not
+    /// known.
     pub fn of(limits: &DeviceLimits, kernel: &Kernel) -> Option<Self> {
         let attributes = kernel.attributes?;
         let threads = kernel.block_threads();

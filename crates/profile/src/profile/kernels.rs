@@ -1,5 +1,5 @@
-//! Kernels by what they are: the same function in the same configuration on the same kind of device is one kernel, in
-//! whichever process and under whichever identifier.
+//! Kernels by what they are: the same function in the same configuration on the same kind of device
+//! is one kernel, in whichever process and under whichever identifier.
 
 use std::collections::{HashMap, HashSet};
 
@@ -69,7 +69,8 @@ impl Kernels {
         self.list.len() - 1
     }
 
-    /// Adds the kernels of others, whose devices and call stacks have these places here. Returns the places of their kernels.
+    /// Adds the kernels of others, whose devices and call stacks have these places here. Returns
+    /// the places of their kernels.
     pub fn merge(&mut self, others: Self, devices: &[usize], stacks: &[usize]) -> Vec<usize> {
         let add = |other: Counts| {
             let device = other.key.device.map(|device| devices[device]);
@@ -108,7 +109,8 @@ impl Kernels {
         &mut self.list[kernel]
     }
 
-    /// All of them, in the order of their numbers, with what the CPU device counted. Call stacks get these places.
+    /// All of them, in the order of their numbers, with what the CPU device counted. Call stacks
+    /// get these places.
     pub fn finish(self, devices: &[Device], counted: &CountedKernels, stacks: &[usize]) -> Vec<Kernel> {
         let limits: Vec<_> = devices.iter().map(Device::limits).collect();
         let names = Names::of(&self.list);

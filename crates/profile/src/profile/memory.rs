@@ -6,7 +6,8 @@ use apex_trace::layout::{Call, MemoryKind};
 
 use super::Memory;
 
-/// Distinct freed sizes that are remembered for each kind; a program with more does not allocate in a simple loop.
+/// Distinct freed sizes that are remembered for each kind; a program with more does not allocate in
+/// a simple loop.
 const SIZES: usize = 4096;
 
 /// What names an allocation until it is freed.
@@ -53,7 +54,8 @@ struct Totals {
 }
 
 impl Heap {
-    /// An allocation that succeeded. Mappings of memory that is counted elsewhere have no kind and do not count here.
+    /// An allocation that succeeded. Mappings of memory that is counted elsewhere have no kind and
+    /// do not count here.
     pub fn allocate(&mut self, kind: MemoryKind, call: &Call, cpu_ns: f64, after_launch: bool) {
         if kind == MemoryKind::Unknown {
             return;

@@ -15,9 +15,10 @@ impl Profile {
         self.activities.iter().any(|activity| activity.phase(kind).is_some())
     }
 
-    /// The profile of a phase alone; `None` where no device has it. Time lines, kernels and totals are those of the phase;
-    /// GPU times of kernels are what their launches in it take on average over the run. Copies, memory, sequences and
-    /// calls stay those of the whole run ([`crate::Phase::calls`] has the phase's calls).
+    /// The profile of a phase alone; `None` where no device has it. Time lines, kernels and totals
+    /// are those of the phase; GPU times of kernels are what their launches in it take on average
+    /// over the run. Copies, memory, sequences and calls stay those of the whole run
+    /// ([`crate::Phase::calls`] has the phase's calls).
     pub fn in_phase(&self, kind: PhaseKind) -> Option<Self> {
         if !self.has_phase(kind) {
             return None;

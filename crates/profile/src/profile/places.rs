@@ -1,5 +1,6 @@
-//! From identifiers to places in a list. Identifiers count from 1, so nearly all sit in a dense table, which matters where
-//! one is looked up for every record; a damaged file's absurd ones do not make it grow.
+//! From identifiers to places in a list. Identifiers count from 1, so nearly all sit in a dense
+//! table, which matters where one is looked up for every record; a damaged file's absurd ones do
+//! not make it grow.
 
 use std::collections::HashMap;
 

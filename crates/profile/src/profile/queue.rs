@@ -65,8 +65,8 @@ impl LaunchQueue {
         (self.asked_samples > 0).then(|| self.asked_ns / self.asked_samples as f64)
     }
 
-    /// Time that the program's threads were spared: what the calls took on the queue's thread, less what handing them over and
-    /// waiting for them took.
+    /// Time that the program's threads were spared: what the calls took on the queue's thread, less
+    /// what handing them over and waiting for them took.
     pub fn spared_ns(&self) -> f64 {
         let handing_over = self.mean_asked_ns().unwrap_or(0.0) * self.made as f64;
         self.call_ns - handing_over - self.wait_ns

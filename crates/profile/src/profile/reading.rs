@@ -1,7 +1,8 @@
 //! One process, from its records to its part of a profile.
 //!
-//! The records of a process are read twice, in the order of time: once to count everything and to learn how long kernels
-//! take, once more (launches and synchronisations alone) to lay kernels of known time on the time line.
+//! The records of a process are read twice, in the order of time: once to count everything and to
+//! learn how long kernels take, once more (launches and synchronisations alone) to lay kernels of
+//! known time on the time line.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -385,7 +386,8 @@ impl<'b> Reading<'b> {
         })
     }
 
-    /// The device of a context; where the context is not known, the only device that the process has.
+    /// The device of a context; where the context is not known, the only device that the process
+    /// has.
     fn device_of(&self, context: u32) -> Option<usize> {
         self.devices.get(&context).copied().or_else(|| {
             let mut all = self.devices.values().copied();
@@ -459,8 +461,8 @@ pub(super) fn waits(call: &CallRecord) -> bool {
     let asynchronous = call.head.flags & flags::ASYNC != 0;
     match CallClass::from_raw(call.class) {
         Some(CallClass::Synchronize) => true,
-        // Copies within the device return at once, whatever the name of the call says; copies into pageable memory return when
-        // they are done.
+        // Copies within the device return at once, whatever the name of the call says; copies into
+        // pageable memory return when they are done.
         Some(CallClass::Copy) => match CopyDirection::between(call.source_memory(), call.memory()) {
             CopyDirection::DeviceToDevice => false,
             CopyDirection::DeviceToHost => !asynchronous || call.memory() == MemoryKind::Pageable,

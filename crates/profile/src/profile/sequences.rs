@@ -1,9 +1,10 @@
 //! Repeated sequences of launches.
 //!
-//! Launches of each stream are collected into *segments*, from one synchronisation (or other call that a capture would not
-//! survive) to the next. A loop that synchronises in each iteration gives the same segment again and again: these are
-//! counted by content. A loop that does not gives one long segment, cut after [`LONGEST`] launches; in such a one the
-//! repeating unit is looked for. Memory: [`LONGEST`] launches for each stream, [`KEPT`] in different segments and units.
+//! Launches of each stream are collected into *segments*, from one synchronisation (or other call
+//! that a capture would not survive) to the next. A loop that synchronises in each iteration gives
+//! the same segment again and again: these are counted by content. A loop that does not gives one
+//! long segment, cut after [`LONGEST`] launches; in such a one the repeating unit is looked for.
+//! Memory: [`LONGEST`] launches for each stream, [`KEPT`] in different segments and units.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -139,8 +140,8 @@ impl Entry {
     }
 }
 
-/// The stretch of `kernels` that repeats with one period, and the period, if at least its middle half does so twice. What
-/// comes before (warm-up) and after does not matter.
+/// The stretch of `kernels` that repeats with one period, and the period, if at least its middle
+/// half does so twice. What comes before (warm-up) and after does not matter.
 fn periodic_run(kernels: &[u32]) -> Option<(Range<usize>, usize)> {
     let quarter = kernels.len() / 4;
     let middle = &kernels[quarter..kernels.len() - quarter];
@@ -156,7 +157,8 @@ fn periodic_run(kernels: &[u32]) -> Option<(Range<usize>, usize)> {
     Some((start..end, period))
 }
 
-/// The smallest period of a sequence: its length less that of its longest border (Knuth, Morris, Pratt).
+/// The smallest period of a sequence: its length less that of its longest border (Knuth, Morris,
+/// Pratt).
 fn period_of(sequence: &[u32]) -> Option<usize> {
     let mut borders = vec![0usize; sequence.len()];
     for i in 1..sequence.len() {
@@ -169,8 +171,8 @@ fn period_of(sequence: &[u32]) -> Option<usize> {
     borders.last().map(|border| sequence.len() - border)
 }
 
-/// The lexicographically least rotation: the same for all rotations of a unit, so that it does not matter where in the loop
-/// a segment was cut (Booth's algorithm in its two-pointer form).
+/// The lexicographically least rotation: the same for all rotations of a unit, so that it does not
+/// matter where in the loop a segment was cut (Booth's algorithm in its two-pointer form).
 fn least_rotation(unit: &[u32]) -> Vec<u32> {
     let n = unit.len();
     let (mut i, mut j, mut same) = (0, 1, 0);

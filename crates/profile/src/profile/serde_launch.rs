@@ -1,4 +1,5 @@
-//! Launches and functions as the profile's JSON has them. Its names are older than those of `cuda_launch`.
+//! Launches and functions as the profile's JSON has them. Its names are older than those of
+//! `cuda_launch`.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

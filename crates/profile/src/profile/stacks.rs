@@ -1,7 +1,9 @@
-//! Where in the program kernels are launched: call stacks, and the one line of each that the user can change.
+//! Where in the program kernels are launched: call stacks, and the one line of each that the user
+//! can change.
 //!
-//! Stacks are samples. How a kernel's launches divide among places is known as well as its sampled launches tell; a stack
-//! that was read where a thread first launched the kernel proves that the place launches it, and says nothing of how often.
+//! Stacks are samples. How a kernel's launches divide among places is known as well as its sampled
+//! launches tell; a stack that was read where a thread first launched the kernel proves that the
+//! place launches it, and says nothing of how often.
 
 use super::Profile;
 use apex_trace::Process;
@@ -56,7 +58,8 @@ pub enum Site<'p> {
 /// How PyTorch names the threads that run backward passes.
 const AUTOGRAD_THREADS: &str = "pt_autograd_";
 
-/// Parts of paths of what is installed and not the user's: packages, the standard library, the interpreter's own.
+/// Parts of paths of what is installed and not the user's: packages, the standard library, the
+/// interpreter's own.
 const LIBRARY_FOLDERS: [&str; 3] = ["/site-packages/", "/dist-packages/", "/lib/python3."];
 const FROZEN: &str = "<frozen ";
 
@@ -114,7 +117,8 @@ pub struct SiteTotals {
     pub place: String,
     /// Its frame; `None` where the thread has no Python frames, or no stack was read.
     pub frame: Option<Frame>,
-    /// Launches of kernels and graphs: each one's launches are divided among places as its samples are.
+    /// Launches of kernels and graphs: each one's launches are divided among places as its samples
+    /// are.
     pub launches: f64,
     /// GPU time of these, divided likewise; 0 where nothing was timed.
     pub gpu_time_ns: f64,
@@ -148,7 +152,8 @@ impl Profile {
         sites
     }
 
-    /// What is launched from where, by GPU time, then by launches; empty where no call stack was read.
+    /// What is launched from where, by GPU time, then by launches; empty where no call stack was
+    /// read.
     pub fn by_site(&self) -> Vec<SiteTotals> {
         if self.call_stacks.is_empty() {
             return Vec::new();
@@ -247,7 +252,8 @@ impl Stacks {
         others.list.into_iter().map(|stack| self.place(stack)).collect()
     }
 
-    /// All of them in an order that does not depend on who came first, and where each of the others is in it.
+    /// All of them in an order that does not depend on who came first, and where each of the others
+    /// is in it.
     pub fn finish(self) -> (Vec<CallStack>, Vec<usize>) {
         let mut order: Vec<usize> = (0..self.list.len()).collect();
         order.sort_by(|&a, &b| self.list[a].cmp(&self.list[b]));

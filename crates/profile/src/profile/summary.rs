@@ -96,7 +96,8 @@ impl Profile {
     }
 }
 
-/// Of the time of each collective, what it takes longer than on the rank that takes least is waiting: that rank came last.
+/// Of the time of each collective, what it takes longer than on the rank that takes least is
+/// waiting: that rank came last.
 pub(super) fn tell_waiting_for_ranks(activities: &mut [Activity]) {
     let mut least: BTreeMap<usize, f64> = BTreeMap::new();
     for &Collective { kernel, mean_ns, .. } in activities.iter().flat_map(|activity| &activity.collectives) {

@@ -1,9 +1,10 @@
 //! GPU times from samples.
 //!
-//! The recorder samples early launches of a kernel more often than late ones, so a plain mean of samples would weigh the
-//! early ones too much. Samples are therefore *stratified by time*: the process's span is cut into [`STRATA`] equal parts,
-//! each stratum's launches are counted in full, and its samples stand for these launches alone. A stratum with launches
-//! but without samples is joined to the nearest one that has some.
+//! The recorder samples early launches of a kernel more often than late ones, so a plain mean of
+//! samples would weigh the early ones too much. Samples are therefore *stratified by time*: the
+//! process's span is cut into [`STRATA`] equal parts, each stratum's launches are counted in full,
+//! and its samples stand for these launches alone. A stratum with launches but without samples is
+//! joined to the nearest one that has some.
 
 use super::{Basis, GpuTime};
 use crate::figure::Figure;
@@ -52,7 +53,8 @@ impl Samples {
         self.stratum(stratum).launches += 1;
     }
 
-    /// A reading of `raw_ns` on a stream that was `idle` or not, of which `correction_ns` is the event pair's own.
+    /// A reading of `raw_ns` on a stream that was `idle` or not, of which `correction_ns` is the
+    /// event pair's own.
     pub fn sample(&mut self, stratum: u64, raw_ns: u64, correction_ns: u64, idle: bool) {
         let ns = raw_ns.saturating_sub(correction_ns);
         let stratum = self.stratum(stratum);
@@ -112,7 +114,8 @@ impl Samples {
         })
     }
 
-    /// Launches and samples of each stratum that has samples on this basis, with those that have none joined to it.
+    /// Launches and samples of each stratum that has samples on this basis, with those that have
+    /// none joined to it.
     fn joined(&self, basis: Basis) -> Vec<(u64, Moments)> {
         let mut joined: Vec<(u64, Moments)> = Vec::new();
         let mut orphans = 0;
@@ -185,7 +188,8 @@ impl Estimate {
         self.uncertain &= other.uncertain;
     }
 
-    /// The figures for `launches` launches; those in processes without samples are taken to be like the others.
+    /// The figures for `launches` launches; those in processes without samples are taken to be like
+    /// the others.
     pub fn gpu_time(&self, launches: u64) -> GpuTime {
         let mut each = self.pooled.sketch.distribution();
         each.mean_ns = self.mean();

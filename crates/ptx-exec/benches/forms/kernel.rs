@@ -22,7 +22,8 @@ const KINDS: u64 = 6;
 /// How often a kernel is run; the fastest run counts.
 const RUNS: usize = 5;
 
-/// Processor time that a run is to take at least, in nanoseconds, so that launching it does not count.
+/// Processor time that a run is to take at least, in nanoseconds, so that launching it does not
+/// count.
 const ENOUGH: f64 = 60_000.0;
 
 /// The device, with the values that kernels compute on.
@@ -165,8 +166,8 @@ impl Bench {
         self.device.make_texture(Texture { levels: vec![image], sampler, linear_memory: false })
     }
 
-    /// Nanoseconds that a warp takes for an instruction on registers; none if that is not all that it is on, or if it
-    /// is not executed.
+    /// Nanoseconds that a warp takes for an instruction on registers; none if that is not all that
+    /// it is on, or if it is not executed.
     pub fn cost(&self, instance: &Instance) -> Option<f64> {
         let mut statement = Statement::default();
         let operands: Option<Vec<_>> = instance
@@ -178,9 +179,10 @@ impl Bench {
         self.nanoseconds("", &format!("{}{}", statement.registers, statement.loads), &text, 1)
     }
 
-    /// Nanoseconds that a warp takes for each of `instructions` instructions in `body`; none if they are not executed.
-    /// `before` stands before the kernel, `setup` at its start: there `%input` is the thread's part of the input,
-    /// `%thread` its index, and `%word` and `%half` are free.
+    /// Nanoseconds that a warp takes for each of `instructions` instructions in `body`; none if
+    /// they are not executed. `before` stands before the kernel, `setup` at its start: there
+    /// `%input` is the thread's part of the input, `%thread` its index, and `%word` and `%half` are
+    /// free.
     pub fn nanoseconds(&self, before: &str, setup: &str, body: &str, instructions: usize) -> Option<f64> {
         let copies = COPIES.div_ceil(instructions);
         let source = format!(

@@ -1,14 +1,15 @@
 //! What each instruction costs on the CPU device, beside the plain instruction of its width.
 //!
-//! `cargo bench -p ptx-exec --bench forms` times every form of the instruction table whose operands are registers, in
-//! each of its instances, and the memory accesses of [`memory`]; `-- TEXT` only those whose mnemonic contains `TEXT`, and
-//! `-- --json FILE` (relative to the repository) also writes what was measured, of which
-//! `docs/results/cpu-device-forms.md` is made.
+//! `cargo bench -p ptx-exec --bench forms` times every form of the instruction table whose operands
+//! are registers, in each of its instances, and the memory accesses of [`memory`]; `-- TEXT` only
+//! those whose mnemonic contains `TEXT`, and `-- --json FILE` (relative to the repository) also
+//! writes what was measured, of which `docs/results/cpu-device-forms.md` is made.
 //!
-//! A kernel is the instruction many times over, on registers that hold random values of its types. Its cost is the
-//! least processor time of several runs, for a warp that executes it once: other programs can only add to it. All are
-//! measured in several passes, because programs beside it are busy for longer than a form takes. An instruction may cost
-//! [`BOUND`] times what the plain one of its width does.
+//! A kernel is the instruction many times over, on registers that hold random values of its types.
+//! Its cost is the least processor time of several runs, for a warp that executes it once: other
+//! programs can only add to it. All are measured in several passes, because programs beside it are
+//! busy for longer than a form takes. An instruction may cost [`BOUND`] times what the plain one of
+//! its width does.
 
 #[allow(dead_code, clippy::result_large_err, reason = "made for tests, which use more of it")]
 #[path = "../../tests/exec/device.rs"]
@@ -114,8 +115,8 @@ struct Measured {
 
 /// The forms of the table that compute on registers.
 ///
-/// The plain instruction of an instance is the addition of its width, or the cheapest instruction of its opcode and
-/// width where that costs more: a division is held against the plainest division.
+/// The plain instruction of an instance is the addition of its width, or the cheapest instruction
+/// of its opcode and width where that costs more: a division is held against the plainest division.
 fn registers(bench: &Bench, filter: &str) -> Vec<Row> {
     let mut measured: Vec<Measured> = Vec::new();
     for form in forms::all().iter().filter(|form| CHAPTERS.contains(&form.chapter)) {

@@ -15,7 +15,8 @@ struct Access {
     instructions: usize,
 }
 
-/// Registers that the bodies use; `%cell` is the thread's 8 bytes of the input, `%near` its 4 bytes.
+/// Registers that the bodies use; `%cell` is the thread's 8 bytes of the input, `%near` its 4
+/// bytes.
 const REGISTERS: &str = ".reg .b16 %h<9>; .reg .b32 %w<9>, %offset; .reg .b64 %l<9>, %cell, %near; .reg .f32 %f<9>;\n\
      mov.u64 %cell, %input; mul.wide.u32 %near, %thread, 4; add.u64 %near, %near, %base;\n\
      shl.b32 %offset, %thread, 2; ld.global.b32 %w1, [%cell]; ld.global.b64 %l1, [%cell]; mov.b16 %h1, 7;";

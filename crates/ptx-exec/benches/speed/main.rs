@@ -1,13 +1,15 @@
-//! How fast kernels run on the CPU device, beside the same algorithms in plain Rust on as many threads.
+//! How fast kernels run on the CPU device, beside the same algorithms in plain Rust on as many
+//! threads.
 //!
-//! `cargo bench -p ptx-exec --bench speed -- --json FILE` measures and writes every sample; `scripts/cpu_device.py speed
-//! FILE` prints the tables. `-- NAME` measures only the workloads whose name contains `NAME`. Without a file the samples
-//! go to standard output. What is compared runs alternately, so that whatever else the machine does disturbs all of it
-//! alike. Inputs are random, and what the
-//! kernels and their peers compute is checked against double precision before anything is measured.
+//! `cargo bench -p ptx-exec --bench speed -- --json FILE` measures and writes every sample;
+//! `scripts/cpu_device.py speed FILE` prints the tables. `-- NAME` measures only the workloads
+//! whose name contains `NAME`. Without a file the samples go to standard output. What is compared
+//! runs alternately, so that whatever else the machine does disturbs all of it alike. Inputs are
+//! random, and what the kernels and their peers compute is checked against double precision before
+//! anything is measured.
 //!
-//! The goals are held against what `cargo build --release` makes of the peer for its default target. A second column
-//! holds it against the peer compiled with AVX2 and FMA.
+//! The goals are held against what `cargo build --release` makes of the peer for its default
+//! target. A second column holds it against the peer compiled with AVX2 and FMA.
 
 #[allow(dead_code, clippy::result_large_err, reason = "made for tests, which use more of it")]
 #[path = "../../tests/exec/device.rs"]

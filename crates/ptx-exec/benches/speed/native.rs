@@ -1,9 +1,9 @@
 //! The same algorithms in plain Rust: what the CPU device is held against.
 //!
-//! They are written so that the compiler vectorises them, which is the best that plain Rust gets: where a kernel has a
-//! thread for each element, these have a lane of a small array. Each exists twice: as `cargo build --release` compiles
-//! it for its default target, and with AVX2 and FMA. The first cannot fuse a multiplication and an addition but by a
-//! call of `fmaf`, so it rounds twice.
+//! They are written so that the compiler vectorises them, which is the best that plain Rust gets:
+//! where a kernel has a thread for each element, these have a lane of a small array. Each exists
+//! twice: as `cargo build --release` compiles it for its default target, and with AVX2 and FMA. The
+//! first cannot fuse a multiplication and an addition but by a call of `fmaf`, so it rounds twice.
 
 use std::ops::Range;
 
@@ -102,8 +102,8 @@ fn fma_chains_body<const FUSED: bool>(start: &[f32], out: &mut [f32], b: f32, c:
 pub const TILE: usize = 16;
 
 peer! {
-    /// Rows of tiles `tiles` of `c = a b` for `n` by `n` matrices, through tiles copied to local arrays. `c` holds these
-    /// rows only.
+    /// Rows of tiles `tiles` of `c = a b` for `n` by `n` matrices, through tiles copied to local
+    /// arrays. `c` holds these rows only.
     matmul_tiled(a: &[f32], b: &[f32], c: &mut [f32], n: usize, tiles: Range<usize>) = matmul_body
 }
 

@@ -42,7 +42,8 @@ struct Series {
     what: What,
     /// On the clock on the wall.
     seconds: Vec<f64>,
-    /// What each thread kept a processor busy, on average; for launches that do nothing, all threads together.
+    /// What each thread kept a processor busy, on average; for launches that do nothing, all
+    /// threads together.
     busy: Vec<f64>,
 }
 

@@ -110,7 +110,8 @@ fn check(what: &str, found: &[f32], expected: impl Iterator<Item = (f64, f64)>, 
     }
 }
 
-/// Runs `work` on parts of a slice, one on each of `threads` threads; it also gets the index of the part's first unit.
+/// Runs `work` on parts of a slice, one on each of `threads` threads; it also gets the index of the
+/// part's first unit.
 fn in_parts<T: Send>(slice: &mut [T], unit: usize, threads: usize, work: impl Fn(usize, &mut [T]) + Sync) {
     let units = (slice.len() / unit).div_ceil(threads);
     std::thread::scope(|scope| {

@@ -1,10 +1,12 @@
-//! The functions that PTX approximates, for whole warps at once: polynomials in double precision, without branches or
-//! calls, so that loops over lanes vectorise.
+//! The functions that PTX approximates, for whole warps at once: polynomials in double precision,
+//! without branches or calls, so that loops over lanes vectorise.
 //!
-//! The polynomials are off by less than 2^-31 of the result, far less than what rounding to `.f32` adds, so the result
-//! is the nearest number or the one beside it. `docs/cpu-device.md` has what was measured.
+//! The polynomials are off by less than 2^-31 of the result, far less than what rounding to `.f32`
+//! adds, so the result is the nearest number or the one beside it. `docs/cpu-device.md` has what
+//! was measured.
 
-/// Added to a double of moderate size it leaves the nearest whole number in the low bits, and rounds away the rest.
+/// Added to a double of moderate size it leaves the nearest whole number in the low bits, and
+/// rounds away the rest.
 const WHOLE: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
 
 /// The nearest whole number, as a double, and as an integer modulo 2^52.
@@ -125,7 +127,8 @@ pub(crate) fn tanh(a: f32) -> f32 {
     let large = 1.0 - 2.0 / (power + 1.0);
     // The difference loses what is small.
     let small = size - size * size * size * (1.0 / 3.0) + size * size * size * size * size * (2.0 / 15.0);
-    // Chosen by bits: of a choice of numbers the compiler makes a branch, and computes lane by lane.
+    // Chosen by bits: of a choice of numbers the compiler makes a branch, and computes lane by
+    // lane.
     let chosen = u64::from(size < 0.03).wrapping_neg();
     let bits = small.to_bits() & chosen | large.to_bits() & !chosen;
     let value = f64::from_bits(bits | x.to_bits() & 1 << 63) as f32;
@@ -147,7 +150,8 @@ mod tests {
         )
     }
 
-    /// Checks a function against the mathematical library's, to the nearest number or one beside it.
+    /// Checks a function against the mathematical library's, to the nearest number or one beside
+    /// it.
     fn check(name: &str, f: fn(f32) -> f32, exact: fn(f64) -> f64, domain: impl Fn(f32) -> bool) {
         for a in arguments().filter(|a| domain(*a)) {
             let (found, wanted) = (f(a), exact(a.into()) as f32);

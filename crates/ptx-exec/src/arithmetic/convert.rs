@@ -1,9 +1,10 @@
 //! `cvt` on whole registers: from any of the integer and floating-point types to any other.
 //!
-//! A conversion is a few stages, each a loop over the lanes that vectorises: the source as `f32`, `f64` or a 64-bit
-//! integer, all exact; rounding to whole numbers; rounding to the format of the result; the modifiers. What has more
-//! digits than the stage's type is rounded to odd first, which no later rounding can spoil (Boldo and Melquiond). The
-//! tests hold all of it against the definition of [`soft`].
+//! A conversion is a few stages, each a loop over the lanes that vectorises: the source as `f32`,
+//! `f64` or a 64-bit integer, all exact; rounding to whole numbers; rounding to the format of the
+//! result; the modifiers. What has more digits than the stage's type is rounded to odd first, which
+//! no later rounding can spoil (Boldo and Melquiond). The tests hold all of it against the
+//! definition of [`soft`].
 
 use ptx::ScalarType;
 
@@ -270,9 +271,9 @@ fn singles(a: &Words, how: Conversion) -> [f32; WARP] {
 /// A 64-bit integer as a double: rounded as the conversion says, or to odd.
 #[inline(always)]
 fn doubles(a: &Longs, how: Conversion, rounding: Option<Rounding>) -> [f64; WARP] {
-    // The upper half and the lower are exact; so is what their sum lacks. Either is put into the fraction of a number
-    // from which what is too much is taken: vectors of 64-bit lanes have no conversion. The sign bit counts as positive,
-    // once it is inverted.
+    // The upper half and the lower are exact; so is what their sum lacks. Either is put into the
+    // fraction of a number from which what is too much is taken: vectors of 64-bit lanes have no
+    // conversion. The sign bit counts as positive, once it is inverted.
     let (inverted, excess) = if how.from.is_signed() { (1 << 63, TWO_84 + TWO_63) } else { (0, TWO_84) };
     let parts = |value: u64| -> (f64, f64) {
         let top = f64::from_bits(((value ^ inverted) >> 32) | TWO_84.to_bits()) - excess;
@@ -413,7 +414,8 @@ fn whole_longs(a: &[f64; WARP], how: Conversion) -> Longs {
     })
 }
 
-/// Doubles in a format of at most 32 bits, with the modifiers. What is not exact has been rounded to odd.
+/// Doubles in a format of at most 32 bits, with the modifiers. What is not exact has been rounded
+/// to odd.
 #[inline(always)]
 fn narrowed(a: &[f64; WARP], how: Conversion) -> Words {
     let to = format(how.to).unwrap_or(soft::F32);
@@ -469,8 +471,8 @@ fn rounded(a: &[f32; WARP], to: Format, rounding: Rounding) -> Words {
     }
 }
 
-/// [`rounded`] to a format with the same exponents: what is added to the bits that go away carries into those that stay, and
-/// from the largest number to infinity.
+/// [`rounded`] to a format with the same exponents: what is added to the bits that go away carries
+/// into those that stay, and from the largest number to infinity.
 #[inline(always)]
 fn shortened(a: &[f32; WARP], to: Format, rounding: Rounding) -> Words {
     let shift = 23 - to.fraction();
@@ -493,7 +495,8 @@ fn nearest(a: &[f32; WARP], to: Format) -> Words {
     let (infinity, overflow, nan) = (to.infinity() as u32, to.overflow() as u32, to.nan() as u32);
     let sign_shift = 31 - to.sign().trailing_zeros();
     let normals = (exponents + 1) << 23;
-    // The number whose last bit is worth that of the subnormal numbers: the sum is rounded as they are.
+    // The number whose last bit is worth that of the subnormal numbers: the sum is rounded as they
+    // are.
     let aligned = f32::from_bits((exponents + 1 + shift) << 23);
     let half = (1u32 << (shift - 1)) - 1;
     map(a, |x| {
@@ -509,9 +512,9 @@ fn nearest(a: &[f32; WARP], to: Format) -> Words {
     })
 }
 
-/// [`rounded`], where `up` says whether a magnitude grows by a unit: from what is kept of it, what is lost, half a unit
-/// in the same measure, and whether the number is negative. `beyond` says of positive and of negative numbers whether
-/// too large ones become infinite.
+/// [`rounded`], where `up` says whether a magnitude grows by a unit: from what is kept of it, what
+/// is lost, half a unit in the same measure, and whether the number is negative. `beyond` says of
+/// positive and of negative numbers whether too large ones become infinite.
 #[inline(always)]
 fn round(a: &[f32; WARP], to: Format, beyond: [bool; 2], up: impl Fn(u32, u32, u32, bool) -> bool) -> Words {
     let (fraction, exponents) = (to.fraction(), 127 - to.bias());
@@ -523,7 +526,8 @@ fn round(a: &[f32; WARP], to: Format, beyond: [bool; 2], up: impl Fn(u32, u32, u
         let (magnitude, negative) = (bits & 0x7fff_ffff, bits >> 31 != 0);
         let exponent = (magnitude >> 23) as i32;
         let significand = magnitude & 0x7f_ffff | u32::from(exponent != 0) << 23;
-        // The exponent field of the result, at least that of the subnormal numbers, which lose more digits.
+        // The exponent field of the result, at least that of the subnormal numbers, which lose more
+        // digits.
         let field = exponent.max(1) - exponents;
         let missing = (1 - field).max(0);
         let shift = (23 - fraction as i32 + missing).min(31) as u32;
@@ -596,7 +600,8 @@ mod tests {
         }
     }
 
-    /// Any conversion, by the book. Bits above the type's own are ignored on the way in and extend it on the way out.
+    /// Any conversion, by the book. Bits above the type's own are ignored on the way in and extend
+    /// it on the way out.
     fn definition(bits: u64, how: Conversion) -> u64 {
         let Conversion { from, to, rounding, whole, saturate, ftz, relu, finite } = how;
         let width = 8 * from.bytes() as u32;
@@ -677,7 +682,8 @@ mod tests {
         if format.is_nan(value) || value & format.sign() != 0 { 0 } else { value.min(one) }
     }
 
-    /// A value of one lane: any bits, integers of any size, numbers around powers of two and halves, special ones.
+    /// A value of one lane: any bits, integers of any size, numbers around powers of two and
+    /// halves, special ones.
     fn value(random: &mut Random, from: ScalarType) -> u64 {
         let (bits, kind) = (random.bits(), random.bits());
         let Some(format) = format(from) else {

@@ -1,10 +1,12 @@
-//! Arithmetic in single and double precision with a direction of rounding, and what else plain operations of the
-//! compiler cannot express: pairs of `.f32`, and sums of which one source is half as wide.
+//! Arithmetic in single and double precision with a direction of rounding, and what else plain
+//! operations of the compiler cannot express: pairs of `.f32`, and sums of which one source is half
+//! as wide.
 //!
-//! The host rounds in any direction if the control register of its vector unit says so. Compilers take for granted
-//! that it says "to nearest", so a whole register is computed within one piece of assembly, which sets the direction
-//! and restores what was there. The results of `.f32` get NVIDIA's NaN, and where a NaN comes out of `.f64`, [`soft`]
-//! says which. CPUs without AVX2 and FMA take all from [`soft`]; a test holds one against the other.
+//! The host rounds in any direction if the control register of its vector unit says so. Compilers
+//! take for granted that it says "to nearest", so a whole register is computed within one piece of
+//! assembly, which sets the direction and restores what was there. The results of `.f32` get
+//! NVIDIA's NaN, and where a NaN comes out of `.f64`, [`soft`] says which. CPUs without AVX2 and
+//! FMA take all from [`soft`]; a test holds one against the other.
 
 use ptx::ScalarType;
 
@@ -74,8 +76,8 @@ impl Directed {
     }
 }
 
-/// The handler for a type that all sources have in registers (a narrow source is a word too); the immediate says the
-/// rest. None for other types.
+/// The handler for a type that all sources have in registers (a narrow source is a word too); the
+/// immediate says the rest. None for other types.
 pub(crate) fn handler(ty: ScalarType) -> Option<LaneHandler> {
     Some(match ty {
         ScalarType::F32 => registers!(u32 => u32, |a, b, c, how| singles(a, b, c, how)),
@@ -125,7 +127,8 @@ fn finished(result: &[u32; WARP], how: Directed) -> [u32; WARP] {
     }
 }
 
-/// `.f32x2`: the lanes are apart, so a register of pairs is computed as two of words, whichever half of a pair they are.
+/// `.f32x2`: the lanes are apart, so a register of pairs is computed as two of words, whichever
+/// half of a pair they are.
 #[inline(always)]
 fn pairs(a: &[u64; WARP], b: &[u64; WARP], c: &[u64; WARP], immediate: u32) -> [u64; WARP] {
     let (a, b, c) = (words(a), words(b), words(c));
@@ -139,7 +142,8 @@ fn pairs(a: &[u64; WARP], b: &[u64; WARP], c: &[u64; WARP], immediate: u32) -> [
 /// The words of a register of longs.
 #[inline(always)]
 fn words(longs: &[u64; WARP]) -> &[[u32; WARP]; 2] {
-    // SAFETY: 32 longs are 64 words, of which any bits are valid, and aligned to more than words are.
+    // SAFETY: 32 longs are 64 words, of which any bits are valid, and aligned to more than words
+    // are.
     unsafe { &*std::ptr::from_ref(longs).cast() }
 }
 
@@ -197,7 +201,8 @@ mod vector {
 
     use super::{Directed, Operation, ROUNDINGS, WARP};
 
-    /// The control register with all exceptions masked, subnormal numbers kept and results rounded to nearest.
+    /// The control register with all exceptions masked, subnormal numbers kept and results rounded
+    /// to nearest.
     const DEFAULT: u32 = 0x1f80;
 
     /// Where it says how to round.
@@ -224,8 +229,11 @@ mod vector {
                 /// `ymm0`, which holds `a`, becomes the result.
                 macro_rules! compute {
                                                         ($instruction:expr) => {
-                                                            // SAFETY: the loop reads 32 bytes of each source and writes 32 of the result, from the first
-                                                            // to the last; the control register is restored before the compiler computes again.
+                                                            // SAFETY: the loop reads 32 bytes of
+                                                            // each source and writes 32 of the
+                                                            // result, from the first to the last;
+                                                            // the control register is restored
+                                                            // before the compiler computes again.
                                                             unsafe {
                                                                 asm!(
                                                                     "stmxcsr [{saved}]",
@@ -290,7 +298,8 @@ mod tests {
     use crate::arithmetic::half::f16_to_f32;
     use apex_random::Random;
 
-    /// A number of one lane: any bits, special ones, or of an exponent at which sums and products meet limits.
+    /// A number of one lane: any bits, special ones, or of an exponent at which sums and products
+    /// meet limits.
     fn number(random: &mut Random, format: Format) -> u64 {
         let bits = random.bits();
         let sign = if bits >> 62 & 1 != 0 { format.sign() } else { 0 };

@@ -1,9 +1,9 @@
 //! `.f16` and `.bf16` by way of `.f32`, written so that loops over them vectorise.
 //!
-//! Addition, subtraction and multiplication of halves round the `.f32` result again: that equals one rounding, for
-//! `.f32` has more than twice the bits of both (Figueroa). A fused multiply-add is made exact first, then rounded to
-//! odd, which no later rounding can spoil (Boldo and Melquiond). [`soft`](crate::arithmetic::soft) is the definition; the tests
-//! compare.
+//! Addition, subtraction and multiplication of halves round the `.f32` result again: that equals
+//! one rounding, for `.f32` has more than twice the bits of both (Figueroa). A fused multiply-add
+//! is made exact first, then rounded to odd, which no later rounding can spoil (Boldo and
+//! Melquiond). [`soft`](crate::arithmetic::soft) is the definition; the tests compare.
 
 /// A NaN of either half format, as the hardware makes it.
 const NAN: u16 = 0x7fff;
@@ -18,11 +18,12 @@ pub(crate) fn f16_to_f32(half: u16) -> f32 {
     f32::from_bits(bits | u32::from(half & 0x8000) << 16)
 }
 
-/// A number that compares with its like as the `.f16` in the upper half of `word` does; with `ftz`, subnormal numbers are
-/// zeros.
+/// A number that compares with its like as the `.f16` in the upper half of `word` does; with `ftz`,
+/// subnormal numbers are zeros.
 #[inline(always)]
 pub(crate) fn ordered_f16(word: u32, ftz: bool) -> f32 {
-    // The fields at the places of `.f32`'s. Another exponent than before keeps the order; infinity and NaN get theirs.
+    // The fields at the places of `.f32`'s. Another exponent than before keeps the order; infinity
+    // and NaN get theirs.
     let fields = (word as i32 >> 3) as u32 & 0x8fff_e000;
     let zero = fields & if ftz { 0x0f80_0000 } else { 0x0fff_e000 } == 0;
     f32::from_bits(if zero { 0 } else { fields + 0x7000_0000 })
@@ -33,7 +34,8 @@ pub(crate) fn ordered_f16(word: u32, ftz: bool) -> f32 {
 pub(crate) fn f32_to_f16(value: f32) -> u16 {
     let bits = value.to_bits();
     let magnitude = bits & 0x7fff_ffff;
-    // Below the smallest normal half: adding 0.5 leaves the wanted bits at the bottom, rounded by the addition.
+    // Below the smallest normal half: adding 0.5 leaves the wanted bits at the bottom, rounded by
+    // the addition.
     let subnormal = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0x3f00_0000);
     let odd = magnitude >> 13 & 1;
     let normal = magnitude.wrapping_sub(0x3800_0000).wrapping_add(0xfff + odd) >> 13;

@@ -1,9 +1,11 @@
 //! Arithmetic in half precision on whole registers: `.f16`, `.bf16` and pairs of them.
 //!
-//! Sources become `.f32`, which is exact; the result is rounded once more, which equals one rounding (see [`half`](crate::arithmetic::half)).
-//! CPUs with wide vectors compute sixteen halves at a time with their own operations ([`vector`]), because compilers
-//! take loops over registers apart into scalars here; the others compute as `half` does, and a test holds one against the
-//! other. Stages are functions that are always inlined rather than closures, which would be compiled for any CPU.
+//! Sources become `.f32`, which is exact; the result is rounded once more, which equals one
+//! rounding (see [`half`](crate::arithmetic::half)). CPUs with wide vectors compute sixteen halves
+//! at a time with their own operations ([`vector`]), because compilers take loops over registers
+//! apart into scalars here; the others compute as `half` does, and a test holds one against the
+//! other. Stages are functions that are always inlined rather than closures, which would be
+//! compiled for any CPU.
 
 use crate::arithmetic::half::{
     bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, odd_f32, odd_sum_f32, odd_sum_f64,
@@ -193,7 +195,8 @@ pub(crate) fn narrowed(values: &[f32; WARP]) -> Words {
     }
 }
 
-/// `.f32` as `.f16`s, rounded in this direction, likewise; none where the CPU has no such operation.
+/// `.f32` as `.f16`s, rounded in this direction, likewise; none where the CPU has no such
+/// operation.
 #[inline(always)]
 pub(crate) fn narrowed_by(values: &[f32; WARP], rounding: Rounding) -> Option<Words> {
     #[cfg(target_arch = "x86_64")]
@@ -312,9 +315,9 @@ pub(in crate::arithmetic) mod vector {
 
     /// `a * b + c`, which rounds to the right `.f16`.
     ///
-    /// The sum is rounded to `.f32` once. Another rounding goes wrong only where that ended in the middle of two `.f16`s:
-    /// elsewhere the exact sum lies on the same side of the middle. There, and below the normal `.f16`s, whose middles
-    /// are elsewhere, it is rounded to odd instead.
+    /// The sum is rounded to `.f32` once. Another rounding goes wrong only where that ended in the
+    /// middle of two `.f16`s: elsewhere the exact sum lies on the same side of the middle. There,
+    /// and below the normal `.f16`s, whose middles are elsewhere, it is rounded to odd instead.
     #[inline]
     #[target_feature(enable = "avx2,fma")]
     fn fused(a: __m256, b: __m256, c: __m256) -> __m256 {
@@ -331,7 +334,8 @@ pub(in crate::arithmetic) mod vector {
         if _mm256_testz_si256(suspect, suspect) != 0 { sum } else { odd_sum(_mm256_mul_ps(a, b), c) }
     }
 
-    /// [`odd_sum_f32`](super::odd_sum_f32) of numbers so small that no sum of finite ones overflows.
+    /// [`odd_sum_f32`](super::odd_sum_f32) of numbers so small that no sum of finite ones
+    /// overflows.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn odd_sum(a: __m256, b: __m256) -> __m256 {
@@ -355,7 +359,8 @@ pub(in crate::arithmetic) mod vector {
         _mm256_andnot_si256(_mm256_and_si256(subnormal, _mm256_set1_epi16(0x3ff)), halves)
     }
 
-    /// The operation on sixteen `.bf16`s, and where a fused multiply-add may have been rounded wrongly.
+    /// The operation on sixteen `.bf16`s, and where a fused multiply-add may have been rounded
+    /// wrongly.
     #[inline]
     #[target_feature(enable = "avx2,fma")]
     fn brain(a: __m256i, b: __m256i, c: __m256i, operation: Operation) -> (__m256i, __m256i) {
@@ -368,14 +373,15 @@ pub(in crate::arithmetic) mod vector {
         (result, _mm256_or_si256(first_ties, second_ties))
     }
 
-    /// The operation on eight `.bf16`s in `.f32`, with the result in the upper half of each word, and where a fused
-    /// multiply-add may have been rounded wrongly.
+    /// The operation on eight `.bf16`s in `.f32`, with the result in the upper half of each word,
+    /// and where a fused multiply-add may have been rounded wrongly.
     ///
-    /// - A product has 16 significant bits, so `.f32` only rounds those below 2^-134: these are zero as `.bf16`, and a
-    ///   product that becomes 2^-134 too, for half of the least `.bf16` goes to zero, which is even.
-    /// - A fused multiply-add is rounded to `.f32` once. The second rounding goes wrong only where the first ends in the
-    ///   middle of two `.bf16`s, which are all `.f32`, and was not exact: elsewhere the exact sum lies on the same side of
-    ///   the middle.
+    /// - A product has 16 significant bits, so `.f32` only rounds those below 2^-134: these are
+    ///   zero as `.bf16`, and a product that becomes 2^-134 too, for half of the least `.bf16` goes
+    ///   to zero, which is even.
+    /// - A fused multiply-add is rounded to `.f32` once. The second rounding goes wrong only where
+    ///   the first ends in the middle of two `.bf16`s, which are all `.f32`, and was not exact:
+    ///   elsewhere the exact sum lies on the same side of the middle.
     #[inline]
     #[target_feature(enable = "avx2,fma")]
     fn brain_eight(a: __m256, b: __m256, c: __m256, operation: Operation) -> (__m256i, __m256i) {
@@ -401,8 +407,8 @@ pub(in crate::arithmetic) mod vector {
         (rounded, ties)
     }
 
-    /// Where `a * b + c` of `.bf16`s may be no `.f32`: the sum of the product, which is exact unless it is tiny, loses
-    /// something or is no number.
+    /// Where `a * b + c` of `.bf16`s may be no `.f32`: the sum of the product, which is exact
+    /// unless it is tiny, loses something or is no number.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn inexact(a: __m256, b: __m256, c: __m256) -> __m256i {
@@ -523,7 +529,8 @@ mod tests {
                         match round % 6 {
                             0 => bits & 0x87ff_87ff | 0x3800_3800,
                             1 => bits & 0x83ff_83ff | 0x7c00_0000 | bits >> 16 & 0x7c00,
-                            // Products of `.bf16` around the least subnormal number; sums in the middle of two numbers.
+                            // Products of `.bf16` around the least subnormal number; sums in the
+                            // middle of two numbers.
                             2 => bits & 0x80ff_80ff | 0x1e00_1e00,
                             3 => {
                                 let [low, high] = [bits, bits >> 16]

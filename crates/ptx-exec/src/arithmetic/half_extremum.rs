@@ -1,8 +1,10 @@
-//! `min` and `max` of `.f16`, `.bf16` and pairs of them, on whole registers, with all their modifiers.
+//! `min` and `max` of `.f16`, `.bf16` and pairs of them, on whole registers, with all their
+//! modifiers.
 //!
-//! Halves are compared as integers, for which the order of their bits is made the order of numbers: -0 below +0, and
-//! negative numbers turned round. A NaN loses against a number unless `.NaN` is given. One handler serves all
-//! modifiers, which are masks here; a test holds vectors against the definition on single halves.
+//! Halves are compared as integers, for which the order of their bits is made the order of numbers:
+//! -0 below +0, and negative numbers turned round. A NaN loses against a number unless `.NaN` is
+//! given. One handler serves all modifiers, which are masks here; a test holds vectors against the
+//! definition on single halves.
 
 use crate::registers::lanes::{WARP, wide_vectors, zip};
 

@@ -3,7 +3,8 @@
 /// The NaN of `.f32`.
 const NAN: u32 = 0x7fff_ffff;
 
-/// `value`, with NVIDIA's NaN for any. Told by the bits: a comparison is optimised away after a square root.
+/// `value`, with NVIDIA's NaN for any. Told by the bits: a comparison is optimised away after a
+/// square root.
 #[inline(always)]
 pub(crate) fn canonical(value: f32) -> f32 {
     let bits = value.to_bits();
@@ -34,8 +35,8 @@ pub(crate) fn saturate(value: f32) -> f32 {
 
 const TWO_31: f32 = 2_147_483_648.0;
 
-/// The integer of a whole number that may be too large, or a NaN, which becomes 0: what `as i32` gives, which compilers
-/// take apart into scalars.
+/// The integer of a whole number that may be too large, or a NaN, which becomes 0: what `as i32`
+/// gives, which compilers take apart into scalars.
 #[inline(always)]
 pub(crate) fn to_i32(value: f32) -> i32 {
     let number = if value.is_nan() { 0.0 } else { value };
@@ -67,7 +68,8 @@ pub(crate) fn add_f32_flushed(a: u32, b: u32) -> u32 {
     flush(canonical(flush(f32::from_bits(a)) + flush(f32::from_bits(b)))).to_bits()
 }
 
-/// The smaller of two numbers: -0 is less than +0, and a NaN loses against a number. Of two NaNs, any.
+/// The smaller of two numbers: -0 is less than +0, and a NaN loses against a number. Of two NaNs,
+/// any.
 #[inline(always)]
 pub(crate) fn minimum(a: f32, b: f32) -> f32 {
     // Numbers that are equal differ in the sign of zero at most.

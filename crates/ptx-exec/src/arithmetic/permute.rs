@@ -2,7 +2,8 @@
 
 use crate::registers::lanes::{Register, WARP, wide_vectors};
 
-/// Picks bytes of `b:a`, as selectors of four bits tell; the top bit of a selector asks for copies of the sign.
+/// Picks bytes of `b:a`, as selectors of four bits tell; the top bit of a selector asks for copies
+/// of the sign.
 #[inline(always)]
 pub(crate) fn permute_bytes(a: u32, b: u32, selectors: [u32; 4]) -> u32 {
     let bytes = u64::from(a) | u64::from(b) << 32;
@@ -71,7 +72,8 @@ mod vector {
         // The sources of two lanes lie in sixteen bytes, of the second from the eighth on.
         let second = _mm256_set1_epi64x(0x0808_0808_0000_0000);
         let pick = |sources, index| _mm256_shuffle_epi8(sources, _mm256_add_epi8(index, second));
-        // Lanes 0 and 1 of each half have their selectors beside each other in words 0 and 1; lanes 2 and 3 in 2 and 3.
+        // Lanes 0 and 1 of each half have their selectors beside each other in words 0 and 1; lanes
+        // 2 and 3 in 2 and 3.
         let low = pick(_mm256_unpacklo_epi32(a, b), index);
         let high = pick(_mm256_unpackhi_epi32(a, b), _mm256_srli_si256::<8>(index));
         let picked = _mm256_unpacklo_epi64(low, high);

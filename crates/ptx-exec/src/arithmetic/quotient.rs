@@ -1,7 +1,8 @@
 //! Division of integers on vectors, which divide floating-point numbers only.
 //!
-//! A quotient `a / b` that is not whole lies at least `1 / b` below the next whole number, which is the part `1 / a` of
-//! itself: rounding to more digits than `a` has cannot reach it, and what is cut off is the fraction.
+//! A quotient `a / b` that is not whole lies at least `1 / b` below the next whole number, which is
+//! the part `1 / a` of itself: rounding to more digits than `a` has cannot reach it, and what is
+//! cut off is the fraction.
 
 /// Added to a whole number below 2^22 or 2^51, these leave its integer in the low bits.
 const WHOLE_SINGLE: f32 = 12_582_912.0; // 1.5 * 2^23

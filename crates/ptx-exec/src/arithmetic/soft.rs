@@ -1,9 +1,11 @@
-//! Binary floating point by the book: every operation exact, then rounded once, in any format and direction.
+//! Binary floating point by the book: every operation exact, then rounded once, in any format and
+//! direction.
 //!
-//! This is the definition. It is used where the host has no such instruction (directed rounding, half precision with
-//! one rounding, conversions that saturate), and tests hold the fast paths against it. Values are bit patterns in the
-//! low bits of a `u64`. A NaN in `.f64` keeps its payload, made quiet; in the other formats every NaN that comes out
-//! is the one that NVIDIA's hardware makes: all bits set but the sign.
+//! This is the definition. It is used where the host has no such instruction (directed rounding,
+//! half precision with one rounding, conversions that saturate), and tests hold the fast paths
+//! against it. Values are bit patterns in the low bits of a `u64`. A NaN in `.f64` keeps its
+//! payload, made quiet; in the other formats every NaN that comes out is the one that NVIDIA's
+//! hardware makes: all bits set but the sign.
 
 /// A binary interchange format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,8 +14,8 @@ pub(crate) struct Format {
     exponent: u32,
     /// Bits of the fraction field.
     fraction: u32,
-    /// Whether the largest exponent stands for infinity and NaN. Without, only the pattern of all ones is a NaN, and
-    /// what is too large becomes the largest number.
+    /// Whether the largest exponent stands for infinity and NaN. Without, only the pattern of all
+    /// ones is a NaN, and what is too large becomes the largest number.
     infinities: bool,
 }
 
@@ -150,8 +152,8 @@ fn signed(negative: bool, magnitude: u64, format: Format) -> u64 {
     magnitude | if negative { format.sign() } else { 0 }
 }
 
-/// Whether a magnitude that was cut is to be made one unit larger: its last bit, the first bit cut off, and whether
-/// anything follows.
+/// Whether a magnitude that was cut is to be made one unit larger: its last bit, the first bit cut
+/// off, and whether anything follows.
 fn rounds_up(rounding: Rounding, negative: bool, odd: bool, half: bool, rest: bool) -> bool {
     match rounding {
         Rounding::NearestEven => half && (rest || odd),
@@ -176,7 +178,8 @@ fn cut(significand: u128, shift: u32) -> (u128, bool, bool) {
     }
 }
 
-/// `±(significand + rest) * 2^exponent` in `format`, where `rest` is whether something below one unit was left over.
+/// `±(significand + rest) * 2^exponent` in `format`, where `rest` is whether something below one
+/// unit was left over.
 fn pack(
     negative: bool,
     exponent: i32,
@@ -194,7 +197,8 @@ fn pack(
     let (mut kept, half, below) =
         if shift <= 0 { (significand << -shift, false, false) } else { cut(significand, shift as u32) };
     kept += u128::from(rounds_up(rounding, negative, kept & 1 != 0, half, below || rest));
-    // A carry into the next power of two moves the exponent field by itself, and so does leaving the subnormals.
+    // A carry into the next power of two moves the exponent field by itself, and so does leaving
+    // the subnormals.
     let magnitude = (((quantum - format.quantum()) as u128) << format.fraction) + kept;
     let infinity = u128::from(format.infinity());
     let magnitude = if magnitude < infinity {
@@ -209,8 +213,8 @@ fn pack(
     signed(negative, magnitude, format)
 }
 
-/// `a * b + c` with one rounding; also multiplication (`c` = -0) and addition (`b` = 1) where their own signs of
-/// zero are kept by their wrappers.
+/// `a * b + c` with one rounding; also multiplication (`c` = -0) and addition (`b` = 1) where their
+/// own signs of zero are kept by their wrappers.
 fn sum(a: (bool, i32, u128), b: (bool, i32, u128), format: Format, rounding: Rounding) -> u64 {
     let ((negative_a, exponent_a, a), (negative_b, exponent_b, b)) = (a, b);
     match (a, b) {
@@ -222,7 +226,8 @@ fn sum(a: (bool, i32, u128), b: (bool, i32, u128), format: Format, rounding: Rou
         (_, 0) => return pack(negative_a, exponent_a, a, false, format, rounding),
         _ => {}
     }
-    // Both with their top bit at 125: room for a carry, and, as products have 106 bits, for 20 bits below.
+    // Both with their top bit at 125: room for a carry, and, as products have 106 bits, for 20 bits
+    // below.
     let normal = |exponent: i32, value: u128| {
         let shift = value.leading_zeros() as i32 - 2;
         (exponent - shift, value << shift)
@@ -369,7 +374,8 @@ pub(crate) fn from_integer(value: i128, format: Format, rounding: Rounding) -> u
     pack(value < 0, 0, value.unsigned_abs(), false, format, rounding)
 }
 
-/// The integer that `a` is rounded to; far outside `i64` and `u64` it is some number far outside. `None` for NaN.
+/// The integer that `a` is rounded to; far outside `i64` and `u64` it is some number far outside.
+/// `None` for NaN.
 #[cfg(test)]
 pub(crate) fn to_integer(a: u64, format: Format, rounding: Rounding) -> Option<i128> {
     let (negative, magnitude) = match unpack(a, format) {

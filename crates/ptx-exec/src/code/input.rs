@@ -47,7 +47,8 @@ pub(crate) enum Input {
     LocalWindow,
     /// First generic address after it.
     LocalWindowEnd,
-    /// Offset in local memory where `alloca` may begin: after the frames of the deepest chain of calls.
+    /// Offset in local memory where `alloca` may begin: after the frames of the deepest chain of
+    /// calls.
     StackStart,
     /// Offset in local memory where `alloca` must end: the size of local memory.
     StackEnd,

@@ -54,7 +54,8 @@ pub(crate) struct FloatChoice {
 pub(crate) enum WarpOp {
     /// `bar.warp.sync`.
     Sync,
-    /// `shfl`: value `a`, lane or distance `b`, clamp and segment `c`; results `d` and predicate `e`.
+    /// `shfl`: value `a`, lane or distance `b`, clamp and segment `c`; results `d` and predicate
+    /// `e`.
     Shuffle(Shuffle),
     /// `vote.all`, `.any`, `.uni`: predicate `a`, result predicate `d`.
     All,
@@ -110,8 +111,9 @@ pub(crate) enum RuntimeCall {
     DeviceGetAttribute,
     /// Creates a stream or an event.
     Create,
-    /// Destroys a stream or an event; records an event or waits for one. Everything that a grid asks for is done in
-    /// the order of the requests, which respects every order that streams and events could ask for.
+    /// Destroys a stream or an event; records an event or waits for one. Everything that a grid
+    /// asks for is done in the order of the requests, which respects every order that streams and
+    /// events could ask for.
     Order,
     MemcpyAsync,
     MemsetAsync,
@@ -184,7 +186,8 @@ pub(crate) enum Op {
     Return,
     /// Ends the thread.
     Exit,
-    /// `bar`, `barrier`: identifier and thread count (or none), predicate `source`, result `result`.
+    /// `bar`, `barrier`: identifier and thread count (or none), predicate `source`, result
+    /// `result`.
     Barrier { kind: BarrierKind, barrier: Reg, threads: Reg, source: Reg, negated: bool, result: Reg },
     /// Lanes exchange; they wait for the lanes of the mask `members`.
     Warp { op: WarpOp, members: Reg, args: Args },
@@ -207,10 +210,11 @@ pub(crate) enum Op {
 pub(crate) struct Step {
     pub(crate) guard: Guard,
     pub(crate) op: Op,
-    /// How many straight steps begin with this one, on their way to one that is not: see [`Step::is_straight`].
+    /// How many straight steps begin with this one, on their way to one that is not: see
+    /// [`Step::is_straight`].
     pub(crate) straight: u32,
-    /// How many straight steps from this one on need not be executed, because accesses know their addresses without
-    /// them. (They count all the same.)
+    /// How many straight steps from this one on need not be executed, because accesses know their
+    /// addresses without them. (They count all the same.)
     pub(crate) idle: u8,
     /// The same of the step after this one.
     pub(crate) idle_after: u8,
@@ -221,7 +225,8 @@ impl Step {
         Step { guard, op, straight: 0, idle: 0, idle_after: 0 }
     }
 
-    /// Whether all lanes of a path execute it and go on to the next, without a chance that they have to wait.
+    /// Whether all lanes of a path execute it and go on to the next, without a chance that they
+    /// have to wait.
     pub(crate) fn is_straight(&self) -> bool {
         self.guard == Guard::Always
             && match &self.op {
@@ -231,8 +236,8 @@ impl Step {
             }
     }
 
-    /// Shows every register of the step, so that it can be renamed. A guarded definition keeps the old value in
-    /// some lanes: whoever cares looks at the guard too.
+    /// Shows every register of the step, so that it can be renamed. A guarded definition keeps the
+    /// old value in some lanes: whoever cares looks at the guard too.
     pub(crate) fn registers(&mut self, visit: &mut dyn FnMut(&mut Reg, Role)) {
         let mut show = |reg: &mut Reg, role| {
             if reg.is_some() {

@@ -1,8 +1,8 @@
 //! Registers get places: liveness over blocks, then a linear scan over the laid-out steps.
 //!
-//! A register is given the hull of the steps at which it is live, and registers whose hulls do not meet may share a
-//! place. That is sound under divergence: liveness is a property of one thread's path, each lane of a place belongs to
-//! one thread, and steps write their own lanes only.
+//! A register is given the hull of the steps at which it is live, and registers whose hulls do not
+//! meet may share a place. That is sound under divergence: liveness is a property of one thread's
+//! path, each lane of a place belongs to one thread, and steps write their own lanes only.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -51,7 +51,8 @@ impl Set {
     }
 }
 
-/// First and last moment at which a register is live. Step `i` reads at `2i` and writes at `2i + 1`.
+/// First and last moment at which a register is live. Step `i` reads at `2i` and writes at `2i +
+/// 1`.
 #[derive(Clone, Copy)]
 struct Interval {
     first: usize,
@@ -67,9 +68,9 @@ impl Interval {
     }
 }
 
-/// Renames the registers of `steps` from virtual ones (indices into `classes`) to places in their files.
-/// Those in `pinned` and in `kept` have a place of their own throughout; the latter count as live only where they are.
-/// Returns where each register was put.
+/// Renames the registers of `steps` from virtual ones (indices into `classes`) to places in their
+/// files. Those in `pinned` and in `kept` have a place of their own throughout; the latter count as
+/// live only where they are. Returns where each register was put.
 pub(super) fn allocate(
     steps: &mut [Step],
     spans: &[Span],
@@ -186,7 +187,8 @@ fn live_in(steps: &mut [Step], spans: &[Span], registers: usize) -> Vec<Set> {
             let guarded = step.guard != Guard::Always;
             let (reads, kills) = (&mut reads[index], &mut kills[index]);
             step.registers(&mut |reg, role| {
-                // A guarded write keeps the old value in some lanes, which is as good as reading it.
+                // A guarded write keeps the old value in some lanes, which is as good as reading
+                // it.
                 if (role == Role::Use || guarded) && !kills.has(reg.0 as usize) {
                     reads.insert(reg.0 as usize);
                 }

@@ -6,12 +6,13 @@
 //! mul.wide.u32 %rd5, %r1, 4;  add.s64 %rd6, %rd4, %rd5;  ld.global.f32 %f2, [%rd6];
 //! ```
 //!
-//! where `%rd4` is a parameter. [`fold`] tells the access that its address is `%rd4 + (%r1 << 2)`; if no other step
-//! reads the product and the sum, they are *idle*: straight runs pass over them. Nothing is removed, so counts and
-//! faults are those of the PTX, and a watched launch computes every register.
+//! where `%rd4` is a parameter. [`fold`] tells the access that its address is `%rd4 + (%r1 << 2)`;
+//! if no other step reads the product and the sum, they are *idle*: straight runs pass over them.
+//! Nothing is removed, so counts and faults are those of the PTX, and a watched launch computes
+//! every register.
 //!
-//! [`name_patterns`] then says which accesses of a straight run may share what has been found out about the lanes of
-//! the register that their addresses depend on.
+//! [`name_patterns`] then says which accesses of a straight run may share what has been found out
+//! about the lanes of the register that their addresses depend on.
 
 use std::collections::HashMap;
 
@@ -71,7 +72,8 @@ pub(super) fn fold(steps: &mut [Step], spans: &[Span], classes: &[Class], known:
     idle(steps.len(), &sums, &reads, saved)
 }
 
-/// The steps of folded addresses (sum, product, and the registers they write) that nobody else reads.
+/// The steps of folded addresses (sum, product, and the registers they write) that nobody else
+/// reads.
 fn idle(steps: usize, sums: &[(usize, usize, Reg, Reg)], reads: &[u32], mut saved: Vec<u32>) -> Vec<bool> {
     let mut idle = vec![false; steps];
     for &(sum, _, address, product) in sums {
@@ -155,8 +157,8 @@ impl Address {
     }
 }
 
-/// Gives the accesses of each straight run places for the patterns that they need; those that need the same share one.
-/// Works on places of registers.
+/// Gives the accesses of each straight run places for the patterns that they need; those that need
+/// the same share one. Works on places of registers.
 pub(super) fn name_patterns(steps: &mut [Step]) {
     // What each place is about; `None` if a register of it has been written since.
     let mut about: [Option<Address>; PATTERNS] = [None; PATTERNS];
@@ -195,7 +197,8 @@ pub(super) fn name_patterns(steps: &mut [Step]) {
             args.pattern = place as u8;
             about[place] = Some(key);
         }
-        // Classes of written places are not known here: a register of any class ends what is about its number.
+        // Classes of written places are not known here: a register of any class ends what is about
+        // its number.
         step.registers(&mut |reg, role| {
             if role == Role::Def {
                 for place in &mut about {

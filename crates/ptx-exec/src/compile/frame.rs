@@ -42,7 +42,8 @@ pub(super) fn parameter_layout<'v>(variables: impl Iterator<Item = &'v Variable>
 }
 
 impl FunctionCompiler<'_> {
-    /// Formal parameters first (so that callers know where), then local variables and the parameters of calls.
+    /// Formal parameters first (so that callers know where), then local variables and the
+    /// parameters of calls.
     pub(super) fn lay_out_frame(&mut self) {
         let returns = self.function.returns.len();
         let formals = self.function.returns.iter().chain(&self.function.params);

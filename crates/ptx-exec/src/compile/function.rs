@@ -1,8 +1,8 @@
 //! One function: from its body to steps.
 //!
-//! [`FunctionCompiler`] owns what is made (steps, registers, inputs) and gives the decoders what they ask for: a
-//! register for an operand, converted to the width that the instruction wants; a step pushed under the guard of the
-//! current instruction.
+//! [`FunctionCompiler`] owns what is made (steps, registers, inputs) and gives the decoders what
+//! they ask for: a register for an operand, converted to the width that the instruction wants; a
+//! step pushed under the guard of the current instruction.
 
 use std::collections::{HashMap, HashSet};
 
@@ -315,7 +315,8 @@ impl FunctionCompiler<'_> {
         if handler.needs.met_by(&args, |reg| self.class(reg)) {
             self.push(Op::Lanes { run: handler.run, meaning: handler.meaning, args });
         } else {
-            // The handler would take a register for something else: a mistake of this crate, not of the PTX.
+            // The handler would take a register for something else: a mistake of this crate, not of
+            // the PTX.
             self.complain(format!("no way to execute this with {:?} for {args:?}", handler.needs));
         }
     }

@@ -1,8 +1,9 @@
 //! Basic blocks, and the order in which they are laid out.
 //!
-//! The order serves reconvergence: loops are contiguous, and within a loop body (and at top level) a block comes
-//! after the blocks that lead to it. Lanes that are behind therefore have a smaller program counter than those that
-//! wait for them at a join, as in "thread frontiers" (Diamos et al., 2011). Unreachable blocks are left out.
+//! The order serves reconvergence: loops are contiguous, and within a loop body (and at top level)
+//! a block comes after the blocks that lead to it. Lanes that are behind therefore have a smaller
+//! program counter than those that wait for them at a join, as in "thread frontiers" (Diamos et
+//! al., 2011). Unreachable blocks are left out.
 
 use ptx::body::Body;
 use ptx::flow::Flow;
@@ -21,7 +22,8 @@ pub(super) struct Block {
     pub(super) successors: Vec<usize>,
 }
 
-/// The blocks of a function in source order, and one more, without lines, for the end of the listing.
+/// The blocks of a function in source order, and one more, without lines, for the end of the
+/// listing.
 pub(super) fn blocks(body: &Body, operations: &[Operation], flow: &Flow) -> Vec<Block> {
     let end = flow.blocks.len();
     let mut blocks: Vec<Block> = Vec::with_capacity(end + 1);
@@ -51,7 +53,8 @@ pub(super) fn order(blocks: &[Block]) -> Vec<usize> {
     let fresh = Mark { level: 0, index: UNSEEN, low: 0, on_stack: false };
     let mut search = Search { blocks, marks: vec![fresh; blocks.len()] };
     let mut result = Vec::with_capacity(blocks.len());
-    // Components still to be laid out, next on top: members (their entry first), and how many loops they are in.
+    // Components still to be laid out, next on top: members (their entry first), and how many loops
+    // they are in.
     let mut todo = vec![(search.reachable(), 0)];
     let mut level = 0;
     while let Some((members, depth)) = todo.pop() {
@@ -103,9 +106,9 @@ impl Search<'_> {
         found
     }
 
-    /// Strongly connected components of the blocks at the level of `entry`, edges to `way_back` left out, in reverse
-    /// topological order; the first member of each is where the search entered it. Tarjan's algorithm, without
-    /// recursion.
+    /// Strongly connected components of the blocks at the level of `entry`, edges to `way_back`
+    /// left out, in reverse topological order; the first member of each is where the search entered
+    /// it. Tarjan's algorithm, without recursion.
     fn components(&mut self, entry: usize, way_back: Option<usize>) -> Vec<Vec<usize>> {
         let level = self.marks[entry].level;
         let (mut stack, mut components, mut next) = (Vec::new(), Vec::new(), 0);

@@ -1,9 +1,10 @@
 //! PTX to [`Program`].
 //!
-//! [`ptx::body`] resolves the names of a function and [`ptx::flow`] finds its blocks; `layout` puts these in order;
-//! `function` drives; `frame` says where variables lie, `operand` and `special` what operands are; `decode` and the
-//! modules it calls turn instructions into steps; `allocate` gives registers their places. This module does what
-//! concerns the whole program: variables, kernels' attributes, and the call graph of each kernel.
+//! [`ptx::body`] resolves the names of a function and [`ptx::flow`] finds its blocks; `layout` puts
+//! these in order; `function` drives; `frame` says where variables lie, `operand` and `special`
+//! what operands are; `decode` and the modules it calls turn instructions into steps; `allocate`
+//! gives registers their places. This module does what concerns the whole program: variables,
+//! kernels' attributes, and the call graph of each kernel.
 
 mod allocate;
 mod decode;
@@ -102,8 +103,9 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// PTX that means nothing: unknown names, operands that do not fit. Instructions that this device does not
-    /// execute are no error: a kernel that reaches one faults with [`FaultKind::Unsupported`].
+    /// PTX that means nothing: unknown names, operands that do not fit. Instructions that this
+    /// device does not execute are no error: a kernel that reaches one faults with
+    /// [`FaultKind::Unsupported`].
     ///
     /// [`FaultKind::Unsupported`]: crate::FaultKind::Unsupported
     pub fn compile(module: &Module) -> Result<Program, Diagnostic> {
@@ -219,7 +221,8 @@ impl Program {
             bytes.checked_next_multiple_of(self.local_align).unwrap_or(u32::MAX)
         };
         let mut call_graph = CallGraph { functions: Vec::new(), stack: 0, unbounded: false };
-        // Depth of what is below each function that has been left; functions on the path have none yet.
+        // Depth of what is below each function that has been left; functions on the path have none
+        // yet.
         let mut depth: HashMap<u32, Option<u32>> = HashMap::new();
         let mut path = vec![(kernel, 0)];
         while let Some((function, looked)) = path.last_mut() {
@@ -346,7 +349,8 @@ impl InitialWriter<'_, '_> {
         ))
     }
 
-    /// Writes `initializer` at `offset`; `shape` are the array dimensions still open. The parser bounds the depth.
+    /// Writes `initializer` at `offset`; `shape` are the array dimensions still open. The parser
+    /// bounds the depth.
     fn write(&mut self, initializer: &Initializer, shape: &[u64], offset: u64) -> Result<(), Diagnostic> {
         let bytes = self.variable.ty.bytes();
         match initializer {

@@ -1,4 +1,5 @@
-//! Operands: registers, numbers and addresses as the registers that steps name, of the width that the instruction wants.
+//! Operands: registers, numbers and addresses as the registers that steps name, of the width that
+//! the instruction wants.
 
 use ptx::body::{Operand, RegisterId, SpecialRegister, Symbol, component};
 use ptx::{Constant, ScalarType};
@@ -102,7 +103,8 @@ impl FunctionCompiler<'_> {
         reg
     }
 
-    /// The halves of a `.b128` register, which is two longs here, or of a constant, whose upper half is 0.
+    /// The halves of a `.b128` register, which is two longs here, or of a constant, whose upper
+    /// half is 0.
     pub(super) fn wide(&mut self, operand: &Operand) -> Decoded<[Reg; 2]> {
         let id = match operand {
             Operand::Sink => return Ok([self.fresh(Class::Long), self.fresh(Class::Long)]),
@@ -126,7 +128,8 @@ impl FunctionCompiler<'_> {
         }
     }
 
-    /// The register that an operand names, if it names one and no special one, with its declared type.
+    /// The register that an operand names, if it names one and no special one, with its declared
+    /// type.
     pub(super) fn named(&mut self, operand: &Operand) -> Decoded<Option<(Reg, ScalarType)>> {
         match operand {
             Operand::Name(symbol) => self.register(*symbol, None),
@@ -135,8 +138,8 @@ impl FunctionCompiler<'_> {
         }
     }
 
-    /// A register to write `operand` to, of the class of `ty`; the second part tells how the value must be put into
-    /// the register that the PTX names, where that is wider.
+    /// A register to write `operand` to, of the class of `ty`; the second part tells how the value
+    /// must be put into the register that the PTX names, where that is wider.
     pub(super) fn destination(&mut self, operand: &Operand, ty: ScalarType) -> Decoded<Destination> {
         let class = class_of(ty)?;
         if *operand == Operand::Sink {
@@ -225,7 +228,8 @@ impl FunctionCompiler<'_> {
         }
     }
 
-    /// The value of a register or special register (or of a component of it), or the address of a symbol.
+    /// The value of a register or special register (or of a component of it), or the address of a
+    /// symbol.
     fn value(&mut self, symbol: Symbol, selector: Option<&str>, class: Class) -> Decoded<Option<Reg>> {
         if let Some((reg, _)) = self.register(symbol, selector)? {
             return Ok(Some(self.bound.get(&reg).copied().unwrap_or(reg)));

@@ -15,8 +15,9 @@ pub(super) struct Candidate {
     outcome: Option<Reg>,
 }
 
-/// The prologue of a function that begins with one, if nobody else needs what its steps compute: of the index only
-/// accesses to elements of arrays, which can do with its pattern, and steps that are idle therefore.
+/// The prologue of a function that begins with one, if nobody else needs what its steps compute: of
+/// the index only accesses to elements of arrays, which can do with its pattern, and steps that are
+/// idle therefore.
 pub(super) fn find(
     steps: &mut [Step],
     spans: &[Span],

@@ -1,4 +1,5 @@
-//! What special registers hold on this device: an input that is filled before the function runs, or a clock.
+//! What special registers hold on this device: an input that is filled before the function runs, or
+//! a clock.
 
 use ptx::body::SpecialRegister;
 
@@ -18,8 +19,8 @@ pub(super) fn is_clock(register: SpecialRegister) -> bool {
     matches!(special(register, None), Some(Special::Clock(_)))
 }
 
-/// The source of a special register, or of one of its components. A register with components is nothing without one,
-/// and a register without them has none.
+/// The source of a special register, or of one of its components. A register with components is
+/// nothing without one, and a register without them has none.
 pub(super) fn special(register: SpecialRegister, component: Option<u8>) -> Option<Special> {
     if register.is_vector() != component.is_some() {
         return None;
@@ -61,7 +62,8 @@ fn input(register: SpecialRegister, axis: u8) -> Input {
         LanemaskGt => Input::LaneMask(LaneMask::Greater),
         TotalSmemSize | AggrSmemSize => Input::SharedBytes { fixed: true, dynamic: true },
         DynamicSmemSize => Input::SharedBytes { fixed: false, dynamic: true },
-        // No clusters, no graph, no environment, no counters, no shared memory that the system keeps for itself.
+        // No clusters, no graph, no environment, no counters, no shared memory that the system
+        // keeps for itself.
         _ => Input::Constant(0),
     }
 }

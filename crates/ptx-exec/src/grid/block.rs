@@ -1,7 +1,8 @@
 //! A block: its warps, its memory, its barriers.
 //!
-//! Warps run on one thread, one after the other or as a [warp batch](crate::warp::batch), each until it waits, ends or is out of
-//! fuel. So shared memory needs no atomics, and what a block computes without races does not depend on the order.
+//! Warps run on one thread, one after the other or as a [warp batch](crate::warp::batch), each
+//! until it waits, ends or is out of fuel. So shared memory needs no atomics, and what a block
+//! computes without races does not depend on the order.
 
 use std::ops::Range;
 
@@ -143,7 +144,8 @@ impl<'l, P: Probe> Block<'l, P> {
         }
     }
 
-    /// The next warps from `at` on that have not exited and can set out together, and whether that is their first step.
+    /// The next warps from `at` on that have not exited and can set out together, and whether that
+    /// is their first step.
     fn choose(&mut self, at: usize) -> Option<(Range<usize>, bool)> {
         let most = if self.watched { 1 } else { self.batch };
         let begun = &self.warps[..self.begun];
@@ -155,8 +157,9 @@ impl<'l, P: Probe> Block<'l, P> {
         (first < self.begun).then_some((first..self.begun, true))
     }
 
-    /// Runs warps that can set out together until each has exited, waits or is tired: together as far as they get, then
-    /// one after the other. What comes back is why the one that got furthest paused.
+    /// Runs warps that can set out together until each has exited, waits or is tired: together as
+    /// far as they get, then one after the other. What comes back is why the one that got furthest
+    /// paused.
     fn run_warps(&mut self, which: Range<usize>, fresh: bool) -> Result<Pause, Box<Stop>> {
         let (all, together) = (self.warps.len(), which.len());
         let others = || self.warps.iter().enumerate().filter(|(index, _)| !which.contains(index));
@@ -252,7 +255,8 @@ impl<'l, P: Probe> Block<'l, P> {
         released
     }
 
-    /// Ends the phase of the cluster's barrier if all have arrived; whether that lets any thread go on.
+    /// Ends the phase of the cluster's barrier if all have arrived; whether that lets any thread go
+    /// on.
     fn release_cluster_barrier(&mut self) -> bool {
         let cluster = &mut self.barriers.cluster;
         let missing =
@@ -272,7 +276,8 @@ impl<'l, P: Probe> Block<'l, P> {
         released
     }
 
-    /// Threads that have come to a barrier and how many it expects (all, if nobody says); `None` if nobody waits.
+    /// Threads that have come to a barrier and how many it expects (all, if nobody says); `None` if
+    /// nobody waits.
     ///
     /// A warp whose threads have all come counts as 32 threads, as thread counts of barriers do.
     fn count(&self, barrier: u32) -> Option<(u32, Option<u32>)> {

@@ -1,9 +1,9 @@
 //! A grid: its blocks, executed by a pool of worker threads.
 //!
-//! Blocks are handed out in order to as many threads as there are cores; each thread runs its block to the end. A
-//! block that spins without getting on may wait for another that has not started (a barrier of the whole grid): its
-//! thread then starts that one too and takes turns, so such kernels end whenever they end on a GPU that holds the
-//! whole grid at once.
+//! Blocks are handed out in order to as many threads as there are cores; each thread runs its block
+//! to the end. A block that spins without getting on may wait for another that has not started (a
+//! barrier of the whole grid): its thread then starts that one too and takes turns, so such kernels
+//! end whenever they end on a GPU that holds the whole grid at once.
 
 mod block;
 mod workers;
@@ -50,8 +50,8 @@ pub fn launch(
     })
 }
 
-/// Runs a kernel to its end and watches it: several times slower than [`launch`]. What was seen of a launch that fails
-/// is what happened until then.
+/// Runs a kernel to its end and watches it: several times slower than [`launch`]. What was seen of
+/// a launch that fails is what happened until then.
 ///
 /// # Errors
 ///
@@ -122,8 +122,9 @@ fn launch_by(
     })
 }
 
-/// Memory that the blocks of a cooperative launch share, for the grid barrier of cooperative groups: its counter is the
-/// second word. Whether there is one tells device code whether its grid can synchronise.
+/// Memory that the blocks of a cooperative launch share, for the grid barrier of cooperative
+/// groups: its counter is the second word. Whether there is one tells device code whether its grid
+/// can synchronise.
 struct Workspace<'a> {
     memory: &'a dyn Memory,
     address: u64,

@@ -11,7 +11,8 @@ use crate::launch::Launch;
 use crate::observe::probe::Probe;
 use crate::warp::Counts;
 
-/// How often each thread comes for blocks, at least: the more often, the nearer to each other they end.
+/// How often each thread comes for blocks, at least: the more often, the nearer to each other they
+/// end.
 const SHARES: u64 = 32;
 
 /// Most blocks that a thread takes at a time.
@@ -22,8 +23,8 @@ const MAX_RESIDENT: usize = 4096;
 
 /// Executes all blocks, each worker's under a probe that `probe` makes if there is memory for it.
 ///
-/// A worker that gets no thread, or no memory for a block, is left out: the others do its part. Without memory for any
-/// block there is no launch.
+/// A worker that gets no thread, or no memory for a block, is left out: the others do its part.
+/// Without memory for any block there is no launch.
 pub(super) fn execute<P: Probe>(
     launch: &Launch,
     blocks: u64,
@@ -86,7 +87,8 @@ impl<P: Probe, F: Fn() -> Option<P> + Sync> Work<'_, '_, F> {
         Block::new(self.launch, (self.probe)()?).map(Box::new)
     }
 
-    /// Runs blocks until there are none, one has failed, or there is no memory for one: those are left to others.
+    /// Runs blocks until there are none, one has failed, or there is no memory for one: those are
+    /// left to others.
     fn run<'b>(&'b self, mut spare: Option<Box<Block<'b, P>>>) {
         let mut mine = 0..0;
         let mut resident: VecDeque<Box<Block<P>>> = VecDeque::new();

@@ -1,8 +1,9 @@
 //! Images in memory, as textures and surfaces see them, and the step that both execute.
 //!
-//! An [`Image`] is texels in rows and layers at an address. The driver describes it; a step checks, each time, that
-//! the whole image still lies in memory that may be accessed. So a texture over memory that has been freed is a
-//! fault like any other, and code behind that check reads texels without further ado.
+//! An [`Image`] is texels in rows and layers at an address. The driver describes it; a step checks,
+//! each time, that the whole image still lies in memory that may be accessed. So a texture over
+//! memory that has been freed is a fault like any other, and code behind that check reads texels
+//! without further ado.
 
 pub(crate) mod sampling;
 pub(crate) mod surface;
@@ -70,7 +71,8 @@ impl ChannelFormat {
         }
     }
 
-    /// Writes a channel as `sust.p` converts it: integers saturate, numbers are rounded towards zero.
+    /// Writes a channel as `sust.p` converts it: integers saturate, numbers are rounded towards
+    /// zero.
     ///
     /// # Safety
     /// `address` is valid for a write of [`bytes`](Self::bytes) bytes.
@@ -267,7 +269,8 @@ impl ImageStep {
     }
 }
 
-/// The object that a lane's handle names, looked up again only where the handle is another than the lane before.
+/// The object that a lane's handle names, looked up again only where the handle is another than the
+/// lane before.
 pub(crate) struct Lookup<T> {
     last: Option<(u64, T)>,
 }

@@ -1,8 +1,9 @@
 //! Textures: reading images through a sampler.
 //!
-//! The rules are those of the CUDA programming guide's appendix on texture fetching. Point sampling reads the texel
-//! that holds the coordinate. Linear filtering weighs the texels around it, with weights in 9-bit fixed point with 8
-//! bits of fraction, so that 1 is among them; the sum is computed exactly and rounded once to `f32`.
+//! The rules are those of the CUDA programming guide's appendix on texture fetching. Point sampling
+//! reads the texel that holds the coordinate. Linear filtering weighs the texels around it, with
+//! weights in 9-bit fixed point with 8 bits of fraction, so that 1 is among them; the sum is
+//! computed exactly and rounded once to `f32`.
 
 use std::sync::Arc;
 
@@ -64,7 +65,8 @@ pub(crate) enum Level {
     Base,
     /// The source after the coordinates says.
     Given,
-    /// From the two gradients after the coordinates, each of as many sources as there are dimensions.
+    /// From the two gradients after the coordinates, each of as many sources as there are
+    /// dimensions.
     Gradient,
 }
 
@@ -87,8 +89,8 @@ struct Part {
     layer: Option<u32>,
     /// Whether it is a face of a cube, which is never left.
     cube: bool,
-    /// Whether coordinates are integers: these have no address mode, what is outside is 0, in layers that are not there
-    /// too.
+    /// Whether coordinates are integers: these have no address mode, what is outside is 0, in
+    /// layers that are not there too.
     integer: bool,
 }
 
@@ -256,8 +258,8 @@ impl Texture {
         sum.map(|sum| (sum as f32).to_bits())
     }
 
-    /// One channel of the four texels that filtering in two dimensions would weigh: counter-clockwise from the one
-    /// at the lower left, as `tld4` orders them.
+    /// One channel of the four texels that filtering in two dimensions would weigh:
+    /// counter-clockwise from the one at the lower left, as `tld4` orders them.
     ///
     /// # Safety
     /// The images may be read.
@@ -344,8 +346,8 @@ impl Texture {
         if self.sampler.fractions { raw.map(|value| fraction(image.format, value)) } else { raw }
     }
 
-    /// The border's colour as texels of the image's format would hold it: of 32 bits the bits of the number, smaller
-    /// integers that are no fractions 0.
+    /// The border's colour as texels of the image's format would hold it: of 32 bits the bits of
+    /// the number, smaller integers that are no fractions 0.
     fn border(&self, image: &Image) -> [u32; 4] {
         let mut colour = [0; 4];
         for (to, &from) in colour.iter_mut().zip(&self.sampler.border).take(image.channels.into()) {
@@ -437,7 +439,8 @@ fn split(geometry: Geometry, sources: &[u32; 10]) -> (Option<u32>, &[u32]) {
     }
 }
 
-/// A coordinate far from every image, but within numbers that can be computed with; what is no number is 0.
+/// A coordinate far from every image, but within numbers that can be computed with; what is no
+/// number is 0.
 fn bounded(at: f64) -> f64 {
     const FAR: f64 = (1u64 << 40) as f64;
     if at.is_nan() { 0.0 } else { at.clamp(-FAR, FAR) }
@@ -448,8 +451,8 @@ fn fixed(value: f64) -> i64 {
     floor(value * 256.0 + 0.5)
 }
 
-/// The largest whole number that is not above a value of moderate size; without a call, which the library's function is
-/// where CPUs may lack the instruction.
+/// The largest whole number that is not above a value of moderate size; without a call, which the
+/// library's function is where CPUs may lack the instruction.
 fn floor(value: f64) -> i64 {
     let towards_zero = value as i64;
     towards_zero - i64::from(towards_zero as f64 > value)
@@ -467,14 +470,16 @@ fn fraction(format: ChannelFormat, value: u32) -> u32 {
     }
 }
 
-/// A channel as filters take it, in the bits of an `f32`: the GPU's have no subnormal numbers and one NaN.
+/// A channel as filters take it, in the bits of an `f32`: the GPU's have no subnormal numbers and
+/// one NaN.
 fn weighable(format: ChannelFormat, fractions: bool, value: u32) -> u32 {
     let number = f32::from_bits(value);
     match format {
         ChannelFormat::F32 if number.is_nan() => 0x7fff_ffff,
         ChannelFormat::F32 if number.is_subnormal() => value & 0x8000_0000,
         ChannelFormat::F16 if number.is_nan() => 0x7fff_e000,
-        // Made 16 bits wide by repeating the 7 bits of the magnitude, one less for the last of a negative number.
+        // Made 16 bits wide by repeating the 7 bits of the magnitude, one less for the last of a
+        // negative number.
         ChannelFormat::S8 if fractions => {
             let magnitude = (number.abs() * 127.0).round() as u32;
             let last = magnitude.saturating_sub(number.is_sign_negative().into()) >> 6;
@@ -485,8 +490,8 @@ fn weighable(format: ChannelFormat, fractions: bool, value: u32) -> u32 {
     }
 }
 
-/// The face of a cube that a direction points at, and where on it, from 0 to 1: the programming guide's table. Of axes
-/// that are equally long the last one counts.
+/// The face of a cube that a direction points at, and where on it, from 0 to 1: the programming
+/// guide's table. Of axes that are equally long the last one counts.
 fn face_of([x, y, z]: [f64; 3]) -> (u32, f64, f64) {
     let [ax, ay, az] = [x, y, z].map(f64::abs);
     let (face, m, s, t) = if az >= ax && az >= ay {

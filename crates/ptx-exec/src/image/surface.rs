@@ -1,7 +1,8 @@
 //! Surfaces: reading and writing images without a sampler.
 //!
-//! The first coordinate counts bytes, except in formatted stores (`sust.p`), where it counts texels. What lies
-//! outside of the image is a fault, the nearest place inside, or nothing, as the instruction says.
+//! The first coordinate counts bytes, except in formatted stores (`sust.p`), where it counts
+//! texels. What lies outside of the image is a fault, the nearest place inside, or nothing, as the
+//! instruction says.
 
 use crate::fault::FaultKind;
 use crate::image::{self, Geometry, Image, ImageStep, Lookup, Query};
@@ -126,7 +127,8 @@ impl SurfaceOp {
             }
             SurfaceOp::Reduce { geometry, bytes, combine, bounds } => {
                 if let Some(at) = place(image, geometry, sources, bytes.into(), bounds)? {
-                    // SAFETY: the frame has the register; the place lies inside of the image and is aligned.
+                    // SAFETY: the frame has the register; the place lies inside of the image and is
+                    // aligned.
                     unsafe { reduce(at, bytes, combine, data(lanes, step.data[0], bytes, lane)) };
                 }
             }

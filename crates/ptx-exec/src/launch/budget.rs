@@ -1,8 +1,9 @@
-//! The host memory that a launch takes beside what the program has allocated: shared and local memory of resident blocks,
-//! and the registers of nested calls.
+//! The host memory that a launch takes beside what the program has allocated: shared and local
+//! memory of resident blocks, and the registers of nested calls.
 //!
-//! PTX and limits that programs set decide how much that is. So it is accounted for before it is allocated, with
-//! functions that can fail: a launch that asks for too much ends with a fault, and the process goes on.
+//! PTX and limits that programs set decide how much that is. So it is accounted for before it is
+//! allocated, with functions that can fail: a launch that asks for too much ends with a fault, and
+//! the process goes on.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
@@ -54,7 +55,8 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// Memory of `bytes` bytes whose start is a multiple of `align`; `None` if the share or the host has not as much.
+    /// Memory of `bytes` bytes whose start is a multiple of `align`; `None` if the share or the
+    /// host has not as much.
     pub(crate) fn new(bytes: u64, align: u64, share: &mut Share) -> Option<Self> {
         // Larger alignment is made by hand: the allocator would write all of the memory to zero it.
         let units = bytes.checked_add(align)?.div_ceil(16).max(1);
@@ -75,7 +77,8 @@ impl Arena {
 
     /// Fills the memory with zeros.
     pub(crate) fn clear(&mut self) {
-        // SAFETY: the memory is as large as its layout says, and nothing refers to it while a block has not started.
+        // SAFETY: the memory is as large as its layout says, and nothing refers to it while a block
+        // has not started.
         unsafe { self.storage.write_bytes(0, self.layout.size()) };
     }
 }

@@ -70,12 +70,13 @@ pub struct LaunchParams<'a> {
     pub config: LaunchConfig,
     /// Whether all blocks have to be resident at once.
     pub cooperative: bool,
-    /// Local memory in bytes for each thread, in addition to what calls without recursion need: the driver's
-    /// `CU_LIMIT_STACK_SIZE`.
+    /// Local memory in bytes for each thread, in addition to what calls without recursion need: the
+    /// driver's `CU_LIMIT_STACK_SIZE`.
     pub stack: u32,
     /// Threads of the host to use; 0 for one on each core.
     pub workers: usize,
-    /// The kernel's parameters, as [`KernelAttributes::params`](crate::KernelAttributes::params) lays them out.
+    /// The kernel's parameters, as [`KernelAttributes::params`](crate::KernelAttributes::params)
+    /// lays them out.
     pub params: &'a [u8],
 }
 
@@ -106,7 +107,8 @@ pub(crate) struct Launch<'a> {
     /// What threads' own memory is taken from.
     pub(crate) budget: Budget,
     pub(crate) params: Region,
-    /// The kernel's inputs that differ from block to block: registers that hold `%ctaid` along an axis.
+    /// The kernel's inputs that differ from block to block: registers that hold `%ctaid` along an
+    /// axis.
     pub(crate) block_inputs: Vec<(Reg, Class, u8)>,
     started: Instant,
 }

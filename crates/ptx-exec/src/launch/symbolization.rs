@@ -1,11 +1,12 @@
-//! Where an offset of shared or local memory lies, in words: which variable, and how far inside or beyond it.
+//! Where an offset of shared or local memory lies, in words: which variable, and how far inside or
+//! beyond it.
 
 use crate::code::Named;
 use crate::launch::Launch;
 use crate::operands::Space;
 
-/// What there is to say about the address of a fault, to be put behind it; nothing for global memory, whose owner
-/// has said it.
+/// What there is to say about the address of a fault, to be put behind it; nothing for global
+/// memory, whose owner has said it.
 pub(crate) fn beside(launch: &Launch, space: Space, address: u64, (function, frame): (u32, u32)) -> String {
     match space {
         Space::Shared => nearest(&launch.shared_variables(), address),
@@ -19,7 +20,8 @@ pub(crate) fn shared(launch: &Launch, offset: u64) -> String {
     format!("at offset {offset:#x} of shared memory{}", nearest(&launch.shared_variables(), offset))
 }
 
-/// Where an offset of a thread's local memory lies, seen from a function whose frame begins at `frame`.
+/// Where an offset of a thread's local memory lies, seen from a function whose frame begins at
+/// `frame`.
 pub(crate) fn local(launch: &Launch, function: u32, frame: u32, offset: u64) -> String {
     format!(
         "at offset {offset:#x} of local memory{}",
@@ -60,7 +62,8 @@ fn below(variables: &[Named], offset: u64) -> Option<&Named> {
     before.max_by_key(|variable| variable.start)
 }
 
-/// The name that a variable has in the source: of one that is local to a function, C++ mangles the function in front.
+/// The name that a variable has in the source: of one that is local to a function, C++ mangles the
+/// function in front.
 fn plain(name: &str) -> &str {
     let ends_in = |(at, _): (usize, _)| {
         let rest = &name[at + 1..];

@@ -1,10 +1,11 @@
 //! Where the elements of a matrix lie in the registers of a warp.
 //!
-//! A fragment is read and written as *lines*: a row of A, a column of B or a row of the accumulator, each contiguous.
-//! So a product is always the dot product of two lines. The layouts are those that the PTX ISA gives for `mma`. For
-//! `wmma`, where it gives none, they are those of the `mma` instructions into which ptxas 13.0 turns it for sm_80 and
-//! sm_90: seen in its SASS, m16n16 is two m16n8 side by side, m32n8 two on top of each other, and m8n32 the transpose
-//! of m32n8.
+//! A fragment is read and written as *lines*: a row of A, a column of B or a row of the
+//! accumulator, each contiguous. So a product is always the dot product of two lines. The layouts
+//! are those that the PTX ISA gives for `mma`. For `wmma`, where it gives none, they are those of
+//! the `mma` instructions into which ptxas 13.0 turns it for sm_80 and sm_90: seen in its SASS,
+//! m16n16 is two m16n8 side by side, m32n8 two on top of each other, and m8n32 the transpose of
+//! m32n8.
 //!
 //! The lane `4g + t` belongs to the group `g` of eight, and is the `t`th of the four lanes in it.
 
@@ -22,7 +23,8 @@ pub(crate) struct Layout {
     /// Lines, and elements of a line.
     pub(super) lines: usize,
     pub(super) length: usize,
-    /// The element that each place holds, counted through the lines: register by register, in it lane by lane.
+    /// The element that each place holds, counted through the lines: register by register, in it
+    /// lane by lane.
     pub(super) places: Box<[u16]>,
 }
 
@@ -54,7 +56,8 @@ impl Layout {
         Layout { registers, per, bits, lines, length, places: places.into() }
     }
 
-    /// A, or B transposed: `lines` lines of `length` elements, of which `per` with `bits` bits lie in a register.
+    /// A, or B transposed: `lines` lines of `length` elements, of which `per` with `bits` bits lie
+    /// in a register.
     ///
     /// Lines come in tiles of eight, or of sixteen where the instruction takes them two and two.
     pub(crate) fn factor(lines: usize, paired: bool, length: usize, bits: u32) -> Layout {
@@ -98,9 +101,9 @@ impl Layout {
         })
     }
 
-    /// A or B of `mma.m8n8k4.f16`, which multiplies four times, each time for eight lanes, a *quad pair*: `4q` to
-    /// `4q + 3` and `16 + 4q` to `16 + 4q + 3`. A lane has four elements `along` its line, or the same one of four
-    /// lines.
+    /// A or B of `mma.m8n8k4.f16`, which multiplies four times, each time for eight lanes, a *quad
+    /// pair*: `4q` to `4q + 3` and `16 + 4q` to `16 + 4q + 3`. A lane has four elements `along` its
+    /// line, or the same one of four lines.
     pub(crate) fn quad_factor(along: bool) -> Layout {
         Layout::new((4 * 8, 4), 16, 2, 2, |register, lane, element| {
             let (line, other) = (lane % 4, 2 * register + element);
@@ -184,7 +187,8 @@ mod tests {
 
     #[test]
     fn places_are_those_of_the_isa() {
-        // From the figures of the ISA: the place of a register's first element in lane 13 (group 3, thread 1).
+        // From the figures of the ISA: the place of a register's first element in lane 13 (group 3,
+        // thread 1).
         let shape = Shape { m: 16, n: 8, k: 16 };
         let first = |layout: &Layout| -> Vec<(usize, usize)> {
             let places = (0..layout.registers).map(|register| layout.register(register)[13 * layout.per]);

@@ -1,7 +1,9 @@
-//! Instructions by which a warp computes on matrices: `mma`, `wmma`, `ldmatrix`, `stmatrix`, `movmatrix`.
+//! Instructions by which a warp computes on matrices: `mma`, `wmma`, `ldmatrix`, `stmatrix`,
+//! `movmatrix`.
 //!
-//! A matrix is spread over registers of all lanes (`layout` says how), so these instructions wait for every lane of the
-//! warp, and are executed for the warp as a whole. `product` has the arithmetic, `transfer` what moves matrices.
+//! A matrix is spread over registers of all lanes (`layout` says how), so these instructions wait
+//! for every lane of the warp, and are executed for the warp as a whole. `product` has the
+//! arithmetic, `transfer` what moves matrices.
 
 mod layout;
 mod product;
@@ -48,7 +50,8 @@ pub(super) enum Operation {
 /// A product and the layouts of its matrices.
 #[derive(Clone, Debug)]
 pub(super) struct Product {
-    /// If the layouts have more lines than it, the instruction computes several products, one after the other.
+    /// If the layouts have more lines than it, the instruction computes several products, one after
+    /// the other.
     pub(super) shape: Shape,
     pub(super) a: Layout,
     pub(super) b: Layout,
@@ -114,8 +117,8 @@ impl MatrixStep {
     /// Executes the step for the lanes of the warp, which are all there.
     ///
     /// # Safety
-    /// The frame has the registers, in the classes that [`takes`](Self::takes) has found right; the windows in
-    /// `spaces` are this block's.
+    /// The frame has the registers, in the classes that [`takes`](Self::takes) has found right; the
+    /// windows in `spaces` are this block's.
     pub(super) unsafe fn run(&self, lanes: &Lanes, spaces: &mut Spaces) -> Accessed {
         let (sources, results) = (&*self.sources, &*self.results);
         // SAFETY: the caller's promise, here and below.

@@ -1,20 +1,23 @@
 //! The arithmetic of matrix products.
 //!
-//! Integers are exact; `.f64` is a chain of fused multiply-adds in the order of k. What tensor cores do with `.f16`,
-//! `.bf16` and `.tf32` is not documented by NVIDIA. The model is that of Hopper as MMA-Sim gives it (Xie and others,
-//! "MMA-Sim", arXiv 2511.10909; its authors report bitwise equality with an H100), which refines Fasi and others,
-//! "Numerical behavior of NVIDIA tensor cores" (PeerJ Computer Science 7:e330, 2021):
+//! Integers are exact; `.f64` is a chain of fused multiply-adds in the order of k. What tensor
+//! cores do with `.f16`, `.bf16` and `.tf32` is not documented by NVIDIA. The model is that of
+//! Hopper as MMA-Sim gives it (Xie and others, "MMA-Sim", arXiv 2511.10909; its authors report
+//! bitwise equality with an H100), which refines Fasi and others, "Numerical behavior of NVIDIA
+//! tensor cores" (PeerJ Computer Science 7:e330, 2021):
 //!
-//! 1. All products of an instruction and the accumulator make one sum ([`Float::terms`] says where ptxas splits one
-//!    into several). Products are exact.
-//! 2. Every addend is cut off, towards zero, [`KEPT`] bits below the largest exponent among them; an exponent is the
-//!    sum of those of the factors, whatever the product of their significands. Zeros take part, with
-//!    [`ZERO_EXPONENT`] as theirs.
-//! 3. The cut addends are added exactly. An `.f32` result is rounded towards zero, an `.f16` one to nearest even.
-//!    Subnormals are kept on either side. A sum of zero is +0.
-//! 4. Eight-bit floats have no unit of their own in Hopper's `mma`: ptxas 13.0 makes them halves, adds the products of
-//!    every first and second of four, then those of every third and fourth, and C at last, rounded to nearest even.
-//! 5. A NaN, an infinity times zero or infinities of both signs give the NaN with all bits set but the sign.
+//! 1. All products of an instruction and the accumulator make one sum ([`Float::terms`] says where
+//!    ptxas splits one into several). Products are exact.
+//! 2. Every addend is cut off, towards zero, [`KEPT`] bits below the largest exponent among them;
+//!    an exponent is the sum of those of the factors, whatever the product of their significands.
+//!    Zeros take part, with [`ZERO_EXPONENT`] as theirs.
+//! 3. The cut addends are added exactly. An `.f32` result is rounded towards zero, an `.f16` one to
+//!    nearest even. Subnormals are kept on either side. A sum of zero is +0.
+//! 4. Eight-bit floats have no unit of their own in Hopper's `mma`: ptxas 13.0 makes them halves,
+//!    adds the products of every first and second of four, then those of every third and fourth,
+//!    and C at last, rounded to nearest even.
+//! 5. A NaN, an infinity times zero or infinities of both signs give the NaN with all bits set but
+//!    the sign.
 
 use crate::arithmetic::half::f32_to_f16;
 use crate::arithmetic::soft::{self, F64, Rounding};
@@ -59,7 +62,8 @@ pub(crate) struct Float {
     pub(crate) terms: usize,
 }
 
-/// A floating-point format, its bits at the bottom of a word. `.tf32` is `.f32` without its last bits.
+/// A floating-point format, its bits at the bottom of a word. `.tf32` is `.f32` without its last
+/// bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     F16,
@@ -188,7 +192,8 @@ impl Row {
 /// Columns that are computed at once.
 const WIDE: usize = 8;
 
-/// Up to eight columns of B, term by term so that the loop over columns vectorises. Columns that are missing are zero.
+/// Up to eight columns of B, term by term so that the loop over columns vectorises. Columns that
+/// are missing are zero.
 struct Columns {
     significands: [[u32; WIDE]; MOST_TERMS],
     signs: [[i32; WIDE]; MOST_TERMS],
@@ -218,8 +223,8 @@ impl Columns {
 }
 
 impl Float {
-    /// For each column the sum of its products with `row`, and the exponent to which they are aligned, given that of
-    /// the accumulator. The sum counts units of [`KEPT`] bits below it.
+    /// For each column the sum of its products with `row`, and the exponent to which they are
+    /// aligned, given that of the accumulator. The sum counts units of [`KEPT`] bits below it.
     #[inline(always)]
     fn sums(&self, row: &Row, columns: &Columns, terms: usize, largest: &mut [i32; WIDE]) -> [i32; WIDE] {
         for term in 0..terms {
@@ -228,7 +233,8 @@ impl Float {
                 largest[column] = largest[column].max(exponent);
             }
         }
-        // Significands have at most 11 bits, so a product at the scale of the sum has at most 27, and 16 of them fit.
+        // Significands have at most 11 bits, so a product at the scale of the sum has at most 27,
+        // and 16 of them fit.
         let scale = KEPT - 2 * self.factor.fraction();
         let mut sums = [0i32; WIDE];
         for term in 0..terms {
@@ -255,7 +261,8 @@ impl Float {
         d.pack(beyond, d.largest_exponent() + 1)
     }
 
-    /// One step: `cells`, which are `from`, become `to`. The lines of the factors are those of the step's terms.
+    /// One step: `cells`, which are `from`, become `to`. The lines of the factors are those of the
+    /// step's terms.
     #[inline(always)]
     fn step(&self, a: &[&[u32]], b: &[&[u32]], cells: &mut [u32], (from, to): (Format, Format)) {
         let rows: Vec<Row> = a.iter().map(|line| Row::new(self.factor, line)).collect();

@@ -1,7 +1,8 @@
 //! Moving matrices between registers and memory.
 //!
-//! `ldmatrix` and its like deal in *tiles*, 8 by 8 matrices of 16-bit elements whose rows lie anywhere; `wmma.load` and
-//! `wmma.store` in matrices whose lines have one stride. Every access is checked as any other is.
+//! `ldmatrix` and its like deal in *tiles*, 8 by 8 matrices of 16-bit elements whose rows lie
+//! anywhere; `wmma.load` and `wmma.store` in matrices whose lines have one stride. Every access is
+//! checked as any other is.
 
 use crate::matrix::layout::Layout;
 use crate::memory::spaces::{Accessed, Spaces};
@@ -108,7 +109,8 @@ pub(super) unsafe fn store_tiles(
     Ok(())
 }
 
-/// What an access touches: in the lanes of `mask` so many bytes, so far from the address that the lane gives.
+/// What an access touches: in the lanes of `mask` so many bytes, so far from the address that the
+/// lane gives.
 pub(crate) struct Span {
     pub(crate) mask: u32,
     pub(crate) offsets: Addresses,
@@ -132,7 +134,8 @@ pub(crate) enum Order {
 pub(crate) struct Fragment {
     pub(crate) layout: Layout,
     pub(crate) order: Order,
-    /// Bits by which a stride of 1 moves; bits of an element, but for `.b1`, where the layout's elements are words.
+    /// Bits by which a stride of 1 moves; bits of an element, but for `.b1`, where the layout's
+    /// elements are words.
     pub(crate) stride_bits: u64,
 }
 
@@ -209,7 +212,8 @@ impl Fragment {
     /// `wmma.load`. Registers beyond the layout's repeat the first ones.
     ///
     /// # Safety
-    /// The frame has the address register, the word `stride` and `results`, of the fragment's class.
+    /// The frame has the address register, the word `stride` and `results`, of the fragment's
+    /// class.
     pub(super) unsafe fn load(
         &self,
         lanes: &Lanes,

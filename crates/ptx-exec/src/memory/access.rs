@@ -1,18 +1,20 @@
 //! Loads, stores, atomics and copies, for all lanes of a warp at once.
 //!
-//! [`Spaces`] checks every access. Lanes that do not act borrow the address of one that does, so loads run over all
-//! lanes unmasked.
+//! [`Spaces`] checks every access. Lanes that do not act borrow the address of one that does, so
+//! loads run over all lanes unmasked.
 //!
-//! Weak accesses are plain reads and writes: where they race, PTX defines nothing either. Strong ones (`volatile`,
-//! `relaxed`, `acquire`, `release`) and atomics on global memory are atomics of the host, for blocks run on several
-//! threads: loads acquire, stores release, and what PTX orders beyond that it orders by fences. Vectors that are strong, or
-//! cached at L2 alone (`.cg`), are moved at once (`pieces`). A block runs on one thread, so its shared memory needs none.
+//! Weak accesses are plain reads and writes: where they race, PTX defines nothing either. Strong
+//! ones (`volatile`, `relaxed`, `acquire`, `release`) and atomics on global memory are atomics of
+//! the host, for blocks run on several threads: loads acquire, stores release, and what PTX orders
+//! beyond that it orders by fences. Vectors that are strong, or cached at L2 alone (`.cg`), are
+//! moved at once (`pieces`). A block runs on one thread, so its shared memory needs none.
 //!
 //! # Safety
 //!
-//! An [`AccessHandler`] dereferences the registers that it takes, as a [`LaneHandler`](crate::registers::lanes::LaneHandler) does,
-//! and host addresses that [`Spaces`] approved. The caller promises that the former are there, and that the windows in `Spaces` are memory
-//! that nobody else accesses; [`Memory`](crate::Memory) promises the latter.
+//! An [`AccessHandler`] dereferences the registers that it takes, as a
+//! [`LaneHandler`](crate::registers::lanes::LaneHandler) does, and host addresses that [`Spaces`]
+//! approved. The caller promises that the former are there, and that the windows in `Spaces` are
+//! memory that nobody else accesses; [`Memory`](crate::Memory) promises the latter.
 
 use std::ptr;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -27,8 +29,8 @@ use crate::registers::vectors::{Addresses, gather_longs, gather_words};
 /// Performs one access of one warp. See the module's safety contract.
 pub(crate) type RunAccess = unsafe fn(&Lanes, &mut Spaces, &AccessArgs) -> Accessed;
 
-/// Performs one access of some warps, if that is [`regular`](Spaces::regular); else does nothing and says so. See the
-/// module's safety contract.
+/// Performs one access of some warps, if that is [`regular`](Spaces::regular); else does nothing
+/// and says so. See the module's safety contract.
 pub(crate) type RunRegular = unsafe fn(&[Lanes], &mut Spaces, &AccessArgs) -> bool;
 
 /// A way to perform an access, and the classes of the registers that it takes.
@@ -170,7 +172,8 @@ macro_rules! access {
                 $spaces: &mut Spaces,
                 $args: &AccessArgs,
             ) -> Accessed {
-                // SAFETY: the caller's promise; addresses are used after `locate` has approved them.
+                // SAFETY: the caller's promise; addresses are used after `locate` has approved
+                // them.
                 unsafe { $body }
             }
 
@@ -183,7 +186,8 @@ macro_rules! access {
                 $spaces: &mut Spaces,
                 $args: &AccessArgs,
             ) -> Accessed {
-                // SAFETY: the caller's promise; addresses are used after `locate` has approved them.
+                // SAFETY: the caller's promise; addresses are used after `locate` has approved
+                // them.
                 unsafe { $body }
             }
 
@@ -200,7 +204,8 @@ macro_rules! access {
 /// Elements of the longest vector.
 const MOST_ELEMENTS: usize = 8;
 
-/// Reads element `element` of a vector in each lane. Out of line, or the compiler keeps 32 values in registers.
+/// Reads element `element` of a vector in each lane. Out of line, or the compiler keeps 32 values
+/// in registers.
 ///
 /// # Safety
 /// The elements may be read.
@@ -232,7 +237,8 @@ unsafe fn gather<R: Lane, C: Extend<R>>(
 }
 
 access! {
-    /// `data = [address]`: elements of type `C` into registers of type `R`, from anywhere, in any lanes.
+    /// `data = [address]`: elements of type `C` into registers of type `R`, from anywhere, in any
+    /// lanes.
     load_scattered<R: Lane, C: Extend<R>> takes [R::CLASS, R::CLASS, R::CLASS] |lanes, spaces, args| {
         let registers = args.elements();
         let bytes = size_of::<C>() * registers.len();
@@ -248,7 +254,8 @@ access! {
 }
 
 access! {
-    /// `[address] = data`: elements of type `C` from registers of type `R`, to anywhere, from any lanes.
+    /// `[address] = data`: elements of type `C` from registers of type `R`, to anywhere, from any
+    /// lanes.
     store_scattered<R: Lane, C: Extend<R>> takes [R::CLASS, R::CLASS, R::CLASS] |lanes, spaces, args| {
         let registers = args.elements();
         let bytes = size_of::<C>() * registers.len();
@@ -276,7 +283,8 @@ macro_rules! regular {
                 $spaces: &mut Spaces,
                 $args: &AccessArgs,
             ) -> bool {
-                // SAFETY: the caller's promise; addresses are used after `regular` has approved them.
+                // SAFETY: the caller's promise; addresses are used after `regular` has approved
+                // them.
                 unsafe { $body }
             }
 
@@ -289,7 +297,8 @@ macro_rules! regular {
                 $spaces: &mut Spaces,
                 $args: &AccessArgs,
             ) -> bool {
-                // SAFETY: the caller's promise; addresses are used after `regular` has approved them.
+                // SAFETY: the caller's promise; addresses are used after `regular` has approved
+                // them.
                 unsafe { $body }
             }
 
@@ -316,8 +325,8 @@ fn prefetch<T>(address: *const T) {
     }
 }
 
-/// The cells that the lanes of a part access, one after the other. Each is read on its own, for the compiler takes an
-/// array of bytes apart with shifts, but makes one vector of such loads.
+/// The cells that the lanes of a part access, one after the other. Each is read on its own, for the
+/// compiler takes an array of bytes apart with shifts, but makes one vector of such loads.
 ///
 /// # Safety
 /// They may be read.
@@ -361,7 +370,8 @@ regular! {
                 }
                 for (element, &register) in registers.iter().enumerate() {
                     let from = from.add(element);
-                    // Written in each branch: values that come from several are put together from scalars.
+                    // Written in each branch: values that come from several are put together from
+                    // scalars.
                     if consecutive {
                         lanes.write_part(register, part, adjacent::<R, C>(from));
                     } else if regular.step == 0 {
@@ -500,8 +510,8 @@ pub(crate) fn probe(bytes: u64) -> Option<AccessHandler> {
 }
 
 access! {
-    /// `cp.async`: copies an element of type `C` from global memory at `operands[0]` to `address`; where
-    /// `operands[1]` gives a smaller size, the rest is zero.
+    /// `cp.async`: copies an element of type `C` from global memory at `operands[0]` to `address`;
+    /// where `operands[1]` gives a smaller size, the rest is zero.
     copy<C: Copied> takes [Class::Word, Class::Long, Class::Word] |lanes, spaces, args| {
         let bytes = size_of::<C>();
         let mut destinations = [0; WARP];

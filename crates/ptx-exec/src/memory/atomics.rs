@@ -1,10 +1,10 @@
-//! Atomics that [`access::atomic`](crate::memory::access::atomic) does not cover: 128 bits wide, or dependent on where the
-//! address points.
+//! Atomics that [`access::atomic`](crate::memory::access::atomic) does not cover: 128 bits wide, or
+//! dependent on where the address points.
 //!
 //! # Safety
 //!
-//! As for the handlers of [`access`](crate::memory::access): the frame has the registers that the arguments name, and
-//! addresses are used after [`Spaces::locate`] has approved them.
+//! As for the handlers of [`access`](crate::memory::access): the frame has the registers that the
+//! arguments name, and addresses are used after [`Spaces::locate`] has approved them.
 
 use crate::memory::access::{AccessHandler, Cell};
 use crate::memory::pieces::{read128, update128};
@@ -22,7 +22,8 @@ unsafe fn value(lanes: &Lanes, low: Reg, high: Reg) -> [u128; WARP] {
     std::array::from_fn(|lane| u128::from(low[lane]) | u128::from(high[lane]) << 64)
 }
 
-/// Lets `f(lane, old)` change 128 bits in each lane; the old ones go to `data`, if there are registers.
+/// Lets `f(lane, old)` change 128 bits in each lane; the old ones go to `data`, if there are
+/// registers.
 ///
 /// # Safety
 /// See the module.
@@ -100,7 +101,8 @@ pub(crate) fn load128() -> AccessHandler {
     AccessHandler::of_longs(run)
 }
 
-/// An atomic on words that computes `f(old, operand)` in shared memory, and `g(old, operand)` everywhere else.
+/// An atomic on words that computes `f(old, operand)` in shared memory, and `g(old, operand)`
+/// everywhere else.
 pub(crate) fn by_place<F, G>(_: F, _: G) -> AccessHandler
 where
     F: Fn(u32, u32) -> u32 + Copy,

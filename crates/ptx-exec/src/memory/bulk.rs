@@ -1,7 +1,7 @@
 //! `cp.async.bulk`: each lane copies a run of bytes of its own.
 //!
-//! A copy is done when it is issued, as every asynchronous copy is here; an mbarrier that it names counts its bytes at
-//! once.
+//! A copy is done when it is issued, as every asynchronous copy is here; an mbarrier that it names
+//! counts its bytes at once.
 
 use crate::fault::FaultKind;
 use crate::memory::access::AccessHandler;
@@ -13,8 +13,8 @@ use crate::registers::lanes::{Lanes, WARP, each_lane};
 /// Bytes to which addresses and sizes are aligned.
 const UNIT: u64 = 16;
 
-/// Copies `operands[0]` bytes from the generic address `data[0]` to `address`, and counts them at the mbarrier at the
-/// generic address `data[1]`, if there is one.
+/// Copies `operands[0]` bytes from the generic address `data[0]` to `address`, and counts them at
+/// the mbarrier at the generic address `data[1]`, if there is one.
 pub(crate) fn copy() -> AccessHandler {
     AccessHandler { run, regular: None, data: Class::Long, operands: [Class::Word; 4] }
 }

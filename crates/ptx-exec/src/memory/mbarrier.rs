@@ -1,12 +1,15 @@
-//! The mbarrier object: eight bytes of shared memory that count arrivals and bytes, phase after phase.
+//! The mbarrier object: eight bytes of shared memory that count arrivals and bytes, phase after
+//! phase.
 //!
-//! PTX leaves the bytes to the machine. Here they hold, from the lowest bit: 20 bits of arrivals still pending in this
-//! phase, 20 bits of arrivals expected in the next ones, 21 bits of transactions (bytes that are expected less those
-//! that have come), and the phase modulo 8. A phase is complete as soon as nothing is pending and no transaction is
-//! out; the next one begins at once. The state that `mbarrier.arrive` returns is the object as it was before.
+//! PTX leaves the bytes to the machine. Here they hold, from the lowest bit: 20 bits of arrivals
+//! still pending in this phase, 20 bits of arrivals expected in the next ones, 21 bits of
+//! transactions (bytes that are expected less those that have come), and the phase modulo 8. A
+//! phase is complete as soon as nothing is pending and no transaction is out; the next one begins
+//! at once. The state that `mbarrier.arrive` returns is the object as it was before.
 //!
-//! A block runs on one thread and its lanes act one after the other, so the object needs no atomics. What would be
-//! undefined (arrivals at an object that was never initialised, or more of them than are pending) is a fault.
+//! A block runs on one thread and its lanes act one after the other, so the object needs no
+//! atomics. What would be undefined (arrivals at an object that was never initialised, or more of
+//! them than are pending) is a fault.
 
 use crate::fault::FaultKind;
 use crate::memory::access::AccessHandler;
@@ -104,7 +107,8 @@ pub(crate) fn invalidate() -> AccessHandler {
     handler(forget, Class::Long, [Class::Word; 2])
 }
 
-/// `mbarrier.arrive`: `operands[0]` arrive, `operands[1]` bytes are expected before; the state goes to `data[0]`.
+/// `mbarrier.arrive`: `operands[0]` arrive, `operands[1]` bytes are expected before; the state goes
+/// to `data[0]`.
 pub(crate) fn arrive() -> AccessHandler {
     handler(arrive_all::<false>, Class::Long, [Class::Word; 2])
 }
@@ -124,7 +128,8 @@ pub(crate) fn complete_bytes() -> AccessHandler {
     handler(transact::<-1>, Class::Long, [Class::Word; 2])
 }
 
-/// `mbarrier.test_wait` and `.try_wait`: whether the phase of the state `operands[0]` is over, to predicate `data[0]`.
+/// `mbarrier.test_wait` and `.try_wait`: whether the phase of the state `operands[0]` is over, to
+/// predicate `data[0]`.
 pub(crate) fn test() -> AccessHandler {
     handler(test_state, Class::Predicate, [Class::Long; 2])
 }

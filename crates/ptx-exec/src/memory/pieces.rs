@@ -1,7 +1,7 @@
 //! Up to 16 aligned bytes of memory, moved at once.
 //!
-//! What several threads of the host access at the same time is loaded, stored and exchanged by these functions or by the
-//! standard library's atomics: loads acquire, stores release.
+//! What several threads of the host access at the same time is loaded, stored and exchanged by
+//! these functions or by the standard library's atomics: loads acquire, stores release.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 /// it: the look-back of CUB's scans keeps a tile's state and its sum in one vector of 16 bytes.
 ///
 /// # Safety
-/// `bytes` is a power of two up to 32. `from` is valid for atomic reads of as many bytes and aligned to them, or to 16; `to`
-/// is valid for writes of as many.
+/// `bytes` is a power of two up to 32. `from` is valid for atomic reads of as many bytes and
+/// aligned to them, or to 16; `to` is valid for writes of as many.
 #[inline]
 pub(crate) unsafe fn load_whole(from: *const u8, to: *mut u8, bytes: usize) {
     macro_rules! load {
@@ -40,8 +40,8 @@ pub(crate) unsafe fn load_whole(from: *const u8, to: *mut u8, bytes: usize) {
 /// [`load_whole`] loads them.
 ///
 /// # Safety
-/// `bytes` is a power of two up to 32. `to` is valid for atomic reads and writes of as many bytes and aligned to them, or to 16;
-/// `from` is valid for reads of as many.
+/// `bytes` is a power of two up to 32. `to` is valid for atomic reads and writes of as many bytes
+/// and aligned to them, or to 16; `from` is valid for reads of as many.
 #[inline]
 pub(crate) unsafe fn store_whole(to: *mut u8, from: *const u8, bytes: usize) {
     macro_rules! store {
@@ -101,10 +101,12 @@ pub(crate) unsafe fn update128(address: *mut u128, f: impl Fn(u128) -> u128) -> 
 pub(crate) unsafe fn read128(address: *const u128) -> u128 {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx") {
-        // Aligned loads of 16 bytes are atomic on CPUs with AVX: Intel's and AMD's manuals say so. Exchanging would
-        // be, too, but needs memory that may be written. The compiler may split a load that is not written out.
+        // Aligned loads of 16 bytes are atomic on CPUs with AVX: Intel's and AMD's manuals say so.
+        // Exchanging would be, too, but needs memory that may be written. The compiler may split a
+        // load that is not written out.
         let mut value = std::mem::MaybeUninit::<u128>::uninit();
-        // SAFETY: the caller's promise; `value` is aligned to 16 bytes and is initialised by the second instruction.
+        // SAFETY: the caller's promise; `value` is aligned to 16 bytes and is initialised by the
+        // second instruction.
         return unsafe {
             std::arch::asm!(
                 "movdqa {value}, [{from}]",
@@ -146,7 +148,8 @@ unsafe fn write128(address: *mut u128, value: u128) {
 
 /// Puts `new` where `old` is, atomically; what was there.
 ///
-/// Written out, because the standard library's function becomes a call into a library that is not linked.
+/// Written out, because the standard library's function becomes a call into a library that is not
+/// linked.
 ///
 /// # Safety
 /// The CPU has `cmpxchg16b`; `address` is valid for reads and writes, and aligned to 16 bytes.

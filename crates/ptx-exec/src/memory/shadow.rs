@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One bit for each byte of a range of memory: set once the byte has been written.
 ///
-/// Kernels on several threads mark it at once; what races in the program races here, and means as little.
+/// Kernels on several threads mark it at once; what races in the program races here, and means as
+/// little.
 #[derive(Debug)]
 pub struct Shadow {
     start: u64,
@@ -24,7 +25,8 @@ impl Shadow {
         let layout = Layout::array::<AtomicU64>(words).ok()?;
         // SAFETY: the layout has a size.
         let zeros = NonNull::new(unsafe { alloc_zeroed(layout) })?.cast::<AtomicU64>();
-        // SAFETY: the allocator that boxes use has just given so many words, and zeros are valid ones.
+        // SAFETY: the allocator that boxes use has just given so many words, and zeros are valid
+        // ones.
         let written = unsafe { Box::from_raw(NonNull::slice_from_raw_parts(zeros, words).as_ptr()) };
         Some(Shadow { start, bytes, written })
     }
@@ -35,10 +37,12 @@ impl Shadow {
         offset < self.bytes && self.bytes - offset >= bytes
     }
 
-    /// Notes that the `bytes` bytes from `address` have been written; what lies outside the range is left out.
+    /// Notes that the `bytes` bytes from `address` have been written; what lies outside the range
+    /// is left out.
     pub fn mark(&self, address: u64, bytes: u64) {
         self.words(address, bytes, |word, bits| {
-            // Most writes come again and again: a look is cheaper than a write that other threads see.
+            // Most writes come again and again: a look is cheaper than a write that other threads
+            // see.
             if self.written[word].load(Ordering::Relaxed) & bits != bits {
                 self.written[word].fetch_or(bits, Ordering::Relaxed);
             }
@@ -64,7 +68,8 @@ impl Shadow {
         self.written.iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
-    /// Whether all of the `bytes` bytes from `address` have been written; true of what lies outside the range.
+    /// Whether all of the `bytes` bytes from `address` have been written; true of what lies outside
+    /// the range.
     pub fn is_written(&self, address: u64, bytes: u64) -> bool {
         self.words(address, bytes, |word, bits| self.written[word].load(Ordering::Relaxed) & bits == bits)
     }

@@ -1,10 +1,12 @@
 //! The memory that a warp sees, and the check that every access passes.
 //!
-//! An access is allowed if it is aligned to its size and lies inside a [`Region`] of the device's memory or inside the
-//! window of its space. The regions used last are remembered: usually all lanes are in one of them, which takes a few
-//! operations on vectors to see. Everything else is looked at lane by lane.
+//! An access is allowed if it is aligned to its size and lies inside a [`Region`] of the device's
+//! memory or inside the window of its space. The regions used last are remembered: usually all
+//! lanes are in one of them, which takes a few operations on vectors to see. Everything else is
+//! looked at lane by lane.
 //!
-//! There is a faster way where whole warps act and their addresses have a [`Pattern`]: see [`Spaces::regular`].
+//! There is a faster way where whole warps act and their addresses have a [`Pattern`]: see
+//! [`Spaces::regular`].
 
 use crate::device::{Memory, Region};
 use crate::fault::FaultKind;
@@ -50,7 +52,8 @@ pub(crate) struct Spaces<'a> {
     pub(crate) local_bytes: u64,
     /// First address of the local memory of the warp's first lane.
     pub(crate) warp_local: u64,
-    /// What has been found since the last [`forget_patterns`](Spaces::forget_patterns), by [`AccessArgs::pattern`].
+    /// What has been found since the last [`forget_patterns`](Spaces::forget_patterns), by
+    /// [`AccessArgs::pattern`].
     ranges: [KnownRange; PATTERNS],
     /// Which of them there are.
     known: u8,
@@ -68,7 +71,8 @@ const NOWHERE: Region = Region { start: 0, end: 0, writable: false };
 /// Where the lanes of some warps that all act access memory, before the offset of the access.
 #[derive(Clone, Copy)]
 struct KnownRange {
-    /// Where the register that the addresses depend on points to when it is zero, and how far its values are shifted.
+    /// Where the register that the addresses depend on points to when it is zero, and how far its
+    /// values are shifted.
     origin: u64,
     shift: u8,
     /// The least and the largest host address.
@@ -89,7 +93,8 @@ struct KnownRange {
     writable: bool,
 }
 
-/// Host addresses that all lanes of some warps may access: those of each part rise by the same step.
+/// Host addresses that all lanes of some warps may access: those of each part rise by the same
+/// step.
 pub(crate) struct Regular {
     /// Address of the first lane of each part of the first warp.
     pub(crate) first: [u64; PARTS],
@@ -136,7 +141,8 @@ impl Region {
 }
 
 impl Regular {
-    /// How far away the next warps will access memory if they go on as these, of which there are so many.
+    /// How far away the next warps will access memory if they go on as these, of which there are so
+    /// many.
     #[inline(always)]
     pub(crate) fn ahead(&self, warps: usize) -> usize {
         (self.between as usize).wrapping_mul(warps)
@@ -173,8 +179,9 @@ impl<'a> Spaces<'a> {
         (self.known, self.irregular) = (0, 0);
     }
 
-    /// Where the lanes of some warps access `bytes` bytes each, if that is easily told: all lanes act, their addresses
-    /// have a pattern, and everything is allowed. `None` says nothing: [`locate`](Self::locate) will find out.
+    /// Where the lanes of some warps access `bytes` bytes each, if that is easily told: all lanes
+    /// act, their addresses have a pattern, and everything is allowed. `None` says nothing:
+    /// [`locate`](Self::locate) will find out.
     ///
     /// # Safety
     /// The frames have the registers of the address.
@@ -290,14 +297,16 @@ impl<'a> Spaces<'a> {
         let place = |value: i64| origin.wrapping_add((value as u64) << shift);
         let (least, most) = (place(pattern.least), place(pattern.most));
         let window = self.window(args.space, least.wrapping_add(args.offset as u64), write);
-        // Less than the window from end to end: so there is no way round the end of the address space.
+        // Less than the window from end to end: so there is no way round the end of the address
+        // space.
         let span = pattern.most.checked_sub(pattern.least)?;
         let size = window.end - window.start;
         if size == 0 || span as u64 > size >> shift {
             return None;
         }
         let (first, between) = (pattern.first.map(place), (pattern.between as u64) << shift);
-        // One by one: moved as a whole it would have to wait for all that this CPU has still to write.
+        // One by one: moved as a whole it would have to wait for all that this CPU has still to
+        // write.
         let range = &mut self.ranges[slot];
         (range.origin, range.shift, range.least, range.most) = (origin, shift, least, most);
         (range.first, range.between, range.step) = (first, between, (pattern.step as u64) << shift);
@@ -308,8 +317,9 @@ impl<'a> Spaces<'a> {
         Some(())
     }
 
-    /// Puts the range of an access to local memory into its slot, if all threads access the same place of theirs: what
-    /// compilers spill, and elements of arrays whose index is the same in all threads.
+    /// Puts the range of an access to local memory into its slot, if all threads access the same
+    /// place of theirs: what compilers spill, and elements of arrays whose index is the same in all
+    /// threads.
     ///
     /// # Safety
     /// The frames have the registers of the address.
@@ -352,7 +362,8 @@ impl<'a> Spaces<'a> {
         Some(())
     }
 
-    /// The host addresses of the active lanes, which may be accessed; the other lanes get the address of one of them.
+    /// The host addresses of the active lanes, which may be accessed; the other lanes get the
+    /// address of one of them.
     ///
     /// # Safety
     /// The frame has the registers of the address.
@@ -390,7 +401,8 @@ impl<'a> Spaces<'a> {
         self.resolve(args.space, addresses, lanes.mask, bytes, write)
     }
 
-    /// Checks addresses of `space` from its origin; the lanes outside `mask` get the address of one inside.
+    /// Checks addresses of `space` from its origin; the lanes outside `mask` get the address of one
+    /// inside.
     pub(crate) fn resolve(
         &mut self,
         space: Space,
@@ -415,7 +427,8 @@ impl<'a> Spaces<'a> {
         Ok(())
     }
 
-    /// What is added to addresses of a space to make them host addresses (of the warp's first lane).
+    /// What is added to addresses of a space to make them host addresses (of the warp's first
+    /// lane).
     #[inline(always)]
     fn origin(&self, space: Space) -> u64 {
         match space {
@@ -425,7 +438,8 @@ impl<'a> Spaces<'a> {
         }
     }
 
-    /// The range in which all lanes probably are: the one of the first lane. Empty if that is unknown.
+    /// The range in which all lanes probably are: the one of the first lane. Empty if that is
+    /// unknown.
     #[inline(always)]
     fn window(&self, space: Space, first: u64, write: bool) -> Region {
         let holds = |region: &Region| {
@@ -558,8 +572,8 @@ impl<'a> Spaces<'a> {
         inside.then(|| (self.warp_local + lane as u64 * self.local_bytes + offset) as *mut u8)
     }
 
-    /// Copies bytes of local memory from `from` to `to` (frame and offset) in each lane of `mask`; `None` if either lies
-    /// outside.
+    /// Copies bytes of local memory from `from` to `to` (frame and offset) in each lane of `mask`;
+    /// `None` if either lies outside.
     pub(crate) fn move_local(&self, mask: u32, from: (u32, u32), to: (u32, u32), bytes: u32) -> Option<()> {
         let place = |(frame, offset): (u32, u32)| u64::from(frame) + u64::from(offset);
         let mut inside = true;

@@ -1,8 +1,9 @@
 //! Looking for defects: uses of what was never written, races in shared memory, divergent barriers.
 //!
-//! A value that nobody has written may be loaded, copied and discarded, as compilers do; it is a defect where it decides
-//! a branch or an address, or leaves the thread. What a call hands over in part counts as written, and so does what an
-//! assertion or `printf` reads: compilers copy padding there.
+//! A value that nobody has written may be loaded, copied and discarded, as compilers do; it is a
+//! defect where it decides a branch or an address, or leaves the thread. What a call hands over in
+//! part counts as written, and so does what an assertion or `printf` reads: compilers copy padding
+//! there.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -48,7 +49,8 @@ pub(super) struct Checker<'l> {
     pub(super) local: Shadow,
     global: Vec<Arc<Shadow>>,
     pub(super) values: Values,
-    /// Undefined values that were stored in local memory: their origins, by place in [`Checker::local`].
+    /// Undefined values that were stored in local memory: their origins, by place in
+    /// [`Checker::local`].
     pub(super) stored: HashMap<u64, u32>,
     pub(super) defects: Defects,
 }
@@ -148,7 +150,8 @@ impl<'l> Checker<'l> {
                 self.check_barrier(warp, &waiting, mask, place);
             }
         }
-        // That of a cluster orders what comes before arrival; to order what comes before its end hides races only.
+        // That of a cluster orders what comes before arrival; to order what comes before its end
+        // hides races only.
         match everyone || barrier == CLUSTER_BARRIER {
             true => {
                 self.barrier = warps.iter().find_map(|warp| Some(warp.waiting_at(barrier).next()?.1));
@@ -280,7 +283,8 @@ impl<'l> Checker<'l> {
         }
     }
 
-    /// The variable or allocation that a spot lies in, as seen from a function whose frame begins at `frame`.
+    /// The variable or allocation that a spot lies in, as seen from a function whose frame begins
+    /// at `frame`.
     pub(super) fn memory_of(&mut self, function: u32, frame: u32, spot: Spot) -> Link {
         Link::Variable(match spot {
             Spot::Global(address) => match self.shadow(address) {
@@ -343,8 +347,8 @@ impl<'l> Checker<'l> {
         });
     }
 
-    /// Two accesses to a byte of shared memory race. Whichever comes first in one run or the other, it is the same race:
-    /// the place that is further on in the code is told first.
+    /// Two accesses to a byte of shared memory race. Whichever comes first in one run or the other,
+    /// it is the same race: the place that is further on in the code is told first.
     fn note_race(&mut self, one: Stamp, other: Stamp, offset: u64) {
         let (first, second) = if other.site > one.site { (other, one) } else { (one, other) };
         let (who, whom) = (self.who(first.thread.into()), self.thread(second.thread.into()));
@@ -446,7 +450,8 @@ impl<'l> Checker<'l> {
     }
 }
 
-/// The access by which a call moves a register to a frame or back: its mnemonic is no memory instruction's.
+/// The access by which a call moves a register to a frame or back: its mnemonic is no memory
+/// instruction's.
 fn moved_by_call(args: &AccessArgs) -> Option<(Direction, u32)> {
     match args.kind {
         AccessKind::Load if args.copied > 0 => Some((Direction::Load, args.copied)),

@@ -1,8 +1,9 @@
 //! What was found wrong with a launch. Defects that come of one mistake are told as one.
 //!
-//! Unrolled code repeats a mistake at many places, so defects of one kind belong together where they share source lines
-//! or, where the PTX names none, the variable; races also where they lie behind the same barrier, for one more would
-//! mend them all. A group is told with the first of its places, and with how many there are.
+//! Unrolled code repeats a mistake at many places, so defects of one kind belong together where
+//! they share source lines or, where the PTX names none, the variable; races also where they lie
+//! behind the same barrier, for one more would mend them all. A group is told with the first of its
+//! places, and with how many there are.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -75,7 +76,8 @@ impl Defects {
 
     pub(super) fn finish(self, kernel: &str, sites: &Sites) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
-        // The group that has a name, by kind and name; groups that turn out to be one are emptied into the first.
+        // The group that has a name, by kind and name; groups that turn out to be one are emptied
+        // into the first.
         let mut named: HashMap<(&'static str, Name), usize> = HashMap::new();
         for ((kind, place, other), found) in self.found {
             let at = |(function, pc)| sites.place(function, pc);

@@ -1,8 +1,9 @@
 //! Watching launches: counting what they do, and looking for defects in them.
 //!
-//! A [`Watch`] goes with a launch; each block that is resident has an observer of its own, and what these have seen is
-//! put together when they go. Reading order: `site` (what a step is), `survey` (where its lanes access memory), `request` (how often),
-//! `tally` (counting); `order`, `race`, `undefined`, `check`, `uses` (looking for defects), `defects` (telling them).
+//! A [`Watch`] goes with a launch; each block that is resident has an observer of its own, and what
+//! these have seen is put together when they go. Reading order: `site` (what a step is), `survey`
+//! (where its lanes access memory), `request` (how often), `tally` (counting); `order`, `race`,
+//! `undefined`, `check`, `uses` (looking for defects), `defects` (telling them).
 
 mod check;
 mod defects;
@@ -38,8 +39,8 @@ type StepId = (u32, u32);
 pub struct WatchOptions {
     /// Count instructions, transactions, divergence.
     pub count: bool,
-    /// Of a launch with more instructions of warps than this, count so many at its start and a sample of the rest, and
-    /// take that for the whole; none counts everything.
+    /// Of a launch with more instructions of warps than this, count so many at its start and a
+    /// sample of the rest, and take that for the whole; none counts everything.
     pub sample: Option<u64>,
     /// Look for defects.
     pub check: bool,
@@ -74,17 +75,18 @@ pub struct Counted {
     pub executed: u64,
 }
 
-/// After the start of a sampled launch one in so many instructions is counted: counting takes about 30 times as long, so a
-/// launch takes a twentieth longer.
+/// After the start of a sampled launch one in so many instructions is counted: counting takes about
+/// 30 times as long, so a launch takes a twentieth longer.
 const ONE_IN: u64 = 640;
 
-/// A block is counted whole or not at all up to so many instructions of warps. What lies between two barriers differs from
-/// what follows them (a tile is loaded, then multiplied), blocks seldom differ: parts of blocks would be a biased sample. Only
-/// of blocks that go on longer are parts counted.
+/// A block is counted whole or not at all up to so many instructions of warps. What lies between
+/// two barriers differs from what follows them (a tile is loaded, then multiplied), blocks seldom
+/// differ: parts of blocks would be a biased sample. Only of blocks that go on longer are parts
+/// counted.
 const LONG_BLOCK: u64 = 1 << 16;
 
-/// How far a launch has been executed and watched, in instructions of warps: by stratum, the start of the launch and the
-/// rest of it.
+/// How far a launch has been executed and watched, in instructions of warps: by stratum, the start
+/// of the launch and the rest of it.
 #[derive(Default)]
 struct Strata {
     executed: [AtomicU64; 2],
@@ -121,12 +123,14 @@ impl<'l> Watch<'l> {
         })
     }
 
-    /// What all observers have seen, once they are gone, of a launch that executed so many instructions to its end.
+    /// What all observers have seen, once they are gone, of a launch that executed so many
+    /// instructions to its end.
     pub(super) fn finish(self, executed: Option<u64>) -> Observation {
         let (tallies, defects) = self.seen.into_inner().unwrap_or_else(PoisonError::into_inner);
         let [start, rest] = self.strata.executed.map(AtomicU64::into_inner);
         let [first, sampled] = self.strata.watched.map(AtomicU64::into_inner);
-        // What ran last has not been told to the strata; nor has anything of a launch that failed, and that ends there.
+        // What ran last has not been told to the strata; nor has anything of a launch that failed,
+        // and that ends there.
         let executed = executed.unwrap_or(start + rest).max(first + sampled);
         let [mut sums, mut others] = tallies;
         if rest > 0 {

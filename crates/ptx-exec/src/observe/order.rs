@@ -1,13 +1,15 @@
-//! Which accesses of a block's threads come before which: what barriers, warp instructions and atomics promise.
+//! Which accesses of a block's threads come before which: what barriers, warp instructions and
+//! atomics promise.
 //!
-//! Each thread has a clock, which moves on whenever it synchronises, and a *view*: for every other thread the last
-//! clock of which it has heard. An access comes before what a thread does now if the thread has heard of its clock.
-//! A barrier of the whole block tells everybody everything; that is a single number, the *floor*, and views begin
-//! anew above it.
+//! Each thread has a clock, which moves on whenever it synchronises, and a *view*: for every other
+//! thread the last clock of which it has heard. An access comes before what a thread does now if
+//! the thread has heard of its clock. A barrier of the whole block tells everybody everything; that
+//! is a single number, the *floor*, and views begin anew above it.
 //!
-//! Taken as synchronising are barriers (for those that take part), warp instructions with a member mask (the ISA
-//! promises memory order for `bar.warp.sync` only), and atomic, volatile or otherwise strong accesses to the same
-//! address of shared memory. That is more than the memory model promises: no correct program is accused.
+//! Taken as synchronising are barriers (for those that take part), warp instructions with a member
+//! mask (the ISA promises memory order for `bar.warp.sync` only), and atomic, volatile or otherwise
+//! strong accesses to the same address of shared memory. That is more than the memory model
+//! promises: no correct program is accused.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -95,7 +97,8 @@ impl Order {
         self.arrived[barrier as usize] = Some(view.into());
     }
 
-    /// `thread` accesses an address in a way that orders: it hears what others had heard there, and tells what it has.
+    /// `thread` accesses an address in a way that orders: it hears what others had heard there, and
+    /// tells what it has.
     pub(super) fn synchronize(&mut self, thread: u32, address: u64) {
         let mut view = vec![0; self.clocks.len()];
         if let Some(object) = self.objects.get(&address) {

@@ -1,8 +1,9 @@
 //! Where execution may be watched.
 //!
-//! A launch is executed by code that is generic over a [`Probe`] and compiled twice: with [`Unwatched`], in which
-//! nothing is left of the calls below, and with an observer that sees every step before it is executed. A probe
-//! changes nothing, and belongs to one block at a time: blocks share none.
+//! A launch is executed by code that is generic over a [`Probe`] and compiled twice: with
+//! [`Unwatched`], in which nothing is left of the calls below, and with an observer that sees every
+//! step before it is executed. A probe changes nothing, and belongs to one block at a time: blocks
+//! share none.
 
 use crate::code::Step;
 use crate::memory::spaces::Spaces;
@@ -38,14 +39,15 @@ pub(crate) trait Probe {
     /// Whether it wants to be called at all.
     const WATCHES: bool;
 
-    /// Warps of its block set out, which until now have executed so many instructions (those of blocks before it
-    /// included); whether it watches them until they all pause.
+    /// Warps of its block set out, which until now have executed so many instructions (those of
+    /// blocks before it included); whether it watches them until they all pause.
     fn watches(&mut self, executed: u64) -> bool;
 
     /// The block `block` of the grid begins.
     fn block_starts(&mut self, block: [u32; 3]);
 
-    /// A step is about to be executed. Warp instructions are shown once all of their lanes have come.
+    /// A step is about to be executed. Warp instructions are shown once all of their lanes have
+    /// come.
     fn step(&mut self, moment: &Moment);
 
     /// All that `barrier` waits for have come; those of `warps` that wait there are about to go on.

@@ -1,8 +1,9 @@
-//! Races in a block's shared memory: two threads access the same byte, at least one writes, and nothing orders them.
+//! Races in a block's shared memory: two threads access the same byte, at least one writes, and
+//! nothing orders them.
 //!
-//! Of each byte the last write is kept and two reads: the last, and if possible one of another warp. So a race may go
-//! unseen behind others, but what is reported is one. Not reported are two atomic accesses, and two writes of the same
-//! value: which of them comes last makes no difference.
+//! Of each byte the last write is kept and two reads: the last, and if possible one of another
+//! warp. So a race may go unseen behind others, but what is reported is one. Not reported are two
+//! atomic accesses, and two writes of the same value: which of them comes last makes no difference.
 
 use crate::observe::order::Order;
 
@@ -36,7 +37,8 @@ impl Races {
         Races { bytes: vec![Byte::default(); bytes as usize] }
     }
 
-    /// Notes an access to the byte at `offset`, which exists; returns an earlier one with which it races.
+    /// Notes an access to the byte at `offset`, which exists; returns an earlier one with which it
+    /// races.
     pub(super) fn access(&mut self, order: &Order, offset: u64, stamp: Stamp) -> Option<Stamp> {
         let byte = self.bytes.get_mut(offset as usize)?;
         let thread = stamp.thread.into();

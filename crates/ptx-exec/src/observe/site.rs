@@ -1,7 +1,8 @@
 //! What a step means to an observer: read off the instruction that it came from.
 //!
-//! An instruction may take several steps, or none where its result is a register that is filled beforehand (reading
-//! `%tid.x`, loading a kernel's parameter). It counts once, with the step that does its work.
+//! An instruction may take several steps, or none where its result is a register that is filled
+//! beforehand (reading `%tid.x`, loading a kernel's parameter). It counts once, with the step that
+//! does its work.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -19,7 +20,8 @@ pub(super) struct Site {
     /// Whether the instruction counts with this step.
     pub(super) counts: bool,
     pub(super) class: InstructionClass,
-    /// Floating-point operations: which of [`apex_trace::counts::Counts::operations`], and how many.
+    /// Floating-point operations: which of [`apex_trace::counts::Counts::operations`], and how
+    /// many.
     pub(super) operations: Option<(usize, u32)>,
     /// For accesses: what they do and to how many bytes of each lane.
     pub(super) access: Option<(Direction, u32)>,
@@ -73,7 +75,8 @@ fn sites(code: &Code) -> Vec<Site> {
         .collect()
 }
 
-/// How much of an instruction a step does. A jump that only goes on to the next block does nothing of it.
+/// How much of an instruction a step does. A jump that only goes on to the next block does nothing
+/// of it.
 fn work(op: &Op, opcode: Option<Opcode>) -> u32 {
     match op {
         Op::Jump { .. } if opcode != Some(Opcode::Bra) => 0,
@@ -143,7 +146,8 @@ fn arithmetic(ty: ScalarType) -> InstructionClass {
 fn direction(operation: &Operation) -> Option<Direction> {
     Some(match operation.opcode? {
         Opcode::Ld | Opcode::Ldu => Direction::Load,
-        // `cp.async` reads global memory and writes shared memory: the address of the access is where it writes.
+        // `cp.async` reads global memory and writes shared memory: the address of the access is
+        // where it writes.
         Opcode::St | Opcode::Cp => Direction::Store,
         Opcode::Atom | Opcode::Red => Direction::Atomic,
         _ => return None,
@@ -182,7 +186,8 @@ fn operations(operation: &Operation) -> Option<(usize, u32)> {
     Some((width, each * lanes))
 }
 
-/// A lane's share of the 2·m·n·k operations of a matrix product of floating point: shape `m16n8k16`.
+/// A lane's share of the 2·m·n·k operations of a matrix product of floating point: shape
+/// `m16n8k16`.
 fn product(operation: &Operation) -> Option<u32> {
     let [m, n, k] = operation.tile?.map(u32::from);
     (k > 0 && operation.types().iter().all(|ty| ty.is_float())).then_some(2 * m * n * k / 32)

@@ -1,9 +1,10 @@
 //! Values that nobody has defined: which bits of which registers, and where each was loaded.
 //!
-//! A load of bytes that nobody has written makes its registers undefined, bit by bit. What is computed from them is found
-//! by trial: the step is executed on copies of its registers, once as they are and then with other values in the
-//! undefined bits; a bit of a result is undefined if it differs. So a value that a selection or a mask discards is
-//! defined again, whatever the instruction. A dependence that no trial shows is missed; none is invented.
+//! A load of bytes that nobody has written makes its registers undefined, bit by bit. What is
+//! computed from them is found by trial: the step is executed on copies of its registers, once as
+//! they are and then with other values in the undefined bits; a bit of a result is undefined if it
+//! differs. So a value that a selection or a mask discards is defined again, whatever the
+//! instruction. A dependence that no trial shows is missed; none is invented.
 
 use std::collections::HashMap;
 
@@ -243,7 +244,8 @@ impl<'m> Trial<'m> {
         differences
     }
 
-    /// What undefined bits are given: the extremes, what other operands hold and its neighbours, and random values.
+    /// What undefined bits are given: the extremes, what other operands hold and its neighbours,
+    /// and random values.
     fn patterns(&self, from: &[(Reg, Class, Undefined)]) -> Vec<Pattern> {
         let all = |value: u64| Pattern::Lanes(Box::new([value; WARP]));
         let sign = |shift: u32| 1u64 << (shift - 1);
@@ -305,8 +307,8 @@ impl<'m> Trial<'m> {
             full: false,
             ..*self.moment.lanes
         };
-        // SAFETY: the copies are the registers that the renamed step names, in the classes of the originals, which are
-        // those that the handler takes.
+        // SAFETY: the copies are the registers that the renamed step names, in the classes of the
+        // originals, which are those that the handler takes.
         unsafe {
             lanes.mask = self.moment.mask & lanes.passing(self.step.guard);
             match &self.step.op {

@@ -1,7 +1,8 @@
 //! Undefined values on their way: from the loads that make them to the uses that are defects.
 //!
-//! A use is a branch, an address, a store to global or shared memory, and whatever else leaves the thread. Once told, a
-//! value counts as defined there, so that what follows from it is not told again.
+//! A use is a branch, an address, a store to global or shared memory, and whatever else leaves the
+//! thread. Once told, a value counts as defined there, so that what follows from it is not told
+//! again.
 
 use crate::code::Op;
 use crate::observe::check::{Checker, UNINITIALIZED, describe};
@@ -12,7 +13,8 @@ use crate::operands::{AccessArgs, AccessKind, Class, Reg, Role};
 use crate::registers::lanes::{WARP, each_lane};
 
 impl Checker<'_> {
-    /// The guard of a step decides whether it is executed; what it decides about registers alone is no use yet.
+    /// The guard of a step decides whether it is executed; what it decides about registers alone is
+    /// no use yet.
     pub(super) fn check_guard(&mut self, moment: &Moment) {
         if self.values.is_empty() {
             return;
@@ -61,7 +63,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Complains if bits of `wanted` are undefined in a register that the step uses, in lanes of `mask`.
+    /// Complains if bits of `wanted` are undefined in a register that the step uses, in lanes of
+    /// `mask`.
     fn check(&mut self, moment: &Moment, class: Class, reg: Reg, mask: u32, wanted: u64, verb: &str) {
         let Some(undefined) = self.values.of(moment, class, reg) else { return };
         let lanes = undefined.lanes(mask, wanted);
@@ -111,7 +114,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The origin of what a lane loads: that of a value which was stored there undefined, or this load.
+    /// The origin of what a lane loads: that of a value which was stored there undefined, or this
+    /// load.
     fn origin_of(&mut self, moment: &Moment, lane: usize, spot: Spot, bytes: u32) -> u32 {
         if let Spot::Local(thread, offset) = spot
             && let Some(&origin) = self.stored.get(&self.local_place(thread, offset))
@@ -123,7 +127,8 @@ impl Checker<'_> {
         self.values.add_origin(thread, Origin { place, spot, bytes, frame: moment.local })
     }
 
-    /// The undefined bits of a register that is loaded from `bytes` bytes, `first` bytes behind a spot.
+    /// The undefined bits of a register that is loaded from `bytes` bytes, `first` bytes behind a
+    /// spot.
     fn unwritten_bits(&mut self, spot: Spot, first: u32, bytes: u32, signed: bool) -> u64 {
         let mut bits = 0;
         for byte in 0..bytes {
@@ -136,7 +141,8 @@ impl Checker<'_> {
         if signed && bits & sign != 0 { bits | !(sign - 1) } else { bits }
     }
 
-    /// A store of an undefined value is a defect where others can read it; local memory becomes undefined again.
+    /// A store of an undefined value is a defect where others can read it; local memory becomes
+    /// undefined again.
     pub(super) fn store(&mut self, moment: &Moment, args: &AccessArgs, spots: &[Spot; WARP], bytes: u32) {
         self.write(moment, spots, bytes);
         if self.values.is_empty() {
@@ -166,7 +172,8 @@ impl Checker<'_> {
         }
     }
 
-    /// What a texture or surface gives for undefined coordinates is undefined; what is stored must not be.
+    /// What a texture or surface gives for undefined coordinates is undefined; what is stored must
+    /// not be.
     pub(super) fn image(&mut self, moment: &Moment) {
         if self.values.is_empty() {
             return;

@@ -1,17 +1,20 @@
 //! Computing on 32 lanes at once.
 //!
-//! An instruction's meaning is written once, as a closure on scalars; [`unary`], [`binary`], [`compare`] and the other
-//! *shapes* turn it into a [`LaneHandler`] that applies it to whole registers. Each handler exists in two versions,
-//! for any CPU and for one with wide vectors, and the choice is made when the handler is made. A handler computes its step
-//! for several warps after each other: see [`crate::warp::batch`].
+//! An instruction's meaning is written once, as a closure on scalars; [`unary`], [`binary`],
+//! [`compare`] and the other *shapes* turn it into a [`LaneHandler`] that applies it to whole
+//! registers. Each handler exists in two versions, for any CPU and for one with wide vectors, and
+//! the choice is made when the handler is made. A handler computes its step for several warps after
+//! each other: see [`crate::warp::batch`].
 //!
-//! Shapes compute all 32 lanes and keep those of the mask, so that the loop vectorises. What takes several stages is a
-//! function of whole [`registers`], each stage a loop of its own.
+//! Shapes compute all 32 lanes and keep those of the mask, so that the loop vectorises. What takes
+//! several stages is a function of whole [`registers`], each stage a loop of its own.
 //!
 //! # Safety
 //!
-//! A handler dereferences the registers that its [`Args`] name, as the types of its closure say: these are its [`Needs`], which the compiler checks for every step. The caller promises that
-//! the [`Lanes`] point to a frame that has the registers, and that handlers run on the CPU that they were made on.
+//! A handler dereferences the registers that its [`Args`] name, as the types of its closure say:
+//! these are its [`Needs`], which the compiler checks for every step. The caller promises that the
+//! [`Lanes`] point to a frame that has the registers, and that handlers run on the CPU that they
+//! were made on.
 
 use std::ptr::NonNull;
 
@@ -249,7 +252,8 @@ impl Lanes {
     /// The sources of a step on whole registers: `b` and `c` are `a` where they are absent.
     ///
     /// # Safety
-    /// The frame has the registers, of the class of `S`, and nobody writes them while the references live.
+    /// The frame has the registers, of the class of `S`, and nobody writes them while the
+    /// references live.
     #[inline(always)]
     pub(crate) unsafe fn sources<S: Stored>(&self, args: &Args) -> [&[S; WARP]; 3] {
         let or_first = |reg: Reg| if reg.is_some() { reg } else { args.a };
@@ -275,7 +279,8 @@ impl Lanes {
     /// The frame has `reg`, of the class of `S`.
     #[inline(always)]
     pub(crate) unsafe fn write<S: Stored>(&self, reg: Reg, values: &[S; WARP]) {
-        // SAFETY: as the caller promises; no other reference to the register is alive, `values` is the caller's own.
+        // SAFETY: as the caller promises; no other reference to the register is alive, `values` is
+        // the caller's own.
         let destination = unsafe { &mut *S::register(self, reg.0 as usize) };
         if self.full {
             *destination = *values;
@@ -337,7 +342,8 @@ impl Lanes {
 /// The lanes of a chunk are all read before any is written, so `reg` may be a source too.
 ///
 /// # Safety
-/// The frame has `reg`, of the class of `S`; nobody holds a reference to it. `value` may be called for every lane.
+/// The frame has `reg`, of the class of `S`; nobody holds a reference to it. `value` may be called
+/// for every lane.
 #[inline(always)]
 unsafe fn fill<S: Stored>(lanes: &Lanes, reg: Reg, value: impl Fn(usize) -> S) {
     // SAFETY: the caller's promise.
@@ -520,10 +526,11 @@ shape! {
 /// The lanes of a register.
 pub(crate) type Register<T> = [T; WARP];
 
-/// `d = f(a, b, c, immediate)` on whole registers of `u32` or `u64`, written `registers!(from => to, |a, b, c, immediate|
-/// f)`; `b` and `c` are `a` where they are absent.
+/// `d = f(a, b, c, immediate)` on whole registers of `u32` or `u64`, written `registers!(from =>
+/// to, |a, b, c, immediate| f)`; `b` and `c` are `a` where they are absent.
 ///
-/// A macro, because a closure that is handed on is compiled for any CPU, unless it is so small that it disappears.
+/// A macro, because a closure that is handed on is compiled for any CPU, unless it is so small that
+/// it disappears.
 macro_rules! registers {
     ($from:ty => $to:ty, |$a:pat_param, $b:pat_param, $c:pat_param, $immediate:pat_param| $body:expr) => {{
         use $crate::operands::Args;
@@ -628,7 +635,8 @@ shape! {
 }
 
 shape! {
-    /// `d, predicate e = f(a, b, c, predicate f)`, where `f` may be absent (false): additions with carry.
+    /// `d, predicate e = f(a, b, c, predicate f)`, where `f` may be absent (false): additions with
+    /// carry.
     carry<A: Lane, B: Lane, C: Lane, R: Lane>(A, B, C, bool => (R, bool))
     needs [d: R, a: A, b: B; optional c: C, e: bool, f: bool]
     |f: F, lanes: &Lanes, args: &Args| {

@@ -1,9 +1,10 @@
 //! How the values of a register lie to each other from lane to lane, and from warp to warp.
 //!
-//! Kernels address memory by thread: the lanes of a warp access one element after the other, or all the same one; and
-//! where a block is 8 or 16 threads wide, parts of the warp do. The warps of a batch do the same some way further on. A
-//! [`Pattern`] says so in a few numbers, from which the addresses of all lanes can be checked and accessed without being
-//! computed. It is found once for all accesses of a straight run that share a register (see [`crate::compile`]'s `fold`).
+//! Kernels address memory by thread: the lanes of a warp access one element after the other, or all
+//! the same one; and where a block is 8 or 16 threads wide, parts of the warp do. The warps of a
+//! batch do the same some way further on. A [`Pattern`] says so in a few numbers, from which the
+//! addresses of all lanes can be checked and accessed without being computed. It is found once for
+//! all accesses of a straight run that share a register (see [`crate::compile`]'s `fold`).
 
 use crate::registers::lanes::WARP;
 use crate::registers::vectors::{apart_longs, apart_words, steady_longs, steady_words};
@@ -14,7 +15,8 @@ pub(crate) const PART: usize = 8;
 /// Parts of a warp.
 pub(crate) const PARTS: usize = WARP / PART;
 
-/// Values that rise by the same step from lane to lane within each part, and by the same distance from warp to warp.
+/// Values that rise by the same step from lane to lane within each part, and by the same distance
+/// from warp to warp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
     /// The value in the first lane of each part of the first warp.
@@ -30,7 +32,8 @@ pub(crate) struct Pattern {
 }
 
 impl Pattern {
-    /// The pattern of the values of a word in some warps, read as signed or unsigned numbers, if they have one.
+    /// The pattern of the values of a word in some warps, read as signed or unsigned numbers, if
+    /// they have one.
     #[inline(always)]
     pub(crate) fn of_words<'v>(
         mut warps: impl Iterator<Item = &'v [u32; WARP]>,
@@ -95,7 +98,8 @@ impl Pattern {
         }
     }
 
-    /// The pattern of a warp and so many others; `None` if its values rise through the end of the numbers.
+    /// The pattern of a warp and so many others; `None` if its values rise through the end of the
+    /// numbers.
     #[inline(always)]
     fn new(first: [i64; PARTS], step: i64, between: i64, others: i64) -> Option<Pattern> {
         let (rise, furthest) = (step * (PART as i64 - 1), between.checked_mul(others)?);

@@ -1,8 +1,9 @@
-//! Operations on 32 lanes that have to be fast, and that compilers make a hash of: arithmetic on addresses, looking at
-//! all lanes of a register, writing some of them.
+//! Operations on 32 lanes that have to be fast, and that compilers make a hash of: arithmetic on
+//! addresses, looking at all lanes of a register, writing some of them.
 //!
-//! Unrolled and taken apart into scalars these loops cost ten times as much. So they are written with AVX2's own
-//! operations, and once more plainly for CPUs without; a test holds one against the other.
+//! Unrolled and taken apart into scalars these loops cost ten times as much. So they are written
+//! with AVX2's own operations, and once more plainly for CPUs without; a test holds one against the
+//! other.
 
 use crate::registers::lanes::{Stored, WARP, wide_vectors};
 use crate::registers::pattern::{PART, PARTS};
@@ -92,8 +93,9 @@ pub(crate) fn signs(words: &[u32; PART]) -> u32 {
     words.iter().enumerate().fold(0, |bits, (lane, word)| bits | (word >> 31) << lane)
 }
 
-/// For each mask of eight lanes all ones in those that are set. A choice by a mask from memory stays a choice: of one
-/// that it understands the compiler makes a masked store, which many CPUs execute badly.
+/// For each mask of eight lanes all ones in those that are set. A choice by a mask from memory
+/// stays a choice: of one that it understands the compiler makes a masked store, which many CPUs
+/// execute badly.
 pub(crate) static ACTIVE: [[u32; PART]; 256] = {
     let mut table = [[0; PART]; 256];
     let mut mask = 0;
@@ -185,7 +187,8 @@ pub(crate) fn part_of_longs(long: impl Fn(usize) -> u64) -> [u64; PART] {
     std::array::from_fn(long)
 }
 
-/// Whether any lane's access of `bytes` bytes (a power of two) leaves `start..end` or is misaligned.
+/// Whether any lane's access of `bytes` bytes (a power of two) leaves `start..end` or is
+/// misaligned.
 #[inline(always)]
 pub(crate) fn survey(addresses: &Addresses, start: u64, end: u64, bytes: u64) -> bool {
     #[cfg(target_arch = "x86_64")]
@@ -196,8 +199,8 @@ pub(crate) fn survey(addresses: &Addresses, start: u64, end: u64, bytes: u64) ->
     plain::survey(addresses, start, end, bytes)
 }
 
-/// The outcome of a survey. `outside` is negative if a lane is outside: its distance to the start is, or that to the
-/// last place where the access fits.
+/// The outcome of a survey. `outside` is negative if a lane is outside: its distance to the start
+/// is, or that to the last place where the access fits.
 fn suspicious(outside: u64, bits: u64, bytes: u64) -> bool {
     (outside as i64) < 0 || bits & (bytes - 1) != 0
 }
@@ -383,7 +386,8 @@ mod wide {
         _mm256_testz_si256(stray, stray) != 0
     }
 
-    /// Built up in vector registers: scalars stored one by one cannot be read as a vector without waiting for all.
+    /// Built up in vector registers: scalars stored one by one cannot be read as a vector without
+    /// waiting for all.
     ///
     /// # Safety
     /// The CPU has AVX2; the words may be read and are aligned.

@@ -1,5 +1,5 @@
-//! Functions that device code calls and the driver provides: `vprintf`, `malloc`, `free`, `__assertfail`, and those of
-//! the device runtime.
+//! Functions that device code calls and the driver provides: `vprintf`, `malloc`, `free`,
+//! `__assertfail`, and those of the device runtime.
 
 use crate::code::Builtin;
 use crate::fault::FaultKind;
@@ -12,7 +12,8 @@ type LaneFault = (FaultKind, String, usize);
 /// Longest string that is read from device memory, in bytes.
 const MAX_STRING: u64 = 1 << 16;
 
-/// Calls a builtin in the lanes of `mask`. Its results and arguments lie at `frame` of local memory, as in any call.
+/// Calls a builtin in the lanes of `mask`. Its results and arguments lie at `frame` of local
+/// memory, as in any call.
 pub(crate) fn run(
     builtin: Builtin,
     around: &mut Surroundings,
@@ -62,7 +63,8 @@ fn run_lane(
                 _ => around.launch.memory.free(address).map_err(|text| (FaultKind::OutOfBounds, text)),
             }
         }
-        // (const char* message, const char* file, unsigned line, const char* function, size_t char size)
+        // (const char* message, const char* file, unsigned line, const char* function, size_t char
+        // size)
         Builtin::AssertFail => {
             let message = argument(around, lane, frame, 8)?;
             let file = argument(around, lane, frame + 8, 8)?;
@@ -173,7 +175,8 @@ impl crate::runtime::printf::Arguments for PrintArguments<'_, '_, '_, '_> {
         self.next = address + bytes;
         let from = self.around.spaces.generic(address, bytes, false)?;
         let mut value = [0; 8];
-        // SAFETY: `generic` has found the bytes inside memory that may be read, and `value` has room for them.
+        // SAFETY: `generic` has found the bytes inside memory that may be read, and `value` has
+        // room for them.
         unsafe { std::ptr::copy_nonoverlapping(from, value.as_mut_ptr(), bytes as usize) };
         Ok(u64::from_le_bytes(value))
     }

@@ -1,10 +1,12 @@
-//! The device runtime: launches, copies and graph conditions that device code asks for (CUDA dynamic parallelism).
+//! The device runtime: launches, copies and graph conditions that device code asks for (CUDA
+//! dynamic parallelism).
 //!
-//! nvcc compiles `kernel<<<…>>>` in device code into two calls: one for a buffer that the arguments are written into,
-//! one that launches. Both, and the rest of `cuda_device_runtime_api.h`, are functions that the module declares and
-//! the device provides. What is asked for is handed to the [`DeviceRuntime`], which executes it when the grid that
-//! asked has ended: CUDA does not promise that a child grid runs beside its parent, only that the parent is not
-//! complete before its children are.
+//! nvcc compiles `kernel<<<…>>>` in device code into two calls: one for a buffer that the arguments
+//! are written into, one that launches. Both, and the rest of `cuda_device_runtime_api.h`, are
+//! functions that the module declares and the device provides. What is asked for is handed to the
+//! [`DeviceRuntime`], which executes it when the grid that asked has ended: CUDA does not promise
+//! that a child grid runs beside its parent, only that the parent is not complete before its
+//! children are.
 
 use crate::code::RuntimeCall;
 use crate::device::{DeviceLaunch, DeviceWork, SUCCESS};
@@ -82,13 +84,15 @@ pub(crate) fn refusal(name: &str) -> Option<String> {
     })
 }
 
-/// Whether PTX is that of NVIDIA's device runtime, which nvcc adds to every program that is compiled separately: what
-/// it declares is provided here, and below it lies what only NVIDIA's driver has.
+/// Whether PTX is that of NVIDIA's device runtime, which nvcc adds to every program that is
+/// compiled separately: what it declares is provided here, and below it lies what only NVIDIA's
+/// driver has.
 pub fn is_device_runtime(text: &str) -> bool {
     text.contains("__cuda_syscall_")
 }
 
-/// Calls a function of the device runtime in one lane of a warp, whose results and arguments lie at `frame`.
+/// Calls a function of the device runtime in one lane of a warp, whose results and arguments lie at
+/// `frame`.
 pub(crate) fn run(
     call: RuntimeCall,
     around: &mut Surroundings,

@@ -40,8 +40,8 @@ impl Barriers {
 /// What waits at [`ClusterBarrier`] instead of at one of the numbered barriers.
 pub(crate) const CLUSTER_BARRIER: u32 = BARRIERS as u32;
 
-/// The barrier of the block's cluster, which has no other blocks: lanes that have arrived in the current phase, and
-/// lanes whose phase is over but which have not waited for it yet, by warp.
+/// The barrier of the block's cluster, which has no other blocks: lanes that have arrived in the
+/// current phase, and lanes whose phase is over but which have not waited for it yet, by warp.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClusterBarrier {
     pub(crate) arrived: Vec<u32>,

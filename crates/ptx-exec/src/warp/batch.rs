@@ -1,21 +1,23 @@
 //! A warp batch: warps of a block that are at the same place and execute together.
 //!
-//! Finding a step, calling its handler, checking an address: a batch pays for them once for all of its warps, and the
-//! CPU has arithmetic at hand that does not depend on each other's results. Warps set out together where the kernel
-//! begins and where a barrier has let them go. They stay together while they agree: a branch has to be taken by all
-//! threads or by none, warp instructions have to find all their lanes, a barrier must have nobody else to wait for. Of
-//! anything else the batch keeps off: it *parts*, and each warp goes on alone from the very step ([`crate::warp`]).
+//! Finding a step, calling its handler, checking an address: a batch pays for them once for all of
+//! its warps, and the CPU has arithmetic at hand that does not depend on each other's results.
+//! Warps set out together where the kernel begins and where a barrier has let them go. They stay
+//! together while they agree: a branch has to be taken by all threads or by none, warp instructions
+//! have to find all their lanes, a barrier must have nobody else to wait for. Of anything else the
+//! batch keeps off: it *parts*, and each warp goes on alone from the very step ([`crate::warp`]).
 //!
 //! Invariants:
 //!
-//! 1. What a kernel without races computes, and what is counted, is what it would be if the warps ran one after the
-//!    other. A step that one of them is refused has been executed by those before it and by none after it; these then
-//!    run alone, in order, so that the first thread to fault is the same too.
-//! 2. Nobody waits for a batch for ever: backward jumps and synchronising accesses burn its fuel as they burn a
-//!    warp's.
+//! 1. What a kernel without races computes, and what is counted, is what it would be if the warps
+//!    ran one after the other. A step that one of them is refused has been executed by those before
+//!    it and by none after it; these then run alone, in order, so that the first thread to fault is
+//!    the same too.
+//! 2. Nobody waits for a batch for ever: backward jumps and synchronising accesses burn its fuel as
+//!    they burn a warp's.
 //! 3. Launches that are watched have none.
-//! 4. Warps whose prologue is deferred ([`crate::warp::prologue`]) are in the kernel itself. The batch ends or flushes it
-//!    before it holds back a lane.
+//! 4. Warps whose prologue is deferred ([`crate::warp::prologue`]) are in the kernel itself. The
+//!    batch ends or flushes it before it holds back a lane.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{Ordering, fence};
@@ -59,10 +61,11 @@ pub(crate) enum Parting {
     Tired { spinning: bool },
 }
 
-/// Runs warps that can set out together until they part. `lanes` are theirs; after [`Parting::Exited`] they are what
-/// they were. `everyone` tells that all others of the block have exited, `fresh` that these have not been started: they
-/// are where the kernel begins, and need to be started only if they do not end together; then `threads` is what the
-/// kernel's prologue finds of them.
+/// Runs warps that can set out together until they part. `lanes` are theirs; after
+/// [`Parting::Exited`] they are what they were. `everyone` tells that all others of the block have
+/// exited, `fresh` that these have not been started: they are where the kernel begins, and need to
+/// be started only if they do not end together; then `threads` is what the kernel's prologue finds
+/// of them.
 pub(crate) fn run(
     warps: &mut [Warp],
     lanes: &mut [Lanes],
@@ -202,8 +205,8 @@ impl Batch<'_, '_, '_, '_, '_> {
 
     #[inline(always)]
     fn straight(&mut self, steps: &[Step]) -> ControlFlow<Parting> {
-        // SAFETY: the frames have the registers that their code names, in the classes that the handlers take; they were
-        // made for this CPU, and the windows are this block's own memory.
+        // SAFETY: the frames have the registers that their code names, in the classes that the
+        // handlers take; they were made for this CPU, and the windows are this block's own memory.
         if let Err(refused) = unsafe { straight(steps, &*self.lanes, self.around) } {
             self.pc += refused.step as u32;
             return self.part(refused.warp);
@@ -329,7 +332,8 @@ impl Batch<'_, '_, '_, '_, '_> {
         self.lanes.iter().all(met)
     }
 
-    /// Calls `f` for each warp of which a lane acts; the index of the one that was refused what it does.
+    /// Calls `f` for each warp of which a lane acts; the index of the one that was refused what it
+    /// does.
     fn in_turn(&mut self, f: impl Fn(&Lanes, &mut Spaces) -> Accessed) -> Result<(), usize> {
         let warps = self.lanes.iter().enumerate();
         for (index, lanes) in warps.filter(|(_, lanes)| lanes.mask != 0) {

@@ -1,7 +1,7 @@
 //! Shuffles, votes, matches and reductions within a warp.
 //!
-//! The lanes that act are those of the step's mask. An instruction with a member mask takes, for each lane, the lanes
-//! of its own mask that act too; one without takes all that act.
+//! The lanes that act are those of the step's mask. An instruction with a member mask takes, for
+//! each lane, the lanes of its own mask that act too; one without takes all that act.
 
 use crate::arithmetic::numbers::{canonical, maximum, minimum, with_nan};
 use crate::code::{FloatChoice, Reduction, Shuffle, WarpOp};
@@ -31,7 +31,8 @@ pub(crate) unsafe fn needed(lanes: &Lanes, op: WarpOp, members: Reg) -> u32 {
 /// Executes a warp instruction.
 ///
 /// # Safety
-/// The frame has the registers that `members` and `args` name: words, longs for 64-bit `match`, predicates for votes.
+/// The frame has the registers that `members` and `args` name: words, longs for 64-bit `match`,
+/// predicates for votes.
 pub(crate) unsafe fn run(lanes: &Lanes, op: WarpOp, members: Reg, args: &Args) {
     /// # Safety
     /// As for [`run`]; the CPU has the features.
@@ -149,8 +150,8 @@ struct Shuffled {
     highest: u32,
 }
 
-/// The lane that each lane reads, and for which lanes that is the one wanted: `wanted` says which it is, and whether it
-/// may be read. Where it may not, a lane reads itself.
+/// The lane that each lane reads, and for which lanes that is the one wanted: `wanted` says which
+/// it is, and whether it may be read. Where it may not, a lane reads itself.
 #[inline(always)]
 fn sources(
     distances: &[u32; WARP],
@@ -261,7 +262,8 @@ fn reduce(reduction: Reduction, values: &[u32; WARP], group: u32) -> u32 {
     }
 }
 
-/// The values of a group combined by an operation that may be done in any order and has a neutral value.
+/// The values of a group combined by an operation that may be done in any order and has a neutral
+/// value.
 #[inline(always)]
 fn combined(values: &[u32; WARP], group: u32, neutral: u32, f: impl Fn(u32, u32) -> u32) -> u32 {
     let mut sums = [neutral; PART];
@@ -274,7 +276,8 @@ fn combined(values: &[u32; WARP], group: u32, neutral: u32, f: impl Fn(u32, u32)
     sums.into_iter().fold(neutral, f)
 }
 
-/// The number of a group that is chosen, lane after lane. Alone, a number comes out as a choice between it and itself.
+/// The number of a group that is chosen, lane after lane. Alone, a number comes out as a choice
+/// between it and itself.
 fn chosen(choice: FloatChoice, values: &[u32; WARP], group: u32, f: impl Fn(f32, f32) -> f32 + Copy) -> u32 {
     let mut result = None;
     each_lane(group, |lane| {

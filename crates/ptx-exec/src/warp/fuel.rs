@@ -1,6 +1,7 @@
 //! What a run of warps burns, so that it ends in time for others.
 //!
-//! Whatever can be done for ever burns fuel: backward jumps, and accesses that other threads may be waited for with.
+//! Whatever can be done for ever burns fuel: backward jumps, and accesses that other threads may be
+//! waited for with.
 
 /// Backward jumps in a run.
 const FUEL: u32 = 8192;

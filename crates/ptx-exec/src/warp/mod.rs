@@ -1,15 +1,18 @@
 //! A warp: 32 threads that execute together as far as they agree.
 //!
-//! The lanes of a warp are divided into *paths*, sets of lanes at the same place with the same calls behind them.
-//! A branch that lanes take differently splits a path; paths that meet at the same place merge. Of those that
-//! can run, the one furthest behind runs (see [`crate::code`], rule 4), until it meets another, ends or waits. That
-//! brings lanes together again at the earliest place where they can meet.
+//! The lanes of a warp are divided into *paths*, sets of lanes at the same place with the same
+//! calls behind them. A branch that lanes take differently splits a path; paths that meet at the
+//! same place merge. Of those that can run, the one furthest behind runs (see [`crate::code`], rule
+//! 4), until it meets another, ends or waits. That brings lanes together again at the earliest
+//! place where they can meet.
 //!
-//! It would also let lanes that spin wait for ever for lanes further on, which independent thread scheduling forbids.
-//! So each run has *fuel*, which backward jumps and synchronising accesses burn; a path that runs out moves on one
-//! *epoch*, and lower epochs run first. Every path that can run therefore does, sooner or later.
+//! It would also let lanes that spin wait for ever for lanes further on, which independent thread
+//! scheduling forbids. So each run has *fuel*, which backward jumps and synchronising accesses
+//! burn; a path that runs out moves on one *epoch*, and lower epochs run first. Every path that can
+//! run therefore does, sooner or later.
 //!
-//! Invariants: the masks of the paths are disjoint, and together they are the lanes that have not exited.
+//! Invariants: the masks of the paths are disjoint, and together they are the lanes that have not
+//! exited.
 
 pub(crate) mod barrier;
 pub(crate) mod batch;
@@ -114,7 +117,8 @@ enum Outcome {
 }
 
 impl Warp {
-    /// A warp of a block whose shared memory begins at `shared`; `local` is the local memory of its first lane.
+    /// A warp of a block whose shared memory begins at `shared`; `local` is the local memory of its
+    /// first lane.
     pub(crate) fn new(index: u32, launch: &Launch, shared: u64, local: u64) -> Self {
         let setting = Setting { launch, block: [0; 3], shared, warp: index, local, frame: 0 };
         let inputs = launch.code(launch.kernel_function).inputs.iter();
@@ -146,7 +150,8 @@ impl Warp {
         }
     }
 
-    /// The lanes of a warp that has registers, but has not been [started](Self::start): where the kernel begins.
+    /// The lanes of a warp that has registers, but has not been [started](Self::start): where the
+    /// kernel begins.
     #[inline(always)]
     pub(crate) fn first_lanes(&mut self, launch: &Launch) -> Lanes {
         let mask = launch.lanes_of(self.index);
@@ -165,14 +170,15 @@ impl Warp {
         self.paths[0].pc = pc;
     }
 
-    /// Ends all threads of a warp that is [`whole`](Self::whole). Its path stays for the next block, without lanes.
+    /// Ends all threads of a warp that is [`whole`](Self::whole). Its path stays for the next
+    /// block, without lanes.
     pub(crate) fn exit_whole(&mut self) {
         self.live = 0;
         self.paths[0].mask = 0;
     }
 
-    /// Takes registers for a block, unless the warp has kept some: from `idle`, else new ones. They hold what the kernel
-    /// finds there at its start, but for what [`start`](Self::start) adds.
+    /// Takes registers for a block, unless the warp has kept some: from `idle`, else new ones. They
+    /// hold what the kernel finds there at its start, but for what [`start`](Self::start) adds.
     pub(crate) fn take_registers(
         &mut self,
         launch: &Launch,
@@ -206,7 +212,8 @@ impl Warp {
         registers
     }
 
-    /// Gives the registers of a warp that has exited to `idle`: the next warp finds them in the cache.
+    /// Gives the registers of a warp that has exited to `idle`: the next warp finds them in the
+    /// cache.
     #[inline]
     pub(crate) fn give_registers(&mut self, idle: &mut Vec<Registers>) {
         idle.extend(self.registers.take());
@@ -301,8 +308,9 @@ impl Warp {
                 let steps = &code.steps[pc as usize..end as usize];
                 around.counts.warp_instructions += u64::from(end - pc);
                 around.counts.thread_instructions += u64::from(end - pc) * u64::from(mask.count_ones());
-                // SAFETY: the frame has the registers that its code names, in the classes that the handlers take;
-                // they were made for this CPU, and the windows are this block's own memory.
+                // SAFETY: the frame has the registers that its code names, in the classes that the
+                // handlers take; they were made for this CPU, and the windows are this block's own
+                // memory.
                 if let Err(refused) = unsafe { straight(steps, slice::from_ref(&lanes), around) } {
                     let Refused { step, space, fault, .. } = *refused;
                     let place = (function, pc + step as u32);
@@ -329,8 +337,8 @@ impl Warp {
             }
             match op {
                 Op::Lanes { run, args, .. } => {
-                    // SAFETY: the frame has the registers that its code names, in the classes that the handler
-                    // takes, and the handler was made for this CPU.
+                    // SAFETY: the frame has the registers that its code names, in the classes that
+                    // the handler takes, and the handler was made for this CPU.
                     unsafe { run(slice::from_ref(&lanes), args) };
                     pc += 1;
                 }
@@ -400,8 +408,8 @@ impl Warp {
                         let at = (function, pc, frame);
                         probe.step(&moment(code, at, mask, &lanes, around.spaces, self.index));
                     }
-                    // SAFETY: the frame has the registers that its code names, as the step takes them; the windows
-                    // are this block's own memory.
+                    // SAFETY: the frame has the registers that its code names, as the step takes
+                    // them; the windows are this block's own memory.
                     let done = unsafe { matrix.run(&lanes, around.spaces) };
                     if let Err(fault) = done {
                         let AccessFault { lane, address, kind, text } = *fault;

@@ -1,6 +1,7 @@
 //! Warp splits: the paths on which the lanes of a warp are, and which of them runs next.
 //!
-//! Invariants: the masks of the paths are disjoint, and together they are the lanes that have not exited.
+//! Invariants: the masks of the paths are disjoint, and together they are the lanes that have not
+//! exited.
 
 use crate::code::BarrierKind;
 use crate::launch::budget::Share;
@@ -69,8 +70,8 @@ impl Path {
         Path { function, pc: 0, mask, frame, returns: Vec::new(), epoch: 0, state: State::Ready }
     }
 
-    /// Makes it what [`new`](Self::new) makes, field by field: a path made elsewhere and moved has to wait for all
-    /// that this CPU has still to write.
+    /// Makes it what [`new`](Self::new) makes, field by field: a path made elsewhere and moved has
+    /// to wait for all that this CPU has still to write.
     pub(super) fn rewind(&mut self, function: u32, mask: u32) {
         (self.function, self.pc, self.mask, self.epoch) = (function, 0, mask, 0);
         self.frame = Frame::default();
@@ -91,8 +92,8 @@ impl Path {
         self.function == other.function && self.frame == other.frame && self.returns == other.returns
     }
 
-    /// How far it has come: calls from the outside in (at the call itself), then the place. A path inside a call
-    /// is behind one that has the call behind it.
+    /// How far it has come: calls from the outside in (at the call itself), then the place. A path
+    /// inside a call is behind one that has the call behind it.
     fn progress(&self) -> impl Iterator<Item = (u32, u32)> {
         let calls = self.returns.iter().map(|call| (call.function, call.pc - 1));
         calls.chain(std::iter::once((self.function, self.pc)))
@@ -103,8 +104,8 @@ impl Path {
     }
 }
 
-/// Where the frame of a callee begins, behind a frame of `bytes` bytes at `local`; `None` if no thread has so much local
-/// memory.
+/// Where the frame of a callee begins, behind a frame of `bytes` bytes at `local`; `None` if no
+/// thread has so much local memory.
 pub(super) fn frame_behind(local: u32, bytes: u32, align: u32) -> Option<u32> {
     local.checked_add(bytes)?.checked_next_multiple_of(align)
 }
@@ -175,8 +176,8 @@ impl Warp {
         others.map(|other| other.pc).min().unwrap_or(u32::MAX)
     }
 
-    /// Makes a path of its own of the lanes of `mask`, which the path has; returns it. If these are all its
-    /// lanes it stays what it is.
+    /// Makes a path of its own of the lanes of `mask`, which the path has; returns it. If these are
+    /// all its lanes it stays what it is.
     pub(super) fn split(&mut self, index: usize, mask: u32) -> &mut Path {
         let path = &mut self.paths[index];
         if path.mask == mask {

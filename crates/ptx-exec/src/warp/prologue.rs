@@ -4,18 +4,21 @@
 //! mad.lo.s32 %r1, %ctaid.x, %ntid.x, %tid.x;  setp.ge.s32 %p1, %r1, %n;  @%p1 bra END;
 //! ```
 //!
-//! The index rises by one from lane to lane, so neither it nor the comparison has to be computed for each lane: the
-//! [`Pattern`] of `%tid` moved by one product is that of the index, its least and its largest value tell how all lanes
-//! compare, and accesses to elements of arrays find their addresses from it. [`crate::compile`] finds the kernels that
-//! begin so, and in which nobody else reads what these steps compute; [`crate::warp::batch`] *passes* their prologue.
+//! The index rises by one from lane to lane, so neither it nor the comparison has to be computed
+//! for each lane: the [`Pattern`] of `%tid` moved by one product is that of the index, its least
+//! and its largest value tell how all lanes compare, and accesses to elements of arrays find their
+//! addresses from it. [`crate::compile`] finds the kernels that begin so, and in which nobody else
+//! reads what these steps compute; [`crate::warp::batch`] *passes* their prologue.
 //!
 //! Invariants:
 //!
-//! 1. A prologue is passed only if no index is beyond `i32::MAX`: then signed and unsigned are the same and nothing
-//!    wraps. And only if all lanes act, and all compare alike. Else its steps are executed as any others are.
-//! 2. Of warps that have passed it the prologue is *deferred*: its registers are not what they should be, nor are those of
-//!    `%ctaid`. They are computed ([`Surroundings::flush_prologue`]) before anybody reads them: an access whose addresses have no pattern, or a warp
-//!    that goes on alone. They have places of their own, so that late is not too late.
+//! 1. A prologue is passed only if no index is beyond `i32::MAX`: then signed and unsigned are the
+//!    same and nothing wraps. And only if all lanes act, and all compare alike. Else its steps are
+//!    executed as any others are.
+//! 2. Of warps that have passed it the prologue is *deferred*: its registers are not what they
+//!    should be, nor are those of `%ctaid`. They are computed ([`Surroundings::flush_prologue`])
+//!    before anybody reads them: an access whose addresses have no pattern, or a warp that goes on
+//!    alone. They have places of their own, so that late is not too late.
 
 use crate::code::Op;
 use crate::code::prologue::{Prologue, Uniform};
@@ -40,7 +43,8 @@ impl Prologue {
         Pattern::of_words(warps.map(|lanes| unsafe { lanes.source(self.thread) }), false)
     }
 
-    /// What the index is, and whether the threads, which have this pattern, branch; `None` if that is not easily told.
+    /// What the index is, and whether the threads, which have this pattern, branch; `None` if that
+    /// is not easily told.
     ///
     /// # Safety
     /// As for [`threads`](Self::threads).

@@ -1,7 +1,8 @@
 //! Executing steps that only touch registers and memory, for some warps at once.
 //!
-//! A straight run (see [`Step::is_straight`]) needs no look at guards or at other paths, so its steps follow each
-//! other without anything between them. What accesses find out about addresses is remembered for the run.
+//! A straight run (see [`Step::is_straight`]) needs no look at guards or at other paths, so its
+//! steps follow each other without anything between them. What accesses find out about addresses is
+//! remembered for the run.
 
 use crate::code::{Op, Step};
 use crate::memory::access::{RunAccess, RunRegular};
@@ -24,7 +25,8 @@ pub(crate) struct Refused {
 ///
 /// # Safety
 ///
-/// As for the handlers of the steps: `warps` are frames of their function, and `around` has the block's memory.
+/// As for the handlers of the steps: `warps` are frames of their function, and `around` has the
+/// block's memory.
 #[inline(always)]
 pub(crate) unsafe fn straight(
     steps: &[Step],
@@ -51,8 +53,9 @@ pub(crate) unsafe fn straight(
     Ok(())
 }
 
-/// Accesses memory for each of `warps` of which a lane acts. Of one that is refused it come the index, and why; those
-/// before it have accessed memory. A deferred [`prologue`](crate::warp::prologue) is flushed if it is needed.
+/// Accesses memory for each of `warps` of which a lane acts. Of one that is refused it come the
+/// index, and why; those before it have accessed memory. A deferred
+/// [`prologue`](crate::warp::prologue) is flushed if it is needed.
 ///
 /// # Safety
 ///

@@ -1,5 +1,5 @@
-//! Addresses of array elements: however the lanes of a warp lie to each other, and whatever else reads the parts of an
-//! address, an access gets the element that its thread asked for.
+//! Addresses of array elements: however the lanes of a warp lie to each other, and whatever else
+//! reads the parts of an address, an access gets the element that its thread asked for.
 
 use cuda_launch::LaunchConfig;
 use ptx_exec::{Fault, FaultKind, LaunchParams};
@@ -45,8 +45,8 @@ fn indices(pattern: usize, seed: &mut u64) -> Vec<i32> {
         .collect()
 }
 
-/// `out[i] = array[index[i] + extra]` and `again[i] = array[index[i]]` for `i` below `count`; `sums` gets the computed
-/// address too where `escapes` says that it is read.
+/// `out[i] = array[index[i] + extra]` and `again[i] = array[index[i]]` for `i` below `count`;
+/// `sums` gets the computed address too where `escapes` says that it is read.
 fn kernel(bits: u32, signed: bool, escapes: bool) -> String {
     let (bytes, sign) = (bits / 8, if signed { "s32" } else { "u32" });
     let escape = if escapes { "add.s64 %rd12, %rd6, 0;" } else { "sub.s64 %rd12, %rd12, %rd12;" };

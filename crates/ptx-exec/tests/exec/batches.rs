@@ -87,7 +87,8 @@ impl Kernel {
         1 + self.random.below(6)
     }
 
-    /// A predicate that threads, warps or blocks may see differently; whether all threads of a block see the same.
+    /// A predicate that threads, warps or blocks may see differently; whether all threads of a
+    /// block see the same.
     fn condition(&mut self) -> bool {
         let limit = self.random.below(9);
         let (of, alike) = match self.random.below(4) {

@@ -11,9 +11,10 @@
 //! // fault Misaligned               how the launch ends; at the next line that ends in `// here`, if one does
 //! ```
 //!
-//! Each launch is executed plainly and then once more watched; either has the same outcome. Watched, it has exactly the
-//! defects that lines of its code announce: `// here shared-race`. `launch` begins a launch, the lines below it belong to it; a file may have several. Numbers are decimal, `0x…`, or
-//! `1.5` for floating-point types; `n*value` repeats.
+//! Each launch is executed plainly and then once more watched; either has the same outcome.
+//! Watched, it has exactly the defects that lines of its code announce: `// here shared-race`.
+//! `launch` begins a launch, the lines below it belong to it; a file may have several. Numbers are
+//! decimal, `0x…`, or `1.5` for floating-point types; `n*value` repeats.
 
 use std::collections::BTreeSet;
 use std::path::Path;

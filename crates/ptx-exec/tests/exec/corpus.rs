@@ -1,4 +1,5 @@
-//! What NVRTC makes of CUDA C++ (the corpus of the `ptx` crate), executed and compared with the same in Rust.
+//! What NVRTC makes of CUDA C++ (the corpus of the `ptx` crate), executed and compared with the
+//! same in Rust.
 
 use std::path::{Path, PathBuf};
 
@@ -190,7 +191,8 @@ fn integers() {
     });
 }
 
-/// The library functions are long sequences of arithmetic: they come out right only if all of it does.
+/// The library functions are long sequences of arithmetic: they come out right only if all of it
+/// does.
 #[test]
 fn library_of_singles() {
     let n = 500;
@@ -466,7 +468,8 @@ fn warp_functions() {
         let (data, out) = (upload_ints(device, &input), upload_ints(device, &[0]));
         Run { device, linked, name: "groups", grid: 1, block: [64, 1, 1], shared: 0 }
             .call(&[Argument::Buffer(data), Argument::Buffer(out)]);
-        // Each of the 8 tiles adds its sum and the size of the group of threads that are together there.
+        // Each of the 8 tiles adds its sum and the size of the group of threads that are together
+        // there.
         assert_eq!(ints(device, out, 1), [input.iter().sum::<i32>() + 8 * 32]);
     });
     for_each("warps", "barriers", |device, linked| {

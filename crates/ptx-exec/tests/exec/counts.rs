@@ -8,7 +8,8 @@ use ptx_exec::{LaunchParams, WatchOptions, watch};
 
 use crate::device::{Device, pack};
 
-/// Runs the only kernel of `body`, which takes the addresses of `buffers` buffers of 32 KiB, and counts.
+/// Runs the only kernel of `body`, which takes the addresses of `buffers` buffers of 32 KiB, and
+/// counts.
 fn count(body: &str, grid: [u32; 3], block: [u32; 3], buffers: usize) -> (Counts, Vec<Hotspot>) {
     let params: Vec<String> = (0..buffers).map(|index| format!(".param .u64 p{index}")).collect();
     let source = format!(
@@ -70,7 +71,8 @@ fn strided_loads_take_more_sectors() {
         let store = Traffic { transactions: warps * 4, excess: 0, ..load };
         assert_eq!(*counts.traffic(Space::Global, Direction::Store), store);
         assert_eq!(counts.all_traffic(Space::Shared), Traffic::default());
-        // mad, mul, 2 mul.wide, 2 add; ld, st; ret. Parameters and special registers are there from the start.
+        // mad, mul, 2 mul.wide, 2 add; ld, st; ret. Parameters and special registers are there from
+        // the start.
         let expected =
             [(InstructionClass::Integer, 6), (InstructionClass::Global, 2), (InstructionClass::Control, 1)];
         for (class, each) in expected {
@@ -153,7 +155,8 @@ fn a_divergent_branch_runs_both_sides_with_fewer_threads() {
      end:
          ret;";
     let (counts, hotspots) = count(body, [1, 1, 1], [64, 1, 1], 0);
-    // Per warp: the first branch by 32 threads, `bra done` by the 12 that fell through, the last by all of them.
+    // Per warp: the first branch by 32 threads, `bra done` by the 12 that fell through, the last by
+    // all of them.
     assert_eq!((counts.branches, counts.divergent_branches), (2 * 3, 2));
     // add 12, fma 2·12, mul 20, in each of two warps; fma in double by the second warp.
     assert_eq!(counts.operations, [0, 2 * (12 + 24 + 20), 2 * 32, 0]);
@@ -195,7 +198,8 @@ fn wide_accesses_and_atomics_are_counted_by_their_bytes() {
     assert_eq!(*counts.traffic(Space::Global, Direction::Atomic), atomic);
 }
 
-/// Each warp goes through a loop whose length depends on the block, reads with a stride and diverges.
+/// Each warp goes through a loop whose length depends on the block, reads with a stride and
+/// diverges.
 const UNEVEN_BLOCKS: &str = "mov.u32 %r1, %tid.x;\nmov.u32 %r2, %ctaid.x;\nmul.wide.u32 %rd2, %r1, 8;\n\
      add.u64 %rd3, %rd1, %rd2;\nand.b32 %r3, %r2, 63;\nadd.u32 %r3, %r3, 8;\n\
      loop:\nld.global.f32 %f1, [%rd3];\nsub.u32 %r3, %r3, 1;\nand.b32 %r4, %r1, 1;\nsetp.eq.u32 %p1, %r4, 0;\n\

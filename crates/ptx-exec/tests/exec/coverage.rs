@@ -1,5 +1,6 @@
-//! Which PTX instructions are executed: `docs/coverage-ptx.md`, made by compiling every instance of every form of the
-//! instruction table and asking whether a kernel would get to a step that is not executed. `BLESS=1` writes it anew.
+//! Which PTX instructions are executed: `docs/coverage-ptx.md`, made by compiling every instance of
+//! every form of the instruction table and asking whether a kernel would get to a step that is not
+//! executed. `BLESS=1` writes it anew.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -41,7 +42,8 @@ enum Operands {
 fn operand(kind: &Kind, written: bool, which: Operands, next: &mut usize) -> String {
     *next += 1;
     match kind {
-        // Where a part is written the rest of the register has to come from somewhere; parts that are read are free.
+        // Where a part is written the rest of the register has to come from somewhere; parts that
+        // are read are free.
         Kind::Selected(ty, Selector::Part) if written => format!("{}.h1", register(*ty, *next)),
         Kind::Value { ty, .. } | Kind::Selected(ty, _) => register(*ty, *next),
         Kind::Vector(element, length) => {
@@ -134,8 +136,8 @@ fn judge(instances: &[Instance], which: Operands) -> Vec<Option<String>> {
     statements.chunks(BATCH).flat_map(refusals).collect()
 }
 
-/// The mnemonics of a form and why they are refused. Those that have operands which may be missing are there once more
-/// with them, which is noted like a modifier.
+/// The mnemonics of a form and why they are refused. Those that have operands which may be missing
+/// are there once more with them, which is noted like a modifier.
 fn judged(form: &'static Form) -> Judged {
     let instances = form.instances();
     let mut judged = Judged::new();
@@ -165,7 +167,8 @@ fn judged(form: &'static Form) -> Judged {
 /// The instances of an opcode: mnemonic, and why it is refused, if it is.
 type Judged = Vec<(String, Option<String>)>;
 
-/// Says which of `judged` are refused: modifiers (or two together) with which all are, then what is left.
+/// Says which of `judged` are refused: modifiers (or two together) with which all are, then what is
+/// left.
 fn describe(judged: &Judged) -> String {
     let words = |mnemonic: &str| -> Vec<String> { mnemonic.split('.').skip(1).map(str::to_owned).collect() };
     let instances: Vec<(Vec<String>, bool)> =

@@ -1,5 +1,5 @@
-//! How defects are told: in which order, where they come from, and once for each mistake. `tests/ptx/defects.ptx` has which
-//! are found.
+//! How defects are told: in which order, where they come from, and once for each mistake.
+//! `tests/ptx/defects.ptx` has which are found.
 
 use apex_trace::counts::Defect;
 use cuda_launch::LaunchConfig;
@@ -7,8 +7,9 @@ use ptx_exec::LaunchParams;
 
 use crate::device::{Device, pack};
 
-/// The defects of a kernel of 64 threads with this body. It has two shared arrays, `first` and `second`, of a word for
-/// each thread; `%r1` is the thread, `%r2` and `%r3` its words, `%rd1` its word of a buffer.
+/// The defects of a kernel of 64 threads with this body. It has two shared arrays, `first` and
+/// `second`, of a word for each thread; `%r1` is the thread, `%r2` and `%r3` its words, `%rd1` its
+/// word of a buffer.
 fn defects(body: &str) -> Vec<Defect> {
     let source = format!(
         ".version 7.0\n.target sm_80\n.address_size 64\n.file 1 \"kernel.cu\"\n.visible .entry kernel(.param .u64 out)\n{{\n\
@@ -34,8 +35,8 @@ fn defects(body: &str) -> Vec<Defect> {
     seen.defects.into_iter().map(|group| group.defect).collect()
 }
 
-/// Steps of a loop that was unrolled: each puts a word into both arrays and reads those of the neighbours. There is a
-/// barrier behind the stores, and none behind the loads.
+/// Steps of a loop that was unrolled: each puts a word into both arrays and reads those of the
+/// neighbours. There is a barrier behind the stores, and none behind the loads.
 fn unrolled(lines: bool) -> String {
     let loc = |line: u32| if lines { format!(".loc 1 {line} 3\n") } else { String::new() };
     let step = |step: u32| {

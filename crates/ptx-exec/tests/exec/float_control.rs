@@ -31,11 +31,12 @@ const SOURCE: &str = "
     ret;
 }";
 
-/// Sets the control register of the vector unit for a call of `f`, and returns what the register is after it.
+/// Sets the control register of the vector unit for a call of `f`, and returns what the register is
+/// after it.
 fn under(control: u32, f: impl FnOnce()) -> u32 {
     let (mut before, mut after) = (0u32, 0u32);
-    // SAFETY: `f` computes nothing in floating point on this thread, so the compiler's expectation of the register
-    // concerns nothing; the register is restored.
+    // SAFETY: `f` computes nothing in floating point on this thread, so the compiler's expectation
+    // of the register concerns nothing; the register is restored.
     unsafe {
         asm!("stmxcsr [{}]", in(reg) &raw mut before, options(nostack));
         asm!("ldmxcsr [{}]", in(reg) &raw const control, options(nostack));
@@ -49,7 +50,8 @@ fn under(control: u32, f: impl FnOnce()) -> u32 {
     after
 }
 
-/// What the kernel stores for its threads, compiled and launched under `control`, and the register after that.
+/// What the kernel stores for its threads, compiled and launched under `control`, and the register
+/// after that.
 fn results(control: u32, workers: usize, watched: bool) -> (Vec<[u32; 8]>, u32) {
     let device = Device::watched(watched);
     let bytes = (BLOCKS * THREADS) as usize * 32;

@@ -1,5 +1,5 @@
-//! Floating-point instructions against references: the host's arithmetic, and for directed rounding the exact
-//! enclosure by `f64` and error-free sums.
+//! Floating-point instructions against references: the host's arithmetic, and for directed rounding
+//! the exact enclosure by `f64` and error-free sums.
 
 use crate::instruction::Width::{Predicate, W16, W32, W64};
 use crate::instruction::{Check, Width, check};
@@ -73,7 +73,8 @@ fn double_precision_is_the_hosts() {
     check("neg.f64 $d, $a;", W64, &[W64], |x| x[0] ^ 1 << 63);
 }
 
-/// The `.f32` below or above an exact value that is given as a double plus the sign of what is missing.
+/// The `.f32` below or above an exact value that is given as a double plus the sign of what is
+/// missing.
 pub(crate) fn directed(nearest: f64, rest: f64, up: bool) -> f32 {
     let rounded = nearest as f32;
     if !rounded.is_finite() && nearest.is_finite() {

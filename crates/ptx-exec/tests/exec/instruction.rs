@@ -49,7 +49,8 @@ const THREADS: usize = 512;
 /// What lanes that do not execute the instruction keep.
 const KEPT: u64 = 0x5a5a_5a5a_5a5a_5a5a;
 
-/// Numbers around which things change: small, extreme, powers of two, floats of each kind in each width.
+/// Numbers around which things change: small, extreme, powers of two, floats of each kind in each
+/// width.
 const SPECIAL: [u64; 40] = [
     0,
     1,
@@ -181,7 +182,8 @@ impl Check<'_> {
         )
     }
 
-    /// Runs the instruction on random inputs and calls `compare` with the sources and the result of each thread.
+    /// Runs the instruction on random inputs and calls `compare` with the sources and the result of
+    /// each thread.
     pub fn run(&self, compare: &mut dyn FnMut(&[u64], u64)) {
         let seed = self.text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)

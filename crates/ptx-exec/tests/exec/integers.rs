@@ -151,7 +151,8 @@ fn carries_chain() {
     });
 }
 
-/// A sum of all ones carries exactly where a carry comes in, and a difference of zero borrows exactly where a borrow does.
+/// A sum of all ones carries exactly where a carry comes in, and a difference of zero borrows
+/// exactly where a borrow does.
 #[test]
 fn a_carry_passes_through_all_ones() {
     for (width, bits) in [(W32, 32), (W64, 64)] {

@@ -1,5 +1,5 @@
-//! Tests of the executor: text cases under `tests/ptx`, random instructions against references in Rust, and kernels
-//! that need the scheduler to be fair.
+//! Tests of the executor: text cases under `tests/ptx`, random instructions against references in
+//! Rust, and kernels that need the scheduler to be fair.
 
 #![allow(
     clippy::approx_constant,

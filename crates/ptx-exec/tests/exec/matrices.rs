@@ -1,7 +1,8 @@
 //! Instructions on matrices against references on whole matrices.
 //!
-//! Where an element lies is written down here once more, element by element as the PTX ISA words it. Integer products
-//! must agree exactly; floating-point ones within what the cut of each addend can make of the sum of the magnitudes.
+//! Where an element lies is written down here once more, element by element as the PTX ISA words
+//! it. Integer products must agree exactly; floating-point ones within what the cut of each addend
+//! can make of the sum of the magnitudes.
 
 use cuda_launch::LaunchConfig;
 use ptx_exec::LaunchParams;
@@ -14,7 +15,8 @@ const WARP: usize = 32;
 /// Words of the lanes of a warp: `words[lane][register]`.
 type Words = Vec<Vec<u32>>;
 
-/// Runs `text` in one warp. It finds `inputs` in the registers `%i0`, `%i1`, …; returned are `%o0` and so on.
+/// Runs `text` in one warp. It finds `inputs` in the registers `%i0`, `%i1`, …; returned are `%o0`
+/// and so on.
 fn run_warp(text: &str, inputs: &Words, outputs: usize) -> Words {
     let count = inputs[0].len();
     let mut source = format!(
@@ -428,7 +430,8 @@ fn quad_pair_products() {
     }
 }
 
-/// Runs a `wmma` product: matrices in memory as `layouts` says (of A, B, C and D), with a stride beyond the line.
+/// Runs a `wmma` product: matrices in memory as `layouts` says (of A, B, C and D), with a stride
+/// beyond the line.
 fn fragments(shape: (usize, usize, usize), types: [Type; 4], layouts: [&str; 4], operation: &str) {
     let (m, n, k) = shape;
     let [d, a, b, c] = types;

@@ -1,5 +1,5 @@
-//! Approximate functions: how far they are from the exact values, which the documentation states beside the bounds of
-//! the ISA. `BLESS=1` writes its table anew.
+//! Approximate functions: how far they are from the exact values, which the documentation states
+//! beside the bounds of the ISA. `BLESS=1` writes its table anew.
 
 use crate::floats::{f, half};
 use crate::instruction::Width::{W16, W32, W64};

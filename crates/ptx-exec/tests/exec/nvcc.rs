@@ -1,5 +1,5 @@
-//! What nvcc makes of programs that use tensor cores and asynchronous copies (`tests/nvcc`), executed and compared with
-//! the same in `f64` or in integers.
+//! What nvcc makes of programs that use tensor cores and asynchronous copies (`tests/nvcc`),
+//! executed and compared with the same in `f64` or in integers.
 
 use std::path::Path;
 
@@ -69,7 +69,8 @@ impl Type {
         }
     }
 
-    /// A random number that the type holds exactly; of the short floats so few bits that their sums are exact, too.
+    /// A random number that the type holds exactly; of the short floats so few bits that their sums
+    /// are exact, too.
     fn random(self, random: &mut Random) -> f64 {
         let any = random.next() as i64 >> 8;
         match self {
@@ -171,7 +172,8 @@ impl Product {
         }
     }
 
-    /// What the kernel makes of a factor: `.tf32` has ten bits of fraction, rounded to nearest, ties away from zero.
+    /// What the kernel makes of a factor: `.tf32` has ten bits of fraction, rounded to nearest,
+    /// ties away from zero.
     fn factor_value(&self, value: f64) -> f64 {
         match self.factor {
             Type::Single => f32::from_bits(((value as f32).to_bits() + 0x1000) & !0x1fff).into(),

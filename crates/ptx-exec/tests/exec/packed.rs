@@ -140,7 +140,8 @@ fn halves_are_fused_and_clamped() {
     });
 }
 
-/// A format of eight bits: bits of its fraction, its bias, and the largest magnitude that is a number.
+/// A format of eight bits: bits of its fraction, its bias, and the largest magnitude that is a
+/// number.
 struct Small {
     fraction: u32,
     bias: i32,

@@ -1,5 +1,5 @@
-//! Kernels that begin with the index of their thread and a check of it compute, count and fault the same whether warps
-//! pass that beginning together or each computes it.
+//! Kernels that begin with the index of their thread and a check of it compute, count and fault the
+//! same whether warps pass that beginning together or each computes it.
 //!
 //! Watched launches compute everything, so random kernels are run both ways and compared.
 
@@ -51,7 +51,8 @@ fn beginning(random: &mut Random) -> String {
     text
 }
 
-/// Something that is done with elements, or with others. What is written is not read: threads may have the same index.
+/// Something that is done with elements, or with others. What is written is not read: threads may
+/// have the same index.
 fn part(random: &mut Random, labels: &mut u32) -> String {
     let element = "mul.wide.s32 %rd3, %r1, 4; add.s64 %rd4, %rd1, %rd3; add.s64 %rd5, %rd2, %rd3;";
     match random.below(12) {

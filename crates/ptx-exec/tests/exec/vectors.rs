@@ -1,5 +1,5 @@
-//! Vectors that one block stores and another one loads are never halves of two: GPUs move up to 16 aligned bytes at once, and the
-//! scans of CUB rely on it.
+//! Vectors that one block stores and another one loads are never halves of two: GPUs move up to 16
+//! aligned bytes at once, and the scans of CUB rely on it.
 
 use crate::device::{Device, pack};
 use cuda_launch::LaunchConfig;
@@ -8,8 +8,9 @@ use ptx_exec::LaunchParams;
 /// Vectors that the first block stores, one after the other.
 const STORED: u32 = 200_000;
 
-/// Block 0 stores vectors of equal elements, 1 to `STORED`; block 1 loads them until it has seen the last, and counts those
-/// whose elements differ. `modifiers` are what loads and stores are qualified with.
+/// Block 0 stores vectors of equal elements, 1 to `STORED`; block 1 loads them until it has seen
+/// the last, and counts those whose elements differ. `modifiers` are what loads and stores are
+/// qualified with.
 fn kernel(load: &str, store: &str, vector: &str, ty: &str, bits: u32) -> String {
     let count = vector[1..].parse::<usize>().unwrap();
     let registers = |prefix: &str| {

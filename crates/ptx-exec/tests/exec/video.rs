@@ -152,7 +152,8 @@ fn products() {
     }
 }
 
-/// `vadd2` and its like, with selectors: which places of `a` and `b`, counted through both, and a mask.
+/// `vadd2` and its like, with selectors: which places of `a` and `b`, counted through both, and a
+/// mask.
 fn several(
     count: u32,
     name: &str,

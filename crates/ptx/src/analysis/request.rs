@@ -1,12 +1,13 @@
 //! What a request costs: the one calculator of sectors and wavefronts.
 //!
-//! A request is what the active lanes of a warp ask of a memory with one instruction. Its cost follows from their
-//! addresses alone:
+//! A request is what the active lanes of a warp ask of a memory with one instruction. Its cost
+//! follows from their addresses alone:
 //!
-//! 1. *Global memory* is accessed in sectors of 32 bytes; a sector that several lanes touch counts once.
-//! 2. *Shared memory* has 32 banks of words of four bytes. In a wavefront a bank gives one word, to all lanes that want
-//!    it. Accesses of up to four bytes are made for all lanes together, of eight for half a warp at a time, of sixteen
-//!    for a quarter.
+//! 1. *Global memory* is accessed in sectors of 32 bytes; a sector that several lanes touch counts
+//!    once.
+//! 2. *Shared memory* has 32 banks of words of four bytes. In a wavefront a bank gives one word, to
+//!    all lanes that want it. Accesses of up to four bytes are made for all lanes together, of
+//!    eight for half a warp at a time, of sixteen for a quarter.
 //! 3. *Local memory* interleaves the lanes: word for word, the words of all lanes lie side by side.
 //! 4. *Constant memory* gives one address at a time.
 
@@ -91,8 +92,8 @@ impl Request<'_> {
         u64::from(self.active.count_ones()).saturating_mul(self.bytes).div_ceil(SECTOR)
     }
 
-    /// Writes the sectors that lanes touch to the beginning of `touched`, each once; how many they are. Of a lane with
-    /// more than 128 bytes only the first sectors are told.
+    /// Writes the sectors that lanes touch to the beginning of `touched`, each once; how many they
+    /// are. Of a lane with more than 128 bytes only the first sectors are told.
     pub fn touched(&self, touched: &mut [u64; MOST_TOUCHED]) -> usize {
         let mut count = 0;
         let mut sorted = true;
@@ -110,8 +111,8 @@ impl Request<'_> {
         if sorted { count } else { distinct(&mut touched[..count]) }
     }
 
-    /// Sectors of local memory that the lanes touch, whose addresses are offsets in their own memory: a word of all
-    /// lanes is four sectors, and each sector has a word of eight lanes.
+    /// Sectors of local memory that the lanes touch, whose addresses are offsets in their own
+    /// memory: a word of all lanes is four sectors, and each sector has a word of eight lanes.
     pub fn local_sectors(&self) -> u64 {
         let own = std::array::from_fn(|lane| {
             let word = self.address(lane) / WORD;
@@ -174,7 +175,8 @@ impl Request<'_> {
     fn conflicts(&self, group: u32) -> usize {
         let mut words = [0; LANES * 2];
         let mut count = 0;
-        // The first word of each bank, and one more than its number; nothing more is to do if no bank has another.
+        // The first word of each bank, and one more than its number; nothing more is to do if no
+        // bank has another.
         let mut first = [0; BANKS];
         let mut alone = true;
         for lane in lanes(group) {

@@ -18,7 +18,8 @@ pub struct SharedLayout {
 }
 
 impl SharedLayout {
-    /// Lays variables out one after the other, each aligned; those that are sized at launch come after all others.
+    /// Lays variables out one after the other, each aligned; those that are sized at launch come
+    /// after all others.
     pub fn new(variables: &[&Variable]) -> SharedLayout {
         let aligned = |end: u64, align: u64| end.checked_next_multiple_of(align.max(1)).unwrap_or(u64::MAX);
         let mut offsets = vec![0; variables.len()];
@@ -47,9 +48,9 @@ fn static_bytes(variable: &Variable) -> Option<u64> {
     variable.bytes().filter(|_| variable.linkage != Linkage::Extern)
 }
 
-/// Bytes of static shared memory that a kernel uses: the variables that it and the functions it may call declare, and
-/// those of the module that they mention, each aligned, in the order of the module. What is sized at launch does not
-/// count. A call by address may reach every function.
+/// Bytes of static shared memory that a kernel uses: the variables that it and the functions it may
+/// call declare, and those of the module that they mention, each aligned, in the order of the
+/// module. What is sized at launch does not count. A call by address may reach every function.
 pub fn static_shared_bytes<'m>(module: &'m Module, kernel: &'m Function) -> u64 {
     let names = Names::new(module);
     let mut reached: Vec<&Function> = vec![kernel];

@@ -1,32 +1,36 @@
 //! The resolved listing of a function: what its names stand for, once for everybody.
 //!
-//! [`Names`] knows the symbols of a module; [`Names::body`] makes the [`Body`] of a function from its tree. A body is a
-//! flat list of [`Line`]s, one for each instruction, in source order, whose operands name registers, variables, labels
-//! and functions by number instead of by text. The shapes of operands are those of the
-//! [tree](crate::syntax::tree::Operand).
+//! [`Names`] knows the symbols of a module; [`Names::body`] makes the [`Body`] of a function from
+//! its tree. A body is a flat list of [`Line`]s, one for each instruction, in source order, whose
+//! operands name registers, variables, labels and functions by number instead of by text. The
+//! shapes of operands are those of the [tree](crate::syntax::tree::Operand).
 //!
 //! # Rules
 //!
 //! They are those of ptxas 13.5, which `tests/body.rs` asks about each:
 //!
-//! 1. *Identifiers are stable.* [`InstructionId`] is the place of the instruction in the listing: a label stands for the
-//!    instruction that follows it, and for the end of the listing if none does.
-//! 2. *A declaration holds from where it stands* to the end of its braces. Before it, a name stands for what an outer
-//!    scope declares. Parameters stand in the outermost braces of the body.
-//! 3. *An inner declaration hides an outer one*, whatever the two declare. In one pair of braces no name is declared
-//!    twice.
-//! 4. *`.reg .b32 %r<20>` declares `%r0` to `%r19`.* A name is split before all of the digits at its end, and the digits
-//!    are a decimal number: `%r012` is `%r12`. Nothing can therefore name what `.reg .b32 %r1<5>` declares: `%r12` is
-//!    number 12 of `%r`. A name that is declared in full goes before the members of such a declaration.
-//! 5. *A vector register is its components.* It has four consecutive [`RegisterId`]s, for `x`, `y`, `z` and `w` (or `r`,
-//!    `g`, `b` and `a`), whether or not its type has as many.
-//! 6. *A label is seen in its own braces and in those inside them*, before and after the place where it stands.
-//! 7. *Special registers come after all that the function declares*, and the module's symbols after them. A module's
-//!    symbol is known after its first declaration; a function stands for its definition, an alias for the function it
-//!    names.
-//! 8. *Resolution never fails.* A name that nothing declares is a register without declaration, the same one wherever
-//!    the function has that name. [`Body::problems`] lists declarations that contradict each other; whether an
-//!    instruction may name what it names is for [`verify`](crate::verify).
+//! 1. *Identifiers are stable.* [`InstructionId`] is the place of the instruction in the listing: a
+//!    label stands for the instruction that follows it, and for the end of the listing if none
+//!    does.
+//! 2. *A declaration holds from where it stands* to the end of its braces. Before it, a name stands
+//!    for what an outer scope declares. Parameters stand in the outermost braces of the body.
+//! 3. *An inner declaration hides an outer one*, whatever the two declare. In one pair of braces no
+//!    name is declared twice.
+//! 4. *`.reg .b32 %r<20>` declares `%r0` to `%r19`.* A name is split before all of the digits at
+//!    its end, and the digits are a decimal number: `%r012` is `%r12`. Nothing can therefore name
+//!    what `.reg .b32 %r1<5>` declares: `%r12` is number 12 of `%r`. A name that is declared in
+//!    full goes before the members of such a declaration.
+//! 5. *A vector register is its components.* It has four consecutive [`RegisterId`]s, for `x`, `y`,
+//!    `z` and `w` (or `r`, `g`, `b` and `a`), whether or not its type has as many.
+//! 6. *A label is seen in its own braces and in those inside them*, before and after the place
+//!    where it stands.
+//! 7. *Special registers come after all that the function declares*, and the module's symbols after
+//!    them. A module's symbol is known after its first declaration; a function stands for its
+//!    definition, an alias for the function it names.
+//! 8. *Resolution never fails.* A name that nothing declares is a register without declaration, the
+//!    same one wherever the function has that name. [`Body::problems`] lists declarations that
+//!    contradict each other; whether an instruction may name what it names is for
+//!    [`verify`](crate::verify).
 //!
 //! The time is linear in the size of the function, times the depth of its scopes.
 
@@ -72,7 +76,8 @@ identifiers! {
     VariableId,
     /// A label: its place in [`Body::labels`].
     LabelId,
-    /// A `.branchtargets` or `.calltargets`: its place in [`Body::branch_targets`] or [`Body::call_targets`].
+    /// A `.branchtargets` or `.calltargets`: its place in [`Body::branch_targets`] or
+    /// [`Body::call_targets`].
     TableId
 }
 
@@ -107,7 +112,8 @@ pub enum Symbol<'m> {
 pub enum Operand<'m> {
     /// What a name stands for.
     Name(Symbol<'m>),
-    /// `name.selector`: a component of a vector or of a special register, or bytes or halves of a register.
+    /// `name.selector`: a component of a vector or of a special register, or bytes or halves of a
+    /// register.
     Component(Symbol<'m>, &'m str),
     /// `name + bytes`.
     Offset(Symbol<'m>, i64),
@@ -228,8 +234,8 @@ pub struct Body<'m> {
     pub lines: Vec<Line<'m>>,
     /// The registers that it mentions.
     pub registers: Vec<Register<'m>>,
-    /// Its parameters and results in other spaces, the variables that it declares, and those of the module that it
-    /// mentions.
+    /// Its parameters and results in other spaces, the variables that it declares, and those of the
+    /// module that it mentions.
     pub variables: Vec<Place<'m>>,
     /// Its labels.
     pub labels: Vec<Label<'m>>,
@@ -247,7 +253,8 @@ impl<'m> Body<'m> {
         self.variables[id.index()].declaration
     }
 
-    /// The register that a formal parameter in `.reg` is, of a vector the first; none if the function does not mention it.
+    /// The register that a formal parameter in `.reg` is, of a vector the first; none if the
+    /// function does not mention it.
     pub fn formal(&self, parameter: &Variable) -> Option<RegisterId> {
         let is_it = |register: &Register<'_>| {
             register.declaration.is_some_and(|declaration| std::ptr::eq(declaration, parameter))
@@ -303,7 +310,8 @@ impl<'m> Symbol<'m> {
         }
     }
 
-    /// The register of a component; the register itself where the selector picks bytes or halves of it.
+    /// The register of a component; the register itself where the selector picks bytes or halves of
+    /// it.
     pub fn part(self, selector: &str) -> Option<RegisterId> {
         match self {
             Symbol::Vector(first) => component(selector).map(|place| RegisterId(first.0 + u32::from(place))),
@@ -322,7 +330,8 @@ impl<'m> Operand<'m> {
         }
     }
 
-    /// Calls `visit` for each register that the operand mentions; a vector register mentions its components.
+    /// Calls `visit` for each register that the operand mentions; a vector register mentions its
+    /// components.
     pub fn registers(&self, body: &Body<'m>, visit: &mut impl FnMut(RegisterId)) {
         match self {
             Operand::Name(Symbol::Vector(first)) => {

@@ -14,8 +14,8 @@ pub enum Global<'m> {
     Function(&'m Function),
 }
 
-/// The symbols of a module, and what is wrong with their declarations. By default there are none: a function can be
-/// looked at without its module.
+/// The symbols of a module, and what is wrong with their declarations. By default there are none: a
+/// function can be looked at without its module.
 #[derive(Clone, Debug, Default)]
 pub struct Names<'m> {
     /// The functions, each with its place among the module's items.
@@ -60,7 +60,8 @@ impl<'m> Names<'m> {
         self.symbols.get(name).filter(|(first, _)| *first <= item).map(|(_, global)| *global)
     }
 
-    /// The place of a function among the module's items; one of another module comes after all of them.
+    /// The place of a function among the module's items; one of another module comes after all of
+    /// them.
     pub(super) fn item(&self, function: &Function) -> usize {
         let same = |(_, candidate): &&(usize, &Function)| std::ptr::eq(*candidate, function);
         self.functions.iter().find(same).map_or(usize::MAX, |(item, _)| *item)

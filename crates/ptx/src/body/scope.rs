@@ -1,6 +1,7 @@
 //! Scopes: what a name stands for at a place of a function.
 //!
-//! The rules are in the [module](super). A scope is a pair of braces; parameters stand in the outermost.
+//! The rules are in the [module](super). A scope is a pair of braces; parameters stand in the
+//! outermost.
 
 use std::collections::HashMap;
 
@@ -10,7 +11,8 @@ use crate::syntax::tree::Prototype;
 /// What a scope declares.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Declared<'m> {
-    /// Registers, by the number of their declaration; [`super::Builder`] makes each when it is first mentioned.
+    /// Registers, by the number of their declaration; [`super::Builder`] makes each when it is
+    /// first mentioned.
     Registers(u32),
     Variable(VariableId),
     Prototype(&'m Prototype),
@@ -65,7 +67,8 @@ impl<'m> Scope<'m> {
         }
     }
 
-    /// What this very scope has declared as `name` so far, and its number in a parameterised declaration.
+    /// What this very scope has declared as `name` so far, and its number in a parameterised
+    /// declaration.
     pub(super) fn find(&self, name: &str) -> Option<(Declared<'m>, u32)> {
         if let Some(&plain) = self.plain.get(name) {
             return Some((plain, 0));

@@ -1,9 +1,9 @@
 //! What an estimator executes: a function flattened into steps over numbered registers.
 //!
-//! 1. Every operand is a register; constants, parameters, addresses of variables and special registers are registers that are
-//!    filled before a warp begins and never written.
-//! 2. A step stands for one instruction, for several that nothing in an estimate depends on, or for a part of one; what it counts
-//!    for is its [`Step::tally`].
+//! 1. Every operand is a register; constants, parameters, addresses of variables and special
+//!    registers are registers that are filled before a warp begins and never written.
+//! 2. A step stands for one instruction, for several that nothing in an estimate depends on, or for
+//!    a part of one; what it counts for is its [`Step::tally`].
 //! 3. Functions that are called directly stand where they are called.
 
 use crate::body::SpecialRegister;
@@ -73,8 +73,8 @@ pub(super) struct Step {
     pub(super) action: Action,
     /// Instructions that it stands for, by kind.
     pub(super) tally: Vec<(Class, u32)>,
-    /// Cycles that it takes a warp which nothing but its own instructions holds back; of a stretch of code without branches
-    /// the first step has those of all. See [`super::schedule`].
+    /// Cycles that it takes a warp which nothing but its own instructions holds back; of a stretch
+    /// of code without branches the first step has those of all. See [`super::schedule`].
     pub(super) cycles: f64,
 }
 
@@ -96,7 +96,8 @@ pub(super) enum Action {
     },
     Compare(Compare),
     Access(Access),
-    /// Loads or stores a fragment of a matrix: so many rows of so many bytes, `stride` elements apart.
+    /// Loads or stores a fragment of a matrix: so many rows of so many bytes, `stride` elements
+    /// apart.
     Fragment {
         space: Space,
         store: bool,

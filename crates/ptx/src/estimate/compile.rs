@@ -1,7 +1,8 @@
 //! From a function's listing to the steps of an estimate.
 //!
-//! Functions that are called directly are put in place, and what an instruction does to registers is written down as far
-//! as an estimate follows it; any other instruction makes an unknown result of its operands.
+//! Functions that are called directly are put in place, and what an instruction does to registers
+//! is written down as far as an estimate follows it; any other instruction makes an unknown result
+//! of its operands.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -21,7 +22,8 @@ use crate::syntax::{Constant, Function, FunctionKind, Module, ScalarType, StateS
 const DEPTH: usize = 8;
 /// Steps beyond which no further call is followed.
 const MOST_STEPS: usize = 100_000;
-/// Where made-up addresses of variables lie: shared memory from 0, then local memory, then the rest.
+/// Where made-up addresses of variables lie: shared memory from 0, then local memory, then the
+/// rest.
 pub(super) const LOCAL_BASE: u64 = 0x0100_0000;
 const GLOBAL_BASE: u64 = 0x7000_0000_0000;
 
@@ -452,7 +454,8 @@ impl<'n, 'm> Compiler<'n, 'm> {
 
         let mut frame = self.frame(callee);
         let unit = Rc::clone(&frame.unit);
-        // Registers are copied before and after; what is passed in `.param` has another name inside.
+        // Registers are copied before and after; what is passed in `.param` has another name
+        // inside.
         let (mut before, mut after) = (Vec::new(), Vec::new());
         for (formal, operand) in callee.params.iter().zip(arguments) {
             let value = self.read(operand, formal.ty);
@@ -483,7 +486,8 @@ impl<'n, 'm> Compiler<'n, 'm> {
         }
     }
 
-    /// Binds what a call passes or gets to a formal parameter of the function that is about to be entered.
+    /// Binds what a call passes or gets to a formal parameter of the function that is about to be
+    /// entered.
     fn bind(
         &mut self,
         frame: &mut Frame<'m>,

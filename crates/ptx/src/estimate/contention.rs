@@ -1,8 +1,10 @@
-//! How many places the atomic operations of a launch fall on, from those that a few warps were seen to touch.
+//! How many places the atomic operations of a launch fall on, from those that a few warps were seen
+//! to touch.
 //!
-//! Sectors are drawn: by each warp some, of a number that is looked for. Three things bound it: all draws there are; where draws
-//! repeat each other, the number that makes as many repeats likely; and the stretch of memory between the lowest and the highest
-//! place. The least of these holds. But where most sectors lie side by side, repeats say nothing: warps that go through an array
+//! Sectors are drawn: by each warp some, of a number that is looked for. Three things bound it: all
+//! draws there are; where draws repeat each other, the number that makes as many repeats likely;
+//! and the stretch of memory between the lowest and the highest place. The least of these holds.
+//! But where most sectors lie side by side, repeats say nothing: warps that go through an array
 //! share the sectors at their edges. Then the draws and the stretch decide.
 
 use std::collections::{BTreeMap, HashSet};
@@ -74,7 +76,8 @@ impl Contention {
     }
 }
 
-/// Of how many places `draws` hit `seen` different ones, most likely; none if no draw repeats another.
+/// Of how many places `draws` hit `seen` different ones, most likely; none if no draw repeats
+/// another.
 fn places(seen: f64, draws: f64) -> Option<f64> {
     if draws - seen < 0.5 {
         return None;
@@ -120,7 +123,8 @@ mod tests {
 
     #[test]
     fn edges_that_neighbours_share_are_no_repeats() {
-        // Of 10,000 sectors that lie side by side each warp has five, the last of which is the next warp's first.
+        // Of 10,000 sectors that lie side by side each warp has five, the last of which is the next
+        // warp's first.
         let warps = (0..40).map(|warp| 4 * (warp / 2 * 131 + warp % 2));
         let sectors = after(warps.map(|first| (first..first + 5).collect()).chain([vec![9_999]]), 1e9);
         assert_eq!(sectors, 10_000.0);

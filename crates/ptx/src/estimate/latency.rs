@@ -1,13 +1,17 @@
-//! How long an instruction takes on a multiprocessor: until the next of its warp may follow, and until its result may be used.
+//! How long an instruction takes on a multiprocessor: until the next of its warp may follow, and
+//! until its result may be used.
 //!
-//! Results: the order of size is that of published microbenchmarks (Jia et al., "Dissecting the NVIDIA Volta GPU Architecture via
-//! Microbenchmarking", 2018; Luo et al., "Dissecting the NVIDIA Hopper Architecture through Microbenchmarking", 2025); within it,
-//! figures were fitted to the suite's launches of a few warps on an H200 (`data/launches-h200`), to all kernels together. What
-//! accesses take that need several wavefronts was fitted alone. Issue follows from the units that a quarter of a multiprocessor has;
-//! of integers, it is less than their two cycles, because two instructions of PTX often become one.
+//! Results: the order of size is that of published microbenchmarks (Jia et al., "Dissecting the
+//! NVIDIA Volta GPU Architecture via Microbenchmarking", 2018; Luo et al., "Dissecting the NVIDIA
+//! Hopper Architecture through Microbenchmarking", 2025); within it, figures were fitted to the
+//! suite's launches of a few warps on an H200 (`data/launches-h200`), to all kernels together. What
+//! accesses take that need several wavefronts was fitted alone. Issue follows from the units that a
+//! quarter of a multiprocessor has; of integers, it is less than their two cycles, because two
+//! instructions of PTX often become one.
 //!
-//! A load from global memory stands for a mix of hits in L1 and L2; a division, a root and 64-bit arithmetic stand for the
-//! instructions that they become. What assemblers make nothing of (moves, parameters) takes no time.
+//! A load from global memory stands for a mix of hits in L1 and L2; a division, a root and 64-bit
+//! arithmetic stand for the instructions that they become. What assemblers make nothing of (moves,
+//! parameters) takes no time.
 
 use super::Work;
 use crate::instruction::{Class, Flag, Opcode, Operation};
@@ -22,7 +26,8 @@ pub(super) struct Latency {
     pub(super) result: f64,
 }
 
-/// Issue of an access to memory: a quarter of a multiprocessor has eight of its 32 load/store units.
+/// Issue of an access to memory: a quarter of a multiprocessor has eight of its 32 load/store
+/// units.
 const MEMORY: f64 = 4.0;
 /// Of arithmetic in `.f32`, `.f16` and integers.
 const ARITHMETIC: f64 = 4.0;
@@ -59,7 +64,8 @@ const LOCAL_SECTOR: f64 = 7.0;
 /// ... and an address of constant memory.
 const CONSTANT_WAVEFRONT: f64 = 4.0;
 
-/// Cycles for which accesses that need several wavefronts hold back their warps, all of them together.
+/// Cycles for which accesses that need several wavefronts hold back their warps, all of them
+/// together.
 pub(super) fn wavefronts(work: &Work) -> f64 {
     let further = |sectors: f64, requests: f64| (sectors - 4.0 * requests).max(0.0);
     SHARED_WAVEFRONT * (work.shared_wavefronts - work.shared_requests).max(0.0)
@@ -109,7 +115,8 @@ fn wide(operation: &Operation) -> bool {
 
 fn integer(operation: &Operation) -> (f64, f64) {
     match operation.opcode {
-        // Three products of halves; or two sums, of which the second waits for the first one's carry.
+        // Three products of halves; or two sums, of which the second waits for the first one's
+        // carry.
         Some(Opcode::Mul | Opcode::Mad) if wide(operation) => (3.0, 3.0 * ARITHMETIC),
         _ if wide(operation) => (2.0, 1.5 * ARITHMETIC),
         Some(Opcode::Popc | Opcode::Clz | Opcode::Bfind | Opcode::Brev) => (2.0, SPECIAL),

@@ -1,8 +1,9 @@
 //! The loops of a function, and which of its registers go up by the same amount in every round.
 //!
-//! A loop is what lies between a branch and an earlier step that it goes to. Inside, a register is *constant*, *linear* (a
-//! linear function of the number of the round, as far as the code tells) or neither. If all that is decided in a loop depends on
-//! registers of the first two kinds, then two rounds tell when something will be decided otherwise: see [`super::skip`].
+//! A loop is what lies between a branch and an earlier step that it goes to. Inside, a register is
+//! *constant*, *linear* (a linear function of the number of the round, as far as the code tells) or
+//! neither. If all that is decided in a loop depends on registers of the first two kinds, then two
+//! rounds tell when something will be decided otherwise: see [`super::skip`].
 
 use super::code::{Action, Code, Form, Kind, Op, Register, Space};
 

@@ -1,26 +1,31 @@
 //! The work that a launch executes, estimated from a few of its warps.
 //!
-//! [`Mix`](crate::Mix) counts instructions as they are written; how often each is executed depends on the launch and on
-//! the kernel's parameters. An [`Estimator`] executes a few sampled warps (see `selection`) from the first instruction to
-//! the last, computes what decides branches and addresses, and counts what each warp does; the sum stands for all warps
-//! of the grid. `compile`, `decode` and `slice` make `code` of a function's [listing](crate::body) and its
-//! [operations](crate::instruction), `warp` executes it, `value` computes, [`analysis`](crate::analysis) turns addresses
-//! into sectors and wavefronts, `loops` and `skip` make a loop of a million rounds as cheap as one of five, `selection` and `sampling`
-//! choose the warps, `sum` adds them up. `latency` and `schedule` say how many cycles a stretch of code takes a warp,
-//! `contention` on how many places the atomic operations of all warps fall.
+//! [`Mix`](crate::Mix) counts instructions as they are written; how often each is executed depends
+//! on the launch and on the kernel's parameters. An [`Estimator`] executes a few sampled warps (see
+//! `selection`) from the first instruction to the last, computes what decides branches and
+//! addresses, and counts what each warp does; the sum stands for all warps of the grid. `compile`,
+//! `decode` and `slice` make `code` of a function's [listing](crate::body) and its
+//! [operations](crate::instruction), `warp` executes it, `value` computes,
+//! [`analysis`](crate::analysis) turns addresses into sectors and wavefronts, `loops` and `skip`
+//! make a loop of a million rounds as cheap as one of five, `selection` and `sampling` choose the
+//! warps, `sum` adds them up. `latency` and `schedule` say how many cycles a stretch of code takes
+//! a warp, `contention` on how many places the atomic operations of all warps fall.
 //!
-//! There is no memory. What an estimator does not know it guesses, and it says that it did ([`Work::assumed`]):
+//! There is no memory. What an estimator does not know it guesses, and it says that it did
+//! ([`Work::assumed`]):
 //!
-//! 1. Loaded numbers look random: all bits of an integer, from -1 to below 1 of a floating-point number. The same address
-//!    holds the same number, whatever was stored there. So of lanes that branch on data about as many go each way as
-//!    chance has it, and data-dependent addresses lie far apart unless the kernel brings them together (as `% bins` does).
-//! 2. An unknown pointer points somewhere of its own. An unknown integer is the number of the launch's threads, which is
-//!    what kernels mostly compare their index with.
-//! 3. A loop that only a guess bounds is left after eight rounds if the guess says more than 65,536, or for ever.
+//! 1. Loaded numbers look random: all bits of an integer, from -1 to below 1 of a floating-point
+//!    number. The same address holds the same number, whatever was stored there. So of lanes that
+//!    branch on data about as many go each way as chance has it, and data-dependent addresses lie
+//!    far apart unless the kernel brings them together (as `% bins` does).
+//! 2. An unknown pointer points somewhere of its own. An unknown integer is the number of the
+//!    launch's threads, which is what kernels mostly compare their index with.
+//! 3. A loop that only a guess bounds is left after eight rounds if the guess says more than
+//!    65,536, or for ever.
 //! 4. Functions that are called by address, or are not in the module, do nothing.
 //!
-//! Invariants: any module and any launch give an answer, in time bounded by the budget; the same input gives the same
-//! answer.
+//! Invariants: any module and any launch give an answer, in time bounded by the budget; the same
+//! input gives the same answer.
 
 mod code;
 mod compile;
@@ -66,8 +71,8 @@ pub enum Argument {
 /// What a launch executes. Counts are of the whole launch, estimated from the sampled warps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Work {
-    /// Instructions of warps, of each kind, in the order of [`Class::ALL`]. Predicated ones count whether or not they do
-    /// anything.
+    /// Instructions of warps, of each kind, in the order of [`Class::ALL`]. Predicated ones count
+    /// whether or not they do anything.
     pub instructions: [f64; Class::ALL.len()],
     /// Instructions of threads; over [`Work::total`], how many lanes take part in one on average.
     pub thread_instructions: f64,
@@ -85,14 +90,16 @@ pub struct Work {
     pub global_store_bytes: f64,
     /// Loads from and stores to shared memory by warps.
     pub shared_requests: f64,
-    /// Wavefronts that these need; as many as requests if there are no conflicts and at most four bytes a lane.
+    /// Wavefronts that these need; as many as requests if there are no conflicts and at most four
+    /// bytes a lane.
     pub shared_wavefronts: f64,
     /// Loads from and stores to local memory by warps.
     pub local_requests: f64,
-    /// Sectors of 32 bytes that these touch: four for each word that all lanes have at the same place of their memory, up to 32
-    /// where the place depends on the lane.
+    /// Sectors of 32 bytes that these touch: four for each word that all lanes have at the same
+    /// place of their memory, up to 32 where the place depends on the lane.
     pub local_sectors: f64,
-    /// Different addresses that warps read from constant memory, counted for each load on its own: 1 for all lanes at best.
+    /// Different addresses that warps read from constant memory, counted for each load on its own:
+    /// 1 for all lanes at best.
     pub constant_wavefronts: f64,
     /// Atomic operations by warps, in any memory.
     pub atomic_requests: f64,
@@ -100,11 +107,13 @@ pub struct Work {
     pub atomic_lanes: f64,
     /// Sum over the warps' operations of the most lanes that share an address.
     pub atomic_wavefronts: f64,
-    /// Different sectors of global memory that atomic operations of the whole launch touch, about. Few of them are fought over.
+    /// Different sectors of global memory that atomic operations of the whole launch touch, about.
+    /// Few of them are fought over.
     pub atomic_sectors: f64,
-    /// Cycles that a warp takes on average if nothing but the latency of its own instructions holds it back: the length of its
-    /// critical path, where loads that do not depend on each other overlap, and what accesses take that need several wavefronts.
-    /// No cache is followed: all loads from global memory take equally long.
+    /// Cycles that a warp takes on average if nothing but the latency of its own instructions holds
+    /// it back: the length of its critical path, where loads that do not depend on each other
+    /// overlap, and what accesses take that need several wavefronts. No cache is followed: all
+    /// loads from global memory take equally long.
     pub latency_cycles: f64,
     /// Barriers of a block that a warp comes to, on average.
     pub barriers_per_warp: f64,
@@ -152,8 +161,8 @@ impl Estimator {
         Estimator { code, loops }
     }
 
-    /// The work of a launch with these parameters, the first first; missing ones are unknown. Sides of
-    /// grid and block that are 0 count as 1.
+    /// The work of a launch with these parameters, the first first; missing ones are unknown. Sides
+    /// of grid and block that are 0 count as 1.
     ///
     /// At most about twice `budget` steps are taken ([`BUDGET`] does for most).
     pub fn estimate(&self, launch: &LaunchConfig, arguments: &[Argument], budget: u64) -> Work {

@@ -1,8 +1,10 @@
-//! The sampling of one launch: which warps are executed, how many steps each may take, and what they add up to.
+//! The sampling of one launch: which warps are executed, how many steps each may take, and what
+//! they add up to.
 //!
-//! Blocks all over the grid are sampled. Where two neighbours among them differ, so that what lies between them is in
-//! doubt, a block between them is sampled too: that finds where a grid's idle rest begins. A block in the middle stands for half
-//! of those up to its neighbours; the first and the last, which are often special, stand for themselves.
+//! Blocks all over the grid are sampled. Where two neighbours among them differ, so that what lies
+//! between them is in doubt, a block between them is sampled too: that finds where a grid's idle
+//! rest begins. A block in the middle stands for half of those up to its neighbours; the first and
+//! the last, which are often special, stand for themselves.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +21,8 @@ const REFINEMENT: usize = 4;
 const MOST_COUNTERS: usize = 1 << 21;
 /// Doubt about what lies between two blocks, over all that the launch executes, that is let be.
 const DOUBT: f64 = 0.004;
-/// Places of a grid where its blocks begin to be unlike those before, beyond which it is not looked for such places.
+/// Places of a grid where its blocks begin to be unlike those before, beyond which it is not looked
+/// for such places.
 const MOST_EDGES: usize = 3;
 /// Warps of a block that has no more than this may all be sampled.
 const MOST_WARPS: u64 = 65;
@@ -116,14 +119,16 @@ impl<'w> Sampling<'w> {
         self.blocks.insert(index, Block { counters, total });
     }
 
-    /// Neighbours among the blocks that were sampled, with others between them, and how many those are.
+    /// Neighbours among the blocks that were sampled, with others between them, and how many those
+    /// are.
     fn gaps(&self) -> impl Iterator<Item = ((u64, &Block), (u64, &Block), u64)> {
         let pairs = self.blocks.iter().zip(self.blocks.iter().skip(1));
         pairs.map(|((&i, a), (&j, b))| ((i, a), (j, b), j - i - 1)).filter(|(_, _, between)| *between > 0)
     }
 
-    /// The block to sample next, if any: where the most is in doubt; or, if that is everywhere, where the most lies unseen. To ask
-    /// only beside blocks that are unlike their neighbours would make these seem rarer than they are.
+    /// The block to sample next, if any: where the most is in doubt; or, if that is everywhere,
+    /// where the most lies unseen. To ask only beside blocks that are unlike their neighbours would
+    /// make these seem rarer than they are.
     fn doubtful(&self) -> Option<u64> {
         let all: f64 = self.weights().map(|(block, weight)| block.total * weight).sum();
         let turn = self.blocks.len() as u64;

@@ -1,12 +1,14 @@
 //! How long one warp takes on its own: the critical path through each stretch of code.
 //!
-//! A scoreboard: an instruction waits until what it reads is ready, and holds back the warp for as long as its issue takes.
-//! Between branches and barriers instructions go in the order in which they become ready, since the assembler moves loads ahead
-//! of what uses them; no load moves ahead of a store to a memory that may be the same. Results that are not ready at the end of
-//! a stretch are waited for where they are used: independent loads overlap, a chain of them does not.
+//! A scoreboard: an instruction waits until what it reads is ready, and holds back the warp for as
+//! long as its issue takes. Between branches and barriers instructions go in the order in which
+//! they become ready, since the assembler moves loads ahead of what uses them; no load moves ahead
+//! of a store to a memory that may be the same. Results that are not ready at the end of a stretch
+//! are waited for where they are used: independent loads overlap, a chain of them does not.
 //!
-//! Code is followed as it is laid out. A loop is followed for three rounds: the third, which finds what the others left, stands
-//! for all that follow; by how much the first two differ is put down to what comes before the loop.
+//! Code is followed as it is laid out. A loop is followed for three rounds: the third, which finds
+//! what the others left, stands for all that follow; by how much the first two differ is put down
+//! to what comes before the loop.
 
 use super::code::{Action, Guard, Op, Register, Space, Step};
 use super::decode::space_of;
@@ -129,7 +131,8 @@ impl Scoreboard<'_> {
         self.cycles
     }
 
-    /// Follows the steps from `first` to `last`, which are one round of the loop that begins at `inside`.
+    /// Follows the steps from `first` to `last`, which are one round of the loop that begins at
+    /// `inside`.
     fn follow(&mut self, first: usize, last: usize, inside: Option<usize>, depth: usize) {
         let mut at = first;
         while at <= last {

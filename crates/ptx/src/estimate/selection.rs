@@ -1,8 +1,9 @@
 //! Which blocks and warps are looked at.
 //!
-//! Of the grid, to begin with: the first block, the last, and some between them, each from a stretch of its own. Of a block: the
-//! first warp, the last, and one of each stretch between them, the stretches growing in length, since work that shrinks with the
-//! number of the thread (as in a tree of sums) mostly halves.
+//! Of the grid, to begin with: the first block, the last, and some between them, each from a
+//! stretch of its own. Of a block: the first warp, the last, and one of each stretch between them,
+//! the stretches growing in length, since work that shrinks with the number of the thread (as in a
+//! tree of sums) mostly halves.
 
 /// How many warps are looked at.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +15,8 @@ pub(super) struct Density {
 }
 
 impl Density {
-    /// As many warps as may take `budget` steps in all, between about 10 and 100, if one takes `cost`.
+    /// As many warps as may take `budget` steps in all, between about 10 and 100, if one takes
+    /// `cost`.
     pub(super) fn of(budget: u64, cost: u64, blocks: u64, warps: u64) -> Density {
         let affordable = (budget / cost.max(1)).min(2 * WARPS);
         let of_block = |growth| stretches(warps, growth, 0).len() as u64;
@@ -52,7 +54,8 @@ pub(super) fn blocks(count: u64, density: Density) -> Vec<u64> {
     blocks
 }
 
-/// A block about half-way between two; `turn` chooses others each time, so that no pattern is followed.
+/// A block about half-way between two; `turn` chooses others each time, so that no pattern is
+/// followed.
 pub(super) fn between(first: u64, last: u64, turn: u64) -> u64 {
     let quarter = (last - first) / 4;
     pick(first + quarter, last - quarter, turn).index.clamp(first + 1, last - 1)

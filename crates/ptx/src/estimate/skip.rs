@@ -1,12 +1,14 @@
 //! Rounds of a loop that are not executed, because it is known what they would do.
 //!
-//! Three arrivals at the end of a loop's round show two whole rounds. Where registers changed by the same amount in both, and
-//! comparisons were made of numbers that changed by the same amount, it can be computed in which round a comparison will come out
-//! otherwise for the first time. All rounds before that one count as the last round did, and registers go on by as much.
+//! Three arrivals at the end of a loop's round show two whole rounds. Where registers changed by
+//! the same amount in both, and comparisons were made of numbers that changed by the same amount,
+//! it can be computed in which round a comparison will come out otherwise for the first time. All
+//! rounds before that one count as the last round did, and registers go on by as much.
 //!
-//! In loops that are not as regular as that but whose bounds are, each round that is left counts as the mean of those that were
-//! seen; that is an extrapolation, and is made only after many rounds, or when the budget runs out. A loop that depends on
-//! guessed numbers and would run very long, or for ever, is left after a few rounds: the guess says nothing.
+//! In loops that are not as regular as that but whose bounds are, each round that is left counts as
+//! the mean of those that were seen; that is an extrapolation, and is made only after many rounds,
+//! or when the budget runs out. A loop that depends on guessed numbers and would run very long, or
+//! for ever, is left after a few rounds: the guess says nothing.
 
 use super::code::{Action, Kind};
 use super::loops::Change;
@@ -14,7 +16,8 @@ use super::value::{LANES, Value, integer, ones};
 use super::warp::{Counters, FIGURES, Warp};
 use crate::instruction::Comparison;
 
-/// Rounds that must have been seen before others are taken for their mean, if there is time to see them.
+/// Rounds that must have been seen before others are taken for their mean, if there is time to see
+/// them.
 const SAMPLE_ROUNDS: u64 = 48;
 /// How much sooner the next attempt to skip comes when half of the share is used.
 const HASTE: u64 = 8;
@@ -253,8 +256,8 @@ impl Warp<'_> {
         self.skips.forget(index);
     }
 
-    /// Takes what is left of a loop for the mean of what was seen, if the rest is too much to be executed and what was seen is
-    /// enough, or all that there is time for.
+    /// Takes what is left of a loop for the mean of what was seen, if the rest is too much to be
+    /// executed and what was seen is enough, or all that there is time for.
     fn extrapolate(&mut self, index: usize) {
         let state = &self.skips.states[index];
         let Some((round, _, taken)) = &state.first else { return };
@@ -414,7 +417,8 @@ fn advance(now: &mut Value, between: &Value, rounds: u64, bits: u32) {
     }
 }
 
-/// In how many rounds a comparison comes out otherwise in some lane, if numbers go on changing as they did; never is none.
+/// In how many rounds a comparison comes out otherwise in some lane, if numbers go on changing as
+/// they did; never is none.
 fn turn(before: &Event, now: &Event, kind: Kind, relation: Comparison) -> Option<u64> {
     let uniform = [before, now].iter().all(|event| event.a.uniform && event.b.uniform);
     let lanes = (0..LANES).filter(|lane| now.mask >> lane & 1 == 1).take(if uniform { 1 } else { LANES });
@@ -443,7 +447,8 @@ fn turn_of_lane(
     let (slope_a, slope_b) = (change(a), change(b));
     let (a, b) = (integer(a.1, bits, signed), integer(b.1, bits, signed));
     let (gap, slope) = (b - a, slope_b - slope_a);
-    // The first time at which the gap, going on by `slope`, is at least (or at most, if it shrinks) `goal`.
+    // The first time at which the gap, going on by `slope`, is at least (or at most, if it shrinks)
+    // `goal`.
     let reach = |goal: i128| {
         let (far, step) = if slope > 0 { (goal - gap, slope) } else { (gap - goal, -slope) };
         (step != 0).then(|| ((far + step - 1) / step).max(1))

@@ -1,7 +1,7 @@
 //! Leaves out what no branch and no address depends on.
 //!
-//! Most of what a kernel computes decides neither where it goes nor what it accesses. Such instructions are only counted, and
-//! those that stand together are one step.
+//! Most of what a kernel computes decides neither where it goes nor what it accesses. Such
+//! instructions are only counted, and those that stand together are one step.
 
 use super::code::{Action, Code, NONE, Register, Step};
 use crate::instruction::Direction;

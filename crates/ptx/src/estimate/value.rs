@@ -1,8 +1,9 @@
 //! What a register holds, and how instructions compute.
 //!
-//! A value is one number for all lanes or a number for each, and knows whether it was guessed: whether it depends on something
-//! that an estimate has no way to know, such as the contents of memory. Numbers are kept zero-extended from the width of the
-//! instruction that made them; predicates are 0 and 1.
+//! A value is one number for all lanes or a number for each, and knows whether it was guessed:
+//! whether it depends on something that an estimate has no way to know, such as the contents of
+//! memory. Numbers are kept zero-extended from the width of the instruction that made them;
+//! predicates are 0 and 1.
 
 use super::code::{Form, Kind, Op};
 use crate::analysis::Request;
@@ -13,7 +14,8 @@ pub(super) use crate::analysis::LANES;
 /// A register.
 #[derive(Clone, Debug)]
 pub(super) struct Value {
-    /// Of each lane; of a result on its way to a register the first counts for all where it is uniform.
+    /// Of each lane; of a result on its way to a register the first counts for all where it is
+    /// uniform.
     pub(super) lanes: [u64; LANES],
     pub(super) uniform: bool,
     pub(super) guessed: bool,
@@ -85,7 +87,8 @@ pub(super) fn integer(value: u64, bits: u32, signed: bool) -> i128 {
     if signed { extended.into() } else { (extended as u64).into() }
 }
 
-/// A number that looks random and depends on `seed` alone: all bits of an integer, from -1 to below 1 of a floating-point one.
+/// A number that looks random and depends on `seed` alone: all bits of an integer, from -1 to below
+/// 1 of a floating-point one.
 pub(super) fn guess(seed: u64, kind: Kind) -> u64 {
     // The finaliser of SplitMix64 (Steele, Lea, Flood 2014).
     let mut bits = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);

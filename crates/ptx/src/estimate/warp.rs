@@ -1,7 +1,7 @@
 //! One warp, executed without memory.
 //!
-//! Lanes that go different ways form groups. The group with the lowest step goes first, and groups that meet become one: as
-//! compilers lay out code that is where lanes come together again.
+//! Lanes that go different ways form groups. The group with the lowest step goes first, and groups
+//! that meet become one: as compilers lay out code that is where lanes come together again.
 
 use super::code::{Access, Action, Code, Compare, Guard, NONE, Op, Register, Space};
 use super::compile::LOCAL_BASE;
@@ -145,7 +145,8 @@ impl<'c> Warp<'c> {
         }
     }
 
-    /// Forgets what the warp before did, except what it assumed and where its atomic operations went.
+    /// Forgets what the warp before did, except what it assumed and where its atomic operations
+    /// went.
     pub(super) fn begin(&mut self, share: u64) {
         self.counters.clear();
         self.skips.clear();

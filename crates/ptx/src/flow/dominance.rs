@@ -5,7 +5,8 @@ use super::{BlockId, Flow};
 /// A tree of dominators or post-dominators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
-    /// The parent of each node; the root's is itself. The way out of the function is a node of its own, the last.
+    /// The parent of each node; the root's is itself. The way out of the function is a node of its
+    /// own, the last.
     parents: Vec<Option<usize>>,
     /// Distance from the root.
     depths: Vec<usize>,
@@ -63,14 +64,15 @@ impl Tree {
         Tree { parents, depths, out }
     }
 
-    /// The nearest block that dominates (or post-dominates) another; none of the root, of what has none, and where only
-    /// the way out of the function post-dominates.
+    /// The nearest block that dominates (or post-dominates) another; none of the root, of what has
+    /// none, and where only the way out of the function post-dominates.
     pub fn parent(&self, block: BlockId) -> Option<BlockId> {
         let parent = self.parents[block.index()].filter(|parent| *parent != block.index())?;
         (self.out != Some(parent)).then_some(BlockId(parent as u32))
     }
 
-    /// Whether `upper` dominates (or post-dominates) `lower`; every block in the tree does so to itself.
+    /// Whether `upper` dominates (or post-dominates) `lower`; every block in the tree does so to
+    /// itself.
     pub fn is_above(&self, upper: BlockId, lower: BlockId) -> bool {
         let (upper, mut node) = (upper.index(), lower.index());
         if self.parents[upper].is_none() || self.parents[node].is_none() {
@@ -101,7 +103,8 @@ fn meet(mut a: usize, mut b: usize, parents: &[Option<usize>], places: &[usize])
     a
 }
 
-/// The nodes that the root reaches, each before those that it leads to but for the way back in loops.
+/// The nodes that the root reaches, each before those that it leads to but for the way back in
+/// loops.
 fn reverse_postorder(nodes: usize, root: usize, successors: &impl Fn(usize) -> Vec<usize>) -> Vec<usize> {
     let mut seen = vec![false; nodes];
     let mut order = Vec::new();

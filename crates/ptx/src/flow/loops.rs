@@ -6,7 +6,8 @@ use super::{BlockId, Flow, Tree};
 use crate::body::{Body, InstructionId, Operand, Symbol};
 use crate::instruction::{Control, Operation};
 
-/// Most loops of a function that are told; the blocks of each are listed, so their number bounds the space.
+/// Most loops of a function that are told; the blocks of each are listed, so their number bounds
+/// the space.
 const MOST_LOOPS: usize = 1024;
 
 /// A natural loop.
@@ -62,7 +63,8 @@ impl Flow {
     }
 }
 
-/// A loop as it is laid out: the instructions from the target of a branch to the branch, both included.
+/// A loop as it is laid out: the instructions from the target of a branch to the branch, both
+/// included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Range {
     /// The instruction that the branch goes back to.
@@ -71,7 +73,8 @@ pub struct Range {
     pub last: InstructionId,
 }
 
-/// The ranges of a listing, one for each branch to itself or to an earlier instruction, in the order of the branches.
+/// The ranges of a listing, one for each branch to itself or to an earlier instruction, in the
+/// order of the branches.
 pub fn ranges(body: &Body<'_>, operations: &[Operation]) -> Vec<Range> {
     let ids = (0..).map(InstructionId);
     let backward = ids.zip(&body.lines).zip(operations).filter_map(|((last, line), operation)| {

@@ -1,7 +1,7 @@
 //! Which mnemonics a form has: all of them, or those that begin as a given one does.
 //!
-//! Both are one walk over the form's parts that keeps every choice made so far; matching drops those that are no prefix
-//! of the words wanted, so it stays small.
+//! Both are one walk over the form's parts that keeps every choice made so far; matching drops
+//! those that are no prefix of the words wanted, so it stays small.
 
 use super::notation::Part;
 use super::target::Need;
@@ -55,8 +55,8 @@ pub(super) fn permuted(parts: &[Part], needs: &[Need], words: &[&str]) -> Vec<Ch
     found
 }
 
-/// Modifiers that ptxas takes in any place: orders, scopes, spaces, cache hints, rounding, saturation,
-/// vectors, what atomics do, the shape and number of the matrices of `ldmatrix`.
+/// Modifiers that ptxas takes in any place: orders, scopes, spaces, cache hints, rounding,
+/// saturation, vectors, what atomics do, the shape and number of the matrices of `ldmatrix`.
 fn is_free(word: &str) -> bool {
     FREE.contains(&word) || word.starts_with("L1::") || word.starts_with("L2::") || word.contains("shared")
 }
@@ -121,7 +121,8 @@ const FREE: &[&str] = &[
     "x4",
 ];
 
-/// Modifiers that ptxas takes more than once; it refuses types, spaces and roundings that are repeated.
+/// Modifiers that ptxas takes more than once; it refuses types, spaces and roundings that are
+/// repeated.
 pub(super) fn is_repeatable(word: &str) -> bool {
     let once = ["ftz", "rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi"];
     ScalarType::from_name(word).is_none() && StateSpace::from_name(word).is_none() && !once.contains(&word)

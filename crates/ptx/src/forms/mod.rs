@@ -1,9 +1,9 @@
-//! Every form of every PTX instruction: one table, written in the notation below, that the verifier, the coverage of the
-//! CPU device and the differential tester all read.
+//! Every form of every PTX instruction: one table, written in the notation below, that the
+//! verifier, the coverage of the CPU device and the differential tester all read.
 //!
-//! The table is the text of `tables/`, a file for each chapter of the ISA. It was written from the PTX ISA reference (up
-//! to 9.0) and is held to ptxas by `tests/forms.rs`: ptxas accepts every instance of every form at the version and
-//! target that the table states.
+//! The table is the text of `tables/`, a file for each chapter of the ISA. It was written from the
+//! PTX ISA reference (up to 9.0) and is held to ptxas by `tests/forms.rs`: ptxas accepts every
+//! instance of every form at the version and target that the table states.
 //!
 //! ```
 //! use ptx::forms;
@@ -16,8 +16,8 @@
 //!
 //! # Notation
 //!
-//! A line is a form: mnemonic, operands, ` | `, and what it needs. Lines that start with a blank continue the one
-//! before; lines that start with `#` are comments.
+//! A line is a form: mnemonic, operands, ` | `, and what it needs. Lines that start with a blank
+//! continue the one before; lines that start with `#` are comments.
 //!
 //! ```text
 //! let INTEGER = .u16|.u32|.u64|.s16|.s32|.s64
@@ -25,12 +25,13 @@
 //! add<T=INTEGER>      d:T, a:T, b:T            | 1.0 sm_10
 //! ```
 //!
-//! In a mnemonic, `<…|…>` is one of several modifiers and `{…|…}` one of several or none; both may hold sequences and
-//! nest. `<T=…>` gives what was chosen a name. A choice that needs more than the line says so after an `@`:
-//! `{.relu@7.0/sm_80}`. `let` names a list of choices.
+//! In a mnemonic, `<…|…>` is one of several modifiers and `{…|…}` one of several or none; both may
+//! hold sequences and nest. `<T=…>` gives what was chosen a name. A choice that needs more than the
+//! line says so after an `@`: `{.relu@7.0/sm_80}`. `let` names a list of choices.
 //!
-//! An operand is `name:kind`. Names that start with `d` are written, all others read. `name?:kind` may be missing;
-//! `name?X:kind` is there if and only if the group named `X` chose something. Kinds:
+//! An operand is `name:kind`. Names that start with `d` are written, all others read. `name?:kind`
+//! may be missing; `name?X:kind` is there if and only if the group named `X` chose something.
+//! Kinds:
 //!
 //! | kind | operand |
 //! | --- | --- |
@@ -53,8 +54,9 @@
 //! | `part(u32)`, `halves(u32)`, `bytes(u32)` | register that may carry a selector: `.b0` or `.h1`; `.h10`; `.b3210` |
 //! | `label`, `function`, `list`, `targets`, `table` | a branch target; a callee; `(a, b)`; a label of `.branchtargets`; one of `.calltargets` or `.callprototype` |
 //!
-//! Needs are `version target`; several, separated by ` or ` (after an `@` by `+`), are alternatives. The version is never
-//! below the one that introduced the target. `needs NAME = …` names them.
+//! Needs are `version target`; several, separated by ` or ` (after an `@` by `+`), are
+//! alternatives. The version is never below the one that introduced the target. `needs NAME = …`
+//! names them.
 
 mod expand;
 mod notation;
@@ -232,7 +234,8 @@ pub fn of(opcode: &str) -> &'static [&'static Form] {
     BY_OPCODE.get(opcode).map_or(&[], Vec::as_slice)
 }
 
-/// The instances whose mnemonic is `mnemonic` (several where an opcode takes different operands), or why there is none.
+/// The instances whose mnemonic is `mnemonic` (several where an opcode takes different operands),
+/// or why there is none.
 pub fn named(mnemonic: &str) -> Result<Vec<Instance>, Unknown> {
     let mut words = mnemonic.split('.');
     let forms = of(words.next().unwrap_or(""));
@@ -249,9 +252,9 @@ pub fn named(mnemonic: &str) -> Result<Vec<Instance>, Unknown> {
     }
 }
 
-/// As [`named`], but where no form has the modifiers in this order, in another that keeps types and layouts in theirs:
-/// ptxas takes `atom.global.gpu.acq_rel.cas.b32`, where the ISA has the order first,
-/// and modifiers that are repeated.
+/// As [`named`], but where no form has the modifiers in this order, in another that keeps types and
+/// layouts in theirs: ptxas takes `atom.global.gpu.acq_rel.cas.b32`, where the ISA has the order
+/// first, and modifiers that are repeated.
 pub fn in_any_order(mnemonic: &str) -> Result<Vec<Instance>, Unknown> {
     let exact = named(mnemonic);
     if !matches!(exact, Err(Unknown::Modifier(_) | Unknown::Incomplete)) {
@@ -280,8 +283,8 @@ impl Form {
         expand::expand(&self.parts, &self.needs).iter().map(|choice| self.instance(choice)).collect()
     }
 
-    /// The instances with exactly these modifiers. `furthest` becomes the number of words that some form understood,
-    /// if that is more than it was.
+    /// The instances with exactly these modifiers. `furthest` becomes the number of words that some
+    /// form understood, if that is more than it was.
     fn matching(&'static self, words: &[&str], furthest: &mut usize) -> Vec<Instance> {
         let found = expand::matching(&self.parts, &self.needs, words, furthest);
         found.iter().map(|choice| self.instance(choice)).collect()

@@ -1,5 +1,5 @@
-//! Reads the table's notation, which the module above explains. A mistake in a table is found by the first test that
-//! looks at it, so messages here are for whoever edits the tables.
+//! Reads the table's notation, which the module above explains. A mistake in a table is found by
+//! the first test that looks at it, so messages here are for whoever edits the tables.
 
 use super::expand::Choice;
 use super::target::Need;
@@ -445,7 +445,8 @@ impl TypeNote {
     }
 }
 
-/// Whether PTX has constants of the type: it has none of half precision, of pairs and of smaller floats.
+/// Whether PTX has constants of the type: it has none of half precision, of pairs and of smaller
+/// floats.
 fn has_constants(ty: ScalarType) -> bool {
     use ScalarType::*;
     matches!(ty, F32 | F64) || !ty.is_float() && !matches!(ty, U16x2 | S16x2)

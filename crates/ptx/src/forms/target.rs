@@ -79,7 +79,8 @@ impl Target {
         }
     }
 
-    /// The GPUs that share `f` features, by the number of the first; sm_110 was called sm_101 before PTX 9.0.
+    /// The GPUs that share `f` features, by the number of the first; sm_110 was called sm_101
+    /// before PTX 9.0.
     fn family(self) -> u32 {
         match self.number {
             101 => 110,

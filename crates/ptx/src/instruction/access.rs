@@ -23,9 +23,11 @@ pub enum Direction {
 pub enum Shape {
     /// Each active lane accesses [`Access::bytes`] from its own address on.
     Lanes,
-    /// The first so many lanes each name a row of 16 bytes, which all lanes share (`ldmatrix`, `stmatrix`).
+    /// The first so many lanes each name a row of 16 bytes, which all lanes share (`ldmatrix`,
+    /// `stmatrix`).
     Rows(u32),
-    /// All lanes name the first of so many rows of so many bytes; the last operand is the stride in elements (`wmma`).
+    /// All lanes name the first of so many rows of so many bytes; the last operand is the stride in
+    /// elements (`wmma`).
     Tile {
         /// Rows.
         rows: u32,
@@ -57,8 +59,8 @@ pub struct Access<'m> {
     pub shape: Shape,
 }
 
-/// What an instruction accesses, in the order of its operands: nothing, one place, or the two of a copy, of which the
-/// first is written.
+/// What an instruction accesses, in the order of its operands: nothing, one place, or the two of a
+/// copy, of which the first is written.
 pub fn accesses<'m>(operation: &Operation, operands: &[Operand<'m>]) -> Vec<Access<'m>> {
     use Direction::{Atomic, Load, Store};
     let Some(opcode) = operation.opcode else { return Vec::new() };
@@ -90,7 +92,8 @@ fn access<'m>(operation: &Operation, operands: &[Operand<'m>], direction: Direct
     });
     let parts = vectors.max().unwrap_or(1) as u64;
     let (bytes, shape) = match operation.opcode {
-        // A row of eight elements of two bytes for each eight lanes; each lane gets a word of each matrix.
+        // A row of eight elements of two bytes for each eight lanes; each lane gets a word of each
+        // matrix.
         Some(Opcode::Ldmatrix | Opcode::Stmatrix) => (4 * parts, Shape::Rows(8 * parts.min(4) as u32)),
         // Registers of a fragment hold pairs of narrow elements.
         Some(Opcode::Wmma) => {

@@ -1,20 +1,24 @@
 //! What an instruction does: typed facts, out of the table of [forms](crate::forms).
 //!
-//! [`Operation::of`] decodes a mnemonic: opcode, types, the modifiers that other layers ask for. [`Operations`] decodes
-//! each mnemonic of a function once. With the operands of a [`Line`] an operation tells what is read, written and
-//! accessed.
+//! [`Operation::of`] decodes a mnemonic: opcode, types, the modifiers that other layers ask for.
+//! [`Operations`] decodes each mnemonic of a function once. With the operands of a [`Line`] an
+//! operation tells what is read, written and accessed.
 //!
 //! # Rules
 //!
-//! 1. *Everything is decoded.* A mnemonic that the table does not have has no opcode, or an opcode and the modifiers
-//!    that are known; it reads its operands but the first, which it writes. Whether it is an instruction is for
-//!    [`verify`](crate::verify).
-//! 2. *Modifiers are a set* but for types, state spaces and layouts: the order of `.global` and `.relaxed` says
-//!    nothing. Types keep their order: the last is that of the elements in memory, or of the source of a conversion.
-//! 3. *The first operand is written, or none is*, as the table of forms says; `d|p` and `{a, b}` in its place are
-//!    written as a whole. All other operands are read. An address is read wherever it stands.
-//! 4. *A guarded write keeps the old value* in threads whose guard is false: the register is read as well.
-//! 5. *Calls* read and write what stands in their lists. What the callee does to memory is not known here.
+//! 1. *Everything is decoded.* A mnemonic that the table does not have has no opcode, or an opcode
+//!    and the modifiers that are known; it reads its operands but the first, which it writes.
+//!    Whether it is an instruction is for [`verify`](crate::verify).
+//! 2. *Modifiers are a set* but for types, state spaces and layouts: the order of `.global` and
+//!    `.relaxed` says nothing. Types keep their order: the last is that of the elements in memory,
+//!    or of the source of a conversion.
+//! 3. *The first operand is written, or none is*, as the table of forms says; `d|p` and `{a, b}` in
+//!    its place are written as a whole. All other operands are read. An address is read wherever it
+//!    stands.
+//! 4. *A guarded write keeps the old value* in threads whose guard is false: the register is read
+//!    as well.
+//! 5. *Calls* read and write what stands in their lists. What the callee does to memory is not
+//!    known here.
 //! 6. *[`Class`] is the one taxonomy* of instructions: each has exactly one.
 
 mod access;
@@ -86,8 +90,8 @@ impl Operation {
         }
     }
 
-    /// Calls `visit` for each register that the instruction reads: operands, addresses, the guard, and under a guard
-    /// what it writes.
+    /// Calls `visit` for each register that the instruction reads: operands, addresses, the guard,
+    /// and under a guard what it writes.
     pub fn reads<'m>(&self, line: &Line<'m>, body: &Body<'m>, visit: &mut impl FnMut(RegisterId)) {
         if let Some(guard) = line.guard {
             guard.symbol.register().into_iter().for_each(&mut *visit);

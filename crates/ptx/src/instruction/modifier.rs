@@ -19,7 +19,8 @@ macro_rules! vocabulary {
 }
 
 vocabulary! {
-    /// How two numbers are compared. `lo`, `ls`, `hi` and `hs` are `lt`, `le`, `gt` and `ge` of unsigned integers.
+    /// How two numbers are compared. `lo`, `ls`, `hi` and `hs` are `lt`, `le`, `gt` and `ge` of
+    /// unsigned integers.
     Comparison {
         Equal = "eq",
         NotEqual = "ne",
@@ -108,7 +109,8 @@ vocabulary! {
         Multisampled = "2dms",
         MultisampledArray = "a2dms",
     }
-    /// A letter: the matrix that `wmma` moves, the component that `tld4` gathers, bytes or texels of a surface.
+    /// A letter: the matrix that `wmma` moves, the component that `tld4` gathers, bytes or texels
+    /// of a surface.
     Letter { A = "a", B = "b", C = "c", D = "d", G = "g", P = "p", R = "r" }
     /// How `prmt` picks bytes.
     Permutation {
@@ -231,7 +233,8 @@ flags! {
     WaitGroup = "wait_group",
     Warp = "warp",
     XorSign = "xorsign",
-    /// `L1::…` and `L2::…` but for `L2::cache_hint`: how long caches keep what is accessed, and what they prefetch.
+    /// `L1::…` and `L2::…` but for `L2::cache_hint`: how long caches keep what is accessed, and
+    /// what they prefetch.
     CachePriority = "L1" | "L2",
 }
 

@@ -17,8 +17,9 @@ macro_rules! operation {
     ($($(#[$doc:meta])* $field:ident: $ty:ty),* $(,)?) => {
         /// A decoded mnemonic.
         ///
-        /// Each modifier is in exactly one place: a field, a type, a layout or a [`Flag`]. Who translates instructions
-        /// takes what it understands out of a copy ([`take`](Operation::take) and its like), and refuses what is left.
+        /// Each modifier is in exactly one place: a field, a type, a layout or a [`Flag`]. Who
+        /// translates instructions takes what it understands out of a copy
+        /// ([`take`](Operation::take) and its like), and refuses what is left.
         #[derive(Clone, Copy, Debug, PartialEq)]
         pub struct Operation {
             /// The opcode; none if no instruction has it.
@@ -80,7 +81,8 @@ operation! {
     vector: u8,
     /// The number in `.x1`, `.x2`, ….
     count: u8,
-    /// Rows, columns and terms of a matrix product: the numbers in `.m16n8k16`; no terms where none are named.
+    /// Rows, columns and terms of a matrix product: the numbers in `.m16n8k16`; no terms where none
+    /// are named.
     tile: [u16; 3],
     /// The comparison of `setp`, `set`, `vset`.
     comparison: Comparison,
@@ -294,8 +296,9 @@ fn addressed_space(word: &str) -> Option<StateSpace> {
     StateSpace::from_name(word).filter(|space| matches!(space, Global | Shared | Local | Const | Param))
 }
 
-/// Whether the first operand is written: as the opcode's forms say where they agree, else as the mnemonic's own form
-/// says. An instruction that the table does not have is taken to write what it names first.
+/// Whether the first operand is written: as the opcode's forms say where they agree, else as the
+/// mnemonic's own form says. An instruction that the table does not have is taken to write what it
+/// names first.
 fn writes_first(mnemonic: &Mnemonic, opcode: Option<Opcode>) -> bool {
     let all = forms::of(mnemonic.opcode());
     let written = all.iter().filter(|form| form.writes_first()).count();

@@ -1,9 +1,10 @@
 //! PTX text to tokens.
 //!
-//! A *word* is any run of identifier characters, dots and `::`, so a whole mnemonic (`ld.shared::cta.v4.f32`), a
-//! component (`%tid.x`) and a plain identifier are each one token; the parser knows which it wants. A word that starts
-//! with a dot is a directive or a type, and ends before the next dot (`.reg.b32` is two). Invariant: the tokens end
-//! with exactly one [`TokenKind::End`], and every token lies on character boundaries of the source.
+//! A *word* is any run of identifier characters, dots and `::`, so a whole mnemonic
+//! (`ld.shared::cta.v4.f32`), a component (`%tid.x`) and a plain identifier are each one token; the
+//! parser knows which it wants. A word that starts with a dot is a directive or a type, and ends
+//! before the next dot (`.reg.b32` is two). Invariant: the tokens end with exactly one
+//! [`TokenKind::End`], and every token lies on character boundaries of the source.
 
 use super::tree::{Constant, Position};
 use crate::diagnostic::Diagnostic;
@@ -106,7 +107,8 @@ impl<'a> Lexer<'a> {
         self.offset += rest.find('\n').unwrap_or(rest.len());
     }
 
-    /// Whether the `#` at the cursor begins what a C preprocessor says of lines: `# 1 "x.c"` or `#line 1 "x.c"`.
+    /// Whether the `#` at the cursor begins what a C preprocessor says of lines: `# 1 "x.c"` or
+    /// `#line 1 "x.c"`.
     fn at_line_marker(&self) -> bool {
         let said = self.source[self.offset + 1..].trim_start_matches([' ', '\t']);
         let said = said.strip_prefix("line").map_or(said, |said| said.trim_start_matches([' ', '\t']));
@@ -168,7 +170,8 @@ impl<'a> Lexer<'a> {
         loop {
             match self.source.as_bytes().get(end) {
                 Some(b'"') => break,
-                // A quote after a backslash belongs to the string; a lone backslash (Windows paths) is itself.
+                // A quote after a backslash belongs to the string; a lone backslash (Windows paths)
+                // is itself.
                 Some(b'\\') if self.source.as_bytes().get(end + 1) == Some(&b'"') => end += 2,
                 Some(b'\n') | None => return self.error("string without end"),
                 Some(_) => end += 1,

@@ -1,7 +1,7 @@
 //! The tree as text that ptxas accepts and that parses to the same tree.
 //!
-//! Layout follows what NVIDIA's compilers write: declarations and labels at the left, one tab before instructions.
-//! Numbers are decimal; floating-point constants are written by their bits.
+//! Layout follows what NVIDIA's compilers write: declarations and labels at the left, one tab
+//! before instructions. Numbers are decimal; floating-point constants are written by their bits.
 
 use std::fmt::{self, Display, Formatter, Write};
 

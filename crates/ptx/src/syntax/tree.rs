@@ -1,11 +1,13 @@
 //! PTX as data: the parser builds the tree, the printer writes it, every other layer reads it.
 //!
-//! The tree is general on purpose: an instruction is a mnemonic and a list of operands of a few shapes, so PTX of any
-//! version parses. Rules:
+//! The tree is general on purpose: an instruction is a mnemonic and a list of operands of a few
+//! shapes, so PTX of any version parses. Rules:
 //!
 //! 1. Constant expressions are evaluated while parsing; the tree holds their values.
-//! 2. A parameterised declaration (`.reg .b32 %r<10>`) is one [`Variable`] with a [`Variable::count`].
-//! 3. Statements keep their source order, scopes (`{ … }`) included; labels and `.loc` are statements.
+//! 2. A parameterised declaration (`.reg .b32 %r<10>`) is one [`Variable`] with a
+//!    [`Variable::count`].
+//! 3. Statements keep their source order, scopes (`{ … }`) included; labels and `.loc` are
+//!    statements.
 //! 4. [`Position`]s are for messages only: two trees that differ in positions alone compare equal.
 
 use std::fmt;
@@ -49,7 +51,8 @@ impl fmt::Debug for Name {
     }
 }
 
-/// Where something stands in the PTX text; both counts start at 1, columns count bytes. 0 means unknown.
+/// Where something stands in the PTX text; both counts start at 1, columns count bytes. 0 means
+/// unknown.
 ///
 /// Positions do not take part in comparisons: any two are equal.
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,7 +78,8 @@ pub struct Module {
     pub version: (u32, u32),
     /// `.target`: architecture first, then options such as `texmode_independent` or `debug`.
     pub target: Vec<Name>,
-    /// `.address_size` in bits: 32 or 64. PTX without the directive means 32; every current compiler writes 64.
+    /// `.address_size` in bits: 32 or 64. PTX without the directive means 32; every current
+    /// compiler writes 64.
     pub address_size: u32,
     /// Everything below the header, in source order.
     pub items: Vec<Item>,
@@ -185,8 +189,8 @@ impl Variable {
         self.ty.bytes() * u64::from(self.vector)
     }
 
-    /// Bytes of the variable; `None` if it is an array without a size, or too big for 64 bits. An empty first
-    /// dimension takes its size from the initialiser.
+    /// Bytes of the variable; `None` if it is an array without a size, or too big for 64 bits. An
+    /// empty first dimension takes its size from the initialiser.
     pub fn bytes(&self) -> Option<u64> {
         let mut total = self.element_bytes();
         for (index, dimension) in self.dimensions.iter().enumerate() {
@@ -281,7 +285,8 @@ impl Function {
         self.directives.iter().find(|d| &*d.name == name).map(|d| d.values.as_slice())
     }
 
-    /// Calls `visit` for each statement, in source order, statements of inner scopes after their scope's own.
+    /// Calls `visit` for each statement, in source order, statements of inner scopes after their
+    /// scope's own.
     pub fn visit<'a>(&'a self, visit: &mut impl FnMut(&'a Statement)) {
         let mut open: Vec<std::slice::Iter<'a, Statement>> = Vec::new();
         open.extend(self.body.as_ref().map(|body| body.iter()));
@@ -357,7 +362,8 @@ pub struct Location {
     pub line: u32,
     /// Column, from 1.
     pub column: u32,
-    /// For inlined code: label of the function's name, offset to it, and where it was inlined (file, line, column).
+    /// For inlined code: label of the function's name, offset to it, and where it was inlined
+    /// (file, line, column).
     pub inlined: Option<Inlined>,
 }
 
@@ -517,8 +523,8 @@ impl Eq for Constant {}
 pub enum Operand {
     /// A register, variable, function or label.
     Name(Name),
-    /// `name.selector`: a component of a vector register (`x`), a part of a register in video instructions (`b0`,
-    /// `h1`), a special register's dimension (`%tid.x`).
+    /// `name.selector`: a component of a vector register (`x`), a part of a register in video
+    /// instructions (`b0`, `h1`), a special register's dimension (`%tid.x`).
     Component(Name, Name),
     /// `name + bytes`, without brackets: an address as a value.
     Offset(Name, i64),

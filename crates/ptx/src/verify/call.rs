@@ -6,7 +6,8 @@ use crate::body::{Line, Operand, Symbol};
 use crate::syntax::{ScalarType, StateSpace, Variable};
 
 impl<'m> Operands<'_, 'm> {
-    /// For a call whose operands have the right kinds: whether what it passes and gets is what the callee has.
+    /// For a call whose operands have the right kinds: whether what it passes and gets is what the
+    /// callee has.
     pub(super) fn call_signature(self, line: &Line<'m>) -> Result<(), String> {
         if line.instruction.mnemonic.opcode() != "call" {
             return Ok(());

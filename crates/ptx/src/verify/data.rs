@@ -53,7 +53,8 @@ fn check(
             let length = match variable.dimensions.get(depth) {
                 Some(length) => *length,
                 None if depth == variable.dimensions.len() && vector > 1 => Some(vector as u64),
-                // A list for the whole of what lies deeper, as in a flat list for a matrix, or a texture's fields.
+                // A list for the whole of what lies deeper, as in a flat list for a matrix, or a
+                // texture's fields.
                 None => None,
             };
             if length.is_some_and(|length| items.len() as u64 > length) {

@@ -1,38 +1,46 @@
 //! Whether a module is PTX that an assembler would take.
 //!
-//! [`verify`] looks at everything and gives every problem that it finds, in source order. It judges by the table of
-//! [`forms`] and by the ISA's rules for names and types, as far as ptxas applies them: what it refuses, ptxas refuses
-//! too; what nvcc, NVRTC and Triton write passes. `tests/verify.rs` holds it to both: of 5,171 random changes to single
-//! instructions of real modules, ptxas 13.5 and the verifier refuse 4,365, neither 801, ptxas alone 5.
+//! [`verify`] looks at everything and gives every problem that it finds, in source order. It judges
+//! by the table of [`forms`] and by the ISA's rules for names and types, as far as ptxas applies
+//! them: what it refuses, ptxas refuses too; what nvcc, NVRTC and Triton write passes.
+//! `tests/verify.rs` holds it to both: of 5,171 random changes to single instructions of real
+//! modules, ptxas 13.5 and the verifier refuse 4,365, neither 801, ptxas alone 5.
 //!
 //! # What is checked
 //!
 //! 1. The target exists, and the module's version knows it.
-//! 2. No name is declared twice in one scope, no function defined twice, no label set twice in one scope; functions
-//!    that are declared again take and return as many parameters.
-//! 3. Entries return nothing. Variables are not wider than a vector may be. Only `.global` and `.const` variables have
-//!    initial values; these are not longer than the variable, name what exists, and numbers are of the variable's kind.
-//! 4. Every instruction is in the table, with its modifiers in any order that keeps types and layouts in theirs; the
-//!    module's version and target have it.
-//! 5. Operands are as many as the form wants, and each of its kind: register, constant, predicate, vector of that
-//!    length, address, label, pair. Registers have the width and class of the form's type, with the freedom that loads,
-//!    stores and conversions give. Numbers are of the type's kind, and within bounds where the form states some. Results
-//!    go to registers. Special registers are read by `mov` and `cvt` only.
-//! 6. Names resolve: registers, variables, functions, components of vectors, labels, tables of targets, prototypes.
-//! 7. Addresses start from integer registers or from variables in the space that the instruction names.
+//! 2. No name is declared twice in one scope, no function defined twice, no label set twice in one
+//!    scope; functions that are declared again take and return as many parameters.
+//! 3. Entries return nothing. Variables are not wider than a vector may be. Only `.global` and
+//!    `.const` variables have initial values; these are not longer than the variable, name what
+//!    exists, and numbers are of the variable's kind.
+//! 4. Every instruction is in the table, with its modifiers in any order that keeps types and
+//!    layouts in theirs; the module's version and target have it.
+//! 5. Operands are as many as the form wants, and each of its kind: register, constant, predicate,
+//!    vector of that length, address, label, pair. Registers have the width and class of the form's
+//!    type, with the freedom that loads, stores and conversions give. Numbers are of the type's
+//!    kind, and within bounds where the form states some. Results go to registers. Special
+//!    registers are read by `mov` and `cvt` only.
+//! 6. Names resolve: registers, variables, functions, components of vectors, labels, tables of
+//!    targets, prototypes.
+//! 7. Addresses start from integer registers or from variables in the space that the instruction
+//!    names.
 //! 8. Guards are predicates.
-//! 9. Calls pass and get as many parameters as the function or the prototype has, of the same size and, for arrays,
-//!    alignment.
+//! 9. Calls pass and get as many parameters as the function or the prototype has, of the same size
+//!    and, for arrays, alignment.
 //!
 //! # What is not checked
 //!
-//! Modifiers that are repeated or in an order that the ISA has not, as long as types and layouts are in theirs; a `.pred`
-//! that ptxas ignores beside another type is refused. Tables of targets that stand after the instruction that names them. Functions where an integer is read: ptxas takes their address.
-//! Values: constants that an instruction cuts to its width, barrier numbers, thread counts, sizes of copies, alignment of
-//! addresses, offsets beyond a variable. Whether registers are written before they are read. Control flow: whether
-//! the end of a function is reached, whether barriers are. Directives of functions and performance hints. The sum of
-//! parameters, shared and constant memory against limits. Instructions that ptxas refuses from some target on
-//! (`shfl` without `.sync`). Debugging sections, `.loc`. `.extern` against the definition in another module.
+//! Modifiers that are repeated or in an order that the ISA has not, as long as types and layouts
+//! are in theirs; a `.pred` that ptxas ignores beside another type is refused. Tables of targets
+//! that stand after the instruction that names them. Functions where an integer is read: ptxas
+//! takes their address. Values: constants that an instruction cuts to its width, barrier numbers,
+//! thread counts, sizes of copies, alignment of addresses, offsets beyond a variable. Whether
+//! registers are written before they are read. Control flow: whether the end of a function is
+//! reached, whether barriers are. Directives of functions and performance hints. The sum of
+//! parameters, shared and constant memory against limits. Instructions that ptxas refuses from some
+//! target on (`shfl` without `.sync`). Debugging sections, `.loc`. `.extern` against the definition
+//! in another module.
 
 mod call;
 mod data;
@@ -158,8 +166,8 @@ impl<'m> Verifier<'_, 'm> {
         self.problem(position, message);
     }
 
-    /// Whether some instance takes the operands and is there for the module's version and target; else what is wrong
-    /// with the most promising one.
+    /// Whether some instance takes the operands and is there for the module's version and target;
+    /// else what is wrong with the most promising one.
     fn against(
         &self,
         line: &Line<'m>,

@@ -35,7 +35,8 @@ pub(super) struct Operands<'b, 'm> {
 }
 
 impl<'m> Operands<'_, 'm> {
-    /// Whether the operands are what the instance wants; else how many were, and what is wrong with the next.
+    /// Whether the operands are what the instance wants; else how many were, and what is wrong with
+    /// the next.
     pub(super) fn fit(self, line: &Line<'m>, instance: &Instance) -> Result<(), (usize, String)> {
         let forms = &instance.operands;
         let given = line.operands.len();

@@ -1,10 +1,12 @@
-//! Which registers and constants fit which types: the ISA's chapter "Operand Type Checking", as ptxas applies it.
+//! Which registers and constants fit which types: the ISA's chapter "Operand Type Checking", as
+//! ptxas applies it.
 
 use crate::syntax::Constant;
 use crate::syntax::ScalarType;
 
-/// Whether a register of type `register` may stand where an instruction has `ty`; where `wider`, it may have more bits.
-/// Components of vectors are looser: a float there may be in an integer register of its size.
+/// Whether a register of type `register` may stand where an instruction has `ty`; where `wider`, it
+/// may have more bits. Components of vectors are looser: a float there may be in an integer
+/// register of its size.
 pub(super) fn fits(ty: ScalarType, register: ScalarType, wider: bool, component: bool) -> bool {
     use ScalarType::*;
     if register == Pred || ty == Pred {

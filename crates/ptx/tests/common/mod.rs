@@ -1,7 +1,7 @@
 //! Real PTX, and NVIDIA's assembler, the judge of what is PTX.
 //!
-//! ptxas is found through the environment variable `PTXAS`, on the PATH, or among Python's packages, where
-//! `scripts/test-deps.sh` puts it. Tests that need it say when there is none.
+//! ptxas is found through the environment variable `PTXAS`, on the PATH, or among Python's
+//! packages, where `scripts/test-deps.sh` puts it. Tests that need it say when there is none.
 #![allow(dead_code, reason = "each test uses what it needs")]
 
 use std::collections::BTreeMap;
@@ -39,7 +39,8 @@ impl Ptxas {
         found
     }
 
-    /// Parses `source` for a virtual architecture such as `compute_80`; gives the errors by line (0: about the whole, or a crash).
+    /// Parses `source` for a virtual architecture such as `compute_80`; gives the errors by line
+    /// (0: about the whole, or a crash).
     pub fn errors(&self, source: &str, architecture: &str) -> BTreeMap<usize, String> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("ptxas-{}-{}.ptx", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -74,7 +75,8 @@ fn is_error(line: &str) -> bool {
     (severity("error") || severity("fatal")) && !line.contains("aborted due to errors")
 }
 
-/// The newest PTX version that the ptxas at `path` reads: it names it when it is given one from the future.
+/// The newest PTX version that the ptxas at `path` reads: it names it when it is given one from the
+/// future.
 fn newest(path: &PathBuf) -> Option<ptx::forms::Version> {
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("future-{}.ptx", std::process::id()));
     std::fs::write(&file, ".version 99.0\n.target sm_80\n").unwrap();

@@ -1,8 +1,9 @@
 //! Compact inputs, and the process files that they stand for.
 //!
-//! An input is a byte of switches, the first [`HEADER_PART`] bytes of a file, and then the first [`CHUNK_PART`] bytes of
-//! each chunk; what lies between is zero. The switches decide whether the file starts as it should whatever the input says
-//! (or else few inputs get past its first bytes), and whether it ends where the input does.
+//! An input is a byte of switches, the first [`HEADER_PART`] bytes of a file, and then the first
+//! [`CHUNK_PART`] bytes of each chunk; what lies between is zero. The switches decide whether the
+//! file starts as it should whatever the input says (or else few inputs get past its first bytes),
+//! and whether it ends where the input does.
 
 use apex_trace::layout::{CHUNK_BYTES, HEADER_BYTES, MAGIC, VERSION};
 

@@ -1,9 +1,11 @@
-//! The file in which a device leaves what it counted and what it found wrong: `<pid>-<start>.counts`.
+//! The file in which a device leaves what it counted and what it found wrong:
+//! `<pid>-<start>.counts`.
 //!
-//! A header of [`HEADER_BYTES`], then records, each framed as a definition is: tag, length, payload, padding to eight
-//! bytes. A record is appended by one write, so a process that is killed leaves whole records and perhaps the beginning
-//! of one. Records are few (a launch of each configuration, and rarer later ones), so the file is not mapped and no
-//! descriptor is kept. Its bytes are taken out of the session's limit, as those of process files are.
+//! A header of [`HEADER_BYTES`], then records, each framed as a definition is: tag, length,
+//! payload, padding to eight bytes. A record is appended by one write, so a process that is killed
+//! leaves whole records and perhaps the beginning of one. Records are few (a launch of each
+//! configuration, and rarer later ones), so the file is not mapped and no descriptor is kept. Its
+//! bytes are taken out of the session's limit, as those of process files are.
 
 use apex_untrusted::folder::{Folder, identity};
 use apex_untrusted::read::{self, open_in_place};

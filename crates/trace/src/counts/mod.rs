@@ -1,11 +1,14 @@
-//! What a device that executes kernels itself can count: instructions, transactions of memory, divergence.
+//! What a device that executes kernels itself can count: instructions, transactions of memory,
+//! divergence.
 //!
-//! These are counts of one launch, in the words of Nsight Compute, and no measurement of time: exact, or scaled from a sample of
-//! a long launch ([`LaunchCounts::watched`]). A *request* is one
-//! memory instruction of a warp; it takes *transactions*: 32-byte sectors for global memory, wavefronts for shared
-//! memory. *Excess* transactions are those beyond what the same bytes would take laid out one after the other.
+//! These are counts of one launch, in the words of Nsight Compute, and no measurement of time:
+//! exact, or scaled from a sample of a long launch ([`LaunchCounts::watched`]). A *request* is one
+//! memory instruction of a warp; it takes *transactions*: 32-byte sectors for global memory,
+//! wavefronts for shared memory. *Excess* transactions are those beyond what the same bytes would
+//! take laid out one after the other.
 //!
-//! The device writes them into a file of its own, `<pid>-<start>.counts`, beside the process files ([`file`]).
+//! The device writes them into a file of its own, `<pid>-<start>.counts`, beside the process files
+//! ([`file`]).
 
 pub mod file;
 
@@ -163,8 +166,8 @@ pub struct Counts {
     pub thread_instructions: [u64; CLASSES],
     /// Of the latter, those whose guard predicate did not hold them back.
     pub not_predicated_off: u64,
-    /// Floating-point operations of 16, 32 and 64 bits and of matrix products: an addition or a multiplication counts
-    /// one, a fused one two, m·n·k of a matrix product 2·m·n·k.
+    /// Floating-point operations of 16, 32 and 64 bits and of matrix products: an addition or a
+    /// multiplication counts one, a fused one two, m·n·k of a matrix product 2·m·n·k.
     pub operations: [u64; 4],
     /// Traffic by [`Space`] and [`Direction`].
     pub traffic: [[Traffic; 3]; 3],
@@ -197,7 +200,8 @@ impl Counts {
         self.thread_instructions.iter().fold(0, |sum, &count| sum.saturating_add(count))
     }
 
-    /// Threads that execute an instruction together, on average: 32 where no warp ever diverges; 0 if nothing ran.
+    /// Threads that execute an instruction together, on average: 32 where no warp ever diverges; 0
+    /// if nothing ran.
     pub fn active_threads(&self) -> f64 {
         match self.total_warp_instructions() {
             0 => 0.0,
@@ -289,18 +293,19 @@ pub struct LaunchCounts {
     pub counts: Counts,
     /// The worst places, at most [`file::MAX_HOTSPOTS`] for each [`Fault`], the worst first.
     pub hotspots: Vec<Hotspot>,
-    /// Instructions of warps that were watched. The counts are exact where that is all that were executed, else they
-    /// are scaled from a sample.
+    /// Instructions of warps that were watched. The counts are exact where that is all that were
+    /// executed, else they are scaled from a sample.
     pub watched: u64,
     /// Instructions of warps that were executed.
     pub executed: u64,
 }
 
-/// What a check found wrong with a program: once, however often and at however many places of unrolled code it happens.
+/// What a check found wrong with a program: once, however often and at however many places of
+/// unrolled code it happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defect {
-    /// What sort of defect: `uninitialized-read`, `shared-race`, `divergent-barrier`, or an error of CUDA such as
-    /// `CUDA_ERROR_ILLEGAL_ADDRESS`.
+    /// What sort of defect: `uninitialized-read`, `shared-race`, `divergent-barrier`, or an error
+    /// of CUDA such as `CUDA_ERROR_ILLEGAL_ADDRESS`.
     pub kind: String,
     /// Name of the kernel.
     pub kernel: String,
@@ -308,7 +313,8 @@ pub struct Defect {
     pub text: String,
     /// Where: the first of the places.
     pub place: Place,
-    /// For races: where the other access is. For values that nobody has written: where it was loaded.
+    /// For races: where the other access is. For values that nobody has written: where it was
+    /// loaded.
     pub other: Option<Place>,
     /// How often it happened.
     pub count: u64,

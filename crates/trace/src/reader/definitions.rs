@@ -6,7 +6,8 @@ use crate::python::PythonCode;
 use crate::reader::header::u32_at;
 use std::collections::BTreeMap;
 
-/// What the identifiers in a process's records stand for. An identifier that was never defined gives `None`: 0 never is.
+/// What the identifiers in a process's records stand for. An identifier that was never defined
+/// gives `None`: 0 never is.
 #[derive(Clone, Debug, Default)]
 pub struct Definitions {
     names: Table<String>,
@@ -116,8 +117,8 @@ impl Definitions {
     }
 }
 
-/// Values by identifier. Identifiers count from 1, so nearly all sit in `dense`; a damaged file's absurd ones in `rest`,
-/// where they cost no memory in proportion to their value.
+/// Values by identifier. Identifiers count from 1, so nearly all sit in `dense`; a damaged file's
+/// absurd ones in `rest`, where they cost no memory in proportion to their value.
 #[derive(Clone, Debug)]
 struct Table<T> {
     /// Identifier `i` at `i - 1`.
@@ -140,7 +141,8 @@ impl<T> Table<T> {
         self.dense.get_mut((id as usize).wrapping_sub(1)).or_else(|| self.rest.get_mut(&id))
     }
 
-    /// A later value of an identifier replaces an earlier one. 0 stands for none and can't be defined.
+    /// A later value of an identifier replaces an earlier one. 0 stands for none and can't be
+    /// defined.
     fn insert(&mut self, id: u32, value: T) {
         if id == 0 {
             return;

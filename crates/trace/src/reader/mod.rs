@@ -1,8 +1,9 @@
 //! Reading sessions, finished or running, whole or damaged.
 //!
-//! Nothing that a file says is trusted. What is sound is read, what is not is named in a [`Problem`] with its place, and
-//! only a session that can't be understood at all is an [`Error`]. Memory: the definitions, 48 bytes for each run of a
-//! thread in a chunk (8190 launches, usually), and one chunk while records are streamed.
+//! Nothing that a file says is trusted. What is sound is read, what is not is named in a
+//! [`Problem`] with its place, and only a session that can't be understood at all is an [`Error`].
+//! Memory: the definitions, 48 bytes for each run of a thread in a chunk (8190 launches, usually),
+//! and one chunk while records are streamed.
 
 mod definitions;
 mod header;
@@ -29,7 +30,8 @@ use std::path::{Path, PathBuf};
 pub const META_FILE: &str = "session.json";
 /// How the names of process files end.
 const PROCESS_FILE_EXTENSION: &str = "rec";
-/// Process files of a session, and files of counts, that are read: more than machines have processes.
+/// Process files of a session, and files of counts, that are read: more than machines have
+/// processes.
 const MOST_FILES: usize = 100_000;
 
 /// What was recorded under one `apex run`.
@@ -41,8 +43,8 @@ pub struct Session {
     /// What was run; `None`, with a problem, if `session.json` is missing or damaged.
     #[cfg(feature = "meta")]
     pub meta: Option<crate::meta::Meta>,
-    /// The processes that made CUDA calls, in the order of their first one. None is no error: a session of a program that
-    /// never used CUDA.
+    /// The processes that made CUDA calls, in the order of their first one. None is no error: a
+    /// session of a program that never used CUDA.
     pub processes: Vec<Process>,
     /// What devices counted that execute kernels themselves, by process; empty where none did.
     pub counts: Vec<ProcessCounts>,
@@ -50,15 +52,16 @@ pub struct Session {
     pub problems: Vec<Problem>,
 }
 
-/// Whether a directory is a session. Its control page tells: `session.json` alone is a name that others
-/// use too.
+/// Whether a directory is a session. Its control page tells: `session.json` alone is a name that
+/// others use too.
 pub fn is_session(dir: &Path) -> bool {
     let mut magic = [0; CONTROL_MAGIC.len()];
     let opened = apex_untrusted::read::open(&dir.join(CONTROL_FILE), u64::MAX);
     opened.is_ok_and(|mut file| file.read_exact(&mut magic).is_ok()) && magic == CONTROL_MAGIC
 }
 
-/// Whether a process made a CUDA call in the session in `dir`: its first one makes the process's file.
+/// Whether a process made a CUDA call in the session in `dir`: its first one makes the process's
+/// file.
 pub fn has_process_files(dir: &Path) -> bool {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries.map(|entry| entry.file_name()).any(|name| has_extension(&name, PROCESS_FILE_EXTENSION))
@@ -77,7 +80,8 @@ fn has_extension(name: &OsStr, extension: &str) -> bool {
 }
 
 impl Session {
-    /// Opens the session in `dir`. It may still be running: then this is what was recorded up to now.
+    /// Opens the session in `dir`. It may still be running: then this is what was recorded up to
+    /// now.
     pub fn open(dir: impl AsRef<Path>) -> Result<Session, Error> {
         let dir = dir.as_ref();
         let (files, mut left_out) = list(dir)?;
@@ -134,7 +138,8 @@ impl Session {
     }
 }
 
-/// The process files in a session's directory, in the order of their names, and how many are left out.
+/// The process files in a session's directory, in the order of their names, and how many are left
+/// out.
 fn list(dir: &Path) -> Result<(Vec<PathBuf>, usize), Error> {
     let unreadable = |source: io::Error| Error::Unreadable { path: dir.to_owned(), source };
     let not_a_session = |found: &str| Error::NotASession { path: dir.to_owned(), found: found.to_owned() };
@@ -148,7 +153,8 @@ fn list(dir: &Path) -> Result<(Vec<PathBuf>, usize), Error> {
     Ok((files, left_out))
 }
 
-/// The files in a directory whose names end in `extension`, in the order of their names, and how many are left out.
+/// The files in a directory whose names end in `extension`, in the order of their names, and how
+/// many are left out.
 fn files_of(dir: &Path, extension: &str) -> Result<(Vec<PathBuf>, usize), Error> {
     let unreadable = |source: io::Error| Error::Unreadable { path: dir.to_owned(), source };
     let (mut files, mut left_out) = (Vec::new(), 0);

@@ -40,7 +40,8 @@ pub struct Process {
     pub dropped: u64,
     /// Records given up because of the session's size limit.
     pub overwritten: u64,
-    /// `errno` of the first failure to get space, [`LIMIT_REACHED`], or 0; see [`Process::drop_cause`].
+    /// `errno` of the first failure to get space, [`LIMIT_REACHED`], or 0; see
+    /// [`Process::drop_cause`].
     pub drop_errno: u32,
     /// Launches whose configuration was beyond the recorder's table.
     pub config_overflow: u32,
@@ -74,8 +75,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Reads a process file that is in memory; `name` stands for its path in problems. `Ok(None)` if it holds nothing, as
-    /// the problems then say.
+    /// Reads a process file that is in memory; `name` stands for its path in problems. `Ok(None)`
+    /// if it holds nothing, as the problems then say.
     pub fn from_bytes(name: &Path, bytes: &[u8]) -> Result<(Option<Process>, Vec<Problem>), Error> {
         let mut loading = Loading::new(name.to_owned());
         let mut process = loading.load(Source::Bytes(Arc::from(bytes)))?;
@@ -83,14 +84,16 @@ impl Process {
         Ok((process, loading.problems()))
     }
 
-    /// Its records, thread by thread as they took chunks; those of one thread are in the order of writing. Streams: reads
-    /// one chunk at a time. See [`Process::read_failure`] for what can still go wrong.
+    /// Its records, thread by thread as they took chunks; those of one thread are in the order of
+    /// writing. Streams: reads one chunk at a time. See [`Process::read_failure`] for what can
+    /// still go wrong.
     pub fn records(&self) -> impl Iterator<Item = Record> {
         Records::new(self)
     }
 
-    /// Its records in the order of their starts, those of all threads merged; a timing comes when its thread had reached
-    /// the moment at which it wrote it. Memory: about 0.4 MiB for each thread that was recording at that moment.
+    /// Its records in the order of their starts, those of all threads merged; a timing comes when
+    /// its thread had reached the moment at which it wrote it. Memory: about 0.4 MiB for each
+    /// thread that was recording at that moment.
     pub fn records_by_time(&self) -> impl Iterator<Item = Record> {
         RecordsByTime::new(self)
     }
@@ -111,8 +114,9 @@ impl Process {
         uncalibrated.filter(|context| launched(context.id)).count()
     }
 
-    /// What the iterators could not read since the session was opened, if anything: the file was deleted, cut, or its disk
-    /// fails. (Records that a running program has overwritten in the meantime are not a failure: they just don't come.)
+    /// What the iterators could not read since the session was opened, if anything: the file was
+    /// deleted, cut, or its disk fails. (Records that a running program has overwritten in the
+    /// meantime are not a failure: they just don't come.)
     pub fn read_failure(&self) -> Option<&Problem> {
         self.read_failure.get()
     }
@@ -163,7 +167,8 @@ impl Loading {
         }
     }
 
-    /// Reads what `source` holds: nothing if it is no process file, or none yet. An error only if it is of a newer version.
+    /// Reads what `source` holds: nothing if it is no process file, or none yet. An error only if
+    /// it is of a newer version.
     pub fn load(&mut self, source: Source) -> Result<Option<Process>, Error> {
         let opened = source.open().and_then(|file| Ok((file.len()?, file)));
         let (length, file) = match opened {
@@ -230,8 +235,8 @@ impl Loading {
             read_failure: OnceLock::new(),
         };
         let chunks = self.count_chunks(header.chunks, length);
-        // Records first: what they name was defined before, so definitions read afterwards are complete even where
-        // the program still runs.
+        // Records first: what they name was defined before, so definitions read afterwards are
+        // complete even where the program still runs.
         let definitions = self.load_records(&mut process, file, chunks);
         self.load_definitions(&mut process.definitions, file, definitions);
         process

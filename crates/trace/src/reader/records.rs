@@ -1,8 +1,9 @@
 //! Records, streamed out of a process file.
 //!
-//! When a file is opened its chunks are walked once, and what is found sound is noted as *segments*: the records that one
-//! thread wrote into one chunk. The iterators go over segments and read one at a time. They check again what they read,
-//! because a running program may have reused a chunk in the meantime.
+//! When a file is opened its chunks are walked once, and what is found sound is noted as
+//! *segments*: the records that one thread wrote into one chunk. The iterators go over segments and
+//! read one at a time. They check again what they read, because a running program may have reused a
+//! chunk in the meantime.
 
 use crate::layout::{
     Call, GraphLaunch, Launch, RecordHead, RecordKind, SLOT_BYTES, Slots, StackSample, Timing,
@@ -50,7 +51,8 @@ impl Record {
         }
     }
 
-    /// Ticks when the call began (of a timing: when the launch that was timed began; of a stack: when it was read).
+    /// Ticks when the call began (of a timing: when the launch that was timed began; of a stack:
+    /// when it was read).
     pub fn start(&self) -> u64 {
         self.head().start
     }
@@ -108,7 +110,8 @@ pub(crate) fn walk(payload: &[u8]) -> impl Iterator<Item = Result<Step<'_>, (usi
 }
 
 impl Event {
-    /// `None` for kinds that are consumed (thread records), unknown, or shorter than their kind needs.
+    /// `None` for kinds that are consumed (thread records), unknown, or shorter than their kind
+    /// needs.
     pub(crate) fn parse(step: &Step<'_>) -> Option<Event> {
         match RecordKind::from_raw(step.kind)? {
             RecordKind::Thread => None,

@@ -1,6 +1,7 @@
 //! Where the bytes of a process file come from.
 //!
-//! Files are read, never mapped: a file that shrinks under a mapping is a SIGBUS, under a read it is a short count.
+//! Files are read, never mapped: a file that shrinks under a mapping is a SIGBUS, under a read it
+//! is a short count.
 
 use apex_untrusted::read;
 use std::fs::File;
@@ -18,7 +19,8 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Opens it. Not kept open in between: a session may have more files than a process may have descriptors.
+    /// Opens it. Not kept open in between: a session may have more files than a process may have
+    /// descriptors.
     pub fn open(&self) -> io::Result<Opened> {
         match self {
             Source::Path(path) => read::open(path, read::PROCESS_FILE).map(Opened::File),
@@ -62,8 +64,8 @@ impl Opened {
         Ok(())
     }
 
-    /// Where the first byte from `offset` on lies that is no part of a hole, as far as the file system tells holes; `None`
-    /// if there is none.
+    /// Where the first byte from `offset` on lies that is no part of a hole, as far as the file
+    /// system tells holes; `None` if there is none.
     pub fn next_data(&self, offset: u64) -> Option<u64> {
         let Opened::File(file) = self else { return Some(offset) };
         let from = i64::try_from(offset).ok()?;

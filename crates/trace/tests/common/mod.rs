@@ -16,7 +16,8 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-/// Opens a session that is made of process files alone: that `session.json` is missing is the only problem allowed.
+/// Opens a session that is made of process files alone: that `session.json` is missing is the only
+/// problem allowed.
 pub fn open_sound(dir: &Path) -> Session {
     let session = Session::open(dir).unwrap();
     let unexpected: Vec<_> =
@@ -38,7 +39,8 @@ pub fn launch(config: u32, number: u32) -> Launch {
     Launch { head: Launch::head(0, start, start + 5), config, stream: !number, result: number, api: 1 }
 }
 
-/// The numbers of the launches of `config`, in the order in which `records` gives them. Each is checked to be whole.
+/// The numbers of the launches of `config`, in the order in which `records` gives them. Each is
+/// checked to be whole.
 pub fn numbers(records: impl Iterator<Item = Record>, config: u32) -> Vec<u32> {
     let launches = records.filter_map(|record| match record.event {
         Event::Launch(launch) if launch.config == config => Some(launch),
@@ -47,8 +49,8 @@ pub fn numbers(records: impl Iterator<Item = Record>, config: u32) -> Vec<u32> {
     launches.inspect(|launch| assert_eq!(launch.stream, !launch.result)).map(|launch| launch.result).collect()
 }
 
-/// Runs a test function of this test program in a process of its own, under the environment variable `CHILD_DIR`. `prefix`
-/// is a command to run it through.
+/// Runs a test function of this test program in a process of its own, under the environment
+/// variable `CHILD_DIR`. `prefix` is a command to run it through.
 pub fn child(test: &str, dir: &Path, prefix: &[&str]) -> Command {
     let mut words: Vec<OsString> = prefix.iter().map(OsString::from).collect();
     words.push(std::env::current_exe().unwrap().into());

@@ -111,12 +111,13 @@ entries! {
     }
 }
 
-/// Tells the program a list of nodes: how many there are, or as many as there is room for. Room that is left
-/// over is filled with null.
+/// Tells the program a list of nodes: how many there are, or as many as there is room for. Room
+/// that is left over is filled with null.
 ///
 /// # Safety
 ///
-/// `count` is null or valid for reads and writes, and `nodes`, unless null, has as many elements as it says.
+/// `count` is null or valid for reads and writes, and `nodes`, unless null, has as many elements as
+/// it says.
 unsafe fn write_list(nodes: *mut CUgraphNode, count: *mut usize, list: &[u64]) -> Result {
     // SAFETY: as promised by the caller.
     unsafe {

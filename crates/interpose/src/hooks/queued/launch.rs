@@ -1,4 +1,5 @@
-//! Kernel launches. Parameters and attributes are copied; whatever else a launch refers to keeps it from being handed over.
+//! Kernel launches. Parameters and attributes are copied; whatever else a launch refers to keeps it
+//! from being handed over.
 
 use super::super::launch;
 use super::taking;
@@ -49,7 +50,8 @@ pub unsafe extern "C" fn kernel<const INDEX: usize>(
 ) -> CUresult {
     let dimensions = [grid_x, grid_y, grid_z, block_x, block_y, block_z, shared];
     let asked = Asked { function, dimensions, stream, attributes: &[], parameters, extra };
-    // SAFETY: the contract of every hook; the ordinary hook is entered with the program's own arguments.
+    // SAFETY: the contract of every hook; the ordinary hook is entered with the program's own
+    // arguments.
     unsafe {
         hand_over::<INDEX>(asked, make_kernel::<INDEX>).unwrap_or_else(|caller| {
             caller.makes(|| {
@@ -86,7 +88,8 @@ pub unsafe extern "C" fn kernel_ex<const INDEX: usize>(
         parameters,
         extra,
     });
-    // SAFETY: the contract of every hook; the ordinary hook is entered with the program's own arguments.
+    // SAFETY: the contract of every hook; the ordinary hook is entered with the program's own
+    // arguments.
     unsafe {
         let handed_over =
             asked.map_or(Err(Caller::default()), |asked| hand_over::<INDEX>(asked, make_kernel_ex::<INDEX>));
@@ -129,7 +132,8 @@ impl Caller {
 /// Hands a launch over. `Err` if the caller makes it.
 ///
 /// # Safety
-/// What `asked` points to meets the contract of the entry point at `INDEX`, for which `make` makes launches.
+/// What `asked` points to meets the contract of the entry point at `INDEX`, for which `make` makes
+/// launches.
 #[inline(always)]
 unsafe fn hand_over<const INDEX: usize>(asked: Asked, make: Make) -> Result<CUresult, Caller> {
     let Some((queue, taking)) = taking(asked.stream, INDEX) else {
@@ -240,7 +244,8 @@ unsafe fn attributes_of(config: &CUlaunchConfig) -> &[CUlaunchAttribute] {
     unsafe { std::slice::from_raw_parts(config.attrs, config.numAttrs as usize) }
 }
 
-/// What tells the attributes from others; `None` if one of them refers to something that is not copied, or is not known.
+/// What tells the attributes from others; `None` if one of them refers to something that is not
+/// copied, or is not known.
 #[inline(always)]
 fn attribute_print(attributes: &[CUlaunchAttribute]) -> Option<u64> {
     if attributes.is_empty() {
@@ -257,7 +262,8 @@ fn print_of(attributes: &[CUlaunchAttribute]) -> Option<u64> {
     attributes.iter().try_fold(1, |print, attribute| {
         let value = (&raw const attribute.value).cast::<u32>();
         let words = value_words(attribute.id)?;
-        // SAFETY: the member of the union that the identifier names has so many words, all of which the program set.
+        // SAFETY: the member of the union that the identifier names has so many words, all of which
+        // the program set.
         let word = |at| u64::from(unsafe { value.add(at).read_unaligned() });
         Some((0..words).fold(spread(print ^ u64::from(attribute.id)), |print, at| spread(print ^ word(at))))
     })
@@ -286,7 +292,8 @@ struct Copied {
     stream: CUstream,
     dimensions: [u32; 7],
     attributes: u32,
-    /// Bytes of the program's own buffer of parameters; `usize::MAX` if it gave an address for each of them.
+    /// Bytes of the program's own buffer of parameters; `usize::MAX` if it gave an address for each
+    /// of them.
     buffer_bytes: usize,
 }
 
@@ -312,8 +319,8 @@ impl Copied {
     /// Copies a launch.
     ///
     /// # Safety
-    /// `to` has room for [`Copied::bytes`], aligned to 8 bytes. `layout` is that of the function's parameters, and the program's
-    /// pointers are valid.
+    /// `to` has room for [`Copied::bytes`], aligned to 8 bytes. `layout` is that of the function's
+    /// parameters, and the program's pointers are valid.
     #[inline(always)]
     unsafe fn write(to: *mut u8, asked: &Asked, layout: &'static Layout, buffer: &Buffer) {
         let count = asked.attributes.len();
@@ -353,7 +360,8 @@ impl Copied {
     }
 }
 
-/// Makes the launch that was copied to `arguments` by `launch`, which is given the two ways to name parameters.
+/// Makes the launch that was copied to `arguments` by `launch`, which is given the two ways to name
+/// parameters.
 ///
 /// # Safety
 /// [`Copied::write`] wrote the arguments.

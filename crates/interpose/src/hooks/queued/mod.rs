@@ -1,8 +1,8 @@
 //! Hooks that hand calls over to the launch queue instead of making them.
 //!
-//! Each stands in for an ordinary hook, which makes the call: the queue's thread enters it with the copied arguments, and so
-//! does the caller where the queue does not take the call. So whoever makes the call, it is decided, forwarded and recorded in
-//! the same way.
+//! Each stands in for an ordinary hook, which makes the call: the queue's thread enters it with the
+//! copied arguments, and so does the caller where the queue does not take the call. So whoever
+//! makes the call, it is decided, forwarded and recorded in the same way.
 
 mod launch;
 mod plain;

@@ -1,9 +1,11 @@
 //! Where a thread finds its state: one word of thread-local storage.
 //!
-//! A `thread_local!` of a shared library is reached through a call into the dynamic linker. This library is loaded with the
-//! program, so its word can lie in the part of thread-local storage whose place is known at that moment (the "initial exec"
-//! model), and reaching it takes two instructions. Stable Rust can't ask for that model, so the word is defined here. Should
-//! the library be opened later instead, the eight bytes come out of the reserve that glibc keeps for such libraries.
+//! A `thread_local!` of a shared library is reached through a call into the dynamic linker. This
+//! library is loaded with the program, so its word can lie in the part of thread-local storage
+//! whose place is known at that moment (the "initial exec" model), and reaching it takes two
+//! instructions. Stable Rust can't ask for that model, so the word is defined here. Should the
+//! library be opened later instead, the eight bytes come out of the reserve that glibc keeps for
+//! such libraries.
 
 use super::Lent;
 use std::arch::{asm, global_asm};

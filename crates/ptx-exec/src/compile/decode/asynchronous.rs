@@ -1,7 +1,7 @@
 //! Asynchronous copies, and the barriers in memory by which they are waited for.
 //!
-//! A copy is done when it is issued, so groups of copies need no record, and waiting for them no time. A program that
-//! forgets to wait gets the right data here all the same.
+//! A copy is done when it is issued, so groups of copies need no record, and waiting for them no
+//! time. A program that forgets to wait gets the right data here all the same.
 
 use ptx::body::{Line, Operand};
 use ptx::instruction::{Flag, Opcode, Phase};
@@ -16,7 +16,8 @@ use crate::memory::{bulk, mbarrier};
 use crate::operands::{AccessArgs, AccessKind, Args, Class, Reg, Space};
 use crate::registers::lanes::{binary, select, unary};
 
-/// Decodes `cp`, `mbarrier`, `st.async` and `red.async`. `None` if the instruction is none of these.
+/// Decodes `cp`, `mbarrier`, `st.async` and `red.async`. `None` if the instruction is none of
+/// these.
 pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Option<Decoded<()>> {
     Some(match form.opcode? {
         Opcode::Cp => copy(compiler, line, form),
@@ -62,8 +63,8 @@ fn copy(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decode
     copy_element(compiler, line, form)
 }
 
-/// `cp.async.mbarrier.arrive`: the copies before it are done, so it arrives. Without `.noinc` it has first made the
-/// object wait for one more arrival, and nothing remains of it.
+/// `cp.async.mbarrier.arrive`: the copies before it are done, so it arrives. Without `.noinc` it
+/// has first made the object wait for one more arrival, and nothing remains of it.
 fn arrive_after_copies(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded<()> {
     form.take(Flag::Arrive);
     let count = u64::from(form.take(Flag::NoIncrement));
@@ -106,7 +107,8 @@ fn copy_element(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -
     Ok(())
 }
 
-/// How many bytes come from the source: the operand says so, or is a predicate that it is to be ignored.
+/// How many bytes come from the source: the operand says so, or is a predicate that it is to be
+/// ignored.
 fn copied_bytes(compiler: &mut FunctionCompiler, operand: &Operand, bytes: u64) -> Decoded<Reg> {
     let (predicate, ignored) = match operand {
         Operand::Not(name) => (compiler.predicate(*name)?, false),
@@ -267,7 +269,8 @@ fn arrive(
     Ok(())
 }
 
-/// Adds a step on the mbarrier at an address. Threads wait by testing again and again, and so let others run.
+/// Adds a step on the mbarrier at an address. Threads wait by testing again and again, and so let
+/// others run.
 fn change(
     compiler: &mut FunctionCompiler,
     run: AccessHandler,

@@ -1,7 +1,7 @@
 //! `atom` and `red`.
 //!
-//! Vectors are atomic element by element, so they are executed like that; before the first one the alignment of the
-//! whole is checked.
+//! Vectors are atomic element by element, so they are executed like that; before the first one the
+//! alignment of the whole is checked.
 
 use ptx::ScalarType;
 use ptx::body::{Line, Operand};
@@ -89,7 +89,8 @@ fn scalar(
     Ok(())
 }
 
-/// Lets a vector whose address is no multiple of its size fault, and keeps the address: results may overwrite it.
+/// Lets a vector whose address is no multiple of its size fault, and keeps the address: results may
+/// overwrite it.
 fn check_alignment(compiler: &mut FunctionCompiler, place: Place, bytes: u64) -> Decoded<Place> {
     let class = compiler.class(place.address);
     let address = compiler.fresh(class);

@@ -164,7 +164,8 @@ fn shift_amount(zeros: u32, width: u32) -> u32 {
     if zeros == width { u32::MAX } else { zeros }
 }
 
-/// `fns`: the position of the `offset`-th set bit of `mask`, counted from bit `base` (upwards if positive).
+/// `fns`: the position of the `offset`-th set bit of `mask`, counted from bit `base` (upwards if
+/// positive).
 #[inline(always)]
 fn find_nth(mask: u32, base: u32, offset: i32) -> u32 {
     if base > 31 {

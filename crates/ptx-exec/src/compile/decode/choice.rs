@@ -1,4 +1,5 @@
-//! Instructions that choose between numbers, or look at their parts: `min`, `max`, `abs`, `neg`, `copysign`, `testp`.
+//! Instructions that choose between numbers, or look at their parts: `min`, `max`, `abs`, `neg`,
+//! `copysign`, `testp`.
 
 use ptx::ScalarType;
 use ptx::instruction::{Flag, Opcode, Property};

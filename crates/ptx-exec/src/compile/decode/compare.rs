@@ -23,7 +23,8 @@ pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Fo
     })
 }
 
-/// The handler that compares two values of type `ty`; of pairs it compares the half that `high` tells.
+/// The handler that compares two values of type `ty`; of pairs it compares the half that `high`
+/// tells.
 fn handler(relation: Relation, ty: ScalarType, ftz: bool, high: bool) -> Option<LaneHandler> {
     use ScalarType::*;
     macro_rules! integers {
@@ -207,8 +208,8 @@ fn set_predicate(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) 
         compiler.lanes(run, Args { e, ..args });
         return Ok(());
     }
-    // Of pairs the first predicate tells about the lower halves, the second about the upper ones. The first must not
-    // change `c` before the second has read it.
+    // Of pairs the first predicate tells about the lower halves, the second about the upper ones.
+    // The first must not change `c` before the second has read it.
     let first = compiler.fresh(Class::Predicate);
     compiler.lanes(run, Args { d: first, ..args });
     if e.is_some() {

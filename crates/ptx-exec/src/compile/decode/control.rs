@@ -46,7 +46,8 @@ pub(crate) fn decode<'m>(
             compiler.push(Op::Yield);
             Ok(())
         }
-        // Grids follow each other anyway, registers are no scarce resource, and nobody counts events.
+        // Grids follow each other anyway, registers are no scarce resource, and nobody counts
+        // events.
         Opcode::Pmevent | Opcode::Griddepcontrol | Opcode::Setmaxnreg => {
             form.take_all();
             Ok(())

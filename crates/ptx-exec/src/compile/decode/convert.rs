@@ -1,7 +1,7 @@
 //! `cvt`: from any of the integer and floating-point types to any other.
 //!
-//! The conversions that compilers emit most have a handler of their own; all others go through the stages of
-//! [`convert`].
+//! The conversions that compilers emit most have a handler of their own; all others go through the
+//! stages of [`convert`].
 
 use ptx::ScalarType;
 use ptx::instruction::{self, Flag};
@@ -186,7 +186,8 @@ fn join(high: u16, low: u16) -> u32 {
     u32::from(high) << 16 | u32::from(low)
 }
 
-/// Converts the two elements of a pair, or two `.f32`, to the elements of a pair: `a` becomes the upper one, `b` the lower.
+/// Converts the two elements of a pair, or two `.f32`, to the elements of a pair: `a` becomes the
+/// upper one, `b` the lower.
 #[inline(always)]
 fn two(a: &Register<u32>, b: &Register<u32>, conversion: u32) -> Register<u32> {
     let Conversion { from, to, .. } = Conversion::unpack(conversion);

@@ -1,8 +1,9 @@
 //! Floating-point arithmetic.
 //!
-//! To nearest even, in `.f32` and `.f64`, it is the host's arithmetic with NVIDIA's NaN; in the other directions
-//! [`directed`](crate::arithmetic::directed) computes it. Approximate instructions give the correctly rounded result, or within two units of the last place of
-//! it, which is inside every bound that the ISA states; only the special cases that it documents are imitated.
+//! To nearest even, in `.f32` and `.f64`, it is the host's arithmetic with NVIDIA's NaN; in the
+//! other directions [`directed`](crate::arithmetic::directed) computes it. Approximate instructions
+//! give the correctly rounded result, or within two units of the last place of it, which is inside
+//! every bound that the ISA states; only the special cases that it documents are imitated.
 
 use ptx::ScalarType;
 use ptx::instruction::{Flag, Opcode};
@@ -44,7 +45,8 @@ macro_rules! single {
 
 pub(crate) use single;
 
-/// An operation of [`directed`](crate::arithmetic::directed) whose sources have the type of the result.
+/// An operation of [`directed`](crate::arithmetic::directed) whose sources have the type of the
+/// result.
 fn directed(form: &Form, modifiers: Modifiers, ty: ScalarType) -> Option<Pure> {
     let (operation, sources) = arithmetic(form.opcode?)?;
     if ty == ScalarType::F64 && (modifiers.ftz || modifiers.sat) {

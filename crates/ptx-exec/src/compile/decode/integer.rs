@@ -1,7 +1,7 @@
 //! Integer arithmetic.
 //!
-//! Where the ISA leaves a result open (division by zero), it is what NVIDIA's compilers' code gives: all bits set
-//! (seen on an H200).
+//! Where the ISA leaves a result open (division by zero), it is what NVIDIA's compilers' code
+//! gives: all bits set (seen on an H200).
 
 use ptx::ScalarType;
 use ptx::body::Line;
@@ -361,10 +361,12 @@ macro_rules! carried {
     };
 }
 
-/// Decodes additions and subtractions that read or write the condition code. `None` for anything else.
+/// Decodes additions and subtractions that read or write the condition code. `None` for anything
+/// else.
 ///
-/// The condition code is a predicate of the function: the carry of the adder. A subtraction adds the complement, with a
-/// carry in of 1 where it takes no other, so that the code is set where nothing was borrowed.
+/// The condition code is a predicate of the function: the carry of the adder. A subtraction adds
+/// the complement, with a carry in of 1 where it takes no other, so that the code is set where
+/// nothing was borrowed.
 pub(crate) fn decode_carry(
     compiler: &mut FunctionCompiler,
     line: &Line,

@@ -34,8 +34,8 @@ pub(crate) fn ordering(form: &mut Form) -> bool {
     strong
 }
 
-/// Takes the cache hints; whether they say that other multiprocessors read or write the same memory. To a scalar access they
-/// mean nothing here.
+/// Takes the cache hints; whether they say that other multiprocessors read or write the same
+/// memory. To a scalar access they mean nothing here.
 pub(crate) fn cache_hints(form: &mut Form) -> bool {
     form.take(Flag::NonCoherent);
     form.take(Flag::CacheHint);
@@ -219,7 +219,8 @@ pub(crate) fn elements<'m>(operand: &Operand<'m>, count: usize) -> Decoded<Vec<O
     Ok(elements)
 }
 
-/// The register that an element of a load goes to: its own if it takes the type, whatever its width.
+/// The register that an element of a load goes to: its own if it takes the type, whatever its
+/// width.
 fn loaded(compiler: &mut FunctionCompiler, operand: &Operand, ty: ScalarType) -> Decoded<Destination> {
     match compiler.named(operand)? {
         // Loads extend to the register's width by themselves.
@@ -379,8 +380,8 @@ pub(crate) struct FrameValue {
     offset: u32,
 }
 
-/// The registers of a parameter or result that lies at `offset` of the frame: those of a vector's components, the
-/// halves of a `.b128`, or one, which `find` gets for an operand.
+/// The registers of a parameter or result that lies at `offset` of the frame: those of a vector's
+/// components, the halves of a `.b128`, or one, which `find` gets for an operand.
 fn frame_values(
     compiler: &mut FunctionCompiler,
     operand: &Operand,
@@ -469,7 +470,8 @@ fn register_formals(compiler: &mut FunctionCompiler, results: bool) -> Decoded<V
         if variable.space != StateSpace::Reg || (index < function.returns.len()) != results {
             continue;
         }
-        // A parameter that the function never mentions needs no register; the value of such a result is open.
+        // A parameter that the function never mentions needs no register; the value of such a
+        // result is open.
         let Some(id) = compiler.body.formal(variable) else { continue };
         let symbol = if variable.vector > 1 { Symbol::Vector(id) } else { Symbol::Register(id) };
         let find = |compiler: &mut FunctionCompiler, part: &Operand| {
@@ -480,7 +482,8 @@ fn register_formals(compiler: &mut FunctionCompiler, results: bool) -> Decoded<V
     Ok(values)
 }
 
-/// Whether the address is that of a kernel parameter, and where: for loads that need not be executed.
+/// Whether the address is that of a kernel parameter, and where: for loads that need not be
+/// executed.
 pub(crate) fn kernel_param(compiler: &FunctionCompiler, operand: &Operand) -> Option<u32> {
     let Operand::Address(Address { base: Base::Name(symbol), offset, .. }) = operand else { return None };
     match compiler.symbol_place(*symbol) {

@@ -253,7 +253,8 @@ fn multiply_fragments(compiler: &mut FunctionCompiler, line: &Line, form: &mut F
     emit_product(compiler, line, types, kind, Product { shape: elements, a, b, c, d, counts })
 }
 
-/// Registers that `wmma` names for a factor: of `.f16` always eight, which may hold the matrix more than once.
+/// Registers that `wmma` names for a factor: of `.f16` always eight, which may hold the matrix more
+/// than once.
 fn named_registers(layout: &Layout, ty: ScalarType) -> usize {
     if ty == ScalarType::F16 { 8 } else { layout.registers }
 }
@@ -280,7 +281,8 @@ fn emit_product(
     finish(compiler, Types::operation(kind, product), None, sources, (results, result_type))
 }
 
-/// The matrix that `wmma.load` or `wmma.store` moves, and its place: fragment, registers, default stride.
+/// The matrix that `wmma.load` or `wmma.store` moves, and its place: fragment, registers, default
+/// stride.
 fn fragment(form: &mut Form) -> Decoded<(Fragment, usize, usize)> {
     let Some(matrix) = form.letter.take() else {
         return invalid("`wmma` moves the matrices a, b, c and d");

@@ -28,8 +28,9 @@ use crate::compile::function::{Decoded, FunctionCompiler, invalid, unsupported};
 use crate::operands::Args;
 use crate::registers::lanes::LaneHandler;
 
-/// What a mnemonic says and no decoder has understood yet: decoders *take* the modifiers that they know, and what is left
-/// makes the instruction unsupported, so that no modifier is ever ignored by accident.
+/// What a mnemonic says and no decoder has understood yet: decoders *take* the modifiers that they
+/// know, and what is left makes the instruction unsupported, so that no modifier is ever ignored by
+/// accident.
 pub(crate) type Form = ptx::instruction::Operation;
 
 /// Takes `.rn`, `.rz`, `.rm` or `.rp`; to nearest where there is none.

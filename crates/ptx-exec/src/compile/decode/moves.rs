@@ -1,8 +1,9 @@
 //! `mov` in all its forms, and the instructions that need not be executed at all.
 //!
-//! A register that is written once, and then with a constant, a special register, an address or a kernel parameter,
-//! *is* that input: [`FunctionCompiler::bind_inputs`] finds such registers before anything is decoded. (Where the
-//! write does not come before a read, the ISA leaves the value open.)
+//! A register that is written once, and then with a constant, a special register, an address or a
+//! kernel parameter, *is* that input: [`FunctionCompiler::bind_inputs`] finds such registers before
+//! anything is decoded. (Where the write does not come before a read, the ISA leaves the value
+//! open.)
 
 use ptx::body::{Line, Operand, Symbol};
 use ptx::instruction::{Opcode, Operation};
@@ -61,7 +62,8 @@ fn mov(compiler: &mut FunctionCompiler, line: &Line, form: &mut Form) -> Decoded
     }
 }
 
-/// `mov.v2`, `mov.v4`: element by element. All are read before any is written, for they may change places.
+/// `mov.v2`, `mov.v4`: element by element. All are read before any is written, for they may change
+/// places.
 fn mov_vector(
     compiler: &mut FunctionCompiler,
     destination: &Operand,
@@ -243,7 +245,8 @@ impl FunctionCompiler<'_> {
         matches!(self.register(*symbol, None), Ok(Some((reg, _))) if self.bound.contains_key(&reg))
     }
 
-    /// How often each register is written; parameters and results in registers once more, by the caller or for it.
+    /// How often each register is written; parameters and results in registers once more, by the
+    /// caller or for it.
     fn count_writes(&self) -> Vec<u32> {
         let mut writes = vec![0; self.body.registers.len()];
         for (line, operation) in self.body.lines.iter().zip(self.operations.iter()) {
@@ -258,7 +261,8 @@ impl FunctionCompiler<'_> {
         writes
     }
 
-    /// The input whose value an instruction puts into a register of type `ty`, if that is all it does.
+    /// The input whose value an instruction puts into a register of type `ty`, if that is all it
+    /// does.
     fn input_of(&mut self, line: &Line, mut form: Form, ty: ScalarType, class: Class) -> Option<Reg> {
         let [_, source] = line.operands.as_slice() else { return None };
         match form.opcode? {

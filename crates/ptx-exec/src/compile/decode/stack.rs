@@ -1,9 +1,10 @@
 //! The stack that programs move themselves: `alloca`, `stacksave`, `stackrestore`.
 //!
-//! Frames grow from the start of a thread's local memory, this stack grows down from its end. The stack pointer is an
-//! offset in local memory and lies in the last eight bytes of it. Kernels set it where any function of the module moves
-//! it; functions that move it put back what they found. An `alloca` for which there is no room gives a pointer that
-//! points nowhere, so that its first use faults. (Only recursion can get frames and stack into each other's way.)
+//! Frames grow from the start of a thread's local memory, this stack grows down from its end. The
+//! stack pointer is an offset in local memory and lies in the last eight bytes of it. Kernels set
+//! it where any function of the module moves it; functions that move it put back what they found.
+//! An `alloca` for which there is no room gives a pointer that points nowhere, so that its first
+//! use faults. (Only recursion can get frames and stack into each other's way.)
 
 use ptx::body::{Line, Operand};
 use ptx::instruction::Opcode;

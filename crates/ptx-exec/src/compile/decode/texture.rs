@@ -1,7 +1,7 @@
 //! Instructions on textures and surfaces.
 //!
-//! Objects are 64-bit handles in registers, as CUDA's texture and surface objects are. References (`.texref`,
-//! `.surfref`), which no compiler since CUDA 12 emits, are not supported.
+//! Objects are 64-bit handles in registers, as CUDA's texture and surface objects are. References
+//! (`.texref`, `.surfref`), which no compiler since CUDA 12 emits, are not supported.
 
 use ptx::ScalarType;
 use ptx::body::{Line, Operand};

@@ -1,9 +1,9 @@
-//! Video instructions: arithmetic on bytes and half-words picked out of registers, one (`vadd`) or several side by
-//! side (`vadd2`, `vadd4`).
+//! Video instructions: arithmetic on bytes and half-words picked out of registers, one (`vadd`) or
+//! several side by side (`vadd2`, `vadd4`).
 //!
-//! Each is a step whose immediate says everything about it, computed on numbers so wide that nothing overflows before
-//! the ISA says that it is cut. Operands of the side-by-side instructions that do not lie in place are put there by
-//! steps of their own.
+//! Each is a step whose immediate says everything about it, computed on numbers so wide that
+//! nothing overflows before the ISA says that it is cut. Operands of the side-by-side instructions
+//! that do not lie in place are put there by steps of their own.
 
 use ptx::ScalarType;
 use ptx::body::{Line, Operand};
@@ -28,7 +28,8 @@ pub(crate) fn decode(compiler: &mut FunctionCompiler, line: &Line, form: &mut Fo
     })
 }
 
-/// What an instruction computes, and how many numbers lie side by side; `None` if it is no video instruction.
+/// What an instruction computes, and how many numbers lie side by side; `None` if it is no video
+/// instruction.
 fn computation(form: &mut Form) -> Option<(Result<Computation, &'static str>, u32)> {
     use Opcode::*;
     let computation = match form.opcode? {
@@ -130,7 +131,8 @@ fn compute(computation: Computation, a: &Numbers, b: &Numbers) -> Numbers {
         Computation::Difference => zip(a, b, |a, b| (a - b).abs()),
         Computation::Minimum => zip(a, b, i64::min),
         Computation::Maximum => zip(a, b, i64::max),
-        // Halves are rounded away from zero where the sum is positive, towards minus infinity where it is not.
+        // Halves are rounded away from zero where the sum is positive, towards minus infinity where
+        // it is not.
         Computation::Average => zip(a, b, |a, b| (a + b + i64::from(a + b >= 0)) >> 1),
         // By 32 bits at most, which leaves a number outside of everything whose lower half is zero.
         Computation::ShiftLeft => zip(a, b, |a, b| if b > 31 { a.signum() << 32 } else { a << b }),
@@ -155,7 +157,8 @@ fn signs(form: &mut Form, typed: bool) -> Decoded<[u32; 3]> {
     Ok([result, sign()?, sign()?])
 }
 
-/// Part of a register: the whole of it, bytes 0 to 3, half-words 0 and 1. As an immediate it is the index.
+/// Part of a register: the whole of it, bytes 0 to 3, half-words 0 and 1. As an immediate it is the
+/// index.
 const PARTS: [&str; 7] = ["", "b0", "b1", "b2", "b3", "h0", "h1"];
 
 /// Lowest bit and width of a part.
@@ -447,7 +450,8 @@ fn digits(selector: &str, lanes: u32, end: u32) -> Decoded<Vec<u32>> {
     }
 }
 
-/// A register with the parts of `b:a` that `selection` names; without one they are those from `first` on.
+/// A register with the parts of `b:a` that `selection` names; without one they are those from
+/// `first` on.
 fn arrange(
     compiler: &mut FunctionCompiler,
     a: Reg,

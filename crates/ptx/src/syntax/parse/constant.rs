@@ -1,7 +1,7 @@
 //! Constant expressions, evaluated as C does on 64-bit integers (and doubles).
 //!
-//! Precedence climbing; only the operand of a unary operator, a parenthesis and a right-hand side recurse, each
-//! one level deeper.
+//! Precedence climbing; only the operand of a unary operator, a parenthesis and a right-hand side
+//! recurse, each one level deeper.
 
 use super::{Parsed, Parser};
 use crate::syntax::lexer::TokenKind;
@@ -181,7 +181,8 @@ impl Parser<'_, '_> {
     }
 }
 
-/// `left operator right`; `None` for a division by zero and for operands that the operator does not take.
+/// `left operator right`; `None` for a division by zero and for operands that the operator does not
+/// take.
 fn apply(operator: [u8; 2], left: Value, right: Value) -> Option<Value> {
     if let (Value::Double(a), Value::Double(b)) = (left, right) {
         return double(operator, a, b);

@@ -9,7 +9,8 @@ use crate::syntax::tree::{
 };
 use crate::syntax::types::{ScalarType, StateSpace};
 
-/// Numbered names that one declaration may make (`%r<n>`): beyond any real program, below what would exhaust memory.
+/// Numbered names that one declaration may make (`%r<n>`): beyond any real program, below what
+/// would exhaust memory.
 const MAX_COUNT: u32 = 1 << 24;
 
 impl Parser<'_, '_> {

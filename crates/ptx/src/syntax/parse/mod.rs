@@ -1,8 +1,9 @@
 //! Tokens to the tree, by recursive descent.
 //!
-//! [`Parser`] is the cursor with the helpers that all parts use; `directive` reads what stands at module scope and
-//! declarations, `statement` what stands in bodies, `operand` the operands, `constant` constant expressions. What
-//! nests counts its depth and stops at [`MAX_DEPTH`]. The first error ends the parse.
+//! [`Parser`] is the cursor with the helpers that all parts use; `directive` reads what stands at
+//! module scope and declarations, `statement` what stands in bodies, `operand` the operands,
+//! `constant` constant expressions. What nests counts its depth and stops at [`MAX_DEPTH`]. The
+//! first error ends the parse.
 
 mod constant;
 mod directive;

@@ -33,7 +33,8 @@ impl Parser<'_, '_> {
         })
     }
 
-    /// One operand of a `call`, where `(` opens parameters. In other instructions it opens an expression.
+    /// One operand of a `call`, where `(` opens parameters. In other instructions it opens an
+    /// expression.
     pub(super) fn call_operand(&mut self) -> Parsed<Operand> {
         match self.eat(b'(') {
             true => Ok(Operand::List(self.list(b')', Self::operand)?)),
