@@ -6,7 +6,7 @@
 //! new version.
 
 use crate::definition::{
-    CallStack, Config, Context, Definition, Device, Function, Graph, PythonFrame, Stream, StreamKind,
+    CallStack, Config, Context, Definition, Device, Function, Graph, PythonFrame, Range, Stream, StreamKind,
 };
 use crate::layout::CHUNK_PAYLOAD_BYTES;
 use crate::python::{LineTable, PythonCode};
@@ -38,6 +38,7 @@ mod tag {
     pub const GRAPH_CONTINUED: u32 = 8;
     pub const PYTHON_CODE: u32 = 9;
     pub const CALL_STACK: u32 = 10;
+    pub const RANGE: u32 = 11;
 }
 
 /// What one piece of a definitions chunk says.
@@ -126,6 +127,11 @@ fn piece<'b>(buffer: &'b mut Vec<u8>, definition: &Definition) -> Option<&'b [u8
             out.string(&stack.thread);
             out.list(&stack.python, |out, frame| out.u32s(&[frame.code, frame.offset as u32]));
             out.u32(stack.is_cut.into());
+        }),
+        Definition::Range(range) => framed(buffer, tag::RANGE, |out| {
+            out.u32s(&[range.id, range.parent]);
+            out.string(&range.domain);
+            out.string(&range.name);
         }),
     }
 }
@@ -269,6 +275,12 @@ pub(crate) fn decode(tag: u32, payload: &[u8]) -> Result<Piece, String> {
             python: input
                 .list(|input| Ok(PythonFrame { code: input.u32()?, offset: input.u32()? as i32 }))?,
             is_cut: input.u32()? != 0,
+        }),
+        tag::RANGE => Definition::Range(Range {
+            id: input.u32()?,
+            parent: input.u32()?,
+            domain: input.string()?,
+            name: input.string()?,
         }),
         tag::GRAPH_CONTINUED => {
             return Ok(Piece::GraphContinued { id: input.u32()?, kernels: input.list(Input::u32_pair)? });

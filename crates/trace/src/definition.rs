@@ -32,6 +32,8 @@ pub enum Definition {
     PythonCode(PythonCode),
     /// A call stack.
     CallStack(CallStack),
+    /// A range that the program names.
+    Range(Range),
 }
 
 /// A device, as the driver describes it.
@@ -137,6 +139,20 @@ pub struct Graph {
     pub others: u32,
     /// Nodes whose work the host cannot know: conditional bodies, device-launched graphs.
     pub opaque: u32,
+}
+
+/// A range that the program names (NVTX), inside of others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Range {
+    /// Its identifier.
+    pub id: u32,
+    /// The range around it, which has a smaller identifier; 0 if there is none.
+    pub parent: u32,
+    /// Its domain's name; empty for the default domain.
+    pub domain: String,
+    /// Its name. Where a range has held many others whose names differ in numbers alone, each `#`
+    /// stands for a number.
+    pub name: String,
 }
 
 /// The frames of one thread at one moment.

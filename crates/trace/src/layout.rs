@@ -239,6 +239,8 @@ pub enum RecordKind {
     Call = 5,
     /// [`StackSample`].
     StackSample = 6,
+    /// [`RangeChange`].
+    RangeChange = 7,
 }
 
 /// A structure that is written into a chunk as it is.
@@ -331,6 +333,12 @@ pub mod flags {
     /// Call stack: taken because the thread had not launched the configuration before, not as a
     /// sample of its launches.
     pub const FIRST_SEEN: u16 = 64;
+    /// Range change: a range has begun.
+    pub const RANGE_BEGUN: u16 = 128;
+    /// Range change: a range has ended.
+    pub const RANGE_ENDED: u16 = 256;
+    /// Range change: the range is the process's, and no thread is inside of it.
+    pub const PROCESS_WIDE: u16 = 512;
 }
 
 /// Configuration identifier of a launch that did not fit the table.
@@ -407,6 +415,25 @@ pub struct StackSample {
     pub stack: u32,
     /// Unused.
     pub reserved: u64,
+}
+
+/// From here on, the thread is inside of this range: what it records belongs to the range.
+///
+/// A chunk of a thread that is inside of a range begins with such a record, so that a lost chunk
+/// does not make the next one belong to another range. Only records with
+/// [`flags::RANGE_BEGUN`] or [`flags::RANGE_ENDED`] tell of an event.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RangeChange {
+    /// Kind `RangeChange`; `start` is when it was noted.
+    pub head: RecordHead,
+    /// The innermost [`crate::definition::Range`] that is open in the thread; 0 for none, or where
+    /// it is not known.
+    pub range: u32,
+    /// The range that has begun or ended; 0 if none has.
+    pub changed: u32,
+    /// Which of the ranges of the process, where that has begun or ended; else 0.
+    pub instance: u64,
 }
 
 /// Any other recorded call.
@@ -500,7 +527,7 @@ macro_rules! slots {
         }
     )*};
 }
-slots!(Thread, Launch, GraphLaunch, Timing, Call, StackSample);
+slots!(Thread, Launch, GraphLaunch, Timing, Call, StackSample, RangeChange);
 
 /// Makes `$name::from_raw`, the inverse of `as`.
 macro_rules! from_raw {
@@ -516,7 +543,7 @@ macro_rules! from_raw {
 from_raw!(Ended: u32 { Unmarked, Exited, Replaced });
 from_raw!(ClockKind: u32 { Tsc, Monotonic });
 from_raw!(ChunkKind: u32 { Records, Definitions });
-from_raw!(RecordKind: u8 { Thread, Launch, GraphLaunch, Timing, Call, StackSample });
+from_raw!(RecordKind: u8 { Thread, Launch, GraphLaunch, Timing, Call, StackSample, RangeChange });
 from_raw!(CallClass: u8 {
     Allocate, Free, Copy, Set, Synchronize, Module, Stream, Event, Context, Graph, HostFunction
 });
@@ -554,5 +581,7 @@ const _: () = {
     assert!(size_of::<Timing>() == 16 + 4 + 4 + 8);
     assert!(size_of::<StackSample>() == SLOT_BYTES);
     assert!(size_of::<StackSample>() == 16 + 4 + 4 + 8);
+    assert!(size_of::<RangeChange>() == SLOT_BYTES);
+    assert!(size_of::<RangeChange>() == 16 + 4 + 4 + 8);
     assert!(size_of::<Call>() == 16 + 3 * 4 + 4 + 4 * 8);
 };

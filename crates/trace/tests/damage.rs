@@ -75,6 +75,7 @@ fn read_all(bytes: &[u8]) -> Option<Process> {
                     code.and_then(|code| code.line(frame.offset)).is_some()
                 })
             }
+            Event::RangeChange(change) => process.definitions.range(change.range).is_some(),
         };
     }
     assert_eq!(process.read_failure(), None);

@@ -139,8 +139,9 @@ impl<'b> Reading<'b> {
     }
 
     fn record(&mut self, event: Event) {
-        // (What a stack costs is counted with timing.)
-        self.part.recorder.records += u64::from(!matches!(event, Event::StackSample(_)));
+        // (What a stack costs is counted with timing. A range costs the program's call, not a launch.)
+        let is_no_call = matches!(event, Event::StackSample(_) | Event::RangeChange(_));
+        self.part.recorder.records += u64::from(!is_no_call);
         match event {
             Event::Launch(launch) => self.launch(&launch),
             Event::GraphLaunch(launch) => self.graph_launch(&launch),

@@ -1,7 +1,7 @@
 //! The definitions of a process, found by their identifiers.
 
 use crate::codec::{self, HEAD_BYTES, Piece};
-use crate::definition::{CallStack, Config, Context, Definition, Device, Function, Graph, Stream};
+use crate::definition::{CallStack, Config, Context, Definition, Device, Function, Graph, Range, Stream};
 use crate::python::PythonCode;
 use crate::reader::header::u32_at;
 use std::collections::BTreeMap;
@@ -19,6 +19,7 @@ pub struct Definitions {
     graphs: Table<Graph>,
     python_codes: Table<PythonCode>,
     call_stacks: Table<CallStack>,
+    ranges: Table<Range>,
 }
 
 macro_rules! lookups {
@@ -56,6 +57,8 @@ lookups! {
     python_code, python_codes: PythonCode;
     /// A call stack.
     call_stack, call_stacks: CallStack;
+    /// A range that the program names.
+    range, ranges: Range;
 }
 
 impl Definitions {
@@ -107,6 +110,7 @@ impl Definitions {
             Piece::Whole(Definition::Graph(graph)) => self.graphs.insert(graph.id, graph),
             Piece::Whole(Definition::PythonCode(code)) => self.python_codes.insert(code.id, code),
             Piece::Whole(Definition::CallStack(stack)) => self.call_stacks.insert(stack.id, stack),
+            Piece::Whole(Definition::Range(range)) => self.ranges.insert(range.id, range),
             Piece::GraphContinued { id, kernels } => {
                 if let Some(graph) = self.graphs.get_mut(id) {
                     graph.kernels.extend(kernels);

@@ -395,7 +395,7 @@ fn note_event(span: &mut Option<(u64, u64)>, segment: &mut Segment, event: Event
     if matches!(event, Event::Timing(_)) {
         return;
     }
-    let record = Record { tid: segment.tid, event };
+    let record = Record { tid: segment.tid, range: 0, event };
     let (start, end) = (record.start(), record.start().saturating_add(record.duration_ticks()));
     segment.first = segment.first.min(start);
     *span = Some(span.map_or((start, end), |(first, last)| (first.min(start), last.max(end))));

@@ -6,7 +6,7 @@
 //! chunk in the meantime.
 
 use crate::layout::{
-    Call, GraphLaunch, Launch, RecordHead, RecordKind, SLOT_BYTES, Slots, StackSample, Timing,
+    Call, GraphLaunch, Launch, RangeChange, RecordHead, RecordKind, SLOT_BYTES, Slots, StackSample, Timing,
 };
 use crate::reader::header::{ChunkHead, chunk_offset};
 use crate::reader::process::Process;
@@ -20,6 +20,8 @@ use std::io;
 pub struct Record {
     /// Kernel identifier of the thread, 0 if unknown.
     pub tid: u32,
+    /// The innermost range in which the thread was; 0 for none, or where it is not known.
+    pub range: u32,
     /// What it did.
     pub event: Event,
 }
@@ -37,6 +39,8 @@ pub enum Event {
     Call(Call),
     /// Where in the program a launch was made.
     StackSample(StackSample),
+    /// A range has begun or ended.
+    RangeChange(RangeChange),
 }
 
 impl Record {
@@ -48,6 +52,7 @@ impl Record {
             Event::Timing(timing) => &timing.head,
             Event::Call(call) => &call.head,
             Event::StackSample(sample) => &sample.head,
+            Event::RangeChange(change) => &change.head,
         }
     }
 
@@ -57,10 +62,10 @@ impl Record {
         self.head().start
     }
 
-    /// Ticks that the call took; 0 for a timing and for a stack, which are no calls.
+    /// Ticks that the call took; 0 for what is no call.
     pub fn duration_ticks(&self) -> u64 {
         match self.event {
-            Event::Timing(_) | Event::StackSample(_) => 0,
+            Event::Timing(_) | Event::StackSample(_) | Event::RangeChange(_) => 0,
             _ => self.head().duration_ticks(),
         }
     }
@@ -120,6 +125,15 @@ impl Event {
             RecordKind::Timing => Timing::from_bytes(step.bytes).map(Event::Timing),
             RecordKind::Call => Call::from_bytes(step.bytes).map(Event::Call),
             RecordKind::StackSample => StackSample::from_bytes(step.bytes).map(Event::StackSample),
+            RecordKind::RangeChange => RangeChange::from_bytes(step.bytes).map(Event::RangeChange),
+        }
+    }
+
+    /// The range in which a thread is after this, if it was in `range` before.
+    fn range_after(&self, range: u32) -> u32 {
+        match self {
+            Event::RangeChange(change) => change.range,
+            _ => range,
         }
     }
 }
@@ -173,6 +187,7 @@ pub struct Records<'p> {
     reading: Reading<'p>,
     segments: std::slice::Iter<'p, Segment>,
     tid: u32,
+    range: u32,
     buffer: Vec<u8>,
     at: usize,
 }
@@ -180,7 +195,7 @@ pub struct Records<'p> {
 impl<'p> Records<'p> {
     pub(crate) fn new(process: &'p Process) -> Records<'p> {
         let segments = process.segments.iter();
-        Records { reading: Reading::new(process), segments, tid: 0, buffer: Vec::new(), at: 0 }
+        Records { reading: Reading::new(process), segments, tid: 0, range: 0, buffer: Vec::new(), at: 0 }
     }
 }
 
@@ -192,13 +207,14 @@ impl Iterator for Records<'_> {
             while let Some(Ok(step)) = walk(&self.buffer[self.at..]).next() {
                 self.at += step.bytes.len();
                 if let Some(event) = Event::parse(&step) {
-                    return Some(Record { tid: self.tid, event });
+                    self.range = event.range_after(self.range);
+                    return Some(Record { tid: self.tid, range: self.range, event });
                 }
             }
             let segment = self.segments.next()?;
             self.reading.load(segment, &mut self.buffer);
             self.at = 0;
-            self.tid = segment.tid;
+            (self.tid, self.range) = (segment.tid, 0);
         }
     }
 }
@@ -221,8 +237,8 @@ pub struct RecordsByTime<'p> {
 struct Ordered {
     tid: u32,
     buffer: Vec<u8>,
-    /// `(key, byte)`, the next one last.
-    order: Vec<(u64, u32)>,
+    /// `(key, byte, range)`, the next one last.
+    order: Vec<(u64, u32, u32)>,
 }
 
 impl<'p> RecordsByTime<'p> {
@@ -253,7 +269,7 @@ impl<'p> RecordsByTime<'p> {
 
     fn await_next(&mut self, place: usize) {
         match self.open[place].order.last() {
-            Some(&(key, _)) => self.heap.push(Reverse((key, place))),
+            Some(&(key, ..)) => self.heap.push(Reverse((key, place))),
             None => {
                 self.open[place] = Ordered::default();
                 self.vacant.push(place);
@@ -264,17 +280,18 @@ impl<'p> RecordsByTime<'p> {
 
 impl Ordered {
     fn sort(&mut self, segment: &Segment) {
-        let mut reached = segment.first;
+        let (mut reached, mut range) = (segment.first, 0);
         for step in walk(&self.buffer).map_while(Result::ok) {
             if let Some(event) = Event::parse(&step) {
-                let start = Record { tid: 0, event }.start();
+                range = event.range_after(range);
+                let start = Record { tid: 0, range, event }.start();
                 let key = if matches!(event, Event::Timing(_)) { reached } else { start };
                 reached = reached.max(key);
-                self.order.push((key, step.at as u32));
+                self.order.push((key, step.at as u32, range));
             }
         }
         // Stable, so that what began at the same tick stays in the order of writing.
-        self.order.sort_by_key(|&(key, _)| key);
+        self.order.sort_by_key(|&(key, ..)| key);
         self.order.reverse();
     }
 }
@@ -287,14 +304,14 @@ impl Iterator for RecordsByTime<'_> {
             self.open_due();
             let Reverse((_, place)) = self.heap.pop()?;
             let ordered = &mut self.open[place];
-            let at = ordered.order.pop().map(|(_, at)| at as usize);
-            let event = at
-                .and_then(|at| walk(&ordered.buffer[at..]).next()?.ok())
+            let next = ordered.order.pop();
+            let event = next
+                .and_then(|(_, at, _)| walk(&ordered.buffer[at as usize..]).next()?.ok())
                 .and_then(|step| Event::parse(&step));
-            let tid = ordered.tid;
+            let (tid, range) = (ordered.tid, next.map_or(0, |(.., range)| range));
             self.await_next(place);
             if let Some(event) = event {
-                return Some(Record { tid, event });
+                return Some(Record { tid, range, event });
             }
         }
     }

@@ -2,10 +2,10 @@
 #![allow(dead_code, reason = "each test file uses its part of this")]
 
 use apex_trace::definition::{
-    CallStack, Config, Context, Definition, Device, Function, Graph, PythonFrame, Stream, StreamKind,
+    CallStack, Config, Context, Definition, Device, Function, Graph, PythonFrame, Range, Stream, StreamKind,
 };
 use apex_trace::layout::{
-    Call, GraphLaunch, Launch, RecordHead, RecordKind, Slots as _, StackSample, Timing,
+    Call, GraphLaunch, Launch, RangeChange, RecordHead, RecordKind, Slots as _, StackSample, Timing,
 };
 use apex_trace::python::{LineTable, PythonCode};
 use apex_trace::{Event, Process, ProcessFile, Record, Session};
@@ -82,7 +82,7 @@ pub fn child_dir() -> Option<std::path::PathBuf> {
 pub fn any_event() -> impl Strategy<Value = Event> {
     let words = prop::array::uniform4(any::<u32>());
     let longs = prop::array::uniform4(any::<u64>());
-    (1..=5, any::<u16>(), any::<u64>(), any::<u64>(), words, longs).prop_map(
+    (1..=6, any::<u16>(), any::<u64>(), any::<u64>(), words, longs).prop_map(
         |(which, flags, start, length, [a, b, c, d], [bytes, address, source, object])| {
             let head = |kind, slots| RecordHead::new(kind, slots, flags, start, start.saturating_add(length));
             match which {
@@ -111,6 +111,12 @@ pub fn any_event() -> impl Strategy<Value = Event> {
                     config: a,
                     stack: b,
                     reserved: bytes,
+                }),
+                5 => Event::RangeChange(RangeChange {
+                    head: head(RecordKind::RangeChange, 1),
+                    range: a,
+                    changed: b,
+                    instance: bytes,
                 }),
                 _ => {
                     let [class, memory, source_memory, reserved] = d.to_le_bytes();
@@ -143,6 +149,7 @@ pub fn record(lane: &mut apex_trace::Lane, file: &ProcessFile, event: &Event) ->
         Event::Timing(record) => lane.record(file, record),
         Event::Call(record) => lane.record(file, record),
         Event::StackSample(record) => lane.record(file, record),
+        Event::RangeChange(record) => lane.record(file, record),
     }
 }
 
@@ -154,7 +161,7 @@ pub fn any_definition() -> impl Strategy<Value = Definition> {
     let attributes = prop::collection::vec(any::<(u32, i32)>(), 0..40);
     let words = prop::array::uniform12(any::<u32>());
     let more = (any::<u64>(), any::<[u8; 16]>(), any::<bool>(), 0..4u32);
-    (1..=9, id, text, pairs, attributes, words, more).prop_map(
+    (1..=10, id, text, pairs, attributes, words, more).prop_map(
         |(which, id, text, kernels, attributes, w, (long, uuid, known, kind))| match which {
             1 => Definition::Name { id, text },
             2 => Definition::Device(Device {
@@ -221,11 +228,17 @@ pub fn any_definition() -> impl Strategy<Value = Definition> {
                     LineTable::Locations(uuid.to_vec())
                 },
             }),
-            _ => Definition::CallStack(CallStack {
+            9 => Definition::CallStack(CallStack {
                 id,
                 thread: text,
                 python: kernels.iter().map(|&(code, at)| PythonFrame { code, offset: at as i32 }).collect(),
                 is_cut: known,
+            }),
+            _ => Definition::Range(Range {
+                id,
+                parent: w[0],
+                domain: text.chars().rev().collect(),
+                name: text,
             }),
         },
     )
@@ -252,6 +265,7 @@ pub fn identifier(definition: &Definition) -> (u8, u32) {
         Definition::Graph(graph) => (7, graph.id),
         Definition::PythonCode(code) => (8, code.id),
         Definition::CallStack(stack) => (9, stack.id),
+        Definition::Range(range) => (10, range.id),
     }
 }
 
@@ -267,7 +281,8 @@ pub fn lookup(process: &Process, (kind, id): (u8, u32)) -> Option<Definition> {
         6 => all.config(id).cloned().map(Definition::Config),
         7 => all.graph(id).cloned().map(Definition::Graph),
         8 => all.python_code(id).cloned().map(Definition::PythonCode),
-        _ => all.call_stack(id).cloned().map(Definition::CallStack),
+        9 => all.call_stack(id).cloned().map(Definition::CallStack),
+        _ => all.range(id).cloned().map(Definition::Range),
     }
 }
 

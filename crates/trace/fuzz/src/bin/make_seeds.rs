@@ -5,9 +5,9 @@
 use std::fs;
 use std::path::Path;
 use apex_trace::definition::{
-    CallStack, Config, Context, Definition, Device, Function, Graph, PythonFrame, Stream,
+    CallStack, Config, Context, Definition, Device, Function, Graph, PythonFrame, Range, Stream,
 };
-use apex_trace::layout::{Call, GraphLaunch, Launch, Slots, StackSample, Timing};
+use apex_trace::layout::{Call, GraphLaunch, Launch, RangeChange, Slots, StackSample, Timing};
 use apex_trace::python::PythonCode;
 use apex_trace::{Lane, ProcessFile, Session, now};
 
@@ -45,6 +45,7 @@ fn record(session: &Path, calls: u32) {
                 python: vec![PythonFrame { code: id, offset: 2 }],
                 ..CallStack::default()
             }),
+            Definition::Range(Range { id, name: name(), ..Range::default() }),
         ] {
             assert!(file.define(&definition));
         }
@@ -60,7 +61,9 @@ fn record(session: &Path, calls: u32) {
         let stack =
             StackSample { head: StackSample::head(0, start, now()), stack: id, ..StackSample::default() };
         assert!(lane.record(&file, &launch) && lane.record(&file, &graph) && lane.record(&file, &stack));
-        assert!(lane.record(&file, &timing) && lane.record(&file, &call));
+        let range =
+            RangeChange { head: RangeChange::head(0, start, start), range: id, ..RangeChange::default() };
+        assert!(lane.record(&file, &timing) && lane.record(&file, &call) && lane.record(&file, &range));
         if id % 4 == 0 {
             lane.give_back();
         }
