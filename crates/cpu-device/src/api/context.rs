@@ -154,8 +154,7 @@ entries! {
         write(config, shared)
     }
 
-    /// Sets the width of shared memory's banks: no effect, as on every GPU since compute capability
-    /// 5.0.
+    /// Sets the width of shared memory's banks: no effect, as on every GPU since Maxwell.
     fn cuCtxSetSharedMemConfig(config: CUsharedconfig) {
         ensure(config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE, CUDA_ERROR_INVALID_VALUE)?;
         context::current().map(drop)

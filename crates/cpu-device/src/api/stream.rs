@@ -175,8 +175,7 @@ entries! {
         Stream::resolve(stream, default)?.enqueue(Operation::Host(HostCall { function, data }))
     }
 
-    /// Calls a function of the program's at its place in a stream, and tells it how the work before
-    /// it went.
+    /// Calls a function of the program's in stream order, with the status of the work before it.
     fn cuStreamAddCallback(
         stream: CUstream,
         callback: CUstreamCallback,
