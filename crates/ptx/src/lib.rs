@@ -9,9 +9,10 @@
 //! [`syntax`] parses and prints everything that NVRTC, nvcc and Triton write, whatever the version.
 //! [`forms`] is the table of instructions: which exist, with which operands, for which targets.
 //! [`body`] resolves the names of a function, [`instruction`] says what each instruction does,
-//! [`flow`] in which order they are executed. [`verify`](mod@verify) says whether a module is
-//! correct, [`mix`] counts the instructions of a kernel, [`mod@estimate`] says what a launch of it
-//! executes, and [`link`](mod@link) joins modules.
+//! [`flow`] in which order they are executed, [`analysis`] what registers and addresses hold and
+//! what accesses cost. [`verify`](mod@verify) says whether a module is correct, [`mix`] counts the
+//! instructions of a kernel, [`mod@estimate`] says what a launch of it executes, and
+//! [`link`](mod@link) joins modules.
 //!
 //! Invariants:
 //!

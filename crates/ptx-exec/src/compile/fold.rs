@@ -6,123 +6,108 @@
 //! mul.wide.u32 %rd5, %r1, 4;  add.s64 %rd6, %rd4, %rd5;  ld.global.f32 %f2, [%rd6];
 //! ```
 //!
-//! where `%rd4` is a parameter. [`fold`] tells the access that its address is `%rd4 + (%r1 << 2)`;
-//! if no other step reads the product and the sum, they are *idle*: straight runs pass over them.
-//! Nothing is removed, so counts and faults are those of the PTX, and a watched launch computes
-//! every register.
+//! where `%rd4` is a parameter. [`ptx::analysis`] tells the access that its address is
+//! `%rd4 + (%r1 << 2)` ([`FunctionCompiler::element`]); steps whose results nobody else reads are
+//! *idle*: straight runs pass over them. Nothing is removed, so counts and faults are those of the
+//! PTX, and a watched launch computes every register.
 //!
 //! [`name_patterns`] then says which accesses of a straight run may share what has been found out
 //! about the lanes of the register that their addresses depend on.
 
-use std::collections::HashMap;
+use ptx::analysis::Atom;
+use ptx::body::{InstructionId, Operand, Symbol};
+use ptx::instruction::accesses;
 
-use crate::code::{Op, Step};
-use crate::compile::allocate::Span;
-use crate::operands::{Args, Class, Indexed, Meaning, PATTERNS, Reg, Role, Space};
+use crate::code::{Input, Op, Step};
+use crate::compile::frame::SymbolPlace;
+use crate::compile::function::FunctionCompiler;
+use crate::operands::{AccessArgs, Class, Indexed, PATTERNS, Reg, Role, Space};
 
-/// Inputs that addresses may be made of.
-pub(super) struct Known<'c> {
-    /// Longs that are the same in all lanes of all warps of a block, and never written.
-    pub(super) uniform: &'c dyn Fn(Reg) -> bool,
-    /// The bits of a constant.
-    pub(super) constant: &'c dyn Fn(Reg) -> Option<u64>,
+impl FunctionCompiler<'_> {
+    /// What the address of an access of the current line is made of, if it is that of an array's
+    /// element.
+    pub(super) fn element(&mut self, args: &AccessArgs) -> Option<Indexed> {
+        let at = self.line.filter(|_| !args.narrow)?;
+        let line = &self.body.lines[at];
+        for (place, access) in accesses(&self.operations[at], &line.operands).iter().enumerate() {
+            let Some(base) = access.base.operand() else { continue };
+            if !matches!(self.named(&base), Ok(Some((address, _))) if address == args.address) {
+                continue;
+            }
+            let element = self.values.address(InstructionId(at as u32), place)?.element?;
+            let index = Operand::Name(Symbol::Register(element.index));
+            let (index, _) = self.named(&index).ok()??;
+            return Some(Indexed {
+                base: self.pointer(element.base)?,
+                index: self.bound.get(&index).copied().unwrap_or(index),
+                signed: element.signed,
+                shift: element.shift as u8,
+            });
+        }
+        None
+    }
+
+    /// The input that is a pointer out of the kernel's parameters, or the address of a variable.
+    fn pointer(&mut self, atom: Atom) -> Option<Reg> {
+        let place = |variable| self.symbol_place(Symbol::Variable(variable)).ok();
+        let input = match atom {
+            Atom::Parameter { variable, offset, bytes } => match place(variable)? {
+                SymbolPlace::Param(start) => {
+                    Input::Param { offset: start.checked_add(offset)?, bytes, signed: false }
+                }
+                _ => return None,
+            },
+            Atom::Address(variable) => match place(variable)? {
+                SymbolPlace::Global(index) => Input::Global(index),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        self.known_input(Class::Long, input)
+    }
 }
 
-/// Largest shift of an index: elements of up to 64 KiB.
-const MAX_SHIFT: u32 = 16;
-
-/// Tells accesses what their addresses are made of; returns which steps are idle.
-pub(super) fn fold(steps: &mut [Step], spans: &[Span], classes: &[Class], known: &Known) -> Vec<bool> {
-    let writes = count(steps, classes.len(), Role::Def);
-    let reads = count(steps, classes.len(), Role::Use);
-    // Reads of each register that accesses no longer need.
-    let mut saved = vec![0; classes.len()];
-    let mut sums: Vec<(usize, usize, Reg, Reg)> = Vec::new();
-    for span in spans {
-        // Where each register was last written in this span.
-        let mut written: HashMap<Reg, usize> = HashMap::new();
-        for at in span.start..span.end {
-            let place = |reg: Reg, written: &HashMap<Reg, usize>| {
-                written.get(&reg).copied().filter(|_| writes[reg.0 as usize] == 1)
-            };
-            let address = match &steps[at].op {
-                Op::Access { args, .. } if !args.narrow => Some(args.address),
-                _ => None,
-            };
-            if let Some(address) = address
-                && let Some(sum) = place(address, &written)
-                && let Some((base, product)) = addition(&steps[sum], known)
-                && let Some(multiplication) = place(product, &written)
-                && let Some(indexed) = product_of(&steps[multiplication], base, known)
-                && written.get(&indexed.index).is_none_or(|&index| index < multiplication)
-            {
-                if let Op::Access { args, .. } = &mut steps[at].op {
-                    args.indexed = Some(indexed);
-                }
-                saved[address.0 as usize] += 1;
-                sums.push((sum, multiplication, address, product));
+/// Finds the straight steps whose results only idle steps read, and accesses that know their
+/// address without it.
+pub(super) fn idle(steps: &mut [Step], registers: usize) -> Vec<bool> {
+    // Reads that somebody needs, and the steps that write, of each register.
+    let mut needed = vec![0u32; registers];
+    let mut writers: Vec<Vec<usize>> = vec![Vec::new(); registers];
+    let mut open = Vec::new();
+    for (at, step) in steps.iter_mut().enumerate() {
+        step.registers(&mut |reg, role| match role {
+            Role::Use => needed[reg.0 as usize] += 1,
+            Role::Def => writers[reg.0 as usize].push(at),
+        });
+    }
+    for step in steps.iter() {
+        if let Op::Access { args, .. } = &step.op
+            && args.indexed.is_some()
+        {
+            needed[args.address.0 as usize] -= 1;
+            open.push(args.address);
+        }
+    }
+    let mut idle = vec![false; steps.len()];
+    while let Some(reg) = open.pop() {
+        if needed[reg.0 as usize] > 0 {
+            continue;
+        }
+        for &at in &writers[reg.0 as usize] {
+            let step = &mut steps[at];
+            let computes = matches!(&step.op, Op::Lanes { args, .. } if !args.e.is_some());
+            if !computes || !step.is_straight() || std::mem::replace(&mut idle[at], true) {
+                continue;
             }
-            steps[at].registers(&mut |reg, role| {
-                if role == Role::Def {
-                    written.insert(*reg, at);
+            step.registers(&mut |reg, role| {
+                if role == Role::Use {
+                    needed[reg.0 as usize] -= 1;
+                    open.push(*reg);
                 }
             });
         }
     }
-    idle(steps.len(), &sums, &reads, saved)
-}
-
-/// The steps of folded addresses (sum, product, and the registers they write) that nobody else
-/// reads.
-fn idle(steps: usize, sums: &[(usize, usize, Reg, Reg)], reads: &[u32], mut saved: Vec<u32>) -> Vec<bool> {
-    let mut idle = vec![false; steps];
-    for &(sum, _, address, product) in sums {
-        if saved[address.0 as usize] == reads[address.0 as usize] && !idle[sum] {
-            idle[sum] = true;
-            saved[product.0 as usize] += 1;
-        }
-    }
-    for &(_, multiplication, _, product) in sums {
-        idle[multiplication] |= saved[product.0 as usize] == reads[product.0 as usize];
-    }
     idle
-}
-
-/// How often each register is read or written.
-fn count(steps: &mut [Step], registers: usize, wanted: Role) -> Vec<u32> {
-    let mut counts = vec![0; registers];
-    for step in steps {
-        step.registers(&mut |reg, role| counts[reg.0 as usize] += u32::from(role == wanted));
-    }
-    counts
-}
-
-/// The base and the other summand, if the step adds to a base.
-fn addition(step: &Step, known: &Known) -> Option<(Reg, Reg)> {
-    match &step.op {
-        Op::Lanes { meaning: Meaning::AddLong, args: Args { a, b, .. }, .. } if step.is_straight() => {
-            match ((known.uniform)(*a), (known.uniform)(*b)) {
-                (true, false) => Some((*a, *b)),
-                (false, true) => Some((*b, *a)),
-                _ => None,
-            }
-        }
-        _ => None,
-    }
-}
-
-/// The address `base + product`, if the step computes the product of a word and a power of two.
-fn product_of(step: &Step, base: Reg, known: &Known) -> Option<Indexed> {
-    match &step.op {
-        Op::Lanes { meaning: Meaning::MultiplyWide { signed }, args: Args { a, b, .. }, .. }
-            if step.is_straight() =>
-        {
-            let factor = (known.constant)(*b).filter(|factor| factor.is_power_of_two())?;
-            let shift = factor.trailing_zeros();
-            (shift <= MAX_SHIFT).then_some(Indexed { base, index: *a, signed: *signed, shift: shift as u8 })
-        }
-        _ => None,
-    }
 }
 
 /// Counts the straight steps from each step on, and the idle ones.

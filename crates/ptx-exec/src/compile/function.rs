@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use ptx::analysis::Values;
 use ptx::body::{self, Body};
 use ptx::flow::Flow;
 use ptx::instruction::{Operation, Operations};
@@ -15,7 +16,7 @@ use crate::code::{Classes, Code, Input, Named, Op, Origin, Source, Step};
 use crate::compile::ModuleNames;
 use crate::compile::allocate::{Span, allocate};
 use crate::compile::decode::{self, control, load_store, stack};
-use crate::compile::fold::{Known, fold, mark_straight, name_patterns};
+use crate::compile::fold::{idle, mark_straight, name_patterns};
 use crate::compile::frame::SymbolPlace;
 use crate::compile::layout::{Block, blocks, order};
 use crate::compile::prologue;
@@ -49,6 +50,9 @@ pub(super) struct FunctionCompiler<'m> {
     pub(super) body: &'m Body<'m>,
     pub(super) operations: &'m Operations,
     pub(super) flow: &'m Flow,
+    pub(super) values: &'m Values,
+    /// The line that is compiled.
+    pub(super) line: Option<usize>,
     /// Class of each virtual register.
     classes: Vec<Class>,
     /// The virtual register of each register of the body, made when it is first needed.
@@ -86,12 +90,15 @@ pub(super) fn compile<'m>(
     let body = module.names.body(function);
     let operations = Operations::of(&body);
     let flow = Flow::of(&body, &operations);
+    let values = Values::of(&body, &operations, &flow);
     let mut compiler = FunctionCompiler {
         module,
         function,
         body: &body,
         operations: &operations,
         flow: &flow,
+        values: &values,
+        line: None,
         classes: Vec::new(),
         registers: vec![Reg::NONE; body.registers.len()],
         inputs: HashMap::new(),
@@ -172,14 +179,7 @@ impl FunctionCompiler<'_> {
         inputs.sort_by_key(|(_, reg)| *reg);
         let pinned: Vec<Reg> = inputs.iter().map(|(_, reg)| *reg).collect();
         let input_of: HashMap<Reg, Input> = inputs.iter().map(|((_, input), reg)| (*reg, *input)).collect();
-        let known = Known {
-            uniform: &|reg| input_of.get(&reg).is_some_and(|input| !input.is_of_warp()),
-            constant: &|reg| match input_of.get(&reg) {
-                Some(Input::Constant(bits)) => Some(*bits),
-                _ => None,
-            },
-        };
-        let idle = fold(&mut self.steps, spans, &self.classes, &known);
+        let idle = idle(&mut self.steps, self.classes.len());
         let candidate = prologue::find(&mut self.steps, spans, &idle, &input_of);
         let kept: Vec<Reg> = candidate.iter().flat_map(|candidate| candidate.registers()).collect();
         let mut classes = Classes::default();
@@ -221,7 +221,7 @@ impl FunctionCompiler<'_> {
             Some(Some(follower)) => self.jump_to(follower, next),
             // The end of the body is a `ret`.
             Some(None) => {
-                self.guard = Guard::Always;
+                (self.guard, self.line) = (Guard::Always, None);
                 control::leave(self).map_err(|_| {
                     let message = "a result has a type that no register holds";
                     Diagnostic::new(self.function.position, message.to_owned())
@@ -246,6 +246,7 @@ impl FunctionCompiler<'_> {
     }
 
     fn line(&mut self, index: usize, next: Option<usize>) -> Result<(), Diagnostic> {
+        self.line = Some(index);
         let line = &self.body.lines[index];
         let instruction = line.instruction;
         let source = line.location.map(|location| Source {
@@ -325,7 +326,7 @@ impl FunctionCompiler<'_> {
     pub(super) fn access(&mut self, handler: AccessHandler, args: AccessArgs) {
         if handler.takes(&args, |reg| self.class(reg)) {
             let wide = args.data[0].is_some() && self.class(args.data[0]) == Class::Long;
-            let args = AccessArgs { wide, ..args };
+            let args = AccessArgs { wide, indexed: self.element(&args), ..args };
             self.push(Op::Access { run: handler.run, regular: handler.regular, args: Box::new(args) });
         } else {
             self.complain(format!("no way to access memory with {args:?}"));
@@ -357,6 +358,11 @@ impl FunctionCompiler<'_> {
         self.inputs.insert((class, input), reg);
         self.input_registers.insert(reg);
         reg
+    }
+
+    /// The register that holds `input`, if anything has asked for it.
+    pub(super) fn known_input(&self, class: Class, input: Input) -> Option<Reg> {
+        self.inputs.get(&(class, input)).copied()
     }
 
     pub(super) fn constant(&mut self, class: Class, bits: u64) -> Reg {

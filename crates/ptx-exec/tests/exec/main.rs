@@ -11,6 +11,7 @@
 )]
 
 mod addresses;
+mod analysis;
 mod batches;
 mod cases;
 mod corpus;

@@ -4,10 +4,17 @@
 //! wavefronts, bank conflicts. The [estimate](crate::estimate) asks it about the addresses that it
 //! computes, the executor about those that it counts, so the two agree wherever they see the same
 //! addresses. [`SharedLayout`] says where shared variables lie, [`static_shared_bytes`] how many
-//! bytes of them a kernel has.
+//! bytes of them a kernel has. [`Values`] says what registers and addresses hold: sums of thread,
+//! block, parameters and induction variables.
 
+mod definitions;
 mod request;
 mod shared;
+mod sum;
+mod values;
 
+pub use definitions::{Definition, Origin};
 pub use request::{BANKS, LANES, MOST_TOUCHED, Request, SECTOR, Wavefronts};
 pub use shared::{SharedLayout, static_shared_bytes};
+pub use sum::{Atom, AtomId, Sum, SumId, Sums, Term};
+pub use values::{Address, Element, Values};

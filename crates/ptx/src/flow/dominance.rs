@@ -21,6 +21,14 @@ impl Flow {
         Tree::of(self.blocks.len(), 0, None, successors)
     }
 
+    /// The blocks that the entry reaches, each before those that it leads to but for the way back
+    /// in loops.
+    pub fn reverse_postorder(&self) -> Vec<BlockId> {
+        let successors = |block: usize| self.blocks[block].successors.iter().map(|id| id.index()).collect();
+        let order = reverse_postorder(self.blocks.len(), 0, &successors);
+        order.into_iter().map(|block| BlockId(block as u32)).collect()
+    }
+
     /// The tree of post-dominators; its root is the way out of the function.
     pub fn post_dominators(&self) -> Tree {
         let out = self.blocks.len();

@@ -52,10 +52,8 @@ fn multiply(ty: ScalarType, part: Part) -> Option<LaneHandler> {
         (Part::High, S64) => binary(high_i64),
         (Part::Wide, U16) => binary(|a: u16, b: u16| u32::from(a) * u32::from(b)),
         (Part::Wide, S16) => binary(|a: i16, b: i16| i32::from(a) * i32::from(b)),
-        (Part::Wide, U32) => binary(|a: u32, b: u32| u64::from(a) * u64::from(b))
-            .meaning(Meaning::MultiplyWide { signed: false }),
-        (Part::Wide, S32) => binary(|a: i32, b: i32| i64::from(a) * i64::from(b))
-            .meaning(Meaning::MultiplyWide { signed: true }),
+        (Part::Wide, U32) => binary(|a: u32, b: u32| u64::from(a) * u64::from(b)),
+        (Part::Wide, S32) => binary(|a: i32, b: i32| i64::from(a) * i64::from(b)),
         _ => return None,
     })
 }
@@ -306,9 +304,6 @@ pub(crate) fn decode(form: &mut Form) -> Option<Pure> {
         (Opcode::Min, false, true) if ty == S32 => same(binary(|a: i32, b: i32| a.min(b).max(0)), 2),
         (Opcode::Max, false, true) if ty == S32 => same(binary(|a: i32, b: i32| a.max(b).max(0)), 2),
         (_, true, _) | (_, _, true) => None,
-        (Opcode::Add, ..) if matches!(ty, U64 | S64) => {
-            same(binary(|a: u64, b: u64| a.wrapping_add(b)).meaning(Meaning::AddLong), 2)
-        }
         (Opcode::Add, ..) => same(typed!(ty, binary, |a, b| a.wrapping_add(b)), 2),
         (Opcode::Sub, ..) => same(typed!(ty, binary, |a, b| a.wrapping_sub(b)), 2),
         (Opcode::Mul, ..) => {

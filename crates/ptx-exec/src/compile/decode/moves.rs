@@ -282,7 +282,7 @@ impl FunctionCompiler<'_> {
                     return None;
                 }
                 let offset = load_store::kernel_param(self, source)?;
-                let (bytes, signed) = (loaded.bytes() as u8, loaded.is_signed());
+                let (bytes, signed) = (loaded.bytes() as u8, loaded.is_signed() && loaded.bytes() < 8);
                 // Beyond the end or misaligned: left to the access, which complains.
                 let end = self.param_bytes;
                 if u64::from(offset) + loaded.bytes() > end || u64::from(offset) % loaded.bytes() != 0 {
