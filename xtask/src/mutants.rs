@@ -12,7 +12,7 @@ use std::process::{Command, ExitCode};
 /// The files, by the package whose tests have to notice; each lies in its folder ([`folder`]).
 const SAMPLE: [(&str, &[&str]); 4] = [
     ("occupancy", &["src/limits.rs", "src/waves.rs"]),
-    ("apex-profile", &["src/profile/idle.rs"]),
+    ("apex-profile", &["src/accounts/mod.rs", "src/accounts/phases.rs"]),
     ("ptx", &["src/verify/call.rs", "src/verify/data.rs", "src/verify/types.rs"]),
     ("apex-model", &["src/conformal.rs"]),
 ];

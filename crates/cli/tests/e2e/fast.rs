@@ -7,9 +7,9 @@ use std::path::Path;
 use std::process::Command;
 
 /// Random programs with the queue on, also where it gains nothing.
-fn random_programs(sandbox: &Sandbox, count: &str) -> Command {
+fn random_programs(sandbox: &Sandbox, seed: u32, count: &str) -> Command {
     let mut command = sandbox.apex(&["run", "--device", "cpu", "--fast", "--quiet", "-o", "session", "--"]);
-    command.arg(test_build::program("driver-client")).args(["order", "1", count, "60"]);
+    command.arg(test_build::program("driver-client")).args(["order", &seed.to_string(), count, "60"]);
     command.env("APEX_FAST_ALWAYS", "1").env("RUST_BACKTRACE", "0");
     command
 }
@@ -17,7 +17,7 @@ fn random_programs(sandbox: &Sandbox, count: &str) -> Command {
 #[test]
 fn random_programs_keep_their_order() {
     let sandbox = Sandbox::new();
-    let run = output(&mut random_programs(&sandbox, "1500"), 0);
+    let run = output(&mut random_programs(&sandbox, 1, "1500"), 0);
     assert_eq!(text(&run.stdout), "1500 programs as they should be\n");
     assert_eq!(text(&run.stderr), "");
     let process = &sandbox.json(&["report", "session", "--json"])["profile"]["processes"][0];
@@ -53,25 +53,27 @@ fn a_call_that_wrongly_passes_the_queue_is_noticed() {
     ] {
         symlink(test_build::library(package), libraries.path().join(name)).unwrap();
     }
-    let run = |fault: &str| {
+    let run = |fault: &str, seed: u32| {
         let sandbox = Sandbox::new();
-        let mut command = random_programs(&sandbox, "600");
+        let mut command = random_programs(&sandbox, seed, "300");
         command.env("APEX_LIB_DIR", Path::new(libraries.path())).env("CARELESS_ABOUT", fault);
         command.output().unwrap().status.success()
     };
-    assert!(run("nothing"), "without a fault the programs are as they should be");
+    assert!(run("nothing", 1), "without a fault the programs are as they should be");
+    // Whether a call overtakes another is decided anew in each run.
     for fault in FAULTS {
-        assert!(!run(fault), "{fault} passes the queue, and nothing notices");
+        let is_noticed = (0..20).any(|round| !run(fault, 1 + 300 * round));
+        assert!(is_noticed, "{fault} passes the queue, and nothing notices");
     }
 }
 
 #[test]
 fn a_program_that_waits_for_its_work_is_told_that_nothing_was_gained() {
     let sandbox = Sandbox::new();
-    output(&mut sandbox.record(&["--fast"], &["launches", "2000"]), 0);
+    output(&mut sandbox.record(&["--fast"], &["launch", "2000"]), 0);
     let queue = &sandbox.json(&["report", "s", "--json"])["profile"]["processes"][0]["queue"];
     assert!(queue["state"].is_string(), "{queue}");
-    output(&mut sandbox.record(&["--fast=fastest", "-o", "t"], &["launches", "1"]), 2);
+    output(&mut sandbox.record(&["--fast=fastest", "-o", "t"], &["launch", "1"]), 2);
 }
 
 #[test]

@@ -148,6 +148,7 @@ impl<'b> Reading<'b> {
             Event::Timing(timing) => self.timing(&timing),
             Event::Call(call) => self.call(&call),
             Event::StackSample(sample) => self.stack(&sample),
+            Event::RangeChange(_) => {}
         }
     }
 
