@@ -332,11 +332,12 @@ impl Program {
         });
     }
 
-    /// Captures two launches and launches the graph.
+    /// Captures two launches, and launches the graph after a launch that may still wait.
     fn capture(&mut self, buffer: usize) {
         let at = 1 + self.random.below(STREAMS - 1);
         self.order_after_last(buffer, at);
         let stream = self.streams[at].handle;
+        let before = self.affine_on(buffer, stream);
         let launches = [(); 2].map(|()| self.affine_on(buffer, stream));
         self.does(move || {
             let (mut graph, mut executable, stream) = (null_mut(), null_mut(), stream as CUstream);
@@ -344,6 +345,7 @@ impl Program {
             launches.into_iter().for_each(|launch| launch());
             check(cuda!(cuStreamEndCapture(stream, &mut graph)));
             check(cuda!(cuGraphInstantiateWithFlags(&mut executable, graph, 0)));
+            before();
             check(cuda!(cuGraphLaunch(executable, stream)));
             check(cuda!(cuGraphExecDestroy(executable)));
             check(cuda!(cuGraphDestroy(graph)));

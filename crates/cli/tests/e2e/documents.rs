@@ -32,6 +32,7 @@ const DOCUMENTS: [(&str, &[Words], Words); 9] = [
             &["report", "--json", "--phase", "steady", "gap"],
             &["report", "--json", "cut"],
             &["report", "--json", "placed"],
+            &["report", "--json", "fast"],
         ],
         &[],
     ),
@@ -140,6 +141,7 @@ fn prepare(sandbox: &Sandbox) -> Running {
         command
     };
     output(&mut recorded(&["--check", "-o", "race"], &["run", "race"]), 123);
+    output(&mut recorded(&["--fast", "-o", "fast"], &["launch", "10"]), 0);
     let options = ["-o", "gap", "--timing", "all"];
     let mut pausing =
         Running::start(&mut recorded(&options, &["launch", "10", "await", "on", "launch", "10"]));
