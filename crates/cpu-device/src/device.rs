@@ -46,22 +46,25 @@ pub const TEXTURE_PITCH_ALIGNMENT: u64 = 32;
 /// Rows of pitched allocations start at multiples of this.
 pub const PITCH_ALIGNMENT: u64 = 512;
 
-/// Attributes that are the same on every machine: limits of compute capability 8.0, and a clock of
-/// 1 GHz.
+/// Shared memory in bytes that the system would keep of each block's.
+const RESERVED_SHARED_BYTES: u32 = 1 << 10;
+
+/// Attributes that are the same on every machine: limits of compute capability 8.0, of which the
+/// executor states those that it holds launches to, and a clock of 1 GHz.
 pub const ATTRIBUTES: DeviceAttributes = DeviceAttributes {
     compute_capability: (COMPUTE_CAPABILITY.0 as u32, COMPUTE_CAPABILITY.1 as u32),
     warp_size: 32,
-    max_threads_per_block: 1024,
-    max_block_dim: Dim3::new(1024, 1024, 64),
+    max_threads_per_block: ptx_exec::MAX_THREADS,
+    max_block_dim: Dim3::new(ptx_exec::MAX_THREADS, ptx_exec::MAX_THREADS, 64),
     max_grid_dim: Dim3::new(i32::MAX as u32, 65535, 65535),
     max_threads_per_multiprocessor: 2048,
     max_blocks_per_multiprocessor: 32,
     max_registers_per_multiprocessor: 65536,
     max_registers_per_block: 65536,
-    max_shared_bytes_per_multiprocessor: 164 << 10,
+    max_shared_bytes_per_multiprocessor: ptx_exec::MAX_SHARED + RESERVED_SHARED_BYTES,
     max_shared_bytes_per_block: 48 << 10,
-    max_shared_bytes_per_block_optin: 163 << 10,
-    reserved_shared_bytes_per_block: 1 << 10,
+    max_shared_bytes_per_block_optin: ptx_exec::MAX_SHARED,
+    reserved_shared_bytes_per_block: RESERVED_SHARED_BYTES,
     clock_khz: 1_000_000,
     memory_clock_khz: 1_000_000,
     memory_bus_bits: 64,

@@ -67,7 +67,7 @@ pub use fault::{Fault, FaultKind};
 pub use grid::{LaunchStats, launch, watch};
 pub use image::sampling::{AddressMode, Sampler, Texture};
 pub use image::{ChannelFormat, Image};
-pub use launch::{LaunchParams, Linked, MAX_SHARED, local_bytes};
+pub use launch::{LaunchParams, Linked, MAX_SHARED, MAX_THREADS, local_bytes};
 pub use memory::shadow::Shadow;
 pub use observe::{Counted, Group, Observation, WatchOptions};
 pub use program::{

@@ -116,8 +116,6 @@ pub(crate) struct Indexed {
 pub(crate) enum Meaning {
     /// Not this.
     Other,
-    /// `d = a * b + c`, the lower words.
-    MultiplyAddWords,
     /// Predicate `d = a R b` of words, and what [`compare`](crate::registers::lanes::compare) does
     /// besides.
     CompareWords { relation: Relation, signed: bool },

@@ -159,7 +159,7 @@ pub fn check(device: &Device, function: &Function, configuration: &Configuration
     ensure(required.is_none_or(|required| required == launch.block), CUDA_ERROR_INVALID_VALUE)?;
     ensure(dynamic_shared_bytes <= function.settings.max_dynamic_shared(), CUDA_ERROR_INVALID_VALUE)?;
     let shared = u64::from(attributes.function.static_shared_bytes) + u64::from(dynamic_shared_bytes);
-    ensure(shared <= ptx_exec::MAX_SHARED, CUDA_ERROR_INVALID_VALUE)?;
+    ensure(shared <= ptx_exec::MAX_SHARED.into(), CUDA_ERROR_INVALID_VALUE)?;
     if *cooperative {
         let resident = u64::from(blocks_per_multiprocessor(function, threads, dynamic_shared_bytes));
         let most = resident * u64::from(device.attributes.multiprocessors);

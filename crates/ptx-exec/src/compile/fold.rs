@@ -38,7 +38,7 @@ impl FunctionCompiler<'_> {
             let index = Operand::Name(Symbol::Register(element.index));
             let (index, _) = self.named(&index).ok()??;
             return Some(Indexed {
-                base: self.pointer(element.base)?,
+                base: self.argument(element.base, Class::Long)?,
                 index: self.bound.get(&index).copied().unwrap_or(index),
                 signed: element.signed,
                 shift: element.shift as u8,
@@ -47,8 +47,8 @@ impl FunctionCompiler<'_> {
         None
     }
 
-    /// The input that is a pointer out of the kernel's parameters, or the address of a variable.
-    fn pointer(&mut self, atom: Atom) -> Option<Reg> {
+    /// The input of a class that is one of the kernel's parameters, or the address of a variable.
+    pub(super) fn argument(&self, atom: Atom, class: Class) -> Option<Reg> {
         let place = |variable| self.symbol_place(Symbol::Variable(variable)).ok();
         let input = match atom {
             Atom::Parameter { variable, offset, bytes } => match place(variable)? {
@@ -63,7 +63,7 @@ impl FunctionCompiler<'_> {
             },
             _ => return None,
         };
-        self.known_input(Class::Long, input)
+        self.known_input(class, input)
     }
 }
 

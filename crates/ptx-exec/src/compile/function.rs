@@ -53,6 +53,8 @@ pub(super) struct FunctionCompiler<'m> {
     pub(super) values: &'m Values,
     /// The line that is compiled.
     pub(super) line: Option<usize>,
+    /// The line that made the first step.
+    pub(super) first_line: Option<usize>,
     /// Class of each virtual register.
     classes: Vec<Class>,
     /// The virtual register of each register of the body, made when it is first needed.
@@ -99,6 +101,7 @@ pub(super) fn compile<'m>(
         flow: &flow,
         values: &values,
         line: None,
+        first_line: None,
         classes: Vec::new(),
         registers: vec![Reg::NONE; body.registers.len()],
         inputs: HashMap::new(),
@@ -175,12 +178,13 @@ impl FunctionCompiler<'_> {
     }
 
     fn finish(mut self, spans: &[Span]) -> (Code, u32) {
+        let start = self.start();
         let mut inputs: Vec<((Class, Input), Reg)> = self.inputs.into_iter().collect();
         inputs.sort_by_key(|(_, reg)| *reg);
         let pinned: Vec<Reg> = inputs.iter().map(|(_, reg)| *reg).collect();
         let input_of: HashMap<Reg, Input> = inputs.iter().map(|((_, input), reg)| (*reg, *input)).collect();
         let idle = idle(&mut self.steps, self.classes.len());
-        let candidate = prologue::find(&mut self.steps, spans, &idle, &input_of);
+        let candidate = prologue::find(&mut self.steps, spans, &idle, &input_of, start);
         let kept: Vec<Reg> = candidate.iter().flat_map(|candidate| candidate.registers()).collect();
         let mut classes = Classes::default();
         let of = &self.classes;
@@ -299,6 +303,9 @@ impl FunctionCompiler<'_> {
                 operation,
                 source: None,
             });
+        }
+        if self.steps.is_empty() {
+            self.first_line = self.line;
         }
         self.steps.push(Step::new(self.guard, op));
         self.origin_of.push(self.origins.len() as u32 - 1);

@@ -2,10 +2,14 @@
 
 use std::collections::HashMap;
 
+use ptx::analysis::{Atom, Term};
+use ptx::body::{InstructionId, Operand, Symbol};
+
 use crate::code::prologue::{Check, Prologue, Uniform};
 use crate::code::{Input, Op, Step};
 use crate::compile::allocate::Span;
-use crate::operands::{Args, Guard, Indexed, Meaning, Reg, Role};
+use crate::compile::function::FunctionCompiler;
+use crate::operands::{Args, Class, Guard, Indexed, Meaning, Reg, Role};
 use crate::registers::lanes::combine;
 
 /// A prologue over virtual registers.
@@ -13,6 +17,12 @@ pub(super) struct Candidate {
     prologue: Prologue,
     /// The predicate of the check.
     outcome: Option<Reg>,
+}
+
+/// The index of a thread: the sum of `%tid` along an axis and the product of the factors.
+pub(super) struct Start {
+    thread: Reg,
+    factors: [Uniform; 2],
 }
 
 /// The prologue of a function that begins with one, if nobody else needs what its steps compute: of
@@ -23,8 +33,9 @@ pub(super) fn find(
     spans: &[Span],
     idle: &[bool],
     inputs: &HashMap<Reg, Input>,
+    start: Option<Start>,
 ) -> Option<Candidate> {
-    let candidate = candidate(steps, inputs)?;
+    let candidate = candidate(steps, inputs, start)?;
     let (index, length) = (candidate.prologue.index, candidate.prologue.steps());
     let first = spans.first()?;
     let again = spans.iter().any(|span| span.successors.contains(&0));
@@ -52,21 +63,56 @@ pub(super) fn find(
     Some(candidate)
 }
 
-fn candidate(steps: &[Step], inputs: &HashMap<Reg, Input>) -> Option<Candidate> {
+fn candidate(steps: &[Step], inputs: &HashMap<Reg, Input>, start: Option<Start>) -> Option<Candidate> {
     let uniform = |reg: Reg| match inputs.get(&reg)? {
         Input::Block(axis) => Some(Uniform::Block(*axis)),
         input if !input.is_of_warp() => Some(Uniform::Register(reg)),
         _ => None,
     };
-    let (Meaning::MultiplyAddWords, Args { d: index, a, b, c: thread, .. }) = lanes(steps.first()?)? else {
-        return None;
-    };
-    if !matches!(inputs.get(&thread), Some(Input::Thread(_))) {
+    let Start { thread, factors } = start?;
+    let (_, Args { d: index, e, .. }) = lanes(steps.first()?)?;
+    if e.is_some() {
         return None;
     }
-    let factors = [uniform(a)?, uniform(b)?];
     let (check, outcome) = steps.get(1..3).and_then(|steps| check(steps, index, uniform)).unzip();
     Some(Candidate { prologue: Prologue { factors, thread, index, check }, outcome })
+}
+
+impl FunctionCompiler<'_> {
+    /// What the first step computes, if that is the index of a thread: a product of two numbers that
+    /// are the same in all lanes, and the thread.
+    pub(super) fn start(&self) -> Option<Start> {
+        let at = self.first_line?;
+        let Some(Operand::Name(Symbol::Register(register))) = self.body.lines[at].operands.first() else {
+            return None;
+        };
+        let sum = self.values.result(InstructionId(at as u32), *register)?;
+        let atoms = |term: &Term| -> Vec<Atom> {
+            term.factors.iter().map(|factor| self.values.sums().atom(*factor)).collect()
+        };
+        let [one, other] = sum.terms.as_slice() else { return None };
+        let (thread, product) = match (atoms(one).as_slice(), atoms(other).as_slice()) {
+            ([Atom::Thread(axis)], _) if one.coefficient == 1 => (*axis, other),
+            (_, [Atom::Thread(axis)]) if other.coefficient == 1 => (*axis, one),
+            _ => return None,
+        };
+        let word = |input| self.known_input(Class::Word, input);
+        let mut factors = Vec::new();
+        for atom in atoms(product) {
+            factors.push(match atom {
+                Atom::Block(axis) => Uniform::Block(axis),
+                Atom::BlockSize(axis) => Uniform::Register(word(Input::BlockSize(axis))?),
+                Atom::GridSize(axis) => Uniform::Register(word(Input::GridSize(axis))?),
+                Atom::Parameter { .. } => Uniform::Register(self.argument(atom, Class::Word)?),
+                _ => return None,
+            });
+        }
+        if product.coefficient != 1 {
+            factors.push(Uniform::Register(word(Input::Constant(product.coefficient))?));
+        }
+        let thread = word(Input::Thread(thread)).filter(|_| (sum.bits, sum.constant) == (32, 0))?;
+        Some(Start { thread, factors: factors.try_into().ok()? })
+    }
 }
 
 /// The check that a comparison and the step after it make, and the predicate between them.

@@ -19,11 +19,11 @@ use crate::registers::lanes::WARP;
 use apex_trace::counts::Place;
 use cuda_launch::{Dim3, LaunchConfig};
 
-/// Most threads of a block.
-const MAX_BLOCK: u64 = 1024;
+/// Most threads of a block, and most along one of its axes.
+pub const MAX_THREADS: u32 = 1024;
 
 /// Most shared memory of a block, in bytes: what compute capability 8.0 allows.
-pub const MAX_SHARED: u64 = 163 * 1024;
+pub const MAX_SHARED: u32 = 163 * 1024;
 
 /// What a call takes of a thread's stack at least: the address to return to.
 const CALL_BYTES: u32 = 8;
@@ -134,8 +134,8 @@ pub(crate) fn prepare<'a>(
     if grid.is_empty() || block.is_empty() {
         return Err("a grid and a block need at least one element along each axis".to_owned());
     }
-    if threads > MAX_BLOCK || block.to_array().iter().any(|&side| u64::from(side) > MAX_BLOCK) {
-        return Err(format!("a block has at most {MAX_BLOCK} threads, not {threads}"));
+    if threads > MAX_THREADS.into() || block.to_array().iter().any(|&side| side > MAX_THREADS) {
+        return Err(format!("a block has at most {MAX_THREADS} threads, not {threads}"));
     }
     let most = attributes.function.max_threads_per_block;
     if threads > most.into() {
@@ -147,7 +147,7 @@ pub(crate) fn prepare<'a>(
         return Err(format!("the kernel requires blocks of {required:?} threads, not {block:?}"));
     }
     let shared_bytes = u64::from(kernel.dynamic_start) + u64::from(dynamic_shared_bytes);
-    if shared_bytes > MAX_SHARED {
+    if shared_bytes > MAX_SHARED.into() {
         return Err(format!(
             "{shared_bytes} bytes of shared memory are more than the {MAX_SHARED} of a block"
         ));

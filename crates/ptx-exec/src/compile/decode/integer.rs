@@ -11,7 +11,7 @@ use crate::arithmetic::quotient;
 use crate::compile::decode::Form;
 use crate::compile::decode::Pure;
 use crate::compile::function::{Decoded, FunctionCompiler, invalid};
-use crate::operands::{Args, Meaning, Reg};
+use crate::operands::{Args, Reg};
 use crate::registers::lanes::{LaneHandler, binary, carry, ternary, unary};
 
 /// `$shape(|x: T, …| body)` with `T` the Rust type of `$ty`.
@@ -83,8 +83,6 @@ fn multiply_add(ty: ScalarType, part: Part, saturate: bool) -> Option<LaneHandle
     Some(match (part, ty, saturate) {
         (Part::High, S32, true) => ternary(|a: i32, b: i32, c: i32| high_i32(a, b).saturating_add(c)),
         (_, _, true) => return None,
-        (Part::Low, U32 | S32, _) => ternary(|a: u32, b: u32, c: u32| a.wrapping_mul(b).wrapping_add(c))
-            .meaning(Meaning::MultiplyAddWords),
         (Part::Low, ..) => typed!(ty, ternary, |a, b, c| a.wrapping_mul(b).wrapping_add(c)),
         (Part::High, U16, _) => {
             ternary(|a: u16, b: u16, c: u16| (((u32::from(a) * u32::from(b)) >> 16) as u16).wrapping_add(c))

@@ -282,7 +282,9 @@ impl FunctionCompiler<'_> {
                     return None;
                 }
                 let offset = load_store::kernel_param(self, source)?;
-                let (bytes, signed) = (loaded.bytes() as u8, loaded.is_signed() && loaded.bytes() < 8);
+                // Of what fills its register the sign means nothing.
+                let extends = loaded.bytes() < if class == Class::Long { 8 } else { 4 };
+                let (bytes, signed) = (loaded.bytes() as u8, loaded.is_signed() && extends);
                 // Beyond the end or misaligned: left to the access, which complains.
                 let end = self.param_bytes;
                 if u64::from(offset) + loaded.bytes() > end || u64::from(offset) % loaded.bytes() != 0 {
