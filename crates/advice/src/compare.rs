@@ -2,7 +2,7 @@
 //!
 //! Functions are matched by symbol, kernels by symbol and configuration. A difference of durations
 //! is called significant when it exceeds three standard errors of itself (about 1 in 370 by chance,
-//! were samples independent) and 1 % of the value, with at least five samples on each side.
+//! were samples independent) and 1% of the value, with at least five samples on each side.
 
 use cuda_launch::Dim3;
 use std::collections::BTreeMap;
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn noise_is_not_significant() {
-        // Standard errors are 2 % / sqrt(50) on each side: three of their difference are 1.2 %.
+        // Standard errors are 2% / sqrt(50) on each side: three of their difference are 1.2%.
         let with = |mean| profile_of([timed(kernel_of(1000, 128), mean)]);
         let significant = |mean| compare(&with(10_000.0), &with(mean)).functions[0].duration_ns.significant;
         assert_eq!((significant(10_100.0), significant(10_200.0)), (Some(false), Some(true)));

@@ -121,6 +121,10 @@ pub struct Saving {
     pub time_ns: Option<Figure>,
     /// Why the time is unknown, where it is.
     pub unknown_because: Option<String>,
+    /// Time that the change saves outside of the rule's scope: busy time of a rule about the host,
+    /// idle time of a rule about kernels. [`crate::advise`] adds it to the others.
+    #[serde(skip)]
+    pub(crate) beyond: Option<Figure>,
 }
 
 impl Saving {

@@ -13,8 +13,10 @@ mod by_name;
 mod casts;
 mod collectives;
 mod contended_atomics;
+mod contended_updates;
 mod few_blocks_with_barriers;
 mod fp32_products;
+mod frequent_synchronisation;
 mod gpu_gap;
 mod graph_candidate;
 mod host_bound;
@@ -26,8 +28,10 @@ mod low_utilisation;
 mod misaligned_products;
 mod pageable_async_copy;
 mod repeated_allocation;
+mod runs;
 mod short_kernels;
 mod slow_launch;
+mod small_batch;
 mod small_grid;
 mod small_model_kernels;
 mod small_optimizer_kernels;
@@ -49,7 +53,7 @@ use crate::finding::{
 };
 use apex_profile::names::OwnerKind;
 use apex_profile::{
-    Activity, Figure, Geometry, IdleCause, Kernel, KernelCounts, Profile, SaturatingSum as _, total,
+    Accounts, Activity, Figure, Geometry, IdleCause, Kernel, KernelCounts, Profile, SaturatingSum as _, total,
 };
 
 /// What a rule must be given to judge.
@@ -125,6 +129,12 @@ pub(crate) struct Draft {
     pub confidence: Confidence,
 }
 
+/// The rule that tells of idle time without its cause.
+pub(crate) const SYMPTOM: &str = low_utilisation::RULE.id;
+
+/// The rule that says that launching is what the device waits for.
+pub(crate) const LAUNCH_BOUND: &str = launch_bound::RULE.id;
+
 /// How to see whether a change helped.
 pub const VERIFY: &str = "apex run -o NEW -- COMMAND, then apex diff OLD NEW";
 
@@ -151,6 +161,7 @@ pub static RULES: &[Rule] = &[
     branch_divergence::RULE,
     host_bound::RULE,
     tiny_launches::RULE,
+    frequent_synchronisation::RULE,
     fp32_products::RULE,
     layout_conversions::RULE,
     small_optimizer_kernels::RULE,
@@ -158,7 +169,9 @@ pub static RULES: &[Rule] = &[
     strided_copies::RULE,
     misaligned_products::RULE,
     small_model_kernels::RULE,
+    small_batch::RULE,
     contended_atomics::RULE,
+    contended_updates::RULE,
     collectives::SLOW_RANK,
     collectives::SMALL,
     collectives::EXPOSED,
@@ -227,15 +240,26 @@ pub(crate) fn judge_kernels(
     fault: impl Fn(Subject<'_>) -> Option<Fault>,
     headline: impl Fn(&str) -> String,
 ) -> Outcome {
+    let own = |subject: Subject<'_>| match subject.kernel.traits.owner.kind() {
+        OwnerKind::Own => fault(subject),
+        _ => None,
+    };
+    judge_all_kernels(profile, confidence, own, headline)
+}
+
+/// As [`judge_kernels`], about kernels of libraries and frameworks too.
+pub(crate) fn judge_all_kernels(
+    profile: &Profile,
+    confidence: Confidence,
+    fault: impl Fn(Subject<'_>) -> Option<Fault>,
+    headline: impl Fn(&str) -> String,
+) -> Outcome {
     let mut seen = 0;
     let mut kernels = Vec::new();
     for (index, kernel) in profile.kernels.iter().enumerate().filter(|(_, kernel)| kernel.launches.ran() > 0)
     {
         let Some(geometry) = &kernel.geometry else { continue };
         seen += 1;
-        if kernel.traits.owner.kind() != OwnerKind::Own {
-            continue;
-        }
         let sms = kernel.device.and_then(|device| profile.devices.get(device)).map_or(0, |device| device.sms);
         if let Some(fault) = fault(Subject { kernel, geometry, sms, profile }) {
             kernels.push(kernel_finding(profile, index, fault));
@@ -374,13 +398,13 @@ pub(crate) fn confidence(level: Level, reason: impl Into<String>) -> Confidence 
     Confidence { level, reason: reason.into() }
 }
 
-/// A share as text: `12 %`, `3.4 %`, `0.05 %`.
+/// A share as text: `12%`, `3.4%`, `0.05%`.
 pub(crate) fn percent(share: f64) -> String {
     let percent = share * 100.0;
     match percent.abs() {
-        p if p >= 9.95 || p == 0.0 => format!("{percent:.0} %"),
-        p if p >= 0.095 => format!("{percent:.1} %"),
-        _ => format!("{percent:.2} %"),
+        p if p >= 9.95 || p == 0.0 => format!("{percent:.0}%"),
+        p if p >= 0.095 => format!("{percent:.1}%"),
+        _ => format!("{percent:.2}%"),
     }
 }
 
@@ -443,6 +467,28 @@ pub(crate) fn idle_during(profile: &Profile, causes: &[IdleCause]) -> Option<Fig
         activity.idle_part(total(idle))
     };
     Figure::sum(profile.activities.iter().map(of)).filter(|_| modelled)
+}
+
+/// Time of all devices in one of their accounts, nanoseconds.
+pub(crate) fn account(profile: &Profile, of: impl Fn(&Accounts) -> Figure) -> Figure {
+    Figure::sum(profile.activities.iter().map(|activity| of(&activity.accounts))).unwrap_or_default()
+}
+
+/// Idle time that a launch costs beside the kernel's own: in launch calls and the program's code
+/// between them. A change that makes a share of the launches needless saves this share of it.
+pub(crate) const AROUND_LAUNCHES: &[IdleCause] = &[IdleCause::Launching, IdleCause::HostCode];
+
+/// Share of the launch calls that these kernels are.
+pub(crate) fn share_of_launches<'a>(profile: &Profile, kernels: impl IntoIterator<Item = &'a Kernel>) -> f64 {
+    let calls: f64 = kernels.into_iter().map(|kernel| kernel.launches.calls as f64).sum();
+    (calls / profile.totals.launches.max(1) as f64).min(1.0)
+}
+
+/// Idle time that goes with this share of the launches; `None` where there is none, or nothing was
+/// modelled.
+pub(crate) fn idle_around_launches(profile: &Profile, share: Figure) -> Option<Figure> {
+    let idle = idle_during(profile, AROUND_LAUNCHES)?;
+    Some(share.part_of(idle)).filter(|idle| idle.value > 0.0)
 }
 
 /// What a call that only queues work takes in this session: the median launch call of the kernel

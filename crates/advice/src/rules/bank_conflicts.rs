@@ -10,13 +10,13 @@ const EXCESS: f64 = 0.25;
 pub(super) const RULE: Rule = Rule {
     id: "APEX-C32",
     slug: "bank-conflicts",
-    title: "Accesses to shared memory conflict",
+    title: "Shared-memory bank conflicts",
     severity: Severity::Medium,
     scope: Scope::Kernel,
     needs: Needs::Counts,
     parent: None,
     idle: &[],
-    detects: "More than 25 % of the wavefronts of shared memory are excess: they repeat an access for threads that wanted \
+    detects: "More than 25% of the wavefronts of shared memory are excessive: they repeat an access for threads that wanted \
               other words of the same bank.",
     source: "CUDA programming guide, shared memory: 32 banks of 4 bytes; Nsight Compute, memory tables: bank conflicts, as \
              wavefronts beyond the ideal. The threshold is APEX's own.",
@@ -32,7 +32,7 @@ fn judge(profile: &Profile) -> Outcome {
     judge_counts(
         profile,
         |_, counts| fault(counts),
-        |who| format!("{who}: accesses to shared memory conflict"),
+        |who| format!("{who}: accesses to shared memory have bank conflicts"),
     )
 }
 

@@ -18,7 +18,7 @@ pub(super) const RULE: Rule = Rule {
     why: "A warp is scheduled whole. Lanes without a thread take issue slots, registers and residency, and do nothing.",
     change: "Make the number of threads of a block a multiple of 32, and keep the kernel's bounds check.",
     saving: "Share of lanes without a thread: (1 / warps) (1 - threads in the last warp / 32).",
-    verify: "block efficiency is 100 %, and the kernel's duration falls",
+    verify: "block efficiency is 100%, and the kernel's duration falls",
     judge,
 };
 
@@ -31,10 +31,10 @@ fn judge(profile: &Profile) -> Outcome {
     )
 }
 
-fn fault(Subject { kernel, geometry, .. }: Subject<'_>) -> Option<Fault> {
+fn fault(Subject { kernel, geometry, sms, .. }: Subject<'_>) -> Option<Fault> {
     let threads = kernel.block_threads();
     let idle = 1.0 - geometry.block_efficiency;
-    if idle <= 0.0 {
+    if idle <= 0.0 || kernel.blocks() < u64::from(sms) {
         return None;
     }
     let up = threads.checked_next_multiple_of(32).unwrap_or(threads);

@@ -13,13 +13,13 @@ const WARP: f64 = 32.0;
 pub(super) const RULE: Rule = Rule {
     id: "APEX-C33",
     slug: "branch-divergence",
-    title: "Threads of a warp go different ways",
+    title: "Warp divergence",
     severity: Severity::Medium,
     scope: Scope::Kernel,
     needs: Needs::Counts,
     parent: None,
     idle: &[],
-    detects: "On average less than 80 % of the threads of a warp execute an instruction together (of the lanes that have a \
+    detects: "On average less than 80% of the threads of a warp execute an instruction together (of the lanes that have a \
               thread at all), and branches diverge.",
     source: "Nsight Compute, warp state: average active threads per warp; source counters: divergent branches. The threshold \
              is APEX's own.",
@@ -32,7 +32,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn judge(profile: &Profile) -> Outcome {
-    judge_counts(profile, fault, |who| format!("{who}: threads of a warp go different ways"))
+    judge_counts(profile, fault, |who| format!("{who}: the threads of a warp diverge"))
 }
 
 fn fault(Subject { geometry, .. }: Subject<'_>, counts: &KernelCounts) -> Option<Fault> {
@@ -78,7 +78,7 @@ mod tests {
         let finding = assert_finds(&RULE, with_active(11.5, 30));
         assert_eq!(
             finding.change,
-            "the branch at kernel.cu:7 diverges in 25 % of cases: let its condition be the same for all threads of a warp"
+            "the branch at kernel.cu:7 diverges in 25% of cases: let its condition be the same for all threads of a warp"
         );
     }
 

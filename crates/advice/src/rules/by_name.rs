@@ -17,13 +17,24 @@ pub(super) fn judge(
     saves: impl Fn(&Kernel) -> Option<Figure>,
     headline: impl Fn(&str) -> String,
 ) -> Outcome {
+    judge_rows(profile, change, reason, |row| saves(&profile.kernels[row]), headline)
+}
+
+/// As [`judge`], about kernels by their place in the profile.
+pub(super) fn judge_rows(
+    profile: &Profile,
+    change: &str,
+    reason: &str,
+    saves: impl Fn(usize) -> Option<Figure>,
+    headline: impl Fn(&str) -> String,
+) -> Outcome {
     let Some(all) = profile.totals.gpu_time_ns.map(|time| time.value).filter(|&time| time > 0.0) else {
         return Outcome::Unjudged(UNTIMED.to_owned());
     };
     let mut time = 0.0;
     let mut kernels = Vec::new();
     for (index, kernel) in profile.kernels.iter().enumerate() {
-        let Some((own, share)) = kernel.gpu_total_ns().zip(saves(kernel)) else { continue };
+        let Some((own, share)) = kernel.gpu_total_ns().zip(saves(index)) else { continue };
         time += own;
         kernels.push(kernel_finding(profile, index, fault(kernel, own / all, share)));
     }

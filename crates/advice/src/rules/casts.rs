@@ -17,7 +17,7 @@ pub(super) const RULE: Rule = Rule {
     needs: Needs::Times,
     parent: None,
     idle: &[],
-    detects: "Kernels of a framework that do nothing but convert between data types, launched at least 50 times, with 2 % of the GPU \
+    detects: "Kernels of a framework that do nothing but convert between data types, launched at least 50 times, with 2% of the GPU \
               time together.",
     source: "APEX. PyTorch, torch.amp: autocast keeps converted weights while it is active.",
     why: "A conversion reads and writes the tensor and computes nothing.",
@@ -40,7 +40,7 @@ fn judge(profile: &Profile) -> Outcome {
         RULE.change,
         "which conversions are needed is not known",
         |kernel| converts(kernel).then(|| Figure::predicted(0.7, (0.0, 1.0))),
-        |who| format!("{who} only converts between data types"),
+        |who| format!("{who}: nothing but conversions between data types"),
     )
 }
 

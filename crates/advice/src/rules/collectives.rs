@@ -7,10 +7,10 @@
 //! over the ranks is the transfer.
 
 use super::{
-    Draft, Fault, Needs, Outcome, Rule, about_kernels, confidence, kernel_finding, on_the_clock, percent,
-    time,
+    Draft, Fault, Needs, Outcome, Rule, about_kernels, confidence, idle_around_launches, kernel_finding,
+    on_the_clock, percent, share_of_launches, time,
 };
-use crate::finding::{Evidence, Level, Scope, Severity, Unit};
+use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use apex_profile::names::Operation;
 use apex_profile::{Figure, Kernel, Profile};
 use std::collections::BTreeMap;
@@ -23,6 +23,10 @@ const SMALL_NS: f64 = 50e3;
 const MANY: u64 = 100;
 /// Time on the clock for a unit of GPU time from which on nothing overlaps.
 const ALONE: f64 = 0.95;
+/// Samples of a collective from which on its spread says something …
+const SAMPLES: u64 = 20;
+/// … and how many times the longest tenth must take what the shortest takes.
+const SPREAD: f64 = 3.0;
 
 pub(super) const SLOW_RANK: Rule = Rule {
     id: "APEX-T71",
@@ -33,7 +37,8 @@ pub(super) const SLOW_RANK: Rule = Rule {
     needs: Needs::Times,
     parent: None,
     idle: &[],
-    detects: "A collective of NCCL takes longer on one device than on another, in all by at least 5 % of the span of both.",
+    detects: "A collective of NCCL takes longer on one device than on another, in all by at least 5% of the span of both. Where one rank \
+              alone was recorded: its longest tenth takes at least 3 times what its shortest takes, with 5% of the span beyond the latter.",
     source: "Holistic Trace Analysis compares ranks; NVIDIA, pitfalls of distributed profiling: rank 0 is not typical. The threshold \
              is APEX's own.",
     why: "A collective ends when the last rank has arrived: the time by which it is longer on the others is waiting.",
@@ -54,13 +59,13 @@ pub(super) const SMALL: Rule = Rule {
     needs: Needs::Times,
     parent: None,
     idle: &[],
-    detects: "Collectives of NCCL are launched at least 100 times on a device, take less than 50 µs on average, and at least 5 % of the \
+    detects: "Collectives of NCCL are launched at least 100 times on a device, take less than 50 µs on average, and at least 5% of the \
               span.",
     source: "APEX. The latency of a collective of a few kilobytes on NVLink is some 15 µs whatever its size.",
     why: "Each collective costs its latency and the host's work around it, whatever its size.",
     change: "Reduce many tensors at once: DistributedDataParallel with larger buckets (bucket_cap_mb), one flat buffer, or \
              torch.distributed.all_reduce_coalesced.",
-    saving: "The time of these kernels at least.",
+    saving: "Nine tenths of the time of these kernels and of the idle time around their launches, between half and all of it.",
     verify: "fewer and longer collectives, and the step's time falls",
     judge: judge_small,
 };
@@ -74,7 +79,7 @@ pub(super) const EXPOSED: Rule = Rule {
     needs: Needs::Times,
     parent: None,
     idle: &[],
-    detects: "Collectives of 50 µs and more take at least 5 % of the span, and on no device do kernels overlap.",
+    detects: "Collectives of 50 µs and more take at least 5% of the span, and on no device do kernels overlap.",
     source: "Holistic Trace Analysis: overlap of communication and computation. The thresholds are APEX's own.",
     why: "A transfer occupies few multiprocessors; the others could compute.",
     change: "Start each collective as soon as its data are ready, on a stream of its own: DistributedDataParallel does so during the \
@@ -171,8 +176,49 @@ fn judge_slow_rank(profile: &Profile) -> Outcome {
             threads: None,
         })
     };
+    if profile.kernels.iter().any(is_collective) && collectives(profile).is_empty() {
+        return judge_spread(profile);
+    }
     let because = "the collective is as long as its transfer on the rank that arrives last; how evenly work can be divided is not known";
     judge(profile, fault, Level::High, because, |who| format!("{who}: ranks wait for a slower one"))
+}
+
+/// One rank alone tells of a slow one by the spread of a collective's time: the tenth that takes least
+/// found the others waiting already.
+fn judge_spread(profile: &Profile) -> Outcome {
+    let mut kernels = Vec::new();
+    for (row, kernel) in profile.kernels.iter().enumerate().filter(|(_, kernel)| is_collective(kernel)) {
+        let Some(gpu) = kernel.gpu.filter(|gpu| gpu.each.count >= SAMPLES) else { continue };
+        let (least, mean) = (gpu.each.p10_ns, gpu.each.mean_ns);
+        let share = (1.0 - least / mean).max(0.0);
+        if gpu.each.p90_ns < SPREAD * least || share * gpu.total_ns.value < MATTERS * profile.totals.span_ns {
+            continue;
+        }
+        let fault = Fault {
+            evidence: vec![
+                Evidence::new("shortest tenth", Figure::measured(least), Unit::Nanoseconds),
+                Evidence::new("longest tenth", Figure::measured(gpu.each.p90_ns), Unit::Nanoseconds)
+                    .decrease_towards(least),
+            ],
+            change: format!(
+                "this rank waits {} of the collective's time, if the shortest tenth is the transfer: record all ranks, and \
+                 give them equal work",
+                percent(share)
+            ),
+            saves: Ok(Figure::predicted(share, (0.0, share))),
+            threads: None,
+        };
+        kernels.push(kernel_finding(profile, row, fault));
+    }
+    if kernels.is_empty() {
+        return Outcome::Clear;
+    }
+    let change = kernels[0].change.clone();
+    let sure = confidence(Level::Low, "one rank alone was recorded, and its collectives may differ in size");
+    let draft = about_kernels(profile, kernels, sure, |who| {
+        format!("{who}: some take several times as long as others, as where ranks wait for a slower one")
+    });
+    Outcome::found(Draft { change: Some(change), ..draft })
 }
 
 /// Whether a collective takes so much of the span that it matters; its waiting for other ranks is
@@ -203,8 +249,14 @@ fn judge_small(profile: &Profile) -> Outcome {
             threads: None,
         })
     };
-    let because = "the latency of a collective hardly depends on its size; the host's work around each is saved besides";
-    judge(profile, fault, Level::High, because, |who| format!("{who}: each is too small"))
+    let because =
+        "the latency of a collective hardly depends on its size, nor does the host's work around each";
+    let outcome = judge(profile, fault, Level::High, because, |who| format!("{who}: each is too small"));
+    let Outcome::Found(mut draft) = outcome else { return outcome };
+    let share = share_of_launches(profile, draft.kernels.iter().map(|found| &profile.kernels[found.kernel]));
+    let idle = idle_around_launches(profile, Figure::predicted(0.9 * share, (share / 2.0, share)));
+    draft.saving = Saving { beyond: idle, ..Saving::default() };
+    Outcome::Found(draft)
 }
 
 fn judge_exposed(profile: &Profile) -> Outcome {
@@ -264,7 +316,7 @@ mod tests {
     fn the_rank_that_waits_tells_of_a_slow_one() {
         let finding = assert_finds_in(&SLOW_RANK, ranks([1e6, 2e6]));
         assert_eq!(finding.kernels.len(), 1, "only the one that waits");
-        assert!(finding.change.starts_with("device 1 waits 50 %"), "{}", finding.change);
+        assert!(finding.change.starts_with("device 1 waits 50%"), "{}", finding.change);
         let share = finding.saving.of_job.expect("timed").value;
         assert!(
             (share - 0.1).abs() < 1e-9,
@@ -293,6 +345,17 @@ mod tests {
         let mut overlapping = ranks([1e6, 1e6]);
         overlapping.activities = vec![activity(1e9, 0.1), activity(1e9, 0.1)];
         assert_clear_in(&EXPOSED, overlapping);
+    }
+
+    #[test]
+    fn one_rank_alone_tells_by_its_spread() {
+        let mut one = ranks([2e6, 2e6]);
+        one.kernels.truncate(1);
+        assert_clear_in(&SLOW_RANK, one.clone());
+        let each = &mut one.kernels[0].gpu.as_mut().expect("timed").each;
+        (each.p10_ns, each.p90_ns) = (1e6, 3e6);
+        let finding = assert_finds_in(&SLOW_RANK, one);
+        assert!(finding.change.starts_with("this rank waits 50%"), "{}", finding.change);
     }
 
     #[test]

@@ -32,7 +32,7 @@ fn judge(profile: &Profile) -> Outcome {
     judge_counts(
         profile,
         |_, counts| fault(counts),
-        |who| format!("{who} changes the same words by atomics of many threads"),
+        |who| format!("{who}: atomics of many threads change the same words"),
     )
 }
 

@@ -7,14 +7,14 @@ use apex_profile::{Activity, Figure, Gap, IdleCause, Profile, SaturatingSum as _
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T16",
     slug: "gpu-gap",
-    title: "The device waits for a long time",
+    title: "GPU idle gap",
     severity: Severity::High,
     scope: Scope::Host,
     needs: Needs::Times,
     parent: None,
     idle: &IdleCause::ALL,
     detects: "A gap without work on the device, between its first and its last work, of at least 500 ms; in a run of less than 10 s \
-              of at least 5 % of it, but of 10 ms at the least.",
+              of at least 5% of it, but of 10 ms at the least.",
     source: "Nsight Systems, rule gpu_gaps: 500 ms. The shares are APEX's own: in a short run a short gap matters.",
     why: "The program did something else: it loaded data, compiled, wrote a checkpoint, waited for another process.",
     change: "Move what the host does in the gap to another thread, or before the first launch: prefetch the next input, \

@@ -2,7 +2,7 @@
 
 use super::{Draft, NOT_MODELLED, Needs, Outcome, Rule, confidence, counted_as, job_saving, percent, time};
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
-use apex_profile::{Activity, CopyDirection, Figure, IdleCause, Profile, total};
+use apex_profile::{Activity, CopyDirection, Figure, IdleCause, Profile, SaturatingSum as _, total};
 
 /// Idle for at least this share of the time in the program's own code …
 const IDLE: f64 = 0.2;
@@ -21,10 +21,10 @@ pub(super) const RULE: Rule = Rule {
     needs: Needs::Times,
     parent: None,
     idle: &[IdleCause::HostCode],
-    detects: "Outside of long gaps (APEX-T16), the device is idle for at least 20 % of the time while the host is in no driver \
-              call, and for more than 100 µs before a launch on average. Where each iteration copies to the device, its input is \
+    detects: "Outside of long gaps (APEX-T16), the device is idle for at least 20% of the time while the host is in no driver \
+              call, and for more than 100 µs before a launch or copy on average. Where each iteration copies to the device, its input is \
               named as the likely reason.",
-    source: "APEX; the reason as in the analysis of PyTorch's Kineto plugin (data loading above 5 % of a step).",
+    source: "APEX; the reason as in the analysis of PyTorch's Kineto plugin (data loading above 5% of a step).",
     why: "The device has done all that was queued, and the program prepares what comes next.",
     change: "Find what the program does there with a CPU profiler (py-spy, perf), and do it in another thread or process while \
              the device works.",
@@ -42,7 +42,7 @@ fn judge(profile: &Profile) -> Outcome {
     }
     let waits = |activity: &&Activity| {
         let idle = idle(activity);
-        idle >= IDLE * activity.span_ns && idle > EACH_NS * activity.launches as f64
+        idle >= IDLE * activity.span_ns && idle > EACH_NS * (activity.launches + transfers(activity)) as f64
     };
     let waiting: Vec<&Activity> = profile.activities.iter().filter(waits).collect();
     let Some(lost) = Figure::sum(waiting.iter().map(|activity| activity.idle_part(idle(activity)))) else {
@@ -91,6 +91,12 @@ fn idle(activity: &Activity) -> f64 {
     let of = |by: Option<&f64>| by.copied().unwrap_or(0.0);
     let long = total(activity.gaps.iter().map(|gap| of(gap.by.get(&IdleCause::HostCode))));
     (of(activity.idle_by.get(&IdleCause::HostCode)) - long).max(0.0)
+}
+
+/// Copies: between small ones the host is as busy with calls as between launches.
+fn transfers(activity: &Activity) -> u64 {
+    let calls = activity.phases.iter().flat_map(|phase| &phase.calls);
+    calls.filter(|call| call.direction.is_some()).map(|call| call.count).saturating_sum()
 }
 
 /// Copies to the device in an iteration of the steady state.

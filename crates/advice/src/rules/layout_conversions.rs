@@ -14,7 +14,7 @@ pub(super) const RULE: Rule = Rule {
     needs: Needs::Times,
     parent: None,
     idle: &[],
-    detects: "Kernels of cuDNN that convert between NCHW and NHWC, with 2 % of the GPU time together.",
+    detects: "Kernels of cuDNN that convert between NCHW and NHWC, with 2% of the GPU time together.",
     source: "cuDNN: kernels for tensor cores take NHWC; PyTorch, channels last memory format.",
     why: "cuDNN's kernels for tensor cores work on NHWC; tensors in NCHW are converted before and after each convolution.",
     change: "Keep the model and its input in NHWC: model.to(memory_format=torch.channels_last), \
@@ -34,7 +34,7 @@ fn judge(profile: &Profile) -> Outcome {
         RULE.change,
         "operators between the convolutions must know NHWC too, or they convert again",
         |kernel| converts(kernel).then(|| Figure::predicted(0.9, (0.5, 1.0))),
-        |who| format!("{who} converts layouts for cuDNN"),
+        |who| format!("{who}: conversions of layouts for cuDNN"),
     )
 }
 

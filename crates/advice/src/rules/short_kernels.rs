@@ -109,7 +109,7 @@ mod tests {
         let finding = assert_finds_in(&RULE, profile(2000.0, 1000));
         let saving = finding.saving.time_ns.expect("a time");
         assert!((saving.value - 3000.0 * 1000.0).abs() < 1.0);
-        // The kernel's time has a standard error of 2 % over the root of 50 samples.
+        // The kernel's time has a standard error of 2% over the root of 50 samples.
         let (low, high) = saving.interval().expect("it is predicted");
         let off = 1.645 * 2000.0 * 1000.0 * 0.02 / 50f64.sqrt();
         assert!(low == 0.0 && (high - (3e6 + off)).abs() < 1.0, "{low} to {high}");

@@ -23,8 +23,8 @@ pub(super) const RULE: Rule = Rule {
     needs: Needs::Times,
     parent: None,
     idle: &[IdleCause::Launching],
-    detects: "Launch calls of more than 50 µs that together take at least 1 % of the time between first and last launch, \
-              while the device is idle for at least 10 % of it (else they wait for room in a full queue, which is \
+    detects: "Launch calls of more than 50 µs that together take at least 1% of the time between first and last launch, \
+              while the device is idle for at least 10% of it (else they wait for room in a full queue, which is \
               harmless). Of fewer than 10 launches nothing is said.",
     source: "Holistic Trace Analysis, CUDA kernel launch statistics: CPU time above 50 µs is an outlier. The other \
              thresholds are APEX's own.",

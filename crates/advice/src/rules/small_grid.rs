@@ -1,9 +1,15 @@
 //! A grid with fewer blocks than the device has multiprocessors.
 
 use super::tiny_launches::is_tiny;
-use super::{Fault, Needs, Outcome, Rule, Subject, confidence, judge_kernels, up_to};
+use super::{Fault, Needs, Outcome, Rule, Subject, confidence, judge_all_kernels, legacy_stream, percent};
 use crate::finding::{Evidence, Level, Scope, Severity, Unit};
-use apex_profile::{Figure, Profile};
+use apex_profile::names::{Operation, OwnerKind};
+use apex_profile::{Figure, Kernel, Profile};
+
+/// A kernel that takes less is over before its shape matters: its launch is what it costs.
+const SHORT_NS: f64 = 10e3;
+/// Share of the GPU time from which on a library's kernel is worth a word.
+const MOST: f64 = 0.3;
 
 pub(super) const RULE: Rule = Rule {
     id: "APEX-L02",
@@ -14,33 +20,45 @@ pub(super) const RULE: Rule = Rule {
     needs: Needs::Records,
     parent: None,
     idle: &[],
-    detects: "Blocks of the grid < multiprocessors (SMs) of the device, where APEX-L42 does not speak of the kernel.",
+    detects: "Blocks of the grid < multiprocessors (SMs) of the device, in a kernel that takes at least 10 µs (or was not timed). Of a \
+              library's kernel: blocks < half of the SMs, and at least 30% of the GPU time. Not where APEX-L42 or APEX-L22 names the \
+              cause.",
     source: "Nsight Compute, launch statistics: grid size below the number of SMs.",
     why: "A block runs on one SM: the SMs without a block are idle for the whole kernel, unless another kernel runs beside it.",
     change: "Spread the work over at least as many blocks as there are SMs: smaller blocks, or less work per thread; \
              else launch independent kernels on streams of their own, so that they run side by side.",
-    saving: "(SMs - blocks) / SMs of the kernel's time.",
+    saving: "(SMs - blocks) / SMs of the kernel's time; at most what filling the SMs saves, 1 - blocks / blocks that the device holds.",
     verify: "the grid covers all SMs, and the kernel's duration falls",
     judge,
 };
 
 fn judge(profile: &Profile) -> Outcome {
-    judge_kernels(
+    if legacy_stream::serialises(profile) {
+        return Outcome::Clear;
+    }
+    judge_all_kernels(
         profile,
         confidence(
             Level::Low,
             "only where the work can be divided further, and no other kernel fills the idle SMs",
         ),
         fault,
-        |who| format!("{who}: part of the SMs get no block"),
+        |who| format!("{who}: some SMs get no blocks"),
     )
 }
 
 fn fault(Subject { kernel, geometry, sms, profile }: Subject<'_>) -> Option<Fault> {
     let blocks = kernel.blocks();
-    if sms == 0 || blocks >= u64::from(sms) || is_tiny(kernel, profile) {
+    let short = kernel.gpu.is_some_and(|gpu| gpu.each.mean_ns < SHORT_NS);
+    if sms == 0 || blocks >= u64::from(sms) || short || is_tiny(kernel, profile) {
         return None;
     }
+    let own = kernel.traits.owner.kind() == OwnerKind::Own;
+    if !own && !matters_of_library(profile, kernel, sms) {
+        return None;
+    }
+    let covered = blocks as f64 / f64::from(sms);
+    let filled = blocks as f64 / geometry.waves.capacity.max(1) as f64;
     Some(Fault {
         evidence: vec![
             Evidence::new("blocks", Figure::measured(blocks as f64), Unit::Count)
@@ -48,10 +66,26 @@ fn fault(Subject { kernel, geometry, sms, profile }: Subject<'_>) -> Option<Faul
             Evidence::new("SMs with a block", Figure::computed(geometry.waves.sm_coverage), Unit::Share)
                 .increase_towards(1.0),
         ],
-        change: change(blocks, kernel.block_threads(), sms),
-        saves: Ok(up_to(1.0 - blocks as f64 / f64::from(sms))),
-        threads: smaller_blocks(blocks, kernel.block_threads(), sms),
+        change: match own {
+            true => change(blocks, kernel.block_threads(), sms),
+            false => format!(
+                "give the operation more at once (a larger batch), or run independent ones side by side on streams of their \
+                 own: one leaves {} of the SMs without a block",
+                percent(1.0 - covered)
+            ),
+        },
+        saves: Ok(Figure::predicted(1.0 - covered, (0.0, 1.0 - filled))),
+        threads: smaller_blocks(blocks, kernel.block_threads(), sms).filter(|_| own),
     })
+}
+
+/// Whether a library's kernel, whose grid follows from the operands, leaves most of the device empty
+/// for much of the time. Collectives use few blocks on purpose.
+fn matters_of_library(profile: &Profile, kernel: &Kernel, sms: u32) -> bool {
+    let all = profile.totals.gpu_time_ns.map_or(0.0, |time| time.value);
+    kernel.traits.operation != Operation::Collective
+        && 2 * kernel.blocks() < u64::from(sms)
+        && kernel.gpu_total_ns().is_some_and(|time| time >= MOST * all)
 }
 
 /// A block size with which the same threads make a block for every SM, where there is one.
@@ -91,7 +125,7 @@ mod tests {
 
     #[test]
     fn says_what_to_do_where_smaller_blocks_are_not_enough() {
-        assert!(assert_finds(&RULE, kernel_of(3, 128)).change.starts_with("give each thread less work"));
+        assert!(assert_finds(&RULE, kernel_of(17, 32)).change.starts_with("give each thread less work"));
     }
 
     #[test]

@@ -1,34 +1,57 @@
-//! Normalisations and activations that are made of many elementwise kernels.
+//! Layers that are made of many elementwise kernels: attention, normalisations, activations, or any
+//! other chain.
 
-use super::by_name::{is_any, launches_of};
-use super::{Needs, Outcome, Rule, by_name};
+use std::collections::BTreeMap;
+
+use super::by_name::is_any;
+use super::runs::{Run, runs, shares};
+use super::small_optimizer_kernels::is_step;
+use super::{Needs, Outcome, Rule, UNTIMED, by_name};
 use crate::finding::{Scope, Severity};
-use apex_profile::names::Owner;
-use apex_profile::{Figure, Kernel, Profile};
+use apex_profile::names::Operation;
+use apex_profile::{Figure, Profile};
 
-/// Least number of launches of each kernel of a composition.
-const LAUNCHES: u64 = 50;
+/// Kernels of a run from which on one for all of them pays.
+const KERNELS: usize = 4;
+/// Repetitions from which on a run is part of a loop.
+const REPEATS: u64 = 20;
 
-/// Kernels of PyTorch that, all of them in one session, compose something that one kernel can do.
-struct Composition {
-    what: &'static str,
-    /// The fused form.
-    instead: &'static str,
-    kernels: &'static [&'static str],
+/// What a run of kernels computes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Layer {
+    Attention,
+    Normalisation,
+    Activation,
+    Chain,
 }
 
-const COMPOSITIONS: [Composition; 2] = [
-    Composition {
-        what: "a root-mean-square normalisation",
-        instead: "use torch.nn.RMSNorm (torch.nn.functional.rms_norm), or compile the module: torch.compile(module)",
-        kernels: &["pow_tensor_scalar", "mean", "rsqrt"],
-    },
-    Composition {
-        what: "GELU by tanh",
-        instead: "use torch.nn.GELU(approximate=\"tanh\"), or compile the module: torch.compile(module)",
-        kernels: &["pow_tensor_scalar", "tanh", "add"],
-    },
-];
+impl Layer {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Attention => "attention that is written out: products, scaling, mask and softmax",
+            Self::Normalisation => "a normalisation that is written out",
+            Self::Activation => "an activation that is written out",
+            Self::Chain => "a chain of elementwise operations",
+        }
+    }
+
+    /// The fused form.
+    fn instead(self) -> &'static str {
+        match self {
+            Self::Attention => {
+                "use torch.nn.functional.scaled_dot_product_attention (is_causal=True or attn_mask=…): one kernel, which never writes \
+                 the scores to memory"
+            }
+            Self::Normalisation => {
+                "use torch.nn.functional.layer_norm, rms_norm, group_norm or batch_norm; or compile the function: torch.compile"
+            }
+            Self::Activation => {
+                "use torch.nn.functional.gelu, silu, softplus and the like; or compile the function: torch.compile"
+            }
+            Self::Chain => "compile the function, which fuses them: torch.compile",
+        }
+    }
+}
 
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T66",
@@ -39,44 +62,111 @@ pub(super) const RULE: Rule = Rule {
     needs: Needs::Times,
     parent: None,
     idle: &[],
-    detects: "PyTorch's kernels of a root-mean-square normalisation (pow, mean, rsqrt) or of GELU by tanh (pow, tanh, add), each launched \
-              at least 50 times, with 2 % of the GPU time together.",
-    source: "APEX. PyTorch has one kernel for each of these layers.",
+    detects: "In a sequence of launches that repeats at least 20 times, at least 4 elementwise kernels or reductions of PyTorch one after \
+              the other; or a softmax between two matrix products; with 2% of the GPU time together. The costliest sort of layer is named.",
+    source: "APEX. PyTorch has one kernel for each of these layers, and torch.compile fuses chains.",
     why: "Each kernel reads and writes the whole tensor; one kernel for the layer reads and writes it once.",
-    change: "Use the layer that PyTorch has (torch.nn.RMSNorm, torch.nn.GELU), or torch.compile, which fuses what is written out.",
-    saving: "Two thirds of these kernels' time, between nothing and 9/10; multiplications between them are not counted.",
+    change: "Use the layer that PyTorch has (scaled_dot_product_attention, layer_norm, rms_norm, gelu), or torch.compile, which fuses what is \
+             written out.",
+    saving: "Of n kernels all but one, between half of that and all but half of one. Of attention nine tenths of softmax, scaling and mask, \
+             and half of the products, which no longer write and read the scores (between nothing and nine tenths).",
     verify: "one kernel takes the place of several",
     judge,
 };
 
 fn judge(profile: &Profile) -> Outcome {
-    let is_present = |composition: &&Composition| {
-        composition.kernels.iter().all(|name| launches_of(profile, &[*name]) >= LAUNCHES)
+    if profile.totals.gpu_time_ns.is_none() {
+        return Outcome::Unjudged(UNTIMED.to_owned());
+    }
+    let runs = runs(profile);
+    let mut layers: BTreeMap<Layer, Vec<&Run>> = BTreeMap::new();
+    for run in runs.iter().filter(|run| run.repeats >= REPEATS) {
+        if let Some(layer) = layer(profile, run) {
+            layers.entry(layer).or_default().push(run);
+        }
+    }
+    let savings = layers.into_iter().map(|(layer, runs)| (layer, savings(profile, layer, &runs)));
+    let time = |savings: &BTreeMap<usize, Figure>| -> f64 {
+        savings
+            .iter()
+            .filter_map(|(&row, share)| Some(profile.kernels[row].gpu_total_ns()? * share.value))
+            .sum()
     };
-    let Some(found) = COMPOSITIONS.iter().find(is_present) else {
-        return match profile.totals.gpu_time_ns {
-            Some(_) => Outcome::Clear,
-            None => Outcome::Unjudged(super::UNTIMED.to_owned()),
-        };
-    };
-    // Additions are everywhere: only what belongs to the composition alone is counted.
-    let own: Vec<&str> = found.kernels.iter().copied().filter(|name| *name != "add").collect();
-    let is_part = |kernel: &Kernel| kernel.traits.owner == Owner::PyTorch && is_any(kernel, &own);
-    by_name::judge(
+    let costliest = savings.max_by(|a, b| time(&a.1).total_cmp(&time(&b.1)));
+    let Some((layer, savings)) = costliest else { return Outcome::Clear };
+    by_name::judge_rows(
         profile,
-        found.instead,
-        "the names fit; that the kernels belong together is not known",
-        |kernel| is_part(kernel).then(|| Figure::predicted(2.0 / 3.0, (0.0, 0.9))),
-        |who| format!("{who} looks like a part of {}", found.what),
+        layer.instead(),
+        "which kernels follow each other is recorded; what they compute together is taken from their names",
+        |row| savings.get(&row).copied(),
+        |who| format!("{who}: part of {}", layer.name()),
     )
+}
+
+/// What a run computes, if one kernel could do it.
+fn layer(profile: &Profile, run: &Run) -> Option<Layer> {
+    let is_product = |row: Option<usize>| {
+        row.is_some_and(|row| profile.kernels[row].traits.operation == Operation::MatrixProduct)
+    };
+    let has = |operation| run.any(profile, |kernel| kernel.traits.operation == operation);
+    let named = |names: &[&str]| run.any(profile, |kernel| is_any(kernel, names));
+    let light = |row: &&usize| {
+        !matches!(
+            profile.kernels[**row].traits.operation,
+            Operation::Cast | Operation::Copy | Operation::Fill
+        )
+    };
+    if has(Operation::Softmax) && is_product(run.before) && is_product(run.after) {
+        return Some(Layer::Attention);
+    }
+    if run.kernels.iter().filter(light).count() < KERNELS || run.any(profile, is_step) {
+        return None;
+    }
+    Some(if has(Operation::Reduction) && named(&["sqrt", "rsqrt"]) {
+        Layer::Normalisation
+    } else if named(&["tanh", "erf", "sigmoid", "exp"]) {
+        Layer::Activation
+    } else {
+        Layer::Chain
+    })
+}
+
+/// Share of each kernel's time that the fused form saves.
+fn savings(profile: &Profile, layer: Layer, runs: &[&Run]) -> BTreeMap<usize, Figure> {
+    let mut longest: BTreeMap<usize, f64> = BTreeMap::new();
+    for run in runs {
+        for &row in &run.kernels {
+            let length = longest.entry(row).or_default();
+            *length = length.max(run.kernels.len() as f64);
+        }
+    }
+    let mut savings: BTreeMap<usize, Figure> = shares(profile, runs.iter().copied())
+        .into_iter()
+        .map(|(row, share)| {
+            let (one, all) = (1.0 / longest[&row], 1.0 - 1.0 / longest[&row]);
+            let saved = match layer {
+                Layer::Attention => Figure::predicted(0.9, (0.5, 1.0)),
+                _ => Figure::predicted(all, (all / 2.0, 1.0 - one / 2.0)),
+            };
+            (row, saved.scaled(share))
+        })
+        .collect();
+    if layer == Layer::Attention {
+        let products = runs.iter().flat_map(|run| [run.before, run.after]).flatten();
+        products.for_each(|row| {
+            savings.insert(row, Figure::predicted(0.5, (0.0, 0.9)));
+        });
+    }
+    savings
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{assert_clear_in, assert_finds_in, named, profile_of, timed};
     use super::RULE;
+    use apex_profile::{Kernel, Profile, Sequence};
 
-    fn elementwise(function: &str) -> apex_profile::Kernel {
+    fn elementwise(function: &str) -> Kernel {
         let functor = format!("at::native::{function}(at::TensorIteratorBase&)::{{lambda(float)#1}}");
         timed(
             named(&format!(
@@ -86,13 +176,46 @@ mod tests {
         )
     }
 
+    fn repeated(profile: Profile, kernels: Vec<usize>) -> Profile {
+        let sequence =
+            Sequence { length: kernels.len() as u64, repeats: 1000, kernels, ..Sequence::default() };
+        Profile { sequences: vec![sequence], ..profile }
+    }
+
     #[test]
-    fn fires_where_all_parts_are_there() {
-        let pow = || elementwise("pow_tensor_scalar_kernel_impl");
-        let add = || elementwise("add_kernel");
-        let finding = assert_finds_in(&RULE, profile_of([pow(), elementwise("tanh_kernel_cuda"), add()]));
-        assert!(finding.change.contains("torch.nn.GELU"), "{}", finding.change);
-        assert_eq!(finding.kernels.len(), 2, "the addition may belong elsewhere");
-        assert_clear_in(&RULE, profile_of([pow(), add()]));
+    fn fires_on_a_chain_and_names_what_it_computes() {
+        let parts = || {
+            profile_of([
+                elementwise("pow_tensor_scalar_kernel_impl"),
+                elementwise("tanh_kernel_cuda"),
+                elementwise("mul_kernel"),
+                timed(named("ampere_sgemm_128x64_tn"), 2e3),
+            ])
+        };
+        let finding = assert_finds_in(&RULE, repeated(parts(), vec![0, 2, 1, 2, 3]));
+        assert!(finding.change.contains("torch.nn.functional.gelu"), "{}", finding.change);
+        // Four kernels become one: 3 of the 3 rows, each for three quarters.
+        let saving = finding.saving.of_kernel.expect("timed");
+        assert!((saving.value - 0.75).abs() < 1e-9, "{saving:?}");
+        assert_clear_in(&RULE, repeated(parts(), vec![0, 2, 1, 3]));
+        assert_clear_in(&RULE, parts());
+    }
+
+    #[test]
+    fn a_softmax_between_products_is_attention() {
+        let product = || timed(named("nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT"), 2e3);
+        let softmax = || {
+            timed(
+                named(
+                    "void (anonymous namespace)::softmax_warp_forward<float, float, float, 11, false, false>(int)",
+                ),
+                2e3,
+            )
+        };
+        let finding = assert_finds_in(&RULE, repeated(profile_of([product(), softmax()]), vec![0, 1]));
+        assert!(finding.change.contains("scaled_dot_product_attention"), "{}", finding.change);
+        let other = elementwise("tanh_kernel_cuda");
+        let loss = profile_of([product(), softmax(), timed(named("sum_by_hand"), 1e3), other]);
+        assert_clear_in(&RULE, repeated(loss, vec![0, 1, 2]));
     }
 }

@@ -1,9 +1,12 @@
 //! Optimizers that update each parameter by kernels of its own, or each step of the update by
 //! another.
 
+use std::collections::BTreeMap;
+
 use super::by_name::{is_any, launches_of};
-use super::{Needs, Outcome, Rule, by_name};
-use crate::finding::{Scope, Severity};
+use super::runs::{Run, runs, shares};
+use super::{Needs, Outcome, Rule, by_name, idle_around_launches};
+use crate::finding::{Saving, Scope, Severity};
 use apex_profile::names::Owner;
 use apex_profile::{Figure, Kernel, Profile};
 
@@ -23,13 +26,14 @@ pub(super) const RULE: Rule = Rule {
     needs: Needs::Times,
     parent: None,
     idle: &[],
-    detects: "At least 100 launches of addcdiv, addcmul or lerp kernels of PyTorch (foreach: lerp, sqrt, divides), which are steps of Adam's update, with 2 % of \
-              the GPU time together.",
+    detects: "At least 100 launches of addcdiv, addcmul or lerp kernels of PyTorch (foreach: lerp, sqrt, divides), which are steps of Adam's \
+              update, with 2% of the GPU time together. Elementwise kernels that follow them in a repeated sequence are steps too.",
     source: "PyTorch, torch.optim: implementations for-loop, foreach and fused.",
     why: "Each step of the update reads and writes all its tensors, and without foreach each parameter has its own launches; the \
           fused update reads and writes each tensor once, for all parameters at once.",
     change: "Use the fused update: torch.optim.AdamW(parameters, …, fused=True); at least foreach=True.",
-    saving: "Two thirds of their time, between a third and 9/10. Other steps of the update and launch calls are not counted.",
+    saving: "Two thirds of their time, between a third and 9/10; and where each parameter has launches of its own, the idle time around \
+             these, at least half of it.",
     verify: "fused_adam takes the place of addcdiv and addcmul",
     judge,
 };
@@ -39,16 +43,35 @@ fn judge(profile: &Profile) -> Outcome {
     if launches < LAUNCHES && profile.totals.gpu_time_ns.is_some() {
         return Outcome::Clear;
     }
-    let is_step = |kernel: &Kernel| {
-        kernel.traits.owner == Owner::PyTorch && (is_any(kernel, &SINGLE) || is_any(kernel, &LISTS))
-    };
-    by_name::judge(
+    let runs = runs(profile);
+    let updates: Vec<&Run> = runs.iter().filter(|run| run.any(profile, is_single)).collect();
+    let mut steps: BTreeMap<usize, f64> = shares(profile, updates.into_iter());
+    let named = profile.kernels.iter().enumerate().filter(|(_, kernel)| is_step(kernel));
+    steps.extend(named.map(|(row, _)| (row, 1.0)));
+    let outcome = by_name::judge_rows(
         profile,
         RULE.change,
         "the names are those of steps of Adam's update; another use of the same operators looks alike",
-        |kernel| is_step(kernel).then(|| Figure::predicted(2.0 / 3.0, (1.0 / 3.0, 0.9))),
-        |who| format!("{who} is a step of an optimizer's update"),
-    )
+        |row| Some(Figure::predicted(2.0 / 3.0, (1.0 / 3.0, 0.9)).scaled(*steps.get(&row)?)),
+        |who| format!("{who}: steps of an optimizer's update"),
+    );
+    let Outcome::Found(mut draft) = outcome else { return outcome };
+    let calls: f64 =
+        steps.iter().map(|(&row, share)| profile.kernels[row].launches.calls as f64 * share).sum();
+    let share = (calls / profile.totals.launches.max(1) as f64).min(1.0);
+    let idle = idle_around_launches(profile, Figure::predicted(share, (share / 2.0, share)));
+    draft.saving = Saving { beyond: idle, ..Saving::default() };
+    Outcome::Found(draft)
+}
+
+/// Whether a kernel is a step of Adam's update by its name.
+pub(super) fn is_step(kernel: &Kernel) -> bool {
+    is_single(kernel) || kernel.traits.owner == Owner::PyTorch && is_any(kernel, &LISTS)
+}
+
+/// Whether it is a step for one parameter.
+fn is_single(kernel: &Kernel) -> bool {
+    kernel.traits.owner == Owner::PyTorch && is_any(kernel, &SINGLE)
 }
 
 #[cfg(test)]

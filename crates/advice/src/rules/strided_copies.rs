@@ -17,7 +17,7 @@ pub(super) const RULE: Rule = Rule {
     needs: Needs::Times,
     parent: None,
     idle: &[],
-    detects: "PyTorch's copy kernel for strided tensors, launched at least 20 times, with 2 % of the GPU time together.",
+    detects: "PyTorch's copy kernel for strided tensors, launched at least 20 times, with 2% of the GPU time together.",
     source: "PyTorch: elementwise_kernel of direct_copy_kernel_cuda is what copies where source or destination is not contiguous.",
     why: "A transposed or sliced tensor is copied before an operator that wants it contiguous; one side of the copy is read or \
           written in pieces.",
@@ -41,7 +41,7 @@ fn judge(profile: &Profile) -> Outcome {
         RULE.change,
         "which copies can be avoided is not known",
         |kernel| copies(kernel).then(|| Figure::predicted(0.7, (0.0, 1.0))),
-        |who| format!("{who} copies tensors that are not contiguous"),
+        |who| format!("{who}: copies of tensors that are not contiguous"),
     )
 }
 

@@ -15,7 +15,7 @@ pub(super) const RULE: Rule = Rule {
     idle: &[],
     detects: "SMs <= blocks < the blocks that the device holds at once. (Grids below the number of SMs are APEX-L02's.)",
     source: "Nsight Compute, speed of light: the grid is too small to fill the device, below one wave. It also asks that \
-             compute and memory are both below 60 % of peak, which takes hardware counters.",
+             compute and memory are both below 60% of peak, which takes hardware counters.",
     why: "The device could hold more warps to hide latency with than the grid has; theoretical occupancy is not reached.",
     change: "Give the kernel more blocks (less work per thread), batch small problems into one launch, or launch \
              independent kernels on streams of their own.",

@@ -25,10 +25,10 @@ pub(super) const RULE: Rule = Rule {
     needs: Needs::Times,
     parent: None,
     idle: &[],
-    detects: "At least one full wave, a partial last one, 1 / (full waves + 1) >= 20 %, and a tail effect of at least 10 %. \
-              Where the same function was timed with a shorter tail, its time per block must be at least 5 % better there.",
-    source: "Nsight Compute, launch statistics: tail effect. It also asks that achieved occupancy be below 80 % of the \
-             theoretical one, which takes hardware counters; measured time per block stands in for it. The 10 % are \
+    detects: "At least one full wave, a partial last one, 1 / (full waves + 1) >= 20%, and a tail effect of at least 10%. \
+              Where the same function was timed with a shorter tail, its time per block must be at least 5% better there.",
+    source: "Nsight Compute, launch statistics: tail effect. It also asks that achieved occupancy be below 80% of the \
+             theoretical one, which takes hardware counters; measured time per block stands in for it. The 10% are \
              APEX's own: a last wave that is nearly full costs little.",
     why: "While the last blocks run, most SMs are idle: a few blocks above a full wave cost as much as a wave.",
     change: "Choose a block size with which blocks fill whole waves, or divide the work finer: with more and shorter \
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(
             finding.change,
             "divide the work finer: 1/3 of it in each of 3 times as many blocks makes 3.02 waves, and the tail effect \
-             falls from 50 % to 24 %"
+             falls from 50% to 24%"
         );
     }
 

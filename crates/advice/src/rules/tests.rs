@@ -52,12 +52,13 @@ fn page() -> String {
          change, what it would save and how sure that is. Rules `APEX-L…` need recorded launches and calls alone, rules\n\
          `APEX-T…` need sampled kernel times (`--timing sampled` or `all`), rules `APEX-C…` need what the CPU device counts\n\
          (`apex run --device cpu`): counts, and no GPU time. Leave a rule out with `--suppress ID`.\n\n\
-         Savings are shares of run time: 50 % is a factor of 2. Where several rules find fault with the same kernel, each\n\
+         Savings are shares of run time: 50% is a factor of 2. Where several rules find fault with the same kernel, each\n\
          next one counts for its share of what the larger ones leave. Changes on the host's side cannot save more than the\n\
          time that the device is idle; a finding *within* another one is part of its saving and does not add to it.\n\n\
          Each saving has an interval: from what is sure to be saved (often nothing: what a rule's formula gives is the most that\n\
          its change can do) to what the formula gives at most, as far as sampled times and the modelled idle time are known.\n\
-         A share of the job begins with the first launch: what comes before cannot be saved. Where a rule names another block size and the kernel was timed on a GPU that the models know,\n\
+         A share is one of the steady state, whose iterations repeat, where one was found (`--phase` chooses another phase): start-up and\n\
+         warm-up are no part of it. Else it begins with the first launch. Where a rule names another block size and the kernel was timed on a GPU that the models know,\n\
          `apex advise` also says what they expect of it ([predict.md](predict.md)).\n\n\
          After a change, record again and compare: `apex run -o NEW -- COMMAND`, then `apex diff OLD NEW`.\n\n\
          | rule | name | severity | about | within |\n| --- | --- | --- | --- | --- |\n",

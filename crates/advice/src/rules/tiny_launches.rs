@@ -1,37 +1,45 @@
-//! A kernel of one or two small blocks that is launched again and again.
+//! A kernel of a few blocks that is launched again and again.
 
 use super::{
-    Draft, Fault, Needs, Outcome, Rule, about_kernels, confidence, idle_during, job_saving, kernel_finding,
-    up_to,
+    AROUND_LAUNCHES, Draft, Fault, Needs, Outcome, Rule, about_kernels, account, confidence, idle_during,
+    job_saving, kernel_finding, share_of_launches,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
+use apex_profile::names::Operation;
 use apex_profile::{Figure, IdleCause, Kernel, Profile};
 
-/// Blocks of a tiny launch, at most …
-const BLOCKS: u64 = 2;
-/// … and its threads.
+/// A tiny launch leaves this share of the multiprocessors without a block …
+const EMPTY: f64 = 0.875;
+/// … and takes less than this, or was not timed and has at most these threads.
+const SHORT_NS: f64 = 10e3;
 const THREADS: u64 = 1024;
 /// Launches of one kernel that are many …
 const MANY: u64 = 1000;
-/// … where they are at least this share of all.
+/// … where they are at least this share of all …
 const SHARE: f64 = 0.3;
+/// … and so few kernels make nearly all launches: what alternates between more is a computation in
+/// steps, which cannot be one launch.
+const KERNELS: usize = 2;
+const NEARLY_ALL: f64 = 0.9;
 
 pub(super) const RULE: Rule = Rule {
     id: "APEX-L42",
     slug: "tiny-launches",
-    title: "Many launches of one tiny block",
+    title: "Many launches of a few blocks each",
     severity: Severity::High,
     scope: Scope::Host,
     needs: Needs::Records,
-    parent: Some("APEX-T24"),
-    idle: &[IdleCause::Launching, IdleCause::HostCode],
-    detects: "At least 1000 launches of one kernel of at most 2 blocks and 1024 threads in all, and at least 30 % of all launches.",
+    parent: None,
+    idle: AROUND_LAUNCHES,
+    detects: "At least 1000 launches of one kernel whose blocks leave seven eighths of the multiprocessors empty, for less than 10 µs (or, \
+              not timed, with at most 1024 threads); at least 30% of all launches, in a loop over at most two kernels.",
     source: "APEX. A launch costs the host 2.5 µs and more on an H200 (data/call-costs-h200.csv), and its block leaves all \
              multiprocessors but one idle.",
-    why: "The device runs one block at a time, and waits for the next launch.",
+    why: "The device runs a block or a few at a time, and waits for the next launch.",
     change: "Launch once for all of them: a block for each, if they do not depend on each other; else capture them into a CUDA \
              graph.",
-    saving: "The idle time during launch calls and the host's own code, by the share of launches that these are.",
+    saving: "The idle time during launch calls and the host's own code, by the share of launches that these are, and of the kernels' time \
+             what filling the multiprocessors saves. At most both in full.",
     verify: "fewer launches, and the job's time falls",
     judge,
 };
@@ -39,44 +47,64 @@ pub(super) const RULE: Rule = Rule {
 /// Whether a kernel is what this rule is about: others then leave its launch alone.
 pub(super) fn is_tiny(kernel: &Kernel, profile: &Profile) -> bool {
     let calls = kernel.launches.calls;
-    kernel.blocks() <= BLOCKS
-        && kernel.threads() <= THREADS
+    let sms = kernel.device.and_then(|device| profile.devices.get(device)).map_or(0, |device| device.sms);
+    let empty = kernel.blocks() as f64 <= (1.0 - EMPTY) * f64::from(sms);
+    let short = match &kernel.gpu {
+        Some(gpu) => gpu.each.mean_ns < SHORT_NS,
+        None => kernel.threads() <= THREADS,
+    };
+    empty
+        && short
+        && kernel.traits.operation != Operation::Collective
         && calls >= MANY
         && calls as f64 >= SHARE * profile.totals.launches as f64
 }
 
+/// Whether nearly all launches are of one kernel or two.
+fn is_loop(profile: &Profile) -> bool {
+    let mut calls: Vec<u64> = profile.kernels.iter().map(|kernel| kernel.launches.calls).collect();
+    calls.sort_unstable_by(|a, b| b.cmp(a));
+    let most: u64 = calls.iter().take(KERNELS).sum();
+    most as f64 >= NEARLY_ALL * profile.totals.launches as f64
+}
+
 fn judge(profile: &Profile) -> Outcome {
-    let idle = idle_during(profile, RULE.idle);
-    let all = profile.totals.launches.max(1) as f64;
-    let kernels: Vec<_> = profile
-        .kernels
-        .iter()
-        .enumerate()
-        .filter(|(_, kernel)| is_tiny(kernel, profile))
-        .map(|(index, kernel)| {
-            let mut finding = kernel_finding(profile, index, fault(kernel));
-            let share = kernel.launches.calls as f64 / all;
-            finding.saving = match idle {
-                Some(idle) => job_saving(profile, up_to(idle.bounds().1 * share)),
-                None => Saving {
-                    unknown_because: Some("when the device is idle is not known".to_owned()),
-                    ..Saving::default()
-                },
-            };
-            finding
-        })
-        .collect();
-    if kernels.is_empty() {
+    let tiny: Vec<(usize, &Kernel)> =
+        profile.kernels.iter().enumerate().filter(|(_, kernel)| is_tiny(kernel, profile)).collect();
+    if tiny.is_empty() || !is_loop(profile) {
         return Outcome::Clear;
     }
-    let saved = Figure::sum(kernels.iter().filter_map(|kernel| kernel.saving.time_ns));
-    let saving = saved.map_or_else(|| kernels[0].saving.clone(), |saved| job_saving(profile, saved));
+    let share = share_of_launches(profile, tiny.iter().map(|(_, kernel)| *kernel));
+    let kernels = tiny.iter().map(|(index, kernel)| kernel_finding(profile, *index, fault(kernel))).collect();
+    let saving = match idle_during(profile, RULE.idle) {
+        Some(idle) => {
+            let idle = idle.scaled(share);
+            Saving {
+                beyond: Some(time_of_kernels(profile, &tiny)),
+                ..job_saving(profile, Figure::predicted(idle.value, (idle.bounds().0 / 2.0, idle.bounds().1)))
+            }
+        }
+        None => Saving {
+            unknown_because: Some("when the device is idle is not known".to_owned()),
+            ..Saving::default()
+        },
+    };
     let sure = confidence(
         Level::Medium,
         "whether the launches depend on each other is not known; a graph keeps their order",
     );
-    let draft = about_kernels(profile, kernels, sure, |who| format!("{who}: each launch is a block or two"));
+    let draft = about_kernels(profile, kernels, sure, |who| format!("{who}: each launch is a few blocks"));
     Outcome::found(Draft { saving, ..draft })
+}
+
+/// What filling the multiprocessors saves of the kernels' time on the clock; copies between the
+/// launches go with them at most.
+fn time_of_kernels(profile: &Profile, tiny: &[(usize, &Kernel)]) -> Figure {
+    let time: f64 = tiny.iter().filter_map(|(_, kernel)| kernel.gpu_total_ns()).sum();
+    let busy = account(profile, |accounts| accounts.kernels);
+    let other = idle_during(profile, &[IdleCause::Transferring]).map_or(0.0, |idle| idle.bounds().1);
+    let copies = account(profile, |accounts| accounts.copies).value;
+    Figure::predicted((time * EMPTY).min(busy.value), (0.0, busy.bounds().1 + copies + other))
 }
 
 fn fault(kernel: &Kernel) -> Fault {
@@ -88,9 +116,9 @@ fn fault(kernel: &Kernel) -> Fault {
             Evidence::new("threads in all", Figure::measured(kernel.threads() as f64), Unit::Count),
         ],
         change: format!(
-            "launch it once with {} blocks instead of {calls} times, if the launches do not depend on each other; else \
-             capture them into a CUDA graph",
-            kernel.blocks().saturating_mul(calls)
+            "launch once for all {calls} launches of `{}` (one operation over the whole array; a block for each), if they do not \
+             depend on each other; else capture them into a CUDA graph",
+            kernel.short_name
         ),
         saves: Err("it is the host's time that is saved"),
         threads: None,
@@ -119,16 +147,22 @@ mod tests {
     fn fires_on_thousands_of_tiny_launches_and_no_other_rule_speaks_of_their_grid() {
         let profile = profile(vec![tiny(3000)]);
         let finding = assert_finds_in(&RULE, profile.clone());
-        assert!(finding.change.starts_with("launch it once with 3000 blocks"), "{}", finding.change);
+        assert!(
+            finding.change.starts_with("launch once for all 3000 launches of `kernel`"),
+            "{}",
+            finding.change
+        );
         assert!((finding.saving.of_job.expect("a share").value - 0.8).abs() < 0.09, "{:?}", finding.saving);
         let advice = crate::advise(&profile, &crate::Options::default());
         assert!(advice.findings.iter().all(|finding| finding.slug != "small-grid"));
     }
 
     #[test]
-    fn the_boundaries_are_a_thousand_launches_two_blocks_and_a_third_of_all() {
+    fn the_boundaries_are_a_thousand_launches_an_eighth_of_the_device_and_a_third_of_all() {
         assert_clear_in(&RULE, profile(vec![tiny(999)]));
-        assert_clear_in(&RULE, profile(vec![called(kernel_of(3, 64), 3000, 4000.0)]));
+        assert_clear_in(&RULE, profile(vec![called(kernel_of(17, 32), 3000, 4000.0)]));
+        assert_finds_in(&RULE, profile(vec![called(kernel_of(16, 32), 3000, 4000.0)]));
+        assert_clear_in(&RULE, profile(vec![tiny(3000), tiny(3000), tiny(3000)]));
         assert_clear_in(&RULE, profile(vec![tiny(1000), called(kernel_of(3000, 64), 3000, 4000.0)]));
         assert_finds_in(&RULE, profile_of([called(kernel_of(2, 64), 1000, 4000.0)]));
     }

@@ -10,13 +10,13 @@ const EXCESS: f64 = 0.25;
 pub(super) const RULE: Rule = Rule {
     id: "APEX-C31",
     slug: "uncoalesced-access",
-    title: "Global memory is accessed in pieces",
+    title: "Uncoalesced global accesses",
     severity: Severity::Medium,
     scope: Scope::Kernel,
     needs: Needs::Counts,
     parent: None,
     idle: &[],
-    detects: "More than 25 % of the 32-byte sectors that loads and stores of global memory move are excess: beyond what \
+    detects: "More than 25% of the 32-byte sectors that loads and stores of global memory move are excess: beyond what \
               the same bytes would fill side by side.",
     source: "Nsight Compute, memory workload: uncoalesced global accesses, l1tex__average_t_sectors_per_request. The \
              threshold is APEX's own.",
@@ -33,7 +33,7 @@ fn judge(profile: &Profile) -> Outcome {
     judge_counts(
         profile,
         |_, counts| fault(counts),
-        |who| format!("{who}: global memory is accessed in pieces"),
+        |who| format!("{who}: global accesses are not coalesced"),
     )
 }
 
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn the_boundary_is_a_quarter() {
-        assert_eq!(percent(EXCESS), "25 %");
+        assert_eq!(percent(EXCESS), "25%");
         assert_clear(&RULE, counted("global", "load", 100, 400, 100, "uncoalesced"));
         assert_finds(&RULE, counted("global", "store", 100, 400, 101, "uncoalesced"));
         // Atomics to one address after the other are as they are.

@@ -6,11 +6,14 @@ use crate::units;
 use apex_advice::{
     Advice, Confidence, Direction, Evidence, Finding, KernelFinding, Level, Saving, Severity, Unit, WhatIf,
 };
-use apex_profile::{Figure, Profile};
+use apex_profile::{Figure, PhaseKind, Profile};
 use std::io::{self, Write};
 
 /// Kernels listed for each finding; the rest is counted.
 const KERNELS: usize = 5;
+
+/// A finding that is known to save a smaller share is left to `apex advise`.
+const MINOR: f64 = 0.02;
 
 /// The first findings: what, and what to do.
 pub fn brief(
@@ -22,21 +25,27 @@ pub fn brief(
     width: usize,
 ) -> io::Result<()> {
     heading(out, profile, advice, style)?;
-    for (i, finding) in advice.findings.iter().take(limit).enumerate() {
-        title(out, i, finding, style, width)?;
+    let shown = advice.findings.iter().filter(|finding| !is_minor(finding)).count().min(limit);
+    for (i, finding) in advice.findings.iter().filter(|finding| !is_minor(finding)).take(limit).enumerate() {
+        title(out, (i, finding), of_what(profile), style, width)?;
         paragraph(out, &finding.summary, width)?;
         paragraph(out, &format!("→ {}", finding.change), width)?;
         if let Some(place) = finding.kernels.first().and_then(|kernel| place(profile, kernel)) {
             paragraph(out, &format!("Launched {place}"), width)?;
         }
     }
-    let rest = advice.findings.len().saturating_sub(limit);
+    let rest = advice.findings.len().saturating_sub(shown);
     if rest > 0 {
         writeln!(out, "\n{rest} more: `apex advise` has all of them, with evidence and how to verify.")?;
     } else if !advice.findings.is_empty() {
         writeln!(out, "\n`apex advise` has the evidence, and how to verify.")?;
     }
     Ok(())
+}
+
+/// Whether a finding is known to save next to nothing.
+fn is_minor(finding: &Finding) -> bool {
+    finding.saving.of_job.is_some_and(|share| share.value < MINOR)
 }
 
 /// All findings, with evidence.
@@ -49,7 +58,7 @@ pub fn full(
 ) -> io::Result<()> {
     heading(out, profile, advice, style)?;
     for (i, finding) in advice.findings.iter().enumerate() {
-        title(out, i, finding, style, width)?;
+        title(out, (i, finding), of_what(profile), style, width)?;
         paragraph(out, &finding.summary, width)?;
         paragraph(out, &format!("→ {}", finding.change), width)?;
         if !finding.evidence.is_empty() {
@@ -78,7 +87,7 @@ fn heading(out: &mut dyn Write, profile: &Profile, advice: &Advice, style: Style
         }
         (0, _) => format!("Advice: nothing found by {judged} rules"),
         (count, Some(saving)) if saving.value > 0.0 => {
-            let worth = format!("{} of the job", share(saving));
+            let worth = format!("{} of {}", share(saving), of_what(profile));
             format!("Advice: {}, worth {worth}{}", counted(count as u64, "finding"), faster(saving))
         }
         (count, _) => format!("Advice: {}", counted(count as u64, "finding")),
@@ -86,7 +95,13 @@ fn heading(out: &mut dyn Write, profile: &Profile, advice: &Advice, style: Style
     writeln!(out, "{}", style.paint(Ink::Bold, line))
 }
 
-fn title(out: &mut dyn Write, index: usize, finding: &Finding, style: Style, width: usize) -> io::Result<()> {
+fn title(
+    out: &mut dyn Write,
+    (index, finding): (usize, &Finding),
+    of_what: &str,
+    style: Style,
+    width: usize,
+) -> io::Result<()> {
     let ink = match finding.severity {
         Severity::High => Ink::Bad,
         Severity::Medium => Ink::Warning,
@@ -96,21 +111,29 @@ fn title(out: &mut dyn Write, index: usize, finding: &Finding, style: Style, wid
     let head = format!("{:2}  {}", index + 1, finding.title);
     writeln!(out, "\n{}", style.paint(Ink::Bold, crate::text::shorten(&head, width)))?;
     let inside = finding.within.as_ref().map_or(String::new(), |parent| format!(", part of {parent}"));
-    let line = format!("{} · {} · {rule}{inside}", saving(&finding.saving), severity_name(finding.severity));
+    let saves = saving(&finding.saving, of_what);
+    let line = format!("{saves} · {} · {rule}{inside}", severity_name(finding.severity));
     for line in wrap(&line, width.min(PARAGRAPH).saturating_sub(4).max(20), "  ") {
         writeln!(out, "    {}", style.paint(ink, line))?;
     }
     Ok(())
 }
 
-fn saving(saving: &Saving) -> String {
+/// What shares are of.
+fn of_what(profile: &Profile) -> &'static str {
+    let mut phases = profile.activities.iter().flat_map(|activity| &activity.phases).peekable();
+    let steady = phases.peek().is_some() && phases.all(|phase| phase.kind == PhaseKind::Steady);
+    if steady { "each step" } else { "the job" }
+}
+
+fn saving(saving: &Saving, of_what: &str) -> String {
     match (&saving.of_job, &saving.time_ns) {
         // Capped: the time that it could save is the time that others save already.
         (Some(share), _) if share.value == 0.0 => "saves nothing beyond the findings above".into(),
         (Some(of_job), Some(time)) => {
-            format!("saves {} of the job, {}{}", share(of_job), time_shown(time), faster(of_job))
+            format!("saves {} of {of_what}, {}{}", share(of_job), time_shown(time), faster(of_job))
         }
-        (Some(of_job), None) => format!("saves {} of the job", share(of_job)),
+        (Some(of_job), None) => format!("saves {} of {of_what}", share(of_job)),
         _ => match &saving.unknown_because {
             Some(reason) => format!("saving not known: {reason}"),
             None => "saving not known".into(),

@@ -18,10 +18,11 @@ const UNKNOWN: f64 = 0.5;
 const BAR: usize = 30;
 
 /// What rules look at, in a word, and the rules: it is fine where all of these found nothing.
-const TOPICS: [(&str, &[&str]); 7] = [
+const TOPICS: [(&str, &[&str]); 8] = [
     ("copies", &["pageable-async-copy", "synchronous-calls"]),
     ("allocation", &["repeated-allocation"]),
     ("pauses", &["gpu-gap"]),
+    ("synchronisation", &["frequent-synchronisation"]),
     ("launch calls", &["slow-launch", "launch-bound", "short-kernels", "tiny-launches"]),
     ("launch shapes", &["block-not-warp-multiple", "small-grid", "tail-wave", "sub-wave-grid"]),
     ("occupancy", &["low-occupancy"]),
@@ -175,12 +176,17 @@ fn why_idle(shown: &Shown<'_>, accounts: &Accounts, advice: &Advice) -> String {
             units::time((gap.start_ns - activity.start_ns).max(0.0))
         );
     }
-    let fired = |slug: &str| advice.findings.iter().any(|finding| finding.slug == slug);
-    if fired("launch-bound") {
-        return "the host launches kernels too slowly".into();
-    }
-    if fired("host-bound") {
-        return "it waits for the program's own code".into();
+    let causes = advice
+        .findings
+        .iter()
+        .filter(|finding| finding.saving.of_job.is_some_and(|share| share.value >= LEAST));
+    for cause in causes {
+        match cause.slug.as_str() {
+            "launch-bound" | "tiny-launches" => return "the host launches kernels too slowly".into(),
+            "frequent-synchronisation" => return "the host waits for it in every iteration".into(),
+            "host-bound" => return "it waits for the program's own code".into(),
+            _ => {}
+        }
     }
     let most = accounts.idle.iter().max_by(|a, b| a.1.value.total_cmp(&b.1.value));
     most.map_or("", |(cause, _)| while_in(*cause)).into()

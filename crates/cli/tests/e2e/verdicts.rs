@@ -113,7 +113,7 @@ fn thousands_of_tiny_launches_are_to_be_one() {
     });
     let verdict: String = page.lines().take(5).collect::<Vec<_>>().join(" ");
     assert!(verdict.contains("idle") && !page.contains("give each thread less work"), "{page}");
-    assert!(page.contains("launch it once with 2999 blocks"), "{page}");
+    assert!(page.contains("launch once for all 2999 launches of `tiny`"), "{page}");
 }
 
 #[test]

@@ -24,8 +24,10 @@ const MOST_MARKS: usize = 16;
 const LEAST: usize = 10;
 /// The steady state takes at least this share of the time …
 const SHARE: f64 = 0.1;
-/// … or this much, nanoseconds.
+/// … or this much, nanoseconds …
 const LONG_NS: u64 = 1_000_000_000;
+/// … or this much with most of the launches: a short run behind a long start-up.
+const SHORT_NS: u64 = 200_000_000;
 /// Iterations are alike if their launches differ by at most this part.
 const ALIKE: u32 = 10;
 /// What an iteration counts that is as long as the others, but not of the same functions.
@@ -102,8 +104,9 @@ impl Launched {
         let iterations: Vec<Range<u64>> =
             mark.places.chunks_exact(2).map(|ends| self.starts[ends[0]]..self.starts[ends[1]]).collect();
         let covered: u64 = iterations.iter().map(|one| one.end - one.start).sum();
-        let counts =
-            iterations.len() >= LEAST && (covered as f64 >= SHARE * span as f64 || covered >= LONG_NS);
+        let most = 2 * mark.launches as usize >= self.functions.len();
+        let long = if most { SHORT_NS } else { LONG_NS };
+        let counts = iterations.len() >= LEAST && (covered as f64 >= SHARE * span as f64 || covered >= long);
         counts.then(|| Loop {
             warmup: warmup(&iterations),
             iterations,

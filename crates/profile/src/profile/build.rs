@@ -20,7 +20,7 @@ use super::counts::CountedKernels;
 use super::kernels::Kernels;
 use super::reading::Reading;
 use super::stacks::{Stacks, renumber_stacks};
-use super::summary::{renumber_kernels, tell_waiting_for_ranks};
+use super::summary::renumber_kernels;
 use super::{
     Activity, AfterLaunch, Call, Copies, CopyDirection, Defect, Device, Graph, LaunchQueue, Memory, Process,
     Profile, Recorder, Sequence, Stream, Totals,
@@ -222,7 +222,6 @@ impl Builder {
     /// The profile of all that was added.
     pub fn finish(mut self) -> Profile {
         self.order_processes();
-        tell_waiting_for_ranks(&mut self.activities);
         let epoch = self.processes.first().map_or(0, |first| first.start_real_ns);
         let started = |StartedProcess { start_real_ns, process }| Process {
             start_ns: start_real_ns.saturating_sub(epoch) as f64,
@@ -247,6 +246,7 @@ impl Builder {
             recorder: Recorder::default(),
             unpredicted: Vec::new(),
         };
+        profile.tell_waiting_for_ranks();
         self.recorder.problems.append(&mut self.problems);
         self.totals.sum_up(&profile);
         self.recorder.sum_up(self.cost, &profile);

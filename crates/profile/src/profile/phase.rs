@@ -1,9 +1,11 @@
 //! A profile of one phase: the same lists, with what passed in that phase.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use super::{Activity, Kernel, Profile};
-use crate::accounts::{Accounts, PhaseKind};
+use apex_trace::layout::MemoryKind;
+
+use super::{Activity, AfterLaunch, Copies, Kernel, Profile};
+use crate::accounts::{Accounts, PhaseCall, PhaseKind};
 use crate::figure::Figure;
 
 /// How the name of the CPU device begins.
@@ -17,8 +19,8 @@ impl Profile {
 
     /// The profile of a phase alone; `None` where no device has it. Time lines, kernels and totals
     /// are those of the phase; GPU times of kernels are what their launches in it take on average
-    /// over the run. Copies, memory, sequences and calls stay those of the whole run
-    /// ([`crate::Phase::calls`] has the phase's calls).
+    /// over the run. Of copies and other calls the phase has its counts, bytes and CPU time; how
+    /// these spread, memory and sequences stay those of the whole run.
     pub fn in_phase(&self, kind: PhaseKind) -> Option<Self> {
         if !self.has_phase(kind) {
             return None;
@@ -42,6 +44,7 @@ impl Profile {
                 Some(gpu.total_ns.scaled(count as f64 / kernel.launches.calls.max(1) as f64))
             }));
         }
+        profile.keep_calls();
         let whole = &self.totals;
         let calls = |profile: &Self| profile.kernels.iter().map(|kernel| kernel.launches.calls).sum::<u64>();
         let share = calls(&profile) as f64 / calls(self).max(1) as f64;
@@ -52,6 +55,48 @@ impl Profile {
         totals.wall_ns = whole.wall_ns;
         profile.totals = totals;
         Some(profile)
+    }
+
+    /// Leaves of the copies and calls those of the phases that are left.
+    fn keep_calls(&mut self) {
+        let Self { activities, calls, copies, .. } = self;
+        // Calls are a process's: they are the same in each of its activities.
+        let mut seen = BTreeSet::new();
+        let first = activities.iter().filter(|activity| seen.insert(activity.process));
+        let kept: Vec<&PhaseCall> =
+            first.flat_map(|activity| &activity.phases).flat_map(|phase| &phase.calls).collect();
+        let sum = |is: &dyn Fn(&PhaseCall) -> bool| {
+            kept.iter().filter(|call| is(call)).fold((0u64, 0u64, 0.0), |(count, bytes, cpu), call| {
+                (count.saturating_add(call.count), bytes.saturating_add(call.bytes), cpu + call.cpu_ns)
+            })
+        };
+        for call in calls.iter_mut() {
+            let (count, bytes, cpu_ns) = sum(&|kept| kept.name == call.name);
+            (call.count, call.bytes, call.after_launch) = (count, bytes, AfterLaunch { count, cpu_ns });
+            (call.cpu.count, call.cpu.total_ns) = (count, cpu_ns);
+        }
+        calls.retain(|call| call.count > 0);
+        // Rows that differ in the kind of memory alone share what the phase has of both.
+        let sort = |copy: &Copies| (copy.direction, is_pageable(copy), copy.asynchronous);
+        let mut all: HashMap<_, u64> = HashMap::new();
+        for copy in copies.iter() {
+            let count = all.entry(sort(copy)).or_default();
+            *count = count.saturating_add(copy.count);
+        }
+        for copy in copies.iter_mut() {
+            let key @ (direction, pageable, asynchronous) = sort(copy);
+            let is = |call: &PhaseCall| {
+                (call.direction, call.pageable, call.asynchronous)
+                    == (Some(direction), pageable, asynchronous)
+            };
+            let (count, bytes, cpu_ns) = sum(&is);
+            let share = copy.count as f64 / all[&key].max(1) as f64;
+            copy.count = (count as f64 * share).round() as u64;
+            copy.bytes = (bytes as f64 * share) as u64;
+            copy.after_launch = AfterLaunch { count: copy.count, cpu_ns: cpu_ns * share };
+            (copy.cpu.count, copy.cpu.total_ns) = (copy.count, cpu_ns * share);
+        }
+        copies.retain(|copy| copy.count > 0);
     }
 
     /// Whether all devices are APEX's CPU device: times then say nothing about a GPU.
@@ -65,6 +110,11 @@ impl Profile {
         self.activities.iter().for_each(|activity| sum.add(&activity.accounts));
         sum
     }
+}
+
+/// Whether pageable host memory is at one end.
+fn is_pageable(copy: &Copies) -> bool {
+    copy.source == MemoryKind::Pageable || copy.destination == MemoryKind::Pageable
 }
 
 impl Activity {

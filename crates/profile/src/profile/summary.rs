@@ -96,21 +96,29 @@ impl Profile {
     }
 }
 
-/// Of the time of each collective, what it takes longer than on the rank that takes least is
-/// waiting: that rank came last.
-pub(super) fn tell_waiting_for_ranks(activities: &mut [Activity]) {
-    let mut least: BTreeMap<usize, f64> = BTreeMap::new();
-    for &Collective { kernel, mean_ns, .. } in activities.iter().flat_map(|activity| &activity.collectives) {
-        least.entry(kernel).and_modify(|least| *least = least.min(mean_ns)).or_insert(mean_ns);
-    }
-    for activity in activities {
-        let collectives = &activity.collectives;
-        let all = total(collectives.iter().map(|one| one.launches as f64 * one.mean_ns));
-        let waited =
-            total(collectives.iter().map(|one| one.launches as f64 * (one.mean_ns - least[&one.kernel])));
-        if waited > 0.0 {
-            activity.accounts.wait_for_share(waited / all);
-            activity.phases.iter_mut().for_each(|phase| phase.accounts.wait_for_share(waited / all));
+impl Profile {
+    /// Of the time of each collective, what it takes longer than on the rank that takes least is
+    /// waiting: that rank came last.
+    pub(super) fn tell_waiting_for_ranks(&mut self) {
+        let Self { kernels, activities, .. } = self;
+        let of = |one: &Collective| {
+            let kernel = &kernels[one.kernel];
+            (kernel.symbol.as_str(), kernel.launch.grid, kernel.launch.block)
+        };
+        let mut least: BTreeMap<_, f64> = BTreeMap::new();
+        for one in activities.iter().flat_map(|activity| &activity.collectives) {
+            let mean = least.entry(of(one)).or_insert(one.mean_ns);
+            *mean = mean.min(one.mean_ns);
+        }
+        for activity in activities {
+            let collectives = &activity.collectives;
+            let all = total(collectives.iter().map(|one| one.launches as f64 * one.mean_ns));
+            let waited =
+                total(collectives.iter().map(|one| one.launches as f64 * (one.mean_ns - least[&of(one)])));
+            if waited > 0.0 {
+                activity.accounts.wait_for_share(waited / all);
+                activity.phases.iter_mut().for_each(|phase| phase.accounts.wait_for_share(waited / all));
+            }
         }
     }
 }

@@ -1,0 +1,199 @@
+//! A host that waits for the device again and again, between few launches.
+
+use apex_trace::layout::CallClass;
+
+use super::synchronous_calls::synchronous_transfers;
+use super::{
+    Draft, Fault, Needs, Outcome, Rule, confidence, counted, counted_as, idle_during, job_saving,
+    kernel_finding, time,
+};
+use crate::finding::{Evidence, KernelFinding, Level, Saving, Scope, Severity, Unit};
+use apex_profile::{Copies, CopyDirection, Figure, IdleCause, Profile, SaturatingSum as _};
+
+/// From here on waits are part of a loop …
+const MANY: u64 = 100;
+/// … and one for so many launches keeps the queue from filling.
+const LAUNCHES_EACH: u64 = 10;
+/// A copy of more bytes is a transfer (APEX-L19, APEX-L18): its own time matters, not the wait.
+const SMALL: u64 = 64 << 10;
+
+pub(super) const RULE: Rule = Rule {
+    id: "APEX-L43",
+    slug: "frequent-synchronisation",
+    title: "The host waits for the device in every iteration",
+    severity: Severity::Medium,
+    scope: Scope::Host,
+    needs: Needs::Records,
+    parent: None,
+    idle: &[IdleCause::Transferring, IdleCause::Synchronising, IdleCause::Launching, IdleCause::HostCode],
+    detects: "At least 100 synchronisations and synchronous copies of up to 64 KiB, and more than one for every 10 launches.",
+    source: "Nsight Systems, rule cuda_api_sync; the thresholds are APEX's own: a program synchronises at its end.",
+    why: "While the host waits it launches nothing, and while it then launches the device waits: neither runs ahead of the other. Nor \
+          can a CUDA graph hold more than what lies between two waits.",
+    change: "Wait only where the host needs the result, and for many iterations at once: check for convergence or log every so many \
+             steps, keep values on the device, let the device wait by events. In PyTorch, .item(), .cpu(), print and control flow that \
+             depends on data wait.",
+    saving: "The time that the host waits, as far as the device is idle, and half of the other idle time around launches and small copies; at \
+             most all of it: without waits the host runs ahead, and a CUDA graph can hold whole iterations.",
+    verify: "fewer of these calls, and GPU busy share rises",
+    judge,
+};
+
+fn judge(profile: &Profile) -> Outcome {
+    let waits = || profile.calls.iter().filter(|call| call.class == Some(CallClass::Synchronize));
+    let synchronisations = waits().map(|call| call.count).saturating_sum();
+    let copies = synchronous_transfers(profile);
+    let small = copies.bytes <= SMALL.saturating_mul(copies.count);
+    let copies = if small { copies } else { Default::default() };
+    let launches = profile.totals.launches + profile.totals.graph_launches;
+    let often = copies.after_launch.count.saturating_add(synchronisations);
+    if often < MANY || often.saturating_mul(LAUNCHES_EACH) <= launches {
+        return Outcome::Clear;
+    }
+    let waited = copies.after_launch.cpu_ns + waits().map(|call| call.after_launch.cpu_ns).sum::<f64>();
+    let last = last_before(profile);
+    let inputs = small_inputs(profile);
+    let mut parts = Vec::new();
+    if synchronisations > 0 {
+        parts.push(counted(synchronisations, "synchronisation"));
+    }
+    if copies.count > 0 {
+        parts.push(counted_as(copies.count, "small synchronous copy", "small synchronous copies"));
+    }
+    if inputs >= MANY {
+        parts.push(counted_as(inputs, "small copy to the device", "small copies to the device"));
+    }
+    Outcome::found(Draft {
+        summary: format!(
+            "{} among {}: the host waits for {} in them{}",
+            parts.join(", "),
+            counted_as(launches, "launch", "launches"),
+            time(waited),
+            last.as_ref().map_or(String::new(), |kernel| format!(", most often after `{}`", kernel.name))
+        ),
+        evidence: vec![
+            Evidence::new("synchronisations and small synchronous copies", Figure::measured(often as f64), Unit::Count)
+                .decrease_towards((launches / LAUNCHES_EACH) as f64),
+            Evidence::new("time waited", Figure::measured(waited), Unit::Nanoseconds).decrease_towards(0.0),
+        ],
+        kernels: last.into_iter().collect(),
+        change: (inputs >= MANY.max(launches)).then(|| {
+            "copy all values at once: gather them in one array (or tensor) on the host, pinned, and make one copy of it, \
+             instead of a small copy for each that is waited for"
+                .to_owned()
+        }),
+        saving: without_waiting(profile, waited, copies.after_launch.cpu_ns + small_copies(profile)),
+        confidence: confidence(
+            Level::Low,
+            "part of the time is the device's own work, which stays; what else keeps the host from launching is not known",
+        ),
+    })
+}
+
+/// CPU time of small asynchronous copies.
+fn small_copies(profile: &Profile) -> f64 {
+    let small = |copy: &&Copies| copy.asynchronous && copy.bytes <= SMALL.saturating_mul(copy.count);
+    profile.copies.iter().filter(small).map(|copy| copy.after_launch.cpu_ns).sum()
+}
+
+/// Asynchronous copies to the device of few bytes, which callers wait for one by one.
+fn small_inputs(profile: &Profile) -> u64 {
+    let small = |copy: &&Copies| {
+        copy.direction == CopyDirection::HostToDevice
+            && copy.asynchronous
+            && copy.bytes <= SMALL.saturating_mul(copy.count)
+    };
+    profile.copies.iter().filter(small).map(|copy| copy.after_launch.count).saturating_sum()
+}
+
+/// The kernel that is launched last before most waits: sequences end there.
+fn last_before(profile: &Profile) -> Option<KernelFinding> {
+    let whole = profile.sequences.iter().filter(|sequence| sequence.length == sequence.kernels.len() as u64);
+    let most = whole.max_by_key(|sequence| sequence.repeats)?;
+    let last = *most.kernels.last()?;
+    profile.kernels.get(last)?;
+    let fault = Fault {
+        evidence: Vec::new(),
+        change: "let the host go on after it".to_owned(),
+        saves: Err("it is the host's time that is saved"),
+        threads: None,
+    };
+    Some(kernel_finding(profile, last, fault))
+}
+
+/// What is saved if the host does not wait: it launches while the device works, and the longer of
+/// the two remains. So the shorter one's wait for the other goes: the host's, or the device's idle
+/// time. Of the rest of the idle time half is the estimate: longer CUDA graphs are possible then.
+/// `copying` is the time in small copies: that of large ones is no wait.
+fn without_waiting(profile: &Profile, waited: f64, copying: f64) -> Saving {
+    let others = [IdleCause::Synchronising, IdleCause::Launching, IdleCause::HostCode];
+    let idle = idle_during(profile, &others).zip(idle_during(profile, &[IdleCause::Transferring]));
+    match idle {
+        Some((others, copies)) => {
+            let idle = others.value + copies.value.min(copying);
+            let most = others.bounds().1 + copies.bounds().1.min(copying);
+            let surely = waited.min(idle);
+            job_saving(profile, Figure::predicted(surely + (idle - surely) / 2.0, (0.0, most)))
+        }
+        None => Saving { unknown_because: Some(super::NOT_MODELLED.to_owned()), ..Saving::default() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use apex_trace::layout::CallClass::Synchronize;
+    use apex_trace::layout::MemoryKind::{Device, Pageable};
+
+    use super::super::fixture::{
+        activity, assert_clear_in, assert_finds_in, call, copies, evidence, profile_with,
+    };
+    use super::RULE;
+    use crate::finding::Finding;
+    use apex_profile::{Activity, Profile};
+
+    fn idle_half() -> Profile {
+        profile_with([activity(1e9, 0.5)])
+    }
+
+    #[test]
+    fn fires_on_waits_that_are_many_and_frequent() {
+        let synchronising = |count, launches| {
+            let mut profile =
+                Profile { calls: vec![call("cuStreamSynchronize", Synchronize, count)], ..idle_half() };
+            profile.totals.launches = launches;
+            profile
+        };
+        assert_clear_in(&RULE, synchronising(99, 200));
+        assert_clear_in(&RULE, synchronising(100, 1000));
+        let finding = assert_finds_in(&RULE, synchronising(100, 999));
+        let saves = |finding: Finding| finding.saving.time_ns.map(|time| time.value);
+        assert_eq!(
+            saves(finding),
+            Some(251e6),
+            "the host waits 20 µs each time, and half of the other idle time may go"
+        );
+        let busy = Profile { activities: vec![activity(1e9, 0.001)], ..synchronising(100, 999) };
+        assert_eq!(saves(assert_finds_in(&RULE, busy)), Some(1e6), "the device is idle for less");
+        let unknown = Activity { idle_share: None, ..activity(1e9, 0.5) };
+        let untimed = Profile { activities: vec![unknown], ..synchronising(100, 999) };
+        assert!(assert_finds_in(&RULE, untimed).saving.unknown_because.is_some());
+    }
+
+    #[test]
+    fn small_synchronous_copies_wait_and_large_ones_are_transfers() {
+        let copying = |bytes| {
+            let mut profile =
+                Profile { copies: vec![copies(Pageable, Device, false, 100, bytes)], ..idle_half() };
+            profile.totals.launches = 500;
+            profile
+        };
+        let finding = assert_finds_in(&RULE, copying(64 << 10));
+        assert!(
+            finding.summary.starts_with("100 small synchronous copies among 500 launches"),
+            "{}",
+            finding.summary
+        );
+        assert_eq!(evidence(&finding, "time waited").value, 1e7);
+        assert_clear_in(&RULE, copying(65 << 10));
+    }
+}
