@@ -1,12 +1,14 @@
 //! The kernels that decide how fast a transformer runs, on top of [`gpu`].
 //!
-//! This crate holds two techniques:
+//! This crate holds three techniques:
 //!
 //! - [`Attention`] computes `softmax(scale · Q Kᵀ) V` and the log-sum-exp of each row, and from
 //!   these the gradients of Q, K and V, with causal masks, sliding windows and grouped-query heads.
 //! - [`moe::Moe`] computes each token by the few experts that it chooses, a mixture of experts.
+//! - [`fusion::Fused`] computes graphs of elementwise operations, reductions of rows, softmax,
+//!   normalisation, top-k and histograms by kernels that it generates, as few as the graph allows.
 //!
-//! Both take bf16 and f16.
+//! Attention and mixtures of experts take bf16 and f16, fusion f32 too.
 //!
 //! Each kernel exists in several forms, from one that is easy to check to one that is fast. The
 //! caller may name one ([`Options::form`]), and is told which one ran. Those of attention are:
@@ -51,6 +53,7 @@
 mod attention;
 mod element;
 mod error;
+pub mod fusion;
 mod hopper;
 mod images;
 pub mod moe;

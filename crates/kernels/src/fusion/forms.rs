@@ -1,0 +1,125 @@
+//! Graphs that transformers have most use for, written in their operations. Each becomes one kernel
+//! by the rules for any graph; nothing here says how.
+
+use super::graph::{ElementType, Graph};
+use crate::Result;
+
+/// `gelu(x + bias)` for `x` of shape `[rows, length]`.
+///
+/// # Errors
+/// All functions here: [`Error::Shape`](crate::Error::Shape), the shape is too large.
+pub fn bias_gelu(element: ElementType, rows: usize, length: usize) -> Result<Graph> {
+    let mut graph = Graph::new();
+    let x = graph.input("x", element, &[rows, length])?;
+    let bias = graph.input("bias", element, &[length])?;
+    let sum = graph.add(x, bias)?;
+    let y = graph.gelu(sum)?;
+    graph.output("y", y, element)?;
+    Ok(graph)
+}
+
+/// `layer_norm(relu(x + residual))` with weight and bias.
+pub fn residual_relu_layer_norm(element: ElementType, rows: usize, length: usize) -> Result<Graph> {
+    let mut graph = Graph::new();
+    let x = graph.input("x", element, &[rows, length])?;
+    let residual = graph.input("residual", element, &[rows, length])?;
+    let weight = graph.input("weight", element, &[length])?;
+    let bias = graph.input("bias", element, &[length])?;
+    let sum = graph.add(x, residual)?;
+    let positive = graph.relu(sum)?;
+    let y = graph.layer_norm(positive, weight, bias, 1e-5)?;
+    graph.output("y", y, element)?;
+    Ok(graph)
+}
+
+/// `x / √(mean(x²) + ε) · weight`, in the operations in which models write it.
+pub fn rms_norm(element: ElementType, rows: usize, length: usize) -> Result<Graph> {
+    let mut graph = Graph::new();
+    let x = graph.input("x", element, &[rows, length])?;
+    let weight = graph.input("weight", element, &[length])?;
+    let square = graph.square(x)?;
+    let (mean, epsilon) = (graph.row_mean(square)?, graph.constant(1e-6));
+    let sum = graph.add(mean, epsilon)?;
+    let scale = graph.rsqrt(sum)?;
+    let normal = graph.mul(x, scale)?;
+    let y = graph.mul(normal, weight)?;
+    graph.output("y", y, element)?;
+    Ok(graph)
+}
+
+/// Rotary embedding of heads: `x · cos + rotate_half(x) · sin` for `x` of shape `[batch, length,
+/// heads, dim]`, with angles of shape `[length, 1, dim]`.
+pub fn rotary(element: ElementType, [batch, length, heads, dim]: [usize; 4]) -> Result<Graph> {
+    let mut graph = Graph::new();
+    let x = graph.input("x", element, &[batch, length, heads, dim])?;
+    let cos = graph.input("cos", element, &[length, 1, dim])?;
+    let sin = graph.input("sin", element, &[length, 1, dim])?;
+    let rotated = graph.rotate_half(x)?;
+    let (first, second) = (graph.mul(x, cos)?, graph.mul(rotated, sin)?);
+    let y = graph.add(first, second)?;
+    graph.output("y", y, element)?;
+    Ok(graph)
+}
+
+/// Softmax of scaled scores under a causal mask: row `i` of `[heads, rows, length]` sees columns up
+/// to `i + length - rows`.
+pub fn scale_mask_softmax(
+    element: ElementType,
+    [heads, rows, length]: [usize; 3],
+    scale: f64,
+) -> Result<Graph> {
+    let mut graph = Graph::new();
+    let x = graph.input("x", element, &[heads, rows, length])?;
+    let scale = graph.constant(scale);
+    let scaled = graph.mul(x, scale)?;
+    let (row, column) = (graph.index(1, rows)?, graph.index(0, length)?);
+    let masked = graph.operation("causal-mask", |graph| {
+        let further = graph.constant(length as f64 - rows as f64);
+        let last = graph.add(row, further)?;
+        let (is_seen, hidden) = (graph.less_equal(column, last)?, graph.constant(f64::NEG_INFINITY));
+        graph.select(is_seen, scaled, hidden)
+    })?;
+    let y = graph.softmax(masked)?;
+    graph.output("y", y, element)?;
+    Ok(graph)
+}
+
+/// Softmax of each row.
+pub fn softmax(element: ElementType, rows: usize, length: usize) -> Result<Graph> {
+    let mut graph = Graph::new();
+    let x = graph.input("x", element, &[rows, length])?;
+    let y = graph.softmax(x)?;
+    graph.output("y", y, element)?;
+    Ok(graph)
+}
+
+/// Routing of a mixture of experts: the softmax of `logits` of shape `[tokens, experts]`, the `k`
+/// largest shares divided by their sum (`weights`), their experts, and the tokens of each expert
+/// (`loads`).
+pub fn gate(element: ElementType, tokens: usize, experts: usize, k: usize) -> Result<Graph> {
+    let mut graph = Graph::new();
+    let logits = graph.input("logits", element, &[tokens, experts])?;
+    let shares = graph.softmax(logits)?;
+    let (chosen, indices) = graph.top_k(shares, k)?;
+    let sum = graph.row_sum(chosen)?;
+    let weights = graph.div(chosen, sum)?;
+    let loads = graph.histogram(indices, experts)?;
+    graph.output("weights", weights, ElementType::F32)?;
+    graph.output("experts", indices, ElementType::U32)?;
+    graph.output("loads", loads, ElementType::U32)?;
+    Ok(graph)
+}
+
+/// A value of each kind of set form, by name, at `rows` × `length`; for tables.
+pub fn all(element: ElementType, rows: usize, length: usize) -> Result<Vec<(&'static str, Graph)>> {
+    let heads = rows.div_ceil(length).max(1);
+    Ok(vec![
+        ("bias + GELU", bias_gelu(element, rows, length)?),
+        ("residual + ReLU + LayerNorm", residual_relu_layer_norm(element, rows, length)?),
+        ("RMSNorm", rms_norm(element, rows, length)?),
+        ("rotary embedding", rotary(element, [1, rows, length.div_ceil(128), 128])?),
+        ("scale + mask + softmax", scale_mask_softmax(element, [heads, rows / heads, length], 0.125)?),
+        ("softmax", softmax(element, rows, length)?),
+        ("gate softmax + top-k + renormalise + histogram", gate(ElementType::F32, rows, 64, 4)?),
+    ])
+}

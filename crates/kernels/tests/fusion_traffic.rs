@@ -1,0 +1,163 @@
+//! What fusion saves of the traffic of the set forms: as plans compute it, and as the CPU device
+//! counts it, in sectors of 32 bytes.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+
+use apex_kernels::fusion::{ElementType, Graph, Memory as Tensor, Options, Plan, Target, Tuning, forms};
+use apex_trace::counts::Space;
+use cuda_launch::LaunchConfig;
+use ptx_exec::{LaunchParams, Linked, Memory, Program, Region, WatchOptions, watch};
+
+/// Bytes of the largest tensor of these tests.
+const BYTES: usize = 1 << 19;
+
+/// Tensors of zeros, each in memory of its own.
+#[derive(Default)]
+struct Host {
+    tensors: Mutex<HashMap<Tensor, Vec<u128>>>,
+}
+
+impl Host {
+    fn address(&self, tensor: Tensor) -> u64 {
+        let mut tensors = self.tensors.lock().unwrap();
+        let storage = tensors.entry(tensor).or_insert_with(|| vec![0; BYTES / 16 + 16]);
+        start(storage)
+    }
+}
+
+/// As aligned as CUDA's allocations.
+fn start(storage: &[u128]) -> u64 {
+    (storage.as_ptr() as u64).next_multiple_of(256)
+}
+
+// SAFETY: tensors are kept until the host is dropped, after all launches.
+unsafe impl Memory for Host {
+    fn region(&self, address: u64, bytes: u64) -> Option<Region> {
+        let tensors = self.tensors.lock().unwrap();
+        let regions = tensors.values().map(|storage| {
+            let start = start(storage);
+            Region { start, end: start + BYTES as u64, writable: true }
+        });
+        regions.into_iter().find(|region| region.start <= address && address + bytes <= region.end)
+    }
+
+    fn describe(&self, _: u64) -> String {
+        "no tensor".to_owned()
+    }
+
+    fn malloc(&self, _: u64) -> u64 {
+        0
+    }
+
+    fn free(&self, _: u64) -> Result<(), String> {
+        Err("kernels allocate nothing".to_owned())
+    }
+
+    fn print(&self, _: &[u8]) {}
+}
+
+/// Bytes of all sectors that the kernels of a plan touch.
+fn counted(plan: &Plan) -> u64 {
+    let host = Host::default();
+    let mut sectors = 0;
+    for kernel in plan.kernels() {
+        let program = Program::compile(&ptx::parse(kernel.ptx()).unwrap()).unwrap();
+        let addresses = vec![0; program.globals().len()];
+        let linked = Linked::new(program, addresses);
+        let entry = linked.program().kernel(&kernel.name).unwrap();
+        let values: Vec<u8> =
+            kernel.parameters().flat_map(|tensor| host.address(tensor).to_le_bytes()).collect();
+        let mut config = LaunchConfig::new([kernel.grid() as u32, 1, 1], [kernel.block() as u32, 1, 1]);
+        config.dynamic_shared_bytes = kernel.shared() as u32;
+        let params = LaunchParams { config, cooperative: false, stack: 0, workers: 1, params: &values };
+        let options = WatchOptions { count: true, ..WatchOptions::default() };
+        let (outcome, seen) = watch(&linked, entry, &params, &host, &AtomicBool::new(false), options);
+        outcome.unwrap_or_else(|fault| panic!("{fault}\n{plan}"));
+        sectors += seen.counts.unwrap().counts.all_traffic(Space::Global).transactions;
+    }
+    32 * sectors
+}
+
+/// Shares of bytes that fusion saves, as computed and as counted.
+fn saved(graph: &Graph) -> [f64; 2] {
+    let target = Target { multiprocessors: 2, ..Target::default() };
+    let plan = |fuse| Plan::new(graph, &Options { fuse, target, ..Options::default() }).unwrap();
+    let (before, after) = (plan(false), plan(true));
+    assert_eq!(after.kernels().len(), 1, "{after}");
+    let share = |after: f64, before: f64| 1.0 - after / before;
+    [
+        share(after.bytes_after() as f64, after.bytes_before() as f64),
+        share(counted(&after) as f64, counted(&before) as f64),
+    ]
+}
+
+#[test]
+fn set_forms_save_two_fifths_of_the_traffic() {
+    for (form, graph) in forms::all(ElementType::Bf16, 64, 1024).unwrap() {
+        // A softmax is one operation before and after.
+        if form == "softmax" {
+            continue;
+        }
+        let [computed, counted] = saved(&graph);
+        assert!(computed >= 0.4 && counted >= 0.4, "{form}: {computed:.2} computed, {counted:.2} counted");
+    }
+}
+
+/// The computed bytes are those that the CPU device counts, where no tensor is read twice.
+#[test]
+fn what_is_computed_is_what_is_counted() {
+    for (form, graph) in [
+        ("softmax", forms::softmax(ElementType::Bf16, 64, 1024).unwrap()),
+        ("softmax, long rows", forms::softmax(ElementType::F32, 2, 20480).unwrap()),
+    ] {
+        // Shared memory that holds the long rows.
+        let target = Target { shared: 163 << 10, ..Target::default() };
+        let plan = Plan::new(&graph, &Options { target, ..Options::default() }).unwrap();
+        assert_eq!(counted(&plan), plan.bytes_after() as u64, "{form}\n{plan}");
+    }
+}
+
+#[test]
+fn plans_say_what_is_fused_and_why() {
+    let graph = forms::residual_relu_layer_norm(ElementType::Bf16, 16384, 4096).unwrap();
+    let printed = Plan::new(&graph, &Options::default()).unwrap().to_string();
+    // 7 tensors of 128 MiB and two of 8 KiB before, 3 and two after.
+    for line in [
+        "fused: add | relu: saves 268435456 bytes;",
+        "fused: add + relu | layer-norm: saves 268435456 bytes;",
+        "fused_0: add + relu + layer-norm: 16384 rows of 4096, ",
+        "operations: 3; kernels: 1; memory traffic (computed): 939540480 bytes before, 402669568 after, 57% saved",
+    ] {
+        assert!(printed.contains(line), "no `{line}` in\n{printed}");
+    }
+}
+
+#[test]
+fn plans_say_what_is_not_fused_and_why() {
+    let mut graph = Graph::new();
+    let x = graph.input("x", ElementType::Bf16, &[8, 64]).unwrap();
+    let y = graph.input("y", ElementType::Bf16, &[8, 64]).unwrap();
+    let sum = graph.add(x, y).unwrap();
+    let moved = graph.roll(sum, 3).unwrap();
+    graph.output("moved", moved, ElementType::Bf16).unwrap();
+    let plan = Plan::new(&graph, &Options::default()).unwrap();
+    assert_eq!(plan.kernels().len(), 2);
+    let printed = plan.to_string();
+    let line = "not fused: add | roll: roll reads elements that other threads compute";
+    assert!(printed.contains(line), "{printed}");
+}
+
+#[test]
+fn a_cluster_of_blocks_can_share_a_row() {
+    let graph = forms::residual_relu_layer_norm(ElementType::Bf16, 16, 32768).unwrap();
+    let target = Target { clusters: true, ..Target::default() };
+    let tuning = Tuning { cluster: Some(4), ..Tuning::default() };
+    let plan = Plan::new(&graph, &Options { target, tuning, ..Options::default() }).unwrap();
+    let kernel = &plan.kernels()[0];
+    assert_eq!(kernel.grid(), 4 * 16, "{plan}");
+    assert!(plan.to_string().contains("4 blocks of 512 threads a row, in registers"), "{plan}");
+    let module = ptx::parse(kernel.ptx()).unwrap();
+    assert!(ptx::verify(&module).is_empty(), "{}", kernel.ptx());
+}
