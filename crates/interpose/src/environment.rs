@@ -28,6 +28,9 @@ pub fn is_fast() -> bool {
     std::env::var_os(FAST).is_some_and(|value| value == "queue")
 }
 
+/// Where NVTX finds the library that takes its ranges: an absolute path. It is NVTX that reads it.
+pub const NVTX: &str = "NVTX_INJECTION64_PATH";
+
 /// The session directory.
 pub fn session() -> Option<PathBuf> {
     path(SESSION)

@@ -1,6 +1,6 @@
 //! How much memory recording can take, fixed beforehand.
 //!
-//! [`crate::FIXED_BYTES`] for a process, less than 56 MiB, nearly all of it address space that is
+//! [`crate::FIXED_BYTES`] for a process, less than 60 MiB, nearly all of it address space that is
 //! touched only as far as it is used (6 MiB in a process that fills the table of configurations);
 //! and for each thread that makes recorded calls [`crate::THREAD_BYTES`], 70 KiB, beside the one
 //! mapped chunk of the session file ([`apex_trace::layout::CHUNK_BYTES`]). Beyond a table's
@@ -42,6 +42,10 @@ pub const PENDING_PAIRS: usize = 64;
 pub const PYTHON_CODES: usize = 1 << 14;
 /// Most call stacks that get an identifier.
 pub const CALL_STACKS: usize = 1 << 14;
+/// Most ranges that get an identifier.
+pub const RANGES: usize = 1 << 13;
+/// Longest name of a range that is kept, bytes; longer ones are cut.
+pub const RANGE_NAME_BYTES: usize = 192;
 /// Streams that may be capturing at a time and still be told apart.
 pub const CAPTURES: usize = 1 << 10;
 
@@ -57,8 +61,10 @@ pub const MAP_BYTES: usize = (FUNCTIONS
     + STREAM_HANDLES
     + REMEMBERED_NAMES
     + PYTHON_CODES
-    + CALL_STACKS)
+    + CALL_STACKS
+    + 3 * RANGES)
     * MAP_ENTRY_BYTES
+    + RANGES * RANGE_NAME_BYTES
     + REMEMBERED_NAMES * NAME_BYTES;
 
 /// Address space that is reserved when recording starts: the tables, a stack or two, the first

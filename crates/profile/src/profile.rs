@@ -18,6 +18,7 @@ mod memory;
 mod phase;
 mod places;
 mod queue;
+mod ranges;
 mod reading;
 mod sequences;
 mod serde_launch;
@@ -44,6 +45,7 @@ use crate::sketch::Distribution;
 pub use build::{Builder, RECORD_COST_INTERVAL_NS, RECORD_COST_NS};
 pub use counts::{Defect, Hotspot, KernelCounts, Place, Traffic};
 pub use queue::{LaunchQueue, State as LaunchQueueState};
+pub use ranges::Range;
 pub use stacks::{CallStack, Frame, Site, SiteShare, SiteTotals, StackCount};
 
 /// What a session says.
@@ -77,6 +79,9 @@ pub struct Profile {
     /// Call stacks of launches, in the order of their frames.
     #[serde(default)]
     pub call_stacks: Vec<CallStack>,
+    /// Ranges that the program names, each before those inside of it.
+    #[serde(default)]
+    pub ranges: Vec<Range>,
     /// What recording cost, and what it missed.
     pub recorder: Recorder,
     /// Of each device for which nothing is predicted, why not.

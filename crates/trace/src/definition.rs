@@ -155,6 +155,27 @@ pub struct Range {
     pub name: String,
 }
 
+impl Range {
+    /// The name with `#` in place of each number: the one that ranges share which differ in numbers
+    /// alone, where there are many.
+    pub fn without_numbers(&self) -> String {
+        without_numbers(&self.name)
+    }
+}
+
+/// The text with `#` in place of each number.
+pub fn without_numbers(text: &str) -> String {
+    let mut form = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '0'..='9' if form.ends_with('#') => {}
+            '0'..='9' => form.push('#'),
+            other => form.push(other),
+        }
+    }
+    form
+}
+
 /// The frames of one thread at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CallStack {

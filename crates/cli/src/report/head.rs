@@ -305,7 +305,7 @@ pub fn notes(shown: &Shown<'_>, advice: &Advice) -> Vec<String> {
         ));
     }
     let clear = |slug: &&str| advice.clear.iter().any(|clear| clear == slug);
-    let fine = TOPICS.iter().filter(|(_, rules)| rules.iter().all(|rule| clear(&rule)));
+    let fine = TOPICS.iter().filter(|(_, rules)| rules.iter().all(&clear));
     let fine: Vec<&str> = fine.map(|(topic, _)| *topic).collect();
     if !fine.is_empty() && !shown.profile.kernels.is_empty() {
         notes.push(format!("Checked and fine: {}.", fine.join(", ")));

@@ -7,6 +7,7 @@ mod head;
 pub mod kernels;
 mod places;
 mod predictions;
+mod ranges;
 
 use crate::loaded::{Loaded, Source};
 use crate::output::{self, Color};
@@ -35,6 +36,7 @@ const FINDINGS: usize = 5;
   apex report                            the newest session in this folder
   apex report --top 30 --sort cpu before
   apex report --by place                 which lines of the program launch what
+  apex report --by range                 what ran inside of NVTX ranges
   apex report --json | jq .advice.verdict
 
 Every figure says where it comes from: measured (with its samples), computed exactly, or predicted.")]
@@ -56,6 +58,8 @@ pub enum By {
     Kernel,
     /// Places in the program that launch them
     Place,
+    /// Ranges that the program names (NVTX)
+    Range,
 }
 
 /// What of a session is shown.
@@ -67,7 +71,7 @@ pub struct View {
     /// What to rank kernels by [default: time where any was measured, else count]
     #[arg(long, value_enum, env = "APEX_SORT")]
     sort: Option<Sort>,
-    /// What to list: kernels, or the places in the program that launch them
+    /// What to list: kernels, the places in the program that launch them, or its NVTX ranges
     #[arg(long, value_enum, default_value_t = By::Kernel, env = "APEX_BY")]
     by: By,
     #[command(flatten)]
@@ -214,6 +218,8 @@ pub fn write(
         writeln!(out, "\nNo kernel was launched.\n")?;
     } else if view.by == By::Place {
         places::by_place(out, profile, view.top, style, width)?;
+    } else if view.by == By::Range {
+        ranges::by_range(out, &loaded.profile, view.top, style, width)?;
     } else {
         top_kernels(out, profile, view, style, width)?;
     }

@@ -90,7 +90,8 @@ pub fn by_place(
     write(out, &title, &table, PLACES_LEGEND, style, width)
 }
 
-fn write(
+/// Writes a table with its title and what its headings mean.
+pub fn write(
     out: &mut dyn Write,
     title: &str,
     table: &Table,

@@ -238,6 +238,7 @@ pub fn record(
     if recording.check {
         program.env(CHECK, "1");
     }
+    place::set_nvtx(&mut program, libraries.folder());
     if let Some(Fast::Queue) = recording.fast {
         program.env(environment::FAST, "queue");
     }

@@ -1,6 +1,6 @@
 //! Where the program's kernels run: on a GPU, or on APEX's CPU device.
 
-use super::libraries::{CPU_DEVICE, Libraries};
+use super::libraries::{CPU_DEVICE, Libraries, RECORDER};
 use crate::output;
 use apex::environment;
 use std::ffi::OsStr;
@@ -26,6 +26,21 @@ pub enum Place {
     Gpu,
     /// The library at this path is the driver.
     Cpu(PathBuf),
+}
+
+/// Has NVTX hand its ranges to the injected library of this folder, unless the user has it hand them
+/// to another tool.
+pub fn set_nvtx(command: &mut Command, libraries: &Path) {
+    let ours = libraries.join(RECORDER);
+    match std::env::var_os(environment::NVTX).filter(|path| !path.is_empty()) {
+        Some(other) if Path::new(&other) != ours => output::remark(format!(
+            "{} names another library: NVTX ranges go there, and not into the session",
+            environment::NVTX
+        )),
+        _ => {
+            command.env(environment::NVTX, ours);
+        }
+    }
 }
 
 impl Place {

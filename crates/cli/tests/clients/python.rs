@@ -1,12 +1,13 @@
 //! Python packages that talk to the driver, from PyPI, in versions that `scripts/test-deps.sh`
 //! pins.
 
-use crate::common::Sandbox;
-use crate::{check, deps};
+use crate::common::{Sandbox, output};
+use crate::{check, deps, set};
 use std::path::Path;
 
-/// Runs a script of `tests/clients/python`; its own kernels are those called `client_…`.
-fn run(script: &str) {
+/// Has `work` run a script of `tests/clients/python`, whose own kernels are those called `client_…`:
+/// it is given the command and what to add to its environment.
+fn with_script(script: &str, work: impl FnOnce(&Sandbox, &[&str], &[(&str, &str)])) {
     let Some(python) = deps::find(script, "python/bin/python") else { return };
     let Some(nvcc) = deps::find(script, "cuda13/bin/nvcc") else { return };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/python").join(script);
@@ -20,12 +21,43 @@ fn run(script: &str) {
         ("CUPY_COMPILE_WITH_PTX", "1"),
     ];
     let command = [python.to_str().unwrap(), script.to_str().unwrap()];
-    check(&sandbox, &command, &environment, |kernel| kernel.contains("client_"));
+    work(&sandbox, &command, &environment);
+}
+
+/// Runs a script alone and under `apex run`.
+fn run(script: &str) {
+    with_script(script, |sandbox, command, environment| {
+        check(sandbox, command, environment, |kernel| kernel.contains("client_"));
+    });
 }
 
 #[test]
 fn cupy() {
     run("cupy_client.py");
+}
+
+#[test]
+fn ranges_of_cupy() {
+    run("ranges_client.py");
+    with_script("ranges_client.py", |sandbox, command, environment| {
+        let mut recorded = sandbox.apex(&["run", "--device", "cpu", "-o", "s", "--"]);
+        output(set(recorded.args(command), environment), 0);
+        let json = sandbox.json(&["report", "s", "--json"]);
+        let ranges = json["profile"]["ranges"].as_array().unwrap();
+        for (name, parent, count, launches) in [
+            ("process", None, 1, 10),
+            ("outer", None, 1, 10),
+            ("inner", Some("outer"), 2, 8),
+            ("décoré", Some("inner"), 2, 6),
+        ] {
+            let range = ranges.iter().find(|range| range["name"] == name && range["count"] == count);
+            let range = range.unwrap_or_else(|| panic!("{name} is not among {ranges:#?}"));
+            assert_eq!(range["launches"], launches, "{range:#?}");
+            let around =
+                range["parent"].as_u64().map(|parent| ranges[parent as usize]["name"].as_str().unwrap());
+            assert_eq!(around, parent, "{name}");
+        }
+    });
 }
 
 #[test]

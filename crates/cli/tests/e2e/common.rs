@@ -1,9 +1,9 @@
 //! A folder of its own for each test, and the commands in it.
 
 use apex_trace::definition::{
-    CallStack, Config, Context, Definition, Device, Function, Graph, PythonFrame, Stream,
+    CallStack, Config, Context, Definition, Device, Function, Graph, PythonFrame, Range, Stream,
 };
-use apex_trace::layout::{GraphLaunch, Launch, Slots, StackSample, Timing, flags};
+use apex_trace::layout::{GraphLaunch, Launch, RangeChange, Slots, StackSample, Timing, flags};
 use apex_trace::python::{LineTable, PythonCode};
 use apex_trace::{Event, Lane, ProcessFile, Session};
 use cuda_launch::{FunctionAttributes, LaunchConfig};
@@ -208,11 +208,17 @@ pub fn place_session(folder: &Path) {
             python: vec![PythonFrame { code: 1, offset: 8 }],
             is_cut: false,
         }),
+        Definition::Range(Range { id: 1, name: "step".into(), ..Range::default() }),
+        Definition::Range(Range { id: 2, parent: 1, domain: "model".into(), name: "forward".into() }),
     ] {
         assert!(file.define(&definition));
     }
     let mut lane = Lane::default();
     let start = apex_trace::now();
+    for range in [1, 2] {
+        let head = RangeChange::head(flags::RANGE_BEGUN, start, start);
+        assert!(lane.record(&file, &RangeChange { head, range, changed: range, instance: 0 }));
+    }
     let head = Launch::head(0, start, start + 3000);
     assert!(lane.record(&file, &Launch { head, config: 1, stream: 0, result: 0, api: 1 }));
     let head = GraphLaunch::head(0, start, start + 3000);
@@ -221,6 +227,9 @@ pub fn place_session(folder: &Path) {
         let head = StackSample::head(flags, start, start + 1000);
         assert!(lane.record(&file, &StackSample { head, config: 1, stack: 1, reserved: 0 }));
     }
+    let mut head = Timing::head(0, start, start);
+    head.duration = 0;
+    assert!(lane.record(&file, &Timing { head, config: 1, stream: 0, raw_ns: 9_000 }));
 }
 
 /// Waits until something is so.

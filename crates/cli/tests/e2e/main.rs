@@ -20,6 +20,7 @@ mod pages;
 mod places;
 mod predictions;
 mod processes;
+mod ranges;
 mod reports;
 mod session_folders;
 mod signals;

@@ -370,7 +370,7 @@ impl Queue {
     fn refused(&self, result: CUresult) -> bool {
         // After a fault on the GPU every call fails, and the program hears of it from its own
         // calls.
-        let is_first = self.refusal.compare_exchange(0, result as u32, SeqCst, SeqCst).is_ok();
+        let is_first = self.refusal.compare_exchange(0, result, SeqCst, SeqCst).is_ok();
         self.ring.close();
         is_first && !self.ended.swap(true, SeqCst)
     }

@@ -12,6 +12,7 @@
 //! 3. A ticket that was given out is always followed by a call: between the two, nothing can fail.
 
 use super::Make;
+use crate::ranges;
 use cuda_abi::types::CUcontext;
 use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
 use std::cell::UnsafeCell;
@@ -69,6 +70,8 @@ pub struct Waiting {
     pub make: Make,
     /// The context in which it is to be made.
     pub context: CUcontext,
+    /// The range in which the program made it.
+    pub range: u32,
     /// Its arguments, as `make` wants them.
     pub arguments: *mut u8,
 }
@@ -140,7 +143,7 @@ impl Ring {
         };
         write(arguments);
         // SAFETY: it is this ticket's turn, so nobody else touches the place.
-        unsafe { (*place.call.get()).write(Waiting { make, context, arguments }) };
+        unsafe { (*place.call.get()).write(Waiting { make, context, range: ranges::current(), arguments }) };
         place.turn.store(ticket + 1, Release);
         self.fetch_place(ticket + 1);
         true

@@ -7,6 +7,7 @@ use super::wait::{can_order_all_threads, now_ns, order_all_threads, sleep, wake}
 use super::{MOST_PARAMETERS, Queue, Scratch};
 use crate::driver;
 use crate::objects::streams::thread_id;
+use crate::record::ranges;
 use crate::record::thread::{self, Thread};
 use apex_trace::layout::QueueState;
 use cuda_abi::types::*;
@@ -128,7 +129,8 @@ fn without_signals<R>(work: impl FnOnce() -> R) -> R {
 
 fn run(queue: &'static Queue, scratch: Scratch) {
     queue.worker.thread.store(thread_id(), Relaxed);
-    let mut maker = Maker { queue, scratch, context: null_mut(), context_epoch: 0, has_failed: false };
+    let mut maker =
+        Maker { queue, scratch, context: null_mut(), context_epoch: 0, range: 0, has_failed: false };
     let mut looks = 0;
     loop {
         if maker.make_next() {
@@ -169,6 +171,8 @@ struct Maker {
     /// is gone may have left its handle to another one.
     context: CUcontext,
     context_epoch: u32,
+    /// The range that this thread has stated to be in.
+    range: u32,
     /// Whether the driver has refused a call, and the queue has not ended yet.
     has_failed: bool,
 }
@@ -182,6 +186,9 @@ impl Maker {
         let epoch = queue.objects.epochs.contexts.load(Relaxed);
         if call.context != self.context || epoch != self.context_epoch {
             self.enter(call.context, epoch);
+        }
+        if call.range != self.range && ranges::enter(call.range) {
+            self.range = call.range;
         }
         let begun = now_ns();
         // SAFETY: the arguments are those that were put in with this function.

@@ -4,7 +4,7 @@
 //! There is one [`Recorder`] in a process, made at the first driver call. What it records of are
 //! the calls that [`crate::hooks`] describe: each thread writes through its own [`thread`],
 //! launches as [`launch`] says, other calls as [`call`] says, GPU durations as [`timed`] says,
-//! stacks as [`stacks`] says.
+//! stacks as [`stacks`] says, ranges as [`ranges`] says.
 //!
 //! Invariants:
 //! 1. The locks of [`identifiers`] are never held across a call into the driver: the driver may
@@ -16,6 +16,7 @@
 pub mod call;
 mod identifiers;
 pub mod launch;
+pub mod ranges;
 mod stacks;
 pub mod thread;
 pub mod timed;
@@ -33,6 +34,7 @@ use apex_trace::definition::Definition;
 use cuda_abi::types::CUresult;
 use cuda_abi::{COUNT, ENTRY_POINTS};
 use identifiers::Identifiers;
+use ranges::DefinedRanges;
 use stacks::Stacks;
 use std::io;
 use std::path::Path;
@@ -45,13 +47,14 @@ pub const FIXED_BYTES: usize = ConfigTable::bytes(limits::CONFIG_PLACES)
     + HandleMap::bytes(limits::STREAM_HANDLES)
     + HandleMap::bytes(limits::GRAPH_HANDLES)
     + HandleMap::bytes(limits::CONTEXT_HANDLES)
+    + HandleMap::bytes(limits::RANGES)
     + limits::MAP_BYTES
     + limits::CONTEXT_HANDLES * limits::EVENT_PAIRS * 2 * size_of::<usize>();
 
 /// Bytes that each recorded thread takes beside its mapped chunk.
 pub const THREAD_BYTES: usize = size_of::<thread::Thread>() + launch::LaunchCache::BYTES;
 
-const _: () = assert!(FIXED_BYTES < 56 << 20 && THREAD_BYTES < 70 << 10);
+const _: () = assert!(FIXED_BYTES < 60 << 20 && THREAD_BYTES < 70 << 10);
 
 static RECORDER: PerProcess<Recorder> = PerProcess::new();
 
@@ -71,6 +74,7 @@ pub struct Recorder {
     pub file: ProcessFile,
     identifiers: Identifiers,
     stacks: Stacks,
+    ranges: DefinedRanges,
 }
 
 /// What the real driver did with a call.
@@ -135,7 +139,8 @@ impl Recorder {
         let control = MappedControl::open(session)?.leak();
         let timing = Timing::new(objects, control).ok_or_else(no_memory)?;
         let file = ProcessFile::create(session, Some(control))?;
-        Ok(Box::new(Recorder { objects, control, timing, file, identifiers, stacks: Stacks::new() }))
+        let (stacks, ranges) = (Stacks::new(), DefinedRanges::default());
+        Ok(Box::new(Recorder { objects, control, timing, file, identifiers, stacks, ranges }))
     }
 
     /// Defines what every session names, and begins to record.

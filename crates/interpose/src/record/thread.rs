@@ -16,7 +16,7 @@ use crate::objects::addresses::KnownAddresses;
 use crate::objects::{Objects, streams};
 use crate::switch::guarded;
 use crate::timing::Pending;
-use apex_trace::layout::Slots;
+use apex_trace::layout::{RangeChange, Slots};
 use apex_trace::{Control, ForkGuard, Lane, TickCounter};
 use cuda_abi::types::*;
 use std::cell::{Cell, UnsafeCell};
@@ -60,6 +60,8 @@ pub struct Thread {
     pub pending: Pending,
     /// What it notes about its stacks.
     pub noted: Noted,
+    /// The range that it has stated to be in; 0 for none.
+    pub range: u32,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -159,7 +161,9 @@ fn attach() -> Option<Here> {
         current::set(thread);
         // SAFETY: a valid key. A failure only means that the state outlives the thread.
         unsafe { libc::pthread_setspecific(key()?, std::ptr::from_ref(thread).cast()) };
-        Some(Here(thread))
+        let here = Here(thread);
+        here.lend(Thread::state_open_ranges);
+        Some(here)
     })?
 }
 
@@ -199,6 +203,7 @@ impl Thread {
         let clock = TickCounter::decided();
         Some(Thread {
             noted: Noted::new(clock.now()),
+            range: 0,
             objects: recorder.objects,
             control: recorder.control,
             clock,
@@ -231,16 +236,16 @@ impl Thread {
     #[inline(always)]
     pub fn push<R: Slots>(&mut self, record: &R) {
         if !self.lane.try_record(record) {
-            push_into_next_chunk(&mut self.lane, self.recorder, *record);
+            push_into_next_chunk(&mut self.lane, self.recorder, self.range, *record);
         }
     }
 
     /// Reads up to `most` of the event pairs that are done, and records them.
     pub fn read_pairs(&mut self, most: usize) {
-        let (lane, recorder) = (&mut self.lane, self.recorder);
+        let (lane, recorder, range) = (&mut self.lane, self.recorder, self.range);
         self.pending.read(&recorder.timing, most, |timing| {
             if !lane.try_record(timing) {
-                push_into_next_chunk(lane, recorder, *timing);
+                push_into_next_chunk(lane, recorder, range, *timing);
             }
         });
     }
@@ -313,8 +318,16 @@ impl Thread {
 
 #[cold]
 #[inline(never)]
-fn push_into_next_chunk<R: Slots>(lane: &mut Lane, recorder: &'static Recorder, record: R) {
-    guarded(|| lane.record(&recorder.file, &record));
+fn push_into_next_chunk<R: Slots>(lane: &mut Lane, recorder: &'static Recorder, range: u32, record: R) {
+    guarded(|| {
+        if range != 0 {
+            // What is in this chunk must tell its range, should those before it be lost.
+            lane.give_back();
+            let head = RangeChange::head(0, apex_trace::now(), 0);
+            lane.record(&recorder.file, &RangeChange { head, range, ..RangeChange::default() });
+        }
+        lane.record(&recorder.file, &record)
+    });
 }
 
 /// Streams are allocated with headers of some hundred bytes.

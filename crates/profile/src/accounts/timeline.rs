@@ -62,6 +62,8 @@ pub(crate) struct NewWork {
     pub kernel: Option<usize>,
     /// The thread that queued it.
     pub thread: u32,
+    /// The range of the program that it belongs to.
+    pub range: Option<usize>,
     /// Standard error of `taken`, which all work of the kernel shares, and its own standard
     /// deviation.
     pub uncertainty: (f64, f64),
@@ -75,6 +77,7 @@ struct Item {
     stream: u32,
     kernel: Option<usize>,
     thread: u32,
+    range: Option<usize>,
     /// Its end may be off by so much to either side.
     off_ns: f64,
 }
@@ -109,6 +112,8 @@ pub(crate) struct Gaps {
     longest: Vec<Gap>,
     count: u64,
     total: u64,
+    /// Idle time until work of a range began.
+    by_range: BTreeMap<usize, u64>,
 }
 
 /// One device, as one process uses it. Times are nanoseconds after the process's start.
@@ -179,6 +184,7 @@ impl Timeline {
             stream: work.stream,
             kernel: work.kernel,
             thread: work.thread,
+            range: work.range,
             off_ns: NINETY_PERCENT * (self.error_ns + self.variance.sqrt()),
         });
     }
@@ -330,6 +336,7 @@ impl Timeline {
         });
         self.gaps.idle(OpenGap { start: from, end: to, phase, before, off_ns, by });
         if let Some(next) = next {
+            self.gaps.end_with(next.range);
             self.gaps.close(next.kernel);
         }
     }
@@ -338,6 +345,11 @@ impl Timeline {
     pub fn end(&mut self) {
         self.settle(self.span.1);
         self.gaps.close(None);
+    }
+
+    /// How long the device was idle until work of each range began.
+    pub fn idle_of_ranges(&self) -> &BTreeMap<usize, u64> {
+        &self.gaps.by_range
     }
 
     /// The longest gaps, how many there are of that length, and their time.
@@ -355,6 +367,13 @@ impl Gaps {
                 more.by.into_iter().for_each(|(cause, time)| *open.by.entry(cause).or_insert(0.0) += time);
             }
             open => *open = Some(more),
+        }
+    }
+
+    /// The open gap ends with work of a range.
+    fn end_with(&mut self, range: Option<usize>) {
+        if let (Some(range), Some(gap)) = (range, &self.open) {
+            *self.by_range.entry(range).or_default() += gap.end - gap.start;
         }
     }
 

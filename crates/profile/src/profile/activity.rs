@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use apex_trace::Event;
 use apex_trace::layout::{Call, CallClass, RecordHead, flags};
+use apex_trace::{Event, Record};
 
 use super::costs::{Cost, Costs, Launched, PerLaunched};
+use super::ranges::{OpenRanges, RangePlaces, RangeTimes, Ranges};
 use super::reading::{Extent, Reading, THIS, waits};
 use super::transfers::{is_pageable, transfer_ns};
 use super::{Activity, Collective, CopyDirection};
@@ -53,6 +54,10 @@ struct Second<'r, 'b> {
     /// The phase of the last record, among `boundaries`.
     at: usize,
     phases: BTreeMap<PhaseKind, PhaseCounts>,
+    ranges: Ranges,
+    range_places: RangePlaces,
+    open_ranges: OpenRanges,
+    range_times: BTreeMap<usize, RangeTimes>,
 }
 
 /// What is launched, on which device and stream, by which call.
@@ -62,6 +67,7 @@ struct LaunchCall {
     kernel: Option<usize>,
     stream: u32,
     thread: u32,
+    range: u32,
     start: u64,
     end: u64,
     loads: bool,
@@ -81,13 +87,13 @@ enum Waited {
 
 impl Reading<'_> {
     /// Reads the process's work and calls again.
-    pub(super) fn activities(&self, costs: &Costs) -> Vec<Activity> {
+    pub(super) fn activities(&self, costs: &Costs) -> (Vec<Activity>, BTreeMap<usize, RangeTimes>) {
         let end = self.extents.values().map(|extent| extent.end).fold(0.0, f64::max) as u64;
         let found = self.launched.find_loop(end);
         let boundaries = found.as_ref().map_or_else(|| vec![(0, PhaseKind::Whole)].into(), Loop::boundaries);
         let mut second = Second::new(self, costs, boundaries);
         for record in self.process.records_by_time() {
-            second.record(record.tid, record.event);
+            second.record(&record);
         }
         second.finish(found.as_ref())
     }
@@ -110,6 +116,9 @@ impl<'r, 'b> Second<'r, 'b> {
     fn new(reading: &'r Reading<'b>, costs: &'r Costs, boundaries: Boundaries) -> Self {
         let device =
             |(&device, extent): (&Option<usize>, &Extent)| (device, Device::new(extent, costs, &boundaries));
+        // The same places as those of the first reading: they come from the same definitions.
+        let mut ranges = Ranges::default();
+        let range_places = RangePlaces::of(reading.process, &mut ranges);
         Self {
             devices: reading.extents.iter().map(device).collect(),
             event_calls: reading.event_synchronisations(),
@@ -120,11 +129,16 @@ impl<'r, 'b> Second<'r, 'b> {
             boundaries,
             at: 0,
             phases: BTreeMap::new(),
+            ranges,
+            range_places,
+            open_ranges: OpenRanges::default(),
+            range_times: BTreeMap::new(),
         }
     }
 
-    fn record(&mut self, thread: u32, event: Event) {
-        match event {
+    fn record(&mut self, record: &Record) {
+        let thread = record.tid;
+        match record.event {
             Event::Launch(launch) => {
                 let (start, end) = self.reading.interval(&launch.head);
                 let loads = self.met.insert(launch.config) && end - start > LOADS_NS;
@@ -143,6 +157,7 @@ impl<'r, 'b> Second<'r, 'b> {
                         collective: config.is_some_and(|config| config.collective),
                         stream: launch.stream,
                         thread,
+                        range: record.range,
                         start,
                         end,
                         loads,
@@ -162,6 +177,7 @@ impl<'r, 'b> Second<'r, 'b> {
                         collective: false,
                         stream: launch.stream,
                         thread,
+                        range: record.range,
                         start,
                         end,
                         loads: false,
@@ -169,7 +185,10 @@ impl<'r, 'b> Second<'r, 'b> {
                     launch.head.start,
                 );
             }
-            Event::Call(call) => self.call(thread, &call),
+            Event::Call(call) => self.call(thread, record.range, &call),
+            Event::RangeChange(change) => {
+                self.open_ranges.change(thread, &change, 0, &mut self.range_places, &mut self.ranges);
+            }
             _ => {}
         }
     }
@@ -228,12 +247,20 @@ impl<'r, 'b> Second<'r, 'b> {
             what,
             kernel: call.kernel,
             thread: call.thread,
+            range: self.range_places.of_thread(call.range),
             uncertainty,
         };
         device.model.queue(work, taken);
+        if what != Work::Unknown {
+            for range in work.range.into_iter().chain(self.open_ranges.of_process()) {
+                let times = self.range_times.entry(range).or_default();
+                times.gpu_ns.iter_mut().zip(taken).for_each(|(sum, taken)| *sum = sum.saturating_add(taken));
+                times.timed += 1;
+            }
+        }
     }
 
-    fn call(&mut self, thread: u32, call: &Call) {
+    fn call(&mut self, thread: u32, range: u32, call: &Call) {
         let (start, end) = self.reading.interval(&call.head);
         let captured = call.head.flags & flags::CAPTURED != 0;
         self.called(thread, start, end, if captured { IdleCause::Capturing } else { cause(call) });
@@ -242,7 +269,7 @@ impl<'r, 'b> Second<'r, 'b> {
         }
         self.count(call, start, end - start);
         match call.class() {
-            Some(CallClass::Copy | CallClass::Set) => self.transfer(thread, call, start, end),
+            Some(CallClass::Copy | CallClass::Set) => self.transfer((thread, range), call, start, end),
             Some(CallClass::Event) if call.head.flags & flags::ASYNC != 0 => self.event_recorded(call),
             Some(CallClass::Stream) if call.head.flags & flags::ASYNC != 0 => self.stream_waits(call),
             // A query of a stream is recorded where it says that the stream is empty.
@@ -281,7 +308,7 @@ impl<'r, 'b> Second<'r, 'b> {
     }
 
     /// A copy or a set: work on its stream. The host waits for some.
-    fn transfer(&mut self, thread: u32, call: &Call, start: u64, end: u64) {
+    fn transfer(&mut self, (thread, range): (u32, u32), call: &Call, start: u64, end: u64) {
         let taken = transfer_ns(call);
         if waits(call) {
             self.waited(call, start, end, taken[2]);
@@ -296,6 +323,7 @@ impl<'r, 'b> Second<'r, 'b> {
             what: Work::Copy,
             kernel: None,
             thread,
+            range: self.range_places.of_thread(range),
             uncertainty: (0.0, 0.0),
         };
         let mut taken = taken.into_iter();
@@ -369,12 +397,13 @@ impl<'r, 'b> Second<'r, 'b> {
         }
     }
 
-    fn finish(mut self, found: Option<&Loop>) -> Vec<Activity> {
+    fn finish(mut self, found: Option<&Loop>) -> (Vec<Activity>, BTreeMap<usize, RangeTimes>) {
         let devices = std::mem::take(&mut self.devices);
-        devices.into_iter().map(|(device, state)| self.activity(device, state, found)).collect()
+        let activities = devices.into_iter().map(|(device, state)| self.activity(device, state, found));
+        (activities.collect(), self.range_times)
     }
 
-    fn activity(&self, device: Option<usize>, state: Device, found: Option<&Loop>) -> Activity {
+    fn activity(&mut self, device: Option<usize>, state: Device, found: Option<&Loop>) -> Activity {
         let extent = &self.reading.extents[&device];
         let mut activity = Activity {
             process: THIS,
@@ -391,6 +420,11 @@ impl<'r, 'b> Second<'r, 'b> {
         };
         let Model(mut timelines) = state.model;
         timelines.iter_mut().for_each(Timeline::end);
+        for (model, timeline) in timelines.iter().enumerate() {
+            for (&range, &idle) in timeline.idle_of_ranges() {
+                self.range_times.entry(range).or_default().idle_ns[model] += idle;
+            }
+        }
         let [usual, short, long] = &timelines;
         let accounts = |phase| usual.ledger.accounts([&short.ledger, &long.ledger], phase);
         activity.accounts = accounts(None);

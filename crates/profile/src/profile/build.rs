@@ -18,6 +18,7 @@ use cuda_launch::{DeviceAttributes, compute_capability};
 
 use super::counts::CountedKernels;
 use super::kernels::Kernels;
+use super::ranges::Ranges;
 use super::reading::Reading;
 use super::stacks::{Stacks, renumber_stacks};
 use super::summary::renumber_kernels;
@@ -83,6 +84,7 @@ pub struct Builder {
     pub(super) processes: Vec<StartedProcess>,
     pub(super) kernels: Kernels,
     pub(super) stacks: Stacks,
+    pub(super) ranges: Ranges,
     pub(super) graphs: Vec<Graph>,
     pub(super) calls: BTreeMap<(String, u8), CallCounts>,
     pub(super) copies: BTreeMap<(CopyDirection, MemoryKind, MemoryKind, bool), CopyCounts>,
@@ -173,6 +175,7 @@ impl Builder {
         let devices: Vec<usize> = other.devices.drain(..).map(|device| self.device(device)).collect();
         let stacks = self.stacks.merge(other.stacks);
         let kernels = self.kernels.merge(other.kernels, &devices, &stacks);
+        self.ranges.merge(other.ranges);
         let first = self.processes.len();
         let device = |device: &mut Option<usize>| *device = device.map(|device| devices[device]);
         for stream in &mut other.streams {
@@ -232,6 +235,7 @@ impl Builder {
         let mut profile = Profile {
             kernels: self.kernels.finish(&self.devices, &self.counted, &stacks),
             call_stacks,
+            ranges: self.ranges.finish(),
             devices: self.devices,
             processes: self.processes.into_iter().map(started).collect(),
             graphs: self.graphs,

@@ -6,15 +6,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use apex_trace::Event;
 use apex_trace::definition::Context;
 use apex_trace::layout::{
     Call as CallRecord, CallClass, GraphLaunch, Launch, MemoryKind, RecordHead, StackSample, Timing, flags,
 };
+use apex_trace::{Event, Record};
 
 use super::build::{Builder, CallCounts};
 use super::memory::Heap;
 use super::places::Places;
+use super::ranges::{OpenRanges, RangeCounts, RangePlaces};
 use super::sequences::Sequences;
 use super::stacks::StackCounts;
 use super::times::{Estimate, STRATA, Samples};
@@ -41,6 +42,8 @@ pub(super) struct Reading<'b> {
     pub graphs: Vec<GraphState>,
     pub calls: HashMap<(u32, u8), CallCounts>,
     pub streams: HashMap<u32, Stream>,
+    pub range_places: RangePlaces,
+    open_ranges: OpenRanges,
     heap: Heap,
     sequences: Sequences,
     /// What was launched, for [`crate::accounts`] to find iterations.
@@ -111,7 +114,10 @@ impl<'b> Reading<'b> {
             .contexts()
             .filter_map(|context: &Context| Some((context.id, *by_device.get(&context.device)?)))
             .collect();
+        let range_places = RangePlaces::of(process, &mut part.ranges);
         Self {
+            range_places,
+            open_ranges: OpenRanges::default(),
             others,
             part,
             process,
@@ -133,26 +139,37 @@ impl<'b> Reading<'b> {
     /// What the process tells.
     pub fn read(mut self) -> Builder {
         for record in self.process.records_by_time() {
-            self.record(record.event);
+            self.record(&record);
         }
         self.finish()
     }
 
-    fn record(&mut self, event: Event) {
+    fn record(&mut self, record: &Record) {
+        let event = record.event;
         // (What a stack costs is counted with timing. A range costs the program's call, not a launch.)
         let is_no_call = matches!(event, Event::StackSample(_) | Event::RangeChange(_));
         self.part.recorder.records += u64::from(!is_no_call);
         match event {
-            Event::Launch(launch) => self.launch(&launch),
-            Event::GraphLaunch(launch) => self.graph_launch(&launch),
+            Event::Launch(launch) => self.launch(&launch, record.range),
+            Event::GraphLaunch(launch) => self.graph_launch(&launch, record.range),
             Event::Timing(timing) => self.timing(&timing),
-            Event::Call(call) => self.call(&call),
+            Event::Call(call) => self.call(&call, record.range),
             Event::StackSample(sample) => self.stack(&sample),
-            Event::RangeChange(_) => {}
+            Event::RangeChange(change) => {
+                let now = self.process.clock.ns_since_start(change.head.start);
+                let (places, ranges) = (&mut self.range_places, &mut self.part.ranges);
+                self.open_ranges.change(record.tid, &change, now, places, ranges);
+            }
         }
     }
 
-    fn launch(&mut self, launch: &Launch) {
+    /// Something ran in these ranges: that of its thread, and those of the process.
+    fn in_ranges(&mut self, range: u32, mut count: impl FnMut(&mut RangeCounts)) {
+        let places = self.range_places.of_thread(range).into_iter().chain(self.open_ranges.of_process());
+        places.for_each(|place| count(self.part.ranges.counts(place)));
+    }
+
+    fn launch(&mut self, launch: &Launch, range: u32) {
         let (start, cpu_ns) = self.times(&launch.head);
         let config = self.config(launch.config);
         let kernel = config.map(|config| self.configs[config].kernel);
@@ -172,6 +189,7 @@ impl<'b> Reading<'b> {
         totals.launch_cpu_ns += cpu_ns as f64;
         totals.unknown += u64::from(config.is_none());
         self.heap.launch();
+        self.in_ranges(range, |counts| counts.launches += 1);
         self.stream(launch.stream).launches += 1;
         self.extend(config.and_then(|config| self.configs[config].device), launch.stream, start, cpu_ns);
         if let (Some(config), Some(kernel)) = (config, kernel) {
@@ -184,7 +202,7 @@ impl<'b> Reading<'b> {
         }
     }
 
-    fn graph_launch(&mut self, launch: &GraphLaunch) {
+    fn graph_launch(&mut self, launch: &GraphLaunch, range: u32) {
         let (start, cpu_ns) = self.times(&launch.head);
         let stratum = self.stratum(launch.head.start);
         let at = self.graph(launch.graph);
@@ -210,6 +228,7 @@ impl<'b> Reading<'b> {
         let handle = self.process.definitions.graph(launch.graph).map_or(0, |graph| graph.handle);
         self.launched.launch(GRAPHS | (handle ^ handle >> 32) as u32, start as u64);
         self.heap.launch();
+        self.in_ranges(range, |counts| counts.launches += 1);
         self.stream(launch.stream).graph_launches += 1;
         self.sequences.interrupt(Some(launch.stream));
         self.extend(device, launch.stream, start, cpu_ns);
@@ -244,7 +263,7 @@ impl<'b> Reading<'b> {
         }
     }
 
-    fn call(&mut self, call: &CallRecord) {
+    fn call(&mut self, call: &CallRecord, range: u32) {
         let (start, cpu_ns) = self.times(&call.head);
         let captured = call.head.flags & flags::CAPTURED != 0;
         let after_launch = self.after_launch(cpu_ns);
@@ -271,7 +290,10 @@ impl<'b> Reading<'b> {
                 self.heap.free(call, cpu_ns as f64);
                 self.interrupt_unless_pool(kind);
             }
-            Some(CallClass::Copy) => self.copy(call, kind, cpu_ns),
+            Some(CallClass::Copy) => {
+                self.in_ranges(range, |counts| counts.copied(call.bytes));
+                self.copy(call, kind, cpu_ns);
+            }
             Some(CallClass::Set) => self.transfer(call),
             _ => {}
         }
@@ -414,7 +436,9 @@ impl<'b> Reading<'b> {
             self.part.kernels.counts(config.kernel).add_times(estimate);
         }
         let costs = self.costs(&estimates);
-        self.part.activities.extend(self.activities(&costs));
+        let (activities, times) = self.activities(&costs);
+        self.part.activities.extend(activities);
+        times.into_iter().for_each(|(range, times)| self.part.ranges.counts(range).times = times);
         let launches =
             self.streams.values().map(|stream| stream.launches + stream.graph_launches).saturating_sum();
         self.part.processes[THIS].process.launches = launches;

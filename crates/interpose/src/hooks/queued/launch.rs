@@ -216,7 +216,7 @@ unsafe fn buffer_in(mut extra: *mut *mut c_void) -> Option<Buffer> {
     let (mut buffer, mut bytes) = (None, None);
     // SAFETY: by contract.
     unsafe {
-        while *extra as usize != CU_LAUNCH_PARAM_END as usize {
+        while !std::ptr::eq(*extra, CU_LAUNCH_PARAM_END) {
             let value = *extra.add(1);
             match *extra as usize {
                 name if name == CU_LAUNCH_PARAM_BUFFER_POINTER as usize => buffer = Some(value),

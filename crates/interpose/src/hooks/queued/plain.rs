@@ -22,7 +22,7 @@ pub unsafe extern "C" fn set_16<const INDEX: usize>(
     count: usize,
     stream: CUstream,
 ) -> CUresult {
-    let is_valid = || to % 2 == 0 && is_allocated(to, count.saturating_mul(2));
+    let is_valid = || to.is_multiple_of(2) && is_allocated(to, count.saturating_mul(2));
     let facts = Facts { stream, words: [0; 2], is_valid };
     // SAFETY: the contract of every hook.
     unsafe { hand_over::<signature::cuMemsetD16Async, INDEX>((to, value, count, stream), facts) }
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn set_32<const INDEX: usize>(
     count: usize,
     stream: CUstream,
 ) -> CUresult {
-    let is_valid = || to % 4 == 0 && is_allocated(to, count.saturating_mul(4));
+    let is_valid = || to.is_multiple_of(4) && is_allocated(to, count.saturating_mul(4));
     let facts = Facts { stream, words: [0; 2], is_valid };
     // SAFETY: the contract of every hook.
     unsafe { hand_over::<signature::cuMemsetD32Async, INDEX>((to, value, count, stream), facts) }
