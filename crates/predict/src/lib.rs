@@ -27,4 +27,4 @@ pub mod reload;
 
 pub use case::{Basis, Case, Device, Impossible, Placed};
 pub use change::Change;
-pub use models::{Estimate, LoadError, Models, Prediction, target};
+pub use models::{Estimate, LoadError, Models, Prediction, WALKED_MARGIN, target};

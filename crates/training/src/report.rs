@@ -105,13 +105,14 @@ Errors of fractions are in points (hundredths), errors of durations in percent o
 was made from: the launch alone, the kernel's attributes too (`kernel`), its PTX (`code`), what the launch executes (`work`:
 the PTX walked with the launch's arguments). In brackets: 95 % confidence, by resampling families. *Intervals hold* is the part of the
 launches whose interval, stated for 90 %, contains what was measured; margins are from other families. Intervals of fractions are shown to
-users half a point wider to either side than those judged here: nothing is known better than that, and where little is uncertain
-(warp efficiency with `work`) the bare ones are narrower than rounding.
+users half a point wider to either side than those judged here: nothing is known better than that. Where little is uncertain (warp efficiency with
+`work`) the bare ones are narrower than rounding, and are shown wider by the error of the walked warps in nine of ten launches.
 
 What is held out was never trained on: of five parts of the families, each in turn is predicted by networks that saw the others. The
 models in use are trained on everything, by the same recipe. Correlations of durations are of their logarithms.
 
-Where a formula or boosted trees do better than the network, the tables say so. A duration is not predicted from attributes or code: unless it is known what
+Where a formula or boosted trees do better than the network, the tables say so. For warp efficiency the formula is what is predicted: the
+walked warps' with `work`, else the block's; the network gives the interval, which is extended to the formula. A duration is not predicted from attributes or code: unless it is known what
 a launch executes, the launch alone says as much.
 
 Known limits: one kind of GPU; kernels written for this, most of them small; PTX for compute capability 8.0, so nothing of
