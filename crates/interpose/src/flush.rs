@@ -61,11 +61,6 @@ pub(crate) fn slot(index: usize, behind: *mut ()) -> *mut () {
     STUB as *mut ()
 }
 
-/// Whether `content` is what slots of the third state hold.
-pub(crate) fn is_slot(content: *mut ()) -> bool {
-    content == STUB as *mut ()
-}
-
 /// The one place to take the stub's address from.
 static STUB: unsafe extern "C" fn() = flush_then_jump;
 

@@ -148,16 +148,11 @@ fn release() {
     fill(|index| DIRECT[index].load(Ordering::Acquire));
 }
 
-/// What a program that looks up the entry point at `index` is to be given; `None` for the driver's
-/// own answer.
+/// What a program that looks up the entry point at `index` is to be given: the exported symbol, as
+/// the driver gives its own, because tools that stand in front compare addresses. `None` for the
+/// driver's own answer.
 fn address_for_program(index: usize) -> Option<*mut ()> {
-    let [direct, holding] = [&DIRECT, &HOLDING].map(|contents| contents[index].load(Ordering::Acquire));
-    if direct != holding || flush::is_slot(holding) {
-        // What the slot holds changes, or is the stub, which needs the index that the exported
-        // symbol hands to it.
-        return Some(exports::EXPORTED[index] as *mut ());
-    }
-    (direct != REAL[index].load(Ordering::Relaxed)).then_some(direct)
+    driver::has(index).then(|| exports::EXPORTED[index] as *mut ())
 }
 
 fn fill(address: impl Fn(usize) -> *mut ()) {

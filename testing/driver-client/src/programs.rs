@@ -22,6 +22,10 @@ pub fn look_up() {
     check(cuda!(cuGetProcAddress_v2(c"cuLaunchKernel".as_ptr(), &mut found, 12000, 0, null_mut())));
     let launch = found;
     assert!(!launch.is_null());
+    // Tools that stand in front of the driver compare addresses with those of exported symbols.
+    assert_eq!(launch, address("cuLaunchKernel"));
+    let without_hook = c"cuCtxGetApiVersion";
+    assert_eq!(ask(without_hook, 12000, 0).1, address("cuCtxGetApiVersion"));
     // Null for the address, as some frameworks do to ask whether there is one.
     check(cuda!(cuGetProcAddress_v2(c"cuLaunchKernel".as_ptr(), null_mut(), 12000, 0, null_mut())));
     assert_eq!(ask(c"cuNoSuchThing", 13000, 0).0, CUDA_ERROR_NOT_FOUND);

@@ -1,7 +1,7 @@
 //! `cuGetProcAddress`: how libcudart and the frameworks get at the driver's functions.
 //!
 //! The real call comes first, with the program's own pointers, and decides. Then the address that
-//! it returned is replaced if it is that of a function whose slot holds no plain jump. The driver
+//! it returned is replaced by that of this library's exported symbol. The driver
 //! returns the addresses that it exports (all of 53,042 look-ups tried on an H200 with driver 580),
 //! so equality tells; should another driver return something else for a name, version and flags
 //! that this library knows, the table tells. Everything else, newer functions above all, passes
