@@ -53,6 +53,34 @@ fn a_forked_child_is_told_that_there_is_no_driver() {
     assert_eq!(count, 1);
 }
 
+/// The least stack that a thread may have is too small for a kernel: who waits leaves it to others.
+#[test]
+fn a_thread_with_little_stack_loads_launches_and_waits() {
+    let context = Context::new();
+    let context = context.0 as usize;
+    let little = move || {
+        ok!(cuCtxSetCurrent(context as CUcontext));
+        let (mut module, mut function, mut values) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
+        ok!(cuModuleLoadData(&mut module, concat!(include_str!("data/kernels.ptx"), "\0").as_ptr().cast()));
+        ok!(cuModuleGetFunction(&mut function, module, c"add".as_ptr()));
+        ok!(cuMemAlloc_v2(&mut values, 4000));
+        let (mut amount, mut count) = (1u32, 1000u32);
+        let mut arguments: [*mut std::ffi::c_void; 3] =
+            [(&raw mut values).cast(), (&raw mut amount).cast(), (&raw mut count).cast()];
+        let (stream, extra) = (std::ptr::null_mut(), std::ptr::null_mut());
+        for _ in 0..200 {
+            ok!(cuLaunchKernel(function, 4, 1, 1, 256, 1, 1, 0, stream, arguments.as_mut_ptr(), extra));
+            ok!(cuCtxSynchronize());
+        }
+        let mut first = 0u32;
+        ok!(cuMemcpyDtoH_v2((&raw mut first).cast(), values, 4));
+        ok!(cuModuleUnload(module));
+        first
+    };
+    let thread = std::thread::Builder::new().stack_size(16 << 10).spawn(little).unwrap();
+    assert_eq!(thread.join().unwrap(), 200);
+}
+
 #[test]
 fn ten_thousand_loads_and_launches_leave_nothing_behind() {
     let _context = Context::new();

@@ -425,6 +425,9 @@ fn images_that_can_t_be_loaded_say_why() {
     let (code, log) = load(&mut module, c"\x7fELF machine code");
     assert_eq!(code, CUDA_ERROR_NO_BINARY_FOR_GPU);
     assert!(log.contains("compute_80"), "{log}");
+    let (code, log) = load(&mut module, c"\xed\x43\x4e\x7f");
+    assert_eq!(code, CUDA_ERROR_NO_BINARY_FOR_GPU);
+    assert!(log.contains("LTO-IR (link-time optimisation)") && log.contains("without -dlto"), "{log}");
     assert_eq!(load(&mut module, c"\x01\x02\x03").0, CUDA_ERROR_INVALID_IMAGE);
     assert_eq!(load(&mut module, c"").0, CUDA_ERROR_INVALID_IMAGE);
     assert!(module.is_null());

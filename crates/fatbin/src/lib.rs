@@ -18,6 +18,8 @@ use std::io::Read;
 const WRAPPER_MAGIC: u32 = 0x4662_43b1;
 const FATBIN_MAGIC: u32 = 0xba55_ed50;
 const ELF_MAGIC: [u8; 4] = *b"\x7fELF";
+/// How LTO-IR begins that is in no fatbin, as NVRTC gives it.
+const LTO_IR_MAGIC: [u8; 4] = [0xed, 0x43, 0x4e, 0x7f];
 
 /// The version of a wrapper with a list of parts.
 const WRAPPER_WITH_PARTS: u32 = 2;
@@ -27,6 +29,7 @@ const MAX_PARTS: usize = 1 << 16;
 const HEADER_BYTES: usize = 16;
 const KIND_PTX: u16 = 1;
 const KIND_CUBIN: u16 = 2;
+const KIND_LTO_IR: u16 = 8;
 const FLAG_LZ4: u64 = 0x2000;
 const FLAG_ZSTD: u64 = 0x8000;
 
@@ -42,6 +45,8 @@ pub enum Image<'a> {
     Parts(Vec<Cow<'a, [u8]>>),
     /// Machine code for a GPU, and no PTX: the architectures it is for (80 for sm_80).
     MachineCodeOnly(Vec<u32>),
+    /// NVIDIA's intermediate code for link-time optimisation, and neither PTX nor machine code.
+    LtoIrOnly,
 }
 
 /// Why an image can't be read.
@@ -109,7 +114,7 @@ pub unsafe fn read_pointer<'a>(image: *const u8, newest: u32) -> Result<Image<'a
             // SAFETY: a wrapper has a version, and of this version a list.
             match unsafe { (image.add(4).cast::<u32>().read_unaligned(), &whole) } {
                 // SAFETY: as above.
-                (WRAPPER_WITH_PARTS, Image::MachineCodeOnly(_)) => unsafe {
+                (WRAPPER_WITH_PARTS, Image::MachineCodeOnly(_) | Image::LtoIrOnly) => unsafe {
                     read_parts(image, newest, whole)
                 },
                 _ => Ok(whole),
@@ -118,6 +123,7 @@ pub unsafe fn read_pointer<'a>(image: *const u8, newest: u32) -> Result<Image<'a
         // SAFETY: as promised by the caller.
         FATBIN_MAGIC => unsafe { read_fatbin_pointer(image, newest) },
         _ if magic == ELF_MAGIC => Ok(Image::MachineCodeOnly(vec![])),
+        _ if magic == LTO_IR_MAGIC => Ok(Image::LtoIrOnly),
         _ => {
             // SAFETY: neither of the binary forms, so text that ends in a zero byte.
             let text = unsafe { std::ffi::CStr::from_ptr(image.cast()) };
@@ -177,6 +183,9 @@ pub fn read(image: &[u8], newest: u32) -> Result<Image<'_>, ImageError> {
     if image.starts_with(&ELF_MAGIC) {
         return Ok(Image::MachineCodeOnly(vec![]));
     }
+    if image.starts_with(&LTO_IR_MAGIC) {
+        return Ok(Image::LtoIrOnly);
+    }
     let text = image.split(|&byte| byte == 0).next().unwrap_or_default();
     if looks_like_ptx(text) { Ok(Image::Ptx(Cow::Borrowed(text))) } else { Err(ImageError::Unrecognised) }
 }
@@ -188,6 +197,7 @@ fn looks_like_ptx(text: &[u8]) -> bool {
 
 fn choose(image: &[u8], newest: u32) -> Result<Image<'_>, ImageError> {
     let mut cubins = Vec::new();
+    let mut has_lto_ir = false;
     let mut best: Option<Entry<'_>> = None;
     for entry in Entries::of(image)? {
         let entry = entry?;
@@ -196,11 +206,13 @@ fn choose(image: &[u8], newest: u32) -> Result<Image<'_>, ImageError> {
                 best = Some(entry)
             }
             KIND_CUBIN => cubins.push(entry.architecture),
+            KIND_LTO_IR => has_lto_ir = true,
             _ => {}
         }
     }
     match best {
         Some(entry) => Ok(Image::Ptx(entry.text()?)),
+        None if has_lto_ir && cubins.is_empty() => Ok(Image::LtoIrOnly),
         None => Ok(Image::MachineCodeOnly(cubins)),
     }
 }
@@ -427,6 +439,20 @@ mod tests {
             fatbin(&[entry(KIND_CUBIN, 80, 0, b"\x7fELF....", 0), entry(KIND_CUBIN, 90, 0, b"\x7fELF", 0)]);
         assert_eq!(read(&image, 80), Ok(Image::MachineCodeOnly(vec![80, 90])));
         assert_eq!(read(b"\x7fELF\x02\x01", 80), Ok(Image::MachineCodeOnly(vec![])));
+    }
+
+    #[test]
+    fn says_when_there_is_only_lto_ir() {
+        let lto = || entry(KIND_LTO_IR, 90, 0, b"........", 0);
+        assert_eq!(read(&fatbin(&[lto()]), 80), Ok(Image::LtoIrOnly));
+        assert_eq!(ptx_of(&fatbin(&[lto(), entry(KIND_PTX, 90, 0, b"//", 0)]), 80), "//");
+        let cubin = entry(KIND_CUBIN, 90, 0, b"\x7fELF", 0);
+        assert_eq!(read(&fatbin(&[lto(), cubin]), 80), Ok(Image::MachineCodeOnly(vec![90])));
+        // From NVRTC 13.0, as far as it matters.
+        let bare = [0xed, 0x43, 0x4e, 0x7f, 0x01, 0x41, 0x02, 0x62, 0x03, 0x02, 0x07, 0x00];
+        assert_eq!(read(&bare, 80), Ok(Image::LtoIrOnly));
+        // SAFETY: no more than the first bytes are looked at.
+        assert_eq!(unsafe { read_pointer(bare.as_ptr(), 80) }, Ok(Image::LtoIrOnly));
     }
 
     #[test]

@@ -8,7 +8,7 @@ fn a_race_is_told_kept_and_has_its_own_exit_code() {
     let ended = output(&mut sandbox.record(&["--check"], &["run", "race"]), 123);
     let told = text(&ended.stderr);
     for part in
-        ["shared-race in kernel race", "thread (1,0,0)", "`word`", "defects.cu:12", "check: 1 defects"]
+        ["shared-race in kernel race", "thread (1,0,0)", "`word`", "defects.cu:12", "check: 1 defect, met "]
     {
         assert!(told.contains(part), "{part}: {told}");
     }
@@ -78,7 +78,7 @@ fn an_undefined_value_is_told_where_it_is_used() {
         "uninitialized-read in kernel speculates",
         "thread (5,0,0) stores a value of 4 bytes that nobody has written",
         "defects.cu:43\n    loaded at ld.local.u32",
-        "check: 1 defects, met 1 times",
+        "check: 1 defect, met 1 time\n",
     ] {
         assert!(told.contains(part), "{part}: {told}");
     }

@@ -10,8 +10,9 @@ use crate::stream::Stream;
 use cuda_abi::types::*;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 thread_local! {
     /// The thread's state; null before it is first used. It must not need to be dropped.
@@ -21,6 +22,9 @@ thread_local! {
 /// Rounds in which a thread that ends calls the destructors of keys
 /// (`PTHREAD_DESTRUCTOR_ITERATIONS` of glibc).
 const ROUNDS: u32 = 4;
+
+/// Stack that executing a kernel or compiling a module may take, bytes, with a margin.
+const AMPLE_STACK: usize = 256 << 10;
 
 /// A thread's state.
 pub struct State {
@@ -39,6 +43,8 @@ pub struct State {
     pub call: Cell<&'static str>,
     /// Rounds of destructors that are left.
     rounds: Cell<u32>,
+    /// Where its stack lies; empty if that cannot be told, and not asked for yet if there is none.
+    stack: RefCell<Option<Range<usize>>>,
 }
 
 impl State {
@@ -52,6 +58,7 @@ impl State {
             told_nodes: RefCell::default(),
             call: Cell::new(""),
             rounds: Cell::new(ROUNDS),
+            stack: RefCell::default(),
         }
     }
 }
@@ -116,6 +123,44 @@ pub fn id() -> u64 {
 /// The driver function that the calling thread is in; empty outside of all.
 pub fn call() -> &'static str {
     with(|state| state.call.get())
+}
+
+/// Where the calling thread's stack lies; empty if the system does not tell.
+pub fn stack() -> Range<usize> {
+    let (mut attributes, mut start, mut bytes) = (std::mem::MaybeUninit::uninit(), std::ptr::null_mut(), 0);
+    // SAFETY: the attributes are initialised by the first call, if it succeeds, and destroyed once.
+    unsafe {
+        if libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) != 0 {
+            return 0..0;
+        }
+        libc::pthread_attr_getstack(attributes.as_ptr(), &mut start, &mut bytes);
+        libc::pthread_attr_destroy(attributes.as_mut_ptr());
+    }
+    start as usize..start as usize + bytes
+}
+
+/// Whether the calling thread has stack enough to execute kernels and compile modules. Programs have
+/// threads with less, and run fibers on stacks of their own, which count as too small.
+pub fn has_ample_stack() -> bool {
+    let marker = 0u8;
+    let here = (&raw const marker) as usize;
+    let stack = with(|state| state.stack.borrow_mut().get_or_insert_with(stack).clone());
+    stack.contains(&here) && here - stack.start >= AMPLE_STACK
+}
+
+/// Does `work` on the calling thread, or on one made for it where the stack is too small.
+pub fn on_ample_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    if has_ample_stack() {
+        return work();
+    }
+    // The closure stays with the caller where the system has no thread.
+    let slot = Mutex::new(Some(work));
+    let take = || slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let spawned = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, || take().map(|work| work())).ok()?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    spawned.unwrap_or_else(|| take().expect("no thread has begun it")())
 }
 
 /// Does `work` under the name of a driver function, or of what acts in its place.

@@ -296,6 +296,10 @@ extern "C" fn conclude() {
         .fold((0, 0), |(defects, times), found| (defects + 1, times + found.group.defect.count));
     match defects {
         0 => eprintln!("apex: cpu device: check: no defects found"),
-        _ => eprintln!("apex: cpu device: check: {defects} defects, met {times} times"),
+        _ => {
+            let plural = |number: u64| if number == 1 { "" } else { "s" };
+            let ends = (plural(defects), plural(times));
+            eprintln!("apex: cpu device: check: {defects} defect{}, met {times} time{}", ends.0, ends.1)
+        }
     }
 }

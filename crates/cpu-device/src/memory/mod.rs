@@ -155,18 +155,8 @@ impl Memory {
     /// Notes that the calling thread's stack is memory of this library's: registered ranges that
     /// overlap it are forgotten, because the program has unmapped them.
     pub fn note_stack(&self) {
-        let (mut attributes, mut start, mut bytes) =
-            (std::mem::MaybeUninit::uninit(), std::ptr::null_mut(), 0);
-        // SAFETY: the attributes are initialised by the first call, if it succeeds, and destroyed
-        // once.
-        unsafe {
-            if libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) != 0 {
-                return;
-            }
-            libc::pthread_attr_getstack(attributes.as_ptr(), &mut start, &mut bytes);
-            libc::pthread_attr_destroy(attributes.as_mut_ptr());
-        }
-        forget_registered(&mut self.write(), start as u64, start as u64 + bytes as u64);
+        let stack = thread::stack();
+        forget_registered(&mut self.write(), stack.start as u64, stack.end as u64);
     }
 
     /// Makes memory of somebody else's known, for as long as its owner says. With a backing, that

@@ -4,10 +4,11 @@
 //! inputs, printed. It is checked by compiling it. Unlike that, a linker complains of what is
 //! defined nowhere.
 
+use crate::context::thread;
 use crate::device::{self, ARCHITECTURE};
 use crate::error::{Error, Result};
 use crate::handle::{Kind, Table};
-use crate::module::{LoadError, no_ptx};
+use crate::module::{LoadError, no_ptx, no_ptx_but_lto_ir};
 use cuda_abi::types::*;
 use fatbin::Image;
 use ptx_exec::Program;
@@ -65,6 +66,7 @@ impl Link {
             Ok(Image::MachineCodeOnly(architectures)) => {
                 return Err(no_ptx(&architectures, image.as_ptr() as u64));
             }
+            Ok(Image::LtoIrOnly) => return Err(no_ptx_but_lto_ir()),
             Err(error) => {
                 return Err(LoadError {
                     code: CUDA_ERROR_INVALID_IMAGE,
@@ -88,7 +90,8 @@ impl Link {
         let mut state = self.lock();
         let text = linked(&state.inputs)?;
         let module = ptx::parse(&text).map_err(|error| invalid(error.render("linked", &text)))?;
-        Program::compile(&module).map_err(|error| invalid(error.render("linked", &text)))?;
+        let compiled = thread::on_ample_stack(|| Program::compile(&module).map(drop));
+        compiled.map_err(|error| invalid(error.render("linked", &text)))?;
         let text =
             CString::new(text).map_err(|error| invalid(format!("an input holds a zero byte: {error}")))?;
         Ok(state.linked.insert(Arc::new(text)).clone())

@@ -9,7 +9,7 @@
 pub mod link;
 pub mod machine_code;
 
-use crate::context::{self, Context};
+use crate::context::{self, Context, thread};
 use crate::device::{self, ARCHITECTURE, ATTRIBUTES, COMPUTE_CAPABILITY, MAX_ARGUMENT_BYTES};
 use crate::error::{Error, Result, ensure, fail};
 use crate::handle::{Kind, Table};
@@ -43,12 +43,14 @@ pub struct LoadError {
 /// As for [`fatbin::read_pointer`].
 pub unsafe fn compile_at(image: *const u8) -> std::result::Result<Arc<Program>, LoadError> {
     // SAFETY: as promised by the caller.
-    compile(unsafe { fatbin::read_pointer(image, ARCHITECTURE) }, image as u64)
+    let read = unsafe { fatbin::read_pointer(image, ARCHITECTURE) };
+    let address = image as u64;
+    thread::on_ample_stack(|| compile(read, address))
 }
 
 /// Compiles an image whose length is known.
 pub fn compile_bytes(image: &[u8]) -> std::result::Result<Arc<Program>, LoadError> {
-    compile(fatbin::read(image, ARCHITECTURE), image.as_ptr() as u64)
+    thread::on_ample_stack(|| compile(fatbin::read(image, ARCHITECTURE), image.as_ptr() as u64))
 }
 
 fn compile(
@@ -59,6 +61,7 @@ fn compile(
         Ok(Image::Ptx(text)) => vec![text],
         Ok(Image::Parts(texts)) => texts,
         Ok(Image::MachineCodeOnly(architectures)) => return Err(no_ptx(&architectures, address)),
+        Ok(Image::LtoIrOnly) => return Err(no_ptx_but_lto_ir()),
         Err(error) => return Err(LoadError { code: CUDA_ERROR_INVALID_IMAGE, message: error.to_string() }),
     };
     let invalid = |message| LoadError { code: CUDA_ERROR_INVALID_PTX, message };
@@ -109,6 +112,16 @@ pub fn no_ptx(architectures: &[u32], address: u64) -> LoadError {
             "the image holds {found} and no PTX, which is what the CPU device executes;\n    {}",
             machine_code::for_machine_code(address)
         ),
+    }
+}
+
+/// Why LTO-IR can't be loaded, and what to do.
+pub fn no_ptx_but_lto_ir() -> LoadError {
+    LoadError {
+        code: CUDA_ERROR_NO_BINARY_FOR_GPU,
+        message: "the image holds LTO-IR (link-time optimisation) and no PTX, which is what the CPU device executes;\n    \
+                  build without -dlto and code=lto_…, as with -arch=compute_80; with NVRTC, load what nvrtcGetPTX gives"
+            .to_owned(),
     }
 }
 

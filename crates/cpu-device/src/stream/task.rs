@@ -14,6 +14,7 @@
 //!   [`MAX_THREADS`], the number of grids that a GPU of compute capability 8.0 holds at once.
 //!   Kernels that spin on each other's results therefore end here whenever they end there.
 
+use crate::context::thread;
 use crate::device;
 use crate::error::{Result, ensure};
 use cuda_abi::types::CUDA_ERROR_OUT_OF_MEMORY;
@@ -75,9 +76,11 @@ impl Task {
     }
 
     /// Lets the task run and returns when it has ended: on the calling thread when nothing is left
-    /// before it.
+    /// before it and the stack is ample.
     pub fn start_and_wait(self: &Arc<Task>) {
-        self.release();
+        if self.release() && !thread::has_ample_stack() {
+            POOL.start(self.clone());
+        }
         self.wait();
     }
 
@@ -87,11 +90,13 @@ impl Task {
     }
 
     /// Blocks until the work has been done. Work that is ready and that no thread has begun yet is
-    /// done here and now: a thread that sleeps costs more to wake than most work takes.
+    /// done here and now, if the stack is ample: a thread that sleeps costs more to wake than most
+    /// work takes.
     pub fn wait(&self) {
+        let helps = thread::has_ample_stack();
         loop {
             let mut state = self.lock();
-            while !state.ended && !state.can_begin() {
+            while !(state.ended || helps && state.can_begin()) {
                 state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
             if state.ended {
