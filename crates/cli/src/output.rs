@@ -86,8 +86,18 @@ pub fn remark(text: impl Display) {
 pub fn failure(error: &anyhow::Error) {
     match error.downcast_ref::<Lines>() {
         Some(Lines(text)) => text.lines().for_each(remark),
-        None => remark(format!("{error:#}")),
+        None => remark(causes(error)),
     }
+}
+
+/// An error with its causes, each said once: many an error says what its cause says.
+pub fn causes(error: &anyhow::Error) -> String {
+    let mut causes = error.chain().map(ToString::to_string);
+    let first = causes.next().unwrap_or_default();
+    causes.fold(first, |text, cause| match text.ends_with(&cause) {
+        true => text,
+        false => format!("{text}: {cause}"),
+    })
 }
 
 /// An error that says on several lines what is wrong; nothing foreign in it has line breaks.
@@ -113,4 +123,18 @@ pub fn json(document: &impl serde::Serialize) -> anyhow::Result<ExitCode> {
         apex_export::json::pretty(&mut *out, document)?;
         writeln!(out)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    #[test]
+    fn each_cause_is_said_once() {
+        let bare = || anyhow::Error::from(io::Error::other("it is a FIFO"));
+        assert_eq!(causes(&bare().context("cannot read m: it is a FIFO")), "cannot read m: it is a FIFO");
+        let chained = Err::<(), _>(bare()).context("m").context("cannot use the models").unwrap_err();
+        assert_eq!(causes(&chained), "cannot use the models: m: it is a FIFO");
+    }
 }

@@ -64,6 +64,11 @@ pub fn count(value: u64) -> String {
     grouped
 }
 
+/// `1 launch`, `2,000 launches`.
+pub fn counted(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(number), if number == 1 { one } else { many })
+}
+
 /// `37.5%` from a ratio; small shares keep a digit that is not zero.
 pub fn percent(ratio: f64) -> String {
     let percent = ratio * 100.0;

@@ -18,13 +18,16 @@ pub struct Reader<R> {
     longest: u64,
     /// Lines read.
     number: u64,
+    /// Whether the rest of a line that is too long lies ahead: it is passed over when the next line
+    /// is asked for, as it may have no end.
+    within_line: bool,
 }
 
 impl<R: BufRead> Reader<R> {
     /// Reads from `from`, where `lines` lines have been read already. A record of more than
     /// `longest` bytes is an error.
     pub fn new(from: R, lines: u64, longest: u64) -> Self {
-        Self { from, longest, number: lines }
+        Self { from, longest, number: lines, within_line: false }
     }
 
     /// The next record and the line on which it begins; a blank line is a record of one field.
@@ -56,13 +59,16 @@ impl<R: BufRead> Reader<R> {
     /// # Errors
     /// Those of the stream.
     pub fn next_line(&mut self) -> io::Result<Option<Numbered<String>>> {
+        if std::mem::take(&mut self.within_line) {
+            self.from.skip_until(b'\n')?;
+        }
         let mut bytes = Vec::new();
         if (&mut self.from).take(self.longest).read_until(b'\n', &mut bytes)? == 0 {
             return Ok(None);
         }
         self.number += 1;
         let text = if bytes.len() as u64 == self.longest && bytes.last() != Some(&b'\n') {
-            self.from.skip_until(b'\n')?;
+            self.within_line = true;
             Err(format!("the line is longer than {} bytes", self.longest))
         } else {
             String::from_utf8(bytes).map_err(|_| "the line is not UTF-8".to_owned())
@@ -181,6 +187,12 @@ mod tests {
             (10, unfinished()),
         ];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_line_without_end_is_known_to_be_too_long_before_it_ends() {
+        let mut reader = Reader::new(io::BufReader::new(io::repeat(0)), 0, 1000);
+        assert!(reader.next_record().unwrap().unwrap().1.unwrap_err().contains("longer than 1000"));
     }
 
     proptest! {

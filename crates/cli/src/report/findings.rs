@@ -1,6 +1,6 @@
 //! Findings as text: brief in a report, in full in `apex advise`.
 
-use super::{mark, places, share};
+use super::{mark, places, share, what_is_missing};
 use crate::text::{Ink, PARAGRAPH, Style, wrap};
 use crate::units;
 use apex_advice::{
@@ -83,7 +83,7 @@ fn heading(out: &mut dyn Write, profile: &Profile, advice: &Advice, style: Style
     let judged = advice.rules.saturating_sub(advice.unjudged.len());
     let line = match (advice.findings.len(), &advice.verdict.saving_of_job) {
         (0, _) if profile.kernels.is_empty() => {
-            "Advice: no kernel was launched, so no launch was judged".to_owned()
+            format!("Advice: no {}, so no launch was judged", what_is_missing(profile))
         }
         (0, _) => format!("Advice: nothing found by {judged} rules"),
         (count, Some(saving)) if saving.value > 0.0 => {

@@ -1,7 +1,7 @@
 //! The head of a report: what the time went into, what to change, what that saves; then the
 //! accounts as bars.
 
-use super::share;
+use super::{share, what_is_missing};
 use crate::text::{Ink, Style, bar, wrap};
 use crate::units;
 use apex_advice::{Advice, Finding, Scope};
@@ -88,9 +88,10 @@ fn on_cpu(shown: &Shown<'_>, first: Option<&Finding>) -> String {
             Some(kernel) => format!("{}, above all in `{}`.", first.title, kernel.name),
             None => format!("{}: {}.", first.title, first.summary),
         },
+        None if shown.profile.kernels.is_empty() => format!("No {}.", what_is_missing(shown.profile)),
         None => format!(
             "{} on the CPU device: no rule found a fault; its times say nothing about a GPU.",
-            counted(shown.profile.totals.kernels_run(), "launch", "launches")
+            units::counted(shown.profile.totals.kernels_run(), "launch", "launches")
         ),
     }
 }
@@ -101,7 +102,7 @@ fn time_went(shown: &Shown<'_>, advice: &Advice) -> String {
     let (span, of_what) = (accounts.span_ns.max(1.0), shown.of_what());
     let part = |time: Figure| time.value / span;
     if shown.profile.activities.is_empty() {
-        return "No kernel was launched.".into();
+        return format!("No {}.", what_is_missing(shown.profile));
     }
     if accounts.unknown_share() > UNKNOWN {
         return format!(
@@ -331,8 +332,4 @@ fn share_of(time: Figure, span: f64) -> String {
     let (low, high) = time.bounds();
     let [value, low, high] = [time.value, low, high].map(|end| end / span);
     if high - low < 0.02 { units::share(value) } else { units::share_between(value, low, high.min(1.0)) }
-}
-
-fn counted(number: u64, one: &str, many: &str) -> String {
-    format!("{} {}", units::count(number), if number == 1 { one } else { many })
 }

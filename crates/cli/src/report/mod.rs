@@ -215,7 +215,7 @@ pub fn write(
     }
     counts::defects(out, profile, style, width)?;
     if profile.kernels.is_empty() {
-        writeln!(out, "\nNo kernel was launched.\n")?;
+        writeln!(out, "\nNo {}.\n", what_is_missing(profile))?;
     } else if view.by == By::Place {
         places::by_place(out, profile, view.top, style, width)?;
     } else if view.by == By::Range {
@@ -276,6 +276,14 @@ fn lines_of(parts: &[String], width: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+/// What there is none of in a session without launches, and why: `No …`.
+fn what_is_missing(profile: &Profile) -> String {
+    match profile.recorder.lost() {
+        0 => "kernel was launched".to_owned(),
+        lost => format!("launch is known: {} lost", units::counted(lost, "record was", "records were")),
+    }
 }
 
 /// A share with its interval, if it is predicted, and the mark of its provenance.

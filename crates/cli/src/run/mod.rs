@@ -326,7 +326,7 @@ pub fn real_ns() -> u64 {
 
 /// Says what was captured, or loudly that nothing was; then ends as the program did.
 fn conclude(recorded: &Recorded, args: &Args, color: Color) -> anyhow::Result<ExitCode> {
-    let failed_to_read = |error: anyhow::Error| output::remark(format!("{error:#}"));
+    let failed_to_read = |error: anyhow::Error| output::remark(output::causes(&error));
     if let Ok(loaded) = loaded::just_recorded(&recorded.session).map_err(failed_to_read) {
         let captured = summarize(&loaded, recorded, args);
         if captured && args.report {
@@ -363,9 +363,9 @@ fn summarize(loaded: &Loaded, recorded: &Recorded, args: &Args) -> bool {
         let session = session::shown(&recorded.session);
         let named = if args.output.is_some() { format!(" {session}") } else { String::new() };
         output::remark(format!(
-            "{} launches of {} kernels, {} dropped, in {session}; `apex report{named}` explains",
-            units::count(profile.totals.kernels_run()),
-            units::count(profile.kernels.len() as u64),
+            "{} of {}, {} dropped, in {session}; `apex report{named}` explains",
+            units::counted(profile.totals.kernels_run(), "launch", "launches"),
+            units::counted(profile.kernels.len() as u64, "kernel", "kernels"),
             units::count(lost),
         ));
     }

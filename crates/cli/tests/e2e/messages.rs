@@ -59,6 +59,11 @@ fn lost_records_are_blamed_on_their_cause() {
         said.contains("File too large") && !said.contains("size limit") && !said.contains("max-size"),
         "{said}"
     );
+    for command in ["report", "advise"] {
+        let said = text(&output(&mut sandbox.apex(&[command, "s"]), 0).stdout);
+        assert!(said.contains("no launch is known: ") && said.contains("records were lost"), "{said}");
+        assert!(!said.contains("kernel was launched") && !said.contains("found a fault"), "{said}");
+    }
 }
 
 #[test]
