@@ -116,7 +116,7 @@ fn fault(kernel: &Kernel) -> Fault {
             Evidence::new("threads in all", Figure::measured(kernel.threads() as f64), Unit::Count),
         ],
         change: format!(
-            "launch once for all {calls} launches of `{}` (one operation over the whole array; a block for each), if they do not \
+            "launch once for all {calls} launches of `{}` (one operation over the whole array, a block for each), if they do not \
              depend on each other; else capture them into a CUDA graph",
             kernel.short_name
         ),
