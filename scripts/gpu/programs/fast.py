@@ -1,6 +1,7 @@
-"""One PyTorch program by name: prints the median of its steps in ms, and a hash of what it computed.
+"""One PyTorch program by name. For each number of steps read from its input it takes that many and prints their median in ms; at
+the end of its input it prints a hash of what the first five and the last step computed.
 
-    fast.py decode|mlp|cnn|gpt2|generate|resnet50|matmul|compiled|graphs|waits [SECONDS]
+    fast.py decode|mlp|cnn|gpt2|generate|resnet50|matmul|compiled|graphs|waits
 
 All but the last four are bound by launches. The last four have nothing to gain from a launch queue: large matrix products, a
 compiled model, a CUDA graph, and one launch for each synchronisation.
@@ -166,21 +167,30 @@ def waits():
     return step
 
 
+def digest(*results):
+    """A hash of the bytes of all results."""
+    hashed = hashlib.sha256()
+    for result in results:
+        hashed.update(result.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return hashed.hexdigest()[:16]
+
+
 def main():
     step = globals()[sys.argv[1]]()
-    seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 2.0
     for _ in range(5):
         result = step()
     torch.cuda.synchronize()
-    digest = hashlib.sha256(result.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()).hexdigest()[:16]
-    times = []
-    begun = time.perf_counter()
-    while time.perf_counter() - begun < seconds or len(times) < 5:
-        t = time.perf_counter()
-        step()
-        torch.cuda.synchronize()
-        times.append((time.perf_counter() - t) * 1e3)
-    print(f"{statistics.median(times):.4f} {digest}")
+    first = result.detach().clone()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        times = []
+        for _ in range(int(line)):
+            begun = time.perf_counter()
+            result = step()
+            torch.cuda.synchronize()
+            times.append((time.perf_counter() - begun) * 1e3)
+        print(f"{statistics.median(times):.4f}", flush=True)
+    print(digest(first, result), flush=True)
 
 
 main()

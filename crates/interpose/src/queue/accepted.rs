@@ -122,6 +122,10 @@ impl Accepted {
 
     fn note(&self, print: Print, layout: *mut Layout) {
         let mut writing = self.lock();
+        if let Some(known) = self.find(print) {
+            known.layout.store(layout, Release);
+            return;
+        }
         if writing.used >= ENTRIES / 2 {
             self.entries.iter().for_each(|entry| entry.print.store(0, Release));
             writing.used = 0;

@@ -224,6 +224,7 @@ impl Queue {
         // Nothing waits while the worker sleeps, so a call that the caller makes itself overtakes
         // nothing.
         if self.worker.is_asleep() && self.streak.fetch_add(1, Relaxed) + 1 < WAKING_STREAK {
+            self.passed_by();
             return Taking::Not;
         }
         Taking::Takes
@@ -299,6 +300,22 @@ impl Queue {
         self.worker.wait_until(|| self.ring.made() >= given);
         let now = wait::now_ns();
         if !self.gain.waited(begun, now) && !self.stays_open {
+            self.close(now);
+        }
+    }
+
+    /// A launch is made by the program itself, because the worker sleeps.
+    #[inline(always)]
+    fn passed_by(&self) {
+        if self.gain.passed_by() {
+            self.judge_passed_by();
+        }
+    }
+
+    #[cold]
+    fn judge_passed_by(&self) {
+        let now = wait::now_ns();
+        if !self.gain.is_gained(now) && !self.stays_open {
             self.close(now);
         }
     }

@@ -1,7 +1,7 @@
 //! The thread that makes the calls that were handed over.
 //!
 //! It makes them in order, one at a time, each in the context in which the program made it. With
-//! nothing to do it looks for work for some 50 µs and then sleeps.
+//! nothing to do it looks for work for some 200 µs and then sleeps.
 
 use super::wait::{can_order_all_threads, now_ns, order_all_threads, sleep, wake};
 use super::{MOST_PARAMETERS, Queue, Scratch};
@@ -17,8 +17,9 @@ use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, compiler_fence};
 
-/// Rounds in which the worker looks for work before it sleeps: some 50 µs.
-const LOOKS: u32 = 1500;
+/// Rounds in which the worker looks for work before it sleeps: some 200 µs, longer than an
+/// interpreter takes from one launch to the next.
+const LOOKS: u32 = 6000;
 /// Rounds in which a thread looks whether its calls are made before it sleeps: some 200 µs.
 const WAITING_LOOKS: u32 = 6000;
 

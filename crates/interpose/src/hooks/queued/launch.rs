@@ -140,8 +140,11 @@ unsafe fn hand_over<const INDEX: usize>(asked: Asked, make: Make) -> Result<CUre
         // An error that came before the queue was closed for it.
         return queue::existing().and_then(Queue::take_refusal).ok_or_else(Caller::default);
     };
-    let begun = queue.asked_sample();
     let waits = Caller { queue: Some(queue), note: None };
+    if taking != Taking::Takes {
+        return Err(waits);
+    }
+    let begun = queue.asked_sample();
     // SAFETY: by contract.
     let (Some(attributes), Some(buffer)) =
         (attribute_print(asked.attributes), unsafe { buffer_of(asked.extra) })
@@ -151,8 +154,7 @@ unsafe fn hand_over<const INDEX: usize>(asked: Asked, make: Make) -> Result<CUre
     let context = driver::current_context();
     let (epochs, epoch) = (queue.epoch(), queue.code_epoch());
     let print = asked.print(INDEX, context, epochs, attributes);
-    let known =
-        if taking == Taking::Takes { queue.accepted.launch(print, asked.function, epoch) } else { None };
+    let known = queue.accepted.launch(print, asked.function, epoch);
     let Some(layout) = known.filter(|layout| asked.has_parameters_of(layout, &buffer)) else {
         return Err(Caller { note: Some(Note { print, function: asked.function, epoch }), ..waits });
     };

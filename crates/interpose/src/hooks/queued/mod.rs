@@ -68,10 +68,14 @@ unsafe fn hand_over<F: Function, const INDEX: usize>(
         unsafe { ordinary::<F, INDEX>().call(arguments) }
     };
     let Some((queue, taking)) = taking(facts.stream, INDEX) else { return make_now() };
+    if taking != Taking::Takes {
+        queue.wait_until_made();
+        return make_now();
+    }
     let context = driver::current_context();
     let [first, second] = facts.words;
     let print = Print::of(&[INDEX as u64, facts.stream as u64, context as u64, queue.epoch(), first, second]);
-    if taking == Taking::Takes && queue.accepted.has(print) && (facts.is_valid)() {
+    if queue.accepted.has(print) && (facts.is_valid)() {
         let write = |to: *mut u8| {
             // SAFETY: there is room for the arguments, aligned to 8 bytes.
             unsafe { to.cast::<F::Arguments>().write(arguments) }

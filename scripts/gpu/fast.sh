@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Is everything the same with the launch queue, and what does it gain?
+#
+#   scripts/gpu/fast.sh [OUT] [PART]...   # APEX_BIN: folder of apex and its libraries (default: target/release)
+#
+# Parts: order (random programs of ORDER_CLIENT, default target/release/driver-client, which `cargo build --release -p driver-client`
+# makes), verify (verify.sh with the queue always on), sanitizer (a program under compute-sanitizer, with the queue), gain (fast.py).
+# Default: all. Exit status 1 when a part failed; the others have run.
+source "$(dirname "$0")/common.sh"
+shift || true
+[ $# -gt 0 ] || set -- order verify sanitizer gain
+apex=${APEX_BIN-$here/../../target/release}
+client=${ORDER_CLIENT:-$here/../../target/release/driver-client}
+always=(env APEX_FAST=queue APEX_FAST_ALWAYS=1)
+
+order() {
+  "${always[@]}" "$apex/apex" run --quiet -o "$build/order" -- "$client" order 1 "${ORDER_PROGRAMS:-2000}" 60 2>&1 | tee "$out/order.txt"
+}
+
+verify() {
+  mkdir -p "$out/verify-fast" "$build/verify-fast"
+  "${always[@]}" BUILD="$build/verify-fast" "$here/verify.sh" "$out/verify-fast" | tee "$out/verify-fast.txt"
+}
+
+sanitizer() {
+  "$nvcc" -arch="$arch" -O2 -std=c++17 -o "$build/features" "$programs/verify/features.cu" &&
+    "$build/features" >"$build/bare.txt" 2>/dev/null &&
+    "${always[@]}" "$apex/apex" run --quiet -o "$build/sanitized" -- \
+      "$cuda/bin/compute-sanitizer" --error-exitcode 9 --log-file "$out/sanitizer.txt" "$build/features" >"$build/fast.txt" &&
+    cmp "$build/bare.txt" "$build/fast.txt" && tail -1 "$out/sanitizer.txt"
+}
+
+gain() {
+  python3 "$here/fast.py" measure --apex "$apex/apex" --out "$out" --limit "${GAIN_SECONDS:-450}"
+  python3 "$here/fast.py" tables "$out/fast.json" | tee "$out/fast.md"
+}
+
+failed=()
+for part in "$@"; do
+  declare -F "$part" >/dev/null || fail "no part $part"
+  echo "== $part"
+  "$part" || failed+=("$part")
+done
+[ ${#failed[@]} = 0 ] || fail "failed: ${failed[*]}"
