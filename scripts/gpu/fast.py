@@ -5,7 +5,7 @@
 
 A program (programs/fast.py) runs in three processes at once: bare, under `apex run`, and under `apex run --fast`. They take turns:
 while one takes a window of steps, the others wait for theirs. All take the same number of steps and hash what they computed. Raw
-figures go to DIR/fast.json after each program, so a run that is cut short leaves what it has. `tables` prints the table of a file of raw
+figures go to DIR/fast.json after each program, so a run that is cut short leaves what it has; another run adds to the file. `tables` prints the table of a file of raw
 figures: docs/fast.md shows it, and a test compares (xtask/tests/figures.rs).
 """
 
@@ -120,7 +120,10 @@ def machine():
 
 def measure(options):
     names = options.programs or list(PROGRAMS)
-    result = {"machine": machine(), "command": " ".join(sys.argv), "runs": []}
+    file = Path(options.out) / "fast.json"
+    result = json.loads(file.read_text()) if file.exists() else {"machine": machine(), "commands": [], "runs": []}
+    asked = ["--processes", str(options.processes), "--windows", str(options.windows), *options.programs]
+    result["commands"].append(" ".join(["fast.py", "measure", *asked]))
     ends = time.monotonic() + options.limit
     for _ in range(options.processes):
         for name in random.sample(names, len(names)):
@@ -129,7 +132,7 @@ def measure(options):
             row = in_turns(name, options)
             print(json.dumps(row), flush=True)
             result["runs"].append(row)
-            (Path(options.out) / "fast.json").write_text(json.dumps(result, indent=1) + "\n")
+            file.write_text(json.dumps(result, indent=1) + "\n")
 
 
 def interval(ratios):

@@ -218,9 +218,8 @@ mod tests {
 
     #[test]
     fn what_is_handed_over_has_a_hook_or_waits() {
-        for index in 0..COUNT {
-            let has_hook = hooks::queued::table()[index].is_some();
-            assert!(!has_hook || of(index).0 == HandedOver, "{}", ENTRY_POINTS[index].symbol);
+        for (index, hook) in hooks::queued::table().iter().enumerate() {
+            assert!(hook.is_none() || of(index).0 == HandedOver, "{}", ENTRY_POINTS[index].symbol);
         }
     }
 
