@@ -264,6 +264,11 @@ impl Launches {
     pub fn ran(&self) -> u64 {
         self.calls.saturating_add(self.by_graphs)
     }
+
+    /// Whether there were any, run or not.
+    pub fn any(&self) -> bool {
+        (self.calls, self.by_graphs, self.captured, self.failed) != (0, 0, 0, 0)
+    }
 }
 
 /// Which samples a GPU time rests on. On an idle stream the reading contains part of the launch's

@@ -42,9 +42,10 @@ impl Sort {
     }
 }
 
-/// Indices of the first `top` kernels.
+/// Indices of the first `top` kernels that were launched.
 pub fn ranked(profile: &Profile, sort: Sort, top: usize) -> Vec<usize> {
-    let mut order: Vec<_> = (0..profile.kernels.len()).collect();
+    let mut order: Vec<_> =
+        (0..profile.kernels.len()).filter(|&index| profile.kernels[index].launches.any()).collect();
     order.sort_by(|&a, &b| sort.of(&profile.kernels[b]).total_cmp(&sort.of(&profile.kernels[a])));
     order.truncate(top);
     order
@@ -137,14 +138,18 @@ fn waves(waves: f64) -> String {
     if waves < 99.95 { format!("{waves:.1}") } else { units::count(waves.round() as u64) }
 }
 
-/// `12.3 µs ±1% ×34`: mean, relative standard error, samples.
+/// `12.3 µs ±1% ×34`: mean, relative standard error, samples. A mean below its own error says no
+/// more than a limit: `<95.0 ns ×49`, two standard errors above it.
 fn gpu_time(gpu: &GpuTime) -> String {
     let samples = gpu.each.count;
     let mean = units::time(gpu.each.mean_ns);
     match gpu.deviation_ns {
         Some(deviation) if gpu.each.mean_ns > 0.0 => {
-            let error = deviation / (samples as f64).sqrt() / gpu.each.mean_ns;
-            format!("{mean} ±{} ×{samples}", units::share(error))
+            let error = deviation / (samples as f64).sqrt();
+            if error > gpu.each.mean_ns {
+                return format!("<{} ×{samples}", units::time(gpu.each.mean_ns + 2.0 * error));
+            }
+            format!("{mean} ±{} ×{samples}", units::share(error / gpu.each.mean_ns))
         }
         _ => format!("{mean} ×{samples}"),
     }

@@ -234,8 +234,8 @@ fn top_kernels(
     width: usize,
 ) -> io::Result<()> {
     let sort = view.sort.unwrap_or(Sort::default_of(profile));
-    let shown = view.top.min(profile.kernels.len());
-    let title = format!("{shown} of {} kernels, by {}", profile.kernels.len(), sort.name());
+    let launched = profile.kernels.iter().filter(|kernel| kernel.launches.any()).count();
+    let title = format!("{} of {launched} kernels, by {}", view.top.min(launched), sort.name());
     writeln!(out, "\n{}", style.paint(Ink::Bold, title))?;
     for (i, line) in kernels::table(profile, sort, view.top, width).into_iter().enumerate() {
         writeln!(out, "{}", if i == 0 { style.paint(Ink::Dim, line) } else { line })?;
