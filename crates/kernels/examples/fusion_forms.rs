@@ -62,11 +62,13 @@ fn schedules() -> Vec<(String, Tuning)> {
     let rule = Tuning::default();
     let mut all = vec![
         ("rule".to_owned(), rule),
-        ("cached".to_owned(), Tuning { streaming: Some(false), ..rule }),
+        ("streaming".to_owned(), Tuning { streaming: Some(true), ..rule }),
         ("persistent 2".to_owned(), Tuning { persistent: Some(2), ..rule }),
         ("persistent 4".to_owned(), Tuning { persistent: Some(4), ..rule }),
         ("persistent 8".to_owned(), Tuning { persistent: Some(8), ..rule }),
         ("vector 4".to_owned(), Tuning { vector: Some(4), ..rule }),
+        ("resident 0".to_owned(), Tuning { resident: Some(0), ..rule }),
+        ("cluster 1".to_owned(), Tuning { cluster: Some(1), ..rule }),
     ];
     for threads in [32, 64, 128, 256, 512, 1024] {
         all.push((format!("threads {threads}"), Tuning { threads: Some(threads), ..rule }));

@@ -157,7 +157,33 @@ fn a_cluster_of_blocks_can_share_a_row() {
     let plan = Plan::new(&graph, &Options { target, tuning, ..Options::default() }).unwrap();
     let kernel = &plan.kernels()[0];
     assert_eq!(kernel.grid(), 4 * 16, "{plan}");
-    assert!(plan.to_string().contains("4 blocks of 512 threads a row, in registers"), "{plan}");
+    assert!(plan.to_string().contains("4 blocks of 256 threads a row, in registers"), "{plan}");
     let module = ptx::parse(kernel.ptx()).unwrap();
     assert!(ptx::verify(&module).is_empty(), "{}", kernel.ptx());
+}
+
+#[test]
+fn a_row_that_one_block_cannot_hold_is_shared_by_a_cluster() {
+    let graph = forms::residual_relu_layer_norm(ElementType::Bf16, 16, 65536).unwrap();
+    let plan = |clusters| {
+        let target = Target { clusters, shared: 227 << 10, ..Target::default() };
+        Plan::new(&graph, &Options { target, ..Options::default() }).unwrap()
+    };
+    let (alone, together) = (plan(false), plan(true));
+    assert_eq!((alone.kernels().len(), together.kernels().len()), (2, 1), "{alone}\n{together}");
+    assert!(together.bytes_after() < alone.bytes_after());
+    let kernel = &together.kernels()[0];
+    assert_eq!((kernel.grid(), kernel.block()), (4 * 16, 512), "{together}");
+}
+
+#[test]
+fn rows_in_half_of_the_shared_memory_leave_registers_for_a_second_block() {
+    let target = Target { shared: 227 << 10, ..Target::default() };
+    for (length, is_limited) in [(32768, true), (65536, false)] {
+        let graph = forms::softmax(ElementType::Bf16, 4, length).unwrap();
+        let plan = Plan::new(&graph, &Options { target, ..Options::default() }).unwrap();
+        let kernel = &plan.kernels()[0];
+        assert!(kernel.shared() > 2 * length, "{plan}");
+        assert_eq!(kernel.ptx().contains(".minnctapersm 2"), is_limited, "{plan}");
+    }
 }

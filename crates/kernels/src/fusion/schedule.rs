@@ -3,9 +3,11 @@
 //!
 //! Rows are held in registers as long as these suffice, then in shared memory, and are read again
 //! from global memory (where the GPU's caches still hold them) if they are longer. On Hopper, a
-//! cluster of blocks can share a row, so that registers suffice longer; nothing chooses that but
-//! [`Tuning::cluster`], as it has not been measured. The estimate of registers counts what is alive
-//! between passes: 16-bit elements stay packed.
+//! cluster of blocks shares a row that neither registers nor shared memory of one block can hold;
+//! shorter ones take longer that way. The estimate of registers counts what is alive between
+//! passes: 16-bit elements stay packed.
+//!
+//! The numbers below were chosen by measurement on an H200: `docs/results/fusion-h200.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,6 +26,8 @@ const BLOCK: usize = 128;
 /// Threads of a block of a flat kernel.
 const FLAT_BLOCK: usize = 256;
 const MOST_THREADS: usize = 1024;
+/// Vectors of a thread that holds its part of a row, unless the block would be too large.
+const HELD_CHUNKS: usize = 4;
 /// Vectors of a thread in one iteration of a loop over a row.
 const LOOP_CHUNKS: usize = 2;
 
@@ -119,7 +123,7 @@ impl Schedule {
             cluster: 1,
             persistent: None,
             resident: tuning.resident.unwrap_or(0),
-            streaming: tuning.streaming.unwrap_or(true),
+            streaming: tuning.streaming.unwrap_or(false),
             registers: 0,
         };
         let pressure = Pressure::of(graph, nest);
@@ -145,38 +149,25 @@ impl Schedule {
     }
 
     fn rows(&mut self, graph: &Graph, nest: &Nest, target: &Target, tuning: &Tuning, pressure: &Pressure) {
-        let vectors = nest.length.div_ceil(self.vector);
-        let fits = |threads: usize, chunks: usize| {
-            let allowed = (REGISTERS / threads.max(BLOCK)).min(MOST_REGISTERS);
-            OVERHEAD + pressure.registers(chunks * self.vector) <= allowed
-        };
         let counts = nest.places.values().any(|&place| place == Place::Whole);
         // Several blocks share rows that are long, and wait for each other when they reduce.
         let shares = target.clusters && nest.length > WARP_ROW && nest.short == 0 && !counts;
-        self.cluster = tuning.cluster.filter(|_| shares).map_or(1, |cluster| cluster.clamp(1, 8));
-        let own = vectors.div_ceil(self.cluster);
-        self.threads = match tuning.threads {
-            _ if nest.short > 0 => 32,
-            Some(threads) => threads,
-            None if nest.length <= WARP_ROW => own.max(1).next_power_of_two().min(32),
-            // Two vectors a thread, more if the block would be too large.
-            None => (own.div_ceil(2).div_ceil(32) * 32).clamp(64, MOST_THREADS),
-        };
-        self.chunks = own.div_ceil(self.threads);
-        while !fits(self.threads, self.chunks) && self.threads < MOST_THREADS && nest.short == 0 {
-            self.threads = (2 * self.threads).min(MOST_THREADS);
-            self.chunks = own.div_ceil(self.threads);
-        }
-        if !fits(self.threads, self.chunks) && nest.short == 0 {
+        let cluster = tuning.cluster.filter(|_| shares).map_or(1, |cluster| cluster.clamp(1, 8));
+        if !self.hold(nest, cluster, tuning, pressure) {
             self.cluster = 1;
             self.chunks = LOOP_CHUNKS;
-            let span = self.span() * self.chunks;
-            let columns = nest.length.next_multiple_of(span);
-            let staged = nest.reads.iter().filter(|read| read.place == Place::Main);
-            let staged = staged.filter(|read| nest.is_read_again(graph, read.value));
-            let bytes: usize = staged.map(|read| columns * read.element.size() + 16).sum();
-            // Partial results of warps take the rest.
-            self.held = if bytes + (4 << 10) <= target.shared { Held::Shared } else { Held::Memory };
+            let bytes = self.staged_bytes(graph, nest);
+            self.held = if bytes <= target.shared { Held::Shared } else { Held::Memory };
+            // Where registers do not keep a second block out, shared memory need not either.
+            if self.held == Held::Shared && 2 * bytes <= target.shared {
+                self.resident = tuning.resident.unwrap_or(2);
+            }
+            let may_share = shares && tuning.cluster.is_none() && self.held == Held::Memory;
+            let mut shared = self.clone();
+            if may_share && [2, 4, 8].into_iter().any(|cluster| shared.hold(nest, cluster, tuning, pressure))
+            {
+                *self = Schedule { held: Held::Registers, ..shared };
+            }
         }
         if self.threads <= 32 {
             self.rows_per_block = BLOCK / self.threads;
@@ -186,6 +177,35 @@ impl Schedule {
             let blocks = nest.rows().div_ceil(self.rows_per_block);
             self.persistent = Some(blocks.min(per_multiprocessor * target.multiprocessors).max(1));
         }
+    }
+
+    /// Divides a row among the threads of so many blocks. Whether their registers can hold it.
+    fn hold(&mut self, nest: &Nest, cluster: usize, tuning: &Tuning, pressure: &Pressure) -> bool {
+        let own = nest.length.div_ceil(self.vector).div_ceil(cluster);
+        let fits = |threads: usize, chunks: usize| {
+            let allowed = (REGISTERS / threads.max(BLOCK)).min(MOST_REGISTERS);
+            nest.short > 0 || OVERHEAD + pressure.registers(chunks * self.vector) <= allowed
+        };
+        self.cluster = cluster;
+        self.threads = match tuning.threads {
+            _ if nest.short > 0 => 32,
+            Some(threads) => threads,
+            None if nest.length <= WARP_ROW => own.max(1).next_power_of_two().min(32),
+            None => (own.div_ceil(HELD_CHUNKS).div_ceil(32) * 32).clamp(64, MOST_THREADS),
+        };
+        while !fits(self.threads, own.div_ceil(self.threads)) && self.threads < MOST_THREADS {
+            self.threads = (2 * self.threads).min(MOST_THREADS);
+        }
+        self.chunks = own.div_ceil(self.threads);
+        fits(self.threads, self.chunks)
+    }
+
+    /// Shared memory of a row that is kept there, in bytes, with partial results of warps.
+    fn staged_bytes(&self, graph: &Graph, nest: &Nest) -> usize {
+        let columns = nest.length.next_multiple_of(self.span() * self.chunks);
+        let staged = nest.reads.iter().filter(|read| read.place == Place::Main);
+        let staged = staged.filter(|read| nest.is_read_again(graph, read.value));
+        staged.map(|read| columns * read.element.size() + 16).sum::<usize>() + (4 << 10)
     }
 
     /// Elements of a row that its threads have at once.

@@ -1,0 +1,319 @@
+#!/usr/bin/env python3
+"""Checks and measures generated kernels beside PyTorch, in one process.
+
+    scripts/gpu/fusion.py run PTX OUT        # writes OUT/fusion.json; needs a Hopper GPU, ptxas and PyTorch
+    scripts/gpu/fusion.py clusters PTX OUT   # writes OUT/clusters.json: only schedules with clusters, beside the rule
+    scripts/gpu/fusion.py table FILE         # prints the table of such a file
+    scripts/gpu/fusion.py tried FILE         # prints what each schedule takes
+    scripts/gpu/fusion.py change OLD NEW     # prints what the rule took in each of two such files
+
+PTX is a folder that the example fusion_forms has filled (--emit). Outputs are poisoned before; errors are relative, in the
+Frobenius norm, against float64 on the same random inputs, with PyTorch's own beside. Times are medians of rounds that go
+through all candidates in an order drawn anew; each launch takes the next of several sets of tensors, which together are
+larger than the L2 cache. A copy moves as many bytes, by cudaMemcpyAsync within the device, in the same rounds. Where little
+is moved, launches are replayed from a CUDA graph, so that the host does not decide. Cases that begin more than FUSION_SECONDS
+(the environment's, else 600) after the start are left out.
+"""
+
+import json
+import os
+import pathlib
+import random as orders
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+ROUNDS, REPEATS = 15, 10
+L2 = 128 << 20  # more than the cache of an H200
+SMALL = 32 << 20
+PEERS = ("copy", "eager", "torch.compile")
+
+
+def median(values):
+    return sorted(values)[len(values) // 2]
+
+
+def spread(values):
+    return (max(values) - min(values)) / median(values)
+
+
+def assemble(folder, kernels):
+    """Adds to each kernel its machine code, and what ptxas says of its registers and spills."""
+    ptxas = shutil.which("ptxas") or "/usr/local/cuda/bin/ptxas"
+
+    def one(kernel):
+        source = folder / kernel["file"]
+        code = f"/tmp/fusion-{os.getpid()}-{source.stem}.cubin"
+        made = subprocess.run([ptxas, "-v", "-arch=sm_90", source, "-o", code], capture_output=True, text=True)
+        if made.returncode:
+            kernel["failure"] = made.stderr.strip()[-300:]
+            return
+        number = lambda word: int(made.stderr.split(word)[0].split()[-1])
+        kernel["registers"], kernel["spilled"] = number(" registers"), number(" bytes spill stores")
+        kernel["code"] = pathlib.Path(code).read_bytes()
+        os.remove(code)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(one, kernels))
+
+
+def run(folder, out, clusters=False):
+    began = time.monotonic()
+    is_wanted = lambda schedule: schedule == "rule" or schedule.startswith("cluster") == clusters
+    entries = [entry for entry in json.loads((folder / "kernels.json").read_text()) if is_wanted(entry["schedule"])]
+    assemble(folder, [kernel for entry in entries for kernel in entry["kernels"]])
+    for entry in entries:
+        for kernel in entry["kernels"]:
+            if "failure" in kernel or kernel["spilled"]:
+                print(entry["form"], entry["length"], entry["schedule"], kernel.get("failure", "spills"), flush=True)
+    entries = [entry for entry in entries if all("code" in kernel for kernel in entry["kernels"])]
+    print(f"ptxas: {len(entries)} schedules in {time.monotonic() - began:.1f} s", flush=True)
+
+    import ctypes as ct
+
+    import torch
+    import torch.nn.functional as F
+
+    from attention import check, distance, driver, facts
+
+    def load(kernel):
+        if "function" in kernel:
+            return kernel["function"]
+        module, function = ct.c_void_p(), ct.c_void_p()
+        check(driver.cuModuleLoadData(ct.byref(module), kernel["code"]))
+        check(driver.cuModuleGetFunction(ct.byref(function), module, kernel["name"].encode()))
+        if kernel["shared"] > 48 << 10:
+            check(driver.cuFuncSetAttribute(function, 8, kernel["shared"]))
+        kernel["function"] = function
+        return function
+
+    def launcher(kernels, tensors, counts):
+        """A function that launches on these tensors; what is counted begins with zeros."""
+        calls = []
+        for kernel in kernels:
+            pointers = [ct.c_void_p(tensors[name].data_ptr()) for name in kernel["parameters"]]
+            array = (ct.c_void_p * len(pointers))(*[ct.addressof(pointer) for pointer in pointers])
+            calls.append((load(kernel), kernel["grid"], kernel["block"], kernel["shared"], array, pointers))
+
+        def launch():
+            for count in counts:
+                count.zero_()
+            stream = ct.c_void_p(torch.cuda.current_stream().cuda_stream)
+            for function, grid, block, shared, array, _ in calls:
+                check(driver.cuLaunchKernel(function, grid, 1, 1, block, 1, 1, shared, stream, array, None))
+
+        return launch
+
+    def bias_gelu(x, bias):
+        return F.gelu(x + bias, approximate="tanh")
+
+    def layer_norm(x, residual, weight, bias):
+        return F.layer_norm(F.relu(x + residual), x.shape[-1:], weight, bias, 1e-5)
+
+    def rms_norm(x, weight):
+        wide = x.float() if x.dtype != torch.float64 else x
+        return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-6) * weight).to(x.dtype)
+
+    def rotary(x, cos, sin):
+        first, second = x.chunk(2, -1)
+        return x * cos + torch.cat((-second, first), -1) * sin
+
+    def masked(x):
+        rows, length = x.shape[-2:]
+        seen = torch.ones(rows, length, dtype=torch.bool, device=x.device).tril(length - rows)
+        return torch.softmax((x * 0.125).masked_fill(~seen, float("-inf")), -1)
+
+    def softmax(x):
+        return torch.softmax(x, -1)
+
+    def gate(x):
+        weights, experts = torch.topk(torch.softmax(x, -1), 4)
+        loads = torch.zeros(x.shape[-1], dtype=torch.int64, device=x.device)
+        loads.scatter_add_(0, experts.flatten(), torch.ones_like(experts.flatten()))
+        return weights / weights.sum(-1, keepdim=True), experts, loads
+
+    def tensor(*shape, dtype=torch.bfloat16):
+        return torch.randn(*shape, device="cuda").to(dtype)
+
+    def forms(form, rows, length):
+        """PyTorch's function, and a function that makes inputs."""
+        x, vector = lambda: tensor(rows, length), lambda: tensor(length)
+        heads = max(-(-rows // length), 1)
+        return {
+            "bias + GELU": (bias_gelu, lambda: [x(), vector()]),
+            "residual + ReLU + LayerNorm": (layer_norm, lambda: [x(), x(), vector(), vector()]),
+            "RMSNorm": (rms_norm, lambda: [x(), vector()]),
+            "rotary embedding": (rotary, lambda: [tensor(1, rows, -(-length // 128), 128), tensor(rows, 1, 128),
+                                                  tensor(rows, 1, 128)]),
+            "scale + mask + softmax": (masked, lambda: [tensor(heads, rows // heads, length)]),
+            "softmax": (softmax, lambda: [x()]),
+            "gate softmax + top-k + renormalise + histogram": (gate, lambda: [tensor(rows, 64, dtype=torch.float32)]),
+        }[form]
+
+    def outputs(function, inputs):
+        made = function(*inputs)
+        return list(made) if isinstance(made, tuple) else [made]
+
+    def elapsed(launch, repeats):
+        """Microseconds of a launch."""
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        for turn in range(repeats):
+            launch(turn)
+        end.record()
+        end.synchronize()
+        return 1e3 * start.elapsed_time(end) / repeats
+
+    def replay(launches):
+        """A function that launches on each set of tensors, from a CUDA graph."""
+        for launch in launches[:3]:
+            launch()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for launch in launches:
+                launch()
+        return graph
+
+    def timer(launches, is_small):
+        """A function that measures microseconds of a launch, which takes the next set of tensors."""
+        if is_small:
+            graph = replay(launches)
+            return lambda: elapsed(lambda _: graph.replay(), 3) / len(launches)
+        return lambda: elapsed(lambda turn: launches[turn % len(launches)](), REPEATS)
+
+    def measure(form, rows, length, schedules):
+        function, make = forms(form, rows, length)
+        torch._dynamo.reset()
+        compiled = torch.compile(function, dynamic=False)
+        bytes_moved = min(entry["after"] for entry in schedules)
+        is_small = bytes_moved < SMALL
+        sets = max(2, -(-L2 // bytes_moved) + 1)
+        inputs = [make() for _ in range(sets)]
+        expected_kinds = outputs(function, inputs[0])
+        poisoned = lambda y: (torch.full_like(y, -1, dtype=torch.int32) if y.dtype == torch.int64
+                              else torch.full_like(y, float("nan")))
+        made = [[poisoned(y) for y in expected_kinds] for _ in inputs]
+        tensors = [{f"i{place}": x for place, x in enumerate(given)} | {f"o{place}": y for place, y in enumerate(results)}
+                   for given, results in zip(inputs, made)]
+        between = torch.empty(rows * length if any(len(entry["kernels"]) > 1 for entry in schedules) else 1, device="cuda")
+        for given in tensors:
+            given["between"] = between
+        empty = lambda: torch.empty(bytes_moved // 2, dtype=torch.uint8, device="cuda")
+        copies = [(empty(), empty().random_()) for _ in range(sets)]
+        candidates = {"copy": [lambda to=to, source=source: to.copy_(source) for to, source in copies]}
+        if not clusters:
+            candidates |= {"eager": [lambda given=given: function(*given) for given in inputs],
+                           "torch.compile": [lambda given=given: compiled(*given) for given in inputs]}
+        for entry in schedules:
+            candidates[entry["schedule"]] = [launcher(entry["kernels"], given, results[2:])
+                                             for given, results in zip(tensors, made)]
+        # float64 of a part, which fits into memory.
+        part = [x[:1] if form.startswith("scale") else x[:, :512] if x.dim() == 4 else x[:512] if x.dim() > 1 else x
+                for x in inputs[0]]
+        expected = outputs(function, [x.double() for x in part])[0]
+        off = lambda y: distance(y.flatten()[: expected.numel()].view(expected.shape), expected)
+        case = {"form": form, "rows": rows, "length": length, "before": schedules[0]["before"], "after": bytes_moved,
+                "errors": {}, "schedules": {}}
+        if not clusters:
+            case["errors"] = {"eager": off(outputs(function, inputs[0])[0]),
+                              "torch.compile": off(outputs(compiled, inputs[0])[0])}
+        for entry in schedules:
+            name, y = entry["schedule"], made[0][0]
+            y.fill_(float("nan"))
+            candidates[name][0]()
+            torch.cuda.synchronize()
+            # All that a launch left unwritten is NaN.
+            case["errors"][name] = off(y) if not bool(y.isnan().any()) else float("inf")
+            case["schedules"][name] = [{key: kernel[key] for key in ("grid", "block", "shared", "registers", "spilled")}
+                                       for kernel in entry["kernels"]]
+        if len(made[0]) > 2:
+            wanted = outputs(function, inputs[0])
+            case["choices agree"] = float((wanted[1] == made[0][1]).float().mean())
+            case["loads differ"] = int((wanted[2] != made[0][2]).sum())
+        timers = {name: timer(launches, is_small) for name, launches in candidates.items()}
+        for measured in timers.values():
+            measured()
+        case["us"] = {name: [] for name in timers}
+        for _ in range(ROUNDS):
+            for name in orders.sample(list(timers), len(timers)):
+                case["us"][name].append(round(timers[name](), 3))
+        return case
+
+    cases = {}
+    for entry in entries:
+        cases.setdefault((entry["form"], entry["rows"], entry["length"]), []).append(entry)
+    command = "clusters" if clusters else "run"
+    results = {"facts": facts(f"scripts/gpu/fusion.py {command}"), "cases": []}
+    for (form, rows, length), schedules in cases.items():
+        if len(schedules) < 2 or time.monotonic() - began > float(os.environ.get("FUSION_SECONDS", 600)):
+            continue
+        try:
+            with torch.no_grad():
+                case = measure(form, rows, length, schedules)
+        except Exception as error:  # The next case may succeed.
+            print(f"{form} {rows}x{length}: {type(error).__name__}: {str(error)[-300:]}", flush=True)
+            continue
+        results["cases"].append(case)
+        us = medians(case)
+        best = min(case["schedules"], key=us.get)
+        print(f"{form} {rows}x{length}: " + ", ".join(f"{name} {us[name]:.1f}" for name in (*PEERS, "rule", best) if name in us)
+              + f" us ({best}); worst error {max(case['errors'][name] for name in case['schedules']):.2e}, eager "
+              f"{case['errors'].get('eager', 0):.2e}; {time.monotonic() - began:.0f} s", flush=True)
+        (out / ("clusters.json" if clusters else "fusion.json")).write_text(json.dumps(results))
+        torch.cuda.empty_cache()
+
+
+def medians(case):
+    return {name: median(times) for name, times in case["us"].items()}
+
+
+def table(path):
+    results = json.loads(path.read_text())
+    print("| form | rows × length | µs | GB/s | share of copy | torch.compile, µs (time / ours) | eager, µs | spread | error / eager's "
+          "| bytes saved |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    for case in results["cases"]:
+        us, errors = medians(case), case["errors"]
+        ours = us["rule"]
+        print(f"| {case['form']} | {case['rows']} × {case['length']} | {ours:.1f} | {case['after'] / ours / 1e3:.0f} | "
+              f"{us['copy'] / ours:.2f} | {us['torch.compile']:.1f} ({us['torch.compile'] / ours:.2f}) | {us['eager']:.1f} | "
+              f"{spread(case['us']['rule']):.0%} | {errors['rule'] / errors['eager']:.2f} | "
+              f"{1 - case['after'] / case['before']:.0%} |")
+
+
+def tried(path):
+    results = json.loads(path.read_text())
+    print("| form | rows × length | rule, µs | other schedules, by time over that of the rule |")
+    print("| --- | --- | --- | --- |")
+    for case in results["cases"]:
+        us = medians(case)
+        ours = us["rule"]
+        others = sorted((name for name in case["schedules"] if name != "rule"), key=us.get)
+        print(f"| {case['form']} | {case['rows']} × {case['length']} | {ours:.1f} | "
+              + ", ".join(f"{name} {us[name] / ours:.2f}" for name in others) + " |")
+
+
+def change(old, new):
+    old, new = (json.loads(path.read_text())["cases"] for path in (old, new))
+    print("| form | rows × length | threads, registers: before | after | share of copy: before | after |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    launched = lambda case: "; ".join(f"{kernel['block']}, {kernel['registers']}" for kernel in case["schedules"]["rule"])
+    # Bytes of the same number, where a plan of one file has more kernels.
+    share = lambda case, moved: medians(case)["copy"] / case["after"] * moved / medians(case)["rule"]
+    for before, after in zip(old, new):
+        moved = min(before["after"], after["after"])
+        print(f"| {after['form']} | {after['rows']} × {after['length']} | {launched(before)} | {launched(after)} | "
+              f"{share(before, moved):.2f} | {share(after, moved):.2f} |")
+
+
+def clusters(folder, out):
+    run(folder, out, clusters=True)
+
+
+if __name__ == "__main__":
+    arguments = [pathlib.Path(argument) for argument in sys.argv[2:]]
+    if sys.argv[1] in ("run", "clusters"):
+        arguments[1].mkdir(parents=True, exist_ok=True)
+    {"run": run, "clusters": clusters, "table": table, "tried": tried, "change": change}[sys.argv[1]](*arguments)
