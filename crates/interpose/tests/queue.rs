@@ -70,10 +70,11 @@ fn with_one_processor_there_is_no_queue() {
 #[test]
 fn a_program_that_waits_for_each_launch_is_left_alone() {
     let recording = Recording::untimed();
-    finished(recording.client("waits-for-each 20000").env("APEX_FAST", "queue"));
+    finished(recording.client("waits-for-each 100000").env("APEX_FAST", "queue"));
     let process = recording.process();
-    assert_eq!(support::launches(&process).len(), 20_000);
-    assert!(process.queue.made < 1000, "{:?}", process.queue);
+    assert_eq!(support::launches(&process).len(), 100_000);
+    // Until it closes it takes calls for some milliseconds: how many depends on the machine.
+    assert!(process.queue.made < 50_000, "{:?}", process.queue);
 }
 
 #[test]
