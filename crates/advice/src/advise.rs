@@ -13,9 +13,9 @@
 //!    has a parent that fired lies *within* the parent's ([`Finding::within`]): it is capped by
 //!    that one, and does not add to it.
 //!
-//! A change to kernels that makes launches needless saves the idle time around these too; one on the
-//! host's side that makes kernels or copies needless saves their time. Both are added to what the
-//! two rules above leave.
+//! A change to kernels that makes launches needless saves the idle time around these too; one on
+//! the host's side that makes kernels or copies needless saves their time. Both are added to what
+//! the two rules above leave.
 //!
 //! Findings are ordered by what they save. Unknown savings come after known ones, and known savings
 //! of less than 2% of the job after these. Where the CPU device counted, what it counted comes

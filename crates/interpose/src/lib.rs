@@ -10,16 +10,15 @@
 //! which every exported symbol jumps: with the real address, or with a function of `hooks`.
 //! `hooks`: decide about a call, forward it, record it. `objects`: what is known of the driver's
 //! objects, whether or not anything is recorded. `record`: the session of the process, and what
-//! each thread keeps to itself. `timing`: GPU durations. `python`: the interpreter's frames. `nvtx`,
-//! `ranges`: the ranges that the program names.
-//! `driver`: the calls that the library makes on its own account. `switch`: whether calls are
-//! recorded. [`limits`] and `tables`: memory, fixed beforehand. ARCHITECTURE.md has the order in
-//! which these may use each other.
+//! each thread keeps to itself. `timing`: GPU durations. `python`: the interpreter's frames.
+//! `nvtx`, `ranges`: the ranges that the program names. `driver`: the calls that the library makes
+//! on its own account. `switch`: whether calls are recorded. [`limits`] and `tables`: memory, fixed
+//! beforehand. ARCHITECTURE.md has the order in which these may use each other.
 //!
 //! # Invariants
-//! 1. *Inert.* Nothing happens before the first driver call (but that ranges which the program names
-//!    are remembered). With `APEX_DISABLE=1`, or without a
-//!    session, every slot holds the real address: the library is bare jumps.
+//! 1. *Inert.* Nothing happens before the first driver call (but that ranges which the program
+//!    names are remembered). With `APEX_DISABLE=1`, or without a session, every slot holds the real
+//!    address: the library is bare jumps.
 //! 2. *Faithful.* A hook forwards what was decided about the call: today the program's own
 //!    arguments, unchanged and once, and the result comes back unchanged.
 //! 3. *Quiet.* No lock is held across a call into the driver. The launch path takes no lock,

@@ -265,7 +265,7 @@ mod tests {
         let with = |percent, dynamic| {
             on((9, 0), registers(16), 128, dynamic, Carveout::Percent(percent)).blocks_per_sm
         };
-        // 25 % of 228 KiB is 57 KiB, configured as 64 KiB: seven blocks of 8 + 1 KiB.
+        // 25% of 228 KiB is 57 KiB, configured as 64 KiB: seven blocks of 8 + 1 KiB.
         assert_eq!(with(25, 8 * 1024), 7);
         // No preference for shared memory at all: one block gets the smallest configuration that
         // holds it.

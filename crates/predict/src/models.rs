@@ -3,9 +3,9 @@
 //! Three networks: *small* knows the launch alone; *large* takes all that is known; *what-if* takes
 //! in addition what another launch of the same kernel took. Fractions are predicted as shares of
 //! what is possible, and durations as multiples of a bound, so that what can be computed is
-//! computed. Warp efficiency is predicted by a formula, which the model card shows to be better than
-//! the networks; these give its interval alone. A feature outside of what was trained on is taken as the nearest value that was, and
-//! is named if it is far outside.
+//! computed. Warp efficiency is predicted by a formula, which the model card shows to be better
+//! than the networks; these give its interval alone. A feature outside of what was trained on is
+//! taken as the nearest value that was, and is named if it is far outside.
 
 use crate::case::{Basis, Case, Device, Impossible, Placed};
 use crate::features::{self, Measured, Set};
@@ -80,8 +80,8 @@ impl Estimate {
         Estimate { value: self.value.max(floor), low: self.low.max(floor), high: self.high * scale }
     }
 
-    /// Of a fraction that is forecast as a share of a bound. The interval is `margin` wider to either
-    /// side.
+    /// Of a fraction that is forecast as a share of a bound. The interval is `margin` wider to
+    /// either side.
     fn of_share(forecast: &Forecast, bound: f64, margin: f64) -> Estimate {
         let Estimate { value, low, high } = Estimate::of(forecast, |share| share * bound);
         Estimate { value, low: (low - margin).max(0.0), high: (high + margin).min(1.0) }
@@ -99,8 +99,8 @@ impl Estimate {
 /// side.
 const RESOLUTION: f64 = 0.005;
 
-/// By how much the warp efficiency of the walked warps is off in nine of ten launches of the suite. The
-/// networks' intervals are narrower: they were calibrated over all bases together.
+/// By how much the warp efficiency of the walked warps is off in nine of ten launches of the suite.
+/// The networks' intervals are narrower: they were calibrated over all bases together.
 pub const WALKED_MARGIN: f64 = 0.032;
 
 /// What is predicted of a launch. Fractions are from 0 to 1.
@@ -111,8 +111,8 @@ pub struct Prediction {
     /// How busy the busiest part of the multiprocessors is: Nsight Compute's SM throughput.
     pub sm_utilisation: Estimate,
     /// Threads that take part in an instruction, of a warp's:
-    /// [`warp_efficiency_bound`](Placed::warp_efficiency_bound), in an interval of the networks that is
-    /// extended to it.
+    /// [`warp_efficiency_bound`](Placed::warp_efficiency_bound), in an interval of the networks
+    /// that is extended to it.
     pub warp_efficiency: Estimate,
     /// How long the kernel takes on the GPU, microseconds.
     pub duration_us: Estimate,

@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Standard errors to either side of a mean that make an interval of 90 %, as the models' are.
+/// Standard errors to either side of a mean that make an interval of 90%, as the models' are.
 pub(crate) const NINETY_PERCENT: f64 = 1.645;
 
 /// Where a figure comes from.

@@ -1,7 +1,7 @@
 //! Distributions of durations in bounded memory.
 //!
 //! A [`Sketch`] is a histogram whose buckets widen with the value: each power of two is split into
-//! 32, so a quantile is within 1.6 % of the true one. Only buckets that hold something take space,
+//! 32, so a quantile is within 1.6% of the true one. Only buckets that hold something take space,
 //! and there are at most 64 * 32 of them. [`Moments`] are mean and variance in one pass (Welford's
 //! algorithm).
 
@@ -106,7 +106,7 @@ fn middle_of(bucket: u16) -> f64 {
     (low + 0.5) * 2f64.powi(shift as i32) - 0.5
 }
 
-/// Durations in nanoseconds, summed up. Quantiles are within 1.6 % of the true ones; the rest is
+/// Durations in nanoseconds, summed up. Quantiles are within 1.6% of the true ones; the rest is
 /// exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {

@@ -103,8 +103,8 @@ pub struct Report {
 const HOW_TO_READ: &str = "\
 Errors of fractions are in points (hundredths), errors of durations in percent of what was measured. *Known* says what a prediction
 was made from: the launch alone, the kernel's attributes too (`kernel`), its PTX (`code`), what the launch executes (`work`:
-the PTX walked with the launch's arguments). In brackets: 95 % confidence, by resampling families. *Intervals hold* is the part of the
-launches whose interval, stated for 90 %, contains what was measured; margins are from other families. Intervals of fractions are shown to
+the PTX walked with the launch's arguments). In brackets: 95% confidence, by resampling families. *Intervals hold* is the part of the
+launches whose interval, stated for 90%, contains what was measured; margins are from other families. Intervals of fractions are shown to
 users half a point wider to either side than those judged here: nothing is known better than that. Where little is uncertain (warp efficiency with
 `work`) the bare ones are narrower than rounding, and are shown wider by the error of the walked warps in nine of ten launches.
 

@@ -183,8 +183,8 @@ fn judge_slow_rank(profile: &Profile) -> Outcome {
     judge(profile, fault, Level::High, because, |who| format!("{who}: ranks wait for a slower one"))
 }
 
-/// One rank alone tells of a slow one by the spread of a collective's time: the tenth that takes least
-/// found the others waiting already.
+/// One rank alone tells of a slow one by the spread of a collective's time: the tenth that takes
+/// least found the others waiting already.
 fn judge_spread(profile: &Profile) -> Outcome {
     let mut kernels = Vec::new();
     for (row, kernel) in profile.kernels.iter().enumerate().filter(|(_, kernel)| is_collective(kernel)) {

@@ -1,6 +1,6 @@
-//! Runs of light kernels: operations of PyTorch that follow each other in a repeated sequence, each of
-//! which reads and writes whole tensors and computes next to nothing. One kernel could do the work of
-//! a run.
+//! Runs of light kernels: operations of PyTorch that follow each other in a repeated sequence, each
+//! of which reads and writes whole tensors and computes next to nothing. One kernel could do the
+//! work of a run.
 
 use std::collections::BTreeMap;
 

@@ -79,8 +79,8 @@ fn fault(Subject { kernel, geometry, sms, profile }: Subject<'_>) -> Option<Faul
     })
 }
 
-/// Whether a library's kernel, whose grid follows from the operands, leaves most of the device empty
-/// for much of the time. Collectives use few blocks on purpose.
+/// Whether a library's kernel, whose grid follows from the operands, leaves most of the device
+/// empty for much of the time. Collectives use few blocks on purpose.
 fn matters_of_library(profile: &Profile, kernel: &Kernel, sms: u32) -> bool {
     let all = profile.totals.gpu_time_ns.map_or(0.0, |time| time.value);
     kernel.traits.operation != Operation::Collective

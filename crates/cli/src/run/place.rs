@@ -28,8 +28,8 @@ pub enum Place {
     Cpu(PathBuf),
 }
 
-/// Has NVTX hand its ranges to the injected library of this folder, unless the user has it hand them
-/// to another tool.
+/// Has NVTX hand its ranges to the injected library of this folder, unless the user has it hand
+/// them to another tool.
 pub fn set_nvtx(command: &mut Command, libraries: &Path) {
     let ours = libraries.join(RECORDER);
     match std::env::var_os(environment::NVTX).filter(|path| !path.is_empty()) {

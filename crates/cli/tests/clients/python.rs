@@ -5,8 +5,8 @@ use crate::common::{Sandbox, output};
 use crate::{check, deps, set};
 use std::path::Path;
 
-/// Has `work` run a script of `tests/clients/python`, whose own kernels are those called `client_…`:
-/// it is given the command and what to add to its environment.
+/// Has `work` run a script of `tests/clients/python`, whose own kernels are those called
+/// `client_…`: it is given the command and what to add to its environment.
 fn with_script(script: &str, work: impl FnOnce(&Sandbox, &[&str], &[(&str, &str)])) {
     let Some(python) = deps::find(script, "python/bin/python") else { return };
     let Some(nvcc) = deps::find(script, "cuda13/bin/nvcc") else { return };

@@ -1,8 +1,10 @@
-//! What `apex advise` says first about each program of `testing/corpus`, whose dominant cause is known.
+//! What `apex advise` says first about each program of `testing/corpus`, whose dominant cause is
+//! known.
 //!
-//! Programs are judged on a session that was recorded on a GPU (`data/corpus-h200`) or on one that this test records on the
-//! CPU device. `testing/corpus/findings.json` holds the first finding of each, right or not: the test fails where another one
-//! comes first, so that the table made from it stays true. `BLESS=1` writes it anew.
+//! Programs are judged on a session that was recorded on a GPU (`data/corpus-h200`) or on one that
+//! this test records on the CPU device. `testing/corpus/findings.json` holds the first finding of
+//! each, right or not: the test fails where another one comes first, so that the table made from it
+//! stays true. `BLESS=1` writes it anew.
 
 #[allow(dead_code, reason = "each test target uses a part of what the two share")]
 #[path = "../e2e/common.rs"]
@@ -21,7 +23,8 @@ use std::sync::{Mutex, PoisonError};
 
 /// How a program is run on the CPU device.
 const SMALL: [&str; 3] = ["--small", "--steps", "20"];
-/// Below this share of the job a finding about a program without a fault promises too little to mislead.
+/// Below this share of the job a finding about a program without a fault promises too little to
+/// mislead.
 const NEGLIGIBLE: f64 = 0.05;
 /// Below this share of the job a known saving is no finding.
 const MINOR: f64 = 0.02;
@@ -43,8 +46,8 @@ impl Program {
         format!("{}-{}", self.kind, self.name)
     }
 
-    /// What is kept of the advice about it: its first finding. What rests on times of the CPU device is left out: they vary
-    /// from run to run.
+    /// What is kept of the advice about it: its first finding. What rests on times of the CPU
+    /// device is left out: they vary from run to run.
     fn judge(&self, advice: &Value) -> Value {
         let first = &advice["advice"]["findings"][0];
         let share = &first["saving"]["of_job"];

@@ -139,8 +139,8 @@ pub fn stack() -> Range<usize> {
     start as usize..start as usize + bytes
 }
 
-/// Whether the calling thread has stack enough to execute kernels and compile modules. Programs have
-/// threads with less, and run fibers on stacks of their own, which count as too small.
+/// Whether the calling thread has stack enough to execute kernels and compile modules. Programs
+/// have threads with less, and run fibers on stacks of their own, which count as too small.
 pub fn has_ample_stack() -> bool {
     let marker = 0u8;
     let here = (&raw const marker) as usize;

@@ -126,7 +126,7 @@ mod tests {
             bucket.fill(at, 5000);
             spent += std::mem::take(&mut bucket.tokens);
         }
-        assert!((499_000_000..=500_000_000).contains(&spent), "0.5 % of 100 G ticks, not {spent}");
+        assert!((499_000_000..=500_000_000).contains(&spent), "0.5% of 100 G ticks, not {spent}");
         bucket.fill(u64::MAX, 5000);
         assert_eq!(bucket.tokens, BUCKET_TICKS);
     }

@@ -146,7 +146,8 @@ impl<'b> Reading<'b> {
 
     fn record(&mut self, record: &Record) {
         let event = record.event;
-        // (What a stack costs is counted with timing. A range costs the program's call, not a launch.)
+        // (What a stack costs is counted with timing. A range costs the program's call, not a
+        // launch.)
         let is_no_call = matches!(event, Event::StackSample(_) | Event::RangeChange(_));
         self.part.recorder.records += u64::from(!is_no_call);
         match event {

@@ -79,8 +79,8 @@ fn candidate(steps: &[Step], inputs: &HashMap<Reg, Input>, start: Option<Start>)
 }
 
 impl FunctionCompiler<'_> {
-    /// What the first step computes, if that is the index of a thread: a product of two numbers that
-    /// are the same in all lanes, and the thread.
+    /// What the first step computes, if that is the index of a thread: a product of two numbers
+    /// that are the same in all lanes, and the thread.
     pub(super) fn start(&self) -> Option<Start> {
         let at = self.first_line?;
         let Some(Operand::Name(Symbol::Register(register))) = self.body.lines[at].operands.first() else {

@@ -367,7 +367,8 @@ impl Kernel {
                 self.depth -= 1;
                 writeln!(self.body, "L{label}:").unwrap();
             }
-            // Loops of up to seven rounds, which may be left early, and step by what stays the same.
+            // Loops of up to seven rounds, which may be left early, and step by what stays the
+            // same.
             1 | 2 if depth < 3 => {
                 let rounds = self.random.pick(&["2", "5", "7"]);
                 writeln!(self.body, "mov.u32 %n{depth}, 0; L{label}:").unwrap();
