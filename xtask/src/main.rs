@@ -3,6 +3,7 @@
 mod abi_diff;
 mod abi_gen;
 mod c;
+mod dist;
 mod mutants;
 mod render;
 mod toolkit;
@@ -36,6 +37,16 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Build a release and pack it: archive, Debian package, wheel, checksums
+    #[command(after_help = DIST_EXAMPLES)]
+    Dist {
+        /// The folder for the packages
+        #[arg(short, long, default_value = "target/dist")]
+        output: PathBuf,
+        /// Build for this version of glibc and newer ones [default: this machine's]
+        #[arg(long, value_name = "VERSION")]
+        glibc: Option<String>,
+    },
     /// Put faults into a sample of the code, one at a time: which do the tests notice?
     #[command(after_help = MUTANTS_EXAMPLES)]
     Mutants {
@@ -63,6 +74,14 @@ Examples:
   cargo xtask abi-diff headers/nvidia/cu13/include
   cargo xtask abi-diff --json /usr/local/cuda/include | jq '.entry_points.new[].name'";
 
+const DIST_EXAMPLES: &str = "\
+Needs objdump (binutils); for --glibc also cargo-zigbuild and zig: `pip install cargo-zigbuild ziglang`.
+The same commit gives the same bytes; SOURCE_DATE_EPOCH overrides the time that the files bear.
+
+Examples:
+  cargo xtask dist                      for this machine and newer ones
+  cargo xtask dist --glibc 2.28         also for older ones, as releases are built";
+
 const MUTANTS_EXAMPLES: &str = "\
 Needs cargo-mutants: `cargo install --locked cargo-mutants`.
 Exit code: 0 if the tests notice every mutant, 1 if not, 2 if it could not be run.
@@ -75,6 +94,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::AbiGen { headers } => abi_gen::run(&headers).map(|()| ExitCode::SUCCESS),
         Command::AbiDiff { headers, json } => abi_diff::run(&headers, json),
+        Command::Dist { output, glibc } => dist::run(&output, glibc.as_deref()),
         Command::Mutants { crates, output } => mutants::run(&crates, &output),
     };
     outcome.unwrap_or_else(|error| {

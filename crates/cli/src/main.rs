@@ -14,6 +14,7 @@ mod exit;
 mod export;
 mod interrupt;
 mod loaded;
+mod manual;
 mod output;
 mod predict;
 mod progress;
@@ -26,7 +27,7 @@ mod units;
 
 use apex_untrusted::printable;
 use apex_untrusted::text::printable_but;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use output::Color;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -69,6 +70,8 @@ enum Command {
     Demo(demo::Args),
     Collect(collect::Args),
     Train(train::Args),
+    Completions(manual::CompletionsArgs),
+    Man(manual::ManArgs),
     /// Explains exit codes
     #[command(long_about = exit::HELP)]
     ExitCodes,
@@ -93,6 +96,8 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::execute(&args, color),
         Command::Collect(args) => collect::execute(&args),
         Command::Train(args) => train::execute(&args),
+        Command::Completions(args) => manual::completions(&args, Arguments::command()),
+        Command::Man(args) => manual::man(&args, Arguments::command()),
         Command::ExitCodes => exit::print(),
     };
     done.unwrap_or_else(|error| {
@@ -150,7 +155,6 @@ fn without_colors(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn arguments_are_consistent() {

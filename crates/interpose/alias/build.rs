@@ -25,8 +25,10 @@ fn main() {
     }
     // The library has no code, but the linker keeps what unwinding would call, and with it 300 KB
     // of the standard library. Nothing here unwinds: without the personality routine the linker
-    // drops it all.
-    for argument in ["-Wl,-soname,libcuda.so", "-Wl,--no-as-needed", "-Wl,--defsym=rust_eh_personality=0"] {
+    // drops it all. zig's linker cannot define symbols, and keeps them.
+    let zig = env::var("RUSTC_LINKER").is_ok_and(|linker| linker.contains("zig"));
+    let personality = (!zig).then_some("-Wl,--defsym=rust_eh_personality=0");
+    for argument in ["-Wl,-soname,libcuda.so", "-Wl,--no-as-needed"].into_iter().chain(personality) {
         println!("cargo::rustc-cdylib-link-arg={argument}");
     }
     println!("cargo::rustc-cdylib-link-arg={}", stub.display());

@@ -46,7 +46,7 @@ const ALONE: &str = "families, launch alone";
 const FAMILIES: &str = "families";
 const WHAT_IF: &str = "families, one other launch of the kernel on the same problem is known";
 
-/// The table of the README: the networks, by what is known.
+/// The table of the page on predictions: the networks, by what is known.
 fn by_basis(report: &Report) -> String {
     let of = |held_out, quantity, basis| score(report, held_out, "network", quantity, basis);
     let correlation = |score: &Score| format!("{:.2}", score.correlation.unwrap().value);
@@ -99,7 +99,7 @@ fn pages_quote_the_card() {
         "<!-- BLESS=1 cargo test -p apex-training --test card renews this table from card.json -->\n";
     let report = report();
     for (page, table) in
-        [("README.md", by_basis(&report)), ("docs/results/predict-h200.md", by_method(&report))]
+        [("docs/predict.md", by_basis(&report)), ("docs/results/predict-h200.md", by_method(&report))]
     {
         let file = repository().join(page);
         let text = fs::read_to_string(&file).unwrap();

@@ -1,6 +1,7 @@
 //! Finding the libraries that `apex run` loads into programs: they lie beside the executable,
-//! wherever that is.
+//! wherever that is, or inside of it.
 
+use super::embedded;
 use anyhow::{Context, bail};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -22,12 +23,14 @@ pub struct Libraries {
 
 impl Libraries {
     /// Looks in `APEX_LIB_DIR`, or if that is not set: beside the executable, in `deps` beside it
-    /// (where cargo builds them for tests), and in `../lib/apex` (an installation).
+    /// (where cargo builds them for tests), and in `../lib/apex` (an installation). Found in none of
+    /// these, they come out of the executable, if it has them.
     ///
     /// # Errors
     /// Names every folder that was looked into.
     pub fn find() -> anyhow::Result<Self> {
-        let folders = match std::env::var_os("APEX_LIB_DIR") {
+        let named = std::env::var_os("APEX_LIB_DIR");
+        let folders = match &named {
             Some(folder) => vec![PathBuf::from(folder)],
             None => {
                 let executable =
@@ -36,14 +39,19 @@ impl Libraries {
                 vec![beside.to_path_buf(), beside.join("deps"), beside.join("../lib/apex")]
             }
         };
-        match folders.iter().find(|folder| folder.join(RECORDER).is_file()) {
-            Some(folder) => Ok(Self { folder: std::path::absolute(folder)? }),
-            None => bail!(
-                "{RECORDER} was not found; looked in: {}. `cargo build --release` makes it beside apex; \
-                 APEX_LIB_DIR names another folder.",
-                folders.iter().map(apex_untrusted::shown).collect::<Vec<_>>().join(", ")
-            ),
+        if let Some(folder) = folders.iter().find(|folder| folder.join(RECORDER).is_file()) {
+            return Ok(Self { folder: std::path::absolute(folder)? });
         }
+        if named.is_none()
+            && let Some(folder) = embedded::folder()?
+        {
+            return Ok(Self { folder });
+        }
+        bail!(
+            "{RECORDER} was not found; looked in: {}. `cargo build --release` makes it beside apex, `cargo install` \
+             installs it with `--features embedded`, and APEX_LIB_DIR names another folder.",
+            folders.iter().map(apex_untrusted::shown).collect::<Vec<_>>().join(", ")
+        )
     }
 
     /// The folder.

@@ -6,6 +6,7 @@
 //! remarks go to stderr and `--quiet` silences them.
 
 mod child;
+mod embedded;
 pub mod inspect;
 pub mod libraries;
 pub mod place;

@@ -1,0 +1,94 @@
+//! `cargo xtask dist`: what people install: an archive, a Debian package and a wheel of one build.
+//!
+//! The same commit gives the same bytes: paths of this machine are mapped away, files are sorted and
+//! belong to root, and every time is that of the commit (or `SOURCE_DATE_EPOCH`). The oldest glibc
+//! that the files need is read from the files and becomes part of the packages' metadata.
+
+mod archive;
+mod build;
+mod deb;
+mod needs;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod wheel;
+
+use anyhow::Context;
+use sha2::{Digest, Sha256};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use tree::Tree;
+
+/// What all packages say of themselves.
+struct Release {
+    version: String,
+    /// Seconds since 1970 that every file in a package bears.
+    time: u64,
+    /// The oldest glibc that the files run with.
+    glibc: needs::Version,
+    tree: Tree,
+}
+
+/// One sentence about APEX.
+const SUMMARY: &str = "Records, judges and explains the kernel launches of any CUDA program";
+
+/// Builds, and writes the packages and their checksums into a folder. With `glibc` the files run
+/// with that version and newer ones; without it, with those that this machine's linker asks for.
+///
+/// # Errors
+/// A tool that is missing, a build that fails, a file that cannot be written.
+pub fn run(out: &Path, glibc: Option<&str>) -> anyhow::Result<ExitCode> {
+    let built = build::run(glibc)?;
+    let release = Release {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        time: commit_time()?,
+        glibc: needs::glibc(&built.files())?,
+        tree: Tree::new(&built)?,
+    };
+    std::fs::create_dir_all(out).with_context(|| out.display().to_string())?;
+    let packages = [archive::bytes(&release)?, deb::bytes(&release)?, wheel::bytes(&release)?];
+    let mut sums = String::new();
+    for (name, bytes) in &packages {
+        write(&out.join(name), bytes)?;
+        let sum: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        writeln!(sums, "{sum}  {name}")?;
+    }
+    write(&out.join("SHA256SUMS"), sums.as_bytes())?;
+    print!("{sums}");
+    println!("in {}; for glibc {} and newer", out.display(), release.glibc);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A package: its file's name and content.
+type Package = (String, Vec<u8>);
+
+fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    std::fs::write(path, bytes).with_context(|| path.display().to_string())
+}
+
+fn commit_time() -> anyhow::Result<u64> {
+    if let Ok(time) = std::env::var("SOURCE_DATE_EPOCH") {
+        return time.parse().context("SOURCE_DATE_EPOCH holds seconds since 1970");
+    }
+    let text = output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(root()))
+        .context("asking git for the commit's time; SOURCE_DATE_EPOCH sets another")?;
+    Ok(text.trim().parse()?)
+}
+
+/// The folder of the workspace.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned()
+}
+
+/// What a command prints.
+fn output(command: &mut Command) -> anyhow::Result<String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().with_context(|| format!("starting {name}"))?;
+    anyhow::ensure!(
+        output.status.success(),
+        "{name} failed: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(String::from_utf8(output.stdout)?)
+}
