@@ -80,8 +80,12 @@ for kernel in hopper:64 hopper:128 hopper:256 backward_hopper:64 backward_hopper
   compile "attention_${part}_d$dim.fatbin" "attention_$part.cu" -fatbin "-DDIM=$dim" \
     '-gencode=arch=compute_90a,code=[sm_90a,compute_90a]' --compress-mode=size
 done
-compile moe_portable.ptx.zst moe_portable.cu -ptx -arch=sm_80
-compile moe_hopper.fatbin moe_hopper.cu -fatbin '-gencode=arch=compute_90a,code=[sm_90a,compute_90a]' --compress-mode=size
+for part in portable backward_portable; do
+  compile "moe_$part.ptx.zst" "moe_$part.cu" -ptx -arch=sm_80
+done
+for part in hopper weights_hopper; do
+  compile "moe_$part.fatbin" "moe_$part.cu" -fatbin '-gencode=arch=compute_90a,code=[sm_90a,compute_90a]' --compress-mode=size
+done
 
 keep "$folder/binaries/manifest.txt" "$work/manifest.txt"
 exit $status

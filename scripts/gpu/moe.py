@@ -22,7 +22,8 @@ import torch.nn.functional as F
 from attention import BINARIES, check, distance, driver, elapsed, facts, load_ptx, random
 
 ROUNDS = 9
-TILE_ROWS, WEIGHTS, STEP, CHUNK, STAGES = 128, 256, 64, 64, 4
+TILE_ROWS, WEIGHTS, STEP, PANEL, CHUNK, STAGES = 128, 256, 64, 64, 64, 4
+SHARED = 1024 + STAGES * (TILE_ROWS + WEIGHTS) * 2 * STEP + 256
 hopper, portable = ct.c_void_p(), load_ptx("moe_portable")
 check(driver.cuModuleLoadData(ct.byref(hopper), (BINARIES / "moe_hopper.fatbin").read_bytes()))
 PROPERTIES = torch.cuda.get_device_properties(0)
@@ -80,31 +81,34 @@ class Layer:
 
 
 class Ours:
-    def __init__(self, layer, logits, gate="softmax", renormalise=True):
+    def __init__(self, layer, logits, gate="softmax", renormalise=True, saving=False):
         tokens, experts, top_k, dim, hidden = layer.sizes
         rows, chunks = tokens * top_k, -(-tokens // CHUNK)
         kind = "bf16" if layer.x.dtype == torch.bfloat16 else "f16"
-        problem = Problem(tokens, experts, top_k, dim, hidden, chunks, gate == "sigmoid", renormalise)
+        self.problem = problem = Problem(tokens, experts, top_k, dim, hidden, chunks, gate == "sigmoid", renormalise)
         words = lambda *shape: torch.full(shape, -1, dtype=torch.int32, device="cuda")
         nan = lambda *shape: torch.full(shape, float("nan"), dtype=layer.x.dtype, device="cuda")
         self.logits = logits
         self.experts, self.weights, self.loads = words(tokens, top_k), nan(tokens, top_k).float(), words(experts)
-        counts, row_tokens, choice_rows = words(experts, chunks), words(rows), words(tokens, top_k)
-        tiles = words(rows // TILE_ROWS + min(experts, rows) + 1, 4)
+        counts, row_tokens, row_choices, choice_rows = words(experts, chunks), words(rows), words(rows), words(tokens, top_k)
+        spans, tiles = words(experts, 2), words(rows // TILE_ROWS + min(experts, rows) + 1, 4)
         counters = torch.zeros(2, dtype=torch.int32, device="cuda")
+        # What a backward pass needs too. 0 stands for no address.
+        self.plan = row_tokens, row_choices, choice_rows, spans, tiles, counters
+        self.projections = nan(rows, 2, hidden) if saving else ct.c_void_p(0)
         h, y, self.output = nan(rows, hidden), nan(rows, dim), nan(tokens, dim)
         up_map = tensor_map(layer.up, (dim, hidden, 2, experts), (STEP, WEIGHTS // 2, 2))
         down_map = tensor_map(layer.down, (hidden, dim, 1, experts), (STEP, WEIGHTS))
         h_map = tensor_map(h, (hidden, rows), (STEP, TILE_ROWS))
-        blocks, shared = PROPERTIES.multi_processor_count, 1024 + STAGES * (TILE_ROWS + WEIGHTS) * 2 * STEP + 256
+        blocks, shared = PROPERTIES.multi_processor_count, SHARED
         self.routing = [
             launcher(portable, "moe_route", chunks, 256, 36 * experts, logits, self.weights, self.experts, counts, problem),
             launcher(portable, "moe_scan", experts, 256, 0, counts, self.loads, problem),
             launcher(portable, "moe_place", chunks, 256, 4 * (experts + CHUNK * top_k), self.experts, counts, self.loads,
-                     row_tokens, choice_rows, tiles, problem),
+                     row_tokens, row_choices, choice_rows, spans, tiles, problem),
         ]
         self.up = launcher(hopper, f"moe_up_hopper_{kind}", blocks, 384, shared, up_map, layer.up, layer.x, row_tokens, tiles,
-                           counters, h, problem)
+                           counters, h, self.projections, problem)
         self.down = launcher(hopper, f"moe_down_hopper_{kind}", blocks, 384, shared, down_map, h_map, layer.down, h, tiles,
                              counters, y, problem)
         self.combine = launcher(portable, f"moe_combine_{kind}", tokens, 256, 0, y, self.weights, choice_rows, self.output,

@@ -1,27 +1,45 @@
 #!/usr/bin/env bash
-# A mixture of experts on a Hopper GPU: the Hopper form beside PyTorch's kernels, the tests of the crate on the GPU, and
-# compute-sanitizer.
+# A mixture of experts on a Hopper GPU, forward and backward: the Hopper forms beside PyTorch's kernels, the tests of the crate on
+# the GPU, and compute-sanitizer.
 #
-#   scripts/gpu/moe.sh [OUT]
+#   scripts/gpu/moe.sh [OUT]                # everything
+#   scripts/gpu/moe.sh --backward [OUT]     # without the measurements of forward passes alone
 #
-# It needs PyTorch, compute-sanitizer, and the tests that `cargo test -p apex-kernels --test moe --no-run` builds; `TESTS` names
-# their program.
-set -euo pipefail
+# It needs PyTorch, compute-sanitizer, and the tests that `cargo test -p apex-kernels --test moe --test moe_backward --no-run`
+# builds; `TESTS` names their folder. A part that fails does not stop the others.
+set -uo pipefail
 cd "$(dirname "$0")/../.."
+only=
+if [ "${1:-}" = --backward ]; then
+  only=backward
+  shift
+fi
 out=${1:-${OUT:-out}}
-tests=${TESTS:-$(ls -t target/debug/deps/moe-*[0-9a-f] | head -n 1)}
+tests=${TESTS:-target/debug/deps}
+limit=${LIMIT:-300}
 mkdir -p "$out"
 export APEX_DEVICE=gpu
-"$tests" | tee "$out/moe-tests.txt"
+status=0
+program() { find "$tests" -name "$1-*" -executable -printf '%T@ %p\n' | sort -n | tail -n 1 | cut -d' ' -f2; }
+for part in moe moe_backward; do
+  timeout "$limit" "$(program $part)" >"$out/$part-tests.txt" 2>&1 || status=1
+  tail -n 3 "$out/$part-tests.txt"
+done
 sanitize() {
-  local tool=$1
-  shift
+  local tool=$1 part=$2
+  shift 2
   # Calls that the driver refuses are not reported, since `gpu` counts a kernel's parameters by asking until there are no more.
-  compute-sanitizer --tool "$tool" --report-api-errors no --error-exitcode 1 "$tests" "$@" >"$out/moe-$tool.txt" 2>&1 ||
-    { tail -n 20 "$out/moe-$tool.txt" >&2; exit 1; }
-  tail -n 1 "$out/moe-$tool.txt"
+  timeout "$limit" compute-sanitizer --tool "$tool" --report-api-errors no --error-exitcode 1 "$(program "$part")" "$@" \
+    >"$out/$part-$tool.txt" 2>&1
 }
-sanitize memcheck
-# All tests would take minutes.
-sanitize racecheck one_layer all_tokens
-python3 scripts/gpu/moe.py "$out"
+python3 scripts/gpu/moe_backward.py "$out" || status=1
+if [ "$only" != backward ]; then python3 scripts/gpu/moe.py "$out" || status=1; fi
+# All tests would take minutes under racecheck.
+jobs=()
+sanitize memcheck moe & jobs+=($!)
+sanitize memcheck moe_backward & jobs+=($!)
+sanitize racecheck moe one_layer all_tokens & jobs+=($!)
+sanitize racecheck moe_backward one_layer one_expert & jobs+=($!)
+for job in "${jobs[@]}"; do wait "$job" || status=1; done
+tail -n 2 "$out"/moe*-{memcheck,racecheck}.txt
+exit "$status"

@@ -14,11 +14,6 @@ __device__ __forceinline__ unsigned rank_of(float score) {
   return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-__device__ __forceinline__ float warp_sum(float x) {
-  for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(0xffffffff, x, d);
-  return x;
-}
-
 // A block for each chunk of tokens, a warp for each of its tokens in turn: chooses experts, weighs them, and counts the choices
 // of the chunk: counts[expert][chunk].
 __device__ void route(const float* logits, float* weights, int* experts, int* counts, const Problem& p) {
@@ -114,9 +109,17 @@ __device__ void scan(int* counts, int* loads, const Problem& p) {
   }
 }
 
-// A block for each chunk: gives each choice its row. The first block lists the tiles.
-__device__ void place(const int* experts, const int* starts, const int* loads, int* row_tokens, int* choice_rows, Tile* tiles,
-                      const Problem& p) {
+// What a call's products walk over.
+struct Plan {
+  int* row_tokens;
+  int* row_choices;
+  int* choice_rows;
+  Span* spans;  // of experts
+  Tile* tiles;
+};
+
+// A block for each chunk: gives each choice its row. The first block lists the tiles, and the rows of experts.
+__device__ void place(const int* experts, const int* starts, const int* loads, const Plan& plan, const Problem& p) {
   extern __shared__ int first_rows[];  // first rows of experts, then the experts that the chunk chose
   int* chosen = first_rows + p.experts;
   int rows = 0, row_tiles = 0;
@@ -126,12 +129,13 @@ __device__ void place(const int* experts, const int* starts, const int* loads, i
     rows += all;
     if (e < p.experts) first_rows[e] = first;
     if (blockIdx.x == 0) {
+      if (e < p.experts) plan.spans[e] = {first, load};
       int its = (load + TILE_ROWS - 1) / TILE_ROWS, at = 1 + row_tiles + sum_before(its, all);
       row_tiles += all;
-      for (int i = 0; i < its; ++i) tiles[at + i] = {first + i * TILE_ROWS, min(TILE_ROWS, load - i * TILE_ROWS), e, 0};
+      for (int i = 0; i < its; ++i) plan.tiles[at + i] = {first + i * TILE_ROWS, min(TILE_ROWS, load - i * TILE_ROWS), e, 0};
     }
   }
-  if (blockIdx.x == 0 && threadIdx.x == 0) tiles[0] = {row_tiles, 0, 0, 0};
+  if (blockIdx.x == 0 && threadIdx.x == 0) plan.tiles[0] = {row_tiles, 0, 0, 0};
   for (int chunk = blockIdx.x; chunk < p.chunks; chunk += gridDim.x) {
     long long first = static_cast<long long>(chunk) * CHUNK * p.top_k;
     int choices = min(CHUNK, p.tokens - chunk * CHUNK) * p.top_k;
@@ -141,8 +145,9 @@ __device__ void place(const int* experts, const int* starts, const int* loads, i
       int expert = chosen[i], before = 0;
       for (int j = 0; j < i; ++j) before += chosen[j] == expert;
       int row = first_rows[expert] + starts[static_cast<long long>(expert) * p.chunks + chunk] + before;
-      row_tokens[row] = chunk * CHUNK + i / p.top_k;
-      choice_rows[first + i] = row;
+      plan.row_tokens[row] = chunk * CHUNK + i / p.top_k;
+      plan.row_choices[row] = first + i;
+      plan.choice_rows[first + i] = row;
     }
     __syncthreads();
   }
@@ -150,17 +155,12 @@ __device__ void place(const int* experts, const int* starts, const int* loads, i
 
 // ---- products ------------------------------------------------------------------------------------------------------------
 
-constexpr int SIDE = 32;  // rows and columns of a block's part of a tile, and elements of a step
-
-template <typename T>
-__device__ __forceinline__ float widen(T x) {
-  return static_cast<float>(x);
-}
-
 // A block of 16 x 16 threads computes SIDE x SIDE elements, 2 x 2 for each thread: columns along x, parts of tiles along y. UP
-// gathers rows from the tokens, multiplies with Gate and Up, and applies SwiGLU; otherwise rows lie in order.
+// gathers rows from the tokens, multiplies with Gate and Up, keeps these products if `projections` is not null, and applies
+// SwiGLU; otherwise rows lie in order.
 template <typename T, bool UP>
-__device__ void multiply(const T* from, const T* weights, const int* row_tokens, const Tile* tiles, T* to, const Problem& p) {
+__device__ void multiply(const T* from, const T* weights, const int* row_tokens, const Tile* tiles, T* to, T* projections,
+                         const Problem& p) {
   constexpr int MATRICES = UP ? 2 : 1, PARTS = TILE_ROWS / SIDE;
   __shared__ float a[SIDE][SIDE + 1];
   __shared__ float b[MATRICES][SIDE][SIDE + 1];
@@ -209,6 +209,10 @@ __device__ void multiply(const T* from, const T* weights, const int* row_tokens,
       for (int c = 0; c < 2; ++c) {
         int line = y + 16 * r, its_column = column + x + 16 * c;
         if (line >= rows || its_column >= width) continue;
+        if (UP && projections) {
+          T* its = projections + static_cast<long long>(first + line) * 2 * width + its_column;
+          its[0] = narrow<T>(sums[0][r][c]), its[width] = narrow<T>(sums[MATRICES - 1][r][c]);
+        }
         float value = UP ? swiglu(sums[0][r][c], sums[MATRICES - 1][r][c]) : sums[0][r][c];
         to[static_cast<long long>(first + line) * width + its_column] = narrow<T>(value);
       }
@@ -218,11 +222,11 @@ __device__ void multiply(const T* from, const T* weights, const int* row_tokens,
 
 // ---- combination -----------------------------------------------------------------------------------------------------------
 
-// A block for each token adds up the rows of its choices, in the order of its choices.
+// A block for each token adds up the rows of its choices, in the order of its choices; without `weights`, each weighs 1.
 template <typename T>
 __device__ void combine(const T* rows, const float* weights, const int* choice_rows, T* output, const Problem& p) {
   for (int token = blockIdx.x; token < p.tokens; token += gridDim.x) {
-    const float* its_weights = weights + static_cast<long long>(token) * p.top_k;
+    auto weight = [&](int c) { return weights ? weights[static_cast<long long>(token) * p.top_k + c] : 1.0f; };
     const int* its_rows = choice_rows + static_cast<long long>(token) * p.top_k;
     T* to = output + static_cast<long long>(token) * p.dim;
     if (p.dim % 8 == 0) {
@@ -231,12 +235,13 @@ __device__ void combine(const T* rows, const float* weights, const int* choice_r
 #pragma unroll 4
         for (int c = 0; c < p.top_k; ++c) {
           uint4 words = __ldg(reinterpret_cast<const uint4*>(rows + static_cast<long long>(its_rows[c]) * p.dim) + i);
+          float its_weight = weight(c);
           uint32_t pairs[4] = {words.x, words.y, words.z, words.w};
 #pragma unroll
           for (int j = 0; j < 4; ++j) {
             float2 pair = unpack<T>(pairs[j]);
-            sums[2 * j] = fmaf(its_weights[c], pair.x, sums[2 * j]);
-            sums[2 * j + 1] = fmaf(its_weights[c], pair.y, sums[2 * j + 1]);
+            sums[2 * j] = fmaf(its_weight, pair.x, sums[2 * j]);
+            sums[2 * j + 1] = fmaf(its_weight, pair.y, sums[2 * j + 1]);
           }
         }
         reinterpret_cast<uint4*>(to)[i] = make_uint4(pack<T>(sums[0], sums[1]), pack<T>(sums[2], sums[3]),
@@ -246,7 +251,7 @@ __device__ void combine(const T* rows, const float* weights, const int* choice_r
       for (int i = threadIdx.x; i < p.dim; i += blockDim.x) {
         float sum = 0.0f;
         for (int c = 0; c < p.top_k; ++c)
-          sum = fmaf(its_weights[c], widen(rows[static_cast<long long>(its_rows[c]) * p.dim + i]), sum);
+          sum = fmaf(weight(c), widen(rows[static_cast<long long>(its_rows[c]) * p.dim + i]), sum);
         to[i] = narrow<T>(sum);
       }
     }
@@ -266,19 +271,19 @@ extern "C" __global__ void __launch_bounds__(moe::SCAN) moe_scan(int* counts, in
   moe::scan(counts, loads, p);
 }
 extern "C" __global__ void __launch_bounds__(moe::SCAN)
-    moe_place(const int* experts, const int* starts, const int* loads, int* row_tokens, int* choice_rows, Tile* tiles,
-              const Problem p) {
-  moe::place(experts, starts, loads, row_tokens, choice_rows, tiles, p);
+    moe_place(const int* experts, const int* starts, const int* loads, int* row_tokens, int* row_choices, int* choice_rows,
+              moe::Span* spans, Tile* tiles, const Problem p) {
+  moe::place(experts, starts, loads, {row_tokens, row_choices, choice_rows, spans, tiles}, p);
 }
 #define MOE(TYPE, NAME)                                                                                                  \
   extern "C" __global__ void __launch_bounds__(256)                                                                      \
       moe_up_portable_##NAME(const TYPE* weights, const TYPE* x, const int* row_tokens, const Tile* tiles, TYPE* h,      \
-                             const Problem p) {                                                                          \
-    moe::multiply<TYPE, true>(x, weights, row_tokens, tiles, h, p);                                                      \
+                             TYPE* projections, const Problem p) {                                                       \
+    moe::multiply<TYPE, true>(x, weights, row_tokens, tiles, h, projections, p);                                         \
   }                                                                                                                      \
   extern "C" __global__ void __launch_bounds__(256)                                                                      \
       moe_down_portable_##NAME(const TYPE* weights, const TYPE* h, const Tile* tiles, TYPE* y, const Problem p) {        \
-    moe::multiply<TYPE, false>(h, weights, nullptr, tiles, y, p);                                                        \
+    moe::multiply<TYPE, false>(h, weights, nullptr, tiles, y, nullptr, p);                                               \
   }                                                                                                                      \
   extern "C" __global__ void __launch_bounds__(256)                                                                      \
       moe_combine_##NAME(const TYPE* rows, const float* weights, const int* choice_rows, TYPE* output, const Problem p) { \

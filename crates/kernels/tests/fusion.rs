@@ -482,6 +482,25 @@ fn check_close(graph: &Graph, inputs: &[(ElementType, Vec<f64>)], options: &Opti
     }
 }
 
+/// Rows that blocks of a cluster share, where the device has clusters; the CPU device has none, and
+/// the wish is not granted there.
+#[test]
+fn clusters_of_every_size() {
+    let device = target(&Device::open(0).unwrap());
+    for cluster in [2, 4, 8] {
+        let options = Options { tuning: Tuning { cluster: Some(cluster), ..Tuning::default() }, ..fused() };
+        for length in [4104, 5003] {
+            let softmax = forms::softmax(ElementType::Bf16, 3, length).unwrap();
+            let norm = forms::rms_norm(ElementType::Bf16, 3, length).unwrap();
+            for (graph, lengths) in [(softmax, vec![3 * length]), (norm, vec![3 * length, length])] {
+                let plan = Plan::new(&graph, &Options { target: device, ..options }).unwrap().to_string();
+                assert_eq!(plan.contains(&format!("{cluster} blocks of")), device.clusters, "{plan}");
+                check(&graph, &inputs(ElementType::Bf16, &lengths, 3.0), &options);
+            }
+        }
+    }
+}
+
 #[test]
 fn wrong_graphs_are_errors_that_say_what_is_wrong() {
     let mut graph = Graph::new();

@@ -2,40 +2,15 @@
 //! the CPU device in CI, where sizes are small.
 
 mod common;
+mod moe_cases;
 
 use apex_gpu::{Buffer, Device, Stream};
 use apex_kernels::Error;
-use apex_kernels::moe::{Form, Gate, Inputs, Moe, Options, Routing, Shape, reference};
-use common::{Number, distance, random, wide};
+use apex_kernels::moe::{Form, Gate, Inputs, Moe, Options, Shape, reference};
+use common::{Number, distance, wide};
 use half::{bf16, f16};
+use moe_cases::{Layer, forms, options, poisoned, shapes};
 use proptest::prelude::*;
-
-/// The tensors of a layer on the host.
-struct Layer<T> {
-    tokens: Vec<T>,
-    logits: Vec<f32>,
-    up: Vec<T>,
-    down: Vec<T>,
-}
-
-impl<T: Number> Layer<T> {
-    /// Weights are small enough for hidden layers and outputs to be about as large as tokens.
-    fn random(shape: &Shape) -> Layer<T> {
-        let scale = |inner: usize| 2.0 / (inner as f64).sqrt();
-        Layer {
-            tokens: random(1, shape.token_elements(), 2.0),
-            logits: random::<bf16>(2, shape.logits(), 4.0).into_iter().map(f32::from).collect(),
-            up: random(3, shape.up_elements(), scale(shape.dim)),
-            down: random(4, shape.down_elements(), scale(shape.hidden)),
-        }
-    }
-}
-
-/// The forms that the device has for the shape.
-fn forms(moe: &Moe, shape: &Shape) -> Vec<Form> {
-    let best = moe.form_for(shape);
-    if best == Form::Portable { vec![best] } else { vec![Form::Portable, best] }
-}
 
 /// Computes with every form, into outputs that hold anything but results before, and compares with
 /// the reference.
@@ -69,14 +44,6 @@ fn compare<T: Number>(moe: &Moe, stream: &Stream, shape: &Shape, options: &Optio
     }
 }
 
-fn poisoned(device: &Device, shape: &Shape) -> Routing {
-    Routing {
-        experts: device.upload(&vec![u32::MAX; shape.choices()]).unwrap(),
-        weights: device.upload(&vec![f32::NAN; shape.choices()]).unwrap(),
-        loads: device.upload(&vec![u32::MAX; shape.experts]).unwrap(),
-    }
-}
-
 fn check<T: Number>(shape: &Shape, options: &Options) {
     check_layer(shape, options, &Layer::<T>::random(shape));
 }
@@ -84,24 +51,6 @@ fn check<T: Number>(shape: &Shape, options: &Options) {
 fn check_layer<T: Number>(shape: &Shape, options: &Options, layer: &Layer<T>) {
     let device = Device::open(0).unwrap();
     compare(&Moe::new(&device).unwrap(), device.stream(), shape, options, layer);
-}
-
-fn shapes() -> impl Strategy<Value = Shape> {
-    // A multiple of 8 in half of the cases: those have a Hopper form, on a GPU.
-    let side = |most: usize| prop_oneof![1..most, (1..most / 8).prop_map(|eighth| 8 * eighth)];
-    let experts = (1..9usize).prop_flat_map(|experts| (Just(experts), 1..=experts));
-    (0..150usize, experts, side(72), side(56)).prop_map(|(tokens, (experts, top_k), dim, hidden)| Shape {
-        tokens,
-        experts,
-        top_k,
-        dim,
-        hidden,
-    })
-}
-
-fn options() -> impl Strategy<Value = Options> {
-    let gate = prop::sample::select(vec![Gate::Softmax, Gate::Sigmoid]);
-    (gate, any::<bool>()).prop_map(|(gate, renormalise)| Options { gate, renormalise, form: None })
 }
 
 proptest! {

@@ -6,19 +6,20 @@ use bytemuck::Pod;
 use crate::hopper::{Layout, TensorMap, tensor_map};
 use crate::images::{Code, Image};
 use crate::moe::shape::{Shape, TILE_ROWS};
-use crate::moe::{Call, Form, Inputs, Workspace};
+use crate::moe::{Between, Call, Form, Inputs};
 use crate::{Element, Result};
 
-const HOPPER: Image =
+pub const HOPPER: Image =
     Image { name: "moe_hopper", code: Code::Binary(include_bytes!("../../binaries/moe_hopper.fatbin")) };
 
 /// As in `cuda/moe_hopper.cu`.
-const THREADS: u32 = 384;
+pub const THREADS: u32 = 384;
 const STAGES: usize = 4;
-const STEP: usize = 64;
-const WEIGHTS: usize = 256;
+pub const STEP: usize = 64;
+pub const WEIGHTS: usize = 256;
+pub const PANEL: usize = 64;
 /// Room to align, the stages, barriers.
-const SHARED: u32 = (1024 + STAGES * (TILE_ROWS + WEIGHTS) * 2 * STEP + 256) as u32;
+pub const SHARED: u32 = (1024 + STAGES * (TILE_ROWS + WEIGHTS) * 2 * STEP + 256) as u32;
 
 // A block fits a multiprocessor, and copies fit the copy engine: rows of the swizzle, at most 256
 // of them.
@@ -39,9 +40,10 @@ impl Call<'_> {
     pub fn hopper_products<T: Element>(
         &self,
         inputs: &Inputs<'_, Buffer<T>>,
-        workspace: &mut Workspace,
+        between: Between<'_, T>,
     ) -> Result<()> {
         let &Shape { experts, dim, hidden, .. } = self.shape;
+        let Between { plan, counters, projections, hidden: layers, rows } = between;
         let kernel = |product| self.moe.kernel(HOPPER, &format!("moe_{product}_hopper_{}", T::NAME));
         let (up, down) = (kernel("up")?, kernel("down")?);
         let blocks = self.moe.device.limits().multiprocessors;
@@ -49,21 +51,24 @@ impl Call<'_> {
         // A copy of weights brings half of them from Gate and half from Up.
         let up_map = self.map::<T, T>(inputs.up, [dim, hidden, 2, experts], [STEP, WEIGHTS / 2, 2])?;
         let launch = up.launch(blocks, THREADS).shared(SHARED).on(self.stream).arg(up_map);
-        let launch =
-            launch.arg(inputs.up).arg(inputs.tokens).arg(&workspace.row_tokens).arg(&workspace.tiles);
-        let launch = launch.arg(&mut workspace.counters).arg(&mut workspace.hidden);
+        let launch = launch.arg(inputs.up).arg(inputs.tokens).arg(&plan.row_tokens).arg(&plan.tiles);
+        let launch = launch.arg(&mut *counters).arg(&mut *layers);
+        let launch = match projections {
+            Some(projections) => launch.arg(projections),
+            None => launch.arg(0u64),
+        };
         // SAFETY: the map describes the weights, the buffers have the sizes that the problem says,
         // tiles are those of its rows, and the counters are zero: a launch leaves them so, and the
         // next one on any stream runs after it.
         unsafe { launch.arg(self.problem).launch()? };
 
         let down_map = self.map::<T, T>(inputs.down, [hidden, dim, 1, experts], [STEP, WEIGHTS, 1])?;
-        let rows = self.shape.choices();
-        let hidden_map = self.map::<T, u16>(&workspace.hidden, [hidden, rows, 1, 1], [STEP, TILE_ROWS, 1])?;
+        let count = self.shape.choices();
+        let hidden_map = self.map::<T, u16>(layers, [hidden, count, 1, 1], [STEP, TILE_ROWS, 1])?;
         let launch =
             down.launch(blocks, THREADS).shared(SHARED).on(self.stream).arg(down_map).arg(hidden_map);
-        let launch = launch.arg(inputs.down).arg(&workspace.hidden).arg(&workspace.tiles);
-        let launch = launch.arg(&mut workspace.counters).arg(&mut workspace.rows);
+        let launch = launch.arg(inputs.down).arg(&*layers).arg(&plan.tiles);
+        let launch = launch.arg(counters).arg(rows);
         // SAFETY: as above; the first product has written all rows.
         unsafe { launch.arg(self.problem).launch()? };
         Ok(())
@@ -71,7 +76,7 @@ impl Call<'_> {
 
     /// A map of a contiguous tensor, the innermost dimension first, and of the tiles that are
     /// copied of it.
-    fn map<T: Element, B: Pod>(
+    pub fn map<T: Element, B: Pod>(
         &self,
         buffer: &Buffer<B>,
         [columns, rows, matrices, experts]: [usize; 4],

@@ -3,10 +3,15 @@
 //! [`Moe`] computes, for each token `x` and the `top_k` experts `e` of its largest logits, `Σ w_e ·
 //! Down_e (silu(Gate_e x) ∘ Up_e x)`. No token is dropped, whatever the loads of experts are.
 //!
-//! A call is six kernels: three route (choose, count, and give each choice its *row*, sorted by
+//! A forward pass is six kernels: three route (choose, count, and give each choice its *row*, sorted by
 //! expert), one multiplies the rows with Gate and Up, one with Down, one adds up the rows of each
 //! token. Rows of tokens are gathered by the product that reads them, and added up by a gather too:
 //! nothing is added atomically, and results are the same in each run.
+//!
+//! To train, [`Moe::forward_saving`] keeps the products with Gate and Up, and [`Moe::backward`]
+//! returns the gradients of tokens, logits and both weights, in six kernels more: one for the hidden
+//! layers, with the gradient of SwiGLU, one for the gate, one for each weight, one for the rows of
+//! tokens, and one that adds these up. Sums have one order there too.
 //!
 //! | form | runs on |
 //! | --- | --- |
@@ -36,8 +41,10 @@
 //! # apex_kernels::Result::Ok(())
 //! ```
 
+mod backward;
 mod balance;
 mod hopper;
+mod plan;
 mod portable;
 pub mod reference;
 mod shape;
@@ -46,11 +53,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use apex_gpu::{Buffer, Device, Kernel, Stream};
 
+pub use backward::{Forward, Gradients, Saved};
 pub use balance::Balance;
 pub use shape::{Gate, Options, Shape};
 
 use crate::images::{Image, Images};
+use crate::workspace::reserve;
 use crate::{Element, Error, Result};
+use plan::Plan;
 use shape::{Problem, check_elements};
 
 /// As errors name it.
@@ -104,6 +114,13 @@ impl Routing {
             loads: device.zeros(shape.experts)?,
         })
     }
+
+    fn check(&self, shape: &Shape) -> Result<()> {
+        let choices = [("tokens", shape.tokens), ("top_k", shape.top_k)];
+        check_elements("the routing's experts", &choices, self.experts.len())?;
+        check_elements("the routing's weights", &choices, self.weights.len())?;
+        check_elements("the routing's loads", &[("experts", shape.experts)], self.loads.len())
+    }
 }
 
 /// What [`Moe::forward`] returns.
@@ -150,17 +167,16 @@ pub struct Moe {
 struct Workspace {
     /// `[experts, chunks]`: choices of each chunk of tokens, then choices of the chunks before.
     counts: Buffer<u32>,
-    /// The token of each row.
-    row_tokens: Buffer<u32>,
-    /// The row of each choice.
-    choice_rows: Buffer<u32>,
-    /// As `moe::Tile`: their number, then the tiles.
-    tiles: Buffer<[u32; 4]>,
+    plan: Plan,
     /// What the Hopper form's blocks take tiles from; zeros between launches.
     counters: Buffer<u32>,
     /// Hidden layers, `[rows, hidden]`, and results, `[rows, dim]`: 16-bit elements of either type.
     hidden: Buffer<u16>,
     rows: Buffer<u16>,
+    /// Of the backward pass: gradients of the products with Gate and Up, `[rows, 2, hidden]`, and
+    /// what tiles of columns add to the gradients of weights, `[rows, tiles]`.
+    projection_gradient: Buffer<u16>,
+    weight_parts: Buffer<f32>,
 }
 
 /// That a layer's tensors have as many elements as the shape says, in the order of [`Inputs`].
@@ -182,12 +198,12 @@ impl Moe {
     pub fn new(device: &Device) -> Result<Moe> {
         let workspace = Workspace {
             counts: device.zeros(0)?,
-            row_tokens: device.zeros(0)?,
-            choice_rows: device.zeros(0)?,
-            tiles: device.zeros(0)?,
+            plan: Plan::new(device)?,
             counters: device.zeros(2)?,
             hidden: device.zeros(0)?,
             rows: device.zeros(0)?,
+            projection_gradient: device.zeros(0)?,
+            weight_parts: device.zeros(0)?,
         };
         Ok(Moe { device: device.clone(), images: Images::default(), workspace: Mutex::new(workspace) })
     }
@@ -237,30 +253,50 @@ impl Moe {
         options: &Options,
         stream: &Stream,
     ) -> Result<Form> {
+        self.run(inputs, output, routing, None, shape, options, stream)
+    }
+
+    /// A forward pass, which leaves in `saved` what a backward pass needs.
+    #[expect(clippy::too_many_arguments, reason = "inputs, three results, and what to do")]
+    fn run<T: Element>(
+        &self,
+        inputs: &Inputs<'_, Buffer<T>>,
+        output: &mut Buffer<T>,
+        routing: &mut Routing,
+        saved: Option<&mut Saved<T>>,
+        shape: &Shape,
+        options: &Options,
+        stream: &Stream,
+    ) -> Result<Form> {
         check(shape, [inputs.tokens.len(), inputs.logits.len(), inputs.up.len(), inputs.down.len()])?;
-        let (all_tokens, top_k) = (("tokens", shape.tokens), ("top_k", shape.top_k));
-        check_elements("the outputs", &[all_tokens, ("dim", shape.dim)], output.len())?;
-        check_elements("the routing's experts", &[all_tokens, top_k], routing.experts.len())?;
-        check_elements("the routing's weights", &[all_tokens, top_k], routing.weights.len())?;
-        check_elements("the routing's loads", &[("experts", shape.experts)], routing.loads.len())?;
+        check_elements("the outputs", &[("tokens", shape.tokens), ("dim", shape.dim)], output.len())?;
+        routing.check(shape)?;
         let form = options.form.unwrap_or_else(|| self.form_for(shape));
         if let Some(why) = self.refusal(form, shape) {
             return Err(self.refused(form, why));
         }
         if shape.tokens == 0 {
             routing.loads.clear_on(stream)?;
+            saved.map(|saved| saved.prepare(shape, options, stream)).transpose()?;
             return Ok(form);
         }
         // Whoever panicked while holding the buffers left whole ones.
         let mut workspace = self.workspace.lock().unwrap_or_else(PoisonError::into_inner);
         let call = Call { moe: self, problem: shape.problem(options), shape, stream };
-        call.reserve(&mut workspace)?;
-        call.route(inputs.logits, routing, &mut workspace)?;
+        let Workspace { counts, plan, counters, hidden, rows, .. } = &mut *workspace;
+        let (plan, projections) = match saved {
+            Some(saved) => saved.prepare(shape, options, stream)?,
+            None => (plan, None),
+        };
+        call.route(inputs.logits, routing, counts, plan)?;
+        let hidden = reserve(hidden, shape.choices() * shape.hidden, stream)?;
+        let rows = reserve(rows, shape.choices() * shape.dim, stream)?;
+        let between = Between { plan, counters, projections, hidden, rows };
         match form {
-            Form::Portable => call.portable_products(inputs, &mut workspace)?,
-            Form::Hopper => call.hopper_products(inputs, &mut workspace)?,
+            Form::Portable => call.portable_products(inputs, between)?,
+            Form::Hopper => call.hopper_products(inputs, between)?,
         }
-        call.combine(routing, &workspace, output)?;
+        call.combine(rows, Some(&routing.weights), plan, output)?;
         Ok(form)
     }
 
@@ -283,6 +319,16 @@ impl Moe {
     fn kernel(&self, image: Image, name: &str) -> Result<Arc<Kernel>> {
         self.images.kernel(&self.device, image, name)
     }
+}
+
+/// What the products of a forward pass read and write, beside inputs.
+struct Between<'a, T> {
+    plan: &'a Plan,
+    counters: &'a mut Buffer<u32>,
+    /// The products with Gate and Up, `[rows, 2, hidden]`, if they are to be kept.
+    projections: Option<&'a mut Buffer<T>>,
+    hidden: &'a mut Buffer<u16>,
+    rows: &'a mut Buffer<u16>,
 }
 
 /// One call: its problem is consistent, has tokens, and fits its buffers.

@@ -3,7 +3,7 @@
 
 use crate::Result;
 use crate::moe::shape::{Gate, Options, Shape};
-use crate::moe::{Inputs, check};
+use crate::moe::{Gradients, Inputs, check};
 
 /// What tokens chose, each row of `[tokens, top_k]` from the largest logit down.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,6 +96,108 @@ pub fn forward(
         }
     }
     Ok((output, choices))
+}
+
+/// The gradients of what a layer reads from that of its output, `[tokens, dim]`.
+///
+/// ```
+/// use apex_kernels::moe::{Inputs, Options, Shape, reference};
+///
+/// let shape = Shape { tokens: 1, experts: 1, top_k: 1, dim: 1, hidden: 1 };
+/// let inputs = Inputs { tokens: &[3.0][..], logits: &[0.0][..], up: &[100.0, 2.0][..], down: &[0.5][..] };
+/// let gradients = reference::backward(&inputs, &[1.0], &shape, &Options::default())?;
+/// assert_eq!(gradients.down, [1800.0]); // silu(300) is 300, times 6
+/// assert_eq!(gradients.tokens, [600.0]); // of 0.5 * 100 x * 2 x
+/// assert_eq!(gradients.logits, [0.0]); // there is no choice
+/// # apex_kernels::Result::Ok(())
+/// ```
+///
+/// # Errors
+/// [`Error::Shape`](crate::Error::Shape), as on a device.
+///
+/// # Panics
+/// If `output_gradient` is not `[tokens, dim]`.
+pub fn backward(
+    inputs: &Inputs<'_, [f64], [f64]>,
+    output_gradient: &[f64],
+    shape: &Shape,
+    options: &Options,
+) -> Result<Gradients<Vec<f64>, Vec<f64>>> {
+    let Inputs { tokens, logits, up, down } = *inputs;
+    check(shape, [tokens.len(), logits.len(), up.len(), down.len()])?;
+    assert_eq!(output_gradient.len(), shape.token_elements(), "gradients of all outputs");
+    let choices = route(logits, shape, options);
+    let (dim, hidden) = (shape.dim, shape.hidden);
+    let mut gradients = Gradients {
+        tokens: vec![0.0; tokens.len()],
+        logits: Vec::new(),
+        up: vec![0.0; up.len()],
+        down: vec![0.0; down.len()],
+    };
+    let mut of_weights = Vec::new();
+    for (choice, (&expert, &weight)) in choices.experts.iter().zip(&choices.weights).enumerate() {
+        let (start, expert) = (choice / shape.top_k * dim, expert as usize);
+        let (token, of_output) = (&tokens[start..][..dim], &output_gradient[start..][..dim]);
+        let mut of_weight = 0.0;
+        for unit in 0..hidden {
+            let gate_row = (expert * 2 * hidden + unit) * dim;
+            let up_row = gate_row + hidden * dim;
+            let (gate, gated) = (dot(&up[gate_row..][..dim], token), dot(&up[up_row..][..dim], token));
+            let inner = silu(gate) * gated;
+            let column = |row: usize| (expert * dim + row) * hidden + unit;
+            let of_inner: f64 = (0..dim).map(|row| of_output[row] * down[column(row)]).sum();
+            of_weight += of_inner * inner;
+            let logistic = 1.0 / (1.0 + (-gate).exp());
+            let of_gate = weight * of_inner * gated * logistic * (1.0 + gate * (1.0 - logistic));
+            let of_gated = weight * of_inner * silu(gate);
+            for element in 0..dim {
+                gradients.down[column(element)] += of_output[element] * weight * inner;
+                gradients.up[gate_row + element] += of_gate * token[element];
+                gradients.up[up_row + element] += of_gated * token[element];
+                gradients.tokens[start + element] +=
+                    of_gate * up[gate_row + element] + of_gated * up[up_row + element];
+            }
+        }
+        of_weights.push(of_weight);
+    }
+    gradients.logits = through_gate(logits, &choices, &of_weights, shape, options);
+    Ok(gradients)
+}
+
+/// The gradients of logits from those of weights.
+fn through_gate(
+    logits: &[f64],
+    choices: &Choices,
+    of_weights: &[f64],
+    shape: &Shape,
+    options: &Options,
+) -> Vec<f64> {
+    let mut gradients = vec![0.0; shape.logits()];
+    for (token, to) in gradients.chunks_mut(shape.experts).enumerate() {
+        let row = &logits[token * shape.experts..][..shape.experts];
+        let its = token * shape.top_k..(token + 1) * shape.top_k;
+        let (experts, weights, of_weights) =
+            (&choices.experts[its.clone()], &choices.weights[its.clone()], &of_weights[its]);
+        let common = dot(weights, of_weights);
+        for ((&expert, weight), of_weight) in experts.iter().zip(weights).zip(of_weights) {
+            let expert = expert as usize;
+            let slope = 1.0 / (1.0 + row[expert].exp()); // of the logistic function, over its value
+            to[expert] = match (options.gate, options.renormalise) {
+                (Gate::Softmax, true) => weight * (of_weight - common),
+                (Gate::Softmax, false) => weight * of_weight,
+                (Gate::Sigmoid, true) => weight * slope * (of_weight - common),
+                (Gate::Sigmoid, false) => weight * slope * of_weight,
+            };
+        }
+        if (options.gate, options.renormalise) == (Gate::Softmax, false) {
+            let top = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let all: f64 = row.iter().map(|logit| (logit - top).exp()).sum();
+            for (to, logit) in to.iter_mut().zip(row) {
+                *to -= (logit - top).exp() / all * common;
+            }
+        }
+    }
+    gradients
 }
 
 fn silu(x: f64) -> f64 {

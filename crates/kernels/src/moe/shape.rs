@@ -162,6 +162,6 @@ pub fn check_elements(what: &str, shape: &[(&str, usize)], found: usize) -> Resu
     Err(wrong(format!("{what} have {found} elements, and their shape [{}] needs {needed}", shape.join(", "))))
 }
 
-fn wrong(why: String) -> Error {
+pub fn wrong(why: String) -> Error {
     Error::Shape { technique: super::TECHNIQUE, why }
 }

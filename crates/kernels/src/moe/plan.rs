@@ -1,0 +1,44 @@
+//! Where the rows of experts are, as the kernels of one call know it.
+
+use apex_gpu::{Buffer, Device, Stream};
+
+use crate::Result;
+use crate::moe::shape::Shape;
+use crate::workspace::reserve;
+
+/// A *row* is one choice of one token; rows of an expert are contiguous, in the order of tokens.
+#[derive(Debug)]
+pub struct Plan {
+    /// The token of each row.
+    pub row_tokens: Buffer<u32>,
+    /// The choice of each row.
+    pub row_choices: Buffer<u32>,
+    /// The row of each choice.
+    pub choice_rows: Buffer<u32>,
+    /// The first row of each expert, and their number.
+    pub spans: Buffer<[u32; 2]>,
+    /// As `moe::Tile`: their number, then the tiles.
+    pub tiles: Buffer<[u32; 4]>,
+}
+
+impl Plan {
+    pub fn new(device: &Device) -> Result<Plan> {
+        Ok(Plan {
+            row_tokens: device.zeros(0)?,
+            row_choices: device.zeros(0)?,
+            choice_rows: device.zeros(0)?,
+            spans: device.zeros(0)?,
+            tiles: device.zeros(0)?,
+        })
+    }
+
+    /// As much memory as the shape needs.
+    pub fn reserve(&mut self, shape: &Shape, stream: &Stream) -> Result<()> {
+        for buffer in [&mut self.row_tokens, &mut self.row_choices, &mut self.choice_rows] {
+            reserve(buffer, shape.choices(), stream)?;
+        }
+        reserve(&mut self.spans, shape.experts, stream)?;
+        reserve(&mut self.tiles, 1 + shape.most_tiles(), stream)?;
+        Ok(())
+    }
+}
