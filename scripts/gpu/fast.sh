@@ -4,14 +4,14 @@
 #   scripts/gpu/fast.sh [OUT] [PART]...   # APEX_BIN: folder of apex and its libraries (default: target/release)
 #
 # Parts: order (random programs of ORDER_CLIENT, default target/release/driver-client, which `cargo build --release -p driver-client`
-# makes), verify (verify.sh with the queue always on), sanitizer (a program under compute-sanitizer, with the queue), gain (fast.py).
-# Default: all. Exit status 1 when a part failed; the others have run.
+# makes), verify (verify.sh with the queue always on), sanitizer (a program under compute-sanitizer, with the queue), gain (fast.py),
+# memory (memory.py). FAST (default: queue) is what `order`, `verify` and `sanitizer` turn on. Default: all. Exit status 1 when a part failed; the others have run.
 source "$(dirname "$0")/common.sh"
 shift || true
-[ $# -gt 0 ] || set -- order verify sanitizer gain
+[ $# -gt 0 ] || set -- order verify sanitizer gain memory
 apex=${APEX_BIN-$here/../../target/release}
 client=${ORDER_CLIENT:-$here/../../target/release/driver-client}
-always=(env APEX_FAST=queue APEX_FAST_ALWAYS=1)
+always=(env APEX_FAST="${FAST:-queue}" APEX_FAST_ALWAYS=1)
 
 order() {
   "${always[@]}" "$apex/apex" run --quiet -o "$build/order" -- "$client" order 1 "${ORDER_PROGRAMS:-2000}" 60 2>&1 | tee "$out/order.txt"
@@ -34,6 +34,12 @@ sanitizer() {
 gain() {
   python3 "$here/fast.py" measure --apex "$apex/apex" --out "$out" --limit "${GAIN_SECONDS:-450}"
   python3 "$here/fast.py" tables "$out/fast.json" | tee "$out/fast.md"
+}
+
+memory() {
+  build_c memory
+  python3 "$here/memory.py" measure --apex "$apex/apex" --program "$build/memory" --out "$out" --rounds "${MEMORY_ROUNDS:-3}"
+  python3 "$here/memory.py" tables "$out/memory.json" | tee "$out/memory.md"
 }
 
 failed=()

@@ -5,7 +5,8 @@
 //! of a stub that returns an error; never null once a driver was looked for. The functions below
 //! are the only places where this library calls the driver for itself. Each says what it asks; none
 //! of them locks, allocates on the device, synchronises or changes what the program sees, except
-//! those of [`crate::calibration`] and the event pairs of [`crate::timing`].
+//! those of [`crate::calibration`], the event pairs of [`crate::timing`], and what
+//! [`crate::pool`] waits for and frees in the program's place.
 //!
 //! # Contract of the table
 //! `REAL[i]` can be called with the signature that `cuda_abi::signature` gives for the symbol at
@@ -235,11 +236,44 @@ pub fn parameters(function: CUfunction, most: usize) -> Option<Vec<Parameter>> {
 
 /// Whether `bytes` from `address` on lie in one living allocation of device memory.
 pub fn is_allocated(address: CUdeviceptr, bytes: usize) -> bool {
+    let end = address.checked_add(bytes as u64);
+    allocation_around(address).zip(end).is_some_and(|((base, size), end)| end <= base + size as u64)
+}
+
+/// The living allocation in which `address` lies: where it begins, and its bytes.
+pub fn allocation_around(address: CUdeviceptr) -> Option<(CUdeviceptr, usize)> {
     let (mut base, mut size) = (0, 0);
     // SAFETY: the out-parameters are valid; the address is only looked up.
     let result = unsafe { real!(cuMemGetAddressRange_v2)(&mut base, &mut size, address) };
-    let end = address.checked_add(bytes as u64);
-    succeeds(result) && end.is_some_and(|end| end <= base + size as u64)
+    succeeds(result).then_some((base, size))
+}
+
+/// Waits for everything in the current context.
+pub fn synchronize() -> CUresult {
+    // SAFETY: takes no arguments.
+    unsafe { real!(cuCtxSynchronize)() }
+}
+
+/// Frees device memory that was allocated in `context`. The captures of other threads do not mind.
+pub fn free_device_memory(context: CUcontext, address: CUdeviceptr) -> CUresult {
+    let is_current = current_context() == context;
+    let mut mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    let mut popped = null_mut();
+    // SAFETY: the out-parameters are valid. The program has freed the memory, and nothing else
+    // frees it. The driver refuses a context that has ended. The thread's context and mode are put
+    // back.
+    unsafe {
+        if !is_current && !succeeds(real!(cuCtxPushCurrent_v2)(context)) {
+            return CUDA_ERROR_INVALID_CONTEXT;
+        }
+        real!(cuThreadExchangeStreamCaptureMode)(&mut mode);
+        let result = real!(cuMemFree_v2)(address);
+        real!(cuThreadExchangeStreamCaptureMode)(&mut mode);
+        if !is_current {
+            real!(cuCtxPopCurrent_v2)(&mut popped);
+        }
+        result
+    }
 }
 
 /// A function's name, if the driver can tell it (12.3 and later).

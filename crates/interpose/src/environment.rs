@@ -12,7 +12,8 @@ pub const DRIVER: &str = "APEX_DRIVER";
 /// `1` makes the library bare jumps to the driver, whatever else is set.
 pub const DISABLE: &str = "APEX_DISABLE";
 
-/// `queue` has launches handed over to a thread of this library ([`crate::queue`]).
+/// What makes the program faster, separated by commas: `queue` has launches handed over to a thread
+/// of this library ([`crate::queue`]), `memory` has freed memory kept ([`crate::pool`]).
 pub const FAST: &str = "APEX_FAST";
 
 /// `1` keeps the queue on where it gains nothing: what tests want.
@@ -23,9 +24,9 @@ pub fn is_always_fast() -> bool {
     std::env::var_os(FAST_ALWAYS).is_some_and(|value| value == "1")
 }
 
-/// Whether launches are to be handed over.
-pub fn is_fast() -> bool {
-    std::env::var_os(FAST).is_some_and(|value| value == "queue")
+/// Whether the program is to be made faster in this way: `queue` or `memory`.
+pub fn is_fast_by(way: &str) -> bool {
+    std::env::var(FAST).is_ok_and(|value| value.split(',').any(|wanted| wanted == way))
 }
 
 /// Where NVTX finds the library that takes its ranges: an absolute path. It is NVTX that reads it.

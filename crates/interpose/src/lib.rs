@@ -52,6 +52,7 @@ mod message;
 mod nvtx;
 mod objects;
 mod per_process;
+pub mod pool;
 mod python;
 pub mod queue;
 mod ranges;

@@ -16,7 +16,8 @@ use crate::message::say_once;
 use crate::queue::order::Order;
 use crate::record;
 use crate::stack::on_large_stack;
-use crate::{environment, flush, hooks, queue};
+use crate::switch::caught;
+use crate::{environment, flush, hooks, pool, queue};
 use cuda_abi::types::*;
 use cuda_abi::{COUNT, ENTRY_POINTS, index};
 use std::cell::Cell;
@@ -80,33 +81,44 @@ fn connect(library: Library) {
     }
     let is_disabled = environment::is_disabled();
     let recorder = if is_disabled { None } else { record::start(hooks::has) };
-    let is_queued = recorder.is_some_and(starts_queue);
-    let flushes = !is_disabled && flush::is_registered();
+    let [is_queued, is_pooled] = recorder.map_or([false; 2], start_actions);
+    let flushes = !is_disabled && flush::is_registered() && (is_queued || !is_pooled);
     hooks::substitute_by(address_for_program);
     for index in 0..COUNT {
         // What is looked up must lead through the slots, whatever these hold.
         let has_hook = recorder.is_some() || flushes && hooks::gives_addresses(index);
-        let direct = match hooks::table()[index] {
+        let pooled = hooks::pooled::table()[index].filter(|_| is_pooled);
+        let behind = match pooled.or(hooks::table()[index]) {
             Some(hook) if has_hook && driver::has(index) => hook.address.cast_mut(),
             _ => REAL[index].load(Ordering::Relaxed),
         };
-        let holding = if flushes { holding(index, direct, is_queued) } else { direct };
+        let is_watched = is_pooled && driver::has(index) && pool::watches(index);
+        let direct = if is_watched { flush::slot(index, behind) } else { behind };
+        let holding = if flushes && !is_watched { holding(index, behind, is_queued) } else { direct };
         DIRECT[index].store(if is_queued && launches(index) { holding } else { direct }, Ordering::Release);
         HOLDING[index].store(holding, Ordering::Release);
     }
     if flushes && !is_queued { hold() } else { release() }
 }
 
-/// Has the process's launches handed over to a queue if the user wants that and it can be had.
-fn starts_queue(recorder: &'static record::Recorder) -> bool {
-    if !environment::is_fast() {
-        return false;
+/// Has the process's launches handed over to a queue, and its memory pooled, if the user wants that
+/// and it can be had: whether there is a queue, and whether there is a pool.
+fn start_actions(recorder: &'static record::Recorder) -> [bool; 2] {
+    let (file, objects, slots) = (&recorder.file, recorder.objects, queue::Slots { hold, release });
+    let is_queued = environment::is_fast_by("queue") && queue::start(file, objects, slots).is_some();
+    let is_pooled =
+        environment::is_fast_by("memory") && pool::start(file, objects, hooks::is_seen_by_pool).is_some();
+    if is_queued || is_pooled {
+        flush::register(flush::Flush { is_due, run: queue::flush });
     }
-    let is_started = queue::start(&recorder.file, recorder.objects, queue::Slots { hold, release }).is_some();
-    if is_started {
-        flush::register(flush::Flush { is_due: queue::is_due, run: queue::flush });
-    }
-    is_started
+    [is_queued, is_pooled]
+}
+
+/// A call of the entry point at `index` is about to be made: tells the pool, and says whether
+/// queued calls have to be made first.
+fn is_due(index: usize) -> bool {
+    caught(|| pool::before_call(index));
+    queue::is_due(index)
 }
 
 /// What the slot at `index` holds while work may be held back, where it would hold `direct`

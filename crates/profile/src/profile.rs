@@ -17,6 +17,7 @@ mod kernels;
 mod memory;
 mod phase;
 mod places;
+mod pool;
 mod queue;
 mod ranges;
 mod reading;
@@ -44,6 +45,7 @@ use crate::sketch::Distribution;
 
 pub use build::{Builder, RECORD_COST_INTERVAL_NS, RECORD_COST_NS};
 pub use counts::{Defect, Hotspot, KernelCounts, Place, Traffic};
+pub use pool::{MemoryPool, State as MemoryPoolState};
 pub use queue::{LaunchQueue, State as LaunchQueueState};
 pub use ranges::Range;
 pub use stacks::{CallStack, Frame, Site, SiteShare, SiteTotals, StackCount};
@@ -176,6 +178,9 @@ pub struct Process {
     /// Its launch queue, if one was wanted (`apex run --fast`).
     #[serde(default)]
     pub queue: Option<LaunchQueue>,
+    /// Its memory pool, if one was wanted (`apex run --fast=memory`).
+    #[serde(default)]
+    pub pool: Option<MemoryPool>,
 }
 
 /// A function in one launch configuration on one device.

@@ -68,10 +68,12 @@ pub struct FileHeader {
     pub cost_ticks: AtomicU64,
     /// A [`QueueState`].
     pub queue_state: AtomicU32,
-    /// Unused.
-    pub reserved: AtomicU32,
+    /// A [`PoolState`].
+    pub pool_state: AtomicU32,
     /// What the launch queue did: the fields of [`QueueFigures`].
     pub queue: [AtomicU64; QueueFigures::FIELDS],
+    /// What the memory pool did: the fields of [`PoolFigures`].
+    pub pool: [AtomicU64; PoolFigures::FIELDS],
 }
 
 /// What became of the launch queue of a process.
@@ -137,6 +139,106 @@ impl QueueFigures {
     pub fn from_array(fields: [u64; QueueFigures::FIELDS]) -> QueueFigures {
         let [made, call_ns, waits, wait_ns, asked_samples, asked_ns] = fields;
         QueueFigures { made, call_ns, waits, wait_ns, asked_samples, asked_ns }
+    }
+}
+
+/// What became of the memory pool of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum PoolState {
+    /// Nobody wanted one.
+    #[default]
+    NotWanted = 0,
+    /// It served no allocation.
+    Unused = 1,
+    /// It served allocations.
+    On = 2,
+    /// A call closed it that lets others use memory, or submits work that it does not see.
+    Closed = 3,
+    /// The driver refused to free memory that it had kept.
+    Refused = 4,
+    /// There was no memory for its tables.
+    Failed = 5,
+}
+
+impl PoolState {
+    /// The state that is stored as `raw`.
+    pub fn from_raw(raw: u32) -> Option<PoolState> {
+        use PoolState::{Closed, Failed, NotWanted, On, Refused, Unused};
+        [NotWanted, Unused, On, Closed, Refused, Failed].into_iter().find(|&state| state as u32 == raw)
+    }
+}
+
+/// What the memory pool of a process did. Times are nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolFigures {
+    /// Allocations that it served.
+    pub served: u64,
+    /// Their bytes.
+    pub served_bytes: u64,
+    /// Time that the driver took to allocate the same blocks the first time, once for each
+    /// allocation that was served.
+    pub alloc_ns: u64,
+    /// Allocations that the driver made.
+    pub allocated: u64,
+    /// Frees after which it kept the memory.
+    pub kept: u64,
+    /// Of these, frees that waited because work may have been outstanding.
+    pub waits: u64,
+    /// Blocks that it gave back to the driver.
+    pub given_back: u64,
+    /// Operations whose time was taken.
+    pub asked_samples: u64,
+    /// That time.
+    pub asked_ns: u64,
+    /// Most bytes that the program had in a context.
+    pub peak_bytes: u64,
+    /// Most bytes that the program had and the pool kept in a context.
+    pub peak_held_bytes: u64,
+    /// The entry point that closed it: the identifier of its name; 0 if it is open.
+    pub closed_by: u64,
+}
+
+impl PoolFigures {
+    /// Fields of it.
+    pub const FIELDS: usize = 12;
+
+    /// The fields, in order.
+    pub fn to_array(self) -> [u64; PoolFigures::FIELDS] {
+        [
+            self.served,
+            self.served_bytes,
+            self.alloc_ns,
+            self.allocated,
+            self.kept,
+            self.waits,
+            self.given_back,
+            self.asked_samples,
+            self.asked_ns,
+            self.peak_bytes,
+            self.peak_held_bytes,
+            self.closed_by,
+        ]
+    }
+
+    /// What [`PoolFigures::to_array`] gave.
+    pub fn from_array(fields: [u64; PoolFigures::FIELDS]) -> PoolFigures {
+        let [served, served_bytes, alloc_ns, allocated, kept, waits, given_back, ..] = fields;
+        let [.., asked_samples, asked_ns, peak_bytes, peak_held_bytes, closed_by] = fields;
+        PoolFigures {
+            served,
+            served_bytes,
+            alloc_ns,
+            allocated,
+            kept,
+            waits,
+            given_back,
+            asked_samples,
+            asked_ns,
+            peak_bytes,
+            peak_held_bytes,
+            closed_by,
+        }
     }
 }
 

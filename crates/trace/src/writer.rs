@@ -21,8 +21,8 @@ use crate::definition::Definition;
 use crate::fault;
 use crate::fork::ForkGuard;
 use crate::layout::{
-    ChunkHeader, ChunkKind, Ended, FileHeader, MAGIC, QueueFigures, QueueState, RecordKind, SLOT_BYTES,
-    SharedAnchor, Slots, Thread, VERSION,
+    ChunkHeader, ChunkKind, Ended, FileHeader, MAGIC, PoolFigures, PoolState, QueueFigures, QueueState,
+    RecordKind, SLOT_BYTES, SharedAnchor, Slots, Thread, VERSION,
 };
 use crate::mapping::Mapping;
 use crate::space::{Failure, Place, Space, Tail};
@@ -98,8 +98,9 @@ impl ProcessFile {
             cost_samples: AtomicU64::new(0),
             cost_ticks: AtomicU64::new(0),
             queue_state: AtomicU32::new(0),
-            reserved: AtomicU32::new(0),
+            pool_state: AtomicU32::new(0),
             queue: [const { AtomicU64::new(0) }; QueueFigures::FIELDS],
+            pool: [const { AtomicU64::new(0) }; PoolFigures::FIELDS],
         };
         // SAFETY: the mapping is a page, at least as large as the header, and nobody else knows of
         // it yet.
@@ -200,6 +201,22 @@ impl ProcessFile {
     pub fn set_queue_figures(&self, figures: &QueueFigures) {
         if self.is_ours() {
             for (field, value) in self.shared.header().queue.iter().zip(figures.to_array()) {
+                field.store(value, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Says what became of the memory pool.
+    pub fn set_pool_state(&self, state: PoolState) {
+        if self.is_ours() {
+            self.shared.header().pool_state.store(state as u32, Ordering::Relaxed);
+        }
+    }
+
+    /// Says what the memory pool has done so far.
+    pub fn set_pool_figures(&self, figures: &PoolFigures) {
+        if self.is_ours() {
+            for (field, value) in self.shared.header().pool.iter().zip(figures.to_array()) {
                 field.store(value, Ordering::Relaxed);
             }
         }

@@ -7,6 +7,7 @@ mod driver;
 mod fast;
 mod flushes;
 mod hardship;
+mod memory;
 mod order;
 mod programs;
 
@@ -56,6 +57,14 @@ fn main() {
         "forks" => fast::forks(number(1)),
         "ends" => fast::ends(number(1)),
         "order" => order::random_programs(number(1) as u64, number(2), number(3)),
+        "memory-in-turn" => memory::in_turn(number(1)),
+        "memory-in-threads" => memory::in_threads(number(1), number(2)),
+        "memory-as-seen" => memory::as_seen(),
+        "memory-waited-for" => memory::waited_for(),
+        "memory-of-contexts" => memory::of_contexts(),
+        "memory-until-full" => memory::until_full(),
+        "memory-refused" => memory::refused(),
+        "memory-shared" => memory::shared(),
         "threads-in-turn" => programs::threads_in_turn(number(1), number(2)),
         other => panic!("no program {other:?}"),
     }

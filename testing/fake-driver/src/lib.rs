@@ -13,6 +13,8 @@
 //! | `FAKE_SLOW=1` | work is done only when somebody waits for it |
 //! | `FAKE_BUSY=1` | a launch takes two microseconds and the processor's caches ([`busy`]) |
 //! | `FAKE_REFUSES_AFTER=n` | launches after the first `n` are refused |
+//! | `FAKE_MEMORY=n` | the device has `n` bytes |
+//! | `FAKE_KEEPS_MEMORY=1` | frees of device memory are refused |
 //! | `FAKE_NO_PTX=1` | the PTX of others does not load |
 
 mod busy;

@@ -1,7 +1,7 @@
 //! Contexts, modules, functions, streams, memory.
 
 use crate::work::{self, spoils_captures};
-use crate::world::{Function, Kernel, Stream, is_set, world};
+use crate::world::{Function, Kernel, Stream, is_set, number_of, world};
 use crate::{count, result};
 use cuda_abi::index;
 use cuda_abi::types::*;
@@ -295,15 +295,26 @@ pub unsafe extern "C" fn allocate(pointer: *mut CUdeviceptr, bytes: usize) -> CU
     if bytes == 0 {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    count(index::cuMemAlloc_v2);
     let mut world = world();
-    // SAFETY: the caller keeps to the driver's contract.
-    unsafe { *pointer = world.next_address };
+    let held: usize = world.memory.values().sum();
+    if number_of("FAKE_MEMORY").is_some_and(|most| held.saturating_add(bytes) > most) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    let address = world.next_address;
+    world.memory.insert(address, bytes);
     world.next_address += bytes.next_multiple_of(256) as u64;
+    // SAFETY: the caller keeps to the driver's contract.
+    unsafe { *pointer = address };
     CUDA_SUCCESS
 }
 
-pub unsafe extern "C" fn free(_: CUdeviceptr) -> CUresult {
-    CUDA_SUCCESS
+pub unsafe extern "C" fn free(pointer: CUdeviceptr) -> CUresult {
+    count(index::cuMemFree_v2);
+    if is_set("FAKE_KEEPS_MEMORY") {
+        return CUDA_ERROR_LAUNCH_FAILED;
+    }
+    result(world().memory.remove(&pointer).map(drop), CUDA_ERROR_INVALID_VALUE)
 }
 
 pub unsafe extern "C" fn register(pointer: *mut c_void, _: usize, _: u32) -> CUresult {

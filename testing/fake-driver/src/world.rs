@@ -1,5 +1,6 @@
 //! The driver's objects, by handle. A handle is reused as soon as its object is gone, lowest first.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Objects of one kind.
@@ -108,6 +109,8 @@ pub struct World {
     pub nodes: Slab<Node>,
     pub executables: Slab<()>,
     pub next_address: u64,
+    /// Bytes of the allocations, by address.
+    pub memory: BTreeMap<u64, usize>,
     /// Host addresses that are pinned.
     pub registered: Vec<u64>,
 }
@@ -125,11 +128,17 @@ static WORLD: Mutex<World> = Mutex::new(World {
     nodes: Slab::new(9),
     executables: Slab::new(10),
     next_address: 0x7000_0000_0000,
+    memory: BTreeMap::new(),
     registered: Vec::new(),
 });
 
 pub fn world() -> MutexGuard<'static, World> {
     WORLD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The number that an environment variable of the driver's holds.
+pub fn number_of(variable: &str) -> Option<usize> {
+    std::env::var(variable).ok()?.parse().ok()
 }
 
 /// Whether an environment variable of the driver's is set.

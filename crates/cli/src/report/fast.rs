@@ -1,10 +1,50 @@
 //! What `apex run --fast` did to the program.
 
 use crate::units;
-use apex_profile::{LaunchQueue, LaunchQueueState as State, Profile};
+use apex_profile::{LaunchQueue, LaunchQueueState as State, MemoryPool, MemoryPoolState, Profile};
 
-/// Sentences about the launch queues of the processes; none where nobody wanted one.
+/// Sentences about the launch queues and the memory pools of the processes; none where nobody wanted
+/// them.
 pub fn sentences(profile: &Profile) -> Vec<String> {
+    let mut sentences = of_queues(profile);
+    sentences.extend(profile.processes.iter().filter_map(|process| process.pool.as_ref()).map(of_pool));
+    sentences
+}
+
+fn of_pool(pool: &MemoryPool) -> String {
+    let off = match (pool.state, &pool.closed_by) {
+        (MemoryPoolState::On, _) => String::new(),
+        (MemoryPoolState::Unused, _) => {
+            return "--fast=memory served nothing: no allocation was of the size of one that had been freed."
+                .to_owned();
+        }
+        (MemoryPoolState::Failed, _) => {
+            return "--fast=memory was off: there was no memory for its tables.".to_owned();
+        }
+        (MemoryPoolState::Closed, Some(call)) => format!(
+            " It was off at the end: the program called {}, which shares memory or submits work that the pool does not see.",
+            apex_untrusted::printable(call)
+        ),
+        (MemoryPoolState::Closed, None) => " It was off at the end.".to_owned(),
+        (MemoryPoolState::Refused, _) => " It was off at the end: the driver refused a free.".to_owned(),
+    };
+    let serving = pool.mean_asked_ns().map_or(String::new(), |ns| format!(" in {}ᵐ each", units::time(ns)));
+    format!(
+        "--fast=memory: {} of {} allocations got memory that had been freed{serving}; the driver took {}ᵐ for such \
+         allocations, so the program was spared {}ᶜ, frees not counted. {} of {} frees waited for the GPU. At its peak the \
+         program had {} in a context, with what was kept {}.{off}",
+        units::count(pool.served),
+        units::count(pool.served + pool.allocated),
+        units::time(pool.alloc_ns),
+        units::time(pool.spared_ns().max(0.0)),
+        units::count(pool.waits),
+        units::count(pool.kept),
+        units::bytes(pool.peak_bytes),
+        units::bytes(pool.peak_held_bytes),
+    )
+}
+
+fn of_queues(profile: &Profile) -> Vec<String> {
     let queues = || profile.processes.iter().filter_map(|process| process.queue.as_ref());
     let mut sentences = Vec::new();
     if let Some(total) = queues().filter(|queue| queue.made > 0).cloned().reduce(add) {

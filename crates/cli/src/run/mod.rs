@@ -93,19 +93,20 @@ pub struct Recording {
     /// Most of the program's time that sampled timing may cost, percent
     #[arg(long, value_name = "PERCENT", default_value = "0.5", value_parser = units::parse_percent, env = "APEX_BUDGET")]
     pub budget: f64,
-    /// Make a program faster that is bound by its launches: a thread of APEX makes them [values:
-    /// queue]
+    /// Make a program faster: `queue` has a thread of APEX make its launches, `memory` keeps what it
+    /// frees for its next allocations [values: queue, memory, queue,memory]
     #[arg(
         long,
         value_enum,
         value_name = "HOW",
         num_args = 0..=1,
         require_equals = true,
+        value_delimiter = ',',
         default_missing_value = "queue",
         hide_possible_values = true,
         env = "APEX_FAST"
     )]
-    pub fast: Option<Fast>,
+    pub fast: Vec<Fast>,
     /// Most disk space of the session, such as 512M; the oldest records give way [default: no
     /// limit]
     #[arg(long, value_name = "SIZE", value_parser = parse_limit, env = "APEX_MAX_SIZE")]
@@ -139,6 +140,14 @@ impl From<Timing> for TimingMode {
 pub enum Fast {
     /// A thread of APEX makes launches that the program hands over
     Queue,
+    /// What the program frees is kept for its next allocations
+    Memory,
+}
+
+/// The value of the variable that tells the injected library how to make the program faster.
+fn fast_ways(ways: &[Fast]) -> String {
+    let names = ways.iter().filter_map(clap::ValueEnum::to_possible_value);
+    names.map(|value| value.get_name().to_owned()).collect::<Vec<_>>().join(",")
 }
 
 /// A size limit that leaves room for something: definitions and two runs of records.
@@ -213,6 +222,10 @@ pub fn record(
     if recording.check && place == Place::Gpu {
         return Err(anyhow::anyhow!("--check needs the CPU device: add --device cpu").into());
     }
+    if recording.check && recording.fast.contains(&Fast::Memory) {
+        let why = "--check cannot see that memory is used after it was freed where --fast=memory keeps it: use one of them";
+        return Err(anyhow::anyhow!(why).into());
+    }
     let existing = std::env::var_os(PRELOAD);
     let existing = if place == Place::Gpu { existing } else { libraries.with_nvrtc(existing) };
     let preload = libraries.preload(existing.as_deref())?;
@@ -240,8 +253,8 @@ pub fn record(
         program.env(CHECK, "1");
     }
     place::set_nvtx(&mut program, libraries.folder());
-    if let Some(Fast::Queue) = recording.fast {
-        program.env(environment::FAST, "queue");
+    if !recording.fast.is_empty() {
+        program.env(environment::FAST, fast_ways(&recording.fast));
     }
     let signals = Signals::block();
     let mut child = match signals.spawn(&mut program) {

@@ -3,12 +3,13 @@
 
 use crate::common::{Sandbox, output, text};
 use std::os::unix::fs::symlink;
-use std::path::Path;
 use std::process::Command;
+use tempfile::TempDir;
 
-/// Random programs with the queue on, also where it gains nothing.
-fn random_programs(sandbox: &Sandbox, seed: u32, count: &str) -> Command {
-    let mut command = sandbox.apex(&["run", "--device", "cpu", "--fast", "--quiet", "-o", "session", "--"]);
+/// Random programs, made faster in the way that the option says; a queue stays on where it gains
+/// nothing.
+pub fn random_programs(sandbox: &Sandbox, fast: &str, seed: u32, count: &str) -> Command {
+    let mut command = sandbox.apex(&["run", "--device", "cpu", fast, "--quiet", "-o", "session", "--"]);
     command.arg(test_build::program("driver-client")).args(["order", &seed.to_string(), count, "60"]);
     command.env("APEX_FAST_ALWAYS", "1").env("RUST_BACKTRACE", "0");
     command
@@ -17,7 +18,7 @@ fn random_programs(sandbox: &Sandbox, seed: u32, count: &str) -> Command {
 #[test]
 fn random_programs_keep_their_order() {
     let sandbox = Sandbox::new();
-    let run = output(&mut random_programs(&sandbox, 1, "1500"), 0);
+    let run = output(&mut random_programs(&sandbox, "--fast", 1, "1500"), 0);
     assert_eq!(text(&run.stdout), "1500 programs as they should be\n");
     assert_eq!(text(&run.stderr), "");
     let process = &sandbox.json(&["report", "session", "--json"])["profile"]["processes"][0];
@@ -43,8 +44,9 @@ const FAULTS: [&str; 12] = [
     "cuCtxSynchronize",
 ];
 
-#[test]
-fn a_call_that_wrongly_passes_the_queue_is_noticed() {
+/// A folder of libraries for `APEX_LIB_DIR`, in which `libapex.so` is careless about what
+/// `CARELESS_ABOUT` names.
+pub fn careless_libraries() -> TempDir {
     let libraries = tempfile::tempdir().unwrap();
     for (package, name) in [
         ("careless-library", "libapex.so"),
@@ -53,10 +55,16 @@ fn a_call_that_wrongly_passes_the_queue_is_noticed() {
     ] {
         symlink(test_build::library(package), libraries.path().join(name)).unwrap();
     }
+    libraries
+}
+
+#[test]
+fn a_call_that_wrongly_passes_the_queue_is_noticed() {
+    let libraries = careless_libraries();
     let run = |fault: &str, seed: u32| {
         let sandbox = Sandbox::new();
-        let mut command = random_programs(&sandbox, seed, "100");
-        command.env("APEX_LIB_DIR", Path::new(libraries.path())).env("CARELESS_ABOUT", fault);
+        let mut command = random_programs(&sandbox, "--fast", seed, "100");
+        command.env("APEX_LIB_DIR", libraries.path()).env("CARELESS_ABOUT", fault);
         command.output().unwrap().status.success()
     };
     assert!(run("nothing", 1), "without a fault the programs are as they should be");

@@ -15,6 +15,7 @@ mod fast;
 mod formats;
 mod hostile;
 mod limits;
+mod memory;
 mod messages;
 mod pages;
 mod places;

@@ -6,11 +6,12 @@
 //! are not null are valid for writing, for as long as the call is not forwarded. Whoever makes one
 //! vouches for that ([`Call::new`]); a hook may, because the program that entered it keeps to that
 //! function's contract. The entry point's type is held against `cuda_abi::signature` by
-//! [`super::table`]. [`Call::forward`] consumes the value: nothing is forwarded twice, and the
+//! [`super::table`]. [`Call::forward`] consumes the value: nothing is done twice, and the
 //! compiler warns of a call that is dropped.
 
 use crate::driver::real_at;
-use cuda_abi::types::CUresult;
+use crate::pool::{self, work};
+use cuda_abi::types::{CUDA_ERROR_OUT_OF_MEMORY, CUresult};
 
 /// A function type of the driver's.
 ///
@@ -62,10 +63,24 @@ impl<F: Function, const INDEX: usize> Call<F, INDEX> {
         Call(arguments)
     }
 
-    /// Makes the call in the real driver.
+    /// Makes the call in the real driver; once more if that has no device memory left and the pool
+    /// has some to give back.
     #[inline(always)]
     pub fn forward(self) -> CUresult {
-        // SAFETY: the contract of `new`, and that of the table of real entry points.
+        let mut result = self.make();
+        if result == CUDA_ERROR_OUT_OF_MEMORY && pool::give_all_back() {
+            result = self.make();
+        }
+        if const { work::may_submit(INDEX) } {
+            work::submitted();
+        }
+        result
+    }
+
+    #[inline(always)]
+    fn make(&self) -> CUresult {
+        // SAFETY: the contract of `new`, and that of the table of real entry points. A call that
+        // was refused has done nothing with its arguments.
         unsafe { real_at::<F>(INDEX).call(self.0) }
     }
 }

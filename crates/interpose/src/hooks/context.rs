@@ -7,6 +7,7 @@
 use super::macros::hooks;
 use crate::driver;
 use crate::objects::Objects;
+use crate::pool;
 use crate::record::{Recorder, thread};
 use crate::timing::Pause;
 use apex_trace::layout::CallClass::Context;
@@ -85,8 +86,10 @@ fn changed() {
     thread::with_existing(|thread| thread.forget_context());
 }
 
-/// While it is held nothing is timed: events must not be used when their context is destroyed.
+/// A context may be about to end. While the value is held nothing is timed: events must not be used
+/// when their context is destroyed. Memory that is kept of the program's is given back.
 fn pause() -> Option<Pause> {
+    pool::give_all_back();
     Recorder::existing().map(|recorder| recorder.timing.pause())
 }
 
@@ -121,6 +124,7 @@ fn forget_primary(device: CUdevice) {
 
 /// Forgets the context; all of them if it is not known which.
 fn forget(context: Option<CUcontext>) {
+    pool::forget_context(context);
     if let Some(recorder) = Recorder::existing() {
         match context {
             Some(context) => recorder.forget_context(context),

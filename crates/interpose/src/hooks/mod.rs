@@ -26,12 +26,14 @@ mod macros;
 mod memory;
 mod module;
 mod observe;
+pub mod pooled;
 mod process;
 mod process_address;
 pub mod queued;
 mod stream;
 mod sync;
 
+use call::Function;
 use cuda_abi::{COUNT, ENTRY_POINTS, index, signature};
 use macros::index_table;
 
@@ -40,6 +42,11 @@ pub use process_address::substitute_by;
 /// Whether the entry point at `index` has a hook.
 pub fn has(index: usize) -> bool {
     table()[index].is_some()
+}
+
+/// Whether calls of the entry point at `index` pass a hook where memory is pooled.
+pub fn is_seen_by_pool(index: usize) -> bool {
+    has(index) || pooled::table()[index].is_some()
 }
 
 /// Whether the entry point at `index` gives addresses of others.
@@ -74,6 +81,18 @@ const fn table_at(index: usize) -> Hook {
         Some(hook) => hook,
         None => panic!("no hook"),
     }
+}
+
+/// The ordinary hook of the entry point at `INDEX`, which has one.
+///
+/// # Safety
+/// `F` is the type of that entry point.
+#[inline(always)]
+unsafe fn ordinary<F: Function, const INDEX: usize>() -> F {
+    const { assert!(size_of::<F>() == size_of::<*const ()>()) };
+    let hook = const { table_at(INDEX) };
+    // SAFETY: the table holds the hook's address under this index, and by contract its type is `F`.
+    unsafe { std::mem::transmute_copy::<*const (), F>(&hook.address) }
 }
 
 index_table! {

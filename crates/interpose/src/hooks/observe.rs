@@ -1,8 +1,8 @@
 //! What hooks do around the calls that they forward: decide, forward what was decided, record what
 //! was asked and what was done.
 //!
-//! Nothing changes a call yet: what is decided is only whether it is recorded and timed. An action
-//! that changes or defers calls stands where the decision is made, see ARCHITECTURE.md.
+//! What is decided here is only whether a call is recorded and timed. An action that changes or
+//! defers calls stands where the decision is made, see ARCHITECTURE.md.
 
 use super::call::{Call, Function};
 use crate::objects::streams::{is_per_thread, normalised};
@@ -32,10 +32,22 @@ pub fn call<F: Function, const INDEX: usize>(
     call: Call<F, INDEX>,
     describe: impl FnOnce(&mut Notes),
 ) -> CUresult {
+    decided::<INDEX>(|| call.forward(), describe)
+}
+
+/// Does what was decided about a call of the entry point at `INDEX`, and records it as `describe`
+/// says.
+#[inline]
+pub fn decided<const INDEX: usize>(
+    make: impl FnOnce() -> CUresult,
+    describe: impl FnOnce(&mut Notes),
+) -> CUresult {
     if !is_recording() {
-        return call.forward();
+        return make();
     }
-    let done = call.forward_and_clock();
+    let start = now();
+    let result = make();
+    let done = Done { start, end: now(), result };
     let mut notes = Notes { result: done.result, ..Notes::default() };
     describe(&mut notes);
     record(INDEX, const { is_per_thread(INDEX) }, done, &notes);

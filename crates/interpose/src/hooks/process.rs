@@ -1,10 +1,10 @@
 //! The beginning and the end of the driver's life in a process.
 
 use super::macros::hooks;
-use crate::queue;
 use crate::record::thread::{self, Thread};
 use crate::record::{Recorder, timed};
 use crate::switch::guarded;
+use crate::{pool, queue};
 use apex_trace::layout::Ended;
 use cuda_abi::types::*;
 use std::ffi::c_void;
@@ -35,6 +35,7 @@ fn initialized(result: CUresult) {
 extern "C" fn at_exit(_: *mut c_void) {
     guarded(|| {
         queue::shut_down();
+        pool::shut_down();
         if let Some(recorder) = Recorder::made() {
             timed::read_all();
             thread::with_existing(Thread::give_back_chunk);

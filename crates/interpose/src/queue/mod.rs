@@ -33,6 +33,7 @@ mod wait;
 mod worker;
 
 pub use ring::LARGEST_BYTES;
+pub use wait::now_ns;
 
 use crate::objects::Objects;
 use crate::per_process::{OfProcess, PerProcess};

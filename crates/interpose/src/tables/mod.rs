@@ -13,7 +13,7 @@ pub use handles::HandleMap;
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::collections::HashMap;
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash};
 
 /// Types for which all bits zero is a value.
 ///
@@ -36,7 +36,7 @@ pub fn zeroed<T: Zeroable>(length: usize) -> Option<Box<[T]>> {
 
 /// Enters a value into a map that may have to grow; false, and nothing done, if the system has no
 /// memory for it.
-pub fn put<K: Eq + Hash, V>(map: &mut HashMap<K, V>, key: K, value: V) -> bool {
+pub fn put<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>, key: K, value: V) -> bool {
     let has_room = map.try_reserve(1).is_ok();
     if has_room {
         map.insert(key, value);

@@ -23,8 +23,8 @@ use super::reading::Reading;
 use super::stacks::{Stacks, renumber_stacks};
 use super::summary::renumber_kernels;
 use super::{
-    Activity, AfterLaunch, Call, Copies, CopyDirection, Defect, Device, Graph, LaunchQueue, Memory, Process,
-    Profile, Recorder, Sequence, Stream, Totals,
+    Activity, AfterLaunch, Call, Copies, CopyDirection, Defect, Device, Graph, LaunchQueue, Memory,
+    MemoryPool, Process, Profile, Recorder, Sequence, Stream, Totals,
 };
 use crate::sketch::Sketch;
 
@@ -165,6 +165,7 @@ impl Builder {
                 launches: 0,
                 ended: process.ended != Ended::Unmarked,
                 queue: LaunchQueue::of(process),
+                pool: MemoryPool::of(process),
             },
         };
         Self { processes: vec![started], recorder, ..Self::default() }

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::layout::{
     CHUNK_BYTES, CHUNK_PAYLOAD_BYTES, ChunkHeader, ChunkKind, ClockAnchor, ClockKind, Ended, FileHeader,
-    HEADER_BYTES, MAGIC, QueueFigures, QueueState, SharedAnchor, VERSION,
+    HEADER_BYTES, MAGIC, PoolFigures, PoolState, QueueFigures, QueueState, SharedAnchor, VERSION,
 };
 use std::mem::offset_of;
 use std::path::Path;
@@ -29,6 +29,8 @@ pub(crate) struct Header {
     pub cost_ticks: u64,
     pub queue_state: QueueState,
     pub queue: QueueFigures,
+    pub pool_state: PoolState,
+    pub pool: PoolFigures,
 }
 
 /// What the first page of a file turned out to be.
@@ -88,6 +90,11 @@ impl Header {
                 .unwrap_or_default(),
             queue: QueueFigures::from_array(std::array::from_fn(|at| {
                 u64_at(page, offset_of!(FileHeader, queue) + at * size_of::<u64>())
+            })),
+            pool_state: PoolState::from_raw(u32_at(page, offset_of!(FileHeader, pool_state)))
+                .unwrap_or_default(),
+            pool: PoolFigures::from_array(std::array::from_fn(|at| {
+                u64_at(page, offset_of!(FileHeader, pool) + at * size_of::<u64>())
             })),
         }
     }

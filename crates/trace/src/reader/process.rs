@@ -3,8 +3,8 @@
 use crate::clock::{Anchors, Clock};
 use crate::error::{Error, Problem};
 use crate::layout::{
-    CHUNK_BYTES, ChunkHeader, ChunkKind, Ended, HEADER_BYTES, LIMIT_REACHED, QueueFigures, QueueState,
-    RecordKind, SLOT_BYTES, Slots, Thread,
+    CHUNK_BYTES, ChunkHeader, ChunkKind, Ended, HEADER_BYTES, LIMIT_REACHED, PoolFigures, PoolState,
+    QueueFigures, QueueState, RecordKind, SLOT_BYTES, Slots, Thread,
 };
 use crate::reader::definitions::Definitions;
 use crate::reader::header::{ChunkHead, FirstPage, Header, chunk_offset, text};
@@ -55,6 +55,10 @@ pub struct Process {
     pub queue_state: QueueState,
     /// What the launch queue did.
     pub queue: QueueFigures,
+    /// What became of its memory pool.
+    pub pool_state: PoolState,
+    /// What the memory pool did.
+    pub pool: PoolFigures,
     /// What the identifiers in its records stand for.
     pub definitions: Definitions,
     /// Threads that recorded, by identifier, with the last name they had (at most 12 bytes of it).
@@ -222,6 +226,8 @@ impl Loading {
             cost_ns: 0,
             queue_state: header.queue_state,
             queue: header.queue,
+            pool_state: header.pool_state,
+            pool: header.pool,
             definitions: Definitions::default(),
             threads: BTreeMap::new(),
             record_count: 0,

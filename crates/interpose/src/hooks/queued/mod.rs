@@ -7,9 +7,9 @@
 mod launch;
 mod plain;
 
-use super::Hook;
 use super::call::Function;
 use super::macros::index_table;
+use super::{Hook, ordinary};
 use crate::driver;
 use crate::objects::streams::{is_own_default, is_per_thread, normalised};
 use crate::queue::accepted::Print;
@@ -99,18 +99,6 @@ unsafe fn hand_over<F: Function, const INDEX: usize>(
 unsafe fn make_plain<F: Function, const INDEX: usize>(arguments: *mut u8, _: &mut Scratch) -> CUresult {
     // SAFETY: the arguments were written as this type, and meet the entry point's contract.
     unsafe { ordinary::<F, INDEX>().call(arguments.cast::<F::Arguments>().read()) }
-}
-
-/// The hook that makes calls of the entry point at `INDEX`.
-///
-/// # Safety
-/// `F` is the type of that entry point.
-#[inline(always)]
-unsafe fn ordinary<F: Function, const INDEX: usize>() -> F {
-    const { assert!(size_of::<F>() == size_of::<*const ()>()) };
-    let hook = const { super::table_at(INDEX) };
-    // SAFETY: the table holds the hook's address under this index, and by contract its type is `F`.
-    unsafe { std::mem::transmute_copy::<*const (), F>(&hook.address) }
 }
 
 /// The queue, unless it is closed, and what it does about a call that is made into `stream`.
