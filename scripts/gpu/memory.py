@@ -47,9 +47,9 @@ def measure(arguments):
 def size(count):
     for unit in ["B", "KiB", "MiB"]:
         if count < 1024:
-            return f"{count:g} {unit}"
+            return f"{count:.4g} {unit}"
         count /= 1024
-    return f"{count:g} GiB"
+    return f"{count:.4g} GiB"
 
 
 def median(runs, at, field):
