@@ -5,9 +5,11 @@
 //! turn. Prints nanoseconds per launch: the mean of all; the median over blocks of a hundred
 //! launches, which leaves out the page faults of the session file; median and 99th percentile of
 //! single launches by the time-stamp counter, less its own cost (some machines' counters move in
-//! steps of ten nanoseconds). What counts is the difference to the bare row; and between the rows
-//! with a busy driver, which leaves as little of the processor's caches as a real one, what
-//! programs will see.
+//! steps of ten nanoseconds). What counts is the difference to the bare row; between the rows with a
+//! busy driver, which leaves as little of the processor's caches as a real one; and between the
+//! rows with a cold program, which walks through memory from one launch to the next, so that no
+//! line and no page of the recorder is left in the nearest caches. Of a cold program's launches only
+//! the calls themselves are timed.
 
 use apex_trace::control::{MappedControl, Settings, TimingMode};
 use std::ffi::{CStr, c_void};
@@ -18,6 +20,12 @@ use std::time::Instant;
 
 const LAUNCHES: usize = 200_000;
 const BLOCK: usize = 100;
+/// Launches of a cold program, and what it walks through before each: all lines of the first bytes,
+/// which is more than the second-level cache holds, and one line of each page, which is more than
+/// the TLB holds.
+const COLD_LAUNCHES: usize = 10_000;
+const WALKED_BYTES: usize = 24 << 20;
+const WALKED_WHOLE: usize = 4 << 20;
 
 type Launch = unsafe extern "C" fn(
     *mut c_void,
@@ -35,36 +43,44 @@ type Launch = unsafe extern "C" fn(
 
 fn main() {
     // (Cargo passes `--bench`.)
-    match std::env::args().nth(1).and_then(|configurations| configurations.parse().ok()) {
-        None => run_all(),
-        Some(configurations) => measure(configurations),
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let first = arguments.first().map_or("", String::as_str);
+    match first.parse() {
+        Ok(configurations) => measure(configurations, arguments.get(1).is_some_and(|what| what == "cold")),
+        Err(_) => run_all(first),
     }
 }
 
-fn run_all() {
+/// Measures the rows whose names contain `chosen`.
+fn run_all(chosen: &str) {
     let me = std::env::current_exe().expect("a path");
     let library = me.with_file_name("libapex.so");
     let driver = test_build::library("fake-driver");
     let temporary = tempfile::tempdir().expect("a temporary folder");
     println!("{:<28} {:>8} {:>8} {:>8} {:>8}", "ns per launch", "mean", "block", "median", "p99");
     for round in 0..3 {
-        for (name, disable, recording, timing, configurations, busy) in [
-            ("bare", true, false, TimingMode::Off, 1, false),
-            ("recording off", false, false, TimingMode::Off, 1, false),
-            ("recording", false, true, TimingMode::Off, 1, false),
-            ("recording, 1000 configs", false, true, TimingMode::Off, 1000, false),
-            ("recording, sampled timing", false, true, TimingMode::Sampled, 1, false),
-            ("bare, busy driver", true, false, TimingMode::Off, 1, true),
-            ("recording, busy driver", false, true, TimingMode::Off, 1, true),
-        ] {
+        for (name, disable, recording, timing, configurations, what) in [
+            ("bare", true, false, TimingMode::Off, 1, ""),
+            ("recording off", false, false, TimingMode::Off, 1, ""),
+            ("recording", false, true, TimingMode::Off, 1, ""),
+            ("recording, 1000 configs", false, true, TimingMode::Off, 1000, ""),
+            ("recording, sampled timing", false, true, TimingMode::Sampled, 1, ""),
+            ("bare, busy driver", true, false, TimingMode::Off, 1, "busy"),
+            ("recording, busy driver", false, true, TimingMode::Off, 1, "busy"),
+            ("bare, cold program", true, false, TimingMode::Off, 200, "cold"),
+            ("recording, cold program", false, true, TimingMode::Off, 200, "cold"),
+        ]
+        .into_iter()
+        .filter(|row| row.0.contains(chosen))
+        {
             let session = session(temporary.path(), &format!("{round}-{name}"), recording, timing);
             let mut command = Command::new(&me);
-            command.arg(configurations.to_string()).env("LD_PRELOAD", &library);
+            command.args([&configurations.to_string(), what]).env("LD_PRELOAD", &library);
             command.env("APEX_DRIVER", &driver).env("APEX_SESSION", &session);
             if disable {
                 command.env("APEX_DISABLE", "1");
             }
-            if busy {
+            if what == "busy" {
                 command.env("FAKE_BUSY", "1");
             }
             let output = command.output().expect("the measurement starts");
@@ -94,7 +110,7 @@ fn symbol<F: Copy>(name: &CStr) -> F {
     }
 }
 
-fn measure(configurations: u32) {
+fn measure(configurations: u32, is_cold: bool) {
     let mut handles = [std::ptr::null_mut::<c_void>(); 4];
     // SAFETY: the driver's functions with their arguments.
     let function = unsafe {
@@ -120,10 +136,33 @@ fn measure(configurations: u32) {
             unsafe { launch(function, grid + 1, 1, 1, 128, 1, 1, 0, none, parameters, std::ptr::null_mut()) };
         assert_eq!(result, 0);
     };
-    let each =
-        |run: &mut dyn FnMut(u32)| (0..LAUNCHES as u32).for_each(|launch| run(launch % configurations));
-    each(&mut |grid| once(grid)); // warm
+    (0..LAUNCHES as u32).for_each(|launch| once(launch % configurations)); // warm
+    let (mean, typical) = if is_cold { (f64::NAN, f64::NAN) } else { in_blocks(configurations, once) };
 
+    let per_tick = ns_per_tick();
+    let walked = vec![1_u8; WALKED_BYTES];
+    let launches = if is_cold { COLD_LAUNCHES } else { LAUNCHES };
+    let mut ticks: Vec<u64> = (0..launches as u32)
+        .map(|launch| {
+            if is_cold {
+                walk(&walked);
+            }
+            let begun = apex_trace::now();
+            once(launch % configurations);
+            apex_trace::now() - begun
+        })
+        .collect();
+    let mut nothing: Vec<u64> = (0..LAUNCHES)
+        .map(|_| -(apex_trace::now() as i64) as u64)
+        .map(|begun| apex_trace::now().wrapping_add(begun))
+        .collect();
+    let own = quantile(&mut nothing, 0.5);
+    let at = |share, ticks: &mut Vec<u64>| quantile(ticks, share).saturating_sub(own) as f64 * per_tick;
+    println!("{mean:>8.1} {typical:>8.1} {:>8.1} {:>8.1}", at(0.5, &mut ticks), at(0.99, &mut ticks));
+}
+
+/// Nanoseconds for a launch: the mean of all, and the median over blocks of launches.
+fn in_blocks(configurations: u32, once: impl Fn(u32)) -> (f64, f64) {
     let mut blocks = Vec::with_capacity(LAUNCHES / BLOCK);
     let begun = Instant::now();
     for block in 0..(LAUNCHES / BLOCK) as u32 {
@@ -132,22 +171,16 @@ fn measure(configurations: u32) {
         blocks.push(begun.elapsed().as_nanos() as u64);
     }
     let mean = begun.elapsed().as_nanos() as f64 / LAUNCHES as f64;
-    let typical = quantile(&mut blocks, 0.5) as f64 / BLOCK as f64;
+    (mean, quantile(&mut blocks, 0.5) as f64 / BLOCK as f64)
+}
 
-    let per_tick = ns_per_tick();
-    let mut ticks = Vec::with_capacity(LAUNCHES);
-    each(&mut |grid| {
-        let begun = apex_trace::now();
-        once(grid);
-        ticks.push(apex_trace::now() - begun);
-    });
-    let mut nothing: Vec<u64> = (0..LAUNCHES)
-        .map(|_| -(apex_trace::now() as i64) as u64)
-        .map(|begun| apex_trace::now().wrapping_add(begun))
-        .collect();
-    let own = quantile(&mut nothing, 0.5);
-    let at = |share, ticks: &mut Vec<u64>| quantile(ticks, share).saturating_sub(own) as f64 * per_tick;
-    println!("{mean:>8.1} {typical:>8.1} {:>8.1} {:>8.1}", at(0.5, &mut ticks), at(0.99, &mut ticks));
+/// What a program does between two launches, to the caches.
+fn walk(through: &[u8]) {
+    let (whole, pages) = through.split_at(WALKED_WHOLE);
+    let lines =
+        |bytes: &[u8], step| bytes.iter().step_by(step).fold(0_u64, |sum, &byte| sum + u64::from(byte));
+    // (A line of each page, and not always the same one of its set.)
+    std::hint::black_box(lines(whole, 64) + lines(pages, 4096 + 64));
 }
 
 fn quantile(values: &mut [u64], share: f64) -> u64 {

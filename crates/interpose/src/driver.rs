@@ -1,7 +1,7 @@
 //! The real driver: the addresses of its entry points, and the calls that this library makes on its
 //! own account.
 //!
-//! [`REAL`] holds, for each entry of the table, the address that the real driver exports, or that
+//! [`real`] gives, for each entry of the table, the address that the real driver exports, or that
 //! of a stub that returns an error; never null once a driver was looked for. The functions below
 //! are the only places where this library calls the driver for itself. Each says what it asks; none
 //! of them locks, allocates on the device, synchronises or changes what the program sees, except
@@ -9,18 +9,19 @@
 //! [`crate::pool`] waits for and frees in the program's place.
 //!
 //! # Contract of the table
-//! `REAL[i]` can be called with the signature that `cuda_abi::signature` gives for the symbol at
+//! `real(i)` can be called with the signature that `cuda_abi::signature` gives for the symbol at
 //! index `i`: it is the driver's own function of that name, or a stub that reads no arguments and
 //! returns a `CUresult`.
 
+use crate::hot::HOT;
 use crate::tables::push;
 use apex_trace::definition::Device;
 use cuda_abi::types::*;
-use cuda_abi::{COUNT, Plain, index};
+use cuda_abi::{Plain, index};
 use cuda_launch::{Carveout, Dim3, FunctionAttributes, LaunchConfig};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Where a parameter of a function lies in its parameter space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +32,11 @@ pub struct Parameter {
     pub bytes: u32,
 }
 
-/// Addresses of the real entry points; see the [module](self).
-pub static REAL: [AtomicPtr<()>; COUNT] = [const { AtomicPtr::new(null_mut()) }; COUNT];
+/// The address of the real entry point at `index`; see the [module](self).
+#[inline(always)]
+pub fn real(index: usize) -> *mut () {
+    HOT.real[index].load(Ordering::Relaxed)
+}
 
 /// What stands in for an entry point that the real driver lacks. The one place to take its address
 /// from: the compiler may make several copies of a function, each with an address of its own.
@@ -45,7 +49,7 @@ extern "C" fn missing() -> CUresult {
 /// Enters the address of an entry point of the real driver, or that it has none.
 pub fn set_real(index: usize, address: Option<NonNull<()>>) {
     let address = address.map_or(MISSING as *mut (), NonNull::as_ptr);
-    REAL[index].store(address, Ordering::Release);
+    HOT.real[index].store(address, Ordering::Release);
 }
 
 /// The real entry point at `index`.
@@ -55,7 +59,7 @@ pub fn set_real(index: usize, address: Option<NonNull<()>>) {
 #[inline(always)]
 pub unsafe fn real_at<F: Copy>(index: usize) -> F {
     const { assert!(size_of::<F>() == size_of::<*mut ()>()) };
-    let address = REAL[index].load(Ordering::Relaxed);
+    let address = real(index);
     // SAFETY: of the right size; by the table's contract the address can be called as `F`. This is
     // only reached after the table was filled: through a hook, which gets into a slot later than
     // its address into the table.
@@ -71,7 +75,7 @@ macro_rules! real {
 
 /// Whether the real driver has the entry point at `index`.
 pub fn has(index: usize) -> bool {
-    REAL[index].load(Ordering::Relaxed) != MISSING as *mut ()
+    real(index) != MISSING as *mut ()
 }
 
 fn succeeds(result: CUresult) -> bool {

@@ -45,6 +45,7 @@ mod driver;
 pub mod environment;
 pub mod flush;
 mod hooks;
+mod hot;
 pub mod limits;
 mod loader;
 pub mod locate;

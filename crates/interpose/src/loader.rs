@@ -10,7 +10,7 @@
 //! constructor. A call that comes while the calling thread itself is opening the driver (from a
 //! constructor of the driver's) is answered with "not initialized".
 
-use crate::driver::{self, REAL};
+use crate::driver;
 use crate::locate::{self, FileId};
 use crate::message::say_once;
 use crate::queue::order::Order;
@@ -90,7 +90,7 @@ fn connect(library: Library) {
         let pooled = hooks::pooled::table()[index].filter(|_| is_pooled);
         let behind = match pooled.or(hooks::table()[index]) {
             Some(hook) if has_hook && driver::has(index) => hook.address.cast_mut(),
-            _ => REAL[index].load(Ordering::Relaxed),
+            _ => driver::real(index),
         };
         let is_watched = is_pooled && driver::has(index) && pool::watches(index);
         let direct = if is_watched { flush::slot(index, behind) } else { behind };

@@ -4,17 +4,14 @@
 //! while the process records, and to a constant zero otherwise. It knows nothing of what is
 //! recorded: the allocator and signal handlers use it too.
 
+use crate::hot::{HOT, OFF};
 use crate::message::say_line;
 use crate::stack::on_own_stack;
 use apex_trace::{Control, ProcessFile};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{from_ref, null_mut};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
-
-/// The session's switch for recording, or [`OFF`]. Never null.
-static RECORDING: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const OFF).cast_mut());
-static OFF: AtomicU32 = AtomicU32::new(0);
+use std::sync::atomic::{AtomicPtr, AtomicU64};
 
 /// The session file of the process that last announced one; null before. Never freed.
 static FILE: AtomicPtr<ProcessFile> = AtomicPtr::new(null_mut());
@@ -23,7 +20,7 @@ static FILE: AtomicPtr<ProcessFile> = AtomicPtr::new(null_mut());
 #[inline(always)]
 pub fn is_recording() -> bool {
     // SAFETY: points to `OFF` or into the session's control page, which stays mapped.
-    unsafe { (*RECORDING.load(Relaxed)).load(Relaxed) != 0 }
+    unsafe { (*HOT.recording.load(Relaxed)).load(Relaxed) != 0 }
 }
 
 /// Tells [`stop`] which file to note a loss in.
@@ -33,12 +30,12 @@ pub fn announce(file: &'static ProcessFile) {
 
 /// Recording follows the session's switch from now on.
 pub fn follow(control: &'static Control) {
-    RECORDING.store((&raw const control.recording).cast_mut(), Relaxed);
+    HOT.recording.store((&raw const control.recording).cast_mut(), Relaxed);
 }
 
 /// This process does not record.
 pub fn turn_off() {
-    RECORDING.store((&raw const OFF).cast_mut(), Relaxed);
+    HOT.recording.store((&raw const OFF).cast_mut(), Relaxed);
 }
 
 /// Why recording ends before the process does.
@@ -119,8 +116,9 @@ mod tests {
 
     #[test]
     fn a_panic_ends_recording_and_goes_no_further() {
+        use std::sync::atomic::AtomicU32;
         static ON: AtomicU32 = AtomicU32::new(1);
-        RECORDING.store((&raw const ON).cast_mut(), Relaxed);
+        HOT.recording.store((&raw const ON).cast_mut(), Relaxed);
         assert_eq!(guarded(|| 7), Some(7));
         assert!(is_recording());
         assert_eq!(guarded(|| -> u32 { panic!("a fault of ours") }), None);

@@ -128,11 +128,6 @@ impl ProcessFile {
         self.guard.is_same_process()
     }
 
-    /// What [`ProcessFile::is_ours`] looks at, for those who look often.
-    pub fn guard(&self) -> ForkGuard {
-        self.guard
-    }
-
     /// Writes a definition; false if there is no space for it. Records may name it only if this was
     /// true. A later definition of the same identifier replaces an earlier one. Strings are cut to
     /// 60 KiB.
@@ -308,7 +303,6 @@ impl Shared {
 /// next thread.
 #[derive(Debug)]
 struct Chunk {
-    guard: ForkGuard,
     map: Mapping,
     committed: usize,
     /// Bytes that its payload has disk space for.
@@ -380,7 +374,6 @@ impl Chunk {
         let least = size_of::<ChunkHeader>() + payload;
         let (place, map) = space.acquire(kind, least, &header.chunks, &header.overwritten)?;
         let mut chunk = Chunk {
-            guard: shared.guard,
             map,
             committed: 0,
             room: place.tail().reserved as usize - size_of::<ChunkHeader>(),
@@ -460,18 +453,15 @@ impl Lane {
     /// process. All records of a lane go into the same file.
     #[inline]
     pub fn record<R: Slots>(&mut self, file: &ProcessFile, record: &R) -> bool {
-        self.try_record(record) || self.record_in_next_chunk(file, record)
+        file.is_ours() && self.try_record(record) || self.record_in_next_chunk(file, record)
     }
 
     /// As [`Lane::record`], but only into the chunk that the lane has; false if there is none with
-    /// room, or if the chunk is of another process. Takes no lock, allocates nothing, makes no
-    /// system call, and needs next to no stack.
+    /// room. Takes no lock, allocates nothing, makes no system call, and needs next to no stack. The
+    /// caller knows that this process made the file.
     #[inline(always)]
     pub fn try_record<R: Slots>(&mut self, record: &R) -> bool {
-        match &mut self.chunk {
-            Some(chunk) => chunk.guard.is_same_process() && chunk.append(record.as_bytes()),
-            None => false,
-        }
+        self.chunk.as_mut().is_some_and(|chunk| chunk.append(record.as_bytes()))
     }
 
     /// Gives the chunk back, as dropping the lane does; the next record takes another one.

@@ -67,21 +67,22 @@ pub fn launch<F: Function, const INDEX: usize>(call: Call<F, INDEX>, asked: Laun
     }
     let Some(here) = thread::here() else { return call.forward() };
     let stream = normalised(asked.stream, const { is_per_thread(INDEX) });
-    let Some(Plan { config, is_timed, clock, begun }) = here.lend(|thread| thread.plan(&asked)) else {
-        return call.forward();
-    };
+    let Some(mut thread) = here.borrow() else { return call.forward() };
+    let (state, known) = thread.parts();
+    let Plan { config, is_timed, clock, begun } = state.plan(known, &asked);
+    drop(thread);
     if is_timed {
         return timed_launch(call, here, asked, stream, config);
     }
     let start = clock.now();
     let result = call.forward();
     let done = Done { start, end: clock.now(), result };
-    here.lend(|thread| {
-        thread.record_launch(INDEX, &asked, stream, config, done);
-        if begun != 0 {
-            thread.take_cost_sample(begun, config, done);
-        }
-    });
+    let Some(mut thread) = here.borrow() else { return result };
+    let (state, known) = thread.parts();
+    state.record_launch(known, INDEX, &asked, stream, config, done);
+    if begun != 0 {
+        state.take_cost_sample(begun, config, done);
+    }
     result
 }
 
@@ -97,10 +98,11 @@ fn timed_launch<F: Function, const INDEX: usize>(
     config: u32,
 ) -> CUresult {
     let done = timed::between_events(Subject::Kernel(config), stream, || call.forward());
-    here.lend(|thread| {
-        thread.record_launch(INDEX, &asked, stream, config, done);
-        thread.sample_stack(config, 0);
-    });
+    if let Some(mut thread) = here.borrow() {
+        let (state, known) = thread.parts();
+        state.record_launch(known, INDEX, &asked, stream, config, done);
+        state.sample_stack(config, 0);
+    }
     done.result
 }
 
@@ -117,7 +119,10 @@ pub fn launches<F: Function, const INDEX: usize>(
     let done = call.forward_and_clock();
     for launch in asked(done.result) {
         let stream = normalised(launch.stream, const { is_per_thread(INDEX) });
-        here.lend(|thread| thread.record_launch(INDEX, &launch, stream, NO_CONFIG, done));
+        if let Some(mut thread) = here.borrow() {
+            let (state, known) = thread.parts();
+            state.record_launch(known, INDEX, &launch, stream, NO_CONFIG, done);
+        }
     }
     done.result
 }

@@ -8,13 +8,12 @@
 //! through.
 
 use super::call::Call;
-use crate::driver::REAL;
+use crate::driver::real;
 use crate::switch::guarded;
 use cuda_abi::types::*;
 use cuda_abi::{ENTRY_POINTS, TOOLKIT_VERSION, resolve};
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// What a program is to be given for the entry point at an index; `None` for the driver's own
 /// answer.
@@ -92,7 +91,7 @@ fn choose(name: &str, address: *mut (), version: i32, per_thread: bool) -> Optio
         return None;
     }
     let version = u32::try_from(version).ok()?;
-    let is_at = |index: &usize| REAL[*index].load(Relaxed) == address;
+    let is_at = |index: &usize| real(*index) == address;
     let by_table = resolve(name, version, per_thread);
     if let Some(index) = by_table.filter(is_at) {
         return Some(index);

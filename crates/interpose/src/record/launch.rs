@@ -10,7 +10,7 @@
 use super::thread::Thread;
 use super::{Done, Recorder, api};
 use crate::switch::{caught, guarded};
-use crate::tables::{ConfigKey, Zeroable, zeroed};
+use crate::tables::ConfigKey;
 use crate::timing::wants_all;
 use apex_trace::TickCounter;
 use apex_trace::layout::{self, GraphLaunch, NO_CONFIG, Slots, flags};
@@ -53,27 +53,27 @@ impl Thread {
     /// (What is out of line takes the launch by value: a reference would force all of it into
     /// memory on every launch.)
     #[inline(always)]
-    pub fn plan(&mut self, launch: &Launch) -> Plan {
+    pub fn plan(&mut self, launches: &mut LaunchCache, launch: &Launch) -> Plan {
         let begun = self.cost_sample_begun();
         let (context, clock) = (self.context(), self.clock);
         let epoch = self.objects.epochs.modules.load(Relaxed);
-        let known = self.launches.place(&Words::of(launch, context, epoch));
+        let known = launches.place(&Words::of(launch, context, epoch));
         match known {
             Ok(known) => {
                 known.until_sample = known.until_sample.wrapping_sub(1);
                 let (config, due) = (known.config, known.until_sample == 0);
-                let is_timed =
-                    (due || wants_all(self.control)) && self.decide_timing(*launch, config, context);
+                let is_timed = (due || wants_all(self.control))
+                    && self.decide_timing(launches, *launch, config, context);
                 Plan { config, is_timed, clock, begun }
             }
-            Err(()) => Plan { begun, ..self.plan_unfamiliar(*launch, context) },
+            Err(()) => Plan { begun, ..self.plan_unfamiliar(launches, *launch, context) },
         }
     }
 
     /// Plans a launch whose configuration this thread has not seen lately. It may be its context's
     /// first, which is the moment to calibrate, for no kernel can be running yet.
     #[cold]
-    fn plan_unfamiliar(&mut self, launch: Launch, context: u32) -> Plan {
+    fn plan_unfamiliar(&mut self, launches: &mut LaunchCache, launch: Launch, context: u32) -> Plan {
         let (recorder, clock) = (self.recorder, self.clock);
         if recorder.timing.is_new(context) {
             guarded(|| recorder.prepare_timing(context));
@@ -84,18 +84,24 @@ impl Thread {
         let Some(config) = known else {
             return Plan { config: NO_CONFIG, is_timed: false, clock, begun: 0 };
         };
-        self.launches.remember(Words::of(&launch, context, epoch), config, recorder.timing.interval(config));
+        launches.remember(Words::of(&launch, context, epoch), config, recorder.timing.interval(config));
         self.note_unfamiliar(config);
         let is_due = wants_all(self.control) || recorder.timing.is_due_when_met_again(config);
-        let is_timed = is_due && self.decide_timing(launch, config, context);
+        let is_timed = is_due && self.decide_timing(launches, launch, config, context);
         Plan { config, is_timed, clock, begun: 0 }
     }
 
     #[cold]
-    fn decide_timing(&mut self, launch: Launch, config: u32, context: u32) -> bool {
+    fn decide_timing(
+        &mut self,
+        launches: &mut LaunchCache,
+        launch: Launch,
+        config: u32,
+        context: u32,
+    ) -> bool {
         let decision = caught(|| self.recorder.timing.decide(config, context)).unwrap_or_default();
         let epoch = self.objects.epochs.modules.load(Relaxed);
-        if let Ok(known) = self.launches.place(&Words::of(&launch, context, epoch)) {
+        if let Ok(known) = launches.place(&Words::of(&launch, context, epoch)) {
             known.until_sample = decision.next_after;
         }
         decision.now && launch.can_be_timed
@@ -105,6 +111,7 @@ impl Thread {
     #[inline(always)]
     pub fn record_launch(
         &mut self,
+        launches: &mut LaunchCache,
         index: usize,
         launch: &Launch,
         stream: CUstream,
@@ -112,7 +119,7 @@ impl Thread {
         done: Done,
     ) {
         let Done { start, end, result } = done;
-        let config = if config == NO_CONFIG { self.define(*launch, result) } else { config };
+        let config = if config == NO_CONFIG { self.define(launches, *launch, result) } else { config };
         let captured = if self.is_captured(stream) { flags::CAPTURED } else { 0 };
         let head = layout::Launch::head(launch.flags | captured, start, end);
         let stream = self.stream(stream);
@@ -154,16 +161,12 @@ impl Thread {
 
     /// Gives a configuration that nobody has seen an identifier, and remembers it.
     #[cold]
-    fn define(&mut self, launch: Launch, result: CUresult) -> u32 {
+    fn define(&mut self, launches: &mut LaunchCache, launch: Launch, result: CUresult) -> u32 {
         let (recorder, context) = (self.recorder, self.context());
         let epoch = self.objects.epochs.modules.load(Relaxed);
         let config = guarded(|| define(recorder, &launch, context, result)).unwrap_or(NO_CONFIG);
         if config != NO_CONFIG {
-            self.launches.remember(
-                Words::of(&launch, context, epoch),
-                config,
-                recorder.timing.interval(config),
-            );
+            launches.remember(Words::of(&launch, context, epoch), config, recorder.timing.interval(config));
             self.note_unfamiliar(config);
         }
         config
@@ -190,7 +193,7 @@ fn key(launch: &Launch, function: u32, context: u32) -> ConfigKey {
 
 /// All that tells one configuration from another, the function's handle in place of its identifier,
 /// in seven words.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Words([u64; 7]);
 
 impl Words {
@@ -215,14 +218,15 @@ impl Words {
         self.0.iter().zip(&other.0).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
     }
 
+    /// (Without context and epoch: they have to be fetched from memory, and the place can be fetched
+    /// meanwhile.)
     #[inline(always)]
     fn place(&self) -> usize {
-        let [function, a, b, c, _, d, e] = self.0;
+        let [function, a, b, c, _, d, _] = self.0;
         let mixed = function.wrapping_mul(0x9e37_79b9_7f4a_7c15)
             ^ a.wrapping_mul(0xc2b2_ae3d_27d4_eb4f)
             ^ b.wrapping_mul(0xd6e8_feb8_6659_fd93)
-            ^ (c ^ d).wrapping_mul(0xa076_1d64_78bd_642f)
-            ^ e;
+            ^ (c ^ d).wrapping_mul(0xa076_1d64_78bd_642f);
         (mixed >> (64 - LOG2_PLACES)) as usize
     }
 }
@@ -235,12 +239,13 @@ const LOG2_PLACES: u32 = 10;
 
 /// The configurations that a thread launched lately, in a direct-mapped cache: a miss costs a look
 /// into the shared tables, a hit one cache line.
+/// All zeros, it is empty, for no function has the handle 0.
 pub struct LaunchCache {
-    places: Box<[Known]>,
+    places: [Known; 1 << LOG2_PLACES],
 }
 
 #[repr(C, align(64))]
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Known {
     words: Words,
     config: u32,
@@ -248,20 +253,9 @@ struct Known {
     until_sample: u32,
 }
 
-// SAFETY: integers.
-unsafe impl Zeroable for Known {}
-
 const _: () = assert!(size_of::<Known>() == 64);
 
 impl LaunchCache {
-    /// Bytes of a cache.
-    pub const BYTES: usize = size_of::<Known>() << LOG2_PLACES;
-
-    /// An empty cache; `None` if there is no memory for it. (No function has the handle 0.)
-    pub fn new() -> Option<LaunchCache> {
-        Some(LaunchCache { places: zeroed(1 << LOG2_PLACES)? })
-    }
-
     #[inline(always)]
     fn place(&mut self, words: &Words) -> Result<&mut Known, ()> {
         let known = &mut self.places[words.place()];

@@ -52,7 +52,7 @@ pub const FIXED_BYTES: usize = ConfigTable::bytes(limits::CONFIG_PLACES)
     + limits::CONTEXT_HANDLES * limits::EVENT_PAIRS * 2 * size_of::<usize>();
 
 /// Bytes that each recorded thread takes beside its mapped chunk.
-pub const THREAD_BYTES: usize = size_of::<thread::Thread>() + launch::LaunchCache::BYTES;
+pub const THREAD_BYTES: usize = thread::BYTES;
 
 const _: () = assert!(FIXED_BYTES < 60 << 20 && THREAD_BYTES < 70 << 10);
 

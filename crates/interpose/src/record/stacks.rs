@@ -2,9 +2,10 @@
 //! launches.
 //!
 //! A stack is read where a thread first launches a configuration, and on launches that the recorder
-//! looks at anyway (those that are timed, and those around which it takes its own time), as long as
-//! that takes no more than one part in [`SHARE`] of the thread's life. The path of the other
-//! launches does not know of it. What stacks name (code objects, and stacks as a whole) is defined
+//! looks at anyway (those that are timed, and those around which it takes its own time), within one
+//! part in [`SHARE`] of the thread's time: the next stack waits [`SHARE`] times as long as the last
+//! one took, and what a thread did not use it does not save up. The path of the other launches does
+//! not know of it. What stacks name (code objects, and stacks as a whole) is defined
 //! once, like every object of a session.
 
 use super::Recorder;
@@ -21,9 +22,9 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
 
-/// The part of a thread's life that may be spent on stacks of launches that were made before, as a
+/// The part of a thread's time that may be spent on stacks of launches that were made before, as a
 /// divisor.
-const SHARE: u64 = 256;
+const SHARE: u64 = 1024;
 
 /// Bits by which a thread remembers which configurations it has launched. Where two share a bit,
 /// the second one's first stack is not read.
@@ -31,19 +32,17 @@ const SEEN_BITS: usize = 4096;
 
 /// What a thread notes about the stacks that it reads.
 pub struct Noted {
-    /// When its state was made, ticks.
-    begun: u64,
-    /// Ticks that were spent on samples.
-    spent: u64,
+    /// When the next sample may be taken, ticks.
+    next: u64,
     /// When the last stack was read, and how long that took, ticks.
     last: (u64, u64),
     seen: [u64; SEEN_BITS / 64],
 }
 
 impl Noted {
-    /// Of a thread whose state is made now, at `begun` ticks.
-    pub fn new(begun: u64) -> Noted {
-        Noted { begun, spent: 0, last: (0, 0), seen: [0; SEEN_BITS / 64] }
+    /// Of a thread that has read none.
+    pub fn new() -> Noted {
+        Noted { next: 0, last: (0, 0), seen: [0; SEEN_BITS / 64] }
     }
 
     /// Ticks that were spent on a stack since `begun`, when at most one was read.
@@ -103,9 +102,9 @@ impl Thread {
         if self.recorder.stacks.python.is_none() {
             return;
         }
-        let life = self.clock.now().saturating_sub(self.noted.begun);
-        if self.noted.spent <= life / SHARE {
-            self.noted.spent += self.read_stack(config, flags);
+        let now = self.clock.now();
+        if now >= self.noted.next {
+            self.noted.next = now + self.read_stack(config, flags) * SHARE;
         }
     }
 

@@ -2,26 +2,32 @@
 //! caches that make the launch path a matter of a few cache lines.
 //!
 //! The state is made when a thread's first call is recorded and freed when the thread ends.
-//! [`Here::lend`] lends it out, never twice at a time: should a call be recorded from within
+//! [`Here::borrow`] lends it out, never twice at a time: should a call be recorded from within
 //! recording (the driver calls back, or a signal handler makes a driver call), the inner one is
 //! counted as dropped and goes through untouched.
+//!
+//! Between two launches the program and the driver use the processor's caches for themselves, so
+//! what a launch needs of the state lies in few lines and few pages ([`block`]).
 
+mod block;
 mod current;
 
 use super::Recorder;
 use super::launch::LaunchCache;
 use super::stacks::Noted;
 use crate::driver;
+use crate::hot::HOT;
 use crate::objects::addresses::KnownAddresses;
 use crate::objects::{Objects, streams};
 use crate::switch::guarded;
 use crate::timing::Pending;
 use apex_trace::layout::{RangeChange, Slots};
-use apex_trace::{Control, ForkGuard, Lane, TickCounter};
+use apex_trace::{Control, Lane, TickCounter};
+use block::{Block, State};
 use cuda_abi::types::*;
-use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
-use std::ptr::null;
+use std::ops::{Deref, DerefMut};
+use std::ptr::{NonNull, null};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -32,25 +38,29 @@ const CONTEXT_USES: u32 = 57;
 /// Streams that a thread remembers.
 const STREAMS: usize = 8;
 
-/// A thread's state. What every launch looks at comes first: between two launches the driver has
-/// used the processor's caches for itself, so each line that is touched costs.
+/// Bytes of a thread's state.
+pub const BYTES: usize = Block::BYTES;
+
+/// A thread's state. What every launch looks at comes first, in two lines with the word before it
+/// ([`block`]).
 #[repr(C)]
 pub struct Thread {
+    /// What its records' times are read from.
+    pub clock: TickCounter,
     /// The driver objects of this process.
     pub objects: &'static Objects,
     /// The session's control page.
     pub control: &'static Control,
-    /// What its records' times are read from.
-    pub clock: TickCounter,
     context: u32,
     context_epoch: u32,
     context_uses: u32,
     id: u32,
-    /// Launch configurations seen lately.
-    pub launches: LaunchCache,
+    /// The stream that was used last.
+    stream: KnownStream,
     lane: Lane,
     /// The recorder of this process.
     pub recorder: &'static Recorder,
+    /// Streams used lately.
     streams: [KnownStream; STREAMS],
     /// What the program last set as current context.
     context_set: u64,
@@ -72,30 +82,31 @@ struct KnownStream {
     id: u32,
 }
 
-/// A thread's state, whether it is lent out, and whether it is this process's.
-#[repr(C, align(64))]
-struct Lent {
-    busy: Cell<bool>,
-    guard: ForkGuard,
-    thread: UnsafeCell<Thread>,
+impl KnownStream {
+    #[inline(always)]
+    fn is(&self, handle: u64, context: u32, epoch: u32) -> bool {
+        self.handle == handle && self.context == context && self.epoch == epoch
+    }
 }
 
 /// The calling thread's state, or nothing if this process can't record, or if the state is lent out
 /// already (then a record is counted as dropped).
 #[inline(always)]
 pub fn here() -> Option<Here> {
-    let current = current::get();
-    // SAFETY: null, or made by `attach` in this thread and freed only when the thread ends.
-    match unsafe { current.as_ref() } {
-        Some(current) if current.is_ready() => Some(Here(current)),
-        _ => attach(),
-    }
+    // SAFETY: null, or set by `attach` in this thread and freed only when the thread ends.
+    let near = unsafe { HOT.state().cast::<Block>().as_ref() };
+    near.filter(|block| block.state() == State::Ready).map(Here).or_else(find_or_attach)
+}
+
+#[cold]
+fn find_or_attach() -> Option<Here> {
+    here_already().or_else(attach)
 }
 
 /// As [`here`], but only if the thread has recorded before.
 fn here_already() -> Option<Here> {
-    // SAFETY: as in `here`.
-    unsafe { current::get().as_ref() }.filter(|current| current.is_ready()).map(Here)
+    // SAFETY: null, or made by `attach` in this thread and freed only when the thread ends.
+    unsafe { current::get().as_ref() }.filter(|block| block.state() == State::Ready).map(Here)
 }
 
 /// Lends the calling thread's state to `work`.
@@ -111,57 +122,93 @@ pub fn with_existing(work: impl FnOnce(&mut Thread)) {
 
 /// A thread's state, for that thread.
 #[derive(Clone, Copy)]
-pub struct Here(&'static Lent);
+pub struct Here(&'static Block);
+
+/// A thread's state that is lent out, until this is dropped.
+pub struct Borrowed(&'static Block);
 
 impl Here {
     /// Lends the state to `work`, if it can be lent.
     #[inline(always)]
     pub fn lend<R>(self, work: impl FnOnce(&mut Thread) -> R) -> Option<R> {
-        let lent = self.0;
-        if !lent.is_ready() {
+        self.borrow().map(|mut thread| work(&mut thread))
+    }
+
+    /// The state, if it can be lent.
+    #[inline(always)]
+    pub fn borrow(self) -> Option<Borrowed> {
+        if self.0.state() != State::Ready {
             return None;
         }
-        lent.busy.set(true);
-        // SAFETY: `busy` was false, so nobody in this thread holds a reference; other threads have
-        // no way to it, for `Here` is not `Send`.
-        let result = work(unsafe { &mut *lent.thread.get() });
-        lent.busy.set(false);
-        Some(result)
+        self.0.set_state(State::Busy);
+        Some(Borrowed(self.0))
     }
 }
 
-impl Lent {
+impl Borrowed {
+    /// The state, and the launch configurations that the thread has seen lately.
     #[inline(always)]
-    fn is_ready(&self) -> bool {
-        !self.busy.get() && self.guard.is_same_process()
+    pub fn parts(&mut self) -> (&mut Thread, &mut LaunchCache) {
+        // SAFETY: as in `deref_mut`.
+        unsafe { (&mut *self.0.thread(), &mut *self.0.launches()) }
+    }
+}
+
+impl Deref for Borrowed {
+    type Target = Thread;
+
+    #[inline(always)]
+    fn deref(&self) -> &Thread {
+        // SAFETY: the state was ready, and is busy until `self` is dropped: nobody else in this
+        // thread holds a reference; other threads have no way to it, for `Here` is not `Send`.
+        unsafe { &*self.0.thread() }
+    }
+}
+
+impl DerefMut for Borrowed {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Thread {
+        // SAFETY: as in `deref`.
+        unsafe { &mut *self.0.thread() }
+    }
+}
+
+impl Drop for Borrowed {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.set_state(State::Ready);
     }
 }
 
 /// Makes the calling thread's state where there is none that can be used.
 #[cold]
 fn attach() -> Option<Here> {
-    // SAFETY: as in `here`. (In a child of the process that made it, it is left alone, since the
-    // parent's chunk is mapped in it.)
+    // SAFETY: as in `here_already`. (In a child of the process that made it, it is left alone,
+    // since the parent's chunk is mapped in it.)
     if let Some(current) = unsafe { current::get().as_ref() }
-        && current.guard.is_same_process()
+        && current.state() == State::Busy
     {
         // SAFETY: a shared look at a field that never changes.
-        unsafe { (*current.thread.get()).recorder }.file.count_dropped(1);
+        unsafe { (*current.thread()).recorder }.file.count_dropped(1);
         return None;
     }
     guarded(|| {
         let recorder = Recorder::start()?;
         apex_trace::fault::unblock();
-        let thread = Box::new(Lent {
-            busy: Cell::new(false),
-            guard: recorder.file.guard(),
-            thread: UnsafeCell::new(Thread::new(recorder)?),
-        });
-        let thread: &'static Lent = Box::leak(thread);
-        current::set(thread);
-        // SAFETY: a valid key. A failure only means that the state outlives the thread.
-        unsafe { libc::pthread_setspecific(key()?, std::ptr::from_ref(thread).cast()) };
-        let here = Here(thread);
+        let block = Block::map()?;
+        // SAFETY: a new block, ours alone.
+        unsafe { block.as_ref().thread().write(Thread::new(recorder)) };
+        // SAFETY: mapped until the thread ends.
+        let block: &'static Block = unsafe { block.as_ref() };
+        block.set_state(State::Ready);
+        current::set(block);
+        let value = std::ptr::from_ref(block).cast();
+        // SAFETY: a valid key. A failure only means that the state outlives the thread; no later
+        // thread may find it then.
+        if unsafe { libc::pthread_setspecific(key()?, value) } == 0 {
+            HOT.set_state(value.cast());
+        }
+        let here = Here(block);
         here.lend(Thread::state_open_ranges);
         Some(here)
     })?
@@ -179,15 +226,22 @@ fn key() -> Option<libc::pthread_key_t> {
 
 /// Frees a thread's state when the thread ends. A driver call from a later destructor makes
 /// another.
-unsafe extern "C" fn detach(thread: *mut c_void) {
+unsafe extern "C" fn detach(block: *mut c_void) {
     current::set(null());
-    let thread: *mut Lent = thread.cast();
-    // SAFETY: the key's value was set by `attach`, once, from a box that nobody else frees.
-    if unsafe { (*thread).guard.is_same_process() } {
+    HOT.leave();
+    let Some(block) = NonNull::new(block.cast::<Block>()) else { return };
+    // SAFETY: the key's value was set by `attach`, once, and nobody else unmaps it.
+    if unsafe { block.as_ref() }.state() != State::Gone {
+        guarded(|| {
+            // SAFETY: the thread ends, so nobody refers to its state any more.
+            unsafe {
+                let thread = block.as_ref().thread();
+                (*thread).give_up_pairs();
+                thread.drop_in_place();
+            }
+        });
         // SAFETY: as above.
-        let mut thread = unsafe { Box::from_raw(thread) };
-        guarded(|| thread.thread.get_mut().give_up_pairs());
-        guarded(|| drop(thread));
+        unsafe { Block::unmap(block) };
     }
 }
 
@@ -198,27 +252,26 @@ pub fn sets_another_context(context: CUcontext) -> bool {
 }
 
 impl Thread {
-    /// `None` if there is no memory for it.
-    fn new(recorder: &'static Recorder) -> Option<Thread> {
-        let clock = TickCounter::decided();
-        Some(Thread {
-            noted: Noted::new(clock.now()),
-            range: 0,
+    /// The state of a thread that has recorded nothing yet.
+    fn new(recorder: &'static Recorder) -> Thread {
+        Thread {
+            clock: TickCounter::decided(),
             objects: recorder.objects,
             control: recorder.control,
-            clock,
-            launches: LaunchCache::new()?,
-            addresses: KnownAddresses::default(),
-            pending: Pending::default(),
-            lane: Lane::default(),
-            recorder,
-            id: streams::thread_id(),
             context: 0,
             context_epoch: 0,
             context_uses: 0,
-            context_set: 0,
+            id: streams::thread_id(),
+            stream: KnownStream::default(),
+            lane: Lane::default(),
+            recorder,
             streams: [KnownStream::default(); STREAMS],
-        })
+            context_set: 0,
+            addresses: KnownAddresses::default(),
+            pending: Pending::default(),
+            noted: Noted::new(),
+            range: 0,
+        }
     }
 
     /// Gives the chunk that the thread writes to back, so that the end of the process leaves no
@@ -290,30 +343,42 @@ impl Thread {
     pub fn stream(&mut self, stream: CUstream) -> u32 {
         let (handle, context) = (stream as u64, self.context);
         let epoch = self.objects.epochs.streams.load(Relaxed);
-        let known = &self.streams[place_of(handle)];
-        if known.handle == handle && known.context == context && known.epoch == epoch {
-            return known.id;
+        if self.stream.is(handle, context, epoch) {
+            return self.stream.id;
         }
-        self.look_up_stream(stream, epoch)
+        self.change_stream(stream, epoch)
     }
 
+    /// As [`Thread::stream`], for another stream than the last one.
     #[cold]
-    fn look_up_stream(&mut self, stream: CUstream, epoch: u32) -> u32 {
-        let context = self.context;
-        let id = guarded(|| self.recorder.stream(stream, context, self.id)).unwrap_or(0);
-        if id != 0 {
-            let handle = stream as u64;
-            self.streams[place_of(handle)] = KnownStream { handle, context, epoch, id };
+    fn change_stream(&mut self, stream: CUstream, epoch: u32) -> u32 {
+        let (handle, context) = (stream as u64, self.context);
+        let place = place_of(handle);
+        let mut known = self.streams[place];
+        if !known.is(handle, context, epoch) {
+            let id = guarded(|| self.recorder.stream(stream, context, self.id)).unwrap_or(0);
+            if id == 0 {
+                return 0;
+            }
+            known = KnownStream { handle, context, epoch, id };
+            self.streams[place] = known;
         }
-        id
+        self.stream = known;
+        known.id
     }
 
     /// Whether a call on `stream`, as [`streams::normalised`] gives it, is captured and not
     /// executed.
     #[inline(always)]
     pub fn is_captured(&self, stream: CUstream) -> bool {
-        self.objects.captures.any() && !streams::is_legacy(stream) && driver::is_capturing(stream)
+        self.objects.captures.any() && is_captured(stream)
     }
+}
+
+#[cold]
+#[inline(never)]
+fn is_captured(stream: CUstream) -> bool {
+    !streams::is_legacy(stream) && driver::is_capturing(stream)
 }
 
 #[cold]

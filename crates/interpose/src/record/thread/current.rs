@@ -7,7 +7,7 @@
 //! library be opened later instead, the eight bytes come out of the reserve that glibc keeps for
 //! such libraries.
 
-use super::Lent;
+use super::block::Block;
 use std::arch::{asm, global_asm};
 
 global_asm!(
@@ -24,8 +24,8 @@ global_asm!(
 
 /// What was last set in this thread; null at first.
 #[inline(always)]
-pub fn get() -> *const Lent {
-    let current: *const Lent;
+pub fn get() -> *const Block {
+    let current: *const Block;
     // SAFETY: reads the calling thread's word, which the dynamic linker has placed.
     unsafe {
         asm!(
@@ -39,7 +39,7 @@ pub fn get() -> *const Lent {
 }
 
 /// Sets the calling thread's word.
-pub fn set(to: *const Lent) {
+pub fn set(to: *const Block) {
     // SAFETY: writes the calling thread's word.
     unsafe {
         asm!(

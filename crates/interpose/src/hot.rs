@@ -1,0 +1,129 @@
+//! What every recorded launch looks at that belongs to no thread: one page.
+//!
+//! Between two launches the program and the driver use the processor's caches and TLB for
+//! themselves; in a real program each page that a launch touches, and each that it can only find by
+//! way of another, costs some tens of nanoseconds. So the switch, the ways to the threads' states
+//! and the real driver's addresses lie together. Each is described where it belongs:
+//! [`crate::switch`], [`crate::record::thread`], [`crate::driver`].
+
+use cuda_abi::{COUNT, index};
+use std::mem::offset_of;
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
+
+/// Threads whose state is found in the page, where their thread pointers do not collide.
+const THREADS: usize = 64;
+const PAGE_BYTES: usize = 4096;
+
+/// See the [module](self).
+#[repr(C, align(4096))]
+pub struct Hot {
+    /// The session's switch for recording. Never null.
+    pub recording: AtomicPtr<AtomicU32>,
+    threads: [Entry; THREADS],
+    /// The real driver's entry points, by index.
+    pub real: [AtomicPtr<()>; COUNT],
+}
+
+const _: () = assert!(offset_of!(Hot, real) + 8 * (index::cuLaunchKernel_ptsz + 1) <= PAGE_BYTES);
+
+/// The one of this library.
+pub static HOT: Hot = Hot {
+    recording: AtomicPtr::new((&raw const OFF).cast_mut()),
+    threads: [const { Entry { thread: AtomicUsize::new(0), state: AtomicPtr::new(null_mut()) } }; THREADS],
+    real: [const { AtomicPtr::new(null_mut()) }; COUNT],
+};
+
+/// A switch that is off.
+pub static OFF: AtomicU32 = AtomicU32::new(0);
+
+/// The state of the thread with this thread pointer. A thread takes an entry that no other thread
+/// has, and only that thread changes the entry until it leaves it: what it reads there is its own.
+struct Entry {
+    thread: AtomicUsize,
+    state: AtomicPtr<()>,
+}
+
+impl Hot {
+    /// What the calling thread has set as its state; null if there is none, or no entry for it.
+    #[inline(always)]
+    pub fn state(&self) -> *const () {
+        let thread = thread_pointer();
+        let entry = self.entry(thread);
+        if entry.thread.load(Relaxed) == thread { entry.state.load(Relaxed) } else { null_mut() }
+    }
+
+    /// Sets the calling thread's state, if there is an entry for it.
+    pub fn set_state(&self, state: *const ()) {
+        let thread = thread_pointer();
+        let entry = self.entry(thread);
+        let taken = entry.thread.compare_exchange(0, thread, Relaxed, Relaxed);
+        if taken.map_or_else(|owner| owner == thread, |_| true) {
+            entry.state.store(state.cast_mut(), Relaxed);
+        }
+    }
+
+    /// The calling thread ends: its entry is free.
+    pub fn leave(&self) {
+        let thread = thread_pointer();
+        let entry = self.entry(thread);
+        if entry.thread.load(Relaxed) == thread {
+            entry.state.store(null_mut(), Relaxed);
+            entry.thread.store(0, Release);
+        }
+    }
+
+    /// Threads' control blocks are pages apart, and their stacks megabytes.
+    #[inline(always)]
+    fn entry(&self, thread: usize) -> &Entry {
+        &self.threads[(thread >> 6 ^ thread >> 12 ^ thread >> 23) % THREADS]
+    }
+}
+
+/// What tells the calling thread from all other living ones: the address of its control block, whose
+/// first word holds it (the System V ABI for x86-64).
+#[inline(always)]
+fn thread_pointer() -> usize {
+    let pointer: usize;
+    // SAFETY: reads a word that every thread has.
+    unsafe {
+        std::arch::asm!(
+            "mov {pointer}, qword ptr fs:[0]",
+            pointer = out(reg) pointer,
+            options(nostack, preserves_flags, readonly, pure),
+        );
+    }
+    pointer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_thread_finds_its_own_state_or_none() {
+        let threads: Vec<_> = (0..200)
+            .map(|number: usize| {
+                std::thread::spawn(move || {
+                    let mine = std::ptr::without_provenance(number + 1);
+                    assert!(HOT.state().is_null());
+                    HOT.set_state(mine);
+                    std::thread::yield_now();
+                    let found = HOT.state();
+                    assert!(found.is_null() || found == mine);
+                    HOT.set_state(null_mut());
+                    assert!(HOT.state().is_null());
+                    HOT.leave();
+                    !found.is_null()
+                })
+            })
+            .collect();
+        let found = threads.into_iter().filter_map(|thread| thread.join().ok()).filter(|&found| found);
+        assert!(found.count() > 0);
+        assert!(
+            HOT.threads.iter().all(|entry| entry.thread.load(Relaxed) == 0),
+            "all entries are free again"
+        );
+    }
+}
