@@ -124,21 +124,24 @@ pub struct QueueFigures {
     pub asked_samples: u64,
     /// That time.
     pub asked_ns: u64,
+    /// The median of it; 0 in files of before it was taken.
+    pub asked_median_ns: u64,
 }
 
 impl QueueFigures {
     /// Fields of it.
-    pub const FIELDS: usize = 6;
+    pub const FIELDS: usize = 7;
 
     /// The fields, in order.
     pub fn to_array(self) -> [u64; QueueFigures::FIELDS] {
-        [self.made, self.call_ns, self.waits, self.wait_ns, self.asked_samples, self.asked_ns]
+        let QueueFigures { made, call_ns, waits, wait_ns, asked_samples, asked_ns, asked_median_ns } = self;
+        [made, call_ns, waits, wait_ns, asked_samples, asked_ns, asked_median_ns]
     }
 
     /// What [`QueueFigures::to_array`] gave.
     pub fn from_array(fields: [u64; QueueFigures::FIELDS]) -> QueueFigures {
-        let [made, call_ns, waits, wait_ns, asked_samples, asked_ns] = fields;
-        QueueFigures { made, call_ns, waits, wait_ns, asked_samples, asked_ns }
+        let [made, call_ns, waits, wait_ns, asked_samples, asked_ns, asked_median_ns] = fields;
+        QueueFigures { made, call_ns, waits, wait_ns, asked_samples, asked_ns, asked_median_ns }
     }
 }
 

@@ -70,8 +70,13 @@ fn of_queues(profile: &Profile) -> Vec<String> {
 
 fn used(queue: &LaunchQueue) -> String {
     let mean = |ns: f64| units::time(ns / queue.made as f64);
-    let handing_over =
-        queue.mean_asked_ns().map_or(String::new(), |ns| format!(" in {}ᵐ each", units::time(ns)));
+    let handing_over = match (queue.asked_median_ns, queue.mean_asked_ns()) {
+        (Some(median), Some(mean)) => {
+            format!(" in {}ᵐ each (the median; {}ᵐ on average)", units::time(median), units::time(mean))
+        }
+        (None, Some(mean)) => format!(" in {}ᵐ each", units::time(mean)),
+        (_, None) => String::new(),
+    };
     let spared = queue.spared_ns();
     let gain = if spared > 0.0 {
         format!("the program was spared {}ᶜ", units::time(spared))
@@ -89,6 +94,10 @@ fn used(queue: &LaunchQueue) -> String {
 }
 
 fn add(mut sum: LaunchQueue, queue: LaunchQueue) -> LaunchQueue {
+    // (A median of several processes is that of the one with the most samples.)
+    if queue.asked_samples > sum.asked_samples {
+        sum.asked_median_ns = queue.asked_median_ns;
+    }
     sum.made += queue.made;
     sum.call_ns += queue.call_ns;
     sum.waits += queue.waits;

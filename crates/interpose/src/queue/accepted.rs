@@ -24,15 +24,21 @@ const LAYOUTS: usize = 1 << 14;
 /// Most bytes of parameters of a launch that is handed over.
 pub const PARAMETER_BYTES: usize = 32 * 1024;
 
+/// Parameters that a layout holds itself: in two lines with the rest.
+const FEW: usize = 12;
+
 /// Where a function's parameters lie in its parameter space.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct Layout {
     function: u64,
     epoch: u32,
+    count: u32,
     /// Bytes of all parameters together.
     pub bytes: usize,
-    /// The parameters, in order.
-    pub parameters: Box<[Parameter]>,
+    few: [Parameter; FEW],
+    /// All of them, where there are more.
+    many: Box<[Parameter]>,
 }
 
 /// A hash of all that tells a call from others. Never 0.
@@ -40,11 +46,17 @@ pub struct Layout {
 pub struct Print(u64);
 
 impl Print {
-    /// The print of these words.
+    /// The print of these words: a product for each pair, whose numbers differ from pair to pair.
     #[inline(always)]
-    pub fn of(words: &[u64]) -> Print {
-        let mixed = words.iter().fold(0x243f_6a88_85a3_08d3, |hash: u64, &word| spread(hash ^ word));
-        Print(mixed.max(1))
+    pub fn of<const PAIRS: usize>(pairs: [[u64; 2]; PAIRS]) -> Print {
+        let mut mixed = 0;
+        for (at, [first, second]) in pairs.into_iter().enumerate() {
+            let [a, b] =
+                [2 * at as u64 + 1, 2 * at as u64 + 2].map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let product = u128::from(first ^ a) * u128::from(second ^ b);
+            mixed ^= (product as u64) ^ ((product >> 64) as u64).rotate_left(at as u32);
+        }
+        Print(spread(mixed).max(1))
     }
 }
 
@@ -113,9 +125,7 @@ impl Accepted {
         if bytes > PARAMETER_BYTES || writing.layouts.len() >= LAYOUTS {
             return None;
         }
-        let parameters = parameters.into_boxed_slice();
-        let layout: &'static Layout =
-            Box::leak(Box::new(Layout { function: function as u64, epoch, bytes, parameters }));
+        let layout: &'static Layout = Box::leak(Box::new(Layout::new(function, epoch, bytes, parameters)));
         push(&mut writing.layouts, layout);
         Some(layout)
     }
@@ -163,6 +173,23 @@ impl Accepted {
 }
 
 impl Layout {
+    fn new(function: CUfunction, epoch: u32, bytes: usize, parameters: Vec<Parameter>) -> Layout {
+        let count = parameters.len() as u32;
+        let mut few = [Parameter { offset: 0, bytes: 0 }; FEW];
+        let mut many = parameters.into_boxed_slice();
+        if let Some(few) = few.get_mut(..many.len()) {
+            few.copy_from_slice(&many);
+            many = Box::default();
+        }
+        Layout { function: function as u64, epoch, count, bytes, few, many }
+    }
+
+    /// The parameters, in order.
+    #[inline(always)]
+    pub fn parameters(&self) -> &[Parameter] {
+        self.few.get(..self.count as usize).unwrap_or(&self.many)
+    }
+
     fn is_of(&self, function: CUfunction, epoch: u32) -> bool {
         self.function == function as u64 && self.epoch == epoch
     }

@@ -27,8 +27,7 @@ const LOOK_INTERVAL: u64 = 64;
 /// See the [module](self). Times are nanoseconds.
 #[derive(Default)]
 pub struct Gain {
-    calls: AtomicU64,
-    call_ns: AtomicU64,
+    made: Made,
     waits: AtomicU64,
     wait_ns: AtomicU64,
     /// Launches that the program made itself, because the worker slept.
@@ -38,6 +37,14 @@ pub struct Gain {
     opens_at: AtomicU64,
     pause_ns: AtomicU64,
     looks: AtomicU64,
+}
+
+/// What the worker made: it alone writes this, for each call, to a line of its own.
+#[derive(Default)]
+#[repr(align(64))]
+struct Made {
+    calls: AtomicU64,
+    call_ns: AtomicU64,
 }
 
 /// When the program was last looked at, how long it has been at work since the window began, and
@@ -57,8 +64,9 @@ impl Gain {
     #[inline(always)]
     pub fn made(&self, ns: u64) {
         // Only the worker adds.
-        self.calls.store(self.calls.load(Relaxed) + 1, Relaxed);
-        self.call_ns.store(self.call_ns.load(Relaxed) + ns, Relaxed);
+        let Made { calls, call_ns } = &self.made;
+        calls.store(calls.load(Relaxed) + 1, Relaxed);
+        call_ns.store(call_ns.load(Relaxed) + ns, Relaxed);
     }
 
     /// The program has waited for calls to be made. False if the window that ends here gained too
@@ -82,12 +90,12 @@ impl Gain {
         let step = now.saturating_sub(window.looked.swap(now, Relaxed)).min(LONGEST_STEP_NS);
         let lasted = window.lasted.fetch_add(step, Relaxed) + step;
         let since = |sum: &AtomicU64, then: &AtomicU64| sum.load(Relaxed).saturating_sub(then.load(Relaxed));
-        let calls = since(&self.calls, &window.calls);
+        let calls = since(&self.made.calls, &window.calls);
         if lasted < WINDOW_NS || calls + since(&self.passed_by, &window.passed_by) < WINDOW_CALLS {
             return true;
         }
         let lost = since(&self.wait_ns, &window.wait_ns) + calls * HANDING_OVER_NS;
-        let gained = since(&self.call_ns, &window.call_ns).saturating_sub(lost);
+        let gained = since(&self.made.call_ns, &window.call_ns).saturating_sub(lost);
         self.begin_window(now);
         let is_gained = gained * 100 >= lasted * LEAST_GAIN_PERCENT;
         if is_gained {
@@ -120,7 +128,7 @@ impl Gain {
 
     /// Time that the driver's calls took on the worker, nanoseconds.
     pub fn call_ns(&self) -> u64 {
-        self.call_ns.load(Relaxed)
+        self.made.call_ns.load(Relaxed)
     }
 
     /// How often the program waited for calls to be made.
@@ -138,8 +146,8 @@ impl Gain {
         window.looked.store(now, Relaxed);
         window.lasted.store(0, Relaxed);
         window.passed_by.store(self.passed_by.load(Relaxed), Relaxed);
-        window.calls.store(self.calls.load(Relaxed), Relaxed);
-        window.call_ns.store(self.call_ns.load(Relaxed), Relaxed);
+        window.calls.store(self.made.calls.load(Relaxed), Relaxed);
+        window.call_ns.store(self.made.call_ns.load(Relaxed), Relaxed);
         window.wait_ns.store(self.wait_ns.load(Relaxed), Relaxed);
     }
 }

@@ -26,6 +26,7 @@
 //! it was made; what the queue itself did is in the header of the process file.
 
 pub mod accepted;
+mod asked;
 mod gain;
 pub mod order;
 mod ring;
@@ -41,13 +42,14 @@ use crate::{driver, environment};
 use accepted::Accepted;
 use apex_trace::layout::QueueState;
 use apex_trace::{ForkGuard, ProcessFile};
+use asked::Asked;
 use cuda_abi::types::*;
 use gain::Gain;
 use ring::Ring;
 use std::ffi::c_void;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use worker::Worker;
 
 /// Makes a call whose arguments were copied.
@@ -99,13 +101,15 @@ pub struct Slots {
 
 static SLOTS: OnceLock<Slots> = OnceLock::new();
 
-/// The queue of a process.
+/// The queue of a process. What its thread writes for each call is on lines of its own ([`Gain`],
+/// [`Ring`], [`Worker`]): whoever hands a call over reads the rest.
 pub struct Queue {
     ring: Ring,
     worker: Worker,
+    gain: Gain,
+    asked: Asked,
     /// What the driver has accepted.
     pub accepted: Accepted,
-    gain: Gain,
     /// Whether it stays open where it gains nothing.
     stays_open: bool,
     file: &'static ProcessFile,
@@ -122,9 +126,6 @@ pub struct Queue {
     refusal: AtomicU32,
     /// Events destroyed: what was accepted of a handle counts only until then.
     events_destroyed: AtomicU32,
-    /// Time that handing over took, for one of [`ASKED_INTERVAL`] calls.
-    asked_ns: AtomicU64,
-    asked_samples: AtomicU64,
 }
 
 impl OfProcess for Queue {
@@ -198,6 +199,7 @@ impl Queue {
             worker: Worker::default(),
             accepted: Accepted::new()?,
             gain: Gain::default(),
+            asked: Asked::default(),
             stays_open: environment::is_always_fast(),
             file,
             objects,
@@ -207,8 +209,6 @@ impl Queue {
             ended: AtomicBool::new(false),
             refusal: AtomicU32::new(0),
             events_destroyed: AtomicU32::new(0),
-            asked_ns: AtomicU64::new(0),
-            asked_samples: AtomicU64::new(0),
         }))
     }
 
@@ -248,9 +248,9 @@ impl Queue {
     }
 
     /// A call was handed over that began at `begun`.
+    #[cold]
     pub fn add_asked_sample(&self, begun: u64) {
-        self.asked_ns.fetch_add(wait::now_ns().saturating_sub(begun), Relaxed);
-        self.asked_samples.fetch_add(1, Relaxed);
+        self.asked.add(begun, wait::now_ns());
     }
 
     /// The epoch of streams, contexts and code: what was accepted before another one does not
@@ -410,8 +410,9 @@ impl Queue {
             call_ns: self.gain.call_ns(),
             wait_ns: self.gain.wait_ns(),
             waits: self.gain.waits(),
-            asked_samples: self.asked_samples.load(Relaxed),
-            asked_ns: self.asked_ns.load(Relaxed),
+            asked_samples: self.asked.samples(),
+            asked_ns: self.asked.ns(),
+            asked_median_ns: self.asked.median_ns(),
         });
     }
 }

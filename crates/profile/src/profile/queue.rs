@@ -20,6 +20,9 @@ pub struct LaunchQueue {
     pub asked_samples: u64,
     /// That time.
     pub asked_ns: f64,
+    /// The median of it, within 6%; none without samples, and in sessions of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_median_ns: Option<f64>,
 }
 
 /// What became of a launch queue.
@@ -55,9 +58,11 @@ impl LaunchQueue {
             QueueState::Unused => State::Unused,
             QueueState::OldDriver => State::OldDriver,
         };
-        let QueueFigures { made, call_ns, waits, wait_ns, asked_samples, asked_ns } = process.queue;
+        let QueueFigures { made, call_ns, waits, wait_ns, asked_samples, asked_ns, asked_median_ns } =
+            process.queue;
+        let asked_median_ns = (asked_median_ns > 0).then_some(asked_median_ns as f64);
         let (call_ns, wait_ns, asked_ns) = (call_ns as f64, wait_ns as f64, asked_ns as f64);
-        Some(Self { state, made, call_ns, waits, wait_ns, asked_samples, asked_ns })
+        Some(Self { state, made, call_ns, waits, wait_ns, asked_samples, asked_ns, asked_median_ns })
     }
 
     /// Mean time that the program took to hand a call over; `None` without samples.

@@ -175,17 +175,20 @@ impl Asked<'_> {
     fn print(&self, index: usize, context: CUcontext, epochs: u64, attributes: u64) -> Print {
         let two = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
         let [a, b, c, d, e, f, g] = self.dimensions;
-        let identity =
-            [index as u64, self.function as u64, self.stream as u64, context as u64, epochs, attributes];
-        let [i, j, k, l, m, n] = identity;
-        Print::of(&[i, j, k, l, m, n, two(a, b), two(c, d), two(e, f), u64::from(g)])
+        Print::of([
+            [index as u64, self.function as u64],
+            [self.stream as u64, context as u64],
+            [epochs, attributes],
+            [two(a, b), two(c, d)],
+            [two(e, f), u64::from(g)],
+        ])
     }
 
     /// Whether the program gives its parameters in a form in which they can be copied.
     #[inline(always)]
     fn has_parameters_of(&self, layout: &Layout, buffer: &Buffer) -> bool {
         match buffer {
-            Buffer::None => layout.parameters.is_empty() || !self.parameters.is_null(),
+            Buffer::None => layout.parameters().is_empty() || !self.parameters.is_null(),
             Buffer::At(_, bytes) => *bytes <= PARAMETER_BYTES,
         }
     }
@@ -331,7 +334,7 @@ impl Copied {
             let parameters = to.add(Copied::parameters_at(count));
             let buffer_bytes = match *buffer {
                 Buffer::None => {
-                    for (at, parameter) in layout.parameters.iter().enumerate() {
+                    for (at, parameter) in layout.parameters().iter().enumerate() {
                         let from = (*asked.parameters.add(at)).cast::<u8>();
                         let to = parameters.add(parameter.offset as usize);
                         match parameter.bytes {
@@ -388,7 +391,7 @@ unsafe fn make(
         ];
         return launch(copied, null_mut(), extra.as_mut_ptr());
     }
-    for (pointer, parameter) in scratch.pointers.iter_mut().zip(&copied.layout.parameters) {
+    for (pointer, parameter) in scratch.pointers.iter_mut().zip(copied.layout.parameters()) {
         // SAFETY: within what was copied.
         *pointer = unsafe { parameters.add(parameter.offset as usize) }.cast();
     }

@@ -73,8 +73,8 @@ unsafe fn hand_over<F: Function, const INDEX: usize>(
         return make_now();
     }
     let context = driver::current_context();
-    let [first, second] = facts.words;
-    let print = Print::of(&[INDEX as u64, facts.stream as u64, context as u64, queue.epoch(), first, second]);
+    let of_call = [INDEX as u64, facts.stream as u64];
+    let print = Print::of([of_call, [context as u64, queue.epoch()], facts.words]);
     if queue.accepted.has(print) && (facts.is_valid)() {
         let write = |to: *mut u8| {
             // SAFETY: there is room for the arguments, aligned to 8 bytes.
