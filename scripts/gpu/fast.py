@@ -1,12 +1,19 @@
-"""What `apex run --fast` gains: PyTorch programs bare and with the launch queue, interleaved, outputs compared.
+"""What `apex run --fast` gains: PyTorch programs bare and with the launch queue, interleaved, outputs compared. And what recording costs.
 
     fast.py measure --apex BIN --out DIR [--processes N] [--windows N] [--limit S] [PROGRAM]…
-    fast.py tables FILE
+    fast.py recording --apex BIN --out DIR [--windows N] [PROGRAM]…
+    fast.py million --apex BIN --out DIR [--rounds N] COMMAND…
+    fast.py tables|recording-table|million-table FILE
 
 A program (programs/fast.py) runs in three processes at once: bare, under `apex run`, and under `apex run --fast`. They take turns:
 while one takes a window of steps, the others wait for theirs. All take the same number of steps and hash what they computed. Raw
-figures go to DIR/fast.json after each program, so a run that is cut short leaves what it has; another run adds to the file. `tables` prints the table of a file of raw
-figures: docs/fast.md shows it, and a test compares (xtask/tests/figures.rs).
+figures go to DIR/fast.json after each program, so a run that is cut short leaves what it has; another run adds to the file.
+
+`recording` says what recording alone costs a launch in a real program: one process under `apex run`, in which recording is switched off
+and on from window to window. `million` times the launches of a program that makes a million of them (programs/million.c).
+
+`tables`, `recording-table` and `million-table` print the table of a file of raw figures: docs/results/fast-h200.md shows them, and a test
+compares (xtask/tests/figures.rs).
 """
 
 import argparse
@@ -24,18 +31,18 @@ from pathlib import Path
 
 from figures import table
 
-# What each program is, and how many steps its window has: about a second without the queue.
+# What each program is, and how many steps its window has: about half a second without the queue.
 PROGRAMS = {
-    "decode": ("transformer decode step, 12 layers", 300),
-    "mlp": ("MLP training, unfused AdamW", 150),
-    "cnn": ("small CNN training", 300),
-    "gpt2": ("GPT-2 training step (Hugging Face)", 25),
-    "generate": ("GPT-2 generating 64 tokens", 2),
-    "resnet50": ("ResNet-50 training step (timm), batch 16", 40),
-    "matmul": ("large matrix products", 500),
-    "graphs": ("CUDA graph of the decode step", 1500),
-    "waits": ("one launch per synchronisation", 500),
-    "compiled": ("compiled decode step", 800),
+    "decode": ("transformer decode step, 12 layers", 150),
+    "mlp": ("MLP training, unfused AdamW", 75),
+    "cnn": ("small CNN training", 150),
+    "gpt2": ("GPT-2 training step (Hugging Face)", 12),
+    "generate": ("GPT-2 generating 64 tokens", 1),
+    "resnet50": ("ResNet-50 training step (timm), batch 16", 20),
+    "matmul": ("large matrix products", 250),
+    "graphs": ("CUDA graph of the decode step", 750),
+    "waits": ("one launch per synchronisation", 250),
+    "compiled": ("compiled decode step", 400),
 }
 # What is before a program's command, but for the folder of the session.
 MODES = {"bare": None, "recorded": ["run", "--quiet"], "fast": ["run", "--quiet", "--fast"]}
@@ -66,6 +73,20 @@ class Process:
         self.process.stdin.flush()
         return float(self.line())
 
+    def launches_in(self, steps):
+        """Kernel launches of a step, from those that a window adds to the session, while recording is on."""
+        session = str(self.folder / "session")
+        subprocess.run([self.apex, "ctl", "on", session], check=True, capture_output=True)
+        before = self.launches()
+        self.window(steps)
+        return (self.launches() - before) / steps
+
+    def launches(self):
+        """Kernel launches in the session so far."""
+        report = [self.apex, "report", "--json", str(self.folder / "session")]
+        done = subprocess.run(report, capture_output=True, text=True, check=True)
+        return sum(process["launches"] for process in json.loads(done.stdout)["profile"]["processes"])
+
     def finish(self):
         """The hash of what was computed, and what the queue did."""
         self.process.stdin.close()
@@ -95,7 +116,7 @@ def in_turns(name, options):
         for process in processes.values():
             process.line()
         for process in processes.values():
-            process.window(max(steps // 4, 1))
+            process.window(max(steps // 2, 1))
         row |= {mode: {"windows_ms": []} for mode in processes}
         for _ in range(options.windows):
             for mode in random.sample(list(MODES), len(MODES)):
@@ -135,6 +156,73 @@ def measure(options):
             file.write_text(json.dumps(result, indent=1) + "\n")
 
 
+def recording(options):
+    """Windows of a recorded process, with recording switched off and on in turns."""
+    runs = []
+    for name in options.programs or ["decode", "mlp", "cnn"]:
+        steps = PROGRAMS[name][1]
+        process = Process(name, "recorded", options.apex)
+        row = {"program": name, "steps": steps, "off_ms": [], "on_ms": []}
+        try:
+            process.line()
+            process.window(steps)
+            for _ in range(options.windows):
+                for switch in random.sample(["off", "on"], 2):
+                    subprocess.run([options.apex, "ctl", switch, str(process.folder / "session")], check=True, capture_output=True)
+                    row[f"{switch}_ms"].append(process.window(steps))
+            row["launches_per_step"] = process.launches_in(steps)
+        except (RuntimeError, OSError, ValueError, subprocess.CalledProcessError) as error:
+            row["error"] = str(error)
+        finally:
+            process.end()
+        print(json.dumps(row), flush=True)
+        runs.append(row)
+        (Path(options.out) / "fast-recording.json").write_text(json.dumps({"machine": machine(), "runs": runs}, indent=1) + "\n")
+
+
+def million(options):
+    """A program of launches in a row: bare, recorded and with the queue, in turns."""
+    rows = []
+    for _ in range(options.rounds):
+        for mode in random.sample(list(MODES), len(MODES)):
+            folder = Path(tempfile.mkdtemp())
+            before = [options.apex, *MODES[mode], "-o", str(folder / "session"), "--"] if MODES[mode] else []
+            done = subprocess.run([*before, *options.command_line], capture_output=True, text=True, check=True)
+            rows.append({"mode": mode} | json.loads(done.stdout))
+            shutil.rmtree(folder, ignore_errors=True)
+            print(json.dumps(rows[-1]), flush=True)
+            (Path(options.out) / "fast-million.json").write_text(json.dumps({"machine": machine(), "runs": rows}, indent=1) + "\n")
+
+
+def recording_table(file):
+    rows = []
+    for row in json.loads(Path(file).read_text())["runs"]:
+        if "error" in row:
+            continue
+        off, on, launches = row["off_ms"], row["on_ms"], row["launches_per_step"]
+        added = [(with_it - without) * 1e6 / launches for without, with_it in zip(off, on, strict=True)]
+        percent = [(with_it / without - 1) * 100 for without, with_it in zip(off, on, strict=True)]
+        cells = [f"{statistics.median(off):.3f}", f"{statistics.median(on):.3f}", f"{launches:.0f}"]
+        rows.append([PROGRAMS[row["program"]][0], *cells, spread(percent, 1), spread(added, 0), len(off)])
+    print(table(["program", "off, ms", "on, ms", "launches a step", "added, %", "added, ns a launch", "windows"], rows))
+
+
+def million_table(file):
+    runs = json.loads(Path(file).read_text())["runs"]
+    rows = []
+    for mode, title in (("bare", "bare"), ("recorded", "`apex run`"), ("fast", "`apex run --fast`")):
+        of_mode = [row for row in runs if row["mode"] == mode]
+        fields = ("p50_ns", "p90_ns", "p99_ns", "mean_ns", "total_ns_per_launch")
+        rows.append([title, *(f"{statistics.median(row[field] for row in of_mode):.0f}" for field in fields), len(of_mode)])
+    print(table(["", "median, ns", "p90", "p99", "mean", "until the last kernel ends, ns a launch", "runs"], rows))
+
+
+def spread(values, digits):
+    """The median and its 95% interval."""
+    low, high = interval(values)
+    return f"{statistics.median(values):.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+
+
 def interval(ratios):
     """The 95% bootstrap interval of the median."""
     generator = random.Random(0)
@@ -159,9 +247,7 @@ def tables(file):
 
 def faster(bare, other):
     """The median of the ratios of windows that took turns, and its 95% interval."""
-    ratios = [before / after for before, after in zip(bare, other, strict=True)]
-    low, high = interval(ratios)
-    return f"{statistics.median(ratios):.2f} ({low:.2f} to {high:.2f})"
+    return spread([before / after for before, after in zip(bare, other, strict=True)], 2)
 
 
 def same_bits(runs):
@@ -174,19 +260,27 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     measuring = commands.add_parser("measure")
-    measuring.add_argument("--apex", required=True)
-    measuring.add_argument("--out", required=True)
-    measuring.add_argument("--processes", type=int, default=4)
-    measuring.add_argument("--windows", type=int, default=2)
+    measuring.add_argument("--processes", type=int, default=1)
+    measuring.add_argument("--windows", type=int, default=16)
     measuring.add_argument("--limit", type=float, default=500.0)
     measuring.add_argument("programs", nargs="*", metavar="PROGRAM")
-    showing = commands.add_parser("tables")
-    showing.add_argument("file")
+    switching = commands.add_parser("recording")
+    switching.add_argument("--windows", type=int, default=24)
+    switching.add_argument("programs", nargs="*", metavar="PROGRAM")
+    launching = commands.add_parser("million")
+    launching.add_argument("--rounds", type=int, default=5)
+    launching.add_argument("command_line", nargs="+", metavar="COMMAND")
+    for measured in (measuring, switching, launching):
+        measured.add_argument("--apex", required=True)
+        measured.add_argument("--out", required=True)
+    tabled = {"tables": tables, "recording-table": recording_table, "million-table": million_table}
+    for name in tabled:
+        commands.add_parser(name).add_argument("file")
     options = parser.parse_args()
-    if options.command == "measure":
-        measure(options)
+    if options.command in tabled:
+        tabled[options.command](options.file)
     else:
-        tables(options.file)
+        {"measure": measure, "recording": recording, "million": million}[options.command](options)
 
 
 main()

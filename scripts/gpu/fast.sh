@@ -4,11 +4,13 @@
 #   scripts/gpu/fast.sh [OUT] [PART]...   # APEX_BIN: folder of apex and its libraries (default: target/release)
 #
 # Parts: order (random programs of ORDER_CLIENT, default target/release/driver-client, which `cargo build --release -p driver-client`
-# makes), verify (verify.sh with the queue always on), sanitizer (a program under compute-sanitizer, with the queue), gain (fast.py),
-# memory (memory.py). FAST (default: queue) is what `order`, `verify` and `sanitizer` turn on. Default: all. Exit status 1 when a part failed; the others have run.
+# makes), verify (verify.sh with the queue always on), sanitizer (a program under compute-sanitizer, with the queue), gain (what programs
+# gain), recording (what recording alone costs them), million (a million launches in a row, ROUNDS times): these three are in
+# fast.py; memory (memory.py). FAST (default: queue) is what `order`, `verify` and `sanitizer` turn on. Default: all. Exit status 1 when
+# a part failed; the others have run.
 source "$(dirname "$0")/common.sh"
 shift || true
-[ $# -gt 0 ] || set -- order verify sanitizer gain memory
+[ $# -gt 0 ] || set -- order verify sanitizer gain recording million memory
 apex=${APEX_BIN-$here/../../target/release}
 client=${ORDER_CLIENT:-$here/../../target/release/driver-client}
 always=(env APEX_FAST="${FAST:-queue}" APEX_FAST_ALWAYS=1)
@@ -40,6 +42,17 @@ memory() {
   build_c memory
   python3 "$here/memory.py" measure --apex "$apex/apex" --program "$build/memory" --out "$out" --rounds "${MEMORY_ROUNDS:-3}"
   python3 "$here/memory.py" tables "$out/memory.json" | tee "$out/memory.md"
+}
+
+recording() {
+  python3 "$here/fast.py" recording --apex "$apex/apex" --out "$out"
+  python3 "$here/fast.py" recording-table "$out/fast-recording.json" | tee "$out/fast-recording.md"
+}
+
+million() {
+  build_c million && "$nvcc" -arch="$arch" -cubin -o "$build/kernels.cubin" "$programs/kernels.cu" &&
+    python3 "$here/fast.py" million ${ROUNDS:+--rounds "$ROUNDS"} --apex "$apex/apex" --out "$out" "$build/million" "$build/kernels.cubin" &&
+    python3 "$here/fast.py" million-table "$out/fast-million.json" | tee "$out/fast-million.md"
 }
 
 failed=()
