@@ -18,6 +18,7 @@ const LAYERS: [&[&str]; 10] = [
         "test-skip",
     ],
     &[
+        "apex-symbolization",
         "cuda-abi",
         "ptx",
         "fatbin",

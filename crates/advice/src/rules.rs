@@ -53,7 +53,8 @@ use crate::finding::{
 };
 use apex_profile::names::OwnerKind;
 use apex_profile::{
-    Accounts, Activity, Figure, Geometry, IdleCause, Kernel, KernelCounts, Profile, SaturatingSum as _, total,
+    Accounts, Activity, Figure, Geometry, IdleCause, Kernel, KernelCounts, Profile, SaturatingSum as _,
+    StackCount, total,
 };
 
 /// What a rule must be given to judge.
@@ -208,6 +209,16 @@ impl Rule {
             verify: format!("{VERIFY}: {}", self.verify),
         }
     }
+}
+
+/// `, from train.py:48 train_step`: where most of the calls come from whose call stacks were read;
+/// empty where none was.
+pub(crate) fn from_place<'p>(
+    profile: &Profile,
+    stacks: impl IntoIterator<Item = &'p Vec<StackCount>>,
+) -> String {
+    let counts: Vec<StackCount> = stacks.into_iter().flatten().copied().collect();
+    profile.main_place(&counts).map_or_else(String::new, |place| format!(", from {place}"))
 }
 
 /// What a rule about one kernel says of it.

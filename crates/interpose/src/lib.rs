@@ -10,7 +10,7 @@
 //! which every exported symbol jumps: with the real address, or with a function of `hooks`.
 //! `hooks`: decide about a call, forward it, record it. `objects`: what is known of the driver's
 //! objects, whether or not anything is recorded. `record`: the session of the process, and what
-//! each thread keeps to itself. `timing`: GPU durations. `python`: the interpreter's frames.
+//! each thread keeps to itself. `timing`: GPU durations. `python`: the interpreter's frames. `native`: those of compiled code.
 //! `nvtx`, `ranges`: the ranges that the program names. `driver`: the calls that the library makes
 //! on its own account. `switch`: whether calls are recorded. [`limits`] and `tables`: memory, fixed
 //! beforehand. ARCHITECTURE.md has the order in which these may use each other.
@@ -49,7 +49,9 @@ mod hot;
 pub mod limits;
 mod loader;
 pub mod locate;
+mod memory;
 mod message;
+mod native;
 mod nvtx;
 mod objects;
 mod per_process;

@@ -42,6 +42,8 @@ pub const PENDING_PAIRS: usize = 64;
 pub const PYTHON_CODES: usize = 1 << 14;
 /// Most call stacks that get an identifier.
 pub const CALL_STACKS: usize = 1 << 14;
+/// Most executable files and libraries that get an identifier.
+pub const MODULES: usize = 1 << 12;
 /// Most ranges that get an identifier.
 pub const RANGES: usize = 1 << 13;
 /// Longest name of a range that is kept, bytes; longer ones are cut.
@@ -62,6 +64,7 @@ pub const MAP_BYTES: usize = (FUNCTIONS
     + REMEMBERED_NAMES
     + PYTHON_CODES
     + CALL_STACKS
+    + MODULES
     + 3 * RANGES)
     * MAP_ENTRY_BYTES
     + RANGES * RANGE_NAME_BYTES

@@ -50,16 +50,7 @@ fn script(name: &str) -> PathBuf {
 
 /// A program in Python, recorded.
 fn python(recording: &Recording, interpreter: &Path, program: &str) -> Command {
-    let mut command = recording.client("");
-    let environment: Vec<_> =
-        command.get_envs().map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned))).collect();
-    command = Command::new(interpreter);
-    for (name, value) in environment {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
+    let mut command = recording.program(interpreter);
     command.arg(script(program));
     command
 }

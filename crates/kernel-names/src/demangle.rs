@@ -24,6 +24,27 @@ pub fn demangled(symbol: &str) -> String {
     }
 }
 
+/// The name of a function of the host in its language, without parameters: C++, and Rust's older
+/// names; the symbol itself if it is mangled in another way.
+pub fn host_function_name(symbol: &str) -> String {
+    if !symbol.starts_with("_Z") || symbol.len() > MOST_MANGLED {
+        return symbol.to_owned();
+    }
+    let options = DemangleOptions::new().no_params().no_return_type().hide_expression_literal_types();
+    let mut text = Bounded::default();
+    let name = match Symbol::new(symbol).map(|parsed| parsed.structured_demangle(&mut text, &options)) {
+        Ok(Ok(())) => text.0.replace("(anonymous namespace)::", ""),
+        _ => return symbol.to_owned(),
+    };
+    // Rust's end in a digest.
+    match name.rsplit_once("::h") {
+        Some((path, digest)) if digest.len() == 16 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
+            path.to_owned()
+        }
+        _ => name,
+    }
+}
+
 /// Text that refuses to grow beyond [`MOST_DEMANGLED`].
 #[derive(Default)]
 struct Bounded(String);
@@ -69,6 +90,19 @@ mod tests {
             demangled("_Z10vector_addPKfS0_Pfi"),
             "vector_add(float const*, float const*, float*, int)"
         );
+    }
+
+    #[test]
+    fn functions_of_the_host_have_names_without_parameters() {
+        for (symbol, name) in [
+            ("main", "main"),
+            ("_ZN5model4stepEPfi", "model::step"),
+            ("_ZN12_GLOBAL__N_16launchEv", "launch"),
+            ("_ZN3app3run17h0123456789abcdefE", "app::run"),
+            ("_Zbroken", "_Zbroken"),
+        ] {
+            assert_eq!(host_function_name(symbol), name);
+        }
     }
 
     #[test]

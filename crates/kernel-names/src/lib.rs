@@ -29,7 +29,7 @@ mod words;
 use serde::{Deserialize, Serialize};
 
 pub use data_type::DataType;
-pub use demangle::{MOST_DEMANGLED, demangled};
+pub use demangle::{MOST_DEMANGLED, demangled, host_function_name};
 pub use operation::Operation;
 pub use owner::{Owner, OwnerKind};
 pub use unique::{Row, unique_short_names};

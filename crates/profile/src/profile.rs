@@ -15,6 +15,7 @@ mod counts;
 mod geometry;
 mod kernels;
 mod memory;
+mod native;
 mod phase;
 mod places;
 mod pool;
@@ -374,6 +375,9 @@ pub struct Call {
     /// Of these, those after the process's first launch.
     #[serde(default)]
     pub after_launch: AfterLaunch,
+    /// Call stacks that were read on some of them, the most frequent first.
+    #[serde(default)]
+    pub stacks: Vec<StackCount>,
 }
 
 /// Calls that came after their process's first launch. A share of the job's time begins there too,
@@ -451,6 +455,9 @@ pub struct Copies {
     /// Of these, those after the process's first launch.
     #[serde(default)]
     pub after_launch: AfterLaunch,
+    /// Call stacks that were read on some of them, the most frequent first.
+    #[serde(default)]
+    pub stacks: Vec<StackCount>,
 }
 
 /// Memory of one kind, over all processes.

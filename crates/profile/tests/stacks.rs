@@ -1,9 +1,10 @@
 //! Call stacks of a session become places of its kernels and graphs.
 
 use apex_profile::{Builder, Profile, StackCount};
-use apex_trace::definition::{CallStack, Definition, Graph, PythonFrame};
-use apex_trace::layout::{Slots, StackSample, flags};
+use apex_trace::definition::{CallStack, Definition, Graph, Module, NativeFrame, PythonFrame};
+use apex_trace::layout::{Call, CallClass, MemoryKind, Slots, StackSample, flags};
 use apex_trace::python::{LineTable, PythonCode};
+use std::os::unix::fs::MetadataExt;
 use test_session::{LEGACY, Recording};
 
 /// A function of five instructions on each of two lines.
@@ -19,12 +20,17 @@ fn define_code(program: &mut Recording, id: u32, file: &str, function: &str, fir
 
 fn define_stack(program: &mut Recording, id: u32, thread: &str, frames: &[(u32, i32)]) {
     let python = frames.iter().map(|&(code, offset)| PythonFrame { code, offset }).collect();
-    program.define(Definition::CallStack(CallStack { id, thread: thread.into(), python, is_cut: false }));
+    program.define(Definition::CallStack(CallStack {
+        id,
+        thread: thread.into(),
+        python,
+        ..CallStack::default()
+    }));
 }
 
 fn sample(program: &mut Recording, config: u32, stack: u32, flags: u16) {
     let head = StackSample::head(flags, 0, 0);
-    program.write(&StackSample { head, config, stack, reserved: 0 });
+    program.write(&StackSample { head, config, stack, ..StackSample::default() });
 }
 
 /// Launches from two lines of one function, from another, and from a worker of autograd. `first`
@@ -100,4 +106,73 @@ fn processes_share_call_stacks() {
         counts.iter().map(twice).collect()
     };
     assert_eq!(both.kernels[0].stacks, twice(&one.kernels[0].stacks));
+}
+
+/// An address in this test's executable file, as the file counts, and the file.
+fn here() -> (NativeFrame, Module) {
+    let path = std::env::current_exe().expect("a path");
+    let file = std::fs::metadata(&path).expect("a file");
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("mappings");
+    let first = maps.lines().find(|line| line.ends_with(path.to_str().expect("text"))).expect("a mapping");
+    let base =
+        first.split('-').next().and_then(|base| u64::from_str_radix(base, 16).ok()).expect("an address");
+    let module = Module {
+        id: 1,
+        path: path.to_str().expect("text").to_owned(),
+        build_id: String::new(),
+        bytes: file.len(),
+        modified_ns: (file.mtime() * 1_000_000_000 + file.mtime_nsec()) as u64,
+    };
+    (NativeFrame { module: 1, address: here as *const () as u64 - base }, module)
+}
+
+#[test]
+fn compiled_functions_and_calls_have_their_places() {
+    let (frame, module) = here();
+    let changed = Module { id: 2, bytes: 1, ..module.clone() };
+    let program = |program: &mut Recording| {
+        program.define(Definition::Module(module.clone()));
+        program.define(Definition::Module(changed.clone()));
+        define_code(program, 1, "/home/me/train.py", "train_step", 48);
+        for (id, module) in [(1, 1), (2, 2)] {
+            let native = vec![NativeFrame { module, ..frame }];
+            program.define(Definition::CallStack(CallStack {
+                id,
+                thread: "main".into(),
+                native,
+                ..CallStack::default()
+            }));
+        }
+        let native = vec![frame];
+        let python = vec![PythonFrame { code: 1, offset: 0 }];
+        program.define(Definition::CallStack(CallStack { id: 3, python, native, ..CallStack::default() }));
+        let function = program.function("gelu");
+        let config = program.config(function, 132, 256);
+        let mut last = 0;
+        for stack in [1, 2, 3] {
+            last = program.launch(config, LEGACY);
+            sample(program, config, stack, 0);
+        }
+        let (api, class, memory) = (900, CallClass::Copy as u8, MemoryKind::Device as u8);
+        let source_memory = MemoryKind::Pageable as u8;
+        program.define(Definition::Name { id: api, text: "cuMemcpyHtoD_v2".into() });
+        let head = Call::head(0, last + 1, last + 2);
+        program.write(&Call { head, api, class, memory, source_memory, ..Call::default() });
+        let head = StackSample::head(flags::OF_CALL | flags::FIRST_SEEN, last + 3, last + 4);
+        let call =
+            StackSample { head, config: api, stack: 1, class, memory, source_memory, ..Default::default() };
+        program.write(&call);
+    };
+    let profile = test_session::of_program(program, Profile::from_session);
+    let places: Vec<String> = profile.by_site().into_iter().map(|site| site.place).collect();
+    let mine = places.iter().find(|place| place.starts_with("stacks.rs:")).expect("a line of this file");
+    assert!(mine.ends_with(" stacks::here"), "{mine}");
+    // A file that has changed tells nothing.
+    assert!(places.contains(&"thread main, no function known".to_owned()), "{places:?}");
+    assert!(places.contains(&format!("train.py:48 train_step via {mine}")), "{places:?}");
+    let python = profile.by_site().into_iter().find_map(|site| site.native).expect("compiled code");
+    assert_eq!(python.function, "stacks::here");
+    let copies = &profile.copies[0];
+    assert_eq!(profile.main_place(&copies.stacks).as_deref(), Some(mine.as_str()));
+    assert_eq!(profile.calls.iter().map(|call| call.stacks.len()).sum::<usize>(), 1);
 }

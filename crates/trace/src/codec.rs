@@ -6,7 +6,8 @@
 //! new version.
 
 use crate::definition::{
-    CallStack, Config, Context, Definition, Device, Function, Graph, PythonFrame, Range, Stream, StreamKind,
+    CallStack, Config, Context, Definition, Device, Function, Graph, Module, NativeFrame, PythonFrame, Range,
+    Stream, StreamKind,
 };
 use crate::layout::CHUNK_PAYLOAD_BYTES;
 use crate::python::{LineTable, PythonCode};
@@ -20,10 +21,13 @@ pub(crate) const ALIGNMENT: usize = 8;
 const MAX_STRING_BYTES: usize = 60 * 1024;
 /// Most entries in one list; the rest of a graph's kernels follows in [`tag::GRAPH_CONTINUED`].
 const MAX_ENTRIES: usize = 16 * 1024;
+/// Most frames of compiled code in a call stack.
+const MAX_NATIVE_FRAMES: usize = 1024;
 /// Longest line table; a longer one is cut, and later lines are not known.
 pub(crate) const MAX_LINE_TABLE_BYTES: usize = 128 * 1024;
 
-const _: () = assert!(MAX_STRING_BYTES + 8 * MAX_ENTRIES + 256 < CHUNK_PAYLOAD_BYTES);
+const _: () =
+    assert!(MAX_STRING_BYTES + 8 * MAX_ENTRIES + 12 * MAX_NATIVE_FRAMES + 256 < CHUNK_PAYLOAD_BYTES);
 const _: () = assert!(2 * MAX_STRING_BYTES + MAX_LINE_TABLE_BYTES + 256 < CHUNK_PAYLOAD_BYTES);
 
 mod tag {
@@ -39,6 +43,7 @@ mod tag {
     pub const PYTHON_CODE: u32 = 9;
     pub const CALL_STACK: u32 = 10;
     pub const RANGE: u32 = 11;
+    pub const MODULE: u32 = 12;
 }
 
 /// What one piece of a definitions chunk says.
@@ -127,6 +132,18 @@ fn piece<'b>(buffer: &'b mut Vec<u8>, definition: &Definition) -> Option<&'b [u8
             out.string(&stack.thread);
             out.list(&stack.python, |out, frame| out.u32s(&[frame.code, frame.offset as u32]));
             out.u32(stack.is_cut.into());
+            let native = &stack.native[..stack.native.len().min(MAX_NATIVE_FRAMES)];
+            out.list(native, |out, frame| {
+                out.u32(frame.module);
+                out.u64(frame.address);
+            });
+        }),
+        Definition::Module(module) => framed(buffer, tag::MODULE, |out| {
+            out.u32(module.id);
+            out.string(&module.path);
+            out.string(&module.build_id);
+            out.u64(module.bytes);
+            out.u64(module.modified_ns);
         }),
         Definition::Range(range) => framed(buffer, tag::RANGE, |out| {
             out.u32s(&[range.id, range.parent]);
@@ -275,6 +292,15 @@ pub(crate) fn decode(tag: u32, payload: &[u8]) -> Result<Piece, String> {
             python: input
                 .list(|input| Ok(PythonFrame { code: input.u32()?, offset: input.u32()? as i32 }))?,
             is_cut: input.u32()? != 0,
+            // Sessions of older versions end here.
+            native: if input.0.is_empty() { Vec::new() } else { input.list(Input::native_frame)? },
+        }),
+        tag::MODULE => Definition::Module(Module {
+            id: input.u32()?,
+            path: input.string()?,
+            build_id: input.string()?,
+            bytes: input.u64()?,
+            modified_ns: input.u64()?,
         }),
         tag::RANGE => Definition::Range(Range {
             id: input.u32()?,
@@ -343,6 +369,10 @@ impl<'p> Input<'p> {
 
     fn u32_pair(&mut self) -> Result<(u32, u32), String> {
         Ok((self.u32()?, self.u32()?))
+    }
+
+    fn native_frame(&mut self) -> Result<NativeFrame, String> {
+        Ok(NativeFrame { module: self.u32()?, address: self.u64()? })
     }
 
     pub(crate) fn u64(&mut self) -> Result<u64, String> {

@@ -30,6 +30,8 @@ pub enum Definition {
     Graph(Graph),
     /// A code object of the Python interpreter.
     PythonCode(PythonCode),
+    /// An executable file or library that call stacks go through.
+    Module(Module),
     /// A call stack.
     CallStack(CallStack),
     /// A range that the program names.
@@ -185,8 +187,36 @@ pub struct CallStack {
     pub thread: String,
     /// Frames of the Python interpreter, innermost first.
     pub python: Vec<PythonFrame>,
-    /// Whether there are outer frames that were not kept.
+    /// Frames of compiled code, innermost first; of a thread of the Python interpreter, those that
+    /// the innermost frame of the interpreter called.
+    pub native: Vec<NativeFrame>,
+    /// Whether there are outer frames of the Python interpreter that were not kept.
     pub is_cut: bool,
+}
+
+/// A frame of compiled code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct NativeFrame {
+    /// A [`Module`] identifier.
+    pub module: u32,
+    /// An address inside of the call instruction, as the module's file counts addresses.
+    pub address: u64,
+}
+
+/// An executable file or library as it was loaded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Module {
+    /// Its identifier.
+    pub id: u32,
+    /// Its file's path.
+    pub path: String,
+    /// What the linker wrote to tell this build from others (`NT_GNU_BUILD_ID`), in hexadecimal
+    /// digits; empty where it has none.
+    pub build_id: String,
+    /// Bytes of the file when the module was defined; 0 if unknown.
+    pub bytes: u64,
+    /// When the file was last modified by then: nanoseconds since 1970; 0 if unknown.
+    pub modified_ns: u64,
 }
 
 /// A frame of the Python interpreter.

@@ -435,8 +435,8 @@ pub mod flags {
     pub const OF_GRAPH: u16 = 16;
     /// `duration` is in units of [`LONG_UNIT`](super::LONG_UNIT) ticks.
     pub const LONG: u16 = 32;
-    /// Call stack: taken because the thread had not launched the configuration before, not as a
-    /// sample of its launches.
+    /// Call stack: taken because the thread had not launched the configuration (or made such a
+    /// call) before, not as a sample of its launches.
     pub const FIRST_SEEN: u16 = 64;
     /// Range change: a range has begun.
     pub const RANGE_BEGUN: u16 = 128;
@@ -444,6 +444,8 @@ pub mod flags {
     pub const RANGE_ENDED: u16 = 256;
     /// Range change: the range is the process's, and no thread is inside of it.
     pub const PROCESS_WIDE: u16 = 512;
+    /// Call stack: one call that is no launch; `config` is the entry point's name.
+    pub const OF_CALL: u16 = 1024;
 }
 
 /// Configuration identifier of a launch that did not fit the table.
@@ -508,7 +510,8 @@ pub struct Timing {
     pub raw_ns: u64,
 }
 
-/// Where in the program one launch was made: the calling thread's stack at that moment.
+/// Where in the program one launch or other call was made: the calling thread's stack at that
+/// moment.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StackSample {
@@ -518,8 +521,14 @@ pub struct StackSample {
     pub config: u32,
     /// A [`crate::definition::CallStack`].
     pub stack: u32,
+    /// The [`Call::class`] of the call; 0 where it is a launch.
+    pub class: u8,
+    /// Its [`Call::memory`].
+    pub memory: u8,
+    /// Its [`Call::source_memory`].
+    pub source_memory: u8,
     /// Unused.
-    pub reserved: u64,
+    pub reserved: [u8; 5],
 }
 
 /// From here on, the thread is inside of this range: what it records belongs to the range.
@@ -685,7 +694,7 @@ const _: () = {
     assert!(size_of::<Thread>() == 16 + 4 + 12);
     assert!(size_of::<Timing>() == 16 + 4 + 4 + 8);
     assert!(size_of::<StackSample>() == SLOT_BYTES);
-    assert!(size_of::<StackSample>() == 16 + 4 + 4 + 8);
+    assert!(size_of::<StackSample>() == 16 + 4 + 4 + 3 + 5);
     assert!(size_of::<RangeChange>() == SLOT_BYTES);
     assert!(size_of::<RangeChange>() == 16 + 4 + 4 + 8);
     assert!(size_of::<Call>() == 16 + 3 * 4 + 4 + 4 * 8);

@@ -203,6 +203,7 @@ pub(crate) fn copies(
         bytes: count * bytes,
         cpu: uniform(count, 100e3),
         after_launch: AfterLaunch { count, cpu_ns: 100e3 * count as f64 },
+        stacks: Vec::new(),
     }
 }
 
@@ -217,6 +218,7 @@ pub(crate) fn call(name: &str, class: CallClass, count: u64) -> Call {
         bytes: 0,
         cpu: uniform(count, 20e3),
         after_launch: AfterLaunch { count, cpu_ns: 20e3 * count as f64 },
+        stacks: Vec::new(),
     }
 }
 

@@ -4,7 +4,7 @@ use apex_trace::layout::CallClass;
 
 use super::synchronous_calls::synchronous_transfers;
 use super::{
-    Draft, Fault, Needs, Outcome, Rule, confidence, counted, counted_as, idle_during, job_saving,
+    Draft, Fault, Needs, Outcome, Rule, confidence, counted, counted_as, from_place, idle_during, job_saving,
     kernel_finding, time,
 };
 use crate::finding::{Evidence, KernelFinding, Level, Saving, Scope, Severity, Unit};
@@ -65,11 +65,12 @@ fn judge(profile: &Profile) -> Outcome {
     }
     Outcome::found(Draft {
         summary: format!(
-            "{} among {}: the host waits for {} in them{}",
+            "{} among {}: the host waits for {} in them{}{}",
             parts.join(", "),
             counted_as(launches, "launch", "launches"),
             time(waited),
-            last.as_ref().map_or(String::new(), |kernel| format!(", most often after `{}`", kernel.name))
+            last.as_ref().map_or(String::new(), |kernel| format!(", most often after `{}`", kernel.name)),
+            from_place(profile, waits().map(|call| &call.stacks).chain(copies.stacks.iter().copied()))
         ),
         evidence: vec![
             Evidence::new("synchronisations and small synchronous copies", Figure::measured(often as f64), Unit::Count)

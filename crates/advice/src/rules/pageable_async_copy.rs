@@ -3,8 +3,8 @@
 use apex_trace::layout::MemoryKind;
 
 use super::{
-    Draft, Needs, Outcome, Rule, account, bytes, confidence, counted_as, idle_during, job_saving, time,
-    typical_launch_call,
+    Draft, Needs, Outcome, Rule, account, bytes, confidence, counted_as, from_place, idle_during, job_saving,
+    time, typical_launch_call,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
 use apex_profile::{AfterLaunch, Copies, Figure, IdleCause, Profile, SaturatingSum as _};
@@ -53,11 +53,12 @@ fn judge(profile: &Profile) -> Outcome {
     let mean = moved as f64 / count as f64;
     Outcome::found(Draft {
         summary: format!(
-            "{} of {}{} with pageable memory took {} of CPU time",
+            "{} of {}{} with pageable memory took {} of CPU time{}",
             counted_as(count, "asynchronous copy", "asynchronous copies"),
             bytes(mean),
             if count == 1 { "" } else { " on average" },
-            time(spent)
+            time(spent),
+            from_place(profile, profile.copies.iter().filter(pageable).map(|copy| &copy.stacks))
         ),
         evidence: vec![
             Evidence::new(

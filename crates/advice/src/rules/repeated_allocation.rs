@@ -1,10 +1,12 @@
 //! Memory that is allocated and freed again and again.
 
-use apex_trace::layout::MemoryKind;
+use apex_trace::layout::{CallClass, MemoryKind};
 
-use super::{Draft, Needs, Outcome, Rule, account, confidence, counted, idle_during, job_saving, time};
+use super::{
+    Draft, Needs, Outcome, Rule, account, confidence, counted, from_place, idle_during, job_saving, time,
+};
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
-use apex_profile::{Figure, IdleCause, Memory, Profile, SaturatingSum as _, total};
+use apex_profile::{Call, Figure, IdleCause, Memory, Profile, SaturatingSum as _, total};
 
 /// From so many on it is a loop.
 const LOOP: u64 = 10;
@@ -48,13 +50,15 @@ fn judge(profile: &Profile) -> Outcome {
     {
         return Outcome::Clear;
     }
+    let allocates = |call: &&Call| call.class == Some(CallClass::Allocate) && !call.name.contains("Async");
     let spent: f64 = profile.memory.iter().filter(churn).map(cost).sum();
     let saved = (spent - pairs as f64 * POOL_PAIR_NS).max(0.0);
     Outcome::found(Draft {
         summary: format!(
-            "{} of a size that was freed before; with the frees {} of CPU time",
+            "{} of a size that was freed before; with the frees {} of CPU time{}",
             counted(pairs, "allocation"),
-            time(spent)
+            time(spent),
+            from_place(profile, profile.calls.iter().filter(allocates).map(|call| &call.stacks))
         ),
         evidence: vec![
             Evidence::new("repeated allocations", Figure::measured(pairs as f64), Unit::Count)

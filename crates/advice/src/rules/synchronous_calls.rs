@@ -3,11 +3,11 @@
 use apex_trace::layout::CallClass;
 
 use super::{
-    Draft, Needs, Outcome, Rule, account, bytes, confidence, counted_as, idle_during, job_saving, time,
-    typical_launch_call,
+    Draft, Needs, Outcome, Rule, account, bytes, confidence, counted_as, from_place, idle_during, job_saving,
+    time, typical_launch_call,
 };
 use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
-use apex_profile::{AfterLaunch, CopyDirection, Figure, IdleCause, Profile};
+use apex_profile::{AfterLaunch, CopyDirection, Figure, IdleCause, Profile, StackCount};
 
 pub(super) const RULE: Rule = Rule {
     id: "APEX-L19",
@@ -30,7 +30,8 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn judge(profile: &Profile) -> Outcome {
-    let Transfers { count, bytes: moved, cpu_ns: spent, after_launch } = synchronous_transfers(profile);
+    let Transfers { count, bytes: moved, cpu_ns: spent, after_launch, stacks } =
+        synchronous_transfers(profile);
     if count == 0 {
         return Outcome::Clear;
     }
@@ -45,10 +46,11 @@ fn judge(profile: &Profile) -> Outcome {
     let beyond = if saved > 0.0 { (ahead + copies).min(after_launch.cpu_ns) } else { 0.0 };
     Outcome::found(Draft {
         summary: format!(
-            "{} of {} took {} of CPU time",
+            "{} of {} took {} of CPU time{}",
             counted_as(count, "synchronous copy or memset", "synchronous copies and memsets"),
             bytes(moved as f64 / count as f64),
-            time(spent)
+            time(spent),
+            from_place(profile, stacks)
         ),
         evidence: vec![
             Evidence::new("synchronous copies and memsets", Figure::measured(count as f64), Unit::Count)
@@ -71,31 +73,34 @@ fn judge(profile: &Profile) -> Outcome {
 
 /// Synchronous transfers.
 #[derive(Default)]
-pub(super) struct Transfers {
+pub(super) struct Transfers<'p> {
     pub count: u64,
     pub bytes: u64,
     pub cpu_ns: f64,
     pub after_launch: AfterLaunch,
+    /// Call stacks that were read on some of them.
+    pub stacks: Vec<&'p Vec<StackCount>>,
 }
 
 /// Synchronous copies that touch the device and synchronous memsets.
-pub(super) fn synchronous_transfers(profile: &Profile) -> Transfers {
+pub(super) fn synchronous_transfers(profile: &Profile) -> Transfers<'_> {
     let copies = profile
         .copies
         .iter()
         .filter(|copy| !copy.asynchronous && copy.direction != CopyDirection::HostToHost)
-        .map(|copy| (copy.count, copy.bytes, copy.cpu.total_ns, copy.after_launch));
+        .map(|copy| (copy.count, copy.bytes, copy.cpu.total_ns, copy.after_launch, &copy.stacks));
     let sets = profile
         .calls
         .iter()
         .filter(|call| call.class == Some(CallClass::Set) && !call.name.contains("Async"))
-        .map(|call| (call.count, call.bytes, call.cpu.total_ns, call.after_launch));
+        .map(|call| (call.count, call.bytes, call.cpu.total_ns, call.after_launch, &call.stacks));
     let mut sum = Transfers::default();
-    for (count, bytes, cpu_ns, after_launch) in copies.chain(sets) {
+    for (count, bytes, cpu_ns, after_launch, stacks) in copies.chain(sets) {
         sum.count = sum.count.saturating_add(count);
         sum.bytes = sum.bytes.saturating_add(bytes);
         sum.cpu_ns += cpu_ns;
         sum.after_launch.add(after_launch);
+        sum.stacks.push(stacks);
     }
     sum
 }

@@ -1,6 +1,6 @@
 //! Findings as text: brief in a report, in full in `apex advise`.
 
-use super::{mark, places, share, what_is_missing};
+use super::{mark, share, what_is_missing};
 use crate::text::{Ink, PARAGRAPH, Style, wrap};
 use crate::units;
 use apex_advice::{
@@ -159,7 +159,7 @@ fn time_shown(time: &Figure) -> String {
 /// `from train.py:48 train_step`, where a call stack of the kernel was read.
 fn place(profile: &Profile, kernel: &KernelFinding) -> Option<String> {
     let stacks = &profile.kernels.get(kernel.kernel)?.stacks;
-    places::brief(profile, stacks).map(|place| format!("from {place}"))
+    profile.main_place(stacks).map(|place| format!("from {place}"))
 }
 
 fn about_kernel(profile: &Profile, kernel: &KernelFinding) -> String {

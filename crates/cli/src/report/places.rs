@@ -2,26 +2,15 @@
 
 use crate::text::{Align, Ink, Style, Table, shorten, wrap};
 use crate::units;
-use apex_profile::{Profile, SiteShare, SiteTotals, StackCount};
+use apex_profile::{Profile, SiteTotals};
 use std::io::{self, Write};
 
 /// What the headings of the kernels' places mean.
 const LEGEND: &str = "ᵐ measured: the share of a kernel's sampled launches (×n: of n). A place is the innermost line that is not \
-    an installed package's; `--json` has the whole call stacks.";
+    a library's; `--json` has the whole call stacks.";
 /// What the headings of the list of places mean.
 const PLACES_LEGEND: &str = "ᵐ measured; launches and GPU time of a kernel are divided among places as its sampled launches are. A place \
-    is the innermost line that is not an installed package's; `--json` has the whole call stacks.";
-
-/// The place that most launches come from, and how many others there are: `train.py:48 train_step
-/// and 2 more`.
-pub fn brief(profile: &Profile, stacks: &[StackCount]) -> Option<String> {
-    let sites = profile.sites(stacks);
-    let more = match sites.len() {
-        0 | 1 => String::new(),
-        count => format!(" and {} more", count - 1),
-    };
-    sites.first().map(|SiteShare { site, .. }| format!("{site}{more}"))
-}
+    is the innermost line that is not a library's; `--json` has the whole call stacks.";
 
 /// The place of each kernel at `indices`; nothing where no call stack was read.
 pub fn table(
@@ -35,7 +24,7 @@ pub fn table(
         Table::new(&[("kernel", Align::Left), ("launched from", Align::Flexible), ("shareᵐ", Align::Right)]);
     let mut is_empty = true;
     for kernel in indices.iter().map(|&index| &profile.kernels[index]) {
-        let Some(place) = brief(profile, &kernel.stacks) else { continue };
+        let Some(place) = profile.main_place(&kernel.stacks) else { continue };
         let first = profile.sites(&kernel.stacks)[0];
         let sampled: u64 = kernel.stacks.iter().map(|count| count.sampled).sum();
         let share = match first.share {
@@ -59,8 +48,7 @@ pub fn by_place(
     let places = profile.by_site();
     writeln!(out)?;
     if places.is_empty() {
-        let why =
-            "No call stack was read: they are of CPython 3.10 to 3.14, in sessions of this version of APEX.";
+        let why = "No call stack was read: sessions of older versions of APEX have those of CPython alone.";
         return writeln!(out, "{}\n", wrap(why, width, "").join("\n"));
     }
     let time: f64 = places.iter().map(|place| place.gpu_time_ns).sum();

@@ -206,7 +206,7 @@ pub fn place_session(folder: &Path) {
             id: 1,
             thread: "python3".into(),
             python: vec![PythonFrame { code: 1, offset: 8 }],
-            is_cut: false,
+            ..CallStack::default()
         }),
         Definition::Range(Range { id: 1, name: "step".into(), ..Range::default() }),
         Definition::Range(Range { id: 2, parent: 1, domain: "model".into(), name: "forward".into() }),
@@ -225,7 +225,7 @@ pub fn place_session(folder: &Path) {
     assert!(lane.record(&file, &GraphLaunch { head, graph: 1, stream: 0, result: 0, api: 1 }));
     for flags in [flags::FIRST_SEEN, 0, flags::OF_GRAPH] {
         let head = StackSample::head(flags, start, start + 1000);
-        assert!(lane.record(&file, &StackSample { head, config: 1, stack: 1, reserved: 0 }));
+        assert!(lane.record(&file, &StackSample { head, config: 1, stack: 1, ..StackSample::default() }));
     }
     let mut head = Timing::head(0, start, start);
     head.duration = 0;

@@ -85,13 +85,14 @@ const DOCUMENTS: [(&str, &[Words], Words); 9] = [
 const COMMITTED: [(&str, &str); 1] = [("apex.train/1", "crates/predict/models/card.json")];
 
 /// Members that no command here fills, and why.
-const UNFILLED: [(&str, &str); 12] = [
+const UNFILLED: [(&str, &str); 13] = [
     ("apex.report/2.profile.activities[].collectives", "collectives take NCCL; apex_profile tests them"),
     (
         "apex.report/2.advice.findings[].within",
         "a finding within another takes a slow host; apex_advice::advise tests it",
     ),
     ("apex.report/2.profile.processes[].pool.closed_by", "a closed pool: cli's `fast` tests it"),
+    ("apex.report/2.places[].native", "compiled code that Python calls; apex_profile tests it"),
     ("apex.export/1.launches[].cluster_x", "the CPU device's compute capability has no clusters"),
     ("apex.export/1.launches[].cluster_y", "likewise"),
     ("apex.export/1.launches[].cluster_z", "likewise"),

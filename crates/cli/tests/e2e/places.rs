@@ -1,4 +1,4 @@
-//! Places in a Python program, from the recorder to the report.
+//! Places in a program, from the recorder to the report.
 
 use crate::common::*;
 use std::process::Command;
@@ -62,22 +62,34 @@ fn a_report_says_which_line_of_a_python_program_launches_a_kernel() {
     assert_eq!(json["places"][0]["place"], "train.py:13 launch");
     assert_eq!(json["places"][0]["launches"], 6000.0);
     assert!(json["places"][0]["samples"].as_u64().unwrap() > 0);
-    let functions: Vec<_> = json["profile"]["call_stacks"][0]["frames"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|frame| (frame["function"].as_str().unwrap(), frame["line"].as_u64().unwrap()))
-        .collect();
-    let module = ("<module>", 20);
-    assert_eq!(functions, [("launch", 13), ("forward", 15), ("train_step", 18), module]);
+    let functions = |stack: &serde_json::Value| -> Vec<(String, u64)> {
+        let frames = stack["frames"].as_array().unwrap().iter();
+        frames
+            .map(|frame| (frame["function"].as_str().unwrap().to_owned(), frame["line"].as_u64().unwrap()))
+            .collect()
+    };
+    let launching = [("launch", 13), ("forward", 15), ("train_step", 18), ("<module>", 20)];
+    let launching = launching.map(|(function, line)| (function.to_owned(), line));
+    let stacks = json["profile"]["call_stacks"].as_array().unwrap();
+    assert!(stacks.iter().any(|stack| functions(stack) == launching), "{stacks:?}");
+    let calls = json["profile"]["calls"].as_array().unwrap();
+    let waiting = calls.iter().find(|call| call["name"] == "cuCtxSynchronize").expect("the program waits");
+    let place = waiting["stacks"][0]["stack"].as_u64().unwrap() as usize;
+    assert_eq!(functions(&stacks[place]), [("<module>".to_owned(), 21)]);
 }
 
 #[test]
-fn a_session_without_call_stacks_says_so() {
+fn a_report_says_which_function_of_a_compiled_program_launches_a_kernel_and_waits() {
     let sandbox = Sandbox::new();
     sandbox.recorded(&[], &["launch", "10"]);
-    let report = text(&output(&mut sandbox.apex(&["report", "s"]), 0).stdout);
-    assert!(!report.contains("Places"), "{report}");
     let places = text(&output(&mut sandbox.apex(&["report", "s", "--by", "place"]), 0).stdout);
-    assert!(places.contains("No call stack was read"), "{places}");
+    assert!(places.contains("main.rs:") && places.contains(" launch"), "{places}");
+    let json = sandbox.json(&["report", "s", "--json"]);
+    let function = |stack: &serde_json::Value| {
+        let stack = &json["profile"]["call_stacks"][stack["stack"].as_u64().unwrap() as usize];
+        stack["native"][0]["function"].as_str().unwrap_or_default().to_owned()
+    };
+    let calls = json["profile"]["calls"].as_array().unwrap();
+    let mut stacks = calls.iter().flat_map(|call| call["stacks"].as_array().unwrap());
+    assert!(stacks.any(|stack| !function(stack).is_empty()), "{calls:?}");
 }

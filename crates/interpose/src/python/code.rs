@@ -6,7 +6,7 @@
 
 use super::Python;
 use super::layout::{BYTES, FORM, LENGTH, MOST_OFFSET, SIZE, TYPE};
-use super::memory::{half_at, word_at};
+use crate::memory::{half_at, word_at};
 use apex_trace::python::LineTable;
 use std::hash::{DefaultHasher, Hash, Hasher};
 

@@ -3,7 +3,7 @@
 use super::Python;
 use super::code::{HEAD_BYTES, Head};
 use super::layout::{Innermost, Instruction, MOST_OFFSET};
-use super::memory::{Memory, PIECES, half_at, word_at};
+use crate::memory::{Memory, PIECES, half_at, word_at};
 
 /// Most frames of a stack that are kept, the innermost ones.
 pub const MOST: usize = 64;

@@ -5,8 +5,8 @@
 //! and offsets. Which offset stands where in that description depends on the minor version again,
 //! so versions that were not tested are not read.
 
-use super::memory::{Memory, word_at};
 use super::symbol;
+use crate::memory::{Memory, word_at};
 
 /// How a thread's state leads to its innermost frame.
 #[derive(Clone, Copy)]

@@ -4,7 +4,7 @@
 //! thread-local and needs no lock. All else is read from its memory, at offsets that depend on its
 //! version ([`layout`]). The frames of a thread cannot change while the thread is in our call, but
 //! the interpreter may be ending in another thread meanwhile, and free them. Hence the contract:
-//! **nothing of the interpreter is dereferenced**. The kernel copies every byte ([`memory`]) and
+//! **nothing of the interpreter is dereferenced**. The kernel copies every byte ([`crate::memory`]) and
 //! answers with an error where there is no memory, chains are followed for a bounded number of
 //! steps, and a code object counts as one only if its type is `PyCode_Type`. In a thread whose
 //! state was freed, garbage can give no frames or wrong ones; never a fault.
@@ -16,12 +16,11 @@
 pub mod code;
 mod frames;
 mod layout;
-mod memory;
 
 pub use frames::{Frame, Frames};
 
+use crate::memory::Memory;
 use layout::Layout;
-use memory::Memory;
 use std::ffi::{CStr, c_void};
 use std::mem::transmute;
 
@@ -35,6 +34,11 @@ pub struct Python {
 }
 
 impl Python {
+    /// An address in the interpreter's code.
+    pub fn address(&self) -> u64 {
+        self.this_thread_state as *const () as u64
+    }
+
     /// Finds the interpreter; `None` if the process has none, or one whose frames cannot be read.
     pub fn find() -> Option<Python> {
         let this_thread_state = symbol(c"PyGILState_GetThisThreadState")?;

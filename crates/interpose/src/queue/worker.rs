@@ -8,6 +8,7 @@ use super::{MOST_PARAMETERS, Queue, Scratch};
 use crate::driver;
 use crate::objects::streams::thread_id;
 use crate::record::ranges;
+use crate::record::stacks::OWN_THREAD;
 use crate::record::thread::{self, Thread};
 use apex_trace::layout::QueueState;
 use cuda_abi::types::*;
@@ -104,7 +105,7 @@ pub fn start(queue: &'static Queue) -> bool {
     let scratch = Scratch { pointers };
     queue.worker.state.store(AWAKE, SeqCst);
     let is_made = without_signals(|| {
-        let builder = std::thread::Builder::new().name("apex-queue".to_owned());
+        let builder = std::thread::Builder::new().name(OWN_THREAD.to_owned());
         builder.spawn(move || run(queue, scratch)).is_ok()
     });
     if !is_made {

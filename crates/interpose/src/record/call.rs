@@ -140,7 +140,7 @@ impl Thread {
         }
         let memory = self.kind(notes.memory, notes.address) as u8;
         let source_memory = self.kind(notes.source_memory, notes.source) as u8;
-        self.push(&Call {
+        let call = Call {
             head: Call::head(notes.flags | more, done.start, done.end),
             api: api(index),
             stream,
@@ -153,7 +153,9 @@ impl Thread {
             address: notes.address,
             source: notes.source,
             object: notes.object,
-        });
+        };
+        self.push(&call);
+        self.note_call(&call, done.end);
     }
 
     fn kind(&mut self, memory: Memory, address: u64) -> MemoryKind {

@@ -17,7 +17,7 @@ pub mod call;
 mod identifiers;
 pub mod launch;
 pub mod ranges;
-mod stacks;
+pub mod stacks;
 pub mod thread;
 pub mod timed;
 

@@ -1,34 +1,41 @@
-//! Where in the program launches are made: the stack of the calling thread, on some of its
-//! launches.
+//! Where in the program launches and other calls are made: the stack of the calling thread, on some
+//! of them.
 //!
 //! A stack is read where a thread first launches a configuration, and on launches that the recorder
 //! looks at anyway (those that are timed, and those around which it takes its own time), within one
 //! part in [`SHARE`] of the thread's time: the next stack waits [`SHARE`] times as long as the last
 //! one took, and what a thread did not use it does not save up. The path of the other launches does
-//! not know of it. What stacks name (code objects, and stacks as a whole) is defined
-//! once, like every object of a session.
+//! not know of it. Of the calls that are no launches, those that copy, allocate or wait are treated
+//! alike: the first of a kind in a thread, and others within as large a share. What stacks name
+//! (code objects, modules, and stacks as a whole) is defined once, like every object of a session.
 
 use super::Recorder;
 use super::thread::Thread;
 use crate::limits;
+use crate::native::{Loaded, Registers, Unwinder};
 use crate::python::code::Identity;
-use crate::python::{Frame, Frames, Python};
+use crate::python::{self, Frames, Python};
 use crate::switch::guarded;
 use crate::tables::put;
-use apex_trace::definition::{CallStack, Definition, PythonFrame};
-use apex_trace::layout::{Slots, StackSample, flags};
+use apex_trace::definition::{CallStack, Definition, Module, NativeFrame, PythonFrame};
+use apex_trace::layout::{Call, CallClass, Slots, StackSample, flags};
 use apex_trace::python::PythonCode;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
 
 /// The part of a thread's time that may be spent on stacks of launches that were made before, as a
-/// divisor.
+/// divisor; and the part that may be spent on stacks of other calls.
 const SHARE: u64 = 1024;
 
 /// Bits by which a thread remembers which configurations it has launched. Where two share a bit,
 /// the second one's first stack is not read.
 const SEEN_BITS: usize = 4096;
+/// Bits by which it remembers which kinds of other calls it has made.
+const SEEN_CALLS_BITS: usize = 1024;
+
+/// The name of this library's own thread, whose stacks say nothing of the program.
+pub const OWN_THREAD: &str = "apex-queue";
 
 /// What a thread notes about the stacks that it reads.
 pub struct Noted {
@@ -36,38 +43,49 @@ pub struct Noted {
     next: u64,
     /// When the last stack was read, and how long that took, ticks.
     last: (u64, u64),
+    /// When the stack of another call may be read again, ticks.
+    calls_due: u64,
     seen: [u64; SEEN_BITS / 64],
+    seen_calls: [u64; SEEN_CALLS_BITS / 64],
 }
 
 impl Noted {
     /// Of a thread that has read none.
     pub fn new() -> Noted {
-        Noted { next: 0, last: (0, 0), seen: [0; SEEN_BITS / 64] }
+        Noted {
+            next: 0,
+            last: (0, 0),
+            calls_due: 0,
+            seen: [0; SEEN_BITS / 64],
+            seen_calls: [0; SEEN_CALLS_BITS / 64],
+        }
     }
 
     /// Ticks that were spent on a stack since `begun`, when at most one was read.
     pub fn spent_since(&self, begun: u64) -> u64 {
         if self.last.0 >= begun { self.last.1 } else { 0 }
     }
-
-    /// Notes that the thread launches what `id` names; true for the first time.
-    fn see(&mut self, id: u32) -> bool {
-        let (word, bit) = (id as usize % SEEN_BITS / 64, 1 << (id % 64));
-        let is_new = self.seen[word] & bit == 0;
-        self.seen[word] |= bit;
-        is_new
-    }
 }
 
-/// The interpreter whose frames are read, and the identifiers that were given.
+/// Notes what `id` names; true for the first time.
+fn see(seen: &mut [u64], id: u32) -> bool {
+    let (word, bit) = (id as usize / 64 % seen.len(), 1 << (id % 64));
+    let is_new = seen[word] & bit == 0;
+    seen[word] |= bit;
+    is_new
+}
+
+/// What reads stacks, and the identifiers that were given.
 pub struct Stacks {
     python: Option<Python>,
+    native: Unwinder,
     given: Mutex<Given>,
 }
 
 #[derive(Default)]
 struct Given {
     codes: HashMap<Identity, u32>,
+    modules: HashMap<Loaded, u32>,
     /// By digest of their definitions.
     stacks: HashMap<u128, u32>,
 }
@@ -75,22 +93,22 @@ struct Given {
 impl Stacks {
     /// Looks for an interpreter.
     pub fn new() -> Stacks {
-        Stacks { python: Python::find(), given: Mutex::default() }
+        Stacks { python: Python::find(), native: Unwinder::of_this_process(), given: Mutex::default() }
     }
 }
 
 impl Thread {
     /// The thread launches a configuration that it has not launched lately.
     pub fn note_unfamiliar(&mut self, config: u32) {
-        if self.recorder.stacks.python.is_some() && self.noted.see(config) {
-            self.read_stack(config, flags::FIRST_SEEN);
+        if see(&mut self.noted.seen, config) {
+            self.read_stack(of_launch(config), flags::FIRST_SEEN);
         }
     }
 
     /// The thread has launched a graph.
     pub fn note_graph(&mut self, graph: u32, is_timed: bool) {
-        if self.recorder.stacks.python.is_some() && self.noted.see(!graph) {
-            self.read_stack(graph, flags::OF_GRAPH | flags::FIRST_SEEN);
+        if see(&mut self.noted.seen, !graph) {
+            self.read_stack(of_launch(graph), flags::OF_GRAPH | flags::FIRST_SEEN);
         } else if is_timed {
             self.sample_stack(graph, flags::OF_GRAPH);
         }
@@ -99,23 +117,53 @@ impl Thread {
     /// The thread has made a launch that the recorder looks at: its stack is a sample, if there is
     /// time for it.
     pub fn sample_stack(&mut self, config: u32, flags: u16) {
-        if self.recorder.stacks.python.is_none() {
-            return;
-        }
         let now = self.clock.now();
         if now >= self.noted.next {
-            self.noted.next = now + self.read_stack(config, flags) * SHARE;
+            self.noted.next = now + self.read_stack(of_launch(config), flags) * SHARE;
         }
     }
 
-    /// Records the stack of a launch of `config`, and gives the ticks that this took.
-    fn read_stack(&mut self, config: u32, flags: u16) -> u64 {
-        let (begun, recorder) = (self.clock.now(), self.recorder);
-        let stack = guarded(|| recorder.stack()).flatten();
+    /// The thread has made a call that is no launch, which ended at `end` ticks.
+    pub fn note_call(&mut self, call: &Call, end: u64) {
+        let is_of_interest = matches!(
+            call.class(),
+            Some(
+                CallClass::Allocate
+                    | CallClass::Free
+                    | CallClass::Copy
+                    | CallClass::Set
+                    | CallClass::Synchronize
+            )
+        );
+        if !is_of_interest {
+            return;
+        }
+        let Call { api, class, memory, source_memory, .. } = *call;
+        let sample = StackSample { config: api, class, memory, source_memory, ..StackSample::default() };
+        let of_call = flags::OF_CALL | call.head.flags & flags::ASYNC;
+        let kind = u32::from_le_bytes([class, memory, source_memory, 0]);
+        if see(
+            &mut self.noted.seen_calls,
+            (kind ^ api.wrapping_mul(0x9e37_79b9)).wrapping_mul(0x85eb_ca6b) >> 16,
+        ) {
+            self.read_stack(sample, of_call | flags::FIRST_SEEN);
+        } else if end >= self.noted.calls_due {
+            let ticks = self.read_stack(sample, of_call);
+            // Not always as long: or else samples would always meet the same call of a loop.
+            let most = SHARE * ticks;
+            let spread = end.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
+            self.noted.calls_due = end + most / 2 + (most >> 10) * spread;
+        }
+    }
+
+    /// Records the stack of a launch or other call, and gives the ticks that this took.
+    #[inline(never)]
+    fn read_stack(&mut self, of: StackSample, flags: u16) -> u64 {
+        let (begun, recorder, registers) = (self.clock.now(), self.recorder, Registers::here());
+        let stack = guarded(|| recorder.stack(registers)).flatten();
         let end = self.clock.now();
         if let Some(stack) = stack {
-            let head = StackSample::head(flags, begun, end);
-            self.push(&StackSample { head, config, stack, reserved: 0 });
+            self.push(&StackSample { head: StackSample::head(flags, begun, end), stack, ..of });
         }
         let ticks = end.saturating_sub(begun);
         recorder.file.add_timing_ticks(ticks);
@@ -124,20 +172,33 @@ impl Thread {
     }
 }
 
+fn of_launch(config: u32) -> StackSample {
+    StackSample { config, ..StackSample::default() }
+}
+
 impl Recorder {
-    /// The identifier of the calling thread's stack as it is now; `None` if it cannot be read or
-    /// defined.
-    fn stack(&self) -> Option<u32> {
-        let python = self.stacks.python.as_ref()?;
-        let mut found = Frames::new();
-        python.frames(&mut found);
-        let mut frames = Vec::new();
-        frames.try_reserve_exact(found.found().len()).ok()?;
-        for frame in found.found() {
-            let code = self.python_code(python, frame)?;
-            frames.push(PythonFrame { code, offset: frame.offset });
+    /// The identifier of the calling thread's stack, from the function on whose registers these
+    /// are; `None` if it cannot be read or defined.
+    fn stack(&self, registers: Registers) -> Option<u32> {
+        let thread = thread_name();
+        if thread == OWN_THREAD {
+            return None;
         }
-        let stack = CallStack { id: 0, thread: thread_name(), python: frames, is_cut: found.is_cut };
+        let mut found = Frames::new();
+        let mut python = Vec::new();
+        let mut interpreter = None;
+        if let Some(of) = self.stacks.python.as_ref() {
+            of.frames(&mut found);
+            python.try_reserve_exact(found.found().len()).ok()?;
+            for frame in found.found() {
+                let code = self.python_code(of, frame)?;
+                python.push(PythonFrame { code, offset: frame.offset });
+            }
+            // What called the interpreter is no part of what the interpreter called.
+            interpreter = (!python.is_empty()).then(|| of.address());
+        }
+        let native = self.native_frames(registers, interpreter)?;
+        let stack = CallStack { id: 0, thread, python, native, is_cut: found.is_cut };
         let digest = digest(&stack);
         let mut given = self.stacks.given.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(&id) = given.stacks.get(&digest) {
@@ -151,8 +212,37 @@ impl Recorder {
         is_given.then_some(id)
     }
 
+    /// The frames of compiled code, up to the module that holds `until`.
+    fn native_frames(&self, registers: Registers, until: Option<u64>) -> Option<Vec<NativeFrame>> {
+        let found = self.stacks.native.frames(registers, until);
+        let mut frames = Vec::new();
+        frames.try_reserve_exact(found.count()).ok()?;
+        for frame in found.found() {
+            frames.push(NativeFrame { module: self.module(&frame.module)?, address: frame.address });
+        }
+        Some(frames)
+    }
+
+    /// The identifier of a module.
+    fn module(&self, module: &Loaded) -> Option<u32> {
+        let mut given = self.stacks.given.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&id) = given.modules.get(module) {
+            return Some(id);
+        }
+        if given.modules.len() >= limits::MODULES {
+            return None;
+        }
+        let id = given.modules.len() as u32 + 1;
+        let identity = self.stacks.native.identity(module);
+        let (path, build_id) = (identity.path, identity.build_id);
+        let (bytes, modified_ns) = (identity.bytes, identity.modified_ns);
+        let definition = Definition::Module(Module { id, path, build_id, bytes, modified_ns });
+        let is_given = self.file.define(&definition) && put(&mut given.modules, *module, id);
+        is_given.then_some(id)
+    }
+
     /// The identifier of a frame's code object.
-    fn python_code(&self, python: &Python, frame: &Frame) -> Option<u32> {
+    fn python_code(&self, python: &Python, frame: &python::Frame) -> Option<u32> {
         let identity = python.identity(frame.code, &frame.head);
         let mut given = self.stacks.given.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(&id) = given.codes.get(&identity) {

@@ -65,6 +65,18 @@ impl Recording {
         command
     }
 
+    /// Another program, in the environment of [`Recording::client`].
+    pub fn program(&self, path: &Path) -> Command {
+        let mut command = Command::new(path);
+        for (name, value) in self.client("").get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command
+    }
+
     /// Runs a program and gives what it printed.
     pub fn run(&self, program: &str) -> String {
         finished(&mut self.client(program))

@@ -20,7 +20,7 @@ use super::counts::CountedKernels;
 use super::kernels::Kernels;
 use super::ranges::Ranges;
 use super::reading::Reading;
-use super::stacks::{Stacks, renumber_stacks};
+use super::stacks::{StackCounts, Stacks, renumber_stacks};
 use super::summary::renumber_kernels;
 use super::{
     Activity, AfterLaunch, Call, Copies, CopyDirection, Defect, Device, Graph, LaunchQueue, Memory,
@@ -115,6 +115,7 @@ pub(super) struct CallCounts {
     pub bytes: u64,
     pub cpu: Sketch,
     pub after_launch: AfterLaunch,
+    pub stacks: StackCounts,
 }
 
 /// What is counted of a sort of copies.
@@ -123,6 +124,7 @@ pub(super) struct CopyCounts {
     pub bytes: u64,
     pub cpu: Sketch,
     pub after_launch: AfterLaunch,
+    pub stacks: StackCounts,
 }
 
 impl Builder {
@@ -200,8 +202,12 @@ impl Builder {
         self.activities.append(&mut other.activities);
         self.defects.append(&mut other.defects);
         self.problems.append(&mut other.problems);
-        other.calls.into_iter().for_each(|(key, counts)| self.calls.entry(key).or_default().merge(&counts));
-        other.copies.into_iter().for_each(|(key, counts)| self.copies.entry(key).or_default().merge(&counts));
+        for (key, counts) in other.calls {
+            self.calls.entry(key).or_default().merge(&counts, &stacks);
+        }
+        for (key, counts) in other.copies {
+            self.copies.entry(key).or_default().merge(&counts, &stacks);
+        }
         for (kind, memory) in other.memory {
             self.memory.entry(kind).or_insert_with(|| Memory::none(kind)).merge(&memory);
         }
@@ -240,8 +246,8 @@ impl Builder {
             devices: self.devices,
             processes: self.processes.into_iter().map(started).collect(),
             graphs: self.graphs,
-            calls: self.calls.into_iter().map(|(key, counts)| call(key, counts)).collect(),
-            copies: self.copies.into_iter().map(|(key, counts)| copies(key, counts)).collect(),
+            calls: self.calls.into_iter().map(|(key, counts)| call(key, counts, &stacks)).collect(),
+            copies: self.copies.into_iter().map(|(key, counts)| copies(key, counts, &stacks)).collect(),
             memory: self.memory.into_values().collect(),
             streams: self.streams,
             sequences: self.sequences,
@@ -308,7 +314,9 @@ impl Recorder {
 }
 
 impl CallCounts {
-    fn merge(&mut self, other: &Self) {
+    /// Adds the counts of others, whose call stacks have these places here.
+    fn merge(&mut self, other: &Self, stacks: &[usize]) {
+        self.stacks.merge(&other.stacks, stacks);
         self.failed += other.failed;
         self.captured += other.captured;
         self.bytes = self.bytes.saturating_add(other.bytes);
@@ -318,7 +326,9 @@ impl CallCounts {
 }
 
 impl CopyCounts {
-    fn merge(&mut self, other: &Self) {
+    /// Adds the counts of others, whose call stacks have these places here.
+    fn merge(&mut self, other: &Self, stacks: &[usize]) {
+        self.stacks.merge(&other.stacks, stacks);
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.cpu.merge(&other.cpu);
         self.after_launch.add(other.after_launch);
@@ -339,7 +349,8 @@ impl From<&apex_trace::definition::Device> for Device {
     }
 }
 
-fn call((name, class): (String, u8), counts: CallCounts) -> Call {
+/// `stacks`: the final places of call stacks.
+fn call((name, class): (String, u8), counts: CallCounts, stacks: &[usize]) -> Call {
     Call {
         name,
         class: CallClass::from_raw(class),
@@ -349,12 +360,15 @@ fn call((name, class): (String, u8), counts: CallCounts) -> Call {
         bytes: counts.bytes,
         cpu: counts.cpu.distribution(),
         after_launch: counts.after_launch,
+        stacks: counts.stacks.finish(stacks),
     }
 }
 
+/// `stacks`: the final places of call stacks.
 fn copies(
     (direction, source, destination, asynchronous): (CopyDirection, MemoryKind, MemoryKind, bool),
     counts: CopyCounts,
+    stacks: &[usize],
 ) -> Copies {
     let cpu = counts.cpu.distribution();
     Copies {
@@ -366,6 +380,7 @@ fn copies(
         bytes: counts.bytes,
         cpu,
         after_launch: counts.after_launch,
+        stacks: counts.stacks.finish(stacks),
     }
 }
 

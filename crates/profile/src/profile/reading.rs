@@ -45,6 +45,8 @@ pub(super) struct Reading<'b> {
     pub range_places: RangePlaces,
     open_ranges: OpenRanges,
     heap: Heap,
+    /// Places of stacks, by their identifiers and those of the functions that are launched.
+    stack_places: HashMap<(u32, u32), Option<usize>>,
     sequences: Sequences,
     /// What was launched, for [`crate::accounts`] to find iterations.
     pub launched: Launched,
@@ -129,6 +131,7 @@ impl<'b> Reading<'b> {
             calls: HashMap::new(),
             streams: HashMap::new(),
             heap: Heap::default(),
+            stack_places: HashMap::new(),
             sequences: Sequences::default(),
             launched: Launched::default(),
             sampled: HashMap::new(),
@@ -253,15 +256,38 @@ impl<'b> Reading<'b> {
     }
 
     fn stack(&mut self, sample: &StackSample) {
-        let Some(stack) = self.part.stacks.of_process(self.process, sample.stack) else { return };
+        let Some(stack) = self.stack_place(sample) else { return };
         let is_first_seen = sample.head.flags & flags::FIRST_SEEN != 0;
-        if sample.head.flags & flags::OF_GRAPH != 0 {
+        if sample.head.flags & flags::OF_CALL != 0 {
+            if let Some(counts) = self.calls.get_mut(&(sample.config, sample.class)) {
+                counts.stacks.add(stack, is_first_seen);
+            }
+            if sample.class == CallClass::Copy as u8 {
+                let asynchronous = sample.head.flags & flags::ASYNC != 0;
+                let key = sort_of_copy(sample.memory, sample.source_memory, asynchronous);
+                if let Some(counts) = self.part.copies.get_mut(&key) {
+                    counts.stacks.add(stack, is_first_seen);
+                }
+            }
+        } else if sample.head.flags & flags::OF_GRAPH != 0 {
             let at = self.graph(sample.config);
             self.graphs[at].stacks.add(stack, is_first_seen);
         } else if let Some(config) = self.config(sample.config) {
             let kernel = self.configs[config].kernel;
             self.part.kernels.counts(kernel).stacks.add(stack, is_first_seen);
         }
+    }
+
+    /// The place of a sample's stack, which is looked up once for each kernel.
+    fn stack_place(&mut self, sample: &StackSample) -> Option<usize> {
+        let definitions = &self.process.definitions;
+        let is_of_kernel = sample.head.flags & (flags::OF_GRAPH | flags::OF_CALL) == 0;
+        let config = is_of_kernel.then(|| definitions.config(sample.config)).flatten();
+        let function = config.map_or(0, |config| config.function);
+        let kernel = definitions.function(function).map(|function| function.name.as_str());
+        let (stacks, process) = (&mut self.part.stacks, self.process);
+        let key = (sample.stack, function);
+        *self.stack_places.entry(key).or_insert_with(|| stacks.of_process(process, sample.stack, kernel))
     }
 
     fn call(&mut self, call: &CallRecord, range: u32) {
@@ -293,7 +319,7 @@ impl<'b> Reading<'b> {
             }
             Some(CallClass::Copy) => {
                 self.in_ranges(range, |counts| counts.copied(call.bytes));
-                self.copy(call, kind, cpu_ns);
+                self.copy(call, cpu_ns);
             }
             Some(CallClass::Set) => self.transfer(call),
             _ => {}
@@ -307,10 +333,9 @@ impl<'b> Reading<'b> {
         }
     }
 
-    fn copy(&mut self, call: &CallRecord, destination: MemoryKind, cpu_ns: u64) {
-        let source = MemoryKind::from_raw(call.source_memory).unwrap_or(MemoryKind::Unknown);
+    fn copy(&mut self, call: &CallRecord, cpu_ns: u64) {
         let asynchronous = call.head.flags & flags::ASYNC != 0;
-        let key = (CopyDirection::between(source, destination), source, destination, asynchronous);
+        let key = sort_of_copy(call.memory, call.source_memory, asynchronous);
         let after_launch = self.after_launch(cpu_ns);
         let counts = self.part.copies.entry(key).or_default();
         counts.cpu.add(cpu_ns);
@@ -476,6 +501,17 @@ impl GraphState {
             stacks: self.stacks.counts(),
         }
     }
+}
+
+/// What copies are counted by: from and to which raw kinds of memory they go.
+fn sort_of_copy(
+    destination: u8,
+    source: u8,
+    asynchronous: bool,
+) -> (CopyDirection, MemoryKind, MemoryKind, bool) {
+    let kind = |raw| MemoryKind::from_raw(raw).unwrap_or(MemoryKind::Unknown);
+    let (destination, source) = (kind(destination), kind(source));
+    (CopyDirection::between(source, destination), source, destination, asynchronous)
 }
 
 /// Whether a kernel of this name is a collective of NCCL.

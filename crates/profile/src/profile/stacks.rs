@@ -1,4 +1,4 @@
-//! Where in the program kernels are launched: call stacks, and the one line of each that the user
+//! Where in the program kernels are launched and other calls made: call stacks, and the one line of each that the user
 //! can change.
 //!
 //! Stacks are samples. How a kernel's launches divide among places is known as well as its sampled
@@ -6,6 +6,7 @@
 //! place launches it, and says nothing of how often.
 
 use super::Profile;
+use super::native::Symbolizer;
 use apex_trace::Process;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -16,6 +17,10 @@ use std::fmt;
 pub struct CallStack {
     /// Frames of the Python interpreter, innermost first.
     pub frames: Vec<Frame>,
+    /// Frames of the user's compiled code, innermost first; of a thread with frames of the
+    /// interpreter, those that the innermost of these called.
+    #[serde(default)]
+    pub native: Vec<Frame>,
     /// The thread's name.
     pub thread: String,
     /// Whether there are outer frames that were not recorded.
@@ -27,9 +32,11 @@ pub struct CallStack {
 pub struct Frame {
     /// Path of the source file, or a name such as `<string>`.
     pub file: String,
-    /// Line; `None` if unknown.
+    /// Line; `None` if unknown. Compiled code without debug information has the path of its
+    /// executable file or library, and no line.
     pub line: Option<u32>,
-    /// Name of the function, with those that it is defined in where the interpreter tells.
+    /// Name of the function, with those that it is defined in where the interpreter or the linker
+    /// tells.
     pub function: String,
 }
 
@@ -49,9 +56,16 @@ pub struct StackCount {
 pub enum Site<'p> {
     /// The innermost line that is not a library's, or the innermost of all.
     Line(&'p Frame),
+    /// A line of Python, and the user's compiled code that it calls.
+    Through {
+        /// The line of Python.
+        python: &'p Frame,
+        /// The innermost function of the compiled code.
+        native: &'p Frame,
+    },
     /// A worker of PyTorch's autograd: a backward pass.
     Autograd,
-    /// A thread without Python frames.
+    /// A thread without a frame that is known.
     Thread(&'p str),
 }
 
@@ -74,27 +88,35 @@ impl CallStack {
     /// The place that stands for it.
     pub fn site(&self) -> Site<'_> {
         let of_user = self.frames.iter().find(|frame| !frame.is_of_library());
-        match of_user.or(self.frames.first()) {
-            Some(frame) => Site::Line(frame),
-            None if self.thread.starts_with(AUTOGRAD_THREADS) => Site::Autograd,
-            None => Site::Thread(&self.thread),
+        match (of_user.or(self.frames.first()), self.native.first()) {
+            (Some(python), Some(native)) => Site::Through { python, native },
+            (Some(frame), None) | (None, Some(frame)) => Site::Line(frame),
+            (None, None) if self.thread.starts_with(AUTOGRAD_THREADS) => Site::Autograd,
+            (None, None) => Site::Thread(&self.thread),
+        }
+    }
+}
+
+impl fmt::Display for Frame {
+    /// `train.py:48 train_step`
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Frame { file, line, function } = self;
+        let name = file.rsplit('/').next().unwrap_or(file);
+        match line {
+            Some(line) => write!(to, "{name}:{line} {function}"),
+            None => write!(to, "{name} {function}"),
         }
     }
 }
 
 impl fmt::Display for Site<'_> {
-    /// `train.py:48 train_step`
+    /// `train.py:48 train_step`, `train.py:48 train_step via scale.cpp:12 scale`
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Site::Line(Frame { file, line, function }) => {
-                let name = file.rsplit('/').next().unwrap_or(file);
-                match line {
-                    Some(line) => write!(to, "{name}:{line} {function}"),
-                    None => write!(to, "{name} {function}"),
-                }
-            }
+            Site::Line(frame) => frame.fmt(to),
+            Site::Through { python, native } => write!(to, "{python} via {native}"),
             Site::Autograd => to.write_str("autograd (backward pass)"),
-            Site::Thread(name) => write!(to, "thread {name}, no Python frame"),
+            Site::Thread(name) => write!(to, "thread {name}, no function known"),
         }
     }
 }
@@ -115,8 +137,11 @@ pub struct SiteShare<'p> {
 pub struct SiteTotals {
     /// The place as text.
     pub place: String,
-    /// Its frame; `None` where the thread has no Python frames, or no stack was read.
+    /// Its frame; `None` where the thread has no frame that is known, or no stack was read.
     pub frame: Option<Frame>,
+    /// The compiled code that a line of Python calls; `None` where it calls none of the user's.
+    #[serde(default)]
+    pub native: Option<Frame>,
     /// Launches of kernels and graphs: each one's launches are divided among places as its samples
     /// are.
     pub launches: f64,
@@ -152,13 +177,24 @@ impl Profile {
         sites
     }
 
+    /// The place that most of what `counts` are of comes from, and how many others there are:
+    /// `train.py:48 train_step and 2 more`; `None` where no call stack was read.
+    pub fn main_place(&self, counts: &[StackCount]) -> Option<String> {
+        let sites = self.sites(counts);
+        let more = match sites.len() {
+            0 | 1 => String::new(),
+            count => format!(" and {} more", count - 1),
+        };
+        sites.first().map(|SiteShare { site, .. }| format!("{site}{more}"))
+    }
+
     /// What is launched from where, by GPU time, then by launches; empty where no call stack was
     /// read.
     pub fn by_site(&self) -> Vec<SiteTotals> {
         if self.call_stacks.is_empty() {
             return Vec::new();
         }
-        let mut totals = HashMap::<(String, Option<&Frame>), SiteTotals>::new();
+        let mut totals = HashMap::<(String, Option<Site<'_>>), SiteTotals>::new();
         for (index, kernel) in self.kernels.iter().enumerate() {
             let work = (kernel.launches.calls as f64, kernel.gpu_total_ns().unwrap_or(0.0));
             self.divide(&kernel.stacks, work, Some(index), &mut totals);
@@ -181,13 +217,14 @@ impl Profile {
         counts: &[StackCount],
         (launches, gpu_time_ns): (f64, f64),
         kernel: Option<usize>,
-        totals: &mut HashMap<(String, Option<&'p Frame>), SiteTotals>,
+        totals: &mut HashMap<(String, Option<Site<'p>>), SiteTotals>,
     ) {
         let sites = self.sites(counts);
-        let mut add = |place: String, frame: Option<&'p Frame>, share: f64, samples: u64| {
-            let entry = totals.entry((place.clone(), frame)).or_insert_with(|| SiteTotals {
+        let mut add = |place: String, site: Option<Site<'p>>, share: f64, samples: u64| {
+            let entry = totals.entry((place.clone(), site)).or_insert_with(|| SiteTotals {
                 place,
-                frame: frame.cloned(),
+                frame: site.and_then(Site::frame).cloned(),
+                native: site.and_then(Site::native).cloned(),
                 ..SiteTotals::default()
             });
             entry.launches += launches * share;
@@ -197,11 +234,11 @@ impl Profile {
         };
         match sites[..] {
             [] if launches > 0.0 => add(NO_STACK.to_owned(), None, 1.0, 0),
-            [SiteShare { site, samples, .. }] => add(site.to_string(), site.frame(), 1.0, samples),
+            [SiteShare { site, samples, .. }] => add(site.to_string(), Some(site), 1.0, samples),
             [SiteShare { share: None, .. }, ..] => add(NOT_SAMPLED.to_owned(), None, 1.0, 0),
             _ => {
                 for SiteShare { site, samples, share } in sites {
-                    add(site.to_string(), site.frame(), share.unwrap_or(0.0), samples);
+                    add(site.to_string(), Some(site), share.unwrap_or(0.0), samples);
                 }
             }
         }
@@ -211,8 +248,15 @@ impl Profile {
 impl<'p> Site<'p> {
     fn frame(self) -> Option<&'p Frame> {
         match self {
-            Site::Line(frame) => Some(frame),
+            Site::Line(frame) | Site::Through { python: frame, .. } => Some(frame),
             Site::Autograd | Site::Thread(_) => None,
+        }
+    }
+
+    fn native(self) -> Option<&'p Frame> {
+        match self {
+            Site::Through { native, .. } => Some(native),
+            Site::Line(_) | Site::Autograd | Site::Thread(_) => None,
         }
     }
 }
@@ -222,19 +266,27 @@ impl<'p> Site<'p> {
 pub(super) struct Stacks {
     list: Vec<CallStack>,
     index: HashMap<CallStack, usize>,
+    symbolizer: Symbolizer,
 }
 
 impl Stacks {
-    /// The place of the stack that a process defines as `id`; `None` if it does not define it.
-    pub fn of_process(&mut self, process: &Process, id: u32) -> Option<usize> {
+    /// The place of the stack that a process defines as `id`, of a launch of `kernel` if it is one;
+    /// `None` if the process does not define it.
+    pub fn of_process(&mut self, process: &Process, id: u32, kernel: Option<&str>) -> Option<usize> {
         let stack = process.definitions.call_stack(id)?;
         let frame = |frame: &apex_trace::definition::PythonFrame| {
             let code = process.definitions.python_code(frame.code)?;
             let (file, function) = (code.file.clone(), code.function.clone());
             Some(Frame { file, line: code.line(frame.offset), function })
         };
+        let native = stack.native.iter().filter_map(|&frame| {
+            let module = process.definitions.module(frame.module)?;
+            Some(self.symbolizer.frames(module, frame, kernel))
+        });
+        let native = native.flatten().collect();
         Some(self.place(CallStack {
             frames: stack.python.iter().filter_map(frame).collect(),
+            native,
             thread: stack.thread.clone(),
             is_cut: stack.is_cut,
         }))
@@ -318,7 +370,7 @@ mod tests {
     }
 
     fn stack(frames: &[Frame], thread: &str) -> CallStack {
-        CallStack { frames: frames.to_vec(), thread: thread.into(), is_cut: false }
+        CallStack { frames: frames.to_vec(), thread: thread.into(), ..CallStack::default() }
     }
 
     #[test]
@@ -328,12 +380,17 @@ mod tests {
         let standard = frame("/usr/lib/python3.11/functools.py", 3, "reduce");
         let (inner, outer) =
             (frame("/home/me/train.py", 48, "train_step"), frame("/home/me/train.py", 60, "main"));
-        let all = stack(&[torch.clone(), standard, inner.clone(), outer], "python");
+        let all = stack(&[torch.clone(), standard, inner.clone(), outer.clone()], "python");
         assert_eq!(all.site(), Site::Line(&inner));
         assert_eq!(all.site().to_string(), "train.py:48 train_step");
         assert_eq!(stack(std::slice::from_ref(&torch), "python").site(), Site::Line(&torch));
         assert_eq!(stack(&[], "pt_autograd_0").site(), Site::Autograd);
-        assert_eq!(stack(&[], "loader").site().to_string(), "thread loader, no Python frame");
+        assert_eq!(stack(&[], "loader").site().to_string(), "thread loader, no function known");
+        let native = frame("/home/me/scale.cpp", 12, "scale");
+        let both = CallStack { native: vec![native.clone()], ..stack(&[torch, inner], "python") };
+        assert_eq!(both.site().to_string(), "train.py:48 train_step via scale.cpp:12 scale");
+        let compiled = CallStack { frames: Vec::new(), ..both };
+        assert_eq!(compiled.site(), Site::Line(&native));
         assert!(frame("<frozen importlib._bootstrap>", 1, "f").is_of_library());
         assert!(!frame("<string>", 1, "<module>").is_of_library());
     }

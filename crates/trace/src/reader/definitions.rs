@@ -1,7 +1,9 @@
 //! The definitions of a process, found by their identifiers.
 
 use crate::codec::{self, HEAD_BYTES, Piece};
-use crate::definition::{CallStack, Config, Context, Definition, Device, Function, Graph, Range, Stream};
+use crate::definition::{
+    CallStack, Config, Context, Definition, Device, Function, Graph, Module, Range, Stream,
+};
 use crate::python::PythonCode;
 use crate::reader::header::u32_at;
 use std::collections::BTreeMap;
@@ -18,6 +20,7 @@ pub struct Definitions {
     configs: Table<Config>,
     graphs: Table<Graph>,
     python_codes: Table<PythonCode>,
+    modules: Table<Module>,
     call_stacks: Table<CallStack>,
     ranges: Table<Range>,
 }
@@ -55,6 +58,8 @@ lookups! {
     graph, graphs: Graph;
     /// A code object of the Python interpreter.
     python_code, python_codes: PythonCode;
+    /// An executable file or library.
+    module, modules: Module;
     /// A call stack.
     call_stack, call_stacks: CallStack;
     /// A range that the program names.
@@ -109,6 +114,7 @@ impl Definitions {
             Piece::Whole(Definition::Config(config)) => self.configs.insert(config.id, config),
             Piece::Whole(Definition::Graph(graph)) => self.graphs.insert(graph.id, graph),
             Piece::Whole(Definition::PythonCode(code)) => self.python_codes.insert(code.id, code),
+            Piece::Whole(Definition::Module(module)) => self.modules.insert(module.id, module),
             Piece::Whole(Definition::CallStack(stack)) => self.call_stacks.insert(stack.id, stack),
             Piece::Whole(Definition::Range(range)) => self.ranges.insert(range.id, range),
             Piece::GraphContinued { id, kernels } => {

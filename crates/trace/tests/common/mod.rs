@@ -2,7 +2,8 @@
 #![allow(dead_code, reason = "each test file uses its part of this")]
 
 use apex_trace::definition::{
-    CallStack, Config, Context, Definition, Device, Function, Graph, PythonFrame, Range, Stream, StreamKind,
+    CallStack, Config, Context, Definition, Device, Function, Graph, Module, NativeFrame, PythonFrame, Range,
+    Stream, StreamKind,
 };
 use apex_trace::layout::{
     Call, GraphLaunch, Launch, RangeChange, RecordHead, RecordKind, Slots as _, StackSample, Timing,
@@ -110,7 +111,10 @@ pub fn any_event() -> impl Strategy<Value = Event> {
                     head: head(RecordKind::StackSample, 1),
                     config: a,
                     stack: b,
-                    reserved: bytes,
+                    class: c.to_le_bytes()[0],
+                    memory: c.to_le_bytes()[1],
+                    source_memory: c.to_le_bytes()[2],
+                    reserved: [c.to_le_bytes()[3]; 5],
                 }),
                 5 => Event::RangeChange(RangeChange {
                     head: head(RecordKind::RangeChange, 1),
@@ -161,7 +165,7 @@ pub fn any_definition() -> impl Strategy<Value = Definition> {
     let attributes = prop::collection::vec(any::<(u32, i32)>(), 0..40);
     let words = prop::array::uniform12(any::<u32>());
     let more = (any::<u64>(), any::<[u8; 16]>(), any::<bool>(), 0..4u32);
-    (1..=10, id, text, pairs, attributes, words, more).prop_map(
+    (1..=11, id, text, pairs, attributes, words, more).prop_map(
         |(which, id, text, kernels, attributes, w, (long, uuid, known, kind))| match which {
             1 => Definition::Name { id, text },
             2 => Definition::Device(Device {
@@ -232,7 +236,19 @@ pub fn any_definition() -> impl Strategy<Value = Definition> {
                 id,
                 thread: text,
                 python: kernels.iter().map(|&(code, at)| PythonFrame { code, offset: at as i32 }).collect(),
+                native: kernels
+                    .iter()
+                    .take(900)
+                    .map(|&(module, at)| NativeFrame { module, address: long ^ u64::from(at) })
+                    .collect(),
                 is_cut: known,
+            }),
+            10 => Definition::Module(Module {
+                id,
+                build_id: text.chars().rev().collect(),
+                path: text,
+                bytes: long,
+                modified_ns: long.rotate_left(32),
             }),
             _ => Definition::Range(Range {
                 id,
@@ -265,7 +281,8 @@ pub fn identifier(definition: &Definition) -> (u8, u32) {
         Definition::Graph(graph) => (7, graph.id),
         Definition::PythonCode(code) => (8, code.id),
         Definition::CallStack(stack) => (9, stack.id),
-        Definition::Range(range) => (10, range.id),
+        Definition::Module(module) => (10, module.id),
+        Definition::Range(range) => (11, range.id),
     }
 }
 
@@ -282,6 +299,7 @@ pub fn lookup(process: &Process, (kind, id): (u8, u32)) -> Option<Definition> {
         7 => all.graph(id).cloned().map(Definition::Graph),
         8 => all.python_code(id).cloned().map(Definition::PythonCode),
         9 => all.call_stack(id).cloned().map(Definition::CallStack),
+        10 => all.module(id).cloned().map(Definition::Module),
         _ => all.range(id).cloned().map(Definition::Range),
     }
 }

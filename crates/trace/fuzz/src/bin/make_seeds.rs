@@ -5,7 +5,8 @@
 use std::fs;
 use std::path::Path;
 use apex_trace::definition::{
-    CallStack, Config, Context, Definition, Device, Function, Graph, PythonFrame, Range, Stream,
+    CallStack, Config, Context, Definition, Device, Function, Graph, Module, NativeFrame, PythonFrame, Range,
+    Stream,
 };
 use apex_trace::layout::{Call, GraphLaunch, Launch, RangeChange, Slots, StackSample, Timing};
 use apex_trace::python::PythonCode;
@@ -43,8 +44,10 @@ fn record(session: &Path, calls: u32) {
             Definition::CallStack(CallStack {
                 id,
                 python: vec![PythonFrame { code: id, offset: 2 }],
+                native: vec![NativeFrame { module: id, address: 64 }],
                 ..CallStack::default()
             }),
+            Definition::Module(Module { id, path: name(), ..Module::default() }),
             Definition::Range(Range { id, name: name(), ..Range::default() }),
         ] {
             assert!(file.define(&definition));
