@@ -1,11 +1,11 @@
 //! `apex advise`: only the advice, in full.
 
+use crate::filters::Applied;
 use crate::loaded::Source;
 use crate::output::{self, Color};
 use crate::report::{self, Judged};
 use crate::text::Style;
 use apex_advice::Advice;
-use apex_profile::PhaseKind;
 use clap::builder::FalseyValueParser;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -15,6 +15,7 @@ use std::process::ExitCode;
 #[command(after_long_help = "Examples:
   apex advise                                      of the newest session in this folder
   apex advise --suppress APEX-L01,small-grid before
+  apex advise --kernel 'regex:gemm|conv'           about the kernels in whose name it is found
   apex advise --json | jq '.advice.findings[] | {rule, saving}'
 
 docs/advice.md explains each rule, its threshold and the threshold's source.")]
@@ -23,7 +24,7 @@ pub struct Args {
     source: Source,
     #[command(flatten)]
     judged: Judged,
-    /// Print JSON (schema apex.advise/2)
+    /// Print JSON (schema apex.advise/3)
     #[arg(long, env = "APEX_JSON", value_parser = FalseyValueParser::new())]
     json: bool,
 }
@@ -33,25 +34,25 @@ struct Document<'a> {
     schema: &'static str,
     apex_version: &'static str,
     session: String,
-    /// The phase that the advice is of; `null` for the whole run.
-    phase: Option<PhaseKind>,
+    filters: Applied<'a>,
     advice: &'a Advice,
 }
 
 /// Runs `apex advise`.
 pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
-    let loaded = args.source.load()?;
-    let (profile, phase) = args.judged.profile(&loaded.profile);
-    let advice = args.judged.advise(&profile);
+    let Judged { filters, suppress } = &args.judged;
+    let loaded = args.source.load(filters)?;
+    let shown = filters.shown(&loaded)?;
+    let advice = shown.advise(suppress);
     if args.json {
         return output::json(&Document {
-            schema: "apex.advise/2",
+            schema: "apex.advise/3",
             apex_version: env!("CARGO_PKG_VERSION"),
             session: loaded.session.dir.display().to_string(),
-            phase,
+            filters: shown.applied(),
             advice: &advice,
         });
     }
     let style = Style { color: color.on_stdout() };
-    output::page(|out| report::findings::full(out, &profile, &advice, style, output::width()))
+    output::page(|out| report::findings::full(out, shown.profile(), &advice, style, output::width()))
 }

@@ -4,7 +4,7 @@
 use crate::exit;
 use crate::loaded;
 use crate::output::{self, Color};
-use crate::report::{self, View};
+use crate::report;
 use crate::run::{self, NotRecorded, Recording};
 use crate::text::{Ink, Style, wrap};
 use anyhow::Context;
@@ -106,7 +106,7 @@ fn run_recorded(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
     let style = Style { color: color.on_stdout() };
     output::page(|out| {
         writeln!(out)?;
-        report::write(out, &loaded, &View::usual(), style, output::width())?;
+        report::write(out, &loaded, style, output::width())?;
         writeln!(out)?;
         let lines = wrap(EXPLANATION, output::width(), "");
         lines.into_iter().try_for_each(|line| writeln!(out, "{}", style.paint(Ink::Dim, line)))

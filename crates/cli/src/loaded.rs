@@ -1,5 +1,6 @@
 //! A session with its profile, as every reading command needs it.
 
+use crate::filters::Filters;
 use crate::{output, progress, session, units};
 use anyhow::Context;
 use apex_predict::{Models, recorded};
@@ -26,12 +27,12 @@ pub struct Source {
 }
 
 impl Source {
-    /// Reads the session that the user means.
+    /// Reads what the filters leave of the session that the user means.
     ///
     /// # Errors
-    /// If there is none, or it cannot be read.
-    pub fn load(&self) -> anyhow::Result<Loaded> {
-        Loaded::read(&session::choose_recorded(self.session.as_deref())?)
+    /// As [`Loaded::read_part`], or if there is no session.
+    pub fn load(&self, filters: &Filters) -> anyhow::Result<Loaded> {
+        Loaded::read_part(&session::choose_recorded(self.session.as_deref())?, filters)
     }
 }
 
@@ -41,12 +42,21 @@ impl Loaded {
     /// # Errors
     /// If it cannot be read at all.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
+        Self::read_part(path, &Filters::default())
+    }
+
+    /// Reads the part of a session that filters by time and rank leave.
+    ///
+    /// # Errors
+    /// As [`Self::read`]; or if they leave nothing.
+    pub fn read_part(path: &Path, filters: &Filters) -> anyhow::Result<Self> {
         let doing =
             format!("reading {} of {}", units::bytes(recorded_bytes(path)), apex_untrusted::shown(path));
         session::refuse_stdout(path)?;
         let (session, profile) = progress::show(&doing, |_| {
             let session = Session::open(path)?;
-            let mut profile = Profile::from_session(&session);
+            let mut profile = Profile::of_selection(&session, &filters.selection(&session)?);
+            filters.check_window(&session, &profile)?;
             recorded::predict(&mut profile, &Models::shipped());
             anyhow::Ok((session, profile))
         })?;

@@ -12,6 +12,7 @@ mod diff;
 mod doctor;
 mod exit;
 mod export;
+mod filters;
 mod interrupt;
 mod loaded;
 mod manual;
@@ -40,7 +41,7 @@ use std::process::ExitCode;
 
 Every option can also be set as APEX_<OPTION>. Options that mean something else to each command have its name before
 theirs: APEX_OUTPUT and APEX_DEVICE are those of run and demo; others are APEX_EXPORT_OUTPUT, APEX_COLLECT_OUTPUT,
-APEX_TRAIN_OUTPUT, APEX_PREDICT_DEVICE, APEX_COLLECT_DEVICE, APEX_COLLECT_SEED and APEX_TRAIN_SEED.")]
+APEX_TRAIN_OUTPUT, APEX_PREDICT_DEVICE, APEX_PREDICT_KERNEL, APEX_COLLECT_DEVICE, APEX_COLLECT_SEED and APEX_TRAIN_SEED.")]
 struct Arguments {
     /// When to colour: auto (on a terminal, unless NO_COLOR is set), always, never
     #[arg(

@@ -52,9 +52,11 @@ pub enum Align {
     Right,
     /// Text, cut in the middle where the table is too wide. One column of a table.
     Flexible,
-    /// Numbers that are left out where the table is too wide even so; the last such column goes
-    /// first.
+    /// Numbers that are left out where the table is too wide and its flexible column would become
+    /// hard to read; the last optional column goes first.
     Optional,
+    /// Text that is left out likewise.
+    OptionalLeft,
 }
 
 /// A table of plain text; colours are put on whole lines, after the widths are known.
@@ -64,6 +66,15 @@ pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
+impl Align {
+    fn is_optional(self) -> bool {
+        matches!(self, Self::Optional | Self::OptionalLeft)
+    }
+}
+
+/// Fewest characters of a flexible column that can be read; optional columns go before it gets
+/// narrower.
+const LEGIBLE: usize = 24;
 /// Fewest characters that a flexible column keeps.
 const NARROWEST: usize = 12;
 const GAP: &str = "  ";
@@ -88,13 +99,15 @@ impl Table {
             let mut widths: Vec<_> = shown.iter().map(|&column| self.widest(column)).collect();
             let total = widths.iter().sum::<usize>() + GAP.len() * widths.len().saturating_sub(1);
             let mut surplus = total.saturating_sub(width);
+            let optional = shown.iter().rposition(|&column| self.columns[column].1.is_optional());
+            let narrowest = if optional.is_some() { LEGIBLE } else { NARROWEST };
             if let Some(flexible) = shown.iter().position(|&column| self.columns[column].1 == Align::Flexible)
             {
-                let given = surplus.min(widths[flexible].saturating_sub(NARROWEST));
+                let given = surplus.min(widths[flexible].saturating_sub(narrowest));
                 widths[flexible] -= given;
                 surplus -= given;
             }
-            match shown.iter().rposition(|&column| self.columns[column].1 == Align::Optional) {
+            match optional {
                 Some(optional) if surplus > 0 => shown.remove(optional),
                 _ => return self.rows_as_lines(&shown, &widths),
             };
@@ -112,7 +125,7 @@ impl Table {
             let cells = shown.iter().zip(widths).map(|(&column, &width)| {
                 let cell = &row[column];
                 match self.columns[column].1 {
-                    Align::Left => format!("{cell:width$}"),
+                    Align::Left | Align::OptionalLeft => format!("{cell:width$}"),
                     Align::Right | Align::Optional => format!("{cell:>width$}"),
                     Align::Flexible => format!("{:width$}", shorten(cell, width)),
                 }
@@ -194,12 +207,13 @@ mod tests {
         let columns =
             [("name", Align::Flexible), ("a", Align::Optional), ("b", Align::Right), ("c", Align::Optional)];
         let mut table = Table::new(&columns);
-        table.row(vec!["n".repeat(20), "1111".into(), "2222".into(), "3333".into()]);
+        table.row(vec!["n".repeat(40), "1111".into(), "2222".into(), "3333".into()]);
         let values = |width| table.lines(width)[1].split_whitespace().skip(1).collect::<Vec<_>>().join(" ");
-        assert_eq!(values(38), "1111 2222 3333");
-        assert_eq!(values(30), "1111 2222 3333", "the name gives way first");
-        assert_eq!(values(29), "1111 2222");
-        assert_eq!(values(18), "2222");
+        assert_eq!(values(58), "1111 2222 3333");
+        assert_eq!(values(42), "1111 2222 3333", "the name gives way first, as long as it can be read");
+        assert_eq!(values(41), "1111 2222");
+        assert_eq!(values(35), "2222");
+        assert_eq!((values(18), table.lines(18)[1].chars().count()), ("2222".into(), 18), "then all the way");
         assert_eq!(values(3), "2222");
     }
 

@@ -7,6 +7,7 @@
 //!   what they hold are counts, sums and sketches, so that the merge is the profile of all records.
 //! * [`Accounts`] say where the time of a device went, of each [`Phase`] of a program.
 //! * [`Figure`] is a value with its [`Provenance`]; [`Distribution`] is a sketch of durations.
+//! * [`Selection`] is a part of a session: some processes, a window of time.
 //! * [`Prediction`] has room for what models say of a kernel; `apex-predict` fills it in.
 //!
 //! Invariants:
@@ -22,6 +23,7 @@ mod accounts;
 mod figure;
 mod prediction;
 mod profile;
+mod selection;
 mod sketch;
 mod sums;
 
@@ -30,5 +32,6 @@ pub use apex_kernel_names as names;
 pub use figure::{Figure, Provenance, total};
 pub use prediction::{Estimate, Prediction};
 pub use profile::*;
+pub use selection::{KernelPattern, Selection, origin_ns, ranks};
 pub use sketch::Distribution;
 pub use sums::SaturatingSum;

@@ -165,6 +165,10 @@ pub struct Process {
     pub pid: u32,
     /// Its parent's.
     pub parent_pid: u32,
+    /// Its place in [`crate::ranks`] of its session; `None` where it launched no kernel, or where
+    /// the profile is not of one session.
+    #[serde(default)]
+    pub rank: Option<usize>,
     /// Path of its executable.
     pub executable: String,
     /// Nanoseconds from the start of the session's first process to the start of this one.
@@ -645,6 +649,13 @@ impl Activity {
 }
 
 impl Activity {
+    /// Iterations that the span holds, also in part, if all of it is steady state.
+    pub fn steps(&self) -> Option<f64> {
+        let mean_ns = self.iterations.as_ref()?.duration.mean_ns;
+        let steady = self.phases.iter().all(|phase| phase.kind == PhaseKind::Steady);
+        (steady && mean_ns > 0.0).then(|| self.span_ns / mean_ns)
+    }
+
     /// Share of the span in which kernels ran; see [`Totals::gpu_busy`].
     pub fn gpu_busy(&self) -> Option<Figure> {
         let Accounts { kernels, collectives, waiting, .. } = self.accounts;

@@ -1,6 +1,6 @@
 //! Time accounted for: accounts add up, phases are found, and what is unknown says so.
 
-use apex_profile::{Accounts, Activity, IdleCause, PhaseKind, Profile};
+use apex_profile::{Accounts, Activity, IdleCause, PhaseKind, Profile, Selection, Totals};
 use apex_trace::layout::{Call, CallClass, MemoryKind, RecordHead, flags};
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -30,6 +30,31 @@ fn assert_exact(accounts: &Accounts) {
         assert!(0.0 <= low && low <= time.value && time.value <= high, "{account:?}: {time:?}");
         assert_eq!(time.value.fract(), 0.0);
     }
+}
+
+/// What two windows hold that meet adds up to what the whole run holds.
+fn assert_two_parts_make_the_whole(whole: &Profile, early: &Profile, late: &Profile) {
+    for part in [early, late] {
+        part.activities.iter().for_each(|activity| assert_exact(&activity.accounts));
+    }
+    let spans = |profile: &Profile| profile.activities.iter().map(|a| a.accounts.span_ns).sum::<f64>();
+    assert_eq!(spans(early) + spans(late), spans(whole));
+    let of = |profile: &Profile, account| {
+        profile.accounts().entries().iter().find(|(of, _)| *of == account).map_or(0.0, |(_, time)| time.value)
+    };
+    for (account, time) in whole.accounts().entries() {
+        assert_eq!(of(early, account) + of(late, account), time.value, "{account:?}");
+    }
+    let launches = |profile: &Profile| {
+        let Totals { launches, failed, captured, .. } = profile.totals;
+        [launches, failed, captured, profile.kernels.iter().map(|kernel| kernel.launches.calls).sum()]
+    };
+    let (early_ones, late_ones) = (launches(early), launches(late));
+    assert_eq!(std::array::from_fn(|at| early_ones[at] + late_ones[at]), launches(whole));
+    let calls = |profile: &Profile| profile.calls.iter().map(|call| call.count).sum::<u64>();
+    assert_eq!(calls(early) + calls(late), calls(whole));
+    let bytes = |profile: &Profile| profile.copies.iter().map(|copies| copies.bytes).sum::<u64>();
+    assert_eq!(bytes(early) + bytes(late), bytes(whole));
 }
 
 #[derive(Clone, Debug)]
@@ -104,15 +129,25 @@ proptest! {
     fn accounts_add_up_whatever_a_program_does(
         steps in prop::collection::vec(step(), 1..60),
         repeats in 1usize..20,
+        cut in 0.0f64..1.0,
     ) {
-        let profile = profile(|program| {
+        let program = |program: &mut Recording| {
             let names = ["first", "second", "third", "never_timed"];
             let functions = names.map(|name| program.function(name));
             let configs = functions.map(|function| program.config(function, 264, 128));
             for _ in 0..repeats {
                 steps.iter().for_each(|step| step.take(program, &configs));
             }
+        };
+        let [profile, early, late] = test_session::of_program(program, |session| {
+            let whole = Profile::from_session(session);
+            let cut = (whole.totals.wall_ns * cut) as u64;
+            let part = |window| {
+                Profile::of_selection(session, &Selection { window: Some(window), ..Selection::default() })
+            };
+            [whole, part(0..cut), part(cut..u64::MAX)]
         });
+        assert_two_parts_make_the_whole(&profile, &early, &late);
         for activity in &profile.activities {
             assert_exact(&activity.accounts);
             prop_assert_eq!(activity.accounts.span_ns, activity.span_ns);
@@ -332,6 +367,55 @@ fn a_phase_alone_has_its_own_launches_and_time() {
 }
 
 #[test]
+fn a_window_has_its_steps_and_their_time() {
+    let window = |window: std::ops::Range<u64>| {
+        let selection = Selection { window: Some(window), ..Selection::default() };
+        test_session::of_program(
+            |program| training(program, 6, 60),
+            |session| Profile::of_selection(session, &selection),
+        )
+    };
+    let whole = window(0..u64::MAX);
+    let iterations = whole.activities[0].iterations.clone().expect("it repeats");
+    let (start, step) = (iterations.start_ns as u64, iterations.duration.median_ns as u64);
+    // Ten steps and a half hold ten whole ones.
+    let part = window(start..start + 10 * step + step / 2);
+    let activity = &part.activities[0];
+    assert_exact(&activity.accounts);
+    assert_eq!(activity.span_ns, (10 * step + step / 2) as f64);
+    assert_eq!(activity.iterations.as_ref().expect("it repeats").count, 10);
+    assert_eq!(activity.phases.iter().map(|phase| phase.kind).collect::<Vec<_>>(), [PhaseKind::Steady]);
+    let none = window(whole.totals.wall_ns as u64 + 1..u64::MAX);
+    assert_eq!((none.activities.len(), none.totals.launches), (0, 0));
+}
+
+#[test]
+fn a_rank_alone_still_waits_for_the_others() {
+    let dir = TempDir::new().expect("a temporary directory");
+    for (own_ns, collective_ns) in [(1_000_000, 3_000_000), (3_000_000, 1_000_000)] {
+        rank(&dir, own_ns, collective_ns);
+    }
+    let session = test_session::open(&dir);
+    let whole = Profile::from_session(&session);
+    let waiting = |activity: &Activity| activity.accounts.waiting.value;
+    let place = whole.activities.iter().position(|activity| waiting(activity) > 0.0).expect("one waits");
+    // Both ranks of this test are the same process, of which a selection cannot take one: the other
+    // one gets an identifier of its own.
+    let mut session = session;
+    session.processes[place].pid += 1;
+    assert_eq!(apex_profile::ranks(&session).len(), 2);
+    let alone = |pid: u32| {
+        let processes = Some([pid].into());
+        Profile::of_selection(&session, &Selection { processes, ..Selection::default() })
+    };
+    let part = alone(session.processes[place].pid);
+    assert_eq!((part.activities.len(), part.processes[0].rank), (1, Some(1)));
+    assert_eq!(waiting(&part.activities[0]), waiting(&whole.activities[place]));
+    assert_eq!(part.totals.launches, whole.totals.launches / 2);
+    assert_eq!(waiting(&alone(session.processes[1 - place].pid).activities[0]), 0.0);
+}
+
+#[test]
 fn layers_are_not_iterations_and_one_off_programs_have_none() {
     let generation = activity(|program| {
         let [attention, mlp, head, pick] =
@@ -364,21 +448,25 @@ fn layers_are_not_iterations_and_one_off_programs_have_none() {
     assert_eq!((one_off.iterations, one_off.phases.len()), (None, 1));
 }
 
+/// A rank that computes and reduces a hundred times.
+fn rank(dir: &TempDir, own_ns: u64, collective_ns: u64) {
+    let mut rank = Recording::new(dir.path());
+    let names = ["train", "_Z38ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE"];
+    let [train, reduce] = names.map(|name| rank.function(name));
+    let (train, reduce) = (rank.config(train, 1056, 256), rank.config(reduce, 24, 544));
+    for _ in 0..100 {
+        rank.timed(train, NON_BLOCKING, own_ns);
+        rank.timed(reduce, NON_BLOCKING, collective_ns);
+        rank.synchronise(NON_BLOCKING, 4_000_000);
+    }
+    rank.exit();
+}
+
 #[test]
 fn ranks_wait_in_collectives_for_the_slowest() {
     let dir = TempDir::new().expect("a temporary directory");
     for (own_ns, collective_ns) in [(1_000_000, 3_000_000), (3_000_000, 1_000_000)] {
-        let mut rank = Recording::new(dir.path());
-        let names =
-            ["train", "_Z38ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE"];
-        let [train, reduce] = names.map(|name| rank.function(name));
-        let (train, reduce) = (rank.config(train, 1056, 256), rank.config(reduce, 24, 544));
-        for _ in 0..100 {
-            rank.timed(train, NON_BLOCKING, own_ns);
-            rank.timed(reduce, NON_BLOCKING, collective_ns);
-            rank.synchronise(NON_BLOCKING, 4_000_000);
-        }
-        rank.exit();
+        rank(&dir, own_ns, collective_ns);
     }
     let profile = Profile::from_session(&test_session::open(&dir));
     let mut waits: Vec<f64> =

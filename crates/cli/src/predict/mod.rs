@@ -81,7 +81,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", env = "APEX_PTX", requires = "grid")]
     ptx: Option<PathBuf>,
     /// The kernel's name: in the PTX, if that has several; of a session, those that are shown
-    #[arg(long, value_name = "NAME", env = "APEX_KERNEL")]
+    #[arg(long, value_name = "NAME", env = "APEX_PREDICT_KERNEL")]
     kernel: Option<String>,
     /// An argument of the kernel, in their order: ptr, 4096, 1.5, u32:4096, f32:1.5, or ? if it is
     /// not known

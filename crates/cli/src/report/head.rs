@@ -2,10 +2,14 @@
 //! accounts as bars.
 
 use super::{share, what_is_missing};
+use crate::filters::Shown;
 use crate::text::{Ink, Style, bar, wrap};
 use crate::units;
 use apex_advice::{Advice, Finding, Scope};
-use apex_profile::{Account, Accounts, Figure, IdleCause, Iterations, PhaseKind, Profile, total};
+use apex_profile::{
+    Account, Accounts, Figure, IdleCause, Iterations, PhaseKind, Process, Profile, SaturatingSum as _, total,
+};
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 /// A GPU that is idle for less is busy.
@@ -14,8 +18,10 @@ const IDLE: f64 = 0.25;
 const LEAST: f64 = 0.02;
 /// Unknown time above this share leaves nothing to say.
 const UNKNOWN: f64 = 0.5;
-/// Characters of a full bar.
+/// Characters of a full bar, where there is room.
 const BAR: usize = 30;
+/// Characters of a line of accounts beside heads, names and bars.
+const COLUMNS: usize = 23;
 
 /// What rules look at, in a word, and the rules: it is fine where all of these found nothing.
 const TOPICS: [(&str, &[&str]); 8] = [
@@ -29,50 +35,50 @@ const TOPICS: [(&str, &[&str]); 8] = [
     ("memory accesses", &["uncoalesced-access", "bank-conflicts"]),
 ];
 
-/// What of a session is shown: a phase, and its steps where it has any.
-pub struct Shown<'a> {
-    /// The profile of the phase, or of the whole run.
-    pub profile: &'a Profile,
-    /// The whole run.
-    pub whole: &'a Profile,
-    /// Which phase; `None` for the whole run.
-    pub phase: Option<PhaseKind>,
-}
-
-impl Shown<'_> {
-    /// The iterations of the device that is idle for longest, where the steady state is shown.
-    fn iterations(&self) -> Option<&Iterations> {
-        let steady = self.phase == Some(PhaseKind::Steady);
-        let of = self.profile.activities.iter().filter_map(|activity| activity.iterations.as_ref());
-        of.max_by_key(|iterations| iterations.count).filter(|_| steady)
-    }
-
-    /// Steps of all devices.
-    fn steps(&self) -> Option<f64> {
-        self.iterations()?;
-        let of = self.profile.activities.iter().filter_map(|activity| activity.iterations.as_ref());
-        Some(of.map(|iterations| iterations.count as f64).sum())
-    }
-
-    /// `each step`, `the start-up`.
-    fn of_what(&self) -> String {
-        match self.phase {
-            Some(PhaseKind::Steady) => "each step".into(),
-            Some(phase) => format!("the {}", phase.name()),
-            None => "the time".into(),
-        }
+/// `each step`, `the start-up`.
+fn of_what(shown: &Shown<'_>) -> String {
+    match shown.phase {
+        Some(PhaseKind::Steady) => "each step".into(),
+        Some(phase) => format!("the {}", phase.name()),
+        None if shown.is_window() => "the window".into(),
+        None => "the time".into(),
     }
 }
 
 /// The verdict, in at most three lines before they are wrapped.
 pub fn verdict(shown: &Shown<'_>, advice: &Advice, width: usize) -> Vec<String> {
-    let lines = if shown.profile.on_cpu_device() {
+    let lines = if let Some(kernels) = &shown.kernels {
+        let first = if shown.job.on_cpu_device() { counted_first(advice) } else { worth(advice) };
+        [Some(of_kernels(shown, kernels)), None, first.map(|first| remedy(shown, first))]
+    } else if shown.job.on_cpu_device() {
         let first = counted_first(advice);
         [Some(on_cpu(shown, first)), None, first.map(|first| remedy(shown, first))]
     } else {
         [Some(time_went(shown, advice)), lasted(shown), worth(advice).map(|first| remedy(shown, first))]
     };
     lines.into_iter().flatten().flat_map(|line| wrap(&line, width, "  ")).collect()
+}
+
+/// What of the launches and of the GPU time is the kernels' that were asked for.
+fn of_kernels(shown: &Shown<'_>, kernels: &BTreeSet<usize>) -> String {
+    let (all, profile) = (&shown.job, shown.profile());
+    let launched = all.kernels.iter().filter(|kernel| kernel.launches.any()).count();
+    let ran: u64 = profile.kernels.iter().map(|kernel| kernel.launches.ran()).saturating_sum();
+    let launches = format!("{} of {} launches", units::count(ran), units::count(all.totals.kernels_run()));
+    let who = match kernels.iter().next().filter(|_| kernels.len() == 1) {
+        Some(&one) => format!("`{}`", all.kernels[one].short_name),
+        None => format!("{} of {launched} kernels", kernels.len()),
+    };
+    let whole = all.totals.gpu_time_ns.map_or(0.0, |time| time.value);
+    let own = total(profile.kernels.iter().filter_map(apex_profile::Kernel::gpu_total_ns));
+    if all.on_cpu_device() || whole <= 0.0 {
+        return format!("{who}: {launches}.");
+    }
+    format!(
+        "{who}: {} of the kernels' time ({}ᵐ), in {launches}.",
+        units::share(own / whole),
+        units::time(own)
+    )
 }
 
 /// The first finding that the CPU device's counts show; the first of all where they show none.
@@ -88,21 +94,21 @@ fn on_cpu(shown: &Shown<'_>, first: Option<&Finding>) -> String {
             Some(kernel) => format!("{}, above all in `{}`.", first.title, kernel.name),
             None => format!("{}: {}.", first.title, first.summary),
         },
-        None if shown.profile.kernels.is_empty() => format!("No {}.", what_is_missing(shown.profile)),
+        None if shown.job.kernels.is_empty() => format!("No {}.", what_is_missing(&shown.job)),
         None => format!(
             "{} on the CPU device: no rule found a fault; its times say nothing about a GPU.",
-            units::counted(shown.profile.totals.kernels_run(), "launch", "launches")
+            units::counted(shown.job.totals.kernels_run(), "launch", "launches")
         ),
     }
 }
 
 /// What the time went into.
 fn time_went(shown: &Shown<'_>, advice: &Advice) -> String {
-    let accounts = shown.profile.accounts();
-    let (span, of_what) = (accounts.span_ns.max(1.0), shown.of_what());
+    let accounts = shown.accounts();
+    let (span, of_what) = (accounts.span_ns.max(1.0), of_what(shown));
     let part = |time: Figure| time.value / span;
-    if shown.profile.activities.is_empty() {
-        return format!("No {}.", what_is_missing(shown.profile));
+    if shown.job.activities.is_empty() {
+        return format!("No {}.", what_is_missing(&shown.job));
     }
     if accounts.unknown_share() > UNKNOWN {
         return format!(
@@ -110,11 +116,11 @@ fn time_went(shown: &Shown<'_>, advice: &Advice) -> String {
             units::share(accounts.unknown_share())
         );
     }
-    if let Some((pid, waits)) = waiting(shown.profile).filter(|(_, waits)| *waits > IDLE / 2.0) {
-        return format!(
-            "Process {pid} waits {} of {of_what} in collectives for a slower rank.",
-            units::share(waits)
-        );
+    if let Some((process, waits)) = waiting(&shown.job).filter(|(_, waits)| *waits > IDLE / 2.0) {
+        let pid = process.pid;
+        let who =
+            process.rank.map_or(format!("Process {pid}"), |rank| format!("Rank {rank} (process {pid})"));
+        return format!("{who} waits {} of {of_what} in collectives for a slower rank.", units::share(waits));
     }
     let idle = accounts.idle_ns();
     if part(idle) >= IDLE {
@@ -132,11 +138,11 @@ fn time_went(shown: &Shown<'_>, advice: &Advice) -> String {
         return format!("{}, while no kernel runs.", busy("Copies", accounts.copies));
     }
     let top = shown
-        .profile
+        .job
         .kernels
         .iter()
         .max_by(|a, b| a.gpu_total_ns().unwrap_or(0.0).total_cmp(&b.gpu_total_ns().unwrap_or(0.0)));
-    let whole = shown.profile.totals.gpu_time_ns.map_or(0.0, |time| time.value);
+    let whole = shown.job.totals.gpu_time_ns.map_or(0.0, |time| time.value);
     let top = top.filter(|_| whole > 0.0).map_or(String::new(), |kernel| {
         let share = kernel.gpu_total_ns().unwrap_or(0.0) / whole;
         format!("; `{}` takes {} of its kernels' time", kernel.short_name, units::share(share))
@@ -148,10 +154,10 @@ fn time_went(shown: &Shown<'_>, advice: &Advice) -> String {
 }
 
 /// The process that waits for others for the largest share of its time.
-fn waiting(profile: &Profile) -> Option<(u32, f64)> {
-    let waits = profile.activities.iter().filter(|activity| activity.span_ns > 0.0).map(|activity| {
-        let pid = profile.processes.get(activity.process).map_or(0, |process| process.pid);
-        (pid, activity.accounts.waiting.value / activity.span_ns)
+fn waiting(profile: &Profile) -> Option<(&Process, f64)> {
+    let waits = profile.activities.iter().filter(|activity| activity.span_ns > 0.0).filter_map(|activity| {
+        let process = profile.processes.get(activity.process)?;
+        Some((process, activity.accounts.waiting.value / activity.span_ns))
     });
     waits.max_by(|a, b| a.1.total_cmp(&b.1))
 }
@@ -160,12 +166,11 @@ fn waiting(profile: &Profile) -> Option<(u32, f64)> {
 /// it.
 fn why_idle(shown: &Shown<'_>, accounts: &Accounts, advice: &Advice) -> String {
     let idle = accounts.idle_ns().value;
-    let paused = total(shown.profile.activities.iter().map(|activity| activity.long_gaps_ns));
-    let gaps =
-        shown.profile.activities.iter().filter_map(|activity| Some((activity, activity.gaps.first()?)));
+    let paused = total(shown.job.activities.iter().map(|activity| activity.long_gaps_ns));
+    let gaps = shown.job.activities.iter().filter_map(|activity| Some((activity, activity.gaps.first()?)));
     let longest = gaps.max_by(|a, b| a.1.duration_ns.value.total_cmp(&b.1.duration_ns.value));
     if let Some((activity, gap)) = longest.filter(|_| paused > idle / 2.0) {
-        let name = |kernel: Option<usize>| Some(&shown.profile.kernels.get(kernel?)?.short_name);
+        let name = |kernel: Option<usize>| Some(&shown.job.kernels.get(kernel?)?.short_name);
         let between = match (name(gap.before), name(gap.after)) {
             (Some(before), Some(after)) => format!(", between `{before}` and `{after}`"),
             _ => String::new(),
@@ -209,7 +214,7 @@ fn while_in(cause: IdleCause) -> &'static str {
 
 /// How long a step takes, or the whole.
 fn lasted(shown: &Shown<'_>) -> Option<String> {
-    let accounts = shown.profile.accounts();
+    let accounts = shown.accounts();
     let kernels = |by: f64| units::time((accounts.kernels.value + accounts.collectives.value) / by);
     if let (Some(iterations), Some(steps)) = (shown.iterations(), shown.steps()) {
         let d = &iterations.duration;
@@ -224,9 +229,14 @@ fn lasted(shown: &Shown<'_>) -> Option<String> {
     }
     (accounts.span_ns > 0.0).then(|| {
         let phases = shown.whole.activities.iter().all(|activity| activity.iterations.is_none());
-        let none = if phases { " No sequence of launches repeats: there are no steps." } else { "" };
+        let none = if phases && !shown.is_window() {
+            " No sequence of launches repeats: there are no steps."
+        } else {
+            ""
+        };
+        let of = if shown.is_window() { "Of the window, from" } else { "From" };
         format!(
-            "From its first to its last work {} pass; kernels take {}.{none}",
+            "{of} its first to its last work {} pass; kernels take {}.{none}",
             units::time(accounts.span_ns),
             kernels(1.0)
         )
@@ -244,10 +254,10 @@ fn worth(advice: &Advice) -> Option<&Finding> {
 /// What to change, and what that saves.
 fn remedy(shown: &Shown<'_>, finding: &Finding) -> String {
     let change = finding.change.split("; ").next().unwrap_or_default().trim_end_matches('.');
-    let saving = finding.saving.time_ns.filter(|_| !shown.profile.on_cpu_device());
+    let saving = finding.saving.time_ns.filter(|_| !shown.job.on_cpu_device());
     let Some(saving) = saving else { return format!("→ {change}.") };
     let (saving, each) = match shown.steps() {
-        Some(steps) if steps > 0.0 => (saving.scaled(1.0 / steps), " a step"),
+        Some(steps) => (saving.scaled(1.0 / steps), " a step"),
         _ => (saving, ""),
     };
     let (low, high) = saving.bounds();
@@ -261,12 +271,12 @@ fn remedy(shown: &Shown<'_>, finding: &Finding) -> String {
 }
 
 /// The accounts as bars, a step's where there are steps.
-pub fn accounts(out: &mut dyn Write, shown: &Shown<'_>, style: Style) -> io::Result<()> {
-    let accounts = shown.profile.accounts();
-    if accounts.span_ns <= 0.0 || shown.profile.on_cpu_device() {
+pub fn accounts(out: &mut dyn Write, shown: &Shown<'_>, style: Style, width: usize) -> io::Result<()> {
+    let accounts = shown.accounts();
+    if accounts.span_ns <= 0.0 || shown.job.on_cpu_device() {
         return Ok(());
     }
-    let by = shown.steps().filter(|steps| *steps > 0.0).unwrap_or(1.0);
+    let by = shown.steps().unwrap_or(1.0);
     let title = match (shown.steps(), shown.phase) {
         (Some(_), _) => "step".to_owned(),
         (None, Some(phase)) => phase.name().to_owned(),
@@ -275,20 +285,21 @@ pub fn accounts(out: &mut dyn Write, shown: &Shown<'_>, style: Style) -> io::Res
     writeln!(out)?;
     let mut entries = accounts.entries();
     entries.sort_by_key(|(account, _)| matches!(account, Account::Unknown));
-    let width = entries.iter().map(|(account, _)| account.name().chars().count()).max().unwrap_or(0);
+    let names = entries.iter().map(|(account, _)| account.name().chars().count()).max().unwrap_or(0);
     let heads = [title, units::time(accounts.span_ns / by)];
     let lead = heads.iter().map(|head| head.chars().count()).max().unwrap_or(0);
+    let bars = width.saturating_sub(lead + names + COLUMNS).min(BAR);
     for (row, (account, time)) in entries.into_iter().enumerate() {
         let share = time.value / accounts.span_ns;
         let head = heads.get(row).map_or("", String::as_str);
         let ink = if matches!(account, Account::Idle(_)) { Ink::Warning } else { Ink::Dim };
         writeln!(
             out,
-            "  {head:lead$}  {:>9}  {:width$}  {:>4}  {}",
+            "  {head:lead$}  {:>9}  {:names$}  {:>4}  {}",
             units::time(time.value / by),
             account.name(),
             units::share(share),
-            style.paint(ink, bar(share, BAR).trim_end())
+            style.paint(ink, bar(share, bars).trim_end())
         )?;
     }
     Ok(())
@@ -298,7 +309,8 @@ pub fn accounts(out: &mut dyn Write, shown: &Shown<'_>, style: Style) -> io::Res
 pub fn notes(shown: &Shown<'_>, advice: &Advice) -> Vec<String> {
     let mut notes = Vec::new();
     let wall = shown.whole.totals.wall_ns;
-    if let Some(iterations) = shown.iterations().filter(|iterations| iterations.start_ns > LEAST * wall) {
+    let begins_late = |iterations: &&Iterations| iterations.start_ns > LEAST * wall && !shown.is_window();
+    if let Some(iterations) = shown.iterations().filter(begins_late) {
         notes.push(format!(
             "Start-up and warm-up took {} of {}: --phase startup, warmup or all shows them.",
             units::time(iterations.start_ns),
@@ -308,7 +320,7 @@ pub fn notes(shown: &Shown<'_>, advice: &Advice) -> Vec<String> {
     let clear = |slug: &&str| advice.clear.iter().any(|clear| clear == slug);
     let fine = TOPICS.iter().filter(|(_, rules)| rules.iter().all(&clear));
     let fine: Vec<&str> = fine.map(|(topic, _)| *topic).collect();
-    if !fine.is_empty() && !shown.profile.kernels.is_empty() {
+    if !fine.is_empty() && !shown.job.kernels.is_empty() {
         notes.push(format!("Checked and fine: {}.", fine.join(", ")));
     }
     notes

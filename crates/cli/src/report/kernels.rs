@@ -55,15 +55,15 @@ pub fn ranked(profile: &Profile, sort: Sort, top: usize) -> Vec<usize> {
 pub const LEGEND: &str = "ᵐ measured, mean of a launch (×n: of n samples; GPU time above an empty kernel's) · ᶜ computed \
     exactly: theoretical occupancy and its limiter, waves, tail effect, block efficiency";
 
-/// The table as lines, its header first.
-pub fn table(profile: &Profile, sort: Sort, top: usize, width: usize) -> Vec<String> {
+/// The table as lines, its header first. Shares are of all kernels of `job`.
+pub fn table(profile: &Profile, job: &Profile, sort: Sort, top: usize, width: usize) -> Vec<String> {
     let cpu_time = if sort == Sort::Cpu { Align::Right } else { Align::Optional };
     let mut table = Table::new(&[
         ("kernel", Align::Flexible),
         ("launches", Align::Right),
-        ("grid × block", Align::Left),
-        ("occupancyᶜ", Align::Left),
-        ("wavesᶜ", Align::Right),
+        ("grid × block", Align::OptionalLeft),
+        ("occupancyᶜ", Align::OptionalLeft),
+        ("wavesᶜ", Align::Optional),
         ("tailᶜ", Align::Optional),
         ("eff.ᶜ", Align::Optional),
         ("GPU timeᵐ", Align::Right),
@@ -71,7 +71,7 @@ pub fn table(profile: &Profile, sort: Sort, top: usize, width: usize) -> Vec<Str
         ("CPU timeᵐ", cpu_time),
         ("", Align::Optional),
     ]);
-    let total: f64 = profile.kernels.iter().map(|kernel| sort.of(kernel)).sum();
+    let total: f64 = job.kernels.iter().map(|kernel| sort.of(kernel)).sum();
     let computed =
         |kernel: &Kernel, text: fn(&Geometry) -> String| kernel.geometry.as_ref().map_or("?".into(), text);
     for index in ranked(profile, sort, top) {

@@ -9,19 +9,17 @@ mod places;
 mod predictions;
 mod ranges;
 
+use crate::filters::{Applied, Filters, Shown};
 use crate::loaded::{Loaded, Source};
 use crate::output::{self, Color};
 use crate::text::{Ink, PARAGRAPH, Style, wrap};
 use crate::{session, units};
-use apex_advice::{Advice, Options};
-use apex_predict::Models;
-use apex_profile::{Figure, PhaseKind, Profile, Provenance, SiteTotals};
+use apex_advice::Advice;
+use apex_profile::{Figure, Profile, Provenance, SiteTotals};
 use apex_trace::meta::{Exit, Meta};
 use clap::builder::FalseyValueParser;
-use head::Shown;
 use kernels::Sort;
 use serde::Serialize;
-use std::borrow::Cow;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -35,6 +33,8 @@ const FINDINGS: usize = 5;
 #[command(after_long_help = "Examples:
   apex report                            the newest session in this folder
   apex report --top 30 --sort cpu before
+  apex report --kernel 'gemm*'           kernels of this name, and the advice about them
+  apex report --window 2s..5s --rank 0   three seconds of one process
   apex report --by place                 which lines of the program launch what
   apex report --by range                 what ran inside of NVTX ranges
   apex report --json | jq .advice.verdict
@@ -45,7 +45,7 @@ pub struct Args {
     source: Source,
     #[command(flatten)]
     view: View,
-    /// Print JSON (schema apex.report/2)
+    /// Print JSON (schema apex.report/3)
     #[arg(long, env = "APEX_JSON", value_parser = FalseyValueParser::new())]
     json: bool,
 }
@@ -81,63 +81,11 @@ pub struct View {
 /// What is judged, and by which rules.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Judged {
-    /// Phase of the run [default: the steady state of a GPU's run, where launches repeat]
-    #[arg(long, value_enum, env = "APEX_PHASE")]
-    phase: Option<Phase>,
+    #[command(flatten)]
+    pub filters: Filters,
     /// Rules not to report, by identifier or name
     #[arg(long, value_name = "RULE", value_delimiter = ',', env = "APEX_SUPPRESS")]
-    suppress: Vec<String>,
-}
-
-/// A part of a program's run, found from the repetition of its launches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Phase {
-    /// Before the first iteration
-    Startup,
-    /// First iterations, slower than later ones
-    Warmup,
-    /// Iterations
-    Steady,
-    /// The whole run
-    All,
-}
-
-impl Judged {
-    /// The profile of the phase that is asked for, and which that is; `None` for the whole run.
-    pub fn profile<'p>(&self, whole: &'p Profile) -> (Cow<'p, Profile>, Option<PhaseKind>) {
-        let kind = match self.phase {
-            // Its times say nothing about a GPU, and its counts are of all launches.
-            None if whole.on_cpu_device() => return (Cow::Borrowed(whole), None),
-            Some(Phase::Startup) => PhaseKind::Startup,
-            Some(Phase::Warmup) => PhaseKind::Warmup,
-            Some(Phase::Steady) | None => PhaseKind::Steady,
-            Some(Phase::All) => return (Cow::Borrowed(whole), None),
-        };
-        match whole.in_phase(kind) {
-            Some(profile) => (Cow::Owned(profile), Some(kind)),
-            None => {
-                if self.phase.is_some() {
-                    output::remark(format!(
-                        "this run has no {}; all of it is shown: --phase finds phases from launches that repeat",
-                        kind.name()
-                    ));
-                }
-                (Cow::Borrowed(whole), None)
-            }
-        }
-    }
-
-    /// The rules' judgement, without what the user does not want to hear. Names that no rule has
-    /// are remarked upon.
-    pub fn advise(&self, profile: &Profile) -> Advice {
-        let options =
-            Options { suppress: self.suppress.iter().cloned().collect(), models: Some(Models::shipped()) };
-        let advice = apex_advice::advise(profile, &options);
-        for name in &advice.unknown_suppressions {
-            output::remark(format!("--suppress {name}: there is no such rule"));
-        }
-        advice
-    }
+    pub suppress: Vec<String>,
 }
 
 impl View {
@@ -154,8 +102,7 @@ struct Document<'a> {
     apex_version: &'static str,
     session: String,
     run: Option<&'a Meta>,
-    /// The phase that the advice and `top` are of; `null` for the whole run.
-    phase: Option<PhaseKind>,
+    filters: Applied<'a>,
     /// Indices into the profile's kernels, as the table ranks them.
     top: Vec<usize>,
     /// What is launched from where.
@@ -166,46 +113,55 @@ struct Document<'a> {
 
 /// Runs `apex report`.
 pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
-    let loaded = args.source.load()?;
+    let Judged { filters, suppress } = &args.view.judged;
+    let loaded = args.source.load(filters)?;
+    let shown = filters.shown(&loaded)?;
     if !args.json {
         let style = Style { color: color.on_stdout() };
-        return output::page(|out| write(out, &loaded, &args.view, style, output::width()));
+        return output::page(|out| write_shown(out, &loaded, &shown, &args.view, style, output::width()));
     }
-    let (profile, phase) = args.view.judged.profile(&loaded.profile);
-    let advice = args.view.judged.advise(&profile);
-    let sort = args.view.sort.unwrap_or(Sort::default_of(&profile));
+    let sort = args.view.sort.unwrap_or(Sort::default_of(shown.profile()));
     output::json(&Document {
-        schema: "apex.report/2",
+        schema: "apex.report/3",
         apex_version: env!("CARGO_PKG_VERSION"),
         session: loaded.session.dir.display().to_string(),
         run: loaded.session.meta.as_ref(),
-        phase,
-        top: kernels::ranked(&profile, sort, args.view.top),
+        filters: shown.applied(),
+        top: kernels::ranked(shown.profile(), sort, args.view.top),
         places: loaded.profile.by_site(),
         profile: &loaded.profile,
-        advice: &advice,
+        advice: &shown.advise(suppress),
     })
 }
 
-/// Writes the report as text.
-pub fn write(
+/// Writes the report on all of a session as text.
+pub fn write(out: &mut dyn Write, loaded: &Loaded, style: Style, width: usize) -> io::Result<()> {
+    let view = View::usual();
+    let shown = view.judged.filters.shown(loaded).map_err(io::Error::other)?;
+    write_shown(out, loaded, &shown, &view, style, width)
+}
+
+fn write_shown(
     out: &mut dyn Write,
     loaded: &Loaded,
+    shown: &Shown<'_>,
     view: &View,
     style: Style,
     width: usize,
 ) -> io::Result<()> {
-    let (profile, phase) = view.judged.profile(&loaded.profile);
-    let profile = &*profile;
-    let advice = view.judged.advise(profile);
-    let shown = Shown { profile, whole: &loaded.profile, phase };
-    for line in head::verdict(&shown, &advice, width) {
+    let profile = shown.profile();
+    let advice = shown.advise(&view.judged.suppress);
+    for line in head::verdict(shown, &advice, width) {
         writeln!(out, "{}", style.paint(Ink::Bold, line))?;
     }
-    head::accounts(out, &shown, style)?;
+    head::accounts(out, shown, style, width)?;
     writeln!(out)?;
-    let notes = head::notes(&shown, &advice).into_iter().flat_map(|note| wrap(&note, width, "  "));
-    for line in notes.chain(circumstances(loaded)).chain(recorded(&shown, &advice, width)) {
+    let notes = shown
+        .described()
+        .into_iter()
+        .chain(head::notes(shown, &advice))
+        .flat_map(|note| wrap(&note, width, "  "));
+    for line in notes.chain(circumstances(loaded)).chain(recorded(shown, &advice, width)) {
         writeln!(out, "{}", style.paint(Ink::Dim, line))?;
     }
     for sentence in fast::sentences(profile) {
@@ -221,23 +177,24 @@ pub fn write(
     } else if view.by == By::Range {
         ranges::by_range(out, &loaded.profile, view.top, style, width)?;
     } else {
-        top_kernels(out, profile, view, style, width)?;
+        top_kernels(out, shown, view, style, width)?;
     }
     findings::brief(out, profile, &advice, FINDINGS, style, width)
 }
 
 fn top_kernels(
     out: &mut dyn Write,
-    profile: &Profile,
+    shown: &Shown<'_>,
     view: &View,
     style: Style,
     width: usize,
 ) -> io::Result<()> {
+    let profile = shown.profile();
     let sort = view.sort.unwrap_or(Sort::default_of(profile));
     let launched = profile.kernels.iter().filter(|kernel| kernel.launches.any()).count();
     let title = format!("{} of {launched} kernels, by {}", view.top.min(launched), sort.name());
     writeln!(out, "\n{}", style.paint(Ink::Bold, title))?;
-    for (i, line) in kernels::table(profile, sort, view.top, width).into_iter().enumerate() {
+    for (i, line) in kernels::table(profile, &shown.job, sort, view.top, width).into_iter().enumerate() {
         writeln!(out, "{}", if i == 0 { style.paint(Ink::Dim, line) } else { line })?;
     }
     for line in wrap(kernels::LEGEND, width, "") {
@@ -255,7 +212,7 @@ fn recorded(shown: &Shown<'_>, advice: &Advice, width: usize) -> Vec<String> {
     let verdict = &advice.verdict;
     let parts = [
         format!("{} launches", units::count(shown.whole.totals.kernels_run())),
-        head::recorder(shown.profile, advice),
+        head::recorder(&shown.job, advice),
         match verdict.lost_records {
             0 => "0 dropped".into(),
             lost => format!("{} RECORDS DROPPED", units::count(lost)),

@@ -15,7 +15,7 @@ mod watch;
 
 use crate::loaded::{self, Loaded};
 use crate::output::{self, Color};
-use crate::report::{self, View};
+use crate::report::{self};
 use crate::session::Fresh;
 use crate::text::Style;
 use crate::{exit, session, units};
@@ -346,8 +346,7 @@ fn conclude(recorded: &Recorded, args: &Args, color: Color) -> anyhow::Result<Ex
         if captured && args.report {
             let style = Style { color: color.on_stderr() };
             // Lost with the terminal, it can be had again with `apex report`.
-            let _ =
-                report::write(&mut io::stderr(), &loaded, &View::usual(), style, output::width_of_stderr());
+            let _ = report::write(&mut io::stderr(), &loaded, style, output::width_of_stderr());
         }
         if !captured && args.require_capture && recorded.status.success() {
             return Ok(ExitCode::from(exit::NOTHING_CAPTURED));

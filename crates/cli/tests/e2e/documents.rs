@@ -18,18 +18,23 @@ const ELSEWHERE: &str = "…";
 /// The words of a command.
 type Words = &'static [&'static str];
 
+/// Advice on a part of a run.
+const FILTERED: [&str; 9] =
+    ["advise", "--json", "--window", "0s..600s", "--rank", "0", "--kernel", "nothing", "gap"];
+
 /// The documents: schema, commands (the first one's values are shown where it has any), and members
 /// that another document shows.
 const DOCUMENTS: [(&str, &[Words], Words); 9] = [
     (
-        "apex.report/2",
+        "apex.report/3",
         &[
             &["report", "--json", "s"],
             &["report", "--json", "h200"],
             &["report", "--json", "--suppress", "tail-wave,no-such-rule", "h200"],
             &["report", "--json", "race"],
             &["report", "--json", "gap"],
-            &["report", "--json", "--phase", "steady", "gap"],
+            &["report", "--json", "--phase", "steady", "--kernel", "nothing", "gap"],
+            &["report", "--json", "--window", "0s..600s", "--rank", "0", "gap"],
             &["report", "--json", "cut"],
             &["report", "--json", "placed"],
             &["report", "--json", "fast"],
@@ -37,8 +42,8 @@ const DOCUMENTS: [(&str, &[Words], Words); 9] = [
         &[],
     ),
     (
-        "apex.advise/2",
-        &[&["advise", "--json", "s"], &["advise", "--json", "--phase", "steady", "gap"]],
+        "apex.advise/3",
+        &[&["advise", "--json", "s"], &["advise", "--json", "--phase", "steady", "gap"], &FILTERED],
         &["advice"],
     ),
     (
@@ -86,13 +91,13 @@ const COMMITTED: [(&str, &str); 1] = [("apex.train/1", "crates/predict/models/ca
 
 /// Members that no command here fills, and why.
 const UNFILLED: [(&str, &str); 13] = [
-    ("apex.report/2.profile.activities[].collectives", "collectives take NCCL; apex_profile tests them"),
+    ("apex.report/3.profile.activities[].collectives", "collectives take NCCL; apex_profile tests them"),
     (
-        "apex.report/2.advice.findings[].within",
+        "apex.report/3.advice.findings[].within",
         "a finding within another takes a slow host; apex_advice::advise tests it",
     ),
-    ("apex.report/2.profile.processes[].pool.closed_by", "a closed pool: cli's `fast` tests it"),
-    ("apex.report/2.places[].native", "compiled code that Python calls; apex_profile tests it"),
+    ("apex.report/3.profile.processes[].pool.closed_by", "a closed pool: cli's `fast` tests it"),
+    ("apex.report/3.places[].native", "compiled code that Python calls; apex_profile tests it"),
     ("apex.export/1.launches[].cluster_x", "the CPU device's compute capability has no clusters"),
     ("apex.export/1.launches[].cluster_y", "likewise"),
     ("apex.export/1.launches[].cluster_z", "likewise"),

@@ -12,6 +12,7 @@ mod defects;
 mod documents;
 mod endings;
 mod fast;
+mod filters;
 mod formats;
 mod hostile;
 mod limits;

@@ -43,7 +43,7 @@ pub(crate) type Boundaries = Arc<[(u64, PhaseKind)]>;
 #[derive(Clone)]
 pub(crate) struct Ledger {
     /// First and last nanosecond that is accounted for, after the process's start.
-    span: (u64, u64),
+    pub span: (u64, u64),
     boundaries: Boundaries,
     /// The phase of the last addition, among `boundaries`.
     at: usize,

@@ -192,17 +192,18 @@ impl Loop {
         boundaries.into()
     }
 
-    /// The iterations of the steady state.
-    pub fn iterations(&self) -> Iterations {
-        let steady = &self.iterations[self.warmup..];
+    /// The iterations of the steady state that lie in a window; `None` where there are none.
+    pub fn iterations(&self, window: &Range<u64>) -> Option<Iterations> {
+        let lies = |one: &&Range<u64>| window.start <= one.start && one.end <= window.end;
+        let steady: Vec<_> = self.iterations[self.warmup..].iter().filter(lies).collect();
         let mut durations = Sketch::default();
         steady.iter().for_each(|one| durations.add(one.end - one.start));
-        Iterations {
+        (!steady.is_empty()).then(|| Iterations {
             count: steady.len() as u64,
             duration: durations.distribution(),
             launches: self.launches as f64 / self.iterations.len() as f64,
             warmup: self.warmup as u64,
             start_ns: steady.first().map_or(0.0, |first| first.start as f64),
-        }
+        })
     }
 }

@@ -112,6 +112,8 @@ pub(crate) struct Gaps {
     longest: Vec<Gap>,
     count: u64,
     total: u64,
+    /// Idle time since the last work.
+    idle_ns: u64,
     /// Idle time until work of a range began.
     by_range: BTreeMap<usize, u64>,
 }
@@ -138,10 +140,10 @@ pub(crate) struct Timeline {
 
 impl Timeline {
     /// A device whose first work is queued at `span.0` and whose last work or call that waited ends
-    /// at `span.1`.
-    pub fn new(span: (u64, u64), boundaries: Boundaries) -> Self {
+    /// at `span.1`. Accounts and gaps are told of the part `told` of it.
+    pub fn new(span: (u64, u64), told: (u64, u64), boundaries: Boundaries) -> Self {
         let span = (span.0, span.1.max(span.0));
-        let least = Activity::long_gap_ns((span.1 - span.0) as f64) as u64;
+        let least = Activity::long_gap_ns((told.1 - told.0) as f64) as u64;
         Self {
             span,
             settled: span.0,
@@ -154,7 +156,7 @@ impl Timeline {
             last_off_ns: 0.0,
             error_ns: 0.0,
             variance: 0.0,
-            ledger: Ledger::new(span, boundaries),
+            ledger: Ledger::new(told, boundaries),
             gaps: Gaps { least: least.max(1), ..Gaps::default() },
         }
     }
@@ -329,12 +331,16 @@ impl Timeline {
         let mut by = BTreeMap::new();
         let (before, off_ns) = (self.last_kernel, self.last_off_ns);
         let Self { host, ledger, .. } = self;
-        let phase = ledger.phase_at(from);
-        host.explain(from, to, thread, |from, to, cause| {
-            *by.entry(cause).or_insert(0.0) += (to - from) as f64;
-            ledger.add(from, to, Use::Idle(cause));
-        });
-        self.gaps.idle(OpenGap { start: from, end: to, phase, before, off_ns, by });
+        let (start, end) = (from.max(ledger.span.0), to.min(ledger.span.1));
+        self.gaps.idle_ns += to - from;
+        if start < end {
+            let phase = ledger.phase_at(start);
+            host.explain(start, end, thread, |from, to, cause| {
+                *by.entry(cause).or_insert(0.0) += (to - from) as f64;
+                ledger.add(from, to, Use::Idle(cause));
+            });
+            self.gaps.idle(OpenGap { start, end, phase, before, off_ns, by });
+        }
         if let Some(next) = next {
             self.gaps.end_with(next.range);
             self.gaps.close(next.kernel);
@@ -372,13 +378,14 @@ impl Gaps {
 
     /// The open gap ends with work of a range.
     fn end_with(&mut self, range: Option<usize>) {
-        if let (Some(range), Some(gap)) = (range, &self.open) {
-            *self.by_range.entry(range).or_default() += gap.end - gap.start;
+        if let Some(range) = range {
+            *self.by_range.entry(range).or_default() += self.idle_ns;
         }
     }
 
     /// The open gap has ended, with the launch of `after`.
     fn close(&mut self, after: Option<usize>) {
+        self.idle_ns = 0;
         // What comes before the first work lies between no two.
         let listed = |gap: &OpenGap| gap.before.is_some() && gap.end - gap.start >= self.least;
         let Some(gap) = self.open.take().filter(listed) else { return };
@@ -403,8 +410,8 @@ pub(crate) struct Model(pub [Timeline; 3]);
 
 impl Model {
     /// See [`Timeline::new`].
-    pub fn new(span: (u64, u64), boundaries: &Boundaries) -> Self {
-        Self([(); 3].map(|()| Timeline::new(span, boundaries.clone())))
+    pub fn new(span: (u64, u64), told: (u64, u64), boundaries: &Boundaries) -> Self {
+        Self([(); 3].map(|()| Timeline::new(span, told, boundaries.clone())))
     }
 
     /// Does the same to all three.

@@ -2,6 +2,7 @@
 //! ([`crate::accounts`]).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 
 use apex_trace::layout::{Call, CallClass, RecordHead, flags};
 use apex_trace::{Event, Record};
@@ -114,8 +115,9 @@ impl Reading<'_> {
 
 impl<'r, 'b> Second<'r, 'b> {
     fn new(reading: &'r Reading<'b>, costs: &'r Costs, boundaries: Boundaries) -> Self {
-        let device =
-            |(&device, extent): (&Option<usize>, &Extent)| (device, Device::new(extent, costs, &boundaries));
+        let device = |(&device, extent): (&Option<usize>, &Extent)| {
+            (device, Device::new(extent, &reading.window, costs, &boundaries))
+        };
         // The same places as those of the first reading: they come from the same definitions.
         let mut ranges = Ranges::default();
         let range_places = RangePlaces::of(reading.process, &mut ranges);
@@ -210,17 +212,20 @@ impl<'r, 'b> Second<'r, 'b> {
     fn launch(&mut self, call: LaunchCall, ticks: u64) {
         let cause = if call.loads { IdleCause::Loading } else { IdleCause::Launching };
         self.called(call.thread, call.start, call.end, cause);
-        let phase = self.phase(call.start);
-        *phase.launches.entry(call.device).or_default() += 1;
-        if let (Launched::Config(_), Some(kernel)) = (call.what, call.kernel) {
-            *phase.kernels.entry((call.device, kernel)).or_default() += 1;
+        let counts = self.reading.counts_at(call.start as f64);
+        if counts {
+            let phase = self.phase(call.start);
+            *phase.launches.entry(call.device).or_default() += 1;
+            if let (Launched::Config(_), Some(kernel)) = (call.what, call.kernel) {
+                *phase.kernels.entry((call.device, kernel)).or_default() += 1;
+            }
         }
         let cost = self.costs.known.get(call.what).copied().flatten();
         let sample = self.reading.sampled.get(&ticks).copied();
         let Some(device) = self.devices.get_mut(&call.device) else { return };
-        device.timed += u64::from(cost.is_some_and(|cost| cost.own));
+        device.timed += u64::from(counts && cost.is_some_and(|cost| cost.own));
         if let Some(count) = device.counts.get_mut(call.what) {
-            *count += 1;
+            *count += u64::from(counts);
         }
         if let Some(sample) = sample {
             device.model.each(|timeline| match sample.idle {
@@ -267,7 +272,9 @@ impl<'r, 'b> Second<'r, 'b> {
         if call.result != 0 || captured {
             return;
         }
-        self.count(call, start, end - start);
+        if self.reading.counts_at(start as f64) {
+            self.count(call, start, end - start);
+        }
         match call.class() {
             Some(CallClass::Copy | CallClass::Set) => self.transfer((thread, range), call, start, end),
             Some(CallClass::Event) if call.head.flags & flags::ASYNC != 0 => self.event_recorded(call),
@@ -399,22 +406,27 @@ impl<'r, 'b> Second<'r, 'b> {
 
     fn finish(mut self, found: Option<&Loop>) -> (Vec<Activity>, BTreeMap<usize, RangeTimes>) {
         let devices = std::mem::take(&mut self.devices);
-        let activities = devices.into_iter().map(|(device, state)| self.activity(device, state, found));
-        (activities.collect(), self.range_times)
+        let mut activities: Vec<Activity> =
+            devices.into_iter().map(|(device, state)| self.activity(device, state, found)).collect();
+        if self.reading.window != (0..u64::MAX) {
+            activities.retain(|activity| activity.span_ns > 0.0);
+        }
+        (activities, self.range_times)
     }
 
     fn activity(&mut self, device: Option<usize>, state: Device, found: Option<&Loop>) -> Activity {
         let extent = &self.reading.extents[&device];
+        let (start_ns, end_ns) = extent.within(&self.reading.window);
         let mut activity = Activity {
             process: THIS,
             device,
-            start_ns: extent.start,
-            span_ns: extent.end - extent.start,
+            start_ns,
+            span_ns: end_ns - start_ns,
             launches: extent.launches,
             timed_share: state.timed as f64 / extent.launches.max(1) as f64,
             streams: extent.streams.len(),
             gpu_time_ns: state.gpu_time(self.costs),
-            iterations: found.map(Loop::iterations),
+            iterations: found.and_then(|found| found.iterations(&self.reading.window)),
             collectives: self.collectives(&state),
             ..Activity::default()
         };
@@ -483,11 +495,13 @@ impl<'r, 'b> Second<'r, 'b> {
 }
 
 impl Device {
-    fn new(extent: &Extent, costs: &Costs, boundaries: &Boundaries) -> Self {
+    fn new(extent: &Extent, window: &Range<u64>, costs: &Costs, boundaries: &Boundaries) -> Self {
         let known = &costs.known;
         let counts =
             PerLaunched { configs: vec![0; known.configs.len()], graphs: vec![0; known.graphs.len()] };
-        Self { model: Model::new((extent.start as u64, extent.end as u64), boundaries), timed: 0, counts }
+        let (start, end) = extent.within(window);
+        let (span, told) = ((extent.start as u64, extent.end as u64), (start as u64, end as u64));
+        Self { model: Model::new(span, told, boundaries), timed: 0, counts }
     }
 
     /// GPU time of all launches whose time is known.

@@ -11,6 +11,7 @@
 //!   takes the mean time of the processes that this builder read before.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use apex_trace::layout::{CallClass, MemoryKind};
 use apex_trace::{Ended, Session};
@@ -21,11 +22,12 @@ use super::kernels::Kernels;
 use super::ranges::Ranges;
 use super::reading::Reading;
 use super::stacks::{StackCounts, Stacks, renumber_stacks};
-use super::summary::renumber_kernels;
+use super::summary::{CollectiveKey, renumber_kernels};
 use super::{
     Activity, AfterLaunch, Call, Copies, CopyDirection, Defect, Device, Graph, LaunchQueue, Memory,
     MemoryPool, Process, Profile, Recorder, Sequence, Stream, Totals,
 };
+use crate::selection::{Selection, origin_ns, ranks};
 use crate::sketch::Sketch;
 
 /// What recording one launch adds, in nanoseconds, as measured on an H200's host
@@ -70,9 +72,18 @@ impl RecordingCost {
 impl Profile {
     /// Reads everything that `session` recorded.
     pub fn from_session(session: &Session) -> Self {
+        Self::of_selection(session, &Selection::default())
+    }
+
+    /// Reads a part of what `session` recorded.
+    pub fn of_selection(session: &Session, selection: &Selection) -> Self {
         let mut builder = Builder::default();
-        builder.add_session(session);
-        builder.finish()
+        builder.add_selection(session, selection);
+        let (mut profile, ranks) = (builder.finish(), ranks(session));
+        for process in &mut profile.processes {
+            process.rank = ranks.iter().position(|&pid| pid == process.pid);
+        }
+        profile
     }
 }
 
@@ -95,6 +106,9 @@ pub struct Builder {
     counted: CountedKernels,
     defects: Vec<Defect>,
     pub(super) recorder: Recorder,
+    /// What a collective takes on average on the rank that it takes least on, of processes that are
+    /// not part of the profile.
+    other_collectives: BTreeMap<CollectiveKey, f64>,
     cost: RecordingCost,
     /// What is wrong with the sessions, beside what is wrong with the files of their processes.
     problems: Vec<String>,
@@ -130,8 +144,21 @@ pub(super) struct CopyCounts {
 impl Builder {
     /// Adds everything that a session recorded.
     pub fn add_session(&mut self, session: &Session) {
-        session.processes.iter().for_each(|process| self.add_process(process));
-        for process in &session.counts {
+        self.add_selection(session, &Selection::default());
+    }
+
+    /// Adds a part of what a session recorded.
+    pub fn add_selection(&mut self, session: &Session, selection: &Selection) {
+        let origin = origin_ns(session);
+        let (own, others): (Vec<_>, Vec<_>) =
+            session.processes.iter().partition(|process| selection.has(process.pid));
+        for process in own {
+            self.add_process_in(process, selection.window_of(process, origin));
+        }
+        if self.activities.iter().any(|activity| !activity.collectives.is_empty()) {
+            others.into_iter().for_each(|process| self.note_collectives(process));
+        }
+        for process in session.counts.iter().filter(|process| selection.has(process.pid)) {
             process.launches.iter().for_each(|launch| self.counted.add(launch));
             self.defects.extend(process.defects.iter().map(Defect::from));
         }
@@ -140,10 +167,27 @@ impl Builder {
 
     /// Adds the records of one process.
     pub fn add_process(&mut self, process: &apex_trace::Process) {
-        let mut part = Reading::new(self, Self::of_header(process), process).read();
+        self.add_process_in(process, 0..u64::MAX);
+    }
+
+    /// Adds what of a process began in a window, nanoseconds after its start.
+    fn add_process_in(&mut self, process: &apex_trace::Process, window: Range<u64>) {
+        let mut part = Reading::new(self, Self::of_header(process), process, window).read();
         part.cost = RecordingCost::of(process, part.recorder.records);
         self.merge(part);
         self.recorder.problems.extend(process.read_failure().map(ToString::to_string));
+    }
+
+    /// Notes what collectives take in a process that is not part of the profile: its ranks wait
+    /// for that one too.
+    fn note_collectives(&mut self, process: &apex_trace::Process) {
+        let part = Reading::new(self, Self::of_header(process), process, 0..u64::MAX).read();
+        for one in part.activities.iter().flat_map(|activity| &activity.collectives) {
+            let (symbol, launch) = part.kernels.symbol_and_launch(one.kernel);
+            let key = (symbol.to_owned(), launch.grid, launch.block);
+            let least = self.other_collectives.entry(key).or_insert(one.mean_ns);
+            *least = least.min(one.mean_ns);
+        }
     }
 
     /// What the file of a process tells beside its records.
@@ -161,6 +205,7 @@ impl Builder {
             process: Process {
                 pid: process.pid,
                 parent_pid: process.parent_pid,
+                rank: None,
                 executable: process.executable.clone(),
                 start_ns: 0.0,
                 wall_ns,
@@ -257,7 +302,7 @@ impl Builder {
             recorder: Recorder::default(),
             unpredicted: Vec::new(),
         };
-        profile.tell_waiting_for_ranks();
+        profile.tell_waiting_for_ranks(&self.other_collectives);
         self.recorder.problems.append(&mut self.problems);
         self.totals.sum_up(&profile);
         self.recorder.sum_up(self.cost, &profile);

@@ -90,6 +90,12 @@ impl Kernels {
         self.list[kernel].times.as_ref()
     }
 
+    /// How the driver names a kernel, and how it is launched.
+    pub fn symbol_and_launch(&self, kernel: usize) -> (&str, &LaunchConfig) {
+        let Key { symbol, launch, .. } = &self.list[kernel].key;
+        (symbol, launch)
+    }
+
     /// What samples here tell of a kernel of others, whose devices have these places here.
     pub fn times_of(
         &self,

@@ -29,6 +29,9 @@ impl Place {
 pub(crate) struct Heap {
     live: HashMap<Place, (MemoryKind, u64)>,
     kinds: BTreeMap<MemoryKind, Kind>,
+    /// Calls are not counted, because they lie outside of the window; what is live is followed
+    /// always.
+    pub is_outside: bool,
 }
 
 #[derive(Default)]
@@ -66,15 +69,17 @@ impl Heap {
             old.live_bytes = old.live_bytes.saturating_sub(bytes);
         }
         let kind = self.kinds.entry(kind).or_default();
+        kind.live_bytes = kind.live_bytes.saturating_add(call.bytes);
+        let freed = kind.freed.get_mut(&call.bytes).filter(|freed| **freed > 0);
+        let is_repeated = freed.map(|freed| *freed -= 1).is_some();
+        if self.is_outside {
+            return;
+        }
         kind.memory.allocations += 1;
         kind.memory.allocated_bytes = kind.memory.allocated_bytes.saturating_add(call.bytes);
         kind.memory.cpu_ns += cpu_ns;
-        kind.live_bytes = kind.live_bytes.saturating_add(call.bytes);
         kind.memory.peak_bytes = kind.memory.peak_bytes.max(kind.live_bytes);
-        if let Some(freed) = kind.freed.get_mut(&call.bytes).filter(|freed| **freed > 0) {
-            *freed -= 1;
-            kind.memory.repeated += 1;
-        }
+        kind.memory.repeated += u64::from(is_repeated);
         kind.unconfirmed += u64::from(after_launch);
     }
 
@@ -82,8 +87,10 @@ impl Heap {
     pub fn free(&mut self, call: &Call, cpu_ns: f64) {
         let Some((kind, bytes)) = self.live.remove(&Place::of(call)) else { return };
         let kind = self.kinds.entry(kind).or_default();
-        kind.memory.frees += 1;
-        kind.memory.cpu_ns += cpu_ns;
+        if !self.is_outside {
+            kind.memory.frees += 1;
+            kind.memory.cpu_ns += cpu_ns;
+        }
         kind.live_bytes = kind.live_bytes.saturating_sub(bytes);
         if kind.freed.len() < SIZES || kind.freed.contains_key(&bytes) {
             *kind.freed.entry(bytes).or_default() += 1;
@@ -118,7 +125,8 @@ impl Heap {
             };
             (kind, memory)
         };
-        self.kinds.iter().map(memory).collect()
+        let used = self.kinds.iter().filter(|(_, kind)| kind.memory.allocations + kind.memory.frees > 0);
+        used.map(memory).collect()
     }
 }
 

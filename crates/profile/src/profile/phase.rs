@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use apex_trace::layout::MemoryKind;
 
-use super::{Activity, AfterLaunch, Copies, Kernel, Profile};
+use super::{Activity, AfterLaunch, Copies, Kernel, Launches, Profile};
 use crate::accounts::{Accounts, PhaseCall, PhaseKind};
 use crate::figure::Figure;
 
@@ -156,6 +156,14 @@ impl Activity {
 }
 
 impl Kernel {
+    /// Leaves nothing of its launches, nor what the CPU device counted of them.
+    pub(crate) fn forget_launches(&mut self) {
+        self.keep_launches(0);
+        self.launches = Launches::default();
+        self.stacks.clear();
+        (self.counts, self.prediction) = (None, None);
+    }
+
     /// Leaves so many of the launch calls, which are taken to be like all of them.
     fn keep_launches(&mut self, calls: u64) {
         let share = calls as f64 / self.launches.calls.max(1) as f64;

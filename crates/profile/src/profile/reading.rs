@@ -5,6 +5,7 @@
 //! known time on the time line.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 
 use apex_trace::definition::Context;
 use apex_trace::layout::{
@@ -34,6 +35,9 @@ pub(super) struct Reading<'b> {
     /// What this process tells; it is process 0 there.
     pub part: Builder,
     pub process: &'b apex_trace::Process,
+    /// What begins in it is counted, nanoseconds after the process's start. What happens before and
+    /// after it only tells how the process came there, and how long kernels take.
+    pub window: Range<u64>,
     /// Devices by context.
     pub devices: HashMap<u32, usize>,
     pub config_places: Places,
@@ -97,7 +101,8 @@ pub(super) struct GraphState {
     stacks: StackCounts,
 }
 
-/// What one process did on one device, nanoseconds after the process's start.
+/// What one process did on one device, nanoseconds after the process's start: from when to when,
+/// and what of it is counted.
 #[derive(Default)]
 pub(super) struct Extent {
     pub start: f64,
@@ -106,9 +111,22 @@ pub(super) struct Extent {
     pub streams: BTreeSet<u32>,
 }
 
+impl Extent {
+    /// From when to when, in a window; nothing where they do not meet.
+    pub fn within(&self, window: &Range<u64>) -> (f64, f64) {
+        let start = self.start.max(window.start as f64);
+        (start, self.end.min(window.end as f64).max(start))
+    }
+}
+
 impl<'b> Reading<'b> {
     /// Reads a process of which `part` holds nothing but the process itself.
-    pub fn new(others: &'b Builder, mut part: Builder, process: &'b apex_trace::Process) -> Self {
+    pub fn new(
+        others: &'b Builder,
+        mut part: Builder,
+        process: &'b apex_trace::Process,
+        window: Range<u64>,
+    ) -> Self {
         let definitions = &process.definitions;
         let by_device: HashMap<u32, usize> =
             definitions.devices().map(|device| (device.id, part.device(device.into()))).collect();
@@ -123,6 +141,7 @@ impl<'b> Reading<'b> {
             others,
             part,
             process,
+            window,
             devices,
             config_places: Places::default(),
             configs: Vec::new(),
@@ -175,65 +194,74 @@ impl<'b> Reading<'b> {
 
     fn launch(&mut self, launch: &Launch, range: u32) {
         let (start, cpu_ns) = self.times(&launch.head);
+        let counts = self.counts_at(start);
         let config = self.config(launch.config);
         let kernel = config.map(|config| self.configs[config].kernel);
-        if let Some(kernel) = kernel {
+        if let Some(kernel) = kernel.filter(|_| counts) {
             self.part.kernels.counts(kernel).launch(launch, cpu_ns);
         }
         let totals = &mut self.part.totals;
         if launch.result != 0 {
-            totals.failed += 1;
+            totals.failed += u64::from(counts);
             return;
         }
         if launch.head.flags & flags::CAPTURED != 0 {
-            totals.captured += 1;
+            totals.captured += u64::from(counts);
             return;
         }
-        totals.launches += 1;
-        totals.launch_cpu_ns += cpu_ns as f64;
-        totals.unknown += u64::from(config.is_none());
         self.heap.launch();
         self.in_ranges(range, |counts| counts.launches += 1);
-        self.stream(launch.stream).launches += 1;
         self.extend(config.and_then(|config| self.configs[config].device), launch.stream, start, cpu_ns);
-        if let (Some(config), Some(kernel)) = (config, kernel) {
+        if let Some(config) = config {
             let stratum = self.stratum(launch.head.start);
             let state = &mut self.configs[config];
             state.samples.launch(stratum);
             state.launches += 1;
             self.launched.launch(state.function, start as u64);
+        }
+        self.stream(launch.stream).launches += u64::from(counts);
+        if !counts {
+            return;
+        }
+        let totals = &mut self.part.totals;
+        totals.launches += 1;
+        totals.launch_cpu_ns += cpu_ns as f64;
+        totals.unknown += u64::from(config.is_none());
+        if let Some(kernel) = kernel {
             self.sequences.launch(launch.stream, kernel, start, cpu_ns as f64);
         }
     }
 
     fn graph_launch(&mut self, launch: &GraphLaunch, range: u32) {
         let (start, cpu_ns) = self.times(&launch.head);
-        let stratum = self.stratum(launch.head.start);
+        let (stratum, counts) = (self.stratum(launch.head.start), self.counts_at(start));
         let at = self.graph(launch.graph);
         let graph = &mut self.graphs[at];
         let totals = &mut self.part.totals;
         if launch.result != 0 {
-            graph.failed += 1;
-            totals.failed += 1;
+            graph.failed += u64::from(counts);
+            totals.failed += u64::from(counts);
             return;
         }
-        graph.launches += 1;
-        graph.cpu.add(cpu_ns);
         graph.samples.launch(stratum);
-        totals.graph_launches += 1;
-        totals.launch_cpu_ns += cpu_ns as f64;
-        for &(kernel, nodes) in &graph.kernels {
-            let by_graphs = &mut self.part.kernels.counts(kernel).launches.by_graphs;
-            *by_graphs = by_graphs.saturating_add(nodes.into());
-            totals.graph_kernels = totals.graph_kernels.saturating_add(nodes.into());
-        }
         let device = graph.device;
+        if counts {
+            graph.launches += 1;
+            graph.cpu.add(cpu_ns);
+            totals.graph_launches += 1;
+            totals.launch_cpu_ns += cpu_ns as f64;
+            for &(kernel, nodes) in &graph.kernels {
+                let by_graphs = &mut self.part.kernels.counts(kernel).launches.by_graphs;
+                *by_graphs = by_graphs.saturating_add(nodes.into());
+                totals.graph_kernels = totals.graph_kernels.saturating_add(nodes.into());
+            }
+        }
+        self.stream(launch.stream).graph_launches += u64::from(counts);
         // An update gives a graph another identifier, but the handle stays.
         let handle = self.process.definitions.graph(launch.graph).map_or(0, |graph| graph.handle);
         self.launched.launch(GRAPHS | (handle ^ handle >> 32) as u32, start as u64);
         self.heap.launch();
         self.in_ranges(range, |counts| counts.launches += 1);
-        self.stream(launch.stream).graph_launches += 1;
         self.sequences.interrupt(Some(launch.stream));
         self.extend(device, launch.stream, start, cpu_ns);
     }
@@ -256,7 +284,11 @@ impl<'b> Reading<'b> {
     }
 
     fn stack(&mut self, sample: &StackSample) {
+        let (start, _) = self.times(&sample.head);
         let Some(stack) = self.stack_place(sample) else { return };
+        if !self.counts_at(start) {
+            return;
+        }
         let is_first_seen = sample.head.flags & flags::FIRST_SEEN != 0;
         if sample.head.flags & flags::OF_CALL != 0 {
             if let Some(counts) = self.calls.get_mut(&(sample.config, sample.class)) {
@@ -294,18 +326,22 @@ impl<'b> Reading<'b> {
         let (start, cpu_ns) = self.times(&call.head);
         let captured = call.head.flags & flags::CAPTURED != 0;
         let after_launch = self.after_launch(cpu_ns);
+        let in_window = self.counts_at(start);
         let counts = self.calls.entry((call.api, call.class)).or_default();
         if call.result != 0 {
-            counts.failed += 1;
+            counts.failed += u64::from(in_window);
             return;
         }
-        counts.cpu.add(cpu_ns);
-        counts.after_launch.add(after_launch);
-        counts.captured += u64::from(captured);
-        counts.bytes = counts.bytes.saturating_add(call.bytes);
+        if in_window {
+            counts.cpu.add(cpu_ns);
+            counts.after_launch.add(after_launch);
+            counts.captured += u64::from(captured);
+            counts.bytes = counts.bytes.saturating_add(call.bytes);
+        }
         if captured {
             return;
         }
+        self.heap.is_outside = !in_window;
         let kind = MemoryKind::from_raw(call.memory).unwrap_or(MemoryKind::Unknown);
         match CallClass::from_raw(call.class) {
             Some(CallClass::Allocate) => {
@@ -319,9 +355,12 @@ impl<'b> Reading<'b> {
             }
             Some(CallClass::Copy) => {
                 self.in_ranges(range, |counts| counts.copied(call.bytes));
-                self.copy(call, cpu_ns);
+                if in_window {
+                    self.copy(call, cpu_ns);
+                }
+                self.transfer(call, in_window);
             }
-            Some(CallClass::Set) => self.transfer(call),
+            Some(CallClass::Set) => self.transfer(call, in_window),
             _ => {}
         }
         if cannot_be_captured(call) {
@@ -341,12 +380,11 @@ impl<'b> Reading<'b> {
         counts.cpu.add(cpu_ns);
         counts.after_launch.add(after_launch);
         counts.bytes = counts.bytes.saturating_add(call.bytes);
-        self.transfer(call);
     }
 
-    fn transfer(&mut self, call: &CallRecord) {
+    fn transfer(&mut self, call: &CallRecord, counts: bool) {
         if call.head.flags & flags::ASYNC != 0 {
-            self.stream(call.stream).transfers += 1;
+            self.stream(call.stream).transfers += u64::from(counts);
         }
     }
 
@@ -369,6 +407,11 @@ impl<'b> Reading<'b> {
     pub(super) fn times(&self, head: &RecordHead) -> (f64, u64) {
         let clock = &self.process.clock;
         (clock.ns_since_start(head.start) as f64, clock.duration_ns(head.duration_ticks()))
+    }
+
+    /// Whether what begins at that moment, nanoseconds after the process's start, is counted.
+    pub(super) fn counts_at(&self, start: f64) -> bool {
+        self.window.contains(&(start as u64))
     }
 
     /// In which part of the process's span a moment lies.
@@ -447,10 +490,13 @@ impl<'b> Reading<'b> {
     }
 
     fn extend(&mut self, device: Option<usize>, stream: u32, start: f64, cpu_ns: u64) {
+        let counts = self.counts_at(start);
         let extent = self.extents.entry(device).or_insert_with(|| Extent { start, ..Extent::default() });
         extent.end = extent.end.max(start + cpu_ns as f64);
-        extent.launches += 1;
-        extent.streams.insert(stream);
+        if counts {
+            extent.launches += 1;
+            extent.streams.insert(stream);
+        }
     }
 
     /// The second reading happens here.
@@ -468,10 +514,12 @@ impl<'b> Reading<'b> {
         let launches =
             self.streams.values().map(|stream| stream.launches + stream.graph_launches).saturating_sum();
         self.part.processes[THIS].process.launches = launches;
-        self.part.streams.extend(self.streams.into_values());
+        let used = |stream: &Stream| stream.launches + stream.graph_launches + stream.transfers > 0;
+        self.part.streams.extend(self.streams.into_values().filter(used));
         self.part.sequences.extend(self.sequences.finish(THIS));
         self.part.memory = self.heap.finish();
-        for ((api, class), counts) in self.calls {
+        let used = |counts: &CallCounts| counts.cpu.count() + counts.failed > 0;
+        for ((api, class), counts) in self.calls.into_iter().filter(|(_, counts)| used(counts)) {
             let name = self.process.definitions.name(api).unwrap_or("unknown").to_owned();
             self.part.calls.insert((name, class), counts);
         }

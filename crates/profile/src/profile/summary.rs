@@ -6,12 +6,15 @@ use super::build::{RECORD_COST_INTERVAL_NS, RECORD_COST_NS, RecordingCost};
 use super::{Activity, Collective, Graph, Profile, Recorder, Sequence, Totals};
 use crate::figure::{Figure, total};
 use crate::sums::SaturatingSum as _;
-use cuda_launch::LaunchConfig;
+use cuda_launch::{Dim3, LaunchConfig};
 
 /// Repeated sequences that a profile lists.
 const SEQUENCES: usize = 100;
 /// GPU times of one stream may be off by so much before it is worth a word.
 const OVERCOUNTED: f64 = 1.2;
+
+/// What tells a collective from others on all ranks: name, grid, block.
+pub(super) type CollectiveKey = (String, Dim3, Dim3);
 
 impl Totals {
     /// What follows from the lists of `profile`.
@@ -99,13 +102,14 @@ impl Profile {
 impl Profile {
     /// Of the time of each collective, what it takes longer than on the rank that takes least is
     /// waiting: that rank came last.
-    pub(super) fn tell_waiting_for_ranks(&mut self) {
+    /// `others` is what they take on ranks that are not in the profile.
+    pub(super) fn tell_waiting_for_ranks(&mut self, others: &BTreeMap<CollectiveKey, f64>) {
         let Self { kernels, activities, .. } = self;
-        let of = |one: &Collective| {
+        let of = |one: &Collective| -> CollectiveKey {
             let kernel = &kernels[one.kernel];
-            (kernel.symbol.as_str(), kernel.launch.grid, kernel.launch.block)
+            (kernel.symbol.clone(), kernel.launch.grid, kernel.launch.block)
         };
-        let mut least: BTreeMap<_, f64> = BTreeMap::new();
+        let mut least = others.clone();
         for one in activities.iter().flat_map(|activity| &activity.collectives) {
             let mean = least.entry(of(one)).or_insert(one.mean_ns);
             *mean = mean.min(one.mean_ns);

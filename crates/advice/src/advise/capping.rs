@@ -1,0 +1,197 @@
+//! Caps, so that what findings promise together never exceeds what there is.
+//!
+//! In this order:
+//!
+//! 1. *Kernels.* Where kernels overlap, their GPU time counts for the time that passes on the clock
+//!    meanwhile. Where several rules find fault with the same kernel, the largest saving counts in
+//!    full and each next one for its share of what the larger ones leave.
+//! 2. *Host.* A change on the host's side can save no more than the time that the device is idle,
+//!    and of that only what passes while the host does what the change removes ([`Rule::idle`]):
+//!    allocating less saves the idle time during allocations. Where idle time is not modelled, the
+//!    whole span is the limit. Findings share these times, the largest first. A finding whose rule
+//!    has a parent that fired lies *within* the parent's ([`Finding::within`]): it is capped by
+//!    that one, and does not add to it.
+//!
+//! A change to kernels that makes launches needless saves the idle time around these too; one on
+//! the host's side that makes kernels or copies needless saves their time. Both are added to what
+//! the two rules above leave.
+
+use std::collections::BTreeMap;
+
+use crate::finding::{Finding, Saving, Scope};
+use crate::rules::{self, Rule};
+use apex_profile::{Figure, IdleCause, Profile, total};
+
+/// A finding on the host's side that may save this share of the job says why the device is idle.
+const CAUSE: f64 = 0.1;
+
+/// Rule 1 of the module: compounds savings on the same kernel, and sums them up for each finding.
+pub(super) fn cap_kernels(profile: &Profile, findings: &mut [Finding]) {
+    let mut by_kernel: BTreeMap<usize, Vec<(f64, usize, usize)>> = BTreeMap::new();
+    for (f, finding) in findings.iter().enumerate().filter(|(_, finding)| finding.scope == Scope::Kernel) {
+        for (k, kernel) in finding.kernels.iter().enumerate() {
+            if let Some(local) = kernel.saving.of_kernel {
+                by_kernel.entry(kernel.kernel).or_default().push((local.value, f, k));
+            }
+        }
+    }
+    for mut savings in by_kernel.into_values() {
+        savings.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let mut left = 1.0;
+        for (local, f, k) in savings {
+            let saving = &mut findings[f].kernels[k].saving;
+            saving.time_ns = saving.time_ns.map(|time| time.scaled(left));
+            saving.of_job = saving.of_job.map(|share| share.scaled(left));
+            left *= (1.0 - local).clamp(0.0, 1.0);
+        }
+    }
+    for finding in findings.iter_mut().filter(|finding| finding.scope == Scope::Kernel) {
+        sum_kernels(profile, finding);
+    }
+}
+
+/// The saving of a finding about kernels: the sum over them.
+fn sum_kernels(profile: &Profile, finding: &mut Finding) {
+    let Some(time) = Figure::sum(finding.kernels.iter().filter_map(|kernel| kernel.saving.time_ns)) else {
+        finding.saving.unknown_because =
+            finding.kernels.iter().find_map(|kernel| kernel.saving.unknown_because.clone());
+        return;
+    };
+    let own: f64 =
+        finding.kernels.iter().filter_map(|found| profile.kernels.get(found.kernel)?.gpu_total_ns()).sum();
+    finding.saving = Saving { beyond: finding.saving.beyond, ..rules::job_saving(profile, time) };
+    let on_the_clock = own * rules::on_the_clock(profile);
+    finding.saving.of_kernel = (on_the_clock > 0.0).then(|| time.scaled(1.0 / on_the_clock).at_most(1.0));
+}
+
+/// Where the host cannot launch fast enough, a shorter kernel makes the device wait longer: of what
+/// changes to kernels save, the share counts in which the device is busy, and nothing is sure.
+pub(super) fn hide_behind_launches(profile: &Profile, findings: &mut [Finding]) {
+    if findings.iter().all(|finding| finding.rule != rules::LAUNCH_BOUND) {
+        return;
+    }
+    let accounts = profile.accounts();
+    let busy = 1.0 - (accounts.idle_ns().value / accounts.span_ns.max(1.0)).min(1.0);
+    for finding in findings.iter_mut().filter(|finding| finding.scope == Scope::Kernel) {
+        let Some(time) = finding.saving.time_ns else { continue };
+        let saved = Figure::predicted(time.value * busy, (0.0, time.bounds().1));
+        let Saving { of_kernel, beyond, .. } = finding.saving;
+        finding.saving = Saving { of_kernel, beyond, ..rules::job_saving(profile, saved) };
+    }
+}
+
+/// Rule 2 of the module. A finding comes after those that it may lie within.
+pub(super) fn cap_host(profile: &Profile, findings: &mut [Finding]) {
+    let fired: BTreeMap<String, usize> = findings
+        .iter()
+        .enumerate()
+        .filter(|(_, f)| f.saving.time_ns.is_some())
+        .map(|(at, f)| (f.rule.clone(), at))
+        .collect();
+    let all = Idle::of(profile);
+    let mut left = all.clone();
+    add_idle_time(profile, findings, &mut left);
+    let mut order: Vec<usize> = (0..findings.len()).filter(|&f| findings[f].scope == Scope::Host).collect();
+    let wanted = |f: usize| time_of(&findings[f]) + findings[f].saving.beyond.map_or(0.0, |busy| busy.value);
+    order.sort_by(|&a, &b| {
+        let depth = |f: usize| ancestors(&findings[f].rule, &fired).count();
+        depth(a).cmp(&depth(b)).then(wanted(b).total_cmp(&wanted(a)))
+    });
+    for f in order {
+        let (Some(rule), Some(time)) = (Rule::named(&findings[f].rule), findings[f].saving.time_ns) else {
+            continue;
+        };
+        let parent =
+            ancestors(rule.id, &fired).next().map(|(parent, at)| (parent, findings[at].saving.time_ns));
+        let limit = parent.and_then(|(_, saving)| saving);
+        let busy = findings[f].saving.beyond.take().unwrap_or_default();
+        let value = match parent {
+            Some(_) => time.value.min(all.during(rule.idle)),
+            None => left.take(rule.idle, time.value),
+        };
+        let idle =
+            rules::idle_during(profile, rule.idle).map_or(profile.totals.span_ns, |idle| idle.bounds().1);
+        let ((least, most), (busy_least, busy_most)) = (time.bounds(), busy.bounds());
+        let most =
+            (most.min(idle) + busy_most).min(limit.map_or(profile.totals.span_ns, |limit| limit.bounds().1));
+        let value = (value + busy.value).min(limit.map_or(most, |limit| limit.value)).min(most);
+        let saved = Figure::predicted(value, (least.min(value) + busy_least, most));
+        findings[f].saving = rules::job_saving(profile, saved);
+        findings[f].within = parent.map(|(parent, _)| parent.to_owned());
+    }
+}
+
+/// The idle time that changes to kernels save: what goes with their launches.
+fn add_idle_time(profile: &Profile, findings: &mut [Finding], left: &mut Idle) {
+    for finding in findings.iter_mut().filter(|finding| finding.scope == Scope::Kernel) {
+        let Some(idle) = finding.saving.beyond.take() else { continue };
+        let Some(time) = finding.saving.time_ns else { continue };
+        let idle = idle.capped(left.take(rules::AROUND_LAUNCHES, idle.value), idle.bounds().1);
+        let all = Figure::sum([time, idle]).unwrap_or(time).at_most(profile.totals.span_ns);
+        finding.saving = Saving { of_kernel: finding.saving.of_kernel, ..rules::job_saving(profile, all) };
+    }
+}
+
+/// A symptom is no finding where a cause was found.
+pub(super) fn drop_symptoms(findings: &mut Vec<Finding>) {
+    let is_cause = |finding: &Finding| finding.saving.of_job.is_some_and(|share| share.bounds().1 >= CAUSE);
+    if findings.iter().any(|finding| finding.scope == Scope::Host && is_cause(finding)) {
+        findings.retain(|finding| finding.rule != rules::SYMPTOM);
+    }
+}
+
+/// Idle time that is still to be had, nanoseconds.
+#[derive(Clone)]
+enum Idle {
+    /// By what the host does meanwhile.
+    Modelled(BTreeMap<IdleCause, f64>),
+    /// Not known: this much at most.
+    Unknown(f64),
+}
+
+impl Idle {
+    fn of(profile: &Profile) -> Self {
+        match profile.activities.iter().all(|activity| activity.idle_share.is_some()) {
+            true => Self::Modelled(rules::idle_by_cause(profile)),
+            false => Self::Unknown(profile.totals.span_ns),
+        }
+    }
+
+    fn during(&self, causes: &[IdleCause]) -> f64 {
+        match self {
+            Self::Modelled(idle) => total(causes.iter().filter_map(|cause| idle.get(cause).copied())),
+            Self::Unknown(most) => *most,
+        }
+    }
+
+    /// Takes up to `wanted` from these causes, from each in proportion to what it has. Returns what
+    /// was had.
+    fn take(&mut self, causes: &[IdleCause], wanted: f64) -> f64 {
+        let had = self.during(causes);
+        let taken = wanted.min(had);
+        match self {
+            Self::Modelled(idle) if had > 0.0 => {
+                for cause in causes {
+                    idle.entry(*cause).and_modify(|time| *time -= *time / had * taken);
+                }
+            }
+            Self::Modelled(_) => {}
+            Self::Unknown(most) => *most -= taken,
+        }
+        taken
+    }
+}
+
+/// The ancestors of a rule that fired, the nearest first, with the places of their findings.
+fn ancestors<'f>(
+    rule: &str,
+    fired: &'f BTreeMap<String, usize>,
+) -> impl Iterator<Item = (&'static str, usize)> + 'f {
+    let parent = |rule: &str| Rule::named(rule)?.parent;
+    std::iter::successors(parent(rule), move |rule| parent(rule))
+        .filter_map(|rule| Some((rule, *fired.get(rule)?)))
+}
+
+pub(super) fn time_of(finding: &Finding) -> f64 {
+    finding.saving.time_ns.map_or(0.0, |time| time.value)
+}

@@ -1,0 +1,201 @@
+//! Advice as a whole: caps, order, suppression, selections.
+
+use super::capping::time_of;
+use super::*;
+use crate::finding::Saving;
+use crate::rules::fixture::{
+    SMS, activity, copies, counted, idle_during, kernel_of, profile_of, profile_with, timed,
+};
+use apex_profile::{Activity, IdleCause, Kernel, Sequence};
+use apex_trace::layout::MemoryKind;
+
+fn named_in<'a>(advice: &'a Advice, rule: &str) -> &'a Finding {
+    advice
+        .findings
+        .iter()
+        .find(|finding| finding.rule == rule)
+        .unwrap_or_else(|| panic!("{rule} finds nothing"))
+}
+
+#[test]
+fn nothing_in_nothing() {
+    let advice = advise(&Profile::default(), &Options::default());
+    assert!(
+        advice.findings.is_empty() && advice.excellent.is_empty() && advice.unknown_suppressions.is_empty()
+    );
+    assert_eq!(advice.verdict, Verdict::default());
+}
+
+#[test]
+fn a_good_configuration_is_excellent() {
+    let profile = profile_of([timed(kernel_of(100_000, 256), 50_000.0), kernel_of(10, 100)]);
+    let advice = advise(&profile, &Options::default());
+    assert_eq!(advice.excellent, [0]);
+    assert_eq!((advice.verdict.launches_with_finding, advice.verdict.launches_excellent), (0.5, 0.5));
+}
+
+#[test]
+fn savings_on_one_kernel_compound() {
+    // 2112 blocks of 100 threads are a wave: the second one has one block. APEX-L01 saves 28 of
+    // 128 lanes of what APEX-T04 leaves.
+    let profile = profile_of([timed(kernel_of(2113, 100), 1e6)]);
+    let advice = advise(&profile, &Options::default());
+    let saving = |rule| named_in(&advice, rule).saving.clone();
+    let tail = saving("APEX-T04").of_kernel.expect("timed").value;
+    assert!((0.4..0.6).contains(&tail), "{tail}");
+    let lanes = saving("APEX-L01").time_ns.expect("timed").value;
+    assert!((lanes - (1.0 - tail) * 1e9 * 28.0 / 128.0).abs() < 1.0, "{lanes}");
+    assert_eq!(advice.findings[0].rule, "APEX-T04", "the largest saving comes first");
+}
+
+/// A sequence of ten launches, a thousand times, with calls that take so long in all.
+fn sequence(launch_cpu_ns: f64) -> Sequence {
+    Sequence { length: 10, repeats: 1000, launch_cpu_ns, ..Sequence::default() }
+}
+
+#[test]
+fn kernels_that_overlap_save_time_on_the_clock() {
+    // 4 s of GPU time in 1 s: what halves the kernels' time halves the second.
+    let mut profile = profile_of([timed(kernel_of(66, 256), 4e6)]);
+    profile.activities = vec![Activity { idle_share: None, idle_by: BTreeMap::new(), ..activity(1e9, 0.0) }];
+    profile.totals.span_ns = 1e9;
+    let advice = advise(&profile, &Options::default());
+    let saving = &named_in(&advice, "APEX-L02").saving;
+    assert!((saving.of_job.expect("timed").value - 0.5).abs() < 1e-9);
+    let of_job = saving.of_job.expect("timed").value;
+    assert!((Saving::faster(of_job).expect("it says something") - 2.0).abs() < 1e-9);
+    assert_eq!((Saving::faster(1.0), Saving::faster(0.995)), (None, None));
+    assert!((saving.of_kernel.expect("timed").value - 0.5).abs() < 1e-9);
+}
+
+#[test]
+fn findings_on_the_host_save_the_idle_time_of_what_they_remove() {
+    let mut profile = profile_with([idle_during(IdleCause::Transferring, 1e9, 0.2)]);
+    profile.activities[0].idle_by.insert(IdleCause::Launching, 0.1e9);
+    profile.sequences = vec![sequence(0.9e9)];
+    profile.copies = vec![
+        copies(MemoryKind::Device, MemoryKind::Pageable, true, 1_900, 1 << 20),
+        copies(MemoryKind::Device, MemoryKind::Pinned, false, 1_500, 1 << 20),
+    ];
+    let advice = advise(&profile, &Options::default());
+    let saves = |rule| time_of(named_in(&advice, rule));
+    // Pinned memory is copied at 55 bytes in a nanosecond.
+    let copied = 0.19e9 - 1_900.0 * f64::from(1 << 20) / 55.0;
+    assert_eq!(saves("APEX-L25").round(), 0.1e9, "no more than the idle time during launch calls");
+    // The idle share of the fixture is known to a tenth of its value.
+    let (low, high) =
+        named_in(&advice, "APEX-L25").saving.time_ns.and_then(|time| time.interval()).expect("one");
+    assert!(low == 0.0 && (high - 0.11e9).abs() < 1.0, "{low} to {high}");
+    assert_eq!(saves("APEX-L18").round(), copied.round(), "the larger of the two about copies");
+    assert_eq!(saves("APEX-L19").round(), (0.2e9 - copied).round(), "what that one leaves");
+}
+
+#[test]
+fn without_a_model_the_span_is_the_limit() {
+    let mut profile =
+        profile_with([Activity { idle_share: None, idle_by: BTreeMap::new(), ..activity(1e9, 0.2) }]);
+    profile.sequences = vec![sequence(0.9e9)];
+    profile.copies = vec![copies(MemoryKind::Device, MemoryKind::Pageable, true, 5_000, 1 << 20)];
+    let advice = advise(&profile, &Options::default());
+    let saving = advice.verdict.saving_of_job.expect("a share");
+    assert_eq!((saving.value, saving.interval()), (1.0, Some((0.0, 1.0))));
+}
+
+#[test]
+fn what_lies_within_another_finding_does_not_add() {
+    let mut profile = Profile {
+        kernels: vec![timed(kernel_of(10_000, 256), 2_000.0)],
+        sequences: vec![sequence(0.9e9)],
+        ..profile_with([activity(1e9, 0.4)])
+    };
+    profile.activities[0].idle_by.insert(IdleCause::Launching, 0.2e9);
+    let advice = advise(&profile, &Options::default());
+    let (parent, child) = (named_in(&advice, "APEX-T24"), named_in(&advice, "APEX-L25"));
+    assert_eq!((parent.within.as_deref(), child.within.as_deref()), (None, Some("APEX-T24")));
+    assert_eq!((time_of(parent).round(), time_of(child).round()), (0.6e9, 0.2e9));
+    assert_eq!(advice.verdict.saving_of_job, parent.saving.of_job);
+}
+
+#[test]
+fn untimed_findings_come_last_and_say_why() {
+    let profile = profile_of([timed(kernel_of(1000, 100), 1e6), kernel_of(SMS / 2, 256)]);
+    let advice = advise(&profile, &Options::default());
+    assert!(advice.findings[0].saving.time_ns.is_some());
+    let untimed = named_in(&advice, "APEX-L02");
+    assert!(untimed.saving.time_ns.is_none() && untimed.saving.unknown_because.is_some());
+}
+
+#[test]
+fn what_costs_next_to_nothing_is_information() {
+    let profile = profile_of([timed(kernel_of(1000, 100), 10.0)]);
+    assert_eq!(named_in(&advise(&profile, &Options::default()), "APEX-L01").severity, Severity::Info);
+}
+
+#[test]
+fn what_saves_less_than_two_percent_comes_last() {
+    // 10 s in all: 28 of 128 lanes of 0.92 s are 2%. What low occupancy costs is not known.
+    for (each_ns, first) in [(0.92e6, "APEX-L01"), (0.91e6, "APEX-L05")] {
+        let mut kernel = timed(kernel_of(100_000, 100), each_ns);
+        kernel.attributes.as_mut().expect("known").static_shared_bytes = 60_000;
+        let advice = advise(&profile_of([kernel]), &Options::default());
+        assert_eq!(advice.findings[0].rule, first, "{each_ns}");
+    }
+}
+
+#[test]
+fn counts_come_first_on_the_cpu_device() {
+    let strided = counted("global", "load", 100, 800, 700, "uncoalesced");
+    let mut profile = profile_of([timed(strided, 1e6)]);
+    profile.activities = vec![idle_during(IdleCause::Transferring, 10e9, 0.5)];
+    profile.copies = vec![copies(MemoryKind::Device, MemoryKind::Pageable, true, 30_000, 1 << 20)];
+    let advice = advise(&profile, &Options::default());
+    assert_eq!(advice.findings[0].rule, "APEX-C31");
+    assert_eq!(advice.findings.last().map(|finding| finding.scope), Some(Scope::Host));
+}
+
+#[test]
+fn suppression_counts_and_names_what_it_does_not_know() {
+    let profile =
+        profile_of([kernel_of(1000, 100), Kernel { symbol: "other".into(), ..kernel_of(1000, 33) }]);
+    let suppress = ["block-not-warp-multiple", "APEX-X99"].map(String::from).into();
+    let advice = advise(&profile, &Options { suppress, ..Options::default() });
+    assert!(advice.findings.iter().all(|finding| finding.rule != "APEX-L01"));
+    assert_eq!(advice.suppressed, BTreeMap::from([("APEX-L01".to_owned(), 2)]));
+    assert_eq!(advice.unknown_suppressions, ["APEX-X99"]);
+}
+
+#[test]
+fn advice_survives_json() {
+    let profile = profile_of([timed(kernel_of(33, 100), 1e6)]);
+    let advice = advise(&profile, &Options::default());
+    let text = serde_json::to_string(&(&profile, &advice)).expect("serialises");
+    let back: (Profile, Advice) = serde_json::from_str(&text).expect("reads back");
+    assert_eq!(back, (profile, advice));
+}
+
+#[test]
+fn advice_about_some_kernels_leaves_the_others_and_the_host_out() {
+    let named =
+        |name: &str, kernel: Kernel| Kernel { symbol: name.into(), short_name: name.into(), ..kernel };
+    let mut profile = profile_of([
+        named("first", timed(kernel_of(2113, 100), 1e6)),
+        named("second", timed(kernel_of(2113, 100), 1e6)),
+        named("third", timed(kernel_of(2112, 128), 1e6)),
+    ]);
+    profile.activities = vec![idle_during(IdleCause::Transferring, 10e9, 0.5)];
+    profile.copies = vec![copies(MemoryKind::Device, MemoryKind::Pageable, true, 30_000, 1 << 20)];
+    let of = |kernels: Option<&[usize]>| {
+        let kernels = kernels.map(|kernels| kernels.iter().copied().collect());
+        advise(&profile, &Options { kernels, ..Options::default() })
+    };
+    let (all, one) = (of(None), of(Some(&[1])));
+    assert!(all.findings.iter().any(|finding| finding.scope == Scope::Host));
+    assert!(one.findings.iter().all(|finding| finding.scope == Scope::Kernel) && one.rules < all.rules);
+    let ragged = named_in(&one, "APEX-L01");
+    assert_eq!(ragged.kernels.iter().map(|found| found.kernel).collect::<Vec<_>>(), [1]);
+    assert!(ragged.summary.starts_with("`second`") && !ragged.change.contains("other"), "{}", ragged.change);
+    // Of two kernels that are alike one saves half, and shares are still those of the job.
+    let saves = |advice: &Advice| named_in(advice, "APEX-L01").saving.of_job.expect("timed").value;
+    assert!((saves(&one) - saves(&all) / 2.0).abs() < 1e-12);
+    assert!(of(Some(&[2])).findings.iter().all(|finding| finding.rule != "APEX-L01"));
+}

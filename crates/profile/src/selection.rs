@@ -1,0 +1,206 @@
+//! Which part of a session a profile is of: some of its processes, a span of its time; and which
+//! kernels of a profile are meant by name.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use apex_kernel_names::function_name;
+use apex_trace::{Process, Session};
+use regex_lite::Regex;
+
+use crate::profile::{Kernel, Profile};
+
+/// A part of a session.
+///
+/// A *window* counts what began in it: launches, calls, copies, allocations, steps. Accounts cover
+/// what of the window lies between a device's first and last work, and add up to that. Steps, and
+/// what a kernel takes where a launch was not timed itself, are found from the whole run. What the
+/// recorder cost, NVTX ranges and what the CPU device counted stay those of the whole run.
+///
+/// Without some of its *processes* a profile is as if these had not been recorded, except that the
+/// others still wait for them in collectives.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Nanoseconds since the session's start ([`origin_ns`]); all of its time if `None`.
+    pub window: Option<Range<u64>>,
+    /// Identifiers of processes; all of them if `None`.
+    pub processes: Option<BTreeSet<u32>>,
+}
+
+impl Selection {
+    pub(crate) fn has(&self, process: u32) -> bool {
+        self.processes.as_ref().is_none_or(|processes| processes.contains(&process))
+    }
+
+    /// The window in nanoseconds after the start of a process.
+    pub(crate) fn window_of(&self, process: &Process, origin_ns: u64) -> Range<u64> {
+        let late = process.clock.monotonic_ns(0).saturating_sub(origin_ns);
+        let end = |end: u64| if end == u64::MAX { end } else { end.saturating_sub(late) };
+        self.window.as_ref().map_or(0..u64::MAX, |window| end(window.start)..end(window.end))
+    }
+}
+
+/// When the session's time starts, on the machine's monotonic clock: when the first of its
+/// processes began to record.
+pub fn origin_ns(session: &Session) -> u64 {
+    // Ticks of 0 are before every start, so they give the start itself.
+    session.processes.iter().map(|process| process.clock.monotonic_ns(0)).min().unwrap_or(0)
+}
+
+/// The processes of a session that launched kernels, by identifier: who starts the ranks of a job
+/// starts them in their order, as far as a machine's identifiers do not wrap around. When they
+/// first use the GPU is a matter of chance.
+pub fn ranks(session: &Session) -> Vec<u32> {
+    let launched = session.processes.iter().filter(|process| process.definitions.configs().next().is_some());
+    let ranks: BTreeSet<u32> = launched.map(|process| process.pid).collect();
+    ranks.into_iter().collect()
+}
+
+/// Names of kernels.
+///
+/// `regex:` and an expression (of the crate `regex-lite`) means kernels in whose short or full name
+/// the expression is found. Anything else has to be the whole name: the short one, the function's
+/// own (without namespaces, template arguments and parameters), the full one, or the driver's;
+/// `*` stands for any characters.
+#[derive(Clone, Debug)]
+pub struct KernelPattern {
+    text: String,
+    matcher: Matcher,
+}
+
+#[derive(Clone, Debug)]
+enum Matcher {
+    Found(Regex),
+    Whole(String),
+}
+
+impl std::str::FromStr for KernelPattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let matcher = match text.strip_prefix("regex:") {
+            Some(expression) => Matcher::Found(
+                Regex::new(expression)
+                    .map_err(|error| format!("`{expression}` is no regular expression: {error}"))?,
+            ),
+            None if text.is_empty() => return Err("an empty name names no kernel".to_owned()),
+            None => Matcher::Whole(text.to_owned()),
+        };
+        Ok(Self { text: text.to_owned(), matcher })
+    }
+}
+
+impl KernelPattern {
+    /// As it was written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether this kernel is meant.
+    pub fn matches(&self, kernel: &Kernel) -> bool {
+        let Kernel { short_name, name, symbol, .. } = kernel;
+        match &self.matcher {
+            Matcher::Found(regex) => regex.is_match(short_name) || regex.is_match(name),
+            Matcher::Whole(pattern) => {
+                [short_name, name, symbol, &function_name(symbol)].iter().any(|name| is_like(name, pattern))
+            }
+        }
+    }
+}
+
+/// Whether a name is the pattern, in which `*` stands for any characters.
+fn is_like(name: &str, pattern: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
+    let mut parts = parts.peekable();
+    if parts.peek().is_none() {
+        return rest.is_empty();
+    }
+    while let Some(part) = parts.next() {
+        match (parts.peek(), rest.find(part)) {
+            (None, _) => return rest.ends_with(part),
+            (Some(_), Some(at)) => rest = &rest[at + part.len()..],
+            (Some(_), None) => return false,
+        }
+    }
+    true
+}
+
+impl Profile {
+    /// Places of the kernels that any of the patterns means and that were launched.
+    pub fn kernels_named(&self, patterns: &[KernelPattern]) -> BTreeSet<usize> {
+        let meant =
+            |kernel: &Kernel| kernel.launches.any() && patterns.iter().any(|pattern| pattern.matches(kernel));
+        (0..self.kernels.len()).filter(|&at| meant(&self.kernels[at])).collect()
+    }
+
+    /// The same profile, in which no other kernels than these were launched. Totals, accounts,
+    /// phases, calls and sequences stay, so that shares are still those of the job.
+    pub fn of_kernels(&self, kept: &BTreeSet<usize>) -> Self {
+        let mut profile = self.clone();
+        for (_, kernel) in profile.kernels.iter_mut().enumerate().filter(|(at, _)| !kept.contains(at)) {
+            kernel.forget_launches();
+        }
+        profile.graphs.retain(|graph| graph.kernels.iter().any(|(kernel, _)| kept.contains(kernel)));
+        for activity in &mut profile.activities {
+            activity.collectives.retain(|collective| kept.contains(&collective.kernel));
+        }
+        profile.defects.retain(|defect| kept.iter().any(|&at| self.kernels[at].symbol == defect.kernel));
+        profile
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel(symbol: &str) -> Kernel {
+        let known = apex_kernel_names::identify(symbol);
+        Kernel {
+            name: known.name,
+            short_name: known.short_name,
+            symbol: symbol.to_owned(),
+            ..Kernel::default()
+        }
+    }
+
+    #[test]
+    fn names_are_whole_and_expressions_are_found() {
+        let add = kernel("_Z10vector_addPKfS0_Pfi");
+        let of = |text: &str| text.parse::<KernelPattern>().expect("a pattern").matches(&add);
+        for text in [
+            "vector_add",
+            "vector_add(float const*, float const*, float*, int)",
+            "_Z10vector_addPKfS0_Pfi",
+            "vector*",
+            "*add",
+            "v*c*_a*d",
+            "regex:^vector_add$",
+            "regex:float.*int",
+            "regex:tor_",
+        ] {
+            assert!(of(text), "{text}");
+        }
+        for text in ["vector", "add", "Vector_add", "vector*x", "*sub*", "regex:^add", "v*_*_*"] {
+            assert!(!of(text), "{text}");
+        }
+        assert!("regex:(".parse::<KernelPattern>().is_err() && "".parse::<KernelPattern>().is_err());
+    }
+
+    #[test]
+    fn a_star_stands_for_any_characters() {
+        for (name, pattern, alike) in [
+            ("abc", "abc", true),
+            ("abc", "*", true),
+            ("abc", "a*c", true),
+            ("aba", "ab*ba", false),
+            ("abba", "ab*ba", true),
+            ("abab", "*ab", true),
+            ("f<float*>", "f<float*>", true),
+            ("", "*", true),
+            ("abc", "ab", false),
+        ] {
+            assert_eq!(is_like(name, pattern), alike, "{name} {pattern}");
+        }
+    }
+}
