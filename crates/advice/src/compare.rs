@@ -1,96 +1,61 @@
-//! Two profiles side by side: what a change did.
+//! Runs before and after a change, side by side: what it did, and whether advice kept its promise.
 //!
-//! Functions are matched by symbol, kernels by symbol and configuration. A difference of durations
-//! is called significant when it exceeds three standard errors of itself (about 1 in 370 by chance,
-//! were samples independent) and 1% of the value, with at least five samples on each side.
+//! Each side is one run or several of the same program. Functions are matched by symbol, kernels by
+//! symbol and configuration. Where launches repeat on both sides, sums are those of a step: a
+//! faster program may make more steps. [`Change`] says when a difference is more than chance.
 
-use cuda_launch::Dim3;
-use std::collections::BTreeMap;
+mod change;
+mod followed;
+mod kernels;
+#[cfg(test)]
+mod tests;
 
 use serde::{Deserialize, Serialize};
 
-use apex_profile::names::{Row, unique_short_names};
-use apex_profile::{Figure, Kernel, Profile, SaturatingSum as _, Totals};
+use crate::advise::Advice;
+use apex_profile::{
+    Account, Accounts, Copies, Distribution, Figure, KernelCounts, Profile, SaturatingSum as _, total,
+};
+pub use change::Change;
+pub use followed::{Basis, Followed, Kept, State, Together};
+pub use kernels::{KernelChange, KernelCountChanges, Presence};
 
-/// Standard errors that a difference must exceed.
-const ERRORS: f64 = 3.0;
-/// Share of the value that a difference must exceed.
-const LEAST: f64 = 0.01;
-/// Samples on each side below which nothing is significant.
-const SAMPLES: u64 = 5;
+/// Standard deviations from the tenth to the ninetieth percentile of a normal distribution.
+const FROM_P10_TO_P90: f64 = 2.563;
 
-/// Where something occurs.
+/// One run, as it is compared.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// The run, or a part of it, with all of its kernels.
+    pub job: &'a Profile,
+    /// The same, of whose kernels only those were launched that are compared.
+    pub profile: &'a Profile,
+    /// What the rules say of it.
+    pub advice: &'a Advice,
+}
+
+/// What sums are of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Presence {
-    /// In both profiles.
-    Both,
-    /// Only in the second.
-    Added,
-    /// Only in the first.
-    Removed,
+pub enum Per {
+    /// A step of one device, on average.
+    Step,
+    /// A run.
+    Run,
 }
 
-/// A figure before and after.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Change {
-    /// In the first profile.
-    pub before: Option<Figure>,
-    /// In the second.
-    pub after: Option<Figure>,
-    /// After over before; `None` where one is unknown or before is 0.
-    pub ratio: Option<f64>,
-    /// Whether the difference is more than chance; `None` where that cannot be told.
-    pub significant: Option<bool>,
-}
-
-impl Change {
-    fn new(before: Option<Figure>, after: Option<Figure>) -> Self {
-        let ratio = match (before, after) {
-            (Some(before), Some(after)) if before.value != 0.0 => Some(after.value / before.value),
-            _ => None,
-        };
-        Self { before, after, ratio, significant: significant(before, after) }
-    }
-}
-
-fn significant(before: Option<Figure>, after: Option<Figure>) -> Option<bool> {
-    let (before, after) = (before?, after?);
-    let error = before.standard_error?.hypot(after.standard_error?);
-    if before.samples.min(after.samples) < SAMPLES {
-        return None;
-    }
-    let difference = (after.value - before.value).abs();
-    Some(difference > ERRORS * error && difference > LEAST * before.value.abs())
-}
-
-/// One function, or one kernel, in both profiles.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct KernelChange {
-    /// Its short name.
-    pub name: String,
-    /// Name as the driver gives it.
-    pub symbol: String,
-    /// The configuration; `None` for a function over all its configurations.
-    pub configuration: Option<String>,
-    /// Where it occurs.
-    pub presence: Presence,
-    /// Runs before and after.
-    pub launches: (u64, u64),
-    /// Mean GPU time, nanoseconds.
-    pub duration_ns: Change,
-    /// GPU time of all launches, nanoseconds.
-    pub total_ns: Change,
-    /// Theoretical occupancy, mean over launches.
-    pub occupancy: Change,
-}
-
-/// Two profiles side by side.
+/// Runs side by side. Sums are of [`Self::per`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
+    /// What sums are of.
+    pub per: Per,
+    /// Mean time of a step, nanoseconds; where both sides have steps.
+    pub step_ns: Option<Change>,
+    /// Steps that it was measured over, of all runs of a side.
+    pub steps: (u64, u64),
     /// Kernels that ran.
-    pub launches: (u64, u64),
-    /// From first to last launch, nanoseconds, summed over devices.
+    pub launches: Change,
+    /// From first to last work, nanoseconds, summed over devices: of a run, always.
     pub span_ns: Change,
     /// GPU time of kernels, nanoseconds.
     pub gpu_time_ns: Change,
@@ -98,195 +63,198 @@ pub struct Comparison {
     pub gpu_busy: Change,
     /// CPU time in launch calls, nanoseconds.
     pub launch_cpu_ns: Change,
-    /// Functions over all their configurations, by the change of their GPU time, then of their
-    /// launches.
+    /// Copies.
+    pub copies: Change,
+    /// Bytes of these.
+    pub copied_bytes: Change,
+    /// Where the time of the devices went: each account that holds time on a side, nanoseconds.
+    pub accounts: Vec<AccountChange>,
+    /// What the CPU device counted of a run; `None` where it counted nothing on either side.
+    pub counts: Option<CountChanges>,
+    /// What became of the findings of the first side that promise more than next to nothing.
+    pub followed: Vec<Followed>,
+    /// Of those that are gone: what they promised together, where they are several.
+    pub together: Option<Together>,
+    /// Findings of the second side that the first one has not.
+    pub new_findings: Vec<NewFinding>,
+    /// Functions over all their configurations, by the change of their GPU time, then of what was
+    /// counted, then of their launches.
     pub functions: Vec<KernelChange>,
     /// Kernels, in the same order.
     pub kernels: Vec<KernelChange>,
 }
 
-/// Sets `after` beside `before`.
-pub fn compare(before: &Profile, after: &Profile) -> Comparison {
-    let totals = |of: fn(&Totals) -> Option<Figure>| Change::new(of(&before.totals), of(&after.totals));
-    let mut compared = Comparison {
-        launches: (before.totals.kernels_run(), after.totals.kernels_run()),
-        span_ns: totals(|totals| Some(Figure::measured(totals.span_ns))),
-        gpu_time_ns: totals(|totals| totals.gpu_time_ns),
-        gpu_busy: totals(|totals| totals.gpu_busy),
-        launch_cpu_ns: totals(|totals| Some(Figure::measured(totals.launch_cpu_ns))),
-        functions: changes(before, after, |_| None),
-        kernels: changes(before, after, |kernel| {
-            let launch = kernel.launch;
-            let clusters = launch.cluster != Dim3::ZERO;
-            let clusters = if clusters { format!(" in clusters {}", launch.cluster) } else { String::new() };
-            Some(format!("{launch}{clusters}"))
-        }),
-    };
-    name_apart(&mut compared);
-    compared
+/// An account on both sides.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AccountChange {
+    /// Its name, as reports have it.
+    pub account: String,
+    /// Its time, nanoseconds.
+    pub time_ns: Change,
 }
 
-/// Gives functions different names: those of each profile are, but two functions of which each
-/// profile has one may share theirs.
-fn name_apart(compared: &mut Comparison) {
-    let row = |change: &'_ KernelChange| (change.symbol.clone(), change.name.clone());
-    let functions: Vec<(String, String)> = compared.functions.iter().map(row).collect();
-    let rows: Vec<Row<'_>> =
-        functions.iter().map(|(name, short_name)| Row { name, short_name, launch: "" }).collect();
-    let names: BTreeMap<&str, String> =
-        rows.iter().map(|row| row.name).zip(unique_short_names(&rows)).collect();
-    for change in compared.functions.iter_mut().chain(&mut compared.kernels) {
-        if let Some(name) = names.get(change.symbol.as_str()) {
-            change.name.clone_from(name);
-        }
-    }
+/// What the CPU device counted: of the launches that it counted, scaled to all of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CountChanges {
+    /// PTX instructions by warp.
+    pub warp_instructions: Change,
+    /// Sectors of global memory, of loads and stores.
+    pub sectors: Change,
+    /// Of these, those beyond what the same bytes would take side by side.
+    pub excessive_sectors: Change,
+    /// Wavefronts of shared memory, of loads and stores.
+    pub wavefronts: Change,
+    /// Of these, those that bank conflicts cost.
+    pub bank_conflicts: Change,
+    /// Branches that threads of a warp took differently.
+    pub divergent_branches: Change,
 }
 
-/// What is matched: symbol and configuration.
-type Key = (String, Option<String>);
+/// A finding that was not there before.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NewFinding {
+    /// The rule's identifier.
+    pub rule: String,
+    /// The rule's name.
+    pub slug: String,
+    /// What is wrong.
+    pub title: String,
+}
 
-/// The kernels of one profile that share a key.
-#[derive(Clone, Default)]
+/// The runs of one side.
 struct Side<'a> {
-    kernels: Vec<&'a Kernel>,
+    runs: &'a [Run<'a>],
+    /// What sums of each run are divided by.
+    by: Vec<f64>,
 }
 
 impl Side<'_> {
-    fn launches(&self) -> u64 {
-        self.kernels.iter().map(|kernel| kernel.launches.ran()).saturating_sum()
+    fn sums(&self, of: impl Fn(&Profile) -> Option<Figure>) -> Vec<Option<Figure>> {
+        let each = self.runs.iter().zip(&self.by);
+        each.map(|(run, by)| Some(of(run.job)?.scaled(1.0 / by))).collect()
     }
 
-    /// GPU time of all launch calls; `None` unless every kernel that was called is timed.
-    fn total(&self) -> Option<Figure> {
-        let called = || self.kernels.iter().filter(|kernel| kernel.launches.calls > 0);
-        called()
-            .all(|kernel| kernel.gpu.is_some())
-            .then(|| Figure::sum(called().filter_map(|k| Some(k.gpu?.total_ns))))?
+    /// Steps that were measured, of all runs.
+    fn steps(&self) -> u64 {
+        self.runs.iter().filter_map(|run| step(run.job)).map(|step| step.count).sum()
     }
 
-    fn mean(&self) -> Option<Figure> {
-        let calls = self.kernels.iter().map(|kernel| kernel.launches.calls).saturating_sum();
-        self.total().map(|total| total.scaled(1.0 / calls.max(1) as f64))
-    }
-
-    fn occupancy(&self) -> Option<Figure> {
-        let weighed =
-            |kernel: &&Kernel| Some(kernel.geometry?.occupancy.fraction() * kernel.launches.ran() as f64);
-        let sum = self.kernels.iter().map(weighed).sum::<Option<f64>>()?;
-        (self.launches() > 0).then(|| Figure::computed(sum / self.launches() as f64))
+    fn counts(&self, of: impl Fn(&Profile) -> u64) -> Vec<f64> {
+        self.runs.iter().zip(&self.by).map(|(run, by)| of(run.job) as f64 / by).collect()
     }
 }
 
-/// Changes of what `configuration` tells apart, those with the largest change of GPU time first.
-fn changes(
-    before: &Profile,
-    after: &Profile,
-    configuration: impl Fn(&Kernel) -> Option<String>,
-) -> Vec<KernelChange> {
-    let mut sides: BTreeMap<Key, [Side<'_>; 2]> = BTreeMap::new();
-    for (side, profile) in [before, after].into_iter().enumerate() {
-        for kernel in profile.kernels.iter().filter(|kernel| kernel.launches.ran() > 0) {
-            let key = (kernel.symbol.clone(), configuration(kernel));
-            sides.entry(key).or_default()[side].kernels.push(kernel);
+/// Sets the runs after a change beside those before it. Neither side is empty.
+pub fn compare(before: &[Run<'_>], after: &[Run<'_>]) -> Comparison {
+    let steps = |runs: &[Run<'_>]| -> Option<Vec<f64>> { runs.iter().map(|run| steps(run.job)).collect() };
+    let (per, [before, after]) = match (steps(before), steps(after)) {
+        (Some(steps), Some(steps_after)) => {
+            (Per::Step, [Side { runs: before, by: steps }, Side { runs: after, by: steps_after }])
         }
-    }
-    let mut changes: Vec<KernelChange> = sides.into_iter().map(|(key, sides)| change(key, &sides)).collect();
-    let value = |figure: Option<Figure>| figure.map_or(0.0, |figure| figure.value);
-    let moved = |change: &KernelChange| (value(change.total_ns.after) - value(change.total_ns.before)).abs();
-    let launches = |change: &KernelChange| (change.launches.0.abs_diff(change.launches.1), change.launches.0);
-    changes.sort_by(|a, b| moved(b).total_cmp(&moved(a)).then(launches(b).cmp(&launches(a))));
-    changes
+        _ => (Per::Run, [before, after].map(|runs| Side { runs, by: vec![1.0; runs.len()] })),
+    };
+    let sums = |of: fn(&Profile) -> Option<Figure>| Change::of(&before.sums(of), &after.sums(of));
+    let whole = |of: fn(&Profile) -> Option<Figure>| {
+        let figures = |side: &Side<'_>| side.runs.iter().map(|run| of(run.job)).collect::<Vec<_>>();
+        Change::of(&figures(&before), &figures(&after))
+    };
+    let counts = |of: fn(&Profile) -> u64| Change::counted(&before.counts(of), &after.counts(of));
+    let copies = |profile: &Profile, of: fn(&Copies) -> u64| profile.copies.iter().map(of).saturating_sum();
+    let mut compared = Comparison {
+        per,
+        step_ns: (per == Per::Step).then(|| whole(|profile| Some(mean_of(step(profile)?)))),
+        steps: match per {
+            Per::Step => (before.steps(), after.steps()),
+            Per::Run => (0, 0),
+        },
+        launches: counts(|profile| profile.totals.kernels_run()),
+        span_ns: whole(|profile| Some(Figure::measured(profile.totals.span_ns))),
+        gpu_time_ns: sums(|profile| profile.totals.gpu_time_ns),
+        gpu_busy: whole(|profile| profile.totals.gpu_busy),
+        launch_cpu_ns: sums(|profile| Some(Figure::measured(profile.totals.launch_cpu_ns))),
+        copies: Change::counted(
+            &before.counts(|profile| copies(profile, |copies| copies.count)),
+            &after.counts(|profile| copies(profile, |copies| copies.count)),
+        ),
+        copied_bytes: Change::counted(
+            &before.counts(|profile| copies(profile, |copies| copies.bytes)),
+            &after.counts(|profile| copies(profile, |copies| copies.bytes)),
+        ),
+        accounts: accounts(&before, &after),
+        counts: count_changes(&before, &after),
+        followed: Vec::new(),
+        together: None,
+        new_findings: followed::new_findings(&before, &after),
+        functions: kernels::changes(&before, &after, |_| None),
+        kernels: kernels::changes(&before, &after, |kernel| Some(kernels::configuration(kernel))),
+    };
+    kernels::name_apart(&mut compared);
+    (compared.followed, compared.together) = followed::followed(&before, &after, &compared);
+    compared
 }
 
-fn change((symbol, configuration): Key, [before, after]: &[Side<'_>; 2]) -> KernelChange {
-    let presence = match (before.kernels.is_empty(), after.kernels.is_empty()) {
-        (true, _) => Presence::Added,
-        (_, true) => Presence::Removed,
-        _ => Presence::Both,
-    };
-    let any = before.kernels.first().or(after.kernels.first());
-    // Absent on one side is unknown there, not zero.
-    let of = |figure: &dyn Fn(&Side<'_>) -> Option<Figure>| {
-        let side = |side: &Side<'_>| if side.kernels.is_empty() { None } else { figure(side) };
-        Change::new(side(before), side(after))
-    };
-    KernelChange {
-        name: any.map(|kernel| kernel.short_name.clone()).unwrap_or_default(),
-        symbol,
-        configuration,
-        presence,
-        launches: (before.launches(), after.launches()),
-        duration_ns: of(&|side| side.mean()),
-        total_ns: of(&|side| side.total()),
-        occupancy: of(&|side| side.occupancy()),
-    }
+/// Steps of all devices; `None` unless each of them is in its steady state throughout.
+fn steps(profile: &Profile) -> Option<f64> {
+    let steps: Option<f64> = profile.activities.iter().map(apex_profile::Activity::steps).sum();
+    steps.filter(|steps| *steps > 0.0)
 }
 
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
+/// The steps of the device that makes the most of them.
+fn step(profile: &Profile) -> Option<Distribution> {
+    let of = profile.activities.iter().filter_map(|activity| Some(activity.iterations.as_ref()?.duration));
+    of.max_by_key(|steps| steps.count)
+}
 
-    use super::*;
-    use crate::rules::fixture::{kernel_of, profile_of, timed};
+/// The mean of durations, with its error by how far they spread.
+fn mean_of(durations: Distribution) -> Figure {
+    let deviation = (durations.p90_ns - durations.p10_ns) / FROM_P10_TO_P90;
+    let error = (durations.count > 1).then(|| deviation / (durations.count as f64).sqrt());
+    Figure::sampled(durations.mean_ns, durations.count, error)
+}
 
-    fn named(symbol: &str, kernel: Kernel) -> Kernel {
-        Kernel { symbol: symbol.to_owned(), short_name: symbol.to_owned(), ..kernel }
+/// The accounts that hold time on any side, in the order in which reports have them.
+fn accounts(before: &Side<'_>, after: &Side<'_>) -> Vec<AccountChange> {
+    let all = |side: &Side<'_>| side.runs.iter().map(|run| run.job.accounts()).collect::<Vec<Accounts>>();
+    let (accounts_before, accounts_after) = (all(before), all(after));
+    let used = Account::ALL.into_iter().filter(|&account| {
+        accounts_before.iter().chain(&accounts_after).any(|accounts| accounts.time(account).value > 0.0)
+    });
+    let times = |accounts: &[Accounts], by: &[f64], account| -> Vec<Option<Figure>> {
+        let of = accounts.iter().zip(by);
+        of.map(|(accounts, by)| Some(accounts.time(account).scaled(1.0 / by))).collect()
+    };
+    used.map(|account| AccountChange {
+        account: account.name().to_owned(),
+        time_ns: Change::of(
+            &times(&accounts_before, &before.by, account),
+            &times(&accounts_after, &after.by, account),
+        ),
+    })
+    .collect()
+}
+
+fn count_changes(before: &Side<'_>, after: &Side<'_>) -> Option<CountChanges> {
+    let counted = |side: &Side<'_>| {
+        side.runs.iter().flat_map(|run| &run.profile.kernels).any(|kernel| kernel.counts.is_some())
+    };
+    if !counted(before) && !counted(after) {
+        return None;
     }
-
-    #[test]
-    fn finds_what_came_and_went() {
-        let before = profile_of([named("stays", kernel_of(100, 128)), named("goes", kernel_of(100, 128))]);
-        let after = profile_of([named("stays", kernel_of(100, 128)), named("comes", kernel_of(100, 128))]);
-        let compared = compare(&before, &after);
-        let presence: BTreeMap<&str, Presence> =
-            compared.kernels.iter().map(|change| (change.name.as_str(), change.presence)).collect();
-        let expected = [("comes", Presence::Added), ("goes", Presence::Removed), ("stays", Presence::Both)];
-        assert_eq!(presence, BTreeMap::from(expected));
-    }
-
-    #[test]
-    fn functions_of_either_profile_are_told_apart() {
-        let called =
-            |symbol: &str| Kernel { short_name: "gemm".to_owned(), ..named(symbol, kernel_of(100, 128)) };
-        let compared = compare(&profile_of([called("gemm_nn")]), &profile_of([called("gemm_tn")]));
-        let names: BTreeSet<&str> = compared.functions.iter().map(|change| change.name.as_str()).collect();
-        assert_eq!(names, BTreeSet::from(["gemm [gemm_nn]", "gemm [gemm_tn]"]));
-    }
-
-    #[test]
-    fn a_new_configuration_is_still_the_same_function() {
-        let before = profile_of([timed(kernel_of(1000, 100), 10_000.0)]);
-        let after = profile_of([timed(kernel_of(782, 128), 8_000.0)]);
-        let compared = compare(&before, &after);
-        assert_eq!((compared.functions.len(), compared.kernels.len()), (1, 2));
-        let function = &compared.functions[0];
-        assert_eq!((function.presence, function.duration_ns.significant), (Presence::Both, Some(true)));
-        assert!((function.duration_ns.ratio.expect("both known") - 0.8).abs() < 1e-9);
-        assert!(compared.kernels.iter().all(|change| change.duration_ns.ratio.is_none()));
-    }
-
-    #[test]
-    fn noise_is_not_significant() {
-        // Standard errors are 2% / sqrt(50) on each side: three of their difference are 1.2%.
-        let with = |mean| profile_of([timed(kernel_of(1000, 128), mean)]);
-        let significant = |mean| compare(&with(10_000.0), &with(mean)).functions[0].duration_ns.significant;
-        assert_eq!((significant(10_100.0), significant(10_200.0)), (Some(false), Some(true)));
-    }
-
-    #[test]
-    fn too_few_samples_tell_nothing() {
-        let mut kernel = timed(kernel_of(1000, 128), 10_000.0);
-        if let Some(gpu) = &mut kernel.gpu {
-            gpu.total_ns.samples = SAMPLES - 1;
-        }
-        let compared = compare(&profile_of([kernel]), &profile_of([timed(kernel_of(1000, 128), 20_000.0)]));
-        assert_eq!(compared.functions[0].duration_ns.significant, None);
-    }
-
-    #[test]
-    fn untimed_is_unknown() {
-        let compared = compare(&profile_of([kernel_of(1000, 128)]), &profile_of([kernel_of(1000, 128)]));
-        assert_eq!(compared.functions[0].duration_ns, Change::new(None, None));
-        assert_eq!(compared.functions[0].occupancy.ratio, Some(1.0));
-    }
+    let change = |of: &dyn Fn(&KernelCounts) -> u64| {
+        let sums = |side: &Side<'_>| -> Vec<f64> {
+            let of_run = |run: &Run<'_>| {
+                total(run.profile.kernels.iter().filter_map(|kernel| kernels::of_all_launches(kernel, of)))
+            };
+            side.runs.iter().map(of_run).collect()
+        };
+        Change::counted(&sums(before), &sums(after))
+    };
+    Some(CountChanges {
+        warp_instructions: change(&KernelCounts::total_warp_instructions),
+        sectors: change(&|counts| kernels::accesses(counts, "global", |traffic| traffic.transactions)),
+        excessive_sectors: change(&|counts| kernels::accesses(counts, "global", |traffic| traffic.excess)),
+        wavefronts: change(&|counts| kernels::accesses(counts, "shared", |traffic| traffic.transactions)),
+        bank_conflicts: change(&|counts| kernels::accesses(counts, "shared", |traffic| traffic.excess)),
+        divergent_branches: change(&|counts| counts.divergent_branches),
+    })
 }

@@ -2,7 +2,8 @@
 //!
 //! * [`advise`] runs the [`rules`] over a profile and ranks what they find by the time that it
 //!   would save.
-//! * [`compare`] sets two profiles side by side.
+//! * [`compare`] sets runs before and after a change side by side, and says whether advice kept its
+//!   promise.
 //!
 //! Invariants:
 //!
@@ -20,7 +21,10 @@ mod prediction;
 pub mod rules;
 
 pub use advise::{Advice, Options, Unjudged, Verdict, advise};
-pub use compare::{Change, Comparison, KernelChange, Presence, compare};
+pub use compare::{
+    AccountChange, Basis, Change, Comparison, CountChanges, Followed, Kept, KernelChange, KernelCountChanges,
+    NewFinding, Per, Presence, Run, State, Together, compare,
+};
 pub use finding::{
     Confidence, Configuration, Direction, Evidence, Finding, KernelFinding, Level, Saving, Scope, Severity,
     Unit, WhatIf,

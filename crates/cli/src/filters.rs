@@ -144,42 +144,52 @@ impl Filters {
     /// # Errors
     /// If no kernel of it is meant.
     pub fn shown<'a>(&'a self, loaded: &'a Loaded) -> anyhow::Result<Shown<'a>> {
-        let whole = &loaded.profile;
-        let (job, phase) = self.phase_of(whole);
-        let mut shown = Shown { whole, job, phase, kernels: None, of_kernels: None, filters: self };
-        if !self.kernels.is_empty() && whole.kernels.iter().any(|kernel| kernel.launches.any()) {
-            let kernels = shown.job.kernels_named(&self.kernels);
-            if kernels.is_empty() {
-                bail!("{}", self.no_kernel(&shown));
+        Ok(self.shown_alike(&[loaded])?.remove(0))
+    }
+
+    /// What is shown of sessions that are compared: the same phase of each.
+    ///
+    /// # Errors
+    /// If no kernel of any of them is meant.
+    pub fn shown_alike<'a>(&'a self, loaded: &[&'a Loaded]) -> anyhow::Result<Vec<Shown<'a>>> {
+        let steady = |loaded: &&Loaded| {
+            // Times of the CPU device say nothing about a GPU, and its counts are of all launches.
+            loaded.profile.has_phase(PhaseKind::Steady) && !loaded.profile.on_cpu_device()
+        };
+        let phase = match self.phase {
+            None => (self.window.is_none() && loaded.iter().all(steady)).then_some(PhaseKind::Steady),
+            Some(Phase::Startup) => Some(PhaseKind::Startup),
+            Some(Phase::Warmup) => Some(PhaseKind::Warmup),
+            Some(Phase::Steady) => Some(PhaseKind::Steady),
+            Some(Phase::All) => None,
+        };
+        let mut shown: Vec<Shown<'a>> =
+            loaded.iter().map(|loaded| self.of_phase(&loaded.profile, phase)).collect();
+        if !self.kernels.is_empty() {
+            shown.iter_mut().for_each(|shown| shown.keep(shown.job.kernels_named(&self.kernels)));
+            let launched = |shown: &Shown<'_>| shown.whole.kernels.iter().any(|kernel| kernel.launches.any());
+            let none = |shown: &Shown<'_>| shown.kernels.as_ref().is_some_and(BTreeSet::is_empty);
+            if shown.iter().all(none) && shown.iter().any(launched) {
+                bail!("{}", self.no_kernel(&shown[0]));
             }
-            shown.of_kernels = Some(shown.job.of_kernels(&kernels));
-            shown.kernels = Some(kernels);
         }
         Ok(shown)
     }
 
-    /// The profile of the phase that is asked for, and which that is; `None` for the whole run.
-    fn phase_of<'p>(&self, whole: &'p Profile) -> (Cow<'p, Profile>, Option<PhaseKind>) {
-        let kind = match self.phase {
-            // Its times say nothing about a GPU, and its counts are of all launches.
-            None if whole.on_cpu_device() || self.window.is_some() => return (Cow::Borrowed(whole), None),
-            Some(Phase::Startup) => PhaseKind::Startup,
-            Some(Phase::Warmup) => PhaseKind::Warmup,
-            Some(Phase::Steady) | None => PhaseKind::Steady,
-            Some(Phase::All) => return (Cow::Borrowed(whole), None),
-        };
-        match whole.in_phase(kind) {
-            Some(profile) => (Cow::Owned(profile), Some(kind)),
-            None => {
-                if self.phase.is_some() {
-                    output::remark(format!(
-                        "this run has no {}; all of it is shown: --phase finds phases from launches that repeat",
-                        kind.name()
-                    ));
-                }
-                (Cow::Borrowed(whole), None)
-            }
+    /// The profile of a phase; of the whole run if `None`, or where it has no such phase.
+    fn of_phase<'a>(&'a self, whole: &'a Profile, phase: Option<PhaseKind>) -> Shown<'a> {
+        let in_phase = phase.and_then(|kind| whole.in_phase(kind));
+        if let Some(kind) = phase.filter(|_| in_phase.is_none()) {
+            output::remark(format!(
+                "this run has no {}; all of it is shown: --phase finds phases from launches that repeat",
+                kind.name()
+            ));
         }
+        let (phase, job) = match in_phase {
+            Some(profile) => (phase, Cow::Owned(profile)),
+            None => (None, Cow::Borrowed(whole)),
+        };
+        Shown { whole, job, phase, kernels: None, of_kernels: None, filters: self }
     }
 
     /// Why no kernel is left, and what there is.
@@ -229,6 +239,12 @@ fn shown_window(window: &Range<u64>) -> String {
 }
 
 impl<'a> Shown<'a> {
+    /// Leaves launches of these kernels alone.
+    fn keep(&mut self, kernels: BTreeSet<usize>) {
+        self.of_kernels = Some(self.job.of_kernels(&kernels));
+        self.kernels = Some(kernels);
+    }
+
     /// What figures and tables show.
     pub fn profile(&self) -> &Profile {
         self.of_kernels.as_ref().unwrap_or(&self.job)

@@ -169,7 +169,8 @@ impl Definitions {
 fn judge(profile: &Profile) {
     let advice = apex_advice::advise(profile, &apex_advice::Options::default());
     assert!(advice.verdict.saving_of_job.is_none_or(|saving| saving.value <= 1.0));
-    let compared = apex_advice::compare(profile, profile);
+    let run = apex_advice::Run { job: profile, profile, advice: &advice };
+    let compared = apex_advice::compare(&[run, run], &[run]);
     let text = serde_json::to_string(&(profile, &advice, &compared)).expect("serialises");
     let read: (Profile, apex_advice::Advice, apex_advice::Comparison) =
         serde_json::from_str(&text).expect("every number is one");

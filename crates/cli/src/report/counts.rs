@@ -1,6 +1,7 @@
 //! What the CPU device found and counted: defects, and a table of counts.
 
 use super::kernels::configuration;
+use super::places::write;
 use crate::text::{Align, Ink, Style, Table, shorten, wrap};
 use crate::units;
 use apex_profile::names::{Row, unique_short_names};
@@ -104,16 +105,9 @@ pub fn table(
         let launches = units::count(counts.launches);
         table.row([shorten(name, 60)].into_iter().chain(shown.map(mark)).chain([launches]).collect());
     }
-    writeln!(out, "{}", style.paint(Ink::Bold, "Counted on the CPU device"))?;
-    for (i, line) in table.lines(width).into_iter().enumerate() {
-        writeln!(out, "{}", if i == 0 { style.paint(Ink::Dim, line) } else { line })?;
-    }
     let sampled = counted.iter().any(|(_, counts)| counts.sampled_share.is_some());
     let legend = if sampled { format!("{LEGEND} {SAMPLED}") } else { LEGEND.to_owned() };
-    for line in wrap(&legend, width, "") {
-        writeln!(out, "{}", style.paint(Ink::Dim, line))?;
-    }
-    writeln!(out)
+    write(out, "Counted on the CPU device", &table, &legend, style, width)
 }
 
 fn share(part: u64, whole: u64) -> String {
@@ -127,7 +121,7 @@ fn moved(counts: &KernelCounts, direction: &str) -> u64 {
 
 /// Transactions of loads and stores of a space, per request.
 fn per_request(counts: &KernelCounts, space: &str) -> String {
-    let sum = |of| counts.total_traffic(space, &["load", "store"], of);
+    let sum = |of: fn(&apex_profile::Traffic) -> u64| counts.total_traffic(space, &["load", "store"], of);
     let (requests, transactions) = (sum(|traffic| traffic.requests), sum(|traffic| traffic.transactions));
     if requests == 0 { "-".into() } else { format!("{:.1}", transactions as f64 / requests as f64) }
 }

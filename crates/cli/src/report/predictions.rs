@@ -1,6 +1,7 @@
 //! What the models say of the top kernels, beside what was measured.
 
 use super::kernels::configuration;
+use super::places::write;
 use crate::text::{Align, Ink, Style, Table, shorten, wrap};
 use crate::units;
 use apex_profile::{Estimate, Profile};
@@ -56,14 +57,7 @@ pub fn table(
             share(said.sm_utilisation),
         ]);
     }
-    writeln!(out, "{}", style.paint(Ink::Bold, "Predicted"))?;
-    for (i, line) in table.lines(width).into_iter().enumerate() {
-        writeln!(out, "{}", if i == 0 { style.paint(Ink::Dim, line) } else { line })?;
-    }
-    for line in wrap(LEGEND, width, "") {
-        writeln!(out, "{}", style.paint(Ink::Dim, line))?;
-    }
-    writeln!(out)
+    write(out, "Predicted", &table, LEGEND, style, width)
 }
 
 /// Whether the interval of a prediction is narrow enough to be of use.

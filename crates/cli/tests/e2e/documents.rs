@@ -22,6 +22,12 @@ type Words = &'static [&'static str];
 const FILTERED: [&str; 9] =
     ["advise", "--json", "--window", "0s..600s", "--rank", "0", "--kernel", "nothing", "gap"];
 
+/// A part of a run beside itself.
+const FILTERED_DIFF: [&str; 12] = [
+    "diff", "--json", "--phase", "steady", "--window", "0s..600s", "--rank", "0", "--kernel", "nothing",
+    "gap", "gap",
+];
+
 /// The documents: schema, commands (the first one's values are shown where it has any), and members
 /// that another document shows.
 const DOCUMENTS: [(&str, &[Words], Words); 9] = [
@@ -79,7 +85,17 @@ const DOCUMENTS: [(&str, &[Words], Words); 9] = [
         ],
         &[],
     ),
-    ("apex.diff/1", &[&["diff", "--json", "s", "s"]], &[]),
+    (
+        "apex.diff/2",
+        &[
+            &["diff", "--json", "--before", "s", "s", "--after", "s", "s"],
+            &["diff", "--json", "ragged", "better"],
+            &["diff", "--json", "ragged", "ragged"],
+            &["diff", "--json", "better", "ragged"],
+            &FILTERED_DIFF,
+        ],
+        &[],
+    ),
     ("apex.ctl/1", &[&["ctl", "status", "--json", "live"]], &[]),
     ("apex.doctor/1", &[&["doctor", "--json"]], &[]),
     ("apex.collect/1", &[&["collect", "-o", "d", "--device", "cpu", "--rows", "4", "--json"]], &[]),
@@ -89,8 +105,12 @@ const DOCUMENTS: [(&str, &[Words], Words); 9] = [
 /// Documents that take minutes to make: schema, and the one that lies in the repository.
 const COMMITTED: [(&str, &str); 1] = [("apex.train/1", "crates/predict/models/card.json")];
 
+/// A product of matrices in FP32 without tensor cores.
+const PRODUCT: &str =
+    "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x64x8_ffma_aligna4_alignc4_execute_kernel__5x_cublas";
+
 /// Members that no command here fills, and why.
-const UNFILLED: [(&str, &str); 13] = [
+const UNFILLED: [(&str, &str); 8] = [
     ("apex.report/3.profile.activities[].collectives", "collectives take NCCL; apex_profile tests them"),
     (
         "apex.report/3.advice.findings[].within",
@@ -102,14 +122,9 @@ const UNFILLED: [(&str, &str); 13] = [
     ("apex.export/1.launches[].cluster_y", "likewise"),
     ("apex.export/1.launches[].cluster_z", "likewise"),
     (
-        "apex.diff/1.comparison.functions[].configuration",
+        "apex.diff/2.comparison.functions[].configuration",
         "a function is compared over all its configurations",
     ),
-    ("apex.diff/1.comparison.functions[].occupancy.significant", "no samples: it is computed"),
-    ("apex.diff/1.comparison.kernels[].occupancy.significant", "likewise"),
-    ("apex.diff/1.comparison.gpu_busy.significant", "one value of the job has no samples"),
-    ("apex.diff/1.comparison.launch_cpu_ns.significant", "likewise"),
-    ("apex.diff/1.comparison.span_ns.significant", "likewise"),
 ];
 
 /// Members of a figure that are null in some figures of every document.
@@ -126,19 +141,23 @@ fn repository() -> PathBuf {
 /// Makes what the commands read: the demo (`s`); kernels of an H200, one of them larger than any
 /// that the models know (`h200`), and with its file cut off (`cut`); a kernel with a defect
 /// (`race`); a device that is long idle (`gap`); launches in a table, one of them wrong; a program
-/// that runs (`live`) until there is a file `end`; a Python program (`placed`).
+/// that runs (`live`) until there is a file `end`; a Python program (`placed`); kernels with
+/// faults (`ragged`) and without (`better`).
 fn prepare(sandbox: &Sandbox) -> Running {
     output(&mut sandbox.apex(&["demo", "--device", "cpu", "--timing", "all", "-o", "s"]), 0);
     for name in ["h200", "cut"] {
-        let product = "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x64x8_ffma_aligna4_alignc4_execute_kernel__5x_cublas";
         let kernels = [
             ("uneven", 5000, 100, 40_000),
             ("vast", 2_000_000_000, 64, 900_000_000),
-            (product, 500, 128, 90_000),
+            (PRODUCT, 500, 128, 90_000),
         ];
         h200_session(&sandbox.path(name), &kernels);
     }
     place_session(&sandbox.path("placed"));
+    let ragged = [("uneven", 5000, 100, 40_000), (PRODUCT, 500, 128, 90_000)];
+    let better = [("uneven", 3907, 128, 36_000), ("product", 500, 128, 20_000)];
+    h200_session(&sandbox.path("ragged"), &ragged);
+    h200_session(&sandbox.path("better"), &better);
     for entry in std::fs::read_dir(sandbox.path("cut")).unwrap() {
         std::fs::File::options().write(true).open(entry.unwrap().path()).unwrap().set_len(5000).unwrap();
     }

@@ -108,7 +108,7 @@ fn what_leaves_nothing_says_what_there_is() {
         ),
         (["--rank", "5"], "--rank 5: the session has one rank, 0 (process"),
     ] {
-        for command in [&["report"][..], &["advise"]] {
+        for command in [&["report"][..], &["advise"], &["diff", path]] {
             let arguments = [command, &filter, &[path]].concat();
             let said_here = text(&output(&mut sandbox.apex(&arguments), 125).stderr);
             assert!(said_here.contains(said), "{arguments:?}: {said_here}");

@@ -9,6 +9,7 @@ mod common;
 mod control;
 mod damage;
 mod defects;
+mod diffs;
 mod documents;
 mod endings;
 mod fast;

@@ -1,6 +1,6 @@
 //! Reports on recorded programs: what they must contain, how they fit, and the demo.
 
-use crate::common::{Running, Sandbox, output, program, send, text, wait_until};
+use crate::common::{Running, Sandbox, output, send, text, wait_until};
 
 #[test]
 fn the_demo_reports_on_a_real_run() {
@@ -139,20 +139,6 @@ fn advice_can_be_suppressed() {
     assert_eq!(rules(&["report", "--json", "--suppress", &short, "s"]), fewer);
     let output = output(&mut sandbox.apex(&["advise", "--suppress", "NO-SUCH-RULE", "s"]), 0);
     assert!(text(&output.stderr).contains("NO-SUCH-RULE"));
-}
-
-#[test]
-fn two_sessions_side_by_side() {
-    let sandbox = Sandbox::new();
-    for (session, count) in [("before", "30"), ("after", "50")] {
-        let mut command = sandbox.apex(&["run", "--device", "cpu", "-q", "-o", session, "--"]);
-        output(command.arg(program()).args(["launch", count]), 0);
-    }
-    let page = text(&output(&mut sandbox.apex(&["diff", "before", "after"]), 0).stdout);
-    assert!(page.contains("30 → 50") && page.contains("nothing"), "{page}");
-    let comparison = &sandbox.json(&["diff", "--json", "before", "after"])["comparison"];
-    assert_eq!(comparison["launches"], serde_json::json!([30, 50]));
-    output(&mut sandbox.apex(&["diff", "--fail-above", "100", "before", "before"]), 0);
 }
 
 #[test]

@@ -122,6 +122,23 @@ pub enum Account {
 }
 
 impl Account {
+    /// All of them, in the order in which reports have them.
+    pub const ALL: [Self; 13] = [
+        Self::Kernels,
+        Self::Collectives,
+        Self::Waiting,
+        Self::Copies,
+        Self::Idle(IdleCause::Launching),
+        Self::Idle(IdleCause::Allocating),
+        Self::Idle(IdleCause::Transferring),
+        Self::Idle(IdleCause::Synchronising),
+        Self::Idle(IdleCause::Loading),
+        Self::Idle(IdleCause::Capturing),
+        Self::Idle(IdleCause::OtherCalls),
+        Self::Idle(IdleCause::HostCode),
+        Self::Unknown,
+    ];
+
     /// As tables name it.
     pub fn name(self) -> &'static str {
         match self {
@@ -143,16 +160,21 @@ impl Account {
 }
 
 impl Accounts {
+    /// The time of an account.
+    pub fn time(&self, account: Account) -> Figure {
+        match account {
+            Account::Kernels => self.kernels,
+            Account::Collectives => self.collectives,
+            Account::Waiting => self.waiting,
+            Account::Copies => self.copies,
+            Account::Idle(cause) => self.idle.get(&cause).copied().unwrap_or_default(),
+            Account::Unknown => self.unknown,
+        }
+    }
+
     /// All accounts that hold time: busy ones, idle ones, the unknown.
     pub fn entries(&self) -> Vec<(Account, Figure)> {
-        let busy = [
-            (Account::Kernels, self.kernels),
-            (Account::Collectives, self.collectives),
-            (Account::Waiting, self.waiting),
-            (Account::Copies, self.copies),
-        ];
-        let idle = self.idle.iter().map(|(&cause, &time)| (Account::Idle(cause), time));
-        let all = busy.into_iter().chain(idle).chain([(Account::Unknown, self.unknown)]);
+        let all = Account::ALL.into_iter().map(|account| (account, self.time(account)));
         all.filter(|(_, time)| time.value > 0.0).collect()
     }
 

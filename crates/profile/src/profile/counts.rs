@@ -164,7 +164,7 @@ impl KernelCounts {
     }
 
     /// One value of the traffic of a space, over these directions.
-    pub fn total_traffic(&self, space: &str, directions: &[&str], of: fn(&Traffic) -> u64) -> u64 {
+    pub fn total_traffic(&self, space: &str, directions: &[&str], of: impl Fn(&Traffic) -> u64) -> u64 {
         let kinds = directions.iter().filter_map(|direction| self.traffic(space, direction));
         kinds.map(of).saturating_sum()
     }

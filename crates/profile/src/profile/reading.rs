@@ -4,6 +4,8 @@
 //! learn how long kernels take, once more (launches and synchronisations alone) to lay kernels of
 //! known time on the time line.
 
+mod objects;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
@@ -18,12 +20,12 @@ use super::memory::Heap;
 use super::places::Places;
 use super::ranges::{OpenRanges, RangeCounts, RangePlaces};
 use super::sequences::Sequences;
-use super::stacks::StackCounts;
-use super::times::{Estimate, STRATA, Samples};
-use super::{AfterLaunch, CopyDirection, Graph, Stream};
+use super::times::{Estimate, STRATA};
+use super::{AfterLaunch, CopyDirection, Stream};
 use crate::accounts::Launched;
-use crate::sketch::Sketch;
 use crate::sums::SaturatingSum as _;
+
+pub(super) use objects::{ConfigState, GraphState};
 
 /// The process that is read, among the processes of its own part.
 pub(super) const THIS: usize = 0;
@@ -71,34 +73,6 @@ pub(super) struct Sample {
     pub ns: u64,
     /// Whether its stream was empty when it was launched.
     pub idle: bool,
-}
-
-/// A configuration in one process.
-pub(super) struct ConfigState {
-    pub kernel: usize,
-    pub device: Option<usize>,
-    /// Identifier of its function in the process.
-    pub function: u32,
-    /// Threads of all its blocks.
-    pub threads: u64,
-    /// Whether it is a collective of NCCL.
-    pub collective: bool,
-    /// Launch calls that ran.
-    pub launches: u64,
-    samples: Samples,
-}
-
-/// A graph in one process.
-pub(super) struct GraphState {
-    pub id: u32,
-    pub device: Option<usize>,
-    pub samples: Samples,
-    cpu: Sketch,
-    launches: u64,
-    failed: u64,
-    /// Kernels and how many nodes each is.
-    pub kernels: Vec<(usize, u32)>,
-    stacks: StackCounts,
 }
 
 /// What one process did on one device, nanoseconds after the process's start: from when to when,
@@ -421,74 +395,6 @@ impl<'b> Reading<'b> {
         ((share * STRATA as f64) as u64).min(STRATA - 1)
     }
 
-    /// Where the state of a configuration is; `None` if it was not recorded.
-    fn config(&mut self, id: u32) -> Option<usize> {
-        if let Some(known) = self.config_places.get(id) {
-            return Some(known);
-        }
-        let definition = self.process.definitions.config(id)?;
-        let device = self.device_of(definition.context);
-        let function = self.process.definitions.function(definition.function);
-        let kernel = self.part.kernels.of(device, function, definition);
-        self.configs.push(ConfigState {
-            kernel,
-            device,
-            function: definition.function,
-            threads: definition.launch.threads(),
-            collective: function.is_some_and(|function| is_collective(&function.name)),
-            launches: 0,
-            samples: Samples::default(),
-        });
-        self.config_places.insert(id, self.configs.len() - 1);
-        Some(self.configs.len() - 1)
-    }
-
-    /// Where the state of a graph is; one that was not recorded has no kernels.
-    fn graph(&mut self, id: u32) -> usize {
-        if let Some(known) = self.graph_places.get(id) {
-            return known;
-        }
-        let nodes = self.process.definitions.graph(id).map_or(&[][..], |graph| &graph.kernels);
-        let (mut kernels, mut device) = (Vec::new(), None);
-        for &(config, nodes) in nodes {
-            if let Some(config) = self.config(config) {
-                device = device.or(self.configs[config].device);
-                kernels.push((self.configs[config].kernel, nodes));
-            }
-        }
-        let (samples, cpu) = (Samples::default(), Sketch::default());
-        let stacks = StackCounts::default();
-        self.graphs.push(GraphState { id, device, samples, cpu, launches: 0, failed: 0, kernels, stacks });
-        self.graph_places.insert(id, self.graphs.len() - 1);
-        self.graphs.len() - 1
-    }
-
-    fn stream(&mut self, id: u32) -> &mut Stream {
-        let (process, devices) = (self.process, &self.devices);
-        self.streams.entry(id).or_insert_with(|| {
-            let definition = process.definitions.stream(id);
-            Stream {
-                process: THIS,
-                device: definition.and_then(|stream| devices.get(&stream.context).copied()),
-                id,
-                kind: definition.map(|stream| stream.kind),
-                launches: 0,
-                graph_launches: 0,
-                transfers: 0,
-            }
-        })
-    }
-
-    /// The device of a context; where the context is not known, the only device that the process
-    /// has.
-    fn device_of(&self, context: u32) -> Option<usize> {
-        self.devices.get(&context).copied().or_else(|| {
-            let mut all = self.devices.values().copied();
-            let first = all.next()?;
-            all.all(|other| other == first).then_some(first)
-        })
-    }
-
     fn extend(&mut self, device: Option<usize>, stream: u32, start: f64, cpu_ns: u64) {
         let counts = self.counts_at(start);
         let extent = self.extents.entry(device).or_insert_with(|| Extent { start, ..Extent::default() });
@@ -530,27 +436,6 @@ impl<'b> Reading<'b> {
     }
 }
 
-impl GraphState {
-    fn finish(self, recorded: &apex_trace::Process) -> Graph {
-        let definition = recorded.definitions.graph(self.id);
-        let count = |of: fn(&apex_trace::definition::Graph) -> u32| definition.map_or(0, of);
-        Graph {
-            process: THIS,
-            id: self.id,
-            launches: self.launches,
-            failed: self.failed,
-            kernels: self.kernels,
-            copies: count(|graph| graph.copies),
-            sets: count(|graph| graph.sets),
-            others: count(|graph| graph.others),
-            opaque: count(|graph| graph.opaque),
-            cpu: self.cpu.distribution(),
-            gpu: self.samples.estimate().map(|estimate| estimate.gpu_time(self.launches)),
-            stacks: self.stacks.counts(),
-        }
-    }
-}
-
 /// What copies are counted by: from and to which raw kinds of memory they go.
 fn sort_of_copy(
     destination: u8,
@@ -560,11 +445,6 @@ fn sort_of_copy(
     let kind = |raw| MemoryKind::from_raw(raw).unwrap_or(MemoryKind::Unknown);
     let (destination, source) = (kind(destination), kind(source));
     (CopyDirection::between(source, destination), source, destination, asynchronous)
-}
-
-/// Whether a kernel of this name is a collective of NCCL.
-fn is_collective(symbol: &str) -> bool {
-    ["ncclDevKernel", "ncclKernel"].iter().any(|name| symbol.contains(name))
 }
 
 /// Whether the call may have waited for work on the device.

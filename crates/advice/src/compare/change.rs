@@ -1,0 +1,189 @@
+//! A figure before and after, and whether the difference is more than chance.
+//!
+//! Where a side has several runs, their spread decides: the means differ if they do by more than
+//! three standard errors would be of a normal distribution (1 in 370 by chance), by Welch's t-test.
+//! One run alone is taken to spread as the runs of the other side do. Where both sides are one run,
+//! the spread of samples in it decides, of which each side needs five, or whether the intervals of
+//! predicted figures meet; how runs differ is not known then. A difference of less than 1% is none.
+
+use serde::{Deserialize, Serialize};
+
+use apex_profile::{Figure, total};
+
+/// Standard errors that a difference must exceed.
+const ERRORS: f64 = 3.0;
+/// What [`ERRORS`] become where the error itself is known from one to ten degrees of freedom:
+/// quantiles of Student's t with the same probability.
+const FEW: [f64; 10] = [235.801, 19.207, 9.219, 6.620, 5.507, 4.904, 4.530, 4.277, 4.094, 3.957];
+/// Share of the value that a difference must exceed.
+const LEAST: f64 = 0.01;
+/// Samples on each side below which nothing is significant.
+pub(super) const SAMPLES: u64 = 5;
+
+/// A figure before and after; of several runs, their mean.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// Before.
+    pub before: Option<Figure>,
+    /// After.
+    pub after: Option<Figure>,
+    /// After over before; `None` where one is unknown or before is 0.
+    pub ratio: Option<f64>,
+    /// Whether the difference is more than chance; `None` where that cannot be told.
+    pub significant: Option<bool>,
+    /// The values of the runs before and of those after, as far as they are known.
+    pub runs: (Vec<f64>, Vec<f64>),
+}
+
+impl Change {
+    /// What the runs of both sides say.
+    pub(super) fn of(before: &[Option<Figure>], after: &[Option<Figure>]) -> Self {
+        let known = |runs: &[Option<Figure>]| runs.iter().copied().flatten().collect::<Vec<Figure>>();
+        let (before, after) = (known(before), known(after));
+        let significant = significant(&before, &after);
+        Self::new(&before, &after, significant)
+    }
+
+    /// What was counted in the runs of both sides: of one run each, every difference is one.
+    pub(super) fn counted(before: &[f64], after: &[f64]) -> Self {
+        let counts = |runs: &[f64]| runs.iter().copied().map(Figure::measured).collect::<Vec<Figure>>();
+        let (counts_before, counts_after) = (counts(before), counts(after));
+        let significant = match (before, after) {
+            ([before], [after]) => Some(before != after),
+            _ => significant(&counts_before, &counts_after),
+        };
+        Self::new(&counts_before, &counts_after, significant)
+    }
+
+    fn new(before: &[Figure], after: &[Figure], significant: Option<bool>) -> Self {
+        let values = |figures: &[Figure]| figures.iter().map(|figure| figure.value).collect();
+        let runs = (values(before), values(after));
+        let (before, after) = (mean(before), mean(after));
+        let ratio = match (before, after) {
+            (Some(before), Some(after)) if before.value != 0.0 => Some(after.value / before.value),
+            _ => None,
+        };
+        Self { before, after, ratio, significant, runs }
+    }
+
+    /// Whether the figure rose beyond chance by more than this factor.
+    pub fn rose_above(&self, factor: f64) -> bool {
+        self.significant == Some(true) && self.ratio.is_some_and(|ratio| ratio > factor)
+    }
+}
+
+/// The mean of runs; its error is by how far they spread, where they are several.
+fn mean(runs: &[Figure]) -> Option<Figure> {
+    let mut mean = Figure::sum(runs.iter().copied())?.scaled(1.0 / runs.len() as f64);
+    if let Some(variance) = variance(runs) {
+        mean.samples = runs.len() as u64;
+        mean.standard_error = Some((variance / runs.len() as f64).sqrt());
+    }
+    Some(mean)
+}
+
+/// Sample variance; `None` of fewer than two.
+fn variance(runs: &[Figure]) -> Option<f64> {
+    let count = runs.len() as f64;
+    let mean = total(runs.iter().map(|run| run.value)) / count;
+    let squares = total(runs.iter().map(|run| (run.value - mean).powi(2)));
+    (runs.len() > 1).then(|| squares / (count - 1.0))
+}
+
+fn significant(before: &[Figure], after: &[Figure]) -> Option<bool> {
+    let (mean_before, mean_after) = (mean(before)?, mean(after)?);
+    let limit = match (variance(before), variance(after)) {
+        (None, None) => {
+            if let (Some(one), Some(other)) = (mean_before.interval(), mean_after.interval()) {
+                return Some(one.1 < other.0 || other.1 < one.0);
+            }
+            let error = mean_before.standard_error?.hypot(mean_after.standard_error?);
+            let samples = mean_before.samples.min(mean_after.samples);
+            ERRORS * Some(error).filter(|_| samples >= SAMPLES)?
+        }
+        spreads => {
+            let counts = [before.len() as f64, after.len() as f64];
+            let (error, freedom) = error_of_difference(spreads, counts);
+            errors(freedom) * error
+        }
+    };
+    let difference = (mean_after.value - mean_before.value).abs();
+    Some(difference > limit && difference > LEAST * mean_before.value.abs())
+}
+
+/// Standard error of the difference of two means, and how many degrees of freedom it has (Welch and
+/// Satterthwaite).
+fn error_of_difference(spreads: (Option<f64>, Option<f64>), [before, after]: [f64; 2]) -> (f64, f64) {
+    match spreads {
+        (Some(first), Some(second)) => {
+            let (first, second) = (first / before, second / after);
+            let sum = first + second;
+            let parts = first * first / (before - 1.0) + second * second / (after - 1.0);
+            (sum.sqrt(), if parts > 0.0 { sum * sum / parts } else { before + after - 2.0 })
+        }
+        (Some(one), None) | (None, Some(one)) => {
+            ((one * (1.0 / before + 1.0 / after)).sqrt(), before.max(after) - 1.0)
+        }
+        (None, None) => (f64::INFINITY, 1.0),
+    }
+}
+
+/// Standard errors that a difference must exceed, where the error has so many degrees of freedom.
+fn errors(freedom: f64) -> f64 {
+    match FEW.get((freedom.max(1.0) as usize) - 1) {
+        Some(errors) => *errors,
+        // The first terms of the expansion of t by the normal quantile (Fisher and Cornish).
+        None => {
+            let z = ERRORS;
+            let (first, second) =
+                ((z.powi(3) + z) / 4.0, (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0);
+            z + first / freedom + second / (freedom * freedom)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compared(before: &[f64], after: &[f64]) -> Change {
+        let runs =
+            |values: &[f64]| values.iter().map(|&value| Some(Figure::measured(value))).collect::<Vec<_>>();
+        Change::of(&runs(before), &runs(after))
+    }
+
+    #[test]
+    fn the_spread_of_runs_decides() {
+        // Means differ by 10; the standard error of that is 0.82, with four degrees of freedom.
+        let change = compared(&[99.0, 100.0, 101.0], &[109.0, 110.0, 111.0]);
+        assert_eq!((change.significant, change.ratio), (Some(true), Some(1.1)));
+        let before = change.before.expect("known");
+        assert_eq!((before.value, before.samples), (100.0, 3));
+        assert!((before.standard_error.expect("three runs") - 1.0 / 3f64.sqrt()).abs() < 1e-12);
+        assert_eq!(change.runs.1, [109.0, 110.0, 111.0]);
+        assert_eq!(compared(&[90.0, 100.0, 110.0], &[100.0, 110.0, 120.0]).significant, Some(false));
+        // Two runs a side tell little.
+        assert_eq!(compared(&[99.0, 101.0], &[109.0, 111.0]).significant, Some(false));
+        // One run spreads as the others do.
+        assert_eq!(compared(&[99.0, 99.5, 100.0, 100.5, 101.0], &[110.0]).significant, Some(true));
+        assert_eq!(compared(&[90.0, 95.0, 100.0, 105.0, 110.0], &[110.0]).significant, Some(false));
+        assert_eq!(compared(&[100.0, 100.0], &[100.5, 100.5]).significant, Some(false), "less than 1%");
+        assert_eq!(compared(&[100.0], &[200.0]).significant, None, "nothing is known of their spread");
+    }
+
+    #[test]
+    fn what_is_counted_once_is_exact() {
+        assert_eq!(Change::counted(&[8.0], &[8.0]).significant, Some(false));
+        assert_eq!(Change::counted(&[1000.0], &[1001.0]).significant, Some(true));
+        assert_eq!(Change::counted(&[8.0, 9.0], &[8.0, 10.0]).significant, Some(false));
+        assert_eq!(Change::counted(&[0.0], &[10.0]).ratio, None);
+    }
+
+    #[test]
+    fn few_runs_must_differ_by_more() {
+        let expected = [(1.0, 235.801), (4.9, 6.62), (12.0, 3.764), (30.0, 3.270), (1e9, 3.0)];
+        for (freedom, limit) in expected {
+            assert!((errors(freedom) / limit - 1.0).abs() < 0.01, "{freedom}: {}", errors(freedom));
+        }
+    }
+}

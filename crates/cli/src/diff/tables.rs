@@ -1,0 +1,357 @@
+//! The tables of a comparison: totals and accounts, counts, advice, kernels.
+
+use super::Page;
+use crate::text::{Align, Ink, Table, wrap};
+use crate::units;
+use apex_advice::{Basis, Change, Kept, KernelChange, Per, Presence, State};
+use apex_profile::Figure;
+use std::io::{self, Write};
+
+/// What marks mean.
+const LEGEND: &str =
+    "ᵐ measured on samples · ᶜ computed exactly · ~ within chance, or too few samples or runs to tell";
+
+/// Totals, then where the time went.
+pub fn totals(out: &mut dyn Write, page: &Page<'_>) -> io::Result<()> {
+    let comparison = page.comparison;
+    let per = match comparison.per {
+        Per::Step => "a step",
+        Per::Run => "a run",
+    };
+    let mut table = Totals::new(page, per);
+    if let Some(step) = &comparison.step_ns {
+        table.row("time", step, units::time);
+    } else {
+        table.row("time", &comparison.span_ns, units::time);
+    }
+    table.row("GPU time", &comparison.gpu_time_ns, units::time);
+    table.row("GPU busy", &comparison.gpu_busy, units::percent);
+    table.row("launches", &comparison.launches, count);
+    table.row("CPU in launches", &comparison.launch_cpu_ns, units::time);
+    table.row("copies", &comparison.copies, count);
+    table.row("copied bytes", &comparison.copied_bytes, bytes);
+    // On the CPU device times mean nothing.
+    if comparison.counts.is_none() {
+        for account in &comparison.accounts {
+            table.row(&format!("  {}", account.account), &account.time_ns, units::time);
+        }
+    }
+    table.write(out)
+}
+
+/// What the CPU device counted.
+pub fn counts(out: &mut dyn Write, page: &Page<'_>) -> io::Result<()> {
+    let Some(counts) = &page.comparison.counts else { return Ok(()) };
+    let mut table = Totals::new(page, "countedᶜ");
+    for (name, change) in [
+        ("warp instructions", &counts.warp_instructions),
+        ("sectors (global)", &counts.sectors),
+        ("  of these excessive", &counts.excessive_sectors),
+        ("wavefronts (shared)", &counts.wavefronts),
+        ("  bank conflicts", &counts.bank_conflicts),
+        ("divergent branches", &counts.divergent_branches),
+    ] {
+        table.row(name, change, count);
+    }
+    table.write(out)
+}
+
+/// A table of figures before and after; with the spread of runs where there are several.
+struct Totals<'p> {
+    page: &'p Page<'p>,
+    table: Table,
+    repeats: bool,
+}
+
+impl<'p> Totals<'p> {
+    fn new(page: &'p Page<'p>, title: &'static str) -> Self {
+        let runs = &page.comparison.span_ns.runs;
+        let repeats = runs.0.len().max(runs.1.len()) > 1;
+        let mut columns = vec![
+            (title, Align::Flexible),
+            ("before", Align::Right),
+            ("after", Align::Right),
+            ("change", Align::Right),
+        ];
+        if repeats {
+            columns.push(("runs before", Align::Optional));
+            columns.push(("runs after", Align::Optional));
+        }
+        Self { page, table: Table::new(&columns), repeats }
+    }
+
+    fn row(&mut self, name: &str, change: &Change, unit: fn(f64) -> String) {
+        let none = |figure: Option<Figure>| figure.is_none_or(|figure| figure.value == 0.0);
+        if none(change.before) && none(change.after) {
+            return;
+        }
+        let mut cells =
+            vec![name.to_owned(), side(change.before, unit), side(change.after, unit), difference(change)];
+        if self.repeats {
+            cells.extend([&change.runs.0, &change.runs.1].map(|runs| spread(runs, unit)));
+        }
+        self.table.row(cells);
+    }
+
+    fn write(self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out)?;
+        write_table(out, self.page, &self.table, |_| None)
+    }
+}
+
+fn write_table(
+    out: &mut dyn Write,
+    page: &Page<'_>,
+    table: &Table,
+    ink: impl Fn(usize) -> Option<Ink>,
+) -> io::Result<()> {
+    for (i, line) in table.lines(page.width).into_iter().enumerate() {
+        let ink = i.checked_sub(1).map_or(Some(Ink::Dim), &ink);
+        writeln!(out, "{}", ink.map_or(line.clone(), |ink| page.style.paint(ink, &line)))?;
+    }
+    Ok(())
+}
+
+fn side(figure: Option<Figure>, unit: fn(f64) -> String) -> String {
+    figure.map_or("?".into(), |figure| unit(figure.value))
+}
+
+/// `−8.3%`; a tilde where the difference may be chance.
+fn difference(change: &Change) -> String {
+    let chance = if change.significant == Some(true) { "" } else { "~" };
+    match change.ratio {
+        Some(1.0) => "=".into(),
+        Some(ratio) if ratio >= 10.0 => format!("{chance}×{}", units::ratio(ratio)),
+        Some(ratio) => format!("{chance}{:+.1}%", (ratio - 1.0) * 100.0),
+        None => String::new(),
+    }
+}
+
+/// The least and the greatest of several runs.
+fn spread(runs: &[f64], unit: fn(f64) -> String) -> String {
+    let (least, most) =
+        runs.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), &x| (a.min(x), b.max(x)));
+    match runs.len() {
+        0 | 1 => String::new(),
+        _ => format!("{} to {}", unit(least), unit(most)),
+    }
+}
+
+/// A count; with a digit behind the point where it is a small mean.
+fn count(value: f64) -> String {
+    if value < 100.0 && value.fract() != 0.0 {
+        format!("{value:.1}")
+    } else {
+        units::count(value.round() as u64)
+    }
+}
+
+fn bytes(value: f64) -> String {
+    units::bytes(value.round() as u64)
+}
+
+/// What became of the findings, and whether they kept their promise.
+pub fn advice(out: &mut dyn Write, page: &Page<'_>) -> io::Result<()> {
+    let comparison = page.comparison;
+    if comparison.followed.is_empty() && comparison.new_findings.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::new(&[
+        ("advice", Align::Left),
+        ("finding", Align::Flexible),
+        ("promisedᵖ", Align::Right),
+        ("achievedᵐ", Align::Right),
+        ("", Align::Left),
+        ("by", Align::OptionalLeft),
+    ]);
+    for followed in &comparison.followed {
+        let state = match followed.state {
+            State::Gone => "gone",
+            State::Still => "still",
+            State::Unjudged => "?",
+        };
+        let by = match followed.basis.filter(|_| followed.achieved_ns.is_some()) {
+            Some(Basis::Kernels) => "its kernels' time",
+            Some(Basis::Time) => "all of the time",
+            None => "",
+        };
+        table.row(vec![
+            state.into(),
+            format!("{} {}", followed.rule, followed.slug),
+            followed.promised_ns.map_or("?".into(), interval),
+            followed.achieved_ns.map_or(String::new(), |time| units::time(time.value)),
+            followed.kept.map_or(String::new(), |kept| told(kept).into()),
+            by.into(),
+        ]);
+    }
+    for new in &comparison.new_findings {
+        let finding = format!("{} {}", new.rule, new.slug);
+        let mut cells = vec!["new".into(), finding];
+        cells.resize(6, String::new());
+        table.row(cells);
+    }
+    writeln!(out)?;
+    write_table(out, page, &table, |_| None)?;
+    let what = match comparison.per {
+        Per::Step => "a step takes",
+        Per::Run => "the run takes",
+    };
+    if let Some(together) = &comparison.together {
+        let sentence = format!(
+            "The {} that are gone promised {} together; {what} {} less: {}.",
+            together.findings,
+            interval(together.promised_ns),
+            units::time(together.achieved_ns.value),
+            told(together.kept)
+        );
+        for line in wrap(&sentence, page.width, "  ") {
+            writeln!(out, "{line}")?;
+        }
+    }
+    Ok(())
+}
+
+fn told(kept: Kept) -> &'static str {
+    match kept {
+        Kept::Kept => "kept",
+        Kept::Less => "less",
+        Kept::More => "more",
+    }
+}
+
+/// `9.1 ms to 16.9 ms`.
+fn interval(time: Figure) -> String {
+    let (low, high) = time.bounds();
+    if low > 0.0 {
+        format!("{} to {}", units::time(low), units::time(high))
+    } else {
+        format!("up to {}", units::time(high))
+    }
+}
+
+/// The kernels that changed most.
+pub fn kernels(out: &mut dyn Write, page: &Page<'_>, kernels: &[KernelChange], top: usize) -> io::Result<()> {
+    let counted = page.comparison.counts.is_some();
+    let shown = &kernels[..top.min(kernels.len())];
+    writeln!(out)?;
+    let table = if counted { counted_kernels(shown) } else { timed_kernels(shown) };
+    write_table(out, page, &table, |row| {
+        let slower = !counted && shown[row].duration_ns.rose_above(1.0);
+        slower.then_some(Ink::Bad)
+    })?;
+    if kernels.len() > top {
+        writeln!(out, "{} more: --top shows them", kernels.len() - top)?;
+    }
+    for line in wrap(LEGEND, page.width, "") {
+        writeln!(out, "{}", page.style.paint(Ink::Dim, line))?;
+    }
+    Ok(())
+}
+
+fn timed_kernels(kernels: &[KernelChange]) -> Table {
+    let mut table = Table::new(&[
+        ("kernel", Align::Flexible),
+        ("launches", Align::Optional),
+        ("GPU time", Align::Right),
+        ("GPU time eachᵐ", Align::Optional),
+        ("occupancyᶜ", Align::Optional),
+    ]);
+    for kernel in kernels {
+        table.row(vec![
+            name(kernel),
+            launches(kernel),
+            moved(&kernel.total_ns),
+            describe(&kernel.duration_ns, units::time),
+            occupancy(&kernel.occupancy),
+        ]);
+    }
+    table
+}
+
+fn counted_kernels(kernels: &[KernelChange]) -> Table {
+    let mut table = Table::new(&[
+        ("kernel", Align::Flexible),
+        ("launches", Align::Optional),
+        ("sectorsᶜ", Align::Right),
+        ("wavefrontsᶜ", Align::Right),
+        ("threadsᶜ", Align::Optional),
+        ("instructionsᶜ", Align::Optional),
+        ("occupancyᶜ", Align::Optional),
+    ]);
+    for kernel in kernels {
+        let of = |change: Option<&Change>, unit: fn(f64) -> String| {
+            change.map_or("-".into(), |change| plain(change, unit))
+        };
+        let counts = kernel.counts.as_ref();
+        table.row(vec![
+            name(kernel),
+            launches(kernel),
+            of(counts.map(|counts| &counts.sectors_per_request), tenths),
+            of(counts.map(|counts| &counts.wavefronts_per_request), tenths),
+            of(counts.map(|counts| &counts.active_threads), tenths),
+            of(counts.map(|counts| &counts.warp_instructions), count),
+            occupancy(&kernel.occupancy),
+        ]);
+    }
+    table
+}
+
+fn tenths(value: f64) -> String {
+    format!("{value:.1}")
+}
+
+fn name(kernel: &KernelChange) -> String {
+    format!("{}{}", kernel.name, kernel.configuration.as_deref().unwrap_or_default())
+}
+
+fn launches(kernel: &KernelChange) -> String {
+    let value = |figure: Option<Figure>| figure.map_or(0.0, |figure| figure.value);
+    match kernel.presence {
+        Presence::Added => format!("new: {}", count(value(kernel.launches.after))),
+        Presence::Removed => format!("gone: {}", count(value(kernel.launches.before))),
+        Presence::Both => plain(&kernel.launches, count),
+    }
+}
+
+/// What a kernel's GPU time grew or shrank by, on which the table is sorted.
+fn moved(change: &Change) -> String {
+    let value = |figure: Option<Figure>| figure.map_or(0.0, |figure| figure.value);
+    if change.before.is_none() && change.after.is_none() {
+        return "not timed".into();
+    }
+    let moved = value(change.after) - value(change.before);
+    match moved {
+        0.0 => "=".into(),
+        moved if moved < 0.0 => format!("−{}", units::time(-moved)),
+        moved => format!("+{}", units::time(moved)),
+    }
+}
+
+/// `1.20 ms → 1.10 ms`, or one of them where both look the same.
+fn plain(change: &Change, unit: fn(f64) -> String) -> String {
+    match (change.before.map(|figure| unit(figure.value)), change.after.map(|figure| unit(figure.value))) {
+        (Some(before), Some(after)) if before == after => after,
+        (None, None) => "-".into(),
+        (before, after) => {
+            format!("{} → {}", before.unwrap_or("-".into()), after.unwrap_or("-".into()))
+        }
+    }
+}
+
+/// `1.20 ms → 1.10 ms (−8.3%)`; a tilde where the difference may be chance.
+fn describe(change: &Change, unit: fn(f64) -> String) -> String {
+    match change.ratio {
+        Some(_) => {
+            format!("{} → {} ({})", side(change.before, unit), side(change.after, unit), difference(change))
+        }
+        None if change.before.is_none() && change.after.is_none() => "not measured".into(),
+        None => format!("{} → {}", side(change.before, unit), side(change.after, unit)),
+    }
+}
+
+fn occupancy(change: &Change) -> String {
+    match (change.before, change.after) {
+        (None, None) => "?".into(),
+        _ => plain(change, units::share),
+    }
+}

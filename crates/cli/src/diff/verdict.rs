@@ -1,0 +1,114 @@
+//! What a change did, in one sentence.
+
+use crate::units;
+use apex_advice::{Change, Comparison, CountChanges};
+
+/// The sentence.
+pub fn verdict(comparison: &Comparison) -> String {
+    if let Some(counts) = &comparison.counts {
+        return counted(counts);
+    }
+    if let Some(step) = &comparison.step_ns {
+        let over = match step.runs.0.len().max(step.runs.1.len()) {
+            1 => {
+                let (before, after) = comparison.steps;
+                format!("measured over {} and {} steps", units::count(before), units::count(after))
+            }
+            _ => of_runs(step),
+        };
+        return timed("A step takes", step, &over);
+    }
+    let span = &comparison.span_ns;
+    match (span.before, span.after) {
+        (Some(before), Some(after)) if before.value > 0.0 && after.value > 0.0 => {
+            let over = match span.significant {
+                None => "one run each: what is chance is not known".to_owned(),
+                Some(_) => of_runs(span),
+            };
+            timed("From first to last work pass", span, &over)
+        }
+        _ => "Nothing can be compared: on one side no kernel was launched.".to_owned(),
+    }
+}
+
+fn of_runs(change: &Change) -> String {
+    format!("means of {} and {} runs", change.runs.0.len(), change.runs.1.len())
+}
+
+/// `A step takes 12.1 ms instead of 18.3 ms (1.51× faster; …).`
+fn timed(what: &str, change: &Change, over: &str) -> String {
+    let time =
+        |figure: Option<apex_profile::Figure>| figure.map_or("?".into(), |figure| units::time(figure.value));
+    let (before, after) = (time(change.before), time(change.after));
+    match (change.significant, change.ratio) {
+        (Some(false), _) if before == after => {
+            format!("{what} {after}, as before: what differs is within chance ({over}).")
+        }
+        (Some(false), _) => {
+            format!("{what} {after} instead of {before}: the difference is within chance ({over}).")
+        }
+        (_, Some(ratio)) if ratio > 0.0 => {
+            format!("{what} {after} instead of {before} ({}; {over}).", factor(ratio, "faster", "slower"))
+        }
+        _ => format!("{what} {after} instead of {before} ({over})."),
+    }
+}
+
+/// `1.51× faster` from after over before.
+fn factor(ratio: f64, less: &str, more: &str) -> String {
+    let (times, what) = if ratio <= 1.0 { (1.0 / ratio, less) } else { (ratio, more) };
+    format!("{}× {what}", units::ratio(times))
+}
+
+/// The count that changed by the largest factor.
+fn counted(counts: &CountChanges) -> String {
+    let all = [
+        ("Global loads and stores take", "sectors", &counts.sectors),
+        ("Shared loads and stores take", "wavefronts", &counts.wavefronts),
+        ("Warps execute", "instructions", &counts.warp_instructions),
+    ];
+    let by =
+        |change: &Change| change.ratio.filter(|ratio| *ratio > 0.0).map_or(0.0, |ratio| ratio.ln().abs());
+    let real = all.into_iter().filter(|(.., change)| change.significant == Some(true));
+    let most = real.max_by(|a, b| by(a.2).total_cmp(&by(b.2)));
+    let Some((what, unit, change)) = most else {
+        return "The CPU device counts the same instructions, sectors and wavefronts before and after."
+            .into();
+    };
+    let count = |figure: Option<apex_profile::Figure>| {
+        units::count(figure.map_or(0.0, |figure| figure.value).round() as u64)
+    };
+    let times = change.ratio.filter(|ratio| *ratio > 0.0);
+    let times = times.map_or(String::new(), |ratio| format!("{}, ", factor(ratio, "fewer", "more")));
+    format!(
+        "{what} {} {unit} instead of {} ({times}counted by the CPU device).",
+        count(change.after),
+        count(change.before)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use apex_profile::Figure;
+
+    #[test]
+    fn the_sentence_says_by_how_much_and_how_sure() {
+        let change = |after: f64, significant| Change {
+            before: Some(Figure::measured(18.3e6)),
+            after: Some(Figure::measured(after)),
+            ratio: Some(after / 18.3e6),
+            significant,
+            runs: (vec![18.3e6], vec![after]),
+        };
+        let said = |after, significant| {
+            timed("A step takes", &change(after, significant), "measured over 40 and 41 steps")
+        };
+        assert_eq!(
+            said(12.1e6, Some(true)),
+            "A step takes 12.1 ms instead of 18.3 ms (1.51× faster; measured over 40 and 41 steps)."
+        );
+        assert!(said(36.6e6, None).contains("36.6 ms instead of 18.3 ms (2.00× slower; "));
+        assert!(said(18.4e6, Some(false)).contains("within chance"));
+    }
+}
