@@ -38,7 +38,7 @@ if [ "$only" != backward ]; then python3 scripts/gpu/moe.py "$out" || status=1; 
 jobs=()
 sanitize memcheck moe & jobs+=($!)
 sanitize memcheck moe_backward & jobs+=($!)
-sanitize racecheck moe one_layer all_tokens & jobs+=($!)
+sanitize racecheck moe one_layer all_tokens moe_losses & jobs+=($!)
 sanitize racecheck moe_backward one_layer one_expert & jobs+=($!)
 for job in "${jobs[@]}"; do wait "$job" || status=1; done
 tail -n 2 "$out"/moe*-{memcheck,racecheck}.txt

@@ -19,6 +19,9 @@
 //! | [`Form::Portable`] | any GPU from compute capability 8.0 on, the CPU device |
 //! | [`Form::Hopper`] | compute capability 9.0 (H100, H200), if `dim` and `hidden` are multiples of 8 |
 //!
+//! Tokens choose as their logits say, however uneven that is: [`Balance`] says how uneven, and
+//! [`Moe::auxiliary_into`] has the losses against it, with their gradients.
+//!
 //! `docs/results/moe-h200.md` compares them with PyTorch.
 //!
 //! ```
@@ -44,6 +47,7 @@
 mod backward;
 mod balance;
 mod hopper;
+mod losses;
 mod plan;
 mod portable;
 pub mod reference;
@@ -55,6 +59,7 @@ use apex_gpu::{Buffer, Device, Kernel, Stream};
 
 pub use backward::{Forward, Gradients, Saved};
 pub use balance::Balance;
+pub use losses::{Auxiliary, Router};
 pub use shape::{Gate, Options, Shape};
 
 use crate::images::{Image, Images};
@@ -174,7 +179,8 @@ struct Workspace {
     hidden: Buffer<u16>,
     rows: Buffer<u16>,
     /// Of the backward pass: gradients of the products with Gate and Up, `[rows, 2, hidden]`, and
-    /// what tiles of columns add to the gradients of weights, `[rows, tiles]`.
+    /// what tiles of columns add to the gradients of weights, `[rows, tiles]`; of the losses, what
+    /// chunks add.
     projection_gradient: Buffer<u16>,
     weight_parts: Buffer<f32>,
 }

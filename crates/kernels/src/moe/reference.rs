@@ -3,7 +3,7 @@
 
 use crate::Result;
 use crate::moe::shape::{Gate, Options, Shape};
-use crate::moe::{Gradients, Inputs, check};
+use crate::moe::{Auxiliary, Gradients, Inputs, check};
 
 /// What tokens chose, each row of `[tokens, top_k]` from the largest logit down.
 #[derive(Clone, Debug, PartialEq)]
@@ -162,6 +162,47 @@ pub fn backward(
     }
     gradients.logits = through_gate(logits, &choices, &of_weights, shape, options);
     Ok(gradients)
+}
+
+/// The balance and the z-loss, each without its coefficient, and the gradient of their sum, with
+/// coefficients, in the logits.
+///
+/// ```
+/// use apex_kernels::moe::{Auxiliary, Shape, reference};
+///
+/// let shape = Shape { tokens: 1, experts: 2, top_k: 1, dim: 1, hidden: 1 };
+/// let z_alone = Auxiliary { balance: 0.0, z: 1.0 };
+/// let ([balance, z], gradient) = reference::auxiliary(&[1.0, 1.0], &[1, 0], &shape, &z_alone);
+/// let log_sum = 1.0 + 2f64.ln();
+/// assert_eq!((balance, z), (1.0, log_sum * log_sum));
+/// assert_eq!(gradient, [log_sum, log_sum]); // 2 * log_sum * softmax
+/// ```
+///
+/// # Panics
+/// If the logits are not `[tokens, experts]`, or there is not one load for each expert.
+pub fn auxiliary(
+    logits: &[f64],
+    loads: &[u32],
+    shape: &Shape,
+    coefficients: &Auxiliary,
+) -> ([f64; 2], Vec<f64>) {
+    assert_eq!((logits.len(), loads.len()), (shape.logits(), shape.experts), "logits, and loads");
+    let (tokens, experts) = (shape.tokens as f64, shape.experts as f64);
+    let shares: Vec<f64> = loads.iter().map(|&load| f64::from(load) / shape.choices() as f64).collect();
+    let (mut losses, mut gradient) = ([0.0; 2], Vec::new());
+    for row in logits.chunks(shape.experts) {
+        let top = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let all: f64 = row.iter().map(|logit| (logit - top).exp()).sum();
+        let softmax: Vec<f64> = row.iter().map(|logit| (logit - top).exp() / all).collect();
+        let (shared, log_sum) = (dot(&shares, &softmax), top + all.ln());
+        losses[0] += experts * shared / tokens;
+        losses[1] += log_sum * log_sum / tokens;
+        gradient.extend(softmax.iter().zip(&shares).map(|(p, share)| {
+            let balance = f64::from(coefficients.balance) * experts * (share - shared);
+            p * (balance + f64::from(coefficients.z) * 2.0 * log_sum) / tokens
+        }));
+    }
+    (losses, gradient)
 }
 
 /// The gradients of logits from those of weights.
