@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The programs of testing/corpus on a GPU: a session of each, and what its remedy saves.
 
-    corpus.py run --apex BIN --out OUT [--kinds torch,cuda,names,ddp] [--only NAME,…] [--pairs 5] [--deadline SECONDS]
+    corpus.py run --apex BIN --out OUT [--kinds torch,python,cuda,names,ddp] [--only NAME,…] [--pairs 5] [--deadline SECONDS]
     corpus.py pack FOLDER SESSION…      # one compressed file of each session folder
     corpus.py keep DATA OUT…            # what is committed of results: sessions and DATA/times.json
     corpus.py table [DATA]              # first findings against what the remedies saved, as Markdown
@@ -13,7 +13,8 @@ with the remedy, so that both see the same clocks. Results are written as they c
     OUT/sessions.tar   NAME.tar.xz for each session
     OUT/kernels.tsv    every kernel of every session: GPU time, launches, symbol
 
-Python programs of the kinds `torch` and `names` import their packages while the one before them runs.
+Python programs of one process import their packages and make their context while the one before them runs. Those that
+call torch.compile run once beforehand, while nvcc works, so that its cache is full.
 """
 
 import argparse
@@ -36,9 +37,9 @@ from pathlib import Path
 
 CORPUS = Path(__file__).resolve().parents[2] / "testing/corpus"
 DISTRIBUTED = ["-m", "torch.distributed.run", "--nproc-per-node", "2"]
-PAIR_SECONDS = {"torch": "0.25", "cuda": "0.15", "ddp": "0.3"}
+PAIR_SECONDS = {"torch": "0.25", "python": "0.25", "cuda": "0.15", "ddp": "0.3"}
 # Times of pairs that need longer: what lies in queues when a run begins is a small part of it.
-SLOW = {"slow_loader": "1.5", "sleep_between": "0.5"}
+SLOW = {"slow_loader": "1.5", "sleep_between": "0.5", "numpy_augmentation": "0.5", "jax_recompiles": "0.8"}
 PATIENCE = 80
 
 
@@ -65,7 +66,7 @@ class Job:
         name, kind = program["name"], program["kind"]
         self.id = f"{kind}-{name}"
         self.session = runner.work / self.id
-        self.gated = kind in ("torch", "names")
+        self.gated = kind in ("torch", "python", "names")
         seconds = SLOW.get(name, PAIR_SECONDS.get(kind))
         own = shlex.split(program["options"]) if recorded else ["--pairs", str(runner.a.pairs), "--seconds", seconds]
         if kind == "cuda":
@@ -76,7 +77,7 @@ class Job:
             command, self.folder = [sys.executable, "-c", f"import {imports}; {gate}", f"{name}.py"], CORPUS / "names"
         else:
             command = [sys.executable, *(DISTRIBUTED if kind == "ddp" else []), f"{name}.py", *own, *(["--gate"] if self.gated else [])]
-            self.folder = CORPUS / "torch"
+            self.folder = CORPUS / "python"
         if recorded:
             command = [str(runner.a.apex / "apex"), "run", "--quiet", "-o", str(self.session), "--", *command]
         self.command, self.process = command, None
@@ -132,6 +133,13 @@ class Runner:
         nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
         subprocess.run([nvcc, *options, source], check=True)
 
+    def prime(self, programs):
+        """Starts the programs that compile, with and without their remedies; they end in their own time."""
+        compiling = [p for p in programs if "torch.compile(" in (CORPUS / "python" / f"{p['name']}.py").read_text()]
+        commands = [[sys.executable, f"{p['name']}.py", "--steps", "1", *remedy] for p in compiling for remedy in ([], ["--remedy"])]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": CORPUS / "python"}
+        return [subprocess.Popen(command, **quiet) for command in commands]
+
     def save(self):
         with self.lock:
             (self.a.out / "corpus.json").write_text(json.dumps(self.results, indent=1) + "\n")
@@ -156,16 +164,22 @@ class Runner:
             self.results["programs"][job.id]["session_bytes"] = (self.work / f"{job.id}.tar.xz").stat().st_size
         self.save()
 
-    def run(self, programs):
-        began = time.monotonic()
+    def order(self, programs):
+        """The programs that were asked for."""
         kinds = self.a.kinds.split(",")
         order = sorted((p for p in programs if p["kind"] in kinds), key=lambda p: kinds.index(p["kind"]))
         if self.a.only:
             order = [p for p in order if p["name"] in self.a.only.split(",")]
+        if self.a.unseen:
+            order = [p for p in order if p.get("unseen")]
+        return order
+
+    def run(self, order):
+        began = time.monotonic()
         jobs = []
         for program in order:
             jobs.append(Job(self, program, recorded=True))
-            if program["kind"] != "names":
+            if program["kind"] != "names" and program["remedy"] != "none":
                 jobs.append(Job(self, program, recorded=False))
         pending = []
         for at, job in enumerate(jobs):
@@ -173,7 +187,7 @@ class Runner:
                 self.results["cut_short"] = f"the deadline came before {job.id}"
                 break
             job.start()
-            for following in jobs[at + 1 : at + 3]:
+            for following in jobs[at + 1 : at + 4]:
                 if following.gated:
                     following.start()
             started = time.monotonic()
@@ -203,10 +217,12 @@ def programs():
 
 
 def keep(data, outs):
-    """Sessions that are judged, and the times of all pairs."""
+    """Sessions that are judged, and the times of all pairs; what was kept before and is not renewed stays."""
     data.mkdir(parents=True, exist_ok=True)
     judged = {f"{p['kind']}-{p['name']}.tar.xz" for p in programs() if p["judged"] == "gpu"}
-    kept, times = {"commands": []}, {}
+    file = data / "times.json"
+    kept = json.loads(file.read_text()) if file.exists() else {"commands": [], "programs": {}}
+    times = kept.pop("programs")
     for out in outs:
         results = json.loads((out / "corpus.json").read_text())
         kept["commands"].append(results["command"])
@@ -222,7 +238,7 @@ def keep(data, outs):
                     (data / member.name).write_bytes(tar.extractfile(member).read())
     lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in kept.items()]
     lines.append('"programs": {\n ' + ",\n ".join(f"{json.dumps(name)}: {json.dumps(times[name])}" for name in sorted(times)) + "\n}")
-    (data / "times.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    file.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def percent(share):
@@ -244,20 +260,20 @@ def print_table(data):
     for program in programs():
         name = f"{program['kind']}-{program['name']}"
         finding = findings[name]
-        value, least, most = saved(times[name])
-        claimed = finding["saves"]
-        inside = finding["right"] and claimed and claimed[0] - 0.005 <= value <= claimed[2] + 0.005
+        achieved = saved(times[name]) if name in times else None
+        claimed = finding["saves"] if achieved else None
+        inside = finding["right"] and claimed and claimed[0] - 0.005 <= achieved[0] <= claimed[2] + 0.005
         counts["right"][0] += finding["right"]
         counts["right"][1] += 1
         if finding["right"] and claimed:
             counts["within"][0] += bool(inside)
             counts["within"][1] += 1
         cells = [
-            f"`{program['kind']}/{program['name']}`", program["cause"],
+            f"`{program['kind']}/{program['name']}`" + ("ᵘ" if program.get("unseen") else ""), program["cause"],
             f"{finding['first']}: {finding['title']}" if finding["first"] else "none",
             "yes" if finding["right"] else "**no**",
             f"{percent(claimed[1])} ({percent(claimed[0])} to {percent(claimed[2])})" if claimed else "-",
-            f"{percent(value)} ({percent(least)} to {percent(most)})",
+            "{} ({} to {})".format(*map(percent, achieved)) if achieved else "-",
             ("yes" if inside else "**no**") if finding["right"] and claimed else "-",
         ]
         print("| " + " | ".join(cells) + " |")
@@ -271,8 +287,9 @@ def main():
     run = commands.add_parser("run")
     run.add_argument("--apex", type=lambda p: Path(p).absolute(), required=True)
     run.add_argument("--out", type=lambda p: Path(p).absolute(), required=True)
-    run.add_argument("--kinds", default="torch,cuda,names")
+    run.add_argument("--kinds", default="torch,python,cuda,names")
     run.add_argument("--only")
+    run.add_argument("--unseen", action="store_true", help="only programs that were written after the rules")
     run.add_argument("--pairs", type=int, default=5)
     run.add_argument("--deadline", type=float, default=540)
     packing = commands.add_parser("pack")
@@ -292,13 +309,19 @@ def main():
         for session in a.sessions:
             pack(session, a.out / f"{session.name}.tar.xz")
         return
+    started = time.monotonic()
     a.out.mkdir(parents=True, exist_ok=True)
     everything = programs() + [{"name": p.stem, "kind": "names", "options": ""} for p in sorted((CORPUS / "names").glob("*.py"))]
     runner = Runner(a)
     runner.hardware()
-    if "cuda" in a.kinds.split(","):
+    order = runner.order(everything)
+    priming = runner.prime([p for p in order if p["kind"] in ("torch", "python")])
+    if any(p["kind"] == "cuda" for p in order):
         runner.build()
-    runner.run(everything)
+    for process in priming:
+        process.wait()
+    print(f"built after {time.monotonic() - started:.0f} s", flush=True)
+    runner.run(order)
 
 
 if __name__ == "__main__":

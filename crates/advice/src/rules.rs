@@ -14,8 +14,8 @@ mod casts;
 mod collectives;
 mod contended_atomics;
 mod contended_updates;
+mod exposed_copies;
 mod few_blocks_with_barriers;
-mod fp32_products;
 mod frequent_synchronisation;
 mod gpu_gap;
 mod graph_candidate;
@@ -27,11 +27,14 @@ mod low_occupancy;
 mod low_utilisation;
 mod misaligned_products;
 mod pageable_async_copy;
+mod parameter_passes;
 mod repeated_allocation;
 mod runs;
+mod short_blocks;
 mod short_kernels;
 mod slow_launch;
 mod small_batch;
+mod small_copies;
 mod small_grid;
 mod small_model_kernels;
 mod small_optimizer_kernels;
@@ -41,6 +44,7 @@ mod synchronous_calls;
 mod tail_wave;
 mod tiny_launches;
 mod uncoalesced_access;
+mod wide_products;
 
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -163,7 +167,7 @@ pub static RULES: &[Rule] = &[
     host_bound::RULE,
     tiny_launches::RULE,
     frequent_synchronisation::RULE,
-    fp32_products::RULE,
+    wide_products::RULE,
     layout_conversions::RULE,
     small_optimizer_kernels::RULE,
     casts::RULE,
@@ -176,6 +180,11 @@ pub static RULES: &[Rule] = &[
     collectives::SLOW_RANK,
     collectives::SMALL,
     collectives::EXPOSED,
+    short_blocks::RULE,
+    small_copies::RULE,
+    exposed_copies::RULE,
+    wide_products::FP64,
+    parameter_passes::RULE,
 ];
 
 impl Rule {

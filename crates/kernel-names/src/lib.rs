@@ -32,7 +32,7 @@ pub use data_type::DataType;
 pub use demangle::{MOST_DEMANGLED, demangled, host_function_name};
 pub use operation::Operation;
 pub use owner::{Owner, OwnerKind};
-pub use unique::{Row, unique_short_names};
+pub use unique::{Row, unique_short_names, with_mark};
 
 /// Maximum number of characters of a short name.
 pub const MOST_SHORT: usize = 48;

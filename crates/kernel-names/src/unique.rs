@@ -32,7 +32,7 @@ pub fn unique_short_names(rows: &[Row<'_>]) -> Vec<String> {
     let mut taken: HashSet<String> = HashSet::new();
     for group in groups.values() {
         for (index, mark) in group.iter().zip(marks(rows, group)) {
-            names[*index] = marked(rows[*index].short_name, &mark);
+            names[*index] = with_mark(rows[*index].short_name, &mark);
         }
     }
     // What is the same still (cut names, marks that hit another name) is numbered.
@@ -46,7 +46,7 @@ pub fn unique_short_names(rows: &[Row<'_>]) -> Vec<String> {
         let mut name = names[index].clone();
         let mut number = 2;
         while taken.contains(&name) {
-            name = marked(&names[index], &format!(" #{number}"));
+            name = with_mark(&names[index], &format!(" #{number}"));
             number += 1;
         }
         taken.insert(name.clone());
@@ -56,8 +56,8 @@ pub fn unique_short_names(rows: &[Row<'_>]) -> Vec<String> {
     names
 }
 
-/// A name with a mark behind it, together within the limit.
-fn marked(name: &str, mark: &str) -> String {
+/// A name with a mark behind it, together at most [`MOST_SHORT`] characters.
+pub fn with_mark(name: &str, mark: &str) -> String {
     format!("{}{mark}", bounded(name, MOST_SHORT - mark.chars().count()))
 }
 

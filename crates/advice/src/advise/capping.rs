@@ -7,10 +7,10 @@
 //!    full and each next one for its share of what the larger ones leave.
 //! 2. *Host.* A change on the host's side can save no more than the time that the device is idle,
 //!    and of that only what passes while the host does what the change removes ([`Rule::idle`]):
-//!    allocating less saves the idle time during allocations. Where idle time is not modelled, the
-//!    whole span is the limit. Findings share these times, the largest first. A finding whose rule
-//!    has a parent that fired lies *within* the parent's ([`Finding::within`]): it is capped by
-//!    that one, and does not add to it.
+//!    allocating less saves the idle time during allocations. Where too much is unknown to tell by
+//!    what, all known idle time and the unknown time are the limit. Findings share these times, the
+//!    largest first. A finding whose rule has a parent that fired lies *within* the parent's
+//!    ([`Finding::within`]): it is capped by that one, and does not add to it.
 //!
 //! A change to kernels that makes launches needless saves the idle time around these too; one on
 //! the host's side that makes kernels or copies needless saves their time. Both are added to what
@@ -59,6 +59,8 @@ fn sum_kernels(profile: &Profile, finding: &mut Finding) {
     };
     let own: f64 =
         finding.kernels.iter().filter_map(|found| profile.kernels.get(found.kernel)?.gpu_total_ns()).sum();
+    // What samples make of a kernel that takes all of the time may be more than that.
+    let time = if profile.totals.span_ns > 0.0 { time.at_most(profile.totals.span_ns) } else { time };
     finding.saving = Saving { beyond: finding.saving.beyond, ..rules::job_saving(profile, time) };
     let on_the_clock = own * rules::on_the_clock(profile);
     finding.saving.of_kernel = (on_the_clock > 0.0).then(|| time.scaled(1.0 / on_the_clock).at_most(1.0));
@@ -109,8 +111,8 @@ pub(super) fn cap_host(profile: &Profile, findings: &mut [Finding]) {
             Some(_) => time.value.min(all.during(rule.idle)),
             None => left.take(rule.idle, time.value),
         };
-        let idle =
-            rules::idle_during(profile, rule.idle).map_or(profile.totals.span_ns, |idle| idle.bounds().1);
+        let idle = rules::idle_during(profile, rule.idle)
+            .map_or_else(|| idle_at_most(profile), |idle| idle.bounds().1);
         let ((least, most), (busy_least, busy_most)) = (time.bounds(), busy.bounds());
         let most =
             (most.min(idle) + busy_most).min(limit.map_or(profile.totals.span_ns, |limit| limit.bounds().1));
@@ -118,6 +120,16 @@ pub(super) fn cap_host(profile: &Profile, findings: &mut [Finding]) {
         let saved = Figure::predicted(value, (least.min(value) + busy_least, most));
         findings[f].saving = rules::job_saving(profile, saved);
         findings[f].within = parent.map(|(parent, _)| parent.to_owned());
+    }
+}
+
+/// The most that devices can be idle where not all of it was modelled, nanoseconds: what is known to
+/// be idle, and what is unknown; the span without accounts.
+fn idle_at_most(profile: &Profile) -> f64 {
+    let accounts = profile.accounts();
+    match accounts.span_ns > 0.0 {
+        true => (accounts.idle_ns().value + accounts.unknown.value).min(profile.totals.span_ns),
+        false => profile.totals.span_ns,
     }
 }
 
@@ -153,7 +165,7 @@ impl Idle {
     fn of(profile: &Profile) -> Self {
         match profile.activities.iter().all(|activity| activity.idle_share.is_some()) {
             true => Self::Modelled(rules::idle_by_cause(profile)),
-            false => Self::Unknown(profile.totals.span_ns),
+            false => Self::Unknown(idle_at_most(profile)),
         }
     }
 

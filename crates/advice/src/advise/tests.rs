@@ -6,7 +6,7 @@ use crate::finding::Saving;
 use crate::rules::fixture::{
     SMS, activity, copies, counted, idle_during, kernel_of, profile_of, profile_with, timed,
 };
-use apex_profile::{Activity, IdleCause, Kernel, Sequence};
+use apex_profile::{Accounts, Activity, IdleCause, Kernel, Sequence};
 use apex_trace::layout::MemoryKind;
 
 fn named_in<'a>(advice: &'a Advice, rule: &str) -> &'a Finding {
@@ -28,7 +28,7 @@ fn nothing_in_nothing() {
 
 #[test]
 fn a_good_configuration_is_excellent() {
-    let profile = profile_of([timed(kernel_of(100_000, 256), 50_000.0), kernel_of(10, 100)]);
+    let profile = profile_of([timed(kernel_of(100_000, 256), 500_000.0), kernel_of(10, 100)]);
     let advice = advise(&profile, &Options::default());
     assert_eq!(advice.excellent, [0]);
     assert_eq!((advice.verdict.launches_with_finding, advice.verdict.launches_excellent), (0.5, 0.5));
@@ -91,14 +91,21 @@ fn findings_on_the_host_save_the_idle_time_of_what_they_remove() {
 }
 
 #[test]
-fn without_a_model_the_span_is_the_limit() {
-    let mut profile =
-        profile_with([Activity { idle_share: None, idle_by: BTreeMap::new(), ..activity(1e9, 0.2) }]);
+fn without_a_model_what_is_not_known_to_be_busy_is_the_limit() {
+    let unknown = Accounts { span_ns: 1e9, unknown: Figure::measured(1e9), ..Accounts::default() };
+    let unmodelled =
+        |accounts| Activity { idle_share: None, idle_by: BTreeMap::new(), accounts, ..activity(1e9, 0.2) };
+    let mut profile = profile_with([unmodelled(unknown.clone())]);
     profile.sequences = vec![sequence(0.9e9)];
     profile.copies = vec![copies(MemoryKind::Device, MemoryKind::Pageable, true, 5_000, 1 << 20)];
     let advice = advise(&profile, &Options::default());
     let saving = advice.verdict.saving_of_job.expect("a share");
     assert_eq!((saving.value, saving.interval()), (1.0, Some((0.0, 1.0))));
+    let busy = Figure::measured(0.75e9);
+    let half_known = Accounts { kernels: busy, unknown: Figure::measured(0.25e9), ..unknown };
+    profile.activities = vec![unmodelled(half_known)];
+    let advice = advise(&profile, &Options::default());
+    assert_eq!(named_in(&advice, "APEX-L25").saving.of_job.expect("a share").bounds(), (0.0, 0.25));
 }
 
 #[test]

@@ -290,6 +290,7 @@ mod tests {
         activity, assert_clear_in, assert_finds_in, called, device, named, profile_of, timed,
     };
     use super::{EXPOSED, SLOW_RANK, SMALL};
+    use crate::advise::{Options, advise};
     use apex_profile::{Kernel, Profile};
 
     /// A thousand collectives on each of two devices, of so many nanoseconds each, in a span of ten
@@ -323,6 +324,16 @@ mod tests {
             "balanced, both devices gain half of the second that one waits: {share}"
         );
         assert_clear_in(&SLOW_RANK, ranks([1e6, 1.4e6]));
+    }
+
+    #[test]
+    fn a_slow_rank_does_not_hide_fp32_products() {
+        let mut both = ranks([1e6, 2e6]);
+        both.kernels.push(Kernel { device: Some(1), ..timed(named("ampere_sgemm_128x64_tn"), 2e6) });
+        both.totals.gpu_time_ns = both.totals.gpu_time_ns.map(|time| time.scaled(5.0 / 3.0));
+        let advice = advise(&both, &Options::default());
+        let shown: Vec<&str> = advice.findings.iter().take(3).map(|finding| finding.rule.as_str()).collect();
+        assert!(shown.contains(&SLOW_RANK.id) && shown.contains(&"APEX-T60"), "{shown:?}");
     }
 
     #[test]

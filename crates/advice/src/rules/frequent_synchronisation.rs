@@ -2,6 +2,7 @@
 
 use apex_trace::layout::CallClass;
 
+use super::small_copies::{SMALL, is_small};
 use super::synchronous_calls::synchronous_transfers;
 use super::{
     Draft, Fault, Needs, Outcome, Rule, confidence, counted, counted_as, from_place, idle_during, job_saving,
@@ -14,8 +15,6 @@ use apex_profile::{Copies, CopyDirection, Figure, IdleCause, Profile, Saturating
 const MANY: u64 = 100;
 /// … and one for so many launches keeps the queue from filling.
 const LAUNCHES_EACH: u64 = 10;
-/// A copy of more bytes is a transfer (APEX-L19, APEX-L18): its own time matters, not the wait.
-const SMALL: u64 = 64 << 10;
 
 pub(super) const RULE: Rule = Rule {
     id: "APEX-L43",
@@ -26,7 +25,8 @@ pub(super) const RULE: Rule = Rule {
     needs: Needs::Records,
     parent: None,
     idle: &[IdleCause::Transferring, IdleCause::Synchronising, IdleCause::Launching, IdleCause::HostCode],
-    detects: "At least 100 synchronisations and synchronous copies of up to 64 KiB, and more than one for every 10 launches.",
+    detects: "At least 100 synchronisations and synchronous copies of up to 64 KiB, or asynchronous ones to the host, which somebody waits \
+              for; and more than one for every 10 launches.",
     source: "Nsight Systems, rule cuda_api_sync; the thresholds are APEX's own: a program synchronises at its end.",
     why: "While the host waits it launches nothing, and while it then launches the device waits: neither runs ahead of the other. Nor \
           can a CUDA graph hold more than what lies between two waits.",
@@ -46,19 +46,23 @@ fn judge(profile: &Profile) -> Outcome {
     let small = copies.bytes <= SMALL.saturating_mul(copies.count);
     let copies = if small { copies } else { Default::default() };
     let launches = profile.totals.launches + profile.totals.graph_launches;
-    let often = copies.after_launch.count.saturating_add(synchronisations);
+    let fetches = small_transfers(profile, CopyDirection::DeviceToHost);
+    let often = copies.after_launch.count.saturating_add(synchronisations).max(fetches);
     if often < MANY || often.saturating_mul(LAUNCHES_EACH) <= launches {
         return Outcome::Clear;
     }
     let waited = copies.after_launch.cpu_ns + waits().map(|call| call.after_launch.cpu_ns).sum::<f64>();
     let last = last_before(profile);
-    let inputs = small_inputs(profile);
+    let inputs = small_transfers(profile, CopyDirection::HostToDevice);
     let mut parts = Vec::new();
     if synchronisations > 0 {
         parts.push(counted(synchronisations, "synchronisation"));
     }
     if copies.count > 0 {
         parts.push(counted_as(copies.count, "small synchronous copy", "small synchronous copies"));
+    }
+    if fetches >= MANY && fetches > synchronisations {
+        parts.push(counted_as(fetches, "small copy to the host", "small copies to the host"));
     }
     if inputs >= MANY {
         parts.push(counted_as(inputs, "small copy to the device", "small copies to the device"));
@@ -73,7 +77,7 @@ fn judge(profile: &Profile) -> Outcome {
             from_place(profile, waits().map(|call| &call.stacks).chain(copies.stacks.iter().copied()))
         ),
         evidence: vec![
-            Evidence::new("synchronisations and small synchronous copies", Figure::measured(often as f64), Unit::Count)
+            Evidence::new("synchronisations and small copies that are waited for", Figure::measured(often as f64), Unit::Count)
                 .decrease_towards((launches / LAUNCHES_EACH) as f64),
             Evidence::new("time waited", Figure::measured(waited), Unit::Nanoseconds).decrease_towards(0.0),
         ],
@@ -93,17 +97,13 @@ fn judge(profile: &Profile) -> Outcome {
 
 /// CPU time of small asynchronous copies.
 fn small_copies(profile: &Profile) -> f64 {
-    let small = |copy: &&Copies| copy.asynchronous && copy.bytes <= SMALL.saturating_mul(copy.count);
-    profile.copies.iter().filter(small).map(|copy| copy.after_launch.cpu_ns).sum()
+    profile.copies.iter().filter(|copy| is_small(copy)).map(|copy| copy.after_launch.cpu_ns).sum()
 }
 
-/// Asynchronous copies to the device of few bytes, which callers wait for one by one.
-fn small_inputs(profile: &Profile) -> u64 {
-    let small = |copy: &&Copies| {
-        copy.direction == CopyDirection::HostToDevice
-            && copy.asynchronous
-            && copy.bytes <= SMALL.saturating_mul(copy.count)
-    };
+/// Asynchronous copies of few bytes between host and device, which callers wait for one by one: a
+/// value that is fetched is looked at. Frameworks wait for it by polling, too.
+fn small_transfers(profile: &Profile, direction: CopyDirection) -> u64 {
+    let small = |copy: &&Copies| copy.direction == direction && is_small(copy);
     profile.copies.iter().filter(small).map(|copy| copy.after_launch.count).saturating_sum()
 }
 
@@ -143,7 +143,7 @@ fn without_waiting(profile: &Profile, waited: f64, copying: f64) -> Saving {
 #[cfg(test)]
 mod tests {
     use apex_trace::layout::CallClass::Synchronize;
-    use apex_trace::layout::MemoryKind::{Device, Pageable};
+    use apex_trace::layout::MemoryKind::{Device, Pageable, Pinned};
 
     use super::super::fixture::{
         activity, assert_clear_in, assert_finds_in, call, copies, evidence, profile_with,
@@ -178,6 +178,19 @@ mod tests {
         let unknown = Activity { idle_share: None, ..activity(1e9, 0.5) };
         let untimed = Profile { activities: vec![unknown], ..synchronising(100, 999) };
         assert!(assert_finds_in(&RULE, untimed).saving.unknown_because.is_some());
+    }
+
+    #[test]
+    fn a_small_value_that_is_fetched_is_waited_for() {
+        let fetching = |count, launches| {
+            let mut profile = Profile { copies: vec![copies(Pinned, Device, true, count, 4)], ..idle_half() };
+            profile.totals.launches = launches;
+            profile
+        };
+        let finding = assert_finds_in(&RULE, fetching(200, 1000));
+        assert!(finding.summary.starts_with("200 small copies to the host among"), "{}", finding.summary);
+        assert_clear_in(&RULE, fetching(99, 200));
+        assert_clear_in(&RULE, fetching(200, 3000));
     }
 
     #[test]

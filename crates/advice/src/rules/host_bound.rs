@@ -1,7 +1,11 @@
 //! The program's own code keeps the device waiting, for longer than launching explains.
 
-use super::{Draft, NOT_MODELLED, Needs, Outcome, Rule, confidence, counted_as, job_saving, percent, time};
-use crate::finding::{Evidence, Level, Scope, Severity, Unit};
+use super::{
+    Draft, NOT_MODELLED, Needs, Outcome, Rule, account, confidence, counted_as, idle_during, job_saving,
+    percent, time,
+};
+use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
+use apex_profile::names::Owner;
 use apex_profile::{Activity, CopyDirection, Figure, IdleCause, Profile, SaturatingSum as _, total};
 
 /// Idle for at least this share of the time in the program's own code …
@@ -11,6 +15,9 @@ const IDLE: f64 = 0.2;
 const EACH_NS: f64 = 100e3;
 /// Copies to the device in an iteration that make it likely that its input is what is waited for.
 const COPIES: f64 = 0.9;
+
+/// Launches of an iteration from which on operations of JAX are dispatched one by one.
+const DISPATCHED: f64 = 20.0;
 
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T41",
@@ -28,7 +35,8 @@ pub(super) const RULE: Rule = Rule {
     why: "The device has done all that was queued, and the program prepares what comes next.",
     change: "Find what the program does there with a CPU profiler (py-spy, perf), and do it in another thread or process while \
              the device works.",
-    saving: "The idle time during the host's own code, long gaps left out.",
+    saving: "The idle time during the host's own code, long gaps left out: at least half of it, at most also the other idle time and the \
+             copies, since what prepares the input elsewhere moves it there too.",
     verify: "GPU busy share rises, and the job's time falls",
     judge,
 };
@@ -77,8 +85,14 @@ fn judge(profile: &Profile) -> Outcome {
             "prepare the next input while the device works: in PyTorch DataLoader(num_workers=…, pin_memory=True, \
              persistent_workers=True) and .to(device, non_blocking=True); else a thread that reads ahead"
                 .to_owned()
-        }),
-        saving: job_saving(profile, Figure::predicted(lost.value, (0.0, lost.bounds().1))),
+        }).or_else(|| is_dispatched_by_jax(profile).then(|| {
+            "JAX dispatches each operation alone, which takes the host 100 µs and more: compile the whole step, with jax.jit around \
+             the function that computes it".to_owned()
+        })),
+        saving: Saving {
+            beyond: Some(Figure::predicted(0.0, (0.0, behind_it(profile)))),
+            ..job_saving(profile, Figure::predicted(lost.value, (lost.bounds().0 / 2.0, lost.bounds().1)))
+        },
         confidence: confidence(
             if is_input { Level::Medium } else { Level::Low },
             "how much of the program's code can run beside the device's work is not known",
@@ -91,6 +105,25 @@ fn idle(activity: &Activity) -> f64 {
     let of = |by: Option<&f64>| by.copied().unwrap_or(0.0);
     let long = total(activity.gaps.iter().map(|gap| of(gap.by.get(&IdleCause::HostCode))));
     (of(activity.idle_by.get(&IdleCause::HostCode)) - long).max(0.0)
+}
+
+/// Whether most launches are kernels of XLA, and an iteration has many of them: compiled whole, it
+/// would launch few, or one graph.
+fn is_dispatched_by_jax(profile: &Profile) -> bool {
+    let of_xla = profile.kernels.iter().filter(|kernel| kernel.traits.owner == Owner::Xla);
+    let launches = of_xla.map(|kernel| kernel.launches.calls).saturating_sum();
+    let iterations = profile.activities.iter().filter_map(|activity| activity.iterations.as_ref());
+    let many = iterations.map(|iterations| iterations.launches).fold(0.0, f64::max) >= DISPATCHED;
+    many && 2 * launches >= profile.totals.launches.max(1)
+}
+
+/// Other idle time and copies, which may go with the code: a host that does not prepare the input
+/// runs ahead.
+fn behind_it(profile: &Profile) -> f64 {
+    let others: Vec<IdleCause> =
+        IdleCause::ALL.into_iter().filter(|cause| *cause != IdleCause::HostCode).collect();
+    idle_during(profile, &others).map_or(0.0, |idle| idle.bounds().1)
+        + account(profile, |accounts| accounts.copies).bounds().1
 }
 
 /// Copies: between small ones the host is as busy with calls as between launches.

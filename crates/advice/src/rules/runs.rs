@@ -1,4 +1,4 @@
-//! Runs of light kernels: operations of PyTorch that follow each other in a repeated sequence, each
+//! Runs of light kernels: operations of PyTorch or CuPy that follow each other in a repeated sequence, each
 //! of which reads and writes whole tensors and computes next to nothing. One kernel could do the
 //! work of a run.
 
@@ -72,12 +72,13 @@ fn runs_of(profile: &Profile, sequence: &Sequence) -> Vec<Run> {
     runs
 }
 
-/// Whether a kernel of PyTorch goes over its tensors once and computes next to nothing.
+/// Whether a kernel of PyTorch or CuPy goes over its tensors once and computes next to nothing.
 fn is_light(kernel: &Kernel) -> bool {
     use Operation::{Cast, Copy, Elementwise, Fill, Normalization, Random, Reduction, Softmax};
     let light = [Elementwise, Reduction, Softmax, Normalization, Copy, Cast, Fill, Random]
         .contains(&kernel.traits.operation);
-    light && kernel.traits.owner == Owner::PyTorch && !kernel.traits.many_tensors
+    let owners = [Owner::PyTorch, Owner::CuPy];
+    light && owners.contains(&kernel.traits.owner) && !kernel.traits.many_tensors
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::runs::{Run, runs, shares};
 use super::small_optimizer_kernels::is_step;
 use super::{Needs, Outcome, Rule, UNTIMED, by_name};
 use crate::finding::{Scope, Severity};
-use apex_profile::names::Operation;
+use apex_profile::names::{Operation, Owner};
 use apex_profile::{Figure, Profile};
 
 /// Kernels of a run from which on one for all of them pays.
@@ -36,8 +36,12 @@ impl Layer {
     }
 
     /// The fused form.
-    fn instead(self) -> &'static str {
+    fn instead(self, owner: Owner) -> &'static str {
         match self {
+            _ if owner == Owner::CuPy => {
+                "compute the expression in one kernel: decorate the function with cupy.fuse(), or write a cupy.ElementwiseKernel or \
+                 ReductionKernel"
+            }
             Self::Attention => {
                 "use torch.nn.functional.scaled_dot_product_attention (is_causal=True or attn_mask=…): one kernel, which never writes \
                  the scores to memory"
@@ -62,8 +66,9 @@ pub(super) const RULE: Rule = Rule {
     needs: Needs::Times,
     parent: None,
     idle: &[],
-    detects: "In a sequence of launches that repeats at least 20 times, at least 4 elementwise kernels or reductions of PyTorch one after \
-              the other; or a softmax between two matrix products; with 2% of the GPU time together. The costliest sort of layer is named.",
+    detects: "In a sequence of launches that repeats at least 20 times, at least 4 elementwise kernels or reductions of PyTorch or CuPy one \
+              after the other; or a softmax between two matrix products; with 2% of the GPU time together. The costliest sort of layer is named, and all \
+              others that a compiler would fuse count with it.",
     source: "APEX. PyTorch has one kernel for each of these layers, and torch.compile fuses chains.",
     why: "Each kernel reads and writes the whole tensor; one kernel for the layer reads and writes it once.",
     change: "Use the layer that PyTorch has (scaled_dot_product_attention, layer_norm, rms_norm, gelu), or torch.compile, which fuses what is \
@@ -85,6 +90,9 @@ fn judge(profile: &Profile) -> Outcome {
             layers.entry(layer).or_default().push(run);
         }
     }
+    // Whatever they compute, a compiler fuses them all.
+    let others = layers.iter().filter(|(layer, _)| **layer != Layer::Attention);
+    let fusible: Vec<&Run> = others.flat_map(|(_, runs)| runs.iter().copied()).collect();
     let savings = layers.into_iter().map(|(layer, runs)| (layer, savings(profile, layer, &runs)));
     let time = |savings: &BTreeMap<usize, Figure>| -> f64 {
         savings
@@ -93,10 +101,14 @@ fn judge(profile: &Profile) -> Outcome {
             .sum()
     };
     let costliest = savings.max_by(|a, b| time(&a.1).total_cmp(&time(&b.1)));
-    let Some((layer, savings)) = costliest else { return Outcome::Clear };
+    let Some((layer, mut savings)) = costliest else { return Outcome::Clear };
+    if layer != Layer::Attention {
+        savings = self::savings(profile, layer, &fusible);
+    }
+    let owner = savings.keys().next().map_or(Owner::PyTorch, |&row| profile.kernels[row].traits.owner);
     by_name::judge_rows(
         profile,
-        layer.instead(),
+        layer.instead(owner),
         "which kernels follow each other is recorded; what they compute together is taken from their names",
         |row| savings.get(&row).copied(),
         |who| format!("{who}: part of {}", layer.name()),
@@ -199,6 +211,14 @@ mod tests {
         assert!((saving.value - 0.75).abs() < 1e-9, "{saving:?}");
         assert_clear_in(&RULE, repeated(parts(), vec![0, 2, 1, 3]));
         assert_clear_in(&RULE, parts());
+    }
+
+    #[test]
+    fn an_expression_of_cupy_is_a_chain() {
+        let multiply = || timed(named("cupy_multiply__float32_float32_float32"), 2e3);
+        let chain = repeated(profile_of([multiply(), timed(named("sum_by_hand"), 2e3)]), vec![0, 0, 0, 0, 1]);
+        let finding = assert_finds_in(&RULE, chain);
+        assert!(finding.change.contains("cupy.fuse()"), "{}", finding.change);
     }
 
     #[test]

@@ -11,11 +11,11 @@ use apex_profile::names::Owner;
 use apex_profile::{Figure, Kernel, Profile};
 
 /// What Adam's update consists of, one parameter at a time. Models use none of these.
-const SINGLE: [&str; 3] = ["addcdiv", "addcmul", "lerp_scalar"];
+pub(super) const SINGLE: [&str; 3] = ["addcdiv", "addcmul", "lerp_scalar"];
 /// The same for lists of parameters.
-const LISTS: [&str; 3] = ["foreach_lerp", "foreach_sqrt", "foreach_divides"];
+pub(super) const LISTS: [&str; 3] = ["foreach_lerp", "foreach_sqrt", "foreach_divides"];
 /// Least number of launches of these.
-const LAUNCHES: u64 = 100;
+pub(super) const LAUNCHES: u64 = 100;
 
 pub(super) const RULE: Rule = Rule {
     id: "APEX-T62",

@@ -34,6 +34,9 @@ const ALIKE: u32 = 10;
 const OTHER_FUNCTIONS: f64 = 0.7;
 /// A mark this close to the best is as good.
 const AS_GOOD: f64 = 0.99;
+/// An iteration that takes more than this many times the usual one counts as a usual one: a first
+/// one that compiles or loads code for seconds is no reason to prefer the mark that has it.
+const SLOWEST: u64 = 4;
 /// An iteration of the warm-up takes this many times what a later one takes.
 const SLOW: f64 = 1.5;
 
@@ -131,7 +134,7 @@ impl Launched {
         });
         let (&content_of_most, _) = contents.iter().max_by_key(|&(content, count)| (*count, *content))?;
         let mut tried = Tried { places: Vec::new(), score: 0.0, launches: 0 };
-        let (mut launches, mut time, mut at) = (0.0, 0.0, 0);
+        let (mut launches, mut durations, mut at) = (0.0, Vec::new(), 0);
         while at < count {
             if !alike(at) {
                 at += 1;
@@ -140,13 +143,20 @@ impl Launched {
             let (from, to) = ends(at);
             let weight = if content(at) == content_of_most { 1.0 } else { OTHER_FUNCTIONS };
             launches += weight * (to - from) as f64;
-            time += weight * (self.starts[to] - self.starts[from]) as f64;
+            durations.push((self.starts[to] - self.starts[from], weight));
             tried.launches += (to - from) as u64;
             tried.places.extend([from, to]);
             at += marks;
         }
+        if durations.is_empty() {
+            return None;
+        }
+        let middle = durations.len() / 2;
+        let usual = durations.select_nth_unstable_by_key(middle, |one| one.0).1.0;
+        let counted = |duration: u64| if duration > SLOWEST * usual { usual } else { duration };
+        let time: f64 = durations.iter().map(|&(duration, weight)| weight * counted(duration) as f64).sum();
         tried.score = (launches / self.functions.len() as f64 * time / span as f64).sqrt();
-        (!tried.places.is_empty()).then_some(tried)
+        Some(tried)
     }
 }
 

@@ -7,12 +7,10 @@ use super::reading::{GraphState, Reading};
 use super::times::Estimate;
 use crate::figure::NINETY_PERCENT;
 
-/// Work of unknown time is taken to last for so many times the longest of nearly all known launches
-/// …
+/// Work of unknown time takes as long as known launches do on average, and at the worst so many
+/// times the longest of nearly all of these …
 const UNKNOWN_TIMES: f64 = 4.0;
-/// … or for so many of these at the worst …
-const UNKNOWN_AT_WORST: f64 = 8.0;
-/// … and for this long at least.
+/// … or this long.
 const UNKNOWN_NS: f64 = 20e3;
 /// Known launches, by their time, that are "nearly all".
 const NEARLY_ALL: f64 = 0.99;
@@ -185,8 +183,10 @@ impl Reading<'_> {
         }
     }
 
-    /// How long work of unknown time is taken to last. Where nothing is known of any, until
-    /// something shows that it is done.
+    /// How long work of unknown time is taken to last: on average, at least, at most. Kernels that
+    /// are never timed (launched with programmatic dependence, say) are mostly short ones, so that
+    /// the longest known one is no estimate. Where nothing is known of any, until something shows
+    /// that it is done.
     fn unknown_ns(&self, configs: &[Option<Cost>]) -> [u64; 3] {
         let mut known: Vec<(f64, u64)> = self
             .configs
@@ -201,10 +201,11 @@ impl Reading<'_> {
             seen += *launches as f64;
             seen >= NEARLY_ALL * all as f64
         });
+        let sum: f64 = known.iter().map(|&(mean, launches)| mean * launches as f64).sum();
         match longest {
             Some((longest, _)) => {
-                let usual = (UNKNOWN_TIMES * longest).max(UNKNOWN_NS);
-                [usual, 0.0, UNKNOWN_AT_WORST * usual].map(|ns| ns as u64)
+                let worst = (UNKNOWN_TIMES * longest).max(UNKNOWN_NS);
+                [sum / all.max(1) as f64, 0.0, worst].map(|ns| ns as u64)
             }
             None => [u64::MAX / 4, 0, u64::MAX / 4],
         }

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use apex_kernel_names::{Identity, Row, identify, unique_short_names};
+use apex_kernel_names::{Identity, Row, identify, unique_short_names, with_mark};
 use apex_trace::definition::{Config, Function};
 use apex_trace::layout::{Launch, flags};
 use cuda_launch::{FunctionAttributes, LaunchConfig};
@@ -129,7 +129,23 @@ impl Kernels {
             kernel.counts = counted.of(&kernel);
             kernel
         };
-        self.list.into_iter().map(finish).collect()
+        let mut kernels: Vec<Kernel> = self.list.into_iter().map(finish).collect();
+        number_namesakes(&mut kernels);
+        kernels
+    }
+}
+
+/// Numbers rows that would look the same: functions of one name from several modules (XLA calls its
+/// fusions so) in one configuration.
+fn number_namesakes(kernels: &mut [Kernel]) {
+    let mut seen: HashMap<(String, Option<usize>, String), u32> = HashMap::new();
+    for kernel in kernels {
+        let row = (kernel.short_name.clone(), kernel.device, kernel.launch.to_string());
+        let count = seen.entry(row).or_default();
+        *count += 1;
+        if *count > 1 {
+            kernel.short_name = with_mark(&kernel.short_name, &format!(" ({count})"));
+        }
     }
 }
 

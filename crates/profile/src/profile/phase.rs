@@ -137,13 +137,22 @@ impl Activity {
         }
     }
 
+    /// Whether there are long gaps in half of the iterations and more: what each of them waits for
+    /// is no pause of the program, and is told with the rest of their idle time.
+    fn gaps_recur(&self) -> bool {
+        self.iterations.as_ref().is_some_and(|loops| 2 * self.long_gaps >= loops.count)
+    }
+
     fn in_phase(&self, kind: PhaseKind) -> Option<Self> {
         let phase = self.phase(kind)?;
         let mut activity = Self {
             span_ns: phase.accounts.span_ns,
             launches: phase.launches,
             accounts: phase.accounts.clone(),
-            gaps: self.gaps.iter().filter(|gap| gap.phase == kind).cloned().collect(),
+            gaps: match self.gaps_recur() {
+                true => Vec::new(),
+                false => self.gaps.iter().filter(|gap| gap.phase == kind).cloned().collect(),
+            },
             busy: Vec::new(),
             ..self.clone()
         };

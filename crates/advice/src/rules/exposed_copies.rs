@@ -1,0 +1,116 @@
+//! Copies between host and device beside which nothing runs, though they could.
+
+use super::{Draft, Needs, Outcome, Rule, account, bytes, confidence, job_saving, percent};
+use crate::finding::{Evidence, Level, Saving, Scope, Severity, Unit};
+use apex_profile::{Copies, CopyDirection, Figure, Profile};
+use apex_trace::layout::MemoryKind;
+
+/// Share of the time in copies from which on …
+const COPYING: f64 = 0.2;
+/// … and share that overlapping saves from which on it is worth the change.
+const SAVED: f64 = 0.1;
+/// What remains of an ideal overlap: the first copy in and the last one out have no company.
+const USUAL: f64 = 0.9;
+
+pub(super) const RULE: Rule = Rule {
+    id: "APEX-T76",
+    slug: "exposed-copies",
+    title: "Copies, kernels and copies back take turns",
+    severity: Severity::Medium,
+    scope: Scope::Host,
+    needs: Needs::Times,
+    parent: None,
+    idle: &[],
+    detects: "No kernel runs during at least 20% of the time, in which the device copies, mostly between pinned host memory and the device; \
+              and copies to the device, kernels and copies from it, side by side, would take at least 10% less of the time.",
+    source: "CUDA C++ Best Practices Guide, asynchronous and overlapping transfers with computation. The thresholds are APEX's own.",
+    why: "A GPU copies in both directions and computes at the same time; on one stream each waits for the other.",
+    change: "Divide the data into blocks and give each a stream in turn (two to four of them, made with cudaStreamNonBlocking): the copy in of \
+             one block, the kernel of another and the copy out of a third then overlap.",
+    saving: "Copies in, copies out and kernels, less the longest of the three: nine tenths of it is the estimate.",
+    verify: "kernels run while the device copies, and the job's time falls",
+    judge,
+};
+
+fn judge(profile: &Profile) -> Outcome {
+    let span = profile.totals.span_ns.max(1.0);
+    let copying = account(profile, |accounts| accounts.copies);
+    let kernels = account(profile, |accounts| accounts.kernels);
+    let moved = |of: &dyn Fn(&&Copies) -> bool| -> f64 {
+        profile.copies.iter().filter(of).map(|copy| copy.bytes as f64).sum()
+    };
+    let pinned = |copy: &&Copies| {
+        copy.asynchronous && copy.source != MemoryKind::Pageable && copy.destination != MemoryKind::Pageable
+    };
+    let to_device = moved(&|copy| pinned(copy) && copy.direction == CopyDirection::HostToDevice);
+    let from_device = moved(&|copy| pinned(copy) && copy.direction == CopyDirection::DeviceToHost);
+    let to_and_fro = moved(&|copy| copy.direction != CopyDirection::DeviceToDevice).max(1.0);
+    if copying.value < COPYING * span || 2.0 * (to_device + from_device) < to_and_fro {
+        return Outcome::Clear;
+    }
+    let [inwards, outwards] = [to_device, from_device].map(|part| copying.value * part / to_and_fro);
+    let longest = inwards.max(outwards).max(kernels.value);
+    let saved = inwards + outwards + kernels.value - longest;
+    if saved < SAVED * span {
+        return Outcome::Clear;
+    }
+    Outcome::found(Draft {
+        summary: format!(
+            "{} in and {} out: the device copies for {} of the time, and no kernel runs meanwhile",
+            bytes(to_device),
+            bytes(from_device),
+            percent(copying.value / span)
+        ),
+        evidence: vec![
+            Evidence::new("share of time in copies alone", copying.scaled(1.0 / span), Unit::Share)
+                .decrease_towards(0.0),
+            Evidence::new("share of time in kernels", kernels.scaled(1.0 / span), Unit::Share),
+        ],
+        kernels: Vec::new(),
+        change: None,
+        saving: Saving {
+            beyond: Some(Figure::predicted(USUAL * saved, (0.0, saved))),
+            ..job_saving(profile, Figure::predicted(0.0, (0.0, 0.0)))
+        },
+        confidence: confidence(
+            Level::Medium,
+            "how long copies take is estimated from their bytes; which block needs which result is not known",
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{activity, assert_clear_in, assert_finds_in, copies, profile_with};
+    use super::RULE;
+    use apex_profile::{Accounts, Activity, Figure, Profile};
+    use apex_trace::layout::MemoryKind::{self, Device, Pageable, Pinned};
+
+    fn copying(host: MemoryKind, share: f64) -> Profile {
+        let base = activity(1e9, 0.0);
+        let accounts = Accounts {
+            copies: Figure::measured(share * 1e9),
+            kernels: Figure::measured((1.0 - share) * 1e9),
+            ..base.accounts.clone()
+        };
+        let both = vec![copies(Device, host, true, 100, 1 << 24), copies(host, Device, true, 100, 1 << 24)];
+        Profile { copies: both, ..profile_with([Activity { accounts, ..base }]) }
+    }
+
+    #[test]
+    fn fires_where_overlap_would_save() {
+        let finding = assert_finds_in(&RULE, copying(Pinned, 0.9));
+        // 45% in, 45% out, 10% in kernels: the longest remains.
+        let saving = finding.saving.of_job.expect("a share");
+        assert!((saving.value - 0.9 * 0.55).abs() < 1e-9 && saving.bounds().0 == 0.0, "{saving:?}");
+        assert_clear_in(&RULE, copying(Pinned, 0.1));
+        assert_clear_in(&RULE, copying(Pageable, 0.9));
+    }
+
+    #[test]
+    fn copies_in_one_direction_that_hide_nothing_are_fine() {
+        let mut one = copying(Pinned, 0.95);
+        one.copies.truncate(1);
+        assert_clear_in(&RULE, one);
+    }
+}
