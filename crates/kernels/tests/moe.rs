@@ -71,6 +71,14 @@ proptest! {
 const SMALL: Shape = Shape { tokens: 20, experts: 4, top_k: 2, dim: 24, hidden: 16 };
 
 #[test]
+fn the_smallest_layers() {
+    let one = Shape { tokens: 1, experts: 1, top_k: 1, dim: 1, hidden: 1 };
+    for shape in [one, Shape { tokens: 1, ..SMALL }, Shape { experts: 1, top_k: 1, ..SMALL }] {
+        check::<bf16>(&shape, &Options::default());
+    }
+}
+
+#[test]
 fn all_tokens_choose_the_same_expert_and_the_others_are_empty() {
     // Tiles of 128 rows that are just full and just not, and chunks of 64 tokens too.
     for tokens in [1, 63, 64, 65, 127, 128, 129, 257] {

@@ -92,6 +92,14 @@ proptest! {
 const SMALL: Shape = Shape { tokens: 20, experts: 4, top_k: 2, dim: 24, hidden: 16 };
 
 #[test]
+fn the_smallest_layers() {
+    let one = Shape { tokens: 1, experts: 1, top_k: 1, dim: 1, hidden: 1 };
+    for shape in [one, Shape { tokens: 1, ..SMALL }, Shape { experts: 1, top_k: 1, ..SMALL }] {
+        check::<bf16>(&shape, &Options::default());
+    }
+}
+
+#[test]
 fn one_expert_has_all_rows_and_the_others_have_gradients_of_zero() {
     let device = Device::open(0).unwrap();
     let moe = Moe::new(&device).unwrap();

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Change, Comparison, KernelChange, NewFinding, Per, Side};
 use crate::finding::{Finding, Scope};
+use crate::rules;
 use apex_profile::Figure;
 
 /// A finding that saves a smaller share promises next to nothing.
@@ -162,6 +163,7 @@ pub(super) fn followed(
     let (known, left) = (found(before), found(after));
     // On the CPU device times mean nothing.
     let timed = before.runs.iter().chain(after.runs).all(|run| !run.job.on_cpu_device());
+    let on_the_clock = before.runs.first().map_or(1.0, |run| rules::on_the_clock(run.job));
     let mut followed: Vec<Followed> = Vec::new();
     let mut promised_together = Vec::new();
     for (rule, of) in &known {
@@ -176,7 +178,8 @@ pub(super) fn followed(
         let promised_ns = of.saving().filter(|_| timed);
         let gone = state == State::Gone && timed;
         let on_kernels = (finding.scope == Scope::Kernel).then(|| saved_on_kernels(of, compared)).flatten();
-        let achieved_ns = on_kernels.filter(|_| gone);
+        // Where kernels overlap, their GPU time is more than passes on the clock.
+        let achieved_ns = on_kernels.filter(|_| gone).map(|saved| saved.scaled(on_the_clock));
         if gone && finding.within.is_none() {
             promised_together.extend(promised_ns.map(|promised| (finding.rule.as_str(), promised)));
         }

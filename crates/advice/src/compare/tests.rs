@@ -159,10 +159,10 @@ fn followed<'a>(compared: &'a Comparison, rule: &str) -> &'a Followed {
 #[test]
 fn a_promise_about_kernels_is_held_against_their_time() {
     // 28 of 128 lanes of each block idle: a promise of up to 22% of the kernel's time.
-    let before = judged(steady(timed(kernel_of(100_000, 100), 100_000.0), 10, 1e6));
+    let before = judged(steady(timed(kernel_of(100_000, 100), 100_000.0), 10, 2e7));
     let with = |mean_ns: f64| {
         let after =
-            judged(steady(timed(kernel_of(78_125, 128), mean_ns), 10, 1e6 - (100_000.0 - mean_ns) * 10.0));
+            judged(steady(timed(kernel_of(78_125, 128), mean_ns), 10, 2e7 - (100_000.0 - mean_ns) * 100.0));
         let compared = with_advice(std::slice::from_ref(&before), &[after]);
         let ragged = followed(&compared, "APEX-L01").clone();
         assert_eq!((ragged.state, ragged.basis), (State::Gone, Some(Basis::Kernels)));
@@ -185,7 +185,7 @@ fn a_promise_about_kernels_is_held_against_their_time() {
 fn what_takes_the_place_of_other_kernels_is_held_against_the_step() {
     let slow = named("old", timed(kernel_of(100_000, 100), 100_000.0));
     let fast = named("new", timed(kernel_of(78_125, 128), 90_000.0));
-    let before = judged(steady(slow, 10, 1e6));
+    let before = judged(steady(slow, 10, 2e7));
     let with = |step_ns: f64| {
         let after = judged(steady(fast.clone(), 10, step_ns));
         let compared = with_advice(std::slice::from_ref(&before), &[after]);
@@ -193,7 +193,7 @@ fn what_takes_the_place_of_other_kernels_is_held_against_the_step() {
         assert_eq!(ragged.basis, Some(Basis::Time));
         (ragged.achieved_ns.map(|time| time.value), ragged.kept)
     };
-    assert_eq!(with(0.9e6), (Some(0.1e6), Some(Kept::Kept)));
-    assert_eq!(with(0.4e6).1, Some(Kept::More));
-    assert_eq!(with(1.2e6).1, Some(Kept::Less));
+    assert_eq!(with(19e6), (Some(1e6), Some(Kept::Kept)));
+    assert_eq!(with(10e6).1, Some(Kept::More));
+    assert_eq!(with(24e6).1, Some(Kept::Less));
 }

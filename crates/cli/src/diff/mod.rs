@@ -29,14 +29,12 @@ Where launches repeat, sums are those of a step. Between repeats a difference co
 spread makes likely (Welch's t-test, 1 in 370 by chance) and 1%; between single runs, if it exceeds three standard
 errors of the samples and 1%.")]
 pub struct Args {
-    /// The session to compare with, and the session to compare
-    #[arg(
-        value_name = "SESSION",
-        num_args = 2,
-        required_unless_present = "before",
-        conflicts_with = "before"
-    )]
-    sessions: Vec<PathBuf>,
+    /// The session to compare with
+    #[arg(value_name = "BEFORE", required_unless_present = "before", conflicts_with = "before")]
+    first: Option<PathBuf>,
+    /// The session to compare
+    #[arg(value_name = "AFTER", required_unless_present = "before", conflicts_with = "before")]
+    second: Option<PathBuf>,
     /// Sessions to compare with: runs of the same program
     #[arg(long, value_name = "SESSION", num_args = 1.., requires = "after")]
     before: Vec<PathBuf>,
@@ -110,8 +108,8 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
 impl Args {
     /// The sessions of both sides.
     fn sides(&self) -> (&[PathBuf], &[PathBuf]) {
-        match &self.sessions[..] {
-            [before, after] => (std::slice::from_ref(before), std::slice::from_ref(after)),
+        match (&self.first, &self.second) {
+            (Some(before), Some(after)) => (std::slice::from_ref(before), std::slice::from_ref(after)),
             _ => (&self.before, &self.after),
         }
     }

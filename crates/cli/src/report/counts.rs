@@ -78,7 +78,7 @@ pub fn table(
         ("instructionsᶜ", Align::Right),
         ("threadsᶜ", Align::Right),
         ("divergentᶜ", Align::Optional),
-        ("flopᶜ", Align::Right),
+        ("flopᶜ", Align::Optional),
         ("loadedᶜ", Align::Optional),
         ("storedᶜ", Align::Optional),
         ("sectorsᶜ", Align::Right),

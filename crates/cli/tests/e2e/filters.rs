@@ -139,8 +139,6 @@ fn ranks_are_the_processes_that_launched() {
         assert_eq!(alone["profile"]["processes"].as_array().unwrap().len(), 1);
         assert_eq!(launches(&alone), process["launches"].as_u64().unwrap());
         assert_eq!(launches(&report(&["--rank", &pid])), launches(&alone));
-        let counts = alone["profile"]["kernels"][0]["counts"]["launches"].as_u64();
-        assert_eq!(counts, process["launches"].as_u64(), "counts of the CPU device are the rank's");
         both.push(launches(&alone));
     }
     both.sort_unstable();

@@ -28,6 +28,12 @@ use std::sync::{Mutex, PoisonError};
 /// divisor; and the part that may be spent on stacks of other calls.
 const SHARE: u64 = 1024;
 
+/// So many stacks at first sight a thread reads whatever they take: a loop that goes on launching
+/// what it has not launched before must not become a loop that reads stacks.
+const FIRST: u32 = 256;
+/// The part of a thread's time that further stacks at first sight may take, as a divisor.
+const FIRST_SHARE: u64 = 32;
+
 /// Bits by which a thread remembers which configurations it has launched. Where two share a bit,
 /// the second one's first stack is not read.
 const SEEN_BITS: usize = 4096;
@@ -41,6 +47,8 @@ pub const OWN_THREAD: &str = "apex-queue";
 pub struct Noted {
     /// When the next sample may be taken, ticks.
     next: u64,
+    /// Stacks that were read at first sight, and when another may be beyond [`FIRST`], ticks.
+    first: (u32, u64),
     /// When the last stack was read, and how long that took, ticks.
     last: (u64, u64),
     /// When the stack of another call may be read again, ticks.
@@ -54,6 +62,7 @@ impl Noted {
     pub fn new() -> Noted {
         Noted {
             next: 0,
+            first: (0, 0),
             last: (0, 0),
             calls_due: 0,
             seen: [0; SEEN_BITS / 64],
@@ -101,14 +110,14 @@ impl Thread {
     /// The thread launches a configuration that it has not launched lately.
     pub fn note_unfamiliar(&mut self, config: u32) {
         if see(&mut self.noted.seen, config) {
-            self.read_stack(of_launch(config), flags::FIRST_SEEN);
+            self.first_stack(of_launch(config), 0);
         }
     }
 
     /// The thread has launched a graph.
     pub fn note_graph(&mut self, graph: u32, is_timed: bool) {
         if see(&mut self.noted.seen, !graph) {
-            self.read_stack(of_launch(graph), flags::OF_GRAPH | flags::FIRST_SEEN);
+            self.first_stack(of_launch(graph), flags::OF_GRAPH);
         } else if is_timed {
             self.sample_stack(graph, flags::OF_GRAPH);
         }
@@ -146,13 +155,23 @@ impl Thread {
             &mut self.noted.seen_calls,
             (kind ^ api.wrapping_mul(0x9e37_79b9)).wrapping_mul(0x85eb_ca6b) >> 16,
         ) {
-            self.read_stack(sample, of_call | flags::FIRST_SEEN);
+            self.first_stack(sample, of_call);
         } else if end >= self.noted.calls_due {
             let ticks = self.read_stack(sample, of_call);
             // Not always as long: or else samples would always meet the same call of a loop.
             let most = SHARE * ticks;
             let spread = end.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
             self.noted.calls_due = end + most / 2 + (most >> 10) * spread;
+        }
+    }
+
+    /// What the thread does it has not done before: its stack is read, if there is time for it.
+    fn first_stack(&mut self, of: StackSample, kind: u16) {
+        let (read, next) = self.noted.first;
+        let now = self.clock.now();
+        if read < FIRST || now >= next {
+            let ticks = self.read_stack(of, kind | flags::FIRST_SEEN);
+            self.noted.first = (read.saturating_add(1), now + ticks * FIRST_SHARE);
         }
     }
 

@@ -43,11 +43,15 @@ pub fn poisoned(device: &Device, shape: &Shape) -> Routing {
     }
 }
 
+/// Shapes of which every tensor has dozens of numbers: where there are few, their terms may cancel
+/// by chance, and errors of rounding are large beside what is left. Smaller ones have tests of their
+/// own.
 pub fn shapes() -> impl Strategy<Value = Shape> {
     // A multiple of 8 in half of the cases: those have a Hopper form, on a GPU.
-    let side = |most: usize| prop_oneof![1..most, (1..most / 8).prop_map(|eighth| 8 * eighth)];
+    let side = |most: usize| prop_oneof![8..most, (1..most / 8).prop_map(|eighth| 8 * eighth)];
     let experts = (1..9usize).prop_flat_map(|experts| (Just(experts), 1..=experts));
-    (0..150usize, experts, side(72), side(56)).prop_map(|(tokens, (experts, top_k), dim, hidden)| Shape {
+    let tokens = prop_oneof![1 => Just(0), 15 => 8..150usize];
+    (tokens, experts, side(72), side(56)).prop_map(|(tokens, (experts, top_k), dim, hidden)| Shape {
         tokens,
         experts,
         top_k,
