@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// PTX of the toolkit whose ptxas judges; older ones differ from it in a few forms.
@@ -20,8 +21,17 @@ pub struct Ptxas {
 }
 
 impl Ptxas {
-    /// The first that is new enough; without one a line says so.
-    pub fn find() -> Option<Ptxas> {
+    /// The first that is new enough, looked for once in a process; without one a line says so.
+    pub fn find() -> Option<&'static Ptxas> {
+        static FOUND: OnceLock<Option<Ptxas>> = OnceLock::new();
+        let found = FOUND.get_or_init(Ptxas::look).as_ref();
+        if found.is_none() {
+            test_skip::missing_dependency("no ptxas of toolkit 13.5 or newer (PTXAS may name one)");
+        }
+        found
+    }
+
+    fn look() -> Option<Ptxas> {
         let packages = Command::new("python3")
             .args(["-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"])
             .output()
@@ -29,14 +39,10 @@ impl Ptxas {
         let mut places: Vec<PathBuf> = std::env::var_os("PTXAS").map(PathBuf::from).into_iter().collect();
         places.push("ptxas".into());
         places.extend(packages.ok().map(|folder| PathBuf::from(folder).join("nvidia/cu13/bin/ptxas")));
-        let found = places.into_iter().find_map(|path| {
+        places.into_iter().find_map(|path| {
             let newest = newest(&path).filter(|newest| *newest >= JUDGE)?;
             Some(Ptxas { path, newest })
-        });
-        if found.is_none() {
-            test_skip::missing_dependency("no ptxas of toolkit 13.5 or newer (PTXAS may name one)");
-        }
-        found
+        })
     }
 
     /// Parses `source` for a virtual architecture such as `compute_80`; gives the errors by line
