@@ -296,7 +296,7 @@ fn ptxas_accepts_every_instance() {
     }
     println!("{instances} instances, {newer} newer than ptxas");
     let mut complaints = Complaints::default();
-    cases.judge(&ptxas, |need, form, statement, refused| {
+    cases.judge(ptxas, |need, form, statement, refused| {
         if let Some(why) = refused {
             complaints.add(form, &why, need, statement);
         }
@@ -374,7 +374,7 @@ fn ptxas_refuses_instances_below_their_needs() {
         }
     }
     let (mut refusals, mut complaints) = (0, Complaints::default());
-    cases.judge(&ptxas, |need, form, statement, refused| match refused {
+    cases.judge(ptxas, |need, form, statement, refused| match refused {
         Some(_) => refusals += 1,
         None => complaints.add(form, "ptxas takes it already", need, statement),
     });
