@@ -228,11 +228,11 @@ pub fn of_program<T>(program: impl FnOnce(&mut Recording), read: impl FnOnce(&Se
 }
 
 /// Opens the session in `dir`, whose processes have all ended.
-pub fn open(dir: &TempDir) -> Session {
-    for entry in std::fs::read_dir(dir.path()).expect("the session's directory") {
+pub fn open(dir: impl AsRef<Path>) -> Session {
+    for entry in std::fs::read_dir(&dir).expect("the session's directory") {
         tick_in_nanoseconds(&entry.expect("an entry").path());
     }
-    Session::open(dir.path()).expect("a session")
+    Session::open(dir.as_ref()).expect("a session")
 }
 
 /// Makes a process file's ticks nanoseconds since its start.

@@ -9,6 +9,7 @@
 //! the others. The text around the samples is kept.
 
 use crate::common::{APEX, PTX, Running, Sandbox, h200_session, output, place_session};
+use crate::verdicts::{launch_bound, record};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
@@ -20,12 +21,12 @@ type Words = &'static [&'static str];
 
 /// Advice on a part of a run.
 const FILTERED: [&str; 9] =
-    ["advise", "--json", "--window", "0s..600s", "--rank", "0", "--kernel", "nothing", "gap"];
+    ["advise", "--json", "--window", "0s..600s", "--rank", "0", "--kernel", "layer_1", "steady"];
 
 /// A part of a run beside itself.
 const FILTERED_DIFF: [&str; 12] = [
-    "diff", "--json", "--phase", "steady", "--window", "0s..600s", "--rank", "0", "--kernel", "nothing",
-    "gap", "gap",
+    "diff", "--json", "--phase", "steady", "--window", "0s..600s", "--rank", "0", "--kernel", "layer_1",
+    "steady", "steady",
 ];
 
 /// The documents: schema, commands (the first one's values are shown where it has any), and members
@@ -39,7 +40,7 @@ const DOCUMENTS: [(&str, &[Words], Words); 9] = [
             &["report", "--json", "--suppress", "tail-wave,no-such-rule", "h200"],
             &["report", "--json", "race"],
             &["report", "--json", "gap"],
-            &["report", "--json", "--phase", "steady", "--kernel", "nothing", "gap"],
+            &["report", "--json", "--phase", "steady", "--kernel", "layer_1", "steady"],
             &["report", "--json", "--window", "0s..600s", "--rank", "0", "gap"],
             &["report", "--json", "cut"],
             &["report", "--json", "placed"],
@@ -49,7 +50,7 @@ const DOCUMENTS: [(&str, &[Words], Words); 9] = [
     ),
     (
         "apex.advise/3",
-        &[&["advise", "--json", "s"], &["advise", "--json", "--phase", "steady", "gap"], &FILTERED],
+        &[&["advise", "--json", "s"], &["advise", "--json", "--phase", "steady", "steady"], &FILTERED],
         &["advice"],
     ),
     (
@@ -141,9 +142,9 @@ fn repository() -> PathBuf {
 
 /// Makes what the commands read: the demo (`s`); kernels of an H200, one of them larger than any
 /// that the models know (`h200`), and with its file cut off (`cut`); a kernel with a defect
-/// (`race`); a device that is long idle (`gap`); launches in a table, one of them wrong; a program
-/// that runs (`live`) until there is a file `end`; a Python program (`placed`); kernels with
-/// faults (`ragged`) and without (`better`).
+/// (`race`); a device that is long idle (`gap`); steps that are all alike (`steady`); launches in a
+/// table, one of them wrong; a program that runs (`live`) until there is a file `end`; a Python
+/// program (`placed`); kernels with faults (`ragged`) and without (`better`).
 fn prepare(sandbox: &Sandbox) -> Running {
     output(&mut sandbox.apex(&["demo", "--device", "cpu", "--timing", "all", "-o", "s"]), 0);
     for name in ["h200", "cut"] {
@@ -159,6 +160,9 @@ fn prepare(sandbox: &Sandbox) -> Running {
     let better = [("uneven", 3907, 128, 36_000), ("product", 500, 128, 20_000)];
     h200_session(&sandbox.path("ragged"), &ragged);
     h200_session(&sandbox.path("better"), &better);
+    std::fs::create_dir(sandbox.path("steady")).unwrap();
+    record(&sandbox.path("steady"), launch_bound);
+    test_session::open(sandbox.path("steady"));
     for entry in std::fs::read_dir(sandbox.path("cut")).unwrap() {
         std::fs::File::options().write(true).open(entry.unwrap().path()).unwrap().set_len(5000).unwrap();
     }

@@ -3,6 +3,7 @@
 
 use crate::common::{Sandbox, output, text};
 use apex_trace::layout::MemoryKind;
+use std::path::Path;
 use tempfile::TempDir;
 use test_session::{LEGACY, NON_BLOCKING, Recording};
 
@@ -20,18 +21,19 @@ fn report(options: &[&str], program: impl FnOnce(&TempDir)) -> String {
 }
 
 fn of_one(program: impl FnOnce(&mut Recording)) -> String {
-    report(&[], |dir| record(dir, program))
+    report(&[], |dir| record(dir.path(), program))
 }
 
-fn record(dir: &TempDir, program: impl FnOnce(&mut Recording)) {
-    let mut recording = Recording::new(dir.path());
+/// The session that `program` writes into `dir`.
+pub(crate) fn record(dir: &Path, program: impl FnOnce(&mut Recording)) {
+    let mut recording = Recording::new(dir);
     program(&mut recording);
     recording.exit();
 }
 
 /// Ten seconds of imports with a kernel here and there, then steps of 400 short kernels that a
 /// framework launches slowly.
-fn launch_bound(program: &mut Recording) {
+pub(crate) fn launch_bound(program: &mut Recording) {
     let function = program.function("fill");
     for blocks in 1..=20 {
         let config = program.config(function, blocks, 256);
@@ -62,9 +64,9 @@ fn a_host_that_launches_too_slowly_is_named_for_the_steady_state() {
 
 #[test]
 fn the_phase_that_is_asked_for_is_shown() {
-    let page = report(&["--phase", "startup"], |dir| record(dir, launch_bound));
+    let page = report(&["--phase", "startup"], |dir| record(dir.path(), launch_bound));
     assert!(page.lines().next().unwrap().contains("of the start-up"), "{page}");
-    let all = report(&["--phase", "all"], |dir| record(dir, launch_bound));
+    let all = report(&["--phase", "all"], |dir| record(dir.path(), launch_bound));
     assert!(all.lines().next().unwrap().contains("of the time"), "{all}");
 }
 
@@ -120,7 +122,7 @@ fn thousands_of_tiny_launches_are_to_be_one() {
 fn a_rank_that_waits_for_a_slower_one_is_named() {
     let page = report(&[], |dir| {
         for (own_ns, collective_ns) in [(2_000_000, 4_000_000), (5_000_000, 1_000_000)] {
-            record(dir, |rank| {
+            record(dir.path(), |rank| {
                 let names =
                     ["train", "ncclDevKernel_AllReduce_Sum_f32_RING_LL"].map(|name| rank.function(name));
                 let (train, reduce) = (rank.config(names[0], 1056, 256), rank.config(names[1], 24, 544));
