@@ -111,6 +111,23 @@ fn what_is_not_done_yet_is_not_waited_for() {
 }
 
 #[test]
+fn the_driver_is_rarely_asked_about_what_is_not_done() {
+    const LAUNCHES: usize = 20_000;
+    for timing in [TimingMode::Sampled, TimingMode::All] {
+        let recording = recording(timing);
+        let mut command = recording.client(&format!("two-streams {LAUNCHES}"));
+        let failed = finished(command.env("FAKE_SLOW", "1"));
+        let failed: usize = failed.trim().parse().expect("a number");
+        let timed = readings(&recording.process())["short_4000"].len();
+        println!("{timing:?}: {failed} of the answers about {timed} readings say that work is not done");
+        // One of the streams is done at the end alone. (There were 2 answers for each launch, and 64
+        // where every launch is timed, when the driver was asked about all that was pending.)
+        let most = if timing == TimingMode::All { 3 * LAUNCHES } else { LAUNCHES / 20 };
+        assert!(failed <= most, "{failed} of {timed}");
+    }
+}
+
+#[test]
 fn where_calibration_fails_nothing_is_timed_and_everything_recorded() {
     let recording = recording(TimingMode::All);
     assert_eq!(finished(recording.client("timed 1000").env("FAKE_NO_PTX", "1")), "0\n");

@@ -38,6 +38,11 @@ pub fn calls(index: usize) -> u64 {
     fake::<extern "C" fn(usize) -> u64>(c"fake_calls")(index)
 }
 
+/// Answers of an entry point of the fake driver that work is not done yet.
+pub fn not_ready(index: usize) -> u64 {
+    fake::<extern "C" fn(usize) -> u64>(c"fake_not_ready")(index)
+}
+
 /// The driver's function of this name.
 macro_rules! cuda {
     ($name:ident($($argument:expr),* $(,)?)) => {{

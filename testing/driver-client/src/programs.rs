@@ -496,6 +496,23 @@ pub fn timed(launches: usize) {
     println!("{}", calls(index::cuEventRecord));
 }
 
+/// Launches into two streams in turn, waits for one of them now and then, and for the other only at
+/// the end. Prints how often the driver had to answer that work is not done yet.
+pub fn two_streams(launches: usize) {
+    context();
+    let function = function(module(c"short_4000"), c"short_4000");
+    let streams = [(); 2].map(|()| stream(CU_STREAM_NON_BLOCKING));
+    let launch = launcher();
+    for index in 0..launches {
+        check(launch(function, 1, streams[index % 2]));
+        if index % 20 == 19 {
+            check(cuda!(cuStreamSynchronize(streams[0])));
+        }
+    }
+    println!("{}", not_ready(index::cuEventElapsedTime));
+    check(cuda!(cuCtxSynchronize()));
+}
+
 /// Launches more configurations in turn than a thread remembers.
 pub fn timed_in_turn(configurations: u32, rounds: u32) {
     context();

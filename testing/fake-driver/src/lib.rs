@@ -32,6 +32,9 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 /// Calls of each entry point that is implemented.
 static CALLS: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
 
+/// Of these, how many answered that work is not done yet.
+static NOT_READY: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
+
 /// Where the exported symbols jump.
 static SLOTS: [AtomicPtr<()>; COUNT] = slots();
 
@@ -43,6 +46,12 @@ pub extern "C" fn fake_calls(index: usize) -> u64 {
     CALLS[index].load(Ordering::Relaxed)
 }
 
+/// What tests ask: how often the entry point at `index` answered that work is not done yet.
+#[unsafe(no_mangle)]
+pub extern "C" fn fake_not_ready(index: usize) -> u64 {
+    NOT_READY[index].load(Ordering::Relaxed)
+}
+
 /// What tests ask: how often something was done that spoils a capture, or with an event that is
 /// gone.
 #[unsafe(no_mangle)]
@@ -52,6 +61,11 @@ pub extern "C" fn fake_violations() -> u64 {
 
 fn count(index: usize) {
     CALLS[index].fetch_add(1, Ordering::Relaxed);
+}
+
+fn not_ready(index: usize) -> CUresult {
+    NOT_READY[index].fetch_add(1, Ordering::Relaxed);
+    CUDA_ERROR_NOT_READY
 }
 
 macro_rules! implemented {

@@ -7,7 +7,7 @@
 use crate::busy;
 use crate::objects::current;
 use crate::world::{Event, Node, NodeKind, is_set, world};
-use crate::{count, result};
+use crate::{count, not_ready, result};
 use cuda_abi::types::*;
 use cuda_abi::{Plain, index};
 use std::ffi::c_void;
@@ -266,7 +266,7 @@ pub unsafe extern "C" fn query_event(event: CUevent) -> CUresult {
     spoils_captures();
     match state(event) {
         Ok((_, true)) => CUDA_SUCCESS,
-        Ok((_, false)) => CUDA_ERROR_NOT_READY,
+        Ok((_, false)) => not_ready(index::cuEventQuery),
         Err(error) => error,
     }
 }
@@ -279,7 +279,7 @@ pub unsafe extern "C" fn elapsed(milliseconds: *mut f32, before: CUevent, after:
             unsafe { *milliseconds = ((after - before + PAIR_NS) as f64 / 1e6) as f32 };
             CUDA_SUCCESS
         }
-        (Ok(_), Ok(_)) => CUDA_ERROR_NOT_READY,
+        (Ok(_), Ok(_)) => not_ready(index::cuEventElapsedTime),
         (Err(error), _) | (_, Err(error)) => error,
     }
 }
@@ -288,7 +288,7 @@ pub unsafe extern "C" fn query_stream(stream: CUstream) -> CUresult {
     spoils_captures();
     let clock = clock(stream);
     let at = CLOCKS[clock].load(Ordering::Relaxed);
-    if is_done(clock, at) { CUDA_SUCCESS } else { CUDA_ERROR_NOT_READY }
+    if is_done(clock, at) { CUDA_SUCCESS } else { not_ready(index::cuStreamQuery) }
 }
 
 pub unsafe extern "C" fn synchronize_stream(stream: CUstream) -> CUresult {

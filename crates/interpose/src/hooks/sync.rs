@@ -2,17 +2,20 @@
 //! pairs.
 
 use super::macros::hooks;
+use crate::objects::streams::{is_per_thread, normalised};
 use crate::record::timed;
 use apex_trace::layout::CallClass::Synchronize;
 use cuda_abi::types::*;
 
 hooks! {
-    fn stream(stream: CUstream) after(result) { timed::after_synchronizing(result) } |notes| {
+    fn stream(stream: CUstream) after(result) {
+        timed::after_stream(result, normalised(stream, const { is_per_thread(INDEX) }));
+    } |notes| {
         notes.object(Synchronize, stream as u64);
         notes.stream = Some(stream);
     }
 
-    fn event(event: CUevent) after(result) { timed::after_synchronizing(result) } |notes| {
+    fn event(event: CUevent) after(result) { timed::after_event(result) } |notes| {
         notes.object(Synchronize, event as u64);
     }
 
@@ -20,7 +23,7 @@ hooks! {
         notes.object(Synchronize, 0);
     }
 
-    fn context(context: CUcontext) after(result) { timed::after_synchronizing(result) } |notes| {
+    fn context(context: CUcontext) after(result) { timed::after_context(result) } |notes| {
         notes.object(Synchronize, context as u64);
     }
 }

@@ -20,7 +20,7 @@ use crate::hot::HOT;
 use crate::objects::addresses::KnownAddresses;
 use crate::objects::{Objects, streams};
 use crate::switch::guarded;
-use crate::timing::Pending;
+use crate::timing::{Candidates, Pending};
 use apex_trace::layout::{RangeChange, Slots};
 use apex_trace::{Control, Lane, TickCounter};
 use block::{Block, State};
@@ -294,9 +294,9 @@ impl Thread {
     }
 
     /// Reads up to `most` of the event pairs that are done, and records them.
-    pub fn read_pairs(&mut self, most: usize) {
+    pub fn read_pairs(&mut self, which: Candidates, most: usize) {
         let (lane, recorder, range) = (&mut self.lane, self.recorder, self.range);
-        self.pending.read(&recorder.timing, most, |timing| {
+        self.pending.read(&recorder.timing, which, most, |timing| {
             if !lane.try_record(timing) {
                 push_into_next_chunk(lane, recorder, range, *timing);
             }

@@ -4,7 +4,7 @@ use super::thread::{self, Thread};
 use super::{Done, Recorder};
 use crate::limits;
 use crate::switch::caught;
-use crate::timing::{Sample, Subject};
+use crate::timing::{Candidates, Sample, Subject, wants_all};
 use apex_trace::now;
 use cuda_abi::types::*;
 
@@ -22,7 +22,7 @@ pub fn between_events(subject: Subject, stream: CUstream, forward: impl FnOnce()
         thread::with(|thread| {
             caught(|| {
                 thread.end_sample(sample, stream, Done { start, end, result });
-                thread.read_pairs(READ_AT_ONCE);
+                thread.read_pairs(Candidates::Aged, READ_AT_ONCE);
                 thread.recorder.spend(now() - end + start - begun);
             })
         });
@@ -32,17 +32,42 @@ pub fn between_events(subject: Subject, stream: CUstream, forward: impl FnOnce()
 
 /// Reads what can be read of the calling thread's pairs.
 pub fn read_all() {
+    read(|_| Candidates::All);
+}
+
+fn read(which: impl FnOnce(&mut Thread) -> Candidates) {
     thread::with_existing(|thread| {
         if !thread.pending.is_empty() {
             let begun = now();
-            caught(|| thread.read_pairs(limits::PENDING_PAIRS));
+            caught(|| {
+                let which = which(thread);
+                thread.read_pairs(which, limits::PENDING_PAIRS);
+            });
             thread.recorder.spend(now() - begun);
         }
     });
 }
 
-/// The program waited for something, so pairs may be done.
-pub fn after_synchronizing(result: CUresult) {
+/// The program waited for an event, so pairs may be done; which is not known.
+pub fn after_event(result: CUresult) {
+    if result == CUDA_SUCCESS {
+        read(|_| Candidates::Aged);
+    }
+}
+
+/// The program waited for a stream, as [`crate::objects::streams::normalised`] gives it: the pairs on
+/// it are done.
+pub fn after_stream(result: CUresult, stream: CUstream) {
+    if result == CUDA_SUCCESS {
+        read(|thread| {
+            thread.context();
+            Candidates::OfStream(thread.stream(stream))
+        });
+    }
+}
+
+/// The program waited for a context.
+pub fn after_context(result: CUresult) {
     if result == CUDA_SUCCESS {
         read_all();
     }
@@ -73,7 +98,9 @@ impl Thread {
     /// Records the event before a launch.
     fn begin_sample(&mut self, subject: Subject, stream: CUstream) -> Option<Sample> {
         if self.pending.is_full() {
-            self.read_pairs(limits::PENDING_PAIRS);
+            let all = wants_all(self.control);
+            let which = if all { Candidates::MakingRoom } else { Candidates::Aged };
+            self.read_pairs(which, limits::PENDING_PAIRS);
             if self.pending.is_full() {
                 return None;
             }

@@ -30,7 +30,7 @@ use pool::{Pools, State};
 
 pub use budget::Progress;
 pub use guard::Pause;
-pub use pairs::{Pending, Sample};
+pub use pairs::{Candidates, Pending, Sample};
 
 /// What is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

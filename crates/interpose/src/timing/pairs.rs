@@ -1,10 +1,15 @@
 //! A thread's event pairs: recorded around a launch, read when the GPU has passed them.
+//!
+//! The driver is rarely asked too early. What the program has waited for is done. Of the rest, only
+//! samples that are as old as others were when they were done are asked about ([`Patience`]). And a
+//! stream's samples are done in order, so after one that is not, the later ones are left alone.
 
 use super::pool::{Found, Spare, State};
 use super::{Subject, Timing, wants_all};
 use crate::tables::push;
 use crate::{driver, limits};
 use apex_trace::layout::{self, RecordHead, RecordKind, flags};
+use apex_trace::now;
 use cuda_abi::types::*;
 
 /// An event before and one after.
@@ -31,10 +36,46 @@ pub struct Sample {
     cost_ns: u32,
 }
 
+/// Which samples the driver is asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Candidates {
+    /// Those that are old enough ([`Patience`]).
+    Aged,
+    /// Those on the stream with this identifier: the program has waited for it.
+    OfStream(u32),
+    /// All: the program has waited for everything.
+    All,
+    /// All, if the driver was not asked too early just now: every launch is to be timed, and there
+    /// is no room for another sample.
+    MakingRoom,
+}
+
+/// Age at which the driver is asked about a sample, in ticks since the launch. It follows how far
+/// the GPU is behind the program: it doubles where the driver was asked too early, and shrinks
+/// where a sample was done.
+#[derive(Default)]
+struct Patience(u64);
+
+/// Bounds of [`Patience`] after the driver was asked too early: some 10 µs and some 20 ms.
+const PATIENCE: [u64; 2] = [20_000, 50_000_000];
+
+impl Patience {
+    fn was_too_early(&mut self) {
+        self.0 = (self.0 * 2).clamp(PATIENCE[0], PATIENCE[1]);
+    }
+
+    fn was_done(&mut self) {
+        self.0 -= self.0.div_ceil(16);
+    }
+}
+
 /// The samples of a thread that are not read yet.
 #[derive(Default)]
 pub struct Pending {
     samples: Vec<Sample>,
+    patience: Patience,
+    /// When the driver was last asked too early, ticks.
+    asked_too_early: u64,
     /// Pairs to give back when their pool is not busy.
     spares: Vec<Spare>,
 }
@@ -129,27 +170,55 @@ impl Pending {
         }
     }
 
-    /// Reads up to `most` of the samples that are done, and hands their records to `write`.
-    pub fn read(&mut self, timing: &Timing, most: usize, mut write: impl FnMut(&layout::Timing)) {
+    /// Reads up to `most` of the candidates that are done, and hands their records to `write`.
+    pub fn read(
+        &mut self,
+        timing: &Timing,
+        which: Candidates,
+        most: usize,
+        mut write: impl FnMut(&layout::Timing),
+    ) {
         let Some(_section) = timing.section() else { return };
-        let (mut at, mut looked_at) = (0, 0);
-        while at < self.samples.len() && looked_at < most {
-            looked_at += 1;
+        let now = now();
+        // Streams that are not done with a sample: a bit for each, which others may share.
+        let mut behind = 0u64;
+        let (mut at, mut asked) = (0, 0);
+        while at < self.samples.len() && asked < most {
             let sample = self.samples[at];
+            let stream = 1 << (sample.stream % u64::BITS);
+            if behind & stream != 0 || !self.is_candidate(&sample, which, now) {
+                at += 1;
+                continue;
+            }
+            asked += 1;
             // The events of a context that is gone are gone with it.
             let is_alive = timing.pools.has(sample.context);
             let reading =
                 if is_alive { driver::elapsed_ns(sample.pair.before, sample.pair.after) } else { Err(false) };
             match reading {
                 Err(true) => {
-                    at += 1;
+                    self.patience.was_too_early();
+                    self.asked_too_early = now;
+                    behind |= stream;
                     continue;
                 }
-                Ok(raw_ns) => write(&sample.record(timing, raw_ns)),
+                Ok(raw_ns) => {
+                    self.patience.was_done();
+                    write(&sample.record(timing, raw_ns));
+                }
                 Err(false) => {}
             }
             self.samples.remove(at);
             self.give_back(timing, sample.context, sample.pair);
+        }
+    }
+
+    fn is_candidate(&self, sample: &Sample, which: Candidates, now: u64) -> bool {
+        match which {
+            Candidates::Aged => now.saturating_sub(sample.start) >= self.patience.0,
+            Candidates::OfStream(stream) => sample.stream == stream,
+            Candidates::All => true,
+            Candidates::MakingRoom => now.saturating_sub(self.asked_too_early) >= PATIENCE[0],
         }
     }
 }
