@@ -11,8 +11,9 @@
 //! line and no page of the recorder is left in the nearest caches. Of a cold program's launches only
 //! the calls themselves are timed.
 
+mod client;
+
 use apex_trace::control::{MappedControl, Settings, TimingMode};
-use std::ffi::{CStr, c_void};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,20 +27,6 @@ const BLOCK: usize = 100;
 const COLD_LAUNCHES: usize = 10_000;
 const WALKED_BYTES: usize = 24 << 20;
 const WALKED_WHOLE: usize = 4 << 20;
-
-type Launch = unsafe extern "C" fn(
-    *mut c_void,
-    u32,
-    u32,
-    u32,
-    u32,
-    u32,
-    u32,
-    u32,
-    *mut c_void,
-    *mut *mut c_void,
-    *mut *mut c_void,
-) -> u32;
 
 fn main() {
     // (Cargo passes `--bench`.)
@@ -99,36 +86,8 @@ fn session(folder: &Path, name: &str, recording: bool, timing: TimingMode) -> Pa
     session
 }
 
-fn symbol<F: Copy>(name: &CStr) -> F {
-    // SAFETY: names of functions of the library that the dynamic linker finds for libcuda.so.1; F
-    // is their type.
-    unsafe {
-        let library = libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW);
-        let address = libc::dlsym(library, name.as_ptr());
-        assert!(!address.is_null(), "no {name:?}");
-        std::mem::transmute_copy(&address)
-    }
-}
-
 fn measure(configurations: u32, is_cold: bool) {
-    let mut handles = [std::ptr::null_mut::<c_void>(); 4];
-    // SAFETY: the driver's functions with their arguments.
-    let function = unsafe {
-        symbol::<unsafe extern "C" fn(u32) -> u32>(c"cuInit")(0);
-        symbol::<unsafe extern "C" fn(*mut *mut c_void, u32, i32) -> u32>(c"cuCtxCreate_v2")(
-            &mut handles[0],
-            0,
-            0,
-        );
-        let load = symbol::<unsafe extern "C" fn(*mut *mut c_void, *const i8) -> u32>(c"cuModuleLoadData");
-        load(&mut handles[1], c"kernel_5000".as_ptr());
-        let get = symbol::<unsafe extern "C" fn(*mut *mut c_void, *mut c_void, *const i8) -> u32>(
-            c"cuModuleGetFunction",
-        );
-        get(&mut handles[2], handles[1], c"kernel_5000".as_ptr());
-        handles[2]
-    };
-    let launch: Launch = symbol(c"cuLaunchKernel");
+    let (launch, function) = client::start();
     let once = |grid: u32| {
         let (none, parameters) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: the driver's function with its arguments.

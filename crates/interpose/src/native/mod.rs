@@ -13,14 +13,17 @@
 //! belongs to without one; before, `dl_iterate_phdr` holds the lock that is held while the list of
 //! libraries changes, and never while a library's constructors run ([`modules`]).
 
+mod known;
 mod modules;
 mod reading;
 mod row;
 mod table;
 
+pub use known::BYTES;
 pub use modules::{Identity, Loaded};
 
 use crate::memory::Memory;
+use known::KnownRows;
 use modules::Modules;
 use reading::StackWindow;
 use row::{Cfa, Rule};
@@ -85,6 +88,7 @@ pub struct Frame {
 pub struct Unwinder {
     memory: Memory,
     modules: Modules,
+    rows: KnownRows,
     /// An address in this library, whose frames are left out.
     own: u64,
 }
@@ -93,7 +97,7 @@ impl Unwinder {
     /// For the calling process; a forked child needs another one.
     pub fn of_this_process() -> Unwinder {
         let own = Unwinder::of_this_process as *const () as u64;
-        Unwinder { memory: Memory::of_this_process(), modules: Modules::new(), own }
+        Unwinder { memory: Memory::of_this_process(), modules: Modules::new(), rows: KnownRows::new(), own }
     }
 
     /// The frames of the calling thread, innermost first, from the function on whose registers
@@ -118,7 +122,7 @@ impl Unwinder {
             {
                 break;
             }
-            let Some(row) = table::row(&self.memory, &loaded, address, &mut buffers) else { break };
+            let Some(row) = self.row(&loaded, address, &mut buffers) else { break };
             behind = u64::from(!row.is_of_signal);
             match row.caller(&registers, &mut stack, &self.memory) {
                 Some(caller) => registers = caller,
@@ -126,6 +130,16 @@ impl Unwinder {
             }
         }
         found
+    }
+
+    /// The row of `address` in `module`, as it is known or as the module's tables say.
+    fn row<'b>(&self, module: &Loaded, address: u64, buffers: &'b mut Buffers) -> Option<Row<'b>> {
+        if let Some(known) = self.rows.find(module, address) {
+            return Some(known);
+        }
+        let row = table::row(&self.memory, module, address, buffers)?;
+        self.rows.keep(module, address, &row);
+        Some(row)
     }
 
     /// What tells a module's file from others, and its path.

@@ -37,6 +37,11 @@ impl Loaded {
     pub fn holds(&self, address: u64) -> bool {
         (self.start..self.end).contains(&address)
     }
+
+    /// All of it.
+    pub fn words(&self) -> [u64; 5] {
+        [self.base, self.start, self.end, self.list, self.name]
+    }
 }
 
 /// `struct dl_find_object` of glibc.

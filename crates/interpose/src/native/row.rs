@@ -9,7 +9,7 @@ const DEPTH: usize = 16;
 const OPERATIONS: usize = 64;
 
 /// Where a frame's canonical address (the stack pointer before the call) is.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub enum Cfa<'b> {
     /// The row does not tell.
     Unknown,
@@ -20,7 +20,7 @@ pub enum Cfa<'b> {
 }
 
 /// Where a register's value in the caller is.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub enum Rule<'b> {
     /// Still in the register.
     Same,

@@ -25,7 +25,7 @@ const HEADER_BYTES: usize = 12;
 const ASIDE: usize = 4;
 
 /// How a function's caller's registers follow from its own, at one address.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Row<'b> {
     /// The stack pointer before the call.
     pub cfa: Cfa<'b>,

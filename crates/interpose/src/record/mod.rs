@@ -27,7 +27,7 @@ use crate::per_process::{OfProcess, PerProcess};
 use crate::switch;
 use crate::tables::{ConfigTable, HandleMap};
 use crate::timing::{Progress, Timing};
-use crate::{environment, limits, signals};
+use crate::{environment, limits, native, signals};
 use apex_trace::ProcessFile;
 use apex_trace::control::{Control, MappedControl};
 use apex_trace::definition::Definition;
@@ -49,6 +49,7 @@ pub const FIXED_BYTES: usize = ConfigTable::bytes(limits::CONFIG_PLACES)
     + HandleMap::bytes(limits::CONTEXT_HANDLES)
     + HandleMap::bytes(limits::RANGES)
     + limits::MAP_BYTES
+    + native::BYTES
     + limits::CONTEXT_HANDLES * limits::EVENT_PAIRS * 2 * size_of::<usize>();
 
 /// Bytes that each recorded thread takes beside its mapped chunk.
