@@ -17,7 +17,8 @@ if [ "${1:-}" = --tests ]; then
 fi
 out=${1:-${OUT:-out}}
 ptx=${PTX:-ptx}
-tests=${TESTS:-$(ls -t target/debug/deps/fusion-*[0-9a-f] | head -n 1)}
+# Beside the program lies a file of its dependencies, whose name ends in `.d`.
+tests=${TESTS:-$(find target/debug/deps -name 'fusion-*' -executable -printf '%T@ %p\n' | sort -n | tail -n 1 | cut -d' ' -f2)}
 limit=${LIMIT:-300}
 mkdir -p "$out"
 export APEX_DEVICE=gpu
