@@ -81,7 +81,7 @@ class Layer:
 
 
 class Ours:
-    def __init__(self, layer, logits, gate="softmax", renormalise=True, saving=False):
+    def __init__(self, layer, logits, gate="softmax", renormalise=True, bias=None, capacity=None, saving=False):
         tokens, experts, top_k, dim, hidden = layer.sizes
         rows, chunks = tokens * top_k, -(-tokens // CHUNK)
         kind = "bf16" if layer.x.dtype == torch.bfloat16 else "f16"
@@ -90,6 +90,7 @@ class Ours:
         nan = lambda *shape: torch.full(shape, float("nan"), dtype=layer.x.dtype, device="cuda")
         self.logits = logits
         self.experts, self.weights, self.loads = words(tokens, top_k), nan(tokens, top_k).float(), words(experts)
+        self.drops, nothing = words(2), ct.c_void_p(0)
         counts, row_tokens, row_choices, choice_rows = words(experts, chunks), words(rows), words(rows), words(tokens, top_k)
         spans, tiles = words(experts, 2), words(rows // TILE_ROWS + min(experts, rows) + 1, 4)
         counters = torch.zeros(2, dtype=torch.int32, device="cuda")
@@ -102,10 +103,12 @@ class Ours:
         h_map = tensor_map(h, (hidden, rows), (STEP, TILE_ROWS))
         blocks, shared = PROPERTIES.multi_processor_count, SHARED
         self.routing = [
-            launcher(portable, "moe_route", chunks, 256, 36 * experts, logits, self.weights, self.experts, counts, problem),
+            launcher(portable, "moe_route", chunks, 256, 36 * experts, logits, nothing if bias is None else bias,
+                     self.weights, self.experts, counts, self.drops, problem),
             launcher(portable, "moe_scan", experts, 256, 0, counts, self.loads, problem),
             launcher(portable, "moe_place", chunks, 256, 4 * (experts + CHUNK * top_k), self.experts, counts, self.loads,
-                     row_tokens, row_choices, choice_rows, spans, tiles, problem),
+                     row_tokens, row_choices, choice_rows, spans, tiles, ct.c_int(min(tokens, capacity or tokens)),
+                     self.drops, problem),
         ]
         self.up = launcher(hopper, f"moe_up_hopper_{kind}", blocks, 384, shared, up_map, layer.up, layer.x, row_tokens, tiles,
                            counters, h, self.projections, problem)
@@ -123,10 +126,21 @@ class Ours:
         return self.output
 
 
-def choose(logits, top_k, gate="softmax", renormalise=True):
-    scores = torch.softmax(logits, -1) if gate == "softmax" else torch.sigmoid(logits)
-    weights, experts = torch.topk(scores, top_k)
-    return weights / weights.sum(-1, keepdim=True) if renormalise else weights, experts
+def scores_of(logits, gate):
+    return torch.softmax(logits, -1) if gate == "softmax" else torch.sigmoid(logits)
+
+
+def choose(logits, top_k, gate="softmax", renormalise=True, bias=None, capacity=None):
+    """Weights, which are 0 for choices that experts do not take, and experts."""
+    scores = scores_of(logits, gate)
+    experts = torch.topk(scores if bias is None else scores.detach() + bias, top_k).indices
+    weights = scores.gather(-1, experts)
+    if renormalise:
+        weights = weights / weights.sum(-1, keepdim=True)
+    if capacity:
+        before = F.one_hot(experts.flatten(), logits.shape[1]).cumsum(0).gather(1, experts.flatten()[:, None])
+        weights = weights * (before <= capacity).view_as(weights)
+    return weights, experts
 
 
 def by_expert(experts, count):

@@ -152,8 +152,9 @@ __device__ void gate_gradient(const float* logits, const float* weights, const i
     long long choice = token * p.top_k + lane;
     int expert = chosen ? experts[choice] : 0;
     float weight = chosen ? weights[choice] : 0.0f, gradient = 0.0f;
-    if (chosen) {
-      const float* part = weight_parts + static_cast<long long>(choice_rows[choice]) * parts;
+    long long its_row = chosen ? choice_rows[choice] : -1;
+    if (its_row >= 0) {
+      const float* part = weight_parts + its_row * parts;
       for (int i = 0; i < parts; ++i) gradient += part[i];
     }
     // Of a softmax, or of quotients: what all weights have in common is taken off.

@@ -1,10 +1,13 @@
-// Losses that keep a router in balance, and their gradients, on any GPU from sm_80 on; all forms use them.
+// What keeps a router in balance, on any GPU from sm_80 on; all forms use it: two losses with their gradients, and the update of
+// a bias.
 //
 //     balance:  experts * sum over experts e of (share of all choices that are e) * (mean of the softmax's e over tokens)
 //     z:        mean over tokens of (log of the sum of the logits' exponentials)^2
 //
 // Shares are taken as given: the gradient of the balance leads through the softmax alone. The sum over experts is taken within
 // each token first, which leaves one number of each token to add up. Sums have one order: results are the same in each run.
+//
+//     bias:     bias of e + rate * sign(mean load - load of e)
 #include "moe.cuh"
 
 namespace moe {
@@ -56,6 +59,22 @@ __device__ void sum_losses(const float2* parts, float* losses, const Problem& p)
   if (threadIdx.x == 0) losses[0] = sums.x * p.experts / p.tokens, losses[1] = sums.y / p.tokens;
 }
 
+// One block: raises the bias of experts that have less than the mean load by `rate`, and lowers it of those that have more.
+// Loads and their sum are compared as integers.
+__device__ void balance_bias(float* bias, const unsigned* loads, float rate, int experts) {
+  __shared__ unsigned long long total;
+  if (threadIdx.x == 0) total = 0;
+  __syncthreads();
+  unsigned long long sum = 0;
+  for (int e = threadIdx.x; e < experts; e += blockDim.x) sum += loads[e];
+  atomicAdd(&total, sum);
+  __syncthreads();
+  for (int e = threadIdx.x; e < experts; e += blockDim.x) {
+    unsigned long long scaled = static_cast<unsigned long long>(loads[e]) * experts;
+    if (scaled != total) bias[e] += scaled < total ? rate : -rate;
+  }
+}
+
 }  // namespace moe
 
 extern "C" __global__ void __launch_bounds__(256) moe_losses(const float* logits, const int* loads, float balance, float z,
@@ -64,4 +83,7 @@ extern "C" __global__ void __launch_bounds__(256) moe_losses(const float* logits
 }
 extern "C" __global__ void __launch_bounds__(32) moe_sum_losses(const float2* parts, float* losses, const moe::Problem p) {
   moe::sum_losses(parts, losses, p);
+}
+extern "C" __global__ void __launch_bounds__(256) moe_balance_bias(float* bias, const unsigned* loads, float rate, int experts) {
+  moe::balance_bias(bias, loads, rate, experts);
 }

@@ -8,27 +8,49 @@ namespace moe {
 
 // ---- routing -----------------------------------------------------------------------------------------------------------
 
+__device__ __forceinline__ float logistic(float x) { return 1.0f / (1.0f + expf(-x)); }
+
+__device__ __forceinline__ float warp_max(float x) {
+  for (int d = 16; d > 0; d /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, d));
+  return x;
+}
+
 // A number that orders as `score` does, NaN as minus infinity. Greater than 0, which stands for an expert that is taken.
 __device__ __forceinline__ unsigned rank_of(float score) {
   unsigned bits = __float_as_uint(score != score ? -INFINITY : score);
   return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
+// The number of choices that experts did not take, and of tokens of which no expert took any.
+struct Drops {
+  int choices, tokens;
+};
+
 // A block for each chunk of tokens, a warp for each of its tokens in turn: chooses experts, weighs them, and counts the choices
-// of the chunk: counts[expert][chunk].
-__device__ void route(const float* logits, float* weights, int* experts, int* counts, const Problem& p) {
+// of the chunk: counts[expert][chunk]. Without `bias`, the largest logits are chosen; otherwise the largest sums of score and
+// bias. Sets `drops` to 0 for `place`.
+__device__ void route(const float* logits, const float* bias, float* weights, int* experts, int* counts, Drops* drops,
+                      const Problem& p) {
   extern __shared__ unsigned loads_and_ranks[];  // counts of the chunk, then ranks of each warp's token
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
   unsigned* ranks = loads_and_ranks + (1 + warp) * p.experts;
+  if (blockIdx.x == 0 && threadIdx.x == 0) *drops = {0, 0};
   for (int chunk = blockIdx.x; chunk < p.chunks; chunk += gridDim.x) {
     for (int e = threadIdx.x; e < p.experts; e += blockDim.x) loads_and_ranks[e] = 0;
     __syncthreads();
     for (int token = chunk * CHUNK + warp; token < min((chunk + 1) * CHUNK, p.tokens); token += warps) {
       const float* row = logits + static_cast<long long>(token) * p.experts;
-      float top = -INFINITY;
+      float top = -INFINITY, all = 0.0f;
+      for (int e = lane; e < p.experts; e += 32) top = fmaxf(top, row[e]);
+      top = warp_max(top);
+      if (!p.sigmoid && (bias || !p.renormalise)) {
+        for (int e = lane; e < p.experts; e += 32) all += expf(row[e] - top);
+        all = warp_sum(all);
+      }
       for (int e = lane; e < p.experts; e += 32) {
-        ranks[e] = rank_of(row[e]);
-        top = fmaxf(top, row[e]);
+        float rank = row[e];
+        if (bias) rank = (p.sigmoid ? logistic(rank) : expf(rank - top) / all) + bias[e];
+        ranks[e] = rank_of(rank);
       }
       // Lane i keeps the i-th choice.
       int mine = 0;
@@ -45,13 +67,10 @@ __device__ void route(const float* logits, float* weights, int* experts, int* co
       bool chosen = lane < p.top_k;
       float weight = 0.0f;
       if (p.sigmoid) {
-        if (chosen) weight = 1.0f / (1.0f + expf(-row[mine]));
+        if (chosen) weight = logistic(row[mine]);
       } else {
-        for (int d = 16; d > 0; d /= 2) top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, d));
-        float all = 0.0f;
-        if (!p.renormalise)
-          for (int e = lane; e < p.experts; e += 32) all += expf(row[e] - top);
-        all = warp_sum(all);
+        // A bias may leave out the largest logit, beside which the others' exponentials could all vanish.
+        if (bias && p.renormalise) top = warp_max(chosen ? row[mine] : -INFINITY);
         if (chosen) weight = expf(row[mine] - top);
         if (!p.renormalise) weight /= all;
       }
@@ -94,7 +113,7 @@ __device__ __forceinline__ int sum_before(int value, int& all) {
   return before;
 }
 
-// A block for each expert: counts of chunks become sums over the chunks before, and `loads` has the rows of each expert.
+// A block for each expert: counts of chunks become sums over the chunks before, and `loads` has the choices of each expert.
 __device__ void scan(int* counts, int* loads, const Problem& p) {
   for (int expert = blockIdx.x; expert < p.experts; expert += gridDim.x) {
     int* row = counts + static_cast<long long>(expert) * p.chunks;
@@ -113,18 +132,20 @@ __device__ void scan(int* counts, int* loads, const Problem& p) {
 struct Plan {
   int* row_tokens;
   int* row_choices;
-  int* choice_rows;
-  Span* spans;  // of experts
+  int* choice_rows;  // -1 for a choice that its expert did not take
+  Span* spans;       // of experts
   Tile* tiles;
 };
 
-// A block for each chunk: gives each choice its row. The first block lists the tiles, and the rows of experts.
-__device__ void place(const int* experts, const int* starts, const int* loads, const Plan& plan, const Problem& p) {
+// A block for each chunk: gives each choice its row, unless its expert has `capacity` choices before, in the order of tokens;
+// those are counted. The first block lists the tiles, and the rows of experts.
+__device__ void place(const int* experts, const int* starts, const int* loads, const Plan& plan, int capacity, Drops* drops,
+                      const Problem& p) {
   extern __shared__ int first_rows[];  // first rows of experts, then the experts that the chunk chose
   int* chosen = first_rows + p.experts;
   int rows = 0, row_tiles = 0;
   for (int start = 0; start < p.experts; start += SCAN) {
-    int e = start + threadIdx.x, load = e < p.experts ? loads[e] : 0, all;
+    int e = start + threadIdx.x, load = e < p.experts ? min(loads[e], capacity) : 0, all;
     int first = rows + sum_before(load, all);
     rows += all;
     if (e < p.experts) first_rows[e] = first;
@@ -144,12 +165,24 @@ __device__ void place(const int* experts, const int* starts, const int* loads, c
     for (int i = threadIdx.x; i < choices; i += blockDim.x) {
       int expert = chosen[i], before = 0;
       for (int j = 0; j < i; ++j) before += chosen[j] == expert;
-      int row = first_rows[expert] + starts[static_cast<long long>(expert) * p.chunks + chunk] + before;
-      plan.row_tokens[row] = chunk * CHUNK + i / p.top_k;
-      plan.row_choices[row] = first + i;
+      before += starts[static_cast<long long>(expert) * p.chunks + chunk];
+      int row = before < capacity ? first_rows[expert] + before : -1;
       plan.choice_rows[first + i] = row;
+      if (row >= 0) {
+        plan.row_tokens[row] = chunk * CHUNK + i / p.top_k;
+        plan.row_choices[row] = first + i;
+      } else {
+        atomicAdd(&drops->choices, 1);
+      }
     }
     __syncthreads();
+    if (capacity < p.tokens) {
+      for (int i = threadIdx.x * p.top_k; i < choices; i += blockDim.x * p.top_k) {
+        bool dropped = true;
+        for (int c = 0; c < p.top_k; ++c) dropped &= plan.choice_rows[first + i + c] < 0;
+        if (dropped) atomicAdd(&drops->tokens, 1);
+      }
+    }
   }
 }
 
@@ -222,7 +255,8 @@ __device__ void multiply(const T* from, const T* weights, const int* row_tokens,
 
 // ---- combination -----------------------------------------------------------------------------------------------------------
 
-// A block for each token adds up the rows of its choices, in the order of its choices; without `weights`, each weighs 1.
+// A block for each token adds up the rows of its choices, in the order of its choices; without `weights`, each weighs 1. Choices
+// without a row add nothing.
 template <typename T>
 __device__ void combine(const T* rows, const float* weights, const int* choice_rows, T* output, const Problem& p) {
   for (int token = blockIdx.x; token < p.tokens; token += gridDim.x) {
@@ -234,8 +268,10 @@ __device__ void combine(const T* rows, const float* weights, const int* choice_r
         float sums[8] = {};
 #pragma unroll 4
         for (int c = 0; c < p.top_k; ++c) {
-          uint4 words = __ldg(reinterpret_cast<const uint4*>(rows + static_cast<long long>(its_rows[c]) * p.dim) + i);
-          float its_weight = weight(c);
+          long long row = its_rows[c];
+          uint4 words = {};
+          if (row >= 0) words = __ldg(reinterpret_cast<const uint4*>(rows + row * p.dim) + i);
+          float its_weight = row >= 0 ? weight(c) : 0.0f;
           uint32_t pairs[4] = {words.x, words.y, words.z, words.w};
 #pragma unroll
           for (int j = 0; j < 4; ++j) {
@@ -250,8 +286,10 @@ __device__ void combine(const T* rows, const float* weights, const int* choice_r
     } else {
       for (int i = threadIdx.x; i < p.dim; i += blockDim.x) {
         float sum = 0.0f;
-        for (int c = 0; c < p.top_k; ++c)
-          sum = fmaf(weight(c), widen(rows[static_cast<long long>(its_rows[c]) * p.dim + i]), sum);
+        for (int c = 0; c < p.top_k; ++c) {
+          long long row = its_rows[c];
+          if (row >= 0) sum = fmaf(weight(c), widen(rows[row * p.dim + i]), sum);
+        }
         to[i] = narrow<T>(sum);
       }
     }
@@ -264,16 +302,17 @@ using moe::Problem;
 using moe::Tile;
 
 extern "C" __global__ void __launch_bounds__(256)
-    moe_route(const float* logits, float* weights, int* experts, int* counts, const Problem p) {
-  moe::route(logits, weights, experts, counts, p);
+    moe_route(const float* logits, const float* bias, float* weights, int* experts, int* counts, moe::Drops* drops,
+              const Problem p) {
+  moe::route(logits, bias, weights, experts, counts, drops, p);
 }
 extern "C" __global__ void __launch_bounds__(moe::SCAN) moe_scan(int* counts, int* loads, const Problem p) {
   moe::scan(counts, loads, p);
 }
 extern "C" __global__ void __launch_bounds__(moe::SCAN)
     moe_place(const int* experts, const int* starts, const int* loads, int* row_tokens, int* row_choices, int* choice_rows,
-              moe::Span* spans, Tile* tiles, const Problem p) {
-  moe::place(experts, starts, loads, {row_tokens, row_choices, choice_rows, spans, tiles}, p);
+              moe::Span* spans, Tile* tiles, int capacity, moe::Drops* drops, const Problem p) {
+  moe::place(experts, starts, loads, {row_tokens, row_choices, choice_rows, spans, tiles}, capacity, drops, p);
 }
 #define MOE(TYPE, NAME)                                                                                                  \
   extern "C" __global__ void __launch_bounds__(256)                                                                      \

@@ -7,7 +7,7 @@ mod moe_losses;
 
 use apex_gpu::{Buffer, Device, Stream};
 use apex_kernels::Error;
-use apex_kernels::moe::{Form, Gate, Inputs, Moe, Options, Shape, reference};
+use apex_kernels::moe::{Drops, Form, Gate, Inputs, Moe, Options, Shape, reference};
 use common::{Number, distance, wide};
 use half::{bf16, f16};
 use moe_cases::{Layer, forms, options, poisoned, shapes};
@@ -16,18 +16,21 @@ use proptest::prelude::*;
 /// Computes with every form, into outputs that hold anything but results before, and compares with
 /// the reference.
 fn compare<T: Number>(moe: &Moe, stream: &Stream, shape: &Shape, options: &Options, layer: &Layer<T>) {
-    let logits: Vec<f64> = layer.logits.iter().map(|&logit| f64::from(logit)).collect();
+    let (logits, bias) = layer.router();
     let (tokens, up, down) = (wide(&layer.tokens), wide(&layer.up), wide(&layer.down));
-    let host = Inputs { tokens: &tokens[..], logits: &logits[..], up: &up[..], down: &down[..] };
+    let bias = bias.as_deref();
+    let host = Inputs { tokens: &tokens[..], logits: &logits[..], bias, up: &up[..], down: &down[..] };
     let (output, chosen) = reference::forward(&host, shape, options).unwrap();
 
     let device = Device::open(0).unwrap();
     let [tokens, up, down] =
         [&layer.tokens, &layer.up, &layer.down].map(|values| device.upload(values).unwrap());
     let logits = device.upload(&layer.logits).unwrap();
+    let bias = layer.bias.as_ref().map(|bias| device.upload(bias).unwrap());
     for form in forms(moe, shape) {
         let options = Options { form: Some(form), ..*options };
-        let inputs = Inputs { tokens: &tokens, logits: &logits, up: &up, down: &down };
+        let bias = bias.as_ref();
+        let inputs = Inputs { tokens: &tokens, logits: &logits, bias, up: &up, down: &down };
         let mut found = device.upload(&vec![T::NAN; shape.token_elements()]).unwrap();
         let mut routing = poisoned(&device, shape);
         let ran = moe.forward_into(&inputs, &mut found, &mut routing, shape, &options, stream);
@@ -42,11 +45,20 @@ fn compare<T: Number>(moe: &Moe, stream: &Stream, shape: &Shape, options: &Optio
         let mut loads = vec![0; shape.experts];
         chosen.experts.iter().for_each(|&expert| loads[expert as usize] += 1);
         assert_eq!(routing.loads.download().unwrap(), loads, "{shape:?} {options:?}");
+        let dropped = chosen.taken.iter().filter(|&&taken| !taken).count();
+        let nothing_left = chosen.taken.chunks(shape.top_k).filter(|its| !its.contains(&true)).count();
+        let drops = [dropped as u32, nothing_left as u32];
+        assert_eq!(routing.drops.download().unwrap(), [drops], "{shape:?} {options:?}");
     }
 }
 
 fn check<T: Number>(shape: &Shape, options: &Options) {
     check_layer(shape, options, &Layer::<T>::random(shape));
+}
+
+fn check_random<T: Number>(shape: &Shape, options: &Options, biased: bool) {
+    let layer = Layer::<T>::random(shape);
+    check_layer(shape, options, &if biased { layer.biased(shape, options.gate) } else { layer });
 }
 
 fn check_layer<T: Number>(shape: &Shape, options: &Options, layer: &Layer<T>) {
@@ -58,13 +70,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_shape_and_gate_in_bf16(shape in shapes(), options in options()) {
-        check::<bf16>(&shape, &options);
+    fn any_shape_and_gate_in_bf16(shape in shapes(), options in options(), biased in any::<bool>()) {
+        check_random::<bf16>(&shape, &options, biased);
     }
 
     #[test]
-    fn any_shape_and_gate_in_f16(shape in shapes(), options in options()) {
-        check::<f16>(&shape, &options);
+    fn any_shape_and_gate_in_f16(shape in shapes(), options in options(), biased in any::<bool>()) {
+        check_random::<f16>(&shape, &options, biased);
     }
 }
 
@@ -90,10 +102,42 @@ fn all_tokens_choose_the_same_expert_and_the_others_are_empty() {
 }
 
 #[test]
+fn an_expert_takes_the_first_tokens_that_chose_it() {
+    // Capacities that end within a chunk of 64 tokens, or a tile of 128 rows, and with it.
+    let shape = Shape { tokens: 200, top_k: 1, dim: 8, hidden: 8, ..SMALL };
+    let mut layer = Layer::<bf16>::random(&shape);
+    layer.logits.chunks_mut(4).for_each(|row| row.copy_from_slice(&[0.0, 1.0, 5.0, 2.0]));
+    for capacity in [1, 63, 64, 65, 127, 128, 129, 199, 200, usize::MAX] {
+        check_layer(&shape, &Options { capacity: Some(capacity), ..Options::default() }, &layer);
+    }
+}
+
+#[test]
+fn a_token_that_no_expert_takes_has_an_output_of_zero() {
+    let device = Device::open(0).unwrap();
+    let moe = Moe::new(&device).unwrap();
+    let shape = Shape { tokens: 5, experts: 2, top_k: 1, dim: 3, hidden: 2 };
+    let ones = |len| device.upload(&vec![bf16::ONE; len]).unwrap();
+    let (tokens, up, down) =
+        (ones(shape.token_elements()), ones(shape.up_elements()), ones(shape.down_elements()));
+    let logits = device.upload(&[1.0f32, 0.0].repeat(5)).unwrap();
+    let inputs = Inputs { tokens: &tokens, logits: &logits, bias: None, up: &up, down: &down };
+    let options = Options { capacity: Some(shape.capacity(0.8)), ..Options::default() };
+    let done = moe.forward(&inputs, &shape, &options).unwrap();
+    let zero: Vec<bool> = done.output.download().unwrap().iter().map(|&x| x == bf16::ZERO).collect();
+    assert_eq!(zero, [[false; 6].to_vec(), [true; 9].to_vec()].concat());
+    assert_eq!(done.routing.loads.download().unwrap(), [5, 0], "what tokens chose");
+    let drops = Drops::of(done.routing.drops.download().unwrap()[0], &shape).unwrap();
+    assert_eq!(drops, Drops { choices: 0.6, tokens: 0.6 });
+}
+
+#[test]
 fn as_many_experts_and_choices_as_there_can_be() {
     let shape = Shape { tokens: 70, experts: 512, top_k: 32, dim: 3, hidden: 2 };
     check::<bf16>(&shape, &Options::default());
-    check::<f16>(&Shape { experts: 33, top_k: 31, ..shape }, &Options::default());
+    check_random::<bf16>(&shape, &Options { gate: Gate::Sigmoid, ..Options::default() }, true);
+    let tight = Options { capacity: Some(shape.capacity(0.5)), ..Options::default() };
+    check::<f16>(&Shape { experts: 33, top_k: 31, ..shape }, &tight);
 }
 
 #[test]
@@ -116,7 +160,7 @@ fn logits_whose_exponentials_overflow() {
     layer.logits.iter_mut().for_each(|logit| *logit *= 1e4);
     for gate in [Gate::Softmax, Gate::Sigmoid] {
         for renormalise in [false, true] {
-            check_layer(&SMALL, &Options { gate, renormalise, form: None }, &layer);
+            check_layer(&SMALL, &Options { gate, renormalise, ..Options::default() }, &layer);
         }
     }
 }
@@ -146,10 +190,31 @@ fn refused(shape: &Shape, lengths: [usize; 4]) -> String {
     let [tokens, up, down] =
         [lengths[0], lengths[2], lengths[3]].map(|len| -> Buffer<bf16> { device.zeros(len).unwrap() });
     let logits = device.zeros(lengths[1]).unwrap();
-    let inputs = Inputs { tokens: &tokens, logits: &logits, up: &up, down: &down };
+    let inputs = Inputs { tokens: &tokens, logits: &logits, bias: None, up: &up, down: &down };
     let error = moe.forward(&inputs, shape, &Options::default()).unwrap_err();
     assert!(matches!(error, Error::Shape { .. }), "{error:?}");
     error.to_string()
+}
+
+#[test]
+fn a_capacity_of_nothing_and_a_bias_of_another_size_are_refused() {
+    let device = Device::open(0).unwrap();
+    let moe = Moe::new(&device).unwrap();
+    let zeros = |len| -> Buffer<bf16> { device.zeros(len).unwrap() };
+    let (tokens, up, down) =
+        (zeros(SMALL.token_elements()), zeros(SMALL.up_elements()), zeros(SMALL.down_elements()));
+    let (logits, bias) = (device.zeros(SMALL.logits()).unwrap(), device.zeros(5).unwrap());
+    let inputs = Inputs { tokens: &tokens, logits: &logits, bias: None, up: &up, down: &down };
+    let nothing = Options { capacity: Some(0), ..Options::default() };
+    let refused = |inputs, options| moe.forward(inputs, &SMALL, options).unwrap_err().to_string();
+    assert_eq!(
+        refused(&inputs, &nothing),
+        "mixture of experts: an expert's capacity must be at least 1, not 0"
+    );
+    assert_eq!(
+        refused(&Inputs { bias: Some(&bias), ..inputs }, &Options::default()),
+        "mixture of experts: the biases have 5 elements, and their shape [experts 4] needs 4"
+    );
 }
 
 #[test]
@@ -193,7 +258,7 @@ fn a_form_that_the_device_or_the_shape_lacks_is_refused() {
         let (tokens, up, down) =
             (zeros(shape.token_elements()), zeros(shape.up_elements()), zeros(shape.down_elements()));
         let logits = device.zeros(shape.logits()).unwrap();
-        let inputs = Inputs { tokens: &tokens, logits: &logits, up: &up, down: &down };
+        let inputs = Inputs { tokens: &tokens, logits: &logits, bias: None, up: &up, down: &down };
         moe.forward(&inputs, shape, &Options { form: Some(Form::Hopper), ..Options::default() })
     };
     let odd = forward(&Shape { dim: 12, ..SMALL }).unwrap_err();

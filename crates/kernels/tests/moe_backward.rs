@@ -17,9 +17,10 @@ const LOOSER: f64 = 2.0;
 
 fn compare<T: Number>(moe: &Moe, stream: &Stream, shape: &Shape, options: &Options, layer: &Layer<T>) {
     let of_output = random::<T>(5, shape.token_elements(), 1.0);
-    let logits: Vec<f64> = layer.logits.iter().map(|&logit| f64::from(logit)).collect();
+    let (logits, bias) = layer.router();
     let (tokens, up, down) = (wide(&layer.tokens), wide(&layer.up), wide(&layer.down));
-    let host = Inputs { tokens: &tokens[..], logits: &logits[..], up: &up[..], down: &down[..] };
+    let bias = bias.as_deref();
+    let host = Inputs { tokens: &tokens[..], logits: &logits[..], bias, up: &up[..], down: &down[..] };
     let wide_output = wide(&of_output);
     let expected = reference::backward(&host, &wide_output, shape, options).unwrap();
 
@@ -27,7 +28,9 @@ fn compare<T: Number>(moe: &Moe, stream: &Stream, shape: &Shape, options: &Optio
     let upload = |values: &Vec<T>| device.upload(values).unwrap();
     let [tokens, up, down, of_output] = [&layer.tokens, &layer.up, &layer.down, &of_output].map(upload);
     let logits = device.upload(&layer.logits).unwrap();
-    let inputs = Inputs { tokens: &tokens, logits: &logits, up: &up, down: &down };
+    let bias = layer.bias.as_ref().map(|bias| device.upload(bias).unwrap());
+    let bias = bias.as_ref();
+    let inputs = Inputs { tokens: &tokens, logits: &logits, bias, up: &up, down: &down };
     for form in forms(moe, shape) {
         let options = Options { form: Some(form), ..*options };
         let mut output = device.zeros(shape.token_elements()).unwrap();
@@ -56,36 +59,50 @@ fn compare<T: Number>(moe: &Moe, stream: &Stream, shape: &Shape, options: &Optio
         let found: Vec<f64> = found.logits.download().unwrap().into_iter().map(f64::from).collect();
         let zeros = vec![0.0; found.len()];
         let off = distance(found.iter().zip(&expected.logits).map(|(a, b)| a - b), &zeros);
-        let size = distance(weight_gradients(&host, &wide_output, shape).into_iter(), &zeros);
+        let size = distance(weight_gradients(&host, &wide_output, shape, &options).into_iter(), &zeros);
         assert!(off <= LOOSER * T::TOLERANCE * size, "logits, {shape:?} {options:?}: {off}, of {size}");
     }
 }
 
 /// The gradients of the weights of what tokens chose, which depend on no gate: those of logits,
 /// divided by the slope of a gate that is easy to divide by.
-fn weight_gradients(inputs: &Inputs<'_, [f64], [f64]>, of_output: &[f64], shape: &Shape) -> Vec<f64> {
-    let options = Options { gate: Gate::Sigmoid, renormalise: false, form: None };
+fn weight_gradients(
+    inputs: &Inputs<'_, [f64], [f64]>,
+    of_output: &[f64],
+    shape: &Shape,
+    options: &Options,
+) -> Vec<f64> {
+    let options = Options { gate: Gate::Sigmoid, renormalise: false, ..*options };
     let gradients = reference::backward(inputs, of_output, shape, &options).unwrap();
     let slope = |logit: f64| 1.0 / ((1.0 + (-logit).exp()) * (1.0 + logit.exp()));
     gradients.logits.iter().zip(inputs.logits).map(|(gradient, &logit)| gradient / slope(logit)).collect()
 }
 
 fn check<T: Number>(shape: &Shape, options: &Options) {
+    check_layer(shape, options, &Layer::<T>::random(shape));
+}
+
+fn check_random<T: Number>(shape: &Shape, options: &Options, biased: bool) {
+    let layer = Layer::<T>::random(shape);
+    check_layer(shape, options, &if biased { layer.biased(shape, options.gate) } else { layer });
+}
+
+fn check_layer<T: Number>(shape: &Shape, options: &Options, layer: &Layer<T>) {
     let device = Device::open(0).unwrap();
-    compare(&Moe::new(&device).unwrap(), device.stream(), shape, options, &Layer::<T>::random(shape));
+    compare(&Moe::new(&device).unwrap(), device.stream(), shape, options, layer);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_shape_and_gate_in_bf16(shape in shapes(), options in options()) {
-        check::<bf16>(&shape, &options);
+    fn any_shape_and_gate_in_bf16(shape in shapes(), options in options(), biased in any::<bool>()) {
+        check_random::<bf16>(&shape, &options, biased);
     }
 
     #[test]
-    fn any_shape_and_gate_in_f16(shape in shapes(), options in options()) {
-        check::<f16>(&shape, &options);
+    fn any_shape_and_gate_in_f16(shape in shapes(), options in options(), biased in any::<bool>()) {
+        check_random::<f16>(&shape, &options, biased);
     }
 }
 
@@ -113,6 +130,17 @@ fn one_expert_has_all_rows_and_the_others_have_gradients_of_zero() {
 }
 
 #[test]
+fn what_experts_do_not_take_has_gradients_of_zero() {
+    // Most tokens have nothing left.
+    let shape = Shape { tokens: 70, top_k: 1, dim: 8, hidden: 8, ..SMALL };
+    let mut layer = Layer::<bf16>::random(&shape);
+    layer.logits.chunks_mut(4).for_each(|row| row.copy_from_slice(&[0.0, 1.0, 5.0, 2.0]));
+    for renormalise in [false, true] {
+        check_layer(&shape, &Options { renormalise, capacity: Some(3), ..Options::default() }, &layer);
+    }
+}
+
+#[test]
 fn one_layer_after_another_on_any_stream() {
     let device = Device::open(0).unwrap();
     let moe = Moe::new(&device).unwrap();
@@ -132,44 +160,45 @@ fn no_tokens_leave_weights_with_gradients_of_zero() {
 #[test]
 fn the_reference_agrees_with_differences_of_its_forward_pass() {
     let shape = Shape { tokens: 3, experts: 4, top_k: 2, dim: 5, hidden: 3 };
-    let layer = Layer::<f16>::random(&shape);
-    let mut values = [
-        wide(&layer.tokens),
-        layer.logits.iter().map(|&logit| f64::from(logit)).collect(),
-        wide(&layer.up),
-        wide(&layer.down),
-    ];
-    let of_output = wide(&random::<f16>(5, shape.token_elements(), 1.0));
     for gate in [Gate::Softmax, Gate::Sigmoid] {
-        for renormalise in [false, true] {
-            let options = Options { gate, renormalise, ..Options::default() };
-            let loss = |values: &[Vec<f64>; 4]| -> f64 {
-                let [tokens, logits, up, down] = values;
-                let inputs =
-                    Inputs { tokens: &tokens[..], logits: &logits[..], up: &up[..], down: &down[..] };
-                let (output, _) = reference::forward(&inputs, &shape, &options).unwrap();
-                output.iter().zip(&of_output).map(|(output, gradient)| output * gradient).sum()
-            };
-            let [tokens, logits, up, down] = &values;
-            let host = Inputs { tokens: &tokens[..], logits: &logits[..], up: &up[..], down: &down[..] };
-            let Gradients { tokens, logits, up, down } =
-                reference::backward(&host, &of_output, &shape, &options).unwrap();
-            for (which, expected) in [tokens, logits, up, down].into_iter().enumerate() {
-                for (at, expected) in expected.into_iter().enumerate() {
-                    let (step, before) = (1e-5, values[which][at]);
-                    values[which][at] = before + step;
-                    let above = loss(&values);
-                    values[which][at] = before - step;
-                    let below = loss(&values);
-                    values[which][at] = before;
-                    let found = (above - below) / (2.0 * step);
-                    let off = (found - expected).abs();
-                    assert!(
-                        off < 1e-7 * (1.0 + expected.abs()),
-                        "input {which}, element {at}: {found}, {expected}"
-                    );
-                }
+        let layer = Layer::<f16>::random(&shape);
+        for layer in [Layer::<f16>::random(&shape), layer.biased(&shape, gate)] {
+            for (renormalise, capacity) in [(false, None), (true, None), (false, Some(1)), (true, Some(1))] {
+                differences(&shape, &Options { gate, renormalise, capacity, form: None }, &layer);
             }
+        }
+    }
+}
+
+fn differences(shape: &Shape, options: &Options, layer: &Layer<f16>) {
+    let (logits, bias) = layer.router();
+    let bias = bias.as_deref();
+    let mut values = [wide(&layer.tokens), logits, wide(&layer.up), wide(&layer.down)];
+    let of_output = wide(&random::<f16>(5, shape.token_elements(), 1.0));
+    let loss = |values: &[Vec<f64>; 4]| -> f64 {
+        let [tokens, logits, up, down] = values;
+        let inputs = Inputs { tokens: &tokens[..], logits: &logits[..], bias, up: &up[..], down: &down[..] };
+        let (output, _) = reference::forward(&inputs, shape, options).unwrap();
+        output.iter().zip(&of_output).map(|(output, gradient)| output * gradient).sum()
+    };
+    let [tokens, logits, up, down] = &values;
+    let host = Inputs { tokens: &tokens[..], logits: &logits[..], bias, up: &up[..], down: &down[..] };
+    let Gradients { tokens, logits, up, down } =
+        reference::backward(&host, &of_output, shape, options).unwrap();
+    for (which, expected) in [tokens, logits, up, down].into_iter().enumerate() {
+        for (at, expected) in expected.into_iter().enumerate() {
+            let (step, before) = (1e-5, values[which][at]);
+            values[which][at] = before + step;
+            let above = loss(&values);
+            values[which][at] = before - step;
+            let below = loss(&values);
+            values[which][at] = before;
+            let found = (above - below) / (2.0 * step);
+            let off = (found - expected).abs();
+            assert!(
+                off < 1e-7 * (1.0 + expected.abs()),
+                "{options:?}, input {which}, element {at}: {found}, {expected}"
+            );
         }
     }
 }
@@ -182,7 +211,7 @@ fn what_was_not_saved_or_has_another_size_is_refused() {
     let (tokens, up, down) =
         (zeros(SMALL.token_elements()), zeros(SMALL.up_elements()), zeros(SMALL.down_elements()));
     let logits = device.zeros(SMALL.logits()).unwrap();
-    let inputs = Inputs { tokens: &tokens, logits: &logits, up: &up, down: &down };
+    let inputs = Inputs { tokens: &tokens, logits: &logits, bias: None, up: &up, down: &down };
     let (done, saved) = moe.forward_saving(&inputs, &SMALL, &Options::default()).unwrap();
     let refused = |saved, of_output| {
         let forward = Forward { inputs: &inputs, routing: &done.routing, saved };

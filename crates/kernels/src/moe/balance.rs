@@ -1,4 +1,6 @@
-//! How evenly tokens are spread over experts.
+//! How evenly tokens are spread over experts, and what a capacity takes away.
+
+use crate::moe::Shape;
 
 /// What to watch while a router learns: an expert that nobody chooses learns nothing, and on
 /// several devices the one with the largest load is waited for.
@@ -38,6 +40,34 @@ impl Balance {
             utilisation: shares().count() as f64 / experts,
             entropy: if loads.len() == 1 { 1.0 } else { entropy / experts.ln() },
             peak: shares().fold(0.0, f64::max) * experts,
+        })
+    }
+}
+
+/// What a [capacity](crate::moe::Options::capacity) takes away: nothing, if both are 0.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Drops {
+    /// Share of all choices that experts did not take.
+    pub choices: f64,
+    /// Share of the tokens of which no expert took any choice: their outputs are zero.
+    pub tokens: f64,
+}
+
+impl Drops {
+    /// The shares of the counts of a call, those of [`Routing`](crate::moe::Routing). `None` if there
+    /// are no tokens.
+    ///
+    /// ```
+    /// use apex_kernels::moe::{Drops, Shape};
+    ///
+    /// let shape = Shape { tokens: 50, experts: 4, top_k: 2, dim: 4, hidden: 2 };
+    /// let drops = Drops::of([25, 5], &shape).unwrap();
+    /// assert_eq!((drops.choices, drops.tokens), (0.25, 0.1));
+    /// ```
+    pub fn of([choices, tokens]: [u32; 2], shape: &Shape) -> Option<Drops> {
+        (shape.tokens > 0).then(|| Drops {
+            choices: f64::from(choices) / shape.choices() as f64,
+            tokens: f64::from(tokens) / shape.tokens as f64,
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Losses that keep a router in balance: `cuda/moe_losses.cu`.
+//! What keeps a router in balance: losses, and the update of a bias. `cuda/moe_losses.cu`.
 
 use std::sync::PoisonError;
 
@@ -7,7 +7,7 @@ use apex_gpu::{Buffer, Stream};
 use crate::Result;
 use crate::images::{Code, Image};
 use crate::moe::portable::{MOST_BLOCKS, THREADS};
-use crate::moe::shape::{Options, Shape, check_elements};
+use crate::moe::shape::{Options, Shape, check_elements, wrong};
 use crate::moe::{Moe, Workspace};
 use crate::workspace::reserve;
 
@@ -94,6 +94,46 @@ impl Moe {
         let launch = sum.launch(1, 32).on(stream).arg(&*parts).arg(losses);
         // SAFETY: as above; the first kernel has written all parts.
         unsafe { launch.arg(problem).launch()? };
+        Ok(())
+    }
+
+    /// Adds `rate` to the [bias](crate::moe::Inputs::bias) of each expert with less than the mean of
+    /// `loads`, and subtracts it from that of each with more: the balancing without a loss of arXiv
+    /// 2408.15664 (DeepSeek-V3), for which 0.001 is a usual rate. Loads are those of a call, or sums
+    /// over calls or devices. Returns before the work is done.
+    ///
+    /// ```
+    /// use apex_kernels::moe::Moe;
+    ///
+    /// let device = apex_gpu::Device::open(0)?;
+    /// let moe = Moe::new(&device)?;
+    /// let mut bias = device.zeros(3)?;
+    /// moe.balance_bias(&mut bias, &device.upload(&[9u32, 5, 1])?, 0.5, device.stream())?;
+    /// assert_eq!(bias.download()?, [-0.5, 0.0, 0.5]);
+    /// # apex_kernels::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) if there is not one load for each bias;
+    /// [`Error::Gpu`](crate::Error::Gpu).
+    pub fn balance_bias(
+        &self,
+        bias: &mut Buffer<f32>,
+        loads: &Buffer<u32>,
+        rate: f32,
+        stream: &Stream,
+    ) -> Result<()> {
+        check_elements("the loads", &[("experts", bias.len())], loads.len())?;
+        let Ok(experts) = i32::try_from(bias.len()) else {
+            return Err(wrong(format!("{} biases are more than a kernel can count", bias.len())));
+        };
+        if experts == 0 {
+            return Ok(());
+        }
+        let kernel = self.kernel(LOSSES, "moe_balance_bias")?;
+        let launch = kernel.launch(1, THREADS).on(stream).arg(bias).arg(loads).arg(rate);
+        // SAFETY: there is a bias and a load for each expert.
+        unsafe { launch.arg(experts).launch()? };
         Ok(())
     }
 }

@@ -1,7 +1,8 @@
 //! Mixture of experts: each token is computed by the few experts that it chooses.
 //!
 //! [`Moe`] computes, for each token `x` and the `top_k` experts `e` of its largest logits, `Σ w_e ·
-//! Down_e (silu(Gate_e x) ∘ Up_e x)`. No token is dropped, whatever the loads of experts are.
+//! Down_e (silu(Gate_e x) ∘ Up_e x)`. No choice is dropped, whatever the loads of experts are, unless
+//! [`Options::capacity`] bounds these.
 //!
 //! A forward pass is six kernels: three route (choose, count, and give each choice its *row*, sorted by
 //! expert), one multiplies the rows with Gate and Up, one with Down, one adds up the rows of each
@@ -20,7 +21,9 @@
 //! | [`Form::Hopper`] | compute capability 9.0 (H100, H200), if `dim` and `hidden` are multiples of 8 |
 //!
 //! Tokens choose as their logits say, however uneven that is: [`Balance`] says how uneven, and
-//! [`Moe::auxiliary_into`] has the losses against it, with their gradients.
+//! [`Drops`] what a capacity takes away. Against it there are losses, with their gradients, in
+//! [`Moe::auxiliary_into`], and without a loss a bias on what tokens choose, [`Inputs::bias`], which
+//! [`Moe::balance_bias`] keeps.
 //!
 //! `docs/results/moe-h200.md` compares them with PyTorch.
 //!
@@ -36,7 +39,7 @@
 //! let (tokens, up, down) = (half(shape.token_elements())?, half(shape.up_elements())?, half(shape.down_elements())?);
 //! let logits = device.upload(&[0.0f32, 1.0, 1.0, 0.0, 0.0, 1.0])?;
 //!
-//! let inputs = Inputs { tokens: &tokens, logits: &logits, up: &up, down: &down };
+//! let inputs = Inputs { tokens: &tokens, logits: &logits, bias: None, up: &up, down: &down };
 //! let done = moe.forward(&inputs, &shape, &Options::default())?;
 //! assert_eq!(done.routing.experts.download()?, [1, 0, 1]);
 //! assert_eq!(done.routing.loads.download()?, [1, 2]); // tokens of each expert
@@ -58,7 +61,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use apex_gpu::{Buffer, Device, Kernel, Stream};
 
 pub use backward::{Forward, Gradients, Saved};
-pub use balance::Balance;
+pub use balance::{Balance, Drops};
 pub use losses::{Auxiliary, Router};
 pub use shape::{Gate, Options, Shape};
 
@@ -89,6 +92,9 @@ pub struct Inputs<'a, T: ?Sized, L: ?Sized = Buffer<f32>> {
     /// `[tokens, experts]`, the router's: those of a token decide which experts it chooses, and
     /// their weights.
     pub logits: &'a L,
+    /// `[experts]`: what is added to the scores of experts when a token chooses, and not to weights.
+    /// It has no gradient.
+    pub bias: Option<&'a L>,
     /// `[experts, 2, hidden, dim]`: weights of the gate, then those of what it gates.
     pub up: &'a T,
     /// `[experts, dim, hidden]`
@@ -102,8 +108,11 @@ pub struct Routing {
     pub experts: Buffer<u32>,
     /// Their weights.
     pub weights: Buffer<f32>,
-    /// Tokens of each expert; [`Balance::of`] says how even they are.
+    /// Tokens that chose each expert; [`Balance::of`] says how even they are.
     pub loads: Buffer<u32>,
+    /// Of one element: the number of choices that experts did not take, and of tokens of which no
+    /// expert took any; [`Drops::of`] has their shares.
+    pub drops: Buffer<[u32; 2]>,
 }
 
 impl Routing {
@@ -117,6 +126,7 @@ impl Routing {
             experts: device.zeros(shape.choices())?,
             weights: device.zeros(shape.choices())?,
             loads: device.zeros(shape.experts)?,
+            drops: device.zeros(1)?,
         })
     }
 
@@ -124,7 +134,8 @@ impl Routing {
         let choices = [("tokens", shape.tokens), ("top_k", shape.top_k)];
         check_elements("the routing's experts", &choices, self.experts.len())?;
         check_elements("the routing's weights", &choices, self.weights.len())?;
-        check_elements("the routing's loads", &[("experts", shape.experts)], self.loads.len())
+        check_elements("the routing's loads", &[("experts", shape.experts)], self.loads.len())?;
+        check_elements("the routing's drops", &[("calls", 1)], self.drops.len())
     }
 }
 
@@ -152,7 +163,7 @@ pub struct Output<T> {
 /// let tokens = device.zeros::<f16>(shape.token_elements())?;
 /// let logits = device.zeros::<f32>(shape.logits() - 1)?;
 /// let (up, down) = (device.zeros(shape.up_elements())?, device.zeros(shape.down_elements())?);
-/// let inputs = Inputs { tokens: &tokens, logits: &logits, up: &up, down: &down };
+/// let inputs = Inputs { tokens: &tokens, logits: &logits, bias: None, up: &up, down: &down };
 /// let error = moe.forward(&inputs, &shape, &Options::default()).unwrap_err();
 /// assert_eq!(
 ///     error.to_string(),
@@ -194,6 +205,11 @@ fn check(shape: &Shape, [tokens, logits, up, down]: [usize; 4]) -> Result<()> {
     check_elements("the logits", &[all_tokens, experts], logits)?;
     check_elements("the up weights", &[experts, ("gate and up", 2), hidden, dim], up)?;
     check_elements("the down weights", &[experts, dim, hidden], down)
+}
+
+/// That there is a bias for each expert, or none.
+fn check_bias(shape: &Shape, bias: Option<usize>) -> Result<()> {
+    bias.map_or(Ok(()), |found| check_elements("the biases", &[("experts", shape.experts)], found))
 }
 
 impl Moe {
@@ -275,6 +291,8 @@ impl Moe {
         stream: &Stream,
     ) -> Result<Form> {
         check(shape, [inputs.tokens.len(), inputs.logits.len(), inputs.up.len(), inputs.down.len()])?;
+        check_bias(shape, inputs.bias.map(Buffer::len))?;
+        options.check()?;
         check_elements("the outputs", &[("tokens", shape.tokens), ("dim", shape.dim)], output.len())?;
         routing.check(shape)?;
         let form = options.form.unwrap_or_else(|| self.form_for(shape));
@@ -283,6 +301,7 @@ impl Moe {
         }
         if shape.tokens == 0 {
             routing.loads.clear_on(stream)?;
+            routing.drops.clear_on(stream)?;
             saved.map(|saved| saved.prepare(shape, options, stream)).transpose()?;
             return Ok(form);
         }
@@ -294,7 +313,7 @@ impl Moe {
             Some(saved) => saved.prepare(shape, options, stream)?,
             None => (plan, None),
         };
-        call.route(inputs.logits, routing, counts, plan)?;
+        call.route(inputs, options, routing, counts, plan)?;
         let hidden = reserve(hidden, shape.choices() * shape.hidden, stream)?;
         let rows = reserve(rows, shape.choices() * shape.dim, stream)?;
         let between = Between { plan, counters, projections, hidden, rows };

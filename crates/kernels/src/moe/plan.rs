@@ -13,7 +13,7 @@ pub struct Plan {
     pub row_tokens: Buffer<u32>,
     /// The choice of each row.
     pub row_choices: Buffer<u32>,
-    /// The row of each choice.
+    /// The row of each choice; `u32::MAX` for a choice that its expert did not take.
     pub choice_rows: Buffer<u32>,
     /// The first row of each expert, and their number.
     pub spans: Buffer<[u32; 2]>,

@@ -5,7 +5,7 @@ use apex_gpu::Buffer;
 
 use crate::images::{Code, Image};
 use crate::moe::plan::Plan;
-use crate::moe::shape::{CHUNK, TILE_ROWS};
+use crate::moe::shape::{CHUNK, Options, TILE_ROWS};
 use crate::moe::{Between, Call, Inputs, Routing};
 use crate::workspace::reserve;
 use crate::{Element, Result};
@@ -23,10 +23,11 @@ pub const MOST_BLOCKS: usize = 1 << 20;
 pub const MOST_PARTS: usize = 65535;
 
 impl Call<'_> {
-    /// Lets tokens choose, and gives each choice its row.
-    pub fn route(
+    /// Lets tokens choose, and gives each choice that its expert takes a row.
+    pub fn route<T>(
         &self,
-        logits: &Buffer<f32>,
+        inputs: &Inputs<'_, Buffer<T>>,
+        options: &Options,
         routing: &mut Routing,
         counts: &mut Buffer<u32>,
         plan: &mut Plan,
@@ -40,11 +41,16 @@ impl Call<'_> {
 
         // A count for each expert, and its rank for each warp.
         let shared = 4 * shape.experts as u32 * (1 + THREADS / 32);
-        let launch = route.launch(chunks, THREADS).shared(shared).on(self.stream).arg(logits);
+        let launch = route.launch(chunks, THREADS).shared(shared).on(self.stream);
+        let launch = launch.arg(inputs.logits);
+        let launch = match inputs.bias {
+            Some(bias) => launch.arg(bias),
+            None => launch.arg(0u64),
+        };
         let launch = launch.arg(&mut routing.weights).arg(&mut routing.experts).arg(&mut *counts);
         // SAFETY: the buffers have the sizes that the problem says, and there is a count for each
         // expert and chunk.
-        unsafe { launch.arg(self.problem).launch()? };
+        unsafe { launch.arg(&mut routing.drops).arg(self.problem).launch()? };
 
         let launch = scan.launch(shape.experts as u32, THREADS).on(self.stream);
         // SAFETY: as above; there is a load for each expert.
@@ -55,10 +61,11 @@ impl Call<'_> {
         let launch = place.launch(chunks, THREADS).shared(shared).on(self.stream);
         let launch = launch.arg(&routing.experts).arg(&*counts).arg(&routing.loads);
         let launch = launch.arg(&mut plan.row_tokens).arg(&mut plan.row_choices);
-        let launch = launch.arg(&mut plan.choice_rows).arg(&mut plan.spans);
+        let launch = launch.arg(&mut plan.choice_rows).arg(&mut plan.spans).arg(&mut plan.tiles);
+        let launch = launch.arg(shape.most_taken(options) as i32).arg(&mut routing.drops);
         // SAFETY: as above; loads and counts are those of the choices, so that rows and tiles are
         // within the plan.
-        unsafe { launch.arg(&mut plan.tiles).arg(self.problem).launch()? };
+        unsafe { launch.arg(self.problem).launch()? };
         Ok(())
     }
 
@@ -111,8 +118,8 @@ impl Call<'_> {
             Some(weights) => launch.arg(weights),
             None => launch.arg(0u64),
         };
-        // SAFETY: the buffers have the sizes that the problem says, and each choice's row has been
-        // written.
+        // SAFETY: the buffers have the sizes that the problem says, and the row of each choice that
+        // has one has been written.
         unsafe { launch.arg(&plan.choice_rows).arg(output).arg(self.problem).launch()? };
         Ok(())
     }

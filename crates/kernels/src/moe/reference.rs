@@ -1,56 +1,86 @@
 //! A mixture of experts in f64 on the host: the definition, written down. Everything else is
 //! compared with it.
 
+use std::cmp::Ordering;
+
 use crate::Result;
 use crate::moe::shape::{Gate, Options, Shape};
-use crate::moe::{Auxiliary, Gradients, Inputs, check};
+use crate::moe::{Auxiliary, Gradients, Inputs, check, check_bias};
 
-/// What tokens chose, each row of `[tokens, top_k]` from the largest logit down.
-#[derive(Clone, Debug, PartialEq)]
+/// What tokens chose, each row of `[tokens, top_k]` from the first choice down.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Choices {
     /// The experts.
     pub experts: Vec<u32>,
     /// Their weights.
     pub weights: Vec<f64>,
+    /// Whether the expert takes the choice: it does unless it has its capacity of choices of tokens
+    /// before.
+    pub taken: Vec<bool>,
 }
 
-/// Lets each token choose.
+/// Lets each token choose. `bias` is [`Inputs::bias`].
 ///
 /// ```
 /// use apex_kernels::moe::{Options, Shape, reference};
 ///
 /// let shape = Shape { tokens: 1, experts: 3, top_k: 2, dim: 1, hidden: 1 };
-/// let chosen = reference::route(&[0.0, 3f64.ln(), -5.0], &shape, &Options::default());
+/// let logits = [0.0, 3f64.ln(), -5.0];
+/// let chosen = reference::route(&logits, None, &shape, &Options::default());
 /// assert_eq!(chosen.experts, [1, 0]);
 /// assert!((chosen.weights[0] - 0.75).abs() < 1e-12); // of e^ln 3 and e^0
+///
+/// // A bias decides what is chosen, and weighs nothing.
+/// let chosen = reference::route(&logits, Some(&[2.0, 0.0, 1.0]), &shape, &Options::default());
+/// assert_eq!(chosen.experts, [0, 2]);
+/// assert!(chosen.weights[0] > 0.99);
 /// ```
 ///
 /// # Panics
-/// If the logits are not `[tokens, experts]`.
-pub fn route(logits: &[f64], shape: &Shape, options: &Options) -> Choices {
+/// If the logits are not `[tokens, experts]`, or the bias is not `[experts]`.
+pub fn route(logits: &[f64], bias: Option<&[f64]>, shape: &Shape, options: &Options) -> Choices {
     assert_eq!(logits.len(), shape.logits(), "logits of each token and expert");
-    let mut choices = Choices { experts: Vec::new(), weights: Vec::new() };
+    let mut choices = Choices::default();
+    let mut loads = vec![0; shape.experts];
     for row in logits.chunks(shape.experts) {
-        let rank = |expert: usize| if row[expert].is_nan() { f64::NEG_INFINITY } else { row[expert] };
+        let most = |values: &[f64]| values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let top = most(row);
+        let all: f64 = row.iter().map(|logit| (logit - top).exp()).sum();
+        let scores: Vec<f64> = match options.gate {
+            Gate::Softmax => row.iter().map(|logit| (logit - top).exp() / all).collect(),
+            Gate::Sigmoid => row.iter().map(|logit| 1.0 / (1.0 + (-logit).exp())).collect(),
+        };
+        let rank = |expert: usize| {
+            let rank = bias.map_or(row[expert], |bias| scores[expert] + bias[expert]);
+            if rank.is_nan() { f64::NEG_INFINITY } else { rank }
+        };
         let mut order: Vec<usize> = (0..shape.experts).collect();
         order.sort_by(|&a, &b| rank(b).total_cmp(&rank(a))); // stable: among equals, the lower expert
-        let top = rank(order[0]);
         let chosen = &order[..shape.top_k];
-        let weight = |&expert: &usize| match options.gate {
-            Gate::Softmax => (row[expert] - top).exp(),
-            Gate::Sigmoid => 1.0 / (1.0 + (-row[expert]).exp()),
+        let its = |values: &[f64]| -> Vec<f64> { chosen.iter().map(|&expert| values[expert]).collect() };
+        let weights = match (options.gate, options.renormalise) {
+            (_, false) => its(&scores),
+            (Gate::Sigmoid, true) => quotients(its(&scores)),
+            // Of the largest of these logits, which need not be the largest of all.
+            (Gate::Softmax, true) => {
+                let logits = its(row);
+                quotients(logits.iter().map(|logit| (logit - most(&logits)).exp()).collect())
+            }
         };
-        let all: f64 = match (options.renormalise, options.gate) {
-            (true, _) => chosen.iter().map(weight).sum(),
-            (false, Gate::Softmax) => order.iter().map(weight).sum(),
-            (false, Gate::Sigmoid) => 1.0,
-        };
-        choices
-            .weights
-            .extend(chosen.iter().map(|expert| if all == 0.0 { 0.0 } else { weight(expert) / all }));
+        choices.weights.extend(weights);
         choices.experts.extend(chosen.iter().map(|&expert| expert as u32));
+        choices.taken.extend(chosen.iter().map(|&expert| {
+            loads[expert] += 1;
+            loads[expert] <= shape.most_taken(options)
+        }));
     }
     choices
+}
+
+/// Values divided by their sum, or zeros if that is 0.
+fn quotients(values: Vec<f64>) -> Vec<f64> {
+    let sum: f64 = values.iter().sum();
+    values.into_iter().map(|value| if sum == 0.0 { 0.0 } else { value / sum }).collect()
 }
 
 /// The output, `[tokens, dim]`, and what tokens chose. [`Options::form`] is not looked at.
@@ -62,7 +92,7 @@ pub fn route(logits: &[f64], shape: &Shape, options: &Options) -> Choices {
 /// let up = [0.0, 0.0, 0.0, 0.0, /* expert 1, gate: */ 100.0, 0.0, /* up: */ 0.0, 1.0];
 /// let (tokens, logits, down) = ([1.0, 3.0], [0.0, 1.0], [0.0, 0.0, 1.0, -1.0]);
 /// let inputs =
-///     Inputs { tokens: &tokens[..], logits: &logits[..], up: &up[..], down: &down[..] };
+///     Inputs { tokens: &tokens[..], logits: &logits[..], bias: None, up: &up[..], down: &down[..] };
 /// let (output, _) = reference::forward(&inputs, &shape, &Options::default())?;
 /// assert_eq!(output, [300.0, -300.0]); // silu(100) is 100
 /// # apex_kernels::Result::Ok(())
@@ -75,12 +105,17 @@ pub fn forward(
     shape: &Shape,
     options: &Options,
 ) -> Result<(Vec<f64>, Choices)> {
-    let Inputs { tokens, logits, up, down } = *inputs;
+    let Inputs { tokens, logits, bias, up, down } = *inputs;
     check(shape, [tokens.len(), logits.len(), up.len(), down.len()])?;
-    let choices = route(logits, shape, options);
+    check_bias(shape, bias.map(<[f64]>::len))?;
+    options.check()?;
+    let choices = route(logits, bias, shape, options);
     let (dim, hidden) = (shape.dim, shape.hidden);
     let mut output = vec![0.0; shape.token_elements()];
     for (choice, (&expert, weight)) in choices.experts.iter().zip(&choices.weights).enumerate() {
+        if !choices.taken[choice] {
+            continue;
+        }
         let start = choice / shape.top_k * dim;
         let token = &tokens[start..][..dim];
         let (gate, gated) =
@@ -104,7 +139,7 @@ pub fn forward(
 /// use apex_kernels::moe::{Inputs, Options, Shape, reference};
 ///
 /// let shape = Shape { tokens: 1, experts: 1, top_k: 1, dim: 1, hidden: 1 };
-/// let inputs = Inputs { tokens: &[3.0][..], logits: &[0.0][..], up: &[100.0, 2.0][..], down: &[0.5][..] };
+/// let inputs = Inputs { tokens: &[3.0][..], logits: &[0.0][..], bias: None, up: &[100.0, 2.0][..], down: &[0.5][..] };
 /// let gradients = reference::backward(&inputs, &[1.0], &shape, &Options::default())?;
 /// assert_eq!(gradients.down, [1800.0]); // silu(300) is 300, times 6
 /// assert_eq!(gradients.tokens, [600.0]); // of 0.5 * 100 x * 2 x
@@ -123,10 +158,12 @@ pub fn backward(
     shape: &Shape,
     options: &Options,
 ) -> Result<Gradients<Vec<f64>, Vec<f64>>> {
-    let Inputs { tokens, logits, up, down } = *inputs;
+    let Inputs { tokens, logits, bias, up, down } = *inputs;
     check(shape, [tokens.len(), logits.len(), up.len(), down.len()])?;
+    check_bias(shape, bias.map(<[f64]>::len))?;
+    options.check()?;
     assert_eq!(output_gradient.len(), shape.token_elements(), "gradients of all outputs");
-    let choices = route(logits, shape, options);
+    let choices = route(logits, bias, shape, options);
     let (dim, hidden) = (shape.dim, shape.hidden);
     let mut gradients = Gradients {
         tokens: vec![0.0; tokens.len()],
@@ -134,11 +171,13 @@ pub fn backward(
         up: vec![0.0; up.len()],
         down: vec![0.0; down.len()],
     };
-    let mut of_weights = Vec::new();
+    let mut of_weights = vec![0.0; choices.weights.len()];
     for (choice, (&expert, &weight)) in choices.experts.iter().zip(&choices.weights).enumerate() {
+        if !choices.taken[choice] {
+            continue;
+        }
         let (start, expert) = (choice / shape.top_k * dim, expert as usize);
         let (token, of_output) = (&tokens[start..][..dim], &output_gradient[start..][..dim]);
-        let mut of_weight = 0.0;
         for unit in 0..hidden {
             let gate_row = (expert * 2 * hidden + unit) * dim;
             let up_row = gate_row + hidden * dim;
@@ -146,7 +185,7 @@ pub fn backward(
             let inner = silu(gate) * gated;
             let column = |row: usize| (expert * dim + row) * hidden + unit;
             let of_inner: f64 = (0..dim).map(|row| of_output[row] * down[column(row)]).sum();
-            of_weight += of_inner * inner;
+            of_weights[choice] += of_inner * inner;
             let logistic = 1.0 / (1.0 + (-gate).exp());
             let of_gate = weight * of_inner * gated * logistic * (1.0 + gate * (1.0 - logistic));
             let of_gated = weight * of_inner * silu(gate);
@@ -158,7 +197,6 @@ pub fn backward(
                     of_gate * up[gate_row + element] + of_gated * up[up_row + element];
             }
         }
-        of_weights.push(of_weight);
     }
     gradients.logits = through_gate(logits, &choices, &of_weights, shape, options);
     Ok(gradients)
@@ -203,6 +241,29 @@ pub fn auxiliary(
         }));
     }
     (losses, gradient)
+}
+
+/// Adds `rate` to the bias of each expert with less than the mean load, and subtracts it from that
+/// of each with more.
+///
+/// ```
+/// let mut bias = [0.0, 0.0, 1.0];
+/// apex_kernels::moe::reference::balance_bias(&mut bias, &[9, 5, 1], 0.25);
+/// assert_eq!(bias, [-0.25, 0.0, 1.25]);
+/// ```
+///
+/// # Panics
+/// If there is not one load for each bias.
+pub fn balance_bias(bias: &mut [f64], loads: &[u32], rate: f64) {
+    assert_eq!(bias.len(), loads.len(), "a load for each bias");
+    let mean = loads.iter().map(|&load| f64::from(load)).sum::<f64>() / loads.len() as f64;
+    for (bias, &load) in bias.iter_mut().zip(loads) {
+        match f64::from(load).total_cmp(&mean) {
+            Ordering::Less => *bias += rate,
+            Ordering::Equal => {}
+            Ordering::Greater => *bias -= rate,
+        }
+    }
 }
 
 /// The gradients of logits from those of weights.

@@ -20,8 +20,10 @@ pub struct Shape {
     pub hidden: usize,
 }
 
-/// How a token's logits become the weights of the experts that it chooses, which are those of the
-/// largest logits, the lower expert first among equals. NaN counts as minus infinity.
+/// How a token's logits become scores. The scores of the experts that it chooses are their weights;
+/// it chooses those of the largest scores, which are those of the largest logits, or of the largest
+/// sums of score and [`bias`](crate::moe::Inputs::bias) in float32. Among equals the lower expert is
+/// first, and NaN counts as minus infinity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Gate {
     /// The softmax over all experts.
@@ -38,14 +40,27 @@ pub struct Options {
     pub gate: Gate,
     /// Whether a token's weights are divided by their sum.
     pub renormalise: bool,
+    /// Most choices that an expert takes, at least 1: those of the first tokens. The others are
+    /// dropped: they add nothing to the output of their tokens, and the weights of the others stay
+    /// what they are. `None` takes all; [`Shape::capacity`] computes a usual one.
+    pub capacity: Option<usize>,
     /// The form; that of [`Moe::form_for`](crate::moe::Moe::form_for) if it is `None`.
     pub form: Option<Form>,
 }
 
-/// A softmax, renormalised, in the fastest form.
+/// A softmax, renormalised, without a capacity, in the fastest form.
 impl Default for Options {
     fn default() -> Options {
-        Options { gate: Gate::Softmax, renormalise: true, form: None }
+        Options { gate: Gate::Softmax, renormalise: true, capacity: None, form: None }
+    }
+}
+
+impl Options {
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.capacity {
+            Some(0) => Err(wrong("an expert's capacity must be at least 1, not 0".to_owned())),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -100,6 +115,24 @@ impl Shape {
     /// Elements of the weights that lead from the hidden layers: `[experts, dim, hidden]`.
     pub fn down_elements(&self) -> usize {
         self.experts * self.dim * self.hidden
+    }
+
+    /// The capacity of an expert ([`Options::capacity`]) that is `factor` times its mean load,
+    /// rounded up, and at least 1: the capacity factor of Switch Transformers (arXiv 2101.03961), for
+    /// which 1.25 is a usual value.
+    ///
+    /// ```
+    /// let shape = apex_kernels::moe::Shape { tokens: 100, experts: 8, top_k: 2, dim: 4, hidden: 2 };
+    /// assert_eq!(shape.capacity(1.0), 25);
+    /// assert_eq!(shape.capacity(1.25), 32); // of 31.25
+    /// ```
+    pub fn capacity(&self, factor: f64) -> usize {
+        ((factor * self.choices() as f64 / self.experts as f64).ceil() as usize).max(1)
+    }
+
+    /// Most choices that an expert takes, and can have: at most one of each token.
+    pub(crate) fn most_taken(&self, options: &Options) -> usize {
+        options.capacity.map_or(self.tokens, |capacity| capacity.min(self.tokens))
     }
 
     /// Chunks of tokens.

@@ -2,7 +2,7 @@
 
 use apex_gpu::Device;
 use apex_kernels::moe::{Form, Gate, Moe, Options, Routing, Shape};
-use half::bf16;
+use half::{bf16, f16};
 use proptest::prelude::*;
 
 use crate::common::{Number, random};
@@ -11,6 +11,7 @@ use crate::common::{Number, random};
 pub struct Layer<T> {
     pub tokens: Vec<T>,
     pub logits: Vec<f32>,
+    pub bias: Option<Vec<f32>>,
     pub up: Vec<T>,
     pub down: Vec<T>,
 }
@@ -22,10 +23,44 @@ impl<T: Number> Layer<T> {
         Layer {
             tokens: random(1, shape.token_elements(), 2.0),
             logits: random::<bf16>(2, shape.logits(), 4.0).into_iter().map(f32::from).collect(),
+            bias: None,
             up: random(3, shape.up_elements(), scale(shape.dim)),
             down: random(4, shape.down_elements(), scale(shape.hidden)),
         }
     }
+
+    /// The same with a bias. Where sums of scores and biases are so close that rounding decides which
+    /// is larger, the token's logits are others.
+    pub fn biased(mut self, shape: &Shape, gate: Gate) -> Layer<T> {
+        let bias: Vec<f32> = random::<f16>(6, shape.experts, 0.5).into_iter().map(f32::from).collect();
+        for row in self.logits.chunks_mut(shape.experts) {
+            while closest(row, &bias, gate) < 1e-6 {
+                row.iter_mut().enumerate().for_each(|(expert, logit)| *logit += 0.01 * expert as f32);
+            }
+        }
+        self.bias = Some(bias);
+        self
+    }
+
+    /// The logits and the bias, wide.
+    pub fn router(&self) -> (Vec<f64>, Option<Vec<f64>>) {
+        let wide = |values: &Vec<f32>| values.iter().map(|&value| f64::from(value)).collect();
+        (wide(&self.logits), self.bias.as_ref().map(wide))
+    }
+}
+
+/// The smallest difference between two sums of score and bias.
+fn closest(row: &[f32], bias: &[f32], gate: Gate) -> f64 {
+    let exponentials = row.iter().map(|&logit| f64::from(logit).exp());
+    let all: f64 = exponentials.clone().sum();
+    let score = |exponential: f64| match gate {
+        Gate::Softmax => exponential / all,
+        Gate::Sigmoid => exponential / (1.0 + exponential),
+    };
+    let mut sums: Vec<f64> =
+        exponentials.zip(bias).map(|(exponential, &bias)| score(exponential) + f64::from(bias)).collect();
+    sums.sort_by(f64::total_cmp);
+    sums.windows(2).map(|pair| pair[1] - pair[0]).fold(f64::INFINITY, f64::min)
 }
 
 /// The forms that the device has for the shape.
@@ -40,6 +75,7 @@ pub fn poisoned(device: &Device, shape: &Shape) -> Routing {
         experts: device.upload(&vec![u32::MAX; shape.choices()]).unwrap(),
         weights: device.upload(&vec![f32::NAN; shape.choices()]).unwrap(),
         loads: device.upload(&vec![u32::MAX; shape.experts]).unwrap(),
+        drops: device.upload(&[[u32::MAX; 2]]).unwrap(),
     }
 }
 
@@ -62,5 +98,12 @@ pub fn shapes() -> impl Strategy<Value = Shape> {
 
 pub fn options() -> impl Strategy<Value = Options> {
     let gate = prop::sample::select(vec![Gate::Softmax, Gate::Sigmoid]);
-    (gate, any::<bool>()).prop_map(|(gate, renormalise)| Options { gate, renormalise, form: None })
+    // Shapes have up to 150 tokens.
+    let capacity = prop::option::of(1..160usize);
+    (gate, any::<bool>(), capacity).prop_map(|(gate, renormalise, capacity)| Options {
+        gate,
+        renormalise,
+        capacity,
+        form: None,
+    })
 }

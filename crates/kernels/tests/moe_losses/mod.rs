@@ -2,7 +2,7 @@
 //! is, and the reference against differences of itself.
 
 use apex_gpu::Device;
-use apex_kernels::moe::{Auxiliary, Moe, Router, Shape, reference};
+use apex_kernels::moe::{Auxiliary, Balance, Gate, Moe, Options, Router, Shape, reference};
 use half::bf16;
 use proptest::prelude::*;
 
@@ -13,8 +13,11 @@ const COEFFICIENTS: Auxiliary = Auxiliary { balance: 0.75, z: 0.5 };
 /// Loads that could be those of a router.
 fn loads(shape: &Shape) -> Vec<u32> {
     let logits = wide(&random::<bf16>(3, shape.logits(), 3.0));
+    loads_of(&reference::route(&logits, None, shape, &Options::default()), shape)
+}
+
+fn loads_of(chosen: &reference::Choices, shape: &Shape) -> Vec<u32> {
     let mut loads = vec![0; shape.experts];
-    let chosen = reference::route(&logits, shape, &Default::default());
     chosen.experts.iter().for_each(|&expert| loads[expert as usize] += 1);
     loads
 }
@@ -82,6 +85,45 @@ fn the_reference_agrees_with_differences_of_itself() {
 }
 
 #[test]
+fn a_bias_goes_up_where_loads_are_below_the_mean() {
+    let device = Device::open(0).unwrap();
+    let moe = Moe::new(&device).unwrap();
+    // More experts than a block has threads; loads whose sum exceeds 32 bits; loads that are equal.
+    let mixed: Vec<u32> = (0..300).map(|expert| expert * 7919 % 601).collect();
+    for loads in [vec![0], vec![3, 4], vec![u32::MAX, u32::MAX, u32::MAX - 3], vec![7; 40], mixed] {
+        let mut expected = wide(&random::<bf16>(4, loads.len(), 1.0));
+        let bias: Vec<f32> = expected.iter().map(|&bias| bias as f32).collect();
+        reference::balance_bias(&mut expected, &loads, 0.25);
+        let mut bias = device.upload(&bias).unwrap();
+        moe.balance_bias(&mut bias, &device.upload(&loads).unwrap(), 0.25, device.stream()).unwrap();
+        let found: Vec<f64> = bias.download().unwrap().into_iter().map(f64::from).collect();
+        let off = distance(found.into_iter(), &expected);
+        assert!(off < 1e-6, "{} experts: relative error {off}", loads.len());
+    }
+}
+
+/// With any gate, experts that a router prefers lose what they have too much of.
+#[test]
+fn a_bias_that_follows_the_loads_evens_them_out() {
+    let shape = Shape { tokens: 256, experts: 8, top_k: 2, dim: 1, hidden: 1 };
+    let mut logits = wide(&random::<bf16>(1, shape.logits(), 1.0));
+    logits.chunks_mut(shape.experts).for_each(|row| row[2] += 1.5);
+    for gate in [Gate::Softmax, Gate::Sigmoid] {
+        let options = Options { gate, ..Options::default() };
+        let mut bias = vec![0.0; shape.experts];
+        let peaks: Vec<f64> = (0..200)
+            .map(|_| {
+                let loads = loads_of(&reference::route(&logits, Some(&bias), &shape, &options), &shape);
+                reference::balance_bias(&mut bias, &loads, 0.002);
+                Balance::of(&loads).unwrap().peak
+            })
+            .collect();
+        assert!(peaks[0] > 2.5, "{gate:?}: {}", peaks[0]);
+        assert!(peaks[199] < 1.25, "{gate:?}: {}", peaks[199]);
+    }
+}
+
+#[test]
 fn buffers_of_another_size_are_refused() {
     let device = Device::open(0).unwrap();
     let moe = Moe::new(&device).unwrap();
@@ -105,4 +147,9 @@ fn buffers_of_another_size_are_refused() {
             .unwrap_err();
         assert_eq!(error.to_string(), format!("mixture of experts: {message}"));
     }
+    let error = moe.balance_bias(&mut zeros(4), &device.zeros(5).unwrap(), 0.1, device.stream()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "mixture of experts: the loads have 5 elements, and their shape [experts 4] needs 4"
+    );
 }

@@ -103,7 +103,7 @@ impl Moe {
     /// let ones = |len| device.upload(&vec![bf16::ONE; len]);
     /// let (tokens, up, down) = (ones(shape.token_elements())?, ones(shape.up_elements())?, ones(shape.down_elements())?);
     /// let logits = device.upload(&[0.0f32, 1.0, 1.0, 0.0, 0.0, 1.0])?;
-    /// let inputs = Inputs { tokens: &tokens, logits: &logits, up: &up, down: &down };
+    /// let inputs = Inputs { tokens: &tokens, logits: &logits, bias: None, up: &up, down: &down };
     ///
     /// let (done, saved) = moe.forward_saving(&inputs, &shape, &Options::default())?;
     /// let forward = Forward { inputs: &inputs, routing: &done.routing, saved: &saved };
