@@ -51,4 +51,19 @@ echo "ok: Debian package, removed"
 in_root root "command -v pip3 >/dev/null || { apt-get -q update && apt-get -qy install python3-venv; } >/dev/null 2>&1"
 in_root root "python3 -m venv /opt/venv; /opt/venv/bin/pip -q install --no-index /dist/apex_cuda-*.whl"
 tried "wheel, in a virtual environment" /opt/venv/bin/apex
+in_root nobody:nogroup 'cd $(mktemp -d); cat >use.py; /opt/venv/bin/python -m apex_cuda run --quiet -o s use.py' <<'PYTHON'
+import subprocess
+import sys
+from pathlib import Path
+
+import apex_cuda
+
+demo = Path(sys.executable).with_name("apex")
+with apex_cuda.record("s") as session, apex_cuda.range("forward"):
+    subprocess.run([demo, "demo", "--bare", "matmul"], check=True, stdout=subprocess.DEVNULL)
+assert apex_cuda.is_loaded()
+assert session is not None and {row["executable"] for row in session.rows("launches")} == {str(demo)}
+assert session.report()["schema"].startswith("apex.report/")
+PYTHON
+echo "ok: wheel, python -m apex_cuda, without pyarrow"
 in_root root "rm -rf /opt/venv"

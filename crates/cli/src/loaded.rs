@@ -57,7 +57,10 @@ impl Loaded {
             let session = Session::open(path)?;
             let mut profile = Profile::of_selection(&session, &filters.selection(&session)?);
             filters.check_window(&session, &profile)?;
-            recorded::predict(&mut profile, &Models::shipped());
+            // The models take milliseconds to get ready: a program without kernels needs none.
+            if !profile.kernels.is_empty() {
+                recorded::predict(&mut profile, &Models::shipped());
+            }
             anyhow::Ok((session, profile))
         })?;
         let loaded = Self { session, profile };

@@ -15,6 +15,7 @@ mod wheel;
 
 use anyhow::Context;
 use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -28,7 +29,11 @@ struct Release {
     /// The oldest glibc that the files run with.
     glibc: needs::Version,
     tree: Tree,
+    modules: Modules,
 }
+
+/// Files of the Python package by their path in the wheel, in the order of their paths.
+type Modules = BTreeMap<String, Vec<u8>>;
 
 /// One sentence about APEX.
 const SUMMARY: &str = "Records, judges and explains the kernel launches of any CUDA program";
@@ -45,6 +50,7 @@ pub fn run(out: &Path, glibc: Option<&str>) -> anyhow::Result<ExitCode> {
         time: commit_time()?,
         glibc: needs::glibc(&built.files())?,
         tree: Tree::new(&built)?,
+        modules: modules()?,
     };
     std::fs::create_dir_all(out).with_context(|| out.display().to_string())?;
     let packages = [archive::bytes(&release)?, deb::bytes(&release)?, wheel::bytes(&release)?];
@@ -58,6 +64,22 @@ pub fn run(out: &Path, glibc: Option<&str>) -> anyhow::Result<ExitCode> {
     print!("{sums}");
     println!("in {}; for glibc {} and newer", out.display(), release.glibc);
     Ok(ExitCode::SUCCESS)
+}
+
+/// The Python package `apex_cuda`.
+fn modules() -> anyhow::Result<Modules> {
+    let folder = root().join("python/apex_cuda");
+    let files = std::fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
+    let paths = files.map(|file| Ok(file?.path())).collect::<std::io::Result<Vec<_>>>()?;
+    let is_source = |path: &PathBuf| path.extension().is_some_and(|end| end == "py" || end == "typed");
+    paths
+        .into_iter()
+        .filter(is_source)
+        .map(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            Ok((format!("apex_cuda/{name}"), tree::read(&path)?))
+        })
+        .collect()
 }
 
 /// A package: its file's name and content.

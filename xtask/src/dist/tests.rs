@@ -3,7 +3,6 @@
 use super::needs::Version;
 use super::tree::{Entry, Tree};
 use super::*;
-use std::collections::BTreeMap;
 use std::io::{Cursor, Read};
 
 const TIME: u64 = 1_790_000_001;
@@ -16,7 +15,13 @@ fn release() -> Release {
         ("share/doc/apex/README.md".to_owned(), entry(b"read", 0o644)),
     ]);
     let glibc = Version { major: 2, minor: 28 };
-    Release { version: "1.2.3".to_owned(), time: TIME, glibc, tree: Tree { files } }
+    Release {
+        version: "1.2.3".to_owned(),
+        time: TIME,
+        glibc,
+        tree: Tree { files },
+        modules: modules().unwrap(),
+    }
 }
 
 /// Path, mode and size of each file in a compressed tar file.
@@ -71,6 +76,9 @@ fn the_wheel_lists_every_file_with_its_checksum() {
     let names: Vec<_> = zip.file_names().map(str::to_owned).collect();
     assert_eq!(listed, names, "{record}");
     assert!(record.lines().any(|found| found == line), "{record}");
+    for module in ["__init__.py", "__main__.py", "py.typed"] {
+        assert!(names.contains(&format!("apex_cuda/{module}")), "{names:?}");
+    }
     let command = zip.by_name("apex_cuda-1.2.3.data/scripts/apex").unwrap();
     assert_eq!(command.unix_mode().unwrap() & 0o777, 0o755);
 }

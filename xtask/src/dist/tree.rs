@@ -102,6 +102,7 @@ fn append<W: std::io::Write>(
     tar.append_data(&mut header, path, bytes)
 }
 
-fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+/// The content of a file.
+pub fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     std::fs::read(path).with_context(|| path.display().to_string())
 }

@@ -1,5 +1,5 @@
 //! The wheel: a zip file whose `.data` folder pip unpacks into the environment's prefix, so that
-//! `apex` is on the path and needs no Python to run.
+//! `apex` is on the path and needs no Python to run; and the module `apex_cuda` for those who have Python.
 
 use super::{Package, Release, SUMMARY, root};
 use anyhow::Context;
@@ -19,6 +19,9 @@ pub fn bytes(release: &Release) -> anyhow::Result<Package> {
         };
         wheel.add(&inside, &entry.bytes, entry.mode)?;
     }
+    for (path, source) in &release.modules {
+        wheel.add(path, source, 0o644)?;
+    }
     let facts = format!("{name}.dist-info");
     wheel.add(&format!("{facts}/METADATA"), metadata(release)?.as_bytes(), 0o644)?;
     let what = format!("Wheel-Version: 1.0\nGenerator: apex-xtask\nRoot-Is-Purelib: false\nTag: {tag}\n");
@@ -30,7 +33,7 @@ fn metadata(release: &Release) -> anyhow::Result<String> {
     let readme = std::fs::read_to_string(root().join("README.md")).context("README.md")?;
     Ok(format!(
         "Metadata-Version: 2.4\nName: apex-cuda\nVersion: {}\nSummary: {SUMMARY}\nLicense-Expression: MIT OR Apache-2.0\n\
-         Requires-Python: >=3.8\nDescription-Content-Type: text/markdown\n\n{readme}",
+         Requires-Python: >=3.9\nDescription-Content-Type: text/markdown\n\n{readme}",
         release.version
     ))
 }

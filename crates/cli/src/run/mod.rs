@@ -19,6 +19,7 @@ use crate::report::{self};
 use crate::session::Fresh;
 use crate::text::Style;
 use crate::{exit, session, units};
+use anyhow::Context;
 use apex::environment;
 use apex_trace::META_FILE;
 use apex_trace::control::{CONTROL_FILE, MappedControl, Settings, TimingMode};
@@ -32,7 +33,7 @@ use libraries::Libraries;
 use place::Place;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
@@ -42,6 +43,8 @@ use watch::{Seen, Watch};
 
 /// By it the CPU device learns that it is to look for defects.
 const CHECK: &str = "APEX_CPU_CHECK";
+/// The interpreter that runs commands which end in `.py`: `python -m apex_cuda` sets it.
+const PYTHON: &str = "APEX_PYTHON";
 /// The dynamic linker's variable.
 const PRELOAD: &str = "LD_PRELOAD";
 
@@ -63,6 +66,9 @@ pub struct Args {
     output: Option<PathBuf>,
     #[command(flatten)]
     pub recording: Recording,
+    /// Start with recording off: `apex ctl on` and `apex_cuda.record()` (Python) switch it on
+    #[arg(long, env = "APEX_PAUSED", value_parser = FalseyValueParser::new())]
+    paused: bool,
     /// Fail with 124 if the program succeeds and nothing was captured
     #[arg(long, env = "APEX_REQUIRE_CAPTURE", value_parser = FalseyValueParser::new())]
     require_capture: bool,
@@ -111,6 +117,9 @@ pub struct Recording {
     /// limit]
     #[arg(long, value_name = "SIZE", value_parser = parse_limit, env = "APEX_MAX_SIZE")]
     pub max_size: Option<u64>,
+    /// Whether recording is off until it is switched on.
+    #[arg(skip)]
+    pub paused: bool,
 }
 
 /// Which kernels are timed.
@@ -161,7 +170,7 @@ fn parse_limit(text: &str) -> Result<u64, String> {
 impl Recording {
     fn settings(&self) -> Settings {
         Settings {
-            recording: true,
+            recording: !self.paused,
             timing: self.timing.into(),
             budget_ppm: (self.budget * 1e4).round() as u32,
             max_bytes: self.max_size.unwrap_or(0),
@@ -195,13 +204,15 @@ impl<E: Into<anyhow::Error>> From<E> for NotRecorded {
 
 /// Runs `apex run`. Returns only where the program did not run.
 pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
+    let command = by_interpreter(&args.command, std::env::var_os(PYTHON));
     if args.output.is_none()
         && let Some(outer) = outer_session()
     {
-        return join(&outer, args);
+        return join(&outer, &command, args);
     }
+    let recording = Recording { paused: args.paused, ..args.recording.clone() };
     let name = &args.command[0];
-    match record(&args.command, args.output.as_deref(), name, &args.recording, args.quiet) {
+    match record(&command, args.output.as_deref(), name, &recording, args.quiet) {
         Ok(recorded) => conclude(&recorded, args, color),
         Err(NotRecorded::NotStarted(code)) => Ok(ExitCode::from(code)),
         Err(NotRecorded::Failed(error)) => Err(error),
@@ -239,15 +250,15 @@ pub fn record(
             return Err(error.into());
         }
     };
-    if let Err(error) = meta.store(&fresh.folder) {
-        fresh.discard(&[CONTROL_FILE]);
+    if let Err(error) = write_first(&meta, &fresh.folder) {
+        fresh.discard(&[CONTROL_FILE, META_FILE]);
         return Err(error.into());
     }
 
     let mut program = Command::new(&command[0]);
     program.args(&command[1..]).env(PRELOAD, preload).env(environment::SESSION, &session);
-    // It named this session, and must not name that of a nested run.
-    program.env_remove("APEX_OUTPUT");
+    // They named this session and its interpreter, and must not name those of a nested run.
+    program.env_remove("APEX_OUTPUT").env_remove(PYTHON);
     place.set(&mut program);
     if recording.check {
         program.env(CHECK, "1");
@@ -265,6 +276,7 @@ pub fn record(
         }
     };
     meta.pid = Some(child.id());
+    meta.host = Host::here();
     remember(&meta, &fresh.folder);
     let mut watch = Watch::new(child.id());
     let status = signals.wait(&mut child, || watch.look(control.processes.load(Ordering::Relaxed) > 0))?;
@@ -283,8 +295,14 @@ fn outer_session() -> Option<PathBuf> {
     meta.exit.is_none().then_some(session)
 }
 
+/// The command to start: a file of Python's is run by `python`, where `python -m apex_cuda` names one.
+fn by_interpreter(command: &[OsString], python: Option<OsString>) -> Vec<OsString> {
+    let is_python = Path::new(&command[0]).extension() == Some(OsStr::new("py"));
+    python.filter(|_| is_python).into_iter().chain(command.iter().cloned()).collect()
+}
+
 /// Becomes the program, in the outer run's session.
-fn join(outer: &Path, args: &Args) -> anyhow::Result<ExitCode> {
+fn join(outer: &Path, command: &[OsString], args: &Args) -> anyhow::Result<ExitCode> {
     let preload = Libraries::find()?.preload(std::env::var_os(PRELOAD).as_deref())?;
     if !args.quiet {
         let session = apex_untrusted::shown(outer);
@@ -292,19 +310,27 @@ fn join(outer: &Path, args: &Args) -> anyhow::Result<ExitCode> {
             "joins the session {session} of the `apex run` around it, with that one's options"
         ));
     }
-    let mut program = Command::new(&args.command[0]);
-    program.args(&args.command[1..]).env(PRELOAD, preload);
+    let mut program = Command::new(&command[0]);
+    program.args(&command[1..]).env(PRELOAD, preload).env_remove(PYTHON);
     if args.recording.check {
         program.env(CHECK, "1");
     }
     let error = Signals::block().replace(&mut program);
-    Ok(ExitCode::from(not_started(&args.command[0], &error)))
+    Ok(ExitCode::from(not_started(&command[0], &error)))
 }
 
 /// Says why the command could not be started, and returns the code that shells have for it.
 fn not_started(command: &OsStr, error: &io::Error) -> u8 {
     output::remark(format!("cannot run {}: {error}", apex_untrusted::shown(command)));
     if error.kind() == io::ErrorKind::NotFound { exit::NOT_FOUND } else { exit::NOT_EXECUTABLE }
+}
+
+/// Writes session.json before the program starts, so that an `apex run` inside finds it. The program
+/// waits for this, so it need not reach the disk: `remember`, which has it do so, follows at once.
+fn write_first(meta: &Meta, session: &Folder) -> anyhow::Result<()> {
+    let write = || session.create_new(META_FILE)?.write_all(&serde_json::to_vec_pretty(meta)?);
+    let path = session.path().join(META_FILE);
+    write().with_context(|| format!("cannot write {}", apex_untrusted::shown(path)))
 }
 
 /// Writes session.json again. The program's run counts more than this file, so failing to is a
@@ -329,7 +355,8 @@ fn describe(command: &[OsString], place: &Place, recording: &Recording) -> Meta 
         exit: None,
         device: place.name().into(),
         timing: recording.timing.to_possible_value().map_or(String::new(), |value| value.get_name().into()),
-        host: Host::here(),
+        // Found out while the program starts.
+        host: Host::default(),
     }
 }
 
@@ -383,4 +410,22 @@ fn summarize(loaded: &Loaded, recorded: &Recorded, args: &Args) -> bool {
         ));
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_python_are_run_by_the_interpreter_that_is_named() {
+        let command = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+        let python = || Some(OsString::from("/opt/python3"));
+        for (words, python, expected) in [
+            (&["train.py", "-v"][..], python(), &["/opt/python3", "train.py", "-v"][..]),
+            (&["train.py"], None, &["train.py"]),
+            (&["./solver", "train.py"], python(), &["./solver", "train.py"]),
+        ] {
+            assert_eq!(by_interpreter(&command(words), python), command(expected));
+        }
+    }
 }

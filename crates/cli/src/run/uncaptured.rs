@@ -5,13 +5,15 @@ use super::Recorded;
 use super::inspect::{self, Program};
 use super::watch::Seen;
 use crate::loaded::Loaded;
+use crate::units;
 use apex::environment;
-use apex_trace::MappedControl;
+use apex_trace::{Control, MappedControl};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
+use std::sync::atomic::Ordering;
 
 /// Interpreters of interpreters: deeper chains of `#!` do not run.
 const SCRIPT_DEPTH: usize = 4;
@@ -50,25 +52,39 @@ fn switched_off(loaded: &Loaded) -> Vec<String> {
     if environment::is_disabled() {
         causes.push("APEX_DISABLE=1 is set".into());
     }
+    let mut is_off = false;
     if let Ok(control) = MappedControl::open(&loaded.session.dir) {
-        if !control.is_recording() {
-            causes.push("recording was switched off by `apex ctl`".into());
+        is_off = !control.is_recording();
+        if is_off {
+            causes.push(recording_off(&control));
         }
         causes.extend(control.complaint());
     }
     for process in &loaded.session.processes {
-        causes.push(match process.drop_cause() {
+        let (executable, pid) = (&process.executable, process.pid);
+        match process.drop_cause() {
             Some(cause) => {
-                format!("{} records of process {} were lost: {cause}", process.dropped, process.pid)
+                let lost = units::counted(process.dropped, "record", "records");
+                let were = if process.dropped == 1 { "was" } else { "were" };
+                causes.push(format!("{lost} of process {pid} {were} lost: {cause}"));
             }
-            None => format!(
-                "{} (pid {}) opened CUDA and then did nothing with it",
-                process.executable, process.pid
-            ),
-        });
+            // What it did while recording was off is not known.
+            None if is_off => {}
+            None => causes.push(format!("{executable} (pid {pid}) opened CUDA and then did nothing with it")),
+        }
     }
     causes.extend(loaded.profile.recorder.problems.iter().cloned());
     causes
+}
+
+/// Why recording is off.
+fn recording_off(control: &Control) -> String {
+    match control.generation.load(Ordering::Relaxed) {
+        0 => "recording was off from the start (--paused), and nothing switched it on: `apex ctl on` does, and \
+              `apex_cuda.record()` in Python"
+            .into(),
+        _ => "recording was switched off, by `apex ctl` or `apex_cuda.record()`".into(),
+    }
 }
 
 /// Likely causes, each a sentence; never empty.

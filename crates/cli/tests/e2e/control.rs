@@ -85,3 +85,26 @@ fn a_program_that_has_made_no_call_yet_can_be_steered() {
     assert!(output.success());
     assert_eq!(sandbox.launches("s"), 0);
 }
+
+/// Kernels are timed as in a run that recorded from the start.
+#[test]
+fn a_paused_run_records_from_when_it_is_switched_on() {
+    let sandbox = Sandbox::new();
+    let words = ["launch", "10", "await", "a", "launch", "20"];
+    let options = ["--quiet", "--paused", "--timing", "all"];
+    let mut apex = Running::start(&mut sandbox.record(&options, &words));
+    apex.read_until("waiting");
+    output(&mut sandbox.apex(&["ctl", "on"]), 0);
+    std::fs::write(sandbox.path("a"), "").unwrap();
+    assert!(apex.0.wait().unwrap().success());
+    let timed = timed(&sandbox);
+    assert!(timed[1..].iter().all(|timed| *timed) && timed.len() == 20, "{timed:?}");
+}
+
+#[test]
+fn a_paused_run_that_nobody_switched_on_says_how() {
+    let sandbox = Sandbox::new();
+    let said = text(&sandbox.recorded(&["--paused"], &["launch", "10"]).stderr);
+    assert!(said.contains("likely cause: recording was off from the start (--paused)"), "{said}");
+    assert!(said.contains("`apex ctl on`") && !said.contains("did nothing with it"), "{said}");
+}

@@ -23,6 +23,7 @@ mod pages;
 mod places;
 mod predictions;
 mod processes;
+mod python;
 mod ranges;
 mod reports;
 mod session_folders;

@@ -1,0 +1,24 @@
+//! The Python package: its own tests, with the command that was built.
+
+use crate::common::{APEX, Sandbox, output, text};
+use std::path::Path;
+
+#[test]
+fn the_tests_of_the_python_package_pass() {
+    let sandbox = Sandbox::new();
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/tests");
+    let mut python = sandbox.command("python3");
+    python.args(["-B", "-m", "unittest", "discover", "-s"]).arg(tests);
+    let before = std::env::var_os("PATH").unwrap_or_default();
+    let folders = Path::new(APEX).parent().into_iter().map(Path::to_path_buf);
+    let folders = std::env::join_paths(folders.chain(std::env::split_paths(&before))).unwrap();
+    python.env("PATH", folders);
+    if sandbox.command("python3").arg("--version").output().is_err() {
+        return test_skip::impossible_here("python3 is not installed");
+    }
+    let said = text(&output(&mut python, 0).stderr);
+    assert!(said.contains("OK"), "{said}");
+    if said.contains("skipped=") {
+        test_skip::missing_dependency("no pyarrow: the tests of tables did not run");
+    }
+}

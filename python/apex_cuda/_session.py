@@ -1,0 +1,115 @@
+"""A recorded session, as tables and documents.
+
+Tables come as Parquet from ``apex export`` and are read by pyarrow; documents come as JSON. What
+each column and member means is in ``docs/json.md``, and in the tables' metadata.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Optional, Union
+
+from . import _command
+
+if TYPE_CHECKING:
+    import pyarrow
+
+Columns = Optional[Sequence[str]]
+Document = dict[str, Any]
+
+
+class Session:
+    """A session folder that ``apex run`` has made, or is writing.
+
+    Nothing is read before a method is called, and each call reads the session as it is then. All
+    methods raise `Error` with what ``apex`` said if it cannot be read.
+
+    Args:
+        path: the folder.
+    """
+
+    def __init__(self, path: Union[str, "os.PathLike[str]"]) -> None:
+        self.path: str = os.path.abspath(os.fspath(path))
+
+    def __repr__(self) -> str:
+        return f"apex_cuda.Session({self.path!r})"
+
+    def launches(self, *, window: Optional[str] = None, columns: Columns = None) -> "pyarrow.Table":
+        """Launch calls, a row each, as an Arrow table. ``gpu_ns`` is measured, and null where it
+        was not.
+
+        Args:
+            window: only calls that began between these times since the session's start, such as
+                ``"1.5s..2s"``.
+            columns: only these columns.
+        """
+        return self._table("launches", window, columns)
+
+    def kernels(self, *, columns: Columns = None) -> "pyarrow.Table":
+        """Kernels by launch configuration, the costliest first, as an Arrow table."""
+        return self._table("kernels", None, columns)
+
+    def calls(self, *, window: Optional[str] = None, columns: Columns = None) -> "pyarrow.Table":
+        """Driver calls other than launches, a row each, as an Arrow table. Arguments as for
+        `launches`."""
+        return self._table("calls", window, columns)
+
+    def memory(self, *, window: Optional[str] = None) -> "pyarrow.Table":
+        """The calls that allocate and free memory, with ``address`` and ``bytes``, as an Arrow
+        table. Its sums stand in ``report()["profile"]["memory"]``."""
+        calls = self.calls(window=window)
+        import pyarrow
+        import pyarrow.compute
+
+        return calls.filter(
+            pyarrow.compute.is_in(calls["class"], pyarrow.array(["allocate", "free"]))
+        )
+
+    def parquet(self, rows: str, *, window: Optional[str] = None) -> bytes:
+        """A table as a Parquet file, for what reads Parquet without pyarrow (polars, DuckDB).
+
+        Args:
+            rows: ``"launches"``, ``"kernels"`` or ``"calls"``.
+            window: as for `launches`.
+        """
+        return self._export("parquet", rows, window)
+
+    def rows(self, rows: str, *, window: Optional[str] = None) -> list[Document]:
+        """A table as dictionaries, which need no other package. Arguments as for `parquet`."""
+        found: list[Document] = json.loads(self._export("json", rows, window))[rows]
+        return found
+
+    def report(self) -> Document:
+        """What ``apex report --json`` prints: the document ``apex.report`` of ``docs/json.md``."""
+        return self._document("report")
+
+    def advice(self) -> Document:
+        """What ``apex advise --json`` prints: the document ``apex.advise`` of ``docs/json.md``."""
+        return self._document("advise")
+
+    def _document(self, command: str) -> Document:
+        found: Document = json.loads(_command.output([command, "--json", "--", self.path]))
+        return found
+
+    def _export(self, form: str, rows: str, window: Optional[str]) -> bytes:
+        within = [] if window is None else [f"--window={window}"]
+        return _command.output(
+            ["export", "--format", form, f"--what={rows}", *within, "--", self.path]
+        )
+
+    def _table(self, rows: str, window: Optional[str], columns: Columns) -> "pyarrow.Table":
+        try:
+            import pyarrow
+            import pyarrow.parquet
+        except ImportError as error:
+            raise ImportError(
+                f"Session.{rows}() makes an Arrow table and needs pyarrow: `pip install pyarrow`. "
+                f'Without it, Session.rows("{rows}") has the same as dictionaries'
+            ) from error
+        file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(self.parquet(rows, window=window)))
+        names = None if columns is None else list(columns)
+        for name in names or []:
+            if name not in file.schema_arrow.names:
+                known = ", ".join(file.schema_arrow.names)
+                raise KeyError(f"the table of {rows} has no column {name}; it has {known}")
+        return file.read(columns=names)
