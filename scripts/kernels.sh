@@ -80,7 +80,7 @@ for kernel in hopper:64 hopper:128 hopper:256 backward_hopper:64 backward_hopper
   compile "attention_${part}_d$dim.fatbin" "attention_$part.cu" -fatbin "-DDIM=$dim" \
     '-gencode=arch=compute_90a,code=[sm_90a,compute_90a]' --compress-mode=size
 done
-for part in portable backward_portable losses; do
+for part in portable backward_portable losses expert_choice; do
   compile "moe_$part.ptx.zst" "moe_$part.cu" -ptx -arch=sm_80
 done
 for part in hopper weights_hopper; do

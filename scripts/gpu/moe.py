@@ -24,7 +24,7 @@ from attention import BINARIES, check, distance, driver, elapsed, facts, load_pt
 ROUNDS = 9
 TILE_ROWS, WEIGHTS, STEP, PANEL, CHUNK, STAGES = 128, 256, 64, 64, 64, 4
 SHARED = 1024 + STAGES * (TILE_ROWS + WEIGHTS) * 2 * STEP + 256
-hopper, portable = ct.c_void_p(), load_ptx("moe_portable")
+hopper, portable, backward = ct.c_void_p(), load_ptx("moe_portable"), load_ptx("moe_backward_portable")
 check(driver.cuModuleLoadData(ct.byref(hopper), (BINARIES / "moe_hopper.fatbin").read_bytes()))
 PROPERTIES = torch.cuda.get_device_properties(0)
 
@@ -80,42 +80,39 @@ class Layer:
         return F.linear(self.x, self.router).float()
 
 
-class Ours:
-    def __init__(self, layer, logits, gate="softmax", renormalise=True, bias=None, capacity=None, saving=False):
+NOTHING = ct.c_void_p(0)  # no address
+
+
+def words(*shape):
+    return torch.full(shape, -1, dtype=torch.int32, device="cuda")
+
+
+class Pass:
+    """A forward pass of at most so many rows. Subclasses say what routes them and adds them up: `routing` and `summation`."""
+
+    def __init__(self, layer, logits, rows, gate, renormalise, saving):
         tokens, experts, top_k, dim, hidden = layer.sizes
-        rows, chunks = tokens * top_k, -(-tokens // CHUNK)
-        kind = "bf16" if layer.x.dtype == torch.bfloat16 else "f16"
+        kind = self.kind = "bf16" if layer.x.dtype == torch.bfloat16 else "f16"
+        chunks = -(-tokens // CHUNK)
         self.problem = problem = Problem(tokens, experts, top_k, dim, hidden, chunks, gate == "sigmoid", renormalise)
-        words = lambda *shape: torch.full(shape, -1, dtype=torch.int32, device="cuda")
         nan = lambda *shape: torch.full(shape, float("nan"), dtype=layer.x.dtype, device="cuda")
-        self.logits = logits
-        self.experts, self.weights, self.loads = words(tokens, top_k), nan(tokens, top_k).float(), words(experts)
-        self.drops, nothing = words(2), ct.c_void_p(0)
-        counts, row_tokens, row_choices, choice_rows = words(experts, chunks), words(rows), words(rows), words(tokens, top_k)
+        self.logits, self.rows = logits, rows
+        row_tokens, row_choices = words(rows), words(rows)
         spans, tiles = words(experts, 2), words(rows // TILE_ROWS + min(experts, rows) + 1, 4)
         counters = torch.zeros(2, dtype=torch.int32, device="cuda")
-        # What a backward pass needs too. 0 stands for no address.
-        self.plan = row_tokens, row_choices, choice_rows, spans, tiles, counters
-        self.projections = nan(rows, 2, hidden) if saving else ct.c_void_p(0)
+        # What a backward pass needs too.
+        self.plan = row_tokens, row_choices, spans, tiles, counters
+        self.projections = nan(rows, 2, hidden) if saving else NOTHING
         h, y, self.output = nan(rows, hidden), nan(rows, dim), nan(tokens, dim)
         up_map = tensor_map(layer.up, (dim, hidden, 2, experts), (STEP, WEIGHTS // 2, 2))
         down_map = tensor_map(layer.down, (hidden, dim, 1, experts), (STEP, WEIGHTS))
         h_map = tensor_map(h, (hidden, rows), (STEP, TILE_ROWS))
         blocks, shared = PROPERTIES.multi_processor_count, SHARED
-        self.routing = [
-            launcher(portable, "moe_route", chunks, 256, 36 * experts, logits, nothing if bias is None else bias,
-                     self.weights, self.experts, counts, self.drops, problem),
-            launcher(portable, "moe_scan", experts, 256, 0, counts, self.loads, problem),
-            launcher(portable, "moe_place", chunks, 256, 4 * (experts + CHUNK * top_k), self.experts, counts, self.loads,
-                     row_tokens, row_choices, choice_rows, spans, tiles, ct.c_int(min(tokens, capacity or tokens)),
-                     self.drops, problem),
-        ]
         self.up = launcher(hopper, f"moe_up_hopper_{kind}", blocks, 384, shared, up_map, layer.up, layer.x, row_tokens, tiles,
                            counters, h, self.projections, problem)
         self.down = launcher(hopper, f"moe_down_hopper_{kind}", blocks, 384, shared, down_map, h_map, layer.down, h, tiles,
                              counters, y, problem)
-        self.combine = launcher(portable, f"moe_combine_{kind}", tokens, 256, 0, y, self.weights, choice_rows, self.output,
-                                problem)
+        self.y = y
 
     def route(self):
         for kernel in self.routing:
@@ -124,6 +121,36 @@ class Ours:
     def __call__(self):
         self.route(), self.up(), self.down(), self.combine()
         return self.output
+
+
+class Ours(Pass):
+    """Tokens choose."""
+
+    def __init__(self, layer, logits, gate="softmax", renormalise=True, bias=None, capacity=None, saving=False):
+        tokens, experts, top_k, _, _ = layer.sizes
+        super().__init__(layer, logits, tokens * top_k, gate, renormalise, saving)
+        row_tokens, row_choices, spans, tiles, _ = self.plan
+        self.experts, self.loads, self.drops = words(tokens, top_k), words(experts), words(2)
+        self.weights = torch.full((tokens, top_k), float("nan"), device="cuda")
+        chunks = self.problem.chunks
+        counts, self.choice_rows = words(experts, chunks), words(tokens, top_k)
+        self.routing = [
+            launcher(portable, "moe_route", chunks, 256, 36 * experts, logits, NOTHING if bias is None else bias,
+                     self.weights, self.experts, counts, self.drops, self.problem),
+            launcher(portable, "moe_scan", experts, 256, 0, counts, self.loads, self.problem),
+            launcher(portable, "moe_place", chunks, 256, 4 * (experts + CHUNK * top_k), self.experts, counts, self.loads,
+                     row_tokens, row_choices, self.choice_rows, spans, tiles, ct.c_int(min(tokens, capacity or tokens)),
+                     self.drops, self.problem),
+        ]
+        self.combine = self.summation(self.y, self.weights, self.output)
+
+    def summation(self, rows, weights, to):
+        return launcher(portable, f"moe_combine_{self.kind}", self.problem.tokens, 256, 0, rows, weights, self.choice_rows, to,
+                        self.problem)
+
+    def gate_gradient(self, weight_parts, parts, to):
+        return launcher(backward, "moe_gate_gradient", -(-self.problem.tokens // 8), 256, 32 * self.problem.experts, self.logits,
+                        self.weights, self.experts, self.choice_rows, weight_parts, ct.c_int(parts), to, self.problem)
 
 
 def scores_of(logits, gate):

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# A mixture of experts on a Hopper GPU, forward and backward, and what keeps it in balance: the Hopper forms beside PyTorch's
-# kernels, the tests of the crate on the GPU, and compute-sanitizer.
+# A mixture of experts on a Hopper GPU, forward and backward, what keeps it in balance, and experts that choose: the Hopper forms
+# beside PyTorch's kernels, the tests of the crate on the GPU, and compute-sanitizer.
 #
 #   scripts/gpu/moe.sh [OUT]                # everything
 #   scripts/gpu/moe.sh --backward [OUT]     # without the measurements of forward passes alone
-#   scripts/gpu/moe.sh --balance [OUT]      # losses, a bias and a capacity alone are measured
+#   scripts/gpu/moe.sh --balance [OUT]      # losses, a bias, a capacity, and experts that choose alone are measured
 #
 # It needs PyTorch, compute-sanitizer, and the tests that `cargo test -p apex-kernels --test moe --test moe_backward --no-run`
 # builds; `TESTS` names their folder. A part that fails does not stop the others.
@@ -36,13 +36,14 @@ sanitize() {
     >"$out/$part-$tool.txt" 2>&1
 }
 python3 scripts/gpu/moe_balance.py "$out" || status=1
+python3 scripts/gpu/moe_experts.py "$out" || status=1
 if [ "$only" != balance ]; then python3 scripts/gpu/moe_backward.py "$out" || status=1; fi
 if [ -z "$only" ]; then python3 scripts/gpu/moe.py "$out" || status=1; fi
 # All tests would take minutes under racecheck.
 jobs=()
 sanitize memcheck moe & jobs+=($!)
 sanitize memcheck moe_backward & jobs+=($!)
-sanitize racecheck moe one_layer all_tokens an_expert_takes as_many moe_losses & jobs+=($!)
+sanitize racecheck moe one_layer all_tokens an_expert_takes as_many moe_losses moe_expert_choice::{one_pass,more_tokens} & jobs+=($!)
 sanitize racecheck moe_backward one_layer one_expert what_experts & jobs+=($!)
 for job in "${jobs[@]}"; do wait "$job" || status=1; done
 tail -n 2 "$out"/moe*-{memcheck,racecheck}.txt

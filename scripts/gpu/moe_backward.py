@@ -19,11 +19,11 @@ import torch
 import torch._functorch.config
 
 import moe
-from attention import BINARIES, check, distance, driver, facts, load_ptx, random
+from attention import BINARIES, check, distance, driver, facts, random
 from moe import PANEL, PROPERTIES, SHARED, STEP, TILE_ROWS, WEIGHTS, Layer, Ours, launcher, median, spread, tensor_map
 
 torch._functorch.config.donated_buffer = False  # or a compiled layer's graph cannot be kept
-gate, weights = load_ptx("moe_backward_portable"), ct.c_void_p()
+weights = ct.c_void_p()
 check(driver.cuModuleLoadData(ct.byref(weights), (BINARIES / "moe_weights_hopper.fatbin").read_bytes()))
 NAMES = "tokens", "logits", "up", "down"
 
@@ -32,10 +32,10 @@ class Backward:
     """Of a forward pass of ours that has run."""
 
     def __init__(self, layer, ours, gradient):
-        tokens, experts, top_k, dim, hidden = layer.sizes
-        rows, kind = tokens * top_k, "bf16" if layer.x.dtype == torch.bfloat16 else "f16"
+        _, experts, _, dim, hidden = layer.sizes
+        rows, kind = ours.rows, ours.kind
         nan = lambda *shape, dtype=layer.x.dtype: torch.full(shape, float("nan"), dtype=dtype, device="cuda")
-        row_tokens, row_choices, choice_rows, spans, tiles, counters = ours.plan
+        row_tokens, row_choices, spans, tiles, counters = ours.plan
         parts = -(-hidden // WEIGHTS)
         weight_parts = nan(rows, parts, dtype=torch.float32)
         projection_gradient, weighted, dx_rows = nan(rows, 2 * hidden), nan(rows, hidden), nan(rows, dim)
@@ -53,10 +53,8 @@ class Backward:
             "up": product(weights, "up", gradient_map, projection_gradient, layer.x, row_tokens, spans, counters, d_up),
             "down": product(weights, "down", weighted_map, weighted, gradient, row_tokens, spans, counters, d_down),
             "rows": product(moe.hopper, "token", up_map, rows_map, layer.up, projection_gradient, tiles, counters, dx_rows),
-            "gate": launcher(gate, "moe_gate_gradient", -(-tokens // 8), 256, 32 * experts, ours.logits, ours.weights,
-                             ours.experts, choice_rows, weight_parts, ct.c_int(parts), d_logits, ours.problem),
-            "combine": launcher(moe.portable, f"moe_combine_{kind}", tokens, 256, 0, dx_rows, ct.c_void_p(0), choice_rows, dx,
-                                ours.problem),
+            "gate": ours.gate_gradient(weight_parts, parts, d_logits),
+            "combine": ours.summation(dx_rows, moe.NOTHING, dx),
         }
 
     def __call__(self):

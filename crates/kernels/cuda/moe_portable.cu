@@ -2,24 +2,11 @@
 // on the ordinary units, without tensor cores; the other kernels serve all forms.
 //
 // Nothing depends on the order in which blocks run: what is added up atomically are counts, and each output has one writer.
-#include "moe.cuh"
+#include "moe_routing.cuh"
 
 namespace moe {
 
 // ---- routing -----------------------------------------------------------------------------------------------------------
-
-__device__ __forceinline__ float logistic(float x) { return 1.0f / (1.0f + expf(-x)); }
-
-__device__ __forceinline__ float warp_max(float x) {
-  for (int d = 16; d > 0; d /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, d));
-  return x;
-}
-
-// A number that orders as `score` does, NaN as minus infinity. Greater than 0, which stands for an expert that is taken.
-__device__ __forceinline__ unsigned rank_of(float score) {
-  unsigned bits = __float_as_uint(score != score ? -INFINITY : score);
-  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-}
 
 // The number of choices that experts did not take, and of tokens of which no expert took any.
 struct Drops {
@@ -91,28 +78,6 @@ __device__ void route(const float* logits, const float* bias, float* weights, in
   }
 }
 
-// The sum of `value` over the threads of the block before this one; `all` is that over all. Every thread of a block of SCAN
-// threads calls it.
-constexpr int SCAN = 256;
-__device__ __forceinline__ int sum_before(int value, int& all) {
-  __shared__ int sums[SCAN / 32];
-  int lane = threadIdx.x % 32, warp = threadIdx.x / 32, sum = value;
-  for (int d = 1; d < 32; d *= 2) {
-    int other = __shfl_up_sync(0xffffffff, sum, d);
-    if (lane >= d) sum += other;
-  }
-  if (lane == 31) sums[warp] = sum;
-  __syncthreads();
-  int before = sum - value;
-  all = 0;
-  for (int i = 0; i < SCAN / 32; ++i) {
-    if (i < warp) before += sums[i];
-    all += sums[i];
-  }
-  __syncthreads();
-  return before;
-}
-
 // A block for each expert: counts of chunks become sums over the chunks before, and `loads` has the choices of each expert.
 __device__ void scan(int* counts, int* loads, const Problem& p) {
   for (int expert = blockIdx.x; expert < p.experts; expert += gridDim.x) {
@@ -120,7 +85,7 @@ __device__ void scan(int* counts, int* loads, const Problem& p) {
     int done = 0, all;
     for (int start = 0; start < p.chunks; start += SCAN) {
       int chunk = start + threadIdx.x;
-      int before = sum_before(chunk < p.chunks ? row[chunk] : 0, all);
+      int before = sum_before<SCAN>(chunk < p.chunks ? row[chunk] : 0, all);
       if (chunk < p.chunks) row[chunk] = done + before;
       done += all;
     }
@@ -146,12 +111,12 @@ __device__ void place(const int* experts, const int* starts, const int* loads, c
   int rows = 0, row_tiles = 0;
   for (int start = 0; start < p.experts; start += SCAN) {
     int e = start + threadIdx.x, load = e < p.experts ? min(loads[e], capacity) : 0, all;
-    int first = rows + sum_before(load, all);
+    int first = rows + sum_before<SCAN>(load, all);
     rows += all;
     if (e < p.experts) first_rows[e] = first;
     if (blockIdx.x == 0) {
       if (e < p.experts) plan.spans[e] = {first, load};
-      int its = (load + TILE_ROWS - 1) / TILE_ROWS, at = 1 + row_tiles + sum_before(its, all);
+      int its = (load + TILE_ROWS - 1) / TILE_ROWS, at = 1 + row_tiles + sum_before<SCAN>(its, all);
       row_tiles += all;
       for (int i = 0; i < its; ++i) plan.tiles[at + i] = {first + i * TILE_ROWS, min(TILE_ROWS, load - i * TILE_ROWS), e, 0};
     }
@@ -260,39 +225,9 @@ __device__ void multiply(const T* from, const T* weights, const int* row_tokens,
 template <typename T>
 __device__ void combine(const T* rows, const float* weights, const int* choice_rows, T* output, const Problem& p) {
   for (int token = blockIdx.x; token < p.tokens; token += gridDim.x) {
-    auto weight = [&](int c) { return weights ? weights[static_cast<long long>(token) * p.top_k + c] : 1.0f; };
-    const int* its_rows = choice_rows + static_cast<long long>(token) * p.top_k;
-    T* to = output + static_cast<long long>(token) * p.dim;
-    if (p.dim % 8 == 0) {
-      for (int i = threadIdx.x; i < p.dim / 8; i += blockDim.x) {
-        float sums[8] = {};
-#pragma unroll 4
-        for (int c = 0; c < p.top_k; ++c) {
-          long long row = its_rows[c];
-          uint4 words = {};
-          if (row >= 0) words = __ldg(reinterpret_cast<const uint4*>(rows + row * p.dim) + i);
-          float its_weight = row >= 0 ? weight(c) : 0.0f;
-          uint32_t pairs[4] = {words.x, words.y, words.z, words.w};
-#pragma unroll
-          for (int j = 0; j < 4; ++j) {
-            float2 pair = unpack<T>(pairs[j]);
-            sums[2 * j] = fmaf(its_weight, pair.x, sums[2 * j]);
-            sums[2 * j + 1] = fmaf(its_weight, pair.y, sums[2 * j + 1]);
-          }
-        }
-        reinterpret_cast<uint4*>(to)[i] = make_uint4(pack<T>(sums[0], sums[1]), pack<T>(sums[2], sums[3]),
-                                                     pack<T>(sums[4], sums[5]), pack<T>(sums[6], sums[7]));
-      }
-    } else {
-      for (int i = threadIdx.x; i < p.dim; i += blockDim.x) {
-        float sum = 0.0f;
-        for (int c = 0; c < p.top_k; ++c) {
-          long long row = its_rows[c];
-          if (row >= 0) sum = fmaf(weight(c), widen(rows[row * p.dim + i]), sum);
-        }
-        to[i] = narrow<T>(sum);
-      }
-    }
+    long long first = static_cast<long long>(token) * p.top_k;
+    auto weight = [&](int c) { return weights ? weights[first + c] : 1.0f; };
+    add_rows(rows, choice_rows + first, p.top_k, weight, output + static_cast<long long>(token) * p.dim, p.dim);
   }
 }
 

@@ -3,6 +3,7 @@
 
 mod common;
 mod moe_cases;
+mod moe_expert_choice;
 mod moe_losses;
 
 use apex_gpu::{Buffer, Device, Stream};

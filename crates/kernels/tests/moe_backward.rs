@@ -164,13 +164,17 @@ fn the_reference_agrees_with_differences_of_its_forward_pass() {
         let layer = Layer::<f16>::random(&shape);
         for layer in [Layer::<f16>::random(&shape), layer.biased(&shape, gate)] {
             for (renormalise, capacity) in [(false, None), (true, None), (false, Some(1)), (true, Some(1))] {
-                differences(&shape, &Options { gate, renormalise, capacity, form: None }, &layer);
+                gradients_are_differences(
+                    &shape,
+                    &Options { gate, renormalise, capacity, form: None },
+                    &layer,
+                );
             }
         }
     }
 }
 
-fn differences(shape: &Shape, options: &Options, layer: &Layer<f16>) {
+fn gradients_are_differences(shape: &Shape, options: &Options, layer: &Layer<f16>) {
     let (logits, bias) = layer.router();
     let bias = bias.as_deref();
     let mut values = [wide(&layer.tokens), logits, wide(&layer.up), wide(&layer.down)];
@@ -185,22 +189,7 @@ fn differences(shape: &Shape, options: &Options, layer: &Layer<f16>) {
     let host = Inputs { tokens: &tokens[..], logits: &logits[..], bias, up: &up[..], down: &down[..] };
     let Gradients { tokens, logits, up, down } =
         reference::backward(&host, &of_output, shape, options).unwrap();
-    for (which, expected) in [tokens, logits, up, down].into_iter().enumerate() {
-        for (at, expected) in expected.into_iter().enumerate() {
-            let (step, before) = (1e-5, values[which][at]);
-            values[which][at] = before + step;
-            let above = loss(&values);
-            values[which][at] = before - step;
-            let below = loss(&values);
-            values[which][at] = before;
-            let found = (above - below) / (2.0 * step);
-            let off = (found - expected).abs();
-            assert!(
-                off < 1e-7 * (1.0 + expected.abs()),
-                "{options:?}, input {which}, element {at}: {found}, {expected}"
-            );
-        }
-    }
+    moe_cases::differences(&mut values, &[tokens, logits, up, down], loss);
 }
 
 #[test]

@@ -63,8 +63,7 @@ impl Call<'_> {
         unsafe { launch.arg(self.problem).launch()? };
 
         let down_map = self.map::<T, T>(inputs.down, [hidden, dim, 1, experts], [STEP, WEIGHTS, 1])?;
-        let count = self.shape.choices();
-        let hidden_map = self.map::<T, u16>(layers, [hidden, count, 1, 1], [STEP, TILE_ROWS, 1])?;
+        let hidden_map = self.map::<T, u16>(layers, [hidden, self.rows, 1, 1], [STEP, TILE_ROWS, 1])?;
         let launch =
             down.launch(blocks, THREADS).shared(SHARED).on(self.stream).arg(down_map).arg(hidden_map);
         let launch = launch.arg(inputs.down).arg(&*layers).arg(&plan.tiles);

@@ -14,6 +14,9 @@
 //! layers, with the gradient of SwiGLU, one for the gate, one for each weight, one for the rows of
 //! tokens, and one that adds these up. Sums have one order there too.
 //!
+//! Instead of tokens, experts may choose: [`ExpertChoice`] gives each expert the same number of tokens,
+//! which its largest scores name.
+//!
 //! | form | runs on |
 //! | --- | --- |
 //! | [`reference`](mod@reference) | the host, in f64 |
@@ -49,6 +52,7 @@
 
 mod backward;
 mod balance;
+mod expert_choice;
 mod hopper;
 mod losses;
 mod plan;
@@ -62,6 +66,7 @@ use apex_gpu::{Buffer, Device, Kernel, Stream};
 
 pub use backward::{Forward, Gradients, Saved};
 pub use balance::{Balance, Drops};
+pub use expert_choice::{ExpertChoice, ExpertOptions};
 pub use losses::{Auxiliary, Router};
 pub use shape::{Gate, Options, Shape};
 
@@ -307,20 +312,14 @@ impl Moe {
         }
         // Whoever panicked while holding the buffers left whole ones.
         let mut workspace = self.workspace.lock().unwrap_or_else(PoisonError::into_inner);
-        let call = Call { moe: self, problem: shape.problem(options), shape, stream };
+        let call = Call { moe: self, problem: shape.problem(options), shape, rows: shape.choices(), stream };
         let Workspace { counts, plan, counters, hidden, rows, .. } = &mut *workspace;
         let (plan, projections) = match saved {
             Some(saved) => saved.prepare(shape, options, stream)?,
             None => (plan, None),
         };
         call.route(inputs, options, routing, counts, plan)?;
-        let hidden = reserve(hidden, shape.choices() * shape.hidden, stream)?;
-        let rows = reserve(rows, shape.choices() * shape.dim, stream)?;
-        let between = Between { plan, counters, projections, hidden, rows };
-        match form {
-            Form::Portable => call.portable_products(inputs, between)?,
-            Form::Hopper => call.hopper_products(inputs, between)?,
-        }
+        call.products(form, inputs, Between { plan, counters, projections, hidden, rows })?;
         call.combine(rows, Some(&routing.weights), plan, output)?;
         Ok(form)
     }
@@ -346,7 +345,7 @@ impl Moe {
     }
 }
 
-/// What the products of a forward pass read and write, beside inputs.
+/// What the products of a forward pass read and write, beside inputs. They reserve what they write.
 struct Between<'a, T> {
     plan: &'a Plan,
     counters: &'a mut Buffer<u32>,
@@ -361,5 +360,24 @@ struct Call<'a> {
     moe: &'a Moe,
     problem: Problem,
     shape: &'a Shape,
+    /// The number of rows, at most.
+    rows: usize,
     stream: &'a Stream,
+}
+
+impl Call<'_> {
+    /// Both products, for the rows of the plan.
+    fn products<T: Element>(
+        &self,
+        form: Form,
+        inputs: &Inputs<'_, Buffer<T>>,
+        between: Between<'_, T>,
+    ) -> Result<()> {
+        reserve(between.hidden, self.rows * self.shape.hidden, self.stream)?;
+        reserve(between.rows, self.rows * self.shape.dim, self.stream)?;
+        match form {
+            Form::Portable => self.portable_products(inputs, between),
+            Form::Hopper => self.hopper_products(inputs, between),
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use apex_gpu::{Buffer, Device, Stream};
 
 use crate::Result;
-use crate::moe::shape::Shape;
+use crate::moe::shape::most_tiles;
 use crate::workspace::reserve;
 
 /// A *row* is one choice of one token; rows of an expert are contiguous, in the order of tokens.
@@ -32,13 +32,13 @@ impl Plan {
         })
     }
 
-    /// As much memory as the shape needs.
-    pub fn reserve(&mut self, shape: &Shape, stream: &Stream) -> Result<()> {
-        for buffer in [&mut self.row_tokens, &mut self.row_choices, &mut self.choice_rows] {
-            reserve(buffer, shape.choices(), stream)?;
-        }
-        reserve(&mut self.spans, shape.experts, stream)?;
-        reserve(&mut self.tiles, 1 + shape.most_tiles(), stream)?;
+    /// As much memory as so many rows need, at most, and so many choices that may have one.
+    pub fn reserve(&mut self, rows: usize, choices: usize, experts: usize, stream: &Stream) -> Result<()> {
+        reserve(&mut self.row_tokens, rows, stream)?;
+        reserve(&mut self.row_choices, rows, stream)?;
+        reserve(&mut self.choice_rows, choices, stream)?;
+        reserve(&mut self.spans, experts, stream)?;
+        reserve(&mut self.tiles, 1 + most_tiles(rows, experts), stream)?;
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use apex_gpu::Buffer;
 
 use crate::images::{Code, Image};
 use crate::moe::plan::Plan;
-use crate::moe::shape::{CHUNK, Options, TILE_ROWS};
+use crate::moe::shape::{CHUNK, Options, TILE_ROWS, most_tiles};
 use crate::moe::{Between, Call, Inputs, Routing};
 use crate::workspace::reserve;
 use crate::{Element, Result};
@@ -33,7 +33,7 @@ impl Call<'_> {
         plan: &mut Plan,
     ) -> Result<()> {
         let shape = self.shape;
-        plan.reserve(shape, self.stream)?;
+        plan.reserve(self.rows, shape.choices(), shape.experts, self.stream)?;
         let counts = reserve(counts, shape.experts * shape.chunks(), self.stream)?;
         let kernel = |name| self.moe.kernel(PORTABLE, name);
         let (route, scan, place) = (kernel("moe_route")?, kernel("moe_scan")?, kernel("moe_place")?);
@@ -99,7 +99,7 @@ impl Call<'_> {
     /// The grid of a product whose rows have `width` elements: columns along x, parts of tiles along
     /// y.
     pub fn parts(&self, width: usize) -> [u32; 3] {
-        let parts = (self.shape.most_tiles() * (TILE_ROWS / SIDE)).min(MOST_PARTS);
+        let parts = (most_tiles(self.rows, self.shape.experts) * (TILE_ROWS / SIDE)).min(MOST_PARTS);
         [width.div_ceil(SIDE) as u32, parts as u32, 1]
     }
 

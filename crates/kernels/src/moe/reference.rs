@@ -1,7 +1,11 @@
 //! A mixture of experts in f64 on the host: the definition, written down. Everything else is
 //! compared with it.
 
+mod expert_choice;
+
 use std::cmp::Ordering;
+
+pub use expert_choice::{ExpertChoices, expert_choice, expert_choice_backward, expert_choices};
 
 use crate::Result;
 use crate::moe::shape::{Gate, Options, Shape};
@@ -43,13 +47,7 @@ pub fn route(logits: &[f64], bias: Option<&[f64]>, shape: &Shape, options: &Opti
     let mut choices = Choices::default();
     let mut loads = vec![0; shape.experts];
     for row in logits.chunks(shape.experts) {
-        let most = |values: &[f64]| values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let top = most(row);
-        let all: f64 = row.iter().map(|logit| (logit - top).exp()).sum();
-        let scores: Vec<f64> = match options.gate {
-            Gate::Softmax => row.iter().map(|logit| (logit - top).exp() / all).collect(),
-            Gate::Sigmoid => row.iter().map(|logit| 1.0 / (1.0 + (-logit).exp())).collect(),
-        };
+        let scores = scores(row, options.gate);
         let rank = |expert: usize| {
             let rank = bias.map_or(row[expert], |bias| scores[expert] + bias[expert]);
             if rank.is_nan() { f64::NEG_INFINITY } else { rank }
@@ -75,6 +73,22 @@ pub fn route(logits: &[f64], bias: Option<&[f64]>, shape: &Shape, options: &Opti
         }));
     }
     choices
+}
+
+fn most(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+}
+
+/// The scores of one token.
+fn scores(logits: &[f64], gate: Gate) -> Vec<f64> {
+    match gate {
+        Gate::Softmax => {
+            let top = most(logits);
+            let all: f64 = logits.iter().map(|logit| (logit - top).exp()).sum();
+            logits.iter().map(|logit| (logit - top).exp() / all).collect()
+        }
+        Gate::Sigmoid => logits.iter().map(|logit| 1.0 / (1.0 + (-logit).exp())).collect(),
+    }
 }
 
 /// Values divided by their sum, or zeros if that is 0.
@@ -105,32 +119,66 @@ pub fn forward(
     shape: &Shape,
     options: &Options,
 ) -> Result<(Vec<f64>, Choices)> {
+    check_inputs(inputs, shape)?;
+    options.check()?;
+    let Inputs { tokens, logits, bias, up, down } = *inputs;
+    let choices = route(logits, bias, shape, options);
+    let output = outputs(tokens, up, down, shape, choices.rows(shape.top_k));
+    Ok((output, choices))
+}
+
+pub(super) fn check_inputs(inputs: &Inputs<'_, [f64], [f64]>, shape: &Shape) -> Result<()> {
     let Inputs { tokens, logits, bias, up, down } = *inputs;
     check(shape, [tokens.len(), logits.len(), up.len(), down.len()])?;
-    check_bias(shape, bias.map(<[f64]>::len))?;
-    options.check()?;
-    let choices = route(logits, bias, shape, options);
+    check_bias(shape, bias.map(<[f64]>::len))
+}
+
+/// One choice, which its expert takes.
+#[derive(Clone, Copy)]
+struct Row {
+    choice: usize,
+    token: usize,
+    expert: usize,
+    weight: f64,
+}
+
+impl Choices {
+    fn rows(&self, top_k: usize) -> impl Iterator<Item = Row> {
+        let all = self.experts.iter().zip(&self.weights).zip(&self.taken).enumerate();
+        all.filter(|(_, (_, taken))| **taken).map(move |(choice, ((&expert, &weight), _))| Row {
+            choice,
+            token: choice / top_k,
+            expert: expert as usize,
+            weight,
+        })
+    }
+}
+
+/// The sum of rows of each token.
+fn outputs(
+    tokens: &[f64],
+    up: &[f64],
+    down: &[f64],
+    shape: &Shape,
+    rows: impl Iterator<Item = Row>,
+) -> Vec<f64> {
     let (dim, hidden) = (shape.dim, shape.hidden);
     let mut output = vec![0.0; shape.token_elements()];
-    for (choice, (&expert, weight)) in choices.experts.iter().zip(&choices.weights).enumerate() {
-        if !choices.taken[choice] {
-            continue;
-        }
-        let start = choice / shape.top_k * dim;
+    for Row { token, expert, weight, .. } in rows {
+        let start = token * dim;
         let token = &tokens[start..][..dim];
-        let (gate, gated) =
-            up[expert as usize * 2 * hidden * dim..][..2 * hidden * dim].split_at(hidden * dim);
+        let (gate, gated) = up[expert * 2 * hidden * dim..][..2 * hidden * dim].split_at(hidden * dim);
         let inner: Vec<f64> = gate
             .chunks(dim)
             .zip(gated.chunks(dim))
             .map(|(gate, gated)| silu(dot(gate, token)) * dot(gated, token))
             .collect();
-        let rows = down[expert as usize * dim * hidden..][..dim * hidden].chunks(hidden);
+        let rows = down[expert * dim * hidden..][..dim * hidden].chunks(hidden);
         for (to, row) in output[start..][..dim].iter_mut().zip(rows) {
             *to += weight * dot(row, &inner);
         }
     }
-    Ok((output, choices))
+    output
 }
 
 /// The gradients of what a layer reads from that of its output, `[tokens, dim]`.
@@ -158,12 +206,27 @@ pub fn backward(
     shape: &Shape,
     options: &Options,
 ) -> Result<Gradients<Vec<f64>, Vec<f64>>> {
-    let Inputs { tokens, logits, bias, up, down } = *inputs;
-    check(shape, [tokens.len(), logits.len(), up.len(), down.len()])?;
-    check_bias(shape, bias.map(<[f64]>::len))?;
+    check_inputs(inputs, shape)?;
     options.check()?;
+    let Inputs { logits, bias, .. } = *inputs;
     assert_eq!(output_gradient.len(), shape.token_elements(), "gradients of all outputs");
     let choices = route(logits, bias, shape, options);
+    let rows = choices.rows(shape.top_k);
+    let (mut gradients, of_weights) =
+        row_gradients(inputs, output_gradient, shape, choices.weights.len(), rows);
+    gradients.logits = through_gate(logits, &choices, &of_weights, shape, options);
+    Ok(gradients)
+}
+
+/// Gradients of tokens and weights, and those of the weights of so many choices.
+fn row_gradients(
+    inputs: &Inputs<'_, [f64], [f64]>,
+    output_gradient: &[f64],
+    shape: &Shape,
+    choices: usize,
+    rows: impl Iterator<Item = Row>,
+) -> (Gradients<Vec<f64>, Vec<f64>>, Vec<f64>) {
+    let Inputs { tokens, up, down, .. } = *inputs;
     let (dim, hidden) = (shape.dim, shape.hidden);
     let mut gradients = Gradients {
         tokens: vec![0.0; tokens.len()],
@@ -171,12 +234,9 @@ pub fn backward(
         up: vec![0.0; up.len()],
         down: vec![0.0; down.len()],
     };
-    let mut of_weights = vec![0.0; choices.weights.len()];
-    for (choice, (&expert, &weight)) in choices.experts.iter().zip(&choices.weights).enumerate() {
-        if !choices.taken[choice] {
-            continue;
-        }
-        let (start, expert) = (choice / shape.top_k * dim, expert as usize);
+    let mut of_weights = vec![0.0; choices];
+    for Row { choice, token, expert, weight } in rows {
+        let start = token * dim;
         let (token, of_output) = (&tokens[start..][..dim], &output_gradient[start..][..dim]);
         for unit in 0..hidden {
             let gate_row = (expert * 2 * hidden + unit) * dim;
@@ -198,8 +258,7 @@ pub fn backward(
             }
         }
     }
-    gradients.logits = through_gate(logits, &choices, &of_weights, shape, options);
-    Ok(gradients)
+    (gradients, of_weights)
 }
 
 /// The balance and the z-loss, each without its coefficient, and the gradient of their sum, with
@@ -292,10 +351,8 @@ fn through_gate(
             };
         }
         if (options.gate, options.renormalise) == (Gate::Softmax, false) {
-            let top = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let all: f64 = row.iter().map(|logit| (logit - top).exp()).sum();
-            for (to, logit) in to.iter_mut().zip(row) {
-                *to -= (logit - top).exp() / all * common;
+            for (to, score) in to.iter_mut().zip(scores(row, Gate::Softmax)) {
+                *to -= score * common;
             }
         }
     }

@@ -57,10 +57,7 @@ impl Default for Options {
 
 impl Options {
     pub(crate) fn check(&self) -> Result<()> {
-        match self.capacity {
-            Some(0) => Err(wrong("an expert's capacity must be at least 1, not 0".to_owned())),
-            _ => Ok(()),
-        }
+        check_capacity(self.capacity)
     }
 }
 
@@ -69,7 +66,7 @@ const MOST_EXPERTS: usize = 512;
 /// A lane of a warp for each choice.
 const MOST_CHOICES: usize = 32;
 /// Most choices of all tokens, and most elements of a row: kernels number tiles in 32 bits.
-const MOST_ROWS: usize = 1 << 26;
+pub const MOST_ROWS: usize = 1 << 26;
 const MOST_ELEMENTS: usize = 1 << 17;
 
 /// As `moe::TILE_ROWS` and `moe::CHUNK` in `cuda/moe.cuh`.
@@ -140,11 +137,6 @@ impl Shape {
         self.tokens.div_ceil(CHUNK)
     }
 
-    /// Tiles of rows, at most: each expert may have one that is not full.
-    pub(crate) fn most_tiles(&self) -> usize {
-        self.choices() / TILE_ROWS + self.experts.min(self.choices())
-    }
-
     pub(crate) fn check(&self) -> Result<()> {
         let Shape { tokens, experts, top_k, dim, hidden } = *self;
         if !(1..=MOST_EXPERTS).contains(&experts) {
@@ -181,6 +173,18 @@ impl Shape {
             sigmoid: i32::from(options.gate == Gate::Sigmoid),
             renormalise: i32::from(options.renormalise),
         }
+    }
+}
+
+/// Tiles of rows, at most: each expert may have one that is not full.
+pub fn most_tiles(rows: usize, experts: usize) -> usize {
+    rows / TILE_ROWS + experts.min(rows)
+}
+
+pub fn check_capacity(capacity: Option<usize>) -> Result<()> {
+    match capacity {
+        Some(0) => Err(wrong("an expert's capacity must be at least 1, not 0".to_owned())),
+        _ => Ok(()),
     }
 }
 

@@ -107,3 +107,24 @@ pub fn options() -> impl Strategy<Value = Options> {
         form: None,
     })
 }
+
+/// That a loss has the gradients of four tensors that are expected, by differences of the loss.
+pub fn differences(
+    values: &mut [Vec<f64>; 4],
+    expected: &[Vec<f64>; 4],
+    loss: impl Fn(&[Vec<f64>; 4]) -> f64,
+) {
+    for (which, expected) in expected.iter().enumerate() {
+        for (at, expected) in expected.iter().enumerate() {
+            let (step, before) = (1e-5, values[which][at]);
+            values[which][at] = before + step;
+            let above = loss(values);
+            values[which][at] = before - step;
+            let below = loss(values);
+            values[which][at] = before;
+            let found = (above - below) / (2.0 * step);
+            let off = (found - expected).abs();
+            assert!(off < 1e-7 * (1.0 + expected.abs()), "input {which}, element {at}: {found}, {expected}");
+        }
+    }
+}

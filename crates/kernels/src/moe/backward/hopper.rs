@@ -3,7 +3,7 @@
 use apex_gpu::Buffer;
 
 use crate::images::{Code, Image};
-use crate::moe::backward::{Forward, Gradients};
+use crate::moe::backward::{Gradients, Kept};
 use crate::moe::hopper::{HOPPER, PANEL, SHARED, STEP, THREADS, WEIGHTS};
 use crate::moe::shape::{Shape, TILE_ROWS};
 use crate::moe::{Call, Workspace};
@@ -24,13 +24,13 @@ impl Call<'_> {
     /// one persistent block for each multiprocessor.
     pub fn hopper_gradients<T: Element>(
         &self,
-        forward: &Forward<'_, T>,
+        kept: &Kept<'_, T>,
         output_gradient: &Buffer<T>,
         gradients: &mut Gradients<Buffer<T>>,
         workspace: &mut Workspace,
     ) -> Result<()> {
-        let Forward { inputs, routing, saved } = forward;
-        let (plan, count) = (&saved.plan, self.shape.choices());
+        let &Kept { inputs, weights, plan, projections } = kept;
+        let count = self.rows;
         let &Shape { experts, dim, hidden, .. } = self.shape;
         let Workspace { counters, hidden: weighted, rows, projection_gradient, weight_parts, .. } = workspace;
         let kernel = |image, of| self.moe.kernel(image, &format!("moe_{of}_gradient_hopper_{}", T::NAME));
@@ -41,8 +41,8 @@ impl Call<'_> {
         let down_map = self.map::<T, T>(inputs.down, [hidden, dim, 1, experts], panel)?;
         let launch = of_hidden.launch(blocks, THREADS).shared(SHARED).on(self.stream).arg(down_map);
         let launch = launch.arg(inputs.down).arg(output_gradient).arg(&plan.row_tokens).arg(&plan.tiles);
-        let launch = launch.arg(&mut *counters).arg(&mut *projection_gradient).arg(&saved.projections);
-        let launch = launch.arg(&routing.weights).arg(&plan.row_choices).arg(&mut *weighted);
+        let launch = launch.arg(&mut *counters).arg(&mut *projection_gradient).arg(projections);
+        let launch = launch.arg(weights).arg(&plan.row_choices).arg(&mut *weighted);
         // SAFETY: maps describe their buffers, the buffers have the sizes that the problem says,
         // the plan is that of its rows, there is a part of a weight's gradient for each row and
         // tile of columns, and the counters are zero: a launch leaves them so, and the next one on

@@ -12,7 +12,7 @@ use apex_gpu::{Buffer, Device, Stream};
 
 use crate::moe::plan::Plan;
 use crate::moe::shape::{Options, Shape, check_elements, wrong};
-use crate::moe::{Call, Form, Inputs, Moe, Output, Routing, check};
+use crate::moe::{Call, Form, Inputs, Moe, Output, Routing, Workspace, check};
 use crate::workspace::reserve;
 use crate::{Element, Result};
 
@@ -165,7 +165,7 @@ impl Moe {
         output_gradient: &Buffer<T>,
         form: Option<Form>,
     ) -> Result<(Gradients<Buffer<T>>, Form)> {
-        let (shape, _) = forward.saved.of.ok_or_else(nothing_saved)?;
+        let (shape, _) = forward.saved.of.ok_or_else(|| nothing_saved("Moe::forward_saving does"))?;
         let mut gradients = Gradients::new(&self.device, &shape)?;
         let form =
             self.backward_into(forward, output_gradient, &mut gradients, form, self.device.stream())?;
@@ -188,7 +188,7 @@ impl Moe {
         stream: &Stream,
     ) -> Result<Form> {
         let Forward { inputs, routing, saved } = forward;
-        let (shape, options) = &saved.of.ok_or_else(nothing_saved)?;
+        let (shape, options) = &saved.of.ok_or_else(|| nothing_saved("Moe::forward_saving does"))?;
         check(shape, [inputs.tokens.len(), inputs.logits.len(), inputs.up.len(), inputs.down.len()])?;
         routing.check(shape)?;
         check_elements(
@@ -209,21 +209,11 @@ impl Moe {
         }
         // Whoever panicked while holding the buffers left whole ones.
         let mut workspace = self.workspace.lock().unwrap_or_else(PoisonError::into_inner);
-        let call = Call { moe: self, problem: shape.problem(options), shape, stream };
-        reserve(&mut workspace.projection_gradient, 2 * shape.choices() * shape.hidden, stream)?;
-        reserve(&mut workspace.hidden, shape.choices() * shape.hidden, stream)?;
-        reserve(&mut workspace.rows, shape.choices() * shape.dim, stream)?;
-        let parts = match form {
-            Form::Portable => portable::weight_parts(shape),
-            Form::Hopper => hopper::weight_parts(shape),
-        };
-        reserve(&mut workspace.weight_parts, shape.choices() * parts, stream)?;
-        match form {
-            Form::Portable => {
-                call.portable_gradients(forward, output_gradient, gradients, &mut workspace)?;
-            }
-            Form::Hopper => call.hopper_gradients(forward, output_gradient, gradients, &mut workspace)?,
-        }
+        let problem = shape.problem(options);
+        let call = Call { moe: self, problem, shape, rows: shape.choices(), stream };
+        let Saved { plan, projections, .. } = saved;
+        let kept = Kept { inputs, weights: &routing.weights, plan, projections };
+        let parts = call.row_gradients(form, &kept, output_gradient, gradients, &mut workspace)?;
         let weight_parts = &workspace.weight_parts;
         call.gate_gradient(forward, weight_parts, parts, &mut gradients.logits)?;
         call.combine(&workspace.rows, None, &saved.plan, &mut gradients.tokens)?;
@@ -231,6 +221,44 @@ impl Moe {
     }
 }
 
-fn nothing_saved() -> crate::Error {
-    wrong("no forward pass has saved anything for a backward pass; Moe::forward_saving does".to_owned())
+/// What the gradients of rows are computed from.
+pub(super) struct Kept<'a, T> {
+    pub inputs: &'a Inputs<'a, Buffer<T>>,
+    /// Those of choices.
+    pub weights: &'a Buffer<f32>,
+    pub plan: &'a Plan,
+    pub projections: &'a Buffer<T>,
+}
+
+impl Call<'_> {
+    /// Gradients of both weights, and in the workspace those of the rows of tokens and parts of those
+    /// of the weights of choices; returns how many parts each of these has.
+    pub(super) fn row_gradients<T: Element>(
+        &self,
+        form: Form,
+        kept: &Kept<'_, T>,
+        output_gradient: &Buffer<T>,
+        gradients: &mut Gradients<Buffer<T>>,
+        workspace: &mut Workspace,
+    ) -> Result<usize> {
+        let (shape, stream) = (self.shape, self.stream);
+        reserve(&mut workspace.projection_gradient, 2 * self.rows * shape.hidden, stream)?;
+        reserve(&mut workspace.hidden, self.rows * shape.hidden, stream)?;
+        reserve(&mut workspace.rows, self.rows * shape.dim, stream)?;
+        let parts = match form {
+            Form::Portable => portable::weight_parts(shape),
+            Form::Hopper => hopper::weight_parts(shape),
+        };
+        reserve(&mut workspace.weight_parts, self.rows * parts, stream)?;
+        match form {
+            Form::Portable => self.portable_gradients(kept, output_gradient, gradients, workspace)?,
+            Form::Hopper => self.hopper_gradients(kept, output_gradient, gradients, workspace)?,
+        }
+        Ok(parts)
+    }
+}
+
+/// `saves` is what would have saved it.
+pub(super) fn nothing_saved(saves: &str) -> crate::Error {
+    wrong(format!("no forward pass has saved anything for a backward pass; {saves}"))
 }

@@ -4,7 +4,7 @@
 use apex_gpu::Buffer;
 
 use crate::images::{Code, Image};
-use crate::moe::backward::{Forward, Gradients};
+use crate::moe::backward::{Forward, Gradients, Kept};
 use crate::moe::portable::{MOST_BLOCKS, MOST_PARTS, SIDE, THREADS};
 use crate::moe::shape::Shape;
 use crate::moe::{Call, Workspace};
@@ -24,20 +24,19 @@ impl Call<'_> {
     /// Gradients of the hidden layers, of both weights, and of the rows of tokens.
     pub fn portable_gradients<T: Element>(
         &self,
-        forward: &Forward<'_, T>,
+        kept: &Kept<'_, T>,
         output_gradient: &Buffer<T>,
         gradients: &mut Gradients<Buffer<T>>,
         workspace: &mut Workspace,
     ) -> Result<()> {
-        let Forward { inputs, routing, saved } = forward;
-        let (plan, shape) = (&saved.plan, self.shape);
+        let (&Kept { inputs, weights, plan, projections }, shape) = (kept, self.shape);
         let Workspace { hidden, rows, projection_gradient, weight_parts, .. } = workspace;
         let kernel = |of| self.moe.kernel(PORTABLE, &format!("moe_{of}_gradient_portable_{}", T::NAME));
 
         let of_hidden = kernel("hidden")?;
         let launch = of_hidden.launch(self.parts(shape.hidden), THREADS).on(self.stream);
         let launch = launch.arg(inputs.down).arg(output_gradient).arg(&plan.row_tokens).arg(&plan.tiles);
-        let launch = launch.arg(&mut *projection_gradient).arg(&saved.projections).arg(&routing.weights);
+        let launch = launch.arg(&mut *projection_gradient).arg(projections).arg(weights);
         let launch = launch.arg(&plan.row_choices).arg(&mut *hidden).arg(weight_parts);
         // SAFETY: the buffers have the sizes that the problem says, the plan is that of its rows,
         // and there is a part for each row and block along x.
