@@ -46,6 +46,7 @@ scripts/zstd --tools
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 stale=0
+cores=$(nproc)
 
 # sums FILE...: their SHA-256, each followed by a space.
 sums() { sha256sum "$@" | cut -d' ' -f1 | tr '\n' ' '; }
@@ -58,35 +59,51 @@ text() {
   esac
 }
 
-# keep OUTPUT: $work/ptx is the PTX of this file: compares, or writes where it differs.
+# keep OUTPUT PTX: PTX is what this file should hold: compares, or writes where it differs.
 keep() {
-  if [ -f "$1" ] && text "$1" | cmp -s - "$work/ptx"; then
+  if [ -f "$1" ] && text "$1" | cmp -s - "$2"; then
     return
   elif [ "$mode" = --check ]; then
     echo "device-code: $1 is not what its source compiles to: run scripts/device-code.sh" >&2
-    stale=1
+    return 1
   else
     mkdir -p "$(dirname "$1")"
     case $1 in
-      *.zst) scripts/zstd compress <"$work/ptx" >"$1" ;;
-      *) cp "$work/ptx" "$1" ;;
+      *.zst) scripts/zstd compress <"$2" >"$1" ;;
+      *) cp "$2" "$1" ;;
     esac
   fi
 }
 
-# compile COMPILER SOURCE OUTPUT FLAG...
+# compile LINE COMPILER SOURCE OUTPUT FLAG...: LINE is the file that the output's line of the manifest goes to.
 compile() {
-  local compiler=$1 source=$2 output=$3
-  shift 3
+  local line=$1 ptx=$1.ptx compiler=$2 source=$3 output=$4
+  shift 4
   case $compiler in
-    nvcc) scripts/nvcc -std=c++17 -ptx "$@" -o "$work/ptx" "$source" ;;
-    nvrtc) "$python" scripts/nvrtc_compile.py "$tools/$nvrtc/nvidia/cuda_nvrtc/lib/libnvrtc.so.12" "$@" "$source" >"$work/ptx" ;;
-  esac
+    nvcc) scripts/nvcc -std=c++17 -ptx "$@" -o "$ptx" "$source" ;;
+    nvrtc) "$python" scripts/nvrtc_compile.py "$tools/$nvrtc/nvidia/cuda_nvrtc/lib/libnvrtc.so.12" "$@" "$source" >"$ptx" ;;
+  esac || fail "$source does not compile"
   local version=${versions[$compiler]} headers
   headers=$(find "$(dirname "$source")" -maxdepth 1 -name '*.cuh' | sort)
   # shellcheck disable=SC2086 # a list of names without blanks
-  echo "$output $(sums "$work/ptx")$source $version $(echo "$*" | tr ' ' ,) $(sums "$source" $headers)" | sed 's/ $//' >>"$work/manifest"
-  keep "$output"
+  echo "$output $(sums "$ptx")$source $version $(echo "$*" | tr ' ' ,) $(sums "$source" $headers)" | sed 's/ $//' >"$line"
+  keep "$output" "$ptx"
+}
+
+# start COMPILER SOURCE OUTPUT FLAG...: compiles in the background, in as many processes at a time as there are cores.
+pids=() finished=0
+start() {
+  if [ $((${#pids[@]} - finished)) -ge "$cores" ]; then
+    finish
+  fi
+  compile "$(printf '%s/%04d' "$work" ${#pids[@]})" "$@" &
+  pids+=($!)
+}
+
+# finish: waits for the oldest process.
+finish() {
+  wait "${pids[$finished]}" || stale=1
+  finished=$((finished + 1))
 }
 
 # name SOURCE: its name without folder and extension.
@@ -94,29 +111,34 @@ name() { basename "$1" .cu; }
 
 declare -A versions=([nvrtc]=nvrtc-${nvrtc#*==} [nvcc]=nvcc-$(scripts/nvcc --version | sed -n 's/.* V//p'))
 for source in crates/device-code/suite/*.cu; do
-  compile nvcc "$source" "$generated/suite/$(name "$source").ptx.zst" -arch=sm_80
+  start nvcc "$source" "$generated/suite/$(name "$source").ptx.zst" -arch=sm_80
 done
 for source in crates/device-code/tensors/*.cu; do
-  compile nvrtc "$source" "$generated/tensors/$(name "$source").ptx.zst" --gpu-architecture=compute_75
+  start nvrtc "$source" "$generated/tensors/$(name "$source").ptx.zst" --gpu-architecture=compute_75
 done
 # Line information lets reports name the source lines of programs.
 for source in crates/device-code/demo/*.cu; do
-  compile nvrtc "$source" "$generated/demo/$(name "$source").ptx" --gpu-architecture=compute_75 --generate-line-info
+  start nvrtc "$source" "$generated/demo/$(name "$source").ptx" --gpu-architecture=compute_75 --generate-line-info
 done
 for source in crates/gpu/examples/*.cu; do
-  compile nvrtc "$source" "${source%.cu}.ptx" --gpu-architecture=compute_75 --generate-line-info
+  start nvrtc "$source" "${source%.cu}.ptx" --gpu-architecture=compute_75 --generate-line-info
 done
 for source in crates/ptx-exec/tests/nvcc/*.cu; do
   for architecture in sm_80 sm_90; do
-    compile nvcc "$source" "${source%.cu}.$architecture.ptx" "-arch=$architecture"
+    start nvcc "$source" "${source%.cu}.$architecture.ptx" "-arch=$architecture"
   done
 done
 # The device runtime is there for separately compiled programs only.
 for source in crates/cpu-device/tests/rdc/*.cu; do
-  compile nvcc "$source" "${source%.cu}.ptx" -arch=sm_80 -rdc=true
+  start nvcc "$source" "${source%.cu}.ptx" -arch=sm_80 -rdc=true
 done
+while [ "$finished" -lt ${#pids[@]} ]; do
+  finish
+done
+cat "$work"/[0-9][0-9][0-9][0-9] >"$work/manifest"
 
 if [ "$mode" = write ]; then
+  [ "$stale" = 0 ] || fail "$generated/manifest.txt is left as it was"
   cp "$work/manifest" "$generated/manifest.txt"
 elif ! cmp -s "$work/manifest" "$generated/manifest.txt"; then
   diff "$generated/manifest.txt" "$work/manifest" >&2 || true
