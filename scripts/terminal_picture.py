@@ -9,6 +9,12 @@ colours of terminals are drawn; other sequences are an error. The same output gi
 The picture of README.md, from the folder of an unpacked data/corpus-h200/torch-eager_training.tar.xz:
 
     terminal_picture.py --lines 17 --title "apex report" docs/pictures/report.svg apex report --color always DIR
+
+Those of docs/first-report.md, after `apex demo -o demo`:
+
+    terminal_picture.py --columns 120 --lines 54 --title "apex report demo" docs/pictures/first-report.svg \\
+        apex report --color always demo
+    terminal_picture.py --lines 34 --title "apex advise demo" docs/pictures/first-advice.svg apex advise --color always demo
 """
 import argparse
 import os
@@ -19,6 +25,7 @@ from xml.sax.saxutils import escape
 
 WIDTH, HEIGHT, MARGIN, BAR = 8.4, 19, 16, 34
 COLOURS = ["#484f58", "#ff7b72", "#3fb950", "#d29922", "#58a6ff", "#bc8cff", "#39c5cf", "#b1bac4"]
+WORDS = re.compile(r"\S+(?: \S+)*")
 SEQUENCE = re.compile(r"\x1b\[([0-9;]*)m")
 
 
@@ -68,16 +75,17 @@ def svg(text, columns, title):
     out += [f'<circle cx="{20 + 18 * i}" cy="18" r="5.5" fill="{c}"/>' for i, c in enumerate(["#ff5f57", "#febc2e", "#28c840"])]
     font = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
     out.append(f'<text x="{width / 2:g}" y="22" text-anchor="middle" font-family="{font}" font-size="12" fill="#8b949e">{escape(title)}</text>')
-    out.append(f'<g font-family="{font}" font-size="14" fill="#e6edf3" xml:space="preserve">')
+    out.append(f'<g font-family="{font}" font-size="14" fill="#e6edf3">')
     now = {}
     for row, line in enumerate(lines):
         pieces, now = runs(line, now)
         for column, piece, attributes in pieces:
-            if not piece.strip():
-                continue
             extra = "".join(f' {name}="{value}"' for name, value in sorted(attributes.items()))
-            x, y = MARGIN + column * WIDTH, BAR + MARGIN + row * HEIGHT + 10
-            out.append(f'<text x="{x:g}" y="{y:g}" textLength="{len(piece) * WIDTH:g}"{extra}>{escape(piece)}</text>')
+            # Browsers draw several blanks as one: what stands between them has its own place.
+            for words in WORDS.finditer(piece):
+                x, y = MARGIN + (column + words.start()) * WIDTH, BAR + MARGIN + row * HEIGHT + 10
+                length = len(words[0]) * WIDTH
+                out.append(f'<text x="{x:g}" y="{y:g}" textLength="{length:g}"{extra}>{escape(words[0])}</text>')
     return "\n".join([*out, "</g>", "</svg>", ""])
 
 
