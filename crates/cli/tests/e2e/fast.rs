@@ -81,7 +81,9 @@ fn a_program_that_waits_for_its_work_is_told_that_nothing_was_gained() {
     output(&mut sandbox.record(&["--fast"], &["launch", "2000"]), 0);
     let queue = &sandbox.json(&["report", "s", "--json"])["profile"]["processes"][0]["queue"];
     assert!(queue["state"].is_string(), "{queue}");
-    output(&mut sandbox.record(&["--fast=fastest", "-o", "t"], &["launch", "1"]), 125);
+    let refused = output(&mut sandbox.apex(&["run", "--fast=fastest", "-o", "t", "--", "true"]), 125);
+    let said = text(&refused.stderr);
+    assert!(said.contains("'fastest'") && said.contains("--fast"), "{said}");
 }
 
 #[test]
