@@ -78,7 +78,8 @@ const FAMILIES: &[(&[&str], &str)] = &[
     (&["Green", "DevResource", "DevSmResource", "ExecAffinity"], "its multiprocessors can't be partitioned"),
     (&["Multicast", "LogicalEndpoint", "Fabric", "Clique", "P2P", "MultiDevice"], "there is one device"),
     (&["TensorMap"], "tensor maps belong to compute capability 9.0"),
-    (&["Checkpoint", "Coredump", "cuLogs"], "a service of NVIDIA's driver around programs"),
+    (&["Checkpoint", "Coredump"], "a service of NVIDIA's driver around programs"),
+    (&["cuLogsRegister", "cuLogsUnregister"], "its error log can be read, and calls nobody"),
     (&["AsyncNotification"], "it never has anything to notify of"),
     (
         &["Sparse", "cuMemMapArrayAsync", "GetPlane", "ArrayGetMemoryRequirements"],

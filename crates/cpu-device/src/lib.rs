@@ -13,6 +13,7 @@
 //! * `api`: the functions, by the parts of the driver API's reference. They check and translate.
 //! * `context`: whose work, memory and faults belong together; what is kept for each of the
 //!   program's threads.
+//! * `log`: what went wrong, in words.
 //! * `device`, `memory`, `image`, `module`: what there is. `memory` has device memory, pools, host
 //!   memory, address ranges, copies, and what is shared with other processes; `module` also links,
 //!   and says what to do about machine code.
@@ -40,6 +41,7 @@ mod graph;
 mod handle;
 mod image;
 mod launch;
+mod log;
 mod memory;
 mod module;
 mod stream;

@@ -54,6 +54,42 @@ const FAULTS: [(&str, CUresult); 7] = [
 ];
 
 #[test]
+fn a_fault_is_in_the_error_log() {
+    let _context = Context::new();
+    let (mut from, mut end) = (0, 0);
+    ok!(cuLogsCurrent(&mut from, 0));
+    fails!(CUDA_ERROR_INVALID_VALUE, cuLogsCurrent(&mut end, 1));
+    let function = kernel("", "mov.u64 %rd1, 64; ld.global.u32 %r1, [%rd1];");
+    let _ = launch(function, [1; 3], [1; 3], 0);
+    fails!(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+
+    let mut text = vec![0u8; 25_600];
+    let dump = |iterator: &mut u32, text: &mut [u8]| {
+        let mut size = text.len();
+        let code = cu!(cuLogsDumpToMemory(iterator, text.as_mut_ptr().cast(), &mut size, 0));
+        (code, String::from_utf8(text[..size].to_vec()).unwrap())
+    };
+    let mut iterator = from;
+    let (code, told) = dump(&mut iterator, &mut text);
+    assert_eq!(code, CUDA_SUCCESS);
+    assert!(told.contains("CUDA_ERROR_ILLEGAL_ADDRESS in kernel faulty") && told.contains("0x40"), "{told}");
+    assert!(told.contains("(PTX line ") && told.ends_with('\n'), "{told}");
+    ok!(cuLogsCurrent(&mut end, 0));
+    assert!(iterator != from && iterator <= end);
+    let mut again = from;
+    assert_eq!(dump(&mut again, &mut text[..10]), (CUDA_ERROR_INVALID_VALUE, String::new()));
+    assert_eq!(again, from, "what was not read can be read again");
+
+    let folder = std::env::temp_dir().join(format!("apex-log-{}", std::process::id()));
+    let path = CString::new(folder.to_str().unwrap()).unwrap();
+    ok!(cuLogsDumpToFile(&mut again, path.as_ptr(), 0));
+    assert!(std::fs::read_to_string(&folder).unwrap().contains("in kernel faulty"));
+    std::fs::remove_file(&folder).unwrap();
+    let mut size = 10;
+    fails!(CUDA_ERROR_INVALID_VALUE, cuLogsDumpToMemory(&mut again, std::ptr::null_mut(), &mut size, 0));
+}
+
+#[test]
 fn each_fault_has_its_code_and_stays() {
     for (body, code) in FAULTS {
         let _context = Context::new();

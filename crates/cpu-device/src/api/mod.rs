@@ -18,6 +18,7 @@ mod ipc;
 mod kernel;
 mod library;
 mod link;
+mod log;
 mod memory;
 mod module;
 mod pool;
@@ -42,6 +43,7 @@ pub(crate) const ALL: &[&[Entry]] = &[
     kernel::ENTRIES,
     library::ENTRIES,
     link::ENTRIES,
+    log::ENTRIES,
     memory::ENTRIES,
     module::ENTRIES,
     pool::ENTRIES,

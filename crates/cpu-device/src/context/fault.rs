@@ -6,6 +6,7 @@
 
 use crate::error::Error;
 use crate::launch::observation;
+use crate::log;
 use cuda_abi::types::CUDA_ERROR_ILLEGAL_ADDRESS;
 use std::fmt;
 use std::io::Write;
@@ -44,8 +45,9 @@ pub fn name(symbol: &'static str) -> &'static str {
     cuda_abi::find(symbol).map_or(symbol, |index| cuda_abi::ENTRY_POINTS[index].base)
 }
 
-/// Says something on standard error. A program may have closed that; it must not become its
-/// problem.
+/// Says something on standard error and in the error log. A program may have closed standard
+/// error; it must not become its problem.
 pub fn tell(text: fmt::Arguments) {
+    log::lock().add(text.to_string());
     let _ = writeln!(std::io::stderr(), "apex: cpu device: {text}");
 }
