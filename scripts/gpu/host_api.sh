@@ -6,8 +6,8 @@
 # Writes OUT/host-api.txt (everything that was printed) and OUT/host-api.json (figures). Exit status 1 when a test fails.
 set -euo pipefail
 
-tests=(memory kernels compile driver tensors examples)
-examples=(vector_add matrix_product streams origins classifier)
+tests=(memory kernels graphs compile driver tensors examples)
+examples=(vector_add matrix_product streams origins blur weighted_sum training classifier)
 
 if [ "${1:-}" = --build ]; then
   # On a machine with the Rust toolchain, with or without a GPU.

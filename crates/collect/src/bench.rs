@@ -191,7 +191,7 @@ impl Bench {
     /// An error of the launches before.
     pub fn output(&self, from: u64, bytes: u64) -> Result<Vec<u8>> {
         let out = self.out.as_ref().expect("something was launched");
-        out.slice(from as usize..(from + bytes) as usize).download()
+        out.slice(from as usize..(from + bytes) as usize).to_vec()
     }
 
     /// The device.

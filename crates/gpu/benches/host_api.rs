@@ -218,11 +218,11 @@ fn products<T: Number>(
     for side in [1024usize, 2048, 4096] {
         let make = || {
             let values: Vec<T> = values(side * side).map(&of).collect();
-            Tensor::new(device, &values, &[side, side])
+            Tensor::new(device, &values, [side, side])
         };
         let (a, b) = (make()?, make()?);
-        let mut ours = Tensor::<T>::zeros(device, &[side, side])?;
-        let theirs = Tensor::<T>::zeros(device, &[side, side])?;
+        let mut ours = Tensor::<T>::zeros(device, [side, side])?;
+        let theirs = Tensor::<T>::zeros(device, [side, side])?;
         if !matches!(a.matmul_backend(), Backend::Cublas(_)) {
             println!("product {name} {side}: skipped, {}", a.matmul_backend());
             return Ok(());
@@ -286,9 +286,9 @@ fn bandwidth<T: Number>(
     rows: &mut Vec<Row>,
 ) -> apex_gpu::Result<()> {
     let host: Vec<T> = values(elements).map(&of).collect();
-    let a = Tensor::new(device, &host, &[elements])?;
-    let b = Tensor::new(device, &host, &[elements])?;
-    let table = a.reshape(&[elements / 4096, 4096])?;
+    let a = Tensor::new(device, &host, [elements])?;
+    let b = Tensor::new(device, &host, [elements])?;
+    let table = a.reshape([elements / 4096, 4096])?;
     let bytes = elements * size_of::<T>();
     let from = device.upload(&host)?;
     let mut to = device.zeros::<T>(elements)?;
@@ -310,7 +310,7 @@ fn bandwidth<T: Number>(
 fn thousand(device: &Device, rows: &mut Vec<Row>) -> apex_gpu::Result<()> {
     let side = 1000;
     let host: Vec<f32> = values(side * side).collect();
-    let (a, b) = (Tensor::new(device, &host, &[side, side])?, Tensor::new(device, &host, &[side, side])?);
+    let (a, b) = (Tensor::new(device, &host, [side, side])?, Tensor::new(device, &host, [side, side])?);
     a.matmul(&b)?.to_vec()?;
     rows.push(compare(
         "1000 x 1000, there and back",
@@ -319,7 +319,7 @@ fn thousand(device: &Device, rows: &mut Vec<Row>) -> apex_gpu::Result<()> {
         15,
         || {
             each(1, || {
-                let new = || Tensor::new(device, &host, &[side, side]).expect("memory");
+                let new = || Tensor::new(device, &host, [side, side]).expect("memory");
                 new().matmul(&new()).expect("memory").to_vec().expect("no error");
             }) / 1e3
         },

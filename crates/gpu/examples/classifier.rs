@@ -111,9 +111,9 @@ impl Model {
     fn ignorant(device: &Device) -> apex_gpu::Result<Model> {
         let shape = [CLASSES, DIMENSIONS];
         Ok(Model {
-            means: Tensor::zeros(device, &shape)?,
-            log_precisions: Tensor::zeros(device, &shape)?,
-            log_prior: Tensor::full(device, -(CLASSES as f32).ln(), &[CLASSES])?,
+            means: Tensor::zeros(device, shape)?,
+            log_precisions: Tensor::zeros(device, shape)?,
+            log_prior: Tensor::full(device, -(CLASSES as f32).ln(), [CLASSES])?,
         })
     }
 
@@ -126,10 +126,10 @@ impl Model {
         let n = data.classes.len();
         let mut labels = vec![0.0f32; n * CLASSES];
         data.classes.iter().enumerate().for_each(|(at, class)| labels[at * CLASSES + class] = 1.0);
-        let beliefs = Tensor::new(self.device(), &labels, &[n, CLASSES])?;
-        let observations = Tensor::new(self.device(), &data.observations, &[n, DIMENSIONS])?;
+        let beliefs = Tensor::new(self.device(), &labels, [n, CLASSES])?;
+        let observations = Tensor::new(self.device(), &data.observations, [n, DIMENSIONS])?;
 
-        let counts = beliefs.sum(0)?.reshape(&[CLASSES, 1])?;
+        let counts = beliefs.sum(0)?.reshape([CLASSES, 1])?;
         let share = beliefs.transpose(0, 1)?;
         let average = |of: &Tensor<f32>| share.matmul(of)?.div(&counts);
         let (first, second) = (average(&observations)?, average(&observations.mul(&observations)?)?);
@@ -142,7 +142,7 @@ impl Model {
         self.means = self.means.add(&off.affine(LEARNING_RATE, 0.0)?)?;
         let surprise = self.log_precisions.exp()?.mul(&squared)?.neg()?.affine(1.0, 1.0)?;
         self.log_precisions = self.log_precisions.add(&surprise.affine(LEARNING_RATE, 0.0)?)?;
-        self.log_prior = counts.affine(1.0 / n as f64, 0.0)?.ln()?.reshape(&[CLASSES])?;
+        self.log_prior = counts.affine(1.0 / n as f64, 0.0)?.ln()?.reshape([CLASSES])?;
         Ok(())
     }
 
@@ -161,13 +161,13 @@ impl Model {
         // SAFETY: a warp for each observation, and all buffers have the sizes that the kernel is
         // told.
         unsafe { launch.launch()? };
-        Ok((beliefs, Tensor::from_buffer(energies, &[n, STEPS])?))
+        Ok((beliefs, Tensor::from_buffer(energies, [n, STEPS])?))
     }
 
     fn evaluate(&self, infer: &Kernel, data: &Data) -> apex_gpu::Result<Outcome> {
         let n = data.classes.len();
         let (beliefs, energies) = self.perceive(infer, data)?;
-        let guesses = Tensor::from_buffer(beliefs, &[n, CLASSES])?.argmax(1)?.to_vec()?;
+        let guesses = Tensor::from_buffer(beliefs, [n, CLASSES])?.argmax(1)?.to_vec()?;
         let right =
             guesses.iter().zip(&data.classes).filter(|(guess, class)| **guess as usize == **class).count();
         let energies = energies.mean(0)?.to_vec()?;
@@ -181,7 +181,7 @@ impl Model {
     /// The same perception on the host, in f64.
     fn largest_difference_to_host(&self, data: &Data, beliefs: &Buffer<f32>) -> apex_gpu::Result<f64> {
         let (means, precisions) = (self.means.to_vec()?, self.log_precisions.exp()?.to_vec()?);
-        let (prior, beliefs) = (self.log_prior.to_vec()?, beliefs.download()?);
+        let (prior, beliefs) = (self.log_prior.to_vec()?, beliefs.to_vec()?);
         let mut worst = 0.0f64;
         for (at, observation) in data.observations.chunks(DIMENSIONS).enumerate() {
             let score = |class: usize| {

@@ -14,7 +14,7 @@ fn main() -> apex_gpu::Result<()> {
         (0..side * side).map(|i| ((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.0 - 1.0).collect()
     };
     let (a, b) = (values(1), values(2));
-    let (on_a, on_b) = (Tensor::new(&device, &a, &[side, side])?, Tensor::new(&device, &b, &[side, side])?);
+    let (on_a, on_b) = (Tensor::new(&device, &a, [side, side])?, Tensor::new(&device, &b, [side, side])?);
     println!("multiplied by {}", on_a.matmul_backend());
     let c = on_a.matmul(&on_b)?.to_vec()?; // the first time loads what it needs
 

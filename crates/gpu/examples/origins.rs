@@ -51,7 +51,7 @@ fn check(origin: &str, module: &Module) -> apex_gpu::Result<()> {
     let mut buffer = module.device().upload(&values)?;
     // SAFETY: one block of as many threads as there are elements.
     unsafe { kernel.launch([1, 1, 1], [256, 1, 1]).arg(&mut buffer).launch()? };
-    assert_eq!(buffer.download()?, values.iter().map(|value| 3 * value).collect::<Vec<_>>());
+    assert_eq!(buffer.to_vec()?, values.iter().map(|value| 3 * value).collect::<Vec<_>>());
     println!("{origin}: right, {} registers a thread", kernel.attributes().registers);
     Ok(())
 }

@@ -29,7 +29,7 @@ fn main() -> apex_gpu::Result<()> {
     // SAFETY: the kernel reads `n` elements of both and writes as many.
     unsafe { add.over(n).arg(&on_a).arg(&on_b).arg(&mut sum).arg(n as u32).launch()? };
 
-    let sum = sum.download()?;
+    let sum = sum.to_vec()?;
     let wrong = (0..n).filter(|&i| sum[i] != a[i] + b[i]).count();
     println!("{n} sums, {wrong} of them wrong");
     assert_eq!(wrong, 0);

@@ -5,9 +5,9 @@
 //! it is whole: a reader sees all of it or nothing, whichever process wrote it. An entry that
 //! cannot be read back counts as absent and is written anew.
 //!
-//! Layout, all integers 64 bits, little endian: [`MAGIC`], digest of all that follows, then three
+//! Layout, all integers 64 bits, little endian: [`MAGIC`], digest of all that follows, then four
 //! fields with their lengths before them: fingerprint, symbol names (lines `expression`, tab,
-//! `symbol`), image.
+//! `symbol`), image, PTX.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
@@ -16,7 +16,7 @@ use std::{env, fs, io};
 
 use crate::source::CacheFolder;
 
-const MAGIC: &[u8; 8] = b"APEXkrn1";
+const MAGIC: &[u8; 8] = b"APEXkrn2";
 
 /// Bytes that a folder holds at most; beyond them, files that were not used longest go.
 const MOST_BYTES: u64 = 512 << 20;
@@ -26,6 +26,8 @@ const MOST_BYTES: u64 = 512 << 20;
 pub(crate) struct Compiled {
     /// CUBIN or PTX.
     pub(crate) image: Vec<u8>,
+    /// The PTX that a CUBIN was made of, for its types; empty otherwise.
+    pub(crate) ptx: Vec<u8>,
     /// Symbols of the instances, by their expressions.
     pub(crate) symbols: BTreeMap<String, String>,
 }
@@ -138,7 +140,7 @@ fn encode(fingerprint: &[u8], compiled: &Compiled) -> Vec<u8> {
     let symbols: String =
         compiled.symbols.iter().map(|(expression, symbol)| format!("{expression}\t{symbol}\n")).collect();
     let mut body = Vec::new();
-    for field in [fingerprint, symbols.as_bytes(), &compiled.image] {
+    for field in [fingerprint, symbols.as_bytes(), &compiled.image, &compiled.ptx] {
         body.extend((field.len() as u64).to_le_bytes());
         body.extend(field);
     }
@@ -158,13 +160,14 @@ fn decode(bytes: &[u8], fingerprint: &[u8]) -> Option<Compiled> {
         body = rest;
         Some(field)
     };
-    let (kept, symbols, image) = (field()?, field()?, field()?);
+    let (kept, symbols, image, ptx) = (field()?, field()?, field()?, field()?);
     if kept != fingerprint {
         return None;
     }
     let symbols = std::str::from_utf8(symbols).ok()?.lines();
     let symbols = symbols.map(|line| line.split_once('\t').map(|(e, s)| (e.to_owned(), s.to_owned())));
-    Some(Compiled { image: image.to_vec(), symbols: symbols.collect::<Option<_>>()? })
+    let symbols = symbols.collect::<Option<_>>()?;
+    Some(Compiled { image: image.to_vec(), ptx: ptx.to_vec(), symbols })
 }
 
 #[cfg(test)]
@@ -173,7 +176,7 @@ mod tests {
 
     fn compiled(image: &[u8]) -> Compiled {
         let symbols = [("sum<float>".to_owned(), "_Z3sumIfE".to_owned())].into();
-        Compiled { image: image.to_vec(), symbols }
+        Compiled { image: image.to_vec(), ptx: b".version 8.0".to_vec(), symbols }
     }
 
     #[test]

@@ -106,7 +106,12 @@ impl Compiler {
             let symbol = symbol.map_err(|error| refused(format!("`{name}` has no symbol: {error}")))?;
             symbols.insert(name.clone(), symbol);
         }
-        Ok(Compiled { image, symbols })
+        // A CUBIN does not tell the types of parameters, the PTX on the way to it does.
+        let ptx = match output {
+            Output::Cubin => program.output(Output::Ptx).unwrap_or_default(),
+            Output::Ptx => Vec::new(),
+        };
+        Ok(Compiled { image, ptx, symbols })
     }
 
     fn options(&self, source: &Source, target: &str) -> Vec<String> {

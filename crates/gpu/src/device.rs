@@ -1,7 +1,8 @@
 //! Devices: what there is, and what it allows.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytemuck::Pod;
 use cuda_launch::DeviceAttributes;
@@ -19,7 +20,7 @@ use crate::stream::Stream;
 /// ```
 /// let device = apex_gpu::Device::open(0)?;
 /// println!("{} ({})", device.name(), device.kind());
-/// let copied = device.upload(&[1i32, 2, 3])?.download()?;
+/// let copied = device.upload(&[1i32, 2, 3])?.to_vec()?;
 /// assert_eq!(copied, [1, 2, 3]);
 /// # apex_gpu::Result::Ok(())
 /// ```
@@ -35,6 +36,10 @@ pub(crate) struct Core {
     pub(crate) name: String,
     kind: &'static Kind,
     attributes: DeviceAttributes,
+    /// The kernel that was launched last.
+    launched: Mutex<Option<Arc<str>>>,
+    /// What went wrong, when that is known.
+    finding: OnceLock<String>,
 }
 
 /// The attributes that [`DeviceAttributes`] has fields for.
@@ -91,7 +96,38 @@ impl Core {
 
     /// For `map_err`: the error of a failed call.
     pub(crate) fn failed(&self, call: &'static str) -> impl Fn(DriverError) -> Error + '_ {
-        move |error| error::driver(call, &self.name, error, Context::default())
+        move |error| self.error(call, error, Context::default())
+    }
+
+    fn error(&self, call: &'static str, error: DriverError, context: Context) -> Error {
+        match error::driver(call, &self.name, error, context) {
+            Error::Driver { call, device, code, text, .. } if error::is_fault(error) => {
+                let finding = self.finding.get_or_init(|| self.find()).clone();
+                Error::Fault { call, device, code, text, finding }
+            }
+            other => other,
+        }
+    }
+
+    /// What is known of a fault: the driver's words, or the kernel that was launched last.
+    fn find(&self) -> String {
+        driver::logged().unwrap_or_else(|| {
+            let launched = self.launched.lock().unwrap_or_else(PoisonError::into_inner);
+            match &*launched {
+                Some(kernel) => format!(
+                    "the kernel launched last is `{kernel}`; CUDA_LAUNCH_BLOCKING=1 lets each launch tell its own errors"
+                ),
+                None => "no kernel was launched".to_owned(),
+            }
+        })
+    }
+
+    /// Notes that `kernel` was launched.
+    pub(crate) fn has_launched(&self, kernel: &Arc<str>) {
+        let mut launched = self.launched.lock().unwrap_or_else(PoisonError::into_inner);
+        if launched.as_ref().is_none_or(|last| !Arc::ptr_eq(last, kernel)) {
+            *launched = Some(kernel.clone());
+        }
     }
 
     /// As [`Core::failed`], with what was tried.
@@ -100,7 +136,7 @@ impl Core {
         call: &'static str,
         context: impl Fn() -> String,
     ) -> impl Fn(DriverError) -> Error {
-        move |error| error::driver(call, &self.name, error, Context::new(context()))
+        move |error| self.error(call, error, Context::new(context()))
     }
 
     /// For `map_err`: the error of a failed allocation of `bytes`.
@@ -137,7 +173,8 @@ impl Device {
     /// As [`Device::open`], but [`Choice::Gpu`] refuses the CPU device and [`Choice::Cpu`] insists
     /// on it.
     ///
-    /// A process runs on one driver: what the first device was opened with, all are.
+    /// A process runs on one driver: what the first device was opened with, all are. A device that
+    /// is opened twice is the same one.
     ///
     /// ```
     /// use apex_gpu::{Choice, Device, Kind};
@@ -155,6 +192,18 @@ impl Device {
         if ordinal >= count {
             return Err(Error::NoSuchDevice { ordinal, count });
         }
+        // One device for each number, so that its stream is one too.
+        static OPENED: Mutex<BTreeMap<usize, Device>> = Mutex::new(BTreeMap::new());
+        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(device) = opened.get(&ordinal) {
+            return Ok(device.clone());
+        }
+        let device = Device::first_of(ordinal, kind)?;
+        opened.insert(ordinal, device.clone());
+        Ok(device)
+    }
+
+    fn first_of(ordinal: usize, kind: &'static Kind) -> Result<Device> {
         let failed =
             |call| move |error| error::driver(call, &format!("device {ordinal}"), error, Context::default());
         let cuda = CudaContext::new(ordinal).map_err(failed("cuDevicePrimaryCtxRetain"))?;
@@ -164,7 +213,9 @@ impl Device {
         let name = cuda.name().map_err(failed("cuDeviceGetName"))?;
         let attributes = attributes(&cuda).map_err(failed("cuDeviceGetAttribute"))?;
         keep_freed_memory(&cuda).map_err(failed("cuMemPoolSetAttribute"))?;
-        let core = Arc::new(Core { cuda, name: format!("{name} (device {ordinal})"), kind, attributes });
+        let name = format!("{name} (device {ordinal})");
+        let (launched, finding) = (Mutex::new(None), OnceLock::new());
+        let core = Arc::new(Core { cuda, name, kind, attributes, launched, finding });
         Ok(Device { stream: Stream::new(&core)?, core })
     }
 
@@ -363,7 +414,7 @@ impl Device {
     /// ```
     /// # let device = apex_gpu::Device::open(0)?;
     /// let sums = device.zeros::<f64>(3)?;
-    /// assert_eq!(sums.download()?, [0.0; 3]);
+    /// assert_eq!(sums.to_vec()?, [0.0; 3]);
     /// let refused = device.zeros::<u8>(1 << 60).unwrap_err();
     /// assert!(matches!(refused, apex_gpu::Error::OutOfMemory { .. }));
     /// # apex_gpu::Result::Ok(())
@@ -381,7 +432,7 @@ impl Device {
     /// # let device = apex_gpu::Device::open(0)?;
     /// let stream = device.new_stream()?;
     /// let sums = device.zeros_on::<f64>(3, &stream)?;
-    /// assert_eq!(sums.download()?, [0.0; 3]); // waits for `stream` by itself
+    /// assert_eq!(sums.to_vec()?, [0.0; 3]); // waits for `stream` by itself
     /// # apex_gpu::Result::Ok(())
     /// ```
     ///
@@ -399,7 +450,7 @@ impl Device {
     /// # let device = apex_gpu::Device::open(0)?;
     /// let points = device.upload(&[[0.0f32, 1.0], [2.0, 3.0]])?; // any plain data
     /// assert_eq!(points.len(), 2);
-    /// assert_eq!(points.download()?[1], [2.0, 3.0]);
+    /// assert_eq!(points.to_vec()?[1], [2.0, 3.0]);
     /// # apex_gpu::Result::Ok(())
     /// ```
     ///
@@ -415,7 +466,7 @@ impl Device {
     /// # let device = apex_gpu::Device::open(0)?;
     /// let stream = device.new_stream()?;
     /// let buffer = device.upload_on(&[1u8, 2], &stream)?;
-    /// assert_eq!(buffer.download()?, [1, 2]);
+    /// assert_eq!(buffer.to_vec()?, [1, 2]);
     /// # apex_gpu::Result::Ok(())
     /// ```
     ///
@@ -436,7 +487,7 @@ impl Device {
     /// host.as_mut_slice()?.copy_from_slice(&[4.0, 5.0]);
     /// let mut buffer = device.zeros::<f32>(2)?;
     /// buffer.view_mut().write_pinned(&mut host, device.stream())?;
-    /// assert_eq!(buffer.download()?, [4.0, 5.0]);
+    /// assert_eq!(buffer.to_vec()?, [4.0, 5.0]);
     /// # apex_gpu::Result::Ok(())
     /// ```
     ///

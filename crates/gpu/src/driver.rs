@@ -4,23 +4,14 @@
 //! opening it first, by its path, makes it the driver. A driver that the process has loaded already
 //! (by itself, or because it was started with `apex run`) stays.
 
-use std::ffi::{CStr, CString};
-use std::path::{Path, PathBuf};
+use std::ffi::{CStr, c_char, c_uint, c_void};
+use std::path::Path;
 use std::sync::OnceLock;
 
 use cudarc::driver::{result, sys};
 
+use crate::cpu_device;
 use crate::error::{Context, Error, Result};
-
-/// File name of the CPU device.
-const CPU_DEVICE: &str = "libapex_cpu_device.so";
-
-/// Answers who opens `libcuda.so`, as cudarc tries first: a library of that name that needs
-/// [`DRIVER`].
-const ALIAS: &str = "libapex_alias.so";
-
-/// How the CPU device's name begins.
-const CPU_DEVICE_NAME: &str = "APEX CPU device";
 
 /// The name by which programs know the driver.
 const DRIVER: &CStr = c"libcuda.so.1";
@@ -129,9 +120,9 @@ fn open(choice: Choice) -> Result<Kind> {
             Ok(Kind::Gpu)
         }
         Some(why) => {
-            open_cpu_device(&why)?;
+            cpu_device::open(&why)?;
             start()?;
-            check_that_cudarc_uses_it()?;
+            cpu_device::check_that_cudarc_uses_it()?;
             Ok(Kind::Cpu { why })
         }
     }
@@ -192,70 +183,39 @@ fn is_loaded(name: &CStr) -> bool {
 
 /// What the driver is that was there before us.
 fn kind_of_loaded() -> Kind {
-    let name = result::device::get(0).and_then(result::device::get_name);
-    match name {
-        Ok(name) if name.starts_with(CPU_DEVICE_NAME) => {
-            Kind::Cpu { why: "the process was started on it".to_owned() }
+    match cpu_device::is_the_driver() {
+        true => Kind::Cpu { why: "the process was started on it".to_owned() },
+        false => Kind::Gpu,
+    }
+}
+
+/// What the driver's error log says since the process began, if the driver keeps one (CUDA 12.9) and
+/// says anything.
+pub(crate) fn logged() -> Option<String> {
+    type Dump = unsafe extern "C" fn(*mut c_uint, *mut c_char, *mut usize, c_uint) -> sys::CUresult;
+    // SAFETY: valid names; the driver is loaded, and stays.
+    let dump = unsafe {
+        let library = libc::dlopen(DRIVER.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+        if library.is_null() {
+            return None;
         }
-        _ => Kind::Gpu,
-    }
-}
-
-/// Where the CPU device may lie: where `APEX_CPU_DEVICE` says; else in the library path, which
-/// cargo sets for what it runs; beside the executable; or in an installation.
-fn places() -> Vec<PathBuf> {
-    if let Some(path) = std::env::var_os("APEX_CPU_DEVICE") {
-        return vec![PathBuf::from(path)];
-    }
-    let library_path = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-    let executable = std::env::current_exe().unwrap_or_default();
-    let beside = executable.parent().unwrap_or(Path::new("/"));
-    let folders = ["", "deps", "../deps", "../lib/apex"].map(|relative| beside.join(relative));
-    std::env::split_paths(&library_path).chain(folders).map(|folder| folder.join(CPU_DEVICE)).collect()
-}
-
-fn open_cpu_device(why: &str) -> Result<()> {
-    let places = places();
-    let Some(path) = places.iter().find(|path| path.is_file()) else {
-        let looked = places.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
-        return Err(Error::NoDevice {
-            why: format!(
-                "{why}, and the CPU device was not found (looked for {looked}); build it with \
-                 `cargo build -p apex-cpu-device` and name the file in APEX_CPU_DEVICE"
-            ),
-        });
+        libc::dlsym(library, c"cuLogsDumpToMemory".as_ptr())
     };
-    open_for_good(path)
-        .map_err(|message| Error::NoDevice { why: format!("the CPU device does not load: {message}") })?;
-    // Where NVIDIA's driver is installed too, its `libcuda.so` would be found before.
-    let _ = open_for_good(&path.with_file_name(ALIAS));
-    Ok(())
-}
-
-/// Opens a library for the rest of the process; the error is the loader's message.
-fn open_for_good(path: &Path) -> std::result::Result<(), String> {
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-    let name = CString::new(path.as_os_str().as_encoded_bytes()).unwrap_or_default();
-    // SAFETY: a valid name. The initialisers of our libraries do nothing.
-    if !unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) }.is_null() {
-        return Ok(());
+    if dump.is_null() {
+        return None;
     }
-    // SAFETY: after a failed `dlopen` there is a message.
-    Err(unsafe { CStr::from_ptr(libc::dlerror()) }.to_string_lossy().into_owned())
-}
-
-/// A file called `libcuda.so` in the library path (a toolkit's stub, say) would be found before.
-fn check_that_cudarc_uses_it() -> Result<()> {
-    let name = result::device::get(0).and_then(result::device::get_name);
-    match name {
-        Ok(name) if name.starts_with(CPU_DEVICE_NAME) => Ok(()),
-        _ => Err(Error::NoDevice {
-            why: format!(
-                "a libcuda.so of the system stands before the CPU device; put {ALIAS} beside {CPU_DEVICE}, or take that \
-                 file's folder out of LD_LIBRARY_PATH"
-            ),
-        }),
-    }
+    let mut text = vec![0u8; 25_600];
+    let mut size = text.len();
+    // SAFETY: the function of that name has this signature. Without an iterator it copies what there
+    // is, at most `size` bytes, and says how many.
+    let dumped = unsafe {
+        let dump = std::mem::transmute::<*mut c_void, Dump>(dump);
+        dump(std::ptr::null_mut(), text.as_mut_ptr().cast(), &mut size, 0)
+    };
+    // Names of kernels and files are foreign.
+    let text = String::from_utf8_lossy(&text[..size.min(text.len())]).trim().to_owned();
+    let text = apex_untrusted::text::printable_but(&text, &['\n']).into_owned();
+    (dumped == sys::CUresult::CUDA_SUCCESS && !text.is_empty()).then_some(text)
 }
 
 /// Devices of the driver that is loaded.

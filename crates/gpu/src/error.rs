@@ -20,7 +20,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// What went wrong.
 ///
-/// Messages are whole sentences. Match on the variants where a program can do something else: free
+/// Messages are whole sentences, and `{:?}` prints them too: a `fn main() -> apex_gpu::Result<()>`
+/// that fails ends with one. Match on the variants where a program can do something else: free
 /// memory, choose smaller blocks, go on without a GPU.
 ///
 /// ```
@@ -45,7 +46,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// );
 /// # apex_gpu::Result::Ok(())
 /// ```
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// There is no NVIDIA driver and no CPU device either, or the CPU device was refused.
@@ -94,6 +95,22 @@ pub enum Error {
         text: String,
         /// What was tried: sizes, names; may be empty.
         context: Context,
+    },
+    /// A kernel went wrong while it ran, or a copy did. The device cannot be used by this process any
+    /// more, and every later call says the same.
+    #[error("{call} on {device} reports what went wrong before: {code} ({text})\n{finding}")]
+    Fault {
+        /// Name of the driver function that told.
+        call: &'static str,
+        /// The device.
+        device: String,
+        /// The driver's name of the error, such as `CUDA_ERROR_ILLEGAL_ADDRESS`.
+        code: String,
+        /// What the driver says that it means.
+        text: String,
+        /// The kernel, and what the driver says of it. The CPU device names kernel, address, thread
+        /// and line; of a GPU it is the kernel that was launched last.
+        finding: String,
     },
     /// Memory of the device, or pinned memory of the host, ran out.
     #[error("{call} could not get {bytes} bytes on {device}, where {free} of {total} bytes are free")]
@@ -146,16 +163,32 @@ pub enum Error {
         found: usize,
     },
     /// An argument of a launch has another size than the kernel's parameter.
-    #[error("argument {index} of kernel `{kernel}` has {found} bytes, but the parameter has {expected}")]
+    #[error(
+        "argument {index} of kernel `{kernel}` is {given} and has {found} bytes, but the parameter has {expected}"
+    )]
     ArgumentSize {
         /// The kernel.
         kernel: String,
         /// The argument, from 0.
         index: usize,
+        /// Its type in Rust.
+        given: &'static str,
         /// Bytes of the parameter.
         expected: usize,
         /// Bytes of the argument.
         found: usize,
+    },
+    /// An argument of a launch is a fraction where the kernel's parameter is an integer, or the like.
+    #[error("argument {index} of kernel `{kernel}` is {given}, but the parameter is {expected}")]
+    ArgumentType {
+        /// The kernel.
+        kernel: String,
+        /// The argument, from 0.
+        index: usize,
+        /// Its type in Rust.
+        given: &'static str,
+        /// What the PTX says of the parameter.
+        expected: String,
     },
     /// A launch whose shape the device or the kernel does not allow.
     #[error("kernel `{kernel}` cannot be launched: {why}")]
@@ -172,6 +205,24 @@ pub enum Error {
         name: String,
         /// The kernels that there are, as a list to read.
         known: String,
+    },
+    /// A module has no such variable.
+    #[error("the module has no variable `{name}`; it has {known}")]
+    NoSuchGlobal {
+        /// The name that was asked for.
+        name: String,
+        /// The variables that there are, as a list to read.
+        known: String,
+    },
+    /// A variable of a module was asked for as a type that it does not hold.
+    #[error("the variable `{name}` of the module is {expected}, which is no number of {given}")]
+    GlobalType {
+        /// The variable.
+        name: String,
+        /// What it is.
+        expected: String,
+        /// The type in Rust that was asked for.
+        given: &'static str,
     },
     /// CUDA C++ does not compile.
     #[error("{name} does not compile for {architecture}:\n{log}")]
@@ -207,6 +258,14 @@ pub enum Error {
         /// What does not fit.
         why: String,
     },
+    /// Something that no graph can hold was called while its stream was captured.
+    #[error("{what} cannot be captured in a graph; {instead}")]
+    NotInCapture {
+        /// What was called.
+        what: &'static str,
+        /// What to do instead.
+        instead: &'static str,
+    },
     /// A call into cuBLAS failed.
     #[error("{call} failed on {device}: {code}")]
     Blas {
@@ -217,6 +276,13 @@ pub enum Error {
         /// cuBLAS' name of the error.
         code: String,
     },
+}
+
+/// The message, for people: `fn main() -> apex_gpu::Result<()>` and `unwrap` print this form.
+impl fmt::Debug for Error {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, out)
+    }
 }
 
 /// What a failed call was about: empty, or text after a colon.
@@ -252,6 +318,23 @@ pub(crate) fn driver(call: &'static str, device: &str, error: DriverError, conte
     let text =
         error.error_string().map_or_else(|_| String::new(), |text| text.to_string_lossy().into_owned());
     Error::Driver { call, device: device.to_owned(), code: name_of(error), text, context }
+}
+
+/// Whether it is an error of work that was launched before: one that every later call tells too.
+pub(crate) fn is_fault(error: DriverError) -> bool {
+    use sys::CUresult::*;
+    matches!(
+        error.0,
+        CUDA_ERROR_ILLEGAL_ADDRESS
+            | CUDA_ERROR_MISALIGNED_ADDRESS
+            | CUDA_ERROR_INVALID_ADDRESS_SPACE
+            | CUDA_ERROR_ILLEGAL_INSTRUCTION
+            | CUDA_ERROR_INVALID_PC
+            | CUDA_ERROR_HARDWARE_STACK_ERROR
+            | CUDA_ERROR_ASSERT
+            | CUDA_ERROR_LAUNCH_FAILED
+            | CUDA_ERROR_LAUNCH_TIMEOUT
+    )
 }
 
 /// Whether memory ran out.

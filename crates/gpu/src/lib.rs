@@ -23,7 +23,7 @@
 //! let mut y = device.upload(&[0.5f32, 0.5, 0.5])?;
 //! // SAFETY: the kernel reads and writes three elements.
 //! unsafe { saxpy.over(3).arg(2.0f32).arg(&x).arg(&mut y).arg(3u32).launch()? };
-//! assert_eq!(y.download()?, [2.5, 4.5, 6.5]);
+//! assert_eq!(y.to_vec()?, [2.5, 4.5, 6.5]);
 //! # apex_gpu::Result::Ok(())
 //! ```
 //!
@@ -34,14 +34,16 @@
 //! | [`Device`], [`Kind`], [`DeviceAttributes`] | what there is, and what it allows |
 //! | [`Buffer`], [`View`], [`Pinned`] | memory of the device, parts of it, pinned memory of the host |
 //! | [`Stream`], [`Event`] | order and time |
-//! | [`Source`], [`Module`], [`Kernel`], [`FunctionAttributes`], [`Dim3`], [`Launch`] | from CUDA C++, PTX or CUBIN to a launch |
-//! | [`Tensor`] | products of matrices, element by element, reductions, softmax |
+//! | [`Source`], [`Module`], [`Kernel`], [`FunctionAttributes`], [`Dim3`], [`Elements`], [`Launch`] | from CUDA C++, PTX or CUBIN to a launch |
+//! | [`Global`] | variables of modules |
+//! | [`Graph`] | captured work |
+//! | [`Tensor`], [`Extents`] | products of matrices, element by element, reductions, softmax |
 //! | [`Error`] | what went wrong |
 //!
 //! # What is safe
 //!
 //! Everything but launching a kernel: what a kernel does with its arguments is known to its author
-//! only. The number and sizes of arguments, block, grid, shared memory and devices are checked
+//! only. The number, sizes and types of arguments, block, grid, shared memory and devices are checked
 //! before.
 //!
 //! A buffer that is used on several streams makes each of them wait for the work it must not
@@ -50,11 +52,12 @@
 //!
 //! # Without a GPU
 //!
-//! [`Device::open`] then gives the CPU device (`libapex_cpu_device.so`): compute capability 8.0,
-//! PTX only. It is looked for where `APEX_CPU_DEVICE` says, in the library path, beside the
-//! executable, in `deps` beside it and in `../lib/apex`. [`Choice::Gpu`] refuses it,
-//! [`Choice::Cpu`] insists on it, and the environment variable `APEX_DEVICE` (`gpu`, `cpu`) decides
-//! where the program does not.
+//! [`Device::open`] then gives the CPU device: compute capability 8.0, PTX only. Cargo builds it
+//! beside the program, as the default feature `cpu-device` asks, and there it is found:
+//! `libapex_cpu_device.so`, with a hash behind the name where this crate comes from a git
+//! repository. It is also looked for in the library path and in installations of APEX, or where
+//! `APEX_CPU_DEVICE` says. [`Choice::Gpu`] refuses it, [`Choice::Cpu`] insists on it, and the
+//! environment variable `APEX_DEVICE` (`gpu`, `cpu`) decides where the program does not.
 //!
 //! # What is needed
 //!
@@ -62,16 +65,26 @@
 //! To compile CUDA C++, it needs NVRTC: from a toolkit, or `pip install nvidia-cuda-nvrtc`. It uses
 //! cuBLAS if that is there. The platform is Linux on x86-64.
 
+/// The examples of the guide, which are tested with those of this documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/rust.md")]
+struct Guide;
+
 mod buffer;
 mod cache;
 mod compiler;
+mod cpu_device;
 mod device;
 mod driver;
 mod error;
+mod global;
+mod graph;
 mod launch;
 mod libraries;
+mod memory;
 mod module;
 mod pinned;
+mod signature;
 mod source;
 mod stream;
 mod tensor;
@@ -83,9 +96,11 @@ pub use cuda_launch::{DeviceAttributes, Dim3, FunctionAttributes};
 pub use device::Device;
 pub use driver::{Choice, Kind};
 pub use error::{Context, Error, Result};
-pub use launch::{Argument, Kernel, Launch};
+pub use global::Global;
+pub use graph::Graph;
+pub use launch::{Argument, Elements, Kernel, Launch};
 pub use module::Module;
 pub use pinned::Pinned;
 pub use source::{CacheFolder, Source};
 pub use stream::{Event, Stream};
-pub use tensor::{Backend, Float, Number, Tensor};
+pub use tensor::{Backend, Extents, Float, Number, Tensor};

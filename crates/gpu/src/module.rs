@@ -1,12 +1,14 @@
 //! Modules: compiled code on a device, and the kernels in it.
 
+use std::any::type_name;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_uint, c_void};
 use std::fmt;
 use std::ptr::null_mut;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use cudarc::driver::{CudaModule, DriverError, sys};
+use bytemuck::Pod;
+use cudarc::driver::{CudaModule, DevicePtr, DriverError, sys};
 use cudarc::nvrtc::Ptx;
 
 use crate::cache::{self, Cached, Compiled};
@@ -14,7 +16,9 @@ use crate::compiler::{self, Output};
 use crate::device::Device;
 use crate::driver::Kind;
 use crate::error::{self, Error, Result};
+use crate::global::Global;
 use crate::launch::Kernel;
+use crate::signature::{Class, Signatures};
 use crate::source::Source;
 
 /// Compiled code on a device. Cheap to clone. Kernels keep it loaded.
@@ -32,7 +36,7 @@ use crate::source::Source;
 /// let mut sevens = device.zeros::<f32>(1000)?;
 /// // SAFETY: the kernel writes the 1000 elements that it is told of.
 /// unsafe { fill.over(1000).arg(&mut sevens).arg(7.0f32).arg(1000u32).launch()? };
-/// assert_eq!(sevens.download()?, [7.0; 1000]);
+/// assert_eq!(sevens.to_vec()?, [7.0; 1000]);
 /// # apex_gpu::Result::Ok(())
 /// ```
 #[derive(Clone)]
@@ -43,7 +47,11 @@ struct Inner {
     device: Device,
     /// Terminated if it is PTX.
     image: Vec<u8>,
+    /// The PTX that the image was made of, if that is known and the image is not PTX itself.
+    ptx: Vec<u8>,
     symbols: BTreeMap<String, String>,
+    /// What the PTX declares, read when it is first asked for.
+    signatures: OnceLock<Signatures>,
     cached: Cached,
 }
 
@@ -136,12 +144,13 @@ impl Device {
     }
 
     fn load(&self, compiled: Compiled, cached: Cached) -> Result<Module> {
-        let Compiled { mut image, symbols } = compiled;
+        let Compiled { mut image, ptx, symbols } = compiled;
         // PTX ends with a zero byte; behind anything else one does no harm.
         image.push(0);
         let cuda = self.cuda().load_module(Ptx::from_binary(image.clone()));
         let cuda = cuda.map_err(|error| self.load_error(&image, error))?;
-        Ok(Module(Arc::new(Inner { cuda, device: self.clone(), image, symbols, cached })))
+        let (device, signatures) = (self.clone(), OnceLock::new());
+        Ok(Module(Arc::new(Inner { cuda, device, image, ptx, symbols, signatures, cached })))
     }
 
     /// Loads once more, to hear why it fails.
@@ -216,7 +225,72 @@ impl Module {
             sys::CUresult::CUDA_ERROR_NOT_FOUND => unknown(),
             _ => self.0.device.core().failed_at("cuModuleGetFunction", || name.to_owned())(error),
         })?;
-        Kernel::new(&self.0.device, function, name)
+        Kernel::new(&self.0.device, function, name, self.signatures().parameters(symbol))
+    }
+
+    /// The `__device__` or `__constant__` variable of this name, as elements of type `T`. One in a
+    /// namespace has to be named for [`Source::instance`] first, as `&name`.
+    ///
+    /// ```
+    /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
+    /// # let device = apex_gpu::Device::open(0)?;
+    /// let module = device.load_ptx(PTX)?;
+    /// module.global::<f32>("table")?.write(&[1.0, 2.0, 3.0, 4.0])?;
+    /// let pairs = module.global::<[f32; 2]>("table")?; // or as any plain data of that size
+    /// assert_eq!(pairs.to_vec()?, [[1.0, 2.0], [3.0, 4.0]]);
+    ///
+    /// let error = module.global::<i32>("table").unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "the variable `table` of the module is 16 bytes of a fraction (`.f32` in PTX), which is no number of i32"
+    /// );
+    /// let error = module.global::<f32>("tabel").unwrap_err();
+    /// assert_eq!(error.to_string(), "the module has no variable `tabel`; it has `counter`, `table`");
+    /// # apex_gpu::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NoSuchGlobal`] lists those that there are; [`Error::GlobalType`] if the variable's
+    /// size is no multiple of `T`'s, or the PTX says that its elements are of another kind.
+    pub fn global<T: Pod>(&self, name: &str) -> Result<Global<T>> {
+        let symbol = self.0.symbols.get(name).map_or(name, String::as_str);
+        let unknown = || Error::NoSuchGlobal { name: name.to_owned(), known: self.globals_as_text() };
+        if symbol.contains('\0') {
+            return Err(unknown());
+        }
+        self.0.device.core().bind()?;
+        let stream = self.0.device.stream().cuda();
+        let found = self.0.cuda.get_global(symbol, stream).map_err(|error| match error.0 {
+            sys::CUresult::CUDA_ERROR_NOT_FOUND => unknown(),
+            _ => self.0.device.core().failed_at("cuModuleGetGlobal", || name.to_owned())(error),
+        })?;
+        let ((address, _), bytes) = (found.device_ptr(stream), found.len());
+        let declared = self.signatures().variable(symbol);
+        let fits = size_of::<T>() > 0 && bytes.is_multiple_of(size_of::<T>());
+        if !fits || declared.is_some_and(|declared| !declared.holds(Class::of::<T>())) {
+            let of = declared.map_or_else(String::new, |declared| format!(" of {declared}"));
+            let expected = format!("{bytes} bytes{of}");
+            return Err(Error::GlobalType { name: name.to_owned(), expected, given: type_name::<T>() });
+        }
+        Ok(Global::new(self, name, address, bytes))
+    }
+
+    fn signatures(&self) -> &Signatures {
+        let Inner { image, ptx, signatures, .. } = &*self.0;
+        // PTX as an image ends with a zero byte.
+        let text = if ptx.is_empty() { image.strip_suffix(&[0]).unwrap_or(image) } else { ptx };
+        signatures.get_or_init(|| Signatures::of(text))
+    }
+
+    fn globals_as_text(&self) -> String {
+        let names: Vec<String> = self.signatures().variables().map(|symbol| self.readable(symbol)).collect();
+        if names.is_empty() { "none that could be listed".to_owned() } else { names.join(", ") }
+    }
+
+    /// A symbol as the program knows it.
+    fn readable(&self, symbol: &str) -> String {
+        let instance = self.0.symbols.iter().find(|(_, known)| *known == symbol);
+        format!("`{}`", instance.map_or(symbol, |(expression, _)| expression))
     }
 
     /// Where the code came from, for modules of [`Device::compile`]; [`Cached::Off`] for others.
@@ -275,14 +349,9 @@ impl Module {
     /// code is loaded once more.
     fn kernels_as_text(&self) -> String {
         let names = self.enumerate().unwrap_or_default();
-        let instances = self.0.symbols.iter();
-        let readable = |symbol: String| {
-            let instance = instances.clone().find(|(_, known)| **known == symbol);
-            format!("`{}`", instance.map_or(&symbol, |(expression, _)| expression))
-        };
         match names.is_empty() {
             true => "none that could be listed".to_owned(),
-            false => names.into_iter().map(readable).collect::<Vec<_>>().join(", "),
+            false => names.iter().map(|symbol| self.readable(symbol)).collect::<Vec<_>>().join(", "),
         }
     }
 

@@ -4,11 +4,13 @@
 //! each waits, on the device, for the one before, on whichever stream that was. Reading or freeing
 //! the memory waits for `done` first.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytemuck::Pod;
 use cudarc::driver::{CudaEvent, result, sys};
 
+use crate::buffer::describe;
 use crate::device::{Core, Device};
 use crate::error::Result;
 use crate::stream::Stream;
@@ -27,12 +29,17 @@ use crate::stream::Stream;
 /// assert_eq!(staging.as_slice()?, [1.0, 2.0, 3.0]); // waits
 /// # apex_gpu::Result::Ok(())
 /// ```
-#[derive(Debug)]
 pub struct Pinned<T> {
     pub(crate) start: *mut T,
     pub(crate) len: usize,
     device: Arc<Core>,
     done: Mutex<Option<CudaEvent>>,
+}
+
+impl<T> fmt::Debug for Pinned<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        describe::<T>(out, "Pinned", self.len, &format!("the host, for {}", self.device.name))
+    }
 }
 
 // SAFETY: it owns its memory, as a `Vec` does; `T: Pod` has no ties to threads.

@@ -65,7 +65,7 @@ impl Source {
     /// let mut cell = device.zeros::<i32>(1)?;
     /// // SAFETY: one thread, one element.
     /// unsafe { one.launch([1; 3], [1; 3]).arg(&mut cell).launch()? };
-    /// assert_eq!(cell.download()?, [1]);
+    /// assert_eq!(cell.to_vec()?, [1]);
     /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn new(code: impl Into<String>) -> Source {
@@ -105,7 +105,7 @@ impl Source {
     /// let mut cell = device.zeros::<i32>(1)?;
     /// // SAFETY: one thread, one element.
     /// unsafe { device.compile(&source)?.kernel("put")?.launch([1; 3], [1; 3]).arg(&mut cell).launch()? };
-    /// assert_eq!(cell.download()?, [4]);
+    /// assert_eq!(cell.to_vec()?, [4]);
     /// # apex_gpu::Result::Ok(())
     /// ```
     #[must_use]
@@ -144,7 +144,7 @@ impl Source {
     /// let mut cell = device.zeros::<i32>(1)?;
     /// // SAFETY: one thread, one element.
     /// unsafe { module.kernel("ours::put<5>")?.launch([1; 3], [1; 3]).arg(&mut cell).launch()? };
-    /// assert_eq!(cell.download()?, [5]);
+    /// assert_eq!(cell.to_vec()?, [5]);
     /// # apex_gpu::Result::Ok(())
     /// ```
     #[must_use]

@@ -4,14 +4,16 @@
 //! same buffer (see [`Buffer`](crate::Buffer)) or one waits for an event of the other.
 //! Nothing here uses CUDA's legacy default stream, so nothing synchronises by accident.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cudarc::driver::{CudaEvent, CudaStream, sys};
 
 use crate::device::Core;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::graph::Recording;
 
 /// A queue of work on a device. Cheap to clone: clones are the same stream.
 ///
@@ -20,18 +22,26 @@ use crate::error::Result;
 /// let stream = device.new_stream()?;
 /// let buffer = device.upload_on(&[1.0f32, 2.0, 3.0], &stream)?;
 /// stream.synchronize()?;
-/// # assert_eq!(buffer.download()?, [1.0, 2.0, 3.0]);
+/// # assert_eq!(buffer.to_vec()?, [1.0, 2.0, 3.0]);
 /// # apex_gpu::Result::Ok(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Stream(Arc<Inner>);
 
-#[derive(Debug)]
 struct Inner {
     device: Arc<Core>,
     cuda: Arc<CudaStream>,
     /// Not 0, and no other stream's in this process.
     id: u64,
+    /// Whether there is a recording: work is put into a graph, and none is done.
+    captured: AtomicBool,
+    recording: Mutex<Option<Recording>>,
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Stream({} on {})", self.0.id, self.0.device.name)
+    }
 }
 
 impl PartialEq for Stream {
@@ -47,7 +57,46 @@ impl Stream {
     pub(crate) fn new(device: &Arc<Core>) -> Result<Stream> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let cuda = device.cuda.new_stream().map_err(device.failed("cuStreamCreate"))?;
-        Ok(Stream(Arc::new(Inner { device: device.clone(), cuda, id: NEXT.fetch_add(1, Ordering::Relaxed) })))
+        Ok(Stream(Arc::new(Inner {
+            device: device.clone(),
+            cuda,
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            captured: AtomicBool::new(false),
+            recording: Mutex::new(None),
+        })))
+    }
+
+    /// Whether work that it is given becomes part of a graph, see [`Stream::capture`].
+    #[inline]
+    pub(crate) fn is_captured(&self) -> bool {
+        self.0.captured.load(Ordering::Acquire)
+    }
+
+    /// Notes something for the graph that is being captured, if one is.
+    pub(crate) fn recording<R>(&self, note: impl FnOnce(&mut Recording) -> R) -> Option<R> {
+        self.0.recording.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(note)
+    }
+
+    /// Begins or ends a recording; returns the one before.
+    pub(crate) fn exchange_recording(&self, recording: Option<Recording>) -> Option<Recording> {
+        let mut place = self.0.recording.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.captured.store(recording.is_some(), Ordering::Release);
+        std::mem::replace(&mut *place, recording)
+    }
+
+    /// The stream to allocate on for work in this one: another one while this one is captured.
+    pub(crate) fn for_allocations(&self) -> Stream {
+        let other = if self.is_captured() { self.recording(|recording| recording.allocator()) } else { None };
+        other.unwrap_or_else(|| self.clone())
+    }
+
+    /// # Errors
+    /// [`Error::NotInCapture`] while this stream is captured.
+    pub(crate) fn refuse_in_capture(&self, what: &'static str, instead: &'static str) -> Result<()> {
+        match self.is_captured() {
+            false => Ok(()),
+            true => Err(Error::NotInCapture { what, instead }),
+        }
     }
 
     pub(crate) fn device(&self) -> &Arc<Core> {
@@ -92,6 +141,7 @@ impl Stream {
     /// # Errors
     /// An error of that work: a kernel that accessed memory it must not, for instance.
     pub fn synchronize(&self) -> Result<()> {
+        self.refuse_in_capture("waiting for the stream", "wait when the graph has been launched")?;
         self.0.cuda.synchronize().map_err(self.device().failed("cuStreamSynchronize"))
     }
 
@@ -134,8 +184,16 @@ impl Stream {
 
     /// Lets work that is given to this stream from now on wait for all that `other` has been given.
     pub(crate) fn join(&self, other: &Stream) -> Result<()> {
-        let event = other.0.cuda.record_event(None).map_err(other.device().failed("cuEventRecord"))?;
-        self.0.cuda.wait(&event).map_err(self.device().failed("cuStreamWaitEvent"))
+        let waited = match other.recording(|recording| recording.before()) {
+            // It does nothing now; what it did before the capture is waited for.
+            Some(before) => self.0.cuda.wait(&before),
+            None => {
+                let event =
+                    other.0.cuda.record_event(None).map_err(other.device().failed("cuEventRecord"))?;
+                self.0.cuda.wait(&event)
+            }
+        };
+        waited.map_err(self.device().failed("cuStreamWaitEvent"))
     }
 }
 
@@ -151,10 +209,15 @@ impl Stream {
 /// println!("{} bytes in {:?}", buffer.bytes(), end.since(&start)?);
 /// # apex_gpu::Result::Ok(())
 /// ```
-#[derive(Debug)]
 pub struct Event {
     device: Arc<Core>,
     cuda: CudaEvent,
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Event(on {})", self.device.name)
+    }
 }
 
 impl Event {

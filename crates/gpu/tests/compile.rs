@@ -45,7 +45,7 @@ fn cube(folder: &Path) -> Cached {
     // SAFETY: the kernel is told how many elements there are.
     unsafe { kernel.over(1000).arg(&mut buffer).arg(1000u32).launch() }.unwrap();
     let cubes: Vec<i32> = values.iter().map(|value| value.pow(3)).collect();
-    assert_eq!(buffer.download().unwrap(), cubes);
+    assert_eq!(buffer.to_vec().unwrap(), cubes);
     module.cached().clone()
 }
 
@@ -185,7 +185,7 @@ fn headers_are_found_and_their_changes_noticed() {
         // SAFETY: one thread, one element.
         unsafe { module.kernel("by").unwrap().launch([1, 1, 1], [1, 1, 1]).arg(&mut buffer).launch() }
             .unwrap();
-        (buffer.download().unwrap()[0], module.cached().clone())
+        (buffer.to_vec().unwrap()[0], module.cached().clone())
     };
     assert_eq!(run(), (15, Cached::Stored));
     assert_eq!(run(), (15, Cached::Hit));

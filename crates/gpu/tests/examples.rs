@@ -51,3 +51,18 @@ fn origins() {
 fn classifier() {
     run("classifier", false);
 }
+
+#[test]
+fn blur() {
+    run("blur", true);
+}
+
+#[test]
+fn weighted_sum() {
+    run("weighted_sum", true);
+}
+
+#[test]
+fn training() {
+    run("training", false);
+}

@@ -12,9 +12,9 @@ fn bytes_come_back_as_they_went() {
         let values: Vec<f32> = random(len as u64).map(|bits| bits as f32).take(len).collect();
         let buffer = device.upload(&values).unwrap();
         assert_eq!((buffer.len(), buffer.bytes()), (len, 4 * len));
-        assert_eq!(buffer.download().unwrap(), values);
+        assert_eq!(buffer.to_vec().unwrap(), values);
     }
-    assert_eq!(device.zeros::<u64>(7).unwrap().download().unwrap(), [0; 7]);
+    assert_eq!(device.zeros::<u64>(7).unwrap().to_vec().unwrap(), [0; 7]);
 }
 
 #[test]
@@ -22,12 +22,12 @@ fn parts_are_read_written_and_copied() {
     let device = device();
     let values: Vec<u32> = random(3).map(|bits| bits as u32).take(100).collect();
     let mut buffer = device.upload(&values).unwrap();
-    assert_eq!(buffer.slice(10..=12).download().unwrap(), values[10..=12]);
+    assert_eq!(buffer.slice(10..=12).to_vec().unwrap(), values[10..=12]);
     assert_eq!(buffer.slice(90..).len(), 10);
     buffer.slice_mut(..5).write(&[1, 2, 3, 4, 5]).unwrap();
     let mut other = device.zeros::<u32>(100).unwrap();
     other.slice_mut(50..60).copy_from(buffer.slice(..10)).unwrap();
-    let copied = other.download().unwrap();
+    let copied = other.to_vec().unwrap();
     assert_eq!(copied[50..55], [1, 2, 3, 4, 5]);
     assert_eq!(copied[55..60], values[5..10]);
     assert!(copied[..50].iter().chain(&copied[60..]).all(|&value| value == 0));
@@ -35,7 +35,7 @@ fn parts_are_read_written_and_copied() {
     buffer.slice(20..22).read(&mut two).unwrap();
     assert_eq!(two, values[20..22]);
     buffer.clear().unwrap();
-    assert_eq!(buffer.download().unwrap(), [0; 100]);
+    assert_eq!(buffer.to_vec().unwrap(), [0; 100]);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn pinned_memory_keeps_its_order_between_streams() {
         from.view().read_pinned(&mut staging, &slow).unwrap();
         let mut to = device.zeros_on::<u64>(4096, &other).unwrap();
         to.view_mut().write_pinned(&mut staging, &other).unwrap();
-        assert_eq!(to.download().unwrap(), values);
+        assert_eq!(to.to_vec().unwrap(), values);
     }
 }
 
@@ -135,9 +135,9 @@ fn streams_wait_for_each_other_where_they_touch_the_same_memory() {
             }
         }
     }
-    assert_eq!(buffer.download().unwrap(), expected[0]);
+    assert_eq!(buffer.to_vec().unwrap(), expected[0]);
     for (other, expected) in others.iter().zip(&expected[1..]) {
-        assert_eq!(other.download().unwrap(), *expected);
+        assert_eq!(other.to_vec().unwrap(), *expected);
     }
 }
 
@@ -187,7 +187,7 @@ fn threads_share_a_device() {
                 for _ in 0..20 {
                     let mut copy = device.zeros_on::<u32>(1000, &stream).unwrap();
                     copy.view_mut().copy_from_on(buffer.view(), &stream).unwrap();
-                    assert_eq!(copy.download().unwrap(), values);
+                    assert_eq!(copy.to_vec().unwrap(), values);
                 }
             });
         }

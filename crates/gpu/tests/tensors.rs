@@ -108,7 +108,7 @@ fn functions_of_every_fraction() {
 #[test]
 fn gelu_is_the_exact_one() {
     // From the error function's tables: Φ(1) = 0.841344746, Φ(2) = 0.977249868.
-    let x = Tensor::new(&device(), &[-2.0f32, -1.0, 0.0, 1.0, 2.0], &[5]).unwrap();
+    let x = Tensor::new(&device(), &[-2.0f32, -1.0, 0.0, 1.0, 2.0], [5]).unwrap();
     close(
         &x.gelu().unwrap(),
         &[-2.0 * 0.022750132, -0.158655254, 0.0, 0.841344746, 2.0 * 0.977249868],
@@ -119,8 +119,8 @@ fn gelu_is_the_exact_one() {
 #[test]
 fn whole_numbers_wrap_and_divide_as_rust_does() {
     let device = device();
-    let a = Tensor::new(&device, &[i32::MAX, i32::MIN, 7, -7, 5], &[5]).unwrap();
-    let b = Tensor::new(&device, &[1, -1, 2, 2, 0], &[5]).unwrap();
+    let a = Tensor::new(&device, &[i32::MAX, i32::MIN, 7, -7, 5], [5]).unwrap();
+    let b = Tensor::new(&device, &[1, -1, 2, 2, 0], [5]).unwrap();
     assert_eq!(a.add(&b).unwrap().to_vec().unwrap(), [i32::MIN, i32::MAX, 9, -5, 5]);
     assert_eq!(a.div(&b).unwrap().to_vec().unwrap(), [i32::MAX, i32::MIN, 3, -3, 0]);
     assert_eq!(a.mul(&a).unwrap().to_vec().unwrap(), [1, 0, 49, 49, 25]);
@@ -151,19 +151,19 @@ fn shapes_repeat_to_a_common_one() {
 fn views_show_the_same_elements() {
     let device = device();
     let values: Vec<f32> = (0..24).map(|value| value as f32).collect();
-    let a = Tensor::new(&device, &values, &[2, 3, 4]).unwrap();
+    let a = Tensor::new(&device, &values, [2, 3, 4]).unwrap();
     let t = a.transpose(0, 2).unwrap();
     assert_eq!((t.shape(), t.strides()), (&[4, 3, 2][..], &[1, 4, 12][..]));
     assert_eq!(t.to_vec().unwrap()[..4], [0.0, 12.0, 4.0, 16.0]);
     let part = a.slice(2, 1..3).unwrap().slice(1, 2..3).unwrap();
     assert_eq!(part.to_vec().unwrap(), [9.0, 10.0, 21.0, 22.0]);
-    assert_eq!(part.reshape(&[2, 2]).unwrap().sum(0).unwrap().to_vec().unwrap(), [30.0, 32.0]);
+    assert_eq!(part.reshape([2, 2]).unwrap().sum(0).unwrap().to_vec().unwrap(), [30.0, 32.0]);
     // A slice that begins where no wide load may.
-    let odd = a.reshape(&[24]).unwrap().slice(0, 1..24).unwrap();
+    let odd = a.reshape([24]).unwrap().slice(0, 1..24).unwrap();
     let doubled = odd.add(&odd).unwrap().to_vec().unwrap();
     assert_eq!(doubled, values[1..].iter().map(|x| 2.0 * x).collect::<Vec<_>>());
     assert_eq!(odd.neg().unwrap().to_vec().unwrap()[0], -1.0);
-    assert!(a.slice(0, 1..3).is_err() && a.transpose(0, 3).is_err() && a.reshape(&[5, 5]).is_err());
+    assert!(a.slice(0, 1..3).is_err() && a.transpose(0, 3).is_err() && a.reshape([5, 5]).is_err());
 }
 
 fn reductions<T: Checked>() {
@@ -218,14 +218,14 @@ fn reductions_of_every_type() {
 #[test]
 fn nothing_and_nan_in_reductions() {
     let device = device();
-    let none = Tensor::<f32>::zeros(&device, &[3, 0]).unwrap();
+    let none = Tensor::<f32>::zeros(&device, [3, 0]).unwrap();
     assert_eq!(none.sum(1).unwrap().to_vec().unwrap(), [0.0; 3]);
     assert!(matches!(none.max(1), Err(Error::Shape { .. })));
     assert_eq!(none.sum(0).unwrap().shape(), [0]);
-    let a = Tensor::new(&device, &[1.0, f32::NAN, 3.0, 2.0], &[4]).unwrap();
+    let a = Tensor::new(&device, &[1.0, f32::NAN, 3.0, 2.0], [4]).unwrap();
     assert!(a.max(0).unwrap().item().unwrap().is_nan() && a.min(0).unwrap().item().unwrap().is_nan());
     assert_eq!(a.argmax(0).unwrap().item().unwrap(), 1);
-    let wide = Tensor::new(&device, &[i32::MAX, i32::MAX, i32::MAX], &[3]).unwrap();
+    let wide = Tensor::new(&device, &[i32::MAX, i32::MAX, i32::MAX], [3]).unwrap();
     assert_eq!(wide.mean(0).unwrap().item().unwrap(), i32::MAX);
     assert_eq!(a.slice(0, 2..4).unwrap().sum_all().unwrap().item().unwrap(), 5.0);
     assert!(matches!(a.item(), Err(Error::Shape { .. })));
@@ -258,7 +258,7 @@ fn softmax_of_every_fraction() {
 fn conversions() {
     let device = device();
     let values = [0.0f32, -1.5, 1.0 + 1.0 / 4096.0, 70000.0, f32::NAN, -3e9, 1e-8];
-    let a = Tensor::new(&device, &values, &[7]).unwrap();
+    let a = Tensor::new(&device, &values, [7]).unwrap();
     let halves = a.cast::<f16>().unwrap().to_vec().unwrap();
     let brains = a.cast::<bf16>().unwrap().to_vec().unwrap();
     for (at, &value) in values.iter().enumerate() {
@@ -275,7 +275,7 @@ fn conversions() {
         );
     }
     assert_eq!(a.cast::<i32>().unwrap().to_vec().unwrap(), values.map(|value| value as i32));
-    let whole = Tensor::new(&device, &[3, -7, 1 << 24], &[3]).unwrap();
+    let whole = Tensor::new(&device, &[3, -7, 1 << 24], [3]).unwrap();
     assert_eq!(whole.cast::<f32>().unwrap().to_vec().unwrap(), [3.0, -7.0, 16777216.0]);
     assert_eq!(whole.cast::<i32>().unwrap().to_vec().unwrap(), [3, -7, 1 << 24]);
     assert_eq!(
@@ -283,7 +283,7 @@ fn conversions() {
         f16::from_f32(-7.0)
     );
     assert_eq!(
-        Tensor::full(&device, f16::from_f32(2.5), &[9]).unwrap().to_vec().unwrap(),
+        Tensor::full(&device, f16::from_f32(2.5), [9]).unwrap().to_vec().unwrap(),
         [f16::from_f32(2.5); 9]
     );
 }
@@ -305,7 +305,7 @@ fn products<T: Checked>() {
             tensor.transpose(0, 1).unwrap().contiguous().unwrap().transpose(0, 1).unwrap()
         };
         close(&turned(&a).matmul(&turned(&b)).unwrap(), &expected, "product of transposed");
-        let mut into = Tensor::<T>::zeros(&device, &[m, n]).unwrap();
+        let mut into = Tensor::<T>::zeros(&device, [m, n]).unwrap();
         a.matmul_into(&b, &mut into).unwrap();
         close(&into, &expected, "product into");
     }
@@ -330,22 +330,22 @@ fn products_in_batches() {
         (0..6).flat_map(|at| product(&x[at * 20..][..20], &y[at * 30..][..30], 4, 5, 6)).collect();
     close(&c, &expected, "batch");
     // One matrix repeated.
-    let one = Tensor::new(&device, &y[..30].iter().map(|&y| y as f32).collect::<Vec<_>>(), &[5, 6]).unwrap();
-    let c = a.matmul(&one.broadcast(&[2, 3, 5, 6]).unwrap()).unwrap();
+    let one = Tensor::new(&device, &y[..30].iter().map(|&y| y as f32).collect::<Vec<_>>(), [5, 6]).unwrap();
+    let c = a.matmul(&one.broadcast([2, 3, 5, 6]).unwrap()).unwrap();
     let expected: Vec<f64> = (0..6).flat_map(|at| product(&x[at * 20..][..20], &y[..30], 4, 5, 6)).collect();
     close(&c, &expected, "repeated");
-    let none = Tensor::<f32>::zeros(&device, &[4, 0]).unwrap();
-    let sums = none.matmul(&Tensor::zeros(&device, &[0, 3]).unwrap()).unwrap();
+    let none = Tensor::<f32>::zeros(&device, [4, 0]).unwrap();
+    let sums = none.matmul(&Tensor::zeros(&device, [0, 3]).unwrap()).unwrap();
     assert_eq!(sums.to_vec().unwrap(), [0.0; 12]);
 }
 
 #[test]
 fn shapes_that_do_not_multiply_are_refused() {
     let device = device();
-    let a = Tensor::<f32>::zeros(&device, &[2, 3]).unwrap();
+    let a = Tensor::<f32>::zeros(&device, [2, 3]).unwrap();
     assert_eq!(a.matmul(&a).unwrap_err().to_string(), "matmul: [2, 3] times [2, 3]");
-    assert!(a.matmul(&Tensor::zeros(&device, &[3]).unwrap()).is_err());
-    let mut shared = Tensor::<f32>::zeros(&device, &[2, 2]).unwrap();
+    assert!(a.matmul(&Tensor::zeros(&device, [3]).unwrap()).is_err());
+    let mut shared = Tensor::<f32>::zeros(&device, [2, 2]).unwrap();
     let _other = shared.clone();
     let b = a.transpose(0, 1).unwrap();
     assert!(a.matmul_into(&b, &mut shared).unwrap_err().to_string().contains("shared"));

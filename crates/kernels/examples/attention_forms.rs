@@ -52,7 +52,7 @@ fn error<T: Number>(attention: &Attention, device: &Device, shape: &Shape, optio
     let (expected, _) = reference::forward(&wide(&q), &wide(&k), &wide(&v), shape, options)?;
     let done =
         attention.forward(&device.upload(&q)?, &device.upload(&k)?, &device.upload(&v)?, shape, options)?;
-    Ok(distance(&done.output.download()?, &expected))
+    Ok(distance(&done.output.to_vec()?, &expected))
 }
 
 /// Relative distance in the Frobenius norm.
@@ -77,7 +77,7 @@ fn backward_error<T: Number>(
     let done = attention.forward(&q, &k, &v, shape, &Options { form: None, ..*options })?;
     let saved = Saved { q: &q, k: &k, v: &v, output: &done.output, log_sum_exp: &done.log_sum_exp };
     let (found, _) = attention.backward(&saved, &device.upload(&given)?, shape, options)?;
-    let found = [found.q.download()?, found.k.download()?, found.v.download()?];
+    let found = [found.q.to_vec()?, found.k.to_vec()?, found.v.to_vec()?];
     let off = found.iter().zip(&expected).map(|(found, expected)| distance(found, expected));
     Ok(off.fold(0.0, f64::max))
 }

@@ -39,7 +39,7 @@
 //! let v = device.upload(&vec![bf16::from_f32(3.0); shape.key_elements()])?;
 //!
 //! let done = attention.forward(&q, &k, &v, &shape, &Options { mask: Mask::Causal, ..Options::default() })?;
-//! assert!(done.output.download()?.iter().all(|&x| x == bf16::from_f32(3.0))); // a mean of equal rows
+//! assert!(done.output.to_vec()?.iter().all(|&x| x == bf16::from_f32(3.0))); // a mean of equal rows
 //! println!("{:?} ran", done.form);
 //! # apex_kernels::Result::Ok(())
 //! ```

@@ -48,9 +48,9 @@ fn compare<T: Number>(
     let ran = attention.forward_into(&q, &k, &v, &mut found, &mut found_sums, shape, options, stream);
     assert_eq!(Some(ran.unwrap()), options.form, "the form that was asked for");
 
-    let off = distance(found.download().unwrap().into_iter().map(Number::wide), &output);
+    let off = distance(found.to_vec().unwrap().into_iter().map(Number::wide), &output);
     assert!(off < T::TOLERANCE, "{shape:?} {options:?}: relative error {off}");
-    for (found, expected) in found_sums.download().unwrap().into_iter().zip(sums) {
+    for (found, expected) in found_sums.to_vec().unwrap().into_iter().zip(sums) {
         let found = f64::from(found);
         let close = found == expected || (found - expected).abs() <= 2e-5 * (1.0 + expected.abs());
         assert!(close, "{shape:?} {options:?}: log-sum-exp {found}, not {expected}");

@@ -62,7 +62,7 @@ fn compare<T: Number>(
     for (name, found, expected) in [("Q", &found.q, 0), ("K", &found.k, 1), ("V", &found.v, 2)]
         .map(|(name, found, at)| (name, found, &expected[at]))
     {
-        let off = distance(found.download().unwrap().into_iter().map(Number::wide), expected);
+        let off = distance(found.to_vec().unwrap().into_iter().map(Number::wide), expected);
         // The output was rounded before its product with the gradient, so errors are larger than
         // those of the forward pass.
         assert!(

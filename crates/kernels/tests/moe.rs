@@ -37,19 +37,19 @@ fn compare<T: Number>(moe: &Moe, stream: &Stream, shape: &Shape, options: &Optio
         let ran = moe.forward_into(&inputs, &mut found, &mut routing, shape, &options, stream);
         assert_eq!(ran.unwrap(), form, "the form that was asked for");
 
-        let off = distance(found.download().unwrap().into_iter().map(Number::wide), &output);
+        let off = distance(found.to_vec().unwrap().into_iter().map(Number::wide), &output);
         assert!(off < T::TOLERANCE, "{shape:?} {options:?}: relative error {off}");
-        assert_eq!(routing.experts.download().unwrap(), chosen.experts, "{shape:?} {options:?}");
-        let weights = routing.weights.download().unwrap();
+        assert_eq!(routing.experts.to_vec().unwrap(), chosen.experts, "{shape:?} {options:?}");
+        let weights = routing.weights.to_vec().unwrap();
         let off = distance(weights.into_iter().map(f64::from), &chosen.weights);
         assert!(off < 1e-6, "{shape:?} {options:?}: relative error of weights {off}");
         let mut loads = vec![0; shape.experts];
         chosen.experts.iter().for_each(|&expert| loads[expert as usize] += 1);
-        assert_eq!(routing.loads.download().unwrap(), loads, "{shape:?} {options:?}");
+        assert_eq!(routing.loads.to_vec().unwrap(), loads, "{shape:?} {options:?}");
         let dropped = chosen.taken.iter().filter(|&&taken| !taken).count();
         let nothing_left = chosen.taken.chunks(shape.top_k).filter(|its| !its.contains(&true)).count();
         let drops = [dropped as u32, nothing_left as u32];
-        assert_eq!(routing.drops.download().unwrap(), [drops], "{shape:?} {options:?}");
+        assert_eq!(routing.drops.to_vec().unwrap(), [drops], "{shape:?} {options:?}");
     }
 }
 
@@ -125,10 +125,10 @@ fn a_token_that_no_expert_takes_has_an_output_of_zero() {
     let inputs = Inputs { tokens: &tokens, logits: &logits, bias: None, up: &up, down: &down };
     let options = Options { capacity: Some(shape.capacity(0.8)), ..Options::default() };
     let done = moe.forward(&inputs, &shape, &options).unwrap();
-    let zero: Vec<bool> = done.output.download().unwrap().iter().map(|&x| x == bf16::ZERO).collect();
+    let zero: Vec<bool> = done.output.to_vec().unwrap().iter().map(|&x| x == bf16::ZERO).collect();
     assert_eq!(zero, [[false; 6].to_vec(), [true; 9].to_vec()].concat());
-    assert_eq!(done.routing.loads.download().unwrap(), [5, 0], "what tokens chose");
-    let drops = Drops::of(done.routing.drops.download().unwrap()[0], &shape).unwrap();
+    assert_eq!(done.routing.loads.to_vec().unwrap(), [5, 0], "what tokens chose");
+    let drops = Drops::of(done.routing.drops.to_vec().unwrap()[0], &shape).unwrap();
     assert_eq!(drops, Drops { choices: 0.6, tokens: 0.6 });
 }
 

@@ -52,11 +52,11 @@ fn compare<T: Number>(moe: &Moe, stream: &Stream, shape: &Shape, options: &Optio
             let off = distance(found.into_iter(), expected);
             assert!(off < LOOSER * T::TOLERANCE, "{what}, {shape:?} {options:?}: relative error {off}");
         };
-        check("tokens", wide(&found.tokens.download().unwrap()), &expected.tokens);
-        check("up", wide(&found.up.download().unwrap()), &expected.up);
-        check("down", wide(&found.down.download().unwrap()), &expected.down);
+        check("tokens", wide(&found.tokens.to_vec().unwrap()), &expected.tokens);
+        check("up", wide(&found.up.to_vec().unwrap()), &expected.up);
+        check("down", wide(&found.down.to_vec().unwrap()), &expected.down);
         // Gradients of logits are differences of those of weights, and their error is one of these.
-        let found: Vec<f64> = found.logits.download().unwrap().into_iter().map(f64::from).collect();
+        let found: Vec<f64> = found.logits.to_vec().unwrap().into_iter().map(f64::from).collect();
         let zeros = vec![0.0; found.len()];
         let off = distance(found.iter().zip(&expected.logits).map(|(a, b)| a - b), &zeros);
         let size = distance(weight_gradients(&host, &wide_output, shape, &options).into_iter(), &zeros);

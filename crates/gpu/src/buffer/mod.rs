@@ -2,21 +2,24 @@
 //!
 //! Buffers may be used on several streams. Each use waits for those before it that it must not
 //! overtake, so results are those of the program's order; freeing waits for the last use. See
-//! `uses`.
+//! `memory` and `uses`.
 
 mod view;
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
 
 use bytemuck::Pod;
-use cudarc::driver::{CudaSlice, DevicePtr, sys};
+use cudarc::driver::sys;
 
 use crate::device::{Core, Device};
 use crate::error::{Error, Result};
+use crate::memory::Memory;
 use crate::stream::Stream;
-use crate::uses::{Access, Uses};
 
+pub(crate) use view::{READ_LATER, copy_from_host};
 pub use view::{View, ViewMut};
 
 /// `len` elements of type `T` in a device's memory.
@@ -30,53 +33,37 @@ pub use view::{View, ViewMut};
 /// buffer.write(&[1.0, 2.0, 3.0, 4.0])?;
 /// let mut copy = device.zeros::<f32>(4)?;
 /// copy.copy_from(&buffer)?;
-/// assert_eq!(copy.slice(1..3).download()?, [2.0, 3.0]);
+/// assert_eq!(copy.slice(1..3).to_vec()?, [2.0, 3.0]);
+/// println!("{copy:?}"); // Buffer<f32>(4 elements, 16 bytes, on NVIDIA H200 (device 0))
 /// # apex_gpu::Result::Ok(())
 /// ```
-#[derive(Debug)]
 pub struct Buffer<T> {
-    /// Frees the memory.
-    _owned: CudaSlice<u8>,
+    memory: Arc<Memory>,
     /// Address, which a launch passes by reference.
     address: sys::CUdeviceptr,
     len: usize,
-    device: Device,
-    /// Where it was made, and where it is freed.
-    home: Stream,
-    uses: Uses,
     element: PhantomData<T>,
+}
+
+/// Number, type and place: never the elements themselves.
+impl<T> fmt::Debug for Buffer<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        describe::<T>(out, "Buffer", self.len, self.memory.device().name())
+    }
+}
+
+/// `Buffer<f32>(1000 elements, 4000 bytes, on NVIDIA H200 (device 0))`.
+pub(crate) fn describe<T>(out: &mut fmt::Formatter<'_>, what: &str, len: usize, place: &str) -> fmt::Result {
+    let (name, bytes) = (std::any::type_name::<T>(), len * size_of::<T>());
+    let plural = if len == 1 { "" } else { "s" };
+    write!(out, "{what}<{name}>({len} element{plural}, {bytes} bytes, on {place})")
 }
 
 impl<T: Pod> Buffer<T> {
     /// Memory with whatever was in it.
     pub(crate) fn uninitialised(device: &Device, len: usize, stream: &Stream) -> Result<Buffer<T>> {
-        check_stream(device.core(), stream)?;
-        let bytes = len.checked_mul(size_of::<T>()).filter(|&bytes| bytes <= isize::MAX as usize);
-        let Some(bytes) = bytes else {
-            let (free, total) = device.memory().unwrap_or_default();
-            let name = device.name().to_owned();
-            return Err(Error::OutOfMemory {
-                call: "cuMemAllocAsync",
-                device: name,
-                bytes: usize::MAX,
-                free,
-                total,
-            });
-        };
-        // The driver refuses sizes of zero. SAFETY: bytes of any value are valid; this crate reads
-        // none of them before they are written, kernels may.
-        let memory = unsafe { stream.cuda().alloc::<u8>(bytes.max(1)) };
-        let memory = memory.map_err(device.core().no_memory("cuMemAllocAsync", bytes))?;
-        let (address, _) = memory.device_ptr(stream.cuda());
-        Ok(Buffer {
-            _owned: memory,
-            address,
-            len,
-            device: device.clone(),
-            home: stream.clone(),
-            uses: Uses::made_on(stream),
-            element: PhantomData,
-        })
+        let memory = Memory::allocate(device, len.checked_mul(size_of::<T>()), stream)?;
+        Ok(Buffer { address: memory.address(), memory, len, element: PhantomData })
     }
 
     /// Number of elements.
@@ -112,7 +99,7 @@ impl<T: Pod> Buffer<T> {
     /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn device(&self) -> &Device {
-        &self.device
+        self.memory.device()
     }
 
     /// Address in the device's memory, for calls that this crate does not offer. It is valid as
@@ -133,7 +120,7 @@ impl<T: Pod> Buffer<T> {
     /// ```
     /// # let device = apex_gpu::Device::open(0)?;
     /// let buffer = device.upload(&[10, 11, 12, 13])?;
-    /// assert_eq!(buffer.slice(1..3).download()?, [11, 12]);
+    /// assert_eq!(buffer.slice(1..3).to_vec()?, [11, 12]);
     /// assert_eq!(buffer.slice(2..).len(), 2);
     /// # apex_gpu::Result::Ok(())
     /// ```
@@ -151,7 +138,7 @@ impl<T: Pod> Buffer<T> {
     /// # let device = apex_gpu::Device::open(0)?;
     /// let mut buffer = device.zeros::<i32>(5)?;
     /// buffer.slice_mut(1..=2).write(&[7, 8])?;
-    /// assert_eq!(buffer.download()?, [0, 7, 8, 0, 0]);
+    /// assert_eq!(buffer.to_vec()?, [0, 7, 8, 0, 0]);
     /// # apex_gpu::Result::Ok(())
     /// ```
     ///
@@ -169,7 +156,7 @@ impl<T: Pod> Buffer<T> {
     /// let buffer = device.upload(&[1.5f32, 2.5])?;
     /// let view = buffer.view();
     /// let again = view; // views are copied like references
-    /// assert_eq!(view.download()?, again.download()?);
+    /// assert_eq!(view.to_vec()?, again.to_vec()?);
     /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn view(&self) -> View<'_, T> {
@@ -183,7 +170,7 @@ impl<T: Pod> Buffer<T> {
     /// let mut buffer = device.zeros::<u16>(2)?;
     /// let other = device.upload(&[5u16, 6, 7])?;
     /// buffer.view_mut().copy_from(other.slice(1..))?;
-    /// assert_eq!(buffer.download()?, [6, 7]);
+    /// assert_eq!(buffer.to_vec()?, [6, 7]);
     /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn view_mut(&mut self) -> ViewMut<'_, T> {
@@ -195,14 +182,14 @@ impl<T: Pod> Buffer<T> {
     /// ```
     /// # let device = apex_gpu::Device::open(0)?;
     /// let buffer = device.upload(&[1u8, 2, 3])?;
-    /// assert_eq!(buffer.download()?, vec![1, 2, 3]);
+    /// assert_eq!(buffer.to_vec()?, vec![1, 2, 3]);
     /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
     /// An error of the work before it, such as that of a kernel.
-    pub fn download(&self) -> Result<Vec<T>> {
-        self.view().download()
+    pub fn to_vec(&self) -> Result<Vec<T>> {
+        self.view().to_vec()
     }
 
     /// Sets all bytes to zero.
@@ -211,14 +198,14 @@ impl<T: Pod> Buffer<T> {
     /// # let device = apex_gpu::Device::open(0)?;
     /// let mut counts = device.upload(&[3u64, 4])?;
     /// counts.clear()?;
-    /// assert_eq!(counts.download()?, [0, 0]);
+    /// assert_eq!(counts.to_vec()?, [0, 0]);
     /// # apex_gpu::Result::Ok(())
     /// ```
     ///
     /// # Errors
     /// What the driver says.
     pub fn clear(&mut self) -> Result<()> {
-        let stream = self.device.stream().clone();
+        let stream = self.device().stream().clone();
         self.clear_on(&stream)
     }
 
@@ -229,7 +216,7 @@ impl<T: Pod> Buffer<T> {
     /// let stream = device.new_stream()?;
     /// let mut counts = device.upload(&[3u64, 4])?;
     /// counts.clear_on(&stream)?; // after the upload, though that was on another stream
-    /// assert_eq!(counts.download()?, [0, 0]); // and this after the clearing
+    /// assert_eq!(counts.to_vec()?, [0, 0]); // and this after the clearing
     /// # apex_gpu::Result::Ok(())
     /// ```
     ///
@@ -246,7 +233,7 @@ impl<T: Pod> Buffer<T> {
     /// # let device = apex_gpu::Device::open(0)?;
     /// let mut buffer = device.zeros::<f32>(2)?;
     /// buffer.write(&[0.5, 1.5])?;
-    /// assert_eq!(buffer.download()?, [0.5, 1.5]);
+    /// assert_eq!(buffer.to_vec()?, [0.5, 1.5]);
     /// let error = buffer.write(&[1.0, 2.0, 3.0]).unwrap_err();
     /// assert!(matches!(error, apex_gpu::Error::SizeMismatch { from_elements: 3, to_elements: 2, .. }));
     /// # apex_gpu::Result::Ok(())
@@ -265,7 +252,7 @@ impl<T: Pod> Buffer<T> {
     /// let stream = device.new_stream()?;
     /// let mut buffer = device.zeros_on::<f32>(2, &stream)?;
     /// buffer.write_on(&[0.5, 1.5], &stream)?;
-    /// assert_eq!(buffer.download()?, [0.5, 1.5]);
+    /// assert_eq!(buffer.to_vec()?, [0.5, 1.5]);
     /// # apex_gpu::Result::Ok(())
     /// ```
     ///
@@ -283,7 +270,7 @@ impl<T: Pod> Buffer<T> {
     /// let mut to = device.zeros::<i64>(from.len())?;
     /// to.copy_from(&from)?;
     /// drop(from); // its memory is freed after the copy
-    /// assert_eq!(to.download()?, [1, -1]);
+    /// assert_eq!(to.to_vec()?, [1, -1]);
     /// # apex_gpu::Result::Ok(())
     /// ```
     ///
@@ -293,17 +280,8 @@ impl<T: Pod> Buffer<T> {
         self.view_mut().copy_from(from.view())
     }
 
-    pub(crate) fn uses(&self) -> &Uses {
-        &self.uses
-    }
-}
-
-impl<T> Drop for Buffer<T> {
-    fn drop(&mut self) {
-        // The slice, which is dropped next, is freed in the order of its home stream. Should this
-        // fail, the context is broken, and nothing runs any more that could use the memory.
-        let _ = self.device.core().bind();
-        let _ = self.uses.order(&self.home, Access::Write);
+    pub(crate) fn memory(&self) -> &Arc<Memory> {
+        &self.memory
     }
 }
 
@@ -323,7 +301,12 @@ fn within(range: impl RangeBounds<usize>, len: usize) -> (usize, usize) {
     (start, end - start)
 }
 
-fn same_size(from: &'static str, from_elements: usize, to: &'static str, to_elements: usize) -> Result<()> {
+pub(crate) fn same_size(
+    from: &'static str,
+    from_elements: usize,
+    to: &'static str,
+    to_elements: usize,
+) -> Result<()> {
     match from_elements == to_elements {
         true => Ok(()),
         false => Err(Error::SizeMismatch { from, from_elements, to, to_elements }),

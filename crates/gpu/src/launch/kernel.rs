@@ -1,16 +1,19 @@
 //! Kernels: what the driver says of them, and how launches of them begin.
 
-use std::sync::OnceLock;
+use std::fmt;
+
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use cuda_launch::{Dim3, FunctionAttributes, LaunchConfig};
 use cudarc::driver::sys::CUfunction_attribute as Attribute;
 use cudarc::driver::{CudaFunction, sys};
 use smallvec::SmallVec;
 
-use super::{FEW, Launch};
+use super::{Elements, FEW, Launch};
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::signature::Declared;
 
 /// A kernel that is loaded on a device.
 ///
@@ -38,16 +41,17 @@ use crate::error::{Error, Result};
 /// let mut words = device.zeros::<u32>(64)?;
 /// // SAFETY: one block of as many threads as there are words.
 /// unsafe { fill.launch(1, 64).arg(&mut words).arg(7u32).launch()? };
-/// assert_eq!(words.download()?, [7; 64]);
+/// assert_eq!(words.to_vec()?, [7; 64]);
 /// # apex_gpu::Result::Ok(())
 /// ```
-#[derive(Debug)]
 pub struct Kernel {
     pub(super) function: CudaFunction,
     pub(super) device: Device,
-    pub(super) name: String,
+    pub(super) name: Arc<str>,
     /// Sizes of the parameters in bytes.
     pub(super) parameters: SmallVec<[usize; FEW]>,
+    /// Their types; none if the code does not tell.
+    pub(super) types: SmallVec<[Declared; FEW]>,
     pub(super) attributes: FunctionAttributes,
     /// Dynamic shared memory that the driver has been told of.
     shared_allowed: AtomicU32,
@@ -55,8 +59,27 @@ pub struct Kernel {
     best_block: OnceLock<u32>,
 }
 
+impl fmt::Debug for Kernel {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (parameters, registers) = (self.parameters.len(), self.attributes.registers);
+        let plural = if parameters == 1 { "" } else { "s" };
+        write!(
+            out,
+            "Kernel({}: {parameters} parameter{plural}, {registers} registers a thread, on {})",
+            self.name,
+            self.device.name()
+        )
+    }
+}
+
 impl Kernel {
-    pub(crate) fn new(device: &Device, function: CudaFunction, name: &str) -> Result<Kernel> {
+    /// `types` are those that its code declares for its parameters, if it does.
+    pub(crate) fn new(
+        device: &Device,
+        function: CudaFunction,
+        name: &str,
+        types: &[Declared],
+    ) -> Result<Kernel> {
         let get = |attribute| {
             let value = function.get_attribute(attribute);
             Ok(value.map_err(device.core().failed_at("cuFuncGetAttribute", || name.to_owned()))?.max(0)
@@ -76,9 +99,10 @@ impl Kernel {
         };
         Ok(Kernel {
             parameters: parameters(&function),
+            types: types.into(),
             function,
             device: device.clone(),
-            name: name.to_owned(),
+            name: name.into(),
             attributes,
             shared_allowed: AtomicU32::new(allowed),
             best_block: OnceLock::new(),
@@ -154,9 +178,10 @@ impl Kernel {
         &self.function
     }
 
-    /// A launch over (at least) `elements` threads in one dimension. Blocks have as many threads as
-    /// fill the device best ([`Kernel::best_block`]); the kernel checks itself which of the last
-    /// block's threads have an element.
+    /// A launch over (at least) so many threads: `n`, `(width, height)` or `(width, height, depth)`,
+    /// the numbers of threads along x, y and z. Blocks have as many threads as fill the device best
+    /// ([`Kernel::best_block`]), in two and three dimensions at most 256, if [`Launch::block`] does
+    /// not say otherwise. The kernel checks itself which of the last blocks' threads have an element.
     ///
     /// ```
     /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
@@ -167,14 +192,22 @@ impl Kernel {
     /// let (x, mut y) = (device.upload(&vec![1.0f32; n])?, device.zeros::<f32>(n)?);
     /// // SAFETY: both buffers have `n` elements, and the kernel leaves out the threads beyond.
     /// unsafe { saxpy.over(n).arg(3.0f32).arg(n as u32).arg(&x).arg(&mut y).launch()? };
-    /// assert!(y.download()?.iter().all(|&value| value == 3.0));
+    /// assert!(y.to_vec()?.iter().all(|&value| value == 3.0));
+    ///
+    /// // positions(unsigned* out, unsigned width, unsigned height): out[y * width + x] = y << 16 | x
+    /// let positions = device.load_ptx(PTX)?.kernel("positions")?;
+    /// let (width, height) = (50, 3);
+    /// let mut out = device.zeros::<u32>(width * height)?;
+    /// let launch = positions.over((width, height));
+    /// // SAFETY: as above, with `width * height` words.
+    /// unsafe { launch.arg(&mut out).arg(width as u32).arg(height as u32).launch()? };
+    /// assert_eq!(out.to_vec()?[2 * width + 7], 2 << 16 | 7);
     /// # apex_gpu::Result::Ok(())
     /// ```
-    pub fn over(&self, elements: usize) -> Launch<'_> {
-        let block = self.best_block();
-        let blocks = elements.div_ceil(block as usize).max(1);
-        // More than a grid can have is refused at the launch.
-        self.launch(u32::try_from(blocks).unwrap_or(u32::MAX), block)
+    pub fn over(&self, elements: impl Into<Elements>) -> Launch<'_> {
+        let elements = elements.into();
+        let block = elements.block(self.best_block());
+        Launch { over: Some(elements), ..self.launch(elements.blocks_of(block), block) }
     }
 
     /// A launch of `grid` blocks of `block` threads, each told as one to three numbers.
@@ -188,7 +221,7 @@ impl Kernel {
     /// let (grid, block) = (4, 32); // 128 threads for 100 elements
     /// // SAFETY: both buffers have 100 elements.
     /// unsafe { saxpy.launch(grid, block).arg(0.5f32).arg(100u32).arg(&x).arg(&mut y).launch()? };
-    /// assert_eq!(y.download()?, [1.0; 100]);
+    /// assert_eq!(y.to_vec()?, [1.0; 100]);
     /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn launch(&self, grid: impl Into<Dim3>, block: impl Into<Dim3>) -> Launch<'_> {
@@ -196,6 +229,7 @@ impl Kernel {
             kernel: self,
             stream: self.device.stream(),
             config: LaunchConfig::new(grid, block),
+            over: None,
             cooperative: false,
             arguments: SmallVec::new(),
             values: SmallVec::new(),
@@ -240,7 +274,9 @@ impl Kernel {
         let blocks =
             self.function.occupancy_max_active_blocks_per_multiprocessor(threads, shared as usize, None);
         blocks.map_err(
-            self.device.core().failed_at("cuOccupancyMaxActiveBlocksPerMultiprocessor", || self.name.clone()),
+            self.device
+                .core()
+                .failed_at("cuOccupancyMaxActiveBlocksPerMultiprocessor", || self.name.to_string()),
         )
     }
 
@@ -270,7 +306,7 @@ impl Kernel {
     }
 
     pub(super) fn refused(&self, why: String) -> Error {
-        Error::LaunchShape { kernel: self.name.clone(), why }
+        Error::LaunchShape { kernel: self.name.to_string(), why }
     }
 }
 

@@ -1,25 +1,30 @@
 //! Kernels and their launches.
 //!
 //! A launch is checked before it is made: as many arguments as the kernel has parameters, each of
-//! its size; memory and stream of the kernel's device; block, grid and shared memory within what
+//! its size, and of its type as far as PTX tells; memory and stream of the kernel's device; block, grid and shared memory within what
 //! the kernel and the device allow. What no host can check is what the kernel does with its
 //! arguments, so launching is unsafe.
 
+mod elements;
 mod kernel;
 
 use std::ffi::c_void;
+use std::fmt;
+use std::sync::Arc;
 
 use bytemuck::Pod;
-use cuda_launch::{LaunchConfig, LaunchLimit, LimitExceeded};
+use cuda_launch::{Dim3, LaunchConfig, LaunchLimit, LimitExceeded};
 use cudarc::driver::result;
 use smallvec::SmallVec;
 
 use crate::buffer::{Buffer, View, ViewMut, check_stream};
-use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::memory::Memory;
+use crate::signature::Class;
 use crate::stream::Stream;
-use crate::uses::{Access, Uses};
+use crate::uses::Access;
 
+pub use elements::Elements;
 pub use kernel::Kernel;
 
 /// Arguments of which most launches have fewer.
@@ -48,7 +53,7 @@ const FEW: usize = 12;
 /// let by = Affine { scale: 2.0, shift: 1.0, times: 3 };
 /// // SAFETY: one thread, and a part of one element.
 /// unsafe { affine.launch(1, 1).arg(by).arg(x.slice_mut(1..)).launch()? };
-/// assert_eq!(x.download()?, [0.0, 31.0]);
+/// assert_eq!(x.to_vec()?, [0.0, 31.0]);
 /// # apex_gpu::Result::Ok(())
 /// ```
 pub trait Argument<'a>: sealed::Argument<'a> {}
@@ -60,33 +65,38 @@ mod sealed {
 }
 
 /// An argument that was given.
-#[derive(Debug)]
 struct Given<'a> {
     /// Where its value begins in [`Launch::values`], in units.
     start: usize,
     bytes: usize,
-    memory: Option<Memory<'a>>,
+    /// Name of its type in Rust.
+    name: &'static str,
+    class: Class,
+    memory: Option<Used<'a>>,
 }
 
-#[derive(Debug)]
-struct Memory<'a> {
-    uses: &'a Uses,
+#[derive(Clone, Copy)]
+struct Used<'a> {
+    memory: &'a Arc<Memory>,
     access: Access,
-    device: &'a Device,
 }
 
 impl<'a> Launch<'a> {
-    fn push_value(&mut self, value: &[u8], memory: Option<Memory<'a>>) {
+    fn push_value<T: Pod>(&mut self, value: T) {
+        self.push(bytemuck::bytes_of(&value), std::any::type_name::<T>(), Class::of::<T>(), None);
+    }
+
+    fn push(&mut self, value: &[u8], name: &'static str, class: Class, memory: Option<Used<'a>>) {
         let start = self.values.len();
         let units = value.len().div_ceil(size_of::<u128>());
         self.values.resize(start + units, 0);
         bytemuck::cast_slice_mut::<u128, u8>(&mut self.values[start..])[..value.len()].copy_from_slice(value);
-        self.arguments.push(Given { start, bytes: value.len(), memory });
+        self.arguments.push(Given { start, bytes: value.len(), name, class, memory });
     }
 
     fn push_memory<T: Pod>(&mut self, buffer: &'a Buffer<T>, address: u64, access: Access) {
-        let memory = Memory { uses: buffer.uses(), access, device: buffer.device() };
-        self.push_value(&address.to_ne_bytes(), Some(memory));
+        let used = Used { memory: buffer.memory(), access };
+        self.push(&address.to_ne_bytes(), "a buffer", Class::Pointer, Some(used));
     }
 }
 
@@ -104,7 +114,7 @@ macro_rules! arguments {
 }
 
 arguments! {
-    T, |launch, value| launch.push_value(bytemuck::bytes_of(&value), None);
+    T, |launch, value| launch.push_value(value);
     &'a Buffer<T>, |launch, buffer| launch.push_memory(buffer, buffer.address(), Access::Read);
     &'a mut Buffer<T>, |launch, buffer| launch.push_memory(&*buffer, buffer.address(), Access::Write);
     View<'a, T>, |launch, view| { let (buffer, address) = view.parts(); launch.push_memory(buffer, address, Access::Read) };
@@ -125,22 +135,55 @@ arguments! {
 /// let launch = saxpy.over(2).arg(10.0f32).arg(2u32).arg(&x).arg(&mut y);
 /// // SAFETY: both buffers have two elements.
 /// unsafe { launch.launch()? };
-/// assert_eq!(y.download()?, [10.5, 20.5]);
+/// assert_eq!(y.to_vec()?, [10.5, 20.5]);
 /// # apex_gpu::Result::Ok(())
 /// ```
-#[derive(Debug)]
 #[must_use = "nothing is launched before `launch`"]
 pub struct Launch<'a> {
     kernel: &'a Kernel,
     stream: &'a Stream,
     config: LaunchConfig,
+    /// What the grid has to cover, for launches of [`Kernel::over`].
+    over: Option<Elements>,
     cooperative: bool,
     arguments: SmallVec<[Given<'a>; FEW]>,
     /// Values, each aligned as any parameter may be.
     values: SmallVec<[u128; FEW]>,
 }
 
+impl fmt::Debug for Launch<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LaunchConfig { grid, block, .. } = self.config;
+        let (kernel, device) = (&self.kernel.name, self.kernel.device.name());
+        write!(out, "Launch({kernel}: {grid} blocks of {block} threads on {device})")
+    }
+}
+
 impl<'a> Launch<'a> {
+    /// With blocks of `block` threads, told as one to three numbers. A launch [over](Kernel::over)
+    /// elements gets as many blocks as it takes to cover them.
+    ///
+    /// ```
+    /// # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.ptx"));
+    /// # let device = apex_gpu::Device::open(0)?;
+    /// // positions(unsigned* out, unsigned width, unsigned height): out[y * width + x] = y << 16 | x
+    /// let positions = device.load_ptx(PTX)?.kernel("positions")?;
+    /// let (width, height) = (100, 30);
+    /// let mut out = device.zeros::<u32>(width * height)?;
+    /// let launch = positions.over((width, height)).block((16, 16)); // a grid of 7 by 2 blocks
+    /// // SAFETY: the kernel writes `width * height` words, and leaves out the threads beyond.
+    /// unsafe { launch.arg(&mut out).arg(width as u32).arg(height as u32).launch()? };
+    /// assert_eq!(out.to_vec()?[29 * width + 99], 29 << 16 | 99);
+    /// # apex_gpu::Result::Ok(())
+    /// ```
+    pub fn block(mut self, block: impl Into<Dim3>) -> Self {
+        self.config.block = block.into();
+        if let Some(over) = self.over {
+            self.config.grid = over.blocks_of(self.config.block);
+        }
+        self
+    }
+
     /// In the order of `stream` rather than of the device's own.
     ///
     /// ```
@@ -152,7 +195,7 @@ impl<'a> Launch<'a> {
     /// let (x, mut y) = (device.upload(&[4.0f32])?, device.zeros::<f32>(1)?);
     /// // SAFETY: both buffers have one element.
     /// unsafe { saxpy.over(1).on(&stream).arg(1.0f32).arg(1u32).arg(&x).arg(&mut y).launch()? };
-    /// assert_eq!(y.download()?, [4.0]);
+    /// assert_eq!(y.to_vec()?, [4.0]);
     /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn on(mut self, stream: &'a Stream) -> Self {
@@ -170,7 +213,7 @@ impl<'a> Launch<'a> {
     /// let mut words = device.upload(&[1u32, 2, 3, 4])?;
     /// // SAFETY: as many threads as words, and 4 bytes of shared memory for each.
     /// unsafe { reverse.launch(1, 4).shared(16).arg(&mut words).launch()? };
-    /// assert_eq!(words.download()?, [4, 3, 2, 1]);
+    /// assert_eq!(words.to_vec()?, [4, 3, 2, 1]);
     /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn shared(mut self, bytes: u32) -> Self {
@@ -188,7 +231,7 @@ impl<'a> Launch<'a> {
     /// let launch = reverse.launch(1, 2).shared(8).cooperative();
     /// // SAFETY: as many threads as words, and 4 bytes of shared memory for each.
     /// unsafe { launch.arg(&mut words).launch()? };
-    /// assert_eq!(words.download()?, [2, 1]);
+    /// assert_eq!(words.to_vec()?, [2, 1]);
     /// # apex_gpu::Result::Ok(())
     /// ```
     pub fn cooperative(mut self) -> Self {
@@ -232,19 +275,25 @@ impl<'a> Launch<'a> {
     /// # Safety
     /// For these arguments the kernel accesses no memory outside the buffers that it is given,
     /// writes to none that it is given to read, and interprets the bytes of its parameters as what
-    /// they are. (Their number and sizes are checked.)
+    /// they are. (Their number and sizes are checked, and that integers and fractions are not
+    /// confused, where PTX tells.) While the stream is captured, this holds for every launch of the
+    /// graph.
     ///
     /// # Errors
-    /// [`Error::ArgumentCount`], [`Error::ArgumentSize`], [`Error::LaunchShape`],
-    /// [`Error::WrongDevice`]; what the driver says otherwise. Then nothing was launched.
+    /// [`Error::ArgumentCount`], [`Error::ArgumentSize`], [`Error::ArgumentType`],
+    /// [`Error::LaunchShape`], [`Error::WrongDevice`]; what the driver says otherwise. Then nothing was launched.
     pub unsafe fn launch(mut self) -> Result<()> {
         self.check()?;
         let device = self.kernel.device.core();
         device.bind()?;
         let LaunchConfig { grid, block, dynamic_shared_bytes, .. } = self.config;
         self.kernel.allow_shared(dynamic_shared_bytes)?;
-        for memory in self.arguments.iter().filter_map(|given| given.memory.as_ref()) {
-            memory.uses.order(self.stream, memory.access)?;
+        for Used { memory, access } in self.arguments.iter().filter_map(|given| given.memory) {
+            memory.order(self.stream, access)?;
+        }
+        device.has_launched(&self.kernel.name);
+        if self.stream.is_captured() {
+            self.stream.recording(|recording| recording.keeps_code(&self.kernel.function));
         }
         let values = self.values.as_mut_ptr();
         let pointer = |given: &Given| values.wrapping_add(given.start).cast::<c_void>();
@@ -280,21 +329,28 @@ impl<'a> Launch<'a> {
 
     fn check(&self) -> Result<()> {
         let kernel = self.kernel;
-        let name = || kernel.name.clone();
+        let name = || kernel.name.to_string();
         let (expected, found) = (kernel.parameters.len(), self.arguments.len());
         if expected != found {
             return Err(Error::ArgumentCount { kernel: name(), expected, found });
         }
         for (index, (given, &expected)) in self.arguments.iter().zip(&kernel.parameters).enumerate() {
             if given.bytes != expected {
-                return Err(Error::ArgumentSize { kernel: name(), index, expected, found: given.bytes });
+                let (given, found) = (given.name, given.bytes);
+                return Err(Error::ArgumentSize { kernel: name(), index, given, expected, found });
             }
-            if let Some(memory) = &given.memory
-                && memory.device.cuda().cu_ctx() != kernel.device.cuda().cu_ctx()
+            if let Some(declared) = kernel.types.get(index)
+                && !declared.accepts(given.class)
+            {
+                let (given, expected) = (given.name, declared.to_string());
+                return Err(Error::ArgumentType { kernel: name(), index, given, expected });
+            }
+            if let Some(Used { memory, .. }) = given.memory
+                && memory.device().cuda().cu_ctx() != kernel.device.cuda().cu_ctx()
             {
                 return Err(Error::WrongDevice {
                     what: format!("argument {index} of kernel `{}`", kernel.name),
-                    found: memory.device.name().to_owned(),
+                    found: memory.device().name().to_owned(),
                     expected: kernel.device.name().to_owned(),
                 });
             }

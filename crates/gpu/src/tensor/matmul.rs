@@ -283,10 +283,10 @@ impl<T: Number> Tensor<T> {
         let (leading_a, leading_b) = (int(a.leading)?, int(b.leading)?);
         let stream = self.kernels.stream();
         device.core().bind()?;
-        a.tensor.buffer.uses().order(stream, Access::Read)?;
-        b.tensor.buffer.uses().order(stream, Access::Read)?;
+        a.tensor.buffer.memory().order(stream, Access::Read)?;
+        b.tensor.buffer.memory().order(stream, Access::Read)?;
         let into = out.buffer_mut();
-        into.uses().order(stream, Access::Write)?;
+        into.memory().order(stream, Access::Write)?;
         let (one, zero) = (1.0f32, 0.0f32);
         let pointer = |value: &f32| std::ptr::from_ref(value).cast::<c_void>();
         let address = |matrices: &Matrices<'_, T>| matrices.tensor.origin().address() as *const c_void;

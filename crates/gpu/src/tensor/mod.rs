@@ -19,6 +19,7 @@
 mod elementwise;
 mod kernels;
 mod matmul;
+mod operators;
 mod reduce;
 mod shape;
 
@@ -36,6 +37,7 @@ use kernels::{Kernels, Routine};
 use shape::Shape;
 
 pub use matmul::Backend;
+pub use shape::Extents;
 
 /// An element type of tensors: `f32`, [`half::f16`], [`half::bf16`] or `i32`.
 ///
@@ -71,7 +73,7 @@ pub(crate) mod sealed {
     use bytemuck::Pod;
 
     /// What the kernels know of an element type.
-    pub trait Number: Pod + PartialEq + std::fmt::Debug + Send + Sync {
+    pub trait Number: Pod + Into<f64> + PartialEq + std::fmt::Debug + Send + Sync {
         /// What is computed with.
         type Value: Pod;
         /// What sums are kept in.
@@ -138,7 +140,7 @@ pub struct Tensor<T: Number> {
 
 impl<T: Number> fmt::Debug for Tensor<T> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Tensor<{}>{:?} on {}", T::NAME, self.shape(), self.device().name())
+        write!(out, "Tensor<{}>({:?}, on {})", T::NAME, self.shape(), self.device().name())
     }
 }
 
@@ -169,8 +171,8 @@ impl<T: Number> Tensor<T> {
     ///
     /// # Errors
     /// [`Error::Shape`] if the shape has another number of elements; [`Error::OutOfMemory`].
-    pub fn new(device: &Device, values: &[T], shape: &[usize]) -> Result<Tensor<T>> {
-        let shape = Shape::contiguous("new", shape)?;
+    pub fn new(device: &Device, values: &[T], shape: impl Into<Extents>) -> Result<Tensor<T>> {
+        let shape = Shape::contiguous("new", shape.into().sizes())?;
         if shape.len() != values.len() {
             let why = format!("{} values do not fill the shape {:?}", values.len(), shape.sizes());
             return Err(Error::Shape { operation: "new", why });
@@ -190,8 +192,8 @@ impl<T: Number> Tensor<T> {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
-    pub fn zeros(device: &Device, shape: &[usize]) -> Result<Tensor<T>> {
-        let shape = Shape::contiguous("zeros", shape)?;
+    pub fn zeros(device: &Device, shape: impl Into<Extents>) -> Result<Tensor<T>> {
+        let shape = Shape::contiguous("zeros", shape.into().sizes())?;
         Tensor::over(device.zeros(shape.len())?, shape)
     }
 
@@ -207,8 +209,8 @@ impl<T: Number> Tensor<T> {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
-    pub fn full(device: &Device, value: T, shape: &[usize]) -> Result<Tensor<T>> {
-        let mut filled = Tensor::unfilled(device, Shape::contiguous("full", shape)?)?;
+    pub fn full(device: &Device, value: T, shape: impl Into<Extents>) -> Result<Tensor<T>> {
+        let mut filled = Tensor::unfilled(device, Shape::contiguous("full", shape.into().sizes())?)?;
         let (n, kernels) = (filled.len(), filled.kernels);
         let kernel = kernels.get::<T>(Routine::Fill)?;
         // SAFETY: the kernel writes `n` elements, as many as there are.
@@ -229,8 +231,8 @@ impl<T: Number> Tensor<T> {
     ///
     /// # Errors
     /// [`Error::Shape`].
-    pub fn from_buffer(buffer: Buffer<T>, shape: &[usize]) -> Result<Tensor<T>> {
-        let shape = Shape::contiguous("from_buffer", shape)?;
+    pub fn from_buffer(buffer: Buffer<T>, shape: impl Into<Extents>) -> Result<Tensor<T>> {
+        let shape = Shape::contiguous("from_buffer", shape.into().sizes())?;
         if shape.len() != buffer.len() {
             let why = format!("a buffer of {} does not fill the shape {:?}", buffer.len(), shape.sizes());
             return Err(Error::Shape { operation: "from_buffer", why });
@@ -253,6 +255,35 @@ impl<T: Number> Tensor<T> {
         Arc::get_mut(&mut self.buffer).expect("nobody else has a tensor that is being made")
     }
 
+    /// Sets all elements to those of `other`, which has the same shape: the memory stays where it
+    /// is, as captured work needs it ([`Graph`](crate::Graph)).
+    ///
+    /// ```
+    /// # use apex_gpu::{Device, Tensor};
+    /// # let device = Device::open(0)?;
+    /// let mut weights = Tensor::new(&device, &[1.0f32, 2.0], 2)?;
+    /// weights.copy_from(&(&weights * 3.0)?)?;
+    /// assert_eq!(weights.to_vec()?, [3.0, 6.0]);
+    /// let shared = weights.clone();
+    /// assert!(weights.copy_from(&shared).is_err()); // it would change the clone
+    /// # apex_gpu::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if `other` has another shape, or if clones or views share the elements.
+    pub fn copy_from(&mut self, other: &Tensor<T>) -> Result<()> {
+        let refused = |why: String| Err(Error::Shape { operation: "copy_from", why });
+        if self.shape() != other.shape() {
+            return refused(format!("{:?} is not the shape {:?}", other.shape(), self.shape()));
+        }
+        let other = other.contiguous()?;
+        let (offset, len) = (self.shape.offset(), self.len());
+        let Some(buffer) = Arc::get_mut(&mut self.buffer).filter(|_| self.shape.is_contiguous()) else {
+            return refused("the elements are shared with another tensor".to_owned());
+        };
+        buffer.slice_mut(offset..offset + len).copy_from(other.elements())
+    }
+
     /// The elements in row-major order, on the host.
     ///
     /// ```
@@ -266,7 +297,7 @@ impl<T: Number> Tensor<T> {
     /// # Errors
     /// An error of the work before.
     pub fn to_vec(&self) -> Result<Vec<T>> {
-        self.contiguous()?.elements().download()
+        self.contiguous()?.elements().to_vec()
     }
 
     /// The only element.
@@ -352,7 +383,7 @@ impl<T: Number> Tensor<T> {
     /// let x = Tensor::new(&device, &[1.0f32, 2.0, 3.0, 4.0], &[2, 2])?;
     /// let second = x.slice(0, 1..2)?; // lies in order; a column would not
     /// let view = second.elements(); // an argument for a kernel, for instance
-    /// assert_eq!(view.download()?, [3.0, 4.0]);
+    /// assert_eq!(view.to_vec()?, [3.0, 4.0]);
     /// # apex_gpu::Result::Ok(())
     /// ```
     ///
@@ -388,9 +419,9 @@ impl<T: Number> Tensor<T> {
     ///
     /// # Errors
     /// [`Error::Shape`] if the shape has another number of elements.
-    pub fn reshape(&self, shape: &[usize]) -> Result<Tensor<T>> {
+    pub fn reshape(&self, shape: impl Into<Extents>) -> Result<Tensor<T>> {
         let from = self.contiguous()?;
-        let shape = Shape::contiguous("reshape", shape)?.starting_at(from.shape.offset());
+        let shape = Shape::contiguous("reshape", shape.into().sizes())?.starting_at(from.shape.offset());
         if shape.len() != self.len() {
             let why = format!("{:?} does not hold the elements of {:?}", shape.sizes(), self.shape());
             return Err(Error::Shape { operation: "reshape", why });
@@ -442,8 +473,8 @@ impl<T: Number> Tensor<T> {
     ///
     /// # Errors
     /// [`Error::Shape`] if another dimension would change.
-    pub fn broadcast(&self, shape: &[usize]) -> Result<Tensor<T>> {
-        Ok(self.with_shape(self.shape.broadcast("broadcast", shape)?))
+    pub fn broadcast(&self, shape: impl Into<Extents>) -> Result<Tensor<T>> {
+        Ok(self.with_shape(self.shape.broadcast("broadcast", shape.into().sizes())?))
     }
 
     /// This tensor if its elements lie in row-major order, else a copy whose elements do.

@@ -102,7 +102,7 @@ impl<T: Number> Tensor<T> {
     /// # Errors
     /// [`Error::OutOfMemory`].
     pub fn sum_all(&self) -> Result<Tensor<T>> {
-        self.reshape(&[self.len()])?.sum(0)
+        self.reshape(self.len())?.sum(0)
     }
 
     /// Index of the largest element along dimension `axis`: the first of several, NaN before all

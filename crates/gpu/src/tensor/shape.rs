@@ -15,6 +15,84 @@ pub(crate) const MAX_RANK: usize = 6;
 
 type Dimensions<N> = SmallVec<[N; MAX_RANK]>;
 
+/// Sizes of a tensor's dimensions, row-major: the last is the one whose elements lie next to each
+/// other. Made from a number, a tuple, an array or a slice.
+///
+/// ```
+/// # use apex_gpu::{Device, Tensor};
+/// # let device = Device::open(0)?;
+/// let rows: Vec<f32> = (0..6).map(|i| i as f32).collect();
+/// let vector = Tensor::new(&device, &rows, 6)?;
+/// let matrix = Tensor::new(&device, &rows, (2, 3))?;
+/// let like_it = Tensor::<f32>::zeros(&device, matrix.shape())?;
+/// let scalar = Tensor::full(&device, 1.5f32, ())?;
+/// assert_eq!([vector.shape().len(), like_it.shape().len(), scalar.shape().len()], [1, 2, 0]);
+/// # apex_gpu::Result::Ok(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extents(SmallVec<[usize; MAX_RANK]>);
+
+impl From<()> for Extents {
+    fn from((): ()) -> Extents {
+        Extents(SmallVec::new())
+    }
+}
+
+impl From<usize> for Extents {
+    fn from(len: usize) -> Extents {
+        Extents(SmallVec::from_slice(&[len]))
+    }
+}
+
+impl From<&[usize]> for Extents {
+    fn from(sizes: &[usize]) -> Extents {
+        Extents(SmallVec::from_slice(sizes))
+    }
+}
+
+impl From<&Vec<usize>> for Extents {
+    fn from(sizes: &Vec<usize>) -> Extents {
+        Extents(SmallVec::from_slice(sizes))
+    }
+}
+
+impl<const RANK: usize> From<[usize; RANK]> for Extents {
+    fn from(sizes: [usize; RANK]) -> Extents {
+        Extents(SmallVec::from_slice(&sizes))
+    }
+}
+
+impl<const RANK: usize> From<&[usize; RANK]> for Extents {
+    fn from(sizes: &[usize; RANK]) -> Extents {
+        Extents(SmallVec::from_slice(sizes))
+    }
+}
+
+/// For example, `extents_of_tuples! { (a usize, b usize) }`.
+macro_rules! extents_of_tuples {
+    ($(($($name:ident $type:ty),*))*) => { $(
+        impl From<($($type),*)> for Extents {
+            fn from(($($name),*): ($($type),*)) -> Extents {
+                Extents::from([$($name),*])
+            }
+        }
+    )* };
+}
+
+extents_of_tuples! {
+    (a usize, b usize)
+    (a usize, b usize, c usize)
+    (a usize, b usize, c usize, d usize)
+    (a usize, b usize, c usize, d usize, e usize)
+    (a usize, b usize, c usize, d usize, e usize, f usize)
+}
+
+impl Extents {
+    pub(crate) fn sizes(&self) -> &[usize] {
+        &self.0
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     sizes: Dimensions<usize>,

@@ -124,7 +124,7 @@ impl Attention {
     /// let ones = device.upload(&vec![bf16::ONE; shape.query_elements()])?;
     /// let (gradients, _) = attention.backward(&saved, &ones, &shape, &Options::default())?;
     /// // Six rows of queries give each of the four keys a quarter of their weight.
-    /// assert!(gradients.v.download()?.iter().all(|&x| x == bf16::from_f32(1.5)));
+    /// assert!(gradients.v.to_vec()?.iter().all(|&x| x == bf16::from_f32(1.5)));
     /// # apex_kernels::Result::Ok(())
     /// ```
     ///

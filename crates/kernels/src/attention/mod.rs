@@ -83,7 +83,7 @@ pub struct Output<T> {
 /// let k = device.zeros::<f16>(shape.key_elements())?;
 /// let done = attention.forward(&q, &k, &k, &shape, &Options { form: Some(Form::Standard), ..Options::default() })?;
 /// assert_eq!(done.form, Form::Standard);
-/// assert!((done.log_sum_exp.download()?[0] - 3f32.ln()).abs() < 1e-6); // three scores of zero
+/// assert!((done.log_sum_exp.to_vec()?[0] - 3f32.ln()).abs() < 1e-6); // three scores of zero
 ///
 /// let wrong = Shape { keys: 4, ..shape };
 /// let error = attention.forward(&q, &k, &k, &wrong, &Options::default()).unwrap_err();

@@ -101,10 +101,10 @@ impl Tensor {
     /// [`Error::Gpu`](crate::Error::Gpu): an error of the work before it.
     pub fn to_f64(&self) -> Result<Vec<f64>> {
         Ok(match self {
-            Tensor::U32(buffer) => buffer.download()?.into_iter().map(f64::from).collect(),
-            Tensor::Bf16(buffer) => buffer.download()?.into_iter().map(f64::from).collect(),
-            Tensor::F16(buffer) => buffer.download()?.into_iter().map(f64::from).collect(),
-            Tensor::F32(buffer) => buffer.download()?.into_iter().map(f64::from).collect(),
+            Tensor::U32(buffer) => buffer.to_vec()?.into_iter().map(f64::from).collect(),
+            Tensor::Bf16(buffer) => buffer.to_vec()?.into_iter().map(f64::from).collect(),
+            Tensor::F16(buffer) => buffer.to_vec()?.into_iter().map(f64::from).collect(),
+            Tensor::F32(buffer) => buffer.to_vec()?.into_iter().map(f64::from).collect(),
         })
     }
 

@@ -80,8 +80,8 @@ impl ExpertOptions {
 /// let mut output = device.zeros(shape.token_elements())?;
 /// let mut choice = ExpertChoice::saving(&device, &shape, &ExpertOptions::default())?;
 /// moe.expert_choice(&inputs, &mut output, &mut choice, device.stream())?;
-/// assert_eq!(choice.tokens.download()?, [1, 3, 0, 2]); // two for each expert
-/// assert_eq!(choice.loads.download()?, [1, 1, 1, 1]); // experts of each token
+/// assert_eq!(choice.tokens.to_vec()?, [1, 3, 0, 2]); // two for each expert
+/// assert_eq!(choice.loads.to_vec()?, [1, 1, 1, 1]); // experts of each token
 ///
 /// let mut gradients = Gradients::new(&device, &shape)?;
 /// moe.expert_choice_backward(&inputs, &choice, &ones(shape.token_elements())?, &mut gradients, device.stream())?;

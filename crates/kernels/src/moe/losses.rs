@@ -53,7 +53,7 @@ impl Moe {
     /// let router = Router { logits: &logits, loads: &loads };
     /// let coefficients = Auxiliary { balance: 0.01, z: 0.001 };
     /// moe.auxiliary_into(&router, &coefficients, &mut losses, &mut gradient, &shape, device.stream())?;
-    /// assert!((losses.download()?[0] - 1.0).abs() < 1e-6); // both experts have the same load
+    /// assert!((losses.to_vec()?[0] - 1.0).abs() < 1e-6); // both experts have the same load
     /// # apex_kernels::Result::Ok(())
     /// ```
     ///
@@ -109,7 +109,7 @@ impl Moe {
     /// let moe = Moe::new(&device)?;
     /// let mut bias = device.zeros(3)?;
     /// moe.balance_bias(&mut bias, &device.upload(&[9u32, 5, 1])?, 0.5, device.stream())?;
-    /// assert_eq!(bias.download()?, [-0.5, 0.0, 0.5]);
+    /// assert_eq!(bias.to_vec()?, [-0.5, 0.0, 0.5]);
     /// # apex_kernels::Result::Ok(())
     /// ```
     ///

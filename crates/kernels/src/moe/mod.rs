@@ -44,8 +44,8 @@
 //!
 //! let inputs = Inputs { tokens: &tokens, logits: &logits, bias: None, up: &up, down: &down };
 //! let done = moe.forward(&inputs, &shape, &Options::default())?;
-//! assert_eq!(done.routing.experts.download()?, [1, 0, 1]);
-//! assert_eq!(done.routing.loads.download()?, [1, 2]); // tokens of each expert
+//! assert_eq!(done.routing.experts.to_vec()?, [1, 0, 1]);
+//! assert_eq!(done.routing.loads.to_vec()?, [1, 2]); // tokens of each expert
 //! println!("{:?} ran", done.form);
 //! # apex_kernels::Result::Ok(())
 //! ```

@@ -67,11 +67,11 @@ fn compare<T: Number>(moe: &Moe, stream: &Stream, shape: &Shape, options: &Exper
             let off = distance(found.into_iter(), expected);
             assert!(off < most, "{what}, {shape:?} {options:?}: relative error {off}");
         };
-        assert_eq!(choice.tokens.download().unwrap(), chosen.tokens, "{shape:?} {options:?}");
-        assert_eq!(choice.loads.download().unwrap(), loads, "{shape:?} {options:?}");
+        assert_eq!(choice.tokens.to_vec().unwrap(), chosen.tokens, "{shape:?} {options:?}");
+        assert_eq!(choice.loads.to_vec().unwrap(), loads, "{shape:?} {options:?}");
         let floats = |values: Vec<f32>| values.into_iter().map(f64::from).collect::<Vec<f64>>();
-        check("weights", floats(choice.weights.download().unwrap()), &chosen.weights, 1e-6);
-        check("output", wide(&found.download().unwrap()), &output, T::TOLERANCE);
+        check("weights", floats(choice.weights.to_vec().unwrap()), &chosen.weights, 1e-6);
+        check("output", wide(&found.to_vec().unwrap()), &output, T::TOLERANCE);
 
         let mut gradients = Gradients {
             tokens: nan(shape.token_elements()),
@@ -82,12 +82,12 @@ fn compare<T: Number>(moe: &Moe, stream: &Stream, shape: &Shape, options: &Exper
         let ran = moe.expert_choice_backward(&inputs, &choice, &of_output, &mut gradients, stream);
         assert_eq!(ran.unwrap(), form);
         let most = LOOSER * T::TOLERANCE;
-        check("tokens", wide(&gradients.tokens.download().unwrap()), &expected.tokens, most);
-        check("up", wide(&gradients.up.download().unwrap()), &expected.up, most);
-        check("down", wide(&gradients.down.download().unwrap()), &expected.down, most);
+        check("tokens", wide(&gradients.tokens.to_vec().unwrap()), &expected.tokens, most);
+        check("up", wide(&gradients.up.to_vec().unwrap()), &expected.up, most);
+        check("down", wide(&gradients.down.to_vec().unwrap()), &expected.down, most);
         // A softmax has differences of them, in which errors remain.
         let most = if shape.experts == 1 { f64::INFINITY } else { 4.0 * most };
-        check("logits", floats(gradients.logits.download().unwrap()), &expected.logits, most);
+        check("logits", floats(gradients.logits.to_vec().unwrap()), &expected.logits, most);
     }
 }
 
@@ -156,7 +156,7 @@ fn equal_scores_are_of_the_first_tokens_and_nan_of_the_last() {
     let mut choice = ExpertChoice::new(&device, &shape, &options).unwrap();
     let mut output = zeros(shape.token_elements());
     moe.expert_choice(&inputs, &mut output, &mut choice, device.stream()).unwrap();
-    assert_eq!(choice.tokens.download().unwrap(), [0, 1, 2, 0, 3, 5, 1, 2, 3, 1, 4, 5]);
+    assert_eq!(choice.tokens.to_vec().unwrap(), [0, 1, 2, 0, 3, 5, 1, 2, 3, 1, 4, 5]);
 }
 
 #[test]

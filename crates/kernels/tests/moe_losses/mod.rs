@@ -37,13 +37,13 @@ fn check(shape: &Shape, size: f64) {
     let (loads, mut losses) = (device.upload(&loads).unwrap(), upload(&[f64::NAN; 2]));
     let router = Router { logits: &logits, loads: &loads };
     moe.auxiliary_into(&router, &COEFFICIENTS, &mut losses, &mut added, shape, device.stream()).unwrap();
-    for (found, expected) in losses.download().unwrap().into_iter().zip(expected) {
+    for (found, expected) in losses.to_vec().unwrap().into_iter().zip(expected) {
         let off = (f64::from(found) - expected).abs();
         assert!(off <= 1e-5 * expected.abs(), "{shape:?}: loss {found}, not {expected}");
     }
     let expected: Vec<f64> =
         before.iter().zip(&gradient).map(|(before, gradient)| before + gradient).collect();
-    let off = distance(added.download().unwrap().into_iter().map(f64::from), &expected);
+    let off = distance(added.to_vec().unwrap().into_iter().map(f64::from), &expected);
     assert!(off < 1e-5, "{shape:?}: relative error of gradients {off}");
 }
 
@@ -96,7 +96,7 @@ fn a_bias_goes_up_where_loads_are_below_the_mean() {
         reference::balance_bias(&mut expected, &loads, 0.25);
         let mut bias = device.upload(&bias).unwrap();
         moe.balance_bias(&mut bias, &device.upload(&loads).unwrap(), 0.25, device.stream()).unwrap();
-        let found: Vec<f64> = bias.download().unwrap().into_iter().map(f64::from).collect();
+        let found: Vec<f64> = bias.to_vec().unwrap().into_iter().map(f64::from).collect();
         let off = distance(found.into_iter(), &expected);
         assert!(off < 1e-6, "{} experts: relative error {off}", loads.len());
     }

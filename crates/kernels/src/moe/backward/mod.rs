@@ -109,7 +109,7 @@ impl Moe {
     /// let forward = Forward { inputs: &inputs, routing: &done.routing, saved: &saved };
     /// let (gradients, _) = moe.backward(&forward, &ones(shape.token_elements())?, None)?;
     /// // Two tokens chose the second expert, and one the first.
-    /// let down = gradients.down.download()?;
+    /// let down = gradients.down.to_vec()?;
     /// assert!((down[8].to_f32() / down[0].to_f32() - 2.0).abs() < 0.02);
     /// # apex_kernels::Result::Ok(())
     /// ```
