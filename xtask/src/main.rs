@@ -2,14 +2,16 @@
 
 mod abi_diff;
 mod abi_gen;
+mod book;
 mod c;
 mod dist;
 mod mutants;
 mod render;
 mod toolkit;
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Chores of the APEX repository
@@ -47,6 +49,16 @@ enum Command {
         #[arg(long, value_name = "VERSION")]
         glibc: Option<String>,
     },
+    /// Build the documentation site: the chapters of docs/SUMMARY.md and a page for each command
+    #[command(after_help = BOOK_EXAMPLES)]
+    Book {
+        /// The folder for the site; what it holds is replaced
+        #[arg(short, long, default_value = "target/book")]
+        output: PathBuf,
+        /// The repository's address, for links to files that are no chapter [default: no links]
+        #[arg(long, value_name = "URL")]
+        repository: Option<String>,
+    },
     /// Put faults into a sample of the code, one at a time: which do the tests notice?
     #[command(after_help = MUTANTS_EXAMPLES)]
     Mutants {
@@ -82,6 +94,12 @@ Examples:
   cargo xtask dist                      for this machine and newer ones
   cargo xtask dist --glibc 2.28         also for older ones, as releases are built";
 
+const BOOK_EXAMPLES: &str = "\
+Needs mdBook: `cargo install --locked mdbook`.
+
+Example:
+  cargo xtask book && xdg-open target/book/html/index.html";
+
 const MUTANTS_EXAMPLES: &str = "\
 Needs cargo-mutants: `cargo install --locked cargo-mutants`.
 Exit code: 0 if the tests notice every mutant, 1 if not, 2 if it could not be run.
@@ -95,10 +113,28 @@ fn main() -> ExitCode {
         Command::AbiGen { headers } => abi_gen::run(&headers).map(|()| ExitCode::SUCCESS),
         Command::AbiDiff { headers, json } => abi_diff::run(&headers, json),
         Command::Dist { output, glibc } => dist::run(&output, glibc.as_deref()),
+        Command::Book { output, repository } => book::run(&output, repository.as_deref()),
         Command::Mutants { crates, output } => mutants::run(&crates, &output),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
         ExitCode::from(2)
     })
+}
+
+/// The folder of the workspace.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned()
+}
+
+/// What a command prints.
+fn output(command: &mut std::process::Command) -> anyhow::Result<String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().with_context(|| format!("starting {name}"))?;
+    anyhow::ensure!(
+        output.status.success(),
+        "{name} failed: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(String::from_utf8(output.stdout)?)
 }

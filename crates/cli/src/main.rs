@@ -17,6 +17,8 @@ mod interrupt;
 mod loaded;
 mod manual;
 mod output;
+#[cfg(test)]
+mod pages;
 mod predict;
 mod progress;
 mod report;

@@ -13,6 +13,7 @@ mod tests;
 mod tree;
 mod wheel;
 
+use crate::{output, root};
 use anyhow::Context;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -96,21 +97,4 @@ fn commit_time() -> anyhow::Result<u64> {
     let text = output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(root()))
         .context("asking git for the commit's time; SOURCE_DATE_EPOCH sets another")?;
     Ok(text.trim().parse()?)
-}
-
-/// The folder of the workspace.
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned()
-}
-
-/// What a command prints.
-fn output(command: &mut Command) -> anyhow::Result<String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().with_context(|| format!("starting {name}"))?;
-    anyhow::ensure!(
-        output.status.success(),
-        "{name} failed: {}",
-        String::from_utf8_lossy(&output.stderr).trim()
-    );
-    Ok(String::from_utf8(output.stdout)?)
 }
