@@ -44,7 +44,11 @@ const LINKS_AT_MOST: [(&str, &[&str]); 6] = [
     ("cuda-launch", &[]),
     ("apex-untrusted", &["libc"]),
     ("apex-trace", &["apex-untrusted", "cuda-launch", "libc"]),
-    ("apex-interpose", &["cuda-abi", "cuda-launch", "apex-trace", "apex-untrusted", "libc"]),
+    // (`ruzstd` belongs to the reading of fatbins, which the library does not do.)
+    (
+        "apex-interpose",
+        &["cuda-abi", "cuda-launch", "apex-trace", "apex-untrusted", "fatbin", "libc", "lz4_flex", "ruzstd"],
+    ),
     ("apex-nvrtc", &["libc"]),
 ];
 

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use apex_predict::Models;
+use apex_predict::programs::Programs;
 use serde::{Deserialize, Serialize};
 
 use crate::finding::{Finding, Scope, Severity};
@@ -96,8 +97,9 @@ const IDLE: f64 = 0.25;
 pub fn advise(profile: &Profile, options: &Options) -> Advice {
     let mut advice = run_rules(profile, options);
     if let Some(models) = &options.models {
+        let programs = Programs::of(profile);
         for found in advice.findings.iter_mut().flat_map(|finding| &mut finding.kernels) {
-            found.what_if = prediction::what_if(profile, models, found);
+            found.what_if = prediction::what_if(profile, &programs, models, found);
         }
     }
     cap_kernels(profile, &mut advice.findings);

@@ -1,21 +1,28 @@
 //! What the models expect of the change that a finding names.
 
-use apex_predict::{Case, Models, recorded};
+use apex_predict::programs::Programs;
+use apex_predict::{Models, recorded};
 use apex_profile::{Estimate, Profile};
 use cuda_launch::LaunchConfig;
 
 use crate::finding::{Configuration, KernelFinding, WhatIf};
 
 /// What the models expect of a kernel with blocks of another size, from its measured time.
-pub(crate) fn what_if(profile: &Profile, models: &Models, found: &KernelFinding) -> Option<WhatIf> {
+pub(crate) fn what_if(
+    profile: &Profile,
+    programs: &Programs<'_>,
+    models: &Models,
+    found: &KernelFinding,
+) -> Option<WhatIf> {
     let kernel = profile.kernels.get(found.kernel)?;
     let device = recorded::known_device(profile.devices.get(kernel.device?)?).ok()?;
     let measured_ns = recorded::measured_duration_ns(kernel)?.value;
-    let from = recorded::case(kernel);
     let configuration = found.to?;
+    let code = programs.recorded(kernel);
+    let from = code.case(kernel.launch, kernel.attributes);
     let Configuration { grid, block } = configuration;
     let launch = LaunchConfig { grid, block, ..from.launch };
-    let to = Case { launch, ..from.clone() };
+    let to = code.case(launch, kernel.attributes);
     let expected = models.what_if(&device, &from, measured_ns / 1e3, &to).ok()?;
     let duration_ns = Estimate::from(expected).scaled(1e3);
     Some(WhatIf { configuration, duration_ns, saves: duration_ns.saved_of(measured_ns) })

@@ -90,7 +90,9 @@ impl<W: Write> Writer<'_, W> {
             self.count_memory(start_ns, call, inside)?;
         }
         match event {
-            Event::Timing(_) | Event::StackSample(_) | Event::RangeChange(_) => Ok(()),
+            Event::Timing(_) | Event::StackSample(_) | Event::RangeChange(_) | Event::ArgumentSample(_) => {
+                Ok(())
+            }
             _ if !inside => Ok(()),
             Event::Call(call) => self.call(tid, start_ns, call),
             Event::Launch(launch) => {

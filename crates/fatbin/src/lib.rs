@@ -11,6 +11,9 @@
 //! The bytes come from a program and are not trusted: nothing here reads beyond the size that the
 //! header states, and every length is checked against that size.
 
+mod elf;
+pub mod kept;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::io::Read;
@@ -90,17 +93,8 @@ impl fmt::Display for Architectures<'_> {
 /// `image` points at readable memory: text that ends in a zero byte, or a structure that is as long
 /// as its own header says. That is what the driver's API asks of its caller.
 pub unsafe fn read_pointer<'a>(image: *const u8, newest: u32) -> Result<Image<'a>, ImageError> {
-    let magic: [u8; 4] = {
-        let mut magic = [0; 4];
-        for (offset, byte) in magic.iter_mut().enumerate() {
-            // SAFETY: a shorter image is text, and ends before the first byte that is not readable.
-            *byte = unsafe { image.add(offset).read() };
-            if *byte == 0 {
-                break;
-            }
-        }
-        magic
-    };
+    // SAFETY: the contract is the same.
+    let magic = unsafe { magic_of(image) };
     match u32::from_le_bytes(magic) {
         WRAPPER_MAGIC => {
             // SAFETY: the wrapper is two 32-bit words and then a pointer to a fatbin, not aligned
@@ -132,6 +126,84 @@ pub unsafe fn read_pointer<'a>(image: *const u8, newest: u32) -> Result<Image<'a
     }
 }
 
+/// The images behind a pointer as `cuModuleLoadData` gets it, each whole: PTX text without its zero
+/// byte, a cubin, or fatbins (of a wrapper with a list, the parts too).
+///
+/// # Safety
+///
+/// As [`read_pointer`].
+pub unsafe fn whole<'a>(image: *const u8) -> Result<Vec<&'a [u8]>, ImageError> {
+    // SAFETY: the contract is the same.
+    match unsafe { magic_of(image) } {
+        // SAFETY: a wrapper, under the caller's promise.
+        magic if magic == WRAPPER_MAGIC.to_le_bytes() => unsafe { whole_of_wrapper(image) },
+        // SAFETY: a fatbin, under the caller's promise.
+        magic if magic == FATBIN_MAGIC.to_le_bytes() => Ok(vec![unsafe { whole_fatbin(image)? }]),
+        // SAFETY: an ELF file, under the caller's promise.
+        magic if magic == ELF_MAGIC => Ok(vec![unsafe { whole_elf(image)? }]),
+        magic if magic == LTO_IR_MAGIC => Err(ImageError::Unrecognised),
+        // SAFETY: none of the binary forms, so text that ends in a zero byte.
+        _ => Ok(vec![unsafe { std::ffi::CStr::from_ptr(image.cast()) }.to_bytes()]),
+    }
+}
+
+/// # Safety
+///
+/// `wrapper` points at a wrapper.
+unsafe fn whole_of_wrapper<'a>(wrapper: *const u8) -> Result<Vec<&'a [u8]>, ImageError> {
+    // SAFETY: as in `read_pointer`.
+    let fatbin = unsafe { wrapper.add(8).cast::<*const u8>().read_unaligned() };
+    if fatbin.is_null() {
+        return Err(ImageError::Unrecognised);
+    }
+    // SAFETY: the wrapper's pointer is under the same promise.
+    let mut all = vec![unsafe { whole_fatbin(fatbin)? }];
+    // SAFETY: a wrapper has a version, and of this version a list.
+    if unsafe { wrapper.add(4).cast::<u32>().read_unaligned() } == WRAPPER_WITH_PARTS {
+        // SAFETY: as above.
+        for part in unsafe { parts_of(wrapper) } {
+            // SAFETY: the list's pointers are under the same promise as the wrapper's.
+            all.push(unsafe { whole_fatbin(part)? });
+        }
+    }
+    Ok(all)
+}
+
+/// The first four bytes of an image, zeros behind the end of a shorter text.
+///
+/// # Safety
+///
+/// As [`read_pointer`].
+unsafe fn magic_of(image: *const u8) -> [u8; 4] {
+    let mut magic = [0; 4];
+    for (offset, byte) in magic.iter_mut().enumerate() {
+        // SAFETY: a shorter image is text, and ends before the first byte that is not readable.
+        *byte = unsafe { image.add(offset).read() };
+        if *byte == 0 {
+            break;
+        }
+    }
+    magic
+}
+
+/// # Safety
+///
+/// `image` points at an ELF file of 64 bits, as long as its own headers say.
+unsafe fn whole_elf<'a>(image: *const u8) -> Result<&'a [u8], ImageError> {
+    // SAFETY: an ELF file of 64 bits has a header.
+    let header = unsafe { std::slice::from_raw_parts(image, elf::HEADER_BYTES) };
+    let tables = elf::Tables::of(header)?;
+    let end = tables.end().filter(|&end| end <= MAX_BYTES).ok_or(ImageError::Truncated)? as usize;
+    // SAFETY: the header says that the tables are there.
+    let known = unsafe { std::slice::from_raw_parts(image, end) };
+    let end = tables.end_of_contents(known)?.max(end as u64);
+    if end > MAX_BYTES {
+        return Err(ImageError::Truncated);
+    }
+    // SAFETY: the tables say that so much is there.
+    Ok(unsafe { std::slice::from_raw_parts(image, end as usize) })
+}
+
 /// The PTX of the parts that a wrapper lists, or `whole` if there is none. Parts of machine code
 /// alone are left out: every program that is compiled separately lists NVIDIA's device runtime,
 /// used or not.
@@ -140,18 +212,9 @@ pub unsafe fn read_pointer<'a>(image: *const u8, newest: u32) -> Result<Image<'a
 ///
 /// `wrapper` points at a wrapper with a list of parts: pointers to fatbins, and then a null.
 unsafe fn read_parts<'a>(wrapper: *const u8, newest: u32, whole: Image<'a>) -> Result<Image<'a>, ImageError> {
-    // SAFETY: after the pointer to the fatbin comes the one to the list.
-    let list = unsafe { wrapper.add(16).cast::<*const *const u8>().read_unaligned() };
     let mut texts = Vec::new();
-    for index in 0..MAX_PARTS {
-        if list.is_null() {
-            break;
-        }
-        // SAFETY: the list ends with a null, which has not been met.
-        let part = unsafe { list.add(index).read_unaligned() };
-        if part.is_null() {
-            break;
-        }
+    // SAFETY: the contract is the same.
+    for part in unsafe { parts_of(wrapper) } {
         // SAFETY: the list's pointers are under the same promise as the wrapper's.
         if let Image::Ptx(text) = unsafe { read_fatbin_pointer(part, newest)? } {
             texts.push(text);
@@ -160,17 +223,38 @@ unsafe fn read_parts<'a>(wrapper: *const u8, newest: u32, whole: Image<'a>) -> R
     Ok(if texts.is_empty() { whole } else { Image::Parts(texts) })
 }
 
+/// The fatbins that a wrapper lists.
+///
+/// # Safety
+///
+/// `wrapper` points at a wrapper with a list of parts: pointers to fatbins, and then a null.
+unsafe fn parts_of(wrapper: *const u8) -> impl Iterator<Item = *const u8> {
+    // SAFETY: after the pointer to the fatbin comes the one to the list.
+    let list = unsafe { wrapper.add(16).cast::<*const *const u8>().read_unaligned() };
+    let most = if list.is_null() { 0 } else { MAX_PARTS };
+    // SAFETY: the list ends with a null, and nothing is read behind the first one.
+    (0..most).map(move |index| unsafe { list.add(index).read_unaligned() }).take_while(|part| !part.is_null())
+}
+
 /// # Safety
 ///
 /// `fatbin` points at readable memory as long as the header there says.
 unsafe fn read_fatbin_pointer<'a>(fatbin: *const u8, newest: u32) -> Result<Image<'a>, ImageError> {
+    // SAFETY: the contract is the same.
+    read(unsafe { whole_fatbin(fatbin)? }, newest)
+}
+
+/// # Safety
+///
+/// As [`read_fatbin_pointer`].
+unsafe fn whole_fatbin<'a>(fatbin: *const u8) -> Result<&'a [u8], ImageError> {
     // SAFETY: a fatbin has a header.
     let header = unsafe { std::slice::from_raw_parts(fatbin, HEADER_BYTES) };
     let fields = Header::read(header)?;
     let bytes = fields.header_bytes.checked_add(fields.payload_bytes).filter(|&bytes| bytes <= MAX_BYTES);
     let bytes = bytes.ok_or(ImageError::Truncated)? as usize;
     // SAFETY: the caller promises that so much is there.
-    read(unsafe { std::slice::from_raw_parts(fatbin, bytes) }, newest)
+    Ok(unsafe { std::slice::from_raw_parts(fatbin, bytes) })
 }
 
 /// Finds the code to run in an image whose length is known: the PTX for the newest architecture up
@@ -282,12 +366,7 @@ impl<'a> Entry<'a> {
     }
 
     fn unpack_lz4(&self) -> Result<Vec<u8>, ImageError> {
-        // LZ4 expands at most 255 times: a larger claim is corrupt, and must not be allocated for.
-        if self.expanded_bytes > self.payload.len() as u64 * 256 {
-            return Err(ImageError::Corrupt);
-        }
-        let expanded = lz4_flex::block::decompress(self.payload, self.expanded_bytes as usize);
-        expanded.map_err(|_| ImageError::Corrupt)
+        expand_lz4(self.payload, self.expanded_bytes)
     }
 
     fn unpack_zstd(&self) -> Result<Vec<u8>, ImageError> {
@@ -297,6 +376,16 @@ impl<'a> Entry<'a> {
         decoder.take(self.expanded_bytes + 1).read_to_end(&mut expanded).map_err(|_| ImageError::Corrupt)?;
         Ok(expanded)
     }
+}
+
+/// A block of LZ4, which expands to so many bytes.
+fn expand_lz4(block: &[u8], expanded_bytes: u64) -> Result<Vec<u8>, ImageError> {
+    // LZ4 expands at most 255 times: a larger claim is corrupt, and must not be allocated for.
+    if expanded_bytes > MAX_BYTES || expanded_bytes > block.len() as u64 * 256 {
+        return Err(ImageError::Corrupt);
+    }
+    let expanded = lz4_flex::block::decompress(block, expanded_bytes as usize);
+    expanded.ok().filter(|bytes| bytes.len() as u64 == expanded_bytes).ok_or(ImageError::Corrupt)
 }
 
 /// The entries of a fatbin, in file order.
@@ -374,13 +463,13 @@ fn u64_at(bytes: &[u8], offset: usize) -> Result<u64, ImageError> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
     /// From nvcc 13.0: PTX for compute_75, 80 and 90 and a cubin for sm_80, compressed as nvcc does
     /// by default.
-    const FROM_NVCC: &[u8] = include_bytes!("../tests/data/three_ptx_one_cubin_zstd.fatbin");
+    pub(crate) const FROM_NVCC: &[u8] = include_bytes!("../tests/data/three_ptx_one_cubin_zstd.fatbin");
 
     fn entry(kind: u16, architecture: u32, flags: u64, payload: &[u8], expanded_bytes: u64) -> Vec<u8> {
         let padded = payload.len().next_multiple_of(8);

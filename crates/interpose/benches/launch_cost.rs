@@ -52,6 +52,7 @@ fn run_all(chosen: &str) {
             ("recording", false, true, TimingMode::Off, 1, ""),
             ("recording, 1000 configs", false, true, TimingMode::Off, 1000, ""),
             ("recording, sampled timing", false, true, TimingMode::Sampled, 1, ""),
+            ("sampled timing, with --code", false, true, TimingMode::Sampled, 1, "code"),
             ("bare, busy driver", true, false, TimingMode::Off, 1, "busy"),
             ("recording, busy driver", false, true, TimingMode::Off, 1, "busy"),
             ("bare, cold program", true, false, TimingMode::Off, 200, "cold"),
@@ -60,7 +61,9 @@ fn run_all(chosen: &str) {
         .into_iter()
         .filter(|row| row.0.contains(chosen))
         {
-            let session = session(temporary.path(), &format!("{round}-{name}"), recording, timing);
+            let code_max_bytes = if what == "code" { apex_trace::image::DEFAULT_MAX_BYTES } else { 0 };
+            let settings = Settings { recording, timing, code_max_bytes, ..Settings::default() };
+            let session = session(temporary.path(), &format!("{round}-{name}"), settings);
             let mut command = Command::new(&me);
             command.args([&configurations.to_string(), what]).env("LD_PRELOAD", &library);
             command.env("APEX_DRIVER", &driver).env("APEX_SESSION", &session);
@@ -78,11 +81,10 @@ fn run_all(chosen: &str) {
     }
 }
 
-fn session(folder: &Path, name: &str, recording: bool, timing: TimingMode) -> PathBuf {
+fn session(folder: &Path, name: &str, settings: Settings) -> PathBuf {
     let session = folder.join(name);
     std::fs::create_dir(&session).expect("a session folder");
-    MappedControl::create(&session, Settings { recording, timing, ..Settings::default() })
-        .expect("a control page");
+    MappedControl::create(&session, settings).expect("a control page");
     session
 }
 

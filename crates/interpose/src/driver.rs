@@ -209,6 +209,31 @@ pub fn function_of_kernel(kernel: CUkernel) -> Option<CUfunction> {
     succeeds(unsafe { real!(cuKernelGetFunction)(&mut function, kernel) }).then_some(function)
 }
 
+/// The module of a function, or of a library's kernel, in the current context.
+pub fn module_of(function: CUfunction) -> Option<CUmodule> {
+    let ask = |function| {
+        let mut module = null_mut();
+        // SAFETY: the out-parameter is valid; the function was launched with success, or comes from
+        // a kernel that was.
+        succeeds(unsafe { real!(cuFuncGetModule)(&mut module, function) }).then_some(module)
+    };
+    ask(function).or_else(|| ask(function_of_kernel(function.cast())?))
+}
+
+/// The architecture of the current device, or of the first one: 90 for compute capability 9.0; 0 if
+/// the driver does not tell.
+pub fn architecture() -> u32 {
+    let device = current_device().unwrap_or(0);
+    let ask = |attribute| {
+        let mut value = 0;
+        // SAFETY: the out-parameter is valid.
+        succeeds(unsafe { real!(cuDeviceGetAttribute)(&mut value, attribute, device) })
+            .then_some(value as u32)
+    };
+    let major = ask(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR).unwrap_or(0);
+    10 * major + ask(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR).unwrap_or(0)
+}
+
 /// Whether the driver can tell where a function's parameters lie (12.4 and later).
 pub fn tells_parameters() -> bool {
     has(index::cuFuncGetParamInfo)

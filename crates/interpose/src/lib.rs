@@ -54,6 +54,7 @@ mod message;
 mod native;
 mod nvtx;
 mod objects;
+mod parameters;
 mod per_process;
 pub mod pool;
 mod python;

@@ -48,6 +48,14 @@ pub const MODULES: usize = 1 << 12;
 pub const RANGES: usize = 1 << 13;
 /// Longest name of a range that is kept, bytes; longer ones are cut.
 pub const RANGE_NAME_BYTES: usize = 192;
+/// Most handles of modules, libraries, kernels and functions whose images are known.
+pub const ORIGINS: usize = 1 << 14;
+/// Most images of which it is known whether the session has them.
+pub const IMAGES: usize = 1 << 11;
+/// Most different arguments of a configuration that are kept.
+pub const ARGUMENTS_OF_CONFIG: usize = 8;
+/// Most different arguments of all configurations together.
+pub const ARGUMENTS: usize = 1 << 13;
 /// Streams that may be capturing at a time and still be told apart.
 pub const CAPTURES: usize = 1 << 10;
 
@@ -65,6 +73,9 @@ pub const MAP_BYTES: usize = (FUNCTIONS
     + PYTHON_CODES
     + CALL_STACKS
     + MODULES
+    + ORIGINS
+    + IMAGES
+    + 2 * ARGUMENTS
     + 3 * RANGES)
     * MAP_ENTRY_BYTES
     + RANGES * RANGE_NAME_BYTES

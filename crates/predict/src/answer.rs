@@ -1,7 +1,7 @@
 //! What is answered about one launch, as data: the members of JSON are those of [`Answer`].
 
 use crate::lines::{Asked, Fields, KNOWN, Line};
-use crate::{Case, Device, Models, Placed};
+use crate::{Case, Device, Models, Placed, recorded};
 use apex_profile::{Estimate, Figure, Prediction};
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 use occupancy::{Limiter, what_if};
@@ -86,15 +86,15 @@ pub fn bounded(kernel: FunctionAttributes, device: &Device) -> FunctionAttribute
 impl Answer {
     /// Predicts a case.
     pub fn of(models: &Models, device: &Device, case: &Case, asked: &Asked) -> Self {
-        let said = models.predict(device, case);
         let measured = asked.measured_us.map(|time| Figure::measured(time * 1e3));
+        let said = recorded::prediction(models, device, case, measured);
         Self {
             kernel: asked.name.clone(),
             launch: Some(case.launch),
             attributes: case.kernel,
             work_assumed: case.work.as_ref().map(|work| work.assumed),
             error: said.as_ref().err().map(ToString::to_string),
-            prediction: said.ok().map(|said| Prediction::from(said).beside(measured)),
+            prediction: said.ok(),
             computed: Placed::new(device, case).ok().map(|placed| Computed::of(&placed)),
             fields: Asked { launch: case.launch, kernel: case.kernel, ..asked.clone() }.fields(),
             ..Self::default()

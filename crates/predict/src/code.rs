@@ -3,8 +3,9 @@
 
 use crate::Case;
 use cuda_launch::{FunctionAttributes, LaunchConfig};
-use ptx::estimate::{Argument, BUDGET, Estimator};
+use ptx::estimate::{Argument, BUDGET, Estimator, Work};
 use ptx::{Function, FunctionKind, Module, ScalarType, StateSpace, Statement, Variable};
+use std::sync::Arc;
 
 /// An argument of the kernel, as typed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -82,11 +83,12 @@ pub enum CodeError {
 /// A kernel of a PTX file.
 #[derive(Debug)]
 pub struct Code {
-    module: Module,
+    module: Arc<Module>,
     /// The kernel's name.
     pub name: String,
-    /// Of the kernel, in their order.
-    arguments: Vec<Argument>,
+    /// Of the kernel, in their order; several where launches differ, each with how many launches it
+    /// stands for.
+    arguments: Vec<(f64, Vec<Argument>)>,
     mix: ptx::Mix,
     estimator: Option<Estimator>,
 }
@@ -110,7 +112,23 @@ impl Code {
         let arguments_of = given(function, arguments).map_err(|why| unfit(format!("{name}: {why}")))?;
         let mix = ptx::Mix::of(function);
         let estimator = (!arguments.is_empty()).then(|| Estimator::new(&module, function));
-        Ok(Code { name, arguments: arguments_of, mix, estimator, module })
+        let arguments = vec![(1.0, arguments_of)];
+        Ok(Code { name, arguments, mix, estimator, module: Arc::new(module) })
+    }
+
+    /// The kernel of this name in a module. `arguments` gives what launches of it were given, for
+    /// its parameters; where it gives nothing, nothing is known of what they execute. `None` if
+    /// there is no such kernel.
+    pub fn of_module(
+        module: &Arc<Module>,
+        name: &str,
+        arguments: impl FnOnce(&[Variable]) -> Vec<(f64, Vec<Argument>)>,
+    ) -> Option<Code> {
+        let function = kernels(module).find(|kernel| &*kernel.name == name)?;
+        let arguments = arguments(&function.params);
+        let estimator = (!arguments.is_empty()).then(|| Estimator::new(module, function));
+        let mix = ptx::Mix::of(function);
+        Some(Code { module: Arc::clone(module), name: name.to_owned(), arguments, mix, estimator })
     }
 
     /// What the PTX says of the kernel, with what only its machine code can tell.
@@ -140,17 +158,27 @@ impl Code {
 
     /// All that is known of a launch of it.
     pub fn case(&self, kernel: FunctionAttributes, launch: LaunchConfig) -> Case {
-        let work =
-            self.estimator.as_ref().map(|estimator| estimator.estimate(&launch, &self.arguments, BUDGET));
+        let budget = BUDGET / self.arguments.len().max(1) as u64;
+        let work = self.estimator.as_ref().map(|estimator| match &self.arguments[..] {
+            [(_, arguments)] => estimator.estimate(&launch, arguments, budget),
+            all => {
+                let one = |(weight, arguments): &(f64, Vec<Argument>)| {
+                    (*weight, estimator.estimate(&launch, arguments, budget))
+                };
+                Work::mean(&all.iter().map(one).collect::<Vec<_>>())
+            }
+        });
         Case { launch, kernel: Some(kernel), mix: Some(self.mix.clone()), work }
     }
 }
 
+/// The kernels that a module has the code of.
+fn kernels(module: &Module) -> impl Iterator<Item = &Function> {
+    module.functions().filter(|function| function.kind == FunctionKind::Entry && function.body.is_some())
+}
+
 fn find<'a>(module: &'a Module, name: Option<&str>) -> Result<&'a Function, String> {
-    let kernels: Vec<_> = module
-        .functions()
-        .filter(|function| function.kind == FunctionKind::Entry && function.body.is_some())
-        .collect();
+    let kernels: Vec<_> = kernels(module).collect();
     let names = || kernels.iter().map(|kernel| kernel.name.to_string()).collect::<Vec<_>>().join(", ");
     match (name, &kernels[..]) {
         (_, []) => Err("there is no kernel in it".to_owned()),
@@ -276,7 +304,7 @@ mod tests {
     fn arguments_are_what_their_parameters_take() {
         let given = |texts: &[&str]| -> Result<Vec<Argument>, String> {
             let typed: Vec<Typed> = texts.iter().map(|text| argument(text).unwrap()).collect();
-            read(SOURCE, Some("scale"), &typed).map(|code| code.arguments)
+            read(SOURCE, Some("scale"), &typed).map(|code| code.arguments[0].1.clone())
         };
         assert_eq!(
             given(&["ptr", "4096", "2"]),

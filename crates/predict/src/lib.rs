@@ -8,6 +8,8 @@
 //!   configuration.
 //! * [`answer`]: what is said about one launch, as data.
 //! * [`recorded`]: predictions for the kernels of a recorded session, beside what was measured.
+//! * [`programs`]: the code of these kernels and what they were given, where the session keeps it.
+//! * [`bound`]: what bounds a kernel.
 //! * [`reload`]: models that are replaced while they are in use.
 //!
 //! What can be computed exactly (theoretical occupancy, waves, block efficiency) is computed, by
@@ -15,6 +17,7 @@
 //! nothing, and reads no file but models.
 
 pub mod answer;
+pub mod bound;
 pub mod bounds;
 mod case;
 mod change;
@@ -22,6 +25,7 @@ pub mod code;
 pub mod features;
 pub mod lines;
 mod models;
+pub mod programs;
 pub mod recorded;
 pub mod reload;
 

@@ -7,8 +7,10 @@
 
 use apex_profile::{Figure, Profile, Provenance};
 use occupancy::DeviceLimits;
+use std::collections::BTreeMap;
 
-use crate::{Case, Device, Models};
+use crate::programs::Programs;
+use crate::{Case, Device, Impossible, Models, Placed, bound};
 
 /// Duration of a kernel less its time above an empty kernel, nanoseconds: the median of the 4,716
 /// launches of 0.3 to 30 µs in `data/launches-h200`, where both were measured. Half of them lie
@@ -33,6 +35,7 @@ impl From<crate::Prediction> for apex_profile::Prediction {
             unfamiliar: said.unfamiliar,
             measured_duration_ns: None,
             measured_over_predicted: None,
+            bound: None,
         }
     }
 }
@@ -110,11 +113,6 @@ impl Trained {
     }
 }
 
-/// What is known of a recorded kernel before it runs.
-pub fn case(kernel: &apex_profile::Kernel) -> Case {
-    Case { kernel: kernel.attributes, ..Case::of_launch(kernel.launch) }
-}
-
 /// Measured duration of a kernel, nanoseconds.
 pub fn measured_duration_ns(kernel: &apex_profile::Kernel) -> Option<Figure> {
     let gpu = kernel.gpu.as_ref()?;
@@ -123,18 +121,52 @@ pub fn measured_duration_ns(kernel: &apex_profile::Kernel) -> Option<Figure> {
     Some(Figure::sampled(gpu.each.mean_ns + EMPTY_KERNEL_NS, samples, error))
 }
 
+/// The shares of the time that each basis accounts for, of kernels each with its basis and its time.
+pub fn basis_shares<'a>(kernels: impl Iterator<Item = (&'a str, f64)>) -> BTreeMap<String, f64> {
+    let mut shares: BTreeMap<String, f64> = BTreeMap::new();
+    for (basis, time) in kernels {
+        *shares.entry(basis.to_owned()).or_default() += time;
+    }
+    let all: f64 = shares.values().sum();
+    shares.retain(|_, time| *time > 0.0);
+    shares.values_mut().for_each(|time| *time /= all);
+    shares
+}
+
+/// What the models say of a launch, beside what was measured, and what bounds it.
+///
+/// # Errors
+/// Why the launch cannot run.
+pub fn prediction(
+    models: &Models,
+    device: &Device,
+    case: &Case,
+    measured_ns: Option<Figure>,
+) -> Result<apex_profile::Prediction, Impossible> {
+    let said = apex_profile::Prediction::from(models.predict(device, case)?).beside(measured_ns);
+    let bound = bound::of(&Placed::new(device, case)?, &said);
+    Ok(apex_profile::Prediction { bound, ..said })
+}
+
 /// Predicts all kernels of a profile on devices that the models know; [`Profile::unpredicted`] says
 /// why not, where they do not.
 pub fn predict(profile: &mut Profile, models: &Models) {
     let devices: Vec<_> = profile.devices.iter().map(known_device).collect();
-    for kernel in &mut profile.kernels {
-        let Some(Ok(device)) = kernel.device.and_then(|index| devices.get(index)) else { continue };
+    let programs = Programs::of(profile);
+    let of_kernel = |kernel: &apex_profile::Kernel| {
+        let device = devices.get(kernel.device?)?.as_ref().ok()?;
+        let case = programs.recorded(kernel).case(kernel.launch, kernel.attributes);
+        let measured = measured_duration_ns(kernel);
         // The driver refuses a launch that cannot run: it is counted as failed, and nothing is
         // predicted.
-        kernel.prediction = models
-            .predict(device, &case(kernel))
-            .ok()
-            .map(|said| apex_profile::Prediction::from(said).beside(measured_duration_ns(kernel)));
-    }
+        prediction(models, device, &case, measured).ok()
+    };
+    let predictions: Vec<_> = profile.kernels.iter().map(of_kernel).collect();
+    profile.kernels.iter_mut().zip(predictions).for_each(|(kernel, said)| kernel.prediction = said);
+    let shares = profile
+        .kernels
+        .iter()
+        .filter_map(|kernel| Some((kernel.prediction.as_ref()?.basis.as_str(), kernel.gpu_total_ns()?)));
+    profile.prediction_basis = basis_shares(shares);
     profile.unpredicted = devices.into_iter().filter_map(Result::err).collect();
 }

@@ -30,7 +30,7 @@ mod sums;
 pub use accounts::{Account, Accounts, IdleCause, Iterations, Phase, PhaseCall, PhaseKind};
 pub use apex_kernel_names as names;
 pub use figure::{Figure, Provenance, total};
-pub use prediction::{Estimate, Prediction};
+pub use prediction::{Bound, BoundBy, Estimate, Prediction};
 pub use profile::*;
 pub use selection::{KernelPattern, Selection, origin_ns, ranks};
 pub use sketch::Distribution;

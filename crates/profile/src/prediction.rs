@@ -52,6 +52,56 @@ pub struct Prediction {
     pub measured_duration_ns: Option<Figure>,
     /// This over the predicted one.
     pub measured_over_predicted: Option<f64>,
+    /// What bounds the kernel; `None` where it is not known what it executes.
+    #[serde(default)]
+    pub bound: Option<Bound>,
+}
+
+/// What bounds a kernel, by a roofline over what its launches execute.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bound {
+    /// What it is.
+    pub by: BoundBy,
+    /// The part of the device that takes longest for the work: `memory`, `double`, `issue`, ….
+    pub part: String,
+    /// How long that part takes for it at full rate, nanoseconds. Computed from the work; the work is
+    /// predicted where [`Bound::assumed`] says so.
+    pub part_ns: Figure,
+    /// Share of the kernel's duration that this is; 1 at most.
+    pub share: f64,
+    /// Where that duration comes from: measured where the kernel was timed, else predicted.
+    pub duration: Provenance,
+    /// Whether the work rests on a guess about values in memory.
+    pub assumed: bool,
+}
+
+/// What bounds a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BoundBy {
+    /// The bytes or accesses that some level of memory serves.
+    Memory,
+    /// The instructions that some pipe executes.
+    Compute,
+    /// The time that dependent instructions and accesses take: no part of the device is busy.
+    Latency,
+    /// What starting and ending any kernel takes: the work is less than that.
+    Launch,
+    /// The last wave of blocks, which leaves most of the device idle.
+    Tail,
+}
+
+impl BoundBy {
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Compute => "compute",
+            Self::Latency => "latency",
+            Self::Launch => "launch",
+            Self::Tail => "tail",
+        }
+    }
 }
 
 impl Prediction {

@@ -10,6 +10,7 @@
 
 mod activity;
 mod build;
+mod code;
 mod costs;
 mod counts;
 mod geometry;
@@ -45,6 +46,7 @@ use crate::prediction::Prediction;
 use crate::sketch::Distribution;
 
 pub use build::{Builder, RECORD_COST_INTERVAL_NS, RECORD_COST_NS};
+pub use code::{Images, KernelArguments, KernelCode, Parameter, PointerTo, SessionCode};
 pub use counts::{Defect, Hotspot, KernelCounts, Place, Traffic};
 pub use pool::{MemoryPool, State as MemoryPoolState};
 pub use queue::{LaunchQueue, State as LaunchQueueState};
@@ -90,6 +92,16 @@ pub struct Profile {
     /// Of each device for which nothing is predicted, why not.
     #[serde(default)]
     pub unpredicted: Vec<String>,
+    /// What the predictions of its kernels rest on: the share of the GPU time of predicted kernels, by
+    /// [`Prediction::basis`].
+    #[serde(default)]
+    pub prediction_basis: BTreeMap<String, f64>,
+    /// What was kept of the programs' code; `None` where that was not asked for.
+    #[serde(default)]
+    pub code: Option<SessionCode>,
+    /// The images that its kernels are from.
+    #[serde(skip)]
+    pub images: Images,
 }
 
 /// Sums over everything.
@@ -226,6 +238,9 @@ pub struct Kernel {
     /// What the CPU device counted; `None` where it executed or counted no launch.
     #[serde(default)]
     pub counts: Option<KernelCounts>,
+    /// Its image and what it was given; `None` where the session does not keep them.
+    #[serde(default)]
+    pub code: Option<KernelCode>,
     /// What the models say of it; `None` before [`Profile::predict`], and where they do not know
     /// the device.
     #[serde(default)]

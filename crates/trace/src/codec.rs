@@ -6,8 +6,8 @@
 //! new version.
 
 use crate::definition::{
-    CallStack, Config, Context, Definition, Device, Function, Graph, Module, NativeFrame, PythonFrame, Range,
-    Stream, StreamKind,
+    Arguments, CallStack, Config, Context, Definition, Device, Function, FunctionCode, Graph, Module,
+    NativeFrame, Pointer, PythonFrame, Range, Stream, StreamKind,
 };
 use crate::layout::CHUNK_PAYLOAD_BYTES;
 use crate::python::{LineTable, PythonCode};
@@ -44,6 +44,8 @@ mod tag {
     pub const CALL_STACK: u32 = 10;
     pub const RANGE: u32 = 11;
     pub const MODULE: u32 = 12;
+    pub const FUNCTION_CODE: u32 = 13;
+    pub const ARGUMENTS: u32 = 14;
 }
 
 /// What one piece of a definitions chunk says.
@@ -144,6 +146,20 @@ fn piece<'b>(buffer: &'b mut Vec<u8>, definition: &Definition) -> Option<&'b [u8
             out.string(&module.build_id);
             out.u64(module.bytes);
             out.u64(module.modified_ns);
+        }),
+        Definition::FunctionCode(code) => framed(buffer, tag::FUNCTION_CODE, |out| {
+            out.u32(code.id);
+            out.bytes(&code.image.to_le_bytes());
+        }),
+        Definition::Arguments(arguments) => framed(buffer, tag::ARGUMENTS, |out| {
+            out.u32s(&[arguments.id, arguments.config]);
+            out.list(&arguments.parameters, |out, &(offset, bytes)| out.u32s(&[offset, bytes]));
+            out.blob(&arguments.bytes);
+            out.list(&arguments.pointers, |out, pointer| {
+                out.u32s(&[pointer.at, pointer.allocation]);
+                out.u64(pointer.allocation_bytes);
+                out.u64(pointer.offset);
+            });
         }),
         Definition::Range(range) => framed(buffer, tag::RANGE, |out| {
             out.u32s(&[range.id, range.parent]);
@@ -308,6 +324,17 @@ pub(crate) fn decode(tag: u32, payload: &[u8]) -> Result<Piece, String> {
             domain: input.string()?,
             name: input.string()?,
         }),
+        tag::FUNCTION_CODE => Definition::FunctionCode(FunctionCode {
+            id: input.u32()?,
+            image: u128::from_le_bytes(input.array()?),
+        }),
+        tag::ARGUMENTS => Definition::Arguments(Arguments {
+            id: input.u32()?,
+            config: input.u32()?,
+            parameters: input.list(Input::u32_pair)?,
+            bytes: input.blob()?,
+            pointers: input.list(Input::pointer)?,
+        }),
         tag::GRAPH_CONTINUED => {
             return Ok(Piece::GraphContinued { id: input.u32()?, kernels: input.list(Input::u32_pair)? });
         }
@@ -369,6 +396,15 @@ impl<'p> Input<'p> {
 
     fn u32_pair(&mut self) -> Result<(u32, u32), String> {
         Ok((self.u32()?, self.u32()?))
+    }
+
+    fn pointer(&mut self) -> Result<Pointer, String> {
+        Ok(Pointer {
+            at: self.u32()?,
+            allocation: self.u32()?,
+            allocation_bytes: self.u64()?,
+            offset: self.u64()?,
+        })
     }
 
     fn native_frame(&mut self) -> Result<NativeFrame, String> {

@@ -47,11 +47,19 @@ pub struct Settings {
     pub budget_ppm: u32,
     /// Most bytes that the files of the session's processes may take together; 0 for no limit.
     pub max_bytes: u64,
+    /// Most bytes that the images that programs load may take; 0 to keep neither them nor arguments.
+    pub code_max_bytes: u64,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { recording: true, timing: TimingMode::Sampled, budget_ppm: 5000, max_bytes: 0 }
+        Settings {
+            recording: true,
+            timing: TimingMode::Sampled,
+            budget_ppm: 5000,
+            max_bytes: 0,
+            code_max_bytes: 0,
+        }
     }
 }
 
@@ -81,9 +89,30 @@ pub struct Control {
     /// Bytes of its text.
     complaint_bytes: AtomicU32,
     complaint_text: [AtomicU8; COMPLAINT_BYTES],
+    /// Images and arguments; all 0 in pages of before they were kept.
+    pub code: CodeControl,
 }
 
-const _: () = assert!(size_of::<Control>() == 56 + COMPLAINT_BYTES && size_of::<Control>() <= CONTROL_BYTES);
+/// What is kept of the programs' code (`apex run --code`), see [`crate::image`].
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct CodeControl {
+    /// Most bytes of the images' files; 0 where neither images nor arguments are kept.
+    pub max_bytes: AtomicU64,
+    /// Bytes that they take.
+    pub used_bytes: AtomicU64,
+    /// Images that were kept.
+    pub kept: AtomicU64,
+    /// Loads of images that were not, for want of space or because they could not be read.
+    pub left_out: AtomicU64,
+    /// Bytes of these, as far as they are known.
+    pub left_out_bytes: AtomicU64,
+}
+
+const _: () = assert!(
+    size_of::<Control>() == 56 + COMPLAINT_BYTES + size_of::<CodeControl>()
+        && size_of::<Control>() <= CONTROL_BYTES
+);
 
 /// Longest complaint that is kept.
 const COMPLAINT_BYTES: usize = 512;
@@ -101,6 +130,11 @@ impl Control {
     #[inline]
     pub fn is_recording(&self) -> bool {
         self.recording.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether images and arguments are kept.
+    pub fn keeps_code(&self) -> bool {
+        self.code.max_bytes.load(Ordering::Relaxed) != 0
     }
 
     /// Which kernels are timed; an unknown value counts as `Off`.
@@ -216,6 +250,7 @@ impl MappedControl {
         control.timing.store(settings.timing as u32, Ordering::Relaxed);
         control.budget_ppm.store(settings.budget_ppm, Ordering::Relaxed);
         control.max_bytes.store(settings.max_bytes, Ordering::Relaxed);
+        control.code.max_bytes.store(settings.code_max_bytes, Ordering::Relaxed);
         Ok(control)
     }
 

@@ -36,6 +36,10 @@ pub enum Definition {
     CallStack(CallStack),
     /// A range that the program names.
     Range(Range),
+    /// The image that a function is from.
+    FunctionCode(FunctionCode),
+    /// What a kernel was given in a launch.
+    Arguments(Arguments),
 }
 
 /// A device, as the driver describes it.
@@ -109,6 +113,45 @@ pub struct Function {
     pub name: String,
     /// Its attributes; `None` where they could not be read. The file does not hold its barriers.
     pub attributes: Option<FunctionAttributes>,
+}
+
+/// The image that a function is from: what the program loaded, as [`crate::image`] keeps it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FunctionCode {
+    /// The function's identifier.
+    pub id: u32,
+    /// The image's hash.
+    pub image: u128,
+}
+
+/// What a kernel was given in a launch (`apex run --code`): the bytes of its parameters, without
+/// addresses, and never what memory holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Arguments {
+    /// Its identifier.
+    pub id: u32,
+    /// The configuration of the launch.
+    pub config: u32,
+    /// Where each parameter lies in `bytes`: offset and bytes.
+    pub parameters: Vec<(u32, u32)>,
+    /// The parameters as the kernel gets them, with zeros in place of pointers.
+    pub bytes: Vec<u8>,
+    /// The pointers to device memory in them.
+    pub pointers: Vec<Pointer>,
+}
+
+/// A pointer among a kernel's arguments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Pointer {
+    /// Where its eight bytes lie in [`Arguments::bytes`].
+    pub at: u32,
+    /// Which of the allocations that the arguments point into: they count from 0, in the order of
+    /// the pointers.
+    pub allocation: u32,
+    /// Bytes of the allocation.
+    pub allocation_bytes: u64,
+    /// Where it points to: bytes from the allocation's beginning.
+    pub offset: u64,
 }
 
 /// A kernel in one launch configuration.

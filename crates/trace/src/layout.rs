@@ -346,6 +346,8 @@ pub enum RecordKind {
     StackSample = 6,
     /// [`RangeChange`].
     RangeChange = 7,
+    /// [`ArgumentSample`].
+    ArgumentSample = 8,
 }
 
 /// A structure that is written into a chunk as it is.
@@ -435,8 +437,8 @@ pub mod flags {
     pub const OF_GRAPH: u16 = 16;
     /// `duration` is in units of [`LONG_UNIT`](super::LONG_UNIT) ticks.
     pub const LONG: u16 = 32;
-    /// Call stack: taken because the thread had not launched the configuration (or made such a
-    /// call) before, not as a sample of its launches.
+    /// Call stack or arguments: taken because the thread had not launched the configuration (or made
+    /// such a call) before, not as a sample of its launches.
     pub const FIRST_SEEN: u16 = 64;
     /// Range change: a range has begun.
     pub const RANGE_BEGUN: u16 = 128;
@@ -550,6 +552,21 @@ pub struct RangeChange {
     pub instance: u64,
 }
 
+/// What the kernel was given in one launch, of those that were looked at (`apex run --code`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArgumentSample {
+    /// Kind `ArgumentSample`; `start` is the `start` of the launch, on the same thread.
+    pub head: RecordHead,
+    /// The launch's configuration.
+    pub config: u32,
+    /// A [`crate::definition::Arguments`]; 0 where the configuration had as many different ones as
+    /// are kept.
+    pub arguments: u32,
+    /// Unused.
+    pub reserved: u64,
+}
+
 /// Any other recorded call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -641,7 +658,7 @@ macro_rules! slots {
         }
     )*};
 }
-slots!(Thread, Launch, GraphLaunch, Timing, Call, StackSample, RangeChange);
+slots!(Thread, Launch, GraphLaunch, Timing, Call, StackSample, RangeChange, ArgumentSample);
 
 /// Makes `$name::from_raw`, the inverse of `as`.
 macro_rules! from_raw {
@@ -657,7 +674,9 @@ macro_rules! from_raw {
 from_raw!(Ended: u32 { Unmarked, Exited, Replaced });
 from_raw!(ClockKind: u32 { Tsc, Monotonic });
 from_raw!(ChunkKind: u32 { Records, Definitions });
-from_raw!(RecordKind: u8 { Thread, Launch, GraphLaunch, Timing, Call, StackSample, RangeChange });
+from_raw!(RecordKind: u8 {
+    Thread, Launch, GraphLaunch, Timing, Call, StackSample, RangeChange, ArgumentSample
+});
 from_raw!(CallClass: u8 {
     Allocate, Free, Copy, Set, Synchronize, Module, Stream, Event, Context, Graph, HostFunction
 });
@@ -697,5 +716,7 @@ const _: () = {
     assert!(size_of::<StackSample>() == 16 + 4 + 4 + 3 + 5);
     assert!(size_of::<RangeChange>() == SLOT_BYTES);
     assert!(size_of::<RangeChange>() == 16 + 4 + 4 + 8);
+    assert!(size_of::<ArgumentSample>() == SLOT_BYTES);
+    assert!(size_of::<ArgumentSample>() == 16 + 4 + 4 + 8);
     assert!(size_of::<Call>() == 16 + 3 * 4 + 4 + 4 * 8);
 };

@@ -7,7 +7,8 @@
 //!   ([`control`]);
 //! * one *process file* `<pid>-<start>.rec` for each process that made a CUDA call ([`layout`]);
 //! * `<pid>-<start>.counts`, where a device executes kernels itself: what it counted and found
-//!   wrong ([`counts`]).
+//!   wrong ([`counts`]);
+//! * `<hash>.image`: what programs loaded as code, where that is kept ([`image`]).
 //!
 //! A process file is a header page and then chunks of [`layout::CHUNK_BYTES`], each holding records
 //! of one kind of writer. Writers map the file shared, so what is committed is in the page cache:
@@ -70,6 +71,7 @@ pub mod definition;
 mod error;
 pub mod fault;
 mod fork;
+pub mod image;
 pub mod layout;
 mod mapping;
 #[cfg(feature = "meta")]
@@ -89,7 +91,7 @@ pub use layout::Ended;
 #[cfg(feature = "meta")]
 pub use meta::Meta;
 pub use reader::{
-    Definitions, Event, META_FILE, Process, Record, Session, has_process_files, is_part_of_session,
+    Definitions, Event, KeptCode, META_FILE, Process, Record, Session, has_process_files, is_part_of_session,
     is_session,
 };
 pub use ticks::{TickCounter, now};

@@ -76,6 +76,7 @@ fn read_all(bytes: &[u8]) -> Option<Process> {
                 })
             }
             Event::RangeChange(change) => process.definitions.range(change.range).is_some(),
+            Event::ArgumentSample(sample) => process.definitions.arguments(sample.arguments).is_some(),
         };
     }
     assert_eq!(process.read_failure(), None);

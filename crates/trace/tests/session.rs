@@ -10,8 +10,13 @@ use std::sync::atomic::Ordering;
 #[test]
 fn the_control_page_is_shared() {
     let dir = tempfile::tempdir().unwrap();
-    let settings =
-        Settings { recording: false, timing: TimingMode::All, budget_ppm: 1234, max_bytes: 1 << 40 };
+    let settings = Settings {
+        recording: false,
+        timing: TimingMode::All,
+        budget_ppm: 1234,
+        max_bytes: 1 << 40,
+        code_max_bytes: 1 << 30,
+    };
     let ours = MappedControl::create(dir.path(), settings).unwrap();
     let theirs = MappedControl::open(dir.path()).unwrap();
     assert_eq!((theirs.is_recording(), theirs.timing_mode()), (false, TimingMode::All));

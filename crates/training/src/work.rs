@@ -30,8 +30,8 @@ impl Code {
     /// What a launch of a kernel with the suite's parameters (two inputs, an output, `n`, `m`)
     /// executes.
     pub(crate) fn work(&self, kernel: &str, launch: &LaunchConfig, n: u64, m: u64) -> Option<Work> {
-        let pointer = Argument::Pointer;
-        let arguments = [pointer, pointer, pointer, Argument::Bits(n), Argument::Bits(m)];
+        let arguments =
+            [Argument::Pointer, Argument::Pointer, Argument::Pointer, Argument::Bits(n), Argument::Bits(m)];
         Some(self.estimators.get(kernel)?.estimate(launch, &arguments, BUDGET))
     }
 }

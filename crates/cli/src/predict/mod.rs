@@ -8,7 +8,7 @@ mod code;
 mod device;
 mod recorded;
 mod syntax;
-mod table;
+pub mod table;
 mod written;
 
 use crate::output::{self, Color};
@@ -18,13 +18,13 @@ use anyhow::{Context, bail};
 use apex_predict::answer::{self, Answer};
 use apex_predict::code::Typed;
 use apex_predict::lines::{self, Asked, Format, Lines};
-use apex_predict::recorded::Trained;
+use apex_predict::recorded::{Trained, basis_shares};
 use apex_predict::reload::{Event, Watch};
 use apex_predict::{Case, Change, Device, Models};
 use apex_untrusted::folder::identity;
 use clap::builder::FalseyValueParser;
 use cuda_launch::{Dim3, FunctionAttributes, LaunchConfig};
-use recorded::Recording;
+use recorded::{Recorded, Recording};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -236,17 +236,29 @@ impl Args {
             (None, Err(why)) => bail!("{why}; --device h200 predicts what the same launches would do there"),
         };
         let wanted = |name: &str| self.kernel.as_ref().is_none_or(|wanted| name.contains(wanted));
-        let mut answers = Vec::new();
-        for (asked, mix) in recording.predicted_for(&device).launches {
+        let (mut answers, mut times) = (Vec::new(), Vec::new());
+        for Recorded { asked, known, total_ns } in recording.predicted_for(&device).launches {
             if wanted(asked.name.as_deref().unwrap_or_default()) {
-                let case = |launch, kernel| Case { kernel, mix: mix.clone(), ..Case::of_launch(launch) };
+                let first = answers.len();
+                let case = |launch, kernel| known.case(launch, kernel);
                 answers.extend(self.with_changes(models, &device, &asked, case)?);
+                times.extend(total_ns.map(|total| (first, total)));
             }
         }
         match (&self.kernel, answers.is_empty()) {
             (Some(name), true) => bail!("{} has no kernel {name}", apex_untrusted::shown(path)),
             (None, true) => bail!("{} has no kernels", apex_untrusted::shown(path)),
-            _ => self.write(&device, &answers, color),
+            _ => {
+                let exit = self.write(&device, &answers, color)?;
+                if !self.json && !self.csv {
+                    let basis = |&(at, total): &(usize, f64)| {
+                        let said: &Answer = &answers[at];
+                        Some((said.prediction.as_ref()?.basis.as_str(), total))
+                    };
+                    table::basis_of(&mut io::stdout(), &basis_shares(times.iter().filter_map(basis)))?;
+                }
+                Ok(exit)
+            }
         }
     }
 

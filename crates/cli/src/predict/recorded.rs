@@ -4,14 +4,22 @@
 use super::device::MANIFEST;
 use crate::loaded::Loaded;
 use apex_dataset::DataSet;
+use apex_predict::Device;
 use apex_predict::lines::Asked;
+use apex_predict::programs::{Programs, Recorded as Known};
 use apex_predict::recorded::Trained;
-use apex_predict::{Case, Device};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// A launch, and what its kernel's PTX is made of.
-pub type Recorded = (Asked, Option<ptx::Mix>);
+/// A launch that was made.
+pub struct Recorded {
+    /// Its configuration, and what it took.
+    pub asked: Asked,
+    /// What is known of its kernel's code.
+    pub known: Known,
+    /// GPU time of all launches like it, nanoseconds; none where they were not timed.
+    pub total_ns: Option<f64>,
+}
 
 /// The launches of a session or data set.
 pub struct Recording {
@@ -34,7 +42,7 @@ impl Recording {
     /// this one.
     pub fn predicted_for(mut self, device: &Device) -> Self {
         if self.device.as_ref() != Ok(device) {
-            self.launches.iter_mut().for_each(|(asked, _)| asked.measured_us = None);
+            self.launches.iter_mut().for_each(|launch| launch.asked.measured_us = None);
         }
         self
     }
@@ -43,14 +51,16 @@ impl Recording {
 fn of_session(path: &Path, trained: Trained) -> anyhow::Result<Recording> {
     let profile = Loaded::read(path)?.profile;
     let device = trained.among(&profile.devices);
+    let programs = Programs::of(&profile);
     let name = device.as_ref().ok().map(|device| &device.name);
     let launch = |recorded: &apex_profile::Kernel| {
-        let Case { launch, kernel, .. } = apex_predict::recorded::case(recorded);
         let ran_on = recorded.device.and_then(|index| profile.devices.get(index));
         let here = ran_on.is_some_and(|ran_on| Some(&ran_on.name) == name);
         let measured = apex_predict::recorded::measured_duration_ns(recorded).filter(|_| here);
         let measured_us = measured.map(|time| time.value / 1e3);
-        (Asked { name: Some(recorded.short_name.clone()), launch, kernel, measured_us }, None)
+        let (launch, kernel) = (recorded.launch, recorded.attributes);
+        let asked = Asked { name: Some(recorded.short_name.clone()), launch, kernel, measured_us };
+        Recorded { asked, known: programs.recorded(recorded), total_ns: recorded.gpu_total_ns() }
     };
     let launches = profile.kernels.iter().map(launch).collect();
     Ok(Recording { device, launches })
@@ -65,8 +75,9 @@ fn of_data_set(path: &Path, trained: Trained) -> anyhow::Result<Recording> {
         let known = kernels.get(row.kernel.as_str());
         let (kernel, launch) = (known.map(|known| known.attributes()), row.config());
         let measured_us = row.counters.profiled_time_us;
-        let mix = known.and_then(|known| known.ptx.0.clone());
-        (Asked { name: Some(row.kernel.clone()), launch, kernel, measured_us }, mix)
+        let code = known.and_then(|known| known.ptx.0.clone()).map_or(Known::Kernel, Known::Mix);
+        let asked = Asked { name: Some(row.kernel.clone()), launch, kernel, measured_us };
+        Recorded { asked, known: code, total_ns: None }
     };
     let launches = set.launches.iter().map(launch).collect();
     Ok(Recording { device, launches })

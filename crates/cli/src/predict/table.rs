@@ -5,8 +5,9 @@ use crate::text::{Align, Ink, Style, Table, wrap};
 use crate::units;
 use apex_predict::Device;
 use apex_predict::answer::{Answer, Computed};
-use apex_profile::{Estimate, Prediction};
+use apex_profile::{Bound, BoundBy, Estimate, Prediction};
 use cuda_launch::LaunchConfig;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 /// What the marks mean.
@@ -84,7 +85,46 @@ fn figures(out: &mut dyn Write, prediction: &Prediction) -> io::Result<()> {
     ] {
         line(name, share_of(share))?;
     }
-    Ok(())
+    prediction.bound.as_ref().map_or(Ok(()), |by| line("bound by", bound_in_words(by)))
+}
+
+/// What bounds a kernel, and the share of its duration that the busiest part of the device works.
+pub fn bound(bound: &Bound) -> String {
+    let Bound { by, part, share, .. } = bound;
+    match by {
+        BoundBy::Memory | BoundBy::Compute => format!("{} ({part} {})", by.name(), units::share(*share)),
+        _ => by.name().to_owned(),
+    }
+}
+
+fn bound_in_words(of: &Bound) -> String {
+    let Bound { part, part_ns, share, duration, .. } = of;
+    let (time, share) = (units::time(part_ns.value), units::share(*share));
+    format!("{}: {part} takes {time}ᶜ, {share} of the {} duration", of.by.name(), duration.name())
+}
+
+/// What predictions of a session rest on, by shares of its GPU time; nothing where it is not known.
+pub fn basis_of(out: &mut dyn Write, shares: &BTreeMap<String, f64>) -> io::Result<()> {
+    match basis_in_words(shares) {
+        Some(words) => writeln!(out, "{words}."),
+        None => Ok(()),
+    }
+}
+
+/// For which shares of the GPU time which basis is known; `None` without any.
+pub fn basis_in_words(shares: &BTreeMap<String, f64>) -> Option<String> {
+    let known = [
+        ("work", "what the launches execute, from PTX and arguments,"),
+        ("code", "PTX without arguments"),
+        ("kernel", "the configuration and the kernel's attributes alone"),
+        ("launch", "the configuration alone"),
+    ];
+    let words = known.iter().filter_map(|(basis, words)| {
+        let share = shares.get(*basis)?;
+        Some(format!("{words} for {} of the GPU time", units::share(*share)))
+    });
+    let words: Vec<_> = words.collect();
+    (!words.is_empty()).then(|| format!("Predicted from {}", words.join("; from ")))
 }
 
 fn exact_figures(out: &mut dyn Write, computed: &Computed) -> io::Result<()> {
@@ -128,6 +168,7 @@ fn several(out: &mut dyn Write, answers: &[Answer], style: Style, width: usize) 
     let named = any(|answer| answer.kernel.is_some());
     let changed = any(|answer| answer.saves.is_some());
     let measured = any(|answer| measured_of(answer).is_some());
+    let bounded = any(|answer| answer.prediction.as_ref().is_some_and(|said| said.bound.is_some()));
     let columns = [
         (lined, ("line", Align::Right)),
         (named, ("kernel", Align::Flexible)),
@@ -139,6 +180,7 @@ fn several(out: &mut dyn Write, answers: &[Answer], style: Style, width: usize) 
         (true, ("occupancyᵖ", Align::Right)),
         (true, ("SM util.ᵖ", Align::Optional)),
         (true, ("theor.ᶜ", Align::Optional)),
+        (bounded, ("bound by", Align::Optional)),
     ];
     let shown = |(wanted, column)| Option::filter(Some(column), |_| wanted);
     let mut table = Table::new(&columns.into_iter().filter_map(shown).collect::<Vec<_>>());
@@ -158,6 +200,7 @@ fn several(out: &mut dyn Write, answers: &[Answer], style: Style, width: usize) 
             (true, share_of(said.achieved_occupancy)),
             (true, share_of(said.sm_utilisation)),
             (true, theoretical.map_or("?".to_owned(), units::share)),
+            (bounded, said.bound.as_ref().map_or("-".to_owned(), bound)),
         ];
         table.row(cells.into_iter().filter(|(wanted, _)| *wanted).map(|(_, cell)| cell).collect());
     }

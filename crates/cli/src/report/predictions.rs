@@ -2,18 +2,24 @@
 
 use super::kernels::configuration;
 use super::places::write;
+use crate::predict::table::{basis_in_words, bound};
 use crate::text::{Align, Ink, Style, Table, shorten, wrap};
 use crate::units;
-use apex_profile::{Estimate, Profile};
+use apex_profile::names::Owner;
+use apex_profile::{Estimate, Kernel, Profile};
 use std::io::{self, Write};
 
 /// A prediction is shown whose interval spans at most such a factor.
 const WIDEST: f64 = 4.0;
 
 /// What the headings mean.
-const LEGEND: &str = "ᵖ predicted from launch and attributes, with the interval that holds nine of ten cases like those that \
+const LEGEND: &str = "ᵖ predicted, with the interval that holds nine of ten cases like those that \
     the models were tested on · ᵐ measured, here with what an empty kernel takes, as the prediction has it. Occupancy: \
-    achieved. SM util.: compute (SM) throughput. * unlike anything that the models were trained on.";
+    achieved. SM util.: compute (SM) throughput. Bound by: ᶜ computed, the busiest part of the device and its share of the \
+    measured or else predicted duration. * unlike anything that the models were trained on.";
+
+/// Share of the GPU time above which something holds for most of it.
+const MOST: f64 = 0.5;
 
 /// The table of predictions, of the kernels at `indices` that have any; and why there are none,
 /// where that is so.
@@ -27,15 +33,15 @@ pub fn table(
     let kernels = indices.iter().map(|&index| &profile.kernels[index]);
     let all = kernels.filter_map(|kernel| Some((kernel, kernel.prediction.as_ref()?)));
     let predicted: Vec<_> = all.filter(|(_, said)| says_something(said.duration_ns)).collect();
-    for why in &profile.unpredicted {
-        for line in wrap(why, width, "  ") {
-            writeln!(out, "{}", style.paint(Ink::Dim, line))?;
-        }
-    }
+    write_lines(out, &profile.unpredicted, style, width)?;
+    let basis = basis(profile);
     if predicted.is_empty() {
-        return if profile.unpredicted.is_empty() { Ok(()) } else { writeln!(out) };
+        write_lines(out, &basis, style, width)?;
+        let is_silent = profile.unpredicted.is_empty() && basis.is_empty();
+        return if is_silent { Ok(()) } else { writeln!(out) };
     }
-    let mut table = Table::new(&[
+    let any_bound = predicted.iter().any(|(_, said)| said.bound.is_some());
+    let mut columns = vec![
         ("kernel", Align::Flexible),
         ("grid × block", Align::Left),
         ("durationᵖ", Align::Right),
@@ -43,11 +49,15 @@ pub fn table(
         ("ᵐ/ᵖ", Align::Right),
         ("occupancyᵖ", Align::Right),
         ("SM util.ᵖ", Align::Optional),
-    ]);
+    ];
+    if any_bound {
+        columns.push(("bound byᶜ", Align::Optional));
+    }
+    let mut table = Table::new(&columns);
     for (kernel, said) in predicted {
         let time = said.duration_ns;
         let strange = if said.unfamiliar.is_empty() { "" } else { "*" };
-        table.row(vec![
+        let mut row = vec![
             shorten(&kernel.short_name, 60),
             configuration(kernel),
             format!("{}{strange}", units::time_between(time.value, time.low, time.high)),
@@ -55,9 +65,52 @@ pub fn table(
             said.measured_over_predicted.map_or("-".into(), units::ratio),
             share(said.achieved_occupancy),
             share(said.sm_utilisation),
-        ]);
+        ];
+        if any_bound {
+            row.push(said.bound.as_ref().map_or("-".into(), bound));
+        }
+        table.row(row);
     }
-    write(out, "Predicted", &table, LEGEND, style, width)
+    let legend = [&[LEGEND.to_owned()], &basis[..]].concat().join(" ");
+    write(out, "Predicted", &table, &legend, style, width)
+}
+
+fn write_lines(out: &mut dyn Write, texts: &[String], style: Style, width: usize) -> io::Result<()> {
+    for line in texts.iter().flat_map(|text| wrap(text, width, "  ")) {
+        writeln!(out, "{}", style.paint(Ink::Dim, line))?;
+    }
+    Ok(())
+}
+
+/// What the predictions rest on, what of the code was not kept, and whether keeping it would help.
+fn basis(profile: &Profile) -> Vec<String> {
+    let mut lines = Vec::new();
+    lines.extend(basis_in_words(&profile.prediction_basis).map(|words| format!("{words}.")));
+    match &profile.code {
+        Some(code) if code.left_out > 0 => lines.push(format!(
+            "Not kept of the code that was loaded: {} ({}). `apex run --code=SIZE` keeps more than {}.",
+            units::counted(code.left_out, "image", "images"),
+            units::bytes(code.left_out_bytes),
+            units::bytes(code.max_bytes)
+        )),
+        None if code_would_help(profile) => lines.push(
+            "`apex run --code` keeps the program's PTX and arguments: predictions then know what its kernels execute."
+                .to_owned(),
+        ),
+        _ => {}
+    }
+    lines
+}
+
+/// Whether most of the predicted GPU time is of kernels of the program's own, whose PTX is likely to
+/// be loaded: libraries bring machine code alone.
+fn code_would_help(profile: &Profile) -> bool {
+    let time = |own: bool| -> f64 {
+        let kernels = profile.kernels.iter().filter(|kernel| kernel.prediction.is_some());
+        let kernels = kernels.filter(|kernel| !own || kernel.traits.owner == Owner::Own);
+        kernels.filter_map(Kernel::gpu_total_ns).sum()
+    };
+    time(true) > MOST * time(false)
 }
 
 /// Whether the interval of a prediction is narrow enough to be of use.

@@ -54,6 +54,7 @@ const PRELOAD: &str = "LD_PRELOAD";
   apex run -- python train.py
   apex run -o before --timing all -- ./matmul 4096
   apex run --fast -- python generate.py
+  apex run --code -- ./stencil
   apex run --device cpu -- ./no_gpu_needed
   apex run --device cpu --check -- ./suspect
   apex run --max-size 512M --quiet -- mpirun -n 4 ./solver
@@ -113,6 +114,19 @@ pub struct Recording {
         env = "APEX_FAST"
     )]
     pub fast: Vec<Fast>,
+    /// Keep the code that the program loads and the arguments of its launches (scalars may be
+    /// secrets), so that predictions know what launches execute; images take at most SIZE [default
+    /// where given: 256M]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "256M",
+        value_parser = parse_limit,
+        env = "APEX_CODE"
+    )]
+    pub code: Option<u64>,
     /// Most disk space of the session, such as 512M; the oldest records give way [default: no
     /// limit]
     #[arg(long, value_name = "SIZE", value_parser = parse_limit, env = "APEX_MAX_SIZE")]
@@ -174,6 +188,7 @@ impl Recording {
             timing: self.timing.into(),
             budget_ppm: (self.budget * 1e4).round() as u32,
             max_bytes: self.max_size.unwrap_or(0),
+            code_max_bytes: self.code.unwrap_or(0),
         }
     }
 }

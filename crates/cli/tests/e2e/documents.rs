@@ -111,13 +111,17 @@ const PRODUCT: &str =
     "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x64x8_ffma_aligna4_alignc4_execute_kernel__5x_cublas";
 
 /// Members that no command here fills, and why.
-const UNFILLED: [(&str, &str); 9] = [
+const UNFILLED: [(&str, &str); 10] = [
     ("apex.report/3.profile.activities[].collectives", "collectives take NCCL; apex_profile tests them"),
     (
         "apex.report/3.advice.findings[].within",
         "a finding within another takes a slow host; apex_advice::advise tests it",
     ),
     ("apex.report/3.profile.processes[].pool.closed_by", "a closed pool: cli's `fast` tests it"),
+    (
+        "apex.report/3.profile.kernels[].prediction.bound",
+        "an H200's session that keeps code takes a GPU; apex.predict/1 has the member",
+    ),
     ("apex.report/3.places[].native", "compiled code that Python calls; apex_profile tests it"),
     ("apex.export/1.launches[].cluster_x", "the CPU device's compute capability has no clusters"),
     ("apex.export/1.launches[].cluster_y", "likewise"),
@@ -146,7 +150,7 @@ fn repository() -> PathBuf {
 /// table, one of them wrong; a program that runs (`live`) until there is a file `end`; a Python
 /// program (`placed`); kernels with faults (`ragged`) and without (`better`).
 fn prepare(sandbox: &Sandbox) -> Running {
-    output(&mut sandbox.apex(&["demo", "--device", "cpu", "--timing", "all", "-o", "s"]), 0);
+    output(&mut sandbox.apex(&["demo", "--device", "cpu", "--timing", "all", "--code", "-o", "s"]), 0);
     for name in ["h200", "cut"] {
         let kernels = [
             ("uneven", 5000, 100, 40_000),

@@ -4,6 +4,7 @@
 //! launches is known, so what was recorded can be counted.
 
 mod captures;
+mod code;
 mod collections;
 mod common;
 mod control;

@@ -4,6 +4,7 @@ use super::call::Call;
 use super::macros::hooks;
 use super::observe;
 use crate::objects::Objects;
+use crate::record::arguments::Passed;
 use crate::record::launch::Launch;
 use crate::switch::guarded;
 use apex_trace::layout::flags;
@@ -37,6 +38,7 @@ pub unsafe extern "C" fn kernel<const INDEX: usize>(
         stream,
         flags: 0,
         can_be_timed: true,
+        passed: Passed { parameters, extra },
     };
     let arguments = (
         function,
@@ -78,6 +80,7 @@ pub unsafe extern "C" fn cooperative<const INDEX: usize>(
         stream,
         flags: flags::COOPERATIVE,
         can_be_timed: true,
+        passed: Passed { parameters, extra: null_mut() },
     };
     let arguments =
         (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, dynamic_shared, stream, parameters);
@@ -96,8 +99,11 @@ pub unsafe extern "C" fn kernel_ex<const INDEX: usize>(
     let call = unsafe { Call::<signature::cuLaunchKernelEx, INDEX>::new(arguments) };
     // SAFETY: the contract of every hook: null, or what the driver reads.
     match unsafe { config.as_ref() } {
-        // SAFETY: likewise the attributes that it points to.
-        Some(config) => observe::launch(call, unsafe { launch_of(config, function) }),
+        Some(config) => {
+            // SAFETY: likewise the attributes that it points to.
+            let asked = unsafe { launch_of(config, function, Passed { parameters, extra }) };
+            observe::launch(call, asked)
+        }
         None => call.forward(),
     }
 }
@@ -107,7 +113,7 @@ pub unsafe extern "C" fn kernel_ex<const INDEX: usize>(
 /// # Safety
 /// `config.attrs` is null or points to `config.numAttrs` attributes.
 #[inline]
-unsafe fn launch_of(config: &CUlaunchConfig, function: CUfunction) -> Launch {
+unsafe fn launch_of(config: &CUlaunchConfig, function: CUfunction, passed: Passed) -> Launch {
     let mut launch = Launch {
         function,
         config: LaunchConfig {
@@ -119,6 +125,7 @@ unsafe fn launch_of(config: &CUlaunchConfig, function: CUfunction) -> Launch {
         stream: config.hStream,
         flags: 0,
         can_be_timed: true,
+        passed,
     };
     let count = if config.attrs.is_null() { 0 } else { config.numAttrs as usize };
     for at in 0..count {
@@ -183,6 +190,7 @@ fn launch_of_entry(entry: &CUDA_LAUNCH_PARAMS) -> Launch {
         stream: entry.hStream,
         flags: flags::COOPERATIVE,
         can_be_timed: false,
+        passed: Passed { parameters: entry.kernelParams, extra: null_mut() },
     }
 }
 
@@ -240,5 +248,6 @@ fn legacy_launch(function: CUfunction, grid: [i32; 2], stream: CUstream) -> Laun
         stream,
         flags: 0,
         can_be_timed: true,
+        passed: Passed::UNKNOWN,
     }
 }

@@ -305,6 +305,8 @@ index_table! {
     cuLibraryUnload => module::unload_library,
     cuModuleGetFunction => module::get_function,
     cuLibraryGetKernel => module::get_kernel,
+    cuLibraryGetModule => module::get_module,
+    cuKernelGetFunction => module::get_function_of_kernel,
     cuFuncSetAttribute => module::set_function_attribute,
     cuKernelSetAttribute => module::set_kernel_attribute,
 

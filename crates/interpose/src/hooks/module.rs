@@ -3,16 +3,22 @@
 use super::macros::hooks;
 use crate::driver;
 use crate::objects::Objects;
+use crate::record::Recorder;
+use crate::switch::guarded;
 use apex_trace::layout::CallClass::Module;
 use cuda_abi::types::*;
-use std::ffi::{c_char, c_void};
+use std::ffi::{CStr, OsStr, c_char, c_void};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 hooks! {
-    fn load(module: *mut CUmodule, file: *const c_char) |notes| {
+    fn load(module: *mut CUmodule, file: *const c_char)
+    after(result) { file_loaded(result, module.cast(), file) } |notes| {
         notes.object(Module, notes.out_handle(module));
     }
 
-    fn load_data(module: *mut CUmodule, image: *const c_void) |notes| {
+    fn load_data(module: *mut CUmodule, image: *const c_void)
+    after(result) { image_loaded(result, module.cast(), image) } |notes| {
         notes.object(Module, notes.out_handle(module));
     }
 
@@ -22,11 +28,11 @@ hooks! {
         count: u32,
         options: *mut CUjit_option,
         values: *mut *mut c_void,
-    ) |notes| {
+    ) after(result) { image_loaded(result, module.cast(), image) } |notes| {
         notes.object(Module, notes.out_handle(module));
     }
 
-    fn unload(module: CUmodule) before { code_goes() } |notes| {
+    fn unload(module: CUmodule) before { code_goes(module as u64) } |notes| {
         notes.object(Module, module as u64);
     }
 
@@ -39,7 +45,7 @@ hooks! {
         library_options: *mut CUlibraryOption,
         library_values: *mut *mut c_void,
         library_count: u32,
-    ) |notes| {
+    ) after(result) { image_loaded(result, library.cast(), code) } |notes| {
         notes.object(Module, notes.out_handle(library));
     }
 
@@ -52,20 +58,32 @@ hooks! {
         library_options: *mut CUlibraryOption,
         library_values: *mut *mut c_void,
         library_count: u32,
-    ) |notes| {
+    ) after(result) { file_loaded(result, library.cast(), file) } |notes| {
         notes.object(Module, notes.out_handle(library));
     }
 
-    fn unload_library(library: CUlibrary) before { code_goes() } |notes| {
+    fn unload_library(library: CUlibrary) before { code_goes(library as u64) } |notes| {
         notes.object(Module, library as u64);
     }
 
     /// Not recorded: only the name is of interest, and only where the driver can't tell it.
     fn get_function(function: *mut CUfunction, module: CUmodule, name: *const c_char)
-    after(result) { note_name(result, function.cast(), name) } |_notes| {}
+    after(result) {
+        note_name(result, function.cast(), name);
+        note_part(result, function.cast(), module as u64);
+    } |_notes| {}
 
     fn get_kernel(kernel: *mut CUkernel, library: CUlibrary, name: *const c_char)
-    after(result) { note_name(result, kernel.cast(), name) } |_notes| {}
+    after(result) {
+        note_name(result, kernel.cast(), name);
+        note_part(result, kernel.cast(), library as u64);
+    } |_notes| {}
+
+    fn get_module(module: *mut CUmodule, library: CUlibrary)
+    after(result) { note_part(result, module.cast(), library as u64) } |_notes| {}
+
+    fn get_function_of_kernel(function: *mut CUfunction, kernel: CUkernel)
+    after(result) { note_part(result, function.cast(), kernel as u64) } |_notes| {}
 
     fn set_function_attribute(function: CUfunction, attribute: CUfunction_attribute, value: i32)
     after(result) { attribute_set(result, function as u64, attribute, value) } |_notes| {}
@@ -75,9 +93,41 @@ hooks! {
 }
 
 /// Code is about to be unloaded: handles of its functions may come to mean others.
-fn code_goes() {
+fn code_goes(handle: u64) {
     if let Some(objects) = Objects::existing() {
+        objects.forget_image(handle);
         objects.forget_functions();
+    }
+}
+
+/// The recorder and the handle that a call gave, if the call succeeded and the session keeps code.
+fn keeping(result: CUresult, handle: *const u64) -> Option<(&'static Recorder, u64)> {
+    let recorder = Recorder::existing().filter(|recorder| result == CUDA_SUCCESS && recorder.keeps_code())?;
+    // SAFETY: the contract of every hook: null, or written by the call, which succeeded.
+    unsafe { handle.as_ref() }.map(|&handle| (recorder, handle))
+}
+
+/// The program loaded an image from its memory.
+fn image_loaded(result: CUresult, handle: *const u64, image: *const c_void) {
+    if let Some((recorder, handle)) = keeping(result, handle) {
+        // SAFETY: the contract of every hook: the call succeeded, so it read the image.
+        unsafe { recorder.keep_image(handle, image.cast()) };
+    }
+}
+
+/// The program loaded an image from a file.
+fn file_loaded(result: CUresult, handle: *const u64, file: *const c_char) {
+    if let Some((recorder, handle)) = keeping(result, handle) {
+        // SAFETY: the contract of every hook: the call succeeded, so it read the name.
+        let name = unsafe { CStr::from_ptr(file) };
+        recorder.keep_file(handle, Path::new(OsStr::from_bytes(name.to_bytes())));
+    }
+}
+
+/// The program got `part` of a library, module or kernel.
+fn note_part(result: CUresult, part: *const u64, whole: u64) {
+    if let Some((recorder, part)) = keeping(result, part) {
+        guarded(|| recorder.objects.note_part(part, whole));
     }
 }
 

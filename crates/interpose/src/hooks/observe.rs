@@ -102,6 +102,7 @@ fn timed_launch<F: Function, const INDEX: usize>(
         let (state, known) = thread.parts();
         state.record_launch(known, INDEX, &asked, stream, config, done);
         state.sample_stack(config, 0);
+        state.sample_arguments_of(&asked, config, done, 0);
     }
     done.result
 }

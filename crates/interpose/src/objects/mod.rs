@@ -17,6 +17,7 @@ mod captures;
 mod contexts;
 mod functions;
 pub mod graphs;
+mod images;
 pub mod streams;
 
 use crate::per_process::{OfProcess, PerProcess};
@@ -26,6 +27,7 @@ use captures::Captures;
 use contexts::Primaries;
 use functions::Settings;
 use graphs::Graphs;
+use images::Origins;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Release;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -63,6 +65,7 @@ pub struct Objects {
     functions: Mutex<Settings>,
     streams: Mutex<Flags>,
     primaries: Mutex<Primaries>,
+    origins: Mutex<Origins>,
 }
 
 impl OfProcess for Objects {
@@ -92,6 +95,7 @@ impl Objects {
             functions: Mutex::default(),
             streams: Mutex::default(),
             primaries: Mutex::default(),
+            origins: Mutex::default(),
         }))
     }
 

@@ -51,7 +51,6 @@ const RULES: &[(&str, Meaning)] = &[
     ("cuGraphRe", Nothing),
     ("cuIpcGetEventHandle", Nothing),
     ("cuIpcOpenEventHandle", Nothing),
-    ("cuKernelGetFunction", GivesBack),
     ("cuKernelSet", Nothing),
     ("cuLibrary", GivesBack),
     ("cuLibraryEnumerateKernels", Nothing),

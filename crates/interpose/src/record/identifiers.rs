@@ -9,7 +9,9 @@ use crate::objects::streams;
 use crate::switch::guarded;
 use crate::tables::{ConfigKey, ConfigTable, HandleMap, put};
 use crate::timing::Calibrated;
-use apex_trace::definition::{Config, Context, Definition, Device, Function, Graph, Stream, StreamKind};
+use apex_trace::definition::{
+    Config, Context, Definition, Device, Function, FunctionCode, Graph, Stream, StreamKind,
+};
 use apex_trace::layout::NO_CONFIG;
 use cuda_abi::types::*;
 use cuda_launch::{Dim3, LaunchConfig};
@@ -192,7 +194,8 @@ impl Recorder {
             return id;
         }
         let description = self.objects.describe_function(handle);
-        let digest = digest(&description);
+        let image = self.objects.image_of(handle);
+        let digest = digest(&description, image);
         let mut given = self.identifiers.given();
         let id = match given.functions.get(&digest) {
             Some(&id) => id,
@@ -201,6 +204,9 @@ impl Recorder {
                 let id = given.functions.len() as u32 + 1;
                 if !self.file.define(&Definition::Function(Function { id, ..description })) {
                     return 0;
+                }
+                if let Some(image) = image {
+                    self.file.define(&Definition::FunctionCode(FunctionCode { id, image }));
                 }
                 put(&mut given.functions, digest, id);
                 id
@@ -308,11 +314,11 @@ impl Recorder {
     }
 }
 
-/// 128 bits that stand for a function's name and attributes.
-fn digest(function: &Function) -> u128 {
+/// 128 bits that stand for a function's name, attributes and image.
+fn digest(function: &Function, image: Option<u128>) -> u128 {
     let half = |seed: u64| {
         let mut hasher = DefaultHasher::new();
-        (seed, &function.name, function.attributes).hash(&mut hasher);
+        (seed, &function.name, function.attributes, image).hash(&mut hasher);
         u128::from(hasher.finish())
     };
     half(1) << 64 | half(2)

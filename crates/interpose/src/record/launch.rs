@@ -7,6 +7,7 @@
 //! lock; one that nobody has seen is described by the driver and defined, *after* the real launch,
 //! so that no code is loaded earlier than the program would have it.
 
+use super::arguments::Passed;
 use super::thread::Thread;
 use super::{Done, Recorder, api};
 use crate::switch::{caught, guarded};
@@ -32,6 +33,8 @@ pub struct Launch {
     /// Whether an event may stand before and after the launch: not where it overlaps with its
     /// neighbours on purpose.
     pub can_be_timed: bool,
+    /// Where its parameters are.
+    pub passed: Passed,
 }
 
 /// What [`Thread::plan`] found before the launch.
@@ -119,7 +122,7 @@ impl Thread {
         done: Done,
     ) {
         let Done { start, end, result } = done;
-        let config = if config == NO_CONFIG { self.define(launches, *launch, result) } else { config };
+        let config = if config == NO_CONFIG { self.define(launches, *launch, done) } else { config };
         let captured = if self.is_captured(stream) { flags::CAPTURED } else { 0 };
         let head = layout::Launch::head(launch.flags | captured, start, end);
         let stream = self.stream(stream);
@@ -161,15 +164,26 @@ impl Thread {
 
     /// Gives a configuration that nobody has seen an identifier, and remembers it.
     #[cold]
-    fn define(&mut self, launches: &mut LaunchCache, launch: Launch, result: CUresult) -> u32 {
+    fn define(&mut self, launches: &mut LaunchCache, launch: Launch, done: Done) -> u32 {
         let (recorder, context) = (self.recorder, self.context());
         let epoch = self.objects.epochs.modules.load(Relaxed);
-        let config = guarded(|| define(recorder, &launch, context, result)).unwrap_or(NO_CONFIG);
+        let config = guarded(|| define(recorder, &launch, context, done.result)).unwrap_or(NO_CONFIG);
         if config != NO_CONFIG {
             launches.remember(Words::of(&launch, context, epoch), config, recorder.timing.interval(config));
             self.note_unfamiliar(config);
+            self.sample_arguments_of(&launch, config, done, flags::FIRST_SEEN);
         }
         config
+    }
+
+    /// Keeps what a launch was given, if it succeeded and that is asked for.
+    #[cold]
+    pub fn sample_arguments_of(&mut self, launch: &Launch, config: u32, done: Done, flags: u16) {
+        if done.result == CUDA_SUCCESS {
+            // SAFETY: the contract of every hook, which made `launch` of the program's arguments: the
+            // driver has read them, and the program's call has not returned.
+            unsafe { self.sample_arguments(config, launch.function, launch.passed, done.start, flags) };
+        }
     }
 }
 

@@ -4,7 +4,8 @@
 //! There is one [`Recorder`] in a process, made at the first driver call. What it records of are
 //! the calls that [`crate::hooks`] describe: each thread writes through its own [`thread`],
 //! launches as [`launch`] says, other calls as [`call`] says, GPU durations as [`timed`] says,
-//! stacks as [`stacks`] says, ranges as [`ranges`] says.
+//! stacks as [`stacks`] says, ranges as [`ranges`] says, code as [`images`] and arguments as
+//! [`arguments`] say.
 //!
 //! Invariants:
 //! 1. The locks of [`identifiers`] are never held across a call into the driver: the driver may
@@ -13,8 +14,10 @@
 //! 3. A handle is forgotten, or its epoch ended, *before* the real call that destroys its object:
 //!    afterwards the driver may give the same handle to another object.
 
+pub mod arguments;
 pub mod call;
 mod identifiers;
+mod images;
 pub mod launch;
 pub mod ranges;
 pub mod stacks;
@@ -31,9 +34,11 @@ use crate::{environment, limits, native, signals};
 use apex_trace::ProcessFile;
 use apex_trace::control::{Control, MappedControl};
 use apex_trace::definition::Definition;
+use arguments::GivenArguments;
 use cuda_abi::types::CUresult;
 use cuda_abi::{COUNT, ENTRY_POINTS};
 use identifiers::Identifiers;
+use images::SeenImages;
 use ranges::DefinedRanges;
 use stacks::Stacks;
 use std::io;
@@ -76,6 +81,8 @@ pub struct Recorder {
     identifiers: Identifiers,
     stacks: Stacks,
     ranges: DefinedRanges,
+    images: SeenImages,
+    given_arguments: GivenArguments,
 }
 
 /// What the real driver did with a call.
@@ -141,7 +148,18 @@ impl Recorder {
         let timing = Timing::new(objects, control).ok_or_else(no_memory)?;
         let file = ProcessFile::create(session, Some(control))?;
         let (stacks, ranges) = (Stacks::new(), DefinedRanges::default());
-        Ok(Box::new(Recorder { objects, control, timing, file, identifiers, stacks, ranges }))
+        let (images, given_arguments) = (SeenImages::default(), GivenArguments::default());
+        Ok(Box::new(Recorder {
+            objects,
+            control,
+            timing,
+            file,
+            identifiers,
+            stacks,
+            ranges,
+            images,
+            given_arguments,
+        }))
     }
 
     /// Defines what every session names, and begins to record.

@@ -88,7 +88,7 @@ pub fn after_idling(result: CUresult) {
 
 impl Recorder {
     /// Counts ticks that timing took.
-    fn spend(&self, ticks: u64) {
+    pub(super) fn spend(&self, ticks: u64) {
         self.file.add_timing_ticks(ticks);
         self.timing.spend(ticks);
     }

@@ -17,6 +17,7 @@ use apex_trace::layout::{CallClass, MemoryKind};
 use apex_trace::{Ended, Session};
 use cuda_launch::{DeviceAttributes, compute_capability};
 
+use super::code;
 use super::counts::CountedKernels;
 use super::kernels::Kernels;
 use super::ranges::Ranges;
@@ -24,8 +25,8 @@ use super::reading::Reading;
 use super::stacks::{StackCounts, Stacks, renumber_stacks};
 use super::summary::{CollectiveKey, renumber_kernels};
 use super::{
-    Activity, AfterLaunch, Call, Copies, CopyDirection, Defect, Device, Graph, LaunchQueue, Memory,
-    MemoryPool, Process, Profile, Recorder, Sequence, Stream, Totals,
+    Activity, AfterLaunch, Call, Copies, CopyDirection, Defect, Device, Graph, Images, LaunchQueue, Memory,
+    MemoryPool, Process, Profile, Recorder, Sequence, SessionCode, Stream, Totals,
 };
 use crate::selection::{Selection, origin_ns, ranks};
 use crate::sketch::Sketch;
@@ -80,6 +81,7 @@ impl Profile {
         let mut builder = Builder::default();
         builder.add_selection(session, selection);
         let (mut profile, ranks) = (builder.finish(), ranks(session));
+        profile.images = code::images(&session.dir, &profile.kernels);
         for process in &mut profile.processes {
             process.rank = ranks.iter().position(|&pid| pid == process.pid);
         }
@@ -110,6 +112,8 @@ pub struct Builder {
     /// not part of the profile.
     other_collectives: BTreeMap<CollectiveKey, f64>,
     cost: RecordingCost,
+    /// What was kept of the programs' code.
+    code: Option<SessionCode>,
     /// What is wrong with the sessions, beside what is wrong with the files of their processes.
     problems: Vec<String>,
 }
@@ -161,6 +165,9 @@ impl Builder {
         for process in session.counts.iter().filter(|process| selection.has(process.pid)) {
             process.launches.iter().for_each(|launch| self.counted.add(launch));
             self.defects.extend(process.defects.iter().map(Defect::from));
+        }
+        if let Some(kept) = session.code {
+            self.code.get_or_insert_default().merge(&kept.into());
         }
         self.problems.extend(session.problems.iter().map(ToString::to_string));
     }
@@ -247,6 +254,9 @@ impl Builder {
         self.activities.append(&mut other.activities);
         self.defects.append(&mut other.defects);
         self.problems.append(&mut other.problems);
+        if let Some(kept) = &other.code {
+            self.code.get_or_insert_default().merge(kept);
+        }
         for (key, counts) in other.calls {
             self.calls.entry(key).or_default().merge(&counts, &stacks);
         }
@@ -301,6 +311,9 @@ impl Builder {
             totals: Totals::default(),
             recorder: Recorder::default(),
             unpredicted: Vec::new(),
+            prediction_basis: BTreeMap::new(),
+            code: self.code,
+            images: Images::new(),
         };
         profile.tell_waiting_for_ranks(&self.other_collectives);
         self.recorder.problems.append(&mut self.problems);

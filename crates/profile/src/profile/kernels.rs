@@ -8,6 +8,7 @@ use apex_trace::definition::{Config, Function};
 use apex_trace::layout::{Launch, flags};
 use cuda_launch::{FunctionAttributes, LaunchConfig};
 
+use super::code::ArgumentCounts;
 use super::counts::CountedKernels;
 use super::stacks::StackCounts;
 use super::times::Estimate;
@@ -23,6 +24,8 @@ struct Key {
     symbol: String,
     attributes: Option<FunctionAttributes>,
     launch: LaunchConfig,
+    /// Functions of one name from several images are several kernels.
+    image: Option<u128>,
 }
 
 /// All kernels of a session.
@@ -39,17 +42,26 @@ pub(crate) struct Counts {
     pub cpu: Sketch,
     pub times: Option<Estimate>,
     pub stacks: StackCounts,
+    pub arguments: ArgumentCounts,
 }
 
 impl Kernels {
-    /// The kernel of a configuration; `function` is `None` where its definition is missing.
-    pub fn of(&mut self, device: Option<usize>, function: Option<&Function>, config: &Config) -> usize {
+    /// The kernel of a configuration; `function` is `None` where its definition is missing, `image`
+    /// where the function's was not kept.
+    pub fn of(
+        &mut self,
+        device: Option<usize>,
+        function: Option<&Function>,
+        config: &Config,
+        image: Option<u128>,
+    ) -> usize {
         let key = Key {
             device,
             symbol: function
                 .map_or_else(|| format!("function {}", config.function), |function| function.name.clone()),
             attributes: function.and_then(|function| function.attributes),
             launch: config.launch,
+            image,
         };
         self.place(key)
     }
@@ -65,6 +77,7 @@ impl Kernels {
             cpu: Sketch::default(),
             times: None,
             stacks: StackCounts::default(),
+            arguments: ArgumentCounts::default(),
         });
         self.list.len() - 1
     }
@@ -79,6 +92,7 @@ impl Kernels {
             counts.launches.merge(other.launches);
             counts.cpu.merge(&other.cpu);
             counts.stacks.merge(&other.stacks, stacks);
+            counts.arguments.merge(other.arguments);
             other.times.iter().for_each(|times| counts.add_times(times));
             at
         };
@@ -199,7 +213,7 @@ impl Counts {
     }
 
     fn finish(self, names: &Names) -> Kernel {
-        let Key { device, symbol, attributes, launch } = self.key;
+        let Key { device, symbol, attributes, launch, image } = self.key;
         let Identity { name, short_name, traits } = names.get(&symbol);
         Kernel {
             name,
@@ -216,6 +230,7 @@ impl Counts {
             geometry: None,
             stacks: Vec::new(),
             counts: None,
+            code: self.arguments.finish(image),
             prediction: None,
         }
     }

@@ -11,7 +11,8 @@ use std::ops::Range;
 
 use apex_trace::definition::Context;
 use apex_trace::layout::{
-    Call as CallRecord, CallClass, GraphLaunch, Launch, MemoryKind, RecordHead, StackSample, Timing, flags,
+    ArgumentSample, Call as CallRecord, CallClass, GraphLaunch, Launch, MemoryKind, RecordHead, StackSample,
+    Timing, flags,
 };
 use apex_trace::{Event, Record};
 
@@ -144,7 +145,8 @@ impl<'b> Reading<'b> {
         let event = record.event;
         // (What a stack costs is counted with timing. A range costs the program's call, not a
         // launch.)
-        let is_no_call = matches!(event, Event::StackSample(_) | Event::RangeChange(_));
+        let is_no_call =
+            matches!(event, Event::StackSample(_) | Event::RangeChange(_) | Event::ArgumentSample(_));
         self.part.recorder.records += u64::from(!is_no_call);
         match event {
             Event::Launch(launch) => self.launch(&launch, record.range),
@@ -152,6 +154,7 @@ impl<'b> Reading<'b> {
             Event::Timing(timing) => self.timing(&timing),
             Event::Call(call) => self.call(&call, record.range),
             Event::StackSample(sample) => self.stack(&sample),
+            Event::ArgumentSample(sample) => self.arguments(&sample),
             Event::RangeChange(change) => {
                 let now = self.process.clock.ns_since_start(change.head.start);
                 let (places, ranges) = (&mut self.range_places, &mut self.part.ranges);
@@ -254,6 +257,16 @@ impl<'b> Reading<'b> {
             self.graphs[at].samples.sample(stratum, timing.raw_ns, correction, idle);
         } else if let Some(config) = self.config(timing.config) {
             self.configs[config].samples.sample(stratum, timing.raw_ns, correction, idle);
+        }
+    }
+
+    fn arguments(&mut self, sample: &ArgumentSample) {
+        let (start, _) = self.times(&sample.head);
+        if let Some(config) = self.config(sample.config).filter(|_| self.counts_at(start)) {
+            let kernel = self.configs[config].kernel;
+            let given = self.process.definitions.arguments(sample.arguments);
+            let given = given.filter(|given| given.config == sample.config);
+            self.part.kernels.counts(kernel).arguments.add(given);
         }
     }
 

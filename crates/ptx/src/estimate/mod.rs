@@ -58,7 +58,7 @@ use warp::Warp;
 pub const BUDGET: u64 = 100_000;
 
 /// A parameter of the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Argument {
     /// Nothing is known.
     Unknown,
@@ -66,6 +66,8 @@ pub enum Argument {
     Pointer,
     /// Its bits: of an integer, or a floating-point number.
     Bits(u64),
+    /// Its bytes, of any number: of a structure, for example.
+    Bytes(Box<[u8]>),
 }
 
 /// What a launch executes. Counts are of the whole launch, estimated from the sampled warps.
@@ -138,6 +140,52 @@ impl Work {
     /// Instructions of warps of a kind.
     pub fn count(&self, class: Class) -> f64 {
         self.instructions[class as usize]
+    }
+
+    /// The work of a launch on average, of launches of which each stands for as many as its weight
+    /// says. What holds of one of them (that something was guessed) holds of the mean.
+    pub fn mean(launches: &[(f64, Work)]) -> Work {
+        let all: f64 = launches.iter().map(|(weight, _)| weight).sum();
+        let mut mean = Work::default();
+        for (weight, work) in launches {
+            let share = weight / all;
+            let add = |to: &mut f64, value: f64| *to += share * value;
+            mean.instructions.iter_mut().zip(work.instructions).for_each(|(to, value)| add(to, value));
+            mean.each_figure()
+                .into_iter()
+                .zip(work.clone().each_figure())
+                .for_each(|(to, value)| add(to, *value));
+            mean.assumed |= work.assumed;
+            mean.extrapolated |= work.extrapolated;
+        }
+        mean
+    }
+
+    /// All figures but the instructions of each kind.
+    fn each_figure(&mut self) -> [&mut f64; 21] {
+        [
+            &mut self.thread_instructions,
+            &mut self.global_load_requests,
+            &mut self.global_load_sectors,
+            &mut self.global_load_bytes,
+            &mut self.global_store_requests,
+            &mut self.global_store_sectors,
+            &mut self.global_store_bytes,
+            &mut self.shared_requests,
+            &mut self.shared_wavefronts,
+            &mut self.local_requests,
+            &mut self.local_sectors,
+            &mut self.constant_wavefronts,
+            &mut self.atomic_requests,
+            &mut self.atomic_lanes,
+            &mut self.atomic_wavefronts,
+            &mut self.atomic_sectors,
+            &mut self.latency_cycles,
+            &mut self.barriers_per_warp,
+            &mut self.warps,
+            &mut self.longest_warp,
+            &mut self.unknown_branches,
+        ]
     }
 
     /// Instructions of a warp, on average.
@@ -281,6 +329,11 @@ fn parameter(arguments: &[Argument], index: u32, offset: u32, bytes: u32, shape:
     match arguments.get(index as usize).unwrap_or(&Argument::Unknown) {
         Argument::Bits(value) => {
             Value::uniform(value.checked_shr(offset.saturating_mul(8)).unwrap_or(0) & ones(bits))
+        }
+        Argument::Bytes(all) if all.len() as u64 >= u64::from(offset) + u64::from(bytes) && bytes <= 8 => {
+            let part = &all[offset as usize..][..bytes as usize];
+            let value = part.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte));
+            Value::uniform(value)
         }
         Argument::Pointer if offset == 0 => Value::uniform(((u64::from(index) + 1) << 40) & ones(bits)),
         _ => {

@@ -2,7 +2,8 @@
 
 use crate::codec::{self, HEAD_BYTES, Piece};
 use crate::definition::{
-    CallStack, Config, Context, Definition, Device, Function, Graph, Module, Range, Stream,
+    Arguments, CallStack, Config, Context, Definition, Device, Function, FunctionCode, Graph, Module, Range,
+    Stream,
 };
 use crate::python::PythonCode;
 use crate::reader::header::u32_at;
@@ -23,6 +24,8 @@ pub struct Definitions {
     modules: Table<Module>,
     call_stacks: Table<CallStack>,
     ranges: Table<Range>,
+    function_codes: Table<FunctionCode>,
+    arguments_of_launches: Table<Arguments>,
 }
 
 macro_rules! lookups {
@@ -64,6 +67,10 @@ lookups! {
     call_stack, call_stacks: CallStack;
     /// A range that the program names.
     range, ranges: Range;
+    /// The image that a function is from.
+    function_code, function_codes: FunctionCode;
+    /// What a kernel was given in a launch.
+    arguments, arguments_of_launches: Arguments;
 }
 
 impl Definitions {
@@ -117,6 +124,8 @@ impl Definitions {
             Piece::Whole(Definition::Module(module)) => self.modules.insert(module.id, module),
             Piece::Whole(Definition::CallStack(stack)) => self.call_stacks.insert(stack.id, stack),
             Piece::Whole(Definition::Range(range)) => self.ranges.insert(range.id, range),
+            Piece::Whole(Definition::FunctionCode(code)) => self.function_codes.insert(code.id, code),
+            Piece::Whole(Definition::Arguments(given)) => self.arguments_of_launches.insert(given.id, given),
             Piece::GraphContinued { id, kernels } => {
                 if let Some(graph) = self.graphs.get_mut(id) {
                     graph.kernels.extend(kernels);

@@ -15,7 +15,7 @@ pub use definitions::Definitions;
 pub use process::Process;
 pub use records::{Event, Record};
 
-use crate::control::{CONTROL_FILE, CONTROL_MAGIC};
+use crate::control::{CONTROL_FILE, CONTROL_MAGIC, MappedControl};
 use crate::counts::file::{self, ProcessCounts};
 use crate::error::{Error, Problem};
 use process::{Loading, settle_clocks};
@@ -25,6 +25,8 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Name of the file in a session's directory that says what was run.
 pub const META_FILE: &str = "session.json";
@@ -48,8 +50,25 @@ pub struct Session {
     pub processes: Vec<Process>,
     /// What devices counted that execute kernels themselves, by process; empty where none did.
     pub counts: Vec<ProcessCounts>,
+    /// What was kept of the programs' code; `None` where that was not asked for.
+    pub code: Option<KeptCode>,
     /// What is wrong in it.
     pub problems: Vec<Problem>,
+}
+
+/// How much was kept of the code that programs loaded (`apex run --code`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeptCode {
+    /// Most bytes that images could take.
+    pub max_bytes: u64,
+    /// Images.
+    pub images: u64,
+    /// Bytes of their files.
+    pub bytes: u64,
+    /// Loads of images that were not kept.
+    pub left_out: u64,
+    /// Bytes of these, as far as they are known.
+    pub left_out_bytes: u64,
 }
 
 /// Whether a directory is a session. Its control page tells: `session.json` alone is a name that
@@ -73,6 +92,7 @@ pub fn is_part_of_session(name: &OsStr) -> bool {
         || name == META_FILE
         || has_extension(name, PROCESS_FILE_EXTENSION)
         || has_extension(name, file::EXTENSION)
+        || has_extension(name, crate::image::EXTENSION)
 }
 
 fn has_extension(name: &OsStr, extension: &str) -> bool {
@@ -116,6 +136,7 @@ impl Session {
             meta,
             processes,
             counts,
+            code: kept_code(dir),
             problems,
         })
     }
@@ -136,6 +157,20 @@ impl Session {
         }
         causes
     }
+}
+
+/// What the control page says about code; `None` where none was to be kept, or without the page.
+fn kept_code(dir: &Path) -> Option<KeptCode> {
+    let control = MappedControl::open(dir).ok()?;
+    let code = &control.code;
+    let load = |field: &AtomicU64| field.load(Relaxed);
+    control.keeps_code().then(|| KeptCode {
+        max_bytes: load(&code.max_bytes),
+        images: load(&code.kept),
+        bytes: load(&code.used_bytes),
+        left_out: load(&code.left_out),
+        left_out_bytes: load(&code.left_out_bytes),
+    })
 }
 
 /// The process files in a session's directory, in the order of their names, and how many are left

@@ -6,7 +6,8 @@
 //! chunk in the meantime.
 
 use crate::layout::{
-    Call, GraphLaunch, Launch, RangeChange, RecordHead, RecordKind, SLOT_BYTES, Slots, StackSample, Timing,
+    ArgumentSample, Call, GraphLaunch, Launch, RangeChange, RecordHead, RecordKind, SLOT_BYTES, Slots,
+    StackSample, Timing,
 };
 use crate::reader::header::{ChunkHead, chunk_offset};
 use crate::reader::process::Process;
@@ -41,6 +42,8 @@ pub enum Event {
     StackSample(StackSample),
     /// A range has begun or ended.
     RangeChange(RangeChange),
+    /// What the kernel was given in a launch.
+    ArgumentSample(ArgumentSample),
 }
 
 impl Record {
@@ -53,6 +56,7 @@ impl Record {
             Event::Call(call) => &call.head,
             Event::StackSample(sample) => &sample.head,
             Event::RangeChange(change) => &change.head,
+            Event::ArgumentSample(sample) => &sample.head,
         }
     }
 
@@ -65,7 +69,7 @@ impl Record {
     /// Ticks that the call took; 0 for what is no call.
     pub fn duration_ticks(&self) -> u64 {
         match self.event {
-            Event::Timing(_) | Event::StackSample(_) | Event::RangeChange(_) => 0,
+            Event::Timing(_) | Event::StackSample(_) | Event::RangeChange(_) | Event::ArgumentSample(_) => 0,
             _ => self.head().duration_ticks(),
         }
     }
@@ -126,6 +130,7 @@ impl Event {
             RecordKind::Call => Call::from_bytes(step.bytes).map(Event::Call),
             RecordKind::StackSample => StackSample::from_bytes(step.bytes).map(Event::StackSample),
             RecordKind::RangeChange => RangeChange::from_bytes(step.bytes).map(Event::RangeChange),
+            RecordKind::ArgumentSample => ArgumentSample::from_bytes(step.bytes).map(Event::ArgumentSample),
         }
     }
 

@@ -2,11 +2,12 @@
 #![allow(dead_code, reason = "each test file uses its part of this")]
 
 use apex_trace::definition::{
-    CallStack, Config, Context, Definition, Device, Function, Graph, Module, NativeFrame, PythonFrame, Range,
-    Stream, StreamKind,
+    Arguments, CallStack, Config, Context, Definition, Device, Function, FunctionCode, Graph, Module,
+    NativeFrame, Pointer, PythonFrame, Range, Stream, StreamKind,
 };
 use apex_trace::layout::{
-    Call, GraphLaunch, Launch, RangeChange, RecordHead, RecordKind, Slots as _, StackSample, Timing,
+    ArgumentSample, Call, GraphLaunch, Launch, RangeChange, RecordHead, RecordKind, Slots as _, StackSample,
+    Timing,
 };
 use apex_trace::python::{LineTable, PythonCode};
 use apex_trace::{Event, Process, ProcessFile, Record, Session};
@@ -83,7 +84,7 @@ pub fn child_dir() -> Option<std::path::PathBuf> {
 pub fn any_event() -> impl Strategy<Value = Event> {
     let words = prop::array::uniform4(any::<u32>());
     let longs = prop::array::uniform4(any::<u64>());
-    (1..=6, any::<u16>(), any::<u64>(), any::<u64>(), words, longs).prop_map(
+    (1..=7, any::<u16>(), any::<u64>(), any::<u64>(), words, longs).prop_map(
         |(which, flags, start, length, [a, b, c, d], [bytes, address, source, object])| {
             let head = |kind, slots| RecordHead::new(kind, slots, flags, start, start.saturating_add(length));
             match which {
@@ -122,6 +123,12 @@ pub fn any_event() -> impl Strategy<Value = Event> {
                     changed: b,
                     instance: bytes,
                 }),
+                6 => Event::ArgumentSample(ArgumentSample {
+                    head: head(RecordKind::ArgumentSample, 1),
+                    config: a,
+                    arguments: b,
+                    reserved: bytes,
+                }),
                 _ => {
                     let [class, memory, source_memory, reserved] = d.to_le_bytes();
                     let head = head(RecordKind::Call, 2);
@@ -154,6 +161,7 @@ pub fn record(lane: &mut apex_trace::Lane, file: &ProcessFile, event: &Event) ->
         Event::Call(record) => lane.record(file, record),
         Event::StackSample(record) => lane.record(file, record),
         Event::RangeChange(record) => lane.record(file, record),
+        Event::ArgumentSample(record) => lane.record(file, record),
     }
 }
 
@@ -165,7 +173,7 @@ pub fn any_definition() -> impl Strategy<Value = Definition> {
     let attributes = prop::collection::vec(any::<(u32, i32)>(), 0..40);
     let words = prop::array::uniform12(any::<u32>());
     let more = (any::<u64>(), any::<[u8; 16]>(), any::<bool>(), 0..4u32);
-    (1..=11, id, text, pairs, attributes, words, more).prop_map(
+    (1..=13, id, text, pairs, attributes, words, more).prop_map(
         |(which, id, text, kernels, attributes, w, (long, uuid, known, kind))| match which {
             1 => Definition::Name { id, text },
             2 => Definition::Device(Device {
@@ -250,6 +258,22 @@ pub fn any_definition() -> impl Strategy<Value = Definition> {
                 bytes: long,
                 modified_ns: long.rotate_left(32),
             }),
+            11 => Definition::FunctionCode(FunctionCode { id, image: u128::from_le_bytes(uuid) }),
+            12 => Definition::Arguments(Arguments {
+                id,
+                config: w[0],
+                bytes: text.into_bytes(),
+                pointers: kernels
+                    .iter()
+                    .map(|&(at, allocation)| Pointer {
+                        at,
+                        allocation,
+                        allocation_bytes: long,
+                        offset: !long,
+                    })
+                    .collect(),
+                parameters: kernels,
+            }),
             _ => Definition::Range(Range {
                 id,
                 parent: w[0],
@@ -283,6 +307,8 @@ pub fn identifier(definition: &Definition) -> (u8, u32) {
         Definition::CallStack(stack) => (9, stack.id),
         Definition::Module(module) => (10, module.id),
         Definition::Range(range) => (11, range.id),
+        Definition::FunctionCode(code) => (12, code.id),
+        Definition::Arguments(arguments) => (13, arguments.id),
     }
 }
 
@@ -300,7 +326,9 @@ pub fn lookup(process: &Process, (kind, id): (u8, u32)) -> Option<Definition> {
         8 => all.python_code(id).cloned().map(Definition::PythonCode),
         9 => all.call_stack(id).cloned().map(Definition::CallStack),
         10 => all.module(id).cloned().map(Definition::Module),
-        _ => all.range(id).cloned().map(Definition::Range),
+        11 => all.range(id).cloned().map(Definition::Range),
+        12 => all.function_code(id).copied().map(Definition::FunctionCode),
+        _ => all.arguments(id).cloned().map(Definition::Arguments),
     }
 }
 

@@ -4,6 +4,7 @@
 use super::super::launch;
 use super::taking;
 use crate::driver;
+use crate::parameters::{Buffer, buffer_of};
 use crate::queue::accepted::{Layout, PARAMETER_BYTES, Print};
 use crate::queue::{self, LARGEST_BYTES, Make, Queue, Scratch, Taking};
 use crate::switch::guarded;
@@ -192,48 +193,6 @@ impl Asked<'_> {
             Buffer::At(_, bytes) => *bytes <= PARAMETER_BYTES,
         }
     }
-}
-
-/// The buffer in which a program gives all parameters together.
-#[derive(Clone, Copy)]
-enum Buffer {
-    None,
-    At(*const u8, usize),
-}
-
-/// The buffer that `extra` names; `None` if it says something else.
-///
-/// # Safety
-/// `extra` is null or what the driver demands.
-#[inline(always)]
-unsafe fn buffer_of(extra: *mut *mut c_void) -> Option<Buffer> {
-    if extra.is_null() {
-        return Some(Buffer::None);
-    }
-    // SAFETY: by contract.
-    unsafe { buffer_in(extra) }
-}
-
-/// # Safety
-/// `extra` is what the driver demands: names, each followed by a value, up to the end.
-#[cold]
-unsafe fn buffer_in(mut extra: *mut *mut c_void) -> Option<Buffer> {
-    let (mut buffer, mut bytes) = (None, None);
-    // SAFETY: by contract.
-    unsafe {
-        while !std::ptr::eq(*extra, CU_LAUNCH_PARAM_END) {
-            let value = *extra.add(1);
-            match *extra as usize {
-                name if name == CU_LAUNCH_PARAM_BUFFER_POINTER as usize => buffer = Some(value),
-                name if name == CU_LAUNCH_PARAM_BUFFER_SIZE as usize => {
-                    bytes = value.cast::<usize>().as_ref()
-                }
-                _ => return None,
-            }
-            extra = extra.add(2);
-        }
-    }
-    Some(Buffer::At(buffer?.cast_const().cast(), *bytes?))
 }
 
 /// The attributes of a launch.

@@ -44,7 +44,8 @@ impl Reading<'_> {
         let definition = self.process.definitions.config(id)?;
         let device = self.device_of(definition.context);
         let function = self.process.definitions.function(definition.function);
-        let kernel = self.part.kernels.of(device, function, definition);
+        let code = self.process.definitions.function_code(definition.function);
+        let kernel = self.part.kernels.of(device, function, definition, code.map(|code| code.image));
         self.configs.push(ConfigState {
             kernel,
             device,

@@ -1,0 +1,149 @@
+//! Images as a session keeps them: what of them matters on a device, compressed.
+//!
+//! A program loads fatbins with machine code for every architecture that its author thought of.
+//! [`select`] leaves what can tell about launches on one device: all PTX, and machine code for the
+//! device's architecture. [`pack`] writes the parts into one file, which [`unpack`] reads back and
+//! does not trust.
+
+use crate::{Entries, FATBIN_MAGIC, Header, ImageError, KIND_CUBIN, KIND_PTX, MAX_BYTES, u64_at};
+use std::borrow::Cow;
+
+/// First bytes of a packed image.
+const MAGIC: [u8; 8] = *b"APEXIMG\n";
+/// Magic, number of parts.
+const HEAD_BYTES: usize = 16;
+/// Most parts of an image.
+const MOST_PARTS: usize = 1 << 12;
+
+/// Of an image whose length is known, what can tell about launches on a device of this architecture
+/// (90 for 9.0): of a fatbin, its PTX and its machine code for the newest architecture of the same
+/// major version up to that. Other images stay as they are, and so do damaged ones.
+pub fn select(image: &[u8], architecture: u32) -> Cow<'_, [u8]> {
+    if !image.starts_with(&FATBIN_MAGIC.to_le_bytes()) {
+        return Cow::Borrowed(image);
+    }
+    selected(image, architecture).map_or(Cow::Borrowed(image), Cow::Owned)
+}
+
+fn selected(image: &[u8], architecture: u32) -> Result<Vec<u8>, ImageError> {
+    let header_bytes = Header::read(image)?.header_bytes as usize;
+    let runs = |of: u32| of <= architecture && of / 10 == architecture / 10;
+    let mut best = 0;
+    for entry in Entries::of(image)? {
+        let entry = entry?;
+        if entry.kind == KIND_CUBIN && runs(entry.architecture) {
+            best = best.max(entry.architecture);
+        }
+    }
+    let mut kept = image.get(..header_bytes).ok_or(ImageError::Truncated)?.to_vec();
+    let mut entries = Entries::of(image)?;
+    while !entries.rest.is_empty() {
+        let from = entries.rest;
+        let entry = entries.read_next()?;
+        let whole = &from[..from.len() - entries.rest.len()];
+        if entry.kind == KIND_PTX || entry.kind == KIND_CUBIN && entry.architecture == best {
+            kept.extend_from_slice(whole);
+        }
+    }
+    let payload_bytes = (kept.len() - header_bytes) as u64;
+    kept[8..16].copy_from_slice(&payload_bytes.to_le_bytes());
+    Ok(kept)
+}
+
+/// Writes the parts of an image into one file: magic, their number (u64), then of each its length
+/// and the length of its block (u64 each), then the blocks, compressed as LZ4 does. `None` if there
+/// is no memory for it, or there are too many parts.
+pub fn pack(parts: &[Cow<'_, [u8]>]) -> Option<Vec<u8>> {
+    let most: usize = parts.iter().map(|part| lz4_flex::block::get_maximum_output_size(part.len())).sum();
+    let head = HEAD_BYTES + 16 * parts.len();
+    let mut packed = Vec::new();
+    if parts.len() > MOST_PARTS || packed.try_reserve_exact(head + most).is_err() {
+        return None;
+    }
+    packed.extend_from_slice(&MAGIC);
+    packed.extend_from_slice(&(parts.len() as u64).to_le_bytes());
+    packed.resize(head, 0);
+    for (index, part) in parts.iter().enumerate() {
+        let from = packed.len();
+        packed.resize(from + lz4_flex::block::get_maximum_output_size(part.len()), 0);
+        let bytes = lz4_flex::block::compress_into(part, &mut packed[from..]).ok()?;
+        packed.truncate(from + bytes);
+        let lengths = &mut packed[HEAD_BYTES + 16 * index..][..16];
+        lengths[..8].copy_from_slice(&(part.len() as u64).to_le_bytes());
+        lengths[8..].copy_from_slice(&(bytes as u64).to_le_bytes());
+    }
+    Some(packed)
+}
+
+/// The parts that [`pack`] was given.
+///
+/// # Errors
+/// Bytes that it did not write.
+pub fn unpack(packed: &[u8]) -> Result<Vec<Vec<u8>>, ImageError> {
+    if !packed.starts_with(&MAGIC) {
+        return Err(ImageError::Unrecognised);
+    }
+    let count = usize::try_from(u64_at(packed, 8)?).ok().filter(|&count| count <= MOST_PARTS);
+    let count = count.ok_or(ImageError::Corrupt)?;
+    let mut rest = packed.get(HEAD_BYTES + 16 * count..).ok_or(ImageError::Truncated)?;
+    let mut parts = Vec::new();
+    for index in 0..count {
+        let lengths = HEAD_BYTES + 16 * index;
+        let (length, bytes) = (u64_at(packed, lengths)?, u64_at(packed, lengths + 8)?);
+        let block = usize::try_from(bytes).ok().and_then(|bytes| rest.split_at_checked(bytes));
+        let (block, behind) = block.ok_or(ImageError::Truncated)?;
+        parts.push(crate::expand_lz4(block, length.min(MAX_BYTES + 1))?);
+        rest = behind;
+    }
+    Ok(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Image, read, tests::FROM_NVCC as FATBIN};
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_selected_fatbin_has_its_ptx_and_the_machine_code_that_runs() {
+        for (architecture, cubins) in [(86, vec![80]), (90, vec![]), (75, vec![])] {
+            let kept = select(FATBIN, architecture);
+            let found: Vec<_> = Entries::of(&kept).unwrap().map(|entry| entry.unwrap()).collect();
+            let of = |kind| -> Vec<u32> {
+                found.iter().filter(|entry| entry.kind == kind).map(|entry| entry.architecture).collect()
+            };
+            assert_eq!((of(KIND_PTX), of(KIND_CUBIN)), (vec![75, 80, 90], cubins), "sm_{architecture}");
+            assert!(matches!(read(&kept, 80).unwrap(), Image::Ptx(_)));
+        }
+    }
+
+    #[test]
+    fn text_stays_as_it_is() {
+        assert_eq!(select(b".version 8.0", 90), Cow::Borrowed(b".version 8.0"));
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_packed_comes_back(parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..4)) {
+            let borrowed: Vec<_> = parts.iter().map(|part| Cow::Borrowed(&part[..])).collect();
+            let packed = pack(&borrowed).unwrap();
+            prop_assert_eq!(unpack(&packed).unwrap(), parts);
+        }
+
+        #[test]
+        fn damage_is_an_error_or_other_bytes(at in 0..400usize, byte: u8, cut in 0..400usize) {
+            let mut packed = pack(&[Cow::Borrowed(FATBIN), Cow::Borrowed(b"text")]).unwrap();
+            let at = at % packed.len();
+            packed[at] = byte;
+            let _ = unpack(&packed);
+            let _ = unpack(&packed[..cut.min(packed.len())]);
+        }
+
+        #[test]
+        fn a_damaged_fatbin_is_selected_from_without_harm(at in 0..FATBIN.len(), byte: u8, architecture in 0..130u32) {
+            let mut damaged = FATBIN.to_vec();
+            damaged[at] = byte;
+            let _ = select(&damaged, architecture);
+        }
+    }
+}

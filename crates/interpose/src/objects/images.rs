@@ -1,0 +1,70 @@
+//! Which image modules, libraries and their functions are from, where a session keeps images.
+
+use super::{Objects, lock};
+use crate::tables::put;
+use crate::{driver, limits};
+use cuda_abi::types::*;
+use std::collections::HashMap;
+
+/// By handle of a module, library, kernel or function.
+pub type Origins = HashMap<u64, Origin>;
+
+/// Where a handle comes from.
+#[derive(Clone, Copy)]
+pub enum Origin {
+    /// It was made of the image of this hash.
+    Image(u128),
+    /// It is part of this one: of a module, library or kernel.
+    Of(u64),
+}
+
+/// Steps from a function to its library: over its kernel, or its module.
+const MOST_STEPS: usize = 4;
+
+impl Objects {
+    /// A module or library was made of an image.
+    pub fn note_image(&self, handle: u64, image: u128) {
+        self.note_origin(handle, Origin::Image(image));
+    }
+
+    /// The driver gave `part`, a module, kernel or function, for `whole`.
+    pub fn note_part(&self, part: u64, whole: u64) {
+        if part != whole {
+            self.note_origin(part, Origin::Of(whole));
+        }
+    }
+
+    fn note_origin(&self, handle: u64, origin: Origin) {
+        let mut origins = lock(&self.origins);
+        if origins.len() < limits::ORIGINS || origins.contains_key(&handle) {
+            put(&mut origins, handle, origin);
+        }
+    }
+
+    /// A module or library is about to be unloaded.
+    pub fn forget_image(&self, handle: u64) {
+        lock(&self.origins).remove(&handle);
+    }
+
+    /// The image of a function, or of a library's kernel, that was launched with success.
+    pub fn image_of(&self, function: CUfunction) -> Option<u128> {
+        if lock(&self.origins).is_empty() {
+            return None;
+        }
+        self.image_behind(function as u64).or_else(|| {
+            // The program got it in a way that no hook sees.
+            self.image_behind(driver::module_of(function)? as u64)
+        })
+    }
+
+    fn image_behind(&self, handle: u64) -> Option<u128> {
+        let (origins, mut at) = (lock(&self.origins), handle);
+        for _ in 0..MOST_STEPS {
+            match *origins.get(&at)? {
+                Origin::Image(image) => return Some(image),
+                Origin::Of(whole) => at = whole,
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,89 @@
+//! Images: what the program loads as code, kept in the session where that is asked for
+//! (`apex run --code`).
+
+use super::Recorder;
+use crate::switch::guarded;
+use crate::tables::put;
+use crate::{driver, environment, limits};
+use apex_trace::image;
+use apex_untrusted::read;
+use fatbin::kept;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+/// Largest file that is read again after the driver has loaded it.
+const MOST_FILE_BYTES: u64 = 1 << 30;
+
+/// The images that this process has seen, by hash, and whether the session has them.
+pub type SeenImages = Mutex<HashMap<u128, bool>>;
+
+impl Recorder {
+    /// Whether images and arguments are kept.
+    pub fn keeps_code(&self) -> bool {
+        self.control.keeps_code()
+    }
+
+    /// Keeps the image that the program has just loaded as the module or library `handle`.
+    ///
+    /// # Safety
+    /// `image` is what the driver has just loaded.
+    pub unsafe fn keep_image(&self, handle: u64, image: *const u8) {
+        guarded(|| {
+            // SAFETY: by contract; the driver demands what `whole` does.
+            match unsafe { fatbin::whole(image) } {
+                Ok(parts) => self.keep(handle, &parts),
+                Err(_) => self.control.code.leave_out(0),
+            }
+        });
+    }
+
+    /// As [`Recorder::keep_image`], of a file.
+    pub fn keep_file(&self, handle: u64, path: &Path) {
+        guarded(|| match read::read(path, MOST_FILE_BYTES) {
+            Ok(bytes) => self.keep(handle, &[&bytes]),
+            Err(_) => self.control.code.leave_out(0),
+        });
+    }
+
+    fn keep(&self, handle: u64, parts: &[&[u8]]) {
+        let architecture = driver::architecture();
+        let selected: Vec<_> = parts.iter().map(|part| kept::select(part, architecture)).collect();
+        let hash = hash(&selected);
+        let known = self.seen_images().get(&hash).copied();
+        if known.unwrap_or_else(|| self.keep_new(hash, &selected)) {
+            self.objects.note_image(handle, hash);
+        }
+    }
+
+    fn keep_new(&self, hash: u128, parts: &[Cow<'_, [u8]>]) -> bool {
+        let written = environment::session().zip(kept::pack(parts));
+        let is_kept = written
+            .is_some_and(|(session, packed)| image::keep(&session, self.control, hash, &packed).is_ok());
+        if !is_kept {
+            self.control.code.leave_out(parts.iter().map(|part| part.len() as u64).sum());
+        }
+        let mut seen = self.seen_images();
+        if seen.len() < limits::IMAGES {
+            put(&mut seen, hash, is_kept);
+        }
+        is_kept
+    }
+
+    fn seen_images(&self) -> std::sync::MutexGuard<'_, HashMap<u128, bool>> {
+        // A panic while it was held leaves the map valid: every step of its changes is.
+        self.images.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// 128 bits that stand for the parts of an image.
+fn hash(parts: &[Cow<'_, [u8]>]) -> u128 {
+    let half = |seed: u64| {
+        let mut hasher = DefaultHasher::new();
+        (seed, parts).hash(&mut hasher);
+        u128::from(hasher.finish())
+    };
+    half(1) << 64 | half(2)
+}

@@ -1,0 +1,173 @@
+//! What a session that keeps code says of a kernel: its image, and what it was given.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use apex_trace::definition::{Arguments, Pointer};
+use apex_trace::{KeptCode, image};
+use serde::{Deserialize, Serialize};
+
+use super::Kernel;
+
+/// Most different arguments that are kept of a kernel, over all processes.
+const MOST_ARGUMENTS: usize = 16;
+
+/// Images by hash, packed as the session has them. No part of what is written.
+pub type Images = BTreeMap<String, Arc<[u8]>>;
+
+/// What was kept of the code that programs loaded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionCode {
+    /// Most bytes that images could take.
+    pub max_bytes: u64,
+    /// Images.
+    pub images: u64,
+    /// Bytes of their files.
+    pub bytes: u64,
+    /// Loads of images that were not kept: there was no room, or they could not be read.
+    pub left_out: u64,
+    /// Bytes of these, as far as they are known.
+    pub left_out_bytes: u64,
+}
+
+impl SessionCode {
+    /// Adds what another session kept.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.max_bytes = self.max_bytes.saturating_add(other.max_bytes);
+        self.images = self.images.saturating_add(other.images);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.left_out = self.left_out.saturating_add(other.left_out);
+        self.left_out_bytes = self.left_out_bytes.saturating_add(other.left_out_bytes);
+    }
+}
+
+impl From<KeptCode> for SessionCode {
+    fn from(kept: KeptCode) -> Self {
+        let KeptCode { max_bytes, images, bytes, left_out, left_out_bytes } = kept;
+        Self { max_bytes, images, bytes, left_out, left_out_bytes }
+    }
+}
+
+/// What is known of a kernel's code and arguments.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct KernelCode {
+    /// The image that it is from, by its hash; `None` if that was not kept.
+    pub image: Option<String>,
+    /// What it was given in launches that were looked at: the most frequent first.
+    pub arguments: Vec<KernelArguments>,
+    /// Launches that were looked at and given others than these.
+    pub other_arguments: u64,
+}
+
+/// What a kernel was given.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct KernelArguments {
+    /// Launches with these arguments, of those that were looked at: the first one of the
+    /// configuration, and those that were timed.
+    pub launches: u64,
+    /// The parameters, in their order.
+    pub parameters: Vec<Parameter>,
+}
+
+/// A parameter of a kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parameter {
+    /// Where it lies in the kernel's parameter space.
+    pub offset: u32,
+    /// Its bytes, in hexadecimal digits, the first byte first; zeros in place of pointers.
+    pub bytes: String,
+    /// The pointers to device memory in it.
+    pub pointers: Vec<PointerTo>,
+}
+
+/// A pointer to device memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PointerTo {
+    /// Where it lies in the parameter.
+    pub at: u32,
+    /// Which of the allocations that these arguments point into.
+    pub allocation: u32,
+    /// Bytes of that allocation.
+    pub allocation_bytes: u64,
+    /// Where it points to: bytes from the allocation's beginning.
+    pub offset: u64,
+}
+
+/// What is counted of a kernel's arguments.
+#[derive(Default)]
+pub(super) struct ArgumentCounts {
+    /// Without identifiers.
+    each: Vec<(Arguments, u64)>,
+    others: u64,
+}
+
+impl ArgumentCounts {
+    /// A launch that was looked at; `None` where its arguments were not kept.
+    pub fn add(&mut self, arguments: Option<&Arguments>) {
+        match arguments {
+            Some(arguments) => self.add_many(Arguments { id: 0, config: 0, ..arguments.clone() }, 1),
+            None => self.others += 1,
+        }
+    }
+
+    fn add_many(&mut self, arguments: Arguments, launches: u64) {
+        match self.each.iter().position(|(known, _)| *known == arguments) {
+            Some(known) => self.each[known].1 += launches,
+            None if self.each.len() < MOST_ARGUMENTS => self.each.push((arguments, launches)),
+            None => self.others += launches,
+        }
+    }
+
+    pub fn merge(&mut self, other: Self) {
+        other.each.into_iter().for_each(|(arguments, launches)| self.add_many(arguments, launches));
+        self.others += other.others;
+    }
+
+    /// `None` where nothing is known.
+    pub fn finish(mut self, image: Option<u128>) -> Option<KernelCode> {
+        if image.is_none() && self.each.is_empty() && self.others == 0 {
+            return None;
+        }
+        self.each.sort_by_key(|(_, launches)| std::cmp::Reverse(*launches));
+        let arguments = |(arguments, launches): &(Arguments, u64)| KernelArguments {
+            launches: *launches,
+            parameters: arguments.parameters.iter().map(|&place| parameter(arguments, place)).collect(),
+        };
+        Some(KernelCode {
+            image: image.map(|hash| format!("{hash:032x}")),
+            arguments: self.each.iter().map(arguments).collect(),
+            other_arguments: self.others,
+        })
+    }
+}
+
+/// The parameter at this offset, of so many bytes; of what a file claims, the part that is there.
+fn parameter(arguments: &Arguments, (offset, length): (u32, u32)) -> Parameter {
+    let end = offset.saturating_add(length);
+    let place = offset as usize..(end as usize).min(arguments.bytes.len());
+    let bytes = arguments.bytes.get(place).unwrap_or_default();
+    let within = |pointer: &&Pointer| (offset..end).contains(&pointer.at);
+    let pointer = |pointer: &Pointer| PointerTo {
+        at: pointer.at - offset,
+        allocation: pointer.allocation,
+        allocation_bytes: pointer.allocation_bytes,
+        offset: pointer.offset,
+    };
+    Parameter {
+        offset,
+        bytes: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+        pointers: arguments.pointers.iter().filter(within).map(pointer).collect(),
+    }
+}
+
+/// The images of these kernels that can be read in the session in `dir`.
+pub(super) fn images(dir: &Path, kernels: &[Kernel]) -> Images {
+    let wanted = kernels.iter().filter_map(|kernel| kernel.code.as_ref()?.image.clone());
+    let wanted: std::collections::BTreeSet<String> = wanted.collect();
+    let read = |name: String| {
+        let hash = u128::from_str_radix(&name, 16).ok()?;
+        Some((name, Arc::from(image::read(dir, hash).ok()?)))
+    };
+    wanted.into_iter().filter_map(read).collect()
+}

@@ -1,0 +1,126 @@
+//! Images: what programs load as code, each kept once in a session (`apex run --code`).
+//!
+//! The file `<hash>.image` holds one image as the recorder packed it; this module knows its name
+//! and its size alone. The name is that of the content, so processes of a session share it: whoever
+//! loads an image first writes it. A process that is killed meanwhile leaves the beginning of a
+//! file, which whoever unpacks it refuses. [`CodeControl`] bounds
+//! all of them together and counts what is left out; their bytes are taken out of the session's
+//! limit too.
+
+use crate::control::{CodeControl, Control};
+use crate::mapping::without_sigxfsz;
+use apex_untrusted::{Folder, read};
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// How the names of these files end.
+pub const EXTENSION: &str = "image";
+/// The default for [`CodeControl::max_bytes`].
+pub const DEFAULT_MAX_BYTES: u64 = 256 << 20;
+/// Largest file that is read.
+const MOST_BYTES: u64 = 1 << 31;
+
+/// The name of an image's file.
+pub fn file_name(hash: u128) -> String {
+    format!("{hash:032x}.{EXTENSION}")
+}
+
+/// Writes an image that the session in `dir` does not have yet.
+///
+/// # Errors
+/// If it cannot be written, or a limit leaves no room; then nothing of it stays.
+pub fn keep(dir: &Path, control: &Control, hash: u128, packed: &[u8]) -> io::Result<()> {
+    let (folder, name) = (Folder::open(dir)?, file_name(hash));
+    if dir.join(&name).symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    let bytes = packed.len() as u64;
+    if !control.code.take(bytes) {
+        return Err(io::Error::other("the limit of --code is reached"));
+    }
+    let undo = |error| {
+        control.code.used_bytes.fetch_sub(bytes, Relaxed);
+        Err(error)
+    };
+    if !control.take(bytes) {
+        return undo(io::Error::other("the session's size limit is reached"));
+    }
+    let written = folder.create_new(&name).and_then(|mut file| {
+        without_sigxfsz(|| file.write_all(packed)).inspect_err(|_| {
+            // The error that counts is the first one.
+            let _ = folder.remove(&name);
+        })
+    });
+    match written {
+        Ok(()) => {
+            control.code.kept.fetch_add(1, Relaxed);
+            Ok(())
+        }
+        Err(error) => {
+            control.give_back(bytes);
+            // Another process of the session loaded it first.
+            if error.kind() == io::ErrorKind::AlreadyExists { undo(error).or(Ok(())) } else { undo(error) }
+        }
+    }
+}
+
+/// Reads the packed image of this hash in the session in `dir`.
+///
+/// # Errors
+/// If there is none, or it cannot be read.
+pub fn read(dir: &Path, hash: u128) -> io::Result<Vec<u8>> {
+    read::read(&dir.join(file_name(hash)), MOST_BYTES)
+}
+
+impl CodeControl {
+    /// Takes `bytes` out of the limit; false, and nothing taken, if there are not so many left.
+    fn take(&self, bytes: u64) -> bool {
+        let max = self.max_bytes.load(Relaxed);
+        let within = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= max);
+        self.used_bytes.fetch_update(Relaxed, Relaxed, within).is_ok()
+    }
+
+    /// Counts an image of so many bytes that is not kept.
+    pub fn leave_out(&self, bytes: u64) {
+        self.left_out.fetch_add(1, Relaxed);
+        self.left_out_bytes.fetch_add(bytes, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MappedControl;
+    use crate::control::Settings;
+
+    fn session(code_max_bytes: u64, max_bytes: u64) -> (tempfile::TempDir, MappedControl) {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = Settings { code_max_bytes, max_bytes, ..Settings::default() };
+        let control = MappedControl::create(dir.path(), settings).unwrap();
+        (dir, control)
+    }
+
+    #[test]
+    fn an_image_is_kept_once_within_the_limit() {
+        let (dir, control) = session(100, 0);
+        for _ in 0..2 {
+            keep(dir.path(), &control, 7, &[1; 60]).unwrap();
+        }
+        assert_eq!(read(dir.path(), 7).unwrap(), [1; 60]);
+        let error = keep(dir.path(), &control, 8, &[2; 60]).unwrap_err();
+        assert!(error.to_string().contains("--code"), "{error}");
+        assert!(read(dir.path(), 8).is_err());
+        keep(dir.path(), &control, 9, &[3; 40]).unwrap();
+        let load = |field: &std::sync::atomic::AtomicU64| field.load(Relaxed);
+        assert_eq!((load(&control.code.used_bytes), load(&control.code.kept)), (100, 2));
+    }
+
+    #[test]
+    fn the_sessions_limit_holds_too() {
+        let (dir, control) = session(1000, 50);
+        assert!(keep(dir.path(), &control, 7, &[1; 60]).is_err());
+        assert_eq!(control.code.used_bytes.load(Relaxed), 0);
+        keep(dir.path(), &control, 7, &[1; 50]).unwrap();
+    }
+}
