@@ -9,6 +9,7 @@ set -euo pipefail
 dist=$(realpath "$1")
 work=${2:-$(mktemp -d)}
 root=$work/root
+mkdir -p "$work"
 
 if [ ! -x "$root/bin/sh" ]; then
     echo "making a bare Debian in $root" >&2

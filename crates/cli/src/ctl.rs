@@ -91,9 +91,15 @@ pub fn execute(args: &Args) -> anyhow::Result<ExitCode> {
             control.set_timing(mode.into());
             let untimed = untimed_contexts(&session, &running);
             if mode != Timing::Off && untimed > 0 {
-                output::remark(format!(
-                    "{untimed} CUDA contexts made their first launch while timing was off, and stay untimed"
-                ));
+                let made = match untimed {
+                    1 => {
+                        "1 CUDA context made its first launch while timing was off, and stays untimed".into()
+                    }
+                    _ => format!(
+                        "{untimed} CUDA contexts made their first launch while timing was off, and stay untimed"
+                    ),
+                };
+                output::remark(made);
             }
         }
         Action::Status(_) => {}

@@ -6,6 +6,8 @@ use anyhow::Context;
 use apex_predict::{Models, recorded};
 use apex_profile::Profile;
 use apex_trace::Session;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::path::Path;
 
 /// Problems that are remarked upon.
@@ -54,6 +56,7 @@ impl Loaded {
             format!("reading {} of {}", units::bytes(recorded_bytes(path)), apex_untrusted::shown(path));
         session::refuse_stdout(path)?;
         let (session, profile) = progress::show(&doing, |_| {
+            session::must_exist(path)?;
             let session = Session::open(path)?;
             let mut profile = Profile::of_selection(&session, &filters.selection(&session)?);
             filters.check_window(&session, &profile)?;
@@ -64,13 +67,11 @@ impl Loaded {
             anyhow::Ok((session, profile))
         })?;
         let loaded = Self { session, profile };
-        let problems = &loaded.profile.recorder.problems;
+        let problems = once(&loaded.profile.recorder.problems);
         problems.iter().take(PROBLEMS).for_each(output::remark);
-        if problems.len() > PROBLEMS {
-            output::remark(format!(
-                "{} more problems; `apex report --json` has them all",
-                problems.len() - PROBLEMS
-            ));
+        if let Some(more) = problems.len().checked_sub(PROBLEMS).filter(|more| *more > 0) {
+            let more = units::counted(more as u64, "more problem", "more problems");
+            output::remark(format!("{more}; `apex report --json` has them all"));
         }
         Ok(loaded)
     }
@@ -79,6 +80,30 @@ impl Loaded {
     pub fn command(&self) -> Option<String> {
         Some(self.session.meta.as_ref()?.command.join(" "))
     }
+}
+
+/// Problems (`file: what`), each sort once: files of which the same is to be said are counted.
+fn once(problems: &[String]) -> Vec<String> {
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    let mut sorts: Vec<(&str, &str, u64)> = Vec::new();
+    for problem in problems {
+        let (file, what) = problem.split_once(": ").unwrap_or(("", problem));
+        match places.entry(what) {
+            Entry::Occupied(place) => sorts[*place.get()].2 += 1,
+            Entry::Vacant(place) => {
+                place.insert(sorts.len());
+                sorts.push((file, what, 0));
+            }
+        }
+    }
+    let said = |(file, what, others): (&str, &str, u64)| match (file, others) {
+        ("", _) => what.to_owned(),
+        (file, 0) => format!("{file}: {what}"),
+        (file, others) => {
+            format!("{file} and {}: {what}", units::counted(others, "other file", "other files"))
+        }
+    };
+    sorts.into_iter().map(said).collect()
 }
 
 /// Bytes of the process files.
@@ -94,4 +119,16 @@ fn recorded_bytes(path: &Path) -> u64 {
 pub fn just_recorded(path: &Path) -> anyhow::Result<Loaded> {
     Loaded::read(path)
         .with_context(|| format!("the session {} cannot be read back", apex_untrusted::shown(path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_to_be_said_of_several_files_is_said_once() {
+        let problems = ["s/1.rec: byte 0: no", "s/2.rec: byte 7: cut", "s/3.rec: byte 0: no", "alone"];
+        let said = once(&problems.map(str::to_owned));
+        assert_eq!(said, ["s/1.rec and 1 other file: byte 0: no", "s/2.rec: byte 7: cut", "alone"]);
+    }
 }

@@ -18,7 +18,21 @@ use std::time::SystemTime;
 /// # Errors
 /// If none was named and none is there.
 pub fn choose(named: Option<&Path>) -> anyhow::Result<PathBuf> {
-    named.map_or_else(|| newest_of(&sessions_here()?), |path| Ok(path.to_path_buf()))
+    let Some(path) = named else { return newest_of(&sessions_here()?) };
+    must_exist(path)?;
+    Ok(path.to_path_buf())
+}
+
+/// Refuses a path at which there is nothing.
+///
+/// # Errors
+/// Says so, and how a session comes there.
+pub fn must_exist(path: &Path) -> anyhow::Result<()> {
+    let shown = apex_untrusted::shown(path);
+    match path.try_exists() {
+        Ok(false) => bail!("there is no session {shown}: `apex run -o {shown} -- COMMAND` makes one"),
+        _ => Ok(()),
+    }
 }
 
 /// The session to read: the one that the user named, else the newest in the current folder in which
@@ -87,6 +101,10 @@ impl Fresh {
     /// # Errors
     /// Says which folder could not be made, why, and what to do.
     pub fn make(named: Option<&Path>, command: &OsStr) -> anyhow::Result<Self> {
+        if let Some(file) = named.filter(|path| path.is_file()) {
+            let shown = apex_untrusted::shown(file);
+            bail!("{shown} is a file, and a session is a folder: name a new or an empty one with -o");
+        }
         let fresh = match named {
             Some(path) => Self::at(path),
             None => Self::unused(&default_name(command)),
@@ -158,12 +176,21 @@ impl Fresh {
     }
 }
 
-/// Refuses to write where it would destroy the record of the session in `session`: `output` is, or
-/// would become, one of its files, by whatever name.
+/// Refuses to write where no file can be made, and where it would destroy the record of the session
+/// in `session`: `output` is, or would become, one of its files, by whatever name.
 ///
 /// # Errors
 /// Names the file, and says what to do.
 pub fn refuse_output(session: &Path, output: &Path) -> anyhow::Result<()> {
+    let shown = apex_untrusted::shown(output);
+    if output.is_dir() {
+        bail!("{shown} is a folder: name a file in it with -o");
+    }
+    if let Some(folder) = output.parent().filter(|folder| matches!(folder.try_exists(), Ok(false)))
+        && !folder.as_os_str().is_empty()
+    {
+        bail!("cannot write {shown}: there is no folder {}", apex_untrusted::shown(folder));
+    }
     let part = match output.metadata() {
         Ok(found) => file_with_identity(session, identity(&found)),
         Err(_) => new_file(session, output),

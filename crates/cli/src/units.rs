@@ -137,7 +137,10 @@ pub fn parse_window(text: &str) -> Result<Range<u64>, String> {
         if side.is_empty() { Ok(missing) } else { nanoseconds(side).ok_or_else(explain) }
     };
     let window = side(from.trim(), 0)?..side(to.trim(), u64::MAX)?;
-    if window.is_empty() { Err(explain()) } else { Ok(window) }
+    match window.is_empty() {
+        true => Err(format!("`{text}` holds no time: write the earlier time first, as in 1.5s..2s")),
+        false => Ok(window),
+    }
 }
 
 fn nanoseconds(text: &str) -> Option<u64> {
@@ -206,6 +209,7 @@ mod tests {
         for text in ["", "1", "2..1", "1..1", "a..b", "1h..2h", "-1..2"] {
             assert!(parse_window(text).is_err(), "{text}");
         }
+        assert!(parse_window("2..1").unwrap_err().contains("the earlier time first"));
     }
 
     #[test]

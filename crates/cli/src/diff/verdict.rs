@@ -63,27 +63,26 @@ fn factor(ratio: f64, less: &str, more: &str) -> String {
 /// The count that changed by the largest factor.
 fn counted(counts: &CountChanges) -> String {
     let all = [
-        ("Global loads and stores take", "sectors", &counts.sectors),
-        ("Shared loads and stores take", "wavefronts", &counts.wavefronts),
-        ("Warps execute", "instructions", &counts.warp_instructions),
+        ("Global loads and stores take", ["sector", "sectors"], &counts.sectors),
+        ("Shared loads and stores take", ["wavefront", "wavefronts"], &counts.wavefronts),
+        ("Warps execute", ["instruction", "instructions"], &counts.warp_instructions),
     ];
     let by =
         |change: &Change| change.ratio.filter(|ratio| *ratio > 0.0).map_or(0.0, |ratio| ratio.ln().abs());
     let real = all.into_iter().filter(|(.., change)| change.significant == Some(true));
     let most = real.max_by(|a, b| by(a.2).total_cmp(&by(b.2)));
-    let Some((what, unit, change)) = most else {
+    let Some((what, [one, many], change)) = most else {
         return "The CPU device counts the same instructions, sectors and wavefronts before and after."
             .into();
     };
-    let count = |figure: Option<apex_profile::Figure>| {
-        units::count(figure.map_or(0.0, |figure| figure.value).round() as u64)
-    };
+    let count =
+        |figure: Option<apex_profile::Figure>| figure.map_or(0.0, |figure| figure.value).round() as u64;
     let times = change.ratio.filter(|ratio| *ratio > 0.0);
     let times = times.map_or(String::new(), |ratio| format!("{}, ", factor(ratio, "fewer", "more")));
     format!(
-        "{what} {} {unit} instead of {} ({times}counted by the CPU device).",
-        count(change.after),
-        count(change.before)
+        "{what} {} instead of {} ({times}counted by the CPU device).",
+        units::counted(count(change.after), one, many),
+        units::count(count(change.before))
     )
 }
 

@@ -153,6 +153,10 @@ pub fn execute(args: &Args, color: Color) -> anyhow::Result<ExitCode> {
             let device = args.device()?;
             args.write(&device, &args.typed(&device, &models.now())?, color)
         }
+        Some(input) if input != Path::new("-") && matches!(input.try_exists(), Ok(false)) => {
+            let shown = apex_untrusted::shown(input);
+            bail!("cannot open {shown}: there is no session and no file of launches of this name")
+        }
         Some(input) if !input.is_dir() => args.lines(input, &models, color),
         input => {
             let path = session::choose_recorded(input.as_deref()).context(

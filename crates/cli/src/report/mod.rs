@@ -192,7 +192,12 @@ fn top_kernels(
     let profile = shown.profile();
     let sort = view.sort.unwrap_or(Sort::default_of(profile));
     let launched = profile.kernels.iter().filter(|kernel| kernel.launches.any()).count();
-    let title = format!("{} of {launched} kernels, by {}", view.top.min(launched), sort.name());
+    let title = format!(
+        "{} of {}, by {}",
+        view.top.min(launched),
+        units::counted(launched as u64, "kernel", "kernels"),
+        sort.name()
+    );
     writeln!(out, "\n{}", style.paint(Ink::Bold, title))?;
     for (i, line) in kernels::table(profile, &shown.job, sort, view.top, width).into_iter().enumerate() {
         writeln!(out, "{}", if i == 0 { style.paint(Ink::Dim, line) } else { line })?;
@@ -211,7 +216,7 @@ fn top_kernels(
 fn recorded(shown: &Shown<'_>, advice: &Advice, width: usize) -> Vec<String> {
     let verdict = &advice.verdict;
     let parts = [
-        format!("{} launches", units::count(shown.whole.totals.kernels_run())),
+        units::counted(shown.whole.totals.kernels_run(), "launch", "launches"),
         head::recorder(&shown.job, advice),
         match verdict.lost_records {
             0 => "0 dropped".into(),
@@ -237,7 +242,11 @@ fn lines_of(parts: &[String], width: usize) -> Vec<String> {
 
 /// What there is none of in a session without launches, and why: `No …`.
 fn what_is_missing(profile: &Profile) -> String {
-    match profile.recorder.lost() {
+    let recorder = &profile.recorder;
+    let is_unreadable =
+        profile.processes.is_empty() && recorder.problems.iter().any(|problem| problem.contains(".rec: "));
+    match recorder.lost() {
+        0 if is_unreadable => "launch is known: what was recorded cannot be read".to_owned(),
         0 => "kernel was launched".to_owned(),
         lost => format!("launch is known: {} lost", units::counted(lost, "record was", "records were")),
     }

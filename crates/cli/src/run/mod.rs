@@ -9,6 +9,7 @@ mod child;
 mod embedded;
 pub mod inspect;
 pub mod libraries;
+mod not_started;
 pub mod place;
 mod uncaptured;
 mod watch;
@@ -336,7 +337,7 @@ fn join(outer: &Path, command: &[OsString], args: &Args) -> anyhow::Result<ExitC
 
 /// Says why the command could not be started, and returns the code that shells have for it.
 fn not_started(command: &OsStr, error: &io::Error) -> u8 {
-    output::remark(format!("cannot run {}: {error}", apex_untrusted::shown(command)));
+    output::remark(not_started::message(command, error));
     if error.kind() == io::ErrorKind::NotFound { exit::NOT_FOUND } else { exit::NOT_EXECUTABLE }
 }
 

@@ -56,7 +56,7 @@ fn timing_that_comes_too_late_is_said_to() {
     let mut apex = Running::start(&mut sandbox.record(&["--quiet", "--timing", "off"], &words));
     apex.read_until("waiting");
     let said = text(&output(&mut sandbox.apex(&["ctl", "timing", "all"]), 0).stderr);
-    assert!(said.contains("1 CUDA contexts") && said.contains("stay untimed"), "{said}");
+    assert!(said.contains("1 CUDA context made its") && said.contains("stays untimed"), "{said}");
     std::fs::write(sandbox.path("a"), "").unwrap();
     assert!(apex.0.wait().unwrap().success());
     assert_eq!(timed(&sandbox), [false; 20]);

@@ -98,3 +98,57 @@ fn the_variable_of_a_session_names_no_export() {
     output(export.env("APEX_EXPORT_OUTPUT", "out.csv"), 0);
     assert!(sandbox.path("out.csv").exists());
 }
+
+/// What is wrong is said in the user's words, with what to do, and not by the system's error number.
+#[test]
+fn wrong_names_are_answered_with_what_to_do() {
+    let sandbox = Sandbox::new();
+    sandbox.recorded(&["--quiet"], &["launch", "2"]);
+    std::fs::create_dir(sandbox.path("folder")).unwrap();
+    for file in ["file", "train.py"] {
+        std::fs::write(sandbox.path(file), "").unwrap();
+    }
+    let no_session = "there is no session gone: `apex run -o gone -- COMMAND` makes one";
+    for (arguments, code, why) in [
+        (&["report", "gone"][..], 125, no_session),
+        (&["advise", "gone"], 125, no_session),
+        (&["diff", "s", "gone"], 125, no_session),
+        (&["ctl", "on", "gone"], 125, no_session),
+        (&["export", "-f", "csv", "gone"], 125, no_session),
+        (&["predict", "gone", "--what-if", "block=128"], 125, "there is no session and no file of launches"),
+        (&["report", "s", "--window", "5..3"], 2, "write the earlier time first"),
+        (&["export", "-f", "csv", "s", "-o", "folder"], 125, "folder is a folder: name a file in it with -o"),
+        (&["export", "-f", "csv", "s", "-o", "none/x"], 125, "cannot write none/x: there is no folder none"),
+        (&["run", "-o", "file", "--", "true"], 125, "file is a file, and a session is a folder"),
+        (&["run", "--", "./folder"], 126, "cannot run ./folder: it is a folder"),
+        (&["run", "--", "./train.py"], 126, "write `apex run -- python3 ./train.py`"),
+        (
+            &["run", "--", "train.py"],
+            127,
+            "no folder of PATH has it; for the one in this folder, write `apex run",
+        ),
+        (&["run", "--", "gone"], 127, "there is no such command: no folder of PATH has it"),
+    ] {
+        let said = text(&output(&mut sandbox.apex(arguments), code).stderr);
+        assert!(said.contains(why) && !said.contains("os error"), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn the_same_problem_of_many_files_is_said_once() {
+    let sandbox = Sandbox::new();
+    sandbox.recorded(&["--quiet"], &["launch", "2"]);
+    for entry in std::fs::read_dir(sandbox.path("s")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|end| end == "rec") {
+            for copy in ["1001.rec", "1002.rec"] {
+                std::fs::write(path.with_file_name(copy), [7; 9000]).unwrap();
+            }
+            std::fs::write(path, [7; 9000]).unwrap();
+        }
+    }
+    let found = output(&mut sandbox.apex(&["report", "s"]), 0);
+    let (page, said) = (text(&found.stdout), text(&found.stderr));
+    assert!(said.contains("1001.rec and 2 other files: ") && !said.contains("1002.rec: "), "{said}");
+    assert!(page.contains("No launch is known: what was recorded cannot be read"), "{page}");
+}
