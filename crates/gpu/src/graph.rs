@@ -158,7 +158,7 @@ impl Stream {
     /// ```
     ///
     /// # Errors
-    /// The error of `work`; [`Error::NotInCapture`] for what no graph can hold; what the driver says.
+    /// The error of `work`; [`crate::Error::NotInCapture`] for what no graph can hold; what the driver says.
     pub fn capture<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<(Graph, R)> {
         let (template, kept, value) = record(self, work)?;
         let exec = instantiate(self, &template)?;
@@ -277,7 +277,7 @@ impl Graph {
     /// ```
     ///
     /// # Errors
-    /// What the driver says; [`Error::WrongDevice`]; [`Error::NotInCapture`].
+    /// What the driver says; [`crate::Error::WrongDevice`]; [`crate::Error::NotInCapture`].
     pub fn launch_on(&self, stream: &Stream) -> Result<()> {
         let device = self.stream.device();
         check_stream(device, stream)?;

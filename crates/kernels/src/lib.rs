@@ -1,4 +1,4 @@
-//! The kernels that decide how fast a transformer runs, on top of [`gpu`].
+//! The kernels that decide how fast a transformer runs, on top of [`apex_gpu`].
 //!
 //! This crate holds three techniques:
 //!

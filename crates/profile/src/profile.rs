@@ -241,7 +241,7 @@ pub struct Kernel {
     /// Its image and what it was given; `None` where the session does not keep them.
     #[serde(default)]
     pub code: Option<KernelCode>,
-    /// What the models say of it; `None` before [`Profile::predict`], and where they do not know
+    /// What the models say of it; `None` before `apex_predict` says it, and where they do not know
     /// the device.
     #[serde(default)]
     pub prediction: Option<Prediction>,

@@ -135,7 +135,7 @@ impl<'b, T: Pod> View<'b, T> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::SizeMismatch`], or an error of the work before it.
+    /// [`crate::Error::SizeMismatch`], or an error of the work before it.
     pub fn read(&self, values: &mut [T]) -> Result<()> {
         self.read_on(values, self.buffer.device().stream())
     }
@@ -153,7 +153,7 @@ impl<'b, T: Pod> View<'b, T> {
     /// ```
     ///
     /// # Errors
-    /// As [`View::read`]; [`Error::WrongDevice`].
+    /// As [`View::read`]; [`crate::Error::WrongDevice`].
     pub fn read_on(&self, values: &mut [T], stream: &Stream) -> Result<()> {
         same_size("a buffer", self.len, "a slice", values.len())?;
         self.copy_to_host(values.as_mut_ptr(), stream)
@@ -188,7 +188,7 @@ impl<'b, T: Pod> View<'b, T> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::SizeMismatch`], [`Error::WrongDevice`].
+    /// [`crate::Error::SizeMismatch`], [`crate::Error::WrongDevice`].
     pub fn read_pinned(&self, to: &mut Pinned<T>, stream: &Stream) -> Result<()> {
         same_size("a buffer", self.len, "pinned memory", to.len)?;
         stream.refuse_in_capture("a copy to pinned memory", READ_LATER)?;
@@ -254,7 +254,7 @@ impl<'b, T: Pod> ViewMut<'b, T> {
     /// ```
     ///
     /// # Errors
-    /// What the driver says; [`Error::WrongDevice`].
+    /// What the driver says; [`crate::Error::WrongDevice`].
     pub fn clear_on(&mut self, stream: &Stream) -> Result<()> {
         self.prepare(stream)?;
         let bytes = self.len * size_of::<T>();
@@ -277,7 +277,7 @@ impl<'b, T: Pod> ViewMut<'b, T> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::SizeMismatch`].
+    /// [`crate::Error::SizeMismatch`].
     pub fn write(&mut self, values: &[T]) -> Result<()> {
         let stream = self.buffer.device().stream().clone();
         self.write_on(values, &stream)
@@ -295,7 +295,7 @@ impl<'b, T: Pod> ViewMut<'b, T> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::SizeMismatch`], [`Error::WrongDevice`].
+    /// [`crate::Error::SizeMismatch`], [`crate::Error::WrongDevice`].
     pub fn write_on(&mut self, values: &[T], stream: &Stream) -> Result<()> {
         same_size("a slice", values.len(), "a buffer", self.len)?;
         self.prepare(stream)?;
@@ -320,7 +320,7 @@ impl<'b, T: Pod> ViewMut<'b, T> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::SizeMismatch`], [`Error::WrongDevice`].
+    /// [`crate::Error::SizeMismatch`], [`crate::Error::WrongDevice`].
     pub fn write_pinned(&mut self, from: &mut Pinned<T>, stream: &Stream) -> Result<()> {
         same_size("pinned memory", from.len, "a buffer", self.len)?;
         stream.refuse_in_capture("a copy from pinned memory", "copy it before the graph is launched")?;
@@ -351,7 +351,7 @@ impl<'b, T: Pod> ViewMut<'b, T> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::SizeMismatch`].
+    /// [`crate::Error::SizeMismatch`].
     pub fn copy_from(&mut self, from: View<'_, T>) -> Result<()> {
         let stream = self.buffer.device().stream().clone();
         self.copy_from_on(from, &stream)
@@ -371,7 +371,7 @@ impl<'b, T: Pod> ViewMut<'b, T> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::SizeMismatch`], [`Error::WrongDevice`].
+    /// [`crate::Error::SizeMismatch`], [`crate::Error::WrongDevice`].
     pub fn copy_from_on(&mut self, from: View<'_, T>, stream: &Stream) -> Result<()> {
         same_size("a buffer", from.len, "a buffer", self.len)?;
         self.prepare(stream)?;

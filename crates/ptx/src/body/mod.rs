@@ -30,7 +30,7 @@
 //! 8. *Resolution never fails.* A name that nothing declares is a register without declaration, the
 //!    same one wherever the function has that name. [`Body::problems`] lists declarations that
 //!    contradict each other; whether an instruction may name what it names is for
-//!    [`verify`](crate::verify).
+//!    [`verify`](mod@crate::verify).
 //!
 //! The time is linear in the size of the function, times the depth of its scopes.
 

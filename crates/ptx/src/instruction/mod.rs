@@ -8,7 +8,7 @@
 //!
 //! 1. *Everything is decoded.* A mnemonic that the table does not have has no opcode, or an opcode
 //!    and the modifiers that are known; it reads its operands but the first, which it writes.
-//!    Whether it is an instruction is for [`verify`](crate::verify).
+//!    Whether it is an instruction is for [`verify`](mod@crate::verify).
 //! 2. *Modifiers are a set* but for types, state spaces and layouts: the order of `.global` and
 //!    `.relaxed` says nothing. Types keep their order: the last is that of the elements in memory,
 //!    or of the source of a conversion.

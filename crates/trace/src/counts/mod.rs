@@ -8,7 +8,7 @@
 //! take laid out one after the other.
 //!
 //! The device writes them into a file of its own, `<pid>-<start>.counts`, beside the process files
-//! ([`file`]).
+//! ([`file`](mod@file)).
 
 pub mod file;
 
